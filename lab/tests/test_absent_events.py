@@ -12,10 +12,10 @@ from small_studies import head
 
 from thunderherd.cli import run_command
 from thunderherd.engine.client import catalogue
-from thunderherd.progress import PlainProgress
 from thunderherd.records.extra_trials import WHAT_EXPLAINS
 from thunderherd.records.summary import Summary
-from thunderherd.runner import run_study
+from thunderherd.run.progress import PlainProgress
+from thunderherd.run.runner import run_study
 from thunderherd.show.report.page import write_report
 from thunderherd.show.sentences import tables
 from thunderherd.study.loading import load_study

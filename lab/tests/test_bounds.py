@@ -21,7 +21,7 @@ from thunderherd.metrics.table import METRICS
 from thunderherd.records.directory import load
 from thunderherd.records.limits import BoundSummary, MachineLimits
 from thunderherd.records.summary import ContenderSummary, Interval
-from thunderherd.runner import run_study
+from thunderherd.run.runner import run_study
 from thunderherd.show.report.page import render
 from thunderherd.show.sentences.bounds import bounds_in_words
 from thunderherd.show.tables.main import print_study

@@ -12,7 +12,6 @@ import pytest
 from conftest import made_trial
 from small_studies import head
 
-from thunderherd import runner
 from thunderherd.cli import run_command
 from thunderherd.engine import client as engine
 from thunderherd.engine.catalogue import Catalogue
@@ -20,11 +19,12 @@ from thunderherd.errors import UserError
 from thunderherd.judge.why.counts import NOT_TOLD, counting_summary
 from thunderherd.judge.why.pairs import explained, is_first
 from thunderherd.machine import description
-from thunderherd.progress import PlainProgress
 from thunderherd.records.extra_trials import WHAT_EXPLAINS
 from thunderherd.records.limits import MachineLimits
 from thunderherd.records.summary import Summary, TrialRecord
-from thunderherd.runner import run_study
+from thunderherd.run import runner
+from thunderherd.run.progress import PlainProgress
+from thunderherd.run.runner import run_study
 from thunderherd.show.report.page import render
 from thunderherd.show.report.why import why_view
 from thunderherd.show.sentences.where_counted import elsewhere, why_lines

@@ -13,20 +13,21 @@ from conftest import made_trial
 from small_studies import head
 
 import thunderherd
-from thunderherd import explain_command, runner
+from thunderherd import explain_command
 from thunderherd.cli import run_command
-from thunderherd.counting import shortened
 from thunderherd.engine.catalogue import Catalogue
 from thunderherd.engine.client import catalogue
 from thunderherd.errors import Refusal, UserError
 from thunderherd.judge.why.counts import counting_summary
 from thunderherd.judge.why.pairs import best_against_others, explained, place_of
 from thunderherd.machine import description
-from thunderherd.progress import PlainProgress
 from thunderherd.records.extra_trials import WHAT_EXPLAINS
 from thunderherd.records.limits import MachineLimits
 from thunderherd.records.summary import Summary, TrialMetrics, TrialRecord
-from thunderherd.runner import run_study
+from thunderherd.run import runner
+from thunderherd.run.counted import shortened
+from thunderherd.run.progress import PlainProgress
+from thunderherd.run.runner import run_study
 from thunderherd.show.report.page import render
 from thunderherd.show.tables.main import print_study
 from thunderherd.study.loading import Contender, Study, load_study

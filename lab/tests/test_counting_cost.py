@@ -15,18 +15,18 @@ import pytest
 from conftest import made_trial
 
 import thunderherd
-from thunderherd import runner
 from thunderherd.cli import run_command
-from thunderherd.counting_cost import FEW_SECONDS
 from thunderherd.engine.catalogue import Catalogue
 from thunderherd.engine.client import catalogue
 from thunderherd.engine.lines import Life, Multiplexing
 from thunderherd.errors import UserError
 from thunderherd.machine import description
-from thunderherd.progress import PlainProgress
 from thunderherd.records.counting_cost import CostRatio
 from thunderherd.records.summary import Summary, TrialRecord
-from thunderherd.runner import run_study
+from thunderherd.run import runner
+from thunderherd.run.counting_cost import FEW_SECONDS
+from thunderherd.run.progress import PlainProgress
+from thunderherd.run.runner import run_study
 from thunderherd.show.report.page import render
 from thunderherd.show.sentences.counting_cost import about_cpu_time, about_metrics, cost_lines
 from thunderherd.show.sentences.tables import warnings

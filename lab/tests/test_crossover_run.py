@@ -15,11 +15,12 @@ import numpy as np
 import pytest
 from conftest import made_trial
 
-from thunderherd import cli, runner
+from thunderherd import cli
 from thunderherd.engine import client as engine
 from thunderherd.machine import description
 from thunderherd.records.directory import load
 from thunderherd.records.summary import TrialRecord
+from thunderherd.run import runner
 from thunderherd.statistics import crossings
 from thunderherd.study.loading import Contender, Study
 

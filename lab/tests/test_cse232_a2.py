@@ -12,7 +12,7 @@ from thunderherd.engine.catalogue import Catalogue
 from thunderherd.judge.claims.claim_file import load_claims, load_questions
 from thunderherd.judge.claims.paper_counters import load_counters
 from thunderherd.records.summary import Summary
-from thunderherd.runner import run_study
+from thunderherd.run.runner import run_study
 from thunderherd.study.loading import Study, load_study
 
 DESIGNS = ["single", "multi", "select", "poll", "epoll"]

@@ -16,7 +16,7 @@ from thunderherd.judge.claims.claim_file import Claim, load_claims, load_questio
 from thunderherd.judge.claims.claims import judge
 from thunderherd.labs.words import is_like
 from thunderherd.records.summary import ClaimSummary, Summary
-from thunderherd.runner import run_study
+from thunderherd.run.runner import run_study
 from thunderherd.statistics.comparisons import first_look_blocks
 from thunderherd.study.loading import Study, load_study
 

@@ -14,7 +14,7 @@ from thunderherd.engine import client
 from thunderherd.judge.claims.claim_file import Claim, load_claims
 from thunderherd.judge.claims.claims import judge
 from thunderherd.records.summary import ClaimVerdict, Summary, TrialRecord
-from thunderherd.runner import run_study
+from thunderherd.run.runner import run_study
 from thunderherd.show.tables.sweeps import sweep_matrices
 from thunderherd.study.loading import Study, load_study
 

@@ -15,7 +15,7 @@ from thunderherd.engine import client
 from thunderherd.errors import UserError
 from thunderherd.judge.claims.claim_file import Claim, load_claims
 from thunderherd.records.summary import TrialRecord
-from thunderherd.runner import run_study
+from thunderherd.run.runner import run_study
 from thunderherd.show.tables import runs as tables_runs
 from thunderherd.study.loading import Study, load_study
 from thunderherd.trial import trial

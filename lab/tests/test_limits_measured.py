@@ -11,16 +11,16 @@ from conftest import made_trial
 from made_machines import made_noise
 
 import thunderherd
-from thunderherd import runner
 from thunderherd.cli import run_command
 from thunderherd.engine.catalogue import Catalogue
 from thunderherd.engine.client import catalogue
 from thunderherd.machine import description, limits_measured, noise
 from thunderherd.machine.limits_measured import limits_of_lines, measured_lines
-from thunderherd.progress import PlainProgress
 from thunderherd.records.limits import LimitsNoise, MachineLimits
 from thunderherd.records.summary import Noise
-from thunderherd.runner import run_study
+from thunderherd.run import runner
+from thunderherd.run.progress import PlainProgress
+from thunderherd.run.runner import run_study
 from thunderherd.show.report.page import render
 from thunderherd.study.file.tables import NoiseTable
 from thunderherd.study.loading import load_study

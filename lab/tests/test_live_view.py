@@ -9,11 +9,11 @@ import pytest
 from conftest import made_trial
 from rich.console import Console
 
-from thunderherd.live_view import DRAWN_COLUMNS, LiveView, PlainView, choose, standing_line
-from thunderherd.progress import Clock, PlainProgress
 from thunderherd.records.summary import TrialRecord
-from thunderherd.run_plan import next_in_block, plan
-from thunderherd.standings import Standings
+from thunderherd.run.live_view import DRAWN_COLUMNS, LiveView, PlainView, choose, standing_line
+from thunderherd.run.plan import next_in_block, plan
+from thunderherd.run.progress import Clock, PlainProgress
+from thunderherd.run.standings import Standings
 from thunderherd.statistics.comparisons import block_order
 from thunderherd.study.loading import Study
 

@@ -19,7 +19,6 @@ import pytest
 from conftest import processes_of
 from small_studies import head
 
-from thunderherd import runner
 from thunderherd.engine.client import Server, catalogue, start_load
 from thunderherd.errors import UserError
 from thunderherd.labs.kind import Site
@@ -27,7 +26,8 @@ from thunderherd.labs.words import QUANTITIES
 from thunderherd.machine import noise
 from thunderherd.records.directory import load
 from thunderherd.records.summary import TrialForm, TrialRecord
-from thunderherd.runner import run_study
+from thunderherd.run import runner
+from thunderherd.run.runner import run_study
 from thunderherd.study.loading import Lab, Study, load_study
 from thunderherd.trial import trial
 from thunderherd.trial.sites import site_of, sites_of

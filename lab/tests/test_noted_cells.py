@@ -15,7 +15,7 @@ from thunderherd.judge.summary.noted_cells import (
     write_noted_cells,
 )
 from thunderherd.records.directory import Results, RunInfo
-from thunderherd.results_folder import FILES
+from thunderherd.run.results_folder import FILES
 from thunderherd.study.loading import Study, load_study
 
 HIDDEN = "the stand-in is told to have none"

@@ -12,7 +12,6 @@ import pytest
 from conftest import made_trial
 
 import thunderherd
-from thunderherd import runner
 from thunderherd.engine.catalogue import Catalogue
 from thunderherd.engine.client import EngineError
 from thunderherd.errors import Refusal, UserError
@@ -20,12 +19,13 @@ from thunderherd.judge.why.flame_graphs import file_name
 from thunderherd.judge.why.pairs import network_part
 from thunderherd.judge.why.profiles import differential_pairs
 from thunderherd.machine import description
-from thunderherd.progress import PlainProgress
 from thunderherd.records.explanation import Difference, Explanation, Range
 from thunderherd.records.profile import ContenderProfile, ProfilingSummary, Share, SideProfile
 from thunderherd.records.profiled_trial import SideSamples, read_profile
 from thunderherd.records.summary import Summary, TrialRecord
-from thunderherd.runner import run_study
+from thunderherd.run import runner
+from thunderherd.run.progress import PlainProgress
+from thunderherd.run.runner import run_study
 from thunderherd.show.report.page import render
 from thunderherd.show.report.profiles import copying_sentences
 from thunderherd.show.sentences.left_out import where_drawn

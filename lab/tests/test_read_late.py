@@ -15,18 +15,18 @@ from swept import offered
 import thunderherd
 from thunderherd.cli import run_command
 from thunderherd.machine import description
-from thunderherd.profiling import with_samples
-from thunderherd.progress import PlainProgress
 from thunderherd.records.directory import RunDirectory
 from thunderherd.records.limits import MachineLimits
 from thunderherd.records.summary import Summary, TrialRecord
-from thunderherd.runner import run_study
+from thunderherd.run.extra_trials import LONGEST_MILLISECONDS, in_time, lengthened
+from thunderherd.run.profiled import with_samples
+from thunderherd.run.progress import PlainProgress
+from thunderherd.run.runner import run_study
 from thunderherd.show.report.page import render
 from thunderherd.show.tables.main import print_study
 from thunderherd.study.loading import load_study
 from thunderherd.text.layout import make_console
 from thunderherd.trial.trial import ProfileFiles
-from thunderherd.trials_apart import LONGEST_MILLISECONDS, in_time, lengthened
 
 LATE = "ms after the window of"
 

@@ -26,7 +26,7 @@ from thunderherd.cli import run_command
 from thunderherd.judge.summary.summarise import summarise
 from thunderherd.records.directory import Results, RunDirectory
 from thunderherd.records.summary import Summary
-from thunderherd.results_folder import NAMES, estimates, write_folder
+from thunderherd.run.results_folder import NAMES, estimates, write_folder
 from thunderherd.show.report.summary_page import MOST_LINES, summary_page
 from thunderherd.study.loading import Study
 

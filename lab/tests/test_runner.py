@@ -17,13 +17,13 @@ import pytest
 from conftest import TESTS, made_trial, processes_of
 
 import thunderherd
-from thunderherd import runner
 from thunderherd.engine.catalogue import Catalogue
 from thunderherd.errors import Refusal, UserError
 from thunderherd.machine import description
-from thunderherd.progress import Clock, PlainProgress, duration
 from thunderherd.records.summary import Summary, TrialRecord
-from thunderherd.runner import run_study
+from thunderherd.run import runner
+from thunderherd.run.progress import Clock, PlainProgress, duration
+from thunderherd.run.runner import run_study
 from thunderherd.statistics.comparisons import block_order
 from thunderherd.study.loading import Contender, Study, load_study
 

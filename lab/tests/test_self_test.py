@@ -8,7 +8,7 @@ import pytest
 
 import thunderherd
 from thunderherd.engine.client import catalogue
-from thunderherd.runner import run_study
+from thunderherd.run.runner import run_study
 from thunderherd.statistics.comparisons import Verdict, contrast
 from thunderherd.study.loading import load_study
 

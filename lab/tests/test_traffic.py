@@ -8,12 +8,12 @@ from pathlib import Path
 import pytest
 from small_studies import head
 
-from thunderherd import recordings
 from thunderherd.engine import client
 from thunderherd.engine.setting_rules import Agreement
 from thunderherd.engine.sizes import is_sizes, largest, path_in, with_path
 from thunderherd.errors import UserError
-from thunderherd.runner import run_study
+from thunderherd.run import recordings
+from thunderherd.run.runner import run_study
 from thunderherd.study.loading import Study, load_study
 from thunderherd.trial.trial import run_trial
 

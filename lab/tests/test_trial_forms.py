@@ -13,7 +13,7 @@ from swept import STUDY, loaded
 from thunderherd.engine import client
 from thunderherd.metrics.table import metric
 from thunderherd.records.summary import Summary, TrialRecord
-from thunderherd.runner import run_study
+from thunderherd.run.runner import run_study
 from thunderherd.study.loading import Study, load_study
 from thunderherd.trial import trial
 

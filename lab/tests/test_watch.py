@@ -22,10 +22,10 @@ from test_results import info
 
 from thunderherd.cli import run_command
 from thunderherd.errors import UserError
-from thunderherd.followed import Followed
 from thunderherd.judge.summary.summarise import summarise
 from thunderherd.records.directory import RunDirectory
-from thunderherd.run_plan import next_in_block, plan
+from thunderherd.run.follow import Followed
+from thunderherd.run.plan import next_in_block, plan
 from thunderherd.study.loading import Study
 from thunderherd.watch_command import step_aside
 

@@ -77,7 +77,7 @@ def run_and_show(
     load_counters(resolved)
 
     from thunderherd.records.directory import default_directory
-    from thunderherd.runner import run_study
+    from thunderherd.run.runner import run_study
     from thunderherd.show.report.page import write_report
     from thunderherd.show.tables.main import print_study
     from thunderherd.text.layout import make_console

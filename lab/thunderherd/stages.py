@@ -71,7 +71,7 @@ class Stages:
     def stage(self, name: str, text: str, seed: int | None) -> Summary:
         """The summary of a stage, which is run as far as it has not been run yet."""
         from thunderherd.records.directory import is_begun, write_text
-        from thunderherd.runner import run_study
+        from thunderherd.run.runner import run_study
         from thunderherd.study.loading import load_study
 
         file, run = self.directory / f"{name}.toml", self.directory / name
@@ -121,7 +121,7 @@ def _ended(run: Path, study: Study, seed: int | None) -> Summary | None:
     from thunderherd.engine.client import find_engine
     from thunderherd.machine import description
     from thunderherd.records.directory import OtherVersionError, load
-    from thunderherd.runner import check_same
+    from thunderherd.run.runner import check_same
 
     try:
         results = load(run)

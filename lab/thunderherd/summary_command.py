@@ -28,7 +28,7 @@ def summary(
     found = summary_of(directory)
     if write:
         from thunderherd.records.directory import load
-        from thunderherd.results_folder import write_folder
+        from thunderherd.run.results_folder import write_folder
 
         write_folder(load(directory))
     sys.stdout.write(summary_page(found))

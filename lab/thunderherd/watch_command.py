@@ -14,10 +14,10 @@ from typing import TYPE_CHECKING, Annotated
 import typer
 
 if TYPE_CHECKING:
-    from thunderherd.followed import Followed
-    from thunderherd.live_view import LiveView, PlainView
     from thunderherd.records.summary import TrialRecord
-    from thunderherd.run_plan import Plan
+    from thunderherd.run.follow import Followed
+    from thunderherd.run.live_view import LiveView, PlainView
+    from thunderherd.run.plan import Plan
     from thunderherd.study.loading import Study
 
 __all__ = ["watch"]
@@ -32,8 +32,8 @@ def watch(
     ],
 ) -> None:
     """Watch a run in another terminal: ranking so far, intervals, time left, the trial in flight, noise."""
-    from thunderherd.followed import Followed
-    from thunderherd.live_view import LiveView, PlainView
+    from thunderherd.run.follow import Followed
+    from thunderherd.run.live_view import LiveView, PlainView
 
     followed = Followed(directory)
     where = step_aside(followed.study)
@@ -67,8 +67,8 @@ def step_aside(study: Study) -> str:
 
 def follow(followed: Followed, view: LiveView | PlainView, where: str) -> None:
     """Looks until the run ends."""
-    from thunderherd.live_view import LiveView
-    from thunderherd.run_plan import next_in_block
+    from thunderherd.run.live_view import LiveView
+    from thunderherd.run.plan import next_in_block
     from thunderherd.text.figures import count
 
     view.begins(followed.new_trials())
@@ -105,7 +105,7 @@ def follow(followed: Followed, view: LiveView | PlainView, where: str) -> None:
 
 def _planned(followed: Followed, view: LiveView | PlainView) -> Plan:
     """What is still to come by what is there, told to the view: a block's line has their number."""
-    from thunderherd.run_plan import next_in_block, plan
+    from thunderherd.run.plan import next_in_block, plan
 
     planned = plan(followed.study, followed.trials)
     view.plan(planned.blocks, planned.trials_left)
@@ -126,7 +126,7 @@ def last_of_block(trials: Sequence[TrialRecord], number: int) -> list[TrialRecor
 
 def _conclude(followed: Followed, view: LiveView | PlainView) -> None:
     """Says how it ended, and what to type next."""
-    from thunderherd.live_view import standing_line
+    from thunderherd.run.live_view import standing_line
     from thunderherd.text.figures import count
 
     if line := standing_line(view.standings):

@@ -10,15 +10,15 @@ import tempfile
 from pathlib import Path
 
 from thunderherd.engine.client import EngineError
-from thunderherd.progress import Progress
 from thunderherd.records.directory import PROFILES, RunDirectory
 from thunderherd.records.profile import ProfiledSide
 from thunderherd.records.profiled_trial import ProfiledTrial, SideSamples
 from thunderherd.records.summary import TrialRecord
+from thunderherd.run.extra_trials import MakeTrial, Place, TrialsApart, in_time
+from thunderherd.run.progress import Progress
 from thunderherd.study.loading import Contender, Study
 from thunderherd.text.figures import count
 from thunderherd.trial.trial import ProfileFiles
-from thunderherd.trials_apart import MakeTrial, Place, TrialsApart, in_time
 
 
 def profile_run(study: Study, directory: RunDirectory, trial: MakeTrial, show: Progress) -> None:

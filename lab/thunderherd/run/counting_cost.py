@@ -13,15 +13,15 @@ from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass
 
 from thunderherd.metrics.table import METRICS, PAYLOAD_RATE, SHARE_OF_CEILING
-from thunderherd.progress import Progress
 from thunderherd.records.counting_cost import ContenderCost, CostRatio, CountingCost
 from thunderherd.records.directory import WITH_COUNTERS, WITHOUT_COUNTERS, RunDirectory
 from thunderherd.records.summary import TrialRecord
+from thunderherd.run.extra_trials import MakeTrial, Place, TrialsApart
+from thunderherd.run.progress import Progress
 from thunderherd.statistics.samples import hodges_lehmann
 from thunderherd.study.loading import Contender, Study
 from thunderherd.text.figures import count
 from thunderherd.trial.counters import events_of_the_processor
-from thunderherd.trials_apart import MakeTrial, Place, TrialsApart
 
 CPU_TIMES = ("server_cpu_per_request", "client_cpu_per_request")
 """What counting costs both sides, in every trial."""

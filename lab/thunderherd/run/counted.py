@@ -16,13 +16,13 @@ from thunderherd.engine.client import EngineError, Server, catalogue
 from thunderherd.engine.counter_names import figures_of_counters, states_of_counters
 from thunderherd.errors import UserError
 from thunderherd.judge.why.counts import counting_summary
-from thunderherd.progress import Progress
 from thunderherd.records.directory import COUNTED, RunDirectory
 from thunderherd.records.extra_trials import CountingSummary
 from thunderherd.records.summary import TrialRecord
+from thunderherd.run.extra_trials import MakeTrial, Place, TrialsApart
+from thunderherd.run.progress import Progress
 from thunderherd.study.loading import Contender, Study
 from thunderherd.text.figures import count
-from thunderherd.trials_apart import MakeTrial, Place, TrialsApart
 
 MOST_REQUESTS = 2000
 """In the window of a counted trial, about."""

@@ -16,7 +16,6 @@ import json
 from collections.abc import Iterator
 from typing import TYPE_CHECKING
 
-from thunderherd import recordings
 from thunderherd.metrics.table import known_metric
 from thunderherd.records.directory import (
     COUNTED,
@@ -35,6 +34,7 @@ from thunderherd.records.directory import (
 )
 from thunderherd.records.schemas import kept_summary_schema
 from thunderherd.records.summary import SUMMARY_SCHEMA, Summary
+from thunderherd.run import recordings
 from thunderherd.show.report.summary_page import replay_words, summary_page
 from thunderherd.show.tables.formats import markdown_grid, markdown_text
 from thunderherd.show.tables.model import Grid

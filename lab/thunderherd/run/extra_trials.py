@@ -15,10 +15,10 @@ from datetime import datetime
 from typing import Generic, Protocol
 
 from thunderherd.errors import UserError
-from thunderherd.progress import Progress
 from thunderherd.records.apart import ApartTable
 from thunderherd.records.directory import RunDirectory, Trial
 from thunderherd.records.summary import TrialRecord
+from thunderherd.run.progress import Progress
 from thunderherd.statistics.comparisons import block_order
 from thunderherd.study.loading import Contender, Study
 from thunderherd.trial.observation import LATE_SHARE, late_by_ns, read_late

@@ -14,9 +14,9 @@ from collections.abc import Iterator, Sequence
 from typing import TYPE_CHECKING, Self, TextIO
 
 from thunderherd.machine import noise
-from thunderherd.progress import Clock, PlainProgress, Progress, block_line, duration, invalid_line
 from thunderherd.records.summary import Interval, TrialRecord
-from thunderherd.standings import Group, Standing, Standings
+from thunderherd.run.progress import Clock, PlainProgress, Progress, block_line, duration, invalid_line
+from thunderherd.run.standings import Group, Standing, Standings
 from thunderherd.study.loading import Study
 from thunderherd.text.figures import (
     Unit,

@@ -14,9 +14,6 @@ from importlib import metadata
 from pathlib import Path
 from typing import Any
 
-from thunderherd import live_view, progress, recordings
-from thunderherd.counting import count_run, counted, counted_so_far
-from thunderherd.counting_cost import cost_run, cost_so_far
 from thunderherd.engine.client import EngineError, catalogue, find_engine
 from thunderherd.errors import Refusal, UserError
 from thunderherd.judge.summary import source_csv, summarise
@@ -27,7 +24,6 @@ from thunderherd.judge.why.pairs import best_against_others, with_counted_points
 from thunderherd.labs.kind import Site
 from thunderherd.machine import description, noise
 from thunderherd.machine.limits_measured import limits_of_lines, measured_lines
-from thunderherd.profiling import profile_run, profiled
 from thunderherd.records.directory import (
     Results,
     RunDirectory,
@@ -38,14 +34,18 @@ from thunderherd.records.directory import (
 )
 from thunderherd.records.limits import MachineLimits
 from thunderherd.records.summary import Summary, TrialRecord
-from thunderherd.results_folder import write_folder
-from thunderherd.run_plan import next_in_block, plan
+from thunderherd.run import live_view, progress, recordings
+from thunderherd.run.counted import count_run, counted, counted_so_far
+from thunderherd.run.counting_cost import cost_run, cost_so_far
+from thunderherd.run.extra_trials import TrialsApart
+from thunderherd.run.plan import next_in_block, plan
+from thunderherd.run.profiled import profile_run, profiled
+from thunderherd.run.results_folder import write_folder
 from thunderherd.study.file.names import typed
 from thunderherd.study.loading import Contender, Study, asked_for
 from thunderherd.text.figures import count
 from thunderherd.trial.sites import sites_of
 from thunderherd.trial.trial import ProfileFiles, run_trial
-from thunderherd.trials_apart import TrialsApart
 
 SEEDS = 2**32
 """A seed that nobody chose lies below this."""
