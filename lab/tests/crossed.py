@@ -11,11 +11,11 @@ import numpy as np
 from conftest import made_trial
 from swept import CATALOGUE
 
-from thunderherd.crossover_study import Asked, coarse_study, dense_study
 from thunderherd.engine.catalogue import Catalogue
 from thunderherd.judge.summary.summarise import summarise
 from thunderherd.records.crossover import CrossoverSummary
 from thunderherd.records.summary import Summary, SweepSummary, TrialRecord
+from thunderherd.search.crossover_study import Asked, coarse_study, dense_study
 from thunderherd.study.loading import Study, load_study
 
 Truth = Callable[[float], float]

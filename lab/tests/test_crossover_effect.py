@@ -11,16 +11,10 @@ import pytest
 from crossed import study_of
 
 from thunderherd import cli
-from thunderherd.crossover_effect import (
-    PART,
-    PERIOD,
-    check_effect,
-    first_sizes,
-    least_source_bytes,
-)
-from thunderherd.crossover_study import Asked, coarse_study, range_of
 from thunderherd.engine.client import catalogue
 from thunderherd.errors import UserError
+from thunderherd.search.crossover_effect import PART, PERIOD, check_effect, first_sizes, least_source_bytes
+from thunderherd.search.crossover_study import Asked, coarse_study, range_of
 
 SENDERS, RECEIVERS = ("sendmsg", "send_each"), ("recv", "readv")
 BACK = "load.settings.direction=to_client"

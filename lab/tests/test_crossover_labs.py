@@ -9,10 +9,10 @@ import pytest
 from crossed import asked, study_of
 from swept import CATALOGUE
 
-from thunderherd.crossover_study import coarse_study, dense_study
 from thunderherd.engine.catalogue import IntegerSetting, Namespace
 from thunderherd.errors import UserError
 from thunderherd.records.crossover import CrossoverSummary
+from thunderherd.search.crossover_study import coarse_study, dense_study
 
 
 def whole(name: str, minimum: int, maximum: int) -> IntegerSetting:

@@ -8,8 +8,8 @@ import pytest
 from crossed import asked, study_of
 from swept import CATALOGUE
 
-from thunderherd.crossover_study import coarse_study
 from thunderherd.errors import UserError
+from thunderherd.search.crossover_study import coarse_study
 
 
 @pytest.mark.parametrize(

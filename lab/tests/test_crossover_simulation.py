@@ -16,7 +16,7 @@ import scipy
 from numpy.typing import NDArray
 from test_statistics_simulation import report
 
-from thunderherd.crossover_study import ALPHA
+from thunderherd.search.crossover_study import ALPHA
 from thunderherd.statistics.crossings import grid, line_crossing, read, second_stage, standings
 from thunderherd.statistics.standing import Standing
 

@@ -12,12 +12,12 @@ import pytest
 from crossed import asked, both_stages, found_of, study_of
 from swept import CATALOGUE
 
-from thunderherd.crossover_study import Asked, coarse_study, dense_study
 from thunderherd.engine import client as engine_client
 from thunderherd.engine.catalogue import Catalogue, Counter, IntegerSetting, Workload
 from thunderherd.engine.setting_rules import Agreement
 from thunderherd.errors import UserError
 from thunderherd.records.crossover import CrossoverSummary
+from thunderherd.search.crossover_study import Asked, coarse_study, dense_study
 from thunderherd.study.loading import Study, load_study
 
 MORE = "test_chunks"

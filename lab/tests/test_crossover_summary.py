@@ -17,9 +17,9 @@ from test_plots import rows, svg_texts
 from test_report import browser, visit
 from test_sweep_tables import printed
 
-from thunderherd.crossover_study import coarse_study, dense_study
 from thunderherd.records.crossover import CrossoverSummary
 from thunderherd.records.summary import Summary
+from thunderherd.search.crossover_study import coarse_study, dense_study
 from thunderherd.show.charts.crossover import about, crossover_chart, write_pictures
 from thunderherd.show.report.page import render, write_report
 from thunderherd.show.sentences.crossover import sentences

@@ -17,10 +17,10 @@ from thunderherd.engine.catalogue import Catalogue
 from thunderherd.engine.lines import Check
 from thunderherd.errors import UserError
 from thunderherd.judge.summary.knee import around, confirmed, knees
-from thunderherd.knee_study import Asked, confirmation_study, goal_of, knee_study, probe_study
-from thunderherd.made_study import Typed
 from thunderherd.records.knee import DesignKnee, KneePair, KneePoint, KneeSummary
 from thunderherd.records.summary import TrialRecord
+from thunderherd.search.knee_study import Asked, confirmation_study, goal_of, knee_study, probe_study
+from thunderherd.search.written_study import Typed
 from thunderherd.show.charts.knee import knee_chart, write_pictures
 from thunderherd.show.charts.style import FAMILIES
 from thunderherd.show.sentences.knee import _of_pair, print_knees, sentences

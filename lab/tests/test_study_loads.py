@@ -13,8 +13,8 @@ from thunderherd.engine import client
 from thunderherd.engine.catalogue import Catalogue
 from thunderherd.engine.load_requirements import Requirement
 from thunderherd.errors import UserError
-from thunderherd.knee_study import WAIT
 from thunderherd.records.summary import TrialRecord
+from thunderherd.search.knee_study import WAIT
 from thunderherd.study.loading import Study, load_study
 from thunderherd.trial.trial import run_trial
 

@@ -272,8 +272,8 @@ def crossover(
         given = ", and ".join(over)
         raise UserError(f"crossover: --over is given {len(over)} times: {given}; leave all out but one")
 
-    from thunderherd.crossover_run import find_crossover
-    from thunderherd.crossover_study import Asked
+    from thunderherd.search.crossover import find_crossover
+    from thunderherd.search.crossover_study import Asked
 
     asked = Asked(
         a=a,

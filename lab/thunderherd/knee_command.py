@@ -70,8 +70,8 @@ def knee(
     if resume and out is None:
         raise UserError("knee: --resume goes on with a search that was begun; say which with --out DIR")
 
-    from thunderherd.knee_run import find_knees
-    from thunderherd.knee_study import Asked
+    from thunderherd.search.knee import find_knees
+    from thunderherd.search.knee_study import Asked
 
     asked = Asked(
         designs=tuple(designs),

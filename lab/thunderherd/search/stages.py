@@ -19,8 +19,8 @@ from thunderherd.errors import UserError
 
 if TYPE_CHECKING:
     from thunderherd.engine.catalogue import Catalogue
-    from thunderherd.made_study import Typed
     from thunderherd.records.summary import Summary
+    from thunderherd.search.written_study import Typed
     from thunderherd.study.loading import Study
     from thunderherd.toml.file import TomlFile
 
@@ -89,7 +89,7 @@ class Stages:
         )
 
     def _study_file(self, path: Path, text: str) -> TomlFile:
-        from thunderherd.made_study import MadeFile
+        from thunderherd.search.written_study import MadeFile
         from thunderherd.toml.file import TomlFile
 
         return TomlFile(path, text) if self.typed is None else MadeFile(path, text, self.typed)

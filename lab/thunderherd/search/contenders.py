@@ -11,11 +11,11 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
-from thunderherd.crossover_effect import OF_RECEIVER, sender_of
 from thunderherd.engine.catalogue import USUAL_WAY, Catalogue, IntegerSetting, Primitive, Setting, Way
 from thunderherd.errors import UserError
 from thunderherd.labs import KINDS, USUAL, owners
 from thunderherd.labs.words import QUANTITIES, written
+from thunderherd.search.crossover_effect import OF_RECEIVER, sender_of
 from thunderherd.study.checks import DIRECTIONS
 from thunderherd.study.file.contenders import OWN
 from thunderherd.study.file.tables import LOAD_PROCESSES

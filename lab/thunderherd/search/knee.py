@@ -19,7 +19,7 @@ from statistics import median
 from typing import TYPE_CHECKING, NamedTuple
 
 from thunderherd.errors import UserError
-from thunderherd.knee_study import (
+from thunderherd.search.knee_study import (
     CLOSED,
     OPEN,
     Asked,
@@ -32,7 +32,7 @@ from thunderherd.knee_study import (
     sketched_study,
     typed_keys,
 )
-from thunderherd.stages import SIZE, Stages
+from thunderherd.search.stages import SIZE, Stages
 
 if TYPE_CHECKING:
     from thunderherd.engine.catalogue import Catalogue

@@ -18,10 +18,10 @@ from collections.abc import Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from thunderherd.crossover_study import Asked, coarse_study, dense_study, range_of
 from thunderherd.errors import UserError
 from thunderherd.records.crossover import CrossoverSummary
-from thunderherd.stages import SIZE, Stages
+from thunderherd.search.crossover_study import Asked, coarse_study, dense_study, range_of
+from thunderherd.search.stages import SIZE, Stages
 
 if TYPE_CHECKING:
     from thunderherd.engine.catalogue import Catalogue
@@ -82,7 +82,7 @@ def find_crossover(
 def _check(text: str, asked: Asked, fixed: Sequence[str], catalogue: Catalogue) -> None:
     """Refuses, as `UserError`, what only the study tells, which the user has not written and is not led
     to: nothing is there yet."""
-    from thunderherd.crossover_effect import check_effect, first_sizes
+    from thunderherd.search.crossover_effect import check_effect, first_sizes
     from thunderherd.study.loading import load_study
 
     with tempfile.TemporaryDirectory(prefix="thunderherd-") as folder:

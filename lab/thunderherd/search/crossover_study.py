@@ -15,7 +15,13 @@ from copy import deepcopy
 from dataclasses import dataclass
 from typing import Any
 
-from thunderherd.crossover_contenders import (
+from thunderherd.engine.catalogue import USUAL_DESIGN, WARM_UP, Catalogue, ChoiceSetting, Load, Way
+from thunderherd.errors import UserError
+from thunderherd.labs import USUAL
+from thunderherd.labs.words import WRITTEN, written
+from thunderherd.metrics.table import PAYLOAD_RATE, asked_counters, metric_names
+from thunderherd.records.crossover import CrossoverSummary
+from thunderherd.search.contenders import (
     SIDES,
     Common,
     Swept,
@@ -24,13 +30,7 @@ from thunderherd.crossover_contenders import (
     names_of_settings,
     swept,
 )
-from thunderherd.crossover_effect import DIRECTION
-from thunderherd.engine.catalogue import USUAL_DESIGN, WARM_UP, Catalogue, ChoiceSetting, Load, Way
-from thunderherd.errors import UserError
-from thunderherd.labs import USUAL
-from thunderherd.labs.words import WRITTEN, written
-from thunderherd.metrics.table import PAYLOAD_RATE, asked_counters, metric_names
-from thunderherd.records.crossover import CrossoverSummary
+from thunderherd.search.crossover_effect import DIRECTION
 from thunderherd.statistics.comparisons import first_look_blocks
 from thunderherd.statistics.crossings import DENSE_POINTS, grid
 from thunderherd.study.file.contenders import declared

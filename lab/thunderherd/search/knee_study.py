@@ -17,14 +17,14 @@ from typing import Any
 
 from pydantic import ValidationError
 
-from thunderherd.crossover_contenders import Common, contender
 from thunderherd.engine.catalogue import USUAL_WAY, Catalogue, IntegerSetting, Setting, by_name, defaults
 from thunderherd.engine.lines import LoadResult
 from thunderherd.errors import UserError
 from thunderherd.labs import USUAL
 from thunderherd.labs.words import OPTION
-from thunderherd.made_study import Typed
 from thunderherd.metrics.table import METRICS
+from thunderherd.search.contenders import Common, contender
+from thunderherd.search.written_study import Typed
 from thunderherd.statistics.crossings import grid
 from thunderherd.study.file.tables import LabTable
 from thunderherd.study.lab_option import read as read_lab
