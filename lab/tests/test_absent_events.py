@@ -10,7 +10,7 @@ from pathlib import Path
 import pytest
 from small_studies import head
 
-from thunderherd.cli import run_command
+from thunderherd.cli.main import run_command
 from thunderherd.engine.client import catalogue
 from thunderherd.records.extra_trials import WHAT_EXPLAINS
 from thunderherd.records.summary import Summary

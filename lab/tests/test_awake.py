@@ -9,7 +9,7 @@ from conftest import made_trial
 from small_studies import head
 
 import thunderherd
-from thunderherd.cli import run_command
+from thunderherd.cli.main import run_command
 from thunderherd.engine.lines import LoadResult, Ready, Window
 from thunderherd.judge.summary.summarise import summarise
 from thunderherd.judge.why.pairs import why_no_difference

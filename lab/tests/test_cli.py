@@ -16,7 +16,7 @@ import pytest
 from stand_in import CATALOGUE, STAND_IN
 
 import thunderherd
-from thunderherd import cli
+from thunderherd.cli import main
 
 ROOT = Path(__file__).resolve().parents[2]
 
@@ -43,7 +43,7 @@ def answered(*arguments: str) -> subprocess.CompletedProcess[str]:
     to begin."""
     out, errors = io.StringIO(), io.StringIO()
     with redirect_stdout(out), redirect_stderr(errors):
-        status = cli.run_command([*arguments])
+        status = main.run_command([*arguments])
     return subprocess.CompletedProcess(arguments, status, out.getvalue(), errors.getvalue())
 
 
@@ -149,7 +149,7 @@ def test_list_says_whose_a_setting_is() -> None:
 def test_list_tells_a_default_that_some_have_and_others_do_not(
     use_engine: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
-    assert cli.run_command(["list", "loads"]) == 0
+    assert main.run_command(["list", "loads"]) == 0
     text = " ".join(capsys.readouterr().out.split())
     for option, owners in (
         ("--clients 4", "[closed_threads, closed_connections]"),
@@ -161,7 +161,7 @@ def test_list_tells_a_default_that_some_have_and_others_do_not(
 
 
 def test_list_says_what_else_may_be_counted(use_engine: Path, capsys: pytest.CaptureFixture[str]) -> None:
-    assert cli.run_command(["list", "counters"]) == 0
+    assert main.run_command(["list", "counters"]) == 0
     text = " ".join(capsys.readouterr().out.split())
     for part in (
         "perf: cpu-cycles, cycles",
@@ -263,10 +263,10 @@ def test_all_mistakes_of_a_study_have_a_line_each(
     monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:
     def refuse(**_: object) -> None:
-        raise cli.UserError("a.toml:3: one thing\na.toml:9: another")
+        raise main.UserError("a.toml:3: one thing\na.toml:9: another")
 
-    monkeypatch.setattr("thunderherd.running.run_and_show", refuse)
-    assert cli.run_command(["run", "a.toml"]) == 2
+    monkeypatch.setattr("thunderherd.cli.run.run_and_show", refuse)
+    assert main.run_command(["run", "a.toml"]) == 2
     assert capsys.readouterr().err == "thunderherd: a.toml:3: one thing\nthunderherd: a.toml:9: another\n"
 
 
@@ -285,8 +285,8 @@ def test_control_c_is_130_without_a_trace(
     def interrupted(**_: object) -> None:
         raise KeyboardInterrupt
 
-    monkeypatch.setattr("thunderherd.running.run_and_show", interrupted)
-    assert cli.run_command(["run", "unp-ch30"]) == 130
+    monkeypatch.setattr("thunderherd.cli.run.run_and_show", interrupted)
+    assert main.run_command(["run", "unp-ch30"]) == 130
     assert "Traceback" not in capsys.readouterr().err
 
 

@@ -12,7 +12,7 @@ import pytest
 from conftest import made_trial
 from small_studies import head
 
-from thunderherd.cli import run_command
+from thunderherd.cli.main import run_command
 from thunderherd.engine import client as engine
 from thunderherd.engine.catalogue import Catalogue
 from thunderherd.errors import UserError

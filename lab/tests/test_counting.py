@@ -13,8 +13,8 @@ from conftest import made_trial
 from small_studies import head
 
 import thunderherd
-from thunderherd import explain_command
-from thunderherd.cli import run_command
+from thunderherd.cli import explain
+from thunderherd.cli.main import run_command
 from thunderherd.engine.catalogue import Catalogue
 from thunderherd.engine.client import catalogue
 from thunderherd.errors import Refusal, UserError
@@ -326,14 +326,14 @@ def test_a_process_for_every_client_is_what_fork_per_client_pays_for(
     assert run_command(["explain", str(tmp_path / "run"), "--json"]) == 0
     assert {each["a"] for each in json.loads(capsys.readouterr().out)} == {"iterative"}
 
-    told_of = explain_command.explained
+    told_of = explain.explained
 
     def partly(summary: Summary, trials: Any, a: str, b: str, **words: Any) -> Any:
         if b == "fork_per_client":
             raise UserError(f"explain: no block that counts has the CPU time of both {a} and {b}")
         return told_of(summary, trials, a, b, **words)
 
-    monkeypatch.setattr(explain_command, "explained", partly)
+    monkeypatch.setattr(explain, "explained", partly)
     assert run_command(["explain", str(tmp_path / "run")]) == 0
     told = " ".join(capsys.readouterr().out.split())
     assert "than thread_per_client" in told, "one pair that cannot be told keeps no other from it"

@@ -15,7 +15,7 @@ import pytest
 from conftest import made_trial
 
 import thunderherd
-from thunderherd.cli import run_command
+from thunderherd.cli.main import run_command
 from thunderherd.engine.catalogue import Catalogue
 from thunderherd.engine.client import catalogue
 from thunderherd.engine.lines import Life, Multiplexing

@@ -10,7 +10,7 @@ from pathlib import Path
 import pytest
 from crossed import study_of
 
-from thunderherd import cli
+from thunderherd.cli import main
 from thunderherd.engine.client import catalogue
 from thunderherd.errors import UserError
 from thunderherd.search.crossover_effect import PART, PERIOD, check_effect, first_sizes, least_source_bytes
@@ -26,7 +26,7 @@ def refused(
     """What the command says on stderr, in one line; it leaves nothing behind."""
     command = ["crossover", *words, "--out", str(out)]
     monkeypatch.setattr(sys, "argv", ["thunderherd", *command])
-    assert cli.run_command(command) == 2
+    assert main.run_command(command) == 2
     said = capsys.readouterr().err
     assert not out.exists() and said.count("\n") == 1 and ".toml" not in said, said
     return said.strip()

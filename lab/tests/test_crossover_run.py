@@ -15,7 +15,7 @@ import numpy as np
 import pytest
 from conftest import made_trial
 
-from thunderherd import cli
+from thunderherd.cli import main
 from thunderherd.engine import client as engine
 from thunderherd.machine import description
 from thunderherd.records.directory import load
@@ -68,7 +68,7 @@ def typed(
 
     def run(*words: str) -> tuple[int, str, str]:
         monkeypatch.setattr(sys, "argv", ["thunderherd", *words])
-        status = cli.run_command(list(words))
+        status = main.run_command(list(words))
         out, err = capsys.readouterr()
         return status, out, err
 

@@ -25,7 +25,7 @@ from handbook.entries import (
 )
 from handbook.kept import kept_studies
 from handbook.markdown import between, fenced, plain, table
-from thunderherd.cli import app
+from thunderherd.cli.main import app
 from thunderherd.engine.catalogue import Catalogue
 from thunderherd.errors import UserError
 from thunderherd.metrics.table import METRICS

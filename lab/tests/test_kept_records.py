@@ -27,7 +27,7 @@ from handbook.kept import (
     kept_studies,
 )
 from handbook.recorded_figures import NOT_RECORDED, recorded, system_calls
-from thunderherd.cli import app
+from thunderherd.cli.main import app
 from thunderherd.errors import UserError
 from thunderherd.metrics.table import CPU_PER_CONNECTION
 from thunderherd.records.directory import OtherVersionError

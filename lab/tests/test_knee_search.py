@@ -11,7 +11,7 @@ from typing import Any
 import pytest
 from rich.console import Console
 
-from thunderherd import cli
+from thunderherd.cli import main
 from thunderherd.engine import client
 from thunderherd.engine.catalogue import Catalogue
 from thunderherd.engine.lines import Check
@@ -186,7 +186,7 @@ def test_what_knee_wrote_itself_is_refused_in_the_words_that_were_typed(
 ) -> None:
     """Before anything is written, and without a word of its file."""
     out = tmp_path / "out"
-    assert cli.run_command(["knee", "epoll", "--p99", "2ms", "--out", str(out), *typed.split()]) == 2
+    assert main.run_command(["knee", "epoll", "--p99", "2ms", "--out", str(out), *typed.split()]) == 2
     said = capsys.readouterr().err
     assert words in said
     assert ".toml" not in said

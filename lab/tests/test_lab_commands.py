@@ -13,7 +13,7 @@ from pathlib import Path
 import pytest
 from conftest import processes_of
 
-from thunderherd import lab_commands
+from thunderherd.cli import labs
 from thunderherd.engine.client import catalogue
 from thunderherd.errors import UserError
 from thunderherd.labs import KINDS
@@ -26,7 +26,7 @@ PATIENCE = 20.0
 
 def test_the_engine_is_told_the_rest() -> None:
     of_the_lab = ["--lab=veth", "--mtu", "9000", "--rate=10gbit", "--delay", "5ms", "--loss", "0.1%"]
-    asked = lab_commands.read("serve", ["prefork", "--pool", "3", *of_the_lab, "--port", "80"])
+    asked = labs.read("serve", ["prefork", "--pool", "3", *of_the_lab, "--port", "80"])
     assert asked.words == ["prefork", "--pool", "3", "--port", "80"]
     assert (asked.kind, asked.serves_in_namespaces) == (KINDS["veth"], True)
     assert asked.settings == {
@@ -35,11 +35,11 @@ def test_the_engine_is_told_the_rest() -> None:
 
 
 def test_keys_of_the_lab_are_said_by_one_option() -> None:
-    shorter = lab_commands.read("serve", ["prefork", "--lab", "veth", "--mtu", "9000", "--rate", "10gbit"])
-    longer = lab_commands.read("serve", ["prefork", "--lab=veth", "--lab", "mtu=9000", "--lab=rate=10gbit"])
+    shorter = labs.read("serve", ["prefork", "--lab", "veth", "--mtu", "9000", "--rate", "10gbit"])
+    longer = labs.read("serve", ["prefork", "--lab=veth", "--lab", "mtu=9000", "--lab=rate=10gbit"])
     assert (longer.words, longer.kind, longer.settings) == (shorter.words, shorter.kind, shorter.settings)
-    assert lab_commands.read("load", ["bytes", "--lab", "kind=veth"]).kind == KINDS["veth"]
-    assert lab_commands.read("load", ["bytes", "--lab", "veth:12"]).holder == 12
+    assert labs.read("load", ["bytes", "--lab", "kind=veth"]).kind == KINDS["veth"]
+    assert labs.read("load", ["bytes", "--lab", "veth:12"]).holder == 12
 
 
 def test_what_was_typed_is_what_a_study_is_told() -> None:
@@ -93,13 +93,13 @@ def test_a_key_that_the_kind_does_not_take_is_refused_at_once() -> None:
 
 
 def test_over_unix_sockets_a_server_listens_there() -> None:
-    of = lab_commands.words_of
-    assert of(lab_commands.read("serve", ["prefork", "--lab", "unix"])) == ["prefork", "--listen", "unix:@"]
+    of = labs.words_of
+    assert of(labs.read("serve", ["prefork", "--lab", "unix"])) == ["prefork", "--listen", "unix:@"]
     own = ["prefork", "--listen=unix:@own"]
-    assert of(lab_commands.read("serve", [*own, "--lab", "unix"])) == own
-    assert of(lab_commands.read("serve", ["prefork", "--lab", "loopback"])) == ["prefork"]
+    assert of(labs.read("serve", [*own, "--lab", "unix"])) == own
+    assert of(labs.read("serve", ["prefork", "--lab", "loopback"])) == ["prefork"]
     # An option of the engine's that is named like one of the laboratory's is the engine's.
-    assert lab_commands.read("load", ["bucket", "--delay", "5", "--lab", "unix"]).words == [
+    assert labs.read("load", ["bucket", "--delay", "5", "--lab", "unix"]).words == [
         "bucket",
         "--delay",
         "5",
@@ -147,7 +147,7 @@ def test_over_unix_sockets_a_server_listens_there() -> None:
 )
 def test_what_is_wrong_is_told(command: str, words: str, said: str) -> None:
     with pytest.raises(UserError, match=said):
-        lab_commands.read(command, words.split())
+        labs.read(command, words.split())
 
 
 @pytest.mark.parametrize(
@@ -188,9 +188,9 @@ def test_what_cannot_be_had_in_namespaces_is_told_as_it_was_typed(
 
 
 def test_a_process_that_holds_nothing_is_no_lab(use_engine: Path) -> None:
-    asked = lab_commands.read("load", ["bytes", "--lab", f"veth:{os.getpid()}"])
+    asked = labs.read("load", ["bytes", "--lab", f"veth:{os.getpid()}"])
     with pytest.raises(UserError, match=f"process {os.getpid()} holds no network namespaces"):
-        lab_commands.words_of(asked)
+        labs.words_of(asked)
 
 
 def test_no_option_of_the_engines_server_is_taken_away(use_engine: Path) -> None:

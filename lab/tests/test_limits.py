@@ -13,7 +13,7 @@ import numpy as np
 import pytest
 from rich.console import Console
 
-from thunderherd.cli import run_command
+from thunderherd.cli.main import run_command
 from thunderherd.engine.catalogue import Limit
 from thunderherd.engine.limit_lines import LimitRound, Limits, LimitUnavailable, Place
 from thunderherd.machine.limits import machine_limits

@@ -11,7 +11,7 @@ from conftest import made_trial
 from made_machines import made_noise
 
 import thunderherd
-from thunderherd.cli import run_command
+from thunderherd.cli.main import run_command
 from thunderherd.engine.catalogue import Catalogue
 from thunderherd.engine.client import catalogue
 from thunderherd.machine import description, limits_measured, noise

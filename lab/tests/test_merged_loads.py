@@ -11,12 +11,12 @@ from pathlib import Path
 import pytest
 
 import thunderherd
-from thunderherd import cli
+from thunderherd.cli import main
+from thunderherd.cli.merge import _in_words
 from thunderherd.engine import client
 from thunderherd.engine.lines import Closings, LoadResult
 from thunderherd.engine.merged_loads import load_lines, merged_loads
 from thunderherd.errors import UserError
-from thunderherd.merge_command import _in_words
 from thunderherd.statistics.histograms import merged as histograms_merged
 
 
@@ -122,7 +122,7 @@ def test_loads_of_one_machine_that_ran_one_after_another_are_not_added(
     assert "(they overlap for 0%" in merged_loads([closed, moved(closed, 9)]).reasons[0]
 
     (tmp_path / "later.jsonl").write_text(moved(one, 2).model_dump_json(by_alias=True))
-    assert cli.run_command(["merge", str(files[0]), str(tmp_path / "later.jsonl")]) == 1
+    assert main.run_command(["merge", str(files[0]), str(tmp_path / "later.jsonl")]) == 1
     said = capsys.readouterr().out
     assert said.index("NOT VALID") < said.index("start them together")
 
@@ -153,9 +153,9 @@ def test_a_load_beside_itself_is_no_poisson_process(files: list[Path]) -> None:
 
 
 def test_the_same_load_is_taken_once(files: list[Path], capsys: pytest.CaptureFixture[str]) -> None:
-    assert cli.run_command(["merge", str(files[2]), str(files[0]), str(files[2])]) == 2
+    assert main.run_command(["merge", str(files[2]), str(files[0]), str(files[2])]) == 2
     assert "nothing in common" in capsys.readouterr().err
-    assert cli.run_command(["merge", str(files[2]), str(files[2])]) == 2
+    assert main.run_command(["merge", str(files[2]), str(files[2])]) == 2
     assert "load 2 is load 1 once more" in capsys.readouterr().err
 
 
@@ -191,10 +191,10 @@ def test_one_that_is_not_valid_spoils_all(
     ]
     line["tally"]["errors"] = {"reset": 3}
     (tmp_path / "bad.jsonl").write_text(json.dumps(line) + "\n")
-    assert cli.run_command(["merge", str(files[1]), str(tmp_path / "bad.jsonl")]) == 1
+    assert main.run_command(["merge", str(files[1]), str(tmp_path / "bad.jsonl")]) == 1
     said = capsys.readouterr().out
     assert "NOT VALID" in said and "load 2: send_lag: it was late" in said and "errors: reset 3" in said
-    assert cli.run_command(["merge", "--json", str(files[1]), str(tmp_path / "bad.jsonl")]) == 1
+    assert main.run_command(["merge", "--json", str(files[1]), str(tmp_path / "bad.jsonl")]) == 1
     found = json.loads(capsys.readouterr().out)
     assert found["valid"] is False and found["errors"] == {"reset": 3}
     assert found["latency"]["from"] == "intended"
@@ -205,12 +205,12 @@ def test_closed_loads_are_told_without_a_schedule(
 ) -> None:
     other = json.loads(files[2].read_text().splitlines()[-1]) | {"boot_id": "of another machine"}
     (tmp_path / "other.jsonl").write_text(json.dumps(other))
-    assert cli.run_command(["merge", str(files[2]), str(tmp_path / "other.jsonl")]) == 0
+    assert main.run_command(["merge", str(files[2]), str(tmp_path / "other.jsonl")]) == 0
     said = capsys.readouterr().out
     assert "2 loads (closed_connections) of bytes: 160 replies" in said and "closed loop" in said
     assert "99 %: too few" in said and "were due" not in said
     assert "all within" in said, "a maximum is of 100 requests"
-    assert cli.run_command(["merge", str(files[2])]) == 0
+    assert main.run_command(["merge", str(files[2])]) == 0
     assert "all: too few" in capsys.readouterr().out
 
 

@@ -8,8 +8,8 @@ from pathlib import Path
 import pytest
 from synthetic_summary import summary, trials
 
-from thunderherd import running
-from thunderherd.cli import run_command
+from thunderherd.cli import run
+from thunderherd.cli.main import run_command
 from thunderherd.records.summary import Summary
 from thunderherd.show.charts import by_name
 from thunderherd.show.charts.files import FORMATS
@@ -21,7 +21,7 @@ MAGIC = {"svg": b"<svg", "png": b"\x89PNG\r\n", "pdf": b"%PDF-1.", "json": b"{"}
 @pytest.fixture
 def of(monkeypatch: pytest.MonkeyPatch) -> Summary:
     found = summary()
-    monkeypatch.setattr(running, "ended", lambda directory: (found, trials(30)))
+    monkeypatch.setattr(run, "ended", lambda directory: (found, trials(30)))
     return found
 
 

@@ -9,7 +9,7 @@ import pytest
 from small_studies import head
 
 import thunderherd
-from thunderherd.cli import run_command
+from thunderherd.cli.main import run_command
 from thunderherd.records.profile import ProfilingSummary
 from thunderherd.records.summary import Summary
 from thunderherd.show.sentences.left_out import where_drawn

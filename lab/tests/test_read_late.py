@@ -13,7 +13,7 @@ from small_studies import head
 from swept import offered
 
 import thunderherd
-from thunderherd.cli import run_command
+from thunderherd.cli.main import run_command
 from thunderherd.machine import description
 from thunderherd.records.directory import RunDirectory
 from thunderherd.records.limits import MachineLimits

@@ -14,8 +14,8 @@ import synthetic_sweeps
 from synthetic_summary import TITLE, document, summary, trials
 from test_report import HOSTILE, Elements, browser, visit
 
-from thunderherd import report_command
-from thunderherd.cli import run_command
+from thunderherd.cli import report
+from thunderherd.cli.main import run_command
 from thunderherd.errors import UserError
 from thunderherd.records.directory import load
 from thunderherd.records.summary import Summary
@@ -233,9 +233,9 @@ def test_open_names_the_file_to_the_browser(
 ) -> None:
     asked: list[str] = []
     monkeypatch.setattr("webbrowser.open", lambda url: asked.append(url) or len(asked) == 1)
-    assert report_command._open(tmp_path / "a report.html") == 0
+    assert report._open(tmp_path / "a report.html") == 0
     assert asked == [(tmp_path / "a report.html").as_uri()]
-    assert report_command._open(tmp_path / "b.html") == 1
+    assert report._open(tmp_path / "b.html") == 1
     assert "no browser could be started here" in capsys.readouterr().err
 
 

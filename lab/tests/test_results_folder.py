@@ -21,8 +21,8 @@ from synthetic_sweeps import summary as sweeps_summary
 from test_results import info
 
 import thunderherd
-from thunderherd import running
-from thunderherd.cli import run_command
+from thunderherd.cli import run
+from thunderherd.cli.main import run_command
 from thunderherd.judge.summary.summarise import summarise
 from thunderherd.records.directory import Results, RunDirectory
 from thunderherd.records.summary import Summary
@@ -222,5 +222,5 @@ def test_the_command_prints_it_and_writes_the_folder(
     assert run_command(["summary", str(folder), "--write"]) == 0
     for name in ("summary.md", "README.md", "estimates.csv", "summary.schema.json"):
         assert (folder / name).exists()
-    assert isinstance(running.summary_of(folder), Summary)
+    assert isinstance(run.summary_of(folder), Summary)
     assert isinstance(thunderherd.load(folder), Results)

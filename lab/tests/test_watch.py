@@ -20,14 +20,14 @@ from conftest import TESTS, made_trial
 from test_interrupted import STUDY
 from test_results import info
 
-from thunderherd.cli import run_command
+from thunderherd.cli.main import run_command
+from thunderherd.cli.watch import step_aside
 from thunderherd.errors import UserError
 from thunderherd.judge.summary.summarise import summarise
 from thunderherd.records.directory import RunDirectory
 from thunderherd.run.follow import Followed
 from thunderherd.run.plan import next_in_block, plan
 from thunderherd.study.loading import Study
-from thunderherd.watch_command import step_aside
 
 PROGRAM = [sys.executable, "-m", "thunderherd"]
 WATCH = [*PROGRAM, "watch"]

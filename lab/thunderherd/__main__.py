@@ -1,5 +1,5 @@
 """`python -m thunderherd` is the command `thunderherd`."""
 
-from thunderherd.cli import main
+from thunderherd.cli.main import main
 
 main()

@@ -11,7 +11,7 @@ import typer
 
 from handbook.markdown import ROOT, fenced, made_from, page, plain, table
 from handbook.settings import settings_table
-from thunderherd.cli import PROGRAM, app
+from thunderherd.cli.main import PROGRAM, app
 from thunderherd.labs import KINDS
 from thunderherd.metrics.table import METRICS, RATIOS
 

@@ -26,7 +26,7 @@ def report(
     show: Annotated[bool, typer.Option("--open", help="Open it in the browser.")] = False,
 ) -> int:
     """Write the report of a run, or of several in one: an HTML file that works offline."""
-    from thunderherd.running import summary_of
+    from thunderherd.cli.run import summary_of
     from thunderherd.show.report.page import write_report
 
     for each in directories:

@@ -7,8 +7,8 @@ from typing import Annotated
 
 import typer
 
+from thunderherd.cli.options import ResultsDirectory, chosen_format, write_output
 from thunderherd.errors import UserError
-from thunderherd.run_options import ResultsDirectory, chosen_format, write_output
 
 __all__ = ["plot"]
 
@@ -27,7 +27,7 @@ def plot(
     ] = None,
 ) -> None:
     """Write a chart of a run as SVG, PNG, PDF or Vega-Lite; without a name, list them."""
-    from thunderherd.running import ended
+    from thunderherd.cli.run import ended
     from thunderherd.show.charts.by_name import all_charts
     from thunderherd.show.charts.files import FORMATS, as_file
 

@@ -116,7 +116,7 @@ def show_table(directory: Path, *, pairs: bool, counters: bool = False) -> None:
 
 def show_why(directory: Path, a: str | None, b: str | None, *, per: str | None, as_json: bool) -> None:
     """Prints why one contender of a run needs more CPU time than another (`explain_command`)."""
-    from thunderherd.explain_command import show_explanation
+    from thunderherd.cli.explain import show_explanation
     from thunderherd.records.directory import load
 
     show_explanation(load(directory), summary_of(directory), a, b, per=per, as_json=as_json)

@@ -19,16 +19,16 @@ from typing import Annotated, Any, NoReturn
 import typer
 from typer.core import TyperCommand
 
+from thunderherd.cli.knee import knee
+from thunderherd.cli.merge import merge
+from thunderherd.cli.options import ResultsDirectory
+from thunderherd.cli.plot import plot
+from thunderherd.cli.report import report
+from thunderherd.cli.summary import summary
+from thunderherd.cli.table import table
+from thunderherd.cli.watch import watch
 from thunderherd.errors import UserError
-from thunderherd.knee_command import knee
 from thunderherd.labs.words import OPTION, OPTION_HELP
-from thunderherd.merge_command import merge
-from thunderherd.plot_command import plot
-from thunderherd.report_command import report
-from thunderherd.run_options import ResultsDirectory
-from thunderherd.summary_command import summary
-from thunderherd.table_command import table
-from thunderherd.watch_command import watch
 
 PROGRAM = "thunderherd"
 MISTAKE, INTERRUPTED, FAILED = 2, 130, 1
@@ -182,7 +182,7 @@ def run(
     if resume and out is None:
         raise UserError("run: --resume goes on with a run that was begun; say which with --out DIR")
 
-    from thunderherd.running import run_and_show
+    from thunderherd.cli.run import run_and_show
 
     run_and_show(
         study=study,
@@ -313,14 +313,14 @@ def list_(
     matrix: Annotated[bool, typer.Option("--matrix", help="Which primitive fits what, and why not.")] = False,
 ) -> None:
     """List what there is: designs, primitives, workloads, loads, labs, counters, limits, studies."""
-    from thunderherd import listing
+    from thunderherd.cli import list as cli_list
 
     if matrix and what is not None:
         raise UserError(f'list: --matrix shows what fits what, of all kinds; leave out "{what}"')
     if matrix:
-        listing.print_matrix(as_json)
+        cli_list.print_matrix(as_json)
     else:
-        listing.print_list(what, as_json)
+        cli_list.print_list(what, as_json)
 
 
 @app.command()
@@ -361,7 +361,7 @@ def limits(
     ] = None,
 ) -> None:
     """Measure what one system call, copy, wake-up, process cost here: the limits of this machine."""
-    from thunderherd.limits_command import cpus_of, show_limits
+    from thunderherd.cli.limits import cpus_of, show_limits
 
     show_limits(
         names or [],
@@ -376,7 +376,7 @@ def limits(
 @app.command()
 def claims(study: StudyName, directory: ResultsDirectory) -> None:
     """Judge the claims of a study's source by the results of a run."""
-    from thunderherd.running import show_claims
+    from thunderherd.cli.run import show_claims
 
     show_claims(study, directory)
 
@@ -406,7 +406,7 @@ def explain(
     as_json: Annotated[bool, typer.Option("--json", help="As JSON.")] = False,
 ) -> None:
     """Why does A need more CPU time than B? What happens more often, at its price."""
-    from thunderherd.running import show_why
+    from thunderherd.cli.run import show_why
 
     show_why(directory, a, b, per=per, as_json=as_json)
 
@@ -451,14 +451,14 @@ def _become_engine_in_a_lab(command: str, arguments: list[str]) -> NoReturn:
     """As `_become_engine`, where --lab says. What the laboratory need not be asked for answers at once."""
     asks_for_help = not {"-h", "--help"}.isdisjoint(arguments)
     if asks_for_help or any(word.partition("=")[0] == OPTION for word in arguments):
-        from thunderherd import lab_commands
+        from thunderherd.cli import labs
 
         if asks_for_help:
-            raise typer.Exit(lab_commands.show_help(command, arguments))
-        asked = lab_commands.read(command, arguments)
+            raise typer.Exit(labs.show_help(command, arguments))
+        asked = labs.read(command, arguments)
         if asked.serves_in_namespaces:
-            raise typer.Exit(lab_commands.serve_in_namespaces(asked))
-        arguments = lab_commands.words_of(asked)
+            raise typer.Exit(labs.serve_in_namespaces(asked))
+        arguments = labs.words_of(asked)
     _become_engine(command, arguments)
 
 

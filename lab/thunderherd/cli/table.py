@@ -9,8 +9,8 @@ from typing import IO, TYPE_CHECKING, Annotated
 
 import typer
 
+from thunderherd.cli.options import ResultsDirectory, chosen_format, write_output
 from thunderherd.errors import UserError
-from thunderherd.run_options import ResultsDirectory, chosen_format, write_output
 
 if TYPE_CHECKING:
     from thunderherd.show.tables.model import NamedTable
@@ -40,7 +40,7 @@ def table(
     counters: Annotated[bool, typer.Option("--counters", help="All that was counted of each side.")] = False,
 ) -> None:
     """Print the tables of a run again, or one of them by name, for a report: Markdown, LaTeX or CSV."""
-    from thunderherd.running import show_table, summary_of
+    from thunderherd.cli.run import show_table, summary_of
 
     if name is None and form is None and output is None:
         show_table(directory, pairs=pairs, counters=counters)

@@ -7,7 +7,7 @@ from typing import Annotated
 
 import typer
 
-from thunderherd.run_options import ResultsDirectory
+from thunderherd.cli.options import ResultsDirectory
 
 __all__ = ["summary"]
 
@@ -22,7 +22,7 @@ def summary(
     ] = False,
 ) -> None:
     """Print a run's answer on one short page of Markdown, for a pull request."""
-    from thunderherd.running import summary_of
+    from thunderherd.cli.run import summary_of
     from thunderherd.show.report.summary_page import summary_page
 
     found = summary_of(directory)
