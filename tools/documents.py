@@ -39,7 +39,7 @@ def documents() -> dict[Path, str]:
             for name, schema in schemas().items()
         },
         # Of this one the program has a copy, which it leaves beside the results of a run.
-        Path("lab/thunderherd") / SUMMARY_SCHEMA: as_text(summary_schema()),
+        Path("lab/thunderherd/records") / SUMMARY_SCHEMA: as_text(summary_schema()),
         **reference.documents(catalogue()),
         **entry_pages.documents(catalogue(), kept),
         **demo.documents(kept.studies),

@@ -185,7 +185,7 @@ def test_wheel_ships_both_commands_and_the_data(tmp_path: Path) -> None:
         if not any(part.startswith((".", "__pycache__")) for part in path.parts)
     }
     assert any(name.endswith("unp-ch30.toml") for name in ours)
-    assert any(name.endswith("thunderherd/summary.schema.json") for name in ours)
+    assert any(name.endswith("thunderherd/records/summary.schema.json") for name in ours)
     assert ours <= shipped
     assert not [name for name in shipped if "tests/" in name]
     for name in ("thunderherd", "thunderherd-engine"):

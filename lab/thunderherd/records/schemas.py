@@ -21,7 +21,7 @@ def summary_schema() -> dict[str, Any]:
 def kept_summary_schema() -> str:
     """The same as text, which comes with the program: every run leaves it beside its results, and to make it
     takes longer than all their tables. `make docs` writes it, `make check` holds it against the models."""
-    return (resources.files("thunderherd") / SUMMARY_SCHEMA).read_text(encoding="utf-8")
+    return (resources.files("thunderherd.records") / SUMMARY_SCHEMA).read_text(encoding="utf-8")
 
 
 def trial_schema() -> dict[str, Any]:
