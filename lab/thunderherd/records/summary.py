@@ -64,8 +64,8 @@ class Noise(Record):
 
 
 TrialMetrics = dict[str, int | float | None]
-"""One number per metric, by its name in `thunderherd.metrics.table`. Null: not measured, or without meaning for
-this contender (it has no pool, no connection was opened in the window)."""
+"""One number per metric, by its name in the table of metrics. Null: not measured, or without meaning for this
+contender (it has no pool, no connection was opened in the window)."""
 
 CpuScope = Literal["window", "whole_life"]
 

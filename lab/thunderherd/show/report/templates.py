@@ -17,9 +17,13 @@ __all__ = ["environment"]
 def environment() -> Environment:
     """What the templates of this package are filled in with."""
     return Environment(
-        loader=PackageLoader("thunderherd.show.report"), autoescape=True, undefined=StrictUndefined, trim_blocks=True,
-        lstrip_blocks=True, bytecode_cache=_cache(),
-    )  # fmt: skip
+        loader=PackageLoader("thunderherd.show.report"),
+        autoescape=True,
+        undefined=StrictUndefined,
+        trim_blocks=True,
+        lstrip_blocks=True,
+        bytecode_cache=_cache(),
+    )
 
 
 class _Kept(FileSystemBytecodeCache):
