@@ -13,6 +13,7 @@ import threading
 from pathlib import Path
 
 import pytest
+from made.paths import DATA
 from test_bench import bench, refused
 from test_bench_places import in_a_place
 
@@ -29,7 +30,7 @@ from thunderherd.engine.client import EngineError
 from thunderherd.engine.lines import Tally
 from thunderherd.labs import USUAL
 
-SAID = Path(__file__).parent / "data" / "peers"
+SAID = DATA / "peers"
 """What the tools have said: iperf 3.12, netperf 2.7.0, neper 1.1.0, sockperf 3.7, wrk 4.1.0, hey 0.1.4,
 h2load 1.52.0, netbench of October 2022."""
 

@@ -1,0 +1,418 @@
+"""The command line: what it hands on, what it prints, how it answers mistakes. Most of it needs no engine."""
+
+from __future__ import annotations
+
+import io
+import json
+import os
+import signal
+import subprocess
+import sys
+import tomllib
+from contextlib import redirect_stderr, redirect_stdout
+from pathlib import Path
+
+import pytest
+from made.stand_in import CATALOGUE, STAND_IN
+
+import thunderherd
+from thunderherd.cli import main
+
+ROOT = Path(__file__).resolve().parents[3]
+
+
+@pytest.fixture(autouse=True)
+def stand_in(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
+    engine = tmp_path / "stand-in"
+    engine.write_text(STAND_IN)
+    engine.chmod(0o755)
+    Path(f"{engine}.catalogue").write_text(json.dumps(CATALOGUE))
+    monkeypatch.setenv("THUNDERHERD_ENGINE", str(engine))
+    return engine
+
+
+def run(*arguments: str, stdin: str = "", cwd: Path | None = None) -> subprocess.CompletedProcess[str]:
+    command = [sys.executable, "-m", "thunderherd", *arguments]
+    return subprocess.run(
+        command, input=stdin, capture_output=True, text=True, timeout=60, cwd=cwd, check=False
+    )
+
+
+def answered(*arguments: str) -> subprocess.CompletedProcess[str]:
+    """What `run` gives, of a command that leaves its process as it is: without the second that Python takes
+    to begin."""
+    out, errors = io.StringIO(), io.StringIO()
+    with redirect_stdout(out), redirect_stderr(errors):
+        status = main.run_command([*arguments])
+    return subprocess.CompletedProcess(arguments, status, out.getvalue(), errors.getvalue())
+
+
+def assert_mistake(done: subprocess.CompletedProcess[str], *said: str) -> None:
+    """One line on stderr that says all this, nothing on stdout, exit status 2."""
+    assert done.returncode == 2, done
+    assert done.stdout == ""
+    assert done.stderr.startswith("thunderherd: "), done.stderr
+    assert done.stderr.count("\n") == 1, done.stderr
+    for part in said:
+        assert part in done.stderr
+
+
+# serve, load and count become the engine --------------------------------------------------------------------
+
+
+@pytest.mark.parametrize("command", ["serve", "load", "count"])
+@pytest.mark.parametrize(
+    "arguments",
+    [[], ["--help"], ["-h"], ["prefork", "--pool", "3", "--", "--x", "-"], ["--no-such", "a b", ""]],
+)
+def test_arguments_stdin_and_status_are_the_engines(command: str, arguments: list[str]) -> None:
+    done = run(command, *arguments, stdin="one line\n")
+    assert done.returncode == 7
+    lines = done.stdout.splitlines()
+    handed = [line.removeprefix("argument ") for line in lines if line.startswith("argument ")]
+    # The kernel replaces a script's argv[0] by interpreter and path, hence [2:].
+    assert handed[2:] == [command, *arguments]
+    assert lines[-1] == "one line"
+    assert done.stderr == ""
+
+
+def ignored_or_blocked(status: str) -> dict[str, int]:
+    """The masks of /proc/PID/status by name, one bit a signal."""
+    lines = (line.split() for line in status.splitlines() if line.startswith(("SigIgn:", "SigBlk:")))
+    return {name: int(mask, 16) for name, mask in lines}
+
+
+def test_python_hands_on_no_signal_that_only_python_ignores() -> None:
+    here = ignored_or_blocked(Path("/proc/self/status").read_text())
+    pythons_own = 1 << (signal.SIGPIPE - 1) | 1 << (signal.SIGXFSZ - 1)
+    expected = here | {"SigIgn:": here["SigIgn:"] & ~pythons_own}
+    assert ignored_or_blocked(run("serve", "prefork").stdout) == expected
+
+
+def test_the_engine_takes_this_process_and_its_signals() -> None:
+    command = [sys.executable, "-m", "thunderherd", "serve", "wait"]
+    with subprocess.Popen(command, stdout=subprocess.PIPE, text=True) as process:
+        assert process.stdout is not None
+        assert process.stdout.readline() == f"process {process.pid}\n"
+        while process.stdout.readline() not in ("waiting\n", ""):
+            pass
+        process.send_signal(signal.SIGINT)
+        assert "interrupted\n" in process.stdout.read()
+    assert process.returncode == 9
+
+
+def test_the_program_is_called_thunderherd(stand_in: Path) -> None:
+    stand_in.unlink()
+    stand_in.symlink_to("/bin/sleep")
+    # A real executable, unlike a script, is told its argv[0]; sleep complains under that name.
+    assert run("serve").stderr.startswith("thunderherd: invalid time interval")
+
+
+def test_an_engine_that_is_not_there(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
+    monkeypatch.setenv("THUNDERHERD_ENGINE", str(tmp_path / "nothing"))
+    assert_mistake(run("serve", "prefork"), "THUNDERHERD_ENGINE", "nothing")
+    assert_mistake(run("list"), "THUNDERHERD_ENGINE", "nothing")
+
+
+# list -------------------------------------------------------------------------------------------------------
+
+
+def test_list_shows_everything() -> None:
+    done = run("list")
+    assert done.returncode == 0, done.stderr
+    for part in (
+        "prefork",
+        "a pool",
+        "--pool 15",
+        "sends: one send",
+        "bytes",
+        "closed",
+        "unp-ch30",
+    ):
+        assert part in done.stdout
+    assert "unavailable here: no such event" in done.stdout
+
+
+def test_list_says_whose_a_setting_is() -> None:
+    text = answered("list").stdout
+    for part in (
+        "  bytes  n bytes  (serve: --form, --limit; load: --check, --form)",
+        "--form short   of the reply (short or long) [serve and load: bytes]",
+        "--limit short  of the reply (short or long) [serve: bytes]",
+        "--check short  of the reply (short or long) [load: bytes]",
+        "--pool 15     workers (1 to 1024) [prefork]",
+        "--backlog 15  places (1 to 1024) [every server]",
+    ):
+        assert " ".join(part.split()) in " ".join(text.split()), text
+
+
+def test_list_tells_a_default_that_some_have_and_others_do_not(
+    use_engine: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    assert main.run_command(["list", "loads"]) == 0
+    text = " ".join(capsys.readouterr().out.split())
+    for option, owners in (
+        ("--clients 4", "[closed_threads, closed_connections]"),
+        ("--clients 64", "[open]"),
+        ("--connections kept", "[open]"),
+    ):
+        row = text.partition(f" {option} ")[2].partition("]")[0] + "]"
+        assert row.endswith(owners), row
+
+
+def test_list_says_what_else_may_be_counted(use_engine: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    assert main.run_command(["list", "counters"]) == 0
+    text = " ".join(capsys.readouterr().out.split())
+    for part in (
+        "perf: cpu-cycles, cycles",
+        "or an event by its name",
+        "ref-cycles",
+        "pmu/key=value/",
+        "rNNNN",
+    ):
+        assert part in text
+
+
+@pytest.mark.parametrize(
+    "section", ["designs", "primitives", "workloads", "loads", "counters", "limits", "studies"]
+)
+def test_list_of_one_section(section: str) -> None:
+    entries = json.loads(answered("list", section, "--json").stdout)
+    text = answered("list", section).stdout
+    assert entries
+    for entry in entries:
+        assert entry["summary"]
+        assert any(line.split()[:1] == [entry["name"]] for line in text.splitlines())
+
+
+def test_list_as_json_is_the_engines_and_the_studies() -> None:
+    everything = json.loads(answered("list", "--json").stdout)
+    sizes = {study["name"]: study["sizes"] for study in everything["studies"]}
+    assert {"quick", "full"} <= set(sizes["unp-ch30"])
+    assert [design["name"] for design in everything["designs"]] == ["iterative", "prefork"]
+    assert everything["schema"] == 4
+
+
+def test_the_matrix_is_the_engines_and_holes_have_reasons() -> None:
+    assert answered("list", "--matrix").stdout == "what fits what\n"
+    holes = json.loads(answered("list", "--matrix", "--json").stdout)
+    assert [(hole["primitive"], hole["reason"]) for hole in holes] == [
+        ("send", "no time to send"),
+        ("take", "nothing to take"),
+    ]
+    assert (holes[0]["design"], holes[1]["workload"], holes[1]["end"]) == ("prefork", "bytes", "service")
+
+
+def test_a_list_of_primitives_says_which_way_each_moves_bytes() -> None:
+    text = answered("list", "primitives").stdout
+    assert "sends: one send" in text
+    assert "receives: one receive" in text
+
+
+def test_a_reader_that_leaves_is_no_error() -> None:
+    reading, writing = os.pipe()
+    os.close(reading)
+    done = subprocess.run(
+        [sys.executable, "-m", "thunderherd", "list"],
+        stdout=writing,
+        stderr=subprocess.PIPE,
+        timeout=60,
+        check=False,
+    )
+    os.close(writing)
+    assert done.stderr == b""
+    assert done.returncode == 1
+
+
+# Mistakes ---------------------------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize(
+    ("arguments", "said"),
+    [
+        (["serv"], ["serv", "did you mean", "serve"]),
+        (["rnu", "unp-ch30"], ["did you mean", "run"]),
+        (["run"], ["STUDY"]),
+        (["run", "unp-ch30", "--quik"], ["--quik", "did you mean --quick?"]),
+        (["run", "unp-ch30", "--sed", "3"], ["--sed", "--seed"]),
+        (["run", "unp-ch30", "--seed", "three"], ["--seed"]),
+        (["run", "unp-ch30", "--seed", "-1"], ["--seed"]),
+        (["run", "unp-ch30", "--set"], ["--set"]),
+        (["run", "unp-ch30", "--quick", "--full"], ["--quick and --full"]),
+        (["run", "unp-ch30", "--full", "--size", "pools"], ["--full and --size pools"]),
+        (["run", "unp-ch30", "--size", "pols"], ["pols", "quick, pools, full", "did you mean", "pools"]),
+        (["run", "unp-ch30", "--resume"], ["--resume", "--out DIR"]),
+        (["run", "unp-ch31"], ["unp-ch31", "did you mean", "unp-ch30"]),
+        (["run", "no-such.toml"], ["no-such.toml"]),
+        (["list", "desings"], ["desings", "did you mean", "designs"]),
+        (["list", "designs", "--matrix"], ["--matrix"]),
+        (["table", "/"], ["/", "thunderherd run"]),
+        (["table", "no/such/directory"], ["no/such/directory"]),
+        (["report", "no/such/directory"], ["no/such/directory"]),
+        (["claims", "unp-ch30", "no/such/directory"], ["no/such/directory"]),
+        (["claims", "unp-ch30"], ["DIR"]),
+        (["--versoin"], ["--versoin", "--version"]),
+    ],
+    ids=lambda value: " ".join(value) if value and value[0] else None,
+)
+def test_mistakes_are_one_line(arguments: list[str], said: list[str]) -> None:
+    assert_mistake(answered(*arguments), *said)
+
+
+def test_all_mistakes_of_a_study_have_a_line_each(
+    monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    def refuse(**_: object) -> None:
+        raise main.UserError("a.toml:3: one thing\na.toml:9: another")
+
+    monkeypatch.setattr("thunderherd.cli.run.run_and_show", refuse)
+    assert main.run_command(["run", "a.toml"]) == 2
+    assert capsys.readouterr().err == "thunderherd: a.toml:3: one thing\nthunderherd: a.toml:9: another\n"
+
+
+@pytest.mark.parametrize("place", ["file/results", "file"])
+def test_out_that_cannot_be_written(real_commands: None, tmp_path: Path, place: str) -> None:
+    (tmp_path / "file").write_text("")
+    done = answered("run", "unp-ch30", "--out", str(tmp_path / place))
+    assert done.returncode != 0
+    assert done.stderr.count("\n") == 1, done.stderr
+    assert "--out" in done.stderr
+
+
+def test_control_c_is_130_without_a_trace(
+    monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    def interrupted(**_: object) -> None:
+        raise KeyboardInterrupt
+
+    monkeypatch.setattr("thunderherd.cli.run.run_and_show", interrupted)
+    assert main.run_command(["run", "unp-ch30"]) == 130
+    assert "Traceback" not in capsys.readouterr().err
+
+
+# Runs, with the engine itself -------------------------------------------------------------------------------
+
+
+@pytest.fixture
+def real_commands(monkeypatch: pytest.MonkeyPatch) -> None:
+    """The engine that is installed beside this Python, instead of the stand-in."""
+    monkeypatch.delenv("THUNDERHERD_ENGINE")
+
+
+def test_a_run_is_shown_and_shown_again(real_commands: None, small_study_file: Path, tmp_path: Path) -> None:
+    out = tmp_path / "out"
+    done = run("run", str(small_study_file), "--quick", "--seed", "5", "--out", str(out))
+    assert done.returncode == 0, done.stderr
+    # A noisy block is made once more, and then there are eleven.
+    assert "block 10/1" in done.stderr
+    for part in ("fork_per_client", "seed 5", str(out), str(out / "report.html")):
+        assert part in done.stdout
+    assert json.loads((out / "summary.json").read_text())["study"]["command"][:2] == ["thunderherd", "run"]
+
+    again = run("table", str(out), "--pairs")
+    assert again.returncode == 0, again.stderr
+    assert again.stdout.splitlines()[:8] == done.stdout.splitlines()[:8]
+    assert "smallest" in again.stdout.lower()
+
+    written = answered("report", str(out), "--output", str(tmp_path / "mine.html"))
+    assert written.stdout == f"{tmp_path / 'mine.html'}\n"
+    assert (tmp_path / "mine.html").stat().st_size > 1000
+
+    assert_mistake(answered("claims", "unp-ch30", str(out)), "small", "not of unp-ch30")
+    assert_mistake(answered("run", str(small_study_file), "--out", str(out)), "--resume", "--out")
+
+
+def test_control_c_keeps_what_is_there_and_resume_goes_on(
+    real_commands: None, small_study_file: Path, tmp_path: Path
+) -> None:
+    out = tmp_path / "out"
+    words = ["run", str(small_study_file), "--full", "--set", "repetitions=4", "--out", str(out)]
+    command = [sys.executable, "-m", "thunderherd", *words]
+    with subprocess.Popen(command, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True) as process:
+        assert process.stderr is not None
+        while not process.stderr.readline().startswith(("block 2/", "Traceback")):
+            assert process.poll() is None
+        process.send_signal(signal.SIGINT)
+        rest = process.stderr.read()
+    assert process.returncode == 130
+    assert "Traceback" not in rest
+    assert f"--out {out} --resume" in rest
+    kept = (out / "trials.jsonl").read_text().count("\n")
+    assert kept >= 6
+
+    # A summary of another version is no obstacle: it is written anew, as whoever reads it is told.
+    (out / "summary.json").write_text('{"schema": 1}')
+    refused = run("table", str(out))
+    assert refused.returncode == 2 and "(--resume) writes it anew" in refused.stderr
+
+    # The size and what was set are those of the run that was begun, and need not be said again.
+    done = run("run", str(small_study_file), "--out", str(out), "--resume")
+    assert done.returncode == 0, done.stderr
+    summary = json.loads((out / "summary.json").read_text())
+    assert summary["study"]["size"] == "full"
+    assert summary["study"]["complete"]
+    assert summary["trials"]["valid"] == 12 > kept
+
+
+# The whole --------------------------------------------------------------------------------------------------
+
+
+def test_version_is_the_crates() -> None:
+    crate = tomllib.loads((ROOT / "engine" / "Cargo.toml").read_text())
+    assert thunderherd.__version__ == crate["package"]["version"]
+    assert run("--version").stdout == f"thunderherd {thunderherd.__version__}\n"
+
+
+def test_help_names_every_command() -> None:
+    done = run("--help")
+    assert done.returncode == 0
+    for command in ("run", "crossover", "list", "claims", "table", "report", "serve", "load", "count"):
+        assert f" {command} " in done.stdout
+
+
+def test_no_command_shows_the_help() -> None:
+    done = run()
+    assert done.returncode == 2
+    assert "Usage: thunderherd" in done.stdout
+
+
+HEAVY = {"polars", "numpy", "scipy", "jinja2", "vl_convert"}
+
+
+@pytest.mark.parametrize(
+    "arguments", [["list"], ["list", "--matrix"], ["--help"], ["run", "--help"], ["crossover", "--help"]]
+)
+def test_quick_answers_load_nothing_heavy(arguments: list[str]) -> None:
+    script = (
+        "import sys\nfrom thunderherd.cli import run_command\n"
+        f"run_command({arguments!r})\n"
+        f"print('heavy:', *sorted({HEAVY} & set(sys.modules)))"
+    )
+    done = subprocess.run(
+        [sys.executable, "-c", script], capture_output=True, text=True, timeout=60, check=True
+    )
+    assert done.stdout.splitlines()[-1] == "heavy:"
+
+
+@pytest.mark.parametrize(
+    ("modules", "unneeded"),
+    [
+        (["runner", "report"], {"altair", "scipy", "polars"}),
+        (["report"], {"altair", "numpy", "thunderherd.study.loading"}),
+        (
+            ["tables", "named_tables"],
+            {"altair", "numpy", "polars", "vl_convert", "jinja2", "thunderherd.study.loading"},
+        ),
+        (["charts", "chart_files"], {"altair", "numpy", "polars", "jinja2"}),
+    ],
+)
+def test_nothing_is_imported_that_few_need(modules: list[str], unneeded: set[str]) -> None:
+    """scipy.stats alone takes a second, in each of the programs that show a run."""
+    script = (
+        f"import sys, {', '.join(f'thunderherd.{each}' for each in modules)}\n"
+        f"print('unneeded:', *sorted({unneeded} & set(sys.modules)))"
+    )
+    done = subprocess.run(
+        [sys.executable, "-c", script], capture_output=True, text=True, timeout=60, check=True
+    )
+    assert done.stdout == "unneeded:\n"

@@ -1,0 +1,373 @@
+"""The page on this machine, and on others; which studies they can run; who uses the CPUs meanwhile."""
+
+from __future__ import annotations
+
+import importlib
+import io
+import json
+import os
+import subprocess
+import sys
+import time
+from collections.abc import Callable, Iterator
+from pathlib import Path
+from typing import Any
+
+import pytest
+from made.machines import ALL_CAPABILITIES, MadeMachine, limits, made_noise, status
+from rich.console import Console
+
+from thunderherd.cli.doctor import page, print_page
+from thunderherd.doctor import EXAMINATIONS
+from thunderherd.doctor.diagnosis import Diagnosis, Examined, schema
+from thunderherd.doctor.kernel_features import kernel_features
+from thunderherd.doctor.runnable_studies import SizeHere, StudyHere, studies_here, study_here
+from thunderherd.engine.catalogue import Catalogue, Namespace
+from thunderherd.engine.client import catalogue, profile_check
+from thunderherd.machine import busy, noise
+from thunderherd.machine.busy import Busy
+from thunderherd.records.extra_trials import CountingTable
+from thunderherd.records.profile import FREQUENCY
+from thunderherd.study.file.names import bundled_studies
+from thunderherd.study.loading import Study, load_sizes
+
+jsonschema: Any = importlib.import_module("jsonschema")
+
+WHOLLY = SizeHere(runs="wholly")
+HOSTILE = "\x1b[2J\n\x07\u202eevil"
+COMMAND = ("      type  ", "      undo  ")
+
+
+def doctor(*arguments: str) -> subprocess.CompletedProcess[str]:
+    command = [sys.executable, "-m", "thunderherd", "doctor", *arguments]
+    return subprocess.run(command, capture_output=True, text=True, timeout=240, check=False)
+
+
+def diagnosed(made_machine: MadeMachine, *studies: StudyHere) -> Diagnosis:
+    """What is found out about a machine of files, on which these studies run as they say."""
+    here = made_machine.here()
+    return Diagnosis(
+        kernel="6.18.0",
+        processor="A CPU",
+        examinations={
+            name: Examined(title=each.title, findings=each.findings(here))
+            for name, each in EXAMINATIONS.items()
+        },
+        rests_on=kernel_features(here.catalogue),
+        studies=studies,
+        all_studies_run=all(each.runs != "not" for each in studies),
+    )
+
+
+def lines_of(found: Diagnosis, width: int = 120) -> list[str]:
+    console = Console(file=io.StringIO(), width=width, markup=False, highlight=False)
+    return [line.plain for line in page(console, found)]
+
+
+# The command, here ------------------------------------------------------------------------------------------
+
+
+@pytest.mark.usefixtures("use_engine")
+def test_the_page_of_this_machine() -> None:
+    done = doctor()
+    assert done.returncode in (0, 1), done.stderr
+    assert done.stderr == ""
+    lines = done.stdout.splitlines()
+    assert "! worth knowing" in lines[1]
+    for examination in EXAMINATIONS.values():
+        assert examination.title in lines
+    for name in bundled_studies():
+        assert any(line[4:].startswith(name) for line in lines), name
+    assert f"(exit status {done.returncode})" in lines[-1]
+    assert "\x1b" not in done.stdout
+    assert all(len(line) <= 100 or line.startswith(COMMAND) for line in lines)
+
+
+@pytest.mark.usefixtures("use_engine")
+def test_the_same_as_json() -> None:
+    done = doctor("--json")
+    told = json.loads(done.stdout)
+    jsonschema.validate(told, schema())
+    assert told["schema"] == 1
+    assert list(told["examinations"]) == list(EXAMINATIONS)
+    assert [each["name"] for each in told["studies"]] == list(bundled_studies())
+    assert done.returncode == (0 if told["all_studies_run"] else 1)
+    assert {"fork(2)", "epoll(7)", "io_uring(7)"} <= {each["name"] for each in told["rests_on"]}
+    assert {each["runs"] for each in told["studies"]} <= {"wholly", "in part", "not"}
+
+
+def test_a_study_that_cannot_run_is_exit_status_1(fake_engine: Callable[..., Path]) -> None:
+    fake_engine()  # it has not what the studies of event loops need
+    done = doctor()
+    assert done.returncode == 1, done.stderr
+    assert "cannot run: no such " in " ".join(done.stdout.split())
+    assert done.stdout.splitlines()[-1].endswith("(exit status 1).")
+
+
+@pytest.mark.parametrize("wrong", ["--yaml", "epoll"])
+def test_wrong_usage_is_exit_status_2(wrong: str) -> None:
+    done = doctor(wrong)
+    assert done.returncode == 2
+    assert done.stderr.count("\n") == 1
+    assert wrong in done.stderr
+
+
+def test_help_tells_the_exit_status() -> None:
+    said = " ".join(doctor("--help").stdout.replace("│", " ").split())
+    assert "0 if all bundled studies can run" in said
+    assert "2 for wrong usage" in said
+    assert "changes nothing" in said
+
+
+# The page, elsewhere ----------------------------------------------------------------------------------------
+
+
+def whole(name: str = "a-study") -> StudyHere:
+    return StudyHere(name=name, runs="wholly", usual_size="quick", sizes={"quick": WHOLLY}, uncounted=())
+
+
+def test_where_all_is_well_it_is_one_page(made_machine: MadeMachine) -> None:
+    made_machine.put({"proc/self/status": status(user=0, capabilities=ALL_CAPABILITIES)})
+    lines = lines_of(diagnosed(made_machine, *(whole(f"study-{number}") for number in range(6))))
+    assert len(lines) <= 65
+    assert not [line for line in lines if line[2:3] in ("!", "x", "?") and line.startswith("  ")]
+    assert lines[-1] == "All 6 bundled studies can run here: 6 wholly, 0 in part (exit status 0)."
+
+
+def test_what_is_wrong_stands_with_what_to_type(made_machine: MadeMachine) -> None:
+    made_machine.put({"proc/sys/kernel/perf_event_paranoid": "3"})
+    lines = lines_of(diagnosed(made_machine))
+    at = next(number for number, line in enumerate(lines) if line.startswith("  ! perf_event_paranoid"))
+    below = lines[at : at + 5]
+    assert "      type  sudo sysctl -w kernel.perf_event_paranoid=1" in below
+    assert "      undo  sudo sysctl -w kernel.perf_event_paranoid=3" in below
+
+
+def test_names_of_processes_are_harmless(made_machine: MadeMachine) -> None:
+    made_machine.noise = made_noise(foreign=0.9)
+    made_machine.busy = (Busy(7, HOSTILE, 1.0),)  # not what watch() would give
+    for line in lines_of(diagnosed(made_machine)):
+        assert line.isprintable()
+
+
+@pytest.mark.parametrize("width", [40, 80, 200])
+def test_no_line_is_wider_than_is_read_easily(width: int, made_machine: MadeMachine) -> None:
+    made_machine.put({"proc/sys/kernel/perf_event_paranoid": "3", "proc/self/limits": limits(files="64")})
+    lines = lines_of(diagnosed(made_machine, whole()), width)
+    longest_word = 30
+    assert all(
+        len(line) <= max(min(width, 100), 26 + longest_word) for line in lines if not line.startswith(COMMAND)
+    )
+
+
+def test_colours_are_for_terminals(made_machine: MadeMachine) -> None:
+    found = diagnosed(made_machine, whole())
+    written = {terminal: io.StringIO() for terminal in (False, True)}
+    for terminal, stream in written.items():
+        print_page(
+            Console(
+                file=stream, width=100, force_terminal=terminal, color_system="standard" if terminal else None
+            ),
+            found,
+        )
+    assert "\x1b[" not in written[False].getvalue()
+    assert "\x1b[" in written[True].getvalue()
+
+
+# Studies ----------------------------------------------------------------------------------------------------
+
+
+@pytest.fixture
+def offered(use_engine: Path, made_machine: MadeMachine) -> Catalogue:
+    """What the engine offers, on a machine of files that has room for everything and counts everything."""
+    del made_machine
+    found = catalogue(use_engine)
+    counters = tuple(each.model_copy(update={"available": True}) for each in found.counters)
+    return found.model_copy(update={"counters": counters})
+
+
+def without(offered: Catalogue, *names: str) -> Catalogue:
+    """The same where these counters cannot be had."""
+    hidden = [
+        each.model_copy(update={"available": False, "reason": "hidden"}) if each.name in names else each
+        for each in offered.counters
+    ]
+    return offered.model_copy(update={"counters": tuple(hidden)})
+
+
+def test_each_size_of_each_study_is_looked_at(offered: Catalogue) -> None:
+    found = {each.name: each for each in studies_here(offered)}
+    assert list(found) == list(bundled_studies())
+    assert set(found["erss-hw4"].sizes) == {"quick", "report", "full"}
+    assert found["self-test"].runs == "wholly"
+
+
+def test_a_study_without_its_lab_cannot_run(offered: Catalogue) -> None:
+    forbidden = Namespace(local_ports=(1024, 65535), available=False, reason="namespaces are forbidden")
+    found = study_here("cse638-pa02", offered.model_copy(update={"namespace": forbidden}))
+    assert found.runs == "not"
+    said = "; ".join(found.sizes["quick"].reasons)
+    assert "namespaces are forbidden" in said
+    assert ".toml" not in said, "the user is to change the machine, not the study"
+
+
+def test_a_pool_that_has_no_room_is_told_with_the_bound(
+    offered: Catalogue, made_machine: MadeMachine
+) -> None:
+    made_machine.put({"proc/self/limits": limits(processes="1000")})
+    found = study_here("erss-hw4", offered)
+    assert found.sizes["quick"].runs != "not"
+    report = found.sizes["report"]
+    assert report.runs == "not"
+    (cramped,) = [each for each in report.left_out if "processes and threads" in each.reason]
+    assert cramped.changes[0].command.startswith("sudo prlimit --pid $$ --nproc=")
+    assert "ulimit -u" in cramped.reason
+    assert found.runs == "in part", "the usual size has room"
+
+
+def test_a_study_whose_usual_size_has_no_room_cannot_run(
+    offered: Catalogue, made_machine: MadeMachine
+) -> None:
+    made_machine.put({"proc/self/limits": limits(processes="20")})
+    found = study_here("unp-ch30", offered)
+    assert found.runs == "not"
+    lines = lines_of(diagnosed(made_machine, found))
+    assert any("cannot run without" in line for line in lines)
+    assert any(line.startswith("      type  sudo prlimit") for line in lines)
+    assert lines[-1] == "unp-ch30 cannot run here; 0 of 1 bundled studies can (exit status 1)."
+
+
+def test_few_descriptors_leave_out_those_that_need_them(
+    offered: Catalogue, made_machine: MadeMachine
+) -> None:
+    made_machine.put({"proc/self/limits": limits(files="100")})
+    found = study_here("cse232-a2", offered)
+    left_out = [each for size in found.sizes.values() for each in size.left_out]
+    assert left_out
+    assert all("descriptors of one process" in each.reason for each in left_out)
+    names = {name for each in left_out for name in each.contenders}
+    assert "single" not in names
+    assert any("@" in name for name in names)
+
+
+def test_counters_that_are_not_here_are_named(offered: Catalogue) -> None:
+    found = study_here("cse638-pa02", without(offered, "cpu_cycles"))
+    assert "cpu_cycles" in found.uncounted
+    assert not found.uncounted_apart
+    assert found.runs == "in part"
+
+
+def test_a_study_without_why_runs_in_part(offered: Catalogue, made_machine: MadeMachine) -> None:
+    """Its judged trials have all that they ask for, its counted ones have not."""
+    assert study_here("unp-ch30", offered).runs == "wholly"
+    found = study_here("unp-ch30", without(offered, "system_calls", "wakeups"))
+    assert (found.runs, found.uncounted) == ("in part", ())
+    assert found.uncounted_apart == ("system_calls", "wakeups")
+    said = " ".join(" ".join(lines_of(diagnosed(made_machine, found))).split())
+    assert "not counted in its counted trials: system_calls, wakeups; no why: " in said
+    assert "attributes nothing to system_calls or wakeups" in said
+    memory = study_here("erss-hw4", without(offered, "memory"))
+    assert memory.uncounted_apart == ("memory",)
+    assert "no why" not in " ".join(lines_of(diagnosed(made_machine, memory))), "it explains nothing"
+
+
+def test_a_study_without_counted_trials_runs_in_part(
+    offered: Catalogue, made_machine: MadeMachine, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    every = studies_here(offered)
+    assert all(each.has_counted_trials for each in every), "bundled ones have some"
+    plain = load_sizes("self-test", offered)
+    without_any = {
+        size: study.model_copy(update={"counting": CountingTable()})
+        for size, study in plain.items()
+        if isinstance(study, Study)
+    }
+    monkeypatch.setattr("thunderherd.doctor.runnable_studies.load_sizes", lambda name, catalogue: without_any)
+    found = study_here("self-test", offered)
+    assert (found.runs, found.has_counted_trials, found.uncounted_apart) == ("in part", False, ())
+    said = " ".join(" ".join(lines_of(diagnosed(made_machine, found))).split())
+    assert "no why: it has no counted trials; `--set counting.trials=1` makes some" in said
+
+
+# Who uses the CPUs ------------------------------------------------------------------------------------------
+
+SPIN = """
+import sys, time
+open("/proc/self/comm", "w").write(sys.argv[1])
+print("spinning", flush=True)
+while time.monotonic() < float(sys.argv[2]): pass
+"""
+
+
+@pytest.fixture
+def hostile_process() -> Iterator[int]:
+    """A process that keeps a CPU busy for some seconds, under a name that a terminal would obey."""
+    until = str(time.monotonic() + 10)
+    with subprocess.Popen(
+        [sys.executable, "-c", SPIN, HOSTILE[:12], until], stdout=subprocess.PIPE
+    ) as process:
+        assert process.stdout is not None
+        process.stdout.readline()
+        yield process.pid
+        process.kill()
+
+
+def test_a_busy_process_is_named_and_left_alone(hostile_process: int) -> None:
+    seen = {each.pid: each for each in busy.watch(0.5).busy}
+    assert hostile_process in seen
+    assert seen[hostile_process].share <= 1.5
+    name = seen[hostile_process].name
+    assert name.isprintable()
+    assert "evil" in name
+    assert os.getpid() not in seen
+    os.kill(hostile_process, 0)  # it is still there
+
+
+def test_shares_are_of_what_was_used_meanwhile(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(noise, "PROC", tmp_path)
+    for pid, name in ((1, "init\n"), (3, "new\n")):
+        (tmp_path / str(pid)).mkdir()
+        (tmp_path / str(pid) / "comm").write_text(name)
+    found = busy.busiest({1: 10.0, 2: 5.0, 4: 9.0}, {1: 10.5, 2: 5.01, 3: 0.8, 4: 0.0}, seconds=2.0)
+    # 2 used less than can be counted, 3 came meanwhile, and 4 is another process under an old number.
+    assert found == (Busy(3, "new", 0.4), Busy(1, "init", 0.25))
+    assert busy.name_of(99) == "ended"
+
+
+# What it rests on -------------------------------------------------------------------------------------------
+
+
+@pytest.mark.usefixtures("use_engine")
+def test_every_design_and_primitive_says_what_it_rests_on() -> None:
+    offered = catalogue()
+    found = kernel_features(offered)
+    entries = (*offered.designs, *offered.primitives)
+    assert {name for each in found for name in each.entries} == {each.name for each in entries}
+    by_name = {each.name: each for each in found}
+    assert len(by_name) == len(found)
+    assert by_name["io_uring(7)"].entries == ("io_uring", "uring_send", "uring_send_zc")
+    ages = [each.since for each in found]
+    assert ages.index("2.6.17") < ages.index("3.9") < ages.index("4.18") < ages.index("5.1"), "as numbers"
+    assert ages[0] is None
+    # What is not here takes with it what rests on it, and nothing else is unavailable.
+    missing = {name for each in found if not each.available for name in each.entries}
+    assert missing == {each.name for each in entries if not each.available}
+
+
+@pytest.mark.usefixtures("use_engine")
+def test_a_feature_is_the_same_by_its_name() -> None:
+    offered = catalogue()
+    first, *others = offered.designs
+    (feature, *rest) = first.rests_on
+    told = feature.model_copy(update={"available": False, "reason": "another answer"})
+    changed = first.model_copy(update={"rests_on": (told, *rest)})
+    found = kernel_features(offered.model_copy(update={"designs": (changed, *others)}))
+    before = {each.name: each.entries for each in kernel_features(offered)}
+    assert {each.name: each.entries for each in found} == before
+
+
+@pytest.mark.usefixtures("use_engine")
+def test_what_a_profile_would_be_is_asked_of_the_engine() -> None:
+    found = profile_check()
+    assert (found.reason is None) == (found.scope is not None) == (found.event is not None)
+    assert found.frequency_hertz == FREQUENCY

@@ -1,0 +1,299 @@
+"""The engine's client against canned engines that misbehave in every way there is a message for."""
+
+from __future__ import annotations
+
+import os
+import signal
+import socket
+import sys
+import threading
+import time
+from collections.abc import Callable
+from pathlib import Path
+
+import pytest
+from made.processes import processes_of
+
+from thunderherd.engine import client, process
+from thunderherd.engine.catalogue import TextSetting
+from thunderherd.engine.client import EngineError, Server, catalogue, find_engine, setting_flags, start_load
+from thunderherd.errors import UserError
+
+Fake = Callable[..., Path]
+
+
+def server(design: str = "prefork") -> Server:
+    return Server(design, workload="bytes", settings={"drain_milliseconds": 100})
+
+
+def is_gone(pid: int) -> bool:
+    """Ended and reaped."""
+    return not Path(f"/proc/{pid}").exists()
+
+
+# Finding it
+
+
+def test_the_environment_names_the_engine(fake_engine: Fake) -> None:
+    path = fake_engine()
+    assert find_engine() == path
+
+
+def test_a_wrong_name_in_the_environment_is_the_users_mistake(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("THUNDERHERD_ENGINE", "/nowhere/engine")
+    with pytest.raises(UserError, match=r"THUNDERHERD_ENGINE is '/nowhere/engine'.*unset it"):
+        find_engine()
+
+
+def test_the_engine_is_looked_for_beside_python_and_then_on_the_path(
+    monkeypatch: pytest.MonkeyPatch, tmp_path: Path
+) -> None:
+    monkeypatch.delenv("THUNDERHERD_ENGINE", raising=False)
+    beside, on_path = tmp_path / "beside", tmp_path / "path"
+    for directory in (beside, on_path):
+        directory.mkdir()
+    monkeypatch.setattr(sys, "executable", str(beside / "python"))
+    monkeypatch.setenv("PATH", str(on_path))
+    with pytest.raises(UserError, match="run `make build`"):
+        find_engine()
+    for directory in (on_path, beside):
+        path = directory / "thunderherd-engine"
+        path.write_text("#!/bin/sh\n")
+        path.chmod(0o755)
+        assert find_engine() == path
+
+
+def test_the_catalogue_is_asked_once(fake_engine: Fake) -> None:
+    fake_engine()
+    assert catalogue() is catalogue()
+    assert [design.name for design in catalogue().designs][:2] == ["iterative", "fork_per_client"]
+
+
+def test_an_engine_that_cannot_run_is_named(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
+    path = tmp_path / "engine"
+    path.write_text("no program")
+    path.chmod(0o755)
+    monkeypatch.setenv("THUNDERHERD_ENGINE", str(path))
+    with pytest.raises(UserError, match=r"engine cannot be started: .*make build"):
+        catalogue()
+    with pytest.raises(UserError, match="cannot be started"), server():
+        pass
+
+
+def test_settings_become_flags() -> None:
+    assert setting_flags({"drain_milliseconds": 5, "nodelay": True, "check": "count"}) == [
+        "--drain-milliseconds", "5", "--nodelay", "true", "--check", "count",
+    ]  # fmt: skip
+
+
+# A server
+
+
+def test_a_text_is_visible_ascii_of_some_length() -> None:
+    path = TextSetting(name="path", help="", kind="text", longest=4, default="/")
+    assert all(path.accepts(right) for right in ("/", "/a?b", "%20~"))
+    assert not any(path.accepts(wrong) for wrong in ("", "/a b", "/abcd", "/\u00e9", "/\n", 4, True))
+    assert "1 to 4" in path.allowed()
+
+
+def test_a_server_from_ready_to_summary(fake_engine: Fake) -> None:
+    fake_engine()
+    with server() as running:
+        pid = running.ready.supervisor_pid
+        assert running.snapshot().tally.requests == 0
+        load = start_load("bytes", running.ready.address, settings={"children": 2, "loops": 30})
+        result = load.wait(10)
+        assert (result.tally.requests, result.tally.errors) == (60, {})
+        now = running.snapshot()
+        assert (now.tally.requests, now.workers, now.cpu_ns) == (60, [20, 20, 20], 60 * 40_000)
+        summary = running.stop()
+    assert summary.tally.connections == 60
+    assert summary.died is None
+    assert is_gone(pid)
+
+
+def test_leaving_the_block_ends_the_server(fake_engine: Fake) -> None:
+    fake_engine()
+    with pytest.raises(ZeroDivisionError), server() as running:
+        pid = running.ready.supervisor_pid
+        raise ZeroDivisionError
+    assert is_gone(pid)
+
+
+def test_a_server_that_does_not_obey_is_killed(fake_engine: Fake, monkeypatch: pytest.MonkeyPatch) -> None:
+    fake_engine("stuck")
+    monkeypatch.setattr(client, "STOP_SECONDS", 0.3)
+    monkeypatch.setattr(process, "SIGTERM_SECONDS", 0.3)
+    with pytest.raises(EngineError, match="gave no answer in time"), server() as running:
+        pid = running.ready.supervisor_pid
+        running.stop()
+    assert is_gone(pid)
+
+
+def test_a_server_that_never_gets_ready_is_given_up(
+    fake_engine: Fake, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    fake_engine("mute")
+    monkeypatch.setattr(client, "READY_SECONDS", 0.3)
+    began = time.monotonic()
+    with pytest.raises(EngineError, match="server prefork gave no answer in time"), server():
+        pass
+    assert time.monotonic() - began < 5
+
+
+def test_a_crash_is_told_with_what_was_said_last(fake_engine: Fake) -> None:
+    fake_engine("crash")
+    told = "killed by SIGSEGV; it said: first a warning / then a reason"
+    with pytest.raises(EngineError, match=told), server():
+        pass
+
+
+def test_exit_status_2_is_the_users_mistake_in_the_engines_words(fake_engine: Fake) -> None:
+    fake_engine("no_such_port")
+    told = r"^port 80 may not be bound by this user; use one above 1023$"
+    with pytest.raises(UserError, match=told), server():
+        pass
+
+
+def test_an_engine_of_another_release_is_refused(fake_engine: Fake) -> None:
+    fake_engine("newer")
+    told = r"version 99 of its JSON, this laboratory version 4.*make build"
+    with pytest.raises(UserError, match=told), server():
+        pass
+
+
+def test_a_server_that_died_says_how(fake_engine: Fake) -> None:
+    fake_engine("dies")
+    with server() as running:
+        start_load("bytes", running.ready.address, settings={"children": 1, "loops": 1}).wait(10)
+        with pytest.raises(EngineError, match="server prefork is gone: killed by SIGKILL"):
+            running.snapshot()
+
+
+def test_a_line_that_is_no_json_is_shown(fake_engine: Fake) -> None:
+    fake_engine("garbage")
+    with server() as running, pytest.raises(EngineError, match=r"no JSON: '\{oops'"):
+        running.snapshot()
+
+
+def test_only_the_main_thread_may_start_it(fake_engine: Fake) -> None:
+    fake_engine()
+    seen: list[BaseException] = []
+
+    def start() -> None:
+        try:
+            with server():
+                pass
+        except RuntimeError as error:
+            seen.append(error)
+
+    thread = threading.Thread(target=start)
+    thread.start()
+    thread.join()
+    assert "main thread" in str(seen[0])
+
+
+# A load
+
+
+def test_a_load_with_errors_still_gives_its_result(fake_engine: Fake) -> None:
+    fake_engine("load_error")
+    with server() as running:
+        result = start_load("bytes", running.ready.address, settings={"children": 2, "loops": 5}).wait(10)
+    assert (result.tally.requests, result.expected_requests) == (8, 10)
+    assert (result.tally.errors, result.first_error) == ({"refused": 2}, "connect: refused")
+
+
+def test_a_load_that_hangs_is_ended(fake_engine: Fake) -> None:
+    fake_engine("load_hangs")
+    with server() as running:
+        load = start_load("bytes", running.ready.address, settings={"children": 2, "loops": 5})
+        with pytest.raises(EngineError, match="load bytes gave no answer in time"):
+            load.wait(0.3)
+
+
+# The engine itself
+
+
+def test_the_real_engine_serves_and_loads(copied_engine: Path) -> None:
+    with server() as running:
+        result = start_load("bytes", running.ready.address, settings={"children": 2, "loops": 10}).wait(30)
+        assert result.tally.requests == result.expected_requests == 20
+        deadline = time.monotonic() + 5
+        while running.snapshot().tally.requests < 20 and time.monotonic() < deadline:
+            time.sleep(0.01)  # a client has its reply before the server has counted it
+        now = running.snapshot()
+        assert now.tally.requests == 20
+        assert now.workers is not None and sum(now.workers) == 20
+        summary = running.stop()
+    assert summary.cpu_ns > 0
+    assert processes_of(copied_engine) == {}
+
+
+def test_the_real_engine_leaves_nothing_when_the_block_is_left(copied_engine: Path) -> None:
+    with server() as running:
+        deadline = time.monotonic() + 5
+        while len(processes_of(copied_engine)) < 17 and time.monotonic() < deadline:
+            time.sleep(0.01)  # `ready` says that it listens; the pool may still be forked
+        assert len(processes_of(copied_engine)) == 17  # supervisor, parent and 15 children
+        assert running.ready.supervisor_pid in processes_of(copied_engine)
+    assert processes_of(copied_engine) == {}
+
+
+def test_a_killed_supervisor_takes_its_server_with_it(copied_engine: Path) -> None:
+    with server() as running:
+        os.kill(running.ready.supervisor_pid, signal.SIGKILL)
+        with pytest.raises(EngineError, match="killed by SIGKILL"):
+            running.snapshot()
+    deadline = time.monotonic() + 5
+    while processes_of(copied_engine) and time.monotonic() < deadline:
+        time.sleep(0.02)
+    assert processes_of(copied_engine) == {}
+
+
+@pytest.mark.parametrize("design", ["iterative", "fork_per_client", "prethread"])
+def test_a_killed_server_is_reported_and_leaves_nothing(copied_engine: Path, design: str) -> None:
+    with server(design) as running:
+        os.kill(running.ready.server_pid, signal.SIGKILL)
+        with pytest.raises(EngineError, match=f"server {design} is gone: .*SIGKILL"):
+            while True:
+                running.snapshot()
+    assert processes_of(copied_engine) == {}
+
+
+def test_a_killed_client_is_counted_and_leaves_nothing(copied_engine: Path) -> None:
+    with server() as running:
+        load = start_load("bytes", running.ready.address, settings={"children": 2, "loops": 4_000})
+        clients: list[int] = []
+        deadline = time.monotonic() + 5
+        while len(clients) < 3 and time.monotonic() < deadline:
+            clients = [pid for pid, line in processes_of(copied_engine).items() if " load " in line]
+        os.kill(max(clients), signal.SIGKILL)
+        result = load.wait(60)
+        assert result.tally.workers_lost == 1
+        assert result.tally.requests < result.expected_requests
+    assert processes_of(copied_engine) == {}
+
+
+@pytest.mark.parametrize("whole_life", [False, True])
+def test_a_load_that_awaits_a_reply_is_ended_at_once(copied_engine: Path, whole_life: bool) -> None:
+    with socket.create_server(("127.0.0.1", 0)) as silent:
+        address = f"127.0.0.1:{silent.getsockname()[1]}"
+        load = start_load("bytes", address, settings={"children": 2, "loops": 5}, whole_life=whole_life)
+        for _ in range(2):
+            silent.accept()
+        began = time.monotonic()
+        load.end()
+        assert time.monotonic() - began < process.SIGTERM_SECONDS / 2
+    deadline = time.monotonic() + 5
+    while processes_of(copied_engine) and time.monotonic() < deadline:
+        time.sleep(0.02)  # what it had forked goes by the signal of its parent's death
+    assert processes_of(copied_engine) == {}
+
+
+def test_the_real_engine_refuses_a_wrong_setting_as_the_users_mistake(use_engine: Path) -> None:
+    with (
+        pytest.raises(UserError, match="backlog"),
+        Server("prefork", workload="bytes", settings={"backlog": -5}),
+    ):
+        pass

@@ -1,0 +1,76 @@
+"""The laboratory's models of the engine's lines, held against the schema that the engine prints of them."""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from thunderherd.engine.limit_lines import LimitRound, Limits, LimitUnavailable
+from thunderherd.engine.lines import (
+    EngineLine,
+    Life,
+    LoadResult,
+    Mark,
+    Profile,
+    ProfileCheck,
+    Ready,
+    SampledStack,
+    ServerSummary,
+    Snapshot,
+    Tally,
+    Used,
+)
+from thunderherd.engine.namespace_lines import Namespaces
+
+SCHEMA = json.loads(
+    (Path(__file__).resolve().parents[3] / "docs" / "reference" / "engine_lines.schema.json").read_text()
+)
+LINES: list[type[EngineLine]] = [
+    Ready, Snapshot, ServerSummary, Mark, LoadResult, Life, Profile, ProfileCheck, SampledStack, Namespaces,
+    Limits, LimitRound, LimitUnavailable,
+]  # fmt: skip
+
+
+def published(line: type[EngineLine]) -> dict[str, Any]:
+    """What the engine's schema says of a line."""
+    name = line.model_fields["line"].default
+    found: list[dict[str, Any]] = [
+        each for each in SCHEMA["oneOf"] if each["properties"]["line"]["const"] == name
+    ]
+    (said,) = found
+    # A line is the keys of its own type and `line`.
+    reference = said.get("$ref", "").rpartition("/")[2]
+    own = SCHEMA["$defs"][reference] if reference else {"properties": {}, "required": []}
+    return {
+        "properties": {**own["properties"], **said["properties"]},
+        "required": [*own.get("required", []), *said.get("required", [])],
+    }
+
+
+def test_every_line_has_a_model() -> None:
+    names = {each["properties"]["line"]["const"] for each in SCHEMA["oneOf"]}
+    assert names == {line.model_fields["line"].default for line in LINES}
+
+
+@pytest.mark.parametrize("line", LINES, ids=lambda line: line.__name__)
+def test_a_line_has_the_keys_that_its_model_reads(line: type[EngineLine]) -> None:
+    said = published(line)
+    for name, field in line.model_fields.items():
+        key = field.alias or name
+        assert key in said["properties"], key
+        assert key in said["required"] or not field.is_required() or "null" in str(said["properties"][key])
+
+
+def test_what_was_used_stands_in_the_line_itself() -> None:
+    lines = [line for line in LINES if issubclass(line, Used)]
+    assert lines == [ServerSummary, LoadResult, Life, Profile]
+    for line in lines:
+        assert Used.model_fields.keys() <= set(published(line)["required"])
+
+
+def test_a_tally_is_read_whole() -> None:
+    counts = SCHEMA["$defs"]["Counts"]
+    assert Tally.model_fields.keys() == counts["properties"].keys()

@@ -1,0 +1,178 @@
+"""The source's counters beside ours: every event is shown, what is not counted with its reason."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Any
+
+import pytest
+from made.shown.printed import printed
+from made.summaries import sweeps as synthetic_sweeps
+
+from thunderherd.engine.lines import Life
+from thunderherd.errors import UserError
+from thunderherd.judge.claims.paper_counters import load_counters
+from thunderherd.records.paper_counters import CountedCell, CountedSummary
+from thunderherd.records.summary import Summary
+from thunderherd.show.tables.paper_counters import counted_matrices
+from thunderherd.show.tables.sweeps import Matrix
+from thunderherd.trial.unavailable import unavailable_counters
+
+EVENTS = ["task-clock", "context-switches", "cpu-cycles", "elapsed"]
+
+
+def summary(directory: Path, **changes: Any) -> Summary:
+    return synthetic_sweeps.summary_of(synthetic_sweeps.write_counters(directory, **changes))
+
+
+def counted(of: Summary) -> CountedSummary:
+    assert of.counted is not None
+    return of.counted
+
+
+def cell(of: Summary, event: str, side: str, base: str) -> CountedCell:
+    return next(
+        each for each in counted(of).cells if (each.event, each.side, each.base) == (event, side, base)
+    )
+
+
+def matrix(of: Summary, side: str) -> Matrix:
+    return next(each for each in counted_matrices(of) if each.caption.lower().startswith(side))
+
+
+def test_every_event_of_both_sides_is_there_for_every_contender(tmp_path: Path) -> None:
+    found = counted(summary(tmp_path))
+    assert (found.events, found.contenders) == (EVENTS, ["iterative", "prefork", "thread_per_client"])
+    assert len(found.cells) == 2 * 4 * 3
+    assert [head for head, _ in matrix(summary(tmp_path), "server").rows] == [
+        "task-clock (msec)", "context-switches", "cpu-cycles", "elapsed (s)"
+    ]  # fmt: skip
+
+
+def test_figures_stand_beside_the_sources_in_its_unit(tmp_path: Path) -> None:
+    of = summary(tmp_path)
+    clock = cell(of, "task-clock", "server", "prefork")
+    own = {each.name: each for each in of.contenders}["prefork@whole_life=4"].metrics["server.task_clock"]
+    assert clock.value is not None and clock.value.value == pytest.approx(own.value * 1000)
+    assert (clock.paper, clock.unit, clock.metric) == (2.79, "msec", "server.task_clock")
+    assert cell(of, "task-clock", "client", "thread_per_client").paper is None, (
+        "the source has no such design"
+    )
+
+
+def test_repeated_runs_have_the_mean_of_their_other_tables(tmp_path: Path) -> None:
+    written = synthetic_sweeps.write_counters(tmp_path)
+    update = {"paper_counters": written.paper_counters, "path": written.path}
+    of = synthetic_sweeps.summary_of(synthetic_sweeps.study(repetitions=3).model_copy(update=update))
+    own = {each.name: each for each in of.contenders}["prefork@whole_life=4"].spread["server.task_clock"]
+    (clock,) = [row for head, row in matrix(of, "server").rows if head == "task-clock (msec)"]
+    assert clock[1].value == f"{own.mean * 1000:.2f}"
+    assert clock[1].span == f"sd {(own.standard_deviation or 0) * 1000:.2f}"
+    text = printed(of, 100)
+    assert "no bounds" not in text
+    assert "Means of 3 runs, and their standard deviation (sd). Paper: the source's" in text
+    assert "none: size quick repeats every trial and judges nothing" in text.splitlines()[-1]
+    assert "0 comparisons" not in text
+
+
+def test_what_is_not_counted_shows_a_dash_and_why_never_zero(tmp_path: Path) -> None:
+    of = summary(tmp_path, reasons={"cpu-cycles": "counted later"})
+    cycles = cell(of, "cpu-cycles", "server", "iterative")
+    assert (cycles.value, cycles.paper, cycles.why) == (None, 7200631.0, "counted later")
+    shown = matrix(of, "server")
+    row = dict(shown.rows)["cpu-cycles"]
+    assert [(each.value, each.mark, each.paper) for each in row] == [
+        ("-", "¹", "7,200,631"), ("-", "¹", "7,874,479"), ("-", "¹", "-")
+    ]  # fmt: skip
+    assert shown.notes == ("¹ counted later",)
+    assert (
+        cell(summary(tmp_path), "cpu-cycles", "server", "iterative").why
+        == "this program does not count it yet"
+    )
+
+
+def test_what_the_machine_does_not_offer_has_the_engines_reason(tmp_path: Path) -> None:
+    of = synthetic_sweeps.write_counters(tmp_path)
+    trials = synthetic_sweeps.trials(of, 1)[:40]
+    life = Life(
+        unavailable={"task_clock": "perf_event_paranoid is 3"}, elapsed_ns=1, user_ns=1, system_ns=1,
+        voluntary_switches=0, involuntary_switches=0, minor_faults=0, major_faults=0, status=0,
+    )  # fmt: skip
+    without = [
+        trial.model_copy(
+            update={
+                "server_life": life,
+                "metrics": {
+                    key: each for key, each in (trial.metrics or {}).items() if key != "server.task_clock"
+                },
+            }
+        )
+        for trial in trials
+    ]
+    assert unavailable_counters(of, without)["server.task_clock"] == "perf_event_paranoid is 3"
+    assert "client.task_clock" not in unavailable_counters(of, without)
+    found = synthetic_sweeps.summarised(of, without)
+    assert cell(found, "task-clock", "server", "prefork").why == "perf_event_paranoid is 3"
+
+
+def test_a_size_without_its_sweep_has_no_table(tmp_path: Path) -> None:
+    of = synthetic_sweeps.write_counters(tmp_path)
+    lives = [each for each in of.contenders if each.sweep == "whole_life"]
+    smaller = of.model_copy(
+        update={
+            "contenders": tuple(each for each in of.contenders if each not in lives),
+            "sweeps": of.sweeps[:2],
+            "absent": {**of.absent, **{each.name: "not part of size quick" for each in lives}},
+        }
+    )
+    assert load_counters(smaller) is not None, "it is checked all the same"
+    assert synthetic_sweeps.summary_of(smaller).counted is None
+
+
+def test_a_study_without_it_has_none() -> None:
+    assert synthetic_sweeps.summary().counted is None
+    assert counted_matrices(synthetic_sweeps.summary()) == []
+
+
+@pytest.mark.parametrize(
+    ("changes", "complaint"),
+    [
+        ({"file": "perf.csv"}, "perf.csv: cannot be read"),
+        ({"sweep": "whole_lives"}, "did you mean 'whole_life'?"),
+        ({"point": "5"}, 'no such point of sweep whole_life "5"'),
+        ({"point": None}, "sweep and point go together"),
+        ({"designs": {"single": "iterative"}}, "did you mean 'single_threaded'?"),
+        ({"designs": {"select": "iteratives"}}, "did you mean 'iterative'?"),
+        ({"events": {"task_clock": "task_clock"}}, "did you mean 'task-clock'?"),
+        ({"events": {"cpu-cycles": "cpu_cycles"}}, "name it in measure.counters"),
+        ({"events": {"context-switches": "task_clock"}}, 'in "count", which is no unit of time'),
+        ({"reasons": {"cycles": "later"}}, "no such event in perf_stat.csv"),
+        ({"reasons": {"task-clock": "later"}}, '"task-clock" is counted'),
+        ({"columns": {"side": "sides"}}, 'no column "sides"'),
+    ],
+)
+def test_mistakes_are_told_with_their_line(changes: dict[str, Any], complaint: str, tmp_path: Path) -> None:
+    of = synthetic_sweeps.write_counters(tmp_path, **changes)
+    with pytest.raises(UserError) as caught:
+        load_counters(of)
+    assert any("study.toml:" in each and complaint in each for each in str(caught.value).splitlines()), (
+        caught.value
+    )
+
+
+@pytest.mark.parametrize(
+    ("old", "new", "complaint"),
+    [
+        ("client,task-clock,1.93", "client,task-clock,many", 'perf_stat.csv:14: value = "many" is no number'),
+        ("select,client,task-clock", "select,peer,task-clock", 'role = "peer"; allowed: server, client'),
+        ("task-clock,1.93,msec", "task-clock,1.93,s", 'task-clock in "s", before in "msec"'),
+        ("select,client,context-switches", "select,client,task-clock", "of select, client, is there twice"),
+    ],
+)
+def test_mistakes_of_the_file_are_told(old: str, new: str, complaint: str, tmp_path: Path) -> None:
+    of = synthetic_sweeps.write_counters(tmp_path)
+    path = tmp_path / "perf_stat.csv"
+    path.write_text(path.read_text().replace(old, new))
+    with pytest.raises(UserError) as caught:
+        load_counters(of)
+    assert complaint in str(caught.value)

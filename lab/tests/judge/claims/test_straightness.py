@@ -1,0 +1,116 @@
+"""How straight a line is, for slopes and for figures of claims; which notes belong to one figure alone."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import numpy as np
+import pytest
+from made.summaries.swept import PAPER, STUDY, loaded
+
+from thunderherd.errors import UserError
+from thunderherd.judge.claims.claim_file import load_claims
+from thunderherd.judge.claims.claims import judge
+from thunderherd.judge.claims.contrasts import r_squared
+from thunderherd.judge.claims.slopes import slopes
+from thunderherd.show.sentences.source_figures import own_notes
+from thunderherd.study.loading import Study
+
+COST = "server_cpu_per_connection"
+POINTS = {"prefork@pool_size=5": 5.0, "prefork@pool_size=10": 10.0, "prefork@pool_size=30": 30.0}
+
+ASKING = STUDY.replace('x_label = "children"', 'x_label = "children"\nslope = "child"').replace(
+    'question = "Does it run?"', 'question = "Does it run?"\nclaims = "claims.toml"'
+)
+CLAIMS = """
+study = "small"
+source = "small"
+[[claims]]
+id = "H1"
+statement = "Cost is linear in the number of children"
+paper_figure = "none"
+paper_data_supports = "yes"
+metric = "server_cpu_per_connection"
+tests = [{ label = "it grows", slope = { base = "prefork", sweep = "pool_size" } }]
+figures = [{ label = "straight", r_squared = { base = "prefork", sweep = "pool_size" } }]
+"""
+
+
+def asking(directory: Path, claims: str = CLAIMS, study: str = ASKING) -> Study:
+    (directory / "claims.toml").write_text(claims)
+    return loaded(directory, study)
+
+
+def columns(heights: tuple[float, float, float], blocks: int = 12) -> dict[str, dict[str, list[float]]]:
+    return {
+        COST: {
+            name: [height * (1 + block / 100) for block in range(blocks)]
+            for name, height in zip(POINTS, heights, strict=True)
+        }
+    }
+
+
+@pytest.mark.parametrize("heights", [(1.0, 2.0, 6.0), (5.0, 10.0, 30.0), (3.0, 1.0, 2.0)])
+def test_it_is_the_square_of_the_correlation(heights: tuple[float, float, float]) -> None:
+    found = r_squared(POINTS, COST, columns(heights))
+    expected = np.corrcoef(list(POINTS.values()), heights)[0, 1] ** 2
+    assert found == pytest.approx([expected] * 12)
+
+
+def test_where_nothing_varies_nothing_is_left_to_be_explained() -> None:
+    assert r_squared(POINTS, COST, columns((2.0, 2.0, 2.0))).tolist() == [1.0] * 12
+
+
+def test_it_stands_with_the_slope_and_in_a_claim(tmp_path: Path) -> None:
+    study = asking(tmp_path)
+    straight, bent = columns((5.0, 10.0, 30.0)), columns((5.0, 29.0, 30.0))
+    for values, expected in ((straight, 1.0), (bent, float(r_squared(POINTS, COST, bent)[0]))):
+        line = slopes(study, study.sweeps[0], values, {})[0]
+        assert line.r_squared is not None and line.r_squared.value == pytest.approx(expected)
+        (claim,) = judge(study, values)
+        shown = [each for each in claim.contrasts if each["label"] == "straight"]
+        assert [each["value"] for each in shown] == pytest.approx([expected])
+        assert shown[0]["points"] == POINTS
+        assert claim.our_figure.startswith(f"straight: {expected:.2f}"[:14])
+        assert claim.verdict == "supported"
+
+
+def test_a_sweep_may_tell_the_slope_of_some_metrics(tmp_path: Path) -> None:
+    some = ASKING.replace('slope = "child"', f'slope = "child"\nslope_metrics = ["{COST}"]')
+    study = asking(tmp_path, study=some)
+    assert {each.metric for each in slopes(study, study.sweeps[0], columns((1, 2, 3)), {})} == {COST}
+    with pytest.raises(UserError, match='no such metric that it shows "requests"; known'):
+        asking(tmp_path, study=some.replace(f'["{COST}"]', '["requests"]'))
+    with pytest.raises(UserError, match="slope_metrics without slope"):
+        asking(tmp_path, study=some.replace('slope = "child"\n', ""))
+
+
+@pytest.mark.parametrize(
+    ("wrong", "complaint"),
+    [
+        (
+            'r_squared = { base = "prefrok", sweep = "pool_size" }',
+            'no such contender of sweep pool_size "prefrok"',
+        ),
+        ('r_squared = { base = "prefork", sweep = "pools" }', 'no such sweep "pools"'),
+        (
+            'weights = { prefork = 1 }, r_squared = { base = "prefork", sweep = "pool_size" }',
+            "r_squared with weights; it is a figure by itself",
+        ),
+    ],
+)
+def test_what_is_no_line_is_refused(wrong: str, complaint: str, tmp_path: Path) -> None:
+    right = 'r_squared = { base = "prefork", sweep = "pool_size" }'
+    with pytest.raises(UserError, match=complaint):
+        load_claims(asking(tmp_path, CLAIMS.replace(right, wrong)))
+
+
+def test_a_note_about_one_figure_belongs_to_that_one(tmp_path: Path) -> None:
+    (tmp_path / "wrong.csv").write_text(
+        f"document,as_printed,finding,concerns\nd,3.5,a misprint,prefork@pool_size=30 {COST}\n"
+    )
+    study = loaded(tmp_path, STUDY.replace("[measure]", 'inconsistencies = "wrong.csv"\n[measure]', 1))
+    assert PAPER.count("3.5") == 1
+    notes = {each.point: each.note for each in study.paper}
+    assert notes == {"5": "its own machine", "30": "its own machine; 3.5: a misprint"}
+    assert own_notes(study.paper)["prefork", "30"].endswith("a misprint")

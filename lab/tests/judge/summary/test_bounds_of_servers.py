@@ -1,0 +1,105 @@
+"""What bounds the CPU time of a server: known answers, and where there is none."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import pytest
+from made.bounded import CALLED, LIMITS, bound, figure
+
+from thunderherd.records.limits import BoundSummary, MachineLimits
+from thunderherd.study.loading import Study
+
+
+@pytest.fixture
+def study(small_study: Study) -> Study:
+    return small_study
+
+
+def test_system_calls_that_were_counted_are_paid_for(study: Study) -> None:
+    metric = "server_cpu_per_connection"
+    found = bound(study, metric, {metric: 50e-6, **CALLED})
+    # One send, two receives, accept and close: 5 x 200 ns.
+    assert found is not None and (found.limit, found.bound) == ("system_call", pytest.approx(1e-6))
+    assert found.share == pytest.approx(0.02) and "5 calls (accept, receive, send, close)" in found.why
+    twice = bound(study, metric, {metric: 50e-6, **CALLED, "requests": 2000.0})
+    assert twice is not None and twice.bound == pytest.approx(8 * 200e-9), (
+        "accept and close once, the rest twice"
+    )
+    assert bound(study, metric, {metric: 50e-6}) is None, "its calls were not counted"
+    assert bound(study, metric, {metric: 50e-6, **CALLED}, calls=False) is None, "a ring makes none for each"
+
+
+OF_TCP = LIMITS.model_copy(
+    update={
+        "figures": [*LIMITS.figures, figure("tcp_exchange", 10_000), figure("tcp_accept_close", 7_000)],
+    }
+)
+
+
+def test_a_server_receives_and_sends_and_accepts_and_closes_at_least(study: Study) -> None:
+    metric = "server_cpu_per_connection"
+
+    def of(limits: MachineLimits = OF_TCP, **changes: Any) -> BoundSummary:
+        found = bound(
+            study, metric, {metric: 50e-6, **CALLED} | changes.pop("but", {}), limits=limits, **changes
+        )
+        assert found is not None
+        return found
+
+    # Half an exchange, an acceptance, and of five calls the one that is in neither.
+    found = of()
+    assert (found.limit, found.bound) == ("tcp_exchange", pytest.approx(5e-6 + 7e-6 + 200e-9))
+    assert found.why == (
+        "a byte received and one sent by a bare connection, 5 µs; a bare connection accepted and closed, "
+        "7 µs; its 1 other call, each at the 200 ns of an empty one"
+    )
+    thrice = of(but={"requests": 3000.0})
+    assert thrice.bound == pytest.approx(3 * 5.2e-6 + 7e-6) and "5 µs, 3 times;" in thrice.why
+    # Without TCP, without a send for each request, or where several requests may come in one receive.
+    assert of(lab={"kind": "unix"}).limit == "system_call"
+    accepted = pytest.approx(7e-6 + 2.5 * 200e-9)
+    seldom = of(but={"server.send_calls_per_request": 0.5})
+    assert (seldom.limit, seldom.bound) == ("tcp_accept_close", accepted)
+    pipelined = of(load={"settings": {**study.load.settings, "pipeline": 4}})
+    assert (pipelined.limit, pipelined.bound) == ("tcp_accept_close", pytest.approx(7e-6 + 3 * 200e-9))
+    # A ring's kernel does the same work, but is not entered for each part of it.
+    ring = of(calls=False)
+    assert ring.bound == pytest.approx(5e-6 + 7e-6 - 4 * 200e-9) and "other calls" not in ring.why
+    # With what it makes; of a request of a connection that is kept; of all connections of a task's clock.
+    forked = of(name="fork_per_client", but={metric: 500e-6})
+    assert (forked.limit, forked.bound) == ("fork_exit_wait", pytest.approx(100e-6 + 12.2e-6))
+    metric = "server_cpu_per_request"
+    kept = of(but={"connections": 0.0})
+    assert (kept.limit, kept.bound) == ("tcp_exchange", pytest.approx(5.2e-6))
+    metric = "server.task_clock"
+    assert of(but={metric: 0.1}).bound == pytest.approx(1000 * 12.2e-6)
+
+
+def test_server_cpu_of_a_request_is_its_share_of_that(study: Study) -> None:
+    metric = "server_cpu_per_request"
+    found = bound(study, metric, {metric: 50e-6, **CALLED, "requests": 2000.0})
+    assert found is not None and found.bound == pytest.approx(4 * 200e-9), "three calls, and half of two"
+    kept = {name: value for name, value in CALLED.items() if name != "connections"}
+    calls = bound(study, metric, {metric: 50e-6, **kept})
+    assert calls is not None and calls.bound == pytest.approx(3 * 200e-9)
+    forked = bound(study, metric, {metric: 500e-6, **CALLED, "requests": 2000.0}, name="fork_per_client")
+    assert forked is not None and forked.bound == pytest.approx(50e-6 + 4 * 200e-9)
+    assert bound(study, metric, {metric: 50e-6, **kept}, calls=False) is None
+
+
+def test_what_is_made_for_every_connection_is_paid_for(study: Study) -> None:
+    metric = "server_cpu_per_connection"
+    found = bound(study, metric, {metric: 125e-6, **CALLED}, name="fork_per_client")
+    assert found is not None
+    assert (found.limit, found.share) == ("fork_exit_wait", pytest.approx(101 / 125))
+    thread = bound(study, metric, {metric: 42e-6, **CALLED}, makes="thread")
+    assert thread is not None and (thread.limit, thread.share) == ("thread_creation", pytest.approx(0.5))
+
+
+def test_a_task_clock_is_at_least_its_system_calls(study: Study) -> None:
+    metric = "server.task_clock"
+    found = bound(study, metric, {metric: 0.1, **CALLED}, name="fork_per_client")
+    assert found is not None and (found.limit, found.bound) == ("system_call", pytest.approx(1e-3))
+    life = bound(study, metric, {metric: 0.1, **CALLED}, trial="whole_life")
+    assert life is not None and "its start, its end and what it computes have no price" in life.why

@@ -1,0 +1,106 @@
+"""Shares of the ceiling are of the same block; what a trial must have at least is held against it."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from pathlib import Path
+
+import pytest
+from made.summaries.swept import STUDY, loaded
+
+from thunderherd.errors import UserError
+from thunderherd.judge.summary.ceilings import beside_ceilings
+from thunderherd.judge.summary.selection import blocks_of
+from thunderherd.judge.summary.summarise import summarise
+from thunderherd.records.summary import TrialRecord
+from thunderherd.show.tables.sweeps import sweep_matrices
+from thunderherd.study.loading import Contender, Study
+from thunderherd.trial.trial import run_trial
+
+CEILING = STUDY.replace('x_label = "children"', 'x_label = "children"\nceiling = "iterative"').replace(
+    'metrics = ["voluntary', 'metrics = ["gigabits_per_second", "share_of_ceiling", "voluntary'
+)
+
+
+def record(
+    study: Study, contender: Contender, block: int, rate: float | None, valid: bool = True
+) -> TrialRecord:
+    return TrialRecord(
+        study=study.name, contender=contender.name, block=block, position=1, seed=1, started="",
+        wall_seconds=1.0, valid=valid, invalid_reasons=[] if valid else ["a reason"], trial="window",
+        cpu_scope="window", noise=None, time_wait_before=0, worker_connections=None,
+        metrics={"gigabits_per_second": rate, "server_cpu_per_connection": 1e-5, "connections": 100},
+    )  # fmt: skip
+
+
+def test_a_share_is_that_of_the_ceiling_in_the_same_block(tmp_path: Path) -> None:
+    study = loaded(tmp_path, CEILING)
+    trials = [
+        record(study, each, block, 4.0 * block if each.name == "iterative" else 1.0)
+        for block in range(1, 13)
+        for each in study.contenders
+    ]
+    first, second = (beside_ceilings(study, block) for block in blocks_of(trials)[:2])
+    shares = [
+        (block.trials["prefork@pool_size=5"].metrics or {})["share_of_ceiling"] for block in (first, second)
+    ]
+    assert shares == [1 / 4, 1 / 8]
+    # Who is in no such sweep has none, nor has the ceiling itself.
+    assert "share_of_ceiling" not in (first.trials["prefork"].metrics or {})
+    summary = summarise(study, trials, {}, seed=1)
+    (found,) = [each for each in summary.contenders if each.name == "prefork@pool_size=5"]
+    assert found.metrics["share_of_ceiling"].value == pytest.approx(0.04, abs=0.03)
+    (matrix,) = [each for each in sweep_matrices(summary, summary.sweeps[0]) if "ceiling" in each.caption]
+    assert "ceiling: iterative" in matrix.notes
+
+
+@pytest.mark.parametrize(("rate", "valid"), [(None, True), (0.0, True), (4.0, False)])
+def test_without_a_ceiling_beside_it_there_is_no_share(
+    rate: float | None, valid: bool, tmp_path: Path
+) -> None:
+    study = loaded(tmp_path, CEILING)
+    trials = [
+        record(study, each, 1, rate, valid) if each.name == "iterative" else record(study, each, 1, 1.0)
+        for each in study.contenders
+    ]
+    block = beside_ceilings(study, blocks_of(trials)[0])
+    assert "share_of_ceiling" not in (block.trials["prefork@pool_size=5"].metrics or {})
+
+
+def test_a_ceiling_that_is_no_contender_is_refused(tmp_path: Path) -> None:
+    wrong = CEILING.replace('ceiling = "iterative"', 'ceiling = "prefork@pool_size=6"')
+    with pytest.raises(
+        UserError, match=r'no such contender "prefork@pool_size=6"; known: prefork@pool_size=5'
+    ):
+        loaded(tmp_path, wrong)
+
+
+LEAST = STUDY.replace(
+    'metric = "server_cpu_per_connection"\n',
+    ('metric = "server_cpu_per_connection"\nat_least = { requests = "load.settings.loops" }\n'),
+    1,
+)
+
+
+def test_a_trial_with_less_than_there_must_be_is_invalid(
+    small_study: Study, fake_engine: Callable[..., Path]
+) -> None:
+    fake_engine()
+    contender = small_study.contender("prefork")
+    for least, reasons in ((100.0, []), (101.0, ["requests = 100 is less than the 101 that there must be"])):
+        bounded = contender.model_copy(update={"at_least": {"requests": least}})
+        found = run_trial(small_study, bounded, block=1, position=1, seed=1)
+        assert (found.invalid_reasons, found.valid) == (reasons, not reasons)
+
+
+def test_a_study_says_what_there_must_be(tmp_path: Path) -> None:
+    study = loaded(tmp_path, LEAST)
+    assert study.contender("prefork").at_least == {"requests": 25.0}
+    assert study.contender("prefork@pool_size=5").at_least == {"requests": 20.0}
+    for wrong, complaint in (
+        ('{ requets = "load.settings.loops" }', 'no such metric "requets"'),
+        ('{ requests = "load.settings.lops" }', 'no such setting of the load "load.settings.lops"'),
+        ('{ requests = "settings.backlog" }', 'no such setting of the load "settings.backlog"'),
+    ):
+        with pytest.raises(UserError, match=complaint):
+            loaded(tmp_path, LEAST.replace('{ requests = "load.settings.loops" }', wrong))

@@ -1,0 +1,173 @@
+"""Which blocks count: rejected for outside noise only, replaced, never more of them than is allowed."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+import pytest
+from hypothesis import HealthCheck, given, settings
+from hypothesis import strategies as st
+from made.summaries.trials import made_trial
+
+from thunderherd.judge.summary.selection import GIVE_UP_BLOCKS, Selection, blocks_of, most_blocks, select
+from thunderherd.records.summary import TrialRecord
+from thunderherd.study.loading import Look, Study
+
+NAMES = ["iterative", "fork_per_client", "prefork"]
+
+
+def strict(study: Study) -> Study:
+    """The study with a limit on noise: 10 % of the machine used by others."""
+    return study.model_copy(update={"noise": study.noise.model_copy(update={"foreign_percent": 10.0})})
+
+
+def trials_of(study: Study, noises: Sequence[float], broken: Sequence[int] = ()) -> list[TrialRecord]:
+    """Block after block with that much foreign CPU; in the `broken` ones prefork stays invalid."""
+    found = []
+    for block, foreign in enumerate(noises, start=1):
+        for name in NAMES:
+            bad = block in broken and name == "prefork"
+            for attempt in (1, 2) if bad else (1,):
+                found.append(made_trial(study, name, block, foreign=foreign, valid=not bad, attempt=attempt))
+    return found
+
+
+def selected(study: Study, noises: Sequence[float], broken: Sequence[int] = ()) -> Selection:
+    return select(study, trials_of(study, noises, broken))
+
+
+@pytest.mark.parametrize(
+    ("blocks", "percent", "most"),
+    [(11, 25, 14), (10, 25, 13), (12, 25, 16), (20, 25, 26), (40, 25, 53), (11, 0, 11)],
+)
+def test_at_most_that_share_is_rejected(blocks: int, percent: float, most: int) -> None:
+    assert most_blocks(Look(blocks=blocks, alpha=0.05), percent) == most
+    assert (most - blocks) / most <= percent / 100
+
+
+def test_quiet_blocks_count_in_their_order(small_study: Study) -> None:
+    found = selected(small_study, [0.0] * 9)
+    assert found.accepted == tuple(range(1, 10))
+    assert found.counted() == found.accepted
+    assert found.reached == ()
+    assert found.next_look == small_study.looks[0]
+    found = selected(small_study, [0.0] * 10)
+    assert found.next_look is None
+    assert [each.look.blocks for each in found.reached] == [10]
+
+
+def test_a_noisy_block_is_replaced(small_study: Study) -> None:
+    study = strict(small_study)
+    noises = [0.0, 0.5, *[0.0] * 8]
+    assert selected(study, noises).next_look is not None
+    found = selected(study, [*noises, 0.0])
+    assert found.accepted == (1, 3, 4, 5, 6, 7, 8, 9, 10, 11)
+    assert found.rejected == (2,)
+    assert found.noisy_kept == ()
+    assert found.reached[0].run == 11
+
+
+def test_with_too_much_noise_the_least_noisy_are_kept(small_study: Study) -> None:
+    study = strict(small_study)
+    noises = [0.5, 0.2, 0.9, 0.3, 0.8, 0.7, *[0.0] * 6]
+    found = selected(study, noises)
+    assert found.next_look is not None  # a thirteenth is allowed, so it is waited for
+    found = selected(study, [*noises, 0.0])
+    assert found.accepted == (7, 8, 9, 10, 11, 12, 13, 2, 4, 1)
+    assert found.noisy_kept == (1, 2, 4)
+    assert found.rejected == (3, 5, 6)
+    assert found.next_look is None
+    assert not found.exhausted
+
+
+def test_a_later_look_keeps_what_an_earlier_one_took(small_full_study: Study) -> None:
+    """Looks are taken on a growing list: what was decided at one stays what it was decided on."""
+    study = strict(small_full_study)
+    noises = [0.5, 0.5, 0.5, 0.5, *[0.0] * 9]
+    first = selected(study, noises)
+    assert [each.look.blocks for each in first.reached] == [10]
+    assert first.accepted[:10] == (5, 6, 7, 8, 9, 10, 11, 12, 13, 1)
+    later = selected(study, [*noises, 0.0, 0.0, 0.0])
+    assert later.accepted[:10] == first.accepted[:10]
+    assert [each.look.blocks for each in later.reached] == [10, 12]
+
+
+def test_an_invalid_trial_that_was_repeated_well_costs_nothing(small_study: Study) -> None:
+    trials = trials_of(small_study, [0.0] * 10)
+    again = made_trial(small_study, "prefork", 3, valid=False)
+    repeated = made_trial(small_study, "prefork", 3, attempt=2)
+    place = trials.index(made_trial(small_study, "prefork", 3))
+    found = select(small_study, [*trials[:place], again, *trials[place + 1 :], repeated])
+    assert found.accepted == tuple(range(1, 11))
+    assert found.incomplete == ()
+
+
+def test_an_incomplete_block_is_replaced(small_study: Study) -> None:
+    found = selected(small_study, [0.0] * 11, broken=[4])
+    assert found.incomplete == (4,)
+    assert found.accepted == (1, 2, 3, 5, 6, 7, 8, 9, 10, 11)
+    assert found.given_up == {}
+
+
+def test_a_look_is_out_of_reach_when_too_many_are_incomplete(small_study: Study) -> None:
+    # 4 of 13 would be given up; so spread them such that never more than a quarter failed
+    found = selected(small_study, [0.0] * 13, broken=[11, 12, 13])
+    assert found.given_up == {}
+    assert found.next_look is None  # ten good ones came first
+    study = small_study.model_copy(update={"looks": (Look(blocks=11, alpha=0.05),)})
+    assert not selected(study, [0.0] * 13, broken=[8, 12, 13]).exhausted
+    found = selected(study, [0.0] * 14, broken=[8, 12, 13])
+    assert len(found.accepted) == 11
+    study = study.model_copy(update={"noise": study.noise.model_copy(update={"reject_at_most_percent": 0.0})})
+    found = selected(study, [0.0] * 11, broken=[8])
+    assert found.exhausted
+    assert found.next_look is not None
+
+
+def test_a_contender_that_stays_invalid_is_given_up(small_study: Study) -> None:
+    found = selected(small_study, [0.0] * (GIVE_UP_BLOCKS - 1), broken=[1, 2])
+    assert found.given_up == {}
+    assert found.accepted == ()
+    found = selected(small_study, [0.0] * GIVE_UP_BLOCKS, broken=[1, 2, 3])
+    assert found.given_up == {"prefork": "invalid in 3 of 3 blocks; last: load: errors: 2 refused"}
+    # The others go on without it, and the blocks it spoilt count for them.
+    assert found.accepted == (1, 2, 3)
+
+
+def test_a_look_keeps_its_blocks_when_a_contender_is_given_up_later(small_full_study: Study) -> None:
+    """The blocks that it spoilt count for the others from then on, not in the look that was taken."""
+    first = selected(small_full_study, [0.0] * 11, broken=[2])
+    assert [each.look.blocks for each in first.reached] == [10]
+    assert first.counted() == (1, 3, 4, 5, 6, 7, 8, 9, 10, 11)
+    later = selected(small_full_study, [0.0] * 14, broken=[2, 12, 13, 14])
+    assert set(later.given_up) == {"prefork"}
+    assert later.accepted[:10] == first.counted()
+    assert later.counted() == (*first.counted(), 2, 12)
+    assert later.complete == (*first.counted(), 2, 12, 13, 14)
+    assert [each.run for each in later.reached] == [10, 14]
+
+
+def test_a_block_in_progress_does_not_count(small_study: Study) -> None:
+    trials = trials_of(small_study, [0.0] * 10)[:-1]
+    assert select(small_study, trials).accepted == tuple(range(1, 10))
+    assert [block.number for block in blocks_of(trials)] == list(range(1, 11))
+
+
+@settings(max_examples=60, suppress_health_check=[HealthCheck.function_scoped_fixture])
+@given(noises=st.lists(st.sampled_from([0.0, 0.05, 0.2, 0.4, 0.9]), max_size=22), data=st.data())
+def test_selection_never_takes_anything_back(
+    small_full_study: Study, noises: list[float], data: st.DataObject
+) -> None:
+    """Whatever the noise: a look once reached keeps its blocks, and no look rejects more than is allowed."""
+    study = strict(small_full_study)
+    broken = data.draw(st.lists(st.integers(1, 22), max_size=6))
+    before: tuple[int, ...] = ()
+    for count in range(1, len(noises) + 1):
+        found = selected(study, noises[:count], broken)
+        taken = found.counted() if found.reached else ()
+        assert taken[: len(before)] == before
+        assert len(set(found.accepted)) == len(found.accepted)
+        for each in found.reached:
+            spoilt = sum(block <= count for block in set(broken))
+            assert each.run - each.look.blocks <= 0.25 * (each.run + spoilt)
+        before = taken

@@ -1,0 +1,82 @@
+"""The source's own CSV: its columns, a line for each configuration, nothing where nothing was measured."""
+
+from __future__ import annotations
+
+import csv
+from pathlib import Path
+from typing import Any
+
+import pytest
+from made.summaries import sweeps as synthetic_sweeps
+from made.summaries import swept
+
+from thunderherd.errors import UserError
+from thunderherd.judge.summary.source_csv import text_of
+from thunderherd.study.file.source_csv import SourceCsvTable
+
+TABLE = """
+[source_csv]
+file = "original.csv"
+sweeps = ["pool_size"]
+[source_csv.columns]
+server = { names = { prefork = "row 2" } }
+children = { key = "settings.pool" }
+cpu_us = { metric = "server_cpu_per_connection", unit = "us" }
+"""
+
+
+def of_synthetic(**columns: Any) -> list[list[str]] | None:
+    """The lines that a synthetic run gives."""
+    made = {"server": {"names": {"prefork": "row 2"}}, "children": {"key": "settings.pool"}, **columns}
+    table = SourceCsvTable.model_validate({"file": "o.csv", "sweeps": ["pool_size"], "columns": made})
+    study = synthetic_sweeps.study().model_copy(update={"source_csv": table})
+    text = text_of(study, synthetic_sweeps.summary())
+    return None if text is None else list(csv.reader(text.splitlines()))
+
+
+def test_a_line_for_each_configuration_of_the_source_in_its_units() -> None:
+    lines = of_synthetic(cpu_us={"metric": "server_cpu_per_connection", "unit": "us"})
+    assert lines is not None
+    own = {each.name: each for each in synthetic_sweeps.summary().contenders}
+    expected = [name for name in own if name.startswith("prefork@pool_size=")]
+    assert lines[0] == ["server", "children", "cpu_us"]
+    assert len(lines) == 1 + len(expected)
+    for line, name in zip(lines[1:], expected, strict=True):
+        assert line[0] == "row 2"
+        assert float(line[2]) == pytest.approx(own[name].metrics["server_cpu_per_connection"].value * 1e6)
+
+
+def test_what_was_not_measured_is_empty_and_its_line_is_there() -> None:
+    lines = of_synthetic(cycles={"metric": "client.cpu_cycles"})
+    assert lines is not None
+    assert {line[2] for line in lines[1:]} == {""}
+
+
+def test_a_study_without_the_table_writes_none() -> None:
+    assert text_of(synthetic_sweeps.study(), synthetic_sweeps.summary()) is None
+
+
+@pytest.mark.parametrize(
+    ("old", "new", "complaint"),
+    [
+        ('sweeps = ["pool_size"]', 'sweeps = ["pool_sizes"]', "did you mean 'pool_size'"),
+        ('prefork = "row 2"', 'prefrok = "row 2"', "did you mean 'prefork'"),
+        ('key = "settings.pool"', 'keys = "settings.pool"', "keys"),
+        ('key = "settings.pool"', 'key = "setting.pool"', "no such key of contenders"),
+        ('metric = "server_cpu_per_connection"', 'metric = "server_cpu"', "no such metric"),
+        ('unit = "us"', 'unit = "hours"', "no such unit of time"),
+        (
+            ', unit = "us" }',
+            ', key = "settings.pool" }',
+            "give one of names, key and metric; it has key and metric",
+        ),
+        ('file = "original.csv"', 'file = "../original.csv"', "file"),
+    ],
+)
+def test_mistakes_are_told_with_their_line(old: str, new: str, complaint: str, tmp_path: Path) -> None:
+    text = swept.STUDY + TABLE
+    assert swept.loaded(tmp_path, text).source_csv is not None
+    assert old in text
+    with pytest.raises(UserError, match=complaint) as caught:
+        swept.loaded(tmp_path, text.replace(old, new))
+    assert "swept.toml:" in str(caught.value)

@@ -1,0 +1,409 @@
+"""Profiled trials: beside what is judged, never in it; kept, resumed; their files, and what they say."""
+
+from __future__ import annotations
+
+import io
+import json
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+import pytest
+from made.summaries.trials import made_trial
+
+import thunderherd
+from thunderherd.engine.catalogue import Catalogue
+from thunderherd.engine.client import EngineError
+from thunderherd.errors import Refusal, UserError
+from thunderherd.judge.why.flame_graphs import file_name
+from thunderherd.judge.why.pairs import network_part
+from thunderherd.judge.why.profiles import differential_pairs
+from thunderherd.machine import description
+from thunderherd.records.explanation import Difference, Explanation, Range
+from thunderherd.records.profile import ContenderProfile, ProfilingSummary, Share, SideProfile
+from thunderherd.records.profiled_trial import SideSamples, read_profile
+from thunderherd.records.summary import Summary, TrialRecord
+from thunderherd.run import runner
+from thunderherd.run.progress import PlainProgress
+from thunderherd.run.runner import run_study
+from thunderherd.show.report.page import render
+from thunderherd.show.report.profiles import copying_sentences
+from thunderherd.show.sentences.left_out import where_drawn
+from thunderherd.study.loading import Contender, Study, load_study
+from thunderherd.trial.trial import ProfileFiles
+
+NAMES = {"iterative", "fork_per_client", "prefork"}
+
+USED = {"user_ns": 0, "system_ns": 12_000_000, "voluntary_switches": 0, "involuntary_switches": 0,
+        "minor_faults": 0, "major_faults": 0}  # fmt: skip
+
+
+def profile_lines(event: str = "cpu-clock", kernel_symbols: object = True) -> list[dict[str, Any]]:
+    """A profile of 12 samples: 2 copy across, 1 in the program, 2 without interrupts, 1 is the sampling's."""
+    profile = {
+        "line": "profile", "schema": 4, "event": event, "frequency_hertz": 1000, "samples": 12, "lost": 3,
+        "why_not_cycles": None if event == "cycles" else "there is no PMU", "throttled": 0, "from_ns": 100,
+        "to_ns": 2000, "kernel_symbols": kernel_symbols, "status": 0,
+        "scope": "tree", "why_not_cpus": "perf_event_paranoid is 2", **USED,
+    }  # fmt: skip
+    stacks: list[tuple[list[str], list[str], list[int]]] = [
+        (["main", "send"], ["tcp_sendmsg", "_copy_from_iter", "rep_movs_alternative"], [200, 500]),
+        (["main", "__memmove_avx_unaligned_erms"], [], [300]),
+        (["main", "send"], ["tcp_sendmsg", "sock_def_readable", "_raw_spin_unlock_irqrestore"], [400, 700]),
+        (["main", "send"], ["__schedule", "__perf_event_task_sched_out"], [600]),
+        (["main", "[libc.so.6]"], [], [800]),
+        (["main"], [], [900, 1000, 1100, 1200, 1300]),
+    ]
+    return [
+        profile,
+        *(
+            {
+                "line": "stack",
+                "frames": [*([name, "user"] for name in user), *([name, "kernel"] for name in kernel)],
+                "command": "thunderherd-engine",
+                "at_ns": at,
+            }
+            for user, kernel, at in stacks
+        ),
+    ]
+
+
+def write_lines(path: Path, lines: list[dict[str, Any]]) -> Path:
+    path.write_text("".join(f"{json.dumps(line)}\n" for line in lines))
+    return path
+
+
+# What the engine has written
+
+
+def test_a_side_is_cut_to_its_window(tmp_path: Path) -> None:
+    file = write_lines(tmp_path / "server.jsonl", profile_lines())
+    found = SideSamples.of([file], (500, 1300))
+    assert sorted(at for each in found.stacks for at in each.at_ns) == [
+        0, 100, 200, 300, 400, 500, 600, 700,
+    ]  # fmt: skip
+    assert (found.outside, found.taken, found.cpu_ns, found.lost) == (4, 12, 12_000_000, 3)
+    whole = SideSamples.of([file, file], None)
+    assert sum(len(each.at_ns) for each in whole.stacks) == 24 and whole.outside == 0
+    assert {each.process for each in whole.stacks} == {0, 1}
+    assert len(whole.functions) == len({tuple(each) for each in whole.functions})
+    kept = SideSamples.model_validate_json(found.model_dump_json())
+    assert kept.read() == found.read() and kept.read()[0].frames[0].symbol == "main"
+
+
+def test_the_kernels_functions_may_have_no_names(tmp_path: Path) -> None:
+    file = write_lines(tmp_path / "server.jsonl", profile_lines(kernel_symbols="kptr_restrict is 2"))
+    found = SideSamples.of([file], None)
+    assert (found.kernel_symbols, found.why_no_kernel_symbols) == (False, "kptr_restrict is 2")
+
+
+@pytest.mark.parametrize(
+    ("text", "why"),
+    [
+        ("", "the profile server.jsonl is empty"),
+        ("{}\n", "line 1 of the profile server.jsonl is not as expected"),
+        ("nonsense\n", "line 1 .* no JSON"),
+        (json.dumps(profile_lines()[0]) + '\n{"line": "other"}\n', "line 2 .* is no stack"),
+        (json.dumps(profile_lines()[0]) + '\n{"line": "stack", "frames": 3}\n', "line 2 .* not as expected"),
+    ],
+)
+def test_what_is_no_profile_says_which_line(tmp_path: Path, text: str, why: str) -> None:
+    file = tmp_path / "server.jsonl"
+    file.write_text(text)
+    with pytest.raises(EngineError, match=why):
+        read_profile(file)
+    with pytest.raises(EngineError, match="cannot be read: No such file"):
+        read_profile(tmp_path / "missing")
+
+
+# Trials of their own
+
+Outcome = Callable[[Contender, int], dict[str, Any]]
+
+
+class Rig:
+    """A study on trials that never happened. Those that are sampled leave the files that the engine would."""
+
+    def __init__(self, study: Study, directory: Path) -> None:
+        self.study, self.directory = study, directory
+        self.ran: list[tuple[str, int, int]] = []
+        self.judged = 0
+        self.stop_after = 10**9
+        self.lines = profile_lines()
+        self.outcome: Outcome = lambda contender, attempt: {}
+        self.said = io.StringIO()
+
+    def run_trial(self, study: Study, contender: Contender, **where: Any) -> TrialRecord:
+        profiles: ProfileFiles | None = where.pop("profiles")
+        del where["engine"], where["site"]
+        name = contender.name
+        if profiles is None:
+            self.judged += 1
+            return made_trial(study, name, **where)
+        if len(self.ran) >= self.stop_after:
+            raise KeyboardInterrupt
+        assert (profiles.frequency, profiles.event) == (study.profiling.frequency, "auto")
+        self.ran.append((name, where["block"], where["attempt"]))
+        write_lines(profiles.of_server().output, self.lines)
+        return made_trial(study, name, **where, **self.outcome(contender, where["attempt"]))
+
+    def run(self, **how: Any) -> Summary:
+        return run_study(self.study, self.directory, seed=5, show=PlainProgress(self.said), **how)
+
+
+@pytest.fixture
+def rig(
+    small_study_file: Path,
+    some_catalogue: Catalogue,
+    tmp_path: Path,
+    monkeypatch: pytest.MonkeyPatch,
+    fake_engine: Callable[..., Path],
+) -> Rig:
+    fake_engine()
+    here = {"kernel": "Linux", "engine": {"sha256": "0"}, "cpu": {"model": "A CPU"}}
+    monkeypatch.setattr(description, "describe", lambda engine=None: here)
+    study = load_study(str(small_study_file), "quick", ["profiling.trials=2"], some_catalogue)
+    made = Rig(study, tmp_path / "run")
+    monkeypatch.setattr(runner, "run_trial", made.run_trial)
+    return made
+
+
+def profiles_of(summary: Summary) -> ProfilingSummary:
+    assert summary.profiles is not None
+    return summary.profiles
+
+
+def test_they_are_made_after_all_others_and_never_mixed_with_them(rig: Rig) -> None:
+    summary = rig.run()
+    assert rig.judged == 30 and summary.trials.valid == 30
+    assert sorted(rig.ran) == sorted((name, number, 1) for name in NAMES for number in (1, 2))
+    results = thunderherd.load(rig.directory)
+    assert len(results.trials) == 30 and len(results.profiled()) == 6
+    told = profiles_of(summary)
+    assert {each.contender for each in told.contenders} == NAMES and told.trials == 2
+    for each in told.contenders:
+        assert (each.trials, each.requests, set(each.sides)) == (2, 200, {"server"})
+        side = each.sides["server"]
+        assert (side.event, side.samples, side.lost) == ("cpu-clock", 22, 6)
+        assert side.copying is not None and side.copying.value == pytest.approx(6 / 22)
+        assert 0 < side.copying.low < 6 / 22 < side.copying.high < 1
+        assert side.copying_by_kind == {
+            "across": pytest.approx(4 / 22), "kernel": 0, "program": pytest.approx(2 / 22),
+        }  # fmt: skip
+        assert side.network is not None and side.network.value == pytest.approx(4 / 22), "no copying"
+        assert side.interrupts_off == pytest.approx(4 / 22)
+        assert side.of_sampling == pytest.approx(2 / 24)
+        assert side.unnamed == pytest.approx(2 / 22)
+        assert side.covered == pytest.approx(1)
+        assert [found.symbol for found in side.top][:3] == [
+            "main",
+            "rep_movs_alternative",
+            "sock_def_readable",
+        ]
+    for name in ("profiles.jsonl", "profiles/"):
+        assert name in (rig.directory / "README.md").read_text()
+
+
+def test_the_folded_stacks_are_all_samples_that_count(rig: Rig) -> None:
+    rig.run()
+    lines = (rig.directory / "profiles" / "prefork.folded").read_text().splitlines()
+    assert sum(int(line.rpartition(" ")[2]) for line in lines) == 22
+    assert "thunderherd-engine;main;send;tcp_sendmsg_[k];sock_def_readable_[k] 4" in lines
+    assert not any("_raw_spin_unlock" in line or "perf_event" in line for line in lines)
+
+
+def test_cycles_wait_for_nothing(rig: Rig) -> None:
+    rig.lines = profile_lines(event="cycles")
+    side = profiles_of(rig.run()).contenders[0].sides["server"]
+    assert side.interrupts_off is None
+    assert "_raw_spin_unlock_irqrestore" in {each.symbol for each in side.top}
+
+
+def test_a_run_that_is_gone_on_with_makes_those_that_it_lacks(rig: Rig) -> None:
+    rig.stop_after = 2
+    with pytest.raises(KeyboardInterrupt):
+        rig.run()
+    told = thunderherd.load(rig.directory).summary
+    assert told is not None
+    assert sorted(each.trials for each in profiles_of(told).contenders) == [0, 1, 1]
+    assert [each.why for each in profiles_of(told).contenders if not each.trials] == [
+        "the run ended before it was sampled"
+    ]
+    path = rig.directory / "profiles.jsonl"
+    path.write_text(path.read_text() + '{"schema": 4, "kind": "tri')
+    rig.stop_after = 10**9
+    summary = rig.run(resume=True)
+    assert rig.judged == 30 and len(rig.ran) == 6
+    assert {each.trials for each in profiles_of(summary).contenders} == {2}
+    again = rig.run(resume=True)
+    assert len(rig.ran) == 6 and profiles_of(again).contenders == profiles_of(summary).contenders
+
+
+def test_an_invalid_one_is_made_once_more_and_then_says_why(rig: Rig) -> None:
+    rig.outcome = lambda contender, attempt: {"valid": contender.name != "prefork"}
+    summary = rig.run()
+    assert rig.ran.count(("prefork", 1, 2)) == 1
+    prefork = profiles_of(summary).of("prefork")
+    assert prefork is not None and (prefork.trials, prefork.sides) == (0, {})
+    assert prefork.why == "load: errors: 2 refused"
+    assert "prefork was not sampled: load: errors: 2 refused" in rig.said.getvalue()
+    assert "prefork was not sampled: load: errors: 2 refused" in render(summary, rig.directory)
+
+
+def test_a_profile_that_cannot_be_read_makes_its_trial_invalid(rig: Rig) -> None:
+    rig.lines = [{"line": "profile"}]
+    for each in profiles_of(rig.run()).contenders:
+        assert each.trials == 0 and each.why is not None
+        assert each.why.startswith("line 1 of the profile server.jsonl is not as expected: ")
+
+
+def test_what_the_engine_refuses_ends_no_run(rig: Rig, monkeypatch: pytest.MonkeyPatch) -> None:
+    plain = rig.run_trial
+
+    def refusing(study: Study, contender: Contender, **where: Any) -> TrialRecord:
+        if where["profiles"] is not None:
+            raise Refusal("perf_event_open: Permission denied")
+        return plain(study, contender, **where)
+
+    monkeypatch.setattr(runner, "run_trial", refusing)
+    summary = rig.run()
+    assert summary.trials.valid == 30
+    assert {each.why for each in profiles_of(summary).contenders} == {"perf_event_open: Permission denied"}
+    assert "Permission denied" in render(summary, rig.directory)
+
+
+def test_flame_graphs_that_cannot_be_drawn_are_a_note(rig: Rig) -> None:
+    """The engine's stand-in draws none."""
+    summary = rig.run()
+    assert where_drawn(summary, rig.directory) == ""
+    notes = [note for note in summary.study.notes if note.startswith("no flame graph")]
+    assert len(notes) == 1 and "the server of prefork" in notes[0] and "`flame` failed" in notes[0]
+    assert profiles_of(summary).differentials == []
+    assert {each.sides["server"].flame_graph for each in profiles_of(summary).contenders} == {None}
+
+
+def test_what_is_not_covered_is_told(rig: Rig) -> None:
+    rig.lines[0]["system_ns"] = 40_000_000
+    page = render(rig.run(), rig.directory)
+    assert "30 % of the time" in page and "than the time between two samples are not met" in page
+    assert "are not to be had: perf_event_paranoid is 2" in page
+    assert "Not by cycles: there is no PMU" in page and "switched them on" in page
+    assert "18 samples lost" in page
+
+
+# A study asks for them
+
+
+def test_a_study_asks_for_them(small_study_file: Path, some_catalogue: Catalogue) -> None:
+    def load(*overrides: str) -> Study:
+        return load_study(str(small_study_file), "quick", overrides, some_catalogue)
+
+    assert not load().profiling.is_asked_for
+    assert set(load("profiling.trials=1").profiling.contenders) == NAMES
+    one = load("profiling.trials=1", 'profiling.contenders=["prefork"]', "profiling.frequency=97").profiling
+    assert (one.contenders, one.frequency) == (["prefork"], 97)
+    with pytest.raises(UserError, match="did you mean 'prefork'"):
+        load("profiling.trials=1", 'profiling.contenders=["prefrok"]')
+    with pytest.raises(UserError, match=r"profiling\.event"):
+        load('profiling.event="instructions"')
+
+
+def test_pairs_are_the_best_and_the_second_and_the_best_and_the_baseline(rig: Rig) -> None:
+    contenders = rig.run().contenders
+    names = [each.name for each in contenders]
+    first, second, third = names
+    assert differential_pairs(contenders, names, None) == [(first, second)]
+    assert differential_pairs(contenders, names, third) == [(first, second), (first, third)]
+    assert differential_pairs(contenders, names, second) == [(first, second)]
+    assert differential_pairs(contenders, [first, third], None) == [(first, third)]
+    assert differential_pairs(contenders, [first], None) == []
+
+
+@pytest.mark.parametrize(
+    "name", ["../up", "a/b", "", ".hidden", "a.clients", "a-against-b", "x" * 300, "na\nme", "--output"]
+)
+def test_files_have_names_that_no_other_file_has(name: str) -> None:
+    found = file_name(name)
+    assert "/" not in found and not found.startswith((".", "-"))
+    assert found != name and len(found) < 100 and found.isprintable()
+
+
+def test_a_contenders_name_is_that_of_its_file_where_it_may_be() -> None:
+    for name in ("prefork", "prefork@sizes=1024", "thread_per_client+x"):
+        assert file_name(name) == name
+
+
+# What they say
+
+
+def test_network_code_is_its_share_of_the_cpu_time_of_the_judged_trials(rig: Rig) -> None:
+    summary = rig.run()
+    a, b = "prefork", "iterative"
+    microseconds = {a: 80.0, b: 36.0}
+    trials = [
+        each.model_copy(
+            update={
+                "metrics": {
+                    **(each.metrics or {}),
+                    "server_cpu_per_request": microseconds.get(each.contender, 1.0) * 1e-6,
+                }
+            }
+        )
+        for each in thunderherd.load(rig.directory).trials
+    ]
+    between = Difference(a=8e-5, b=3.6e-5, value=4.4e-5, low=4e-5, high=5e-5, confidence=0.95, blocks=10)
+    told = Explanation(a=a, b=b, side="server", per="request", difference=between, causes=[], trials=(1, 1))
+
+    def part(side: str = "server", **changes: Any) -> Range | None:
+        """With these changes to the server's profile of the first."""
+        profiles = profiles_of(summary)
+        changed = [
+            each.model_copy(update={"sides": {"server": each.sides["server"].model_copy(update=changes)}})
+            if each.contender == a
+            else each
+            for each in profiles.contenders
+        ]
+        update = {"profiles": profiles.model_copy(update={"contenders": changed})}
+        return network_part(summary.model_copy(update=update), trials, told.model_copy(update={"side": side}))
+
+    alike = part()
+    assert alike is not None
+    assert alike.value == pytest.approx(44e-6 * 4 / 22)
+    assert alike.low < 0 < alike.value < alike.high, "22 samples tell little"
+    half = part(network=Share(value=0.5, low=0.5, high=0.6, confidence=0.95))
+    assert half is not None and half.value == pytest.approx(40e-6 - 36e-6 * 4 / 22)
+    assert half.high - half.value > 8e-6
+    few = told.model_copy(
+        update={"difference": between.model_copy(update={"low": None, "high": None, "confidence": 1.0})}
+    )
+    found = network_part(summary, trials, few)
+    assert found is not None and found.value == alike.value, "too few blocks for an interval"
+    assert part(network=None) is None
+    assert part("both") is None, "the clients were not sampled"
+    assert part(covered=0.5) is None, "those that live shortly were missed"
+    assert part(covered=0.5, why_not_cpus=None) is not None
+
+
+@pytest.mark.parametrize(
+    ("changes", "words"),
+    [
+        ({}, None),
+        ({"why_not_cpus": "it is 1", "covered": 0.14}, "they cover 14 % of its CPU time"),
+        ({"why_not_cpus": "it is 1", "covered": 0.95}, None),
+        ({"kernel_symbols": False}, "what the kernel copies is not known"),
+    ],
+)
+def test_a_share_of_copying_says_what_it_does_not_tell_of(changes: dict[str, Any], words: str | None) -> None:
+    side = SideProfile(
+        event="cycles", why_not_cycles=None, frequency_hertz=997, samples=111, covered=1.0, why_not_cpus=None,
+        of_sampling=0.0, lost=0, throttled=0, kernel_symbols=True, copying_by_kind={}, unnamed=0.0,
+        copying=Share(value=0.1, low=0.05, high=0.2, confidence=0.95), interrupts_off=None, top=[],
+        folded="", flame_graph=None,
+    )  # fmt: skip
+    told = ContenderProfile(
+        contender="a", trials=1, requests=1, sides={"server": side.model_copy(update=changes)}
+    )
+    summary = ProfilingSummary(trials=1, frequency_hertz=997, contenders=[told])
+    (sentence,) = copying_sentences(summary, ["a"])
+    assert (words or "20.0).") in sentence
+    assert sentence.endswith("20.0).") == (words is None)

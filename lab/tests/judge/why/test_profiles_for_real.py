@@ -1,0 +1,118 @@
+"""A run with profiles as a user makes one: what is found of large replies, its files, an explanation."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from xml.etree import ElementTree
+
+import pytest
+from made.small_studies import head
+
+import thunderherd
+from thunderherd.cli.main import run_command
+from thunderherd.records.profile import ProfilingSummary
+from thunderherd.records.summary import Summary
+from thunderherd.show.sentences.left_out import where_drawn
+
+STUDY = head(
+    "stacks",
+    measure='baseline = "iterative"\n',
+    load="processes = 2\nwarm_up_connections = 20\n",
+    server="settings = { limit = 100000 }\n",
+    settings="children = 1, loops = 1500, bytes = 100000",
+) + (
+    '[sizes.quick]\nrepetitions = 1\n[[contenders]]\nname = "iterative"\ndesign = "iterative"\n'
+    '[[contenders]]\nname = "prefork"\ndesign = "prefork"\n'
+)
+
+
+def profiles_of(summary: Summary) -> ProfilingSummary:
+    assert summary.profiles is not None
+    return summary.profiles
+
+
+@pytest.fixture(scope="module")
+def real_run(real_engine: Path, tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """A run with profiles, made as a user does it."""
+    folder = tmp_path_factory.mktemp("profiles")
+    study, run = folder / "stacks.toml", folder / "run"
+    study.write_text(STUDY)
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setenv("THUNDERHERD_ENGINE", str(real_engine))
+        how = ["--set", 'profiling.event="cpu-clock"', "--seed", "1"]
+        assert run_command(["run", str(study), "--out", str(run), "--profile", *how]) == 0
+    summary = thunderherd.load(run).summary
+    assert summary is not None
+    reasons = {each.why for each in profiles_of(summary).contenders if each.why}
+    if any("perf_event" in why for why in reasons):
+        pytest.skip(f"nothing can be sampled here: {reasons}")
+    assert not reasons
+    return run
+
+
+def test_where_large_replies_go_is_found(real_run: Path) -> None:
+    results = thunderherd.load(real_run)
+    assert results.summary is not None
+    for each in profiles_of(results.summary).contenders:
+        server, client = each.sides["server"], each.sides["client"]
+        assert (each.trials, each.requests) == (1, 3000)
+        assert server.samples > 50 and client.samples > 50
+        for side in (server, client):
+            assert side.event == "cpu-clock" and side.why_not_cycles and side.interrupts_off is not None
+            assert side.covered is not None and side.covered > 0.3
+    trials = results.profiled()
+    window = trials[0].profiles["client"]
+    assert {each.process for each in window.stacks} == {0, 1}
+    assert max(at for each in window.stacks for at in each.at_ns) > 1_000_000
+
+
+def test_what_the_kernel_copies_is_found_by_its_name(real_run: Path) -> None:
+    summary = thunderherd.load(real_run).summary
+    assert summary is not None
+    sides = [each.sides for each in profiles_of(summary).contenders]
+    if reasons := {each["server"].why_no_kernel_symbols for each in sides} - {None}:
+        pytest.skip(f"the kernel's functions have no names here: {reasons}")
+    assert all(each["server"].kernel_symbols for each in sides)
+    for each in sides:
+        symbols = {found.symbol for side in each.values() for found in side.top}
+        assert not symbols & {"_raw_spin_unlock_irqrestore", "finish_task_switch"}
+    copying = [each["server"].copying_by_kind["across"] * each["server"].samples for each in sides]
+    assert sum(copying) > 0, "600 MB were copied, but few of 140 samples each need show it"
+
+
+def test_its_files_are_there_and_are_what_they_say(real_run: Path) -> None:
+    folder = real_run / "profiles"
+    summary = thunderherd.load(real_run).summary
+    assert summary is not None
+    assert where_drawn(summary, real_run) == f"{folder}: flame graphs of where CPU time goes (.svg)"
+    names = {path.name for path in folder.iterdir()}
+    assert {"prefork.folded", "prefork.svg", "prefork.clients.folded", "prefork.clients.svg"} <= names
+    assert {"iterative-against-prefork.svg", "prefork-against-iterative.svg"} <= names
+    for path in folder.glob("*.svg"):
+        root = ElementTree.fromstring(path.read_bytes())
+        texts = [each.text or "" for each in root.iter("{http://www.w3.org/2000/svg}title")]
+        assert any("tcp_sendmsg" in text or "[kernel]" in text for text in texts), path.name
+    assert "ns of CPU per request" in (folder / "prefork-against-iterative.svg").read_text()
+
+
+def test_explain_says_how_much_is_copying_and_draws_a_pair(
+    real_run: Path, use_engine: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    drawn = real_run / "profiles" / "prefork-against-iterative.svg"
+    before = drawn.read_bytes()
+    drawn.unlink()
+    assert run_command(["explain", str(real_run), "prefork", "iterative"]) == 0
+    said = " ".join(capsys.readouterr().out.split())
+    assert "Not by cause: " in said and "no limits of the machine" in said
+    assert "% of the server's" in said and "samples are copying (95 % interval" in said
+    # A long path is broken at the edge of the page.
+    assert drawn.name in said.replace(" ", "") and drawn.read_bytes() == before
+    assert run_command(["explain", str(real_run), "prefork", "prefrok"]) == 2
+    assert "did you mean 'prefork'" in capsys.readouterr().err
+    assert run_command(["explain", str(real_run), "prefork", "iterative", "--json"]) == 2
+    assert run_command(["explain", str(real_run)]) == 0
+    assert "iterative: " in capsys.readouterr().out
+    # A whole run is gone on with where its words are those that it was begun with.
+    study = str(real_run.parent / "stacks.toml")
+    assert run_command(["run", study, "--out", str(real_run), "--profile", "--resume"]) == 0
+    assert len(thunderherd.load(real_run).profiled()) == 2

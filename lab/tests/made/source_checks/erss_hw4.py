@@ -1,0 +1,62 @@
+"""What the rows of erss-hw4 say of a delay, and of the charts of a report."""
+
+from __future__ import annotations
+
+import re
+import time
+from collections.abc import Iterator
+from concurrent.futures import ThreadPoolExecutor
+from contextlib import contextmanager
+
+from made.source_checks.common import Check, Run, charts_of, marks_of, threads
+
+DELAY_SECONDS = 2.0
+
+
+@contextmanager
+def the_delay_is_spent_on_a_cpu(run: Run) -> Iterator[None]:
+    """The thread that is asked runs that long, or is ready to where others have the CPU: it never sleeps."""
+    with ThreadPoolExecutor(1) as thread:
+        ended: list[bool] = []
+        busy = thread.submit(busiest_thread, run.server, ended)
+        try:
+            yield
+        finally:
+            ended.append(True)
+    assert busy.result() > 0.75 * DELAY_SECONDS
+
+
+def busiest_thread(process: int, ended: list[bool]) -> float:
+    """The most seconds that any thread has run and waited for a CPU, as long as it could be seen."""
+    most = 0.0
+    while not ended:
+        for thread in threads(process):
+            try:
+                run, waited, _ = (thread / "schedstat").read_text().split()
+            except OSError:
+                continue
+            most = max(most, (int(run) + int(waited)) / 1e9)
+        time.sleep(0.02)
+    return most
+
+
+@contextmanager
+def the_report_has_its_charts(run: Run) -> Iterator[None]:
+    """Drawn, each with error bars; with lines over cores and buckets, between which there is something."""
+    yield
+    report = (run.directory / "small" / "report.html").read_text()
+    charts = charts_of(run)
+    for sweep, marks in (("cores", {"rule", "line"}), ("delay", {"rule"}), ("buckets", {"rule", "line"})):
+        name = f"sweep-{sweep}-0"
+        assert marks | {"point"} <= set(marks_of(charts[name])), name
+        figure = re.search(rf'<figure id="{name}" [^>]*>(.*?)</figure>', report, re.DOTALL)
+        assert figure, f"no {name} in the report"
+        for mark in marks | {"symbol"}:
+            drawn = rf'<g class="mark-{mark} role-mark [^>]*>\s*<(path [^>]*d="M|line )'
+            assert re.search(drawn, figure[1]), f"{name} has no {mark} that is drawn"
+
+
+CHECKS: dict[str, Check] = {
+    "erss-hw4-protocol-delay": the_delay_is_spent_on_a_cpu,
+    "erss-hw4-output-tables-plots": the_report_has_its_charts,
+}

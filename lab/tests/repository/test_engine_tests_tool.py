@@ -1,0 +1,47 @@
+"""What is shown of the engine's tests: what they skipped, though libtest keeps it of tests that pass."""
+
+from __future__ import annotations
+
+import importlib.util
+from pathlib import Path
+
+TOOL = Path(__file__).resolve().parents[3] / "tools" / "engine_tests.py"
+
+SAID = """
+running 3 tests
+test one ... ok
+test other ... ok
+test third ... FAILED
+
+successes:
+
+---- one stdout ----
+asked 5 times
+skipped: no control group here
+
+successes:
+    one
+    other
+
+failures:
+
+---- third stdout ----
+it is skipped in no case
+
+failures:
+    third
+
+test result: FAILED. 2 passed; 1 failed; 0 ignored
+"""
+
+
+def test_what_passed_tells_only_what_it_skipped() -> None:
+    spec = importlib.util.spec_from_file_location("engine_tests", TOOL)
+    assert spec and spec.loader
+    tool = importlib.util.module_from_spec(spec)
+    spec.loader.exec_module(tool)
+    said = tool.told(SAID)
+    assert "one: skipped: no control group here" in said
+    assert "asked 5 times" not in said and "successes:" not in said
+    assert said.endswith(SAID[SAID.index("failures:") :])
+    assert tool.told("conformance has no such list\n") == "conformance has no such list\n"

@@ -1,0 +1,295 @@
+"""Records: what is kept of a run is what it says, is small, and can be looked at again."""
+
+from __future__ import annotations
+
+import json
+import random
+import shutil
+import tarfile
+from pathlib import Path
+from typing import Any
+
+import pytest
+from typer.testing import CliRunner
+
+import make_records
+from handbook import entry_pages, recording
+from handbook.kept import (
+    ARCHIVE,
+    ERRATA,
+    FIGURES,
+    TABLE,
+    Kept,
+    KeptPair,
+    KeptRow,
+    KeptTable,
+    kept_calls,
+    kept_studies,
+)
+from handbook.recorded_figures import NOT_RECORDED, recorded, system_calls
+from thunderherd.cli.main import app
+from thunderherd.errors import UserError
+from thunderherd.metrics.table import CPU_PER_CONNECTION
+from thunderherd.records.directory import OtherVersionError
+
+ROOT = Path(__file__).resolve().parents[3]
+KEPT = kept_studies()
+STUDIES = [each.figures.study for each in KEPT]
+
+
+def unpacked(kept: Kept, folder: Path) -> Path:
+    with tarfile.open(ROOT / kept.folder / ARCHIVE) as archive:
+        # Of itself safe from Python 3.14 on; before 3.11.4 there is no filter.
+        archive.extraction_filter = getattr(tarfile, "data_filter", None)
+        archive.extractall(folder)
+    return folder / "run"
+
+
+def test_there_is_one_of_the_demo() -> None:
+    assert "unp-ch30" in STUDIES
+
+
+@pytest.mark.parametrize("kept", KEPT, ids=STUDIES)
+def test_its_figures_are_those_of_its_summary(kept: Kept, tmp_path: Path) -> None:
+    run = unpacked(kept, tmp_path)
+    summary = json.loads((run / "summary.json").read_text())
+    contenders = {each["name"]: each for each in summary["contenders"]}
+    pairs = {(each["a"], each["b"]): each for each in summary["pairs"]}
+    study = summary["study"]
+    for shown in kept.figures.tables:
+        for row in shown.rows:
+            contender = contenders[row.contender]
+            assert (row.design, row.primitive) == (contender["design"], contender["primitive"])
+            estimates = [*contender["metrics"].values(), contender["cpu_seconds"], *_means(contender)]
+            values = {each["value"] for each in estimates if each}
+            if study["metric"] == CPU_PER_CONNECTION and contender["cpu_seconds"]:
+                values.add(contender["cpu_seconds"]["value"] / study["normalise_connections"])
+            assert row.value is None or any(abs(row.value - value) <= 1e-12 for value in values), row
+        for pair in shown.pairs:
+            there = pairs[pair.a, pair.b]
+            assert (pair.verdict, pair.ratio, pair.low) == (there["verdict"], there["ratio"], there["low"])
+    assert sum(len(each.pairs) for each in kept.figures.tables) == len(pairs)
+    assert kept.figures.seed == study["seed"] and "--out" not in kept.figures.command
+
+
+def _means(contender: dict[str, Any]) -> list[dict[str, Any]]:
+    return [{"value": each["mean"]} for each in contender["spread"].values()]
+
+
+@pytest.mark.parametrize("kept", KEPT, ids=STUDIES)
+def test_it_is_small_and_has_its_files(kept: Kept, tmp_path: Path) -> None:
+    folder = ROOT / kept.folder
+    assert (folder / ARCHIVE).stat().st_size <= recording.MOST_BYTES
+    for chart in kept.figures.charts:
+        assert (folder / chart.file).read_text().startswith("<svg"), chart
+    readme = (folder / "README.md").read_text()
+    assert (folder / TABLE).read_text().rstrip() in readme
+    run = unpacked(kept, tmp_path)
+    there = {path.name for path in run.iterdir()}
+    assert {"run.json", "summary.json"} < there
+    assert all(name in readme for name in there)
+
+
+def test_a_record_can_be_made_again_of_what_is_kept(tmp_path: Path) -> None:
+    kept = next(each for each in KEPT if each.figures.study == "unp-ch30")
+    run = unpacked(kept, tmp_path)
+    old = tmp_path / "records/2026-01-02/unp-ch30/gone.svg"
+    old.parent.mkdir(parents=True)
+    old.write_text("of an older form")
+    try:
+        again = recording.keep(run, tmp_path, "2026-01-02")
+    except OtherVersionError as error:
+        pytest.skip(f"made by another version: {error}")
+    assert again.figures == kept.figures and not old.exists()
+    assert (tmp_path / again.folder / TABLE).read_text() == (ROOT / kept.folder / TABLE).read_text()
+    command = CliRunner().invoke(
+        app, ["plot", str(run), "process-control", "--output", str(tmp_path / "one.svg")]
+    )
+    assert command.exit_code == 0, command.output
+    chart = (tmp_path / again.folder / "process-control.svg").read_text()
+    assert chart == (tmp_path / "one.svg").read_text(), "the README says that this command makes it"
+    (newest,) = kept_studies(tmp_path)
+    assert newest.date == "2026-01-02" and newest.figures == kept.figures
+
+
+def test_what_has_not_ended_is_not_kept(tmp_path: Path) -> None:
+    run = unpacked(KEPT[0], tmp_path)
+    (run / "summary.json").unlink()
+    with pytest.raises(UserError, match=r"not at its end; go on with it: .*--resume"):
+        recording.keep(run, tmp_path, "2026-01-02")
+    with pytest.raises(UserError, match="holds no run"):
+        recording.keep(tmp_path, tmp_path, "2026-01-02")
+
+
+# What an archive takes --------------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize(
+    ("most", "in_it", "left_out"),
+    [
+        (1 << 20, {"trials.jsonl", "counted.jsonl"}, set()),
+        (20_000, {"trials.jsonl"}, {"counted.jsonl"}),
+        (9_000, {"trials.parquet"}, {"trials.jsonl", "counted.jsonl"}),
+    ],
+)
+def test_what_is_too_large_is_left_out_and_told(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, most: int, in_it: set[str], left_out: set[str]
+) -> None:
+    run = tmp_path / "run"
+    run.mkdir()
+    drawn = random.Random(7)
+    sizes = {"run.json": 100, "summary.json": 2_000, "limits.jsonl": 100, "trials.parquet": 4_000}
+    for name, size in {**sizes, "trials.jsonl": 14_000, "counted.jsonl": 14_000}.items():
+        (run / name).write_bytes(drawn.randbytes(size))
+    monkeypatch.setattr(recording, "MOST_BYTES", most)
+    kept, absent = recording.archived(run, tmp_path / ARCHIVE)
+    assert set(kept) == {"run.json", "summary.json", "limits.jsonl"} | in_it
+    assert set(absent) == left_out
+    with tarfile.open(tmp_path / ARCHIVE) as archive:
+        assert {Path(name).name for name in archive.getnames()} == set(kept)
+    first = (tmp_path / ARCHIVE).read_bytes()
+    recording.archived(run, tmp_path / ARCHIVE)
+    assert (tmp_path / ARCHIVE).read_bytes() == first
+    (run / "trials.jsonl").unlink()  # as in a record that was unpacked
+    again, _ = recording.archived(run, tmp_path / ARCHIVE)
+    assert "trials.parquet" in again
+    monkeypatch.setattr(recording, "MOST_BYTES", 500)
+    with pytest.raises(UserError, match="even without its raw lines"):
+        recording.archived(run, tmp_path / ARCHIVE)
+
+
+# On pages ---------------------------------------------------------------------------------------------------
+
+
+def row(name: str, value: float | None, point: str | None = None, **changes: Any) -> KeptRow:
+    given = {
+        "contender": name, "base": name.partition("@")[0], "point": point, "design": name.partition("@")[0],
+        "primitive": "send_each", "receive": "recv", "is_control": False, "value": value, "low": None,
+        "high": None, "shown": f"{value}", "span": "1..2", "rank": None, "letters": "",
+    }  # fmt: skip
+    return KeptRow(**{**given, **changes})
+
+
+def pair(a: str, b: str, verdict: str, point: str | None = None) -> KeptPair:
+    return KeptPair(a=a, b=b, point=point, verdict=verdict, ratio=1.0, low=None, high=None)
+
+
+def on_page(shown: KeptTable, design: str) -> str:
+    kept = Kept(Path("records/2026-01-02/x"), KEPT[0].figures.model_copy(update={"tables": (shown,)}))
+    return recorded([kept], design, {"": lambda each: each.design}, Path("docs/designs/x.md"))
+
+
+def test_a_verdict_is_told_from_the_entrys_side() -> None:
+    rows = (row("a", 1.0), row("b", 2.0), row("c", 3.0), row("d", 1.5, is_control=True))
+    pairs = (pair("a", "b", "faster"), pair("c", "b", "slower"), pair("b", "d", "undecided"))
+    shown = KeptTable(sweep=None, title="", caption="CPU", better="less", remarks=(), rows=rows, pairs=pairs)
+    assert "| 2 of 3 | better than `c`; worse than `a`; not separated from `d` |" in on_page(shown, "b")
+    assert "| `d` (a control) | 1.5 | 1..2 | - | not separated from `b` |" in on_page(shown, "d")
+    more = shown.model_copy(update={"better": "more", "remarks": ("all was copied",)})
+    assert "CPU; more is better. To know: all was copied. From the record" in on_page(more, "a")
+    assert "| 3 of 3 | better than `b` |" in on_page(more, "a")
+
+
+def test_why_there_is_no_figure_stands_in_its_place() -> None:
+    rows = (
+        row("a", 1.0),
+        row("b", None, shown="-", span="", why="not known: it never sleeps"),
+        row("c", 2.0),
+    )
+    shown = KeptTable(sweep=None, title="", caption="CPU", better="less", remarks=(), rows=rows, pairs=())
+    assert "| `b` | - |  | - | not known: it never sleeps |" in on_page(shown, "b")
+    assert "| 2 of 2 | not compared |" in on_page(shown, "c")
+
+
+def test_what_is_known_to_be_wrong_is_on_no_page(tmp_path: Path) -> None:
+    record = next(each for each in KEPT if each.figures.study == "unp-ch30")
+    rows, pairs = (row("a", 1.0), row("b", 2.0), row("c", 3.0)), (pair("a", "b", "faster"),)
+    shown = KeptTable(sweep=None, title="", caption="CPU", better="less", remarks=(), rows=rows, pairs=pairs)
+    figures = record.figures.model_copy(update={"tables": (shown,)})
+    folder = tmp_path / record.folder
+    folder.mkdir(parents=True)
+    (folder / FIGURES).write_text(figures.model_dump_json())
+    assert kept_studies(tmp_path)[0].tables == (shown,)
+
+    (folder / ERRATA).write_text('[[errata]]\ncontender = "b"\nwhy = "it never sleeps"\n')
+    (kept,) = kept_studies(tmp_path)
+    pages = {
+        name: recorded([kept], name, {"": lambda each: each.design}, Path("docs/designs/x.md"))
+        for name in "abc"
+    }
+    assert "| `b` | - |  | - | left out, as it is known to be wrong: it never sleeps |" in pages["b"]
+    assert "| 1 of 2 | not compared |" in pages["a"] and "| 2 of 2 | not compared |" in pages["c"]
+    assert kept.figures == figures, "the record itself stays as it is"
+
+    (folder / ERRATA).write_text('[[errata]]\ncontender = "d"\nwhy = "?"\n')
+    with pytest.raises(UserError, match=r"d\? the record has a, b, c"):
+        kept_studies(tmp_path)
+    (folder / ERRATA).write_text("[[errata]]\n")
+    with pytest.raises(UserError, match="contender"):
+        kept_studies(tmp_path)
+
+
+def test_the_list_of_records_tells_of_what_is_wrong() -> None:
+    told = make_records.contents()
+    assert told == (ROOT / "records/README.md").read_text()
+    wrong = [each for kept in KEPT for each in kept.errata]
+    assert [told.count(f"what `{each.contender}` has in") for each in wrong] == [1] * len(wrong)
+
+
+def test_points_of_a_sweep_are_compared_at_the_same_point() -> None:
+    rows = tuple(
+        row(f"{name}@s={at}", value, at) for at in ("1", "2") for name, value in (("a", 1.0), ("b", 2.0))
+    )
+    pairs = (pair("a@s=1", "b@s=1", "equivalent", "1"), pair("a@s=2", "b@s=2", "faster", "2"))
+    shown = KeptTable(
+        sweep="s", title="over s", caption="CPU", better="less", remarks=(), rows=rows, pairs=pairs
+    )
+    page = on_page(shown, "b")
+    assert "| 1 | `b` | 2.0 | 1..2 | 2 of 2 | equivalent to `a` |" in page
+    assert "| 2 | `b` | 2.0 | 1..2 | 2 of 2 | worse than `a` |" in page
+
+
+def test_a_table_that_compares_something_else_is_not_shown() -> None:
+    rows = (row("a", 1.0), row("b", 2.0, design="a"))
+    shown = KeptTable(sweep=None, title="", caption="CPU", better="less", remarks=(), rows=rows, pairs=())
+    assert on_page(shown, "a") == NOT_RECORDED
+
+
+def test_what_only_the_clients_move_by_is_told_as_theirs() -> None:
+    """css503-p4 compares ways in which the clients send: the server's are all the same."""
+    rows = tuple(row(name, 1.0, client_primitive=name) for name in ("writev", "write_each"))
+    shown = KeptTable(sweep=None, title="", caption="CPU", better="less", remarks=(), rows=rows, pairs=())
+    kept = Kept(Path("records/2026-01-02/x"), KEPT[0].figures.model_copy(update={"tables": (shown,)}))
+    page = recorded([kept], "writev", entry_pages.SENDING, Path("docs/primitives/writev.md"))
+    assert "less is better. It is the clients that send by it. From the record" in page
+    assert "| `writev` |" in page and "`write_each`" not in page
+    assert recorded([kept], "send_each", entry_pages.SENDING, Path("docs/primitives/x.md")) == NOT_RECORDED
+
+
+def test_a_record_that_cannot_be_made_leaves_the_one_that_is_there(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    kept = next(each for each in KEPT if each.figures.study == "unp-ch30")
+    there = tmp_path / kept.folder
+    shutil.copytree(ROOT / kept.folder, there)
+    before = sorted(each.name for each in there.iterdir())
+    monkeypatch.setattr(recording, "MOST_BYTES", 500)
+    with pytest.raises(UserError, match="even without its raw lines"):
+        recording.keep(unpacked(kept, tmp_path / "taken"), tmp_path, kept.date)
+    assert sorted(each.name for each in there.iterdir()) == before
+    assert [each.name for each in there.parent.iterdir()] == [there.name]
+
+
+def test_who_was_in_no_run_is_told_so() -> None:
+    assert recorded(KEPT, "nobody", {"": lambda each: each.design}, Path("docs/designs/x.md")) == NOT_RECORDED
+    assert system_calls(None, "designs", "epoll", Path("docs/designs/epoll.md")) == NOT_RECORDED
+    assert system_calls(kept_calls(), "designs", "nobody", Path("docs/designs/x.md")) == NOT_RECORDED
+
+
+def test_a_record_of_another_form_says_how_to_make_it_again(tmp_path: Path) -> None:
+    file = tmp_path / "records/2026-01-02/x" / FIGURES
+    file.parent.mkdir(parents=True)
+    file.write_text('{"form": 1}')
+    with pytest.raises(UserError, match="make records PARTS=x") as raised:
+        kept_studies(tmp_path)
+    assert str(file) in str(raised.value)

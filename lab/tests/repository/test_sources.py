@@ -1,0 +1,268 @@
+"""Every row of docs/sources.md works: its commands are run as they stand, on a free port instead of the
+source's."""
+
+from __future__ import annotations
+
+import ast
+import os
+import re
+import shlex
+import shutil
+import signal
+import socket
+import subprocess
+import sys
+import tempfile
+import time
+from collections.abc import Iterator
+from contextlib import contextmanager
+from pathlib import Path
+
+import pytest
+from made.source_checks.common import Run, check_of, checks_of, sources_with_checks
+
+from thunderherd.engine.client import catalogue
+from thunderherd.labs import KINDS
+from thunderherd.sources import DOCUMENT, SourceRow, document, rows_of, source_rows
+from thunderherd.study.file.names import bundled_studies
+
+ROOT = Path(__file__).resolve().parents[3]
+THUNDERHERD = Path(sys.executable).with_name("thunderherd")
+LISTENING_SECONDS = 60.0
+COMMAND_SECONDS = 600.0
+STOPPING_SECONDS = 60.0
+
+ROWS = source_rows()
+
+RESULTS = "small"
+RUN_OF_A_STUDY = rf"thunderherd run .* --out {RESULTS}"
+JUDGED_ALONE = ("--set", "limits_milliseconds=0", "--set", "counting_cost.trials=0")
+"""The machine's limits and what counting costs are none of the sources' rows, and take half a minute."""
+
+COUNTED = {
+    "cse638-pa02": "zero_copy@sizes_8=64",
+    "css503-p4": "multi_write@buffers=15",
+    "erss-hw4": "pre@delay=small",
+    "unp-ch30": "prefork",
+}
+"""Of these studies the contender that has a counted trial in a row's run, in the place of some dozens: that
+there are such trials is seen by one, and no row is about the others."""
+
+made: dict[tuple[str, ...], tuple[str, Path]] = {}
+"""Runs of studies that rows have made, and what they did with the results: by all commands of a row up to
+one, what that said, and the results as it left them."""
+
+told: dict[tuple[str, str], str] = {}
+"""What the commands of rows have said, by those of the server and of the client."""
+
+
+def name_of(row: SourceRow) -> str:
+    return row.name
+
+
+@pytest.mark.parametrize("row", ROWS, ids=name_of)
+def test_row_is_complete(row: SourceRow) -> None:
+    assert row.faults() == []
+
+
+@pytest.mark.parametrize("row", [row for row in ROWS if row.test], ids=name_of)
+def test_named_test_exists(row: SourceRow) -> None:
+    found = re.fullmatch(r"(?P<file>[\w/.]+)::(?P<function>\w+)(\[(?P<name>[\w-]+)\])?", row.test)
+    assert found, f"{row.where}: test is {row.test!r}; it should be FILE::TEST or FILE::TEST[ROW]"
+    path = ROOT / found["file"]
+    assert path.is_file(), f"{row.where}: no file {path}"
+    tree = ast.parse(path.read_text(encoding="utf-8"))
+    functions = {node.name for node in ast.walk(tree) if isinstance(node, ast.FunctionDef)}
+    assert found["function"] in functions, f"{row.where}: {path.name} has no {found['function']}"
+    if path == Path(__file__):
+        assert found["name"] == row.name, f"{row.where}: the test of another row"
+
+
+@pytest.mark.parametrize("source", sources_with_checks())
+def test_checks_are_of_rows_that_there_are(source: str) -> None:
+    there = {row.name for row in ROWS if row.client and row.document == source}
+    checks = checks_of(source)
+    assert checks and checks.keys() <= there
+
+
+def test_names_differ() -> None:
+    names = [row.name for row in ROWS]
+    assert sorted(set(names)) == sorted(names)
+
+
+def test_document_is_up_to_date() -> None:
+    written = (ROOT / DOCUMENT).read_text(encoding="utf-8")
+    assert written == document(source_rows()), f"{DOCUMENT} is out of date; type: make docs"
+
+
+@pytest.mark.parametrize("row", [row for row in ROWS if row.client], ids=name_of)
+def test_commands(row: SourceRow, tmp_path: Path, request: pytest.FixtureRequest) -> None:
+    assert THUNDERHERD.is_file(), f"no {THUNDERHERD}; type: make build"
+    skip_without_namespaces(row)
+    commands = row.server, row.client
+    # Where nothing is looked at meanwhile, another row's commands that are the same have said all there is.
+    if commands not in told or row.name in checks_of(row.document):
+        if "--lab" in row.server:
+            # A load joins the only server in a lab that its own engine runs: other tests run another's.
+            request.getfixturevalue("copied_engine")
+        told[commands] = what_is_said(row, tmp_path)
+    said = told[commands]
+    assert re.search(row.expect, said), f"{row.where}: expected {row.expect!r} in:\n{said}"
+
+
+def what_is_said(row: SourceRow, tmp_path: Path) -> str:
+    """What the commands of a row say, the server's first, while the row's check looks at them."""
+    port = port_of(row)
+    free = free_port()
+    with server(replaced(row.server, port, free), tmp_path) as (process, printed):
+        run = Run(row, tmp_path, free, process)
+        with check_of(run):
+            commands = [replaced(command, port, free) for command in row.client.split(" && ")]
+            said = "".join(
+                run_to_its_end(tuple(commands[:end]), tmp_path) for end in range(1, len(commands) + 1)
+            )
+    return printed.read_text() + said if row.server else said
+
+
+def skip_without_namespaces(row: SourceRow) -> None:
+    """Where this machine has no lab veth, for a row with a command in it, or of a study that has it."""
+    words = set(shlex.split(f"{row.server} {row.client}"))
+    studies = [path.read_text() for name, path in bundled_studies().items() if name in words]
+    why_not = KINDS["veth"].unavailable(catalogue())
+    if why_not and ("veth" in words or any('kind = "veth"' in study for study in studies)):
+        pytest.skip(why_not)
+
+
+def free_port() -> int:
+    with socket.socket() as probe:
+        probe.bind(("127.0.0.1", 0))
+        return int(probe.getsockname()[1])
+
+
+def port_of(row: SourceRow) -> str | None:
+    """The port that a row's server listens on; None where it has no server."""
+    found = re.search(r"--port (\d+)\b", row.server)
+    assert found or not row.server, f"{row.where}: the server says no --port"
+    return found[1] if found else None
+
+
+def replaced(command: str, port: str | None, free: int) -> str:
+    """The command as the document has it, on a free port."""
+    return command if port is None else re.sub(rf"\b{port}\b", str(free), command)
+
+
+def arguments(command: str) -> list[str]:
+    """The words of a command, of this environment's thunderherd."""
+    program, *rest = shlex.split(command)
+    assert program == "thunderherd", f"{command}: a command of ours begins with thunderherd"
+    return [str(THUNDERHERD), *rest]
+
+
+def run_to_its_end(commands: tuple[str, ...], directory: Path) -> str:
+    """What the last of these commands says. A run of a study that several rows have is made once, and so is
+    what several do with its results; they are copied."""
+    if commands not in made:
+        said = say(commands[-1], directory)
+        if not re.fullmatch(RUN_OF_A_STUDY, commands[0]):
+            return said
+        made[commands] = said, Path(tempfile.mkdtemp(dir=directory.parent)) / RESULTS
+        shutil.copytree(directory / RESULTS, made[commands][1])
+    else:
+        shutil.copytree(made[commands][1], directory / RESULTS, dirs_exist_ok=True)
+    return made[commands][0]
+
+
+def say(command: str, directory: Path) -> str:
+    is_run = re.fullmatch(RUN_OF_A_STUDY, command) is not None
+    done = subprocess.run(
+        [*arguments(command), *(smaller(command) if is_run else ())],
+        cwd=directory,
+        capture_output=True,
+        text=True,
+        timeout=COMMAND_SECONDS,
+        check=False,
+    )
+    assert done.returncode == 0, f"{command} ended with {done.returncode}:\n{done.stdout}{done.stderr}"
+    return done.stdout
+
+
+def smaller(run: str) -> tuple[str, ...]:
+    """What makes a run of a study smaller by what is no row's matter."""
+    counted = COUNTED.get(shlex.split(run)[2])
+    return (*JUDGED_ALONE, *(("--set", f'counting.contenders=["{counted}"]') if counted else ()))
+
+
+@contextmanager
+def server(command: str, directory: Path) -> Iterator[tuple[int, Path]]:
+    """Runs a server (none if the command is empty) and interrupts it at the end; gives its process (0 for
+    none) and what it prints."""
+    output, errors = directory / "server.out", directory / "server.err"
+    if not command:
+        yield 0, output
+        return
+    with output.open("w") as stdout, errors.open("w") as stderr:
+        process = subprocess.Popen(
+            arguments(command),
+            cwd=directory,
+            stdin=subprocess.DEVNULL,
+            stdout=stdout,
+            stderr=stderr,
+            process_group=0,
+        )
+    try:
+        wait_for_listening(process, output, errors)
+        yield process.pid, output
+        # As a terminal does at Ctrl-C: with --lab the engine is a child of the laboratory's process.
+        os.killpg(process.pid, signal.SIGINT)
+        status = process.wait(timeout=STOPPING_SECONDS)
+        assert status == 0, f"{command} ended with {status}:\n{output.read_text()}{errors.read_text()}"
+    finally:
+        # Its children die with it.
+        process.kill()
+        process.wait()
+
+
+def wait_for_listening(process: subprocess.Popen[bytes], output: Path, errors: Path) -> None:
+    deadline = time.monotonic() + LISTENING_SECONDS
+    while not output.read_text().startswith("listening on "):
+        ended = process.poll()
+        assert ended is None, f"the server ended with {ended}:\n{output.read_text()}{errors.read_text()}"
+        assert time.monotonic() < deadline, f"the server does not listen:\n{errors.read_text()}"
+        time.sleep(0.01)
+
+
+# The checklists themselves ----------------------------------------------------------------------------------
+
+HEAD = "document,area,item,detail,source,original,server,client,expect,test,not_built\n"
+
+
+def only_row(directory: Path, text: str) -> SourceRow:
+    (directory / "checklist.csv").write_text(HEAD + text)
+    (row,) = rows_of(directory)
+    return row
+
+
+@pytest.mark.parametrize(
+    ("text", "fault"),
+    [
+        ("d,a,i,x,document,,,,,,\n", "neither a command of ours nor a reason"),
+        ("d,a,i,x,document,,,thunderherd list,,t.py::t,\n", "go together"),
+        ("d,a,i,x,document,,,thunderherd list,designs,,\n", "go together"),
+        ("d,a,i,x,document,,thunderherd serve prefork,,,,later\n", "nobody asks"),
+    ],
+)
+def test_faulty_rows_are_told(text: str, fault: str, tmp_path: Path) -> None:
+    (found,) = only_row(tmp_path, text).faults()
+    assert fault in found
+    assert "checklist.csv row 1" in found
+
+
+def test_row_that_says_why_it_is_not_built_is_complete(tmp_path: Path) -> None:
+    assert only_row(tmp_path, "d,a,i,x,document,,,,,,the sweep is not there\n").faults() == []
+
+
+def test_row_has_the_notes_about_its_item(tmp_path: Path) -> None:
+    (tmp_path / "inconsistencies.csv").write_text(
+        "document,as_printed,finding,concerns\nd,1.93,is wrong,row 7; checklist i\n"
+    )
+    assert only_row(tmp_path, "d,a,i,x,document,,,,,,later\n").note == "1.93: is wrong"

@@ -1,0 +1,84 @@
+"""docs/tutorial.md works as it stands: its commands run in their order, and print what it shows."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import pytest
+
+from handbook import tutorial
+from handbook.tutorial import Command, commands, written
+from thunderherd.errors import UserError
+
+ROOT = Path(__file__).resolve().parents[3]
+PAGE = (ROOT / tutorial.PAGE).read_text(encoding="utf-8")
+MAKEFILE = (ROOT / "Makefile").read_text(encoding="utf-8")
+
+AS_BEFORE = 0.8
+"""Of the words that the page shows below a command, the share that it prints again: the rest are verdicts,
+and notes on the machine."""
+
+
+def test_every_command_prints_what_is_shown(tmp_path: Path) -> None:
+    printed = tutorial.run(PAGE, tmp_path)
+    assert len(printed) >= 8
+    for command, lines in zip(commands(PAGE), printed, strict=True):
+        shown, now = tutorial.words(command.shown), tutorial.words(lines)
+        assert len(shown & now) >= AS_BEFORE * len(shown), (
+            f"`{command.typed}` prints other words than {tutorial.PAGE} shows: {sorted(shown - now)} are "
+            "gone; type: .venv/bin/python tools/run_tutorial.py"
+        )
+    assert (tmp_path / "mine.html").is_file()
+
+
+def test_the_two_commands_are_what_the_page_says() -> None:
+    """They are run by CI, and by whoever has a new clone; here, that they are what is told of them."""
+    assert "```sh\nmake demo\nmake test\n```" in PAGE
+    assert "DEMO_STUDY := unp-ch30\n" in MAKEFILE
+    assert "\ndemo: build " in MAKEFILE and "-m thunderherd run $(DEMO_STUDY) --quick\n" in MAKEFILE
+    assert "\ntest: test-engine test-lab " in MAKEFILE
+
+
+EXAMPLE = """\
+# Title
+
+**`a.txt`**
+```toml
+one
+```
+
+```console
+$ cat a.txt
+stale
+$ echo two; echo
+```
+"""
+
+
+def test_what_is_printed_is_put_below_its_command(tmp_path: Path) -> None:
+    printed = tutorial.run(EXAMPLE, tmp_path)
+    assert printed == [["one"], ["two"]]
+    new = written(EXAMPLE, printed)
+    assert "```console\n$ cat a.txt\none\n$ echo two; echo\ntwo\n```\n" in new
+    assert commands(new) == [Command("cat a.txt", ("one",)), Command("echo two; echo", ("two",))]
+    assert written(new, printed) == new
+
+
+def test_a_command_that_fails_is_named(tmp_path: Path) -> None:
+    with pytest.raises(UserError, match=r"`cat none \| tail` ended with status 1"):
+        tutorial.run("```console\n$ cat none | tail\n```\n", tmp_path)
+
+
+def test_that_files_differ_is_no_failure(tmp_path: Path) -> None:
+    page = "```console\n$ echo a > a; echo b > b\n$ diff a b | tail -1\n```\n"
+    assert tutorial.run(page, tmp_path) == [[], ["> b"]]
+
+
+def test_a_shell_that_ends_early_is_told(tmp_path: Path) -> None:
+    with pytest.raises(UserError, match="only 0 of 2 commands ended"):
+        tutorial.run("```console\n$ exit 0\n$ echo\n```\n", tmp_path)
+
+
+def test_lines_that_would_be_taken_for_commands_are_refused() -> None:
+    with pytest.raises(UserError, match="begins like a command"):
+        written(EXAMPLE, [["$ rm"], []])

@@ -1,0 +1,340 @@
+"""Counted trials: beside what is judged, never in it; kept, resumed; and what `explain` makes of them."""
+
+from __future__ import annotations
+
+import io
+import json
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+import pytest
+from made.small_studies import head
+from made.summaries.trials import made_trial
+
+import thunderherd
+from thunderherd.cli import explain
+from thunderherd.cli.main import run_command
+from thunderherd.engine.catalogue import Catalogue
+from thunderherd.engine.client import catalogue
+from thunderherd.errors import Refusal, UserError
+from thunderherd.judge.why.counts import counting_summary
+from thunderherd.judge.why.pairs import best_against_others, explained, place_of
+from thunderherd.machine import description
+from thunderherd.records.extra_trials import WHAT_EXPLAINS
+from thunderherd.records.limits import MachineLimits
+from thunderherd.records.summary import Summary, TrialMetrics, TrialRecord
+from thunderherd.run import runner
+from thunderherd.run.counted import shortened
+from thunderherd.run.progress import PlainProgress
+from thunderherd.run.runner import run_study
+from thunderherd.show.report.page import render
+from thunderherd.show.tables.main import print_study
+from thunderherd.study.loading import Contender, Study, load_study
+from thunderherd.text.layout import make_console
+
+COUNTED: TrialMetrics = {
+    "server.system_calls_per_request": 5, "server.system_calls_per_byte": 0.005,
+    "server.system_calls.read_per_request": 5, "server.system_calls.read_per_byte": 0.005,
+    "server.system_calls.clone_per_request": 0, "server.system_calls.clone_per_byte": 0,
+    "server.bytes_sent_per_request": 1000, "server.bytes_received_per_request": 10,
+    "server.bytes_not_copied_per_request": 0,
+    "server_cpu_per_request": 1.0,
+}  # fmt: skip
+"""With a figure that no other trial has: it must not be found anywhere."""
+
+Outcome = Callable[[Contender, int, int], dict[str, Any]]
+
+
+class Rig:
+    """A study on trials that never happened. Those that count more are told by what they count."""
+
+    def __init__(self, study: Study, directory: Path) -> None:
+        self.study, self.directory = study, directory
+        self.ran: list[tuple[str, int, int]] = []
+        self.judged = 0
+        self.stop_after = 10**9
+        self.outcome: Outcome = lambda contender, block, attempt: {}
+        self.said = io.StringIO()
+
+    def run_trial(self, study: Study, contender: Contender, **where: Any) -> TrialRecord:
+        del where["engine"], where["site"], where["profiles"]
+        name, block, attempt = contender.name, where["block"], where["attempt"]
+        if "system_calls" not in study.measure.counters:
+            self.judged += 1
+            return made_trial(study, name, **where)
+        assert study.measure.counters_asked[-1] == "page_faults"
+        if len(self.ran) >= self.stop_after:
+            raise KeyboardInterrupt
+        self.ran.append((name, block, attempt))
+        made = made_trial(study, name, **where, **self.outcome(contender, block, attempt))
+        return made.model_copy(update={"metrics": {**(made.metrics or {}), **COUNTED}})
+
+    def run(self, **how: Any) -> Summary:
+        return run_study(self.study, self.directory, seed=5, show=PlainProgress(self.said), **how)
+
+
+@pytest.fixture
+def rig(
+    small_study_file: Path,
+    some_catalogue: Catalogue,
+    tmp_path: Path,
+    monkeypatch: pytest.MonkeyPatch,
+    fake_engine: Callable[..., Path],
+) -> Rig:
+    fake_engine()
+    here = {"kernel": "Linux", "engine": {"sha256": "0"}, "cpu": {"model": "A CPU"}}
+    monkeypatch.setattr(description, "describe", lambda engine=None: here)
+    study = load_study(str(small_study_file), "quick", ["counting.trials=2"], some_catalogue)
+    made = Rig(study, tmp_path / "run")
+    monkeypatch.setattr(runner, "run_trial", made.run_trial)
+    return made
+
+
+NAMES = {"iterative", "fork_per_client", "prefork"}
+WHY = '<h2 class="head">Why</h2>'
+
+
+def test_they_are_made_after_all_others_and_never_mixed_with_them(rig: Rig) -> None:
+    summary = rig.run()
+    assert rig.judged == 30 and summary.trials.valid == 30
+    assert sorted(rig.ran) == sorted((name, number, 1) for name in NAMES for number in (1, 2))
+    results = thunderherd.load(rig.directory)
+    assert len(results.trials) == 30 and results.frame().height == 30
+    assert "server_cpu_per_request" not in summary.contenders[0].metrics
+    lines = (rig.directory / "counted.jsonl").read_text().splitlines()
+    assert {json.loads(line)["kind"] for line in lines} == {"trial"} and len(lines) == 6
+    for file in ("counted.jsonl", "unavailable.csv", "extrapolated.csv"):
+        assert file in (rig.directory / "README.md").read_text() and (rig.directory / file).exists()
+    counting = summary.counting
+    assert counting is not None and {each.contender for each in counting.contenders} == NAMES
+    for each in counting.contenders:
+        server = each.sides["server"]
+        assert (each.trials, each.requests, each.why) == (2, 200, None)
+        assert server.counts["system_calls.read"].per_request == 5
+        assert server.counts["system_calls.read"].per_byte == 0.005
+        assert "system_calls.clone" not in server.counts
+        assert server.counts["bytes_copied"].per_request == 1010
+
+
+def test_a_run_that_is_gone_on_with_makes_those_that_it_lacks(rig: Rig) -> None:
+    rig.stop_after = 2
+    with pytest.raises(KeyboardInterrupt):
+        rig.run()
+    told = thunderherd.load(rig.directory).summary
+    assert told is not None and told.counting is not None
+    assert sorted(each.trials for each in told.counting.contenders) == [0, 1, 1]
+    assert [each.why for each in told.counting.contenders if not each.trials] == [
+        "the run ended before it was counted"
+    ]
+    path = rig.directory / "counted.jsonl"
+    path.write_text(path.read_text() + '{"schema": 4, "kind": "tri')
+    rig.stop_after, first = 10**9, list(rig.ran)
+    summary = rig.run(resume=True)
+    assert rig.judged == 30
+    assert len(rig.ran) == 6 and len(set(rig.ran)) == 6 and rig.ran[:2] == first
+    assert summary.counting is not None and {each.trials for each in summary.counting.contenders} == {2}
+    again = rig.run(resume=True)
+    assert len(rig.ran) == 6 and again.counting == summary.counting
+
+
+def test_an_invalid_one_is_made_once_more_and_then_says_why(rig: Rig) -> None:
+    def outcome(contender: Contender, block: int, attempt: int) -> dict[str, Any]:
+        bad = contender.name == "prefork" or (contender.name == "iterative" and attempt == 1)
+        return {"valid": not bad}
+
+    rig.outcome = outcome
+    summary = rig.run()
+    assert sorted(rig.ran)[-4:] == [
+        ("prefork", 1, 1),
+        ("prefork", 1, 2),
+        ("prefork", 2, 1),
+        ("prefork", 2, 2),
+    ]
+    assert rig.ran.count(("iterative", 1, 2)) == 1
+    assert summary.counting is not None
+    prefork = summary.counting.of("prefork")
+    assert prefork is not None and (prefork.trials, prefork.sides) == (0, {})
+    assert prefork.why == "load: errors: 2 refused"
+    assert "prefork was not counted: load: errors: 2 refused" in rig.said.getvalue()
+    assert "prefork was not counted: load: errors: 2 refused" in render(summary)
+
+
+def test_what_the_engine_refuses_ends_no_run(rig: Rig, monkeypatch: pytest.MonkeyPatch) -> None:
+    plain = rig.run_trial
+
+    def refusing(study: Study, contender: Contender, **where: Any) -> TrialRecord:
+        if "system_calls" in study.measure.counters:
+            raise Refusal("no such event")
+        return plain(study, contender, **where)
+
+    monkeypatch.setattr(runner, "run_trial", refusing)
+    summary = rig.run()
+    assert summary.trials.valid == 30 and summary.counting is not None
+    assert {each.why for each in summary.counting.contenders} == {"no such event"}
+
+
+def test_a_study_asks_for_them(small_study_file: Path, some_catalogue: Catalogue) -> None:
+    def load(*overrides: str) -> Study:
+        return load_study(str(small_study_file), "quick", overrides, some_catalogue)
+
+    assert load().counting.contenders == []
+    every = load("counting.trials=1").counting
+    assert set(every.contenders) == NAMES and "system_calls" in every.counters
+    one = load(
+        "counting.trials=1", 'counting.contenders=["prefork"]', 'counting.counters=["wakeups", "r003c"]'
+    ).counting
+    assert one.contenders == ["prefork"]
+    assert one.counters == [*WHAT_EXPLAINS, "r003c"], "what explains a difference, each once, and others"
+    with pytest.raises(UserError, match=r"no such counter \"wakeup\"; known: .*; did you mean 'wakeups'"):
+        load("counting.trials=1", 'counting.counters=["wakeup"]')
+    with pytest.raises(UserError, match="did you mean 'prefork'"):
+        load("counting.trials=1", 'counting.contenders=["prefrok"]')
+
+
+def test_windows_of_very_many_requests_are_shortened(rig: Rig) -> None:
+    contender = rig.study.contender("prefork")
+    assert shortened(contender) == contender
+    load = contender.load.model_copy(update={"settings": {**contender.load.settings, "loops": 3000}})
+    long = contender.model_copy(update={"load": load})
+    assert long.load.requests_per_trial == 12_000
+    assert shortened(long).load.requests_per_trial == 2000
+    assert shortened(long).load.settings["children"] == 2
+    for kept in ({"trial": "whole_life"}, {"at_least": {"server_reads": 3000.0}}):
+        assert shortened(long.model_copy(update=kept)).load.requests_per_trial == 12_000
+
+
+@pytest.mark.parametrize(
+    ("primitive", "share", "copied"),
+    [("send_each", None, 1010), ("zero_copy", 0.25, 260), ("zero_copy", 1.0, 1010), ("lends", None, 10)],
+)
+def test_bytes_that_were_not_copied_are_not_counted(
+    rig: Rig, primitive: str, share: float | None, copied: float
+) -> None:
+    contender = rig.study.contender("iterative").model_copy(update={"primitive": primitive})
+    trial = made_trial(rig.study, "iterative", 1)
+    metrics = {**(trial.metrics or {}), **COUNTED, "server.copied_share": share}
+    table = rig.study.counting.model_copy(update={"contenders": ["iterative"]})
+    told = counting_summary(table, [contender], [trial.model_copy(update={"metrics": metrics})], {"lends"})
+    assert told.contenders[0].sides["server"].counts["bytes_copied"].per_request == copied
+
+
+# explain ----------------------------------------------------------------------------------------------------
+
+
+def test_what_is_missing_is_told_with_what_to_type(rig: Rig, capsys: pytest.CaptureFixture[str]) -> None:
+    summary = rig.run()
+    trials = thunderherd.load(rig.directory).trials
+
+    def refused(*words: str) -> str:
+        assert run_command(["explain", str(rig.directory), *words]) == 2
+        return capsys.readouterr().err
+
+    assert 'no such contender "prefrok"' in refused("prefrok", "iterative")
+    assert "did you mean 'prefork'" in refused("prefrok", "iterative")
+    assert "prefork is given twice; give two contenders, such as prefork" in refused("prefork", "prefork")
+    assert "prefork against whom?" in refused("prefork")
+    assert 'no such measure "reqest"' in refused("prefork", "iterative", "--per", "reqest")
+    assert "no limits of the machine" in refused()
+    again = "--size quick --set counting.trials=2 --set measure.limits_milliseconds=3000`"
+    assert again in refused("prefork", "iterative")
+    limits = MachineLimits(cpus=[0], settings={}, figures=[])
+    for case, told in (
+        ({"limits": limits, "counting": None}, "no counted trials.*--size quick --set counting.trials=1`"),
+        ({"counting": None}, "--set measure.limits_milliseconds=3000 --set counting.trials=1`"),
+        ({"limits": limits}, "no block that counts has the CPU time of both prefork and iterative"),
+    ):
+        with pytest.raises(UserError, match=told):
+            changed = summary.model_copy(update=case)
+            explained(changed, trials, "prefork", "iterative", side="server", where="run")
+    uncounted = summary.model_copy(update={"counting": None})
+    assert WHY in render(summary) and WHY not in render(uncounted)
+
+
+def test_a_control_is_not_the_best_of_a_table(rig: Rig) -> None:
+    summary = rig.run()
+    first, *others = summary.contenders
+    control = first.model_copy(update={"name": "control", "rank": None})
+    ordered = [each.model_copy(update={"rank": rank}) for rank, each in enumerate([first, *others], start=1)]
+    for contenders in ([control, *ordered], [*ordered, control]):
+        assert [each.name for each in sorted(contenders, key=place_of)][-1] == "control"
+
+
+STUDY = head(
+    "reasons",
+    measure='baseline = "iterative"\n',
+    load="processes = 1\nwarm_up_connections = 20\n",
+    settings="children = 1, loops = 150, bytes = 4000",
+) + "".join(
+    f'[[contenders]]\nname = "{name}"\ndesign = "{name}"\n'
+    for name in ("iterative", "fork_per_client", "thread_per_client")
+)
+
+
+def test_a_process_for_every_client_is_what_fork_per_client_pays_for(
+    use_engine: Path,
+    tmp_path: Path,
+    capsys: pytest.CaptureFixture[str],
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    path = tmp_path / "reasons.toml"
+    sizes = "[counting]\ntrials = 1\n[sizes.quick]\nrepetitions = 3\n[[contenders]]\n"
+    path.write_text(STUDY.replace("[[contenders]]\n", sizes, 1))
+    study = load_study(str(path), "quick", ["measure.limits_milliseconds=600"], catalogue())
+    summary = run_study(study, tmp_path / "run", seed=1, show=PlainProgress(io.StringIO()))
+    assert summary.counting is not None and summary.limits is not None
+    fork = summary.counting.of("fork_per_client")
+    assert fork is not None
+    if "system_calls" not in fork.sides["server"].counts:
+        assert fork.sides["server"].unavailable["system_calls"]
+        pytest.skip(f"system calls: {fork.sides['server'].unavailable['system_calls']}")
+    made = sum(
+        each.per_request
+        for name, each in fork.sides["server"].counts.items()
+        if name in ("system_calls.clone", "system_calls.clone3", "system_calls.fork", "system_calls.vfork")
+    )
+    assert made == pytest.approx(1, abs=0.05)
+    # Whatever else this machine does meanwhile: of prices the best round, which such bursts do not reach.
+    # What is a difference of two has none.
+    best = [
+        each if each.best is None else each.model_copy(update={"value": each.best, "low": None, "high": None})
+        for each in summary.limits.figures
+    ]
+    calm = summary.model_copy(update={"limits": summary.limits.model_copy(update={"figures": best})})
+    every = best_against_others(calm, thunderherd.load(tmp_path / "run").trials)
+    assert len(every) == len(summary.explanations) == 4
+    found = [each for each in every if (each.b, each.side) == ("fork_per_client", "server")]
+    assert [each.a for each in found] == ["iterative"]
+    assert found[0].causes[0].cause == "processes", found[0]
+    total = sum(each.amount.value for each in found[0].causes if each.amount)
+    assert total == pytest.approx(found[0].difference.value)
+    [threads] = [
+        each for each in summary.explanations if (each.b, each.side) == ("thread_per_client", "server")
+    ]
+    by_cause = {each.cause: each for each in threads.causes}
+    assert (by_cause["threads"].b, by_cause["processes"].b) == (pytest.approx(1, abs=0.05), 0)
+
+    page = render(summary)
+    assert WHY in page and "System calls per request by name" in page and "exit_group" in page
+    console = make_console(io.StringIO())
+    print_study(summary, console, tmp_path / "run")
+    printed = console.file.getvalue()  # type: ignore[attr-defined]
+    assert f"Why thunderherd explain {tmp_path / 'run'}" in " ".join(printed.split())
+    assert run_command(["explain", str(tmp_path / "run"), "fork_per_client", "iterative"]) == 0
+    told = capsys.readouterr().out
+    assert "1 process more" in told and "cannot be attributed" in told and "exit_group" in told
+    assert run_command(["explain", str(tmp_path / "run"), "--json"]) == 0
+    assert {each["a"] for each in json.loads(capsys.readouterr().out)} == {"iterative"}
+
+    told_of = explain.explained
+
+    def partly(summary: Summary, trials: Any, a: str, b: str, **words: Any) -> Any:
+        if b == "fork_per_client":
+            raise UserError(f"explain: no block that counts has the CPU time of both {a} and {b}")
+        return told_of(summary, trials, a, b, **words)
+
+    monkeypatch.setattr(explain, "explained", partly)
+    assert run_command(["explain", str(tmp_path / "run")]) == 0
+    told = " ".join(capsys.readouterr().out.split())
+    assert "than thread_per_client" in told, "one pair that cannot be told keeps no other from it"
+    assert "iterative against fork_per_client: no block that counts" in told

@@ -1,0 +1,104 @@
+"""Where a machine has the processor's counters, the studies of their sources are decided by them; where it
+hides them, each claim says why not. Shown with a stand-in that is plainly one (`counters_by_decree`)."""
+
+from __future__ import annotations
+
+from functools import cache
+
+from made.summaries.counters_by_decree import OF_A_PROCESSOR, Counters
+from made.summaries.hidden_counters import HIDDEN, by_the_report, cse232, table
+
+from thunderherd.engine import client
+from thunderherd.judge.claims.claim_file import Claim, load_claims
+from thunderherd.metrics.table import counters_of
+from thunderherd.records.summary import ClaimSummary, Summary
+from thunderherd.study.loading import Contender, Study, load_study
+
+
+def needs_a_processor(claim: Claim) -> bool:
+    """Whether one of its tests rests on an event of the processor."""
+    metrics = {metric for test in claim.tests for metric in test.metrics()}
+    return any(set(counters_of(metric)) & set(OF_A_PROCESSOR) for metric in metrics)
+
+
+def of_a_processor(of: Study, summary: Summary) -> dict[str, ClaimSummary]:
+    wanted = {claim.id for claim in load_claims(of) if needs_a_processor(claim)}
+    return {claim.id: claim for claim in summary.claims if claim.id in wanted}
+
+
+# CSE 232 A2 -------------------------------------------------------------------------------------------------
+
+
+def cse232_on(counters: Counters) -> dict[str, ClaimSummary]:
+    return of_a_processor(cse232(), counters.summary(cse232()))
+
+
+def test_the_reports_own_counts_decide_the_claims_of_cse232() -> None:
+    """What its own figures say, if they were what every run gives: H06 alone does not hold in them."""
+    found = cse232_on(Counters(by_the_report, requests=lambda contender: 4, noise=0.001))
+    assert {name: claim.verdict for name, claim in found.items()} == {
+        **dict.fromkeys(("H03", "H04", "H05", "H07", "H08", "H10", "H11"), "supported"),
+        "H06": "refuted",
+    }
+
+
+def test_without_a_processors_counters_the_claims_of_cse232_say_so() -> None:
+    found = cse232_on(Counters(by_the_report, hidden=dict.fromkeys(OF_A_PROCESSOR, HIDDEN)))
+    assert {claim.verdict for claim in found.values()} == {"not testable here"}
+    assert all(HIDDEN in claim.why for claim in found.values())
+
+
+# CSE 638 PA02 -----------------------------------------------------------------------------------------------
+
+
+@cache
+def cse638() -> Study:
+    parts = "parts=['sizes_1', 'sizes_2', 'sizes_4', 'sizes_8']"
+    return load_study("cse638-pa02", "matrix", (parts, "looks=[20]"), client.catalogue())
+
+
+IMPLEMENTATIONS = {"two_copy": "a1", "one_copy": "a2", "zero_copy": "a3"}
+COLUMNS = {"cpu_cycles": "cycles", "llc_load_misses": "llc_misses", "l1_dcache_load_misses": "cache_misses"}
+
+
+@cache
+def cells() -> dict[tuple[str, str, str], dict[str, str]]:
+    return {(row["impl"], row["field_size"], row["threads"]): row for row in table(cse638(), "veth.csv")}
+
+
+def cell(contender: Contender) -> dict[str, str]:
+    size, threads = contender.settings["field_size"], contender.load.settings["clients"]
+    return cells()[IMPLEMENTATIONS[contender.base], str(size), str(threads)]
+
+
+def by_the_data(contender: Contender, side: str, counter: str) -> float:
+    """What the author's client counted; the server, of which he tells nothing, as much. CPU time, which he
+    did not count, is that of 3 GHz."""
+    if counter == "task_clock":
+        return float(cell(contender)["cycles"]) / 3
+    return float(cell(contender)[COLUMNS.get(counter, counter)])
+
+
+def machine_of_cse638(**changes: object) -> Counters:
+    return Counters(
+        by_the_data,
+        requests=lambda contender: round(10e6 / float(cell(contender)["latency_us"])),
+        payload=lambda contender: 8 * int(contender.settings["field_size"]),
+        seconds=lambda contender: 10.0,
+        **changes,  # type: ignore[arg-type]
+    )
+
+
+def test_the_authors_own_counts_decide_the_claims_of_cse638() -> None:
+    found = of_a_processor(cse638(), machine_of_cse638().summary(cse638()))
+    assert {name: claim.verdict for name, claim in found.items()} == {
+        **dict.fromkeys(("H21", "H22", "H23", "H25", "H26", "H37"), "supported"),
+        **dict.fromkeys(("H20", "H24", "H32"), "refuted"),
+    }
+
+
+def test_without_a_processors_counters_the_claims_of_cse638_say_so() -> None:
+    hidden = dict.fromkeys(OF_A_PROCESSOR, HIDDEN)
+    found = of_a_processor(cse638(), machine_of_cse638(hidden=hidden).summary(cse638()))
+    assert {claim.verdict for claim in found.values()} == {"not testable here"}
+    assert all(HIDDEN in claim.why for claim in found.values())

@@ -1,0 +1,71 @@
+"""Ctrl-C among the trials of their own, which come after all that are judged: what was measured is kept."""
+
+from __future__ import annotations
+
+import json
+import os
+import signal
+import subprocess
+import sys
+import time
+from collections.abc import Callable
+from pathlib import Path
+
+import pytest
+from made.interrupted import STUDY
+from made.paths import TESTS
+from made.processes import processes_of
+
+import thunderherd
+
+
+def lines_of(path: Path) -> int:
+    return path.read_bytes().count(b"\n") if path.exists() else 0
+
+
+def wait_for(what: Callable[[], object], seconds: float = 60) -> None:
+    deadline = time.monotonic() + seconds
+    while not what():
+        assert time.monotonic() < deadline, "nothing came of it in time"
+        time.sleep(0.005)
+
+
+@pytest.mark.parametrize(("key", "file", "word"), [
+    ("counting.trials", "counted.jsonl", "counted"), ("profiling.trials", "profiles.jsonl", "sampled"),
+])  # fmt: skip
+def test_ctrl_c_in_a_trial_apart_keeps_all_trials_and_says_which(
+    key: str, file: str, word: str, copied_engine: Path, tmp_path: Path
+) -> None:
+    study, run = tmp_path / "small.toml", tmp_path / "run"
+    study.write_text(STUDY)
+    command = [sys.executable, "-m", "thunderherd", "run", str(study), "--out", str(run), "--set", f"{key}=2"]
+    environment = {**os.environ, "PYTHONPATH": str(TESTS.parent)}
+    with subprocess.Popen(
+        command, stdout=subprocess.PIPE, stderr=subprocess.STDOUT, text=True, env=environment, process_group=0
+    ) as process:
+        try:
+            wait_for(lambda: process.poll() is not None or lines_of(run / file) >= 1)
+            wait_for(lambda: process.poll() is not None or processes_of(copied_engine))
+            os.killpg(process.pid, signal.SIGINT)  # as a terminal does it
+            said, _ = process.communicate(timeout=60)
+        finally:
+            process.kill()
+    assert process.returncode == 130, said
+    assert "Traceback" not in said
+    assert processes_of(copied_engine) == {}
+    lines = [json.loads(line) for line in (run / file).read_text().splitlines()]
+    valid = sum(line["valid"] for line in lines)
+    assert 0 < len(lines) < 4
+    assert f"stopped; 2 trials, {valid} of 4 {word} trials are kept in {run}" in said
+    assert f"thunderherd report {run}" in said
+    (again,) = [line for line in said.splitlines() if line.startswith("go on with: thunderherd run")]
+    assert again.endswith("--resume")
+    loaded = thunderherd.load(run)
+    assert loaded.summary is not None
+    assert loaded.summary.trials.valid == 2
+
+    # It goes on where it was, and ends.
+    words = [sys.executable, "-m", *again.removeprefix("go on with: ").replace("'", "").split()]
+    done = subprocess.run(words, capture_output=True, text=True, timeout=120, env=environment, check=False)
+    assert done.returncode == 0, done.stderr
+    assert lines_of(run / file) >= 4

@@ -1,0 +1,173 @@
+"""The view of a run on a terminal: what it shows, that it fits, and that it keeps what matters."""
+
+from __future__ import annotations
+
+import io
+import re
+
+import pytest
+from made.summaries.trials import made_trial
+from rich.console import Console
+
+from thunderherd.records.summary import TrialRecord
+from thunderherd.run.live_view import DRAWN_COLUMNS, LiveView, PlainView, choose, standing_line
+from thunderherd.run.plan import next_in_block, plan
+from thunderherd.run.progress import Clock, PlainProgress
+from thunderherd.run.standings import Standings
+from thunderherd.statistics.comparisons import block_order
+from thunderherd.study.loading import Study
+
+COSTS = {"iterative": 20e-6, "fork_per_client": 100e-6, "prefork": 30e-6}
+
+
+def terminal() -> io.StringIO:
+    stream = io.StringIO()
+    stream.isatty = lambda: True  # type: ignore[method-assign]
+    return stream
+
+
+def trial(study: Study, name: str, block: int, **how: bool) -> TrialRecord:
+    cost = COSTS[name] * (1 + 0.01 * ((block * 7 + len(name)) % 5))
+    return made_trial(study, name, block, cost=cost, **how)
+
+
+def shown(view: LiveView, *, width: int = 130, height: int = 40) -> str:
+    stream = io.StringIO()
+    console = Console(file=stream, width=width, height=height, markup=False, highlight=False)
+    console.print(view.rendered(console))
+    return stream.getvalue()
+
+
+def test_a_terminal_gets_the_view_and_keeps_what_matters(small_study: Study) -> None:
+    assert isinstance(choose(small_study, io.StringIO()), PlainProgress)
+    stream = terminal()
+    view = choose(small_study, stream)
+    assert isinstance(view, LiveView)
+    good, bad = trial(small_study, "prefork", 1), trial(small_study, "prefork", 1, valid=False)
+    with view:
+        view.begins([])
+        view.plan(10, 30)
+        view.trial_begins(1, "prefork", 1, 3)
+        view.trial_ends(bad)
+        view.block_ends(1, [good, bad], "noisy")
+    text = stream.getvalue()
+    assert "block 1: prefork: invalid: load: errors: 2 refused" in text
+    assert "block 1/10: 1 trial valid, 1 invalid, noisy" in text
+    assert text.rstrip().endswith("\x1b[2K") or text.count("\x1b[?25h") == 1  # the cursor is back
+
+
+def test_it_ranks_by_the_trials_so_far_and_says_what_is_in_flight(small_study: Study) -> None:
+    view = LiveView(small_study, terminal())
+    assert "No trial has ended yet" in shown(view)
+    view.begins([trial(small_study, name, 1) for name in COSTS])
+    view.plan(10, 27)
+    view.trial_begins(2, "prefork", 2, 3)
+    text = shown(view)
+    rows = [line.split()[0] for line in text.splitlines() if line.split()[0] in COSTS]
+    assert rows == sorted(COSTS, key=lambda name: COSTS[name])
+    assert (
+        "Now: prefork, usually" in text and "block 2/10 · trial 2/3 · 3 trials so far, 27 to the look" in text
+    )
+    assert "s left" in text or "min left" in text
+    assert "verdicts come at the planned looks" in text and "Drawing took" in text
+
+
+def test_intervals_narrow(small_study: Study) -> None:
+    view = LiveView(small_study, terminal())
+    halves = []
+    for block in range(1, 31):
+        for name in COSTS:
+            view.standings.add(trial(small_study, name, block))
+        if block in (8, 30):
+            found = re.search(r"prefork .*±([\d.]+)%", shown(view))
+            assert found
+            halves.append(float(found[1]))
+    assert halves[1] < halves[0]
+    assert "no bounds" not in shown(view)
+
+
+@pytest.mark.parametrize(("width", "height"), [(40, 8), (80, 10), (130, 12)])
+def test_it_fits_its_terminal(small_study: Study, width: int, height: int) -> None:
+    view = LiveView(small_study, terminal())
+    view.begins([trial(small_study, name, block) for block in range(1, 9) for name in COSTS])
+    view.plan(10, 6)
+    view.trial_begins(9, "prefork", 1, 3)
+    lines = shown(view, width=width, height=height).splitlines()
+    assert len(lines) <= max(height, 3 + 6)
+    assert max(map(len, lines)) <= width
+    assert ("●" in "".join(lines)) == (width >= 100)
+
+
+def test_intervals_are_drawn_on_one_scale(small_study: Study) -> None:
+    view = LiveView(small_study, terminal())
+    view.begins([trial(small_study, name, block) for block in range(1, 9) for name in COSTS])
+    drawn = [line.rstrip() for line in shown(view).splitlines() if "●" in line]
+    assert len(drawn) == 3
+    places = [place for line in drawn for place, each in enumerate(line) if each in "├─┤●"]
+    assert max(places) - min(places) < DRAWN_COLUMNS
+    centres = [line.index("●") for line in drawn]
+    assert centres == sorted(centres) and centres[0] < centres[-1]
+
+
+def test_names_of_a_study_do_not_steer_the_terminal(small_study: Study) -> None:
+    hostile = "evil\x1b[2J"
+    contenders = tuple(
+        each.model_copy(update={"name": hostile, "base": hostile}) if each.name == "prefork" else each
+        for each in small_study.contenders
+    )
+    study = small_study.model_copy(update={"contenders": contenders})
+    view = LiveView(study, terminal())
+    view.begins([trial(small_study, "prefork", 1).model_copy(update={"contender": hostile})])
+    view.plan(10, 3)
+    view.trial_begins(1, hostile, 1, 3)
+    text = shown(view)
+    assert "evil\ufffd[2J" in text and "\x1b[2J" not in text
+    assert "\x1b" not in standing_line(view.standings)
+
+
+def test_plain_lines_tell_the_standing_of_each_block(small_study: Study) -> None:
+    said = io.StringIO()
+    view = PlainView(small_study, said)
+    view.plan(10, 30)
+    block = [trial(small_study, name, 1) for name in COSTS]
+    for each in block:
+        view.trial_begins(1, each.contender, 1, 3)
+        view.trial_ends(each)
+    view.block_ends(1, block, "")
+    first, second = said.getvalue().splitlines()
+    assert first.startswith("block 1/10: 3 trials valid")
+    assert second.startswith("so far, server CPU per connection") and "iterative" in second.split(": ", 1)[1]
+
+
+def test_standings_take_no_invalid_trial(small_study: Study) -> None:
+    standings = Standings(small_study)
+    standings.add(trial(small_study, "prefork", 1, valid=False))
+    assert standings.invalid == standings.trials == 1
+    assert standings.groups()[0].standings == ()
+    assert standing_line(standings) == ""
+
+
+def test_time_left_rests_on_what_trials_took() -> None:
+    clock = Clock()
+    clock.trials_left = 11
+    clock.begin()
+    clock.end("a", 7.0)
+    assert clock.usual("a") == pytest.approx(7.0, abs=0.1) and clock.left() == "70 s left"
+
+
+def test_the_plan_is_the_order_of_the_seed(small_study: Study) -> None:
+    """What comes next, asked again and again, is the whole run; an invalid trial comes again at the end of
+    its block."""
+    trials: list[TrialRecord] = []
+    ran = []
+    while (number := plan(small_study, trials).number) is not None:
+        following = next_in_block(small_study, 5, number, trials)
+        assert following is not None and len(ran) < 40
+        ran.append((number, following.contender, following.attempt))
+        valid = (number, following.contender, following.attempt) != (2, "prefork", 1)
+        made = trial(small_study, following.contender, number, valid=valid)
+        trials.append(made.model_copy(update={"attempt": following.attempt}))
+    names = [each.name for each in small_study.contenders]
+    expected = [(block, name, 1) for block in range(1, 11) for name in block_order(names, 5, block)]
+    expected.insert(6, (2, "prefork", 2))
+    assert ran == expected

@@ -1,0 +1,454 @@
+"""Runs: order, looks, resuming, and what is left when a run is interrupted or killed."""
+
+from __future__ import annotations
+
+import io
+import json
+import os
+import signal
+import subprocess
+import sys
+import time
+from collections.abc import Callable, Iterator
+from pathlib import Path
+from typing import Any
+
+import pytest
+from made.paths import TESTS
+from made.processes import processes_of
+from made.summaries.trials import made_trial
+
+import thunderherd
+from thunderherd.engine.catalogue import Catalogue
+from thunderherd.errors import Refusal, UserError
+from thunderherd.machine import description
+from thunderherd.records.summary import Summary, TrialRecord
+from thunderherd.run import runner
+from thunderherd.run.progress import Clock, PlainProgress, duration
+from thunderherd.run.runner import run_study
+from thunderherd.statistics.comparisons import block_order
+from thunderherd.study.loading import Contender, Study, load_study
+
+COSTS = {"iterative": 20e-6, "fork_per_client": 100e-6, "prefork": 30e-6}
+
+Outcome = Callable[[str, int, int], dict[str, Any]]
+"""Contender, block and attempt: what its trial is made of, besides its cost."""
+
+
+class Rig:
+    """A study run on trials that never happened, with a log of what was asked for."""
+
+    def __init__(self, study: Study, directory: Path) -> None:
+        self.study, self.directory = study, directory
+        self.ran: list[tuple[int, str, int]] = []
+        self.outcome: Outcome = lambda name, block, attempt: {}
+        self.stop_after = 10**9
+        self.said = io.StringIO()
+
+    def run_trial(self, study: Study, contender: Contender, **where: Any) -> TrialRecord:
+        where.pop("engine")
+        assert where.pop("profiles") is None
+        assert where.pop("site").listen == "127.0.0.1:0"
+        block, attempt = where["block"], where["attempt"]
+        if len(self.ran) >= self.stop_after:
+            raise KeyboardInterrupt
+        self.ran.append((block, contender.name, attempt))
+        cost = COSTS[contender.name] * (1 + 0.001 * ((block * 7 + len(contender.name)) % 5))
+        made = {"cost": cost, **where, **self.outcome(contender.name, block, attempt)}
+        return made_trial(study, contender.name, **made)
+
+    def run(self, **how: Any) -> Summary:
+        how = {"seed": 5, "command": ["thunderherd", "run", "small"], **how}
+        return run_study(self.study, self.directory, show=PlainProgress(self.said), **how)
+
+
+@pytest.fixture
+def rig(
+    small_study: Study, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, fake_engine: Callable[..., Path]
+) -> Rig:
+    fake_engine()
+    here = {"kernel": "Linux", "engine": {"sha256": "0"}, "cpu": {"model": "A CPU"}}
+    monkeypatch.setattr(description, "describe", lambda engine=None: here)
+    made = Rig(small_study, tmp_path / "run")
+    monkeypatch.setattr(runner, "run_trial", made.run_trial)
+    return made
+
+
+def blocks_in_order(study: Study, seed: int, blocks: int) -> list[tuple[int, str, int]]:
+    names = [contender.name for contender in study.contenders]
+    return [(block, name, 1) for block in range(1, blocks + 1) for name in block_order(names, seed, block)]
+
+
+# Order, looks, noise
+
+
+def test_blocks_run_in_the_seeds_order(rig: Rig) -> None:
+    summary = rig.run()
+    assert rig.ran == blocks_in_order(rig.study, 5, 10)
+    assert summary.study.complete
+    assert summary.study.seed == 5
+    assert summary.trials.valid == 30
+    positions = [trial.position for trial in thunderherd.load(rig.directory).trials]
+    assert positions == [1, 2, 3] * 10
+
+
+def test_a_seed_is_drawn_and_recorded(rig: Rig) -> None:
+    summary = rig.run(seed=None)
+    assert rig.ran == blocks_in_order(rig.study, summary.study.seed, 10)
+    assert f"seed {summary.study.seed}" in rig.said.getvalue()
+
+
+def test_a_look_that_decides_everything_is_the_last(rig: Rig, small_full_study: Study) -> None:
+    rig.study = small_full_study
+    summary = rig.run()
+    assert len(rig.ran) == 30
+    assert [look.taken for look in summary.study.looks] == [True, False, False]
+    assert summary.study.complete
+
+
+def test_looks_go_on_while_something_is_undecided(rig: Rig, small_full_study: Study) -> None:
+    rig.study = small_full_study
+
+    def alternating(name: str, block: int, attempt: int) -> dict[str, Any]:
+        return {"cost": 30e-6 * (1.2 if block % 2 else 0.8) if name == "prefork" else 30e-6}
+
+    rig.outcome = alternating
+    summary = rig.run()
+    assert len(rig.ran) == 16 * 3
+    assert [look.taken for look in summary.study.looks] == [True, True, True]
+    assert summary.study.complete
+
+
+def test_noisy_blocks_are_replaced_up_to_a_quarter(rig: Rig) -> None:
+    limits = rig.study.noise.model_copy(update={"foreign_percent": 10.0})
+    rig.study = rig.study.model_copy(update={"noise": limits})
+    rig.outcome = lambda name, block, attempt: {"foreign": 0.4 if block in (2, 5) else 0.0}
+    summary = rig.run()
+    assert summary.trials.rejected_blocks == [2, 5]
+    assert {block for block, _, _ in rig.ran} == set(range(1, 13))
+    assert "block 2/11: 3 trials valid, noisy (" in rig.said.getvalue()
+    rig.ran.clear()
+    rig.directory = rig.directory.with_name("noisier")
+    rig.outcome = lambda name, block, attempt: {"foreign": 0.4}
+    summary = rig.run()
+    assert {block for block, _, _ in rig.ran} == set(range(1, 14))  # 10 / 0.75, rounded down
+    assert len(summary.trials.noisy_blocks_kept) == 10
+    assert summary.study.complete
+
+
+def test_an_invalid_trial_is_repeated_at_the_end_of_its_block(rig: Rig) -> None:
+    rig.outcome = lambda name, block, attempt: {"valid": (name, block, attempt) != ("iterative", 3, 1)}
+    summary = rig.run()
+    third = [each for each in rig.ran if each[0] == 3]
+    assert third == [*blocks_in_order(rig.study, 5, 3)[-3:], (3, "iterative", 2)]
+    assert (summary.trials.valid, summary.trials.invalid) == (30, 1)
+    assert summary.trials.incomplete_blocks == []
+    assert "block 3: iterative: invalid: load: errors: 2 refused" in rig.said.getvalue()
+
+
+def test_a_contender_that_stays_invalid_is_given_up(rig: Rig) -> None:
+    rig.outcome = lambda name, block, attempt: {"valid": name != "prefork"}
+    summary = rig.run()
+    assert [each for each in rig.ran if each[1] == "prefork"] == [
+        (block, "prefork", attempt) for block in (1, 2, 3) for attempt in (1, 2)
+    ]
+    assert "prefork" in summary.trials.given_up
+    assert summary.study.blocks == 10
+
+
+def test_a_run_in_which_nothing_works_ends(rig: Rig) -> None:
+    rig.outcome = lambda name, block, attempt: {"valid": False}
+    summary = rig.run()
+    assert len(rig.ran) == 18
+    assert set(summary.trials.given_up) == set(COSTS)
+    assert not summary.study.complete
+
+
+def test_progress_is_a_line_a_block(rig: Rig) -> None:
+    rig.run()
+    lines = rig.said.getvalue().splitlines()
+    assert lines[0].startswith("small (quick): 3 contenders, first look after 10 blocks, seed 5, into ")
+    assert lines[1] == "block 1/10: 3 trials valid, 0 s left"
+    assert lines[10] == "block 10/10: 3 trials valid"
+    assert len(lines) == 11
+
+
+# Interrupting and resuming
+
+
+def test_an_interrupted_run_keeps_what_it_has_and_says_how_to_go_on(rig: Rig) -> None:
+    rig.stop_after = 8
+    with pytest.raises(KeyboardInterrupt):
+        rig.run()
+    said = rig.said.getvalue()
+    assert f"stopped; 8 trials are kept in {rig.directory}" in said
+    command = f"thunderherd run {rig.study.path} --quick --out {rig.directory} --resume"
+    assert f"go on with: {command}" in said
+    loaded = thunderherd.load(rig.directory)
+    assert len(loaded.trials) == 8
+    assert loaded.summary is not None
+    assert not loaded.summary.study.complete
+    assert loaded.summary.study.blocks == 2
+
+
+@pytest.mark.parametrize("done", [0, 1, 3, 8, 29])
+def test_resuming_gives_the_run_that_would_have_been(rig: Rig, done: int) -> None:
+    rig.stop_after = done
+    with pytest.raises(KeyboardInterrupt):
+        rig.run()
+    rig.stop_after = 10**9
+    summary = rig.run(resume=True, seed=None)
+    assert rig.ran == blocks_in_order(rig.study, 5, 10)
+    assert summary.study.seed == 5
+    assert summary.study.complete
+    assert summary.trials.valid == 30
+    assert any("resumed at" in note for note in summary.study.notes)
+
+
+def test_an_invalid_trial_is_not_repeated_twice_by_resuming(rig: Rig) -> None:
+    rig.outcome = lambda name, block, attempt: {"valid": (name, block) != ("prefork", 1)}
+    rig.stop_after = 4  # the block's three trials, and prefork's second attempt
+    with pytest.raises(KeyboardInterrupt):
+        rig.run()
+    rig.stop_after = 10**9
+    rig.run(resume=True)
+    assert [each for each in rig.ran if each[:2] == (1, "prefork")] == [
+        (1, "prefork", 1),
+        (1, "prefork", 2),
+    ]
+
+
+def test_resuming_a_finished_run_measures_nothing(rig: Rig) -> None:
+    first = rig.run()
+    rig.ran.clear()
+    again = rig.run(resume=True)
+    assert rig.ran == []
+    assert again.pairs == first.pairs
+
+
+def test_resuming_where_nothing_is_begins(rig: Rig) -> None:
+    assert rig.run(resume=True).study.complete
+    assert "nothing was measured there yet" in rig.said.getvalue()
+
+
+def test_a_run_is_not_begun_over_another(rig: Rig) -> None:
+    rig.run()
+    with pytest.raises(UserError, match="already holds a run; add --resume"):
+        rig.run()
+
+
+def test_another_study_is_refused_and_what_changed_is_said(
+    rig: Rig, small_study_file: Path, some_catalogue: Catalogue
+) -> None:
+    rig.stop_after = 2
+    with pytest.raises(KeyboardInterrupt):
+        rig.run()
+    overrides = ["load.settings.loops=26", "contenders.prefork.settings.pool=4"]
+    rig.study = load_study(str(small_study_file), "quick", overrides, some_catalogue)
+    with pytest.raises(UserError) as refused:
+        rig.run(resume=True)
+    assert "load.settings.loops was 25, is 26" in str(refused.value)
+    assert "contenders[prefork].settings.pool was 3, is 4" in str(refused.value)
+    assert "another --out" in str(refused.value)
+
+
+def test_another_seed_engine_or_kernel_is_refused(rig: Rig, monkeypatch: pytest.MonkeyPatch) -> None:
+    rig.stop_after = 2
+    with pytest.raises(KeyboardInterrupt):
+        rig.run()
+    with pytest.raises(UserError, match="the run has seed 5, --seed says 6; leave --seed out"):
+        rig.run(resume=True, seed=6)
+    now = {"kernel": "Linux", "engine": {"sha256": "1"}, "cpu": {"model": "A CPU"}}
+    monkeypatch.setattr(description, "describe", lambda engine=None: now)
+    with pytest.raises(UserError, match=r"the engine is not that of the run so far \(0 then, 1 now\)"):
+        rig.run(resume=True)
+    now = {"kernel": "Linux 2", "engine": {"sha256": "0"}, "cpu": {"model": "A CPU"}}
+    with pytest.raises(UserError, match="the kernel is not that of the run so far"):
+        rig.run(resume=True)
+
+
+def test_an_engine_built_anew_in_mid_run_is_noticed(rig: Rig) -> None:
+    def rebuild(name: str, block: int, attempt: int) -> dict[str, Any]:
+        if block == 2:
+            os.utime(os.environ["THUNDERHERD_ENGINE"])
+        return {}
+
+    rig.outcome = rebuild
+    with pytest.raises(UserError, match="was built anew during the run"):
+        rig.run()
+
+
+def test_a_mistake_of_the_users_in_mid_run_says_how_to_go_on(rig: Rig) -> None:
+    def refuse(name: str, block: int, attempt: int) -> dict[str, Any]:
+        if block == 2:
+            raise UserError("too few processes are allowed; raise `ulimit -u`")
+        return {}
+
+    rig.outcome = refuse
+    with pytest.raises(UserError, match=r"raise `ulimit -u`; 3 trials are kept, go on with: .* --resume"):
+        rig.run()
+
+
+def test_what_the_engine_refuses_a_contender_for_from_the_first_is_not_gone_on_with(rig: Rig) -> None:
+    """Another run that goes on has the same settings. What was well before has another cause."""
+
+    def refuse(name: str, block: int, attempt: int) -> dict[str, Any]:
+        if (block, len(rig.ran)) >= first:
+            raise Refusal("--buffers 15 and --buffer-size 101 are 1515 bytes")
+        return {}
+
+    rig.outcome = refuse
+    first = (1, 3)
+    with pytest.raises(UserError, match=r"1515 bytes; 2 trials are kept, but .* start a new run") as refused:
+        rig.run()
+    assert "--resume" not in str(refused.value)
+    first, rig.directory = (2, 0), rig.directory.with_name("another")
+    with pytest.raises(UserError, match=r"1515 bytes; 3 trials are kept, go on with: .* --resume"):
+        rig.run()
+
+
+# Progress
+
+
+def test_time_left_in_words() -> None:
+    assert [duration(seconds) for seconds in (3.2, 89, 91, 3000, 7500)] == [
+        "3 s", "89 s", "2 min", "50 min", "2 h 5 min",
+    ]  # fmt: skip
+
+
+# With the engine, in a process of its own
+
+SCRIPT = """
+import sys
+from pathlib import Path
+from thunderherd.engine import catalogue
+from thunderherd.runner import run_study
+from thunderherd.study import load_study
+
+study = load_study(sys.argv[1], "quick", ["repetitions=5"], catalogue())
+try:
+    run_study(study, Path(sys.argv[2]), seed=3, resume=True)
+except KeyboardInterrupt:
+    sys.exit(130)
+"""
+
+
+@pytest.fixture
+def real_run(copied_engine: Path, small_study_file: Path, tmp_path: Path) -> Iterator[Callable[[], Any]]:
+    """Starts a run into tmp_path/run, as a process group of its own; ended, whatever happens."""
+    started: list[subprocess.Popen[str]] = []
+
+    def start() -> subprocess.Popen[str]:
+        process = subprocess.Popen(
+            [sys.executable, "-c", SCRIPT, str(small_study_file), str(tmp_path / "run")],
+            stderr=subprocess.PIPE,
+            text=True,
+            env={**os.environ, "PYTHONPATH": str(TESTS.parent)},
+            process_group=0,
+        )
+        started.append(process)
+        return process
+
+    yield start
+    for process in started:
+        if process.poll() is None:
+            process.kill()
+        process.communicate()
+
+
+def wait_for(what: Callable[[], object], seconds: float = 60) -> None:
+    deadline = time.monotonic() + seconds
+    while not what():
+        assert time.monotonic() < deadline, "nothing came of it in time"
+        time.sleep(0.005)
+
+
+def lines_of(path: Path) -> int:
+    return path.read_bytes().count(b"\n") if path.exists() else 0
+
+
+@pytest.mark.parametrize("after", [0, 4, 11])
+def test_a_killed_run_leaves_no_process_and_loses_one_trial_at_most(
+    real_run: Callable[[], Any], copied_engine: Path, tmp_path: Path, after: int
+) -> None:
+    written = tmp_path / "run" / "trials.jsonl"
+    process = real_run()
+    wait_for(lambda: lines_of(written) >= after and processes_of(copied_engine))
+    os.kill(process.pid, signal.SIGKILL)
+    process.wait()
+    on_disk = lines_of(written)
+    assert on_disk >= after
+    wait_for(lambda: not processes_of(copied_engine), 5)
+
+    # Whatever stood in the file when it died is kept, and the run goes on in the order it would have had.
+    before = written.read_bytes() if written.exists() else b""
+    process = real_run()
+    _, said = process.communicate(timeout=120)
+    assert process.returncode == 0, said
+    assert written.read_bytes().startswith(before[: before.rfind(b"\n") + 1])
+    names = ["iterative", "fork_per_client", "prefork"]
+    trials = [json.loads(line) for line in written.read_text().splitlines()]
+    valid = [(trial["block"], trial["contender"]) for trial in trials if trial["valid"]]
+    assert valid == [(block, name) for block in range(1, 6) for name in block_order(names, 3, block)]
+    assert all(trial["seed"] == 3 for trial in trials)
+    summary = json.loads((tmp_path / "run" / "summary.json").read_text())
+    assert summary["study"]["complete"]
+    assert summary["trials"]["valid"] == 15
+    assert processes_of(copied_engine) == {}
+
+
+def test_ctrl_c_keeps_what_is_there(real_run: Callable[[], Any], copied_engine: Path, tmp_path: Path) -> None:
+    written = tmp_path / "run" / "trials.jsonl"
+    process = real_run()
+    wait_for(lambda: lines_of(written) >= 5 and processes_of(copied_engine))
+    os.killpg(process.pid, signal.SIGINT)  # as a terminal does it
+    _, said = process.communicate(timeout=30)
+    assert process.returncode == 130, said
+    assert "go on with: thunderherd run" in said
+    assert "Traceback" not in said
+    assert processes_of(copied_engine) == {}
+    kept = lines_of(written)
+    assert kept >= 5
+    loaded = thunderherd.load(tmp_path / "run")
+    assert len(loaded.trials) == kept
+    assert loaded.summary is not None
+
+
+def test_a_real_run_tells_fork_from_the_others(
+    use_engine: Path, small_study_file: Path, tmp_path: Path
+) -> None:
+    from thunderherd.engine.client import catalogue
+
+    study = load_study(str(small_study_file), "quick", ["load.settings.loops=50"], catalogue())
+    summary = run_study(study, tmp_path / "run", seed=1, show=PlainProgress(io.StringIO()))
+    assert summary.study.complete
+    assert summary.trials.invalid == 0
+    verdicts = {(pair.a, pair.b): pair.verdict for pair in summary.pairs}
+    assert verdicts[("iterative", "fork_per_client")] == "faster"
+    assert verdicts[("fork_per_client", "prefork")] == "slower"
+    assert thunderherd.load(tmp_path / "run").frame().height == 30
+
+
+def test_time_left_counts_each_contender_the_same(monkeypatch: pytest.MonkeyPatch) -> None:
+    now = [0.0]
+    monkeypatch.setattr(time, "monotonic", lambda: now[0])
+    clock = Clock()
+    for contender, seconds in (("long", 30.0), *[("short", 1.0)] * 9):
+        clock.trials_left = 11
+        clock.begin()
+        now[0] += seconds
+        clock.end(contender)
+    assert clock.left() == "3 min left"  # 10 x (30 + 1) / 2, and not 10 x 39 / 10
+
+
+def test_a_long_block_says_that_it_goes_on(small_study: Study, monkeypatch: pytest.MonkeyPatch) -> None:
+    now = [0.0]
+    monkeypatch.setattr(time, "monotonic", lambda: now[0])
+    said = io.StringIO()
+    shown = PlainProgress(said)
+    shown.plan(3, 90)
+    for position in range(1, 4):
+        shown.trial_begins(1, "prefork", position, 30)
+        now[0] += 40
+        shown.trial_ends(made_trial(small_study, "prefork", 1))
+    assert said.getvalue().splitlines() == ["block 1/3: trial 2/30, 59 min left"]

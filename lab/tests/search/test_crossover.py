@@ -1,0 +1,297 @@
+"""The command `crossover` from its words to its answer, on trials that never happened and with the engine."""
+
+from __future__ import annotations
+
+import json
+import re
+import shlex
+import sys
+from collections.abc import Callable
+from functools import partial
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+from made.summaries.trials import made_trial
+
+from thunderherd.cli import main
+from thunderherd.engine import client as engine
+from thunderherd.machine import description
+from thunderherd.records.directory import load
+from thunderherd.records.summary import TrialRecord
+from thunderherd.run import runner
+from thunderherd.statistics import crossings
+from thunderherd.study.loading import Contender, Study
+
+METRIC = "server_cpu_per_connection"
+WORDS = ["prefork", "iterative", "--over", "pool=1..256", "--load", "closed", "--metric", METRIC]
+
+
+class Rig:
+    """Trials that never happened: an iterative server costs 20 µs a connection, a pool as its size has it."""
+
+    def __init__(self) -> None:
+        self.ran: list[str] = []
+        self.stop_after = 10**9
+        self.cost: Callable[[int], float] = lambda pool: 1e-6 * pool
+        self.invalid: Callable[[str], bool] = lambda name: False
+
+    def run_trial(self, study: Study, contender: Contender, **where: Any) -> TrialRecord:
+        for place in ("engine", "site", "profiles"):
+            where.pop(place)
+        if len(self.ran) >= self.stop_after:
+            raise KeyboardInterrupt
+        self.ran.append(contender.name)
+        cost = 20e-6 if contender.base == "iterative" else self.cost(int(contender.settings["pool"]))
+        # The same for the same trial, whenever it is run.
+        seed = [where["block"], int(contender.point or 0), contender.base == "iterative"]
+        noisy = cost * float(np.exp(np.random.default_rng(seed).normal(0, 0.02)))
+        return made_trial(study, contender.name, cost=noisy, valid=not self.invalid(contender.name), **where)
+
+
+@pytest.fixture
+def rig(monkeypatch: pytest.MonkeyPatch, fake_engine: Callable[..., Path]) -> Rig:
+    fake_engine()
+    here = {"kernel": "Linux", "engine": {"sha256": "0"}, "cpu": {"model": "A CPU"}}
+    monkeypatch.setattr(description, "describe", lambda engine=None: here)
+    made = Rig()
+    monkeypatch.setattr(runner, "run_trial", made.run_trial)
+    return made
+
+
+@pytest.fixture
+def typed(
+    monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> Callable[..., tuple[int, str, str]]:
+    """Types a command; its exit status, what it printed, and what it said on stderr."""
+
+    def run(*words: str) -> tuple[int, str, str]:
+        monkeypatch.setattr(sys, "argv", ["thunderherd", *words])
+        status = main.run_command(list(words))
+        out, err = capsys.readouterr()
+        return status, out, err
+
+    return run
+
+
+Typed = Callable[..., tuple[int, str, str]]
+
+
+def answer(directory: Path) -> dict[str, Any]:
+    found: dict[str, Any] = json.loads((directory / "summary.json").read_text())["sweeps"][0]["crossover"]
+    return found
+
+
+def test_both_stages_and_the_answer(rig: Rig, typed: Typed, tmp_path: Path) -> None:
+    out = tmp_path / "found"
+    status, printed, said = typed("crossover", *WORDS, "--out", str(out), "--seed", "5")
+    assert status == 0, said
+    found = answer(out / "dense")
+    assert found["outcome"] == "one"
+    assert found["estimate"]["low"] <= 20 <= found["estimate"]["high"]
+    assert re.search(r"^Below \d\d workers prefork beats iterative \(95 % interval ", printed, re.MULTILINE)
+    assert {path.name for path in out.iterdir()} == {
+        "coarse.toml", "coarse", "dense.toml", "dense", "crossover.svg", "crossover.png"
+    }  # fmt: skip
+    assert str(out / "dense" / "report.html") in printed and (out / "dense" / "report.html").exists()
+    assert load(out / "coarse").run.seed == load(out / "dense").run.seed == 5
+    sizes = {int(name.partition("=")[2]) for name in rig.ran if "@dense=" in name}
+    assert sizes == set(map(int, answer(out / "coarse")["next_sizes"]))
+    # What was run can be run and shown again by the other commands.
+    assert typed("table", str(out / "dense"))[1].count("prefork beats iterative") == 1
+    again = typed("run", str(out / "dense.toml"), "--quick", "--seed", "5", "--out", str(tmp_path / "again"))
+    assert again[0] == 0
+    assert answer(tmp_path / "again") == found
+
+
+def test_none_is_an_answer(rig: Rig, typed: Typed, tmp_path: Path) -> None:
+    rig.cost = lambda pool: 10e-6
+    status, printed, _ = typed("crossover", *WORDS, "--out", str(tmp_path / "none"))
+    assert status == 0
+    said = "None in this range (server CPU per connection, less is better): prefork beats iterative"
+    assert said in " ".join(printed.split()), "wherever its lines are broken"
+    assert not (tmp_path / "none" / "dense").exists()
+    assert "Picture   " in printed
+
+
+def test_no_answer_is_a_failure(rig: Rig, typed: Typed, tmp_path: Path) -> None:
+    rig.invalid = lambda name: name.startswith("prefork")
+    status, printed, _ = typed("crossover", *WORDS, "--out", str(tmp_path / "none"))
+    assert status == 1
+    assert "It cannot be told where prefork and iterative change places: " in " ".join(printed.split())
+
+
+@pytest.fixture(scope="module")
+def uninterrupted() -> list[tuple[list[str], dict[str, Any]]]:
+    """What a search ran that nobody interrupts, and its answer, once a test has made it."""
+    return []
+
+
+@pytest.mark.parametrize("stop_after", [7, 100, 150], ids=lambda count: f"after {count} trials")
+def test_an_interrupted_search_goes_on_where_it_was(
+    rig: Rig,
+    typed: Typed,
+    tmp_path: Path,
+    stop_after: int,
+    uninterrupted: list[tuple[list[str], dict[str, Any]]],
+) -> None:
+    whole, parts = tmp_path / "whole", tmp_path / "parts"
+    words = [*WORDS, "--points", "5", "--blocks", "10", "--seed", "5"]
+    if not uninterrupted:
+        assert typed("crossover", *words, "--out", str(whole))[0] == 0
+        uninterrupted.append((rig.ran, answer(whole / "dense")))
+    ran, found = uninterrupted[0]
+    rig.ran, rig.stop_after = [], stop_after
+    status, _, said = typed("crossover", *words, "--out", str(parts))
+    assert status == 130
+    again = shlex.split(said.partition("go on with: ")[2])
+    assert again == ["thunderherd", "crossover", *words, "--out", str(parts), "--resume"]
+    rig.stop_after = 10**9
+    status, _, said = typed(*again[1:])
+    assert status == 0, said
+    assert rig.ran == ran
+    assert answer(parts / "dense") == found
+    # And once more, when nothing is left to be done.
+    assert typed(*again[1:])[0] == 0 and rig.ran == ran
+
+
+def test_a_directory_of_its_own_is_named_in_what_to_type(
+    rig: Rig, typed: Typed, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.chdir(tmp_path)
+    rig.stop_after = 3
+    _, _, said = typed("crossover", *WORDS)
+    again = shlex.split(said.partition("go on with: ")[2])
+    assert again[-3] == "--out" and again[-2].startswith("results/crossover-") and again[-1] == "--resume"
+
+
+@pytest.mark.parametrize(
+    ("change", "said"),
+    [
+        (
+            ["--blocks", "11"],
+            "holds another search; it was begun with `thunderherd crossover prefork iterative",
+        ),
+        (["--set", "load.settings.loops=7"], "the study is not the one that was begun: "),
+        (["--seed", "6"], "the run has seed 5, --seed says 6"),
+    ],
+)
+def test_only_the_same_search_goes_on(
+    rig: Rig, typed: Typed, tmp_path: Path, change: list[str], said: str
+) -> None:
+    out = str(tmp_path / "out")
+    rig.stop_after = 5
+    typed("crossover", *WORDS, "--seed", "5", "--out", out)
+    status, _, told = typed("crossover", *WORDS, *change, "--out", out, "--resume")
+    assert status == 2 and said in told and told.count("\n") == 1
+
+
+def test_a_directory_that_is_taken(rig: Rig, typed: Typed, tmp_path: Path) -> None:
+    out = tmp_path / "out"
+    rig.stop_after = 5
+    typed("crossover", *WORDS, "--out", str(out))
+    status, _, said = typed("crossover", *WORDS, "--out", str(out))
+    assert status == 2 and "already holds a search; add --resume" in said
+    (tmp_path / "other").mkdir()
+    (tmp_path / "other" / "file").write_text("")
+    status, _, said = typed("crossover", *WORDS, "--out", str(tmp_path / "other"))
+    assert status == 2 and "exists and is not empty" in said
+    status, _, said = typed("crossover", *WORDS, "--out", str(tmp_path / "other" / "file"))
+    assert status == 2 and "is no directory" in said
+    # A mistake that only the study tells leaves nothing behind: nobody has written that study.
+    third = tmp_path / "third"
+    status, _, said = typed("crossover", *WORDS, "--set", "noise.foreign_percent=900", "--out", str(third))
+    assert status == 2 and "noise.foreign_percent" in said and not third.exists()
+    rig.stop_after = 10**9
+    assert typed("crossover", *WORDS, "--out", str(third))[0] == 0
+
+
+@pytest.mark.parametrize(
+    ("words", "said"),
+    [
+        (["prefork", "iterative"], "Missing option '--over'"),
+        (["prefork", "--over", "pool=1..9"], "Missing argument 'B'"),
+        ([*WORDS, "--resume"], "--resume goes on with a search that was begun; say which with --out DIR"),
+        ([*WORDS, "--blocks", "0"], "--blocks"),
+        ([*WORDS, "--points", "one"], "--points"),
+        ([*WORDS, "--sede", "3"], "did you mean --seed"),
+        (["prefork", "iteratve", "--over", "pool=1..9"], "did you mean 'iterative'?"),
+        (["prefork", "prefork", "--over", "pool=1..9"], "the same contender"),
+        (["prefork", "iterative", "--over", "pool=9..1"], "9 is not below 1"),
+        (["prefork", "iterative", "--over", "pool=1..99999"], "a whole number from 1 to 4096 workers"),
+        (["prefork", "iterative", "--over", "pol=1..9"], "did you mean 'pool'?"),
+        (["prefork", "iterative", "--over", "check=1..9"], 'it is no number but "pattern", "count"'),
+    ],
+)
+def test_mistakes_are_one_line(
+    fake_engine: Callable[..., Path], typed: Typed, tmp_path: Path, words: list[str], said: str
+) -> None:
+    fake_engine()
+    status, printed, told = typed("crossover", *words)
+    assert (status, printed) == (2, "")
+    assert told.startswith("thunderherd: ") and said in told and told.count("\n") == 1
+
+
+# With the engine itself -------------------------------------------------------------------------------------
+
+
+def test_a_crossing_that_is_made_is_found(
+    use_engine: Path, typed: Typed, monkeypatch: pytest.MonkeyPatch, tmp_path: Path
+) -> None:
+    """A process for every connection against 60 µs of spinning for every request: the first is dearer where a
+    connection has one request, the second where it has 64, on any machine, however busy."""
+    out = tmp_path / "out"
+    settings = {
+        "load.settings.clients": 8, "load.settings.connections": "kept", "load.settings.milliseconds": 0,
+        "load.settings.warm_up_milliseconds": 0, "noise.foreign_percent": 100, "noise.steal_percent": 100,
+    }  # fmt: skip
+    command = [
+        "crossover", "design=fork_per_client,name=forks",
+        "design=thread_per_client,settings.spin_microseconds=60,name=spins",
+        "--over", "load.settings.loops=1..64", "--workload", "bytes", "--load", "closed_threads",
+        "--metric", "server_cpu_per_request", "--points", "3", "--blocks", "10", "--seed", "3",
+        *(word for key, value in settings.items() for word in ("--set", f"{key}={value}")), "--out", str(out),
+    ]  # fmt: skip
+    # Three sizes around the crossing in the place of seven.
+    monkeypatch.setattr(crossings, "second_stage", partial(crossings.second_stage, points=3))
+    status, printed, told = typed(*command)
+    assert status == 0, told
+    coarse = answer(out / "coarse")
+    standings = [point["standing"] for point in coarse["points"]]
+    assert standings[0] == "b" and standings[-1] == "a", coarse["points"]
+    found = answer(out / "dense")
+    assert found["outcome"] == "one"
+    (bracket,) = found["brackets"]
+    assert (bracket["before"], bracket["after"]) == ("spins", "forks")
+    assert 1 <= bracket["low"] < bracket["high"] <= 64
+    assert "forks beats spins" in " ".join(printed.split())
+    assert "It rests on 3 sizes from 1 to 64 requests" in " ".join(printed.split())
+    assert (out / "crossover.png").read_bytes().startswith(b"\x89PNG")
+
+
+def test_a_rate_is_swept_over_pairs_of_namespaces(use_engine: Path, typed: Typed, tmp_path: Path) -> None:
+    """Both contenders send at the rate of the point, whose lab is its own."""
+    pair = engine.catalogue().namespace
+    if pair is None or not pair.available:
+        pytest.skip(pair.reason or "no namespaces" if pair else "this engine makes no namespaces")
+    out, mbit = tmp_path / "out", 10**6
+    quiet = ("measure.limits_milliseconds=0", "noise.foreign_percent=100", "noise.steal_percent=100")
+    status, printed, told = typed(
+        "crossover", "writev", "sendmsg", "--over", "rate=20mbit..200mbit", "--workload", "stream",
+        "--lab", "veth", "--points", "2", "--blocks", "10", "--milliseconds", "60", "--seed", "3",
+        *(word for each in quiet for word in ("--set", each)), "--out", str(out),
+    )  # fmt: skip
+    assert status == 0, told
+    trials = load(out / "coarse").trials
+    assert len(trials) >= 40
+    for rate in (20, 200):
+        seen = [
+            each.metrics["gigabits_per_second"]
+            for each in trials
+            if each.metrics and each.contender.endswith(f"={rate * mbit}")
+        ]
+        assert len(seen) >= 20
+        # A bucket that is full at first lets some more through in so short a window.
+        assert 0.3 * rate < 1e3 * float(np.median([each for each in seen if each])) < 2 * rate, seen
+    assert "bits a second" in printed

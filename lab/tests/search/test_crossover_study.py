@@ -1,0 +1,405 @@
+"""The studies of both stages: what they are made of, and what is refused before anything runs."""
+
+from __future__ import annotations
+
+import math
+import shlex
+import tomllib
+from pathlib import Path
+from typing import Any, Literal
+
+import pytest
+from made.summaries.crossed import asked, both_stages, found_of, study_of
+from made.summaries.swept import CATALOGUE
+
+from thunderherd.engine import client as engine_client
+from thunderherd.engine.catalogue import Catalogue, Counter, IntegerSetting, Workload
+from thunderherd.engine.setting_rules import Agreement
+from thunderherd.errors import UserError
+from thunderherd.records.crossover import CrossoverSummary
+from thunderherd.search.crossover_study import Asked, coarse_study, dense_study
+from thunderherd.study.loading import Study, load_study
+
+MORE = "test_chunks"
+"""A primitive of the tests' catalogue beside the usual one."""
+
+
+def coarse(tmp_path: Path, *overrides: str, catalogue: Catalogue = CATALOGUE, **changes: Any) -> Study:
+    text = coarse_study(asked(**changes), catalogue)
+    return study_of(text, tmp_path / "coarse.toml", *overrides, catalogue=catalogue)
+
+
+def refused(catalogue: Catalogue = CATALOGUE, **changes: Any) -> str:
+    with pytest.raises(UserError) as caught:
+        coarse_study(asked(**changes), catalogue)
+    return str(caught.value)
+
+
+# The first stage --------------------------------------------------------------------------------------------
+
+
+def test_it_is_a_study_of_one_sweep(tmp_path: Path) -> None:
+    study = coarse(tmp_path)
+    (sweep,) = study.sweeps
+    assert study.main == () and study.name == "crossover-prefork-thread-per-client"
+    assert (sweep.key, sweep.axis, sweep.metric) == (
+        "load.settings.bytes",
+        "logarithmic",
+        "requests_per_second",
+    )
+    assert [point.number for point in sweep.points] == [64 * 4**place for place in range(9)]
+    assert sweep.contenders == ("prefork", "thread_per_client")
+    assert [(look.blocks, look.alpha) for look in study.looks] == [(12, 0.025)]
+    assert len(study.comparisons) == 9
+    assert all(each.load.settings["bytes"] == int(each.point or 0) for each in study.contenders)
+    assert sweep.crossover is not None and (sweep.crossover.a, sweep.crossover.stage) == ("prefork", "coarse")
+
+
+def test_a_limit_of_the_server_is_raised_and_that_is_said(tmp_path: Path) -> None:
+    study = coarse(tmp_path)
+    assert {each.settings["limit"] for each in study.contenders} == {4 * 2**20}
+    assert study.sweeps[0].note == "limit of the server is raised to 4,194,304, as bytes goes so far"
+    small = coarse(tmp_path, over="bytes=1..1k")
+    assert {each.settings["limit"] for each in small.contenders} == {16384}
+    assert small.sweeps[0].note is None
+
+
+def test_a_load_that_ends_by_time_is_taken_where_none_is_named(tmp_path: Path) -> None:
+    study = coarse(tmp_path, load=None)
+    assert study.load.kind == "timed" and study.load.is_timed
+    assert (study.load.settings["milliseconds"], study.load.settings["warm_up_milliseconds"]) == (500, 100)
+    longer = coarse(tmp_path, load=None, milliseconds=2000)
+    assert (longer.load.settings["milliseconds"], longer.load.settings["warm_up_milliseconds"]) == (2000, 400)
+    assert study.load.settings["connections"] == "per_request"
+
+
+@pytest.mark.parametrize(
+    ("side", "server", "client"),
+    [("server", MORE, "send_each"), ("client", "send_each", MORE), ("both", MORE, MORE)],
+)
+def test_primitives_are_those_of_the_side_that_is_named(
+    tmp_path: Path, side: str, server: str, client: str
+) -> None:
+    study = coarse(tmp_path, a=MORE, b="send_each", side=side)
+    first, second = study.contenders[:2]
+    assert (first.base, first.design) == (MORE, "thread_per_client")
+    assert (first.primitive, first.load.primitive) == (server, client)
+    assert (second.primitive, second.load.primitive) == ("send_each", "send_each")
+    assert study.load.settings["connections"] == "kept"
+    other = coarse(tmp_path, a=MORE, b="send_each", side=side, design="prefork")
+    assert {each.design for each in other.contenders} == {"prefork"}
+
+
+def test_a_contender_is_what_it_is_made_of(tmp_path: Path) -> None:
+    study = coarse(
+        tmp_path,
+        a="design=prefork,pool=30,settings.nodelay=false,load.processes=2,lab.server_cpus=[0]",
+        b=f"primitive={MORE},load.settings.children=3,name=moved",
+        load="closed",
+        over="bytes=1..1k",
+        milliseconds=None,
+    )
+    first, second = study.contenders[:2]
+    assert first.base.startswith("prefork_pool_30_nodelay_false")
+    assert (first.design, first.settings["pool"], first.settings["nodelay"]) == ("prefork", 30, False)
+    assert (first.load.processes, first.lab.server_cpus) == (2, (0,))
+    assert (second.base, second.design, second.primitive) == ("moved", "thread_per_client", MORE)
+    assert second.load.settings["children"] == 3
+
+
+def test_a_setting_that_one_contender_has_is_swept_for_it_alone(tmp_path: Path) -> None:
+    study = coarse(tmp_path, over="pool=1..64")
+    assert [point.name for point in study.sweeps[0].points] == ["1", "3", "8", "23", "64"]
+    pools = {each.name: each.settings.get("pool") for each in study.contenders}
+    assert pools["prefork@coarse=23"] == 23 and pools["thread_per_client@coarse=23"] is None
+
+
+def test_processes_are_a_setting_too(tmp_path: Path) -> None:
+    study = coarse(tmp_path, over="load.processes=1..4")
+    assert [each.load.processes for each in study.contenders] == [1, 1, 2, 2, 3, 3, 4, 4]
+
+
+def test_both_ends_take_a_value_that_must_be_equal(tmp_path: Path) -> None:
+    same = IntegerSetting(name="field", help="", kind="integer", minimum=1, maximum=10**6, default=1)
+    agreement = Agreement(client="field", relation="equal", service="field")
+    fields = Workload(
+        name="fields", summary="", service_settings=(same,), client_settings=(same,), agreements=(agreement,)
+    )
+    catalogue = CATALOGUE.model_copy(update={"workloads": (*CATALOGUE.workloads, fields)})
+    study = coarse(tmp_path, over="field=1..1k", catalogue=catalogue)
+    assert study.contenders[0].workload == "fields"
+    assert all(
+        each.settings["field"] == each.load.settings["field"] == int(each.point or 0)
+        for each in study.contenders
+    )
+    assert study.sweeps[0].key == ("load.settings.field", "settings.field")
+    nothing = dict.fromkeys(CrossoverSummary.model_fields)
+    found = CrossoverSummary.model_construct(**nothing | {"points": [], "blocks": 12})
+    text = (tmp_path / "coarse.toml").read_text()
+    dense = study_of(dense_study(text, [4, 8], found, (1, 1)), tmp_path / "dense.toml", catalogue=catalogue)
+    assert dense.sweeps[0].key == study.sweeps[0].key
+    assert [(each.settings["field"], each.load.settings["field"]) for each in dense.contenders[::2]] == [
+        (4, 4), (8, 8)
+    ]  # fmt: skip
+
+
+@pytest.mark.parametrize(
+    ("sender", "side", "keys"),
+    [
+        ("service", None, ["settings.field"]),
+        ("client", None, ["load.settings.field"]),
+        ("service", "client", ["load.settings.field"]),
+        ("client", "server", ["settings.field"]),
+        ("client", "both", ["load.settings.field", "settings.field"]),
+    ],
+)
+def test_a_setting_of_both_ends_is_that_of_the_end_that_sends(
+    tmp_path: Path, sender: Literal["service", "client"], side: str | None, keys: list[str]
+) -> None:
+    own = IntegerSetting(name="field", help="", kind="integer", minimum=1, maximum=10**6, default=1)
+    flow = Workload(name="flow", summary="", service_settings=(own,), client_settings=(own,), sender=sender)
+    catalogue = CATALOGUE.model_copy(update={"workloads": (*CATALOGUE.workloads, flow)})
+    study = coarse(tmp_path, a=MORE, b="send_each", over="field=1..1k", side=side, catalogue=catalogue)
+    swept = {
+        key
+        for key, values in {
+            "settings.field": {each.settings["field"] for each in study.contenders},
+            "load.settings.field": {each.load.settings["field"] for each in study.contenders},
+        }.items()
+        if len(values) > 1
+    }
+    assert swept == set(keys)
+    moved = {
+        "settings.field": study.contenders[0].primitive,
+        "load.settings.field": study.contenders[0].load.primitive,
+    }
+    assert {key for key, primitive in moved.items() if primitive == MORE} == set(keys)
+    typed = coarse_study(asked(over="settings.field=1..1k", workload="flow"), catalogue)
+    assert tomllib.loads(typed)["sweeps"][0]["key"] == "settings.field"
+
+
+def test_who_receives_does_so_where_the_bytes_go(tmp_path: Path) -> None:
+    study = coarse(tmp_path, a="test_discard", b="recv", load="timed")
+    first, second = study.contenders[:2]
+    assert (first.load.receive, first.receive) == ("test_discard", "recv")
+    assert (second.load.receive, second.receive) == ("recv", "recv")
+
+
+def test_what_is_compared_is_what_the_workload_is_measured_by(tmp_path: Path) -> None:
+    flow = CATALOGUE.workloads[0].model_copy(update={"name": "flow", "measured_by": "bytes_to_server"})
+    catalogue = CATALOGUE.model_copy(update={"workloads": (*CATALOGUE.workloads, flow)})
+    assert coarse(tmp_path, catalogue=catalogue).measure.metric == "requests_per_second"
+    assert coarse(tmp_path, workload="flow", catalogue=catalogue).measure.metric == "gigabits_per_second"
+
+
+@pytest.mark.parametrize(("points", "sizes"), [(2, [1, 1000]), (4, [1, 10, 100, 1000])])
+def test_the_number_of_sizes_may_be_said(tmp_path: Path, points: int, sizes: list[int]) -> None:
+    study = coarse(tmp_path, over="bytes=1..1k", points=points)
+    assert [point.number for point in study.sweeps[0].points] == sizes
+
+
+def test_fixed_settings_and_the_laboratory(tmp_path: Path) -> None:
+    study = coarse(tmp_path, "load.settings.nodelay=false", lab=("apart",))
+    assert study.load.settings["nodelay"] is False
+    assert tomllib.loads((tmp_path / "coarse.toml").read_text())["lab"] == {"placement": "apart"}
+    study = coarse(tmp_path, lab=("server_cpus=[0]", "lab.client_cpus=[0]"))
+    assert study.lab.server_cpus == study.lab.client_cpus == (0,)
+
+
+def test_the_number_of_requests_ends_the_load_where_it_is_swept(tmp_path: Path) -> None:
+    study = coarse(tmp_path, over="loops=1..100", load=None)
+    assert study.load.kind == "timed"
+    assert all(
+        not each.load.is_timed and each.load.told["loops"] == int(each.point or 0)
+        for each in study.contenders
+    )
+    with pytest.raises(UserError, match="loops would have no effect: the load ends by time"):
+        coarse(tmp_path, "load.settings.milliseconds=50", over="loops=1..100", load=None)
+    assert coarse(tmp_path, over="milliseconds=10..100", load=None).load.is_timed
+
+
+# Another study's --------------------------------------------------------------------------------------------
+
+
+def test_contenders_of_a_study_with_all_that_they_stand_on(tmp_path: Path) -> None:
+    # The study counts what these have not.
+    names = ("context_switches", "involuntary_switches", "page_faults", "system_calls", "wakeups")
+    counters = [
+        Counter(name=name, summary="", unit="times", available=True, countable=True) for name in names
+    ]
+    catalogue = CATALOGUE.model_copy(update={"counters": (*CATALOGUE.counters, *counters)})
+    text = coarse_study(
+        Asked(a="prefork_modern", b="fork_per_client", over="bytes=64..16k", study="unp-ch30"), catalogue
+    )
+    study = study_of(text, tmp_path / "coarse.toml", catalogue=catalogue)
+    whole = load_study("unp-ch30", "quick", [], catalogue)
+    first = study.contender("prefork_modern@coarse=64")
+    own = whole.contender("prefork_modern")
+    assert (first.design, first.settings) == (own.design, own.settings)
+    assert first.load.settings | {"bytes": 4000} == whole.load.settings
+    assert study.measure.metric == whole.measure.metric and study.measure.baseline is None
+    assert study.noise == whole.noise
+
+
+@pytest.mark.parametrize(
+    ("changes", "said"),
+    [
+        ({"workload": "bytes"}, "--workload bytes contradicts --study unp-ch30"),
+        ({"load": "closed"}, "--load closed contradicts --study unp-ch30"),
+        ({"milliseconds": 5}, "--milliseconds 5 contradicts --study unp-ch30"),
+        ({"a": "prefork_modem"}, "no such contender of the study, design or primitive"),
+        ({"a": "prefork_modem"}, "did you mean 'prefork_modern'?"),
+        ({"study": "unp-ch3"}, "no such study"),
+    ],
+)
+def test_mistakes_with_a_study(changes: dict[str, Any], said: str) -> None:
+    assert said in refused(**{"load": None, "study": "unp-ch30", **changes})
+
+
+def test_a_scaled_study_is_refused(tmp_path: Path) -> None:
+    assert "--study erss-hw4 has a [scale]" in refused(study="erss-hw4", load=None, over="pool=1..64")
+
+
+# Mistakes ---------------------------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize(
+    ("changes", "said"),
+    [
+        ({"a": "prefrk"}, 'no such design or primitive "prefrk"'),
+        ({"a": "prefrk"}, "did you mean 'prefork'?"),
+        ({"a": "send_ech", "b": MORE}, "did you mean 'send_each'?"),
+        ({"a": "prefork", "b": "prefork"}, "prefork and prefork are the same contender"),
+        (
+            {"a": "prefork", "b": "design=prefork"},
+            "are the same contender, and nothing changes places with itself",
+        ),
+        ({"over": "byte=1..9"}, "neither contender, nor workload bytes, nor load timed has such a setting"),
+        ({"over": "byte=1..9"}, "did you mean 'bytes'?"),
+        ({"over": "load.settings.pool=1..9"}, "no such key; pool is settings.pool"),
+        ({"over": "check=1..9"}, 'it is no number but "pattern", "count"; numbers: '),
+        ({"over": "nodelay=1..9"}, "it is no number but true or false; numbers: "),
+        ({"over": "settings.nodelay=1..9"}, "it is no number but true or false; numbers: "),
+        (
+            {"over": "bytes=1..4GiB"},
+            "bytes=1..4294967296 goes beyond what it allows: a whole number from 1 to",
+        ),
+        ({"over": "pool=1..20000"}, "goes beyond what it allows: a whole number from 1 to 4096 workers"),
+        ({"over": "bytes=9..1"}, "crossover: --over bytes=9..1: 9 is not below 1"),
+        ({"over": "bytes=1..many"}, "'many' is no number"),
+        ({"over": "message_bytes"}, "LOW..HIGH, such as --over message_bytes=64..4MiB"),
+        ({"over": "settings.pool=5"}, "LOW..HIGH, such as --over settings.pool=1..64"),
+        ({"over": "bytes=9..1"}, "write the lower end first, such as --over bytes=1..9"),
+        ({"a": MORE, "b": "recv"}, f"{MORE} sends and recv receives, so that neither can take the other's"),
+        ({"a": MORE, "b": "recv"}, f"type `crossover {MORE} send_each`"),
+        (
+            {"a": "recv", "b": f"primitive={MORE}", "side": "both"},
+            "`crossover primitive=test_chunks primitive=",
+        ),
+        ({"workload": "byte"}, "no such workload \"byte\"; known: bytes; did you mean 'bytes'?"),
+        ({"load": "close"}, 'no such load "close"'),
+        ({"design": "thread"}, 'no such design "thread"'),
+        ({"metric": "gigabits"}, '--metric gigabits: no such metric "gigabits"; known: '),
+        ({"show": ("latency",)}, "--show latency: no such metric"),
+        ({"side": "serve"}, "no such side \"serve\"; known: server, client, both; did you mean 'server'?"),
+        ({"blocks": 5}, "--blocks 5 are too few: with 9 sizes at alpha 0.025"),
+        ({"lab": ("appart",)}, "did you mean 'apart'?"),
+        ({"lab": ("vethh",)}, "did you mean 'veth'?"),
+        ({"lab": ("placment=apart",)}, "did you mean 'placement'?"),
+        ({"over": "loops=1..9", "milliseconds": 50, "load": None}, "leave --milliseconds out"),
+        ({"over": "bytes=2..4GiB"}, "; type --over bytes=2..10"),
+        ({"load": "closed", "milliseconds": 100}, "load closed does not end by time"),
+        ({"a": "design=prefork,pol=3"}, 'no such key "pol"; known: design, primitive,'),
+        ({"a": "design=prefork,pol=3"}, "did you mean 'pool'?"),
+        ({"a": "design=prefork,pool"}, '"pool" is no key=value, such as pool=30, load.processes=2 or'),
+        ({"a": "prefork,pool=3"}, "a design with settings is design=prefork,pool=3"),
+        ({"a": "design="}, '"design=" is no key=value'),
+        ({"a": "design=prefork,,pool=3"}, '"" is no key=value'),
+        ({"a": "design=prefork,pool={"}, "'{' is no TOML value"),
+        ({"a": "design=prefork,pool=3,pool=4"}, "pool is said twice"),
+        ({"a": "design=prefork,nodelay=true"}, "could be settings.nodelay or load.settings.nodelay"),
+    ],
+)
+def test_mistakes_say_what_is_allowed(changes: dict[str, Any], said: str) -> None:
+    text = refused(**changes)
+    assert text.startswith("crossover: ") and said in text
+
+
+def test_sizes_that_a_product_forbids_are_refused_with_what_to_type_instead(use_engine: Path) -> None:
+    """The contenders of the study, over one of two settings whose product is given: what is said, if it is
+    typed, compares both at sizes that can be had."""
+    offered = engine_client.catalogue()
+    for name, other, sizes in (
+        ("buffers", "buffer_size", [15, 20, 25, 30, 50, 60, 75, 100]),
+        ("buffer_size", "buffers", [15, 20, 25, 30, 50, 60, 75, 100]),
+    ):
+        both = {"a": "writev", "b": "single_write", "over": f"{name}=15..100"}
+        said = refused(offered, **both, study="css503-p4", workload=None, load=None)
+        assert f"few sizes of the range can be had: {', '.join(map(str, sizes))};" in said
+        words = shlex.split(said.partition("compare both at those: ")[2])
+        assert words[:3] == ["thunderherd", "run", "css503-p4"]
+        advised = load_study("css503-p4", "quick", words[4::2], offered)
+        loads = {each.point: each.load.settings for each in advised.contenders if each.base == "writev"}
+        assert {int(point or 0): load[name] for point, load in loads.items()} == {
+            each: each for each in sizes
+        }
+        assert all(int(load[name]) * int(load[other]) == 1500 for load in loads.values())
+    said = refused(offered, a="writev", b="write_once", over="buffers=15..20", workload="blast", load=None)
+    assert said.endswith('"load.settings.buffers" = 20, "load.settings.buffer_size" = 75 } }]')
+    said = refused(offered, a="writev", b="write_once", over="buffers=16..19", workload="blast", load=None)
+    assert "few sizes of the range can be had: none, and the nearest are 15 and 20; compare both" in said
+    assert '"load.settings.buffers" = 15, "load.settings.buffer_size" = 100' in said
+    said = refused(offered, a="writev", b="write_once", over="mesage_bytes=64..100", load=None)
+    assert said.endswith("did you mean 'message_bytes'?")
+    said = refused(offered, over="bytes=1..1MiB", workload="echo", load=None)
+    assert said.endswith("a whole number from 1 to 65536 bytes; type --over bytes=1..65536")
+
+
+@pytest.mark.parametrize(
+    ("changes", "overrides", "said"),
+    [
+        ({"a": "design=prefrk"}, (), "no such design"),
+        ({"a": "design=prefork,pool=0"}, (), "pool = 0; allowed: a whole number from 1 to 4096 workers"),
+        ({"metric": "request_per_second"}, (), "no such metric"),
+        ({"show": ("latency",)}, (), "no such metric"),
+        ({}, ("load.settings.byte=3",), "--set load.settings.byte=3: no such key"),
+    ],
+)
+def test_what_the_study_itself_refuses(
+    tmp_path: Path, changes: dict[str, Any], overrides: tuple[str, ...], said: str
+) -> None:
+    with pytest.raises(UserError) as caught:
+        coarse(tmp_path, *overrides, **changes)
+    assert said in str(caught.value)
+
+
+# The second stage -------------------------------------------------------------------------------------------
+
+
+def test_it_has_its_own_sizes_and_what_the_first_found(tmp_path: Path) -> None:
+    first, second = both_stages(tmp_path, lambda size: -0.1 * math.log2(size / 9000))
+    found = found_of(first)
+    study = load_study(str(tmp_path / "dense.toml"), "quick", [], CATALOGUE)
+    (sweep,) = study.sweeps
+    assert [point.number for point in sweep.points] == found.next_sizes
+    assert sweep.crossover is not None
+    assert [point.size for point in sweep.crossover.coarse] == [point.size for point in found.points]
+    assert {each.settings["limit"] for each in study.contenders} == {4 * 2**20}
+    assert second.study.name == first.study.name and second.study.digest != first.study.digest
+
+
+def test_it_takes_tables_of_values_over_too(tmp_path: Path) -> None:
+    both_stages(tmp_path, lambda size: -0.3 * math.log2(size / 20), over="pool=1..64")
+    study = load_study(str(tmp_path / "dense.toml"), "quick", [], CATALOGUE)
+    sizes = [int(point.number or 0) for point in study.sweeps[0].points]
+    pools = [each.settings["pool"] for each in study.contenders if each.base == "prefork"]
+    assert pools == sizes
+
+
+# A sweep of any study may ask -------------------------------------------------------------------------------
+
+
+def test_a_lab_is_named_by_its_kind_alone(tmp_path: Path) -> None:
+    study = coarse(tmp_path, lab=("unix", "apart"))
+    lab = study.contenders[0].lab
+    assert (lab.kind, lab.server_cpus is not None) == ("unix", True)

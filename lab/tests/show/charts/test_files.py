@@ -1,0 +1,74 @@
+"""`thunderherd plot`: every chart of a report as a file, in each format; mistakes in the user's words."""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+
+import pytest
+from made.summaries.summary import summary, trials
+
+from thunderherd.cli import run
+from thunderherd.cli.main import run_command
+from thunderherd.records.summary import Summary
+from thunderherd.show.charts import by_name
+from thunderherd.show.charts.files import FORMATS
+from thunderherd.show.report.page import Run, render_runs
+
+MAGIC = {"svg": b"<svg", "png": b"\x89PNG\r\n", "pdf": b"%PDF-1.", "json": b"{"}
+
+
+@pytest.fixture
+def of(monkeypatch: pytest.MonkeyPatch) -> Summary:
+    found = summary()
+    monkeypatch.setattr(run, "ended", lambda directory: (found, trials(30)))
+    return found
+
+
+def test_every_chart_of_the_report_is_listed(of: Summary, capsys: pytest.CaptureFixture[str]) -> None:
+    assert run_command(["plot", "run"]) == 0
+    listed = [line.split()[0] for line in capsys.readouterr().out.splitlines()]
+    page = render_runs([Run(of, trials=trials(30))])
+    assert len(listed) == len(set(listed)) >= 2
+    assert all(f'<figure id="{name}"' in page for name in listed)
+    assert "blocks" in listed, "which is of the trials, not of the summary"
+    assert page.count("<figure id=") == len(listed)
+
+
+@pytest.mark.parametrize("form", FORMATS)
+def test_a_chart_is_written_in_each_format(
+    of: Summary, form: str, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    name = by_name.all_charts(of)[0].name
+    for words in (
+        ["--format", form, "--output", str(tmp_path / "typed")],
+        ["--output", f"{tmp_path}/it.{form}"],
+    ):
+        assert run_command(["plot", "run", name, *words]) == 0
+        file = Path(capsys.readouterr().out.strip())
+        assert file.read_bytes().startswith(MAGIC[form]), file
+    if form == "json":
+        assert json.loads(file.read_text())["$schema"].startswith("https://vega.github.io/schema/vega-lite/")
+
+
+@pytest.mark.parametrize(
+    ("words", "said"),
+    [
+        (["process-contrl"], "did you mean 'process-control'?"),
+        (["process-control", "--format", "gif"], "--format gif; allowed: svg, png, pdf, json"),
+        (["process-control", "--output", "chart.gif"], "--format gif; allowed: svg, png, pdf, json"),
+        (["process-control", "--format", "png", "--output", "chart.svg"], "contradict each other"),
+        (["process-control", "--output", "/nowhere/chart.svg"], "/nowhere/chart.svg cannot be written"),
+    ],
+)
+@pytest.mark.usefixtures("of")
+def test_mistakes_say_what_is_allowed(
+    words: list[str], said: str, capsys: pytest.CaptureFixture[str]
+) -> None:
+    assert run_command(["plot", "run", *words]) == 2
+    assert said in " ".join(capsys.readouterr().err.split())
+
+
+def test_a_directory_without_a_run_says_so(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    assert run_command(["plot", str(tmp_path)]) == 2
+    assert "holds no run" in capsys.readouterr().err

@@ -1,0 +1,148 @@
+"""The answer of a run in a sentence, its places, the machine in short: what the summary has, and no more."""
+
+from __future__ import annotations
+
+import json
+from typing import Any
+
+from made.summaries import sweeps as synthetic_sweeps
+from made.summaries.summary import document, summary
+
+from thunderherd.records.summary import Summary
+from thunderherd.show.sentences.answer import answer, places_of, sweep_answer
+from thunderherd.show.sentences.at_a_glance import machine_in_short, weighty
+from thunderherd.text.figures import number
+
+
+def changed(**parts: Any) -> Summary:
+    data = json.loads(document())
+    for name, part in parts.items():
+        data[name] = part(data[name])
+    return Summary.model_validate(data)
+
+
+def judged(verdict: str, **more: Any) -> Any:
+    return lambda pairs: [pair | {"verdict": verdict} | more for pair in pairs]
+
+
+def test_the_winner_its_lead_and_the_interval_are_the_summarys() -> None:
+    of = summary()
+    said = answer(of)
+    assert [each.place for each in said.ranking][:1] == ["1"] and said.ranking[0].name == "iterative"
+    pair = next(each for each in of.pairs if (each.a, each.b) == ("iterative", "prethread"))
+    assert pair.ratio and pair.low and pair.high
+    ratio, low, high = (number(1 / each, 3) for each in (pair.ratio, pair.high, pair.low))
+    assert said.sentence == (
+        "iterative is the best of 10 in server CPU per connection; the next, prethread, has "
+        f"{ratio} times the server CPU per connection of iterative (95.8 % interval {low} to {high})."
+    )
+
+
+def test_a_shared_first_place_is_not_given_to_one() -> None:
+    near = {"iterative", "prethread", "prefork"}
+    of = changed(
+        pairs=lambda all_: [
+            pair | ({"verdict": "undecided"} if {pair["a"], pair["b"]} <= near else {}) for pair in all_
+        ]
+    )
+    said = answer(of)
+    first = [each.name for each in said.ranking if each.place.split("–")[0] == "1"]
+    assert {"iterative", "prethread"} <= {*first} and len(first) > 1
+    assert said.sentence.startswith(f"{len(first)} of 10 share the first place in server CPU per connection")
+    assert "not separated from each other" in said.sentence and "; the next, " in said.sentence
+
+
+def test_places_are_those_that_the_verdicts_leave_open() -> None:
+    of = summary()
+    places = places_of(of)
+    for name, (first, last) in places.items():
+        better = sum(
+            (pair.a == name and pair.verdict == "slower") or (pair.b == name and pair.verdict == "faster")
+            for pair in of.pairs
+            if {pair.a, pair.b} <= {*places}
+        )
+        assert first == better + 1 <= last <= len(places)
+    assert {name for name, (_, last) in places.items() if last == len(places)} == {"fork_per_client"}
+    assert "prefork_modern" not in places, "a control has none"
+
+
+def test_nobody_ahead_is_not_said_to_be_equal() -> None:
+    said = answer(changed(pairs=judged("undecided"))).sentence
+    assert "None of 10 contenders is shown to be better than another" in said
+    assert "equal" not in said and "would have been found four times out of five" in said
+
+
+def test_two_that_are_equivalent_are_called_so() -> None:
+    kept = {"prefork", "prefork_mutex"}
+    of = changed(
+        contenders=lambda all_: [each for each in all_ if each["name"] in kept],
+        pairs=lambda all_: [
+            pair | {"verdict": "equivalent"} for pair in all_ if {pair["a"], pair["b"]} <= kept
+        ],
+    )
+    assert "are equivalent within 3 % in server CPU per connection" in answer(of).sentence
+
+
+def test_repeated_runs_judge_nothing() -> None:
+    of = synthetic_sweeps.summary(repetitions=3)
+    said = answer(of)
+    assert "judges nothing" in said.sentence and not said.is_judged
+    assert all("nothing is judged" in text for _, text in said.further)
+
+
+def test_a_sweep_is_answered_by_who_is_not_beaten_at_its_points() -> None:
+    of = synthetic_sweeps.summary()
+    for sweep in of.sweeps:
+        said = sweep_answer(of, sweep)
+        assert said and all(word in said for word in ("In ", "."))
+    alone = synthetic_sweeps.summary(main=False)
+    first = alone.sweeps[0]
+    assert answer(alone).sentence.startswith(f"{first.title}: In ")
+    assert answer(alone).ranking == ()
+    over = answer(alone).over
+    assert over is not None and answer(of).over is None
+    for column, point in enumerate(over.points):
+        beaten = dict.fromkeys((base for base, _ in over.rows), 0)
+        for pair in alone.pairs:
+            if (pair.sweep, pair.point) == (first.name, point) and pair.verdict in ("faster", "slower"):
+                behind = pair.b if pair.verdict == "faster" else pair.a
+                beaten[behind.partition("@")[0]] += 1
+        for base, places in over.rows:
+            assert places[column] == "-" or int(places[column].split("–")[0]) == beaten[base] + 1
+
+
+def test_who_shares_the_first_place_of_a_sweep_is_told_by_how_much_it_leads_the_others() -> None:
+    of = synthetic_sweeps.summary()
+    pools = of.sweeps[0]
+    names = {"prefork", "prefork_mutex"}
+    pairs = [
+        pair.model_copy(update={"verdict": "undecided"})
+        if {each.partition("@")[0] for each in (pair.a, pair.b)} <= names
+        else pair
+        for pair in of.pairs
+    ]
+    said = sweep_answer(of.model_copy(update={"pairs": pairs}), pools)
+    assert "prefork and prefork_mutex are not separated at" in said
+    assert ", of whom " in said and "times as good as prefork_file_lock (95." in said and "interval" in said
+
+
+def test_an_unfinished_run_says_so_first() -> None:
+    assert answer(changed(study=lambda study: study | {"complete": False})).sentence.startswith(
+        "Not all planned"
+    )
+
+
+def test_the_machine_has_two_lines_and_what_weighs_is_said() -> None:
+    what, how = machine_in_short(summary())
+    assert what == (
+        "Synthetic CPU @ 2.00GHz, 2 CPUs, 7.8 GiB of memory, Debian GNU/Linux 12 (bookworm), "
+        "Linux 6.1.0-synthetic"
+    )
+    assert "loopback" in how and "congestion control bbr" in how
+    assert weighty(summary()) == [
+        "1 block rejected for outside noise.",
+        "1 of 132 trials invalid.",
+    ] or weighty(summary())
+    lost = changed(trials=lambda trials: trials | {"given_up": {"prefork": "why"}, "noisy_blocks_kept": [3]})
+    assert weighty(lost)[0].startswith("Given up, without figures: prefork")
+    assert "noisier than the study allows" in weighty(lost)[1]

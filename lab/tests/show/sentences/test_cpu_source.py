@@ -1,0 +1,95 @@
+"""CPU cost falls from cycles to task-clock to what the system accounts for, and says where it stands."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+from functools import cache
+
+import pytest
+from made.summaries.marked import HIDDEN, MACHINE, cse232, cse638, printed, sweep
+
+from thunderherd.metrics.cpu_sources import rungs_below
+from thunderherd.records.summary import Summary
+from thunderherd.show.report.page import render
+from thunderherd.show.sentences.cpu_source import cpu_cost_lines
+from thunderherd.show.tables.main import print_study
+from thunderherd.show.tables.sweeps import main_further, sweep_matrices
+
+CYCLES = "client.cpu_cycles_per_byte"
+
+
+@cache
+def without(*hidden: str) -> Summary:
+    return replace(MACHINE, hidden=dict.fromkeys(hidden, HIDDEN), shares={}).summary(cse638())
+
+
+@pytest.mark.parametrize(
+    ("name", "below"),
+    [
+        ("server.cpu_cycles", ["server.task_clock", "server_cpu_seconds"]),
+        (CYCLES, ["client.task_clock_per_byte", "client_cpu_per_byte"]),
+        ("both.cpu_cycles_per_byte", ["both.task_clock_per_byte", "cpu_per_byte"]),
+        ("both.cpu_cycles_per_request", ["both.task_clock_per_request"]),
+        ("server.task_clock_per_request", ["server_cpu_per_request"]),
+        ("server.cpu_cycles_per_second", []),
+        ("server.cache_misses", []),
+        ("latency_mean_seconds", []),
+    ],
+)
+def test_the_rungs(name: str, below: list[str]) -> None:
+    assert rungs_below(name) == below
+
+
+@pytest.mark.parametrize(
+    ("hidden", "instead"),
+    [
+        (("cpu_cycles",), "client.task_clock_per_byte"),
+        (("cpu_cycles", "task_clock"), "client_cpu_per_byte"),
+        ((), None),
+    ],
+)
+def test_what_cannot_be_had_falls_to_the_next_rung_that_can(
+    hidden: tuple[str, ...], instead: str | None
+) -> None:
+    summary = without(*hidden)
+    assert sweep(summary).substitutes.get(CYCLES) == instead
+    captions = [each.caption for each in sweep_matrices(summary, sweep(summary))]
+    label = "in place of CPU cycles of the clients per byte of payload, not to be had here"
+    # CPU per byte stands in that table by itself.
+    assert any(label in caption for caption in captions) == (instead == "client.task_clock_per_byte")
+
+
+def test_tables_and_report_say_which_rung_and_why_no_higher_one() -> None:
+    told = f"; not cycles, which cannot be had here: {HIDDEN}"
+    clock = f"CPU cost by task-clock: the scheduler's time, from a perf event{told}."
+    system = f"CPU time of the server: its control group (cpu.stat){told}."
+    for text in (
+        printed(print_study, without("cpu_cycles")),
+        " ".join(render(without("cpu_cycles")).split()),
+    ):
+        plain = text.replace("&#39;", "'")
+        assert clock in plain and system in plain
+    here = printed(print_study, without())
+    assert "CPU time of the server: its control group (cpu.stat)." in here, "cycles stand beside it"
+
+
+def test_a_clock_that_is_not_the_best_says_why() -> None:
+    summary = without()
+    study = summary.study.model_copy(update={"cpu_sources": {"process_clocks": "no group"}, "counters": {}})
+    assert cpu_cost_lines(summary.model_copy(update={"study": study}), ["server_cpu_per_request"]) == [
+        "CPU time of the server: /proc and the clocks of its processes (no better source: no group); not "
+        "cycles, which the study does not ask for."
+    ]
+    assert cpu_cost_lines(summary, ["latency_mean_seconds"]) == []
+
+
+def test_the_main_table_has_the_next_rung_beside_its_reason() -> None:
+    hidden = {"task_clock": HIDDEN, "cpu_cycles": HIDDEN}
+    summary = replace(MACHINE, hidden=hidden, shares={}).summary(cse232())
+    matrix = main_further(summary)
+    assert matrix is not None and matrix.caption == "In its place"
+    (column,) = matrix.columns
+    assert column.startswith("CPU time of the server")
+    assert column.endswith(", in place of task clock of the server, not to be had here")
+    assert all(cell.value != "-" for _, (cell,) in matrix.rows)
+    assert f"¹ task clock of the server: {HIDDEN}" in printed(print_study, summary)

@@ -1,0 +1,72 @@
+"""The source's outputs of perf stat stand in their own form, ours below each of their lines."""
+
+from __future__ import annotations
+
+import re
+from itertools import pairwise
+
+import pytest
+from made.summaries.hidden_counters import HIDDEN, of_the_report
+from made.summaries.marked import printed
+
+from thunderherd.show.report.page import render
+from thunderherd.show.tables.main import print_study
+from thunderherd.show.tables.perf_stat import PerfStat, perf_stats
+
+
+def outputs() -> dict[str, PerfStat]:
+    return {each.title: each for each in perf_stats(of_the_report())}
+
+
+def test_there_are_six_in_the_reports_order() -> None:
+    assert [*outputs()] == [
+        f"Fig. {number} of the report, and here: {side} of {base}"
+        for number, (base, side) in enumerate(
+            ((base, side) for base in ("single", "multi", "select") for side in ("server", "client")), start=2
+        )
+    ]
+
+
+LINE = re.compile(r"^( here)? +([\d,.]+) (?:msec|ns|    ) ?[a-z_-]* +(?:# +([\d.]+)(.*))?$")
+"""One of perf stat's lines: whose, the figure, what follows from it and its words."""
+
+
+def number(text: str) -> float:
+    return float(text.replace(",", ""))
+
+
+def test_each_line_has_ours_below_it_derived_as_perf_stat_does() -> None:
+    """The made-up machine counts what the report printed: then both lines say the same, to the digits that
+    the report rounded its task-clock to."""
+    compared = []
+    for output in outputs().values():
+        assert output.lines[0].startswith(" Performance counter stats for './")
+        for own, ours in pairwise(output.lines):
+            theirs, mine = LINE.match(f"{own} "), LINE.match(f"{ours} ")
+            if theirs is None or mine is None or theirs[1] or not mine[1]:
+                continue
+            if "utilized" in own or "duration_time" in own:
+                continue  # the made-up machine has times of its own
+            assert number(mine[2]) == pytest.approx(number(theirs[2]), abs=1), own
+            if theirs[3]:
+                assert number(mine[3]) == pytest.approx(number(theirs[3]), rel=0.02, abs=0.002), (own, ours)
+                assert mine[4].partition("  (")[0].strip() == theirs[4].strip()
+                compared.append(theirs[4].strip())
+    assert {"GHz", "insn per cycle", "% of all branches", "K/sec", "M/sec", "/sec"} <= set(compared)
+
+
+def test_what_is_not_to_be_had_and_what_is_extrapolated_is_said_in_its_words() -> None:
+    single = outputs()["Fig. 2 of the report, and here: server of single"]
+    at = next(place for place, line in enumerate(single.lines) if "bus-cycles" in line)
+    assert re.fullmatch(r" here +<not supported>¹", single.lines[at + 1])
+    assert single.notes == (f"¹ {HIDDEN}",)
+    at = next(place for place, line in enumerate(single.lines) if "cpu-cycles" in line)
+    assert single.lines[at + 1].endswith("GHz  (40%)")
+
+
+def test_they_are_printed_and_in_the_report() -> None:
+    text = printed(print_study, of_the_report())
+    assert "Performance counter stats for './multi_thread_client 4':" in text
+    assert "seconds time elapsed here" in text
+    shown = render(of_the_report())
+    assert shown.count("Performance counter stats for") == 6

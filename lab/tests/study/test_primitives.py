@@ -1,0 +1,187 @@
+"""Each side's way of moving bytes, a primitive for each direction: in studies, in their sweeps, in what is
+started and kept; and what does not fit, or is not here."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from pathlib import Path
+
+import pytest
+from made.small_studies import SMALL_STUDY
+
+from thunderherd.engine.catalogue import Catalogue
+from thunderherd.errors import UserError
+from thunderherd.study.loading import Study, load_study
+from thunderherd.trial.trial import run_trial
+
+CHUNKS = SMALL_STUDY.replace('kind = "closed"\n', 'kind = "closed"\nprimitive = "test_chunks"\n').replace(
+    "loops = 25,", "loops = 25, chunk = 100,"
+)
+DISCARDING = SMALL_STUDY.replace('kind = "closed"\n', 'kind = "closed"\nreceive = "test_discard"\n').replace(
+    "loops = 25,", "loops = 25, most = 7,"
+)
+SWEPT = (
+    SMALL_STUDY
+    + """
+[[sweeps]]
+name = "ways"
+title = "Each side's way of moving bytes"
+key = "load.primitive"
+values = ["send_each", "test_chunks"]
+contenders = ["iterative", "fork_per_client"]
+[[sweeps]]
+name = "both"
+title = "Both sides at once"
+values = [
+    { name = "plain", set = { primitive = "send_each", "load.primitive" = "send_each" } },
+    { name = "chunks", set = { primitive = "test_chunks", "settings.chunk" = 9, \
+"load.primitive" = "test_chunks", "load.settings.chunk" = 7 } },
+]
+contenders = ["iterative", "fork_per_client"]
+"""
+)
+
+
+@pytest.fixture
+def loaded(tmp_path: Path, some_catalogue: Catalogue) -> Callable[..., Study]:
+    def load(text: str, *overrides: str) -> Study:
+        path = tmp_path / "small.toml"
+        path.write_text(text.replace("looks = [10", "looks = [14").replace("[14, 12, 16]", "[14, 15, 16]"))
+        return load_study(str(path), "quick", list(overrides), some_catalogue)
+
+    return load
+
+
+def test_it_is_send_where_nobody_says_otherwise(loaded: Callable[..., Study]) -> None:
+    study = loaded(SMALL_STUDY)
+    assert {each.load.primitive for each in study.contenders} == {study.load.primitive} == {"send_each"}
+    assert {(each.receive, each.load.receive) for each in study.contenders} == {("recv", "recv")}
+    silent = SMALL_STUDY.replace('primitive = "send_each"\n', "")
+    assert loaded(silent).digest == study.digest
+    assert "chunk" not in study.load.settings
+
+
+def test_its_settings_are_the_loads(loaded: Callable[..., Study]) -> None:
+    study = loaded(CHUNKS)
+    assert (study.load.primitive, study.load.settings["chunk"]) == ("test_chunks", 100)
+    assert {each.primitive for each in study.contenders} == {"send_each"}
+    assert all("chunk" not in each.settings for each in study.contenders)
+    assert loaded(CHUNKS, "load.settings.chunk=9").load.settings["chunk"] == 9
+    assert loaded(SMALL_STUDY, "load.primitive=test_chunks").load.settings["chunk"] == 512
+    assert study.digest != loaded(SMALL_STUDY).digest
+
+
+def test_a_contender_may_have_its_own(loaded: Callable[..., Study]) -> None:
+    text = SMALL_STUDY + 'load = { primitive = "test_chunks", settings = { chunk = 8 } }\n'
+    study = loaded(text)
+    assert study.load.primitive == "send_each"
+    assert study.contender("prefork").load.model_dump()["primitive"] == "test_chunks"
+    assert study.contender("prefork").load.settings["chunk"] == 8
+
+
+def test_sweeps_go_over_it(loaded: Callable[..., Study]) -> None:
+    study = loaded(SWEPT)
+    found = {each.name: each for each in study.contenders}
+    assert found["iterative@ways=send_each"].load.primitive == "send_each"
+    assert found["iterative@ways=test_chunks"].load.settings["chunk"] == 512
+    chunks = found["iterative@both=chunks"]
+    assert (chunks.primitive, chunks.settings["chunk"]) == ("test_chunks", 9)
+    assert (chunks.load.primitive, chunks.load.settings["chunk"]) == ("test_chunks", 7)
+
+
+def test_who_receives_has_settings_too(loaded: Callable[..., Study]) -> None:
+    study = loaded(DISCARDING)
+    assert {(each.receive, each.load.receive) for each in study.contenders} == {("recv", "test_discard")}
+    assert (study.load.settings["most"], study.load.stores) == (7, False)
+    assert all("most" not in each.settings and each.stores for each in study.contenders)
+    assert loaded(SMALL_STUDY, "load.receive=test_discard").load.settings["most"] == 4096
+
+
+def test_a_contender_or_a_point_may_receive_in_its_own_way(loaded: Callable[..., Study]) -> None:
+    text = SMALL_STUDY + 'load = { receive = "test_discard", settings = { most = 8 } }\n'
+    prefork = loaded(text).contender("prefork")
+    assert (prefork.load.receive, prefork.load.settings["most"]) == ("test_discard", 8)
+    swept = SWEPT.replace(
+        '"load.primitive"\nvalues = ["send_each", "test_chunks"]',
+        '"load.receive"\nvalues = ["recv", "test_discard"]',
+    )
+    found = {each.name: each for each in loaded(swept).contenders}
+    assert found["iterative@ways=recv"].load.stores
+    assert found["iterative@ways=test_discard"].load.settings["most"] == 4096
+    assert found["iterative@ways=test_discard"].configured()["load.receive"] == "test_discard"
+
+
+def test_what_this_machine_does_not_offer_is_refused_or_left_out(loaded: Callable[..., Study]) -> None:
+    for key in ("server.primitive", "load.primitive"):
+        with pytest.raises(UserError, match='"test_absent" cannot run here: the kernel is too old'):
+            loaded(SMALL_STUDY, f"{key}=test_absent")
+    swept = SWEPT.replace('["send_each", "test_chunks"]', '["send_each", "test_absent"]', 1)
+    study = loaded(swept.replace('name = "ways"', 'name = "ways"\nskip_unavailable = true'))
+    assert "iterative@ways=send_each" in {each.name for each in study.contenders}
+    assert "the kernel is too old" in study.absent["iterative@ways=test_absent"]
+
+
+@pytest.mark.parametrize(
+    ("text", "overrides", "says"),
+    [
+        (CHUNKS.replace('"test_chunks"', '"test_chunk"'), (), "did you mean 'test_chunks'?"),
+        (SWEPT.replace('"send_each", "test_chunks"]', '"send_eech"]'), (), "did you mean 'send_each'?"),
+        (SMALL_STUDY, ("load.settings.chunk=9",), 'load "closed" has no setting "chunk"'),
+        (CHUNKS, ("load.settings.chunk=0",), "chunk = 0; allowed: a whole number from 1"),
+        (CHUNKS.replace("chunk = 100", "chunks = 1"), (), 'load "closed" with primitive test_chunks'),
+        (SMALL_STUDY, ("primitive=test_chunks",), "could be server.primitive or load.primitive"),
+        (DISCARDING.replace('"test_discard"', '"test_discord"'), (), "did you mean 'test_discard'?"),
+        (DISCARDING.replace("most = 7", "moist = 7"), (), 'load "closed" with primitive test_discard'),
+        (SMALL_STUDY, ("load.receive=send_each",), "that one sends; receive takes one of recv, test_discard"),
+        (SMALL_STUDY, ("server.primitive=recv",), "that one receives; primitive takes one of send_each, "),
+        (SMALL_STUDY + 'receive = "send_each"\n', (), 'receive = "send_each": that one sends'),
+        (
+            SMALL_STUDY,
+            ("load.primitive=test_splice",),
+            "load closed with primitive test_splice and workload bytes does not exist: in the fixture, to "
+            "have one of a load",
+        ),
+        (
+            SMALL_STUDY,
+            ("server.receive=test_discard",),
+            "iterative with primitive test_discard and workload bytes does not exist: in the fixture, to "
+            "have one of an end",
+        ),
+    ],
+)
+def test_what_there_is_not_is_refused(
+    loaded: Callable[..., Study], text: str, overrides: Sequence[str], says: str
+) -> None:
+    with pytest.raises(UserError) as refused:
+        loaded(text, *overrides)
+    assert says in str(refused.value)
+
+
+def test_a_hole_is_blamed_on_the_contender_that_asks_for_it(
+    tmp_path: Path, some_catalogue: Catalogue
+) -> None:
+    path = tmp_path / "small.toml"
+    path.write_text(SMALL_STUDY + 'primitive = "test_splice"\n')
+    with pytest.raises(UserError) as refused:
+        load_study(str(path), "quick", [], some_catalogue)
+    line = len(SMALL_STUDY.splitlines()) + 1
+    assert f"small.toml:{line}: " in str(refused.value)
+
+
+def test_both_sides_are_started_so(loaded: Callable[..., Study], fake_engine: Callable[..., Path]) -> None:
+    fake_engine()
+    study = loaded(DISCARDING)
+    found = run_trial(study, study.contender("prefork"), block=1, position=1, seed=1)
+    assert found.valid, found.invalid_reasons
+    assert found.ready is not None
+    assert (found.ready.primitive, found.ready.receive) == ("send_each", "recv")
+    assert {each.receive for each in (*found.loads, *found.warm_up)} == {"test_discard"}
+
+
+def test_the_load_is_started_with_it(loaded: Callable[..., Study], fake_engine: Callable[..., Path]) -> None:
+    fake_engine()
+    study = loaded(CHUNKS)
+    found = run_trial(study, study.contender("prefork"), block=1, position=1, seed=1)
+    assert found.valid, found.invalid_reasons
+    for each in (*found.loads, *found.warm_up):
+        assert (each.primitive, each.settings["chunk"]) == ("test_chunks", "100")

@@ -1,0 +1,207 @@
+"""Requests that are not all alike in a study: sizes and recorded traffic, from its file to its trials."""
+
+from __future__ import annotations
+
+import hashlib
+from pathlib import Path
+
+import pytest
+from made.small_studies import head
+
+from thunderherd.engine import client
+from thunderherd.engine.setting_rules import Agreement
+from thunderherd.engine.sizes import is_sizes, largest, path_in, with_path
+from thunderherd.errors import UserError
+from thunderherd.run import recordings
+from thunderherd.run.runner import run_study
+from thunderherd.study.loading import Study, load_study
+from thunderherd.trial.trial import run_trial
+
+RECORDING = "gap_microseconds,bytes\n5000,100\n10000,200\n3000,600\n"
+
+QUICK = """\
+[sizes.quick]
+repetitions = 1
+[[contenders]]
+name = "other"
+design = "poll"
+[[contenders]]
+name = "one"
+design = "epoll"
+"""
+
+
+def study_of(
+    folder: Path, settings: str, *, kind: str = "open", processes: int = 1, server: str = "", more: str = ""
+) -> Study:
+    """A study with such settings of its load."""
+    text = head("traffic", kind=kind, load=f"processes = {processes}\n", settings=settings) + QUICK
+    if server:
+        text += f"settings = {{ {server} }}\n"
+    file = folder / "traffic.toml"
+    file.write_text(text + more)
+    return load_study(str(file), "quick", [], client.catalogue())
+
+
+@pytest.mark.parametrize(
+    ("text", "most"),
+    [
+        ("none", None),
+        ("fixed:7", 7),
+        ("uniform:64..128", 128),
+        ("lognormal:4096,1.5", 16384),
+        ("lognormal:4096,.5,1..9000", 9000),
+        ("weighted:9@1,70@2,3@4", 70),
+    ],
+)
+def test_the_most_that_sizes_come_to_is_known(text: str, most: int | None) -> None:
+    assert is_sizes(text)
+    assert largest(text) == most
+    agreement = Agreement(client="sizes", relation="at_most", service="limit")
+    assert agreement.broken({"sizes": text}, {"limit": most or 1}) is None
+    if most is not None:
+        why = agreement.broken({"sizes": text}, {"limit": most - 1})
+        assert why
+        assert f"one may be {most}" in why
+
+
+@pytest.mark.parametrize(
+    "text", ["", "7", "normal:1,2", "uniform:1", "weighted:1", "fixed:-1", "fixed:x", "file:"]
+)
+def test_what_is_no_distribution_is_none(text: str) -> None:
+    assert not is_sizes(text)
+    assert largest(text) is None
+
+
+def test_paths_begin_at_a_folder(tmp_path: Path) -> None:
+    assert path_in("file:a/b.csv") == path_in("a/b.csv") == "a/b.csv"
+    assert path_in("none") is path_in("uniform:1..2") is None
+    assert with_path("file:b.csv", tmp_path) == f"file:{tmp_path / 'b.csv'}"
+    assert with_path("../b.csv", tmp_path / "a") == str(tmp_path / "b.csv")
+    assert with_path("/b.csv", tmp_path) == "/b.csv"
+    assert with_path("fixed:1", tmp_path) == "fixed:1"
+
+
+def test_a_recording_is_replayed_and_belongs_to_its_study(real_engine: Path, tmp_path: Path) -> None:
+    """The trial finds the file from wherever it is run, and what it holds is part of what is resolved."""
+    file = tmp_path / "recording.csv"
+    file.write_text(RECORDING)
+    settings = (
+        'arrivals = "recorded", recording = "recording.csv", sizes = "file:recording.csv", clients = 4, '
+        'connections = "kept", milliseconds = 450'
+    )
+    study = study_of(tmp_path, settings)
+    contender = study.contender("one")
+    assert contender.load.files == {"recording.csv": hashlib.sha256(RECORDING.encode()).hexdigest()}
+    assert contender.load.settings["sizes"] == "file:recording.csv"
+    assert not {"bytes", "rate"} & contender.load.settings.keys()
+    trial = run_trial(study, contender, block=1, position=1, seed=1, engine=real_engine)
+    (load,) = trial.loads
+    assert load.tally.errors == {}, trial.invalid_reasons
+    assert load.traffic is not None and load.traffic.sizes is not None
+    assert load.traffic.sizes.mean_bytes == pytest.approx(300, abs=30)
+    assert load.scheduled is not None
+    assert load.scheduled.offered_per_second == pytest.approx(1e6 / 6000)
+    assert load.scheduled.due == pytest.approx(75, abs=1)
+    assert str(tmp_path) not in study.model_dump_json(exclude={"path"})
+    elsewhere = tmp_path / "elsewhere"
+    elsewhere.mkdir()
+    (elsewhere / "recording.csv").write_text(RECORDING)
+    assert study_of(elsewhere, settings).digest == study.digest
+    (elsewhere / "recording.csv").write_text(RECORDING + "1,1\n")
+    assert study_of(elsewhere, settings).digest != study.digest
+    scaled = study_of(tmp_path, f"rate = 100, {settings}")
+    assert scaled.contender("one").load.settings["rate"] == 100
+
+
+def test_a_run_keeps_what_it_replays(
+    use_engine: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Up to a size, and it says so of what is larger; a file that changes before the run begins stops it."""
+    file = tmp_path / "recording.csv"
+    file.write_text(RECORDING)
+    settings = 'arrivals = "recorded", recording = "recording.csv", connections = "kept", milliseconds = 60'
+    study = study_of(tmp_path, settings)
+    summary = run_study(study, tmp_path / "run", seed=1)
+    (copy,) = (tmp_path / "run" / recordings.FOLDER).iterdir()
+    (digest,) = study.contender("one").load.files.values()
+    assert copy.read_text() == RECORDING and copy.name == f"recording-{digest[:12]}.csv"
+    assert not any(str(file) in note for note in summary.study.notes)
+    monkeypatch.setattr(recordings, "LARGEST", 10)
+    (note,) = recordings.not_kept(study)
+    assert str(file) in note and f"{len(RECORDING)} bytes" in note and digest in note
+    assert recordings.copies(study) == {}
+    monkeypatch.undo()
+    file.write_text(RECORDING + "1,1\n")
+    with pytest.raises(UserError, match="was changed after the study was read"):
+        recordings.copies(study)
+
+
+def test_processes_ask_for_sizes_of_their_own(real_engine: Path, tmp_path: Path) -> None:
+    settings = 'sizes = "uniform:1..1000", children = 1, loops = 30, request_seed = 5'
+    study = study_of(tmp_path, settings, kind="closed", processes=2)
+    trial = run_trial(study, study.contender("one"), block=1, position=1, seed=1, engine=real_engine)
+    assert trial.valid, trial.invalid_reasons
+    seen = [load.traffic for load in trial.loads]
+    assert [each.seed for each in seen if each] == [5, 6]
+    means = [each.sizes.mean_bytes for each in seen if each and each.sizes]
+    assert len(set(means)) == 2
+
+
+def test_sizes_are_swept(real_engine: Path, tmp_path: Path) -> None:
+    more = """\
+[[sweeps]]
+name = "spread"
+title = "Even or uneven"
+values = [
+  { name = "even", set = { "load.settings.sizes" = "fixed:500" } },
+  { name = "uneven", set = { "load.settings.sizes" = "lognormal:400,0.6" } },
+]
+contenders = ["one"]
+"""
+    study = study_of(tmp_path, "children = 2, loops = 20", kind="closed", more=more)
+    for point in ("even", "uneven"):
+        contender = study.contender(f"one@spread={point}")
+        trial = run_trial(study, contender, block=1, position=1, seed=1, engine=real_engine)
+        assert trial.valid, trial.invalid_reasons
+        (load,) = trial.loads
+        assert load.traffic is not None and load.traffic.sizes is not None
+        assert load.traffic.sizes.mean_bytes == pytest.approx(500, rel=0.25)
+
+
+def test_a_recording_is_not_replayed_by_several_processes_at_once(use_engine: Path, tmp_path: Path) -> None:
+    (tmp_path / "there.csv").write_text(RECORDING)
+    settings = 'arrivals = "recorded", recording = "there.csv", milliseconds = 10'
+    with pytest.raises(UserError, match="give processes = 1, and threads for more CPUs"):
+        study_of(tmp_path, settings, processes=2)
+
+
+@pytest.mark.parametrize(
+    ("kind", "settings", "says"),
+    [
+        ("closed", 'bytes = 9, sizes = "fixed:9"', "contradict each other"),
+        ("closed", 'sizes = "uniform:9"', "uniform:64..16384"),
+        ("closed", 'sizes = "uniform:1..16385"', "raise limit of the server"),
+        ("closed", 'sizes = "file:none.csv"', "there is no file"),
+        ("open", 'arrivals = "recorded", milliseconds = 10', 'give recording = "FILE"'),
+        ("open", 'recording = "there.csv", milliseconds = 10', 'give arrivals = "recorded"'),
+        ("open", 'arrivals = "recorded", recording = "x.csv", milliseconds = 10', "there is no file"),
+        ("closed", 'sizes = "file:there.csv"', "one may be 20000"),
+        ("closed", 'sizes = "lognormal:4,.1,9000..9001"', "LEAST..MOST"),
+        ("closed", 'sizes = "file:bad.csv"', "bad.csv, line 3: bytes is 'x'; allowed: a whole number from 1"),
+        (
+            "open",
+            'arrivals = "recorded", recording = "bad.csv", milliseconds = 10',
+            "bad.csv, line 2: gap_microseconds is '-1'; allowed: a number of microseconds from 0",
+        ),
+    ],
+)
+def test_what_cannot_be_is_refused_with_the_study(
+    use_engine: Path, tmp_path: Path, kind: str, settings: str, says: str
+) -> None:
+    (tmp_path / "there.csv").write_text("gap_microseconds,bytes\n1,20000\n")
+    (tmp_path / "bad.csv").write_text("gap_microseconds,bytes\n-1,1\n1,x\n")
+    with pytest.raises(UserError) as refused:
+        study_of(tmp_path, settings, kind=kind)
+    assert says in str(refused.value)
+    assert "traffic.toml:" in str(refused.value)

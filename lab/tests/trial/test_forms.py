@@ -1,0 +1,349 @@
+"""Trials of all forms: loads that end by time, kept connections, whole lives, counters, accounts; and runs
+of them."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from pathlib import Path
+
+import pytest
+from made.small_studies import head
+from made.summaries.swept import STUDY, loaded
+
+from thunderherd.engine import client
+from thunderherd.metrics.table import metric
+from thunderherd.records.summary import Summary, TrialRecord
+from thunderherd.run.runner import run_study
+from thunderherd.study.loading import Study, load_study
+from thunderherd.trial import trial
+
+Fake = Callable[..., Path]
+
+FORMS = STUDY.replace(
+    "normalise_connections = 5000", "normalise_connections = 5000\ncounters = ['task_clock']"
+)
+
+
+def tried(study: Study, name: str) -> TrialRecord:
+    return trial.run_trial(study, study.contender(name), block=1, position=1, seed=1)
+
+
+def test_a_trial_of_a_point_has_its_own_load(fake_engine: Fake, tmp_path: Path) -> None:
+    fake_engine()
+    found = tried(loaded(tmp_path, FORMS), "prefork@pool_size=10")
+    assert found.invalid_reasons == []
+    assert found.ready is not None
+    assert found.ready.settings["pool"] == "10"
+    metrics = found.metrics
+    assert metrics is not None
+    assert metrics["requests"] == 2 * 2 * 20
+    assert metrics["latency_p50_seconds"] is None  # two load processes
+    assert metrics["latency_mean_seconds"] == pytest.approx(0.002)
+    assert metrics["server.task_clock"] == pytest.approx(3 * 80 / 1e9)
+    assert metrics["client.task_clock_per_request"] == pytest.approx(5 / 1e9)
+    assert metrics["client.user_seconds"] == pytest.approx(0.002)
+    # Two processes do not start at one moment: by the time of both together, from before the first reading to
+    # after the last, since what is used behind the last reply is counted too.
+    began = min(load.counted_from_ns or 0 for load in found.loads)
+    seconds = (max(load.counted_to_ns or 0 for load in found.loads) - began) / 1e9
+    assert seconds > 0.05
+    assert metrics["client.cpus_utilized"] == pytest.approx(metrics["client.task_clock"] / seconds)
+
+
+TIMED = FORMS.replace(
+    '"load.settings.loops" = 20 }',
+    '"load.kind" = "timed", "load.settings.milliseconds" = 500, "load.processes" = 1 }',
+)
+
+
+def test_a_load_that_ends_by_time_is_not_told_how_many_requests_to_make(tmp_path: Path) -> None:
+    """The engine refuses to be told both."""
+    for text, told in ((TIMED, False), (FORMS, True)):
+        load = loaded(tmp_path, text).contender("prefork@pool_size=5").load
+        assert "loops" in load.settings
+        assert ("loops" in load.told) == told
+        assert load.told.keys() | {"loops"} == load.settings.keys()
+
+
+def test_a_load_that_ends_by_time_is_measured_between_its_marks(fake_engine: Fake, tmp_path: Path) -> None:
+    fake_engine()
+    study = loaded(tmp_path, TIMED)
+    assert study.contender("prefork@pool_size=5").load.requests_per_trial is None
+    found = tried(study, "prefork@pool_size=5")
+    assert found.invalid_reasons == []
+    assert [mark.mark for mark in found.marks] == ["window_started", "window_ended"]
+    assert found.before is not None
+    assert found.rest_before is not None
+    assert found.before.tally.requests - found.rest_before.tally.requests == 20
+    metrics = found.metrics
+    assert metrics is not None
+    assert (metrics["requests"], metrics["connections"]) == (300, 300)
+    assert metrics["server_cpu_per_request"] == pytest.approx(40e-6)
+    assert metrics["server_cpu_seconds"] == pytest.approx(300 * 40e-6)
+    assert metrics["client_cpu_per_request"] == pytest.approx(0.003 / 325)
+    assert metrics["latency_p50_seconds"] == pytest.approx(0.0015)
+    assert metrics["latency_p99_seconds"] is None
+    assert metrics["requests_per_second"] == pytest.approx(300 / float(metrics["elapsed_seconds"] or 0))
+    # From before the first reading to after the second: what came until then may be in it.
+    assert found.after is not None and found.after.read_ns is not None
+    seconds = (found.after.read_ns - found.before.monotonic_ns) / 1e9
+    assert metrics["server.cpus_utilized"] == pytest.approx(metrics["server.task_clock"] / seconds)
+
+
+def test_of_kept_connections_requests_tell(fake_engine: Fake, tmp_path: Path) -> None:
+    fake_engine()
+    text = TIMED.replace('"load.processes" = 1', '"load.processes" = 1, "load.settings.connections" = "kept"')
+    study = loaded(tmp_path, text)
+    assert study.contender("prefork@pool_size=5").load.connections_per_trial == 1
+    found = tried(study, "prefork@pool_size=5")
+    assert found.invalid_reasons == []
+    metrics = found.metrics
+    assert metrics is not None
+    assert metrics["connections"] == 0
+    per_connection = [
+        value for name, value in metrics.items() if name.endswith(("per_connection", "ons_per_second"))
+    ]
+    assert per_connection == [None] * len(per_connection)
+    assert metrics["server_cpu_per_request"] == pytest.approx(40e-6)
+    assert metrics["requests"] == 300
+
+
+def test_a_timed_load_without_marks_is_invalid(fake_engine: Fake, tmp_path: Path) -> None:
+    fake_engine("no_marks")
+    found = tried(loaded(tmp_path, TIMED), "prefork@pool_size=5")
+    assert found.invalid_reasons == ["load: it ends by time and told no window"]
+    assert found.metrics is None
+
+
+def test_a_server_that_is_read_too_late_is_not_measured(fake_engine: Fake, tmp_path: Path) -> None:
+    fake_engine("late")
+    found = tried(loaded(tmp_path, TIMED), "prefork@pool_size=5")
+    assert not found.valid
+    assert "after the window of" in found.invalid_reasons[0]
+    assert "too busy for so short a window" in found.invalid_reasons[0]
+
+
+def test_what_clients_tell_stands_whenever_the_server_was_read(fake_engine: Fake, tmp_path: Path) -> None:
+    fake_engine("late")
+    text = TIMED[: TIMED.index("[[sweeps.paper]]")]
+    text = text.replace('axis = "log', 'metric = "requests_per_second"\naxis = "log')
+    found = tried(loaded(tmp_path, text), "prefork@pool_size=5")
+    assert found.invalid_reasons == []
+    assert any("figures of its own are left out" in warning for warning in found.warnings)
+    metrics = found.metrics
+    assert metrics is not None
+    assert metrics["requests"] == 300
+    assert metrics["requests_per_second"]
+    assert metrics["server_cpu_per_request"] is None
+    assert metrics["server.task_clock"] is None
+    assert metrics["clients_per_worker_sd"] is None
+    assert found.worker_connections is None
+
+
+WHOLE = FORMS.replace('axis = "log', 'trial = "whole_life"\naxis = "log').replace(
+    '["voluntary_switches_per_connection"]', '["server.user_seconds", "client.minor_faults"]'
+)
+
+
+def test_a_whole_life_is_counted_from_exec_to_exit(fake_engine: Fake, tmp_path: Path) -> None:
+    fake_engine()
+    found = tried(loaded(tmp_path, WHOLE), "prefork@pool_size=5")
+    assert found.invalid_reasons == []
+    assert (found.before, found.after, found.warm_up) == (None, None, [])
+    assert (found.trial, found.cpu_scope, found.warnings) == ("whole_life", "whole_life", [])
+    metrics = found.metrics
+    assert metrics is not None
+    assert (metrics["connections"], metrics["requests"]) == (80, 80)
+    assert metrics["server_cpu_seconds"] == pytest.approx(0.04)
+    assert metrics["server.user_seconds"] == pytest.approx(0.03)
+    assert metrics["server.elapsed_seconds"] == metrics["client.elapsed_seconds"] == pytest.approx(2)
+    assert metrics["client.minor_faults"] == 2 * 700
+    assert metrics["server.cpus_utilized"] == pytest.approx(1e-6 / 2)
+    # One client begins after the other, so both together last longer than either.
+    first, last = sorted(each.started_monotonic_ns or 0 for each in found.client_lives)
+    assert last > first > 0
+    assert metrics["client.cpus_utilized"] == pytest.approx(2e-6 / (2 + (last - first) / 1e9))
+    assert metrics["server.task_clock"] == pytest.approx(1e-6)
+    assert TrialRecord.model_validate_json(found.model_dump_json(by_alias=True)) == found
+
+
+@pytest.mark.parametrize("text", [TIMED, WHOLE], ids=["timed", "whole life"])
+@pytest.mark.parametrize(
+    ("fault", "reason"),
+    [
+        ("account_fault", "server: its books do not balance: a bucket is short"),
+        ("wrong_account", "account: busy: the server has"),
+        ("server_error", "server: errors: 3 reset"),
+        ("tally_short", "server counted"),
+    ],
+)
+def test_the_books_of_both_ends_must_agree(
+    fake_engine: Fake, tmp_path: Path, text: str, fault: str, reason: str
+) -> None:
+    fake_engine(fault)
+    found = tried(loaded(tmp_path, text.replace("warm_up_connections = 10", "warm_up_connections = 0")),
+                  "prefork@pool_size=5")  # fmt: skip
+    assert any(reason in each for each in found.invalid_reasons), found.invalid_reasons
+
+
+def test_a_counter_that_is_not_to_be_had_is_said(fake_engine: Fake, tmp_path: Path) -> None:
+    fake_engine("task_clock")
+    window = [
+        "counter task_clock is not available: no such thing here",
+        "counter task_clock is not available of the clients: not for clients",
+    ]
+    # One reason of both sides is said once.
+    for text, warnings in ((FORMS, window), (WHOLE, ["counter task_clock is not available: not here"])):
+        found = tried(loaded(tmp_path, text), "prefork@pool_size=5")
+        assert found.valid
+        assert found.warnings == warnings
+        assert found.metrics is not None
+        assert found.metrics["server.task_clock"] is None
+        assert found.metrics["client.task_clock"] is None
+
+
+def test_switches_are_those_of_the_window_where_a_pools_are_counted(
+    fake_engine: Fake, tmp_path: Path
+) -> None:
+    fake_engine()
+    study = loaded(tmp_path, FORMS.replace("task_clock", "voluntary_switches"))
+    pool, none = tried(study, "prefork"), tried(study, "iterative")
+    assert pool.metrics is not None
+    assert none.metrics is not None
+    assert pool.metrics["voluntary_switches_per_connection"] == pytest.approx(3)
+    assert none.metrics["voluntary_switches_per_connection"] == pytest.approx(2)  # of the whole life
+
+
+# Whole runs -------------------------------------------------------------------------------------------------
+
+
+def run(study: Study, directory: Path) -> Summary:
+    return run_study(study, directory, seed=5, command=["thunderherd", "run", "swept"])
+
+
+def test_a_run_of_repetitions_shows_every_run(fake_engine: Fake, tmp_path: Path) -> None:
+    fake_engine()
+    summary = run(loaded(tmp_path, STUDY, "repetitions=2", "parts=['pool_size']"), tmp_path / "run")
+    assert (summary.study.repetitions, summary.study.complete, summary.pairs) == (2, True, [])
+    assert [each.name for each in summary.contenders][:2] == ["prefork@pool_size=5", "control@pool_size=5"]
+    for each in summary.contenders:
+        assert each.blocks == len(each.runs) == 2
+        assert each.runs[0]["requests"] == 80
+        assert each.metrics["requests"].value == 80
+        assert (each.load or {})["settings"]["loops"] == 20
+    (sweep,) = summary.sweeps
+    assert (sweep.unit, sweep.better, sweep.contenders) == ("s", "less", ["prefork", "control"])
+    assert [point.number for point in sweep.points] == [5, 10, 30]
+
+
+def test_a_run_with_a_sweep_is_judged_with_it(fake_engine: Fake, tmp_path: Path) -> None:
+    fake_engine()
+    summary = run(loaded(tmp_path, STUDY, "pool_size.values=[4]"), tmp_path / "run")
+    assert summary.study.family_size == 5
+    pair = next(pair for pair in summary.pairs if pair.sweep)
+    assert (pair.sweep, pair.point, pair.metric) == ("pool_size", "4", "server_cpu_per_connection")
+    assert pair.verdict == "equivalent"
+    assert {each.rank for each in summary.contenders if each.sweep} == {None}
+    main = [each for each in summary.contenders if not each.sweep]
+    assert sorted(each.rank for each in main if each.rank) == [1, 2, 3]
+
+
+REAL = (
+    head("real-sweep", load="processes = 1\nwarm_up_connections = 10\n")
+    + """\
+[sizes.quick]
+repetitions = 2
+[[sweeps]]
+name = "pool_size"
+title = "The pool"
+key = "settings.pool"
+values = [2, 4]
+[[sweeps.contenders]]
+name = "prefork"
+design = "prefork"
+[[sweeps.contenders]]
+name = "threads"
+design = "prethread"
+"""
+)
+
+
+def test_a_sweep_runs_on_the_engine(
+    use_engine: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    path = tmp_path / "real.toml"
+    path.write_text(REAL)
+    summary = run(load_study(str(path), "quick", [], client.catalogue()), tmp_path / "run")
+    assert summary.trials.invalid_reasons == {}
+    assert [each.name for each in summary.contenders] == [
+        "prefork@pool_size=2", "threads@pool_size=2", "prefork@pool_size=4", "threads@pool_size=4",
+    ]  # fmt: skip
+    for each in summary.contenders:
+        assert [run["requests"] for run in each.runs] == [50, 50]
+        assert each.clients_per_worker is not None
+        assert len(each.worker_connections or []) == int(each.point or 0)
+
+
+FORMS_OF_THE_ENGINE = (
+    head(
+        "real-forms",
+        measure='counters = ["context_switches", "task_clock"]\n',
+        kind="closed_threads",
+        load="processes = 1\n",
+        settings="clients = 2, milliseconds = 1000, warm_up_milliseconds = 50, bytes = 4000",
+    )
+    + """\
+[sizes.quick]
+repetitions = 1
+[[sweeps]]
+name = "kept"
+title = "By time, a connection for every request and one for all"
+key = "load.settings.connections"
+values = ["per_request", "kept"]
+contenders = [{ name = "threads", design = "thread_per_client" }]
+[[sweeps]]
+name = "life"
+title = "Whole lives"
+key = "load.settings.loops"
+values = [5, 50]
+set = { "load.settings.milliseconds" = 0, "load.settings.warm_up_milliseconds" = 0 }
+trial = "whole_life"
+metrics = ["server.user_seconds"]
+contenders = [{ name = "threads", design = "thread_per_client" }]
+"""
+)
+
+
+def test_all_forms_run_on_the_engine(use_engine: Path, tmp_path: Path) -> None:
+    path = tmp_path / "real-sweep.toml"
+    path.write_text(FORMS_OF_THE_ENGINE)
+    study = load_study(str(path), "quick", [], client.catalogue())
+    trials = {each.name: tried(study, each.name) for each in study.contenders}
+    timed, kept = trials["threads@kept=per_request"], trials["threads@kept=kept"]
+    for found in (timed, kept):
+        # A window of 300 ms may be too short for a busy machine: then it says so, and nothing else is wrong.
+        if late := [reason for reason in found.invalid_reasons if "the machine was too busy" in reason]:
+            pytest.skip(late[0])
+        assert found.invalid_reasons == []
+        assert found.metrics is not None
+        assert int(found.metrics["requests"] or 0) > 0
+        assert 1e-7 < (found.metrics["server_cpu_per_request"] or 0) < 0.1
+        assert 1e-7 < (found.metrics["latency_mean_seconds"] or 0) < 10
+    assert kept.metrics is not None
+    assert kept.metrics["connections"] == 0
+    assert kept.metrics["server_cpu_per_connection"] is None
+    for loops in (5, 50):
+        life = trials[f"threads@life={loops}"]
+        assert life.invalid_reasons == []
+        assert life.metrics is not None
+        assert life.metrics["requests"] == 2 * loops
+        assert (life.metrics["server.elapsed_seconds"] or 0) >= (life.metrics["elapsed_seconds"] or 0)
+        assert (life.metrics["server.task_clock"] or 0) > 0 or life.warnings
+
+
+def test_counters_of_time_are_in_seconds(use_engine: Path) -> None:
+    units = {each.name: each.unit or "" for each in client.catalogue().counters if each.countable}
+    of_time = {name for name in units if metric(f"server.{name}", units).unit == "s"}
+    assert of_time == {"task_clock", "cpu_clock", "process_clocks"}
+    assert metric("client.task_clock_per_request", units).unit == "s"
+    assert metric("client.context_switches", units).whole

@@ -1,0 +1,143 @@
+"""Studies of servers that never sleep: what has CPU in it that was used for no client is not told."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import pytest
+from made.small_studies import head
+from made.summaries.trials import made_trial
+
+import thunderherd
+from thunderherd.cli.main import run_command
+from thunderherd.engine.lines import LoadResult, Ready, Window
+from thunderherd.judge.summary.summarise import summarise
+from thunderherd.judge.why.pairs import why_no_difference
+from thunderherd.records.summary import TrialRecord
+from thunderherd.show.tables.main import pairs_legend
+from thunderherd.study.loading import Study
+from thunderherd.trial.never_sleeps import beyond_load
+
+COUNTERS = 'counters = ["task_clock"]\nbaseline = "epoll"\n'
+COUNTED = head("awake", measure=COUNTERS)
+TIMED = head(
+    "awake",
+    measure=COUNTERS,
+    kind="closed_connections",
+    load="processes = 1\n",
+    settings="clients = 4, milliseconds = 100",
+)
+CONTENDERS = """[sizes.quick]
+repetitions = 1
+[counting]
+trials = 1
+[[contenders]]
+name = "epoll"
+design = "epoll"
+[[contenders]]
+name = "spinning"
+design = "epoll"
+settings = { wait = "spin" }
+[[contenders]]
+name = "polling"
+design = "polling"
+settings = { pool = 2 }
+"""
+
+
+OF_WINDOW = {
+    "server_cpu_seconds", "server_cpu_per_connection", "server_cpu_per_request", "server_cpu_per_byte",
+    "server.task_clock", "server.task_clock_per_request", "server.cpus_utilized",
+    "both.task_clock_per_request",
+}  # fmt: skip
+OF_MACHINE = {"machine_cpu_seconds", "machine_cpu_per_byte"}
+STAYS = {
+    "requests_per_second", "client_cpu_per_request", "client.task_clock", "server.send_calls_per_request",
+    "empty_wakeups_per_connection",
+}  # fmt: skip
+
+
+@pytest.mark.usefixtures("use_engine")
+@pytest.mark.parametrize(
+    ("study", "left_out"), [(COUNTED, OF_WINDOW | OF_MACHINE), (TIMED, OF_MACHINE)], ids=["counted", "timed"]
+)
+def test_cpu_time_that_was_used_for_nobody_is_not_told(
+    study: str, left_out: set[str], tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    file, folder = tmp_path / "awake.toml", tmp_path / "run"
+    file.write_text(study + CONTENDERS)
+    assert run_command(["run", str(file), "--out", str(folder), "--seed", "1"]) == 0
+    said = " ".join(capsys.readouterr().out.split())
+    assert "3 valid, 0 invalid" in said
+    results = thunderherd.load(folder)
+    assert results.summary is not None
+    sleeps = next(each.metrics or {} for each in results.trials if each.contender == "epoll")
+    known = {name for name, value in sleeps.items() if value is not None}
+    assert OF_MACHINE & known and {"server_cpu_per_request", "server.task_clock"} <= known
+    for trial in results.trials:
+        assert not any("never sleeps" in each for each in trial.warnings)
+        metrics = trial.metrics or {}
+        unknown = {name for name in known if metrics[name] is None}
+        is_awake = trial.contender != "epoll"
+        assert unknown & (OF_WINDOW | OF_MACHINE | STAYS) == (left_out & known if is_awake else set())
+        reasons = next(each.unknown for each in results.summary.contenders if each.name == trial.contender)
+        assert left_out & unknown <= reasons.keys()
+    timed = left_out == OF_MACHINE
+    told = "¹ not known: the server never sleeps, and used CPU before its clients came"
+    assert (told in said) != timed
+    assert results.summary.counting is not None
+    for each in results.summary.counting.contenders:
+        why = each.sides["server"].unavailable.get("system_calls", "")
+        assert ("never sleeps" in why) == (not timed and each.contender != "epoll"), each
+    ranks = {each.name: each.rank for each in results.summary.contenders}
+    assert [name for name, rank in ranks.items() if rank] == ([*ranks] if timed else ["epoll"])
+
+
+MORE = (
+    "the server never sleeps, and used CPU before its clients came and after they had gone, too; a load that "
+    "ends by time (load.settings.milliseconds) leaves that out"
+)
+
+
+def awake(trial: TrialRecord, cpu_source: str = "perf", **update: object) -> TrialRecord:
+    """The same of a server that never sleeps."""
+    seen = trial.model_copy(
+        update={"ready": Ready.model_construct(spins=True, cpu_source=cpu_source), **update}
+    )
+    told = {name: None if beyond_load(name, seen) else value for name, value in (trial.metrics or {}).items()}
+    return seen.model_copy(update={"metrics": told})
+
+
+def test_who_never_sleeps_is_neither_ranked_nor_judged_by_it(small_study: Study) -> None:
+    trials = [
+        made_trial(small_study, name, block, cost=(10 + block % 3) * 1e-6)
+        for block in range(1, 11)
+        for name in ("iterative", "fork_per_client", "prefork")
+    ]
+    metrics = {"server_cpu_per_request": 1e-5}
+    trials = [each.model_copy(update={"metrics": {**(each.metrics or {}), **metrics}}) for each in trials]
+    trials = [awake(each) if each.contender == "prefork" else each for each in trials]
+    summary = summarise(small_study, trials, {}, seed=1)
+    found = next(each for each in summary.contenders if each.name == "prefork")
+    assert (found.cpu_seconds, found.process_control_seconds, found.rank) == (None, None, None)
+    assert found.connections_per_second is not None
+    assert {each.rank for each in summary.contenders} == {1, 2, None}
+    verdicts = {(each.a, each.b): (each.verdict, each.ratio) for each in summary.pairs}
+    of_prefork = [verdict for pair, verdict in verdicts.items() if "prefork" in pair]
+    assert of_prefork and set(of_prefork) == {("undecided", None)}
+    assert f"Server CPU per connection of prefork not known: {MORE}." in pairs_legend(summary)
+    for pair in (("prefork", "iterative"), ("iterative", "prefork")):
+        assert why_no_difference(summary, *pair, "request") == f"the CPU time of prefork is not known: {MORE}"
+
+
+def test_the_cpu_time_of_a_whole_life_is_that_of_a_window_for_nobody(small_study: Study) -> None:
+    window = Window(started_monotonic_ns=0, ended_monotonic_ns=100_000_000, requests=9, connections=9)
+    loads = [LoadResult.model_construct(window=window)]
+    made = made_trial(small_study, "prefork", 1)
+    in_window, of_life = awake(made, loads=loads), awake(made, "whole_life", loads=loads)
+    assert beyond_load("server_cpu_seconds", in_window) is None
+    why = beyond_load("server_cpu_seconds", of_life)
+    assert why is not None and "ends by time" not in why, "it would not help"
+    assert beyond_load("server.memory", awake(made), {"memory"}) is None
+    assert beyond_load("server.memory", awake(made)) is not None
+    assert beyond_load("server_cpu_seconds", made) is None

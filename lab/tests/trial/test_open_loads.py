@@ -1,0 +1,268 @@
+"""Loads with a schedule, with the engine itself: what they tell, and what follows where they do not keep
+it."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import pytest
+from made.small_studies import head
+
+import layers
+from thunderherd.engine import client
+from thunderherd.engine.lines import Check, Closings, LoadResult, Validity
+from thunderherd.metrics.open_loop import is_of_open_loop
+from thunderherd.metrics.table import METRICS
+from thunderherd.records.summary import TrialRecord
+from thunderherd.statistics.histograms import merged, percentile_ns
+from thunderherd.study.loading import Study, load_study
+from thunderherd.trial.closings import closing_notes
+from thunderherd.trial.latency_label import latency_notes
+from thunderherd.trial.load_validity import (
+    BUSY,
+    COUNTED_ELSEWHERE,
+    CUT,
+    FOLLOWS,
+    OUTPACED,
+    OVERLOADED,
+    in_words,
+    validity_faults,
+    validity_warnings,
+)
+from thunderherd.trial.observation import Observation
+from thunderherd.trial.trial import run_trial
+
+OPEN = head(
+    "open", metric="latency_p50_seconds", kind="open", load="processes = 1\n",
+    settings='rate = 2000, clients = 4, connections = "kept", milliseconds = 400, bytes = 100',
+) + """\
+[sizes.quick]
+repetitions = 1
+[[contenders]]
+name = "slow"
+design = "epoll"
+settings = { spin_microseconds = 2000 }
+[[contenders]]
+name = "closed"
+design = "epoll"
+load = { kind = "closed_connections", settings = { clients = 4, connections = "kept", milliseconds = 300 } }
+[[contenders]]
+name = "two"
+design = "epoll"
+[contenders.load]
+kind = "closed_connections"
+processes = 2
+settings = { clients = 4, connections = "kept", milliseconds = 300 }
+"""  # fmt: skip
+
+
+@pytest.fixture(scope="module")
+def study(real_engine: Path, tmp_path_factory: pytest.TempPathFactory) -> Study:
+    file = tmp_path_factory.mktemp("open") / "open.toml"
+    file.write_text(OPEN)
+    return load_study(str(file), "quick", [], client.catalogue())
+
+
+@pytest.fixture(scope="module")
+def overloaded(study: Study) -> TrialRecord:
+    """Requests of 2 ms come every half a millisecond."""
+    return run_trial(study, study.contender("slow"), block=1, position=1, seed=1)
+
+
+@pytest.fixture(scope="module")
+def closed(study: Study) -> TrialRecord:
+    return run_trial(study, study.contender("closed"), block=1, position=1, seed=1)
+
+
+def test_latency_runs_from_when_a_request_was_due(overloaded: TrialRecord) -> None:
+    metrics = overloaded.metrics
+    assert metrics is not None
+    p50, service, wait = (
+        float(metrics[f"{name}_p50_seconds"] or 0) for name in ("latency", "service_time", "connection_wait")
+    )
+    assert p50 > 0.1, "the queue grows for all of 0.4 s"
+    assert 0.002 <= service < 0.5 * p50, "four connections at most are in service"
+    assert service + wait == pytest.approx(p50, rel=0.3)
+    assert metrics["offered_per_second"] == 2000
+    assert float(metrics["share_of_offered"] or 0) < 0.5
+    assert float(metrics["waited_share"] or 0) > 0.5
+    assert float(metrics["in_system"] or 0) > 4
+    assert float(metrics["generator_share"] or 0) < 0.95
+    assert metrics["latency_p999_seconds"] is None
+
+
+def test_a_rate_that_is_not_achieved_forbids_to_count_the_trial(overloaded: TrialRecord) -> None:
+    assert not overloaded.valid
+    assert overloaded.invalid_reasons[0].startswith("load: achieved_rate = 0.")
+    assert "lower load.settings.rate" in overloaded.invalid_reasons[0]
+    assert "--" not in overloaded.invalid_reasons[0]
+
+
+def test_checks_are_called_as_the_engine_calls_them(overloaded: TrialRecord) -> None:
+    """Of some it is known here whose fault they are; under another name they would be the load's own."""
+    validity = overloaded.loads[0].validity
+    assert validity is not None
+    known = {COUNTED_ELSEWHERE, BUSY, CUT, *OUTPACED, *FOLLOWS, *layers.NEEDED}
+    assert known <= {check.name for check in validity.checks}
+
+
+def test_histograms_are_kept_whole(overloaded: TrialRecord) -> None:
+    kept = TrialRecord.model_validate_json(overloaded.model_dump_json(by_alias=True))
+    assert kept == overloaded
+    (load,) = kept.loads
+    assert load.scheduled is not None
+    for times in (load.latency, load.scheduled.service_time, load.scheduled.send_lag, load.scheduled.gaps):
+        assert times is not None
+        assert times.histogram
+        both = merged([times.histogram, times.histogram])
+        assert both.total_count == 2 * times.requests
+        assert percentile_ns(both, 0.5) == pytest.approx(times.p50_ns, rel=2e-3, abs=2)
+        assert both.get_max_value() == pytest.approx(times.maximum_ns, rel=2e-3)
+
+
+def test_a_percentile_of_several_load_processes_is_that_of_all_their_requests(study: Study) -> None:
+    trial = run_trial(study, study.contender("two"), block=1, position=1, seed=1)
+    assert trial.metrics is not None and len(trial.loads) == 2
+    times = [each.latency for each in trial.loads if each.latency is not None]
+    together = merged([each.histogram for each in times if each.histogram is not None])
+    assert together.total_count == sum(each.requests for each in times)
+    for name, part in (("p50", 0.5), ("p99", 0.99)):
+        found = float(trial.metrics[f"latency_{name}_seconds"] or 0)
+        assert found == (percentile_ns(together, part) or 0) / 1e9
+        # A busy machine may leave one of them too few requests for its own.
+        own = [value / 1e9 for each in times if (value := getattr(each, f"{name}_ns")) is not None]
+        if len(own) == len(times):
+            assert min(own) * 0.998 <= found <= max(own) * 1.002
+
+
+def test_a_closed_loop_has_none_of_it(closed: TrialRecord) -> None:
+    metrics = closed.metrics
+    assert metrics is not None
+    told = [name for name in METRICS if is_of_open_loop(name) and metrics[name] is not None]
+    assert told == []
+    assert metrics["latency_p50_seconds"]
+    assert metrics["in_system"] == pytest.approx(4, rel=0.2)
+
+
+def test_which_kind_of_latency_it_is_stands_beside_it(
+    study: Study, overloaded: TrialRecord, closed: TrialRecord
+) -> None:
+    of_closed, of_open = latency_notes(study, [overloaded, closed])
+    assert of_closed.startswith("latency of closed is of a closed loop")
+    assert of_open.startswith("latency of slow is of an open loop")
+    (alone,) = latency_notes(study, [closed])
+    assert alone.startswith("latency is of a closed loop")
+
+
+def test_where_ended_connections_stay_is_said_unless_it_is_at_the_clients(
+    study: Study, overloaded: TrialRecord, closed: TrialRecord
+) -> None:
+    assert closing_notes(study, [overloaded, closed]) == []
+
+    def kept(trial: TrialRecord, at_clients: int = 0, at_server: int = 0, reset: int = 0) -> TrialRecord:
+        (load,) = trial.loads
+        assert load.closings is not None
+        own = Closings(
+            closed_by_load=at_clients, closed_by_server=at_server, reset_by_load=reset, reset_by_server=0
+        )
+        return trial.model_copy(update={"loads": [load.model_copy(update={"closings": own})]})
+
+    said = "ended connections stay in TIME_WAIT"
+    both_alike = [kept(overloaded, at_server=1), kept(closed, at_server=16)]
+    assert closing_notes(study, both_alike) == [f"{said} at the server"]
+    differing = [overloaded, kept(closed, reset=3)]
+    assert closing_notes(study, differing) == [
+        f"{said} at the clients (slow); at neither end, being reset (closed)"
+    ]
+    now_and_then = [kept(overloaded, 600), kept(overloaded, at_server=300, reset=100), closed]
+    assert closing_notes(study, now_and_then) == [
+        f"{said} 60 % at the clients, 30 % at the server, 10 % at neither end, being reset (slow); "
+        "at the clients (closed)"
+    ]
+    assert closing_notes(study, [kept(overloaded, 1000, 1, 1), closed]) == [], "some of thousands"
+    assert closing_notes(study, [kept(overloaded, 1, 1000)]) == [f"{said} at the server"]
+    of_an_older_engine = closed.loads[0].model_copy(update={"closings": None})
+    assert closing_notes(study, [closed.model_copy(update={"loads": [of_an_older_engine]})]) == []
+
+
+def test_a_client_that_is_the_slower_end_forbids_its_own_rates_alone(
+    study: Study, closed: TrialRecord
+) -> None:
+    (load,) = closed.loads
+    busy = saturated(load)
+    contender = study.contender("closed")
+    (reason,) = validity_faults(Observation(contender, loads=[busy]))
+    assert reason.startswith("load: generator_cpu = 0.99, allowed: at most 0.95: ")
+    assert "more load.settings.threads" in reason
+    assert "lab.client_cpus" in reason
+    of_server = contender.model_copy(update={"metric": "server_cpu_per_request"})
+    seen = Observation(of_server, loads=[busy])
+    assert list(validity_faults(seen)) == []
+    assert [each for each in validity_warnings(seen) if "slower end" in each]
+    stream = Observation(contender, loads=[busy.model_copy(update={"measured_by": "bytes_to_clients"})])
+    assert list(validity_faults(stream)) == []
+
+
+def test_a_load_whose_clients_have_all_given_up_forbids_its_trial(study: Study, closed: TrialRecord) -> None:
+    (contender,) = (each for each in study.contenders if each.name == closed.contender)
+    cut = Check(name=CUT, value=0.9, limit=0.0, holds=False, words="all clients gave up")
+    validity = Validity(valid=False, checks=[cut], generators=[], in_system=None)
+    load = closed.loads[0].model_copy(update={"validity": validity})
+    (reason,) = validity_faults(Observation(contender, loads=[load]))
+    assert reason == "load: cut_window = 0.9, allowed: at most 0: all clients gave up"
+
+
+def saturated(load: LoadResult) -> LoadResult:
+    assert load.validity is not None
+    words = "the client may be what was measured; more --threads, a CPU of its own (--cpus), or a lower rate"
+    check = Check(name="generator_cpu", value=0.99, limit=0.95, holds=False, words=words)
+    return load.model_copy(
+        update={"validity": Validity(valid=None, checks=[check], generators=[], in_system=4.0)}
+    )
+
+
+def test_clients_that_use_up_their_cpus_are_told_of(study: Study, closed: TrialRecord) -> None:
+    """Of loads without an event loop, by the CPU time of all their processes."""
+    contender = study.contender("closed")
+    pinned = contender.model_copy(update={"lab": contender.lab.model_copy(update={"client_cpus": (1,)})})
+    (load,) = closed.loads
+    # What they use behind the last reply is in their figure, and in the time that it is held against.
+    times = {"elapsed_ns": 900_000, "counted_from_ns": 1, "counted_to_ns": 1_000_001}
+    own = {"validity": None, "system_ns": 0, **times}
+    for used, told in ((960_000, 1), (940_000, 0)):
+        result = load.model_copy(update={**own, "user_ns": used})
+        assert len(list(validity_warnings(Observation(pinned, loads=[result])))) == told
+        assert list(validity_warnings(Observation(contender, loads=[result]))) == []
+
+
+def test_a_study_may_want_trials_that_the_server_did_not_keep_up_with(
+    study: Study, overloaded: TrialRecord
+) -> None:
+    contender, loads = study.contender("slow"), overloaded.loads
+    seen = Observation(contender, overload_counts=True, loads=loads)
+    assert list(validity_faults(seen)) == []
+    assert list(validity_warnings(seen)) == [OVERLOADED]
+    # Where the load was late by itself, nobody knows whose fault the rest is.
+    (load,) = loads
+    assert load.validity is not None
+    late = Check(name="send_lag", value=1e6, limit=1e5, holds=False, words="the load itself was late")
+    validity = load.validity.model_copy(update={"checks": [*load.validity.checks, late]})
+    seen = Observation(
+        contender, overload_counts=True, loads=[load.model_copy(update={"validity": validity})]
+    )
+    assert [each.partition(" =")[0] for each in validity_faults(seen)] == [
+        "load: achieved_rate",
+        "load: send_lag",
+    ]
+
+
+def test_a_reason_has_times_as_times_and_shares_as_shares() -> None:
+    def said(name: str, value: float, limit: float, words: str) -> str:
+        return in_words(Check(name=name, value=value, limit=limit, holds=False, words=words))
+
+    late = "nanoseconds by which one request in a hundred was sent too late, or more: more --threads"
+    assert said("send_lag", 1.697e7, 5.435e5, late) == (
+        "load: send_lag = 17 ms, allowed: at most 544 µs: time by which one request in a hundred was sent "
+        "too late, or more: more load.settings.threads"
+    )
+    assert "gap_mean = 0.3, allowed: at most 0.05: " in said("gap_mean", 0.3, 0.05, "share by which")

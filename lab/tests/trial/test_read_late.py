@@ -1,0 +1,163 @@
+"""Trials apart from those that are judged whose server was read late: made again, with a longer window, and
+where none came in time that is the reason, wherever one is told."""
+
+from __future__ import annotations
+
+import io
+from collections.abc import Callable
+from itertools import pairwise
+from pathlib import Path
+
+import pytest
+from made.small_studies import head
+from made.summaries.swept import offered
+
+import thunderherd
+from thunderherd.cli.main import run_command
+from thunderherd.machine import description
+from thunderherd.records.directory import RunDirectory
+from thunderherd.records.limits import MachineLimits
+from thunderherd.records.summary import Summary, TrialRecord
+from thunderherd.run.extra_trials import LONGEST_MILLISECONDS, in_time, lengthened
+from thunderherd.run.profiled import with_samples
+from thunderherd.run.progress import PlainProgress
+from thunderherd.run.runner import run_study
+from thunderherd.show.report.page import render
+from thunderherd.show.tables.main import print_study
+from thunderherd.study.loading import load_study
+from thunderherd.text.layout import make_console
+from thunderherd.trial.trial import ProfileFiles
+
+LATE = "ms after the window of"
+
+TIMED = head(
+    "timed",
+    metric="requests_per_second",
+    kind="timed",
+    load="processes = 1\nwarm_up_connections = 10\n",
+    settings="children = 2, milliseconds = 200, bytes = 4000",
+) + "".join(
+    f'[[contenders]]\nname = "{name}"\ndesign = "{name}"\n' for name in ("iterative", "prefork")
+).replace("[[contenders]]\n", "[sizes.quick]\nrepetitions = 1\n[counting]\ntrials = 1\n[[contenders]]\n", 1)
+
+Fake = Callable[..., Path]
+
+
+def run(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, *overrides: str) -> Summary:
+    here = {"kernel": "Linux", "engine": {"sha256": "0"}, "cpu": {"model": "A CPU"}}
+    monkeypatch.setattr(description, "describe", lambda engine=None: here)
+    path = tmp_path / "timed.toml"
+    path.write_text(TIMED)
+    study = load_study(str(path), "quick", overrides, offered())
+    return run_study(study, tmp_path / "run", seed=1, show=PlainProgress(io.StringIO()))
+
+
+def test_it_is_made_again_with_a_longer_window(
+    fake_engine: Fake, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    fake_engine("late_in_short_windows")
+    # A busy machine may be late of itself in a long window too.
+    for turn in range(5):
+        folder = tmp_path / str(turn)
+        folder.mkdir()
+        summary = run(folder, monkeypatch)
+        assert summary.trials.valid == 2, "judged by what its clients tell, it counts"
+        with RunDirectory.resume(folder / "run") as directory:
+            made = directory.apart("counted.jsonl", TrialRecord)
+        if all(each.valid for each in made[1::2]):
+            break
+    assert [(each.attempt, each.valid) for each in made] == 2 * [(1, False), (2, True)]
+    for first, second in pairwise(made[:2]):
+        assert LATE in first.invalid_reasons[0] and len(first.invalid_reasons) == 1
+        assert first.ready is not None and second.ready is not None
+        asked = [int(each.loads[0].settings["milliseconds"]) for each in (first, second)]
+        # A tenth of a second late, which of the new window is half of what is allowed.
+        assert asked[0] == 200 and asked[1] == pytest.approx(2000, abs=500)
+    assert summary.counting is not None
+    for told in summary.counting.contenders:
+        assert (told.trials, told.why) == (1, None)
+        assert told.sides["server"].counts["system_calls"].per_request == 3
+
+
+def test_where_none_came_in_time_every_place_says_so(
+    fake_engine: Fake, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    fake_engine("late")
+    summary = run(tmp_path, monkeypatch)
+    lines = (tmp_path / "run" / "counted.jsonl").read_text().splitlines()
+    assert len(lines) == 4, "no trial is made more than twice"
+    assert summary.counting is not None
+    for told in summary.counting.contenders:
+        # Two that were late by as many milliseconds say so once.
+        assert told.trials == 0 and told.why is not None and LATE in told.why
+    console = make_console(io.StringIO())
+    print_study(summary, console, tmp_path / "run")
+    printed = console.file.getvalue()  # type: ignore[attr-defined]
+    for shown in (printed, render(summary)):
+        assert "prefork was not counted: the server was read" in " ".join(shown.split())
+    again = summary.model_copy(update={"limits": MachineLimits(cpus=[0], settings={}, figures=[])})
+    with RunDirectory.resume(tmp_path / "run") as directory:
+        directory.finish(again)
+    for words in ([], ["prefork", "iterative"]):
+        assert run_command(["explain", str(tmp_path / "run"), *words]) == 2
+        error = capsys.readouterr().err
+        assert "has no valid counted trial: the server was read" in error and "too busy" in error
+    ran = lines[:]
+    study = load_study(str(tmp_path / "timed.toml"), "quick", (), offered())
+    run_study(study, tmp_path / "run", resume=True, show=PlainProgress(io.StringIO()))
+    assert (tmp_path / "run" / "counted.jsonl").read_text().splitlines() == ran
+
+
+def test_one_of_an_earlier_version_that_counted_it_is_made_again(
+    fake_engine: Fake, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    fake_engine("late")
+    run(tmp_path, monkeypatch)
+    counted = tmp_path / "run" / "counted.jsonl"
+    first = TrialRecord.model_validate_json(counted.read_text().splitlines()[0])
+    stood = first.model_copy(update={"valid": True, "invalid_reasons": []})
+    assert not in_time(stood).valid
+    counted.write_text(stood.model_dump_json(by_alias=True) + "\n")
+    fake_engine()
+    study = load_study(str(tmp_path / "timed.toml"), "quick", (), offered())
+    summary = run_study(study, tmp_path / "run", resume=True, show=PlainProgress(io.StringIO()))
+    assert summary.counting is not None
+    again = [TrialRecord.model_validate_json(line) for line in counted.read_text().splitlines()[1:]]
+    assert stood.contender in {each.contender for each in again}
+    for each in summary.counting.contenders:
+        # A machine that others keep busy may have read these late as well, and says so.
+        assert each.trials == 1 or LATE in (each.why or "")
+
+
+def test_a_sampled_one_is_not_kept(
+    fake_engine: Fake, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    fake_engine("late")
+    run(tmp_path, monkeypatch)
+    late = thunderherd.load(tmp_path / "run").trials[0]
+    assert late.valid
+    found = with_samples(late, ProfileFiles(tmp_path, 997, "auto"))
+    assert not found.valid and not found.profiles and LATE in found.invalid_reasons[0]
+
+
+def test_a_window_is_lengthened_within_bounds(
+    fake_engine: Fake, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    fake_engine("late")
+    run(tmp_path, monkeypatch)
+    late = thunderherd.load(tmp_path / "run").trials[0]
+    assert late.after is not None
+    contender = load_study(str(tmp_path / "timed.toml"), "quick", (), offered()).contender(late.contender)
+
+    def asked(milliseconds_late: int) -> int:
+        assert late.after is not None and late.loads[0].window is not None
+        read = late.loads[0].window.ended_monotonic_ns + milliseconds_late * 1_000_000
+        after = late.after.model_copy(update={"monotonic_ns": read})
+        return int(
+            lengthened(contender, late.model_copy(update={"after": after})).load.settings["milliseconds"]
+        )
+
+    assert [asked(ms) for ms in (300, 100_000)] == [6000, LONGEST_MILLISECONDS]
+    long = contender.load.model_copy(update={"settings": {**contender.load.settings, "milliseconds": 60_000}})
+    kept = contender.model_copy(update={"load": long})
+    assert lengthened(kept, late) == kept, "never shorter"
