@@ -26,8 +26,7 @@ from thunderherd.engine.catalogue import Catalogue, Namespace
 from thunderherd.engine.client import catalogue, profile_check
 from thunderherd.machine import busy, noise
 from thunderherd.machine.busy import Busy
-from thunderherd.records.extra_trials import CountingTable
-from thunderherd.records.profile import FREQUENCY
+from thunderherd.records.extra_trials import FREQUENCY, CountingTable
 from thunderherd.study.file.names import bundled_studies
 from thunderherd.study.loading import Study, load_sizes
 

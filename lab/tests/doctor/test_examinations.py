@@ -27,9 +27,8 @@ from made.machines import (
 
 from thunderherd.doctor import EXAMINATIONS
 from thunderherd.doctor.kind import Examination, Finding, Here, good
-from thunderherd.engine.catalogue import Catalogue, CongestionControls, Counter, Design, Namespace
+from thunderherd.engine.catalogue import Catalogue, CongestionControls, Counter, Design, Feature, Namespace
 from thunderherd.engine.client import EngineError, catalogue
-from thunderherd.engine.feature import Feature
 from thunderherd.machine import description as machine
 from thunderherd.machine.busy import Busy
 from thunderherd.machine.counting_check import CountingCheck, counting_check, cpu_of_requests

@@ -8,12 +8,15 @@ from typing import Any
 
 import pytest
 
-from thunderherd.engine.limit_lines import LimitRound, Limits, LimitUnavailable
 from thunderherd.engine.lines import (
     EngineLine,
     Life,
+    LimitRound,
+    Limits,
+    LimitUnavailable,
     LoadResult,
     Mark,
+    Namespaces,
     Profile,
     ProfileCheck,
     Ready,
@@ -23,7 +26,6 @@ from thunderherd.engine.lines import (
     Tally,
     Used,
 )
-from thunderherd.engine.namespace_lines import Namespaces
 
 SCHEMA = json.loads(
     (Path(__file__).resolve().parents[3] / "docs" / "reference" / "engine_lines.schema.json").read_text()

@@ -14,8 +14,8 @@ import thunderherd
 from thunderherd.cli.main import run_command
 from thunderherd.engine.catalogue import Catalogue
 from thunderherd.engine.client import catalogue
-from thunderherd.machine import description, limits_measured, noise
-from thunderherd.machine.limits_measured import limits_of_lines, measured_lines
+from thunderherd.machine import description, limits, noise
+from thunderherd.machine.limits import limits_of_lines, measured_lines
 from thunderherd.records.limits import LimitsNoise, MachineLimits
 from thunderherd.records.summary import Noise
 from thunderherd.run import runner
@@ -129,4 +129,4 @@ def test_the_clocks_are_read_for_real(fake_engine: Callable[..., Path]) -> None:
     fake_engine()
     told = measured([]).noise
     assert told is not None and 0 <= told.foreign_share <= 1 and 0 <= told.steal_share <= 1
-    assert limits_measured.ATTEMPTS == 2
+    assert limits.ATTEMPTS == 2

@@ -21,7 +21,7 @@ from thunderherd.engine.client import catalogue
 from thunderherd.engine.lines import Life, Multiplexing
 from thunderherd.errors import UserError
 from thunderherd.machine import description
-from thunderherd.records.counting_cost import CostRatio
+from thunderherd.records.extra_trials import CostRatio
 from thunderherd.records.summary import Summary, TrialRecord
 from thunderherd.run import runner
 from thunderherd.run.counting_cost import FEW_SECONDS

@@ -4,8 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from thunderherd.stacks.network_symbols import WAYS_IN, WAYS_OUT, in_network
-from thunderherd.stacks.symbols import COPIES_IN_KERNEL, plain
+from thunderherd.stacks.symbols import COPIES_IN_KERNEL, WAYS_IN, WAYS_OUT, in_network, plain
 
 SENDING = ("do_syscall_64", "__x64_sys_sendto", "__sys_sendto", "tcp_sendmsg", "tcp_sendmsg_locked")
 

@@ -1,8 +1,8 @@
 """What the whole procedure does when the truth is known: false positives, power and coverage, by simulation.
 
-`pytest lab/tests/statistics/test_comparisons_simulation.py -s` prints the figures that METHODOLOGY.md quotes. The seeds
-are fixed, and each bound stands at least four standard errors of the simulation away from what is expected:
-a failure means that the procedure has changed, not that luck was bad.
+`pytest lab/tests/statistics/test_comparisons_simulation.py -s` prints the figures that the methodology
+quotes. The seeds are fixed, and each bound stands at least four standard errors of the simulation away from
+what is expected: a failure means that the procedure has changed, not that luck was bad.
 """
 
 import math

@@ -1,7 +1,8 @@
 """How often the search for a crossover is right when the truth is known: both stages, by simulation.
 
-`pytest lab/tests/statistics/test_crossings_simulation.py -s` prints the figures that METHODOLOGY.md quotes. The seeds
-are fixed, and each bound stands some four standard errors of the simulation away from what is expected.
+`pytest lab/tests/statistics/test_crossings_simulation.py -s` prints the figures that the methodology
+quotes. The seeds are fixed, and each bound stands some four standard errors of the simulation away from
+what is expected.
 """
 
 from __future__ import annotations

@@ -24,7 +24,7 @@ from thunderherd.show.report.page import render
 from thunderherd.show.tables.claims import print_claims
 from thunderherd.show.tables.main import print_study
 from thunderherd.show.tables.sweeps import why_none
-from thunderherd.study.file.source_csv import SourceCsvTable
+from thunderherd.study.file.source_tables import SourceCsvTable
 from thunderherd.study.loading import Study, load_study
 from thunderherd.trial.caveats import copied_after_all
 from thunderherd.trial.trial import run_trial

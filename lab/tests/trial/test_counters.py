@@ -24,10 +24,10 @@ from thunderherd.metrics.table import AskedCounters, metric, metric_names
 from thunderherd.records.summary import TrialRecord
 from thunderherd.study.loading import Contender, Study
 from thunderherd.study.resolved import Measure
+from thunderherd.trial.caveats import unavailable_counters, why_unavailable
 from thunderherd.trial.counters import none_came, scaled_in_words, scaled_of_sides, unavailable_of_sides
 from thunderherd.trial.metrics import Counting, of_side
 from thunderherd.trial.observation import Observation, stands_late
-from thunderherd.trial.unavailable import unavailable_counters, why_unavailable
 
 COUNTERS = {"instructions": "instructions", "tcp_info.rtt": "nanoseconds", "task_clock": "nanoseconds"}
 

@@ -11,13 +11,11 @@ from made.small_studies import head
 import layers
 from thunderherd.engine import client
 from thunderherd.engine.lines import Check, Closings, LoadResult, Validity
-from thunderherd.metrics.open_loop import is_of_open_loop
-from thunderherd.metrics.table import METRICS
+from thunderherd.metrics.table import METRICS, is_of_open_loop
 from thunderherd.records.summary import TrialRecord
 from thunderherd.statistics.histograms import merged, percentile_ns
 from thunderherd.study.loading import Study, load_study
-from thunderherd.trial.closings import closing_notes
-from thunderherd.trial.latency_label import latency_notes
+from thunderherd.trial.caveats import closing_notes, latency_notes
 from thunderherd.trial.load_validity import (
     BUSY,
     COUNTED_ELSEWHERE,

@@ -18,9 +18,15 @@ from thunderherd.records.explanation import Explanation, Per
 from thunderherd.records.summary import Summary
 from thunderherd.show.report.profiles import copying_sentences
 from thunderherd.show.sentences.counting_cost import about_cpu_time
-from thunderherd.show.sentences.explanation import legend, print_explanation, reasons, remarks, sentence
+from thunderherd.show.sentences.explanation import (
+    elsewhere,
+    legend,
+    print_explanation,
+    reasons,
+    remarks,
+    sentence,
+)
 from thunderherd.show.sentences.left_out import not_counted, not_sampled
-from thunderherd.show.sentences.where_counted import elsewhere
 from thunderherd.show.tables.noise import noise_view, print_noise
 from thunderherd.text.figures import printable
 from thunderherd.text.layout import make_console, prose

@@ -6,7 +6,7 @@ from collections.abc import Sequence
 
 from thunderherd.engine.client import catalogue
 from thunderherd.errors import UserError
-from thunderherd.machine.limits_measured import limits_of_lines, measured_lines
+from thunderherd.machine.limits import limits_of_lines, measured_lines
 from thunderherd.show.tables.limits import print_limits
 from thunderherd.study.file.tables import NoiseTable
 from thunderherd.text.layout import make_console

@@ -37,7 +37,7 @@ def merge(
 
 
 def _in_words(found: MergedLoads) -> Iterator[str]:
-    from thunderherd.trial.closings import where_kept
+    from thunderherd.trial.caveats import where_kept
 
     loads = f"{found.loads} loads" if found.loads > 1 else "1 load"
     yield (

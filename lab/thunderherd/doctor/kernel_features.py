@@ -7,8 +7,7 @@ from collections.abc import Iterator
 from pydantic import Field
 
 from thunderherd.doctor.kind import Told
-from thunderherd.engine.catalogue import Catalogue, Runnable
-from thunderherd.engine.feature import Feature
+from thunderherd.engine.catalogue import Catalogue, Feature, Runnable
 
 
 class KernelFeature(Told):

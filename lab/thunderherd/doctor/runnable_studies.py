@@ -15,7 +15,7 @@ from typing import Literal
 
 from pydantic import Field
 
-from thunderherd.doctor import capacity
+from thunderherd.doctor import resources
 from thunderherd.doctor.kind import Change, Told
 from thunderherd.engine.catalogue import MOST_WORKERS, Catalogue
 from thunderherd.machine import description
@@ -129,9 +129,9 @@ def _without_place(line: str) -> str:
 def without_room(contenders: Sequence[Contender], catalogue: Catalogue) -> Iterator[LeftOut]:
     """Those that need more processes, threads or descriptors than there can be."""
     bounds = (
-        ("processes and threads", tasks_of, capacity.tasks),
-        ("threads of one process", threads_of, capacity.threads_of_a_process),
-        ("descriptors of one process", descriptors_of, capacity.descriptors),
+        ("processes and threads", tasks_of, resources.tasks),
+        ("threads of one process", threads_of, resources.threads_of_a_process),
+        ("descriptors of one process", descriptors_of, resources.descriptors),
     )
     for what, needed_by, room_for in bounds:
         needs = {each.name: needed_by(each, catalogue) for each in contenders}

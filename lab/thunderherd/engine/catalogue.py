@@ -5,12 +5,13 @@ is refused here, with the file and the line. Keys that a newer engine adds are i
 not.
 """
 
+from __future__ import annotations
+
 from collections.abc import Callable, Iterable, Mapping
 from typing import Annotated, Any, Literal, NamedTuple
 
 from pydantic import BaseModel, ConfigDict, Field
 
-from thunderherd.engine.feature import Feature
 from thunderherd.engine.lines import MeasuredBy, SchemaNumber
 from thunderherd.engine.load_requirements import Requirement
 from thunderherd.engine.setting_rules import Agreement, Instead, Product, SettingValue
@@ -467,3 +468,14 @@ def by_name(settings: Iterable[Setting]) -> dict[str, Setting]:
 def defaults(settings: Mapping[str, Setting]) -> dict[str, SettingValue]:
     """The value of every setting when nobody says otherwise."""
     return {name: setting.default for name, setting in settings.items()}
+
+
+class Feature(BaseModel):
+    """A feature of the kernel: the first Linux that has it (None: every one), and why it is not here."""
+
+    model_config = ConfigDict(frozen=True, extra="ignore", defer_build=True)
+
+    name: str
+    since: str | None = None
+    available: bool = True
+    reason: str | None = None

@@ -20,18 +20,20 @@ from types import TracebackType
 from typing import Self
 
 from thunderherd.engine.catalogue import USUAL_LOAD, Catalogue
-from thunderherd.engine.limit_lines import LimitRound, Limits, LimitUnavailable
 from thunderherd.engine.lines import (
     Life,
+    LimitRound,
+    Limits,
+    LimitUnavailable,
     LoadResult,
     Mark,
+    Namespaces,
     Profile,
     ProfileCheck,
     Ready,
     ServerSummary,
     Snapshot,
 )
-from thunderherd.engine.namespace_lines import Namespaces
 from thunderherd.engine.process import (
     ENGINE_NAME,
     SIGTERM_SECONDS,

@@ -487,3 +487,76 @@ class SampledStack(EngineLine):
     frames: list[tuple[str, Literal["user", "kernel"]]] = Field(description="functions, outermost first")
     command: str = Field(description="the name of the thread")
     at_ns: list[int] = Field(description="one for each sample; CLOCK_MONOTONIC")
+
+
+Place = Literal["one_cpu", "two_cpus"]
+"""Where a limit is measured: all of it on one CPU, or with an end on each of two."""
+
+
+class Limits(EngineLine):
+    """The machine's limits are being measured; the lines of the rounds follow."""
+
+    line: Literal["limits"] = "limits"
+    schema_version: SchemaNumber = Field(alias="schema")
+    cpus: list[int] = Field(description="of the one that measures, and of other ends that have one of theirs")
+    settings: dict[str, int]
+
+    model_config = ConfigDict(frozen=True, extra="ignore", populate_by_name=True, serialize_by_alias=True)
+
+
+class LimitPoint(EngineLine):
+    """A limit at a place and, where it has sizes, of a size."""
+
+    limit: str
+    place: Place
+    bytes: int | None
+
+    @property
+    def point(self) -> tuple[str, Place, int | None]:
+        """What tells it from others."""
+        return self.limit, self.place, self.bytes
+
+
+class LimitRound(LimitPoint):
+    """So many times, one after another, in one round."""
+
+    line: Literal["limit_round"] = "limit_round"
+    round: int
+    times: int = Field(ge=1)
+    elapsed_ns: int
+    page_faults: int = Field(description="meanwhile, of the one that measures and those that it waited for")
+
+
+class LimitUnavailable(LimitPoint):
+    """There is no round of it, or no further one."""
+
+    line: Literal["limit_unavailable"] = "limit_unavailable"
+    reason: str
+
+
+class NamespaceEnd(EngineLine):
+    """One of two network namespaces, with its end of the pair of interfaces between them."""
+
+    path: str = Field(description="how a process enters it, for as long as it is held")
+    interface: str
+    mtu: int = Field(description="as the kernel has it")
+    address: str
+    address6: str | None = None
+    sysctls: dict[str, str | None] = Field(
+        default_factory=dict, description="kernel settings of its own; null: it has none of that name"
+    )
+
+
+class Namespaces(EngineLine):
+    """Two network namespaces, which live as long as the process `pid`, which is in the clients'."""
+
+    line: Literal["namespaces"] = "namespaces"
+    schema_version: SchemaNumber = Field(alias="schema")
+    pid: int
+    user_namespace: bool = Field(description="whoever made them is not root, and is so in there alone")
+    settings: dict[str, int]
+    server: NamespaceEnd
+    client: NamespaceEnd
+    without_ipv6: str | None = Field(default=None, description="why the ends have no IPv6 addresses")
+
+    model_config = ConfigDict(frozen=True, extra="ignore", populate_by_name=True, serialize_by_alias=True)

@@ -13,8 +13,7 @@ from typing import Any
 
 from thunderherd.engine.catalogue import Catalogue, CongestionControls, Setting, by_name
 from thunderherd.engine.client import NamespaceHolder
-from thunderherd.engine.lines import Ready
-from thunderherd.engine.namespace_lines import NamespaceEnd
+from thunderherd.engine.lines import NamespaceEnd, Ready
 from thunderherd.errors import UserError
 from thunderherd.labs.kind import Kind, Site
 from thunderherd.labs.words import in_words

@@ -10,7 +10,7 @@ from pydantic import Field
 
 from thunderherd.engine.lines import Profile, SampledStack
 from thunderherd.engine.process import EngineError, json_object, understand
-from thunderherd.records.profile import ProfiledSide
+from thunderherd.records.extra_trials import ProfiledSide
 from thunderherd.records.summary import Record, TrialRecord
 from thunderherd.stacks.call_stacks import Frame, Stack, cut, samples_of
 from thunderherd.stacks.symbols import Mode

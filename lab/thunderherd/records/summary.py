@@ -12,14 +12,12 @@ from pydantic import Field
 
 from thunderherd.engine.lines import Connection, Life, LoadResult, Mark, Ready, ServerSummary, Snapshot
 from thunderherd.metrics.table import METRICS, Better
-from thunderherd.records.counting_cost import CountingCost
 from thunderherd.records.crossover import CrossoverSummary
 from thunderherd.records.explanation import Explanation
-from thunderherd.records.extra_trials import CountingSummary
+from thunderherd.records.extra_trials import CountingCost, CountingSummary, ProfilingSummary
 from thunderherd.records.limits import BoundSummary, MachineLimits, NoBoundSummary
 from thunderherd.records.noise import NoiseSummary
 from thunderherd.records.paper_counters import CountedSummary
-from thunderherd.records.profile import ProfilingSummary
 from thunderherd.statistics.estimates import Interval as Interval
 from thunderherd.statistics.estimates import Record as Record
 from thunderherd.statistics.estimates import Spread as Spread

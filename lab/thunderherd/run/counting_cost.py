@@ -13,8 +13,8 @@ from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass
 
 from thunderherd.metrics.table import METRICS, PAYLOAD_RATE, SHARE_OF_CEILING
-from thunderherd.records.counting_cost import ContenderCost, CostRatio, CountingCost
 from thunderherd.records.directory import WITH_COUNTERS, WITHOUT_COUNTERS, RunDirectory
+from thunderherd.records.extra_trials import ContenderCost, CostRatio, CountingCost
 from thunderherd.records.summary import TrialRecord
 from thunderherd.run.extra_trials import MakeTrial, Place, TrialsApart
 from thunderherd.run.progress import Progress

@@ -15,8 +15,8 @@ from datetime import datetime
 from typing import Generic, Protocol
 
 from thunderherd.errors import UserError
-from thunderherd.records.apart import ApartTable
 from thunderherd.records.directory import RunDirectory, Trial
+from thunderherd.records.extra_trials import ApartTable
 from thunderherd.records.summary import TrialRecord
 from thunderherd.run.progress import Progress
 from thunderherd.statistics.comparisons import block_order

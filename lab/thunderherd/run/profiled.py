@@ -11,7 +11,7 @@ from pathlib import Path
 
 from thunderherd.engine.client import EngineError
 from thunderherd.records.directory import PROFILES, RunDirectory
-from thunderherd.records.profile import ProfiledSide
+from thunderherd.records.extra_trials import ProfiledSide
 from thunderherd.records.profiled_trial import ProfiledTrial, SideSamples
 from thunderherd.records.summary import TrialRecord
 from thunderherd.run.extra_trials import MakeTrial, Place, TrialsApart, in_time

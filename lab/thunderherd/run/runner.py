@@ -23,7 +23,7 @@ from thunderherd.judge.why.flame_graphs import profiling_summary
 from thunderherd.judge.why.pairs import best_against_others, with_counted_points
 from thunderherd.labs.kind import Site
 from thunderherd.machine import description, noise
-from thunderherd.machine.limits_measured import limits_of_lines, measured_lines
+from thunderherd.machine.limits import limits_of_lines, measured_lines
 from thunderherd.records.directory import (
     Results,
     RunDirectory,

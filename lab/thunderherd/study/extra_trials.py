@@ -8,9 +8,13 @@ from typing import TypeVar
 
 from thunderherd.engine.catalogue import Catalogue
 from thunderherd.engine.counter_names import called
-from thunderherd.records.apart import ApartTable
-from thunderherd.records.counting_cost import MOST_CONTENDERS, CostTable
-from thunderherd.records.extra_trials import WHAT_EXPLAINS, CountingTable
+from thunderherd.records.extra_trials import (
+    MOST_CONTENDERS,
+    WHAT_EXPLAINS,
+    ApartTable,
+    CostTable,
+    CountingTable,
+)
 from thunderherd.study.checks import check_counter
 from thunderherd.study.file.tables import StudyForm
 from thunderherd.study.resolved import Contender, Sweep

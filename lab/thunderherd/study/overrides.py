@@ -15,9 +15,7 @@ from thunderherd.engine.catalogue import Catalogue, Way
 from thunderherd.engine.setting_rules import Product
 from thunderherd.errors import UserError
 from thunderherd.labs import named, owners, takes
-from thunderherd.records.counting_cost import CostTable
-from thunderherd.records.extra_trials import CountingTable
-from thunderherd.records.profile import ProfilingTable
+from thunderherd.records.extra_trials import CostTable, CountingTable, ProfilingTable
 from thunderherd.study.file.contenders import Configuration, way_of, workload_of
 from thunderherd.study.file.tables import (
     ComparisonsTable,

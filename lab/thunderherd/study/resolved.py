@@ -15,14 +15,11 @@ from thunderherd.errors import UserError
 from thunderherd.labs import USUAL
 from thunderherd.labs.words import QUANTITIES, in_words
 from thunderherd.metrics.table import AskedCounters, Better
-from thunderherd.records.counting_cost import CostTable
 from thunderherd.records.crossover import CrossoverTable
-from thunderherd.records.extra_trials import CountingTable
-from thunderherd.records.profile import ProfilingTable
+from thunderherd.records.extra_trials import CostTable, CountingTable, ProfilingTable
 from thunderherd.records.summary import Axis, PaperFigure, SweepPoint, TrialForm
 from thunderherd.study.checks import requests_of
-from thunderherd.study.file.paper_counters import PaperCountersTable
-from thunderherd.study.file.source_csv import SourceCsvTable
+from thunderherd.study.file.source_tables import PaperCountersTable, SourceCsvTable
 from thunderherd.study.source_figures import Inconsistency, notes_about
 from thunderherd.toml.file import unknown
 

@@ -1,20 +1,50 @@
-"""What became of bytes that were not to be copied: said beside every figure of whoever moved them so.
+"""Caveats: facts that must be shown next to a figure, so that it is not misread.
 
-The kernel may copy what it was asked not to copy: over loopback, and between namespaces, every such send.
-What a run gains by it is then nothing, and what it costs (a completion for each send) is there all the same.
-Where nothing tells what became of them, that is said in place of the share.
+- Sends that were to be zero-copy but that the kernel copied, as it always does over loopback and veth.
+- Which side closes connections first and so keeps TIME_WAIT.
+- Metrics extrapolated from events that took turns on the CPU's counters.
+- Whether a latency counts from the intended or from the actual send time.
+- What a study requests and this machine does not offer, with the reason that the trials gave.
 """
 
 from __future__ import annotations
 
-from collections.abc import Collection, Iterator, Sequence
+from collections import Counter
+from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
 
-from thunderherd.metrics.table import COPIED_SHARE, NOT_COPIED_SHARE, SIDES, Side
+from thunderherd.engine.lines import Closings
+from thunderherd.metrics.table import (
+    COPIED_SHARE,
+    NOT_COPIED_SHARE,
+    SIDES,
+    Side,
+    counters_of,
+    is_latency,
+    made_of,
+    metric_names,
+)
+from thunderherd.records.summary import TrialRecord
 from thunderherd.statistics.columns import Values, known
 from thunderherd.study.loading import Contender, Study
-from thunderherd.text.figures import percent
+from thunderherd.text.figures import extrapolated, percent
+from thunderherd.trial.counters import scaled_in_words, scaled_of_sides, unavailable_of_sides
 
-__all__ = ["copied_after_all", "unknown_shares"]
+__all__ = [
+    "MEANINGS",
+    "Shares",
+    "closing_notes",
+    "copied_after_all",
+    "latency_notes",
+    "not_told",
+    "remarks",
+    "scaled_metrics",
+    "scaled_notes",
+    "unavailable_counters",
+    "unknown_shares",
+    "where_kept",
+    "why_unavailable",
+]
+
 
 WHOSE: dict[Side, str] = {"server": "the server's", "client": "the clients'"}
 
@@ -102,3 +132,150 @@ def _column(values: Values, metric: str, contender: Contender) -> Sequence[float
 def _span(column: Sequence[float]) -> str:
     low, high = percent(min(column)), percent(max(column))
     return high if low == high else f"{low} to {high}"
+
+
+LEAST = 0.05
+"""A smaller share of the connections that were looked at is not told: some of thousands are no property."""
+
+AT_CLIENTS, AT_SERVER, NOWHERE = "at the clients", "at the server", "at neither end, being reset"
+
+
+def closing_notes(study: Study, trials: Iterable[TrialRecord]) -> list[str]:
+    """Where they stay, and whose, unless it is at the clients of all, as it is where nobody says otherwise
+    and no server closes after its reply. Trials whose loads do not tell have no say."""
+    bases = {contender.name: contender.base for contender in study.contenders}
+    seen: dict[str, list[Closings]] = {}
+    for trial in trials:
+        told = [load.closings for load in trial.loads if load.closings is not None]
+        seen.setdefault(bases[trial.contender], []).extend(told)
+    whose: dict[str, list[str]] = {}
+    for base, parts in seen.items():
+        if parts:
+            whose.setdefault(where_kept(Closings.together(parts)), []).append(base)
+    if set(whose) <= {AT_CLIENTS}:
+        return []
+    each = [where + (f" ({', '.join(names)})" if len(whose) > 1 else "") for where, names in whose.items()]
+    return [f"ended connections stay in TIME_WAIT {'; '.join(each)}"]
+
+
+def where_kept(closings: Closings) -> str:
+    """`at the clients`; where they differ, with the share of each: `90 % at the clients, 10 % at the server`.
+
+    Some must have been looked at, as of what an engine tells.
+    """
+    counts = {
+        AT_CLIENTS: closings.closed_by_load,
+        AT_SERVER: closings.closed_by_server,
+        NOWHERE: closings.reset_by_load + closings.reset_by_server,
+    }
+    every = sum(counts.values())
+    told = {where: count / every for where, count in counts.items() if count >= LEAST * every}
+    if len(told) == 1:
+        return next(iter(told))
+    return ", ".join(f"{100 * share:.0f} % {where}" for where, share in told.items())
+
+
+Shares = Mapping[str, Mapping[str, float]]
+"""By contender, then metric: the least share of the time in which it was counted."""
+
+
+def scaled_metrics(study: Study, trials: Iterable[TrialRecord]) -> dict[str, float]:
+    """Of some trials, the metrics that are extrapolated in one of them, each with its least share."""
+    least: dict[tuple[str, str], float] = {}
+    for trial in trials:
+        for side, shares in scaled_of_sides(trial).items():
+            for counter, share in shares.items():
+                least[side, counter] = min(share, least.get((side, counter), 1.0))
+    names = metric_names(study.measure.asked) if least else []
+    found: dict[str, float] = {}
+    for (side, counter), share in least.items():
+        for name in made_of(side, counter, names):
+            found[name] = min(share, found.get(name, 1.0))
+    return found
+
+
+def scaled_notes(trials: Sequence[TrialRecord]) -> Iterator[str]:
+    """The warnings of all trials that events were counted for a part of the time, as one for each side: with
+    each event's least share."""
+    found: dict[str, dict[str, float]] = {}
+    count: Counter[str] = Counter()
+    for trial in trials:
+        for side, shares in scaled_of_sides(trial).items():
+            count[side] += bool(shares)
+            least = found.setdefault(side, {})
+            for name, share in shares.items():
+                least[name] = min(share, least.get(name, 1.0))
+    for side, least in found.items():
+        yield from (
+            f"{count[side]} of {len(trials)} trials: {each}" for each in scaled_in_words({side: least})
+        )
+
+
+def remarks(scaled: Shares, metrics: Iterable[str], contenders: Iterable[str]) -> Iterator[str]:
+    """What belongs beside a figure that rests on these metrics of these contenders; nothing where all was
+    counted all the time."""
+    wanted = {*metrics}
+    shares = [
+        share for name in contenders for metric, share in scaled.get(name, {}).items() if metric in wanted
+    ]
+    if said := extrapolated(shares):
+        yield said
+
+
+MEANINGS = {
+    "sent": "of a closed loop: from when a request was sent, which its client did not do before it had the "
+    "reply to the last one; a server that stalls is then asked less, and that hides the stall",
+    "intended": "of an open loop: from when a request was due, whether or not earlier ones were answered",
+}
+"""By where the engine says that a latency starts."""
+
+
+def latency_notes(study: Study, trials: Iterable[TrialRecord]) -> list[str]:
+    """Which kind of latency the study shows; of whom, where it has both."""
+    if not any(is_latency(name) for name in _shown(study)):
+        return []
+    bases = {contender.name: contender.base for contender in study.contenders}
+    found: dict[str, dict[str, None]] = {}
+    for trial in trials:
+        starts = {load.latency.starts for load in trial.loads if load.latency is not None}
+        for start in starts:
+            found.setdefault(start, {})[bases[trial.contender]] = None
+    whose = {
+        start: "latency is" if len(found) == 1 else f"latency of {', '.join(names)} is"
+        for start, names in found.items()
+    }
+    return [f"{whose[start]} {MEANINGS[start]}" for start in MEANINGS if start in found]
+
+
+def _shown(study: Study) -> list[str]:
+    of_sweeps = [name for sweep in study.sweeps for name in (sweep.metric, *sweep.metrics)]
+    return [study.measure.metric, *of_sweeps]
+
+
+def unavailable_counters(study: Study, trials: Iterable[TrialRecord]) -> dict[str, str]:
+    """Why this machine does not offer a metric, by metric, as the engine said it in the trials."""
+    names = metric_names(study.measure.asked)
+    reasons: dict[str, str] = {}
+    for side, counter, why in dict.fromkeys(_unavailable(trials)):
+        for name in made_of(side, counter, names):
+            reasons.setdefault(name, why)
+    return reasons
+
+
+def _unavailable(trials: Iterable[TrialRecord]) -> Iterator[tuple[str, str, str]]:
+    """Side, counter and reason."""
+    for trial in trials:
+        for side, counters in unavailable_of_sides(trial).items():
+            yield from ((side, name, why) for name, why in counters.items())
+
+
+def why_unavailable(name: str, study: Study, unavailable: Mapping[str, str]) -> str | None:
+    """Why a metric cannot be had: the machine does not offer it, or the engine has no such counter yet."""
+    needed = (study.measure.uncounted.get(counter) for counter in counters_of(name))
+    return unavailable.get(name) or next((why for why in needed if why), None)
+
+
+def not_told(study: Study, unavailable: Mapping[str, str]) -> dict[str, str]:
+    """By side and counter that is asked for, why it cannot be had."""
+    names = (f"{side}.{figure}" for side in SIDES for figure in study.measure.counters_named)
+    return {name: why for name in names if (why := why_unavailable(name, study, unavailable))}

@@ -16,7 +16,7 @@ from thunderherd.records.paper_counters import CountedCell, CountedSummary
 from thunderherd.records.summary import Summary
 from thunderherd.show.tables.paper_counters import counted_matrices
 from thunderherd.show.tables.sweeps import Matrix
-from thunderherd.trial.unavailable import unavailable_counters
+from thunderherd.trial.caveats import unavailable_counters
 
 EVENTS = ["task-clock", "context-switches", "cpu-cycles", "elapsed"]
 

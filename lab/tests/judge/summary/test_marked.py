@@ -23,7 +23,7 @@ from thunderherd.show.tables.main import print_pairs, print_study, study_rows
 from thunderherd.show.tables.paper_counters import counted_matrices
 from thunderherd.show.tables.sweeps import Matrix, sweep_matrices
 from thunderherd.text.figures import time_share
-from thunderherd.trial.extrapolation import scaled_notes
+from thunderherd.trial.caveats import scaled_notes
 
 SHARE = "and counted these for 40 % of the time"
 

@@ -12,7 +12,7 @@ from made.summaries import swept
 
 from thunderherd.errors import UserError
 from thunderherd.judge.summary.source_csv import text_of
-from thunderherd.study.file.source_csv import SourceCsvTable
+from thunderherd.study.file.source_tables import SourceCsvTable
 
 TABLE = """
 [source_csv]

@@ -20,7 +20,7 @@ from thunderherd.judge.why.pairs import network_part
 from thunderherd.judge.why.profiles import differential_pairs
 from thunderherd.machine import description
 from thunderherd.records.explanation import Difference, Explanation, Range
-from thunderherd.records.profile import ContenderProfile, ProfilingSummary, Share, SideProfile
+from thunderherd.records.extra_trials import ContenderProfile, ProfilingSummary, Share, SideProfile
 from thunderherd.records.profiled_trial import SideSamples, read_profile
 from thunderherd.records.summary import Summary, TrialRecord
 from thunderherd.run import runner

@@ -10,7 +10,7 @@ from made.small_studies import head
 
 import thunderherd
 from thunderherd.cli.main import run_command
-from thunderherd.records.profile import ProfilingSummary
+from thunderherd.records.extra_trials import ProfilingSummary
 from thunderherd.records.summary import Summary
 from thunderherd.show.sentences.left_out import where_drawn
 

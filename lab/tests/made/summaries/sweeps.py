@@ -18,7 +18,7 @@ from made.summaries import summary as synthetic_summary
 from thunderherd.judge.summary.summarise import summarise
 from thunderherd.metrics.table import metric
 from thunderherd.records.summary import Noise, PaperFigure, Summary, SweepPoint, TrialRecord
-from thunderherd.study.file.paper_counters import PaperCountersTable
+from thunderherd.study.file.source_tables import PaperCountersTable
 from thunderherd.study.loading import Comparison, Contender, Look, Study, Sweep
 
 TITLE = "Pools, delays and whole lives (synthetic data, no measurement)"

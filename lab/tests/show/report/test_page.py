@@ -18,7 +18,7 @@ from made.summaries.summary import document, summary, trials
 
 from thunderherd.engine.client import flame_graph
 from thunderherd.errors import UserError
-from thunderherd.records.profile import (
+from thunderherd.records.extra_trials import (
     ContenderProfile,
     DifferentialProfile,
     ProfilingSummary,

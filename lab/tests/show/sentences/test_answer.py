@@ -9,8 +9,7 @@ from made.summaries import sweeps as synthetic_sweeps
 from made.summaries.summary import document, summary
 
 from thunderherd.records.summary import Summary
-from thunderherd.show.sentences.answer import answer, places_of, sweep_answer
-from thunderherd.show.sentences.at_a_glance import machine_in_short, weighty
+from thunderherd.show.sentences.answer import answer, machine_in_short, places_of, sweep_answer, weighty
 from thunderherd.text.figures import number
 
 

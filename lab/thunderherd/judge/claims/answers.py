@@ -26,8 +26,7 @@ from thunderherd.records.summary import QuestionSummary
 from thunderherd.statistics.columns import Values, together
 from thunderherd.statistics.comparisons import hodges_lehmann, holm, signed_rank
 from thunderherd.study.loading import Study
-from thunderherd.trial.caveats import copied_after_all
-from thunderherd.trial.extrapolation import Shares, remarks
+from thunderherd.trial.caveats import Shares, copied_after_all, remarks
 
 __all__ = ["NOT_JUDGED", "answers"]
 

@@ -35,8 +35,7 @@ from thunderherd.statistics.columns import Values
 from thunderherd.statistics.comparisons import holm
 from thunderherd.study.loading import Study
 from thunderherd.text.figures import count
-from thunderherd.trial.caveats import copied_after_all
-from thunderherd.trial.extrapolation import Shares, remarks
+from thunderherd.trial.caveats import Shares, copied_after_all, remarks
 
 __all__ = ["ClaimResult", "alpha_at", "at_least", "judge", "judged_after"]
 

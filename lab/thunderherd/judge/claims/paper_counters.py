@@ -17,7 +17,7 @@ from thunderherd.judge.claims.contrast_tables import (
 from thunderherd.metrics.table import OF_A_LIFE, PER_CPU_SECOND, SIDES, UNITS_OF_TIME, metric, metric_names
 from thunderherd.records.paper_counters import CountedCell, CountedProgram, CountedSummary, Derived
 from thunderherd.records.summary import ContenderSummary
-from thunderherd.study.file.paper_counters import PaperCountersTable
+from thunderherd.study.file.source_tables import PaperCountersTable
 from thunderherd.study.loading import Study
 from thunderherd.study.source_figures import read_table
 from thunderherd.text.figures import Unit

@@ -8,7 +8,7 @@ from collections.abc import Iterator
 
 from thunderherd.metrics.table import UNITS_OF_TIME, metric
 from thunderherd.records.summary import ContenderSummary, Summary
-from thunderherd.study.file.source_csv import CsvColumn, SourceCsvTable
+from thunderherd.study.file.source_tables import CsvColumn, SourceCsvTable
 from thunderherd.study.loading import Contender, Study
 from thunderherd.text.figures import extrapolated, not_offered
 

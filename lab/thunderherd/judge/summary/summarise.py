@@ -54,14 +54,20 @@ from thunderherd.records.summary import (
 from thunderherd.statistics.columns import Column, known, together
 from thunderherd.statistics.comparisons import Look, hodges_lehmann
 from thunderherd.study.loading import Contender, Study, Sweep, asked_for
-from thunderherd.trial.caveats import copied_after_all, unknown_shares
-from thunderherd.trial.closings import closing_notes
+from thunderherd.trial.caveats import (
+    closing_notes,
+    copied_after_all,
+    latency_notes,
+    not_told,
+    scaled_metrics,
+    scaled_notes,
+    unavailable_counters,
+    unknown_shares,
+    why_unavailable,
+)
 from thunderherd.trial.counters import TOO_FEW
-from thunderherd.trial.extrapolation import scaled_metrics, scaled_notes
-from thunderherd.trial.latency_label import latency_notes
 from thunderherd.trial.never_sleeps import not_of_load
 from thunderherd.trial.observation import connections_of, read_late
-from thunderherd.trial.unavailable import not_told, unavailable_counters, why_unavailable
 
 
 def summarise(

@@ -21,7 +21,7 @@ from thunderherd.judge.why.profiles import (
     sampled,
 )
 from thunderherd.records.directory import write_text
-from thunderherd.records.profile import (
+from thunderherd.records.extra_trials import (
     ContenderProfile,
     DifferentialProfile,
     ProfiledSide,

@@ -15,9 +15,8 @@ from thunderherd.labs import has_tcp
 from thunderherd.metrics.table import PAYLOAD_RATE, PER_BYTE, SHARE_OF_CEILING
 from thunderherd.metrics.table import metric as metric_named
 from thunderherd.records.explanation import Difference, ExplainedSide, Explanation, Per, Range
-from thunderherd.records.extra_trials import ContenderCounts
+from thunderherd.records.extra_trials import ContenderCounts, ProfiledSide, Share
 from thunderherd.records.limits import MachineLimits
-from thunderherd.records.profile import ProfiledSide, Share
 from thunderherd.records.summary import ContenderSummary, Summary, SweepSummary, TrialMetrics, TrialRecord
 from thunderherd.toml.file import unknown
 

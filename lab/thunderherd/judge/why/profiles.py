@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable, Iterable, Sequence
 from typing import NamedTuple
 
-from thunderherd.records.profile import ContenderProfile, ProfiledSide, SelfSymbol, Share, SideProfile
+from thunderherd.records.extra_trials import ContenderProfile, ProfiledSide, SelfSymbol, Share, SideProfile
 from thunderherd.records.profiled_trial import ProfiledTrial, SideSamples
 from thunderherd.records.summary import ContenderSummary, Summary
 from thunderherd.stacks.call_stacks import (
@@ -19,8 +19,7 @@ from thunderherd.stacks.call_stacks import (
     self_symbols,
     without_sampling,
 )
-from thunderherd.stacks.network_symbols import in_network
-from thunderherd.stacks.symbols import CopyKind, copying
+from thunderherd.stacks.symbols import CopyKind, copying, in_network
 from thunderherd.statistics.clustered_shares import clustered_share
 
 BATCHES = 10

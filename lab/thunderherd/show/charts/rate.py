@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Mapping
 
 from thunderherd.judge.summary.block_order import NOT_KNOWN, FiguresOfBlocks
-from thunderherd.metrics.open_loop import is_latency
+from thunderherd.metrics.table import is_latency
 from thunderherd.records.summary import Summary, SweepSummary
 from thunderherd.show.charts.axes import FIGURES
 from thunderherd.show.charts.block_tooltips import BlocksBehind

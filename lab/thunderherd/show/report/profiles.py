@@ -6,7 +6,13 @@ from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
-from thunderherd.records.profile import ContenderProfile, ProfiledSide, ProfilingSummary, Share, SideProfile
+from thunderherd.records.extra_trials import (
+    ContenderProfile,
+    ProfiledSide,
+    ProfilingSummary,
+    Share,
+    SideProfile,
+)
 from thunderherd.records.summary import Summary
 from thunderherd.show.report.flame_graphs import FlameGraph, flame_view
 from thunderherd.show.sentences.left_out import not_sampled

@@ -31,12 +31,11 @@ from thunderherd.show.charts.interactive import live
 from thunderherd.show.report.validity import validity_view
 from thunderherd.show.report.why import why_view
 from thunderherd.show.sentences import tables as sentences_tables
-from thunderherd.show.sentences.answer import answer
-from thunderherd.show.sentences.at_a_glance import machine_in_short, weighty
+from thunderherd.show.sentences.answer import answer, machine_in_short, weighty
 from thunderherd.show.sentences.bounds import bounds_in_words
 from thunderherd.show.sentences.crossover import sentences
+from thunderherd.show.sentences.explanation import why_lines
 from thunderherd.show.sentences.source_figures import papers_of
-from thunderherd.show.sentences.where_counted import why_lines
 from thunderherd.show.tables import claims, counters, paper_counters
 from thunderherd.show.tables import main as tables_main
 from thunderherd.show.tables import runs as tables_runs

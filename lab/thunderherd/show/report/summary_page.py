@@ -9,8 +9,7 @@ import shlex
 from collections.abc import Iterator, Sequence
 
 from thunderherd.records.summary import Summary
-from thunderherd.show.sentences.answer import Answer, answer
-from thunderherd.show.sentences.at_a_glance import machine_in_short, weighty
+from thunderherd.show.sentences.answer import Answer, answer, machine_in_short, weighty
 from thunderherd.show.sentences.tables import claim_counts, run_line, trial_counts, verdict_counts, warnings
 from thunderherd.show.tables.formats import markdown_grid, markdown_line, markdown_text
 from thunderherd.show.tables.model import Grid

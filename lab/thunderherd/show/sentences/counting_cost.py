@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterable, Iterator, Sequence
 
 from thunderherd.metrics.table import BOTH, SIDES, metric
-from thunderherd.records.counting_cost import CostRatio, CountingCost
+from thunderherd.records.extra_trials import CostRatio, CountingCost
 from thunderherd.records.summary import Summary
 from thunderherd.text.figures import capital, count, percent, printable, ratio_digits, span, words_of
 

@@ -8,8 +8,15 @@ from __future__ import annotations
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 
-from thunderherd.metrics.open_loop import NO_SCHEDULE, OFFERED, is_of_open_loop
-from thunderherd.metrics.table import METRICS, NONE_BECAUSE, SHARE_OF_CEILING, in_order
+from thunderherd.metrics.table import (
+    METRICS,
+    NO_SCHEDULE,
+    NONE_BECAUSE,
+    OFFERED,
+    SHARE_OF_CEILING,
+    in_order,
+    is_of_open_loop,
+)
 from thunderherd.records.summary import PROCESS_CONTROL, WORKERS, ContenderSummary, Summary, SweepSummary
 from thunderherd.show.sentences.counting_cost import about_metrics
 from thunderherd.show.sentences.cpu_source import cpu_cost_lines, in_place_of, main_substitute

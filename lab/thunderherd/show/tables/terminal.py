@@ -10,7 +10,7 @@ from rich.text import Text
 
 from thunderherd.records.summary import Summary
 from thunderherd.show.sentences.crossover import sentences
-from thunderherd.show.sentences.where_counted import why_lines
+from thunderherd.show.sentences.explanation import why_lines
 from thunderherd.show.tables.paper_counters import counted_legend, counted_matrices, counted_title
 from thunderherd.show.tables.perf_stat import perf_stat_legend, perf_stats
 from thunderherd.show.tables.runs import Runs, main_runs, sweep_runs

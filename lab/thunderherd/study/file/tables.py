@@ -13,14 +13,10 @@ from thunderherd.engine.catalogue import USUAL_LOAD, USUAL_WAY, Way
 from thunderherd.labs import KINDS, USUAL, with_namespaces
 from thunderherd.labs.words import QUANTITIES
 from thunderherd.metrics.table import Better
-from thunderherd.records.counting_cost import CostTable
 from thunderherd.records.crossover import CrossoverTable
-from thunderherd.records.extra_trials import CountingTable
-from thunderherd.records.profile import ProfilingTable
+from thunderherd.records.extra_trials import CostTable, CountingTable, ProfilingTable
 from thunderherd.records.summary import Axis, TrialForm
-from thunderherd.study.file.paper_counters import PaperCountersTable
-from thunderherd.study.file.source_csv import SourceCsvTable
-from thunderherd.study.file.source_tables import PaperTable
+from thunderherd.study.file.source_tables import PaperCountersTable, PaperTable, SourceCsvTable
 from thunderherd.toml.strict import Table, table_or
 
 SettingsTable = Annotated[
