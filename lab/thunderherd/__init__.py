@@ -9,14 +9,14 @@ if TYPE_CHECKING:
     from pathlib import Path
 
     from thunderherd.engine.merged_loads import MergedLoads
-    from thunderherd.records.directory import Results
+    from thunderherd.records.directory import SavedRun
 
 __version__ = metadata.version("thunderherd")
 
 __all__ = ["__version__", "load", "merged"]
 
 
-def load(path: str | Path) -> Results:
+def load(path: str | Path) -> SavedRun:
     """The results of the run in directory `path`. Raises `UserError` where there is no run."""
     # Imported when it is needed: the command line should answer `--help` without pydantic and polars.
     from thunderherd.records.directory import load as load_results

@@ -8,7 +8,7 @@ from typing import Any
 from thunderherd.judge.summary.bounds import best_of_bounds
 from thunderherd.judge.summary.summarise import summarise
 from thunderherd.records.limits import BoundSummary, LimitFigure, MachineLimits
-from thunderherd.records.summary import Interval
+from thunderherd.records.summary import Estimate
 from thunderherd.study.loading import Study
 
 
@@ -65,7 +65,7 @@ def bound(
         }
     )
     summary = next(each for each in summarise(study, [], {}, seed=1).contenders if each.name == name)
-    intervals = {each: Interval(value=value, low=None, high=None) for each, value in figures.items()}
+    intervals = {each: Estimate(value=value, low=None, high=None) for each, value in figures.items()}
     found = best_of_bounds(changed, [summary.model_copy(update={"metrics": intervals})], limits, cpus)
     assert len(found) <= 1
     return found[0] if found else None

@@ -21,7 +21,7 @@ from thunderherd.engine.client import catalogue
 from thunderherd.engine.lines import Life, Multiplexing
 from thunderherd.errors import UserError
 from thunderherd.machine import description
-from thunderherd.records.extra_trials import CostRatio
+from thunderherd.records.extra_trials import CostEstimate
 from thunderherd.records.summary import Summary, TrialRecord
 from thunderherd.run import runner
 from thunderherd.run.counting_cost import FEW_SECONDS
@@ -254,8 +254,8 @@ def test_bundled_studies_have_a_few_and_no_control(use_engine: Path) -> None:
 
 
 def test_only_what_is_shown_is_beyond() -> None:
-    def ratio(low: float | None, high: float | None, least: float, most: float) -> CostRatio:
-        return CostRatio(
+    def ratio(low: float | None, high: float | None, least: float, most: float) -> CostEstimate:
+        return CostEstimate(
             metric="m", value=1.1, low=low, high=high, confidence=0.95, least=least, most=most, pairs=6
         )
 

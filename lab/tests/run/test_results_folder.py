@@ -24,7 +24,7 @@ import thunderherd
 from thunderherd.cli import run
 from thunderherd.cli.main import run_command
 from thunderherd.judge.summary.summarise import summarise
-from thunderherd.records.directory import Results, RunDirectory
+from thunderherd.records.directory import RunDirectory, SavedRun
 from thunderherd.records.summary import Summary
 from thunderherd.run.results_folder import NAMES, estimates, write_folder
 from thunderherd.show.report.summary_page import MOST_LINES, summary_page
@@ -223,4 +223,4 @@ def test_the_command_prints_it_and_writes_the_folder(
     for name in ("summary.md", "README.md", "estimates.csv", "summary.schema.json"):
         assert (folder / name).exists()
     assert isinstance(run.summary_of(folder), Summary)
-    assert isinstance(thunderherd.load(folder), Results)
+    assert isinstance(thunderherd.load(folder), SavedRun)

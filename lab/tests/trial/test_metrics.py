@@ -22,7 +22,7 @@ from thunderherd.metrics.table import (
 )
 from thunderherd.statistics.histograms import OF_MAXIMUM
 from thunderherd.study.loading import Study
-from thunderherd.trial.metrics import COMPUTED, Counting, Flow, Measured, of_both, of_side
+from thunderherd.trial.metrics import COMPUTED, Counting, Flow, MeasuredWindow, of_both, of_side
 from thunderherd.trial.trial import run_trial
 
 TIMED_ALONE = [
@@ -87,7 +87,7 @@ def test_counts_of_both_sides_are_metrics(small_study: Study, fake_engine: Calla
     assert metric("server.send_calls").whole
 
 
-def measured(**changes: Any) -> Measured:
+def measured(**changes: Any) -> MeasuredWindow:
     work = Tally(
         connections=2, closed=2, requests=50, bytes_received=0, bytes_sent=0, bytes_not_copied=0,
         receive_calls=0, send_calls=0, completions=0, completions_copied=0, empty_wakeups=0, workers_lost=0,
@@ -102,7 +102,7 @@ def measured(**changes: Any) -> Measured:
         "switches_per_connection": None, "listener_holders": None, "workers": None, "listen_drops": 0,
             "rate_gigabits": None, "replied": 100 * 4000, "sent": 0,
     }  # fmt: skip
-    return Measured(**{**plain, **changes})
+    return MeasuredWindow(**{**plain, **changes})
 
 
 def test_the_longest_is_told_of_a_hundred_requests_of_all_load_processes() -> None:

@@ -11,9 +11,9 @@ from rich.console import Console
 from thunderherd.engine.client import EngineError
 from thunderherd.errors import UserError
 from thunderherd.judge.why.flame_graphs import differential, differential_file
-from thunderherd.judge.why.pairs import SIDES, counts_of, explained, is_first, limits_of, pairs_of
+from thunderherd.judge.why.pairs import EXPLAINED_SIDES, counts_of, explained, is_first, limits_of, pairs_of
 from thunderherd.judge.why.profiles import sampled
-from thunderherd.records.directory import Results
+from thunderherd.records.directory import SavedRun
 from thunderherd.records.explanation import Explanation, Per
 from thunderherd.records.summary import Summary
 from thunderherd.show.report.profiles import copying_sentences
@@ -34,7 +34,7 @@ from thunderherd.toml.file import unknown
 
 
 def show_explanation(
-    results: Results,
+    results: SavedRun,
     summary: Summary,
     a: str | None,
     b: str | None,
@@ -70,7 +70,7 @@ def show_explanation(
     console = make_console()
     console.print()
     for each in found:
-        if a is not None or (each.side == SIDES[0] and is_first(summary, each.a)):
+        if a is not None or (each.side == EXPLAINED_SIDES[0] and is_first(summary, each.a)):
             print_explanation(each, console)
         else:
             prose(console, sentence(each), style="")
@@ -96,7 +96,7 @@ def show_explanation(
         prose(console, line)
 
 
-def _profiles(results: Results, summary: Summary, a: str | None, b: str | None) -> list[str]:
+def _profiles(results: SavedRun, summary: Summary, a: str | None, b: str | None) -> list[str]:
     """How much of two contenders' time is copying, and where the flame graphs of the difference are; of
     all, where none is named. Nothing where one of both was not sampled."""
     known = sampled(summary)
@@ -109,7 +109,7 @@ def _profiles(results: Results, summary: Summary, a: str | None, b: str | None) 
     return [*copying_sentences(summary.profiles, [a, b]), *graphs]
 
 
-def _differential(results: Results, a: str, b: str) -> str:
+def _differential(results: SavedRun, a: str, b: str) -> str:
     """Where the flame graph of a against b is, which is drawn if the run has not; or why there is none."""
     file = results.path / differential_file(a, b)
     if not file.exists():
@@ -138,11 +138,11 @@ def _per(text: str | None) -> Per | None:
 
 
 def _asked(
-    results: Results, summary: Summary, a: str | None, b: str | None, per: Per | None
+    results: SavedRun, summary: Summary, a: str | None, b: str | None, per: Per | None
 ) -> tuple[Sequence[Explanation], list[str]]:
     """The explanations, and of which pairs there are none, and why. Raises `UserError` where there is none at
     all."""
-    where, sides = str(results.path), SIDES
+    where, sides = str(results.path), EXPLAINED_SIDES
     if a is not None and b is not None:
         told = [explained(summary, results.trials, a, b, side=side, per=per, where=where) for side in sides]
         return told, []

@@ -235,6 +235,11 @@ METRICS = _table(
 """The metrics with a fixed name, in the order in which tables have them."""
 
 SIDES: dict[Side, str] = {"server": "of the server", "client": "of the clients"}
+"""Both ends, with the words that follow a metric."""
+
+SIDE_NAMES: dict[Side, str] = {"server": "Server", "client": "Clients"}
+"""Both ends as headings."""
+
 BOTH = "both"
 """In the place of a side: what server and clients have together, of a request or a byte. There is no sum of
 whole amounts: the server's are of the window, the clients' of all of their load."""

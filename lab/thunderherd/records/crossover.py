@@ -37,14 +37,14 @@ from typing import Literal
 from pydantic import BaseModel, ConfigDict, Field
 
 from thunderherd.statistics.standing import Outcome, Standing
-from thunderherd.toml.strict import Table
+from thunderherd.toml.strict import StrictTable
 
 Stage = Literal["coarse", "dense"]
 
 # In a study -------------------------------------------------------------------------------------------------
 
 
-class CoarsePointTable(Table):
+class CoarsePointTable(StrictTable):
     """What the first stage found at one size."""
 
     size: float = Field(gt=0, description="where it stands on the axis")
@@ -55,14 +55,14 @@ class CoarsePointTable(Table):
     fitted: float = Field(gt=0, description="the monotone estimate of the ratio")
 
 
-class CoarseTrialsTable(Table):
+class CoarseTrialsTable(StrictTable):
     """How many trials the first stage had."""
 
     valid: int = Field(ge=0, description="that counted")
     all: int = Field(ge=0, description="of so many")
 
 
-class CrossoverTable(Table):
+class CrossoverTable(StrictTable):
     """A table [sweeps.crossover]: two contenders of a sweep over numbers."""
 
     a: str = Field(description="a contender of the sweep, without its @SWEEP=POINT")

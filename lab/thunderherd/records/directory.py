@@ -38,7 +38,7 @@ from thunderherd.records.summary import (
     WORKERS,
     ClaimSummary,
     ContenderSummary,
-    Interval,
+    Estimate,
     PairSummary,
     Record,
     SchemaNumber,
@@ -54,11 +54,11 @@ if TYPE_CHECKING:
 __all__ = [
     "ClaimSummary",
     "ContenderSummary",
-    "Interval",
+    "Estimate",
     "PairSummary",
-    "Results",
     "RunDirectory",
     "RunInfo",
+    "SavedRun",
     "Summary",
     "TrialRecord",
     "default_directory",
@@ -188,7 +188,7 @@ class RunDirectory:
     def finish(self, summary: Summary) -> None:
         """Writes summary.json and the tidy tables."""
         write_text(self.path / SUMMARY, summary.model_dump_json(by_alias=True, indent=2) + "\n")
-        Results(self.path, self.info, self.trials, summary).write_tidy()
+        SavedRun(self.path, self.info, self.trials, summary).write_tidy()
 
     def close(self) -> None:
         os.close(self._descriptor)
@@ -262,7 +262,7 @@ class OtherVersionError(UserError):
     """A summary is there, but not of this version: a resumed run writes it anew."""
 
 
-def load(path: str | Path) -> Results:
+def load(path: str | Path) -> SavedRun:
     """The results of the run in directory `path`, finished or not. Raises `UserError` where there is none."""
     directory = Path(path)
     info = read_run(directory)
@@ -277,7 +277,7 @@ def load(path: str | Path) -> Results:
                 f"{directory / SUMMARY} is not what this version of Thunderherd writes ({_first(error)}); "
                 "a resumed run (--resume) writes it anew from trials.jsonl"
             ) from None
-    return Results(directory, info, trials, summary)
+    return SavedRun(directory, info, trials, summary)
 
 
 def is_begun(path: Path) -> bool:
@@ -363,7 +363,7 @@ def _types() -> dict[Kind, Any]:
 
 
 @dataclass(frozen=True)
-class Results:
+class SavedRun:
     """A run as read from its directory. `summary` is None until the run has ended (or was interrupted)."""
 
     path: Path

@@ -25,7 +25,7 @@ from typing import ClassVar, Literal
 from pydantic import BaseModel, ConfigDict, Field
 
 from thunderherd.stacks.symbols import CopyKind, Mode
-from thunderherd.toml.strict import Table
+from thunderherd.toml.strict import StrictTable
 
 CountedSide = Literal["server", "client", "both"]
 
@@ -46,7 +46,7 @@ class _Record(BaseModel):
 # What the three tables of a study share ---------------------------------------------------------------------
 
 
-class ApartTable(Table):
+class ApartTable(StrictTable):
     """Trials of their own after all that are judged: what they are made for costs."""
 
     at_both_ends: ClassVar[bool] = False
@@ -176,7 +176,7 @@ class CostTable(ApartTable):
 # What came out ----------------------------------------------------------------------------------------------
 
 
-class CostRatio(_Record):
+class CostEstimate(_Record):
     """A metric of trials with counters, by that of trials without: of pairs, their Hodges-Lehmann ratio."""
 
     metric: str
@@ -200,10 +200,10 @@ class ContenderCost(_Record):
     """What counting costs a contender."""
 
     contender: str
-    ratios: list[CostRatio] = Field(description="by metric; empty where no pair came about, and why")
+    ratios: list[CostEstimate] = Field(description="by metric; empty where no pair came about, and why")
     why: str | None = None
 
-    def ratio(self, metric: str) -> CostRatio | None:
+    def ratio(self, metric: str) -> CostEstimate | None:
         """That of a metric; None where trials without counters have no such metric."""
         return next((each for each in self.ratios if each.metric == metric), None)
 

@@ -6,14 +6,14 @@ from typing import Literal
 
 from pydantic import Field
 
-from thunderherd.statistics.estimates import Interval, Record, Spread
+from thunderherd.statistics.estimates import Estimate, Record, Spread
 
 
 class Derived(Record):
     """A figure that follows from an event and others: a rate, a share."""
 
     metric: str
-    value: Interval | None
+    value: Estimate | None
     spread: Spread | None = Field(default=None, description="with repetitions: of the runs")
 
 
@@ -25,7 +25,7 @@ class CountedCell(Record):
     base: str = Field(description="the contender, without its @SWEEP=POINT")
     unit: str = Field(description="the source's unit, of both figures")
     metric: str | None = Field(description="what it is here; null: this program does not count it")
-    value: Interval | None
+    value: Estimate | None
     spread: Spread | None = Field(default=None, description="with repetitions: of the runs, in this unit")
     why: str | None = Field(description="where there is no value: why not")
     scaled: float | None = Field(

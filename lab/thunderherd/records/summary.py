@@ -18,7 +18,7 @@ from thunderherd.records.extra_trials import CountingCost, CountingSummary, Prof
 from thunderherd.records.limits import BoundSummary, MachineLimits, NoBoundSummary
 from thunderherd.records.noise import NoiseSummary
 from thunderherd.records.paper_counters import CountedSummary
-from thunderherd.statistics.estimates import Interval as Interval
+from thunderherd.statistics.estimates import Estimate as Estimate
 from thunderherd.statistics.estimates import Record as Record
 from thunderherd.statistics.estimates import Spread as Spread
 
@@ -218,7 +218,7 @@ class ContenderSummary(Record):
     scale: str | None = Field(default=None, description="how it is smaller than the source's, where it is")
     metric: str = Field(description="what its verdicts rest on")
     blocks: int = Field(description="accepted blocks in which its trial was valid")
-    metrics: dict[str, Interval] = Field(
+    metrics: dict[str, Estimate] = Field(
         description="every metric that it has in each of these blocks, in the metric's own unit"
     )
     unknown: dict[str, str] = Field(
@@ -236,18 +236,18 @@ class ContenderSummary(Record):
     spread: dict[str, Spread] = Field(
         default_factory=dict, description="with repetitions: of every metric that each of these runs has"
     )
-    cpu_seconds: Interval | None = Field(description="null: no valid trial, or not known")
-    process_control_seconds: Interval | None = Field(
+    cpu_seconds: Estimate | None = Field(description="null: no valid trial, or not known")
+    process_control_seconds: Estimate | None = Field(
         description="minus the baseline, paired by block; of the baseline itself 0 without an interval"
     )
     clients_per_worker: ClientsPerWorker | None
     worker_connections: list[float] | None = Field(description="mean per worker, workers sorted, most first")
     rank: int | None = Field(description="1 uses least CPU; by estimate, separated or not")
     letters: str = Field(description="contenders that share a letter are not separated")
-    voluntary_switches_per_connection: Interval | None
-    connections_per_second: Interval | None
-    client_cpu_seconds: Interval | None
-    machine_cpu_seconds: Interval | None
+    voluntary_switches_per_connection: Estimate | None
+    connections_per_second: Estimate | None
+    client_cpu_seconds: Estimate | None
+    machine_cpu_seconds: Estimate | None
     noise: NoiseSummary | None = Field(
         default=None, description="what the machine did beside its trials; null: none tells of it"
     )
@@ -330,11 +330,11 @@ class SlopeSummary(Record):
 
     base: str = Field(description="the contender, without its @SWEEP=POINT")
     metric: str
-    each: Interval | None = Field(description="what one more adds: the slope; null: it has none, and why")
-    start: Interval | None = Field(description="the line at zero; of whole lives, what starting up costs")
+    each: Estimate | None = Field(description="what one more adds: the slope; null: it has none, and why")
+    start: Estimate | None = Field(description="the line at zero; of whole lives, what starting up costs")
     each_spread: Spread | None = Field(default=None, description="with repetitions: of the runs' slopes")
     start_spread: Spread | None = Field(default=None, description="with repetitions: of the runs' starts")
-    r_squared: Interval | None = Field(
+    r_squared: Estimate | None = Field(
         default=None, description="how straight it is: 1 where the line explains all that varies"
     )
     r_squared_spread: Spread | None = Field(default=None, description="with repetitions: of the runs' lines")
@@ -407,7 +407,7 @@ class ClaimSummary(Record):
     source_note: str | None
     paper_figure: str | None
     our_figure: str
-    estimate: Interval | None
+    estimate: Estimate | None
     verdict: ClaimVerdict
     why: str
     contrasts: list[dict[str, Any]] = Field(default_factory=list)

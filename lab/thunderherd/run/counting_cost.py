@@ -14,7 +14,7 @@ from dataclasses import dataclass
 
 from thunderherd.metrics.table import METRICS, PAYLOAD_RATE, SHARE_OF_CEILING
 from thunderherd.records.directory import WITH_COUNTERS, WITHOUT_COUNTERS, RunDirectory
-from thunderherd.records.extra_trials import ContenderCost, CostRatio, CountingCost
+from thunderherd.records.extra_trials import ContenderCost, CostEstimate, CountingCost
 from thunderherd.records.summary import TrialRecord
 from thunderherd.run.extra_trials import MakeTrial, Place, TrialsApart
 from thunderherd.run.progress import Progress
@@ -166,7 +166,7 @@ def metrics_of(study: Study, name: str) -> list[str]:
 
 def ratio_of(
     metric: str, both: Iterable[tuple[TrialRecord, TrialRecord]], confidence: float
-) -> CostRatio | None:
+) -> CostEstimate | None:
     """The ratio of a metric over pairs, with counters to without; None where none tells both."""
     logs = []
     for counted, plain in both:
@@ -176,7 +176,7 @@ def ratio_of(
     if not logs:
         return None
     found = hodges_lehmann(logs, confidence)
-    return CostRatio(
+    return CostEstimate(
         metric=metric,
         value=math.exp(found.value),
         low=None if found.low is None else math.exp(found.low),

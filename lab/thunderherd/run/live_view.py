@@ -14,7 +14,7 @@ from collections.abc import Iterator, Sequence
 from typing import TYPE_CHECKING, Self, TextIO
 
 from thunderherd.machine import noise
-from thunderherd.records.summary import Interval, TrialRecord
+from thunderherd.records.summary import Estimate, TrialRecord
 from thunderherd.run.progress import Clock, PlainProgress, Progress, block_line, duration, invalid_line
 from thunderherd.run.standings import Group, Standing, Standings
 from thunderherd.study.loading import Study
@@ -240,7 +240,7 @@ def _figures(standings: Standings, group: Group) -> Iterator[tuple[Standing, str
     digits = decimals(unit.of(each.estimate.value) for each in group.standings)
     for each in group.standings:
         found = each.estimate
-        shown = Interval(value=found.value, low=found.low, high=found.high)
+        shown = Estimate(value=found.value, low=found.low, high=found.high)
         scaled = unit.interval(shown)
         half = ""
         if found.low is not None and found.high is not None and found.value:

@@ -28,7 +28,7 @@ from thunderherd.records.directory import (
     UNAVAILABLE,
     WITH_COUNTERS,
     WITHOUT_COUNTERS,
-    Results,
+    SavedRun,
     write_parquet,
     write_text,
 )
@@ -81,7 +81,7 @@ FILES = {
 }
 
 
-def write_folder(results: Results) -> None:
+def write_folder(results: SavedRun) -> None:
     """Writes them into the run's folder; of a run without a summary the README alone."""
     folder, summary = results.path, results.summary
     if summary is not None:
@@ -141,12 +141,15 @@ ESTIMATE_COLUMNS = (
 # The README -------------------------------------------------------------------------------------------------
 
 
-def readme(results: Results) -> str:
+def readme(results: SavedRun) -> str:
     """The page, with the files that are there; of a run that has not ended, with all that may come."""
     summary = results.summary
     study = results.run.study
     title = summary.study.title if summary else str(study.get("title") or study.get("name"))
-    parts = [f"# {markdown_text(title)}", "Results of a run of Thunderherd, a laboratory for socket servers."]
+    parts = [
+        f"# {markdown_text(title)}",
+        "Results of a run of Thunderherd, a laboratory for socket servers.",
+    ]
     if summary is None:
         parts.append("The run has not ended: the files that follow from all of its trials are not there yet.")
     else:
@@ -170,7 +173,7 @@ def readme(results: Results) -> str:
     return "\n\n".join(parts) + "\n"
 
 
-def _files(results: Results) -> Iterator[list[str]]:
+def _files(results: SavedRun) -> Iterator[list[str]]:
     coming = results.summary is None
     for name, what in FILES.items():
         written_later = name in (README, "report.html")
@@ -181,7 +184,7 @@ def _files(results: Results) -> Iterator[list[str]]:
         yield [name, "the columns of the source's own CSV, a line for each of its configurations"]
 
 
-def _shown_metric(results: Results) -> str:
+def _shown_metric(results: SavedRun) -> str:
     """What the examples are about: the metric of the study, if trials have it."""
     summary = results.summary
     assert summary is not None, "examples are of a run that has ended"

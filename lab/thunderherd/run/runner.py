@@ -25,9 +25,9 @@ from thunderherd.labs.kind import Site
 from thunderherd.machine import description, noise
 from thunderherd.machine.limits import limits_of_lines, measured_lines
 from thunderherd.records.directory import (
-    Results,
     RunDirectory,
     RunInfo,
+    SavedRun,
     default_directory,
     is_begun,
     write_text,
@@ -84,7 +84,7 @@ def run_study(
         sites_of(study, engine) as sites,
         _open(study, path, seed, resume, command, engine, sites, shown) as run,
     ):
-        return _Run(study, run, command, go_on, engine, sites, shown).run()
+        return RunState(study, run, command, go_on, engine, sites, shown).run()
 
 
 def _open(
@@ -125,7 +125,7 @@ def _open(
     kept = recordings.copies(study)
     run = RunDirectory.create(path, info)
     recordings.write_copies(kept, path)
-    write_folder(Results(path, info, run.trials, None))
+    write_folder(SavedRun(path, info, run.trials, None))
     first = study.looks[0].blocks
     points = len(study.contenders) - len(study.main)
     what = f"{len(study.contenders)} contenders"
@@ -136,7 +136,7 @@ def _open(
     return run
 
 
-class _Run:
+class RunState:
     """A run that is going on."""
 
     def __init__(
@@ -344,10 +344,10 @@ class _Run:
         why = best_against_others(summary, self.directory.trials)
         summary = summary.model_copy(update={"explanations": why})
         self.directory.finish(summary)
-        write_noted_cells(self.study, Results(self.directory.path, info, self.directory.trials, summary))
+        write_noted_cells(self.study, SavedRun(self.directory.path, info, self.directory.trials, summary))
         if self.study.source_csv and (text := source_csv.text_of(self.study, summary)):
             write_text(self.directory.path / self.study.source_csv.file, text)
-        write_folder(Results(self.directory.path, info, self.directory.trials, summary))
+        write_folder(SavedRun(self.directory.path, info, self.directory.trials, summary))
         return summary
 
     def _with_profiles(self, summary: Summary) -> Summary:

@@ -11,7 +11,7 @@ from dataclasses import dataclass
 from thunderherd.machine import noise
 from thunderherd.metrics.table import Better
 from thunderherd.records.summary import TrialRecord
-from thunderherd.statistics.comparisons import Estimate, hodges_lehmann
+from thunderherd.statistics.comparisons import LocationEstimate, hodges_lehmann
 from thunderherd.study.loading import Contender, Study
 
 __all__ = ["Group", "Standing", "Standings"]
@@ -24,7 +24,7 @@ class Standing:
     name: str
     base: str
     is_control: bool
-    estimate: Estimate
+    estimate: LocationEstimate
 
 
 @dataclass(frozen=True)
@@ -50,7 +50,7 @@ class Standings:
         self.last: TrialRecord | None = None
         self._contenders = {each.name: each for each in study.contenders}
         self._values: dict[str, list[float]] = {}
-        self._estimates: dict[str, Estimate] = {}
+        self._estimates: dict[str, LocationEstimate] = {}
 
     def add(self, trial: TrialRecord) -> None:
         """Takes one more into account."""
@@ -88,7 +88,7 @@ class Standings:
         waiting = tuple(each.base for each in contenders if each.name not in self._values)
         return Group(where, metric, better, tuple(order), waiting)
 
-    def _estimate(self, name: str) -> Estimate:
+    def _estimate(self, name: str) -> LocationEstimate:
         if name not in self._estimates:
             confidence = 1 - self.study.measure.alpha
             self._estimates[name] = hodges_lehmann(self._values[name], confidence)

@@ -23,9 +23,9 @@ from thunderherd.study.overrides import parse_override
 from thunderherd.text.quantities import Range
 from thunderherd.toml.file import assign, near, show
 
-__all__ = ["SIDES", "Common", "Swept", "check_directions", "contender", "names_of_settings", "swept"]
+__all__ = ["SIDE_CHOICES", "Common", "Swept", "check_directions", "contender", "names_of_settings", "swept"]
 
-SIDES = ("server", "client", "both")
+SIDE_CHOICES = ("server", "client", "both")
 """Who moves bytes by a primitive that is a contender."""
 
 PROCESSES = IntegerSetting(

@@ -22,7 +22,7 @@ from thunderherd.labs.words import WRITTEN, written
 from thunderherd.metrics.table import PAYLOAD_RATE, asked_counters, metric_names
 from thunderherd.records.crossover import CrossoverSummary
 from thunderherd.search.contenders import (
-    SIDES,
+    SIDE_CHOICES,
     Common,
     Swept,
     check_directions,
@@ -179,7 +179,7 @@ def _common(
     design = asked.design or USUAL_DESIGN
     _check_known("design", design, [each.name for each in catalogue.designs])
     if asked.side is not None:
-        _check_known("side", asked.side, SIDES)
+        _check_known("side", asked.side, SIDE_CHOICES)
     return Common(
         catalogue=catalogue,
         workload=workload,

@@ -20,7 +20,7 @@ from typing import NamedTuple, Protocol
 import numpy as np
 
 from thunderherd.statistics.samples import (
-    Estimate,
+    LocationEstimate,
     SignedRank,
     Vector,
     hodges_lehmann,
@@ -32,9 +32,9 @@ from thunderherd.statistics.samples import (
 )
 
 __all__ = [
-    "Contrast",
-    "Estimate",
+    "ContrastEstimate",
     "Judged",
+    "LocationEstimate",
     "Look",
     "PairResult",
     "SignedRank",
@@ -316,10 +316,10 @@ def separated_pairs(results: Iterable[Judged]) -> list[tuple[str, str]]:
 
 
 @dataclass(frozen=True, slots=True)
-class Contrast:
+class ContrastEstimate:
     """A linear contrast of the contenders' costs, in their unit: its Hodges-Lehmann estimate and its tests.
 
-    `low`, `high` and `confidence` are as in Estimate. A small `p_greater` says: above zero.
+    `low`, `high` and `confidence` are as in LocationEstimate. A small `p_greater` says: above zero.
     """
 
     value: float
@@ -334,7 +334,7 @@ class Contrast:
 
 def contrast(
     values: Mapping[str, Sequence[float]], weights: Mapping[str, float], confidence: float = 0.95
-) -> Contrast:
+) -> ContrastEstimate:
     """Test and estimate the sum of `weights[name] * values[name]`, taken within each block.
 
     {"fork": 1, "iterative": -1} is the extra cost of fork; {"fork": 1, "pool": -8, "iterative": 7} is above
@@ -345,7 +345,7 @@ def contrast(
     aligned = _aligned(values, weights)
     sums = np.sum([weight * aligned[name] for name, weight in weights.items()], axis=0)
     estimate, test = hodges_lehmann(sums, confidence), signed_rank(sums)
-    return Contrast(
+    return ContrastEstimate(
         value=estimate.value,
         low=estimate.low,
         high=estimate.high,

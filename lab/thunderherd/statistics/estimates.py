@@ -17,7 +17,7 @@ class Record(BaseModel):
     )
 
 
-class Interval(Record):
+class Estimate(Record):
     """An estimate with its interval. A null end: so few blocks give no bound at this confidence."""
 
     value: float

@@ -81,7 +81,7 @@ def _untied_upper_tail(n: int) -> Vector:
 
 
 @dataclass(frozen=True, slots=True)
-class Estimate:
+class LocationEstimate:
     """A location in the unit of its sample, with an interval.
 
     `confidence` is what the interval achieves, at least what was asked for. `low` and `high` are None where
@@ -95,7 +95,7 @@ class Estimate:
     n: int
 
 
-def hodges_lehmann(differences: ArrayLike, confidence: float = 0.95) -> Estimate:
+def hodges_lehmann(differences: ArrayLike, confidence: float = 0.95) -> LocationEstimate:
     """The Hodges-Lehmann estimate, the median of the Walsh averages (x_i + x_j) / 2, i <= j; its interval.
 
     The bounds are the k-th smallest and k-th largest Walsh average, k from the exact signed-rank distribution
@@ -118,15 +118,15 @@ def _pairs_with_self(n: int) -> tuple[NDArray[np.intp], NDArray[np.intp]]:
     return np.triu_indices(n)
 
 
-def walsh_estimate(walsh: Vector, alpha: float) -> Estimate:
+def walsh_estimate(walsh: Vector, alpha: float) -> LocationEstimate:
     """As `hodges_lehmann`, from the Walsh averages themselves; the interval misses with at most `alpha`."""
     n = math.isqrt(2 * walsh.size)
     value = float((walsh[(walsh.size - 1) // 2] + walsh[walsh.size // 2]) / 2)
     k = _walsh_rank(n, alpha)
     if k == 0:
-        return Estimate(value, None, None, 1.0, n)
+        return LocationEstimate(value, None, None, 1.0, n)
     missed = 2 * float(_untied_upper_tail(n)[walsh.size - (k - 1)])
-    return Estimate(value, float(walsh[k - 1]), float(walsh[walsh.size - k]), 1 - missed, n)
+    return LocationEstimate(value, float(walsh[k - 1]), float(walsh[walsh.size - k]), 1 - missed, n)
 
 
 @lru_cache(maxsize=4096)
@@ -136,7 +136,7 @@ def _walsh_rank(n: int, alpha: float) -> int:
     return int(np.searchsorted(2 * at_most, alpha, side="right"))
 
 
-def median_estimate(sample: ArrayLike, confidence: float = 0.95) -> Estimate:
+def median_estimate(sample: ArrayLike, confidence: float = 0.95) -> LocationEstimate:
     """The median of a sample, and an interval of two of its order statistics: of the k-th smallest and the
     k-th largest, k from the binomial distribution (David and Nagaraja, *Order Statistics*, section 7.1).
 
@@ -152,8 +152,8 @@ def median_estimate(sample: ArrayLike, confidence: float = 0.95) -> Estimate:
         missed, k, term = missed + 2 * term, k + 1, term * (n - k) / (k + 1)
     value = float(np.median(ordered))
     if k == 0:
-        return Estimate(value, None, None, 1.0, n)
-    return Estimate(value, float(ordered[k - 1]), float(ordered[n - k]), 1 - missed, n)
+        return LocationEstimate(value, None, None, 1.0, n)
+    return LocationEstimate(value, float(ordered[k - 1]), float(ordered[n - k]), 1 - missed, n)
 
 
 def robust_spread(sample: ArrayLike) -> float:

@@ -11,7 +11,7 @@ from dataclasses import dataclass
 from typing import overload
 
 from thunderherd.metrics.table import BOTH, CPU_PER_CONNECTION, SHARE, SIDES, counters_of, known_metric
-from thunderherd.records.summary import ContenderSummary, Interval, Spread, Summary
+from thunderherd.records.summary import ContenderSummary, Estimate, Spread, Summary
 
 ABSENT = "-"
 """What stands where there is no figure; the reason stands beside the table."""
@@ -41,7 +41,7 @@ class Unit:
         """A value in this unit."""
         return None if value is None else value * self.factor
 
-    def interval(self, interval: Interval | None) -> Interval | None:
+    def interval(self, interval: Estimate | None) -> Estimate | None:
         """An interval in this unit."""
         if interval is None or self.factor == 1:
             return interval
@@ -196,12 +196,12 @@ def span(low: float | None, high: float | None, digits: int, between: str = BETW
     return f"{number(low, digits)}{between}{number(high, digits)}"
 
 
-def interval_value(interval: Interval | None, digits: int) -> str:
+def interval_value(interval: Estimate | None, digits: int) -> str:
     """The estimate; `-` where nothing was measured."""
     return number(None if interval is None else interval.value, digits)
 
 
-def interval_span(interval: Interval | None, digits: int, between: str = BETWEEN) -> str:
+def interval_span(interval: Estimate | None, digits: int, between: str = BETWEEN) -> str:
     """The ends of an interval; `-` where nothing was measured."""
     return ABSENT if interval is None else span(interval.low, interval.high, digits, between)
 

@@ -6,7 +6,7 @@ from collections.abc import Iterable
 from dataclasses import dataclass
 
 from thunderherd.metrics.table import ELAPSED, SIDES, known_metric
-from thunderherd.records.summary import ContenderSummary, Interval, Spread, Summary, SweepSummary
+from thunderherd.records.summary import ContenderSummary, Estimate, Spread, Summary, SweepSummary
 from thunderherd.text.figures import Unit, decimals, number, span, unit_of, words_of
 
 DECADES = 100.0
@@ -14,7 +14,7 @@ DECADES = 100.0
 
 
 @dataclass(frozen=True)
-class Shown:
+class ShownEstimate:
     """A figure in the metric's own unit: an estimate with its interval, or a mean with its deviation."""
 
     value: float
@@ -30,25 +30,25 @@ class Shown:
         return "" if self.deviation is None else f"sd {number(unit.of(self.deviation), digits)}"
 
 
-def shown_of(summary: Summary, contender: ContenderSummary | None, name: str) -> Shown | None:
+def shown_of(summary: Summary, contender: ContenderSummary | None, name: str) -> ShownEstimate | None:
     """A contender's figure of a metric; None where it has none. Runs that are repeated have a mean."""
     if contender is None:
         return None
     return shown(summary, contender.metrics.get(name), contender.spread.get(name))
 
 
-def shown(summary: Summary, estimate: Interval | None, spread: Spread | None) -> Shown | None:
+def shown(summary: Summary, estimate: Estimate | None, spread: Spread | None) -> ShownEstimate | None:
     """What is shown of the two: of blocks the estimate, of repeated runs the mean."""
     if not summary.study.repetitions:
-        return Shown(estimate.value, estimate.low, estimate.high) if estimate else None
+        return ShownEstimate(estimate.value, estimate.low, estimate.high) if estimate else None
     if spread is None:
         return None
     around = spread.standard_deviation
     low, high = (None, None) if around is None else (spread.mean - around, spread.mean + around)
-    return Shown(spread.mean, low, high, around, is_mean=True)
+    return ShownEstimate(spread.mean, low, high, around, is_mean=True)
 
 
-def unit_for(summary: Summary, name: str, figures: Iterable[Shown | None]) -> Unit:
+def unit_for(summary: Summary, name: str, figures: Iterable[ShownEstimate | None]) -> Unit:
     """The unit that suits all these figures of a metric."""
     study = summary.study
     return unit_of(

@@ -70,7 +70,7 @@ class UsedFor(NamedTuple):
 
 
 @dataclass(frozen=True)
-class Measured:
+class MeasuredWindow:
     """What the metrics with a fixed name follow from: of the window where the trial has one, otherwise of the
     whole lives. Times are in seconds."""
 
@@ -253,7 +253,7 @@ class Measured:
         }
 
 
-Computed = Callable[[Measured], Number | None]
+Computed = Callable[[MeasuredWindow], Number | None]
 
 
 def _computed_times(what: str) -> dict[str, Computed]:
@@ -283,7 +283,7 @@ COMPUTED: Mapping[str, Computed] = {
     "elapsed_seconds": lambda trial: trial.elapsed_seconds,
     "connections_per_second": lambda trial: share(trial.opened or None, trial.elapsed_seconds),
     "requests_per_second": lambda trial: trial.requests_per_second,
-    "gigabits_per_second": Measured.gigabits_per_second,
+    "gigabits_per_second": MeasuredWindow.gigabits_per_second,
     "share_of_rate": lambda trial: share(trial.gigabits_per_second(), trial.rate_gigabits or 0),
     # Of a block, not of a trial: `ceilings` puts it beside the others.
     "share_of_ceiling": lambda trial: None,
@@ -296,12 +296,12 @@ COMPUTED: Mapping[str, Computed] = {
         for what in TIMES
         for part, computed in _computed_times(what).items()
     },
-    "offered_per_second": Measured.offered,
-    "share_of_offered": Measured.share_of_offered,
+    "offered_per_second": MeasuredWindow.offered,
+    "share_of_offered": MeasuredWindow.share_of_offered,
     "waited_share": lambda trial: share(trial.of_schedules("waited"), trial.of_schedules("sent") or 0),
     "never_sent": lambda trial: trial.of_schedules("never_sent"),
-    "in_system": Measured.in_system,
-    "generator_share": Measured.generator_share,
+    "in_system": MeasuredWindow.in_system,
+    "generator_share": MeasuredWindow.generator_share,
     "duration_per_message": lambda trial: share(trial.elapsed_seconds, trial.answered),
     "voluntary_switches_per_connection": lambda trial: trial.switches_per_connection,
     "empty_wakeups_per_connection": lambda trial: share(trial.work.empty_wakeups, trial.work.connections),

@@ -41,7 +41,7 @@ from thunderherd.trial.counters import (
 )
 from thunderherd.trial.metrics import (
     Counting,
-    Measured,
+    MeasuredWindow,
     Number,
     figures_of,
     flow_of,
@@ -181,7 +181,7 @@ class Observation:
         windows = [load.window for load in self.loads if load.window is not None]
         answered = sum(each.requests for each in windows) if windows else asked
         opened = sum(each.connections for each in windows) if windows else work.connections
-        measured = Measured(
+        measured = MeasuredWindow(
             work=work,
             server_seconds=seconds,
             served=used_for,

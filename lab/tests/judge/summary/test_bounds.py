@@ -19,7 +19,7 @@ from thunderherd.judge.summary.summarise import summarise
 from thunderherd.metrics.table import METRICS
 from thunderherd.records.directory import load
 from thunderherd.records.limits import BoundSummary, MachineLimits
-from thunderherd.records.summary import ContenderSummary, Interval
+from thunderherd.records.summary import ContenderSummary, Estimate
 from thunderherd.run.runner import run_study
 from thunderherd.show.report.page import render
 from thunderherd.show.sentences.bounds import bounds_in_words
@@ -112,7 +112,7 @@ def test_a_round_trip_is_bounded_where_one_client_waits_and_both_sleep(study: St
 
 
 def test_process_control_is_at_least_what_is_made(study: Study) -> None:
-    control = Interval(value=0.8, low=None, high=None)
+    control = Estimate(value=0.8, low=None, high=None)
     summaries = {
         each.name: each.model_copy(update={"process_control_seconds": control})
         for each in summarise(study, [], {}, seed=1).contenders
@@ -177,7 +177,7 @@ def with_figures(study: Study) -> list[ContenderSummary]:
     for each in summarise(study, [], {}, seed=1).contenders:
         names = (study.measure.metric,) if each.sweep is None else shown[each.sweep]
         figures = dict.fromkeys(names, 1.0) | ALWAYS
-        intervals = {name: Interval(value=value, low=None, high=None) for name, value in figures.items()}
+        intervals = {name: Estimate(value=value, low=None, high=None) for name, value in figures.items()}
         found.append(each.model_copy(update={"metrics": intervals}))
     return found
 
@@ -229,7 +229,7 @@ def test_the_best_result_is_the_one_that_is_told(study: Study) -> None:
     rates = dict(zip((each.name for each in contenders), (100.0, 300.0, 200.0), strict=True))
 
     def with_rate(each: ContenderSummary) -> ContenderSummary:
-        rate = Interval(value=rates[each.name], low=None, high=None)
+        rate = Estimate(value=rates[each.name], low=None, high=None)
         return each.model_copy(update={"metrics": {"connections_per_second": rate}})
 
     of = study.model_copy(update={"measure": measure})

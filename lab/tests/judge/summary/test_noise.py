@@ -13,7 +13,7 @@ from rich.console import Console
 
 from thunderherd.judge.summary.noise import noise_summary
 from thunderherd.judge.summary.summarise import summarise
-from thunderherd.records.directory import Results, RunInfo
+from thunderherd.records.directory import RunInfo, SavedRun
 from thunderherd.records.noise import RETRANSMITTED, SOFTIRQ_RATES, NoiseSummary
 from thunderherd.records.summary import Noise, Summary, TrialRecord
 from thunderherd.show.report.page import render
@@ -86,14 +86,14 @@ def test_the_tidy_table_has_it_by_trial(small_study: Study, tmp_path: Path) -> N
         study=small_study.model_dump(mode="json"), digest="", seed=1, overrides=[], command=[],
         started="2025-01-02T03:04:05+00:00", version="0.1.0", machine={},
     )  # fmt: skip
-    results = Results(tmp_path, info, trials_of(small_study), None)
+    results = SavedRun(tmp_path, info, trials_of(small_study), None)
     frame = results.frame()
     assert frame[SOFTIRQ_RATES].to_list()[0] == [50.0, 0.0]
     assert frame["retransmitted"].to_list()[-1] == 3
     results.write_tidy()
     written = polars.read_csv(tmp_path / "trials.csv")
     assert json.loads(written[SOFTIRQ_RATES][0]) == [50.0, 0.0]
-    without = Results(tmp_path, info, trials_of(small_study, recorded=False), None).frame()
+    without = SavedRun(tmp_path, info, trials_of(small_study, recorded=False), None).frame()
     assert without[SOFTIRQ_RATES].to_list()[0] is None, "not recorded is not nothing"
 
 

@@ -14,7 +14,7 @@ from thunderherd.judge.summary.noted_cells import (
     unavailable_cells,
     write_noted_cells,
 )
-from thunderherd.records.directory import Results, RunInfo
+from thunderherd.records.directory import RunInfo, SavedRun
 from thunderherd.run.results_folder import FILES
 from thunderherd.study.loading import Study, load_study
 
@@ -31,7 +31,7 @@ def study() -> Study:
 
 
 @pytest.fixture(scope="module")
-def results(study: Study, tmp_path_factory: pytest.TempPathFactory) -> Results:
+def results(study: Study, tmp_path_factory: pytest.TempPathFactory) -> SavedRun:
     info = RunInfo(
         study=study.model_dump(mode="json"), digest="", seed=1, overrides=[], command=[],
         started="2025-01-02T03:04:05+00:00", version="0.1.0", machine={},
@@ -39,10 +39,10 @@ def results(study: Study, tmp_path_factory: pytest.TempPathFactory) -> Results:
     trials = MACHINE.trials(study)
     invalid = trials[0].model_copy(update={"valid": False, "invalid_reasons": ["it was not answered"]})
     path = tmp_path_factory.mktemp("run")
-    return Results(path, info, [invalid, *trials], MACHINE.summary(study))
+    return SavedRun(path, info, [invalid, *trials], MACHINE.summary(study))
 
 
-def test_each_empty_cell_of_a_valid_trial_has_its_reason(study: Study, results: Results) -> None:
+def test_each_empty_cell_of_a_valid_trial_has_its_reason(study: Study, results: SavedRun) -> None:
     results.write_tidy()
     write_noted_cells(study, results)
     table = polars.read_csv(results.path / "trials.csv", infer_schema_length=None).filter(polars.col("valid"))
@@ -64,7 +64,7 @@ def test_each_empty_cell_of_a_valid_trial_has_its_reason(study: Study, results: 
     assert reasons["prefork", "latency_p50_seconds"].startswith("too few requests")
 
 
-def test_each_extrapolated_cell_is_named_with_its_share(results: Results) -> None:
+def test_each_extrapolated_cell_is_named_with_its_share(results: SavedRun) -> None:
     found = extrapolated_cells(results)
     assert {*found["counter"]} == {"server.cpu_cycles", "client.cpu_cycles"}
     assert found["share_of_time"].to_list() == pytest.approx([0.4] * len(found))
@@ -77,8 +77,8 @@ def test_each_extrapolated_cell_is_named_with_its_share(results: Results) -> Non
     assert {*columns} <= {*results.frame().columns}
 
 
-def test_where_all_is_exact_the_table_has_its_head_alone(study: Study, results: Results) -> None:
-    exact = Results(results.path, results.run, Counters(lambda *_: 1e6).trials(study), None)
+def test_where_all_is_exact_the_table_has_its_head_alone(study: Study, results: SavedRun) -> None:
+    exact = SavedRun(results.path, results.run, Counters(lambda *_: 1e6).trials(study), None)
     assert extrapolated_cells(exact).is_empty()
     assert extrapolated_cells(exact).columns == extrapolated_cells(results).columns
     assert HIDDEN not in {*unavailable_cells(study, exact)["why"]}

@@ -19,7 +19,7 @@ import numpy as np
 from thunderherd.judge.claims.claim_file import load_questions
 from thunderherd.judge.claims.claims import judged_after
 from thunderherd.judge.claims.contrast_tables import outside_this_size
-from thunderherd.judge.claims.contrasts import Measured, lacks, measure
+from thunderherd.judge.claims.contrasts import ContrastResult, lacks, measure
 from thunderherd.judge.claims.question_tables import Best, Question, VerdictWords
 from thunderherd.metrics.table import metric
 from thunderherd.records.summary import QuestionSummary
@@ -78,7 +78,7 @@ def answers(
 class _Verdict:
     """A tested contrast, Holm's p, and the words that follow."""
 
-    measured: Measured
+    measured: ContrastResult
     p: float
     words: str
     outcome: str
@@ -102,7 +102,7 @@ def _verdicts(
     }
 
 
-def _worded(words: VerdictWords, measured: Measured, p: float, separated: bool) -> _Verdict:
+def _worded(words: VerdictWords, measured: ContrastResult, p: float, separated: bool) -> _Verdict:
     if not separated:
         return _Verdict(measured, p, words.open, "open")
     if (measured.p_greater or 0.0) <= (measured.p_less or 0.0):

@@ -39,7 +39,7 @@ from thunderherd.study.file.tables import keys_of
 from thunderherd.study.loading import Contender, LoadPlan, Study
 from thunderherd.study.scale import cpus_in_words
 from thunderherd.toml.file import KeyPath, Problems, TomlFile, formed, show, unknown
-from thunderherd.toml.strict import Table
+from thunderherd.toml.strict import StrictTable
 
 FEW = 3
 """So many contenders are listed by name where they have the same value."""
@@ -47,7 +47,7 @@ FEW = 3
 __all__ = ["Claim", "Contrast", "Figure", "Source", "load_claims", "load_questions", "load_source"]
 
 
-class SweepConditionsTable(Table):
+class SweepConditionsTable(StrictTable):
     """What the contenders of one sweep must have been like."""
 
     contenders: dict[str, bool | int | float | str] = Field(
@@ -59,7 +59,7 @@ class SweepConditionsTable(Table):
     )
 
 
-class ConditionsTable(Table):
+class ConditionsTable(StrictTable):
     """What a run must have been like for a claim to be judged by it."""
 
     contenders: dict[str, bool | int | float | str] = Field(
@@ -81,7 +81,7 @@ class ConditionsTable(Table):
     because: str | None = Field(default=None, description="why the claim cannot be judged under others")
 
 
-class ClaimTable(Table):
+class ClaimTable(StrictTable):
     """One claim as its file has it."""
 
     id: str = Field(pattern=r"^[A-Z]\d+$", description="a letter and a number, such as H60")
@@ -111,7 +111,7 @@ class ClaimTable(Table):
     conditions: ConditionsTable = Field(default=ConditionsTable(), description="a table [claims.conditions]")
 
 
-class ClaimsForm(Table):
+class ClaimsForm(StrictTable):
     """A whole claims file."""
 
     study: str = Field(description="the name of the study whose contenders the claims are about")

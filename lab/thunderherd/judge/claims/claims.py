@@ -29,8 +29,8 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 
 from thunderherd.judge.claims.claim_file import Claim, load_claims
-from thunderherd.judge.claims.contrasts import LOGARITHM, Measured, lacks, measure, units
-from thunderherd.records.summary import ClaimSummary, ClaimVerdict, Interval
+from thunderherd.judge.claims.contrasts import LOGARITHM, ContrastResult, lacks, measure, units
+from thunderherd.records.summary import ClaimSummary, ClaimVerdict, Estimate
 from thunderherd.statistics.columns import Values
 from thunderherd.statistics.comparisons import holm
 from thunderherd.study.loading import Study
@@ -157,9 +157,9 @@ class _Case:
         return None
 
     @property
-    def groups(self) -> list[list[Measured]]:
+    def groups(self) -> list[list[ContrastResult]]:
         """Its tests, those of a group together; each other one by itself."""
-        found: dict[str, list[Measured]] = {}
+        found: dict[str, list[ContrastResult]] = {}
         groups = {test.label: test.group for test in self.claim.tests}
         for place, each in enumerate(self.tests):
             found.setdefault(groups.get(each.label) or f"\0{place}", []).append(each)
@@ -210,7 +210,7 @@ class _Case:
             ],
         )
 
-    def _remarks(self, shown: Measured) -> str:
+    def _remarks(self, shown: ContrastResult) -> str:
         """How this run differs from the source's experiment, what its contenders sent without copying and was
         copied after all, and what is extrapolated; it stands beside every figure."""
         about = {*shown.weights, *(shown.over or ())}
@@ -232,7 +232,7 @@ class _Case:
             notes.append(f"read as: {claim.reading}")
         return notes
 
-    def _estimate(self) -> Interval | None:
+    def _estimate(self) -> Estimate | None:
         """The claim in one figure: its ratio, or else the difference that is least clearly above zero."""
         ratios = [each for each in self.figures if each.over is not None]
         tests = sorted(self.shown_tests, key=lambda each: each.p_greater or 0.0, reverse=True)
@@ -275,7 +275,7 @@ class _Case:
         return ("supported" if self.p_supported <= self.p_refuted else "refuted"), seen
 
 
-def _is_above(each: Measured) -> bool:
+def _is_above(each: ContrastResult) -> bool:
     """Whether the estimate says what the test asks for: above zero, or, of a ratio, above one."""
     return (each.value or 0.0) > (1.0 if each.of == LOGARITHM else 0.0)
 

@@ -18,7 +18,7 @@ from thunderherd.metrics.table import counters_of
 from thunderherd.study.checks import check_metric
 from thunderherd.study.loading import Study
 from thunderherd.toml.file import KeyPath, Problems, show, unknown
-from thunderherd.toml.strict import Table
+from thunderherd.toml.strict import StrictTable
 
 Weight = Annotated[float, Field(ge=-1000, le=1000)]
 Weights = Annotated[
@@ -28,7 +28,7 @@ Weights = Annotated[
 Of = Literal["value", "deviation", "logarithm"]
 
 
-class SlopeTable(Table):
+class SlopeTable(StrictTable):
     """How steeply a metric grows along a sweep: least squares over its points, in each block."""
 
     base: str = Field(description="a contender of the sweep, without its @SWEEP=POINT")
@@ -37,7 +37,7 @@ class SlopeTable(Table):
     weight: Weight = Field(default=1.0, description="a factor; -1 turns the direction round")
 
 
-class SumTable(Table):
+class SumTable(StrictTable):
     """What a contrast and a figure have in common; `metric` where it is not the claim's or question's."""
 
     metric: str | None = Field(
@@ -70,7 +70,7 @@ class ContrastTable(SumTable):
     )
 
 
-class StraightnessTable(Table):
+class StraightnessTable(StrictTable):
     """How straight the line is that a slope belongs to."""
 
     base: str = Field(description="a contender of the sweep, without its @SWEEP=POINT")

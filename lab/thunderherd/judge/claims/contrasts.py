@@ -15,11 +15,10 @@ from numpy.typing import NDArray
 
 from thunderherd.judge.claims.contrast_tables import Contrast, Figure, straight_line
 from thunderherd.metrics.table import METRICS
-from thunderherd.records.summary import Interval
+from thunderherd.records.summary import Estimate
 from thunderherd.statistics.columns import Values, known, together
-from thunderherd.statistics.comparisons import Contrast as Tested
-from thunderherd.statistics.comparisons import contrast
-from thunderherd.statistics.samples import Estimate, hodges_lehmann, signed_rank
+from thunderherd.statistics.comparisons import ContrastEstimate, contrast
+from thunderherd.statistics.samples import LocationEstimate, hodges_lehmann, signed_rank
 from thunderherd.study.loading import Study
 from thunderherd.text.figures import decimals, number, percent, span, unit_of
 
@@ -34,7 +33,7 @@ CONSTANT = ""
 
 
 @dataclass(frozen=True)
-class Measured:
+class ContrastResult:
     """A contrast or figure with what the run says about it, in the unit in which it is shown."""
 
     label: str
@@ -109,11 +108,11 @@ class Measured:
             "of": self.of,
         }
 
-    def interval(self) -> Interval | None:
+    def interval(self) -> Estimate | None:
         """Without its tests; None where there is no estimate."""
         if self.value is None:
             return None
-        return Interval(
+        return Estimate(
             value=self.value, low=self.low, high=self.high, confidence=self.confidence, blocks=self.blocks
         )
 
@@ -142,7 +141,7 @@ def lacks(needed: Contrast, values: Values, unavailable: Mapping[str, str]) -> l
     return list(dict.fromkeys(found))
 
 
-def measure(what: Contrast, study: Study, values: Values) -> Measured:
+def measure(what: Contrast, study: Study, values: Values) -> ContrastResult:
     """What the blocks say about a contrast or figure; its contenders must all have its metric (`lacks`)."""
     columns = {} if isinstance(what, Figure) and what.points else _columns(what, values)
     confidence = 1 - study.measure.alpha
@@ -156,7 +155,7 @@ def measure(what: Contrast, study: Study, values: Values) -> Measured:
     }
     if isinstance(what, Figure) and what.points:
         straight = hodges_lehmann(r_squared(what.points, what.metric, values).tolist(), confidence)
-        return Measured(
+        return ContrastResult(
             **common,
             **_estimated(straight, straight.n),
             unit="",
@@ -167,7 +166,7 @@ def measure(what: Contrast, study: Study, values: Values) -> Measured:
     over = what.over if isinstance(what, Figure) else None
     if over is not None:
         found = ratio(by_block(what, values), _sums(columns, over), confidence)
-        return Measured(
+        return ContrastResult(
             **common,
             **_estimated(found, found.blocks),
             unit="times",
@@ -189,7 +188,7 @@ def measure(what: Contrast, study: Study, values: Values) -> Measured:
             return unit.of(end)
         return None if end is None else math.exp(end)
 
-    return Measured(
+    return ContrastResult(
         **common,
         **_estimated(tested, tested.blocks, shown),
         unit="times" if what.of == LOGARITHM else unit.name,
@@ -199,7 +198,7 @@ def measure(what: Contrast, study: Study, values: Values) -> Measured:
 
 
 def _estimated(
-    found: Estimate | Ratio | Tested,
+    found: LocationEstimate | Ratio | ContrastEstimate,
     blocks: int,
     shown: Callable[[float | None], float | None] = lambda end: end,
 ) -> dict[str, Any]:
@@ -228,7 +227,7 @@ def r_squared(points: Mapping[str, float], metric: str, values: Values) -> NDArr
     return 1 - unexplained
 
 
-def units(shown: Sequence[Measured]) -> list[str]:
+def units(shown: Sequence[ContrastResult]) -> list[str]:
     """One line, below the figures, that says what holds for them all; none where there are no figures."""
     per = {each.unit for each in shown if " per " in each.unit}
     bounded = {each.confidence for each in shown if each.low is not None or each.high is not None}

@@ -59,7 +59,7 @@ from thunderherd.judge.claims.contrast_tables import (
 from thunderherd.study.checks import check_metric
 from thunderherd.study.loading import Study
 from thunderherd.toml.file import KeyPath, Problems, near, show, unknown
-from thunderherd.toml.strict import Table
+from thunderherd.toml.strict import StrictTable
 
 
 class QuestionFigureTable(SumTable):
@@ -68,7 +68,7 @@ class QuestionFigureTable(SumTable):
     over: Weights | None = Field(default=None, description="the weights of the ratio's denominator")
 
 
-class WordsTable(Table):
+class WordsTable(StrictTable):
     """The words for each outcome of a test."""
 
     above: str = Field(default="is more than", min_length=1, description="the words where it is above zero")
@@ -82,7 +82,7 @@ class VerdictTable(WordsTable, SumTable):
     """A contrast that is tested, and the words for each outcome."""
 
 
-class BestTable(Table):
+class BestTable(StrictTable):
     """The point of a sweep at which a contender's metric is best."""
 
     base: str = Field(description="a contender of the sweep, without its @SWEEP=POINT")
@@ -99,7 +99,7 @@ class TurnTable(WordsTable):
     metric: str | None = Field(default=None, description="where it differs from the question's")
 
 
-class GivenTable(Table):
+class GivenTable(StrictTable):
     """What a contender was configured with: no measurement."""
 
     contender: str = Field(description="the name of a contender")
@@ -108,7 +108,7 @@ class GivenTable(Table):
     plus: int = Field(default=0, description="a number that is added")
 
 
-class QuestionTable(Table):
+class QuestionTable(StrictTable):
     """One question as its file has it."""
 
     id: str = Field(pattern=r"^[A-Z]\d+$", description="a letter and a number, such as Q1")

@@ -13,7 +13,7 @@ from collections.abc import Mapping
 
 from thunderherd.judge.claims.contrast_tables import Contrast, at_point, straight_line
 from thunderherd.judge.claims.contrasts import by_block, lacks, r_squared
-from thunderherd.records.summary import Interval, SlopeSummary, Spread
+from thunderherd.records.summary import Estimate, SlopeSummary, Spread
 from thunderherd.statistics.columns import Values
 from thunderherd.statistics.comparisons import hodges_lehmann
 from thunderherd.study.loading import Study, Sweep
@@ -85,8 +85,8 @@ def _slope(
     )
 
 
-def _interval(by_blocks: list[float], confidence: float) -> Interval:
+def _interval(by_blocks: list[float], confidence: float) -> Estimate:
     found = hodges_lehmann(by_blocks, confidence)
-    return Interval(
+    return Estimate(
         value=found.value, low=found.low, high=found.high, confidence=found.confidence, blocks=found.n
     )

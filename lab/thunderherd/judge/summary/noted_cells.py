@@ -9,7 +9,7 @@ from collections.abc import Collection, Mapping
 from typing import TYPE_CHECKING
 
 from thunderherd.metrics.table import METRICS, NONE_BECAUSE, PER_BYTE, counters_of, made_of, parted
-from thunderherd.records.directory import EXTRAPOLATED, UNAVAILABLE, Results, write_text
+from thunderherd.records.directory import EXTRAPOLATED, UNAVAILABLE, SavedRun, write_text
 from thunderherd.records.summary import ContenderSummary, TrialRecord
 from thunderherd.study.loading import Study
 from thunderherd.trial.counters import scaled_of_sides, unavailable_of_sides
@@ -28,13 +28,13 @@ NO_PAYLOAD = "the workload does not tell its payload, or nothing of it was moved
 NO_MEANING = "not measured, or without meaning for this contender"
 
 
-def write_noted_cells(study: Study, results: Results) -> None:
+def write_noted_cells(study: Study, results: SavedRun) -> None:
     """Writes both tables beside that of the trials."""
     write_text(results.path / UNAVAILABLE, unavailable_cells(study, results).write_csv())
     write_text(results.path / EXTRAPOLATED, extrapolated_cells(results).write_csv())
 
 
-def unavailable_cells(study: Study, results: Results) -> polars.DataFrame:
+def unavailable_cells(study: Study, results: SavedRun) -> polars.DataFrame:
     """Why cells are empty: a row for each contender, column and reason, with the number of such cells in its
     valid trials. A trial that is not valid has reasons of its own (`invalid_reasons`)."""
     import polars
@@ -55,7 +55,7 @@ def unavailable_cells(study: Study, results: Results) -> polars.DataFrame:
     return polars.DataFrame(rows, schema=schema | {"why": polars.String}, orient="row")
 
 
-def extrapolated_cells(results: Results) -> polars.DataFrame:
+def extrapolated_cells(results: SavedRun) -> polars.DataFrame:
     """Which cells are extrapolated: a row for each trial and counter of a side that had one of the CPU's
     counters for a part of the time, with that share and the columns that rest on it."""
     import polars
@@ -75,7 +75,7 @@ def extrapolated_cells(results: Results) -> polars.DataFrame:
     return polars.DataFrame(rows, schema=schema, orient="row")
 
 
-def _columns(results: Results) -> list[str]:
+def _columns(results: SavedRun) -> list[str]:
     """The columns of figures."""
     told = dict.fromkeys(name for trial in results.trials for name in trial.metrics or ())
     return list(dict.fromkeys([*METRICS, *told]))

@@ -41,7 +41,7 @@ from thunderherd.records.summary import (
     ClientsPerWorker,
     ContenderSummary,
     CpuScope,
-    Interval,
+    Estimate,
     LookTaken,
     PairSummary,
     Spread,
@@ -185,12 +185,12 @@ def _described(study: Study, contender: Contender) -> dict[str, Any]:
     }
 
 
-def _interval(column: Column, confidence: float) -> Interval | None:
+def _interval(column: Column, confidence: float) -> Estimate | None:
     """The median of what a column knows, with its interval; None where it knows nothing."""
     if not (there := known(column)):
         return None
     found = hodges_lehmann(there, confidence)
-    return Interval(
+    return Estimate(
         value=found.value, low=found.low, high=found.high, confidence=found.confidence, blocks=found.n
     )
 
@@ -209,13 +209,13 @@ def _normalised(columns: Mapping[str, Column], metric: str, shown: int) -> Colum
 
 def _process_control(
     study: Study, name: str, costs: Mapping[str, Column], confidence: float
-) -> Interval | None:
+) -> Estimate | None:
     """What a contender's CPU time is above the baseline's of the same block; None where either is unknown."""
     shown, baseline = study.measure.normalise_connections, study.measure.baseline
     if baseline is None or name not in costs or baseline not in costs:
         return None
     if name == baseline:
-        return Interval(value=0.0, low=None, high=None)
+        return Estimate(value=0.0, low=None, high=None)
     paired = together({each: costs[each] for each in (name, baseline)})
     return _interval(
         [(own - base) * shown for own, base in zip(paired[name], paired[baseline], strict=True)], confidence

@@ -7,7 +7,15 @@ from statistics import fmean
 from types import MappingProxyType
 from typing import TYPE_CHECKING
 
-from thunderherd.metrics.table import COPIED_SHARE, HELD, NANOSECONDS, PER_BYTE, PER_CONNECTION, PER_REQUEST
+from thunderherd.metrics.table import (
+    COPIED_SHARE,
+    HELD,
+    NANOSECONDS,
+    PER_BYTE,
+    PER_CONNECTION,
+    PER_REQUEST,
+    SIDES,
+)
 from thunderherd.records.extra_trials import (
     ContenderCounts,
     Count,
@@ -27,7 +35,8 @@ if TYPE_CHECKING:
 COPIED = "bytes_copied"
 """Bytes that a side copied between its program and the kernel, as it sent and as it received."""
 
-SIDES: tuple[CountedSide, ...] = ("server", "client", "both")
+COUNTED_SIDES: tuple[CountedSide, ...] = (*SIDES, "both")
+
 NOT_TOLD = "the kernel does not tell it in each of the counted trials (METHODOLOGY.md, counters)"
 NO_TRIAL = "the run ended before it was counted"
 
@@ -88,7 +97,7 @@ def contender_counts(
         trials=len(valid),
         requests=sum(requests),
         requests_per_connection=sum(requests) / connections if connections else None,
-        sides={side: _side(side, metrics, valid, states) for side in SIDES},
+        sides={side: _side(side, metrics, valid, states) for side in COUNTED_SIDES},
     )
 
 

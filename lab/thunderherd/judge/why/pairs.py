@@ -32,7 +32,7 @@ __all__ = [
     "with_counted_points",
 ]
 
-SIDES: tuple[ExplainedSide, ...] = ("server", "both")
+EXPLAINED_SIDES: tuple[ExplainedSide, ...] = ("server", "both")
 """Whose CPU time is explained where nobody asks for a side: one alone may only tell who was charged."""
 
 
@@ -42,7 +42,7 @@ def best_against_others(summary: Summary, trials: Sequence[TrialRecord]) -> list
         return []
     found = []
     for a, b in pairs_of(summary):
-        for side in SIDES:
+        for side in EXPLAINED_SIDES:
             per = usual_per(summary, a)
             between = difference(summary, trials, a, b, side=side, per=per)
             counts = [_counts(summary, name) for name in (a, b)]

@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable, Iterable, Sequence
 from typing import NamedTuple
 
+from thunderherd.metrics.table import SIDES
 from thunderherd.records.extra_trials import ContenderProfile, ProfiledSide, SelfSymbol, Share, SideProfile
 from thunderherd.records.profiled_trial import ProfiledTrial, SideSamples
 from thunderherd.records.summary import ContenderSummary, Summary
@@ -30,7 +31,6 @@ TOP = 10
 WAITS_FOR_NOTHING = "cycles"
 """The event whose interrupt comes whether or not others are held back."""
 
-SIDES: tuple[ProfiledSide, ...] = ("server", "client")
 NO_TRIAL = "the run ended before it was sampled"
 
 

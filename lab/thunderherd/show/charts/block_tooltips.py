@@ -11,7 +11,7 @@ from dataclasses import dataclass
 
 from thunderherd.judge.summary.block_order import FiguresOfBlocks
 from thunderherd.metrics.table import CPU_PER_CONNECTION
-from thunderherd.records.summary import ContenderSummary, Interval, Summary
+from thunderherd.records.summary import ContenderSummary, Estimate, Summary
 from thunderherd.text.figures import ABSENT, BETWEEN, Unit, number
 
 __all__ = ["BlocksBehind"]
@@ -38,7 +38,7 @@ class BlocksBehind:
         }
         return self._said(contender.blocks, values, digits)
 
-    def of_process_control(self, contender: ContenderSummary, interval: Interval | None, digits: int) -> str:
+    def of_process_control(self, contender: ContenderSummary, interval: Estimate | None, digits: int) -> str:
         """The same of what a contender took beyond the baseline of the same block."""
         if interval is None:
             return ABSENT

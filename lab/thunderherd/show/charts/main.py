@@ -17,7 +17,7 @@ from thunderherd.records.summary import (
     PROCESS_CONTROL,
     WORKERS,
     ContenderSummary,
-    Interval,
+    Estimate,
     PaperFigure,
     Summary,
 )
@@ -174,7 +174,7 @@ def _ours(each: ContenderSummary, drawing: _Drawing) -> dict[str, Any]:
     return _mark(each) | _extent(found, drawing.digits) | {"blocks": blocks}
 
 
-def _extent(interval: Interval | None, digits: int) -> dict[str, Any]:
+def _extent(interval: Estimate | None, digits: int) -> dict[str, Any]:
     if interval is None:
         return {
             "value": None,

@@ -27,11 +27,11 @@ from thunderherd.records.directory import load
 from thunderherd.records.summary import Summary
 from thunderherd.show.charts import style
 from thunderherd.show.charts.files import vega_lite_version
-from thunderherd.show.report.run import Run, run_view
+from thunderherd.show.report.run import ReportedRun, run_view
 from thunderherd.show.report.templates import environment
 from thunderherd.text.figures import printable
 
-__all__ = ["Run", "render", "render_runs", "write_report"]
+__all__ = ["ReportedRun", "render", "render_runs", "write_report"]
 
 FILE_NAME = "report.html"
 
@@ -58,7 +58,7 @@ def write_report(source: Summary | Path | Sequence[Path], path: Path | None = No
         given, is there and is no report.
     """
     if isinstance(source, Summary):
-        runs = [Run(source)]
+        runs = [ReportedRun(source)]
         if path is None:
             raise UserError("the report of a summary needs the path of the file to be written")
     else:
@@ -83,13 +83,13 @@ def write_report(source: Summary | Path | Sequence[Path], path: Path | None = No
     return path
 
 
-def _run(directory: Path) -> Run:
+def _run(directory: Path) -> ReportedRun:
     results = load(directory)
     if results.summary is None:
         raise UserError(
             f"{directory} holds a run that has not ended; go on with it: thunderherd run ... --resume"
         )
-    return Run(results.summary, directory, results.trials)
+    return ReportedRun(results.summary, directory, results.trials)
 
 
 def _different(directories: Sequence[Path]) -> Sequence[Path]:
@@ -111,10 +111,10 @@ def _here() -> Path:
 def render(summary: Summary, directory: Path | None = None) -> str:
     """The report of one run as HTML, without what its trials alone tell. `directory`, where the results lie,
     is named in the commands that replay it."""
-    return render_runs([Run(summary, directory)])
+    return render_runs([ReportedRun(summary, directory)])
 
 
-def render_runs(runs: Sequence[Run]) -> str:
+def render_runs(runs: Sequence[ReportedRun]) -> str:
     """The report of these runs as HTML, one at least. A contender has the same colour in all of them."""
     templates = environment()
     library, start = _vega(), _start_script(templates)

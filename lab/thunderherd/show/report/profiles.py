@@ -6,9 +6,9 @@ from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
+from thunderherd.metrics.table import SIDE_NAMES
 from thunderherd.records.extra_trials import (
     ContenderProfile,
-    ProfiledSide,
     ProfilingSummary,
     Share,
     SideProfile,
@@ -28,7 +28,6 @@ from thunderherd.text.figures import (
     time_share,
 )
 
-SIDES: dict[ProfiledSide, str] = {"server": "Server", "client": "Clients"}
 KINDS: dict[CopyKind, str] = {
     "across": "between program and kernel",
     "kernel": "within the kernel",
@@ -89,7 +88,7 @@ def profile_view(summary: Summary, directory: Path | None) -> ProfileView | None
         ProfileTable(
             f"{words}: where the CPU time goes, by samples", rows, any(row.moved != ABSENT for row in rows)
         )
-        for side, words in SIDES.items()
+        for side, words in SIDE_NAMES.items()
         if (rows := [_row(each, each.sides[side]) for each in profiles.contenders if side in each.sides])
     ]
     graphs, differentials, least = _graphs(profiles, directory)
@@ -211,7 +210,7 @@ def _graphs(
         graphs = [
             graph
             for each in profiles.contenders
-            for side, words in SIDES.items()
+            for side, words in SIDE_NAMES.items()
             if side in each.sides and (file := each.sides[side].flame_graph)
             if (graph := flame_view(directory, file, f"{each.contender}, {words.lower()}", least))
         ]

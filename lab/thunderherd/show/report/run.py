@@ -17,7 +17,7 @@ import vl_convert
 from markupsafe import Markup
 
 from thunderherd.judge.summary.block_order import FiguresOfBlocks, figures_of_blocks
-from thunderherd.records.summary import Interval, Summary, SweepSummary, TrialRecord
+from thunderherd.records.summary import Estimate, Summary, SweepSummary, TrialRecord
 from thunderherd.show.charts.by_name import (
     NamedChart,
     block_charts,
@@ -57,7 +57,7 @@ from thunderherd.text.figures import (
     words_of,
 )
 
-__all__ = ["DrawnChart", "Run", "run_view"]
+__all__ = ["DrawnChart", "ReportedRun", "run_view"]
 
 MOST_SWEEPS = 6
 """That are named among the parts; the others follow the last of them."""
@@ -67,7 +67,7 @@ SHOWN_FIRST, SHOWN_NOTES = 10, 2
 
 
 @dataclass(frozen=True)
-class Run:
+class ReportedRun:
     """A run that a report shows. Without its directory and trials, what they alone tell is left out."""
 
     summary: Summary
@@ -75,7 +75,7 @@ class Run:
     trials: Sequence[TrialRecord] = ()
 
 
-def run_view(run: Run, colours: Mapping[str, str], prefix: str = "") -> dict[str, Any]:
+def run_view(run: ReportedRun, colours: Mapping[str, str], prefix: str = "") -> dict[str, Any]:
     """The names that the template of a run uses. `prefix` begins what names its parts in the page."""
     summary, directory = run.summary, run.directory
     figures = figures_of_blocks(summary, run.trials)
@@ -277,7 +277,7 @@ def _more_rows(summary: Summary) -> list[tuple[str, list[tuple[str, str]]]]:
     ]
 
 
-def _with_span(interval: Interval | None, digits: int) -> tuple[str, str]:
+def _with_span(interval: Estimate | None, digits: int) -> tuple[str, str]:
     return interval_value(interval, digits), interval_span(interval, digits)
 
 

@@ -7,7 +7,7 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from thunderherd.judge.why.pairs import is_first
-from thunderherd.metrics.table import NANOSECONDS
+from thunderherd.metrics.table import NANOSECONDS, SIDE_NAMES, Side
 from thunderherd.records.extra_trials import SYSTEM_CALLS, ContenderCounts, CountedSide, CountingSummary
 from thunderherd.records.summary import ContenderSummary, Summary
 from thunderherd.show.report.profiles import ProfileView, profile_view
@@ -24,7 +24,6 @@ from thunderherd.show.sentences.left_out import not_counted
 from thunderherd.show.tables.sweeps import Reasons
 from thunderherd.text.figures import ABSENT, count, decimals, extrapolated, number, printable, unit_of
 
-SIDES: dict[CountedSide, str] = {"server": "Server", "client": "Clients"}
 OFTEN = 0.01
 """What happens less often in a request than this, under every contender, has no row."""
 NOT_IN_EACH = "not told in each of its counted trials"
@@ -105,14 +104,14 @@ def _counted(summary: Summary, counting: CountingSummary) -> Iterator[CountsTabl
     for told in counting.contenders:
         groups.setdefault(where.get(told.contender, ""), []).append(told)
     for place, group in groups.items():
-        for side in SIDES:
+        for side in SIDE_NAMES:
             yield from _tables(counting, group, side, f"{place}. " if place else "", summary.study.counters)
 
 
 def _tables(
     counting: CountingSummary,
     group: Sequence[ContenderCounts],
-    side: CountedSide,
+    side: Side,
     place: str,
     counters_of_all_trials: Collection[str],
 ) -> Iterator[CountsTable]:
@@ -138,11 +137,11 @@ def _tables(
     ]
     contenders = [each.contender for each in told]
     if rows:
-        heading = f"{place}{SIDES[side]}: system calls by name, and what else was counted, per request"
+        heading = f"{place}{SIDE_NAMES[side]}: system calls by name, and what else was counted, per request"
         yield CountsTable(heading, contenders, rows, marks.notes)
     marks = _Marks(told, side)
     if states := [*_states(told, side, marks)]:
-        heading = f"{place}{SIDES[side]}: what the kernel told near the end of the window"
+        heading = f"{place}{SIDE_NAMES[side]}: what the kernel told near the end of the window"
         yield CountsTable(heading, contenders, states, marks.notes)
 
 

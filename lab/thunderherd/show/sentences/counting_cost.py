@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterable, Iterator, Sequence
 
 from thunderherd.metrics.table import BOTH, SIDES, metric
-from thunderherd.records.extra_trials import CostRatio, CountingCost
+from thunderherd.records.extra_trials import CostEstimate, CountingCost
 from thunderherd.records.summary import Summary
 from thunderherd.text.figures import capital, count, percent, printable, ratio_digits, span, words_of
 
@@ -96,7 +96,7 @@ def _by_metric(cost: CountingCost, names: Sequence[str], *, with_ends: bool) -> 
             yield f"{words_of(name)} {', '.join(told)}"
 
 
-def _ends(found: CostRatio, digits: int) -> str:
+def _ends(found: CostEstimate, digits: int) -> str:
     """Of the interval; of pairs that are too few for one, the least and the greatest of them."""
     if found.low is None or found.high is None:
         return f"pairs: {span(found.least, found.most, digits)}"

@@ -9,12 +9,12 @@ from __future__ import annotations
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import dataclass
 
-from thunderherd.records.summary import ContenderSummary, Interval, PaperFigure, Summary, SweepSummary
+from thunderherd.records.summary import ContenderSummary, Estimate, PaperFigure, Summary, SweepSummary
 from thunderherd.show.sentences.source_figures import papers_of
 from thunderherd.show.tables.runs import Runs
 from thunderherd.show.tables.sweeps import Matrix, why_none, why_not
 from thunderherd.text.figures import ABSENT, Unit, extrapolated, printable
-from thunderherd.text.shown import Shown, at_points, shown_of, unit_for
+from thunderherd.text.shown import ShownEstimate, at_points, shown_of, unit_for
 
 __all__ = [
     "Field",
@@ -245,7 +245,7 @@ def _emptied(grid: Grid) -> Grid:
     return grid.part(kept)
 
 
-def interval_fields(found: Interval | Shown | None) -> list[Field]:
+def interval_fields(found: Estimate | ShownEstimate | None) -> list[Field]:
     """An estimate and its ends as fields."""
     return [found.value, found.low, found.high] if found else [None, None, None]
 

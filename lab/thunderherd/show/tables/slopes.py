@@ -7,7 +7,7 @@ from collections.abc import Iterator, Sequence
 from thunderherd.records.summary import SlopeSummary, Summary, SweepSummary
 from thunderherd.show.tables.sweeps import Cell, Matrix, Reasons
 from thunderherd.text.figures import ABSENT, Unit, count, extrapolated, number, words_of
-from thunderherd.text.shown import Shown, at_points, caption_of, digits_for, shown, unit_for
+from thunderherd.text.shown import ShownEstimate, at_points, caption_of, digits_for, shown, unit_for
 
 __all__ = ["slope_matrix"]
 
@@ -63,7 +63,7 @@ def _scaled(summary: Summary, sweep: SweepSummary) -> Iterator[str]:
             yield f"{words_of(name)}: {said}"
 
 
-def _straight(figure: Shown | None, between: str) -> Cell:
+def _straight(figure: ShownEstimate | None, between: str) -> Cell:
     """R² of a line; why there is none stands with its slope."""
     if figure is None:
         return Cell(ABSENT)
@@ -74,7 +74,7 @@ def _row(
     summary: Summary,
     name: str,
     what: str,
-    figures: Sequence[Shown | None],
+    figures: Sequence[ShownEstimate | None],
     lines: Sequence[SlopeSummary | None],
     reasons: Reasons,
     between: str,

@@ -42,7 +42,7 @@ from thunderherd.text.figures import (
 )
 from thunderherd.text.shown import (
     DECADES,
-    Shown,
+    ShownEstimate,
     at_points,
     caption_of,
     counted_over,
@@ -310,7 +310,7 @@ def _left_out(sweep: SweepSummary) -> list[str]:
 
 
 def _marks(
-    summary: Summary, sweep: SweepSummary, figures: Mapping[tuple[str, str], Shown | None]
+    summary: Summary, sweep: SweepSummary, figures: Mapping[tuple[str, str], ShownEstimate | None]
 ) -> dict[tuple[str, str], str]:
     """At each point where contenders are compared: which estimate is the best, and who is not separated."""
     marks: dict[tuple[str, str], str] = {}

@@ -27,7 +27,7 @@ from thunderherd.study.file.tables import (
     ValueTable,
 )
 from thunderherd.toml.file import KeyPath, assign, flat, show
-from thunderherd.toml.strict import Table
+from thunderherd.toml.strict import StrictTable
 
 MAIN = "main"
 """The name of the main table among the parts of a size."""
@@ -35,7 +35,7 @@ MAIN = "main"
 OWN = frozenset({"name", "label", "row", "row_note", "control_of"})
 """What a contender does not hand on to those that vary it."""
 
-AnyTable = TypeVar("AnyTable", bound=Table)
+AnyTable = TypeVar("AnyTable", bound=StrictTable)
 
 
 @dataclass(frozen=True)

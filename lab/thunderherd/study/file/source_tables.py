@@ -40,7 +40,7 @@ from typing import Annotated
 
 from pydantic import Field, Tag
 
-from thunderherd.toml.strict import Table, table_or
+from thunderherd.toml.strict import StrictTable, table_or
 
 PAPER_UNIT = 'the source\'s unit, such as "µs"; left out where it is that of ours'
 
@@ -49,7 +49,7 @@ PaperColumns = Annotated[
 ]
 
 
-class PaperFigureTable(Table):
+class PaperFigureTable(StrictTable):
     """The source's figures of one metric, in a column of a file that has several."""
 
     value: str = Field(
@@ -66,7 +66,7 @@ PaperFigures = Annotated[
 ]
 
 
-class PaperTable(Table):
+class PaperTable(StrictTable):
     """The source's figures, of one metric or of several: in a CSV file beside the study, of the main table or
     of a sweep.
 
@@ -110,7 +110,7 @@ class PaperTable(Table):
     note: str | None = Field(default=None, description="what to know about these figures")
 
 
-class CountersColumns(Table):
+class CountersColumns(StrictTable):
     """How the file's head calls them."""
 
     design: str = Field(default="design", description="its column with the designs")
@@ -132,7 +132,7 @@ class CountersColumns(Table):
         return None not in (self.derived, self.program, self.figure)
 
 
-class PaperCountersTable(Table):
+class PaperCountersTable(StrictTable):
     """The source's counters, and what they are here."""
 
     title: str = Field(min_length=1, description="one line")
@@ -151,7 +151,7 @@ class PaperCountersTable(Table):
     columns: CountersColumns = Field(default=CountersColumns(), description="the file's own column names")
 
 
-class CsvColumn(Table):
+class CsvColumn(StrictTable):
     """What stands in a column: the source's name of the contender, a setting, or a metric."""
 
     names: dict[str, str] | None = Field(default=None, description="by contender, what the source calls it")
@@ -160,7 +160,7 @@ class CsvColumn(Table):
     unit: str = Field(default="", description='of a metric that is a time: "s", "ms", "us", "ns"')
 
 
-class SourceCsvTable(Table):
+class SourceCsvTable(StrictTable):
     """A table `[source_csv]`."""
 
     file: str = Field(

@@ -17,7 +17,7 @@ from thunderherd.records.crossover import CrossoverTable
 from thunderherd.records.extra_trials import CostTable, CountingTable, ProfilingTable
 from thunderherd.records.summary import Axis, TrialForm
 from thunderherd.study.file.source_tables import PaperCountersTable, PaperTable, SourceCsvTable
-from thunderherd.toml.strict import Table, table_or
+from thunderherd.toml.strict import StrictTable, table_or
 
 SettingsTable = Annotated[
     dict[str, Any], Field(description="a table of settings, such as { backlog = 1024 }")
@@ -41,7 +41,7 @@ CLIENT_CPUS = 'a list of CPU numbers, such as [1]; or "any"'
 Cpus = list[int] | Literal["any"] | None
 
 
-class MeasureTable(Table):
+class MeasureTable(StrictTable):
     """What is compared, and when two contenders count as different."""
 
     metric: str = Field(description='the metric that verdicts rest on, such as "server_cpu_per_connection"')
@@ -95,7 +95,7 @@ class MeasureTable(Table):
         return [*self.counters, *self.counters_to_come]
 
 
-class ServerTable(Table):
+class ServerTable(StrictTable):
     """What every server of the study has in common; what a contender says itself wins."""
 
     workload: str = Field(description='the protocol, such as "bytes"')
@@ -109,7 +109,7 @@ class ServerTable(Table):
         return Way(self.primitive, self.receive)
 
 
-class LoadTable(Table):
+class LoadTable(StrictTable):
     """Who asks, and how often.
 
     Each of the processes has all of the settings. `warm_up_connections` of all clients together come before
@@ -129,7 +129,7 @@ class LoadTable(Table):
         return Way(self.primitive, self.receive)
 
 
-class LoadChanges(Table):
+class LoadChanges(StrictTable):
     """Where a contender's load differs from the study's."""
 
     kind: str | None = Field(default=None, description=LOAD_KIND)
@@ -140,7 +140,7 @@ class LoadChanges(Table):
     settings: SettingsTable = Field(default={})
 
 
-class LabTable(Table):
+class LabTable(StrictTable):
     """Where server and clients are, what joins them, and which CPUs run what.
 
     Of placement, `free` leaves that to the kernel; `apart` gives the server the first CPU that this process
@@ -159,7 +159,7 @@ class LabTable(Table):
     client_cpus: Cpus = Field(default=None, description=CLIENT_CPUS)
 
 
-class LabChanges(Table):
+class LabChanges(StrictTable):
     """Where a contender's lab differs from the study's."""
 
     kind: str | None = Field(default=None, description=LAB_KIND)
@@ -173,7 +173,7 @@ class LabChanges(Table):
     client_cpus: Cpus = Field(default=None, description=CLIENT_CPUS)
 
 
-class NoiseTable(Table):
+class NoiseTable(StrictTable):
     """How much noise from outside a block may have before it is run again, of the machine's CPU time."""
 
     steal_percent: float = Field(
@@ -190,7 +190,7 @@ class NoiseTable(Table):
     )
 
 
-class ScaleTable(Table):
+class ScaleTable(StrictTable):
     """The experiment made smaller in proportion: every contender has these settings divided by the factor."""
 
     factor: int = Field(default=1, ge=1, le=10_000, description="what is divided by; 1 is the source's size")
@@ -203,7 +203,7 @@ class ScaleTable(Table):
     of: int | None = Field(default=None, ge=1, description="what `time` is at the source's size")
 
 
-class BoundTable(Table):
+class BoundTable(StrictTable):
     """What arithmetic allows, whatever the machine: requests in service at once / mean delay.
 
     For requests that last as long as they ask for, not as long as a CPU needs for them.
@@ -219,7 +219,7 @@ class BoundTable(Table):
     )
 
 
-class SizeTable(Table):
+class SizeTable(StrictTable):
     """How long the study is: after how many blocks it looks, what it runs, and which keys differ.
 
     Looks share alpha out, so that stopping at one is honest; `repetitions` stand in their place.
@@ -245,7 +245,7 @@ class SizeTable(Table):
     )
 
 
-class ContenderTable(Table):
+class ContenderTable(StrictTable):
     """One complete configuration, or a control: another contender with other settings."""
 
     name: str = Field(
@@ -271,7 +271,7 @@ class ContenderTable(Table):
     trial: TrialForm | None = Field(default=None, description='"window" or "whole_life"')
 
 
-class ChangesTable(Table):
+class ChangesTable(StrictTable):
     """The keys of a contender that a sweep may give another value."""
 
     design: str = Field(default="", description='a server design, such as "prefork"')
@@ -282,7 +282,7 @@ class ChangesTable(Table):
     lab: LabChanges = Field(default=LabChanges(), description="keys of [lab]")
 
 
-class ValueTable(Table):
+class ValueTable(StrictTable):
     """A point of a sweep at which several keys differ."""
 
     name: str = Field(pattern=r"^[A-Za-z0-9_.+-]+$", description="letters, digits and _ . + -, such as small")
@@ -310,7 +310,7 @@ SweepContender = Annotated[
 ]
 
 
-class SweepTable(Table):
+class SweepTable(StrictTable):
     """Contenders over the values of a key: each at each value is a contender of its own, BASE@SWEEP=VALUE.
 
     It is compared with the others at its value. Its title may have `{settings.pool}`: what they have there.
@@ -378,7 +378,7 @@ class SweepTable(Table):
         return keys_of(self.key)
 
 
-class ComparisonsTable(Table):
+class ComparisonsTable(StrictTable):
     """The family of comparisons; a control is always compared with the contender that it is control of."""
 
     all_pairs: bool = Field(default=True, description="every pair of contenders that are no controls")
@@ -387,7 +387,7 @@ class ComparisonsTable(Table):
     )
 
 
-class StudyForm(Table):
+class StudyForm(StrictTable):
     """A whole study file."""
 
     name: str = Field(
