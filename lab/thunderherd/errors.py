@@ -1,13 +1,61 @@
-"""The one exception that stands for a mistake of the user's, not of the program's."""
+"""Mistakes of the user, as opposed to failures of the program: each has a stable code."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, replace
+from typing import Self
+
+
+@dataclass(frozen=True, slots=True)
+class Problem:
+    """One thing that is wrong with what the user typed or wrote."""
+
+    message: str
+    """What is wrong, with the value seen; under fifteen words where possible."""
+    code: str = ""
+    """`study.unknown_design`: the area, then what is wrong. It stays when the words change."""
+    hint: str = ""
+    """What to type instead."""
+    where: str = ""
+    """FILE:LINE, or the command with its option."""
+
+    def at(self, where: str) -> Self:
+        """The same problem at another place."""
+        return replace(self, where=where)
+
+    @property
+    def line(self) -> str:
+        """Place, message and code in one line; the hint belongs on the next."""
+        return (
+            (f"{self.where}: " if self.where else "")
+            + self.message
+            + (f" [{self.code}]" if self.code else "")
+        )
+
+    def __str__(self) -> str:
+        """Place, message and hint in one line, without the code."""
+        place, hint = f"{self.where}: " if self.where else "", f"; {self.hint}" if self.hint else ""
+        return f"{place}{self.message}{hint}"
 
 
 class UserError(Exception):
-    """Something the user can mend.
+    """One or more problems that the user can solve.
 
-    The message says what failed, the value seen, what is allowed and what to type. The command line prints
-    it in one line, without a stack trace, and exits with status 2.
+    The command line prints each in a line and its hint on the next, without a stack trace. It exits with
+    status 2. With `--json` it also prints `{"errors": [...]}` on stdout.
     """
+
+    def __init__(self, *problems: Problem | str, code: str = "", hint: str = "", where: str = "") -> None:
+        self.problems = tuple(
+            each if isinstance(each, Problem) else Problem(each, code, hint, where) for each in problems
+        )
+        super().__init__("\n".join(map(str, self.problems)))
+
+    @property
+    def codes(self) -> tuple[str, ...]:
+        """The code of each problem."""
+        return tuple(each.code for each in self.problems)
 
 
 class Refusal(UserError):
-    """What the engine was told is something that it does not take: told again, it is refused again."""
+    """The engine refused what it was given, and would refuse it again."""

@@ -9,9 +9,12 @@ and `count` become the engine and end with its status.
 from __future__ import annotations
 
 import errno
+import json
 import os
 import signal
 import sys
+from collections.abc import Sequence
+from dataclasses import asdict
 from importlib import metadata
 from pathlib import Path
 from typing import Annotated, Any, NoReturn
@@ -27,7 +30,7 @@ from thunderherd.cli.report import report
 from thunderherd.cli.summary import summary
 from thunderherd.cli.table import table
 from thunderherd.cli.watch import watch
-from thunderherd.errors import UserError
+from thunderherd.errors import Problem, UserError
 from thunderherd.labs.words import OPTION, OPTION_HELP
 
 PROGRAM = "thunderherd"
@@ -54,9 +57,9 @@ def run_command(arguments: list[str]) -> int:
         sys.stdout.flush()
         return int(status)
     except UserError as mistake:
-        return _complain(str(mistake), MISTAKE)
+        return _complain(mistake.problems, MISTAKE, as_json="--json" in arguments)
     except typer.TyperException as mistake:
-        return _complain(_usage_message(mistake), MISTAKE)
+        return _complain([_usage_problem(mistake)], MISTAKE, as_json="--json" in arguments)
     except KeyboardInterrupt:
         return INTERRUPTED
     except BrokenPipeError:
@@ -64,31 +67,35 @@ def run_command(arguments: list[str]) -> int:
         os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
         return FAILED
     except OSError as error:
-        return _complain(_system_message(error), FAILED)
+        return _complain([_system_problem(error)], FAILED, as_json="--json" in arguments)
     except Exception as error:
         if not _is_engine_error(error):
             raise
-        return _complain(str(error), FAILED)
+        return _complain([Problem(str(error), "engine.failed")], FAILED, as_json="--json" in arguments)
 
 
-def _complain(message: str, status: int) -> int:
-    """Says it on stderr; a study with several mistakes has a line for each."""
-    for line in message.splitlines() or [""]:
-        print(f"{PROGRAM}: {line.strip()}", file=sys.stderr)
+def _complain(problems: Sequence[Problem], status: int, *, as_json: bool) -> int:
+    """Prints each problem in a line on stderr, its hint on the next; with `--json` also as JSON on stdout."""
+    for each in problems:
+        for line in each.line.splitlines() or [""]:
+            print(f"{PROGRAM}: {line.strip()}", file=sys.stderr)
+        if each.hint:
+            print(f"hint: {' '.join(each.hint.split())}", file=sys.stderr)
+    if as_json:
+        print(json.dumps({"errors": [asdict(each) for each in problems]}, indent=2))
     return status
 
 
-def _usage_message(mistake: typer.TyperException) -> str:
-    """What Typer found wrong, with the near match it knows and the command whose --help says more."""
+def _usage_problem(mistake: typer.TyperException) -> Problem:
+    """What Typer found wrong; as hint the near match that it knows, or the command whose --help helps."""
     near: list[str] = sorted(getattr(mistake, "possibilities", None) or [])
-    if near:
-        message = f"{mistake.message}; did you mean {' or '.join(near)}?"
-    else:
-        message = (
-            " ".join(mistake.format_message().split()).rstrip(".").replace(". Did you mean", "; did you mean")
-        )
     context = getattr(mistake, "ctx", None)
-    return f"{message} (`{context.command_path if context else PROGRAM} --help` lists what there is)"
+    command = context.command_path if context else PROGRAM
+    hint = f"`{command} --help` lists what there is"
+    if near:
+        return Problem(mistake.message, "usage.unknown_option", f"did you mean {' or '.join(near)}? {hint}")
+    message, _, meant = " ".join(mistake.format_message().split()).rstrip(".").partition(". Did you mean")
+    return Problem(message, "usage.invalid", f"did you mean{meant} {hint}" if meant else hint)
 
 
 def _is_engine_error(error: Exception) -> bool:
@@ -97,19 +104,19 @@ def _is_engine_error(error: Exception) -> bool:
     return engine is not None and isinstance(error, engine.EngineError)
 
 
-def _system_message(error: OSError) -> str:
-    """What the system refused, for which file, and what helps where that is known."""
-    what = error.strerror or str(error)
-    where = f"{error.filename}: " if error.filename else ""
-    elsewhere = "; choose another place with --out (for a report: --output)"
-    space = "; free some space, or choose another place with --out; --resume goes on with a run"
+def _system_problem(error: OSError) -> Problem:
+    """What the system refused, for which file, and what helps, if that is known."""
+    elsewhere = "choose another place with --out (for a report: --output)"
+    space = "free some space, or choose another place with --out; --resume continues a run"
     helps = {
         **dict.fromkeys((errno.EACCES, errno.EPERM, errno.EROFS, errno.ENOTDIR, errno.EISDIR), elsewhere),
         **dict.fromkeys((errno.ENOSPC, errno.EDQUOT), space),
-        errno.EMFILE: "; raise the limit on open files (ulimit -n)",
-        errno.ENFILE: "; the whole system has no descriptor left (sysctl fs.file-max)",
+        errno.EMFILE: "raise the limit on open files (ulimit -n)",
+        errno.ENFILE: "the whole system has no descriptor left (sysctl fs.file-max)",
     }
-    return f"{where}{what}{helps.get(error.errno or 0, '')}"
+    name = errno.errorcode.get(error.errno or 0, "error").lower()
+    where = str(error.filename) if error.filename else ""
+    return Problem(error.strerror or str(error), f"system.{name}", helps.get(error.errno or 0, ""), where)
 
 
 # The command itself -----------------------------------------------------------------------------------------

@@ -105,7 +105,8 @@ class Resolver:
             try:
                 name, value = parse_override(text)
             except UserError as error:
-                problems.note(str(error))
+                for each in error.problems:
+                    problems.note(each)
             else:
                 paths = self._set(changed, keys, name, value, typed_as.get(text, f"--set {text}"))
                 problems.overridden.update(dict.fromkeys(paths, value))
@@ -119,7 +120,8 @@ class Resolver:
         try:
             paths = keys.find(key)
         except UserError as error:
-            self.problems.note(f"{origin}: {error}")
+            for each in error.problems:
+                self.problems.note(each.at(origin))
             return []
         for path in paths:
             assign(data, path, value)

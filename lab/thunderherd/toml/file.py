@@ -10,6 +10,7 @@ import json
 import re
 import tomllib
 from collections.abc import Iterable, Iterator, Mapping, Sequence
+from dataclasses import replace
 from functools import cached_property
 from pathlib import Path
 from typing import Any, TypeVar, get_args, get_origin
@@ -17,7 +18,7 @@ from typing import Any, TypeVar, get_args, get_origin
 from pydantic import BaseModel, ValidationError
 from pydantic.fields import FieldInfo
 
-from thunderherd.errors import UserError
+from thunderherd.errors import Problem, UserError
 
 KeyPath = tuple[str | int, ...]
 """A place in a TOML document: names of tables and keys, numbers (from 0) of array elements."""
@@ -37,7 +38,8 @@ class TomlFile:
         try:
             self.data: dict[str, Any] = tomllib.loads(text)
         except tomllib.TOMLDecodeError as error:
-            raise UserError(f"{path}:{_line_of_syntax_error(error, text)}: no valid TOML: {error}") from None
+            where = f"{path}:{_line_of_syntax_error(error, text)}"
+            raise UserError(f"no valid TOML: {error}", code="study.not_toml", where=where) from None
 
     @cached_property
     def lines(self) -> dict[KeyPath, int]:
@@ -60,9 +62,13 @@ def read_text(path: Path) -> str:
     try:
         return path.read_text(encoding="utf-8")
     except UnicodeDecodeError as error:
-        raise UserError(f"{path}: no UTF-8 text (byte {error.start}); is it the right file?") from None
+        message = f"no UTF-8 text (byte {error.start})"
+        raise UserError(
+            message, code="file.not_text", hint="is it the right file?", where=str(path)
+        ) from None
     except OSError as error:
-        raise UserError(f"{path}: cannot be read: {error.strerror or error}") from None
+        message = f"cannot be read: {error.strerror or error}"
+        raise UserError(message, code="file.unreadable", where=str(path)) from None
 
 
 def _line_of_syntax_error(error: tomllib.TOMLDecodeError, text: str) -> int:
@@ -75,31 +81,34 @@ def _line_of_syntax_error(error: tomllib.TOMLDecodeError, text: str) -> int:
 
 
 class Problems:
-    """Collects what is wrong with one file, so that the user mends it in one go."""
+    """Collects the problems of one file, so that the user can solve them all at once."""
 
     def __init__(self, file: TomlFile) -> None:
         self.file = file
         self.origins: dict[KeyPath, str] = {}
-        """Keys whose value was not written at their own place: where it was written instead."""
+        """Keys whose value was written elsewhere: where it was written."""
         self.overridden: dict[KeyPath, Any] = {}
-        """Those of them that the user gave another value, and which."""
+        """The keys among them to which the user gave another value, and the value."""
         self.settled: set[KeyPath] = set()
-        """Keys that are wrong by themselves: whatever else seems wrong with them only follows from that."""
-        self._lines: list[str] = []
+        """Keys that are wrong by themselves. Other problems with them only follow from that."""
+        self._found: list[Problem] = []
 
     def __len__(self) -> int:
-        return len(self._lines)
+        return len(self._found)
 
-    def add(self, key: KeyPath, message: str) -> None:
-        """Notes a problem with a key; the same problem is noted once."""
+    def add(self, key: KeyPath, problem: Problem | str, *, code: str = "", hint: str = "") -> None:
+        """Adds a problem with a key; the same problem is added once."""
         if key in self.settled:
             return
-        self.note(f"{self.where(key)}: {self.file.told(message)}")
+        found = problem if isinstance(problem, Problem) else Problem(problem, code, hint)
+        told = self.file.told
+        self.note(Problem(told(found.message), found.code, told(found.hint), self.where(key)))
 
-    def note(self, line: str) -> None:
-        """Notes a problem that says by itself where it is."""
-        if line not in self._lines:
-            self._lines.append(line)
+    def note(self, problem: Problem | str, *, code: str = "", hint: str = "") -> None:
+        """Adds a problem that names its place itself."""
+        found = problem if isinstance(problem, Problem) else Problem(problem, code, hint)
+        if found not in self._found:
+            self._found.append(found)
 
     def where(self, key: KeyPath) -> str:
         """Where the value of a key was written: an override, a size, or its own line."""
@@ -109,22 +118,27 @@ class Problems:
         return self.file.where(key)
 
     def blame(self, *keys: KeyPath) -> KeyPath:
-        """Of keys that contradict each other, the one that was overridden; else the first."""
+        """Of keys that contradict each other, the overridden one; otherwise the first."""
         return next((key for key in keys if key in self.overridden), keys[0])
 
     def absorb(self, other: "Problems") -> None:
-        """Takes over the problems that another pass over the same file found."""
-        self._lines.extend(line for line in other._lines if line not in self._lines)
+        """Adds the problems that another pass over the same file found."""
+        self._found.extend(each for each in other._found if each not in self._found)
 
     def raise_any(self) -> None:
-        """Raises one UserError with a line for each problem, in the order of the file."""
-        if self._lines:
-            raise UserError("\n".join(self.lines))
+        """Raises one UserError with all problems, in the order of the file."""
+        if self._found:
+            raise UserError(*self.found)
+
+    @property
+    def found(self) -> list[Problem]:
+        """All problems, in the order of the file."""
+        return sorted(self._found, key=lambda each: _natural(str(each)))
 
     @property
     def lines(self) -> list[str]:
         """A line for each problem, in the order of the file."""
-        return sorted(self._lines, key=_natural)
+        return [str(each) for each in self.found]
 
 
 def _natural(line: str) -> list[tuple[int, str]]:
@@ -133,18 +147,26 @@ def _natural(line: str) -> list[tuple[int, str]]:
 
 
 def near(name: object, known: Iterable[str]) -> str:
-    """`; did you mean 'prefork_mutex'?`, or nothing where no known name is near."""
+    """`; did you mean 'prefork_mutex'?`, or nothing if no known name is close."""
+    found = nearest(name, known)
+    return f"; did you mean '{found}'?" if found else ""
+
+
+def nearest(name: object, known: Iterable[str]) -> str | None:
+    """The known name that is closest to what was typed; None if none is close."""
     names = list(dict.fromkeys(known))
     found = difflib.get_close_matches(str(name), names, n=1, cutoff=0.6)
     if not found and len(str(name)) > 2:
         found = [candidate for candidate in names if candidate.startswith(str(name))][:1]
-    return f"; did you mean '{found[0]}'?" if found else ""
+    return found[0] if found else None
 
 
-def unknown(what: str, name: object, known: Iterable[str]) -> str:
-    """`no such design 'x'; known: a, b; did you mean 'a'?`"""
+def unknown(what: str, name: object, known: Iterable[str], area: str = "study") -> Problem:
+    """`no such design 'x'`, with code `study.unknown_design` and the known names as hint."""
     names = list(dict.fromkeys(known))
-    return f"no such {what} {show(name)}; known: {', '.join(names) or 'none'}{near(name, names)}"
+    kind = re.sub(r"\W+", "_", re.sub(r" (of|in) .*", "", what))
+    hint = f"known: {', '.join(names) or 'none'}{near(name, names)}"
+    return Problem(f"no such {what} {show(name)}", f"{area}.unknown_{kind}", hint)
 
 
 def show(value: object) -> str:
@@ -235,27 +257,28 @@ def formed(
             # The members of a union complain one by one; the first complaint is enough.
             if key not in wrong:
                 wrong.append(key)
-                said = _complaint(model, key, detail, data)
-                # A word that the user typed is a text without them.
-                said = said.replace(" in quotes", "", 1) if key in problems.overridden else said
-                problems.add(place or key, said)
+                problem = _complaint(model, key, detail, data)
+                if key in problems.overridden:  # a word that the user typed is a text without quotes
+                    problem = replace(problem, message=problem.message.replace(" in quotes", "", 1))
+                problems.add(place or key, problem)
     return None, wrong
 
 
-def _complaint(model: type[BaseModel], key: KeyPath, detail: Any, data: Mapping[str, Any]) -> str:
+def _complaint(model: type[BaseModel], key: KeyPath, detail: Any, data: Mapping[str, Any]) -> Problem:
     name, kind, context = dotted(key, element_names(data)), detail["type"], detail.get("ctx", {})
     if kind == "extra_forbidden":
         allowed = keys_allowed(model, key[:-1])
-        return f"no such key '{name}'; allowed here: {', '.join(allowed)}{near(key[-1], allowed)}"
+        hint = f"allowed here: {', '.join(allowed)}{near(key[-1], allowed)}"
+        return Problem(f"no such key '{name}'", "study.unknown_key", hint)
     if kind == "missing":
-        return f"'{name}' is missing: {_help(model, key)}"
+        return Problem(f"'{name}' is missing: {_help(model, key)}", "study.missing_key")
     if kind == "literal_error":
         allowed = re.findall(r"'([^']*)'", context["expected"])
-        return (
-            f"{name} = {show(detail['input'])}; allowed: {', '.join(allowed)}{near(detail['input'], allowed)}"
-        )
+        hint = f"allowed: {', '.join(allowed)}{near(detail['input'], allowed)}"
+        return Problem(f"{name} = {show(detail['input'])}", "study.value_not_allowed", hint)
     says = _IN_WORDS[kind].format(**context) if kind in _IN_WORDS else detail["msg"]
-    return f"{name} = {show(detail['input'])}: it {says} ({_help(model, key)})"
+    message = f"{name} = {show(detail['input'])}: it {says} ({_help(model, key)})"
+    return Problem(message, "study.invalid_value")
 
 
 def _written_part(location: Sequence[str | int], data: Any, *, missing: bool) -> KeyPath:

@@ -9,11 +9,12 @@ weights alone.
 from __future__ import annotations
 
 from collections.abc import Iterable, Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Annotated, Literal
 
 from pydantic import BaseModel, ConfigDict, Field
 
+from thunderherd.errors import Problem
 from thunderherd.metrics.table import counters_of
 from thunderherd.study.checks import check_metric
 from thunderherd.study.loading import Study
@@ -210,21 +211,23 @@ def check_weights(weights: Mapping[str, float], here: KeyPath, study: Study, pro
             problems.add((*here, name), f"{name} = 0 has no weight; leave it out")
 
 
-def unknown_contender(name: str, study: Study) -> str:
-    """What is wrong with a contender's name; of a sweep's, which part of it."""
+def unknown_contender(name: str, study: Study) -> Problem:
+    """What is wrong with a contender's name; for a contender of a sweep, which part of its name."""
     base, sweep, point = parted(name)
     if "@" not in name:
         main = [each for each in known_contenders(study) if "@" not in each]
         if not main and (sweeps := declared_sweeps(study)):
-            at = ", ".join(f"{name}@{each}=POINT" for each in sweeps)
-            return f"no such contender {show(name)}: the study has no main table; write {at}"
+            hint = "write " + ", ".join(f"{name}@{each}=POINT" for each in sweeps)
+            message = f"no such contender {show(name)}: the study has no main table"
+            return Problem(message, "study.unknown_contender", hint)
         return unknown("contender", name, main)
     if sweep not in (sweeps := declared_sweeps(study)):
-        return f"no such contender {show(name)}: {unknown('sweep', sweep, sweeps)}"
-    if base not in (bases := bases_of(study, sweep)):
-        return f"no such contender {show(name)}: {unknown(f'contender of sweep {sweep}', base, bases)}"
-    what = unknown(f"point of sweep {sweep}", point, points_of(study, sweep))
-    return f"no such contender {show(name)}: {what}"
+        part = unknown("sweep", sweep, sweeps)
+    elif base not in (bases := bases_of(study, sweep)):
+        part = unknown(f"contender of sweep {sweep}", base, bases)
+    else:
+        part = unknown(f"point of sweep {sweep}", point, points_of(study, sweep))
+    return replace(part, message=f"no such contender {show(name)}: {part.message}")
 
 
 def _check_straightness(
