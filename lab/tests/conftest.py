@@ -42,6 +42,24 @@ PLACES = {TESTS / f"{name}.py": place for place, name in enumerate(LONGEST)}
 assert all(path.exists() for path in PLACES), "LONGEST names a file that there is not"
 
 
+def pytest_addoption(parser: pytest.Parser) -> None:
+    parser.addoption("--update-golden", action="store_true", help="write the golden pages anew")
+
+
+@pytest.fixture
+def golden(request: pytest.FixtureRequest) -> Callable[[str, str], None]:
+    """Compares a page with its file in lab/tests/golden; with --update-golden, writes the file."""
+
+    def check(name: str, page: str) -> None:
+        path = TESTS / "golden" / name
+        if request.config.getoption("--update-golden"):
+            path.parent.mkdir(parents=True, exist_ok=True)
+            path.write_text(page, encoding="utf-8")
+        assert page == path.read_text(encoding="utf-8"), f"golden/{name} differs; pytest --update-golden"
+
+    return check
+
+
 def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
     items.sort(key=lambda item: PLACES.get(item.path, len(PLACES)))
 

@@ -384,7 +384,7 @@ HEAVY = {"polars", "numpy", "scipy", "jinja2", "vl_convert"}
 )
 def test_quick_answers_load_nothing_heavy(arguments: list[str]) -> None:
     script = (
-        "import sys\nfrom thunderherd.cli import run_command\n"
+        "import sys\nfrom thunderherd.cli.main import run_command\n"
         f"run_command({arguments!r})\n"
         f"print('heavy:', *sorted({HEAVY} & set(sys.modules)))"
     )
@@ -397,13 +397,13 @@ def test_quick_answers_load_nothing_heavy(arguments: list[str]) -> None:
 @pytest.mark.parametrize(
     ("modules", "unneeded"),
     [
-        (["runner", "report"], {"altair", "scipy", "polars"}),
-        (["report"], {"altair", "numpy", "thunderherd.study.loading"}),
+        (["run.runner", "show.report.page"], {"altair", "scipy", "polars"}),
+        (["show.report.page"], {"altair", "numpy", "thunderherd.study.loading"}),
         (
-            ["tables", "named_tables"],
+            ["show.tables.main", "show.tables.by_name"],
             {"altair", "numpy", "polars", "vl_convert", "jinja2", "thunderherd.study.loading"},
         ),
-        (["charts", "chart_files"], {"altair", "numpy", "polars", "jinja2"}),
+        (["show.charts.by_name", "show.charts.files"], {"altair", "numpy", "polars", "jinja2"}),
     ],
 )
 def test_nothing_is_imported_that_few_need(modules: list[str], unneeded: set[str]) -> None:

@@ -321,9 +321,9 @@ def test_time_left_in_words() -> None:
 SCRIPT = """
 import sys
 from pathlib import Path
-from thunderherd.engine import catalogue
-from thunderherd.runner import run_study
-from thunderherd.study import load_study
+from thunderherd.engine.client import catalogue
+from thunderherd.run.runner import run_study
+from thunderherd.study.loading import load_study
 
 study = load_study(sys.argv[1], "quick", ["repetitions=5"], catalogue())
 try:
