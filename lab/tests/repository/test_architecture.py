@@ -1,14 +1,17 @@
-"""Keeps the house in order: arrows run downwards, files stay short. What an entry is: test_entries.py.
+"""Keeps the architecture: imports run downwards, without circles; folders and files stay small.
 
-The floors are read from ARCHITECTURE.md. A new module belongs on one of them; one that is on none fails here.
+A new package goes on the list here, between the packages that use it and those that it uses. What an entry is:
+test_entries.py.
 """
 
 from __future__ import annotations
 
 import ast
 import re
+import warnings
 from collections import Counter
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterable, Iterator, Mapping
+from graphlib import CycleError, TopologicalSorter
 from pathlib import Path
 
 import pytest
@@ -17,7 +20,8 @@ ROOT = Path(__file__).resolve().parents[3]
 LAB = ROOT / "lab" / "thunderherd"
 ENGINE = ROOT / "engine" / "src"
 
-LONGEST_FILE = 500
+LONGEST_FILE, LONG_FILE = 800, 500
+"""Lines that no file may have more of; lines from which on a file is reported."""
 
 PAGE = (ROOT / "ARCHITECTURE.md").read_text(encoding="utf-8")
 
@@ -35,50 +39,104 @@ def floors_under(heading: str) -> list[list[str]]:
 ENGINE_FLOORS = floors_under("Floors of the engine")
 """Those of what ships; tests may use all."""
 
-LAB_FLOORS = floors_under("Floors of the lab")
-
 ENTRIES = ["designs", "primitives", "workloads", "loads", "counters", "limits"]
 """Folders whose files know nothing of each other. Between those of `sys` nothing is asked."""
 
 
-# The laboratory ---------------------------------------------------------------------------------------------
+# The lab ----------------------------------------------------------------------------------------------------
+
+PACKAGES = (
+    "cli",
+    "search",
+    "run",
+    "show.report",
+    "show.charts",
+    "show.tables",
+    "show.sentences",
+    "judge.why",
+    "judge.summary",
+    "judge.claims",
+    "trial",
+    "doctor",
+    "study",
+    "study.file",
+    "labs",
+    "machine",
+    "text",
+    "records",
+    "metrics",
+    "engine",
+    "toml",
+    "statistics",
+    "stacks",
+)
+"""The packages of the lab, from the top floor down. A package imports from packages below it only."""
+
+BESIDE_PACKAGES = {"__init__", "__main__", "errors"}
+"""The public functions, the start of the program, and the errors that every floor may raise."""
+
+CATALOGUES = {"designs", "workloads", "primitives", "loads", "counters", "limits"}
+"""Folders of entries, which may have any number of files."""
+
+MOST_FILES = 15
 
 
 def lab_files() -> list[Path]:
-    return sorted(path for path in LAB.rglob("*.py") if lab_module(path) != "studies")
+    return sorted(path for path in LAB.rglob("*.py") if path.relative_to(LAB).parts[0] != "studies")
 
 
 def lab_module(path: Path) -> str:
-    return path.relative_to(LAB).parts[0].removesuffix(".py")
+    """`judge.claims.slopes`; of a package's `__init__.py`, the package; of the program's, nothing."""
+    parts = path.relative_to(LAB).with_suffix("").parts
+    return ".".join(parts[:-1] if parts[-1] == "__init__" else parts)
+
+
+def lab_package(path: Path) -> str:
+    return ".".join(path.relative_to(LAB).parts[:-1])
 
 
 def lab_imports(path: Path) -> set[str]:
-    """The other modules of the package that a file imports, at its top, inside a function or for types
-    alone."""
+    """The other modules of the lab that a file imports, at its top, inside a function or for types alone."""
+    modules = {lab_module(each) for each in lab_files()}
     found: set[str] = set()
     for node in ast.walk(ast.parse(path.read_text(encoding="utf-8"))):
         if isinstance(node, ast.Import):
             found |= {name.name for name in node.names}
         elif isinstance(node, ast.ImportFrom):
             assert node.level == 0, f"{path.name}:{node.lineno}: relative import; write thunderherd.<module>"
-            found |= {f"{node.module}.{name.name}" for name in node.names} | {node.module or ""}
-    names = {lab_module(path) for path in lab_files()}
-    parts = [name.split(".") for name in found if name.split(".")[0] == "thunderherd"]
-    used = {part[1] if part[1] in names else "__init__" for part in parts if len(part) > 1}
-    return used - {lab_module(path)}
+            inside = {f"{node.module}.{name.name}" for name in node.names}
+            is_module = {each for each in inside if each.removeprefix("thunderherd.") in modules}
+            found |= is_module if is_module == inside else is_module | {node.module or ""}
+    ours = {each for each in found if each.split(".")[0] == "thunderherd"}
+    return {each.removeprefix("thunderherd").lstrip(".") for each in ours} - {lab_module(path)}
 
 
 def place_in_lab(path: Path) -> str:
     return str(path.relative_to(LAB).with_suffix(""))
 
 
+def test_the_lab_has_three_files_beside_its_packages() -> None:
+    assert {path.stem for path in LAB.glob("*.py")} == BESIDE_PACKAGES
+
+
+def test_each_folder_of_the_lab_is_a_package_on_the_list() -> None:
+    folders = {lab_package(path) for path in lab_files() if path.stem != "__init__"} - {""}
+    assert folders == set(PACKAGES)
+
+
 @pytest.mark.parametrize("path", lab_files(), ids=place_in_lab)
 def test_lab_imports_run_downwards(path: Path) -> None:
-    assert not upward(lab_module(path), lab_imports(path), LAB_FLOORS)
+    above = PACKAGES[: PACKAGES.index(lab_package(path))] if lab_package(path) in PACKAGES else ()
+    packages = {lab_module(each): lab_package(each) for each in lab_files()}
+    up = sorted(each for each in lab_imports(path) if packages[each] in above)
+    assert up == [], f"{place_in_lab(path)} imports {up}, which are on higher floors"
+    if lab_package(path):
+        beside = {each for each in lab_imports(path) if packages[each] == "" and each != "errors"}
+        assert beside == set(), f"{place_in_lab(path)} imports the program that it is a part of"
 
 
-def test_the_page_names_the_modules_of_the_lab() -> None:
-    assert misplaced({lab_module(path) for path in lab_files()}, LAB_FLOORS) == []
+def test_imports_of_the_lab_have_no_circle() -> None:
+    assert circles({lab_module(path): lab_imports(path) for path in lab_files()}) == []
 
 
 # The engine -------------------------------------------------------------------------------------------------
@@ -216,13 +274,42 @@ def test_the_page_names_the_modules_of_the_engine() -> None:
 
 def all_files() -> list[Path]:
     rust = [*ENGINE.rglob("*.rs"), *(ROOT / "engine" / "tests").rglob("*.rs")]
-    return sorted([*rust, *LAB.rglob("*.py"), *(ROOT / "lab" / "tests").glob("*.py")])
+    return sorted([*rust, *LAB.rglob("*.py"), *(ROOT / "lab" / "tests").rglob("*.py")])
 
 
 @pytest.mark.parametrize("path", all_files(), ids=lambda path: str(path.relative_to(ROOT)))
 def test_files_are_short(path: Path) -> None:
     length = len(path.read_text(encoding="utf-8").splitlines())
     assert length <= LONGEST_FILE, f"{length} lines, at most {LONGEST_FILE} are allowed: divide it"
+    if length > LONG_FILE:
+        warnings.warn(f"{path.relative_to(ROOT)} has {length} lines: has it one subject?", stacklevel=1)
+
+
+def folders() -> list[Path]:
+    return sorted({path.parent for path in all_files()} - {ENGINE / each for each in CATALOGUES})
+
+
+@pytest.mark.parametrize("folder", folders(), ids=lambda folder: str(folder.relative_to(ROOT)))
+def test_folders_are_small(folder: Path) -> None:
+    files = [path for path in all_files() if path.parent == folder]
+    assert len(files) <= MOST_FILES, (
+        f"{len(files)} files, at most {MOST_FILES} are allowed: it has two subjects"
+    )
+
+
+def circles(imports: Mapping[str, set[str]]) -> list[list[str]]:
+    """Groups of modules that import each other, directly or by way of others."""
+    found: list[list[str]] = []
+    left = {name: set(others) for name, others in imports.items()}
+    while True:
+        try:
+            tuple(TopologicalSorter(left).static_order())
+        except CycleError as error:
+            circle = error.args[1]
+            found.append(circle)
+            left = {name: others - set(circle) for name, others in left.items() if name not in circle}
+        else:
+            return found
 
 
 def place_of(module: str, floors: list[list[str]]) -> tuple[int, int]:
@@ -250,6 +337,12 @@ def misplaced(modules: set[str], floors: list[list[str]]) -> list[str]:
 
 
 # The reading itself -----------------------------------------------------------------------------------------
+
+
+def test_a_circle_is_seen() -> None:
+    assert circles({"a": {"b"}, "b": {"c"}, "c": set()}) == []
+    (found,) = circles({"a": {"b"}, "b": {"a"}, "c": {"a"}})
+    assert set(found) == {"a", "b"}
 
 
 def test_an_arrow_that_runs_upwards_is_seen() -> None:

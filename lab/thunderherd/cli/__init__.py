@@ -1,0 +1,1 @@
+"""The commands: one file each. Options in, one line on a mistake."""

@@ -1,0 +1,1 @@
+"""The other process: start the engine, ask it, read its lines."""

@@ -1,0 +1,1 @@
+"""What the trials show: explanations, the summary, and verdicts on claims."""

@@ -1,0 +1,1 @@
+"""The files of a run: their shapes, writing and reading."""

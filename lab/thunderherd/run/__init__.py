@@ -1,0 +1,1 @@
+"""A run: a study from its first block to its results folder."""

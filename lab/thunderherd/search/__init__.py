@@ -1,0 +1,1 @@
+"""Searches: studies that write studies. `crossover` and `knee`, in two stages."""

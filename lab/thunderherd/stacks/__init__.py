@@ -1,0 +1,1 @@
+"""Call stacks, and what the kernel's functions in them do."""

@@ -1,0 +1,1 @@
+"""Studies: TOML in, a frozen `Study` out."""

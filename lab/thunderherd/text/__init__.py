@@ -1,0 +1,1 @@
+"""How figures, quantities and paragraphs are written."""

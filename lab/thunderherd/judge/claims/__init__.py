@@ -1,0 +1,1 @@
+"""The claims of a source, judged by the figures of a run."""

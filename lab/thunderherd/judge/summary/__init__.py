@@ -1,0 +1,1 @@
+"""The summary: trials in, `summary.json` out."""

@@ -1,0 +1,1 @@
+"""Explanations: counts times prices, profiles, flame graphs."""

@@ -1,0 +1,1 @@
+"""Tables: one model, and one writer for each medium."""

@@ -1,0 +1,1 @@
+"""The tables and keys of a study file, as a user writes them."""
