@@ -56,7 +56,7 @@ settings = { pool = 3 }
 
 
 LONGEST = (
-    "test_contributing", "test_sources", "test_report_pages", "test_crossover_run", "test_tutorial",
+    "test_extending", "test_sources", "test_report_pages", "test_crossover_run", "test_tutorial",
     "test_trial", "test_erss_hw4", "test_bench", "test_cli", "test_statistics_simulation",
     "test_trial_forms", "test_interrupted", "test_cse638_pa02", "test_runner", "test_tables",
     "test_self_test",
