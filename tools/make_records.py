@@ -31,11 +31,13 @@ STUDIES = (*SOURCES, *EVERY_ENTRY)
 SYSTEM_CALLS = "calls"
 
 ABOUT = """\
-Runs of the five sources' studies on a real machine, and of those in docs/entries/studies for what is in
-none of them, small enough for the repository. The tables of
-[docs](../docs/README.md) and the picture of the [README](../README.md) are made of the newest of each, by
-`make docs`. They are of one machine on one day: what they show of yours is what to look for, not what you
-will find."""
+Recorded runs on a real machine, small enough for the repository. The studies are those of the
+five sources, and two in docs/entries/studies with every design and every primitive. `make docs` takes
+the figures of [docs](../docs/README.md) and the picture of the [README](../README.md) from the newest record
+of each study.
+
+The records are of one machine on one day. Look for the same patterns on your machine, but expect other
+figures."""
 
 
 def main(arguments: list[str]) -> int:
@@ -115,7 +117,7 @@ def contents() -> str:
     ]
     calls = kept_calls()
     told = (
-        f"[{calls[0].relative_to(FOLDER)}]({calls[0].relative_to(FOLDER)}): the system calls of every "
+        f"[{calls[0].relative_to(FOLDER)}]({calls[0].relative_to(FOLDER)}) has the system calls of every "
         f"design and primitive for one request, counted by {calls[1]['strace']} on Linux "
         f"{calls[1]['kernel']}."
         if calls
@@ -123,20 +125,21 @@ def contents() -> str:
     )
     return page(
         "# Records",
-        "*Written by `make records`; change nothing here.*",
+        "*Written by `make records`; do not edit this page.*",
         ABOUT,
         table(["study", "date", "title", "", "machine"], rows),
         *(
-            f"Known to be wrong, and left out of docs/: what `{wrong.contender}` has in "
-            f"[{each.figures.study}]({each.folder.relative_to(FOLDER)}/{ERRATA}): {plain(wrong.why)}."
+            f"The figures of `{wrong.contender}` in "
+            f"[{each.figures.study}]({each.folder.relative_to(FOLDER)}/{ERRATA}) are known to be wrong, so "
+            f"docs/ leaves them out: {plain(wrong.why)}."
             for each in studies
             for wrong in each.errata
         ),
         told,
-        "`make records` makes all of them anew, on a machine that has nothing else to do; `make records "
-        'PARTS="unp-ch30 calls"` some, and `.venv/bin/python tools/make_records.py --from '
-        "results/mine` takes a run that there is. Then `make docs` has the pages follow. Each folder's "
-        "README has the command of its run and how to look at it again.",
+        "`make records` makes all records again; use an idle machine. `make records "
+        'PARTS="unp-ch30 calls"` makes some of them. `.venv/bin/python tools/make_records.py --from '
+        "results/mine` keeps an existing run as a record. `make docs` then updates the pages. The README in "
+        "each folder has the command of its run, and shows how to look at the run again.",
     )
 
 

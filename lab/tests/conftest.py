@@ -30,7 +30,7 @@ BUILT = [ROOT / "engine" / "target" / kind / "thunderherd-engine" for kind in ("
 
 
 LONGEST = (
-    "repository/test_contributing", "repository/test_sources", "show/report/test_pages",
+    "repository/test_extending", "repository/test_sources", "show/report/test_pages",
     "search/test_crossover", "repository/test_tutorial", "trial/test_trial", "studies/test_erss_hw4",
     "cli/test_main", "statistics/test_comparisons_simulation", "trial/test_forms", "run/test_interrupted",
     "studies/test_cse638_pa02", "run/test_runner", "show/tables/test_main", "studies/test_self_test",

@@ -264,7 +264,8 @@ def _facts(entry: Entry, sentences: Sequence[str]) -> str:
 
 
 def _unwritten(kind: str, name: str) -> str:
-    return f"*Nobody has written that yet: it belongs into `{notes_file(kind, name)}` (CONTRIBUTING.md).*"
+    guide = f"docs/extending/{kind.removesuffix('s')}.md"
+    return f"*Not yet written: it belongs into `{notes_file(kind, name)}` ({guide}).*"
 
 
 def module_words(path: Path) -> str:

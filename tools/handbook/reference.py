@@ -48,7 +48,7 @@ def commands_page() -> str:
     command: Any = typer.main.get_command(app)
     return page(
         "# Commands",
-        made_from("lab/thunderherd/cli.py", "the commands that it registers"),
+        made_from("lab/thunderherd/cli/main.py", "the commands that it registers"),
         f"{command.help} `{PROGRAM} COMMAND --help` says the same. `serve`, `load` and `count` take the "
         "settings of whatever they are given: [settings](settings.md).",
         table(
@@ -188,7 +188,7 @@ def metrics_page() -> str:
     ]
     return page(
         "# Metrics",
-        made_from("lab/thunderherd/metrics.py"),
+        made_from("lab/thunderherd/metrics/table.py"),
         "What a trial gives one number for: `measure.metric`, `metrics` of sweeps and claims take these "
         "names. Figures of one side that a study asks for by counters are `server.NAME` and "
         "`client.NAME`, also `_per_request`, `_per_byte`, `_per_second` and `_per_cpu_second`; "

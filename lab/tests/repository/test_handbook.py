@@ -99,7 +99,7 @@ def test_a_page_without_notes_and_without_records_says_what_is_missing(tmp_path:
     (tmp_path / "engine").symlink_to(ROOT / "engine")
     pages = entry_pages.documents(catalogue(), NOTHING_KEPT, tmp_path)
     page = pages[Path("docs/designs/epoll.md")]
-    assert page.count("`docs/entries/designs/epoll.toml` (CONTRIBUTING.md)") == 2
+    assert page.count("`docs/entries/designs/epoll.toml` (docs/extending/design.md)") == 2
     assert page.count("Not in a recorded run.") == 2
     assert "fn serve(run: &'static Run)" in page
     assert "docs/entries/primitives/splice.toml" in pages[Path("docs/primitives/splice.md")]
@@ -149,7 +149,7 @@ def test_no_record_compares_what_is_not_told_of_a_server_that_never_sleeps() -> 
     assert awake and not study.load.is_timed
     assert [pair for pair in study.comparisons if awake & {pair.a, pair.b}] == []
     page = (ROOT / "docs/designs/polling.md").read_text()
-    assert "| `polling` | - |  | - | left out, as it is known to be wrong: the server never sleeps, " in page
+    assert "| `polling` | - |  | - | left out, as it is known to be wrong: the server busy-polls, " in page
     assert "`polling`" not in (ROOT / "docs/designs/prefork.md").read_text()
 
 

@@ -233,7 +233,7 @@ def test_the_list_of_records_tells_of_what_is_wrong() -> None:
     told = make_records.contents()
     assert told == (ROOT / "records/README.md").read_text()
     wrong = [each for kept in KEPT for each in kept.errata]
-    assert [told.count(f"what `{each.contender}` has in") for each in wrong] == [1] * len(wrong)
+    assert [told.count(f"The figures of `{each.contender}` in") for each in wrong] == [1] * len(wrong)
 
 
 def test_points_of_a_sweep_are_compared_at_the_same_point() -> None:

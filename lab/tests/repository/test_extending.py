@@ -1,4 +1,4 @@
-"""The worked examples of CONTRIBUTING.md: added to a copy of both halves as printed, built, and run."""
+"""Build and run the examples of docs/extending: each is added, as printed, to a copy of engine and lab."""
 
 from __future__ import annotations
 
@@ -17,7 +17,12 @@ from made.compiled import target_of_its_own
 
 ROOT = Path(__file__).resolve().parents[3]
 LAB = ROOT / "lab" / "thunderherd"
-GUIDE = ROOT / "CONTRIBUTING.md"
+GUIDE = ROOT / "docs" / "extending"
+
+KINDS = (
+    "design", "primitive", "workload", "load", "counter", "limit", "lab", "examination", "study", "claims",
+)  # fmt: skip
+"""The pages of the guide, by the kind of entry that each adds."""
 
 FILE = re.compile(r"^\*\*`(?P<path>[^`]+)`\*\*\n```\w+\n(?P<text>.*?)^```", re.MULTILINE | re.DOTALL)
 EXCHANGES = re.compile(
@@ -30,8 +35,19 @@ REGISTRY_LINE = re.compile(r"^\*\*`(?P<path>[^`]+)`\*\*, one line: `(?P<name>\w+
 LAB_LINE = re.compile(r"^\*\*`(?P<path>[^`]+)`\*\*, imported, and one line: `(?P<name>\w+),`", re.MULTILINE)
 
 
+def page_of(kind: str) -> str:
+    """Return the page about a kind of entry."""
+    return (GUIDE / f"{kind}.md").read_text(encoding="utf-8")
+
+
+def test_every_page_is_read_and_listed() -> None:
+    """An example on a page that is not in KINDS would be neither built nor run."""
+    assert {path.stem for path in GUIDE.glob("*.md")} == {*KINDS, "README"}
+    assert all(f"({kind}.md)" in page_of("README") for kind in KINDS)
+
+
 def add_to_folder(registry: Path, name: str) -> None:
-    """Imports a file of a folder of the laboratory, and names it in the list there."""
+    """Import a file of a folder of the lab, and name it in the folder's list."""
     begins = rf"from thunderherd\.{registry.parent.name} import"
     places = {
         rf"({begins} \(\n)": f"    {name},\n",
@@ -46,21 +62,22 @@ def add_to_folder(registry: Path, name: str) -> None:
     registry.write_text(text)
 
 
-@pytest.mark.parametrize(("kind", "title"), [("design", "A design"), ("primitive", "A primitive")])
-def test_all_that_an_entry_says_of_itself_is_named(kind: str, title: str) -> None:
-    source = (ROOT / "engine" / "src" / f"{kind}.rs").read_text()
+@pytest.mark.parametrize(
+    ("kind", "file"), [("design", "engine/src/design.rs"), ("primitive", "engine/src/primitive.rs")]
+)
+def test_a_page_names_every_field_of_its_entry(kind: str, file: str) -> None:
+    source = (ROOT / file).read_text(encoding="utf-8")
     entry = source.partition(f"pub struct {kind.capitalize()} {{\n")[2].partition("\n}\n")[0]
     facts = re.findall(r"^    pub (\w+):", entry, re.MULTILINE)
-    section = GUIDE.read_text().partition(f"## {title}\n")[2].partition("\n## ")[0]
     assert {"about", "spins", "rests_on"} <= set(facts)
-    assert [name for name in facts if not re.search(rf"`{name}\b", section)] == []
+    assert [name for name in facts if not re.search(rf"`{name}\b", page_of(kind))] == []
 
 
 @pytest.fixture(scope="module")
 def extended(tmp_path_factory: pytest.TempPathFactory) -> Path:
-    """A folder with the guide's files, and the engine built with its entries."""
-    folder = tmp_path_factory.mktemp("contributing")
-    guide = GUIDE.read_text()
+    """Return a folder with the guide's files and the engine built with its entries."""
+    folder = tmp_path_factory.mktemp("extending")
+    guide = "\n".join(page_of(kind) for kind in KINDS)
     shutil.copytree(ROOT / "engine", folder / "engine", ignore=shutil.ignore_patterns("target"))
     shutil.copytree(LAB, folder / LAB.relative_to(ROOT), ignore=shutil.ignore_patterns("__pycache__"))
     files = list(FILE.finditer(guide))
@@ -101,30 +118,30 @@ def extended(tmp_path_factory: pytest.TempPathFactory) -> Path:
     )
     assert additions == 1, f"{exchanges['path']} has no one list PROTOCOLS to add a name to"
     protocol.write_text(f"{text}\n{exchanges['text']}")
-    # All at once, so that every CPU has something to compile; for tests, since those turn features of
-    # dependencies on which `cargo build` would compile them without.
+    # One build for all, so that every CPU has work; a build of tests, because tests enable features of
+    # dependencies that `cargo build` would leave out.
     cargo("test", folder, "--no-run", *TESTS)
     return folder
 
 
 TESTS = ("--lib", "--test", "conformance")
-"""What the new entries are tested by: of all the tests there, those that go through the registries."""
+"""The engine's tests that go through the registries, and so through the new entries."""
 
 WITHOUT_LIMITS = ("--set", "limits_milliseconds=0")
-"""Three seconds a run, of which these tests have no use."""
+"""Saves three seconds a run; these tests do not use the machine limits."""
 
 BUILT_ONCE = {"CARGO_INCREMENTAL": "0", "CARGO_PROFILE_DEV_DEBUG": "0"}
-"""Nothing of it is built a second time, and nobody debugs it: half the compiler's time."""
+"""Halves the compiler's time: the copy is built once, and nobody debugs it."""
 
 
 @functools.cache
 def target() -> Path:
-    """Where the extended engine is built."""
-    return target_of_its_own("contributing", "debug")
+    """Return where the extended engine is built."""
+    return target_of_its_own("extending", "debug")
 
 
 def cargo(command: str, folder: Path, *arguments: str) -> str:
-    """Lets cargo do something with the extended engine, which must succeed; its output."""
+    """Run cargo on the extended engine; assert success and return the output."""
     manifest = str(folder / "engine" / "Cargo.toml")
     done = subprocess.run(
         ["cargo", command, "--locked", "--quiet", "--manifest-path", manifest, *arguments],
@@ -139,13 +156,13 @@ def cargo(command: str, folder: Path, *arguments: str) -> str:
 
 @pytest.fixture
 def environment(extended: Path) -> dict[str, str]:
-    """The environment of the extended laboratory, in which it finds the extended engine."""
+    """Return an environment in which the extended lab finds the extended engine."""
     engine = target() / "debug" / "thunderherd-engine"
     return os.environ | {"THUNDERHERD_ENGINE": str(engine), "PYTHONPATH": str(extended / "lab")}
 
 
 def thunderherd(arguments: list[str], environment: dict[str, str], folder: Path) -> str:
-    """Runs the command; its output."""
+    """Run the command and return its output."""
     command = [sys.executable, "-m", "thunderherd", *arguments]
     result = subprocess.run(command, env=environment, cwd=folder, capture_output=True, text=True, timeout=300)
     assert result.returncode == 0, result.stdout + result.stderr
@@ -171,7 +188,7 @@ def test_the_new_counter_counts(extended: Path, environment: dict[str, str]) -> 
         timeout=60,
     )
     life = json.loads(counted.stdout.splitlines()[-1])
-    # Where it is forbidden the line says why.
+    # If the counter is forbidden, the line has the reason.
     assert life["counters"]["forks"] or life["unavailable"]["forks"], life
 
 
@@ -226,7 +243,7 @@ def test_the_new_primitives_serve_and_ask(extended: Path, environment: dict[str,
 @pytest.mark.parametrize(
     ("tests", "names"),
     [
-        # Of the tests of primitives those that all go through; others take as long, and wait for timeouts.
+        # The tests that go through all primitives; others take as long and wait for timeouts.
         (
             ("--lib",),
             (
@@ -235,9 +252,9 @@ def test_the_new_primitives_serve_and_ask(extended: Path, environment: dict[str,
                 "primitives::connection_tests::every_primitive_survives_partial_writes",
             ),
         ),
-        # Of conformance one name at a time: more it does not take.
+        # The conformance suite takes only one name at a time.
         (("--test", "conformance"), ("prefork_flock::ping",)),
-        # Every load asks the new workload by every primitive: the new ones are among both.
+        # Every load with every primitive, the new ones included, on the new workload.
         (("--test", "conformance"), ("clients_of::ping",)),
     ],
     ids=["primitives", "conformance", "clients"],
@@ -253,7 +270,7 @@ def test_the_new_entries_stand_the_tests_of_all_entries(
 def test_the_new_study_runs_the_new_workload_on_the_new_design(
     extended: Path, environment: dict[str, str]
 ) -> None:
-    """By the new load, with its sweep; its claim is judged and its question answered."""
+    """Run the study with the new load and its sweep, judge its claim and answer its question."""
     output = thunderherd(
         ["run", "ping.toml", "--quick", "--seed", "1", "--out", "out", *WITHOUT_LIMITS], environment, extended
     )
@@ -271,7 +288,7 @@ def test_the_new_lab_is_where_a_study_runs(extended: Path, environment: dict[str
         with socket.create_server(("::1", 0), family=socket.AF_INET6):
             pass
     except OSError as error:
-        pytest.skip(f"there is no ::1 here: {error}")
+        pytest.skip(f"this machine has no ::1: {error}")
     study = [
         "run",
         "ping.toml",
@@ -282,7 +299,7 @@ def test_the_new_lab_is_where_a_study_runs(extended: Path, environment: dict[str
         "ipv6",
         "--set",
         "sizes.quick.parts=['main']",
-        # That it runs there is all: nothing is compared.
+        # The study only has to run in the new lab; nothing is compared.
         "--set",
         "repetitions=1",
         *WITHOUT_LIMITS,
@@ -294,7 +311,7 @@ def test_the_new_lab_is_where_a_study_runs(extended: Path, environment: dict[str
 
 
 def test_the_new_examination_is_on_the_page(extended: Path, environment: dict[str, str]) -> None:
-    # Whether the studies can run here is its exit status, and another matter.
+    # The exit status is about the bundled studies, not about this examination.
     done = subprocess.run(
         [sys.executable, "-m", "thunderherd", "doctor", "--json"],
         env=environment, cwd=extended, capture_output=True, text=True, timeout=60, check=False,
