@@ -31,7 +31,7 @@ from thunderherd.engine.catalogue import Catalogue, CongestionControls, Counter,
 from thunderherd.engine.client import EngineError, catalogue
 from thunderherd.machine import description as machine
 from thunderherd.machine.busy import Busy
-from thunderherd.machine.counting_check import CountingCheck, counting_check, cpu_of_requests
+from thunderherd.machine.counting_cost import CountingCheck, counting_check, cpu_of_requests
 from thunderherd.study.loading import load_study
 
 ROOT_USER = status(user=0, capabilities=ALL_CAPABILITIES)
@@ -485,7 +485,7 @@ def test_it_is_not_tried_where_there_is_nothing_to_try(
     def never(workload: str, counters: tuple[str, ...]) -> int:
         raise EngineError("no port")
 
-    monkeypatch.setattr("thunderherd.machine.counting_check.cpu_of_requests", never)
+    monkeypatch.setattr("thunderherd.machine.counting_cost.cpu_of_requests", never)
     cycles = Counter(name="of_its_own", summary="", names_of_perf=("cycles",), available=True)
     has = some_catalogue.model_copy(update={"counters": (cycles,)})
     monkeypatch.setattr(machine, "is_guest", lambda: True)

@@ -18,7 +18,7 @@ from thunderherd.engine.catalogue import Catalogue
 from thunderherd.engine.lines import ProfileCheck
 from thunderherd.machine import description, noise
 from thunderherd.machine.busy import Busy, Watched
-from thunderherd.machine.counting_check import CountingCheck
+from thunderherd.machine.counting_cost import CountingCheck
 from thunderherd.records.summary import Noise
 from thunderherd.study.file.tables import NoiseTable
 

@@ -14,7 +14,7 @@ from thunderherd.doctor.runnable_studies import StudyHere, studies_here
 from thunderherd.engine.client import catalogue, profile_check
 from thunderherd.machine import description
 from thunderherd.machine.busy import watch
-from thunderherd.machine.counting_check import counting_check
+from thunderherd.machine.counting_cost import counting_check
 from thunderherd.records.schemas import published
 from thunderherd.study.file.tables import NoiseTable
 

@@ -18,7 +18,7 @@ from thunderherd.engine.catalogue import Catalogue
 from thunderherd.engine.lines import ProfileCheck
 from thunderherd.machine import description
 from thunderherd.machine.busy import Watched
-from thunderherd.machine.counting_check import CountingCheck
+from thunderherd.machine.counting_cost import CountingCheck
 from thunderherd.machine.noise import NoiseLimits
 
 Judgement = Literal["good", "notable", "stops", "unknown"]
