@@ -26,8 +26,6 @@ from collections import defaultdict
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 
-import numpy as np
-
 import instructions
 from common import PATIENCE_SECONDS, Figures, measure, ratio, shuffled_rounds, spread, two_places
 from thunderherd.engine.catalogue import Catalogue
@@ -35,8 +33,8 @@ from thunderherd.engine.client import EngineError, Server, catalogue, start_load
 from thunderherd.engine.counter_names import called, names_in
 from thunderherd.engine.setting_rules import SettingValue
 from thunderherd.errors import UserError
+from thunderherd.machine.counting_cost import cost_of_counting
 from thunderherd.records.extra_trials import WHAT_EXPLAINS
-from thunderherd.statistics.samples import hodges_lehmann
 from thunderherd.study.file.names import bundled_studies
 
 WORKLOAD = "bytes"
@@ -313,23 +311,22 @@ def by_cpu(counted: Mapping[int, Figures], plain: Mapping[int, Figures]) -> list
 def cost_in_words(ratios: Sequence[float], bound: float = BOUND) -> str:
     """Whether a set costs less than the bound: `under 1 % (0.1 %, -0.4 to 0.6)`. Decided is what the interval
     of 95 % (Hodges-Lehmann, of the logarithms) says as a whole."""
-    if not ratios:
+    cost = cost_of_counting("time", ratios)
+    if cost is None:
         return "not decided (no trial)"
-    estimate = hodges_lehmann(np.log(ratios))
     most = f"{100 * bound:g} %"
-    middle = f"{_percent(estimate.value)} %"
-    if estimate.low is None or estimate.high is None:
+    middle = f"{_percent(cost.value)} %"
+    if cost.low is None or cost.high is None:
         few = f"no interval of 95 % from so few rounds: {len(ratios)}"
         return f"not decided whether under {most} ({middle}; {few})"
-    low, high = np.expm1(estimate.low), np.expm1(estimate.high)
-    span = f"({middle}, {_percent(estimate.low)} to {_percent(estimate.high)})"
-    if high < bound:
+    span = f"({middle}, {_percent(cost.low)} to {_percent(cost.high)})"
+    if cost.high < 1 + bound:
         return f"under {most} {span}"
-    return f"over {most} {span}" if low > bound else f"not decided whether under {most} {span}"
+    return f"over {most} {span}" if cost.low > 1 + bound else f"not decided whether under {most} {span}"
 
 
-def _percent(logarithm: float) -> str:
-    text = f"{100 * np.expm1(logarithm):.1f}"
+def _percent(ratio: float) -> str:
+    text = f"{100 * (ratio - 1):.1f}"
     return "0.0" if text == "-0.0" else text
 
 

@@ -106,14 +106,14 @@ def price_of_counting(here: Here) -> Iterator[Finding]:
         "a run whose trials count events of the processor measures that with its own contenders, and says it "
         "beside its figures, as `thunderherd table DIR --counters` does"
     )
-    if tried.reason is not None:
+    if (cost := tried.cost) is None:
         means = f"this is a virtual machine, whose hypervisor may trap each access to its counters; {told}"
         yield notable("price of counting", f"not known: {tried.reason}", means)
         return
-    names, median = " and ".join(tried.events), tried.median
-    seen = f"{median:.1f} times the CPU time ({min(tried.ratios):.1f} to {max(tried.ratios):.1f})"
-    of = f"of a request with a thread of its own, when {names} are counted, in {len(tried.ratios)} pairs"
-    if median <= CHEAP:
+    names = " and ".join(tried.events)
+    seen = f"{cost.value:.1f} times the CPU time ({cost.least:.1f} to {cost.most:.1f})"
+    of = f"of a request with a thread of its own, when {names} are counted, in {cost.pairs} pairs"
+    if cost.value <= CHEAP:
         yield good("price of counting", seen, of)
         return
     means = (

@@ -8,23 +8,24 @@ run's directory, in the form of `trials.jsonl`; none of them is judged or shown 
 
 from __future__ import annotations
 
-import math
 from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass
 
+from thunderherd.machine.counting_cost import cost_of_counting, measure_pair
 from thunderherd.metrics.table import METRICS, PAYLOAD_RATE, SHARE_OF_CEILING
 from thunderherd.records.directory import WITH_COUNTERS, WITHOUT_COUNTERS, RunDirectory
 from thunderherd.records.extra_trials import ContenderCost, CostEstimate, CountingCost
 from thunderherd.records.summary import TrialRecord
 from thunderherd.run.extra_trials import MakeTrial, Place, TrialsApart
 from thunderherd.run.progress import Progress
-from thunderherd.statistics.samples import hodges_lehmann
 from thunderherd.study.loading import Contender, Study
 from thunderherd.text.figures import count
 from thunderherd.trial.counters import events_of_the_processor
 
 CPU_TIMES = ("server_cpu_per_request", "client_cpu_per_request")
 """What counting costs both sides, in every trial."""
+
+FAILED_WITH, FAILED_WITHOUT = "was not measured with its counters", "was not measured without its counters"
 
 FEW_SECONDS, SHARE_OF_RUN = 30.0, 0.1
 """No further pairs are begun once they have taken that long, or that share of all judged trials if it is
@@ -93,20 +94,20 @@ class Pairs:
         return sum(each.wall_seconds for each in (*self.counted.done, *self.plain.done))
 
     def make(self, place: Place, trial: MakeTrial, show: Progress) -> None:
-        """Makes what is missing of a pair; which of both is first alternates, so that what a trial leaves
-        behind for the next falls on both alike."""
-        both = [
-            (self.counted, self.study, "was not measured with its counters"),
-            (self.plain, without_counters(self.study), "was not measured without its counters"),
-        ]
-        for trials, asked, failed in both if (place.number + place.position) % 2 else reversed(both):
+        """Makes the missing trials of a pair."""
+
+        def measure(with_counters: bool) -> None:
+            trials = self.counted if with_counters else self.plain
+            study = self.study if with_counters else without_counters(self.study)
             if place not in trials.missing():
-                continue
+                return
 
-            def made(contender: Contender, attempt: int, asked: Study = asked) -> TrialRecord:
-                return trial(asked, contender, block=place.number, position=place.position, attempt=attempt)
+            def made(contender: Contender, attempt: int) -> TrialRecord:
+                return trial(study, contender, block=place.number, position=place.position, attempt=attempt)
 
-            trials.make(place, made, show, failed)
+            trials.make(place, made, show, FAILED_WITH if with_counters else FAILED_WITHOUT)
+
+        measure_pair(place.number + place.position, measure)
 
     def complete(self, name: str) -> Iterator[tuple[TrialRecord, TrialRecord]]:
         """The pairs of a contender whose trials are both valid: with counters, without."""
@@ -167,22 +168,10 @@ def metrics_of(study: Study, name: str) -> list[str]:
 def ratio_of(
     metric: str, both: Iterable[tuple[TrialRecord, TrialRecord]], confidence: float
 ) -> CostEstimate | None:
-    """The ratio of a metric over pairs, with counters to without; None where none tells both."""
-    logs = []
+    """Estimates the ratio of a metric with counters to without; None if no pair has both values."""
+    ratios = []
     for counted, plain in both:
         more, less = ((each.metrics or {}).get(metric) for each in (counted, plain))
         if more and less and more > 0 and less > 0:
-            logs.append(math.log(more / less))
-    if not logs:
-        return None
-    found = hodges_lehmann(logs, confidence)
-    return CostEstimate(
-        metric=metric,
-        value=math.exp(found.value),
-        low=None if found.low is None else math.exp(found.low),
-        high=None if found.high is None else math.exp(found.high),
-        confidence=found.confidence,
-        least=math.exp(min(logs)),
-        most=math.exp(max(logs)),
-        pairs=found.n,
-    )
+            ratios.append(more / less)
+    return cost_of_counting(metric, ratios, confidence)
