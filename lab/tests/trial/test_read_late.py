@@ -63,7 +63,7 @@ def test_it_is_made_again_with_a_longer_window(
         summary = run(folder, monkeypatch)
         assert summary.trials.valid == 2, "judged by what its clients tell, it counts"
         with RunDirectory.resume(folder / "run") as directory:
-            made = directory.apart("counted.jsonl", TrialRecord)
+            made = directory.extra_trials("counted.jsonl", TrialRecord)
         if all(each.valid for each in made[1::2]):
             break
     assert [(each.attempt, each.valid) for each in made] == 2 * [(1, False), (2, True)]

@@ -89,9 +89,9 @@ def follow(followed: Followed, view: LiveView | PlainView, where: str) -> None:
                 view.block_ends(trial.block, last_of_block(so_far, trial.block), "")
         if new:
             planned = _planned(followed, view)
-        if planned.number is None and (apart := followed.apart()) != told and running:
-            view.say(f"trials of their own: {apart or 'begin'}")
-            told = apart
+        if planned.number is None and (extra := followed.extra_trials()) != told and running:
+            view.say(f"extra trials: {extra or 'begin'}")
+            told = extra
         if isinstance(view, LiveView):
             used = time.process_time() - starting
             share = used / max(SECONDS, time.monotonic() - began)

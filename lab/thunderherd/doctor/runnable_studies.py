@@ -75,11 +75,11 @@ def study_here(name: str, catalogue: Catalogue) -> StudyHere:
     missing = {each.name for each in catalogue.counters if not each.available}
     resolved = [study for study in loaded.values() if isinstance(study, Study)]
     asked_for = [each for study in resolved for each in study.measure.counters]
-    asked_apart = [
+    asked_extra = [
         each for study in resolved if study.counting.is_asked_for for each in study.counting.counters
     ]
     uncounted = tuple(dict.fromkeys(each for each in asked_for if each in missing))
-    uncounted_apart = tuple(dict.fromkeys(each for each in asked_apart if each in missing))
+    uncounted_apart = tuple(dict.fromkeys(each for each in asked_extra if each in missing))
     has_counted_trials = not resolved or any(study.counting.is_asked_for for study in resolved)
     has_all = has_counted_trials and not uncounted and not uncounted_apart
     is_whole = has_all and all(size.runs == "wholly" for size in sizes.values())

@@ -159,7 +159,7 @@ class RunDirectory:
         _append(self._descriptor, trial)
         self.trials.append(trial)
 
-    def apart(self, file: str, kind: type[Trial]) -> list[Trial]:
+    def extra_trials(self, file: str, kind: type[Trial]) -> list[Trial]:
         """The trials beside those that are judged, from a file of theirs. A last line that was not finished
         is cut off."""
         path = self.path / file
@@ -168,7 +168,7 @@ class RunDirectory:
             os.truncate(path, length)
         return trials
 
-    def append_apart(self, file: str, trial: TrialRecord) -> None:
+    def append_extra(self, file: str, trial: TrialRecord) -> None:
         """Writes such a trial; on disk when this returns."""
         descriptor = os.open(self.path / file, os.O_WRONLY | os.O_APPEND | os.O_CREAT | os.O_CLOEXEC, 0o644)
         try:

@@ -46,7 +46,7 @@ class _Record(BaseModel):
 # What the three tables of a study share ---------------------------------------------------------------------
 
 
-class ApartTable(StrictTable):
+class ExtraTrialsTable(StrictTable):
     """Trials of their own after all that are judged: what they are made for costs."""
 
     at_both_ends: ClassVar[bool] = False
@@ -71,7 +71,7 @@ class ApartTable(StrictTable):
 # [counting] -------------------------------------------------------------------------------------------------
 
 
-class CountingTable(ApartTable):
+class CountingTable(ExtraTrialsTable):
     """What happens at a request, counted in trials of their own: such counters cost."""
 
     at_both_ends: ClassVar[bool] = True
@@ -159,7 +159,7 @@ MOST_CONTENDERS = 3
 """Where none is named."""
 
 
-class CostTable(ApartTable):
+class CostTable(ExtraTrialsTable):
     """What counting the processor's events costs, where the study's trials count some: pairs of trials, one
     with all of `measure.counters`, one without any."""
 
@@ -223,7 +223,7 @@ FREQUENCY = 997
 """A prime: no clock of a kernel or a program keeps in step with it."""
 
 
-class ProfilingTable(ApartTable):
+class ProfilingTable(ExtraTrialsTable):
     """Where the time goes, by samples of the call stack in trials of their own: sampling costs."""
 
     frequency: int = Field(

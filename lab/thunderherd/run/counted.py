@@ -19,7 +19,7 @@ from thunderherd.judge.why.counts import counting_summary
 from thunderherd.records.directory import COUNTED, RunDirectory
 from thunderherd.records.extra_trials import CountingSummary
 from thunderherd.records.summary import TrialRecord
-from thunderherd.run.extra_trials import MakeTrial, Place, TrialsApart
+from thunderherd.run.extra_trials import ExtraTrials, MakeTrial, Place
 from thunderherd.run.progress import Progress
 from thunderherd.study.loading import Contender, Study
 from thunderherd.text.figures import count
@@ -49,9 +49,9 @@ def count_run(study: Study, directory: RunDirectory, engine: Path, trial: MakeTr
             trials.make(place, made, show, "was not counted")
 
 
-def counted(study: Study, directory: RunDirectory) -> TrialsApart[TrialRecord]:
+def counted(study: Study, directory: RunDirectory) -> ExtraTrials[TrialRecord]:
     """The counted trials of a run."""
-    return TrialsApart.of(study, study.counting, directory, COUNTED, TrialRecord)
+    return ExtraTrials.of(study, study.counting, directory, COUNTED, TrialRecord)
 
 
 @contextlib.contextmanager

@@ -16,7 +16,7 @@ from thunderherd.metrics.table import METRICS, PAYLOAD_RATE, SHARE_OF_CEILING
 from thunderherd.records.directory import WITH_COUNTERS, WITHOUT_COUNTERS, RunDirectory
 from thunderherd.records.extra_trials import ContenderCost, CostEstimate, CountingCost
 from thunderherd.records.summary import TrialRecord
-from thunderherd.run.extra_trials import MakeTrial, Place, TrialsApart
+from thunderherd.run.extra_trials import ExtraTrials, MakeTrial, Place
 from thunderherd.run.progress import Progress
 from thunderherd.study.loading import Contender, Study
 from thunderherd.text.figures import count
@@ -70,8 +70,8 @@ class Pairs:
     """The pairs of a run: the trials with counters, and those without."""
 
     study: Study
-    counted: TrialsApart[TrialRecord]
-    plain: TrialsApart[TrialRecord]
+    counted: ExtraTrials[TrialRecord]
+    plain: ExtraTrials[TrialRecord]
 
     @classmethod
     def of(cls, study: Study, directory: RunDirectory) -> Pairs:
@@ -79,8 +79,8 @@ class Pairs:
         table = study.counting_cost
         return cls(
             study,
-            TrialsApart.of(study, table, directory, WITH_COUNTERS, TrialRecord),
-            TrialsApart.of(study, table, directory, WITHOUT_COUNTERS, TrialRecord),
+            ExtraTrials.of(study, table, directory, WITH_COUNTERS, TrialRecord),
+            ExtraTrials.of(study, table, directory, WITHOUT_COUNTERS, TrialRecord),
         )
 
     def missing(self) -> list[Place]:

@@ -16,7 +16,7 @@ from typing import Generic, Protocol
 
 from thunderherd.errors import UserError
 from thunderherd.records.directory import RunDirectory, Trial
-from thunderherd.records.extra_trials import ApartTable
+from thunderherd.records.extra_trials import ExtraTrialsTable
 from thunderherd.records.summary import TrialRecord
 from thunderherd.run.progress import Progress
 from thunderherd.statistics.comparisons import block_order
@@ -59,11 +59,11 @@ class Place:
 
 
 @dataclass(frozen=True)
-class TrialsApart(Generic[Trial]):
+class ExtraTrials(Generic[Trial]):
     """The trials that a table of a study asks for, in their file."""
 
     study: Study
-    table: ApartTable
+    table: ExtraTrialsTable
     directory: RunDirectory
     file: str
     kind: type[Trial]
@@ -72,10 +72,10 @@ class TrialsApart(Generic[Trial]):
 
     @classmethod
     def of(
-        cls, study: Study, table: ApartTable, directory: RunDirectory, file: str, kind: type[Trial]
-    ) -> TrialsApart[Trial]:
+        cls, study: Study, table: ExtraTrialsTable, directory: RunDirectory, file: str, kind: type[Trial]
+    ) -> ExtraTrials[Trial]:
         """With those that lie there already."""
-        return cls(study, table, directory, file, kind, [*map(in_time, directory.apart(file, kind))])
+        return cls(study, table, directory, file, kind, [*map(in_time, directory.extra_trials(file, kind))])
 
     def missing(self) -> list[Place]:
         """Those that are still to be made, in their order."""
@@ -112,7 +112,7 @@ class TrialsApart(Generic[Trial]):
                 made = in_time(make(contender, attempt))
             except UserError as error:
                 made = self._refused(place, str(error))
-            self.directory.append_apart(self.file, made)
+            self.directory.append_extra(self.file, made)
             self.done.append(made)
             if made.valid or made.attempt == ATTEMPTS:
                 break

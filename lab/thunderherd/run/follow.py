@@ -27,7 +27,7 @@ from thunderherd.study.loading import Study
 
 __all__ = ["Followed"]
 
-APART = {
+EXTRA = {
     COUNTED: "counted",
     WITH_COUNTERS: "with counters",
     WITHOUT_COUNTERS: "without",
@@ -97,10 +97,10 @@ class Followed:
         finally:
             os.close(descriptor)
 
-    def apart(self) -> str:
+    def extra_trials(self) -> str:
         """How many trials were made beside those that are judged, in words; empty: none."""
         told = []
-        for file, word in APART.items():
+        for file, word in EXTRA.items():
             try:
                 lines = (self.path / file).read_bytes().count(b"\n")
             except FileNotFoundError:

@@ -14,7 +14,7 @@ from thunderherd.records.directory import PROFILES, RunDirectory
 from thunderherd.records.extra_trials import ProfiledSide
 from thunderherd.records.profiled_trial import ProfiledTrial, SideSamples
 from thunderherd.records.summary import TrialRecord
-from thunderherd.run.extra_trials import MakeTrial, Place, TrialsApart, in_time
+from thunderherd.run.extra_trials import ExtraTrials, MakeTrial, Place, in_time
 from thunderherd.run.progress import Progress
 from thunderherd.study.loading import Contender, Study
 from thunderherd.text.figures import count
@@ -51,9 +51,9 @@ def profile_run(study: Study, directory: RunDirectory, trial: MakeTrial, show: P
         trials.make(place, made, show, "was not sampled")
 
 
-def profiled(study: Study, directory: RunDirectory) -> TrialsApart[ProfiledTrial]:
+def profiled(study: Study, directory: RunDirectory) -> ExtraTrials[ProfiledTrial]:
     """The profiled trials of a run."""
-    return TrialsApart.of(study, study.profiling, directory, PROFILES, ProfiledTrial)
+    return ExtraTrials.of(study, study.profiling, directory, PROFILES, ProfiledTrial)
 
 
 def with_samples(record: TrialRecord, files: ProfileFiles) -> ProfiledTrial:

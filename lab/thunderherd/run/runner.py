@@ -37,7 +37,7 @@ from thunderherd.records.summary import Summary, TrialRecord
 from thunderherd.run import live_view, progress, recordings
 from thunderherd.run.counted import count_run, counted, counted_so_far
 from thunderherd.run.counting_cost import cost_run, cost_so_far
-from thunderherd.run.extra_trials import TrialsApart
+from thunderherd.run.extra_trials import ExtraTrials
 from thunderherd.run.plan import next_in_block, plan
 from thunderherd.run.profiled import profile_run, profiled
 from thunderherd.run.results_folder import write_folder
@@ -177,7 +177,7 @@ class RunState:
 
     def _stopped(self) -> None:
         """Says what there is and how to go on, and writes the summary of it; a second Ctrl-C leaves that."""
-        kept = ", ".join([count(len(self.directory.trials), "trial"), *self._apart()])
+        kept = ", ".join([count(len(self.directory.trials), "trial"), *self._extra_trials()])
         are = "is" if kept == "1 trial" else "are"
         self.show.say(f"stopped; {kept} {are} kept in {self.directory.path}")
         try:
@@ -189,13 +189,13 @@ class RunState:
         finally:
             self.show.say(f"go on with: {self._resume_command()}")
 
-    def _apart(self) -> list[str]:
+    def _extra_trials(self) -> list[str]:
         """How many of the trials of their own are there that the study asks for."""
-        apart: list[tuple[TrialsApart[Any], str]] = [
+        extra: list[tuple[ExtraTrials[Any], str]] = [
             (counted(self.study, self.directory), "counted"),
             (profiled(self.study, self.directory), "sampled"),
         ]
-        told = [(each.valid(), each.wanted, word) for each, word in apart if each.table.is_asked_for]
+        told = [(each.valid(), each.wanted, word) for each, word in extra if each.table.is_asked_for]
         return [f"{valid} of {count(wanted, f'{word} trial')}" for valid, wanted, word in told]
 
     def _limits(self) -> MachineLimits | None:
@@ -335,11 +335,11 @@ class RunState:
             ],
             limits=self.limits,
         )
-        apart = {
+        extra = {
             "counting": counted_so_far(self.study, self.directory, catalogue(self.engine)),
             "counting_cost": cost_so_far(self.study, self.directory),
         }
-        summary = with_counted_points(summary.model_copy(update=apart))
+        summary = with_counted_points(summary.model_copy(update=extra))
         summary = self._with_profiles(summary)
         why = best_against_others(summary, self.directory.trials)
         summary = summary.model_copy(update={"explanations": why})

@@ -11,19 +11,19 @@ from thunderherd.engine.counter_names import called
 from thunderherd.records.extra_trials import (
     MOST_CONTENDERS,
     WHAT_EXPLAINS,
-    ApartTable,
     CostTable,
     CountingTable,
+    ExtraTrialsTable,
 )
 from thunderherd.study.checks import check_counter
 from thunderherd.study.file.tables import StudyForm
 from thunderherd.study.resolved import Contender, Sweep
 from thunderherd.toml.file import Problems, unknown
 
-Table = TypeVar("Table", bound=ApartTable)
+Table = TypeVar("Table", bound=ExtraTrialsTable)
 
 
-def set_apart(
+def choose_contenders(
     name: str,
     table: Table,
     contenders: Sequence[Contender],
@@ -60,7 +60,7 @@ def set_apart(
     return table.model_copy(update={"contenders": chosen})
 
 
-def cost_apart(
+def choose_cost_contenders(
     form: StudyForm,
     contenders: Sequence[Contender],
     sweeps: Sequence[Sweep],
@@ -68,8 +68,8 @@ def cost_apart(
     problems: Problems,
 ) -> CostTable:
     """Whose trials tell what counting costs. None of a study that asks for no counter; without names a few of
-    those that `set_apart` names, spread evenly, and no control: it varies another contender."""
-    table = set_apart("counting_cost", form.counting_cost, contenders, sweeps, absent, problems)
+    those that `choose_contenders` names, spread evenly, and no control: it varies another contender."""
+    table = choose_contenders("counting_cost", form.counting_cost, contenders, sweeps, absent, problems)
     if not form.measure.counters:
         return table.model_copy(update={"contenders": []})
     if form.counting_cost.contenders:

@@ -13,7 +13,7 @@ from thunderherd.errors import UserError
 from thunderherd.metrics.table import better_of
 from thunderherd.records.summary import PaperFigure, SweepPoint
 from thunderherd.study import checks
-from thunderherd.study.extra_trials import check_counters, cost_apart, set_apart
+from thunderherd.study.extra_trials import check_counters, choose_contenders, choose_cost_contenders
 from thunderherd.study.file.contenders import (
     MAIN,
     Configuration,
@@ -158,9 +158,9 @@ class Resolver:
         resolved = list(zip(chosen, contenders, strict=True))
         self._check_ends(resolved)
         counted = check_counters(form.counting, self.catalogue, problems)
-        counting = set_apart("counting", counted, contenders, sweeps, absent, problems)
-        cost = cost_apart(form, contenders, sweeps, absent, problems)
-        profiling = set_apart("profiling", form.profiling, contenders, sweeps, absent, problems)
+        counting = choose_contenders("counting", counted, contenders, sweeps, absent, problems)
+        cost = choose_cost_contenders(form, contenders, sweeps, absent, problems)
+        profiling = choose_contenders("profiling", form.profiling, contenders, sweeps, absent, problems)
         # Of a file that had to be mended, neither the family nor alpha are sure.
         checks.check_size(form, self.size, sweep_names, len(family) if self.whole else None, problems)
         if self.whole and on_this_machine:
