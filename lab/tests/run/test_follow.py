@@ -145,7 +145,7 @@ def test_a_real_run_and_who_watches_it_end_cleanly_at_ctrl_c(tmp_path: Path) -> 
         with on_a_terminal([*WATCH, str(path)]) as (watch, other):
             watched = read_until(other, "% of a CPU")
             os.write(terminal, b"\x03")
-            text = read_until(terminal, "go on with: ", text)
+            text = read_until(terminal, "resume: ", text)
             watched = read_until(other, "ended: ", watched)
             assert status_of(watch) == 0
         assert status_of(run) == 130

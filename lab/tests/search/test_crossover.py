@@ -145,7 +145,7 @@ def test_an_interrupted_search_goes_on_where_it_was(
     rig.ran, rig.stop_after = [], stop_after
     status, _, said = typed("crossover", *words, "--out", str(parts))
     assert status == 130
-    again = shlex.split(said.partition("go on with: ")[2])
+    again = shlex.split(said.partition("resume: ")[2])
     assert again == ["thunderherd", "crossover", *words, "--out", str(parts), "--resume"]
     rig.stop_after = 10**9
     status, _, said = typed(*again[1:])
@@ -162,7 +162,7 @@ def test_a_directory_of_its_own_is_named_in_what_to_type(
     monkeypatch.chdir(tmp_path)
     rig.stop_after = 3
     _, _, said = typed("crossover", *WORDS)
-    again = shlex.split(said.partition("go on with: ")[2])
+    again = shlex.split(said.partition("resume: ")[2])
     assert again[-3] == "--out" and again[-2].startswith("results/crossover-") and again[-1] == "--resume"
 
 

@@ -1,7 +1,7 @@
-"""Counts what happens at a request, in trials of their own after all that are judged: such counters cost.
+"""Counted trials: extra trials that count what happens during a request.
 
-The trials are in `counted.jsonl` of a run's directory, in the form of `trials.jsonl`. None of them is judged
-or shown: the only figures that are taken from them are what was counted (`counts`).
+They follow all judged trials, because these counters cost CPU time. Their records are in `counted.jsonl` in
+the run's directory, in the format of `trials.jsonl`. Only their counts are used, no other figure.
 """
 
 from __future__ import annotations
@@ -24,20 +24,21 @@ from thunderherd.run.progress import Progress
 from thunderherd.study.loading import Contender, Study
 from thunderherd.text.figures import count
 
+NOT_COUNTED = "was not counted"
+
 MOST_REQUESTS = 2000
-"""In the window of a counted trial, about."""
+"""About the most requests in the window of a counted trial."""
 
 
 def count_run(study: Study, directory: RunDirectory, engine: Path, trial: MakeTrial, show: Progress) -> None:
-    """Makes the counted trials that the study asks for and the run's directory lacks. Call it from the main
-    thread."""
+    """Runs the counted trials that the study asks for and the run's directory lacks. Main thread only."""
     if not study.counting.is_asked_for:
         return
     asked, trials = with_counters(study, catalogue(engine)), counted(study, directory)
     missing = trials.missing()
     if not missing:
         return
-    show.say(f"counts what {count(len(study.counting.contenders), 'contender')} did, in trials of their own")
+    show.say(f"counting: extra trials for {count(len(study.counting.contenders), 'contender')}")
     with _events_held(asked, engine, show):
         for place in missing:
 
@@ -46,7 +47,7 @@ def count_run(study: Study, directory: RunDirectory, engine: Path, trial: MakeTr
                     asked, shortened(contender), block=place.number, position=place.position, attempt=attempt
                 )
 
-            trials.make(place, made, show, "was not counted")
+            trials.make(place, made, show, NOT_COUNTED)
 
 
 def counted(study: Study, directory: RunDirectory) -> ExtraTrials[TrialRecord]:
@@ -56,10 +57,10 @@ def counted(study: Study, directory: RunDirectory) -> ExtraTrials[TrialRecord]:
 
 @contextlib.contextmanager
 def _events_held(study: Study, engine: Path, show: Progress) -> Iterator[None]:
-    """Keeps the tracepoints of these counters switched on by a server that nobody asks.
+    """Keeps the tracepoints of these counters enabled, by an idle server that counts them.
 
-    The kernel waits for all CPUs (synchronize_rcu) whenever the last user of a tracepoint is gone: of nearly
-    a hundred, after each trial, that takes longer than the trial.
+    When the last user of a tracepoint goes away, the kernel waits for all CPUs (synchronize_rcu). With nearly
+    a hundred tracepoints, that would take longer than the trial itself.
     """
     holder = Server(
         USUAL_DESIGN,
@@ -71,12 +72,12 @@ def _events_held(study: Study, engine: Path, show: Progress) -> Iterator[None]:
         try:
             held.enter_context(holder)
         except (EngineError, UserError) as error:
-            show.say(f"counted trials take longer than they need: {error}")
+            show.say(f"counting: each trial takes longer, tracepoints are not kept enabled: {error}")
         yield
 
 
 def counted_so_far(study: Study, directory: RunDirectory, offered: Catalogue) -> CountingSummary | None:
-    """What the counted trials of a run say; None where the study asks for none."""
+    """Summarises the counted trials of a run; None if the study asks for none."""
     if not study.counting.is_asked_for:
         return None
     lending = {each.name for each in offered.primitives if each.lends}
@@ -87,7 +88,7 @@ def counted_so_far(study: Study, directory: RunDirectory, offered: Catalogue) ->
 
 
 def with_counters(study: Study, offered: Catalogue) -> Study:
-    """The study with everything counted that counted trials have besides."""
+    """The study with the counters of counted trials added to its own."""
     counters, measure = study.counting.counters, study.measure
     states = dict.fromkeys([*measure.states, *states_of_counters(counters, offered)])
     more = {
@@ -98,10 +99,10 @@ def with_counters(study: Study, offered: Catalogue) -> Study:
 
 
 def shortened(contender: Contender) -> Contender:
-    """The contender with no more requests in a window than counting takes: what happens at each is the same.
+    """The contender with at most `MOST_REQUESTS` requests in a window: every request does the same.
 
-    A whole life keeps its length, as its start is a part of its figures; so does a load that ends by time,
-    and one whose trials must have a number of something.
+    Some loads keep their length: that of a whole-life trial, whose start-up is part of its figures; a load
+    that ends by time; and a load whose trials must reach a minimum (`at_least`).
     """
     load = contender.load
     requests = load.requests_per_trial

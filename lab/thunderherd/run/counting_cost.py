@@ -1,9 +1,9 @@
-"""Measures what counting the processor's events costs: pairs of trials, with the study's counters and without
-any, after all that are judged.
+"""Pairs of extra trials that measure what counting the processor's events costs.
 
-A virtual machine's hypervisor may trap each access to the processor's counters, and then every switch of a
-process that is counted is dear. The pairs are in `with_counters.jsonl` and `without_counters.jsonl` of a
-run's directory, in the form of `trials.jsonl`; none of them is judged or shown but as a ratio.
+Each pair has a trial with the study's counters and one without. A hypervisor may trap each access to the
+processor's counters; every switch of a counted process is then expensive. The trials are in
+`with_counters.jsonl` and `without_counters.jsonl` in the run's directory, in the format of `trials.jsonl`.
+Only ratios are reported from them.
 """
 
 from __future__ import annotations
@@ -23,18 +23,22 @@ from thunderherd.text.figures import count
 from thunderherd.trial.counters import events_of_the_processor
 
 CPU_TIMES = ("server_cpu_per_request", "client_cpu_per_request")
-"""What counting costs both sides, in every trial."""
+"""Metrics that are always compared: counting costs CPU time on both sides."""
 
 FAILED_WITH, FAILED_WITHOUT = "was not measured with its counters", "was not measured without its counters"
 
+NO_PAIR = "the run ended before it had a pair of trials"
+
 FEW_SECONDS, SHARE_OF_RUN = 30.0, 0.1
-"""No further pairs are begun once they have taken that long, or that share of all judged trials if it is
-more; the first pair of each contender always is."""
+"""Time limit: no further pair begins after this many seconds, or after this share of the time of all judged
+trials if that is longer. The first pair of each contender always runs."""
 
 
 def cost_run(study: Study, directory: RunDirectory, trial: MakeTrial, show: Progress) -> None:
-    """Makes the pairs that the study asks for and the run's directory lacks, if its trials counted events of
-    the processor. Call it from the main thread."""
+    """Runs the pairs that the study asks for and the run's directory lacks. Main thread only.
+
+    Runs nothing if no judged trial counted events of the processor.
+    """
     if not study.counting_cost.is_asked_for or not (events := events_counted(study, directory.trials)):
         return
     both = Pairs.of(study, directory)
@@ -44,8 +48,8 @@ def cost_run(study: Study, directory: RunDirectory, trial: MakeTrial, show: Prog
         return
     names = count(len(study.counting_cost.contenders), "contender")
     show.say(
-        f"measures what counting {_some(events)} costs: at most "
-        f"{count(study.counting_cost.trials, 'pair')} of trials of {names}, begun within {allowed:.0f} s"
+        f"counting cost of {_some(events)}: extra trials for {names}, at most "
+        f"{count(study.counting_cost.trials, 'pair')} each, begun within {allowed:.0f} s"
     )
     for place in missing:
         if place.number > 1 and both.seconds() > allowed:
@@ -54,13 +58,13 @@ def cost_run(study: Study, directory: RunDirectory, trial: MakeTrial, show: Prog
 
 
 def events_counted(study: Study, trials: Iterable[TrialRecord]) -> list[str]:
-    """The events of the processor that valid trials counted, as the engine has told, in the study's order."""
+    """The events of the processor that valid trials counted, in the study's order."""
     found = {name for each in trials if each.valid for name in events_of_the_processor(each)}
     return [name for name in study.measure.counters_asked if name in found]
 
 
 def _some(names: Sequence[str]) -> str:
-    """`cpu_cycles`, `cpu_cycles and 7 more events`."""
+    """`cpu_cycles of the processor`, or `cpu_cycles and 7 more events of the processor`."""
     more = f" and {count(len(names) - 1, 'more event')}" if len(names) > 1 else ""
     return f"{names[0]}{more} of the processor"
 
@@ -75,7 +79,7 @@ class Pairs:
 
     @classmethod
     def of(cls, study: Study, directory: RunDirectory) -> Pairs:
-        """With those that lie there already."""
+        """The pairs of a run, including the trials that are on disk."""
         table = study.counting_cost
         return cls(
             study,
@@ -84,13 +88,15 @@ class Pairs:
         )
 
     def missing(self) -> list[Place]:
-        """Those of which a trial is still to be made, in their order: a pair of each contender, then another
-        of each."""
+        """The pairs that lack a trial, in the order in which they run.
+
+        All contenders have their first pair before any has its second.
+        """
         found = {*self.counted.missing(), *self.plain.missing()}
         return sorted(found, key=lambda place: (place.number, place.position))
 
     def seconds(self) -> float:
-        """What they have taken so far."""
+        """The time that the pairs have taken so far, in seconds."""
         return sum(each.wall_seconds for each in (*self.counted.done, *self.plain.done))
 
     def make(self, place: Place, trial: MakeTrial, show: Progress) -> None:
@@ -110,7 +116,7 @@ class Pairs:
         measure_pair(place.number + place.position, measure)
 
     def complete(self, name: str) -> Iterator[tuple[TrialRecord, TrialRecord]]:
-        """The pairs of a contender whose trials are both valid: with counters, without."""
+        """The pairs of a contender in which both trials are valid: with counters, without."""
         plain = {each.block: each for each in self.plain.done if each.valid and each.contender == name}
         for each in self.counted.done:
             if each.valid and each.contender == name and each.block in plain:
@@ -118,13 +124,13 @@ class Pairs:
 
 
 def without_counters(study: Study) -> Study:
-    """The study with nothing counted besides what every trial tells."""
+    """The study without its counters: it counts only what every trial counts."""
     measure = study.measure.model_copy(update={"counters": {}, "states": ()})
     return study.model_copy(update={"measure": measure})
 
 
 def cost_so_far(study: Study, directory: RunDirectory) -> CountingCost | None:
-    """What the pairs of a run say; None where there are none."""
+    """Summarises the pairs of a run; None if there are none."""
     if not study.counting_cost.is_asked_for:
         return None
     pairs = Pairs.of(study, directory)
@@ -151,13 +157,16 @@ def _cost(study: Study, pairs: Pairs, name: str) -> ContenderCost:
         if each.contender == name and not each.valid
         for reason in each.invalid_reasons
     ]
-    why = "; ".join(dict.fromkeys(reasons)) or "the run ended before it had a pair of trials"
+    why = "; ".join(dict.fromkeys(reasons)) or NO_PAIR
     return ContenderCost(contender=name, ratios=[], why=why)
 
 
 def metrics_of(study: Study, name: str) -> list[str]:
-    """What is compared of a contender: both sides' CPU time, and what its verdicts rest on where a trial
-    without counters tells it."""
+    """The metrics to compare for a contender.
+
+    These are the CPU times of both sides, and the metrics of its verdicts if a trial without counters has
+    them.
+    """
     contender = study.contender(name)
     judged = {contender.metric, *(each.metric for each in study.sweeps if contender.base in each.contenders)}
     if SHARE_OF_CEILING in judged:

@@ -1,9 +1,11 @@
-"""Trials beside those that are judged, made after all of these: what counted and profiled ones share.
+"""Extra trials, which follow all judged trials: what counted, paired and profiled trials share.
 
-They lie in a file of the run's directory, in the form of `trials.jsonl` or in one that adds to it; a run that
-is gone on with makes those that it lacks. What goes wrong with one never ends the run: what was measured
-before stands all the same. One whose server was read late tells nothing of its server, which is what it was
-made for: it is not valid, whatever the study judges by, and its second attempt has a longer window.
+Each kind has its file in the run's directory, in the format of `trials.jsonl` or one that extends it. A
+resumed run makes the trials that are missing. A failed extra trial never ends the run: the judged trials
+remain valid.
+
+An extra trial exists to measure its server. If the server was read late, the trial is invalid whatever the
+study's metric is, and its second attempt has a longer window.
 """
 
 from __future__ import annotations
@@ -25,17 +27,17 @@ from thunderherd.trial.observation import LATE_SHARE, late_by_ns, read_late
 from thunderherd.trial.trial import ProfileFiles
 
 ATTEMPTS = 2
-"""A trial that is not valid is made once more."""
+"""How often a trial is attempted: an invalid one is repeated once."""
 
 LONGER = 2
-"""After a trial whose server was read late, its window is made so long that this many times as late is in
-time."""
+"""Safety factor for the window of the second attempt, after the server was read late: the window would allow
+a reading this many times as late."""
 LONGEST_MILLISECONDS = 10_000
-"""No window is made longer than this."""
+"""The longest window of a second attempt."""
 
 
 class MakeTrial(Protocol):
-    """How a trial of the run is made."""
+    """A function that runs one trial of the run."""
 
     def __call__(
         self,
@@ -51,7 +53,7 @@ class MakeTrial(Protocol):
 
 @dataclass(frozen=True)
 class Place:
-    """Which trial: the contender, its number from 1, and its place in the order of all of that number."""
+    """Which trial: its contender, its number from 1, and its position in the order of that number."""
 
     contender: str
     number: int
@@ -60,7 +62,7 @@ class Place:
 
 @dataclass(frozen=True)
 class ExtraTrials(Generic[Trial]):
-    """The trials that a table of a study asks for, in their file."""
+    """The extra trials that one table of a study asks for, and their file."""
 
     study: Study
     table: ExtraTrialsTable
@@ -68,17 +70,17 @@ class ExtraTrials(Generic[Trial]):
     file: str
     kind: type[Trial]
     done: list[Trial]
-    """All that were made, invalid ones too."""
+    """All trials that were made, including invalid ones."""
 
     @classmethod
     def of(
         cls, study: Study, table: ExtraTrialsTable, directory: RunDirectory, file: str, kind: type[Trial]
     ) -> ExtraTrials[Trial]:
-        """With those that lie there already."""
+        """The extra trials of a run, including those on disk."""
         return cls(study, table, directory, file, kind, [*map(in_time, directory.extra_trials(file, kind))])
 
     def missing(self) -> list[Place]:
-        """Those that are still to be made, in their order."""
+        """The trials still to be made, in their order."""
         names, seed = self.table.contenders, self.directory.info.seed
         return [
             Place(name, number, position)
@@ -89,20 +91,20 @@ class ExtraTrials(Generic[Trial]):
 
     @property
     def wanted(self) -> int:
-        """How many the table asks for."""
+        """How many trials the table asks for."""
         return self.table.trials * len(self.table.contenders)
 
     def valid(self) -> int:
-        """How many of these are there, and valid."""
+        """How many of these exist and are valid."""
         return len({(each.contender, each.block) for each in self.done if each.valid})
 
     def make(
         self, place: Place, make: Callable[[Contender, int], Trial], show: Progress, failed: str
     ) -> None:
-        """Makes one, a second time where it is not valid, and keeps it.
+        """Makes one trial and keeps it; repeats it once if it is invalid.
 
-        `make` is given the contender and the number of the attempt; `failed` says of a contender what it was
-        not, such as "was not counted".
+        `make` is called with the contender and the number of the attempt. `failed` completes the progress
+        line of a contender whose trial stayed invalid, such as "was not counted".
         """
         for attempt in range(_attempts(self.done, place.contender, place.number) + 1, ATTEMPTS + 1):
             contender = self.study.contender(place.contender)
@@ -121,7 +123,7 @@ class ExtraTrials(Generic[Trial]):
             show.say(f"{place.contender} {failed}: {reasons}")
 
     def _refused(self, place: Place, why: str) -> Trial:
-        """The record of a trial that could not begin, nor ever will."""
+        """The record of a trial that the engine refused; it is not attempted again."""
         return self.kind(
             study=self.study.name,
             contender=place.contender,
@@ -137,14 +139,16 @@ class ExtraTrials(Generic[Trial]):
 
 
 def in_time(trial: Trial) -> Trial:
-    """The trial, which is not valid where its server was read late."""
+    """The trial, marked invalid if its server was read late."""
     late = read_late(trial) if trial.valid else []
     return trial.model_copy(update={"valid": False, "invalid_reasons": late[:1]}) if late else trial
 
 
 def lengthened(contender: Contender, earlier: TrialRecord) -> Contender:
-    """The contender with a window so long that its server would not have been read late, had it been read as
-    many milliseconds after its ends as in an earlier trial; as it is, where that was in time."""
+    """The contender with a window long enough for a reading as late as that of an earlier trial.
+
+    Unchanged if the server of that trial was read in time.
+    """
     load, late = contender.load, late_by_ns(earlier)
     if not read_late(earlier) or load.duration is None:
         return contender
@@ -155,11 +159,11 @@ def lengthened(contender: Contender, earlier: TrialRecord) -> Contender:
 
 
 def _attempts(trials: Sequence[TrialRecord], name: str, number: int) -> int:
-    """How often a trial was tried; all that there are, where one was valid."""
+    """How often a trial was attempted; ATTEMPTS once it was valid, so that it is not repeated."""
     found = _of(trials, name, number)
     return ATTEMPTS if any(each.valid for each in found) else len(found)
 
 
 def _of(trials: Sequence[TrialRecord], name: str, number: int) -> list[TrialRecord]:
-    """The attempts at a trial."""
+    """All attempts at a trial."""
     return [each for each in trials if (each.contender, each.block) == (name, number)]

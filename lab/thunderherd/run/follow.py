@@ -1,6 +1,4 @@
-"""A run that another process makes, followed by the lines that it writes: nothing is asked of it, and nothing
-changed.
-"""
+"""Follow a run started by another process by reading its output files. Read-only."""
 
 from __future__ import annotations
 
@@ -33,15 +31,15 @@ EXTRA = {
     WITHOUT_COUNTERS: "without",
     PROFILES: "sampled",
 }
-"""The files of trials beside those that are judged, and what these are called."""
+"""The files of extra trials, and the word for each."""
 
 NOT_KEPT: dict[str, Any] = {"path": Path(), "claims_path": None}
-"""What run.json has nothing of, and no look at a run needs."""
+"""Fields of a study that run.json does not keep, and that watching a run does not need."""
 
 
 @dataclass
 class Followed:
-    """A run's directory, and how far it has been read. Raises `UserError` where there is no run."""
+    """A run's directory, and how far it has been read. Raises `UserError` if there is no run."""
 
     path: Path
     study: Study = field(init=False)
@@ -56,12 +54,14 @@ class Followed:
             self.study = Study.model_validate(_completed(info.study, info.overrides))
         except ValidationError as error:
             raise UserError(
-                f"{self.path} holds a run whose study this version of Thunderherd cannot read "
-                f"({error.error_count()} differences); watch it with the version that runs it"
+                f"another version of Thunderherd wrote this study ({error.error_count()} differences)",
+                code="results.other_version",
+                hint="watch it with the version of Thunderherd that runs it",
+                where=str(self.path),
             ) from None
 
     def new_trials(self) -> list[TrialRecord]:
-        """The trials whose lines have become whole since the last time."""
+        """The trials whose lines were completed since the last call."""
         try:
             with (self.path / TRIALS).open("rb") as file:
                 file.seek(self._offset)
@@ -72,19 +72,23 @@ class Followed:
         found = []
         for line in lines:
             if b"\0" in line:
-                break  # of a machine that lost power: a resumed run cuts it off
+                break  # Left by a loss of power: a resumed run cuts it off.
             try:
                 found.append(TrialRecord.model_validate_json(line))
             except ValidationError:
                 place = f"{self.path / TRIALS}:{len(self.trials) + len(found) + 1}"
-                raise UserError(f"{place}: no trial of this version of Thunderherd") from None
+                raise UserError(
+                    "not a trial of this version of Thunderherd", code="results.broken_line", where=place
+                ) from None
             self._offset += len(line) + 1
         self.trials += found
         return found
 
     def is_running(self) -> bool:
-        """Whether a process holds the run's lock. Asking takes a shared lock for an instant, for which a run
-        that begins at that instant waits."""
+        """Whether a process holds the run's lock.
+
+        The check holds a shared lock for an instant; a run that starts at that instant waits for it.
+        """
         try:
             descriptor = os.open(self.path / TRIALS, os.O_RDONLY | os.O_CLOEXEC)
         except FileNotFoundError:
@@ -98,7 +102,7 @@ class Followed:
             os.close(descriptor)
 
     def extra_trials(self) -> str:
-        """How many trials were made beside those that are judged, in words; empty: none."""
+        """The extra trials so far, such as `3 counted, 1 sampled`; empty if there are none."""
         told = []
         for file, word in EXTRA.items():
             try:
@@ -119,7 +123,7 @@ class Followed:
 
 
 def _completed(study: dict[str, Any], overrides: list[str]) -> dict[str, Any]:
-    """The study as run.json has it, with what is not kept there in its place."""
+    """The study from run.json, with the missing fields filled in."""
 
     def with_load(found: dict[str, Any]) -> dict[str, Any]:
         return {**found, "load": {"requests": (), **found["load"]}}

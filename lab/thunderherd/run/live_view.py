@@ -1,8 +1,7 @@
-"""The view of a run on a terminal: how the contenders stand, their intervals as they narrow, time left, the
-trial in flight, and the noise of the machine.
+"""The live view of a run on a terminal: ranking so far, intervals, time left, current trial, noise.
 
-It is drawn by the thread that runs the trials, between them and never in one: a view that used CPU in a
-measured window would be a part of what is measured. `thunderherd watch` draws the same from outside.
+The thread that runs the trials also draws the view, only between trials: drawing within a measured window
+would be measured. `thunderherd watch` draws the same view from another process.
 """
 
 from __future__ import annotations
@@ -38,41 +37,43 @@ if TYPE_CHECKING:
 __all__ = ["LiveView", "PlainView", "choose", "standing_line"]
 
 DRAWN_COLUMNS = 25
-"""The width in which intervals are drawn."""
+"""Width of a drawn interval."""
 FEWEST_COLUMNS = 100
-"""On a narrower terminal they are not drawn."""
+"""Narrowest terminal on which intervals are drawn."""
 RATIO = 5.0
-"""Figures that differ by more are drawn on a logarithmic scale."""
+"""Intervals whose ends differ by more than this factor are drawn on a logarithmic scale."""
 OTHER_LINES = 7
-"""What stands around the rows of the ranking, and is kept free above them."""
+"""Lines around the rows of the ranking."""
 MOST_TOLD = 3
-"""Contenders that a plain line names."""
+"""Most contenders that a plain line names."""
 
-SO_FAR = "Of all valid trials so far; verdicts come at the planned looks."
+SO_FAR = "Estimates from all valid trials so far; verdicts come at the planned looks."
+
+NO_TRIAL = "No trial has ended yet."
 
 
 def choose(study: Study, stream: TextIO | None = None) -> Progress:
-    """The view where somebody looks (a terminal), plain lines in files, pipes and CI."""
+    """A live view on a terminal; plain lines in files, pipes and CI."""
     stream = stream or sys.stderr
     return LiveView(study, stream) if stream.isatty() else PlainProgress(stream)
 
 
 class LiveView:
-    """A view that is drawn again after each trial; what matters stays above it."""
+    """A view that is redrawn after each trial; invalid trials and noisy blocks stay as lines above it."""
 
     def __init__(self, study: Study, stream: TextIO, *, about: str = "") -> None:
-        """`about` says what the view itself uses, where it is not drawn between the trials."""
+        """`about` replaces the line on what the view costs; `thunderherd watch` gives its own."""
         self.standings = Standings(study)
         self.about = about
         self.drawing_seconds = 0.0
-        """The CPU time that drawing took."""
+        """CPU time spent on drawing, seconds."""
         self._study, self._stream = study, stream
         self._clock = Clock()
         self._blocks = self._block = 0
         self._flight: tuple[str, int, int, float] | None = None
         self._live: Live | None = None
 
-    # As a run tells it --------------------------------------------------------------------------------------
+    # Progress -----------------------------------------------------------------------------------------------
 
     def __enter__(self) -> Self:
         # Imported here: only a terminal needs it.
@@ -126,14 +127,14 @@ class LiveView:
     # Drawing ------------------------------------------------------------------------------------------------
 
     def draw(self) -> None:
-        """Draws it anew."""
+        """Redraws the view."""
         if self._live is not None:
             before = time.thread_time()
             self._live.update(self.rendered(self._live.console), refresh=True)
             self.drawing_seconds += time.thread_time() - before
 
     def rendered(self, console: Console) -> RenderableType:
-        """The view, as wide and high as the console."""
+        """The view, fitted to the console."""
         from rich.console import Group as Lines
         from rich.text import Text
 
@@ -152,7 +153,7 @@ class LiveView:
         if self._flight:
             parts.append(f"trial {self._flight[1]}/{self._flight[2]}")
         parts.append(
-            f"{count(self.standings.trials, 'trial')} so far, {self._clock.trials_left:,} to the look"
+            f"{count(self.standings.trials, 'trial')} so far, {self._clock.trials_left:,} to the next look"
         )
         return printable(" · ".join([*parts, *([left] if (left := self._clock.left()) else [])]))
 
@@ -162,25 +163,27 @@ class LiveView:
         name, _, _, began = self._flight
         usual = self._clock.usual(name)
         passed = time.monotonic() - began
-        told = f", for {duration(passed)}" if passed >= 1 else ""
-        return printable(f"Now: {name}{told}" + (f", usually {usual:.1f} s" if usual is not None else ""))
+        lasted = f", for {duration(passed)}" if passed >= 1 else ""
+        return printable(
+            f"Running: {name}{lasted}" + (f", usually {usual:.1f} s" if usual is not None else "")
+        )
 
     def _machine(self) -> str:
         found, last = self.standings, self.standings.last
         if last is None or last.noise is None:
             return ""
         loud = noise.describe(last.noise, self._study.noise)
-        quiet = f"{last.noise.steal_share:.1%} stolen, {last.noise.foreign_share:.1%} used by others"
+        quiet = f"{last.noise.steal_share:.1%} stolen, {last.noise.foreign_share:.1%} used by other processes"
         noisy = f"{found.noisy} of {count(found.trials, 'trial')} noisier than allowed"
         invalid = f", {found.invalid} invalid" if found.invalid else ""
-        return f"Machine: in the last trial {loud or quiet}; {noisy}{invalid}."
+        return f"Machine, last trial: {loud or quiet}; {noisy}{invalid}."
 
     def _cost(self) -> str:
-        return self.about or f"Drawing took {self.drawing_seconds:.2f} s of CPU, between trials."
+        return self.about or f"This view used {self.drawing_seconds:.2f} s of CPU time, between trials."
 
 
 class PlainView(PlainProgress):
-    """The lines of a run, and below each block's how the contenders stand."""
+    """Plain progress lines; below each block's, how the contenders stand."""
 
     def __init__(self, study: Study, stream: TextIO) -> None:
         super().__init__(stream)
@@ -196,7 +199,7 @@ class PlainView(PlainProgress):
         super().trial_ends(trial)
 
     def _at_least(self, trial: TrialRecord) -> float:
-        """By its own record: several may be seen to end at once."""
+        """The duration from the record: several trials may be seen to end at once."""
         return trial.wall_seconds
 
     def block_ends(self, block: int, trials: Sequence[TrialRecord], remark: str) -> None:
@@ -209,8 +212,10 @@ class PlainView(PlainProgress):
 
 
 def standing_line(standings: Standings) -> str:
-    """`so far, CPU (s per 5,000 connections): a 0.384 (0.369 to 0.421), b 0.400 (0.389 to 0.437), 8 more`, of
-    the first group that has a figure; empty where none has one."""
+    """`so far, CPU (s per 5,000 connections): a 0.384 (0.369 to 0.421), b 0.400 (0.389 to 0.437), 8 more`.
+
+    Of the first group with an estimate; empty if none has one.
+    """
     group = next((each for each in standings.groups() if each.standings), None)
     if group is None:
         return ""
@@ -235,7 +240,8 @@ def _unit(standings: Standings, group: Group) -> Unit:
 
 
 def _figures(standings: Standings, group: Group) -> Iterator[tuple[Standing, str, str, str]]:
-    """Each contender with its figure, its interval, and half of that as a share of the figure; texts."""
+    """Each contender with its estimate, interval, and half the interval as a share of the estimate, as
+    texts."""
     unit = _unit(standings, group)
     digits = decimals(unit.of(each.estimate.value) for each in group.standings)
     for each in group.standings:
@@ -249,14 +255,14 @@ def _figures(standings: Standings, group: Group) -> Iterator[tuple[Standing, str
 
 
 def _ranking(standings: Standings, console: Console, free: int) -> Iterator[RenderableType]:
-    """The main table with a row a contender; of sweeps a row a point, its best."""
+    """The main table with one row per contender; of each sweep one row per point, with the best contender."""
     from rich.text import Text
 
     groups = [each for each in standings.groups() if each.standings]
     main = next((each for each in groups if not each.where), None)
     points = [each for each in groups if each.where]
     if not groups:
-        yield Text("No trial has ended yet.", style="dim")
+        yield Text(NO_TRIAL, style="dim")
         return
     if main:
         table = _main_table(standings, main, console, free)
@@ -311,7 +317,7 @@ def _table() -> Table:
 
 
 def _drawn(group: Group, *, unicode: bool) -> list[str]:
-    """Each interval on a scale that all share: `  ├──●───┤   `; without an end that is known, its figure."""
+    """Each interval on a common scale: ` ├──●───┤ `; only the estimate if an end is unknown."""
     left, line, right, dot = "├─┤●" if unicode else "|-|o"
     ends = [
         end

@@ -1,7 +1,6 @@
 """Which trial of a run comes next, and how many are left until its next look.
 
-A pure function of the study, its seed and the trials on disk: the run itself goes by it, and so does whoever
-watches the run from outside.
+A pure function of the study, its seed and the trials on disk. The run and `thunderherd watch` both use it.
 """
 
 from __future__ import annotations
@@ -28,8 +27,10 @@ __all__ = ["Next", "Plan", "next_in_block", "plan"]
 
 @dataclass(frozen=True)
 class Plan:
-    """The block that is to be run or finished (None: the run is over), how many blocks there are at the next
-    look, and how many trials are left until then."""
+    """What a run does next: the block to run or finish, the blocks at the next look, the trials until then.
+
+    `number` is None when the run is over.
+    """
 
     number: int | None
     blocks: int
@@ -38,7 +39,7 @@ class Plan:
 
 @dataclass(frozen=True)
 class Next:
-    """A trial that is to be made: of whom, its place in the order of its block, and which attempt."""
+    """The next trial: its contender, its position in the order of the block, and the attempt."""
 
     contender: str
     position: int
@@ -46,7 +47,7 @@ class Next:
 
 
 def plan(study: Study, trials: Sequence[TrialRecord]) -> Plan:
-    """What is to come after these trials."""
+    """What follows these trials."""
     selection = select(study, trials)
     begun = {block.number: block for block in blocks_of(trials)}
     look = selection.next_look
@@ -64,14 +65,17 @@ def plan(study: Study, trials: Sequence[TrialRecord]) -> Plan:
 
 
 def _is_over(study: Study, selection: Selection, blocks: dict[int, Block]) -> bool:
-    """Whether nothing is left to be measured: all is decided or tried, or no look can be reached."""
+    """Whether the run has ended: all is decided or attempted, or no look can be reached."""
     if len(selection.given_up) == len(study.contenders) or selection.exhausted:
         return True
     return bool(selection.reached) and is_decided(verdicts(study, selection, blocks))
 
 
 def next_in_block(study: Study, seed: int, number: int, trials: Sequence[TrialRecord]) -> Next | None:
-    """What a block lacks next, in its order; then once more what was invalid. None: it is finished."""
+    """The next trial of a block; None if the block is finished.
+
+    First the trials that are missing, in the order of the block, then one repetition of each invalid trial.
+    """
     blocks = blocks_of(trials)
     block = next((each for each in blocks if each.number == number), Block(number))
     order = block_order([each.name for each in study.contenders], seed, number)

@@ -1,7 +1,7 @@
-"""Profiles: samples of the call stacks of both sides, in trials of their own after all that are judged.
+"""Profiled trials: extra trials that sample the call stacks of both sides.
 
-The trials are in `profiles.jsonl` of a run's directory, with the stacks of their windows. Sampling disturbs,
-so no other figure of these trials is used.
+The records are in `profiles.jsonl` in the run's directory, with the stacks of their windows. Sampling
+disturbs the trial, so none of its other figures is used.
 """
 
 from __future__ import annotations
@@ -14,6 +14,7 @@ from thunderherd.records.directory import PROFILES, RunDirectory
 from thunderherd.records.extra_trials import ProfiledSide
 from thunderherd.records.profiled_trial import ProfiledTrial, SideSamples
 from thunderherd.records.summary import TrialRecord
+from thunderherd.run.counting_cost import without_counters
 from thunderherd.run.extra_trials import ExtraTrials, MakeTrial, Place, in_time
 from thunderherd.run.progress import Progress
 from thunderherd.study.loading import Contender, Study
@@ -22,8 +23,7 @@ from thunderherd.trial.trial import ProfileFiles
 
 
 def profile_run(study: Study, directory: RunDirectory, trial: MakeTrial, show: Progress) -> None:
-    """Makes the profiled trials that the study asks for and the run's directory lacks. Call it from the main
-    thread."""
+    """Runs the profiled trials that the study asks for and the run's directory lacks. Main thread only."""
     wanted = study.profiling
     if not wanted.is_asked_for:
         return
@@ -31,8 +31,9 @@ def profile_run(study: Study, directory: RunDirectory, trial: MakeTrial, show: P
     missing = trials.missing()
     if not missing:
         return
-    show.say(f"samples {count(len(wanted.contenders), 'contender')}, in trials of their own")
-    asked = _without_counters(study)
+    show.say(f"profiling: extra trials for {count(len(wanted.contenders), 'contender')}")
+    # Counting would be sampled, too.
+    asked = without_counters(study)
     for place in missing:
 
         def made(contender: Contender, attempt: int, place: Place = place) -> ProfiledTrial:
@@ -57,8 +58,10 @@ def profiled(study: Study, directory: RunDirectory) -> ExtraTrials[ProfiledTrial
 
 
 def with_samples(record: TrialRecord, files: ProfileFiles) -> ProfiledTrial:
-    """A trial with what was sampled in its window; not valid where that cannot be read, nor where the server
-    was read late, as its readings are where the window is cut."""
+    """A trial with the samples of its window.
+
+    Invalid if the samples cannot be read, or if the server was read late: the readings delimit the window.
+    """
     record = in_time(record)
     if not record.valid:
         return ProfiledTrial(**dict(record))
@@ -75,13 +78,8 @@ def with_samples(record: TrialRecord, files: ProfileFiles) -> ProfiledTrial:
 
 
 def window_of(record: TrialRecord) -> tuple[int, int] | None:
-    """What is measured of a trial, by CLOCK_MONOTONIC; None of a whole life, of which all is."""
+    """The measured window of a trial on CLOCK_MONOTONIC; None for a whole-life trial, which is measured
+    throughout."""
     if record.before is None or record.after is None:
         return None
     return record.before.monotonic_ns, record.after.monotonic_ns
-
-
-def _without_counters(study: Study) -> Study:
-    """The study with nothing counted besides: that would be sampled, too."""
-    measure = study.measure.model_copy(update={"counters": {}, "states": ()})
-    return study.model_copy(update={"measure": measure})

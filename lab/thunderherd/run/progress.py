@@ -1,6 +1,6 @@
-"""What a run says while it goes on: in plain lines here, on a terminal as a view (`live_view`). On stderr.
+"""The progress of a run on stderr: plain lines (here), or on a terminal a live view (`live_view`).
 
-The table belongs to stdout, so that it can be sent to a file while the progress is still seen.
+Results go to stdout, so that they can be redirected while the progress stays visible.
 """
 
 from __future__ import annotations
@@ -16,40 +16,40 @@ from thunderherd.text.figures import count
 
 
 class Progress(Protocol):
-    """Somewhere for a run to say what is going on."""
+    """A destination for the progress of a run."""
 
     def __enter__(self) -> Self: ...
     def __exit__(
         self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
     ) -> None: ...
     def say(self, text: str) -> None:
-        """One line that stays."""
+        """Prints a line that stays."""
 
     def begins(self, trials: Sequence[TrialRecord]) -> None:
-        """The run begins, or goes on with these trials."""
+        """The run begins, or resumes with these trials."""
 
     def plan(self, blocks: int, trials: int) -> None:
-        """The next look comes after `blocks` blocks in all; `trials` trials are left until then."""
+        """The next look is after `blocks` blocks in total; `trials` trials are left until then."""
 
     def trial_begins(self, block: int, contender: str, position: int, of: int) -> None:
-        """The trial of `contender` begins, the `position`-th of `of` in its block."""
+        """The trial of `contender` begins, number `position` of `of` in its block."""
 
     def trial_ends(self, trial: TrialRecord) -> None:
-        """It has ended and is on disk."""
+        """The trial has ended and is on disk."""
 
     def block_ends(self, block: int, trials: Sequence[TrialRecord], remark: str) -> None:
-        """All trials of a block are on disk; `remark` says what is special about it, if anything."""
+        """All trials of a block are on disk; `remark` reports noise, if any."""
 
 
 QUIET_SECONDS = 60.0
-"""How long plain lines may keep silent while a block goes on."""
+"""The longest time without a plain line during a block."""
 
 
 class Clock:
-    """Time left, from how long the trials of each contender took of late: a point of a sweep may take long.
+    """Estimates the time left from the recent durations of each contender's trials.
 
-    Every block has each contender once, so each counts the same; one that was not seen yet counts as the
-    others.
+    Every block has each contender once, so each has the same weight. A contender without a trial is assumed
+    to take as long as the mean of the others.
     """
 
     def __init__(self) -> None:
@@ -61,16 +61,16 @@ class Clock:
         self._began = time.monotonic()
 
     def end(self, contender: str, at_least: float = 0.0) -> None:
-        """A trial ended now, or of late: it took `at_least` so many seconds."""
+        """A trial ended: it took the time since `begin`, or `at_least` these seconds if that is longer."""
         self.took(contender, max(at_least, time.monotonic() - self._began))
         self.trials_left = max(0, self.trials_left - 1)
 
     def took(self, contender: str, seconds: float) -> None:
-        """A trial of the contender took so long."""
+        """Records the duration of a trial."""
         self._recent.setdefault(contender, deque(maxlen=4)).append(seconds)
 
     def usual(self, contender: str) -> float | None:
-        """How long its trials took of late; None where none has ended."""
+        """The mean duration of the contender's recent trials; None before the first."""
         recent = self._recent.get(contender)
         return sum(recent) / len(recent) if recent else None
 
@@ -91,8 +91,10 @@ def duration(seconds: float) -> str:
 
 
 class PlainProgress:
-    """One line a block: `block 3/11: 10 trials valid, 14 s left`; and one a minute in a block that takes
-    long."""
+    """Plain lines: `block 3/11: 10 trials valid, 14 s left` after each block.
+
+    A block that takes long also prints a line each minute.
+    """
 
     def __init__(self, stream: TextIO) -> None:
         self._stream = stream
@@ -131,7 +133,7 @@ class PlainProgress:
             self.say(f"{self._place}, {self._clock.left()}")
 
     def _at_least(self, trial: TrialRecord) -> float:
-        """How long a trial took at least; here it is seen to begin and to end."""
+        """The least duration of a trial; 0 here, where both its start and its end are seen."""
         return 0.0
 
     def block_ends(self, block: int, trials: Sequence[TrialRecord], remark: str) -> None:

@@ -1,7 +1,7 @@
-"""Copies of the files that a study's loads name: a run can be replayed where the files have gone.
+"""Copies of the files that a study's loads replay, so that a run can be repeated after the files are gone.
 
-They lie in the run's directory, below `recordings/`, named after the file and the SHA-256 of what it holds,
-which run.json has with the path that the study names it by (`load.files` of each contender).
+They are in `recordings/` in the run's directory. Each is named after the file and the SHA-256 of its content.
+run.json has both, by the path in the study (`load.files` of each contender).
 """
 
 from __future__ import annotations
@@ -17,13 +17,13 @@ __all__ = ["FOLDER", "LARGEST", "copies", "not_kept", "write_copies"]
 
 FOLDER = "recordings"
 LARGEST = 10_000_000
-"""Bytes of a file that is kept; of a larger one the run has the SHA-256 alone, and a note."""
+"""The largest file that is copied, bytes. For a larger file the run keeps only the SHA-256, and a note."""
 
 
 def copies(study: Study) -> dict[str, bytes]:
-    """What is to be kept, by the name that it is to have; read before the run's directory is made.
+    """Reads the files to keep: by name in `recordings/`, their content. Call it before the directory is made.
 
-    Raises `UserError` for a file that is another than when the study was read.
+    Raises `UserError` for a file that changed after the study was read.
     """
     found = {}
     for path, digest in _named(study):
@@ -31,13 +31,18 @@ def copies(study: Study) -> dict[str, bytes]:
             continue
         held = path.read_bytes()
         if hashlib.sha256(held).hexdigest() != digest:
-            raise UserError(f"{path} was changed after the study was read; run it again")
+            raise UserError(
+                "the file changed after the study was read",
+                code="run.file_changed",
+                hint="run the study again",
+                where=str(path),
+            )
         found[f"{path.stem}-{digest[:12]}{path.suffix}"] = held
     return found
 
 
 def write_copies(found: dict[str, bytes], run: Path) -> None:
-    """Writes them into a run's directory."""
+    """Writes the copies into a run's directory."""
     for name, held in found.items():
         (run / FOLDER).mkdir(exist_ok=True)
         (run / FOLDER / name).write_bytes(held)
@@ -46,15 +51,15 @@ def write_copies(found: dict[str, bytes], run: Path) -> None:
 def not_kept(study: Study) -> list[str]:
     """A note for each file that is too large to be kept."""
     return [
-        f"{path} has {size:,} bytes; files of up to {LARGEST:,} are kept with the run ({FOLDER}), of this "
-        f"one only its SHA-256, {digest}"
+        f"{path} has {size:,} bytes and is not copied into the run ({FOLDER}/ has files of up to "
+        f"{LARGEST:,}); its SHA-256 is {digest}"
         for path, digest in _named(study)
         if path.exists() and (size := path.stat().st_size) > LARGEST
     ]
 
 
 def _named(study: Study) -> Iterator[tuple[Path, str]]:
-    """Every file that a load names, and the SHA-256 of what it held as the study was read; each once."""
+    """Every file that a load names, and the SHA-256 of its content when the study was read; each once."""
     named = {
         (each.load.folder / path).resolve(): digest
         for each in study.contenders

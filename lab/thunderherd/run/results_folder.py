@@ -1,11 +1,10 @@
-"""What makes a results folder tell what it is: README.md, the short page, the schema of summary.json, and the
-estimates as a table.
+"""Files that explain a results folder to someone who finds it.
 
 ```
-README.md            which files there are, every column with its unit, how to open them, how to run it again
-summary.md           the answer on one short page
-summary.schema.json  what summary.json, which names it, looks like
-estimates.parquet    one row a contender and metric, with its interval; also estimates.csv
+README.md            the files, every column with its unit, how to open the tables, how to repeat the run
+summary.md           the results on one short page
+summary.schema.json  the JSON schema of summary.json
+estimates.parquet    one row per contender and metric, with its interval; also estimates.csv
 ```
 """
 
@@ -48,41 +47,41 @@ __all__ = ["estimates", "openings", "write_folder"]
 
 README, PAGE, ESTIMATES = "README.md", "summary.md", "estimates"
 OLD_README = "README.txt"
-"""What folders of earlier versions have in its place."""
+"""The name that earlier versions gave to README.md."""
 
 FILES = {
     README: "this page",
-    PAGE: "the answer on one short page",
-    "report.html": "the report: one file for a browser, which works offline; once it was written",
-    SUMMARY: "every figure that was printed: estimates, intervals, verdicts, claims",
-    SUMMARY_SCHEMA: "what summary.json looks like (JSON schema)",
-    f"{ESTIMATES}.parquet": "the estimates as a table: one row a contender and metric",
+    PAGE: "the results on one short page",
+    "report.html": "the report for a browser, in one file that works offline (`thunderherd report` writes it)",
+    SUMMARY: "every figure of the printed tables and the report: estimates, intervals, verdicts, claims",
+    SUMMARY_SCHEMA: "the JSON schema of summary.json",
+    f"{ESTIMATES}.parquet": "the estimates as a table: one row per contender and metric",
     f"{ESTIMATES}.csv": "the same as text",
-    "trials.parquet": "the trials as a table: one row a trial, one column a metric; times in seconds",
-    "trials.csv": "the same as text; lists are JSON. Where server.completions is 0 or empty, "
-    "server.copied_share is of the server's whole life",
-    UNAVAILABLE: "why cells of the trials are empty: by contender and column, in how many valid "
-    "trials. An empty cell is never zero; of a trial that is not valid, its column invalid_reasons says why",
-    EXTRAPOLATED: "which cells are extrapolated: by trial and counter, the share of the time in which "
-    "it was counted where events took turns on the CPU's counters. No line: there is none",
-    RUN: "what was run: the study with every default filled in, seed, machine, command line",
-    TRIALS: "the raw observations: one JSON object a line, one line a trial (docs/reference, "
-    "trial.schema.json)",
-    LIMITS: "the machine's limits, measured before the first trial: the engine's lines, and last "
-    "what else the machine did meanwhile",
-    COUNTED: "trials of their own, in which more was counted; of their figures only the counts are used",
-    WITH_COUNTERS: "pairs of trials that tell what counting costs: these with all counters",
-    WITHOUT_COUNTERS: "and these without",
-    PROFILES: "trials of their own in which both sides were sampled, with the call stacks of their windows",
-    "profiles/": "the same stacks, folded (NAME.folded of a server, NAME.clients.folded), and flame graphs",
-    f"{recordings.FOLDER}/": "where loads replay files: these, up to "
-    f"{recordings.LARGEST:,} bytes each, named with the beginning of their SHA-256, which run.json has with "
-    "the path of each",
+    "trials.parquet": "the trials as a table: one row per trial, one column per metric; times in seconds",
+    "trials.csv": "the same as text; lists are JSON. If server.completions is 0 or empty, "
+    "server.copied_share covers the server's whole life",
+    UNAVAILABLE: "why cells of the trials are empty: by contender and column, with the number of valid "
+    "trials. An empty cell is never zero. An invalid trial has its reasons in the column invalid_reasons",
+    EXTRAPOLATED: "which cells are extrapolated because events took turns on the CPU's counters: by trial "
+    "and counter, the share of the time in which it was counted. Empty if none is",
+    RUN: "the run: its study with every default filled in, seed, machine, command line",
+    TRIALS: "the raw observations: one line per trial, each a JSON object (schema: "
+    "docs/reference/trial.schema.json)",
+    LIMITS: "the machine limits, measured before the first trial: the engine's lines; in the last "
+    "line, what else the machine did meanwhile",
+    COUNTED: "extra trials with more counters; only their counts are used",
+    WITH_COUNTERS: "extra trials that measure what counting costs: those with all counters",
+    WITHOUT_COUNTERS: "the same without counters, in pairs with those",
+    PROFILES: "extra trials in which both sides were sampled, with the call stacks of their windows",
+    "profiles/": "the same stacks, folded (server: NAME.folded, clients: NAME.clients.folded), and flame graphs",
+    f"{recordings.FOLDER}/": "copies of the files that loads replay, up to "
+    f"{recordings.LARGEST:,} bytes each. Their names have the first digits of their SHA-256; run.json has "
+    "the path and SHA-256 of each",
 }
 
 
 def write_folder(results: SavedRun) -> None:
-    """Writes them into the run's folder; of a run without a summary the README alone."""
+    """Writes these files into the run's folder; of a run without a summary only the README."""
     folder, summary = results.path, results.summary
     if summary is not None:
         write_text(folder / PAGE, summary_page(summary))
@@ -99,8 +98,10 @@ def write_folder(results: SavedRun) -> None:
 
 
 def estimates(summary: Summary) -> polars.DataFrame:
-    """One row a contender and metric, in the metric's own unit: the estimate with its interval; of repeated
-    runs the mean with one standard deviation on each side."""
+    """One row per contender and metric, in the metric's own unit: the estimate with its interval.
+
+    For repeated runs, their mean and one standard deviation on each side.
+    """
     import polars
 
     rows = []
@@ -126,15 +127,18 @@ def estimates(summary: Summary) -> polars.DataFrame:
 
 
 ESTIMATE_COLUMNS = (
-    ("contender, base, sweep, point, design", "who: as in the table of trials"),
-    ("metric", "its name; the table of trials has a column of this name"),
+    ("contender, base, sweep, point, design", "the contender, as in the table of trials"),
+    ("metric", "name of the metric; the table of trials has a column of this name"),
     ("words", "the metric in words"),
-    ("unit", "of value, low and high; empty: a plain number"),
-    ("value", "the Hodges-Lehmann estimate over the blocks; of repeated runs their mean"),
-    ("low, high", "its interval; of repeated runs one standard deviation away. Empty: no bound"),
-    ("confidence", "of the interval"),
+    ("unit", "unit of value, low and high; empty for a plain number"),
+    ("value", "Hodges-Lehmann estimate over the blocks; for repeated runs, their mean"),
+    (
+        "low, high",
+        "ends of its interval; for repeated runs, one standard deviation away. Empty if there is no bound",
+    ),
+    ("confidence", "confidence of the interval"),
     ("blocks", "accepted blocks in which the trial was valid"),
-    ("counted_share", "of an extrapolated figure: the least share of the time in which it was counted"),
+    ("counted_share", "for an extrapolated figure, the least share of the time in which it was counted"),
 )
 
 
@@ -142,7 +146,7 @@ ESTIMATE_COLUMNS = (
 
 
 def readme(results: SavedRun) -> str:
-    """The page, with the files that are there; of a run that has not ended, with all that may come."""
+    """The text of README.md: the files that exist, or of a run that has not ended, all that may come."""
     summary = results.summary
     study = results.run.study
     title = summary.study.title if summary else str(study.get("title") or study.get("name"))
@@ -151,10 +155,10 @@ def readme(results: SavedRun) -> str:
         "Results of a run of Thunderherd, a laboratory for socket servers.",
     ]
     if summary is None:
-        parts.append("The run has not ended: the files that follow from all of its trials are not there yet.")
+        parts.append("The run has not ended. Files that need all of its trials do not exist yet.")
     else:
-        parts.append(f"The answer: [{PAGE}]({PAGE}).")
-    parts += ["## Files", markdown_grid(Grid.of(["file", "what it is"], list(_files(results)), 2))]
+        parts.append(f"Results: [{PAGE}]({PAGE}).")
+    parts += ["## Files", markdown_grid(Grid.of(["file", "content"], list(_files(results)), 2))]
     if summary is not None:
         parts += ["## Opening them", *_opening_parts(_shown_metric(results))]
     columns = [[each.name, each.kind, each.unit, each.meaning] for each in results.described_columns()]
@@ -166,8 +170,8 @@ def readme(results: SavedRun) -> str:
     ]
     if summary is not None:
         parts += [
-            "## Running it again",
-            "The same trials in the same order; without `--seed`, another order.",
+            "## Repeating the run",
+            "This makes the same trials in the same order. Leave out `--seed` for another order.",
             f"```sh\n{replay_words(summary)}\n```",
         ]
     return "\n\n".join(parts) + "\n"
@@ -181,13 +185,13 @@ def _files(results: SavedRun) -> Iterator[list[str]]:
             yield [name, what]
     others = [] if coming else sorted({path.name for path in results.path.glob("*.csv")} - FILES.keys())
     for name in others:
-        yield [name, "the columns of the source's own CSV, a line for each of its configurations"]
+        yield [name, "the columns of the source's own CSV, one line per configuration"]
 
 
 def _shown_metric(results: SavedRun) -> str:
-    """What the examples are about: the metric of the study, if trials have it."""
+    """The metric of the examples: the study's own, if the trials have it."""
     summary = results.summary
-    assert summary is not None, "examples are of a run that has ended"
+    assert summary is not None, "only a run that has ended has examples"
     wanted = [summary.study.metric, *(sweep.metric for sweep in summary.sweeps)]
     told = {
         name for trial in results.trials for name, value in (trial.metrics or {}).items() if value is not None
@@ -196,8 +200,10 @@ def _shown_metric(results: SavedRun) -> str:
 
 
 def openings(metric_name: str) -> dict[str, tuple[str, str]]:
-    """By language, the kind of code and three lines that open the table of trials, take those that figures
-    rest on, and print the median of a metric of each contender."""
+    """By language, the kind of code and three lines that open the table of trials.
+
+    They select the trials that the figures rest on, and print the median of a metric for each contender.
+    """
     quoted = metric_name.replace('"', '""')
     return {
         "polars": (

@@ -1,7 +1,7 @@
-"""Runs a study: block after block, look after look, until everything is decided or the last look is taken.
+"""Runs a study: block after block, look after look, until all is decided or the last look is taken.
 
-The order of every block follows from seed and block number alone, and which blocks count follows from the
-trials on disk (`selection`), so a run that was interrupted, or killed, goes on exactly where it was.
+The order of each block follows from seed and block number alone. Which blocks count follows from the trials
+on disk (`selection`). An interrupted or killed run therefore resumes exactly where it stopped.
 """
 
 from __future__ import annotations
@@ -9,6 +9,7 @@ from __future__ import annotations
 import random
 import shlex
 from collections.abc import Mapping, Sequence
+from dataclasses import replace
 from datetime import datetime
 from importlib import metadata
 from pathlib import Path
@@ -48,11 +49,17 @@ from thunderherd.trial.sites import sites_of
 from thunderherd.trial.trial import ProfileFiles, run_trial
 
 SEEDS = 2**32
-"""A seed that nobody chose lies below this."""
+"""A seed that the user did not choose is below this."""
 GONE_SECONDS = 0.5
-"""How long the end of a place is waited for that may be why a trial failed."""
+"""How long to wait for the end of a lab's site, which may be why a trial failed."""
+
+RESUME = "resume: "
+"""Begins the line with the command that resumes an interrupted run."""
+NEW_RUN = "start a new run with another --out"
+NOTHING_TO_RESUME = "no run to resume; starting a new one"
 
 CHANGES_SHOWN = 5
+"""Most changes of a study that a refusal to resume lists."""
 
 
 def run_study(
@@ -65,17 +72,16 @@ def run_study(
     go_on: Sequence[str] = (),
     show: progress.Progress | None = None,
 ) -> Summary:
-    """Runs `study` into `directory` (default: results/STUDY-DATE-TIME) and returns the summary it wrote
-    there.
+    """Runs `study` into `directory` (default: results/STUDY-DATE-TIME) and returns the summary written there.
 
-    With `resume` it goes on with the run in `directory`, same seed, same order. Ctrl-C keeps what is
-    there, writes the summary of it, says how to go on (the words of `go_on`, where it is not `thunderherd run
-    ... --resume`) and raises KeyboardInterrupt. Call it from the main thread.
+    With `resume`, continues the run in `directory` with the same seed and order. Ctrl-C keeps the trials,
+    writes their summary, prints how to resume and raises KeyboardInterrupt. `go_on` are the words to print if
+    that is not `thunderherd run ... --resume`. Main thread only.
 
     Raises
     ------
     UserError
-        The directory is taken, or is not that of this study; the engine refuses a setting.
+        The directory is taken or has a run of another study, or the engine refuses a setting.
     """
     path = directory or default_directory(study.name)
     engine = find_engine()
@@ -97,7 +103,7 @@ def _open(
     sites: Mapping[str, Site],
     show: progress.Progress,
 ) -> RunDirectory:
-    """The directory of a new run, or of the one to go on with."""
+    """The directory of a new run, or of the run to resume."""
     now = datetime.now().astimezone().isoformat(timespec="seconds")
     here = {**description.describe(engine), "labs": {name: site.facts() for name, site in sites.items()}}
     if resume and is_begun(path):
@@ -108,10 +114,10 @@ def _open(
         except BaseException:
             run.close()
             raise
-        show.say(f"{study.name}: goes on in {path}, seed {run.info.seed}, {len(run.trials)} trials are there")
+        show.say(f"{study.name}: resuming in {path}, seed {run.info.seed}, {len(run.trials)} trials on disk")
         return run
     if resume:
-        show.say(f"{path}: nothing was measured there yet; the run begins")
+        show.say(f"{path}: {NOTHING_TO_RESUME}")
     info = RunInfo(
         study=study.model_dump(mode="json"),
         digest=study.digest,
@@ -137,7 +143,7 @@ def _open(
 
 
 class RunState:
-    """A run that is going on."""
+    """A run in progress."""
 
     def __init__(
         self,
@@ -176,21 +182,18 @@ class RunState:
             raise
 
     def _stopped(self) -> None:
-        """Says what there is and how to go on, and writes the summary of it; a second Ctrl-C leaves that."""
+        """Reports what was kept and how to resume, and writes its summary; a second Ctrl-C skips that."""
         kept = ", ".join([count(len(self.directory.trials), "trial"), *self._extra_trials()])
-        are = "is" if kept == "1 trial" else "are"
-        self.show.say(f"stopped; {kept} {are} kept in {self.directory.path}")
+        self.show.say(f"stopped: {kept} kept in {self.directory.path}")
         try:
             if self.directory.trials:
                 self._finish()
-                self.show.say(
-                    f"a report of it: {shlex.join(['thunderherd', 'report', str(self.directory.path)])}"
-                )
+                self.show.say(f"report: {shlex.join(['thunderherd', 'report', str(self.directory.path)])}")
         finally:
-            self.show.say(f"go on with: {self._resume_command()}")
+            self.show.say(f"{RESUME}{self._resume_command()}")
 
     def _extra_trials(self) -> list[str]:
-        """How many of the trials of their own are there that the study asks for."""
+        """How many of the extra trials that the study asks for exist."""
         extra: list[tuple[ExtraTrials[Any], str]] = [
             (counted(self.study, self.directory), "counted"),
             (profiled(self.study, self.directory), "sampled"),
@@ -199,15 +202,14 @@ class RunState:
         return [f"{valid} of {count(wanted, f'{word} trial')}" for valid, wanted, word in told]
 
     def _limits(self) -> MachineLimits | None:
-        """The machine's limits: those that the run has, or measured now; None where they are not wanted, or
-        cannot be had."""
+        """The machine limits: those of the run, or measured now; None if not wanted or unavailable."""
         milliseconds = self.study.measure.limits_milliseconds
         if not milliseconds:
             return None
         try:
             lines = self.directory.limits()
             if lines is None:
-                self.show.say(f"measures the machine's limits first, for some {milliseconds / 1000:g} s")
+                self.show.say(f"measuring machine limits (about {milliseconds / 1000:g} s)")
                 settings = {"milliseconds": milliseconds, "seed": self.seed}
                 lines = measured_lines(
                     cpus=_first_cpus(self.study),
@@ -222,18 +224,18 @@ class RunState:
                 self.notes.append(found.disturbed)
             return found
         except (EngineError, ValueError) as error:
-            self.notes.append(f"the machine's limits are not known: {error}")
+            self.notes.append(f"machine limits unavailable: {error}")
             self.show.say(self.notes[-1])
             return None
 
     def _next_block(self) -> int | None:
-        """The number of the block that is to be run or finished; None at the end."""
+        """The number of the block to run or finish; None at the end."""
         found = plan(self.study, self.directory.trials)
         self.show.plan(found.blocks, found.trials_left)
         return found.number
 
     def _run_block(self, number: int) -> None:
-        """Runs what the block lacks, in its order; then once more what was invalid."""
+        """Runs the trials that the block lacks, in its order, then repeats the invalid ones."""
         for _ in range(ATTEMPTS * len(self.names)):
             following = next_in_block(self.study, self.seed, number, self.directory.trials)
             if following is None:
@@ -255,7 +257,16 @@ class RunState:
         try:
             trial = self._trial(self.study, contender, block=number, position=position, attempt=attempt)
         except UserError as error:
-            raise UserError(f"{name}: {error}; {self._after(error, name)}") from None
+            problems = [
+                replace(
+                    each,
+                    message=f"{name}: {each.message}",
+                    code=each.code or "run.trial_refused",
+                    hint="; ".join(filter(None, (each.hint, self._after(error, name)))),
+                )
+                for each in error.problems
+            ]
+            raise UserError(*problems) from None
         self.directory.append(trial)
         self.show.trial_ends(trial)
         return trial
@@ -270,7 +281,7 @@ class RunState:
         attempt: int,
         profiles: ProfileFiles | None = None,
     ) -> TrialRecord:
-        """Makes a trial where its contender's lab is."""
+        """Runs a trial at the site of its contender's lab."""
         site = self.sites[contender.lab.network]
         site.check()
         try:
@@ -286,29 +297,32 @@ class RunState:
                 profiles=profiles,
             )
         except (OSError, UserError):
-            # It may have failed for a place that is gone, whatever it missed there.
+            # The site may be gone; its own error then explains more than this one.
             site.check_for(GONE_SECONDS)
             raise
 
     def _check_build(self) -> None:
         if _build_of(self.engine) != self.build:
             raise UserError(
-                f"{self.engine} was built anew during the run, and trials of both must not be mixed; "
-                "start a new run with another --out"
+                "the engine was rebuilt during the run; trials of two builds must not be mixed",
+                code="run.engine_rebuilt",
+                hint=NEW_RUN,
+                where=str(self.engine),
             )
 
     def _after(self, error: UserError, name: str) -> str:
-        """What to do about a mistake in mid-run.
+        """What to do after a mistake of the user during a run.
 
-        What a contender's very first trial is refused for is in its settings, and a run goes on with those.
+        If a contender's very first trial is refused, the reason is in its settings. A resumed run would keep
+        those.
         """
         kept = f"{len(self.directory.trials)} trials are kept"
         if isinstance(error, Refusal) and name not in {trial.contender for trial in self.directory.trials}:
-            return f"{kept}, but every trial of it is told the same: start a new run with another --out"
-        return f"{kept}, go on with: {self._resume_command()}"
+            return f"{kept}, but each further trial would be refused, too: {NEW_RUN}"
+        return f"{kept}; {RESUME}{self._resume_command()}"
 
     def _remark(self, block: Block) -> str:
-        """What is to be said about a block besides its trials: noise, and a contender that was given up."""
+        """The noise of a block, if it was noisier than the study allows; otherwise empty."""
         limits = self.study.noise
         heard = [
             (noise.loudness(trial.noise, limits), trial) for trial in block.trials.values() if trial.noise
@@ -351,7 +365,7 @@ class RunState:
         return summary
 
     def _with_profiles(self, summary: Summary) -> Summary:
-        """The summary with the profiles of the run, their files written."""
+        """The summary with the profiles of the run; writes their files."""
         trials = profiled(self.study, self.directory).done
         found, reasons = profiling_summary(self.study, summary, trials, self.directory.path, self.engine)
         for reason in reasons:
@@ -361,7 +375,7 @@ class RunState:
         return summary.model_copy(update={"profiles": found, "study": study})
 
     def _resume_command(self) -> str:
-        """What to type to go on."""
+        """The command that resumes the run."""
         if self.go_on:
             return shlex.join(self.go_on)
         words = typed(asked_for(self.study), self.study.size, self.study.overrides)
@@ -369,7 +383,7 @@ class RunState:
 
 
 def _first_cpus(study: Study) -> list[int] | None:
-    """One CPU of each side, where the study has them apart; None leaves the choice to the engine."""
+    """One CPU of each side if the study separates them; None leaves the choice to the engine."""
     server, clients = study.lab.server_cpus, study.lab.client_cpus
     if not server or not clients or server[0] == clients[0]:
         return None
@@ -377,7 +391,7 @@ def _first_cpus(study: Study) -> list[int] | None:
 
 
 def _build_of(engine: Path) -> tuple[int, int] | None:
-    """What changes when the engine is built anew; None while there is none."""
+    """An identity that changes when the engine is rebuilt; None if there is no engine."""
     try:
         found = engine.stat()
     except OSError:
@@ -386,22 +400,25 @@ def _build_of(engine: Path) -> tuple[int, int] | None:
 
 
 def check_same(info: RunInfo, study: Study, seed: int | None, here: dict[str, Any]) -> None:
-    """Refuses, as `UserError`, to go on with a run under another study, seed, engine or kernel.
+    """Refuses to resume a run with another study, seed, engine, kernel or CPU.
 
-    Says what changed.
+    Raises `UserError`, which names the changes.
     """
     if seed is not None and seed != info.seed:
         raise UserError(
-            f"the run has seed {info.seed}, --seed says {seed}; leave --seed out, "
-            "or start a new run with another --out"
+            f"the run has seed {info.seed}, not {seed}",
+            code="run.other_seed",
+            hint=f"leave --seed out, or {NEW_RUN}",
+            where="run: --seed",
         )
     if study.digest != info.digest:
         changes = differences(info.study, study.model_dump(mode="json"))
-        shown = "; ".join(changes[:CHANGES_SHOWN]) or "something outside of the study's settings"
+        shown = "; ".join(changes[:CHANGES_SHOWN]) or "a change outside the study's settings"
         more = f"; and {len(changes) - CHANGES_SHOWN} more" if len(changes) > CHANGES_SHOWN else ""
         raise UserError(
-            f"the study is not the one that was begun: {shown}{more}; "
-            "undo this, or start a new run with another --out"
+            f"the study has changed since the run began: {shown}{more}",
+            code="run.other_study",
+            hint=f"undo this, or {NEW_RUN}",
         )
     for what, keys in {
         "engine": ("engine", "sha256"),
@@ -411,8 +428,9 @@ def check_same(info: RunInfo, study: Study, seed: int | None, here: dict[str, An
         before, now = _look_up(info.machine, keys), _look_up(here, keys)
         if before != now:
             raise UserError(
-                f"the {what} is not that of the run so far ({before} then, {now} now): "
-                "trials of both must not be mixed; start a new run with another --out"
+                f"the {what} has changed since the run began ({before} then, {now} now)",
+                code=f"run.other_{what.lower()}",
+                hint=f"trials of both must not be mixed: {NEW_RUN}",
             )
 
 
@@ -423,7 +441,7 @@ def _look_up(tree: Any, keys: Sequence[str]) -> Any:
 
 
 def differences(before: Any, now: Any, place: str = "") -> list[str]:
-    """What differs between two JSON documents: `load.settings.loops was 500, is 250`."""
+    """The differences between two JSON documents: `load.settings.loops was 500, is 250`."""
     if isinstance(before, dict) and isinstance(now, dict):
         keys = dict.fromkeys([*before, *now])
         return [

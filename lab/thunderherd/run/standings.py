@@ -1,6 +1,6 @@
-"""How the contenders stand while a run goes on: estimates with their intervals, of all valid trials so far.
+"""How the contenders stand during a run: estimates with intervals, from all valid trials so far.
 
-Nothing is judged by it: noisy blocks are not left out, and verdicts come at the planned looks alone.
+Nothing is judged by them: noisy blocks are included, and verdicts come only at the planned looks.
 """
 
 from __future__ import annotations
@@ -29,8 +29,10 @@ class Standing:
 
 @dataclass(frozen=True)
 class Group:
-    """The contenders that stand together: of the main table (`where` is empty), or of a sweep's point. The
-    best is first; `waiting` have no valid trial yet."""
+    """Contenders that are compared: of the main table (`where` is empty), or of one point of a sweep.
+
+    The best is first. `waiting` are those without a valid trial yet.
+    """
 
     where: str
     metric: str
@@ -40,7 +42,7 @@ class Group:
 
 
 class Standings:
-    """Takes trials as they come."""
+    """The standings, updated trial by trial."""
 
     def __init__(self, study: Study) -> None:
         self.study = study
@@ -53,7 +55,7 @@ class Standings:
         self._estimates: dict[str, LocationEstimate] = {}
 
     def add(self, trial: TrialRecord) -> None:
-        """Takes one more into account."""
+        """Adds a trial."""
         self.trials += 1
         self.last = trial
         if trial.noise is not None and noise.loudness(trial.noise, self.study.noise) > 1:
