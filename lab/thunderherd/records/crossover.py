@@ -1,6 +1,6 @@
-"""`[sweeps.crossover]` of a study, and what `summary.json` says of it.
+"""`[sweeps.crossover]` of a study, and the crossover in `summary.json`.
 
-A sweep over numbers may ask where two of its contenders change places:
+A sweep over numbers may search for the size at which two of its contenders change places:
 
 ```toml
 [sweeps.crossover]
@@ -9,9 +9,9 @@ b = "send_each"
 unit = "bytes"                        # of the sweep's numbers
 ```
 
-That is the first of two stages: it tells which sizes bracket a crossing. The second stage is a study of its
-own, which `thunderherd crossover` writes: its sizes lie around the crossing, `stage` is "dense", and `coarse`
-holds what the first stage found, so that the run of the second tells the whole answer:
+This is the first of two stages: it finds the sizes that bracket a crossing. The second stage is a separate
+study that `thunderherd crossover` writes. Its sizes are around the crossing, `stage` is "dense", and `coarse`
+holds the results of the first stage, so that the second run reports the whole search:
 
 ```toml
 [sweeps.crossover]
@@ -22,8 +22,8 @@ coarse_blocks = 12
 coarse_trials = { valid = 216, all = 216 }
 [[sweeps.crossover.coarse]]
 size = 64
-standing = "b"                        # at this size b was shown to be ahead
-ratio = 1.21                          # of the cost of a to that of b
+standing = "b"                        # b was shown to be ahead at this size
+ratio = 1.21                          # cost of a / cost of b
 low = 1.18
 high = 1.25
 fitted = 1.20                         # by the monotone estimate
@@ -45,38 +45,40 @@ Stage = Literal["coarse", "dense"]
 
 
 class CoarsePointTable(StrictTable):
-    """What the first stage found at one size."""
+    """The result of the first stage at one size."""
 
-    size: float = Field(gt=0, description="where it stands on the axis")
-    standing: Standing = Field(description='"a" or "b", who is shown to be ahead; "equivalent"; "undecided"')
-    ratio: float = Field(gt=0, description="the cost of a over that of b")
-    low: float | None = Field(default=None, gt=0, description="the lower end of its interval")
-    high: float | None = Field(default=None, gt=0, description="the upper end of its interval")
-    fitted: float = Field(gt=0, description="the monotone estimate of the ratio")
+    size: float = Field(gt=0, description="position on the axis")
+    standing: Standing = Field(description='who was shown to be ahead: "a", "b", "equivalent" or "undecided"')
+    ratio: float = Field(gt=0, description="cost of a / cost of b")
+    low: float | None = Field(default=None, gt=0, description="lower end of its interval")
+    high: float | None = Field(default=None, gt=0, description="upper end of its interval")
+    fitted: float = Field(gt=0, description="monotone estimate of the ratio")
 
 
 class CoarseTrialsTable(StrictTable):
-    """How many trials the first stage had."""
+    """The number of trials of the first stage."""
 
-    valid: int = Field(ge=0, description="that counted")
-    all: int = Field(ge=0, description="of so many")
+    valid: int = Field(ge=0, description="valid trials")
+    all: int = Field(ge=0, description="all trials")
 
 
 class CrossoverTable(StrictTable):
     """A table [sweeps.crossover]: two contenders of a sweep over numbers."""
 
-    a: str = Field(description="a contender of the sweep, without its @SWEEP=POINT")
-    b: str = Field(description="another one")
+    a: str = Field(description="a contender of the sweep, without @SWEEP=POINT")
+    b: str = Field(description="another contender of the sweep")
     stage: Stage = Field(
-        default="coarse", description='"coarse": brackets crossings; "dense": a line through one'
+        default="coarse", description='"coarse" brackets crossings; "dense" fits a line through one'
     )
-    unit: str = Field(default="", description='of the sweep\'s numbers, such as "bytes"')
-    coarse_blocks: int | None = Field(default=None, ge=1, description="of a dense stage: blocks of the first")
+    unit: str = Field(default="", description='unit of the sweep\'s numbers, such as "bytes"')
+    coarse_blocks: int | None = Field(
+        default=None, ge=1, description="dense stage: number of blocks of the first stage"
+    )
     coarse_trials: CoarseTrialsTable | None = Field(
-        default=None, description="of a dense stage: trials of the first"
+        default=None, description="dense stage: number of trials of the first stage"
     )
     coarse: list[CoarsePointTable] = Field(
-        default=[], description="tables [[sweeps.crossover.coarse]]: what the first stage found"
+        default=[], description="tables [[sweeps.crossover.coarse]]: results of the first stage"
     )
 
 
@@ -90,67 +92,83 @@ class _Found(BaseModel):
 class CrossoverPoint(_Found):
     """One size, of either stage."""
 
-    size: float
-    stage: Stage
-    ratio: float = Field(description="the cost of a over that of b: below 1 a is ahead")
-    low: float | None
-    high: float | None
-    standing: Standing = Field(description="by the verdicts of its stage, whose sizes are one family")
-    fitted: float | None = Field(default=None, description="the monotone estimate, of the coarse stage")
+    size: float = Field(description="position on the axis, in `unit` of the crossover")
+    stage: Stage = Field(description="the stage that measured it")
+    ratio: float = Field(description="cost of a / cost of b; below 1, a is ahead")
+    low: float | None = Field(description="lower end of its interval. Null: too few blocks for a bound")
+    high: float | None = Field(description="upper end of its interval. Null: too few blocks for a bound")
+    standing: Standing = Field(
+        description="who is shown to be ahead; the verdicts of all sizes of a stage are one family"
+    )
+    fitted: float | None = Field(
+        default=None, description="monotone estimate of the ratio. Null: a size of the dense stage"
+    )
 
 
 class CrossoverBracket(_Found):
-    """Neighbours among the sizes at which one of both is shown to be ahead, and not the same one."""
+    """Two neighbouring sizes at which different contenders were shown to be ahead."""
 
-    low: float
-    high: float
-    before: str = Field(description="who is ahead at the lower one")
-    after: str = Field(description="who is ahead at the higher one")
+    low: float = Field(description="the lower size")
+    high: float = Field(description="the higher size")
+    before: str = Field(description="the contender that is ahead at the lower size")
+    after: str = Field(description="the contender that is ahead at the higher size")
 
 
 class CrossoverEstimate(_Found):
-    """Where the straight line through the dense stage is zero."""
+    """The size at which the straight line through the dense stage crosses equality."""
 
-    value: float = Field(description="of a whole-number setting the first size beyond the crossing")
+    value: float = Field(description="the crossing; for a whole-number setting, the first size after it")
     low: float | None = Field(
-        description="Fieller's interval, of whole numbers rounded outward; null: it is unbounded"
+        description="lower end of Fieller's interval, rounded down for whole numbers. Null: unbounded"
     )
-    high: float | None
-    confidence: float
-    blocks: int
-    percent_per_doubling: float = Field(description="what a doubling of the size adds to the ratio")
-    ends: tuple[float, float] = Field(description="the line's ratio at the first and the last dense size")
+    high: float | None = Field(
+        description="upper end of Fieller's interval, rounded up for whole numbers. Null: unbounded"
+    )
+    confidence: float = Field(description="confidence of the interval")
+    blocks: int = Field(description="blocks that the line rests on")
+    percent_per_doubling: float = Field(
+        description="change of the ratio with each doubling of the size, percent"
+    )
+    ends: tuple[float, float] = Field(description="ratio on the line at the first and at the last dense size")
     curvature_p: float | None = Field(
-        description='of "the line does not bend", two-sided; null: too few sizes or blocks to tell'
+        description="two-sided p-value of the hypothesis that the line does not bend. Null: too few "
+        "sizes or blocks"
     )
 
 
 class CrossoverSummary(_Found):
-    """Where two contenders of a sweep change places, with both stages of the search where there were two."""
+    """Where two contenders of a sweep change places; of both stages, if the search had two."""
 
-    a: str
-    b: str
-    stage: Stage = Field(description="the last that was run")
-    unit: str
-    whole: bool = Field(description="the sizes are whole numbers")
+    a: str = Field(description="the first contender, without @SWEEP=POINT")
+    b: str = Field(description="the second contender")
+    stage: Stage = Field(description="the last stage that was run")
+    unit: str = Field(description="unit of the sizes; empty: none")
+    whole: bool = Field(description="whether the sizes are whole numbers")
     outcome: Outcome | None = Field(
-        description="one crossing, several; or none: the same one ahead everywhere, where anything is "
-        "separated, or nothing is; null: it cannot be told, and why"
+        description="one or several crossings; none, if the same contender is ahead wherever the two "
+        "differ, or if they never differ. Null: unknown, for the reason in `why`"
     )
-    ahead: str | None = Field(description="who is ahead, where it is always the same one")
-    brackets: list[CrossoverBracket]
+    ahead: str | None = Field(description="the contender that is ahead everywhere. Null: none is")
+    brackets: list[CrossoverBracket] = Field(description="one entry per crossing")
     estimate: CrossoverEstimate | None = Field(
-        description="of one crossing, by the dense stage; null: there is none, or it lies outside the bracket"
+        description="the crossing, estimated by the dense stage. Null: not exactly one crossing, or the "
+        "line crosses outside the bracket"
     )
     equivalent: tuple[float, float] | None = Field(
-        description="from which size to which both are shown to be equivalent (of one crossing: around it)"
+        description="first and last size at which both are shown to be equivalent; for a single "
+        "crossing, around it. Null: none"
     )
-    points: list[CrossoverPoint] = Field(description="in the order of their sizes")
-    blocks: int = Field(description="of this stage")
-    coarse_blocks: int | None = Field(description="of the first stage, where this is the second")
-    coarse_trials: tuple[int, int] | None = Field(description="of the first stage: valid ones, and all")
+    points: list[CrossoverPoint] = Field(description="one entry per size, in ascending order")
+    blocks: int = Field(description="number of blocks of this stage")
+    coarse_blocks: int | None = Field(
+        description="number of blocks of the first stage. Null: this is the first stage"
+    )
+    coarse_trials: tuple[int, int] | None = Field(
+        description="valid and all trials of the first stage. Null: this is the first stage"
+    )
     next_sizes: list[float] = Field(
-        default_factory=list, description="those that a second stage would look at, where one would find more"
+        default_factory=list,
+        description="sizes that a second stage would measure; empty if it would find no more",
     )
-    missing: dict[str, str] = Field(default_factory=dict, description="sizes without a figure, and why")
-    why: str | None = Field(description="why it cannot be told, where it cannot")
+    missing: dict[str, str] = Field(default_factory=dict, description="by size without a figure, the reason")
+    why: str | None = Field(description="why there is no outcome. Null: there is one")

@@ -1,17 +1,15 @@
-"""A run's directory: what is written into it while it is measured, and how it is read again.
+"""A run's directory: writing it during the run, and reading it again.
 
-run.json        what is run: study, seed, machine, command line; written first
-trials.jsonl    one line a trial, on disk before the next trial starts; the raw observations
-trials.parquet  the same as a table, one row a trial (also trials.csv); written at the end
-limits.jsonl    the machine's limits, every round as it was measured, before the first trial
-counted.jsonl   the same of trials in which more was counted (`counting`); no figure beside the counts is used
-with_counters.jsonl, without_counters.jsonl  pairs of trials that tell what counting costs (`counting_cost`)
-profiles.jsonl  trials in which both sides were sampled (`profiling`), and the call stacks of their windows
-profiles/       the same folded, and as flame graphs
-recordings/     copies of the files that loads name (`recordings`)
-unavailable.csv, extrapolated.csv  what is to be known of that table's cells
-summary.json    every figure of the printed table and the report
-README.md       what these files are, and how to open them (`results_folder`, which writes more)
+run.json the run: study, seed, machine, command line; written first trials.jsonl the raw observations, one
+line per trial, on disk before the next trial starts trials.parquet the same as a table, one row per trial
+(also trials.csv); written at the end limits.jsonl the machine limits, every round as measured, before the
+first trial counted.jsonl extra trials with more counters (`counting`); only their counts are used
+with_counters.jsonl, without_counters.jsonl pairs of extra trials that measure what counting costs
+profiles.jsonl extra trials that sample both sides (`profiling`), with the call stacks of their windows
+profiles/ the same stacks, folded and as flame graphs recordings/ copies of the files that loads replay
+(`recordings`) unavailable.csv, extrapolated.csv why cells of the table are empty, and which are extrapolated
+summary.json every figure of the printed tables and the report README.md what these files are, and how to open
+them (`results_folder`, which writes more)
 """
 
 from __future__ import annotations
@@ -49,7 +47,7 @@ from thunderherd.records.summary import (
 if TYPE_CHECKING:
     import polars
 
-# polars is imported where a table is made: whoever only reads a summary does without it.
+# Functions that make a table import polars themselves: reading a summary is faster without it.
 
 __all__ = [
     "ClaimSummary",
@@ -74,30 +72,36 @@ WITH_COUNTERS, WITHOUT_COUNTERS = "with_counters.jsonl", "without_counters.jsonl
 Trial = TypeVar("Trial", bound=TrialRecord)
 
 LOCK_ATTEMPTS, LOCK_SECONDS = 5, 0.02
-"""How often the lock of a run is asked for before it is another run's, and the time between."""
+"""How often to try for a run's lock before another run is assumed to hold it, and the time between."""
+
+ANOTHER = "choose another directory with --out"
 
 MOST_NAMED = 5
-"""Directories that an error names at most."""
+"""Most directories that an error lists."""
 
 
 class RunInfo(Record):
-    """`run.json`, written before the first trial: what a run is, and all that resuming it needs."""
+    """`run.json`, written before the first trial: what the run is, and everything needed to resume it."""
 
     schema_version: SchemaNumber = Field(default=SCHEMA, alias="schema")
     kind: Literal["run"] = "run"
-    study: dict[str, Any] = Field(description="the study as resolved, every default filled in")
-    digest: str
-    seed: int
-    overrides: list[str]
-    command: list[str]
-    started: str
-    version: str = Field(description="of Thunderherd")
-    machine: dict[str, Any]
-    resumed: list[str] = Field(default_factory=list, description="when it was resumed")
+    study: dict[str, Any] = Field(description="the resolved study, with every default filled in")
+    digest: str = Field(description="SHA-256 of the resolved study, overrides included")
+    seed: int = Field(description="seed of the order of trials")
+    overrides: list[str] = Field(description="the --set options, as typed")
+    command: list[str] = Field(description="the command line, by words")
+    started: str = Field(description="start of the run, local time with offset (ISO 8601)")
+    version: str = Field(description="version of Thunderherd")
+    machine: dict[str, Any] = Field(
+        description="what the run is measured on; null values have their reasons in `unavailable`"
+    )
+    resumed: list[str] = Field(
+        default_factory=list, description="when the run was resumed, local times with offset (ISO 8601)"
+    )
 
 
 def default_directory(study: str, now: datetime | None = None) -> Path:
-    """Where a run goes that was given no directory: results/STUDY-YYYYmmdd-HHMMSS."""
+    """The default directory of a run: results/STUDY-YYYYmmdd-HHMMSS."""
     return Path("results") / f"{study}-{now or datetime.now():%Y%m%d-%H%M%S}"
 
 
@@ -105,7 +109,7 @@ def default_directory(study: str, now: datetime | None = None) -> Path:
 
 
 class RunDirectory:
-    """The directory of a run that is being measured; no two processes may write into one at a time.
+    """The directory of a run in progress. Only one process can write to it at a time.
 
     Make it with `create` or `resume`, and close it (it is a context manager).
     """
@@ -118,26 +122,29 @@ class RunDirectory:
 
     @classmethod
     def create(cls, path: Path, info: RunInfo) -> Self:
-        """A new directory, or an empty one. Raises `UserError` where something is there already."""
+        """Makes a new directory, or takes an empty one. Raises `UserError` if it is not empty."""
         if is_begun(path):
             raise UserError(
-                f"{path} already holds a run; add --resume to go on with it, "
-                "or choose another directory with --out"
+                "the directory already has a run",
+                code="run.directory_taken",
+                hint=f"add --resume to continue it, or {ANOTHER}",
+                where=str(path),
             )
         if path.exists() and (not path.is_dir() or any(path.iterdir())):
-            raise UserError(f"{path} exists and is not empty; choose another directory with --out")
+            raise UserError(
+                "the directory is not empty", code="run.directory_not_empty", hint=ANOTHER, where=str(path)
+            )
         path.mkdir(parents=True, exist_ok=True)
         descriptor = _open_for_appending(path)
-        # Last: a directory with a run.json is one that can be resumed.
+        # Written last: a directory with a run.json can be resumed.
         write_text(path / RUN, info.model_dump_json(by_alias=True, indent=2) + "\n")
         return cls(path, info, [], descriptor)
 
     @classmethod
     def resume(cls, path: Path) -> Self:
-        """A directory with a run in it. A last line that was not finished is cut off.
+        """Opens the directory of a run to continue it. Cuts off an unfinished last line.
 
-        Raises `UserError` where there is no run, where another process still writes, or where a whole line is
-        broken.
+        Raises `UserError` if there is no run, if another process is writing to it, or if a line is malformed.
         """
         info = read_run(path)
         descriptor = _open_for_appending(path)
@@ -150,18 +157,17 @@ class RunDirectory:
         return cls(path, info, trials, descriptor)
 
     def note_resumption(self, when: str) -> None:
-        """Records in run.json that the run goes on."""
+        """Records in run.json that the run was resumed."""
         self.info = self.info.model_copy(update={"resumed": [*self.info.resumed, when]})
         write_text(self.path / RUN, self.info.model_dump_json(by_alias=True, indent=2) + "\n")
 
     def append(self, trial: TrialRecord) -> None:
-        """Writes one trial; on disk when this returns."""
+        """Writes one trial; it is on disk when this returns."""
         _append(self._descriptor, trial)
         self.trials.append(trial)
 
     def extra_trials(self, file: str, kind: type[Trial]) -> list[Trial]:
-        """The trials beside those that are judged, from a file of theirs. A last line that was not finished
-        is cut off."""
+        """Reads the extra trials of a file. Cuts off an unfinished last line."""
         path = self.path / file
         trials, length = _read_trials(path, kind)
         if path.exists():
@@ -169,7 +175,7 @@ class RunDirectory:
         return trials
 
     def append_extra(self, file: str, trial: TrialRecord) -> None:
-        """Writes such a trial; on disk when this returns."""
+        """Writes one extra trial; it is on disk when this returns."""
         descriptor = os.open(self.path / file, os.O_WRONLY | os.O_APPEND | os.O_CREAT | os.O_CLOEXEC, 0o644)
         try:
             _append(descriptor, trial)
@@ -177,16 +183,16 @@ class RunDirectory:
             os.close(descriptor)
 
     def limits(self) -> list[str] | None:
-        """The lines of the machine's limits, as the engine said them; None where none are kept yet."""
+        """The lines of the machine limits; None before they are kept."""
         path = self.path / LIMITS
         return _read_text(path).splitlines() if path.exists() else None
 
     def keep_limits(self, lines: Sequence[str]) -> None:
-        """Keeps the lines of the machine's limits, all that there are."""
+        """Writes the lines of the machine limits."""
         write_text(self.path / LIMITS, "".join(f"{line}\n" for line in lines))
 
     def finish(self, summary: Summary) -> None:
-        """Writes summary.json and the tidy tables."""
+        """Writes summary.json and the tables of trials."""
         write_text(self.path / SUMMARY, summary.model_dump_json(by_alias=True, indent=2) + "\n")
         SavedRun(self.path, self.info, self.trials, summary).write_tidy()
 
@@ -209,7 +215,7 @@ def _append(descriptor: int, trial: TrialRecord) -> None:
 
 def _open_for_appending(path: Path) -> int:
     descriptor = os.open(path / TRIALS, os.O_WRONLY | os.O_APPEND | os.O_CREAT | os.O_CLOEXEC, 0o644)
-    # One who asks whether a run goes on (`followed`) holds the lock for an instant.
+    # `thunderherd watch` holds the lock for an instant to see whether the run is in progress.
     for attempt in range(LOCK_ATTEMPTS):
         try:
             fcntl.flock(descriptor, fcntl.LOCK_EX | fcntl.LOCK_NB)
@@ -219,13 +225,18 @@ def _open_for_appending(path: Path) -> int:
                 time.sleep(LOCK_SECONDS)
     else:
         os.close(descriptor)
-        raise UserError(f"{path} is being written by another run; wait for it, or end it first")
+        raise UserError(
+            "another run is writing to the directory",
+            code="run.in_progress",
+            hint="wait for it, or stop it first",
+            where=str(path),
+        )
     _sync_directory(path)
     return descriptor
 
 
 def write_text(path: Path, text: str) -> None:
-    """Replaces a file in one step: a reader, and a machine that fails, see the old file or the new one."""
+    """Replaces a file atomically: a reader, or a crash, leaves the old file or the new one."""
     unfinished = _unfinished(path)
     with unfinished.open("w", encoding="utf-8") as file:
         file.write(text)
@@ -236,14 +247,14 @@ def write_text(path: Path, text: str) -> None:
 
 
 def write_parquet(path: Path, table: polars.DataFrame) -> None:
-    """Replaces a file by a table in one step: a reader sees the old file or the new one."""
+    """Replaces a file by a table atomically: a reader sees the old file or the new one."""
     unfinished = _unfinished(path)
     table.write_parquet(unfinished)
     unfinished.replace(path)
 
 
 def _unfinished(path: Path) -> Path:
-    """Where a file is written before it takes its place."""
+    """The temporary name of a file that is being written."""
     return path.with_name(f".{path.name}.unfinished")
 
 
@@ -259,11 +270,11 @@ def _sync_directory(path: Path) -> None:
 
 
 class OtherVersionError(UserError):
-    """A summary is there, but not of this version: a resumed run writes it anew."""
+    """A summary of another version of Thunderherd. A resumed run writes it anew."""
 
 
 def load(path: str | Path) -> SavedRun:
-    """The results of the run in directory `path`, finished or not. Raises `UserError` where there is none."""
+    """Reads the results of the run in `path`, finished or not. Raises `UserError` if there is no run."""
     directory = Path(path)
     info = read_run(directory)
     trials, _ = _read_trials(directory / TRIALS, TrialRecord)
@@ -274,53 +285,58 @@ def load(path: str | Path) -> SavedRun:
             summary = Summary.model_validate_json(text)
         except ValidationError as error:
             raise OtherVersionError(
-                f"{directory / SUMMARY} is not what this version of Thunderherd writes ({_first(error)}); "
-                "a resumed run (--resume) writes it anew from trials.jsonl"
+                f"not a summary of this version of Thunderherd ({_first(error)})",
+                code="results.other_version",
+                hint="resume the run (--resume): this writes it anew from trials.jsonl",
+                where=str(directory / SUMMARY),
             ) from None
     return SavedRun(directory, info, trials, summary)
 
 
 def is_begun(path: Path) -> bool:
-    """Whether a run has begun in that directory, which can be gone on with."""
+    """Whether the directory has a run, which can be resumed."""
     return (path / RUN).exists()
 
 
 def read_run(path: Path) -> RunInfo:
-    """What a run is, without its trials and its summary. Raises `UserError` where there is none."""
+    """Reads run.json, without trials and summary. Raises `UserError` if there is no run."""
     if not is_begun(path):
-        what = "no such directory" if not path.exists() else f"it has no {RUN}"
+        what = "no such directory" if not path.exists() else f"the directory has no {RUN}"
         if path.is_file():
-            what = "it is a file, not a directory"
-        # Where `thunderherd crossover` wrote, the run of each stage has a directory of its own.
+            what = "a file, not a directory"
+        # `thunderherd crossover` writes the run of each stage to a subdirectory.
         inside = sorted(found.parent for found in path.glob(f"*/{RUN}"))
         instead = "the directory that `thunderherd run --out` wrote"
         if is_begun(path.parent):
-            instead = f"the directory that it is in: {path.parent}"
+            instead = f"the directory of the run: {path.parent}"
         if inside:
-            instead = f"one of those in it: {', '.join(map(str, inside[:MOST_NAMED]))}"
-        raise UserError(f"{path} holds no run: {what}; give {instead}")
+            instead = f"one of its runs: {', '.join(map(str, inside[:MOST_NAMED]))}"
+        raise UserError(
+            f"no run here: {what}", code="results.no_run", hint=f"give {instead}", where=str(path)
+        )
     try:
         return RunInfo.model_validate_json(_read_text(path / RUN))
     except ValidationError as error:
         raise UserError(
-            f"{path / RUN} is not what this version of Thunderherd writes ({_first(error)}); "
-            "start a new run with another --out"
+            f"not a run of this version of Thunderherd ({_first(error)})",
+            code="results.other_version",
+            hint="start a new run with another --out",
+            where=str(path / RUN),
         ) from None
 
 
 def _read_trials(path: Path, kind: type[Trial]) -> tuple[list[Trial], int]:
-    """All trials, and the length in bytes of what is whole.
+    """All trials of a file, and the length of its complete lines in bytes.
 
-    A process that is killed leaves at most its last line unfinished; that trial is lost and nothing else. So
-    does a machine that loses power: its last line may hold zeros, which no JSON does. Any other line that is
-    no trial was not left by an interruption, and raises `UserError`.
+    A killed process leaves at most an unfinished last line; a loss of power may leave zeros there. That trial
+    is lost, and only that one. Any other malformed line raises `UserError`.
     """
     try:
         content = path.read_bytes()
     except FileNotFoundError:
         return [], 0
     except OSError as error:
-        raise UserError(f"{path}: cannot be read: {error.strerror}") from None
+        raise _unreadable(path, error) from None
     trials: list[Trial] = []
     length = 0
     *lines, unfinished = content.split(b"\n")
@@ -331,7 +347,9 @@ def _read_trials(path: Path, kind: type[Trial]) -> tuple[list[Trial], int]:
             trials.append(kind.model_validate_json(line))
         except ValidationError as error:
             raise UserError(
-                f"{path}:{number}: no trial of this version of Thunderherd: {_first(error)}"
+                f"not a trial of this version of Thunderherd: {_first(error)}",
+                code="results.broken_line",
+                where=f"{path}:{number}",
             ) from None
         length += len(line) + 1
     return trials, length
@@ -341,7 +359,12 @@ def _read_text(path: Path) -> str:
     try:
         return path.read_text(encoding="utf-8")
     except (OSError, UnicodeDecodeError) as error:
-        raise UserError(f"{path}: cannot be read: {getattr(error, 'strerror', None) or error}") from None
+        raise _unreadable(path, error) from None
+
+
+def _unreadable(path: Path, error: OSError | UnicodeDecodeError) -> UserError:
+    reason = getattr(error, "strerror", None) or error
+    return UserError(f"cannot be read: {reason}", code="results.unreadable", where=str(path))
 
 
 def _first(error: ValidationError) -> str:
@@ -364,7 +387,7 @@ def _types() -> dict[Kind, Any]:
 
 @dataclass(frozen=True)
 class SavedRun:
-    """A run as read from its directory. `summary` is None until the run has ended (or was interrupted)."""
+    """A run as read from its directory. `summary` is None until the run has ended or was interrupted."""
 
     path: Path
     run: RunInfo
@@ -372,25 +395,26 @@ class SavedRun:
     summary: Summary | None
 
     def frame(self) -> polars.DataFrame:
-        """One row a trial, invalid ones included, in the order in which they ran; times in seconds.
+        """One row per trial, invalid ones included, in the order in which they ran. Times in seconds.
 
-        `used` says whether the verdicts rest on it: valid, and of an accepted block (null without a summary).
+        `used` is whether the figures rest on the trial: valid, and in an accepted block (null without a
+        summary).
         """
         import polars
 
         return polars.DataFrame([self._row(trial) for trial in self.trials], schema=self.columns())
 
     def profiled(self) -> list[ProfiledTrial]:
-        """The trials in which both sides were sampled."""
+        """The profiled trials."""
         return _read_trials(self.path / PROFILES, ProfiledTrial)[0]
 
     def columns(self) -> dict[str, Any]:
-        """The columns of `frame()` and their types: what each trial has, then one for each metric."""
+        """The columns of `frame()` and their types."""
         types = _types()
         return {each.name: types[each.kind] for each in self.described_columns()}
 
     def described_columns(self) -> list[Column]:
-        """The same with their units and meanings."""
+        """The columns of `frame()` with their units and meanings."""
         told = (name for trial in self.trials for name in trial.metrics or ())
         return trial_columns(told, self.run.study.get("measure", {}).get("counters", {}))
 

@@ -1,4 +1,4 @@
-"""Why one contender costs more than another: what `thunderherd explain --json` and `summary.json` say."""
+"""Why one contender costs more than another: `thunderherd explain --json`, and a part of `summary.json`."""
 
 from __future__ import annotations
 
@@ -26,7 +26,7 @@ class _Record(BaseModel):
 
 
 class Range(_Record):
-    """A figure and its bounds, which are the figure itself where nothing is known of its spread."""
+    """A figure and its bounds; both bounds equal the figure if its spread is unknown."""
 
     value: float
     low: float
@@ -34,7 +34,7 @@ class Range(_Record):
 
     @classmethod
     def exactly(cls, value: float) -> Range:
-        """A figure without a spread."""
+        """A figure without spread."""
         return cls(value=value, low=value, high=value)
 
     def __add__(self, other: Range) -> Range:
@@ -48,79 +48,95 @@ class Range(_Record):
         return Range(value=self.value * other.value, low=min(ends), high=max(ends))
 
     def times(self, factor: float) -> Range:
-        """As many times as that."""
+        """The range multiplied by a factor."""
         return self * Range.exactly(factor)
 
     def at_least_zero(self) -> Range:
-        """What is left where less than nothing would be."""
+        """The range with negative values set to 0."""
         return Range(value=max(0.0, self.value), low=max(0.0, self.low), high=max(0.0, self.high))
 
 
 class Item(_Record):
-    """One of the things that a cause is made of, such as a system call by its name."""
+    """A part of a cause, such as one system call by name."""
 
-    name: str
-    a: float = Field(description="how often in what is explained, such as in a request")
-    b: float
+    name: str = Field(description="name of the item")
+    a: float = Field(description="how often a does it per unit (`per` of the explanation)")
+    b: float = Field(description="how often b does it per unit")
     priced: bool = Field(
-        description="false: it is in the price of a process, a thread or a connection already"
+        description="false: its cost is already in the price of a process, thread or connection"
     )
 
 
 class Cause(_Record):
-    """A cause of the difference: how much more of it a has than b, at its price. Times in seconds."""
+    """A cause of the difference: how much more of it a has than b, times its price. Times in seconds."""
 
-    cause: CauseName
+    cause: CauseName = Field(description="name of the cause")
     a: float | None = Field(
-        description="how often in what is explained; null: it was not counted, or is the rest"
+        description="how often it happens to a per unit (`per` of the explanation). Null: not counted, "
+        "or the rest"
     )
-    b: float | None
-    unit: str = Field(description="of what is counted")
-    price: Range | None = Field(description="of one; null: it was not measured, or is the rest")
-    limit: str | None = Field(description="the limit of the machine that is the price")
-    amount: Range | None = Field(description="what it adds to a against b; null: it is in the rest, and why")
-    why: str | None = Field(default=None, description="why it has no amount, or what is to be known of it")
-    items: list[Item] = Field(default_factory=list, description="those that differ, the most first")
+    b: float | None = Field(description="how often it happens to b per unit. Null: not counted, or the rest")
+    unit: str = Field(description="what is counted")
+    price: Range | None = Field(description="cost of one, seconds. Null: not measured, or the rest")
+    limit: str | None = Field(
+        description="the machine limit that is the price. Null: no single one, or no price"
+    )
+    amount: Range | None = Field(
+        description="what the cause adds to a compared with b, seconds per unit. Null: part of the rest, "
+        "for the reason in `why`"
+    )
+    why: str | None = Field(
+        default=None, description="why it has no amount, or a caveat of the amount. Null: neither"
+    )
+    items: list[Item] = Field(
+        default_factory=list, description="the parts that differ, the largest difference first"
+    )
 
 
 class Difference(_Record):
-    """What a needs more than b, paired by blocks: the Hodges-Lehmann estimate. Times in seconds."""
+    """How much more CPU time a needs than b: Hodges-Lehmann estimate, paired by blocks. Times in seconds."""
 
-    a: float = Field(description="of a alone")
-    b: float
-    value: float = Field(description="less than 0: a needs less")
-    low: float | None = Field(description="null: so few blocks give no bound at this confidence")
-    high: float | None
-    confidence: float | None
-    blocks: int
+    a: float = Field(description="CPU time of a alone, seconds per unit")
+    b: float = Field(description="CPU time of b alone, seconds per unit")
+    value: float = Field(description="estimate of the difference, seconds per unit; below 0, a needs less")
+    low: float | None = Field(
+        description="lower end of its interval. Null: too few blocks for a bound at this confidence"
+    )
+    high: float | None = Field(
+        description="upper end of its interval. Null: too few blocks for a bound at this confidence"
+    )
+    confidence: float | None = Field(description="confidence of the interval. Null: no interval")
+    blocks: int = Field(description="number of blocks that the estimate rests on")
 
     @property
     def is_shown(self) -> bool:
-        """Whether its interval leaves out that there is none."""
+        """Whether the difference is significant: its interval excludes 0."""
         return self.low is not None and self.high is not None and not self.low <= 0 <= self.high
 
 
 class Explanation(_Record):
-    """The difference between the CPU times of two contenders, by cause: with the rest, they add up to it."""
+    """The difference between the CPU times of two contenders, by cause. The causes, with the rest, add up to
+    it."""
 
-    a: str
-    b: str
-    side: ExplainedSide = Field(description="whose CPU time")
-    per: Per
-    difference: Difference
+    a: str = Field(description="name of the first contender")
+    b: str = Field(description="name of the second contender")
+    side: ExplainedSide = Field(description="the side whose CPU time is explained")
+    per: Per = Field(description="the unit of all amounts: CPU time per request, byte or connection")
+    difference: Difference = Field(description="the difference to be explained")
     causes: list[Cause] = Field(description="the largest amount first, the rest last")
-    trials: tuple[int, int] = Field(description="counted trials of a and of b")
+    trials: tuple[int, int] = Field(description="number of counted trials of a and of b")
     network: Range | None = Field(
         default=None,
-        description="what the kernel's network code adds to a against b, by the profiles of both: it has "
-        "no price, so it is in the rest; null: not both were sampled so that it is known, or connections "
-        "are a cause, whose price has such code in it",
+        description="what the kernel's network code adds to a compared with b, seconds per unit, by the "
+        "profiles of both. It has no price, so it is part of the rest. Null: not both "
+        "profiles show it, or connections are a cause, whose price includes such code",
     )
     remarks: list[str] = Field(
-        default_factory=list, description="beside each figure: what was copied after all, and the like"
+        default_factory=list,
+        description="caveats that belong next to each figure, such as data that was copied after all",
     )
 
     @property
     def rest(self) -> Cause:
-        """What no cause accounts for."""
+        """The part of the difference that no cause accounts for."""
         return self.causes[-1]

@@ -1,4 +1,4 @@
-"""What `thunderherd knee` writes: knee.json."""
+"""The shape of knee.json, which `thunderherd knee` writes."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ SchemaNumber = Literal[1]
 SCHEMA: SchemaNumber = 1
 
 Stage = Literal["search", "confirmation"]
-"""Of a search, the run between far rates, and that of rates around the knees which the first has found."""
+"""search: the run over widely spaced rates; confirmation: the run over rates around the knees it found."""
 
 
 class _Found(BaseModel):
@@ -21,86 +21,102 @@ class _Found(BaseModel):
 
 
 class KneePoint(_Found):
-    """One rate of a design, over the blocks that count."""
+    """One rate of a design, over the accepted blocks."""
 
-    rate: int = Field(description="requests a second that were asked for")
+    rate: int = Field(description="requested rate, requests per second")
     latency_seconds: float | None = Field(
-        description="the percentile; null: in many trials the server did not keep up"
+        description="the percentile of latency, seconds. Null: the server did not keep up in many trials"
     )
-    low: float | None = Field(description="its interval; null: too few trials for one, or beyond")
-    high: float | None
-    trials: int = Field(description="that count")
-    overloaded: int = Field(description="of these, those whose server did not keep up with the rate")
-    stage: Stage = Field(default="search", description="the run that has it")
+    low: float | None = Field(description="lower end of its interval. Null: too few trials, or unbounded")
+    high: float | None = Field(description="upper end of its interval. Null: too few trials, or unbounded")
+    trials: int = Field(description="number of valid trials")
+    overloaded: int = Field(description="number of these in which the server did not keep up with the rate")
+    stage: Stage = Field(default="search", description="the run that measured it")
 
 
 class DesignKnee(_Found):
-    """The highest rate at which a design meets the goal."""
+    """The knee of a design: the highest rate at which it meets the goal."""
 
-    name: str
+    name: str = Field(description="name of the design")
     outcome: Outcome | None = Field(
-        description='"one"; "none" in this range; "all" of it meets the goal; "unclear": the blocks do not '
-        "agree on that; null: it cannot be told, and why"
+        description='"one": a knee was found; "none": no rate of the range meets the goal; "all": every '
+        'rate meets it; "unclear": the blocks disagree. Null: unknown, for the reason in '
+        "`why`"
     )
-    rate: float | None = Field(description="requests a second; null unless there is one")
-    low: float | None = Field(description="its interval; null: it reaches beyond the rates of the run")
-    high: float | None
-    confidence: float | None
-    blocks: int
+    rate: float | None = Field(description='the knee, requests per second. Null: the outcome is not "one"')
+    low: float | None = Field(
+        description="lower end of its interval. Null: below the rates of the run, or no knee"
+    )
+    high: float | None = Field(
+        description="upper end of its interval. Null: above the rates of the run, or no knee"
+    )
+    confidence: float | None = Field(description="confidence of the interval. Null: no interval")
+    blocks: int = Field(description="number of blocks that the outcome rests on")
     between_rates: int = Field(
-        description="blocks in which it is known to lie between two rates of the run, and no better"
+        description="number of blocks in which the knee is known only to be between two rates of the run"
     )
-    points: list[KneePoint]
+    points: list[KneePoint] = Field(description="one entry per rate")
     left_out: dict[int, str] = Field(
-        description="rates that say nothing, as the load did not measure its server there, and why"
+        description="by rate at which the load did not measure its server, the reason; these rates are "
+        "ignored"
     )
-    why: str | None = Field(description="why it cannot be told, where it cannot")
+    why: str | None = Field(description="why there is no outcome. Null: there is one")
     stage: Stage = Field(
         default="search",
-        description="whose trials the answer rests on; a confirmation's did not choose its rates",
+        description="the run that the outcome rests on; the trials of a confirmation did not choose its "
+        "rates",
     )
     searched_rate: float | None = Field(
-        default=None, description="of a knee that is confirmed, what the search had come to"
+        default=None,
+        description="for a confirmed knee, the knee of the search, requests per second. Null: not confirmed",
     )
     unconfirmed: str | None = Field(
-        default=None, description="why a knee is the search's, though others around it were tried"
+        default=None,
+        description="why the knee is that of the search although a confirmation was run. Null: it is "
+        "confirmed, or no confirmation was run",
     )
 
 
 class KneePair(_Found):
-    """Two designs, block by block."""
+    """Two designs, compared block by block."""
 
-    a: str
-    b: str
-    ratio: float | None = Field(description="the knee of a over that of b; null: one is not known")
-    low: float | None
-    high: float | None
-    confidence: float
-    p_adjusted: float = Field(description='of "the knees are equal": Holm over all pairs')
+    a: str = Field(description="the first design")
+    b: str = Field(description="the second design")
+    ratio: float | None = Field(description="knee of a / knee of b. Null: one of them is unknown")
+    low: float | None = Field(description="lower end of its interval. Null: unbounded, or no ratio")
+    high: float | None = Field(description="upper end of its interval. Null: unbounded, or no ratio")
+    confidence: float = Field(description="confidence of the interval")
+    p_adjusted: float = Field(
+        description="p-value of the hypothesis that the knees are equal, Holm-adjusted over all pairs"
+    )
     p_equivalent_adjusted: float | None = Field(
         default=None,
-        description='of "they are not equivalent": Holm over all pairs; null: of an older search',
+        description="p-value of the hypothesis that the knees are not equivalent, Holm-adjusted over all "
+        "pairs. Null: a search by an earlier version",
     )
-    verdict: KneeVerdict
-    blocks: int
+    verdict: KneeVerdict = Field(description="the verdict on a compared with b")
+    blocks: int = Field(description="number of blocks with both knees")
 
 
 class KneeSummary(_Found):
-    """The answer of a search for knees."""
+    """The result of a search for knees."""
 
     schema_version: SchemaNumber = Field(default=SCHEMA, alias="schema")
-    workload: str
+    workload: str = Field(description="name of the workload")
     metric: str = Field(description="the percentile, such as latency_p99_seconds")
-    goal_seconds: float
-    alpha: float
-    equivalence_percent: float
-    seed: int
-    command: list[str]
-    capacities: dict[str, float] | None = Field(
-        description="requests a second in a closed loop, from which the rates follow; null: they were given"
+    goal_seconds: float = Field(description="the highest latency that meets the goal, seconds")
+    alpha: float = Field(description="significance level of the verdicts over all pairs")
+    equivalence_percent: float = Field(
+        description="knees within this distance of each other count as equivalent, percent"
     )
-    notes: list[str]
-    designs: list[DesignKnee]
-    pairs: list[KneePair]
+    seed: int = Field(description="seed of the order of trials")
+    command: list[str] = Field(description="the command line, by words")
+    capacities: dict[str, float] | None = Field(
+        description="by design, its rate in a closed loop, requests per second; the rates of the search "
+        "follow from these. Null: the user gave the rates"
+    )
+    notes: list[str] = Field(description="warnings that belong next to every figure")
+    designs: list[DesignKnee] = Field(description="one entry per design")
+    pairs: list[KneePair] = Field(description="one entry per pair of designs")
 
     model_config = ConfigDict(frozen=True, extra="forbid", populate_by_name=True, serialize_by_alias=True)

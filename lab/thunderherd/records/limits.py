@@ -1,4 +1,4 @@
-"""What is known of the machine's limits: what `thunderherd limits --json` and `summary.json` say."""
+"""The machine limits: the output of `thunderherd limits --json`, and the part of `summary.json` on limits."""
 
 from __future__ import annotations
 
@@ -10,11 +10,11 @@ from thunderherd.engine.lines import Place
 
 SchemaNumber = Literal[1]
 SCHEMA: SchemaNumber = 1
-"""The version of the shape of `thunderherd limits --json`."""
+"""The version of the output of `thunderherd limits --json`."""
 
 Unit = Literal["nanoseconds", "bytes_per_second"]
 NANOSECOND = 1e-9
-"""In seconds: limits that are times are in nanoseconds, what they bound and explain in seconds."""
+"""A nanosecond in seconds: limits are in nanoseconds, the metrics that they bound are in seconds."""
 
 
 class _Record(BaseModel):
@@ -24,111 +24,140 @@ class _Record(BaseModel):
 
 
 class LimitFigure(_Record):
-    """What a limit came to: the median of its rounds, with an interval of order statistics."""
+    """A measured limit: the median of its rounds, with an interval from order statistics."""
 
-    limit: str = Field(description="its name, or that of a difference of limits")
-    place: Place
-    bytes: int | None = Field(description="its size; null: it has none")
-    unit: Unit
-    value: float = Field(description="the median of the rounds")
-    low: float | None = Field(description="null: so few rounds give no bound at this confidence")
-    high: float | None
-    confidence: float
-    rounds: int
+    limit: str = Field(description="name of the limit, or of the difference between two limits")
+    place: Place = Field(description="whether both ends ran on the same CPU or on two")
+    bytes: int | None = Field(description="size of the operation, bytes. Null: the limit has no sizes")
+    unit: Unit = Field(description="unit of `value`, `low`, `high` and `best`")
+    value: float = Field(description="median of the rounds")
+    low: float | None = Field(
+        description="lower end of the interval. Null: too few rounds for a bound at this confidence"
+    )
+    high: float | None = Field(
+        description="upper end of the interval. Null: too few rounds for a bound at this confidence"
+    )
+    confidence: float = Field(description="confidence of the interval")
+    rounds: int = Field(description="number of rounds")
     best: float | None = Field(
-        description="of all rounds: the shortest time, or the most bytes a second; null: of a difference, "
-        "whose least is that of the round in which what is taken off was disturbed most"
+        description="best of all rounds: the shortest time, or the most bytes per second. Null for a "
+        "difference: its least value comes from the round in which the subtracted limit was "
+        "disturbed most"
     )
     page_faults: float = Field(
-        default=0.0, description="of one, the median of the rounds: they are in its price"
+        default=0.0,
+        description="page faults per operation, median of the rounds; their cost is part of `value`",
     )
-    derived: bool = Field(default=False, description="a difference of two others, round by round")
+    derived: bool = Field(
+        default=False, description="true: the difference between two other limits, taken round by round"
+    )
 
 
 class LimitReason(_Record):
-    """A limit that was not measured, or not to the end, and why."""
+    """A limit that could not be measured, or not completely, and why."""
 
-    limit: str
-    place: Place
-    bytes: int | None
-    reason: str
+    limit: str = Field(description="name of the limit")
+    place: Place = Field(description="whether both ends were to run on the same CPU or on two")
+    bytes: int | None = Field(description="size of the operation, bytes. Null: the limit has no sizes")
+    reason: str = Field(description="why it could not be measured")
 
 
 NOISE_LINE: Literal["limits_noise"] = "limits_noise"
 
 
 class LimitsNoise(_Record):
-    """What else the machine did while its limits were measured: the last line of `limits.jsonl`, which is not
-    the engine's."""
+    """What else the machine did while its limits were measured.
 
-    line: Literal["limits_noise"] = NOISE_LINE
-    steal_share: float = Field(description="share of the machine's CPU time that the hypervisor took away")
-    foreign_share: float = Field(description="share of it used by processes that have no part in this")
-    foreign_uncertainty: float = Field(description="two standard deviations of it: the clock is sampled")
-    throttled: int = Field(description="times that this process's control group was throttled")
-    disturbed: str = Field(description="what of it was more than a study allows a trial; empty: nothing")
-    measured: int = Field(description="how often they were measured; these are the least disturbed")
+    This is the last line of `limits.jsonl`; the lab writes it, all other lines come from the engine.
+    """
+
+    line: Literal["limits_noise"] = Field(
+        default=NOISE_LINE, description="marks this line among those of the engine"
+    )
+    steal_share: float = Field(
+        description="share of the machine's CPU time that the hypervisor took away (0 to 1)"
+    )
+    foreign_share: float = Field(
+        description="share of the machine's CPU time used by processes outside the measurement (0 to 1)"
+    )
+    foreign_uncertainty: float = Field(
+        description="two standard deviations of `foreign_share`: the machine's CPU clock is sampled"
+    )
+    throttled: int = Field(description="how often the control group of this process was throttled")
+    disturbed: str = Field(
+        description="the noise that exceeds what a study allows a trial, in words; empty: none"
+    )
+    measured: int = Field(
+        description="how often the limits were measured; the figures are those of the quietest measurement"
+    )
 
     @staticmethod
     def is_line(text: str) -> bool:
-        """Whether a line is this one."""
+        """Whether a line of `limits.jsonl` is this one."""
         return text.startswith(f'{{"line":"{NOISE_LINE}"')
 
 
 class MachineLimits(_Record):
-    """What one thing costs on this machine when nothing else is done: the price list."""
+    """The least that each operation costs on this machine: the price list of explanations and bounds."""
 
     schema_version: SchemaNumber = Field(default=SCHEMA, alias="schema")
-    cpus: list[int] = Field(description="of the one that measured, and of other ends that had one of theirs")
-    settings: dict[str, int] = Field(description="how it was measured, as the engine was told")
-    figures: list[LimitFigure]
-    unavailable: list[LimitReason] = Field(default_factory=list)
+    cpus: list[int] = Field(
+        description="the CPU that measured, then the second CPU of measurements with a peer, if they had one"
+    )
+    settings: dict[str, int] = Field(description="settings of the measurement, by name")
+    figures: list[LimitFigure] = Field(description="one entry per limit, place and size")
+    unavailable: list[LimitReason] = Field(
+        default_factory=list, description="limits that could not be measured"
+    )
     noise: LimitsNoise | None = Field(
-        default=None, description="what the machine did meanwhile; null: of a run that did not look"
+        default=None,
+        description="what else the machine did meanwhile. Null: not recorded (runs of earlier versions)",
     )
 
     @property
     def disturbed(self) -> str:
-        """In a sentence, that the machine was not quiet when they were measured; empty where it was, or where
-        nobody looked."""
+        """A sentence that reports noise during the measurement; empty if the machine was quiet or noise was
+        not recorded."""
         if self.noise is None or not self.noise.disturbed:
             return ""
-        times = "" if self.noise.measured == 1 else f" at the quieter of {self.noise.measured} times"
+        times = "" if self.noise.measured == 1 else f" (the quieter of {self.noise.measured} measurements)"
         return (
-            f"The machine's limits were measured{times} with {self.noise.disturbed}: as prices they may be "
-            "too high, and what they bound is farther from its bound than it seems"
+            f"The machine was noisy while its limits were measured{times}: {self.noise.disturbed}. The "
+            "limits may be too high; results are then farther from their bounds than shown"
         )
 
     def figure(self, limit: str, place: Place = "one_cpu", bytes: int | None = None) -> LimitFigure | None:
-        """That of a limit at a place and of a size; None where it was not measured."""
+        """The figure of a limit at a place and size; None if it was not measured."""
         wanted = (limit, place, bytes)
         return next((each for each in self.figures if (each.limit, each.place, each.bytes) == wanted), None)
 
     def sizes(self, limit: str) -> list[LimitFigure]:
-        """Those of a limit that has sizes, the smallest first."""
+        """The figures of a limit with sizes, the smallest size first."""
         found = [each for each in self.figures if each.limit == limit and each.bytes is not None]
         return sorted(found, key=lambda each: each.bytes or 0)
 
 
 class BoundSummary(_Record):
-    """The best result of a metric as a share of what the machine's limits allow at most."""
+    """The best result of a metric, compared with the best that the machine limits allow."""
 
-    metric: str
-    sweep: str | None = Field(description="null: of the main table")
-    contender: str = Field(description="the one with the best result of those that this bounds")
-    value: float = Field(description="its result, in the metric's own unit")
-    bound: float = Field(description="in that unit: no result is better, as far as the limits go")
-    share: float = Field(
-        description="of the bound, of what is the better the more there is; else the bound's share of the "
-        "result. 1: at the bound; above 1: better than the bound"
+    metric: str = Field(description="name of the metric")
+    sweep: str | None = Field(description="the sweep that the result belongs to. Null: the main table")
+    contender: str = Field(
+        description="the contender with the best result among those that the bound applies to"
     )
-    limit: str = Field(description="the limit that it follows from")
-    why: str = Field(description="how it follows, in words")
+    value: float = Field(description="its result, in the metric's own unit")
+    bound: float = Field(description="the best possible result by the machine limits, in the same unit")
+    share: float = Field(
+        description="how near the result is to the bound: result / bound if more is better, bound / "
+        "result if less is better. 1: at the bound; above 1: better than the bound"
+    )
+    limit: str = Field(description="the limit that the bound follows from")
+    why: str = Field(description="how the bound follows from the limit, in words")
 
 
 class NoBoundSummary(_Record):
-    """What a table is judged by, where no limit of the machine bounds it."""
+    """A table whose metric no machine limit bounds."""
 
-    metric: str
-    sweep: str | None = Field(description="null: of the main table")
+    metric: str = Field(description="name of the metric")
+    sweep: str | None = Field(description="the sweep that the table shows. Null: the main table")
     why: str = Field(description="why there is no bound")

@@ -1,4 +1,4 @@
-"""One line of `profiles.jsonl`: a trial, and the call stacks that were seen in its window."""
+"""One line of `profiles.jsonl`: a trial, and the call stacks sampled in its window."""
 
 from __future__ import annotations
 
@@ -17,42 +17,47 @@ from thunderherd.stacks.symbols import Mode
 
 
 class KeptStack(Record):
-    """A call stack of a process, and when it was seen."""
+    """A call stack of a thread, and when it was sampled."""
 
     process: int = Field(
-        description="of the side: 0 for a server, the number of the load process for clients"
+        description="number of the process on its side: 0 for a server, the number of the load process "
+        "for clients"
     )
-    command: str = Field(description="the name of the thread")
-    frames: list[int] = Field(description="places in `functions`, outermost first")
-    at_ns: list[int] = Field(description="one for each sample, since the window began")
+    command: str = Field(description="name of the thread")
+    frames: list[int] = Field(description="indexes into `functions`, outermost frame first")
+    at_ns: list[int] = Field(description="time of each sample, nanoseconds since the window began")
 
 
 class SideSamples(Record):
-    """What was sampled of one side in a trial's window: of a whole life, in all of it."""
+    """The samples of one side: in the trial's window, or throughout a whole-life trial."""
 
-    event: str = Field(description="cycles, or cpu-clock where there is no PMU")
-    why_not_cycles: str | None
-    frequency_hertz: int
+    event: str = Field(description="the sampled event: cycles, or cpu-clock if there is no PMU")
+    why_not_cycles: str | None = Field(description="why the event is not cycles. Null: it is")
+    frequency_hertz: int = Field(description="requested samples per second of CPU time")
     scope: Literal["cpus", "tree"] = Field(
-        description="sampled on every CPU, or in each process and thread as long as it lives"
+        description="cpus: every CPU was sampled; tree: each process and thread was sampled while it lived"
     )
-    why_not_cpus: str | None
+    why_not_cpus: str | None = Field(description="why not every CPU was sampled. Null: every CPU was")
     taken: int = Field(description="samples of the whole trial")
-    cpu_ns: int = Field(description="CPU time of the whole trial, of which they were taken")
-    lost: int = Field(description="samples that the kernel could not hand over, in the whole trial")
-    throttled: int = Field(description="times that it took fewer than it was asked for")
-    kernel_symbols: bool
-    why_no_kernel_symbols: str | None
-    outside: int = Field(description="samples before and after the window")
-    functions: list[tuple[str, Mode]] = Field(description="all that are on a stack, by name")
-    stacks: list[KeptStack]
+    cpu_ns: int = Field(
+        description="CPU time of the whole trial in which the samples were taken, nanoseconds"
+    )
+    lost: int = Field(description="samples of the whole trial that the kernel could not deliver")
+    throttled: int = Field(description="how often the kernel took fewer samples than requested")
+    kernel_symbols: bool = Field(description="whether the kernel's functions have names")
+    why_no_kernel_symbols: str | None = Field(description="why they have no names. Null: they have")
+    outside: int = Field(description="samples before and after the window, which are not in `stacks`")
+    functions: list[tuple[str, Mode]] = Field(
+        description="every function of a stack: its name and whether it ran in kernel or user mode"
+    )
+    stacks: list[KeptStack] = Field(description="the distinct call stacks")
 
     @classmethod
     def of(cls, files: Iterable[Path], window_ns: tuple[int, int] | None) -> Self:
-        """The samples of the processes of a side, of each the file that the engine has written.
+        """Reads the samples of a side, from one file of the engine for each of its processes.
 
-        `window_ns` by CLOCK_MONOTONIC; None is all that there is. Raises `EngineError` where a file is not as
-        it should be.
+        `window_ns` is on CLOCK_MONOTONIC; None keeps all samples. Raises `EngineError` if a file is
+        malformed.
         """
         profiles, kept, outside = [], [], 0
         places: dict[Frame, int] = {}
@@ -91,7 +96,7 @@ class SideSamples(Record):
         )
 
     def read(self) -> list[Stack]:
-        """The stacks, of all processes."""
+        """The call stacks of all processes."""
         frames = [Frame(symbol, mode) for symbol, mode in self.functions]
         return [
             Stack(each.command, tuple(frames[place] for place in each.frames), tuple(each.at_ns))
@@ -100,15 +105,17 @@ class SideSamples(Record):
 
 
 class ProfiledTrial(TrialRecord):
-    """A trial in which both sides were sampled. None of its figures but these is used."""
+    """A trial in which both sides were sampled. Only its samples are used, no other figure."""
 
-    profiles: dict[ProfiledSide, SideSamples] = Field(default_factory=dict)
+    profiles: dict[ProfiledSide, SideSamples] = Field(
+        default_factory=dict, description="by side, its samples; empty if the trial is invalid"
+    )
 
 
 def read_profile(file: Path) -> tuple[Profile, list[Stack]]:
-    """A file that the engine has written: how it was sampled, and the stacks.
+    """Reads a profile that the engine has written: how it was sampled, and the call stacks.
 
-    Raises `EngineError` where it is none, with the line.
+    Raises `EngineError` if it is malformed, with the line.
     """
     try:
         lines = file.read_text(encoding="utf-8").splitlines()

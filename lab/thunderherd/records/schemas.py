@@ -1,4 +1,4 @@
-"""The published schemas of what a run leaves on disk (docs/reference)."""
+"""The published schemas of the files of a run (docs/reference)."""
 
 from __future__ import annotations
 
@@ -19,8 +19,11 @@ def summary_schema() -> dict[str, Any]:
 
 
 def kept_summary_schema() -> str:
-    """The same as text, which comes with the program: every run leaves it beside its results, and to make it
-    takes longer than all their tables. `make docs` writes it, `make check` holds it against the models."""
+    """The published schema of `summary.json`, from the file that comes with the program.
+
+    Every run copies it to its results. Generating it would take longer than writing all tables. `make docs`
+    writes the file; `make check` compares it with the models.
+    """
     return (resources.files("thunderherd.records") / SUMMARY_SCHEMA).read_text(encoding="utf-8")
 
 
@@ -30,7 +33,7 @@ def trial_schema() -> dict[str, Any]:
 
 
 def limits_schema() -> dict[str, Any]:
-    """The JSON schema of what `thunderherd limits --json` prints, as published."""
+    """The JSON schema of the output of `thunderherd limits --json`, as published."""
     return published(MachineLimits, "thunderherd limits --json")
 
 
@@ -42,12 +45,14 @@ def knee_schema() -> dict[str, Any]:
 def published(
     model: type[BaseModel], title: str, mode: Literal["serialization", "validation"] = "serialization"
 ) -> dict[str, Any]:
-    """A model's schema with its dialect and title named, as the files in docs/reference hold it: of what is
-    written, or of what is read (`validation`)."""
+    """The schema of a model with dialect and title, as the files in docs/reference hold it.
+
+    `mode` selects what is written (`serialization`) or what is read (`validation`).
+    """
     schema = model.model_json_schema(mode=mode, by_alias=True)
     return {"$schema": "https://json-schema.org/draft/2020-12/schema", **schema, "title": title}
 
 
 def as_text(schema: dict[str, Any]) -> str:
-    """A schema as its file holds it."""
+    """The text of a schema's file."""
     return json.dumps(schema, indent=2, ensure_ascii=False) + "\n"

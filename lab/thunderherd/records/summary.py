@@ -1,7 +1,7 @@
-"""The shapes of what a run leaves on disk: one line of `trials.jsonl`, and `summary.json`.
+"""The shapes of the files of a run: one line of `trials.jsonl`, and `summary.json`.
 
-These models are the published schemas (`docs/reference/trial.schema.json` and `summary.schema.json`).
-Times are in seconds, and every name that is not a plain count says its unit.
+The published schemas are made from these models (`docs/reference/trial.schema.json` and
+`summary.schema.json`). Times are in seconds, and each name that is not a plain count includes its unit.
 """
 
 from __future__ import annotations
@@ -33,84 +33,139 @@ SUMMARY_SCHEMA = "summary.schema.json"
 
 
 class Noise(Record):
-    """What the machine did beside the trial, between the two samples that enclose its measured window."""
+    """What else the machine did between the two samples that enclose the measured window."""
 
-    steal_share: float = Field(description="share of the machine's CPU time that the hypervisor took away")
-    foreign_share: float = Field(
-        description="share of the machine's CPU time used by processes that are not part of the trial"
+    steal_share: float = Field(
+        description="share of the machine's CPU time that the hypervisor took away (0 to 1)"
     )
-    wall_seconds: float
-    machine_busy_seconds: float = Field(description="CPU time of everything on this machine")
-    throttled: int = Field(description="times that this process's control group was throttled")
+    foreign_share: float = Field(
+        description="share of the machine's CPU time used by processes outside the trial (0 to 1)"
+    )
+    wall_seconds: float = Field(description="time between the two samples, seconds")
+    machine_busy_seconds: float = Field(description="CPU time of everything on this machine, seconds")
+    throttled: int = Field(description="how often the control group of this process was throttled")
     foreign_uncertainty: float = Field(
-        default=0.0, description="two standard deviations of it: the clock is sampled"
+        default=0.0,
+        description="two standard deviations of `foreign_share`: the machine's CPU clock is sampled",
     )
     softirq_seconds: list[float] = Field(
         default_factory=list,
-        description="by CPU: time in soft interrupts, whomever their packets were for; counted at the tick",
+        description="time in soft interrupts, seconds, by CPU; includes packets of other programs, and "
+        "is counted in ticks. Empty: not recorded",
     )
     retransmitted: int | None = Field(
         default=None,
-        description="TCP segments that any socket in the network namespaces of both sides retransmitted; "
-        "null: they could not be asked",
+        description="TCP segments retransmitted in the network namespaces of both sides. Null: the "
+        "counts could not be read",
     )
 
     @property
     def softirq_rates(self) -> list[float]:
-        """Milliseconds in soft interrupts in each second, by CPU; empty: that was not recorded."""
+        """Milliseconds in soft interrupts per second, by CPU; empty if they were not recorded."""
         return [round(1e3 * seconds / self.wall_seconds, 3) for seconds in self.softirq_seconds]
 
 
 TrialMetrics = dict[str, int | float | None]
-"""One number per metric, by its name in the table of metrics. Null: not measured, or without meaning for this
-contender (it has no pool, no connection was opened in the window)."""
+"""One number per metric, by name. Null: not measured, or not applicable to this contender (it has no pool, no
+connection was opened in the window)."""
 
 CpuScope = Literal["window", "whole_life"]
 
 TrialForm = Literal["window", "whole_life"]
-"""A warm-up, then a window between two snapshots; or no warm-up, and both sides counted from exec to exit."""
+"""window: a warm-up, then a window between two snapshots. whole_life: no warm-up; both sides are counted from
+exec to exit."""
 
 Axis = Literal["linear", "logarithmic"]
 
 
 class TrialRecord(Record):
-    """One line of `trials.jsonl`: one fresh server, one load, one measured window (or both their whole
-    lives)."""
+    """One line of `trials.jsonl`: a fresh server, a load, and a measured window (or both whole lives)."""
 
     schema_version: SchemaNumber = Field(default=SCHEMA, alias="schema")
     kind: Literal["trial"] = "trial"
-    study: str
-    contender: str
-    block: int = Field(description="from 1")
-    position: int = Field(description="place in the block's order, from 1")
-    attempt: int = Field(default=1, description="2: the block's trial was invalid and was run once more")
-    seed: int
-    started: str = Field(description="local time with offset, ISO 8601")
-    wall_seconds: float = Field(description="of the whole trial, set-up and warm-up included")
-    valid: bool
-    invalid_reasons: list[str]
-    warnings: list[str] = Field(default_factory=list)
-    trial: TrialForm = "window"
-    cpu_scope: CpuScope | None = Field(default=None, description="what server_cpu_seconds covers")
-    ready: Ready | None = None
-    rest_before: Snapshot | None = Field(
-        default=None, description="before a load that ends by time; its window lies inside"
+    study: str = Field(description="name of the study")
+    contender: str = Field(description="name of the contender; at a point of a sweep, BASE@SWEEP=POINT")
+    block: int = Field(description="number of the block, from 1")
+    position: int = Field(description="position in the order of the block, from 1")
+    attempt: int = Field(default=1, description="1, or 2 for the repetition of an invalid trial")
+    seed: int = Field(description="seed of the order of trials")
+    started: str = Field(description="start of the trial, local time with offset (ISO 8601)")
+    wall_seconds: float = Field(
+        description="duration of the whole trial, seconds, including set-up and warm-up"
     )
-    before: Snapshot | None = None
-    during: Snapshot | None = Field(default=None, description="near its end, where states are counted")
-    after: Snapshot | None = None
-    rest_after: Snapshot | None = Field(default=None, description="after a load that ends by time")
-    summary: ServerSummary | None = None
-    loads: list[LoadResult] = Field(default_factory=list)
-    warm_up: list[LoadResult] = Field(default_factory=list)
-    marks: list[Mark] = Field(default_factory=list, description="of loads that end by time")
-    server_life: Life | None = Field(default=None, description="of a whole-life trial")
-    client_lives: list[Life] = Field(default_factory=list, description="of a whole-life trial")
-    noise: Noise | None = None
-    time_wait_before: int | None = None
+    valid: bool = Field(
+        description="whether the trial is valid: every reply was right and both sides' counts agree"
+    )
+    invalid_reasons: list[str] = Field(description="why the trial is invalid; empty if it is valid")
+    warnings: list[str] = Field(default_factory=list, description="caveats of a valid trial's figures")
+    trial: TrialForm = Field(
+        default="window",
+        description="window: a warm-up, then a window between two snapshots; whole_life: both sides are "
+        "counted from exec to exit",
+    )
+    cpu_scope: CpuScope | None = Field(
+        default=None,
+        description="what server_cpu_seconds covers: the window, or the server's whole life, if its CPU "
+        "time cannot be read earlier. Null: the server did not start",
+    )
+    ready: Ready | None = Field(
+        default=None, description="the engine's line when the server was ready. Null: it did not start"
+    )
+    rest_before: Snapshot | None = Field(
+        default=None,
+        description="the server's snapshot before a load that ends by time, whose window begins later. "
+        "Null: another load, or not reached",
+    )
+    before: Snapshot | None = Field(
+        default=None,
+        description="the server's snapshot at the start of the window. Null: a whole-life trial, or not "
+        "reached",
+    )
+    during: Snapshot | None = Field(
+        default=None,
+        description="the server's snapshot in the last tenth of the window, for counters that report one "
+        "moment. Null: the study has none, or not reached",
+    )
+    after: Snapshot | None = Field(
+        default=None,
+        description="the server's snapshot at the end of the window. Null: a whole-life trial, or not "
+        "reached",
+    )
+    rest_after: Snapshot | None = Field(
+        default=None,
+        description="the server's snapshot after a load that ends by time, whose window ended earlier. "
+        "Null: another load, or not reached",
+    )
+    summary: ServerSummary | None = Field(
+        default=None, description="the engine's account of the server's whole life. Null: not reached"
+    )
+    loads: list[LoadResult] = Field(default_factory=list, description="the result of each load process")
+    warm_up: list[LoadResult] = Field(
+        default_factory=list, description="the result of each load process of the warm-up"
+    )
+    marks: list[Mark] = Field(
+        default_factory=list,
+        description="for a load that ends by time, the engine's lines at the edges of the window",
+    )
+    server_life: Life | None = Field(
+        default=None,
+        description="of a whole-life trial, what the server used from exec to exit. Null: another trial, "
+        "or not reached",
+    )
+    client_lives: list[Life] = Field(
+        default_factory=list,
+        description="of a whole-life trial, what each load process used from exec to exit",
+    )
+    noise: Noise | None = Field(
+        default=None, description="what else the machine did during the window. Null: not reached"
+    )
+    time_wait_before: int | None = Field(
+        default=None, description="sockets in TIME_WAIT before the trial. Null: not read"
+    )
     metrics: TrialMetrics | None = Field(
         default=None,
-        description="one number per metric; null: not measured, or without meaning for this contender",
+        description="one number per metric, by name. Null as a whole: the window was not measured. Null "
+        "for a metric: not measured, or not applicable to this contender",
         json_schema_extra={
             "properties": {
                 each.name: {"description": each.words + (f", {each.unit}" if each.unit else "")}
@@ -119,7 +174,8 @@ class TrialRecord(Record):
         },
     )
     worker_connections: list[int] | None = Field(
-        default=None, description="connections of each pool worker in the window"
+        default=None,
+        description="connections of each worker of the pool in the window. Null: no pool, or not measured",
     )
 
 
@@ -127,129 +183,178 @@ class TrialRecord(Record):
 
 
 class LookTaken(Record):
-    """A planned look: whether it was taken, and how many comparisons were decided at it."""
+    """A planned look: whether it was taken, and how many comparisons it decided."""
 
-    blocks: int
-    alpha: float
-    taken: bool
-    decided: int | None = None
+    blocks: int = Field(description="number of accepted blocks at this look")
+    alpha: float = Field(description="significance level spent at this look")
+    taken: bool = Field(description="whether the look was taken")
+    decided: int | None = Field(
+        default=None, description="number of comparisons decided at it. Null: it was not taken"
+    )
 
 
 class StudySummary(Record):
-    """What was asked, and how it was run."""
+    """The study, and how it was run."""
 
-    name: str
+    name: str = Field(description="name of the study")
     asked_for: str = Field(
-        default="", description="what names it to `thunderherd run`: its name, or the path of its file"
+        default="", description="the study as typed for `thunderherd run`: its name, or the path of its file"
     )
-    title: str
-    question: str
-    source: str = ""
-    size: str
-    seed: int
-    digest: str = Field(description="SHA-256 of the study as resolved, overrides included")
-    metric: str
-    better: Better
-    baseline: str | None
-    normalise_connections: int
+    title: str = Field(description="title of the study")
+    question: str = Field(description="the question that the study answers")
+    source: str = Field(default="", description="the source that the study reproduces; empty: none")
+    size: str = Field(description="size of the run, such as quick or full")
+    seed: int = Field(description="seed of the order of trials")
+    digest: str = Field(description="SHA-256 of the resolved study, overrides included")
+    metric: str = Field(description="the metric of the verdicts in the main table")
+    better: Better = Field(description="whether more or less of the metric is better")
+    baseline: str | None = Field(
+        description="the contender whose CPU time is subtracted from the others'. Null: none"
+    )
+    normalise_connections: int = Field(
+        description="CPU times per connection are shown for this many connections"
+    )
     counters: dict[str, str] = Field(
-        default_factory=dict, description="those that both sides were asked for, and the unit of each"
+        default_factory=dict, description="by counter requested for both sides, its unit"
     )
-    states: list[str] = Field(default_factory=list, description="those of them that tell of one moment")
-    connections_per_trial: int | None = Field(description="of the study's own load; null: it ends by time")
+    states: list[str] = Field(
+        default_factory=list, description="those counters that report one moment, not an amount"
+    )
+    connections_per_trial: int | None = Field(
+        description="connections per trial of the study's own load. Null: the load ends by time"
+    )
     repetitions: int | None = Field(
-        description="so many blocks and no verdicts: every run is shown; null: blocks are judged at looks"
+        description="number of blocks of a study that shows every run and gives no verdicts. Null: the "
+        "study has looks and verdicts"
     )
-    blocks: int = Field(description="accepted blocks, which the verdicts rest on")
-    alpha: float = Field(description="two-sided, over all looks and the whole family")
-    equivalence_percent: float
-    family_size: int
-    looks: list[LookTaken]
-    complete: bool = Field(description="the last look was taken, or all was decided earlier")
-    cpu_scope: CpuScope | None
+    blocks: int = Field(description="number of accepted blocks, which the verdicts rest on")
+    alpha: float = Field(
+        description="two-sided significance level over all looks and the whole family of comparisons"
+    )
+    equivalence_percent: float = Field(
+        description="contenders within this distance of each other count as equivalent, percent"
+    )
+    family_size: int = Field(description="number of comparisons that are judged together")
+    looks: list[LookTaken] = Field(description="the planned looks, in order")
+    complete: bool = Field(description="whether the last look was taken, or all was decided earlier")
+    cpu_scope: CpuScope | None = Field(
+        description="what server_cpu_seconds covers: the window or the whole life. Null: no valid trial"
+    )
     cpu_sources: dict[str, str | None] = Field(
         default_factory=dict,
-        description="where windows have the server's CPU time from, and why from no better source",
+        description="by CPU source of the windows, why no better source was available. Null for a "
+        "source: it is the best",
     )
     settings: dict[str, Any] = Field(
-        description="load, laboratory and noise settings in effect; a contender has its server's"
+        description="settings of load, lab and noise in effect; server settings are those of each contender"
     )
-    overrides: list[str]
-    command: list[str]
-    notes: list[str] = Field(description="warnings that belong beside every figure")
-    remarks: list[str] = Field(default_factory=list, description="beside each figure of its main table")
-    started: str
-    finished: str
+    overrides: list[str] = Field(description="the --set options, as typed")
+    command: list[str] = Field(description="the command line, by words")
+    notes: list[str] = Field(description="warnings that belong next to every figure")
+    remarks: list[str] = Field(
+        default_factory=list, description="caveats that belong next to each figure of the main table"
+    )
+    started: str = Field(description="start of the run, local time with offset (ISO 8601)")
+    finished: str = Field(description="end of the run, local time with offset (ISO 8601)")
 
 
 class ClientsPerWorker(Record):
-    """The spread of connections over the pool's workers, each figure averaged over trials."""
+    """The spread of connections over the workers of the pool; each figure is the mean over trials."""
 
-    minimum: float
-    mean: float
-    maximum: float
-    standard_deviation: float
+    minimum: float = Field(description="least connections of a worker")
+    mean: float = Field(description="mean connections of a worker")
+    maximum: float = Field(description="most connections of a worker")
+    standard_deviation: float = Field(description="standard deviation over the workers")
 
 
 class ContenderSummary(Record):
-    """One contender. CPU figures are seconds for `normalise_connections` connections.
+    """A contender. CPU times are in seconds per `normalise_connections` connections.
 
-    A contender of a sweep is named BASE@SWEEP=POINT; those of the study's main table have neither.
+    At a point of a sweep its name is BASE@SWEEP=POINT; `sweep` and `point` are null in the main table.
     """
 
-    name: str
-    label: str
-    base: str = Field(description="its own name; of a sweep's point, that of the contender which it varies")
-    sweep: str | None
-    point: str | None
-    row: int | None
-    control_of: str | None
-    design: str
-    primitive: str = Field(description="by which its server sends")
-    receive: str = Field(description="by which its server receives")
-    workload: str
-    settings: dict[str, Any]
-    load: dict[str, Any] | None = Field(description="null: that of the study's settings")
-    lab: dict[str, Any] | None = Field(description="null: that of the study's settings")
-    connections: dict[str, Connection] = Field(
-        default_factory=dict, description="by side: of the last accepted trial; empty over Unix sockets"
+    name: str = Field(description="name of the contender; at a point of a sweep, BASE@SWEEP=POINT")
+    label: str = Field(description="label in tables and charts")
+    base: str = Field(description="the contender without @SWEEP=POINT")
+    sweep: str | None = Field(description="the sweep. Null: the main table")
+    point: str | None = Field(description="the point of the sweep. Null: the main table")
+    row: int | None = Field(description="row in the source's table. Null: the source has no such row")
+    control_of: str | None = Field(
+        description="the contender that this one varies as a control. Null: it is no control"
     )
-    trial: TrialForm
-    scale: str | None = Field(default=None, description="how it is smaller than the source's, where it is")
-    metric: str = Field(description="what its verdicts rest on")
-    blocks: int = Field(description="accepted blocks in which its trial was valid")
+    design: str = Field(description="design of its server")
+    primitive: str = Field(description="send primitive of its server")
+    receive: str = Field(description="receive primitive of its server")
+    workload: str = Field(description="its workload")
+    settings: dict[str, Any] = Field(description="settings of its server")
+    load: dict[str, Any] | None = Field(description="its load. Null: that of the study's settings")
+    lab: dict[str, Any] | None = Field(description="its lab. Null: that of the study's settings")
+    connections: dict[str, Connection] = Field(
+        default_factory=dict,
+        description="by side, the kernel's properties of a connection of the last accepted trial; empty "
+        "over Unix sockets",
+    )
+    trial: TrialForm = Field(
+        description="window: measured between two snapshots; whole_life: measured from exec to exit"
+    )
+    scale: str | None = Field(
+        default=None, description="how it is smaller than in the source. Null: it is not"
+    )
+    metric: str = Field(description="the metric of its verdicts")
+    blocks: int = Field(description="number of accepted blocks in which its trial was valid")
     metrics: dict[str, Estimate] = Field(
-        description="every metric that it has in each of these blocks, in the metric's own unit"
+        description="by metric that every one of these blocks has, its estimate in the metric's own unit"
     )
     unknown: dict[str, str] = Field(
-        default_factory=dict, description="by metric, why nothing tells a figure of what it did"
+        default_factory=dict, description="by metric that cannot be known for this contender, the reason"
     )
     scaled: dict[str, float] = Field(
         default_factory=dict,
-        description="by metric that is extrapolated in one of its trials, since its events took turns on the "
-        "CPU's few counters: the least share of the time in which they were counted",
+        description="by metric that is extrapolated in one of its trials, because events took turns on "
+        "the CPU's few counters, the least share of the time in which they were counted (0 "
+        "to 1)",
     )
     runs: list[TrialMetrics] = Field(
-        description="the metrics of each run, by block, where runs are repeated in place of verdicts; of the "
-        "first accepted ones where a study shows some beside its verdicts"
+        description="the metrics of each run, by block: of all runs if the study has repetitions; of the "
+        "first accepted ones if it shows some next to its verdicts; otherwise empty"
     )
     spread: dict[str, Spread] = Field(
-        default_factory=dict, description="with repetitions: of every metric that each of these runs has"
+        default_factory=dict,
+        description="for repeated runs, by metric that every run has, mean and standard deviation",
     )
-    cpu_seconds: Estimate | None = Field(description="null: no valid trial, or not known")
+    cpu_seconds: Estimate | None = Field(
+        description="the server's CPU time, seconds per `normalise_connections` connections. Null: no "
+        "valid trial, or not known"
+    )
     process_control_seconds: Estimate | None = Field(
-        description="minus the baseline, paired by block; of the baseline itself 0 without an interval"
+        description="the same minus that of the baseline, paired by block; 0 without an interval for the "
+        "baseline itself. Null: no baseline, or not known"
     )
-    clients_per_worker: ClientsPerWorker | None
-    worker_connections: list[float] | None = Field(description="mean per worker, workers sorted, most first")
-    rank: int | None = Field(description="1 uses least CPU; by estimate, separated or not")
-    letters: str = Field(description="contenders that share a letter are not separated")
-    voluntary_switches_per_connection: Estimate | None
-    connections_per_second: Estimate | None
-    client_cpu_seconds: Estimate | None
-    machine_cpu_seconds: Estimate | None
+    clients_per_worker: ClientsPerWorker | None = Field(
+        description="spread of connections over the workers of the pool. Null: no pool, or not measured"
+    )
+    worker_connections: list[float] | None = Field(
+        description="mean connections of each worker, the most first. Null: no pool, or not measured"
+    )
+    rank: int | None = Field(
+        description="rank by estimate, 1 is best, whether or not the difference is significant. Null: no "
+        "estimate"
+    )
+    letters: str = Field(description="contenders that share a letter do not differ significantly")
+    voluntary_switches_per_connection: Estimate | None = Field(
+        description="voluntary context switches of the server per connection. Null: not measured"
+    )
+    connections_per_second: Estimate | None = Field(description="connections per second. Null: not measured")
+    client_cpu_seconds: Estimate | None = Field(
+        description="the clients' CPU time, seconds per `normalise_connections` connections. Null: not "
+        "measured"
+    )
+    machine_cpu_seconds: Estimate | None = Field(
+        description="CPU time of the whole machine, seconds per `normalise_connections` connections. "
+        "Null: not measured"
+    )
     noise: NoiseSummary | None = Field(
-        default=None, description="what the machine did beside its trials; null: none tells of it"
+        default=None, description="what else the machine did during its trials. Null: not recorded"
     )
 
 
@@ -257,142 +362,192 @@ Verdict = Literal["faster", "slower", "equivalent", "undecided"]
 
 
 class PairSummary(Record):
-    """`a` against `b`: ratio of the metric, and the verdict on a (faster: a is better in the metric's
-    direction).
+    """Contender a compared with contender b: ratio of the metric, and verdict on a.
 
-    The ratio is that of costs: a / b where less is better; of a rate, where more is, it is b / a, the ratio
-    of the times that one takes.
+    The ratio is one of costs. If less is better it is a / b. If more is better, as for a rate, it is b / a,
+    which is the ratio of times.
     """
 
-    a: str
-    b: str
-    sweep: str | None = Field(description="null: a pair of the main table")
-    point: str | None
-    metric: str
-    ratio: float | None
-    low: float | None
-    high: float | None
-    confidence: float
-    simultaneous_low: float | None
-    simultaneous_high: float | None
-    p: float | None
-    p_adjusted: float | None = Field(description="Holm, over the whole family")
-    p_equivalent_adjusted: float | None = None
-    verdict: Verdict
-    blocks: int
-    smallest_detectable_percent: float | None
-    decided_at: int | None = Field(default=None, description="blocks of the look that decided it")
+    a: str = Field(description="the first contender")
+    b: str = Field(description="the second contender")
+    sweep: str | None = Field(description="the sweep. Null: the main table")
+    point: str | None = Field(description="the point of the sweep. Null: the main table")
+    metric: str = Field(description="the metric that is compared")
+    ratio: float | None = Field(
+        description="estimated ratio of costs; below 1, a is better. Null: no block with both"
+    )
+    low: float | None = Field(description="lower end of its interval. Null: too few blocks for a bound")
+    high: float | None = Field(description="upper end of its interval. Null: too few blocks for a bound")
+    confidence: float = Field(description="confidence of the interval")
+    simultaneous_low: float | None = Field(
+        description="lower end of the interval that holds for all comparisons together. Null: too few "
+        "blocks for a bound"
+    )
+    simultaneous_high: float | None = Field(
+        description="upper end of the interval that holds for all comparisons together. Null: too few "
+        "blocks for a bound"
+    )
+    p: float | None = Field(
+        description="two-sided p-value of the hypothesis of no difference. Null: no block with both"
+    )
+    p_adjusted: float | None = Field(
+        description="the same, Holm-adjusted over the whole family. Null: no block with both"
+    )
+    p_equivalent_adjusted: float | None = Field(
+        default=None,
+        description="p-value of the hypothesis that the two are not equivalent, Holm-adjusted. Null: not "
+        "tested",
+    )
+    verdict: Verdict = Field(description="the verdict on a: faster means better in the metric's direction")
+    blocks: int = Field(description="number of blocks with both contenders")
+    smallest_detectable_percent: float | None = Field(
+        description="smallest difference that so many blocks would detect, percent. Null: too few blocks"
+    )
+    decided_at: int | None = Field(
+        default=None, description="number of blocks of the look that decided it. Null: undecided"
+    )
 
 
 class SweepPoint(Record):
-    """A point of a sweep's axis."""
+    """A point on the axis of a sweep."""
 
-    name: str
-    number: float | None = Field(description="where it stands on the axis; null: it has a name only")
+    name: str = Field(description="name of the point")
+    number: float | None = Field(description="position on the axis. Null: the point has only a name")
     here: int | None = Field(
-        default=None, description="what ran in place of that number, where the source's experiment is scaled"
+        default=None,
+        description="the number that ran instead, in an experiment that is smaller than the source's. "
+        "Null: the source's own number ran",
     )
 
     @property
     def label(self) -> str:
-        """As tables have it: `3200 (here 128)`."""
+        """The label in tables: `3200 (here 128)`."""
         return self.name if self.here is None else f"{self.name} (here {self.here})"
 
 
 PROCESS_CONTROL, WORKERS = "process_control_seconds", "worker_connections"
-"""What a figure of the source may stand beside that is no metric: fields of `ContenderSummary`."""
+"""Fields of `ContenderSummary` that are no metrics, but that a figure of the source may be compared with."""
 
 
 class PaperFigure(Record):
     """The source's figure of a metric, for a contender of the main table or at a point of a sweep."""
 
     metric: str = Field(
-        description="what it stands beside: a metric, or process_control_seconds or worker_connections of a "
-        "contender"
+        description="the figure that it is compared with: a metric, or process_control_seconds or "
+        "worker_connections of a contender"
     )
-    base: str = Field(description="the contender, without its @SWEEP=POINT")
-    sweep: str | None = Field(default=None, description="null: of the main table")
-    point: str | None = None
-    system: str | None = Field(default=None, description="where it ran, if the source has several systems")
-    unit: str = Field(default="", description="the source's; empty: that in which ours is shown")
+    base: str = Field(description="the contender, without @SWEEP=POINT")
+    sweep: str | None = Field(default=None, description="the sweep. Null: the main table")
+    point: str | None = Field(default=None, description="the point of the sweep. Null: the main table")
+    system: str | None = Field(
+        default=None, description="the source's system, if it measured on several. Null: it has one"
+    )
+    unit: str = Field(
+        default="", description="the source's unit; empty: the unit in which this machine's figure is shown"
+    )
     value: float | None = Field(
-        description="the mean, where the source gives several; null: it has none, and the note says why"
+        description="the source's figure; the mean, if it has several. Null: it has none, for the reason "
+        "in `note`"
     )
-    runs: list[float] = Field(
-        description="every figure that the source gives for it: of each run, or of each worker"
-    )
-    note: str | None = None
+    runs: list[float] = Field(description="all figures of the source, of each run or each worker")
+    note: str | None = Field(default=None, description="a caveat of the figure. Null: none")
 
 
 class SlopeSummary(Record):
-    """The straight line of a metric over a sweep, by least squares within each block: what one more on the
-    axis adds, and what is there at none. In the metric's own unit."""
+    """The straight line of a metric over a sweep, by least squares within each block. In the metric's own
+    unit.
 
-    base: str = Field(description="the contender, without its @SWEEP=POINT")
-    metric: str
-    each: Estimate | None = Field(description="what one more adds: the slope; null: it has none, and why")
-    start: Estimate | None = Field(description="the line at zero; of whole lives, what starting up costs")
-    each_spread: Spread | None = Field(default=None, description="with repetitions: of the runs' slopes")
-    start_spread: Spread | None = Field(default=None, description="with repetitions: of the runs' starts")
-    r_squared: Estimate | None = Field(
-        default=None, description="how straight it is: 1 where the line explains all that varies"
+    The slope is what one more on the axis adds. The start is the line's value at zero.
+    """
+
+    base: str = Field(description="the contender, without @SWEEP=POINT")
+    metric: str = Field(description="name of the metric")
+    each: Estimate | None = Field(description="the slope. Null: there is none, for the reason in `why`")
+    start: Estimate | None = Field(
+        description="the line's value at zero; for whole lives, the cost of starting up. Null: there is "
+        "no line"
     )
-    r_squared_spread: Spread | None = Field(default=None, description="with repetitions: of the runs' lines")
-    why: str | None = Field(default=None, description="where there is no slope: why not")
+    each_spread: Spread | None = Field(
+        default=None,
+        description="for repeated runs, mean and standard deviation of their slopes. Null: the study has "
+        "verdicts instead",
+    )
+    start_spread: Spread | None = Field(
+        default=None,
+        description="for repeated runs, mean and standard deviation of their starts. Null: the study has "
+        "verdicts instead",
+    )
+    r_squared: Estimate | None = Field(
+        default=None,
+        description="how straight the line is; 1 if it explains all variation. Null: there is no line",
+    )
+    r_squared_spread: Spread | None = Field(
+        default=None,
+        description="for repeated runs, mean and standard deviation of this. Null: the study has "
+        "verdicts instead",
+    )
+    why: str | None = Field(default=None, description="why there is no slope. Null: there is one")
 
 
 class SweepSummary(Record):
-    """A sweep: contenders over the points of an axis. The figures are those of `contenders` with its name."""
+    """A sweep: contenders over the points of an axis. `contenders` of the summary has the figures."""
 
-    name: str
-    title: str
-    key: str | None = Field(description="the key that takes the values, where it is one")
-    x_label: str
-    axis: Axis
-    metric: str = Field(description="what its verdicts rest on")
-    better: Better
-    unit: str = Field(description="of the metric")
-    metrics: list[str] = Field(description="what is shown, its metric first")
+    name: str = Field(description="name of the sweep")
+    title: str = Field(description="title of the sweep")
+    key: str | None = Field(
+        description="the key of the study that takes the values. Null: the points are tables"
+    )
+    x_label: str = Field(description="label of the axis")
+    axis: Axis = Field(description="scale of the axis")
+    metric: str = Field(description="the metric of its verdicts")
+    better: Better = Field(description="whether more or less of the metric is better")
+    unit: str = Field(description="unit of the metric")
+    metrics: list[str] = Field(description="metrics that are shown, that of the verdicts first")
     logarithmic: list[str] = Field(
         default_factory=list,
-        description="those of them that are drawn with a logarithmic axis in any case; where there are some, "
-        "the others have a linear one",
+        description="those metrics that are always drawn on a logarithmic axis; if there are some, the "
+        "others are drawn on a linear one",
     )
-    trial: TrialForm
-    points: list[SweepPoint]
-    contenders: list[str] = Field(description="their bases; BASE@SWEEP=POINT are the names at a point")
-    absent: dict[str, str] = Field(description="declared contenders that this machine cannot run, and why")
+    trial: TrialForm = Field(
+        description="window: measured between two snapshots; whole_life: measured from exec to exit"
+    )
+    points: list[SweepPoint] = Field(description="the points, in order")
+    contenders: list[str] = Field(description="the contenders, without @SWEEP=POINT")
+    absent: dict[str, str] = Field(description="by contender that this machine cannot run, the reason")
     remarks: list[str] = Field(
         default_factory=list,
-        description="what belongs beside each of its figures: how it differs from the source's experiment, "
-        "and what was copied after all",
+        description="caveats that belong next to each figure, such as how the sweep differs from the "
+        "source's experiment",
     )
     unavailable: dict[str, str] = Field(
         default_factory=dict,
-        description="of the metrics that it shows, those that cannot be had here, and why",
+        description="by metric that is shown but unavailable on this machine, the reason",
     )
     substitutes: dict[str, str] = Field(
         default_factory=dict,
-        description="by such a metric, the one that is shown in its place: of CPU cost the next rung",
+        description="by unavailable metric, the metric shown instead: the next measure of CPU cost",
     )
     slope: str | None = Field(
-        default=None, description="what one more on its axis is called, where the study asks what each adds"
+        default=None,
+        description="name of one step on the axis, if the study asks what each adds. Null: it does not",
     )
-    note: str | None = Field(default=None, description="what to know about its figures")
+    note: str | None = Field(default=None, description="a caveat of its figures. Null: none")
     ceiling: str | None = Field(
-        default=None, description="the contender whose payload rate theirs are shares of, where there is one"
+        default=None,
+        description="the contender whose payload rate is the ceiling: the others' rates are shown as "
+        "shares of it. Null: none",
     )
-    slopes: list[SlopeSummary] = Field(
-        default_factory=list, description="of each metric that is shown and each contender"
+    slopes: list[SlopeSummary] = Field(default_factory=list, description="one entry per metric and contender")
+    crossover: CrossoverSummary | None = Field(
+        default=None, description="where two contenders change places. Null: the study does not ask"
     )
-    crossover: CrossoverSummary | None = Field(default=None, description="null: the study does not ask")
     counted_points: list[str] = Field(
         default_factory=list,
-        description="where two contenders or more were counted, so that it can be told why one costs more "
-        "than another; `explanations` of the summary have it",
+        description="points with at least two counted contenders; `explanations` of the summary has "
+        "their differences",
     )
     uncounted_points: list[str] = Field(
-        default_factory=list, description="its other points; of one contender alone none are told"
+        default_factory=list, description="the other points; empty if there is only one contender"
     )
 
 
@@ -400,88 +555,117 @@ ClaimVerdict = Literal["supported", "refuted", "undecided", "not testable here"]
 
 
 class ClaimSummary(Record):
-    """A sentence of the source, its figure, this machine's figure, and the verdict."""
+    """A claim of the source, its figure, this machine's figure, and the verdict."""
 
-    id: str
-    statement: str
-    source_note: str | None
-    paper_figure: str | None
-    our_figure: str
-    estimate: Estimate | None
-    verdict: ClaimVerdict
-    why: str
-    contrasts: list[dict[str, Any]] = Field(default_factory=list)
+    id: str = Field(description="identifier of the claim")
+    statement: str = Field(description="the claim, as a sentence")
+    source_note: str | None = Field(description="a note on the claim in the source. Null: none")
+    paper_figure: str | None = Field(description="the source's figure, as text. Null: it has none")
+    our_figure: str = Field(description="this machine's figure, as text")
+    estimate: Estimate | None = Field(
+        description="this machine's figure, as an estimate. Null: the claim rests on several figures, or "
+        "on none"
+    )
+    verdict: ClaimVerdict = Field(description="whether this run supports the claim")
+    why: str = Field(description="reason of the verdict")
+    contrasts: list[dict[str, Any]] = Field(
+        default_factory=list, description="the comparisons that the verdict rests on"
+    )
 
 
 class QuestionSummary(Record):
-    """A question of the source, and sentences that are filled from this run's figures and verdicts."""
+    """A question of the source, answered in sentences from this run's figures and verdicts."""
 
-    id: str
-    text: str
-    answer: list[str] = Field(description="sentences")
-    note: str | None = Field(description="what the source says; and why nothing is judged, where nothing is")
+    id: str = Field(description="identifier of the question")
+    text: str = Field(description="the question")
+    answer: list[str] = Field(description="the answer, by sentences")
+    note: str | None = Field(
+        description="the source's answer, and why nothing is judged if nothing is. Null: neither"
+    )
     figures: list[dict[str, Any]] = Field(
         default_factory=list,
-        description="the contrasts behind the sentences, by the names of their placeholders",
+        description="the contrasts behind the sentences, by name of their placeholders",
     )
 
 
 class TrialCounts(Record):
-    """How many trials there were, and what became of them. The three counts add up to all trials on disk."""
+    """How many trials there were, by outcome. The three counts add up to all trials on disk."""
 
-    valid: int
-    invalid: int
-    rejected: int = Field(description="valid, but of a block that outside noise rejected")
-    invalid_reasons: dict[str, int] = Field(description="contender and reason, and how often")
+    valid: int = Field(description="valid trials, without those of rejected blocks")
+    invalid: int = Field(description="invalid trials")
+    rejected: int = Field(description="valid trials of blocks that were rejected for outside noise")
+    invalid_reasons: dict[str, int] = Field(
+        description="by contender and reason, the number of invalid trials"
+    )
     accepted_blocks: list[int] = Field(description="in the order in which the looks take them")
-    rejected_blocks: list[int] = Field(description="rejected for outside noise, never for their outcome")
-    noisy_blocks_kept: list[int] = Field(description="noisy, but accepted: too many were, and these least")
-    incomplete_blocks: list[int] = Field(description="a trial stayed invalid when it was repeated")
+    rejected_blocks: list[int] = Field(
+        description="blocks rejected for outside noise, never for their outcome"
+    )
+    noisy_blocks_kept: list[int] = Field(
+        description="noisy blocks that were accepted, because too many were noisy and these were the least"
+    )
+    incomplete_blocks: list[int] = Field(description="blocks with a trial that was invalid at both attempts")
     given_up: dict[str, str] = Field(
-        description="contenders whose trials are invalid again and again, and why"
+        description="by contender that the run gave up because its trials were repeatedly invalid, the reason"
     )
 
 
 class Summary(Record):
-    """`summary.json`: every figure of the printed table and of the report."""
+    """`summary.json`: every figure of the printed tables and of the report."""
 
     schema_file: str = Field(
-        default=SUMMARY_SCHEMA, alias="$schema", description="this schema, which lies beside it"
+        default=SUMMARY_SCHEMA,
+        alias="$schema",
+        description="file name of this schema, which is in the same folder",
     )
     schema_version: SchemaNumber = Field(default=SCHEMA, alias="schema")
     study: StudySummary
-    machine: dict[str, Any]
-    limits: MachineLimits | None = Field(default=None, description="null: they were not measured")
+    machine: dict[str, Any] = Field(
+        description="what the run was measured on: machine, kernel, settings, tools; null values have "
+        "their reasons in `unavailable`"
+    )
+    limits: MachineLimits | None = Field(default=None, description="the machine limits. Null: not measured")
     bounds: list[BoundSummary] = Field(
-        default_factory=list, description="how far the best results are from them"
+        default_factory=list, description="how near the best results are to what the machine limits allow"
     )
     without_bounds: list[NoBoundSummary] = Field(
-        default_factory=list, description="tables that are judged by what no limit bounds, and why"
+        default_factory=list, description="tables whose metric no machine limit bounds"
     )
-    contenders: list[ContenderSummary]
+    contenders: list[ContenderSummary] = Field(description="one entry per contender, in the study's order")
     unavailable: dict[str, str] = Field(
         default_factory=dict,
-        description="by side and counter that was asked for and cannot be had here (server.cpu_cycles): why",
+        description="by side and counter that is requested but unavailable on this machine "
+        "(server.cpu_cycles), the reason",
     )
-    sweeps: list[SweepSummary]
-    paper: list[PaperFigure] = Field(
-        default_factory=list, description="the source's figures, with what is to be known about each"
+    sweeps: list[SweepSummary] = Field(description="one entry per sweep")
+    paper: list[PaperFigure] = Field(default_factory=list, description="the source's figures")
+    pairs: list[PairSummary] = Field(
+        description="one entry per comparison of two contenders, over the accepted blocks"
     )
-    pairs: list[PairSummary]
-    pairs_all_blocks: list[PairSummary] = Field(description="the same with the rejected blocks kept")
-    claims: list[ClaimSummary]
-    questions: list[QuestionSummary] = Field(default_factory=list)
-    counted: CountedSummary | None = Field(default=None, description="null: the source has no such table")
+    pairs_all_blocks: list[PairSummary] = Field(
+        description="the same over all blocks, the rejected ones included"
+    )
+    claims: list[ClaimSummary] = Field(description="one entry per claim of the source")
+    questions: list[QuestionSummary] = Field(
+        default_factory=list, description="one entry per question of the source"
+    )
+    counted: CountedSummary | None = Field(
+        default=None,
+        description="the source's table of counters next to this machine's. Null: the source has none",
+    )
     counting: CountingSummary | None = Field(
-        default=None, description="what was counted in trials of their own; null: the run was asked for none"
+        default=None, description="results of counted trials. Null: the study asks for none"
     )
     counting_cost: CountingCost | None = Field(
         default=None,
-        description="what counting events of the processor changed in the trials that did; null: none "
-        "did, or it was not measured",
+        description="how counting events of the processor changed the trials that did. Null: none did, "
+        "or it was not measured",
     )
-    profiles: ProfilingSummary | None = Field(default=None, description="null: the run was asked for none")
+    profiles: ProfilingSummary | None = Field(
+        default=None, description="results of profiled trials. Null: the study asks for none"
+    )
     explanations: list[Explanation] = Field(
-        default_factory=list, description="the best of each table against each other counted contender"
+        default_factory=list,
+        description="why the best contender of each table costs less than each other counted contender",
     )
-    trials: TrialCounts
+    trials: TrialCounts = Field(description="how many trials there were, by outcome")

@@ -52,7 +52,7 @@ OLD_README = "README.txt"
 FILES = {
     README: "this page",
     PAGE: "the results on one short page",
-    "report.html": "the report for a browser, in one file that works offline (`thunderherd report` writes it)",
+    "report.html": "the report for a browser, one file that works offline (`thunderherd report` writes it)",
     SUMMARY: "every figure of the printed tables and the report: estimates, intervals, verdicts, claims",
     SUMMARY_SCHEMA: "the JSON schema of summary.json",
     f"{ESTIMATES}.parquet": "the estimates as a table: one row per contender and metric",
@@ -73,7 +73,7 @@ FILES = {
     WITH_COUNTERS: "extra trials that measure what counting costs: those with all counters",
     WITHOUT_COUNTERS: "the same without counters, in pairs with those",
     PROFILES: "extra trials in which both sides were sampled, with the call stacks of their windows",
-    "profiles/": "the same stacks, folded (server: NAME.folded, clients: NAME.clients.folded), and flame graphs",
+    "profiles/": "the same stacks, folded (server: NAME.folded, clients: NAME.clients.folded); flame graphs",
     f"{recordings.FOLDER}/": "copies of the files that loads replay, up to "
     f"{recordings.LARGEST:,} bytes each. Their names have the first digits of their SHA-256; run.json has "
     "the path and SHA-256 of each",
