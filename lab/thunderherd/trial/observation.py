@@ -32,6 +32,7 @@ from thunderherd.metrics.table import (
 )
 from thunderherd.records.summary import CpuScope, Noise, TrialMetrics, TrialRecord
 from thunderherd.study.loading import Contender
+from thunderherd.trial.busy_polling import beyond_load
 from thunderherd.trial.counters import (
     none_came,
     not_available,
@@ -52,7 +53,6 @@ from thunderherd.trial.metrics import (
     times_of,
     total,
 )
-from thunderherd.trial.never_sleeps import beyond_load
 
 
 @dataclass

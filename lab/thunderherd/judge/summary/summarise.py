@@ -54,6 +54,7 @@ from thunderherd.records.summary import (
 from thunderherd.statistics.columns import Column, known, together
 from thunderherd.statistics.comparisons import Look, hodges_lehmann
 from thunderherd.study.loading import Contender, Study, Sweep, asked_for
+from thunderherd.trial.busy_polling import not_of_load
 from thunderherd.trial.caveats import (
     closing_notes,
     copied_after_all,
@@ -66,7 +67,6 @@ from thunderherd.trial.caveats import (
     why_unavailable,
 )
 from thunderherd.trial.counters import TOO_FEW
-from thunderherd.trial.never_sleeps import not_of_load
 from thunderherd.trial.observation import connections_of, read_late
 
 

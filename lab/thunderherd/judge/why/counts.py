@@ -26,8 +26,8 @@ from thunderherd.records.extra_trials import (
     State,
 )
 from thunderherd.records.summary import TrialMetrics, TrialRecord
+from thunderherd.trial.busy_polling import beyond_load
 from thunderherd.trial.counters import scaled_of_sides, unavailable_of_sides
-from thunderherd.trial.never_sleeps import beyond_load
 
 if TYPE_CHECKING:
     from thunderherd.study.loading import Contender

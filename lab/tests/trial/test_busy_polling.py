@@ -16,7 +16,7 @@ from thunderherd.judge.why.pairs import why_no_difference
 from thunderherd.records.summary import TrialRecord
 from thunderherd.show.tables.main import pairs_legend
 from thunderherd.study.loading import Study
-from thunderherd.trial.never_sleeps import beyond_load
+from thunderherd.trial.busy_polling import beyond_load
 
 COUNTERS = 'counters = ["task_clock"]\nbaseline = "epoll"\n'
 COUNTED = head("awake", measure=COUNTERS)
