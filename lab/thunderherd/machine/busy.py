@@ -1,6 +1,6 @@
-"""What goes on on this machine while nothing of ours runs: who uses its CPUs, and what is taken from it.
+"""Who uses the CPUs while nothing of ours runs: other processes, and the hypervisor.
 
-All by looking at /proc twice; nobody is stopped, slowed down or asked.
+Reads /proc twice. No process is stopped, slowed down or contacted.
 """
 
 from __future__ import annotations
@@ -14,13 +14,13 @@ from thunderherd.records.summary import Noise
 from thunderherd.text.figures import printable
 
 SHOWN_SHARE = 0.02
-"""The least share of a CPU that a process is named for: two ticks of a second, below which a count of ticks
-says nothing."""
+"""Least share of a CPU for which a process is named: two ticks in a second. Below that, ticks are too
+coarse."""
 
 
 @dataclass(frozen=True)
 class Busy:
-    """A process that used a CPU, and the share of one CPU that it used: above 1 with several threads."""
+    """A process that used a CPU, and how much of one CPU: above 1 with several threads."""
 
     pid: int
     name: str
@@ -29,7 +29,7 @@ class Busy:
 
 @dataclass(frozen=True)
 class Watched:
-    """What went on over a time: of the machine, and the processes that used most of a CPU, the busiest
+    """What happened over a time: the machine's noise, and the processes that used most CPU time, the busiest
     first."""
 
     noise: Noise
@@ -37,10 +37,10 @@ class Watched:
 
 
 def watch(seconds: float = 1.0) -> Watched:
-    """Looks twice, `seconds` apart.
+    """Reads the clocks twice, `seconds` apart.
 
-    Of processes outside of this PID namespace only the machine's clock tells, and of one that ended
-    meanwhile.
+    Processes outside this PID namespace, and processes that ended meanwhile, appear only in the machine's
+    clock.
     """
     processes, before = cpu_of_processes(), noise.sample()
     time.sleep(seconds)
@@ -50,21 +50,23 @@ def watch(seconds: float = 1.0) -> Watched:
 
 
 def cpu_of_processes() -> dict[int, float]:
-    """Seconds of CPU that each process has used so far, but for this one."""
+    """Seconds of CPU that each process has used so far, without this one."""
     pids = [int(entry.name) for entry in noise.PROC.iterdir() if entry.name.isdigit()]
     return {pid: noise.process_cpu_seconds(pid) for pid in pids if pid != os.getpid()}
 
 
 def busiest(before: dict[int, float], after: dict[int, float], seconds: float) -> tuple[Busy, ...]:
-    """Those that used most between two looks; one that came meanwhile has used it all since."""
+    """The processes that used most between two readings; a new process used all its time in between."""
     shares = {pid: (used - before.get(pid, 0.0)) / seconds for pid, used in after.items()}
     order = sorted(shares.items(), key=lambda each: (-each[1], each[0]))
     return tuple(Busy(pid, name_of(pid), share) for pid, share in order if share >= SHOWN_SHARE)
 
 
 def name_of(pid: int) -> str:
-    """What a process calls itself (proc(5), /proc/PID/comm), on one line and without what a terminal would
-    obey: it may choose any name."""
+    """A process's own name (proc(5), /proc/PID/comm), on one line and without control characters.
+
+    A process may choose any name.
+    """
     try:
         name = (noise.PROC / str(pid) / "comm").read_text(encoding="utf-8", errors="replace")
     except OSError:

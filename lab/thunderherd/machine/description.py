@@ -1,7 +1,7 @@
-"""What a run was measured on: enough to judge it, and to replay it elsewhere.
+"""The machine of a run: enough to judge the run, and to repeat it elsewhere.
 
-Whatever cannot be read stands there as null, with the reason under `unavailable`: a machine that hides
-its governor is another thing than a run that forgot to ask.
+A value that cannot be read is null, with the reason under `unavailable`. A machine that hides its governor
+then differs from a run that did not look.
 """
 
 from __future__ import annotations
@@ -24,7 +24,7 @@ from thunderherd.engine.client import EngineError, catalogue
 from thunderherd.errors import UserError
 
 ROOT = Path("/")
-"""Where files are looked up; tests give another root."""
+"""Root of the files to read; tests give another."""
 
 SYSCTLS = (
     "net/core/somaxconn",
@@ -67,7 +67,7 @@ SYSCTLS = (
     "vm/overcommit_memory",
     "vm/swappiness",
 )
-"""What can change the cost of a connection, a process or a thread."""
+"""Kernel settings that can change the cost of a connection, a process or a thread."""
 
 PARAMETERS = (
     "amd_pstate", "apparmor", "audit", "clocksource", "cpuidle", "haltpoll", "hugepages", "idle",
@@ -75,9 +75,9 @@ PARAMETERS = (
     "nohz", "nosmt", "numa", "page_poison", "preempt", "processor", "rcu_nocbs", "rcupdate", "selinux",
     "skew_tick", "slab", "slub", "spec_store", "spectre", "threadirqs", "transparent_hugepage", "tsc",
 )  # fmt: skip
-"""Beginnings of the kernel parameters that matter here.
+"""Prefixes of kernel parameters that can change what is measured.
 
-The others are nobody's business in a published result.
+A published result should not contain the others.
 """
 
 LIMITS = {
@@ -92,11 +92,11 @@ PACKAGES = ("numpy", "polars", "pydantic", "rich", "typer", "vl-convert-python")
 
 
 class Unavailable(Exception):
-    """Something cannot be read here; the message says why."""
+    """Something cannot be read here; the message is the reason."""
 
 
 def describe(engine: Path | None = None) -> dict[str, Any]:
-    """The machine, its kernel and settings, the tools, and the engine at `engine`. JSON data.
+    """The machine, its kernel and settings, the tools, and the engine at `engine`, as JSON data.
 
     Takes some 50 ms.
     """
@@ -104,7 +104,7 @@ def describe(engine: Path | None = None) -> dict[str, Any]:
     reasons: dict[str, str] = {}
 
     def put(key: str, read: Callable[[], Any], dotted: str | None = None) -> None:
-        # A sysctl's name has dots of its own, so it comes apart from the keys above it.
+        # The name of a sysctl has dots, so it is passed separately.
         place, parts = found, [*key.split("."), *([dotted] if dotted else [])]
         for part in parts[:-1]:
             place = place.setdefault(part, {})
@@ -127,7 +127,7 @@ def describe(engine: Path | None = None) -> dict[str, Any]:
     put("container", container)
     put("clock_source", lambda: text("sys/devices/system/clocksource/clocksource0/current_clocksource"))
     put("cpu.model", cpu_model)
-    put("cpu.count", lambda: os.cpu_count() or _refuse("the system does not say"))
+    put("cpu.count", lambda: os.cpu_count() or _refuse("the system does not report it"))
     put("cpu.usable", lambda: sorted(os.sched_getaffinity(0)))
     put("cpu.threads_per_core", threads_per_core)
     put("cpu.megahertz", cpu_megahertz)
@@ -179,12 +179,12 @@ def _refuse(why: str) -> Any:
 
 
 def text(path: str) -> str:
-    """A small file's text under ROOT, without the space around it."""
+    """The text of a small file under ROOT, without surrounding white space."""
     return (ROOT / path).read_text(encoding="utf-8", errors="replace").strip()
 
 
 def field(path: str, name: str) -> str:
-    """The value of `name: value` in a file."""
+    """The value of a line `name: value` in a file."""
     for line in text(path).splitlines():
         key, _, value = line.partition(":")
         if key.strip() == name:
@@ -220,12 +220,12 @@ def kernel_parameters() -> list[str]:
 
 
 def cpu_field(name: str) -> str:
-    """What /proc/cpuinfo says of the first CPU (proc(5)). Raises `Unavailable`."""
+    """A field of the first CPU in /proc/cpuinfo (proc(5)). Raises `Unavailable`."""
     return field("proc/cpuinfo", name)
 
 
 def cpu_model() -> str:
-    """The model's name; ARM kernels give numbers instead."""
+    """The name of the CPU model; on ARM kernels, its numbers."""
     try:
         return cpu_field("model name")
     except Unavailable:
@@ -233,7 +233,7 @@ def cpu_model() -> str:
 
 
 def cpu_megahertz() -> list[float]:
-    """The speed of each CPU at the moment."""
+    """The current speed of each CPU."""
     speeds = [
         float(line.partition(":")[2])
         for line in text("proc/cpuinfo").splitlines()
@@ -248,7 +248,7 @@ def threads_per_core() -> int:
 
 
 def cpu_list(ranges: str) -> list[int]:
-    """`0-2,5` as numbers."""
+    """The numbers of a list of CPUs such as `0-2,5`."""
     numbers: list[int] = []
     for part in filter(None, ranges.split(",")):
         first, _, last = part.partition("-")
@@ -257,7 +257,7 @@ def cpu_list(ranges: str) -> list[int]:
 
 
 def governor(name: str) -> str:
-    """The frequency governor (or driver) of the CPUs; all of them where they differ."""
+    """The frequency governor (or driver) of the CPUs; all of them if they differ."""
     directory = ROOT / "sys/devices/system/cpu"
     values = {
         (cpu / "cpufreq" / name).read_text().strip()
@@ -270,7 +270,7 @@ def governor(name: str) -> str:
 
 
 def turbo() -> bool:
-    """Whether a core may run faster than its nominal speed."""
+    """Whether a core may exceed its nominal speed."""
     try:
         return text("sys/devices/system/cpu/intel_pstate/no_turbo") == "0"
     except FileNotFoundError:
@@ -278,7 +278,7 @@ def turbo() -> bool:
 
 
 def mitigations() -> dict[str, str]:
-    """What the kernel does about each vulnerability of the CPU; each costs something at every system call."""
+    """The kernel's mitigation of each vulnerability of the CPU; some cost time at every system call."""
     directory = ROOT / "sys/devices/system/cpu/vulnerabilities"
     return {path.name: path.read_text().strip() for path in sorted(directory.iterdir())}
 
@@ -287,12 +287,12 @@ def mitigations() -> dict[str, str]:
 
 
 def is_guest() -> bool:
-    """Whether this is a virtual machine, as far as its processor tells (CPU flag `hypervisor`)."""
+    """Whether this is a virtual machine, by the CPU flag `hypervisor`."""
     return "hypervisor" in cpu_field("flags").split()
 
 
 def hypervisor() -> str:
-    """What the machine runs on, as far as it can be known from inside; `none` for bare metal."""
+    """The hypervisor, as far as it is visible from inside; `none` on bare metal."""
     if not is_guest():
         return "none"
     for path in ("sys/hypervisor/type", "sys/class/dmi/id/product_name", "sys/class/dmi/id/sys_vendor"):
@@ -300,13 +300,13 @@ def hypervisor() -> str:
             return text(path)
         except OSError:
             continue
-    raise Unavailable("there is one (CPU flag `hypervisor`), but neither /sys/hypervisor nor DMI names it")
+    raise Unavailable("the CPU flag `hypervisor` is set, but neither /sys/hypervisor nor DMI names one")
 
 
 def container() -> str:
-    """The container that this runs in, as far as it can be known from inside.
+    """The container that this runs in, as far as it is visible from inside.
 
-    `none` where nothing hints at one.
+    `none` if there is no sign of one.
     """
     for path, name in ((".dockerenv", "docker"), ("run/.containerenv", "podman")):
         if (ROOT / path).exists():
@@ -324,12 +324,12 @@ def container() -> str:
 
 
 def control_group_version() -> int:
-    """2 where the CPU controller is that of the unified hierarchy, else 1."""
+    """2 if the CPU controller belongs to the unified hierarchy, else 1."""
     return 2 if (ROOT / "sys/fs/cgroup/cgroup.controllers").exists() else 1
 
 
 def cpu_quota() -> str:
-    """The CPU that the nearest control group above allows: microseconds of each period, or `max`."""
+    """The CPU quota of the nearest control group with one: microseconds per period, or `max`."""
     from thunderherd.machine.noise import cpu_stat_paths
 
     limits = []
@@ -367,7 +367,7 @@ def first_line(command: list[str]) -> str:
     try:
         done = subprocess.run(command, capture_output=True, text=True, timeout=10, check=False)
     except subprocess.TimeoutExpired:
-        raise Unavailable(f"`{' '.join(command)}` gave no answer within 10 s") from None
+        raise Unavailable(f"`{' '.join(command)}` did not end within 10 s") from None
     lines = done.stdout.splitlines()
     if done.returncode != 0 or not lines:
         raise Unavailable(f"`{' '.join(command)}` failed with exit status {done.returncode}")
@@ -375,18 +375,18 @@ def first_line(command: list[str]) -> str:
 
 
 def built_with(engine: Path | None, name: str) -> str:
-    """What the engine at `engine` says of its build: `rustc`, `profile`, `target` or `flags`.
+    """A fact of the engine's build, by name: `rustc`, `profile`, `target` or `flags`.
 
-    The compiler on PATH and the RUSTFLAGS of whoever runs a study need not be those that built it.
+    The compiler and RUSTFLAGS of this shell may differ from those of the build.
     """
     if engine is None:
-        raise Unavailable("no engine to ask")
+        raise Unavailable("no engine was given")
     try:
         build = catalogue(engine).build
     except (UserError, EngineError) as error:
-        raise Unavailable(f"the engine does not say: {error}") from None
+        raise Unavailable(f"the engine does not report it: {error}") from None
     if build is None:
-        raise Unavailable("this engine does not say how it was built")
+        raise Unavailable("this engine does not report how it was built")
     return str(getattr(build, name))
 
 

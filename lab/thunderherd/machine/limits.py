@@ -1,11 +1,11 @@
 """The machine's limits: measured by the engine in rounds, each reported as a median with its interval.
 
-If the machine was noisier than a study allows, the limits are measured again, and the quieter measurement
-is used: a limit is the least that something can cost, and foreign load makes it too high.
+If the machine was noisier than a study allows, the limits are measured again, and the quieter measurement is
+used: a limit is the least that something can cost, and foreign load makes it too high.
 
-Two prices follow from others, round by round, so that what slows down a whole round cancels in part: what
-another process costs that has to be switched to, and what it costs that has to be woken on another CPU. A
-round trip by pipes is two transfers of a byte and two such changes; a transfer alone is measured beside it
+Two prices are differences between others, round by round, so that a disturbance of a whole round cancels in
+part. One is the cost of switching to another process, the other that of waking a process on another CPU. A
+round trip by pipes is two transfers of a byte and two such changes; a transfer alone is measured, too
 (lmbench's lat_ctx does the same: McVoy and Staelin, *lmbench: Portable Tools for Performance Analysis*,
 USENIX 1996).
 """
@@ -27,7 +27,7 @@ from thunderherd.records.limits import LimitFigure, LimitReason, LimitsNoise, Ma
 CONFIDENCE = 0.95
 
 TRANSFER, ROUND_TRIP = "pipe_transfer", "pipe_round_trip"
-"""What the two prices that follow are made of."""
+"""The limits that the two derived prices are made of."""
 
 DERIVED: Mapping[Place, tuple[str, str]] = {
     "one_cpu": (
@@ -39,20 +39,20 @@ DERIVED: Mapping[Place, tuple[str, str]] = {
         "From one process to one that sleeps on another CPU: half a round trip by pipes, less the transfer",
     ),
 }
-"""Their names and what they are, by the place of the round trip."""
+"""Their names and descriptions, by the place of the round trip."""
 
 Point = tuple[str, Place, int | None]
 Rounds = dict[Point, dict[int, float]]
-"""Of each point: by number of the round, nanoseconds of one, or bytes a second."""
+"""For each point, round number → nanoseconds of one operation, or bytes per second."""
 
 
 def machine_limits(
     lines: Iterable[Limits | LimitRound | LimitUnavailable], listed: Iterable[Limit]
 ) -> MachineLimits:
-    """The figures of what the engine said while it measured; `listed` is what its catalogue says of them.
+    """The figures of the engine's lines; `listed` is the catalogue's list of limits.
 
-    They are in the order of the catalogue, sizes ascending, then what follows from others. Raises ValueError
-    where the engine did not begin with how it measures, or names what its catalogue does not.
+    Figures are in the order of the catalogue, sizes ascending, then the derived ones. Raises ValueError if
+    the lines do not begin with how they were measured, or name a limit that the catalogue lacks.
     """
     head: Limits | None = None
     rounds: Rounds = {}
@@ -66,12 +66,14 @@ def machine_limits(
             reason = LimitReason(limit=line.limit, place=line.place, bytes=line.bytes, reason=line.reason)
             unavailable.append(reason)
         elif line.limit not in units:
-            raise ValueError(f"the engine measured {line.limit}, which is none of {', '.join(units)}")
+            raise ValueError(
+                f"the engine measured an unknown limit, {line.limit} (known: {', '.join(units)})"
+            )
         else:
             rounds.setdefault(line.point, {})[line.round] = _one(line, units[line.limit])
             faults.setdefault(line.point, {})[line.round] = line.page_faults / line.times
     if head is None:
-        raise ValueError("the engine did not say how it measures")
+        raise ValueError("the engine did not report how it measured")
     order = {name: number for number, name in enumerate(units)}
     points = sorted(rounds, key=lambda point: (order[point[0]], point[1], point[2] or 0))
     figures = [
@@ -87,8 +89,8 @@ def machine_limits(
 
 
 def _one(line: LimitRound, unit: Unit) -> float:
-    """What one cost in a round, or how much passed in a second of it. A clock that did not move counts as
-    one nanosecond."""
+    """The time of one operation in a round, or its bytes per second. A clock that did not move counts as 1
+    ns."""
     elapsed = max(1, line.elapsed_ns)
     if unit == "bytes_per_second":
         return 1e9 * (line.bytes or 0) * line.times / elapsed
@@ -105,7 +107,7 @@ def _figure(
 ) -> LimitFigure:
     values = list(rounds.values())
     extreme = min(values) if unit == "nanoseconds" else max(values)
-    # Imported when it is needed: whoever only shows limits does without numpy.
+    # Imported here: commands that only show limits start faster without numpy.
     from thunderherd.statistics.samples import median_estimate
 
     found = median_estimate(values, CONFIDENCE)
@@ -139,7 +141,7 @@ def _derived(rounds: Rounds) -> list[LimitFigure]:
 
 
 ATTEMPTS = 2
-"""How often they are measured at most."""
+"""How often the limits are measured at most."""
 
 
 def measured_lines(
@@ -151,15 +153,15 @@ def measured_lines(
     allowed: NoiseLimits,
     say: Callable[[str], None] = lambda text: None,
 ) -> list[str]:
-    """The engine's lines, and one (`LimitsNoise`) of what the machine did meanwhile. Main thread only.
+    """Measures the limits and returns the engine's lines, then one (`LimitsNoise`) on the noise meanwhile.
 
-    Raises `UserError` for what the engine refuses, and `EngineError`.
+    Main thread only. Raises `UserError` if the engine refuses, and `EngineError`.
     """
     found: list[tuple[float, list[str], LimitsNoise]] = []
     for attempt in range(1, ATTEMPTS + 1):
         before = noise.sample()
         lines = list(limit_lines(names, cpus=cpus, settings=settings, engine=engine))
-        # The engine and all that it forked have ended and are our ended children.
+        # The engine and its children have ended, so their CPU time is that of our ended children.
         seen = noise.between(before, noise.sample(), server_seconds=0.0)
         told = LimitsNoise(
             steal_share=seen.steal_share,
@@ -173,16 +175,16 @@ def measured_lines(
         if not told.disturbed:
             break
         if attempt < ATTEMPTS:
-            say(f"measures the machine's limits once more: {told.disturbed}")
+            say(f"measuring machine limits again: {told.disturbed}")
     _, lines, told = min(found, key=lambda each: each[0])
     told = told.model_copy(update={"measured": len(found)})
     return [*lines, told.model_dump_json()]
 
 
 def limits_of_lines(lines: Iterable[str], listed: Iterable[Limit]) -> MachineLimits:
-    """The figures of such lines; those of a run of an earlier version do not say what the machine did.
+    """The figures of such lines. Lines of a run of an earlier version do not report the noise.
 
-    Raises `EngineError` and ValueError where they are none.
+    Raises `EngineError` or ValueError if the lines are something else.
     """
     texts = list(lines)
     own = [each for each in texts if LimitsNoise.is_line(each)]

@@ -1,10 +1,9 @@
-"""What the machine does beside a trial: stolen CPU, foreign CPU, soft interrupts, throttling,
+"""What else the machine does during a trial: stolen CPU, foreign CPU, soft interrupts, throttling,
 retransmitted segments, ports in TIME_WAIT.
 
 Two samples enclose the measured window. The machine's CPU clock (`/proc/stat`) counts in hundredths of a
-second, and on most kernels it samples: a tick belongs whole to whatever it finds running.
-`foreign_uncertainty` says how much of a share that can feign, and a trial is called noisy only by what
-exceeds it.
+second. On most kernels it samples: a whole tick goes to whatever runs at that moment. `foreign_uncertainty`
+bounds the error of a share. Only the excess over it counts as noise.
 """
 
 from __future__ import annotations
@@ -30,7 +29,7 @@ TICKS_A_SECOND = os.sysconf("SC_CLK_TCK")
 
 
 class NoiseLimits(Protocol):
-    """What a study says about noise, percent of the machine's CPU time."""
+    """The noise that a study allows, percent of the machine's CPU time."""
 
     @property
     def steal_percent(self) -> float: ...
@@ -40,7 +39,7 @@ class NoiseLimits(Protocol):
 
 @dataclass(frozen=True)
 class Sample:
-    """Clocks at one moment, seconds, each since a start of its own."""
+    """Clocks at one moment, in seconds; each has its own start."""
 
     monotonic: float
     cpus: int
@@ -58,8 +57,8 @@ class Sample:
 def sample(supervisor_pid: int | None = None, networks: Sequence[Path] = ()) -> Sample:
     """Reads the clocks.
 
-    The machine's, this process's, its ended children's, and the server's supervisor's; and what was
-    retransmitted in `networks` (/proc/PID/net), None without one.
+    These are the clocks of the machine, of this process, of its ended children and of the server's
+    supervisor. Retransmitted segments are read in `networks` (/proc/PID/net); None if there are none.
     """
     text = (PROC / "stat").read_text()
     cpus, tasks, interrupts, steal = parse_stat(text)
@@ -80,9 +79,9 @@ def sample(supervisor_pid: int | None = None, networks: Sequence[Path] = ()) -> 
 
 
 def between(before: Sample, after: Sample, server_seconds: float) -> Noise:
-    """The noise between two samples, between which the server's processes used `server_seconds` of CPU.
+    """The noise between two samples, during which the server's processes used `server_seconds` of CPU.
 
-    The clients must have been started and reaped between the samples: their CPU is that of our ended
+    The clients must be started and reaped between the samples, so that their CPU time is that of our ended
     children.
     """
     wall = max(after.monotonic - before.monotonic, 1e-9)
@@ -98,7 +97,7 @@ def between(before: Sample, after: Sample, server_seconds: float) -> Noise:
     busy_share = min(1.0, comparable / capacity)
     spread = math.sqrt(busy_share * (1 - busy_share) / max(1.0, capacity * sampling_rate()))
     return Noise(
-        # A tick may be longer than what is left of a short trial: more than all of the machine nobody took.
+        # A tick may be longer than the rest of a short trial, which would give a share above 1.
         steal_share=min(1.0, (after.steal - before.steal) / capacity),
         foreign_share=min(1.0, max(0.0, comparable - ours) / capacity),
         foreign_uncertainty=2 * spread,
@@ -119,7 +118,7 @@ def between(before: Sample, after: Sample, server_seconds: float) -> Noise:
 def loudness(noise: Noise, limits: NoiseLimits) -> float:
     """How noisy a trial was, as a multiple of what the study allows.
 
-    Above 1 is too noisy, throttled is infinite.
+    Above 1 is too noisy; a throttled trial is infinitely noisy.
     """
     if noise.throttled > 0:
         return math.inf
@@ -131,21 +130,23 @@ def loudness(noise: Noise, limits: NoiseLimits) -> float:
 
 
 def describe(noise: Noise, limits: NoiseLimits) -> str:
-    """What made a trial noisy, in words; empty where nothing did."""
+    """What made a trial noisy, in words; empty if nothing did."""
     said = []
     if noise.throttled > 0:
         said.append(f"throttled {noise.throttled} times by its control group")
     if 100 * noise.steal_share > limits.steal_percent:
         said.append(
-            f"{_share(noise.steal_share)} of the machine stolen (allowed: {limits.steal_percent:g} %)"
+            f"{_share(noise.steal_share)} stolen by the hypervisor (allowed: {limits.steal_percent:g} %)"
         )
     if 100 * (noise.foreign_share - noise.foreign_uncertainty) > limits.foreign_percent:
-        said.append(f"{_share(noise.foreign_share)} used by others (allowed: {limits.foreign_percent:g} %)")
+        said.append(
+            f"{_share(noise.foreign_share)} used by other processes (allowed: {limits.foreign_percent:g} %)"
+        )
     return ", ".join(said)
 
 
 def _share(share: float) -> str:
-    """In percent, to two digits: what is little may be too much all the same."""
+    """A share in percent with two significant digits: a small share may exceed a small limit."""
     return f"{share:.0%}" if share >= 0.1 else f"{100 * share:.2g}%"
 
 
@@ -159,7 +160,8 @@ def _multiple(percent: float, allowed: float) -> float:
 
 
 def parse_stat(text: str) -> tuple[int, float, float, float]:
-    """From `/proc/stat`: CPUs, then seconds in tasks, in interrupts (hard and soft), and stolen.
+    """Reads `/proc/stat`: the number of CPUs, then seconds in tasks, in interrupts (hard and soft), and
+    stolen.
 
     See proc_stat(5).
     """
@@ -176,15 +178,15 @@ def parse_stat(text: str) -> tuple[int, float, float, float]:
 
 
 def softirq_seconds(text: str) -> tuple[float, ...]:
-    """From `/proc/stat`: seconds in soft interrupts, by CPU in the order of the file (proc_stat(5))."""
+    """Reads `/proc/stat`: seconds in soft interrupts, by CPU in the order of the file (proc_stat(5))."""
     lines = (line.split() for line in text.splitlines() if line.startswith("cpu"))
     return tuple(int(fields[7]) / TICKS_A_SECOND for fields in lines if fields[0] != "cpu")
 
 
 def process_cpu_seconds(pid: int) -> float:
-    """CPU that one process has used: exact for a single thread (schedstat), else in ticks.
+    """CPU time of a process: exact for a single thread (schedstat), else in ticks.
 
-    0 once it is gone.
+    0 if it is gone.
     """
     try:
         text = (PROC / str(pid) / "stat").read_text()
@@ -200,10 +202,10 @@ def process_cpu_seconds(pid: int) -> float:
 
 @lru_cache(maxsize=1)
 def interrupt_time_is_apart() -> bool:
-    """Whether the kernel keeps interrupt time out of a task's CPU time.
+    """Whether the kernel excludes interrupt time from a task's CPU time.
 
-    Where it does, soft interrupts of our own packets are in nobody's account, and would pass for foreign CPU.
-    Taken from the kernel's configuration; where that cannot be read, yes, as most distributions have it.
+    If it does, soft interrupts of our own packets are in no task's account and would look foreign. Read from
+    the kernel's configuration; true if that is unavailable, as in most distributions.
     """
     config = kernel_configuration()
     if config is None:
@@ -213,9 +215,9 @@ def interrupt_time_is_apart() -> bool:
 
 @lru_cache(maxsize=1)
 def sampling_rate() -> int:
-    """How often a second the kernel looks what a CPU is doing (CONFIG_HZ).
+    """How often per second the kernel samples what a CPU is doing (CONFIG_HZ).
 
-    Where unknown, as often as it counts.
+    If unknown, the rate at which it counts.
     """
     for line in (kernel_configuration() or "").splitlines():
         if line.startswith("CONFIG_HZ="):
@@ -225,7 +227,7 @@ def sampling_rate() -> int:
 
 @lru_cache(maxsize=1)
 def kernel_configuration() -> str | None:
-    """The running kernel's configuration, from where kernels and distributions leave it; None: nowhere."""
+    """The running kernel's configuration, from the usual places; None if it is in none of them."""
     release = platform.release()
     try:
         return gzip.decompress((PROC / "config.gz").read_bytes()).decode()
@@ -243,7 +245,7 @@ def kernel_configuration() -> str | None:
 
 
 def throttled_periods() -> int:
-    """How often this process's control groups were throttled so far; 0 where there is no quota to overrun."""
+    """How often this process's control groups were throttled so far; 0 without a quota."""
     total = 0
     for path in _cpu_stat_files():
         try:
@@ -256,7 +258,8 @@ def throttled_periods() -> int:
 
 @lru_cache(maxsize=1)
 def _cpu_stat_files() -> tuple[Path, ...]:
-    """`cpu.stat` of this process's control group and of all above it, in either version of control groups."""
+    """`cpu.stat` of this process's control group and of all its ancestors, in either version of control
+    groups."""
     try:
         groups = (PROC / "self/cgroup").read_text()
         mounts = (PROC / "self/mountinfo").read_text()
@@ -271,8 +274,10 @@ def cpu_stat_paths(groups: str, mounts: str) -> list[Path]:
 
 
 def control_groups(groups: str, mounts: str, controller: str) -> list[Path]:
-    """The control groups that a process is in and all above them, where their controller of that name would
-    be, from its /proc/PID/cgroup and /proc/PID/mountinfo (cgroups(7))."""
+    """A process's control group and its ancestors, in the hierarchy of a controller.
+
+    From its /proc/PID/cgroup and /proc/PID/mountinfo (cgroups(7)).
+    """
     own: dict[str, str] = {}
     for line in groups.splitlines():
         _number, controllers, path = line.split(":", 2)
@@ -307,12 +312,14 @@ def local_ports() -> int:
 
 
 OWN_NETWORK = PROC / "self/net"
-"""What the kernel tells of this process's network namespace; /proc/PID/net tells of that of another."""
+"""The network namespace of this process in /proc; /proc/PID/net is that of another process."""
 
 
 def retransmitted_segments(network: Path = OWN_NETWORK) -> int:
-    """Retransmitted TCP segments of a network namespace so far (`/proc/PID/net/snmp`, RetransSegs of RFC
-    4022)."""
+    """Retransmitted TCP segments of a network namespace so far.
+
+    From `/proc/PID/net/snmp` (RetransSegs of RFC 4022).
+    """
     names, figures = (
         line.split() for line in (network / "snmp").read_text().splitlines() if line.startswith("Tcp:")
     )
@@ -329,26 +336,29 @@ def time_wait_count(network: Path = OWN_NETWORK) -> int:
 
 
 def time_wait_limit() -> int:
-    """How many sockets in TIME_WAIT the kernel keeps; it drops what is beyond (`tcp_max_tw_buckets`)."""
+    """Most sockets in TIME_WAIT that the kernel keeps (`tcp_max_tw_buckets`); it drops further ones."""
     return int((PROC / "sys/net/ipv4/tcp_max_tw_buckets").read_text())
 
 
 def time_wait_of_port(port: int) -> int:
-    """Sockets in TIME_WAIT with `port` at either end, in this network namespace: only these can stand in the
-    way of connections to it.
+    """Sockets in TIME_WAIT with `port` at either end, in this network namespace.
+
+    Only these can prevent connections to that port.
     """
     both = chain(tcp_sockets(State.TIME_WAIT, port=port), tcp_sockets(State.TIME_WAIT, peer_port=port))
     return sum(1 for _ in both)
 
 
 def time_wait_listed(network: Path, port: int) -> int:
-    """The same of any network namespace (/proc/PID/net): of one that is made for a run, all sockets that are
-    listed are the run's."""
+    """The same for any network namespace (/proc/PID/net).
+
+    Suits a namespace made for a run: all sockets listed there belong to the run.
+    """
     count = 0
     for table in ("tcp", "tcp6"):
         path = network / table
         if not path.exists():
-            continue  # no IPv6
+            continue  # No IPv6.
         for line in path.read_text(encoding="ascii").splitlines()[1:]:
             _number, local, remote, state, *_rest = line.split()
             ports = {int(end.rpartition(":")[2], 16) for end in (local, remote)}

@@ -1,7 +1,7 @@
-"""What the kernel tells of TCP sockets by sock_diag(7): it filters, where /proc/net/tcp prints every socket
-there is, those that wait among them, and looks for them in all of its table.
+"""TCP sockets of the kernel, by sock_diag(7).
 
-It answers for the network namespace of whoever asks.
+The kernel filters them in its table. /proc/net/tcp would print every socket, including all in TIME_WAIT.
+Answers are for the network namespace of the calling process.
 """
 
 from __future__ import annotations
@@ -17,7 +17,7 @@ NETLINK_SOCK_DIAG = 4
 SOCK_DIAG_BY_FAMILY = 20
 REQUEST_AND_DUMP = 0x301
 DONE, FAILED = 3, 2
-"""Kinds of answers of every netlink family (linux/netlink.h): NLMSG_DONE and NLMSG_ERROR."""
+"""Message types of every netlink family (linux/netlink.h): NLMSG_DONE and NLMSG_ERROR."""
 ANSWER_SECONDS = 5.0
 
 
@@ -30,15 +30,17 @@ class State(IntEnum):
 
 @dataclass(frozen=True)
 class TcpSocket:
-    """One that was found: the port of its own end, and its inode, which is 0 where no file belongs to it."""
+    """A socket: the port of its own end, and its inode (0 if no file refers to it)."""
 
     port: int
     inode: int
 
 
 def tcp_sockets(state: State, port: int = 0, peer_port: int = 0) -> Iterator[TcpSocket]:
-    """The sockets of IPv4 and IPv6 in a state; a port that is not 0 is a filter. Raises `OSError` where the
-    kernel does not answer."""
+    """The IPv4 and IPv6 sockets in a state, filtered by ports that are not 0.
+
+    Raises `OSError` if the kernel does not answer.
+    """
     for family in (socket.AF_INET, socket.AF_INET6):
         yield from _of_family(family, state, port, peer_port)
 
@@ -60,7 +62,7 @@ def _of_family(family: int, state: State, port: int, peer_port: int) -> Iterator
                 if kind == FAILED:
                     code = -struct.unpack_from("=i", answer, 16)[0]
                     raise OSError(code, f"sock_diag: {os.strerror(code)}")
-                # struct inet_diag_msg, behind the header: four bytes, both ends (48), and five numbers.
+                # struct inet_diag_msg follows the header: four bytes, both ends (48), and five numbers.
                 (own,) = struct.unpack_from(">H", answer, 16 + 4)
                 (inode,) = struct.unpack_from("=I", answer, 16 + 4 + 48 + 16)
                 yield TcpSocket(own, inode)

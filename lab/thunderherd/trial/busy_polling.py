@@ -1,5 +1,8 @@
-"""What is not told of a server that never sleeps: its CPU time goes on while no client is there, and so does
-what is counted with it. Only where it is read as a window begins and ends are both of its clients."""
+"""Metrics we do not report for busy-polling servers, whose CPU time includes idle polling.
+
+If the CPU time is read at both edges of a window, all of it belongs to the clients, and the metrics are
+reported.
+"""
 
 from __future__ import annotations
 
@@ -11,36 +14,36 @@ from thunderherd.trial.counters import Seen
 
 __all__ = ["beyond_load", "not_of_load"]
 
-NEVER_SLEEPS = "the server never sleeps, and used CPU before its clients came and after they had gone, too"
-ENDS_BY_TIME = "a load that ends by time (load.settings.milliseconds) leaves that out"
+BUSY_POLLS = "the server busy-polls: it also used CPU before its clients came and after they had gone"
+ENDS_BY_TIME = "a load that ends by time (load.settings.milliseconds) excludes that"
 
 OF_SERVER = {
     "server_cpu_seconds", CPU_PER_CONNECTION, "server_cpu_per_request", "server_cpu_per_byte", "cpu_per_byte",
 }  # fmt: skip
-"""Metrics of a fixed name that rest on the server's CPU time."""
+"""Metrics with a fixed name that rest on the server's CPU time."""
 
 OF_MACHINE = {"machine_cpu_seconds", "machine_cpu_per_byte"}
-"""Those that are read before every load, and after it."""
+"""Metrics that are read before and after every load."""
 
 
 def beyond_load(metric: str, seen: Seen, states: Collection[str] = ()) -> str | None:
-    """Why a metric has more in it than what was done for the clients; None where that is not so.
+    """Why a metric includes idle polling; None if it does not.
 
-    `states` are the counters that tell of one moment.
+    `states` are the counters that report one moment.
     """
     if seen.ready is None or not seen.ready.spins:
         return None
     if metric in OF_MACHINE:
-        return NEVER_SLEEPS
+        return BUSY_POLLS
     in_window = bool(seen.loads) and all(load.window is not None for load in seen.loads)
     of_life = seen.server_life is not None or seen.ready.cpu_source == "whole_life"
     if (in_window and not of_life) or not _goes_on(metric, states):
         return None
-    return NEVER_SLEEPS if of_life else f"{NEVER_SLEEPS}; {ENDS_BY_TIME}"
+    return BUSY_POLLS if of_life else f"{BUSY_POLLS}; {ENDS_BY_TIME}"
 
 
 def not_of_load(trials: Iterable[TrialRecord], states: Collection[str]) -> dict[str, str]:
-    """By metric that these trials do not tell for that reason, the reason."""
+    """By metric that these trials do not report because of idle polling, the reason."""
     return {
         name: why
         for trial in trials
@@ -50,7 +53,7 @@ def not_of_load(trials: Iterable[TrialRecord], states: Collection[str]) -> dict[
 
 
 def _goes_on(metric: str, states: Collection[str]) -> bool:
-    """Whether a metric rests on the server's CPU time, or on what is counted while that goes by."""
+    """Whether a metric rests on the server's CPU time, or on events that accompany it."""
     side, dot, _ = metric.partition(".")
     if not dot:
         return metric in OF_SERVER

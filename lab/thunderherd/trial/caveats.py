@@ -48,25 +48,26 @@ __all__ = [
 
 WHOSE: dict[Side, str] = {"server": "the server's", "client": "the clients'"}
 
-NO_COMPLETION = "no completion was read in what was measured, nor over the whole life of at least one trial"
+ZERO_COPY_SENDS, ZERO_COPY_RECEIVES = "zero-copy sends", "zero-copy receives"
+
+NO_COMPLETION = "no completion was read in the window, nor over the whole life of at least one trial"
 SOME_WITHOUT = "no completion was read in some of its trials"
-OF_LIFE = ", over its whole life where no completion was read in the window or the server was read late"
-"""Behind a share for which completions stand in that were read outside of the window."""
+OF_LIFE = ", over the whole life if no completion was read in the window or the server was read late"
+"""Follows a share that includes completions read outside the window."""
 
 
 def copied_after_all(study: Study, values: Values, names: Collection[str] | None = None) -> tuple[str, ...]:
-    """In words, by contender, the share that was copied of what it sent or received without copying, or why
-    that is not known.
+    """Notes on zero-copy: by contender, the share that was copied, or why that is unknown.
 
     Parameters
     ----------
     study
         As resolved for the run.
     values
-        The blocks that count.
+        The accepted blocks.
     names
-        Of these contenders only; of all if not given. The points of a sweep are told by their base, with the
-        least and the largest share; by themselves where the share of others is known.
+        Only these contenders (default: all). The points of a sweep are summarised under their base, with the
+        least and the largest share. They are named separately if the share of other points is unknown.
     """
     chosen = [each for each in study.contenders if names is None or each.name in names]
     shares: dict[tuple[str, str], list[float]] = {}
@@ -78,7 +79,7 @@ def copied_after_all(study: Study, values: Values, names: Collection[str] | None
             of_life |= {(contender.base, what)} if is_of_life else set()
     for (base, what), column in shares.items():
         after = OF_LIFE if (base, what) in of_life else ""
-        told.setdefault(f"{_span(column)} of {what} were copied after all{after}", []).append(base)
+        told.setdefault(f"{_span(column)} of {what} were copied{after}", []).append(base)
     for words, those in _unknown(chosen, values).items():
         known_too = {each.base for each in chosen if each.name not in {one.name for one in those}}
         named = dict.fromkeys(each.name if each.base in known_too else each.base for each in those)
@@ -87,7 +88,7 @@ def copied_after_all(study: Study, values: Values, names: Collection[str] | None
 
 
 def unknown_shares(contender: Contender, values: Values) -> dict[str, str]:
-    """By metric, why nothing tells the copied share of what a contender has sent without copying."""
+    """By metric, why the copied share of a contender's zero-copy sends is unknown."""
     completes = {"server": contender.completes, "client": contender.load.completes}
     is_measured = any(contender.name in of_all for of_all in values.values())
     found = {}
@@ -101,28 +102,28 @@ def unknown_shares(contender: Contender, values: Values) -> dict[str, str]:
 
 
 def _unknown(contenders: Sequence[Contender], values: Values) -> dict[str, list[Contender]]:
-    """In words, whose copied share is not known."""
+    """By reason, in words, the contenders whose copied share is unknown."""
     found: dict[str, list[Contender]] = {}
     for contender in contenders:
         reasons = unknown_shares(contender, values)
         for side, whose in WHOSE.items():
             if why := reasons.get(f"{side}.{COPIED_SHARE}"):
-                found.setdefault(f"copied share of {whose} sends not known: {why}", []).append(contender)
+                found.setdefault(f"copied share of {whose} sends unknown: {why}", []).append(contender)
     return found
 
 
 def _shares(contender: Contender, values: Values) -> Iterator[tuple[str, Sequence[float], bool]]:
-    """Of what, the shares that were copied, and whether some are of more than the window."""
+    """What was sent or received, its copied shares, and whether some cover more than the window."""
     stores = {"server": contender.stores, "client": contender.load.stores}
     for side in SIDES:
         if sent := _column(values, f"{side}.{COPIED_SHARE}", contender):
-            # A trial that was read late has no count of its window, and where all were there is no column.
+            # A trial that was read late has no count for its window. If all were, the column is missing.
             completions = values.get(f"{side}.completions", {}).get(contender.name, [])
             is_of_life = not completions or not all(completions)
-            yield f"{WHOSE[side]} sends that were not to copy", sent, is_of_life
+            yield f"{WHOSE[side]} {ZERO_COPY_SENDS}", sent, is_of_life
         if not stores[side] and (kept := _column(values, f"{side}.{NOT_COPIED_SHARE}", contender)):
             copied = [1 - share for share in kept]
-            yield f"the bytes that {WHOSE[side]} end was to receive without copying", copied, False
+            yield f"the bytes of {WHOSE[side]} {ZERO_COPY_RECEIVES}", copied, False
 
 
 def _column(values: Values, metric: str, contender: Contender) -> Sequence[float]:
@@ -135,14 +136,17 @@ def _span(column: Sequence[float]) -> str:
 
 
 LEAST = 0.05
-"""A smaller share of the connections that were looked at is not told: some of thousands are no property."""
+"""Smaller shares of the sampled connections are not reported: a few of thousands say nothing."""
 
 AT_CLIENTS, AT_SERVER, NOWHERE = "at the clients", "at the server", "at neither end, being reset"
 
 
 def closing_notes(study: Study, trials: Iterable[TrialRecord]) -> list[str]:
-    """Where they stay, and whose, unless it is at the clients of all, as it is where nobody says otherwise
-    and no server closes after its reply. Trials whose loads do not tell have no say."""
+    """Where closed connections stay in TIME_WAIT, and of which contenders.
+
+    Nothing if all stay at the clients, as usual: no server closes after its reply. Trials whose loads do not
+    report it are ignored.
+    """
     bases = {contender.name: contender.base for contender in study.contenders}
     seen: dict[str, list[Closings]] = {}
     for trial in trials:
@@ -159,9 +163,10 @@ def closing_notes(study: Study, trials: Iterable[TrialRecord]) -> list[str]:
 
 
 def where_kept(closings: Closings) -> str:
-    """`at the clients`; where they differ, with the share of each: `90 % at the clients, 10 % at the server`.
+    """`at the clients`; if connections differ, each place with its share: `90 % at the clients, 10 % at the
+    server`.
 
-    Some must have been looked at, as of what an engine tells.
+    At least one connection must have been sampled.
     """
     counts = {
         AT_CLIENTS: closings.closed_by_load,
@@ -180,7 +185,8 @@ Shares = Mapping[str, Mapping[str, float]]
 
 
 def scaled_metrics(study: Study, trials: Iterable[TrialRecord]) -> dict[str, float]:
-    """Of some trials, the metrics that are extrapolated in one of them, each with its least share."""
+    """The metrics that are extrapolated in at least one trial, each with its least share of the time
+    counted."""
     least: dict[tuple[str, str], float] = {}
     for trial in trials:
         for side, shares in scaled_of_sides(trial).items():
@@ -195,8 +201,10 @@ def scaled_metrics(study: Study, trials: Iterable[TrialRecord]) -> dict[str, flo
 
 
 def scaled_notes(trials: Sequence[TrialRecord]) -> Iterator[str]:
-    """The warnings of all trials that events were counted for a part of the time, as one for each side: with
-    each event's least share."""
+    """Notes on extrapolated events, one per side, with each event's least share of the time counted.
+
+    They replace the warnings of single trials.
+    """
     found: dict[str, dict[str, float]] = {}
     count: Counter[str] = Counter()
     for trial in trials:
@@ -212,8 +220,8 @@ def scaled_notes(trials: Sequence[TrialRecord]) -> Iterator[str]:
 
 
 def remarks(scaled: Shares, metrics: Iterable[str], contenders: Iterable[str]) -> Iterator[str]:
-    """What belongs beside a figure that rests on these metrics of these contenders; nothing where all was
-    counted all the time."""
+    """The caveat of a figure that rests on these metrics of these contenders; none if nothing is
+    extrapolated."""
     wanted = {*metrics}
     shares = [
         share for name in contenders for metric, share in scaled.get(name, {}).items() if metric in wanted
@@ -223,15 +231,15 @@ def remarks(scaled: Shares, metrics: Iterable[str], contenders: Iterable[str]) -
 
 
 MEANINGS = {
-    "sent": "of a closed loop: from when a request was sent, which its client did not do before it had the "
-    "reply to the last one; a server that stalls is then asked less, and that hides the stall",
-    "intended": "of an open loop: from when a request was due, whether or not earlier ones were answered",
+    "sent": "that of a closed loop, from when a request was sent. Each client waits for the reply before its "
+    "next request, so a server that stalls gets fewer requests, which hides the stall",
+    "intended": "that of an open loop, from when a request was due, even if earlier ones had no reply yet",
 }
-"""By where the engine says that a latency starts."""
+"""By where a latency starts in the engine's words, what that means."""
 
 
 def latency_notes(study: Study, trials: Iterable[TrialRecord]) -> list[str]:
-    """Which kind of latency the study shows; of whom, where it has both."""
+    """Which kind of latency the study shows; with names if contenders differ."""
     if not any(is_latency(name) for name in _shown(study)):
         return []
     bases = {contender.name: contender.base for contender in study.contenders}
@@ -253,7 +261,7 @@ def _shown(study: Study) -> list[str]:
 
 
 def unavailable_counters(study: Study, trials: Iterable[TrialRecord]) -> dict[str, str]:
-    """Why this machine does not offer a metric, by metric, as the engine said it in the trials."""
+    """By metric that this machine does not offer, the engine's reason."""
     names = metric_names(study.measure.asked)
     reasons: dict[str, str] = {}
     for side, counter, why in dict.fromkeys(_unavailable(trials)):
@@ -270,12 +278,12 @@ def _unavailable(trials: Iterable[TrialRecord]) -> Iterator[tuple[str, str, str]
 
 
 def why_unavailable(name: str, study: Study, unavailable: Mapping[str, str]) -> str | None:
-    """Why a metric cannot be had: the machine does not offer it, or the engine has no such counter yet."""
+    """Why a metric is unavailable: the machine does not offer it, or the engine has no such counter yet."""
     needed = (study.measure.uncounted.get(counter) for counter in counters_of(name))
     return unavailable.get(name) or next((why for why in needed if why), None)
 
 
 def not_told(study: Study, unavailable: Mapping[str, str]) -> dict[str, str]:
-    """By side and counter that is asked for, why it cannot be had."""
+    """By side and requested counter that is unavailable, the reason."""
     names = (f"{side}.{figure}" for side in SIDES for figure in study.measure.counters_named)
     return {name: why for name in names if (why := why_unavailable(name, study, unavailable))}

@@ -1,4 +1,4 @@
-"""What the counters of a trial did not tell, or told of a part of the time alone: by side, and in words."""
+"""Counters that a trial could not read, or counted only part of the time: by side, and in words."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ from thunderherd.text.figures import time_share
 
 
 class Seen(Protocol):
-    """The lines of a trial that tell of counters; None and empty where it did not come to them."""
+    """The parts of a trial that report counters; None or empty if the trial did not get that far."""
 
     @property
     def ready(self) -> Ready | None: ...
@@ -31,8 +31,8 @@ class Seen(Protocol):
 
 
 def unavailable_of_sides(seen: Seen) -> dict[str, dict[str, str]]:
-    """By side, the counters that were asked for and could not be read in a trial, and why; and figures of one
-    that there was nothing to tell of when it was read."""
+    """By side, the requested counters that could not be read and why; also figures of a counter that had
+    nothing to report."""
     told = seen.ready.counters if seen.ready else {}
     clients: list[LoadResult | Life] = [*seen.loads, *seen.client_lives]
     return {
@@ -46,8 +46,10 @@ def unavailable_of_sides(seen: Seen) -> dict[str, dict[str, str]]:
 
 
 def _unavailable_in_window(seen: Seen) -> dict[str, str]:
-    """What the server's readings lacked whose figures are a window's: of states the one near its end, since
-    later its connections are closed."""
+    """Counters missing from the server's snapshots, for figures of a window.
+
+    States are read near its end: later the connections are closed.
+    """
     last, near = seen.after or seen.summary, seen.during
     found = dict(last.unavailable) if last else {}
     if near is None:
@@ -58,8 +60,8 @@ def _unavailable_in_window(seen: Seen) -> dict[str, str]:
 
 
 def scaled_of_sides(seen: Seen) -> dict[str, dict[str, float]]:
-    """By side, the counters whose figures are extrapolated, and the share of the time in which they were
-    counted: of several loads the least."""
+    """By side, the extrapolated counters and the share of the time in which each was counted; of several
+    loads the least."""
     server = _shared_by_server(seen)
     clients: dict[str, float] = {}
     for load in seen.client_lives or seen.loads:
@@ -73,7 +75,7 @@ def scaled_of_sides(seen: Seen) -> dict[str, dict[str, float]]:
 
 
 def _shared_by_server(seen: Seen) -> Mapping[str, Multiplexing]:
-    """The server's events that share the CPU's counters, over its life or in the window."""
+    """The server's events that share the CPU's counters, in the window or over its life."""
     if seen.server_life is not None:
         return seen.server_life.multiplexing
     if seen.before is None or seen.after is None:
@@ -83,40 +85,47 @@ def _shared_by_server(seen: Seen) -> Mapping[str, Multiplexing]:
 
 
 def events_of_the_processor(seen: Seen) -> list[str]:
-    """The events that a trial counted on the CPU's own counters, on either side: the engine tells of these
-    for how long they had one, and of no other counter."""
+    """The events that a trial counted on the CPU's own counters, on either side.
+
+    Only for these the engine reports how long each had a counter.
+    """
     shared = [_shared_by_server(seen), *(load.multiplexing for load in seen.client_lives or seen.loads)]
     return [*dict.fromkeys(name for each in shared for name, told in each.items() if told.running_ns)]
 
 
 def none_came(seen: Seen) -> Iterator[str]:
-    """In words, the events of which none came in the part of the time in which they were counted: all of it
-    may have had some."""
+    """Warnings on events that were counted part of the time and never seen in it.
+
+    They may all have happened in the rest of the time.
+    """
     clients = [load.multiplexing for load in seen.client_lives or seen.loads]
     for side, shared in (("server", [_shared_by_server(seen)]), ("client", clients)):
         for name in dict.fromkeys(name for each in shared for name in each):
             found = [each[name] for each in shared if name in each]
             part = min((each.share for each in found if each.scaled), default=1.0)
             if 0 < part < 1 and not any(each.counted for each in found):
-                told = f"{name} was counted for {time_share(part)} of the time, in which none came"
-                yield f"of the {side}, {told}: 0 is not certain"
+                counted = f"{name} of the {side} was counted {time_share(part)} of the time"
+                yield f"{counted}, and none was seen: 0 {NOT_CERTAIN}"
 
+
+EXTRAPOLATED, NOT_CERTAIN = "are extrapolated", "is not certain"
 
 TOO_FEW = "the CPU has too few counters for all events at once: "
-"""How the warning begins that some were counted for a part of the time."""
+"""Begins the warning that some events were counted part of the time. Summaries of stored trials look for
+it."""
 
 
 def scaled_in_words(scaled: Mapping[str, Mapping[str, float]]) -> Iterator[str]:
-    """What belongs beside figures that are extrapolated."""
+    """The caveat of extrapolated figures."""
     for side, shares in scaled.items():
         if shares:
             each = ", ".join(f"{name} ({time_share(share)} of the time)" for name, share in shares.items())
-            part = "these were counted for a part of the time, and are extrapolated"
-            yield f"{TOO_FEW}of the {side}, {part}: {each}"
+            part = f"were counted part of the time and {EXTRAPOLATED}"
+            yield f"{TOO_FEW}these events of the {side} {part}: {each}"
 
 
 def not_available(reasons: Mapping[str, str], of_whom: str) -> Iterator[str]:
-    """In words, the counters that cannot be read; those with the same reason in one sentence."""
+    """Warnings on counters that cannot be read; those with the same reason in one sentence."""
     by_reason: dict[str, list[str]] = {}
     for name, why in reasons.items():
         by_reason.setdefault(why, []).append(name)

@@ -1,7 +1,7 @@
-"""Every reason why a trial may not count, in words.
+"""Every reason why a trial is invalid, in words.
 
-Correctness comes before statistics: one wrong reply, one connection too few, one overflow of the listen
-queue, and the trial is invalid and says why.
+Correctness comes before statistics. One wrong reply, one missing connection or one overflow of the listen
+queue makes the trial invalid, with a reason.
 """
 
 from __future__ import annotations
@@ -12,9 +12,12 @@ from thunderherd.trial.load_validity import validity_faults
 from thunderherd.trial.metrics import flow_of, total
 from thunderherd.trial.observation import Observation, less, read_late, stands_late
 
+NO_WINDOW = "load: it ends by time but reported no window"
+NO_REPLY, NO_BYTE = "load: no reply in the window", "load: no byte in the window"
+
 
 def faults_of(seen: Observation) -> list[str]:
-    """Everything that forbids to count this trial, in the order in which one would look for a cause."""
+    """All reasons why this trial is invalid, likely causes first."""
     return [
         *_load_faults(seen),
         *_window_faults(seen),
@@ -37,21 +40,20 @@ def _load_faults(seen: Observation) -> Iterator[str]:
             if result.tally.workers_lost:
                 yield f"{what}: {result.tally.workers_lost} client processes died"
             if result.expected_requests not in (None, result.tally.requests):
-                yield f"{what}: {result.tally.requests} right replies of {result.expected_requests}"
+                yield f"{what}: {result.tally.requests} correct replies of {result.expected_requests}"
 
 
 def _window_faults(seen: Observation) -> Iterator[str]:
-    """A load that ends by time has a window in which something was asked, and its server was read in
-    time."""
+    """A load that ends by time needs a window with replies, and a server that was read in time."""
     windows = [result.window for result in seen.loads if result.window is not None]
     if seen.contender.load.is_timed and len(windows) < len(seen.loads):
-        yield "load: it ends by time and told no window"
+        yield NO_WINDOW
     if any(
         load.window and load.measured_by == "requests" and not load.window.requests for load in seen.loads
     ):
-        yield "load: no reply came within the window"
+        yield NO_REPLY
     if (flow := flow_of(seen.loads, seen.before, seen.after)) is not None and flow.gigabits == 0:
-        yield "load: no byte came within the window"
+        yield NO_BYTE
     if not stands_late(seen.contender.metric):
         yield from read_late(seen)
 
@@ -73,7 +75,7 @@ def _server_faults(seen: Observation) -> Iterator[str]:
 
 
 def _tally_faults(seen: Observation) -> Iterator[str]:
-    """The two ends must have counted the same; requests, where the server can tell them apart."""
+    """Both ends must have counted the same connections, and requests if the server can distinguish them."""
     if not seen.loads:
         return
     if seen.is_whole_life:
@@ -97,11 +99,11 @@ def _tally_faults(seen: Observation) -> Iterator[str]:
 
 
 def _account_faults(seen: Observation) -> Iterator[str]:
-    """The books of both ends, kept over the server's whole life, must agree on what both know."""
+    """The accounts of both ends over the server's whole life must agree on every shared entry."""
     if seen.summary is None:
         return
     if seen.summary.account_fault:
-        yield f"server: its books do not balance: {seen.summary.account_fault}"
+        yield f"server: its account does not balance: {seen.summary.account_fault}"
     clients: dict[str, int] = {}
     for load in (*seen.warm_up, *seen.loads):
         for name, amount in load.account.items():
@@ -112,12 +114,12 @@ def _account_faults(seen: Observation) -> Iterator[str]:
 
 
 def _figure_faults(seen: Observation) -> Iterator[str]:
-    """Less than the study knows to be possible is a miscount, whatever else is right."""
+    """A figure below the study's minimum (`at_least`) is a miscount."""
     metrics = seen.metrics() or {} if seen.contender.at_least else {}
     for name, least in seen.contender.at_least.items():
         value = metrics.get(name)
         if value is not None and value < least:
-            yield f"{name} = {value:g} is less than the {least:g} that there must be"
+            yield f"{name} = {value:g}, below the minimum of {least:g}"
 
 
 def _in_words(errors: Mapping[str, int]) -> str:

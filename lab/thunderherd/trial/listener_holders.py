@@ -1,8 +1,8 @@
-"""How many processes of a server hold its listener: the reference count of which the textbook speaks.
+"""How many processes of a server hold its listener: the reference count that textbooks describe.
 
-A listener belongs to an open file, and each process that was forked after it has a descriptor of that file
-(fork(2)); the file is closed when the last of them is. The kernel does not tell that count, but /proc tells
-whose descriptors they are (proc(5), /proc/PID/fd). Threads share the descriptors of their process.
+A listener belongs to an open file. Each process forked later has a descriptor of that file (fork(2)), and the
+file is closed with the last of them. The kernel does not report that count, but /proc shows whose descriptors
+they are (proc(5), /proc/PID/fd). Threads share the descriptors of their process.
 """
 
 from __future__ import annotations
@@ -19,10 +19,10 @@ ACCEPTS = 0x10000
 
 
 def holders_of_listener(server_pid: int, address: str) -> int | None:
-    """Processes from `server_pid` downwards that have a descriptor of a socket listening at `address`, which
-    is HOST:PORT or unix:@NAME.
+    """Counts `server_pid` and its descendants that have a descriptor of a socket listening at `address`.
 
-    None where /proc does not show them, or where no such socket is to be found.
+    The address is HOST:PORT or unix:@NAME. None if /proc does not show descriptors, or if there is no such
+    socket.
     """
     try:
         name = address.removeprefix(UNIX_ADDRESS)
@@ -41,10 +41,10 @@ def holders_of_listener(server_pid: int, address: str) -> int | None:
 
 
 def is_listening(pid: int, port: int | None = None) -> bool:
-    """Whether a TCP socket listens in the network namespace of a process, whosever it is: on this port, or,
-    without one, on any. Where there is no such process any more, nothing does.
+    """Whether any TCP socket listens in the network namespace of a process, on `port` if given.
 
-    The kernel is asked, nothing is sent: some servers take the first connection for their client's.
+    False if the process is gone. This asks the kernel and connects to nothing: some servers would take the
+    first connection for their client's.
     """
     try:
         return any(port in (None, listened) for listened, _ in _listening(pid))
@@ -59,7 +59,7 @@ def _listening_at(pid: int, address: str) -> Iterator[int]:
 
 
 def _listening(pid: int) -> Iterator[tuple[int, int]]:
-    """Port and inode of the TCP sockets that listen in the network namespace of a process."""
+    """Port and inode of each TCP socket that listens in the network namespace of a process."""
     own, its = (PROC / of / "ns/net" for of in ("self", str(pid)))
     if its.exists() and its.samefile(own):
         yield from ((found.port, found.inode) for found in tcp_sockets(State.LISTEN))
@@ -73,7 +73,10 @@ def _listening(pid: int) -> Iterator[tuple[int, int]]:
 
 
 def _listening_unix(pid: int, name: str) -> Iterator[int]:
-    """The inodes of the Unix sockets of this name that listen: connections that they accepted have it too."""
+    """The inodes of the listening Unix sockets of this name.
+
+    Accepted connections have the same name and are left out.
+    """
     for line in (PROC / str(pid) / "net/unix").read_text(encoding="utf-8").splitlines()[1:]:
         fields = line.split(maxsplit=7)
         if fields[7:] == [name] and int(fields[3], 16) & ACCEPTS:
@@ -81,19 +84,19 @@ def _listening_unix(pid: int, name: str) -> Iterator[int]:
 
 
 def _tree(pid: int) -> Iterator[int]:
-    """A process and all below it; children belong to the thread that forked them."""
+    """A process and its descendants; children belong to the thread that forked them."""
     yield pid
     for children in (PROC / str(pid) / "task").glob("*/children"):
         try:
             found = children.read_text(encoding="ascii").split()
         except (FileNotFoundError, ProcessLookupError):
-            continue  # it ended meanwhile
+            continue  # It has ended.
         for child in found:
             yield from _tree(int(child))
 
 
 def _descriptors(pid: int) -> Iterator[str]:
-    """What the descriptors of a process refer to; nothing of one that has ended."""
+    """The targets of a process's descriptors; nothing if the process has ended."""
     try:
         descriptors = list((PROC / str(pid) / "fd").iterdir())
     except (FileNotFoundError, ProcessLookupError):

@@ -1,4 +1,4 @@
-"""Whether a load has measured its server or itself: what the engine has found, and what follows from it."""
+"""Whether a load measured its server or itself: the engine's checks, and what follows from them."""
 
 from __future__ import annotations
 
@@ -11,35 +11,38 @@ from thunderherd.text.figures import seconds_in_words
 from thunderherd.trial.observation import Observation, counted_seconds
 
 COUNTED_ELSEWHERE = "errors"
-"""The check that the tally makes too."""
+"""A check that the tally makes, too."""
 
 BUSY = "generator_cpu"
-"""The check that a closed loop can fail as well: what it tells is then how fast its client is."""
+"""A check that a closed loop can fail as well: the trial then measured its client."""
 
 CUT = "cut_window"
-"""The check that any load fails whose clients have all given up."""
+"""A check that any load fails if all of its clients gave up."""
 
 OUTPACED = {"achieved_rate", "never_sent"}
-"""Checks that fail where a server does not keep up with the rate ..."""
+"""Checks that fail if a server does not keep up with the rate ..."""
 
 FOLLOWS = {"little"}
-"""... and those that then fail with them, as the load is not steady; all others are the load's own fault."""
+"""... and checks that fail as a consequence, because the load is not steady. All others are faults of the
+load."""
 
-OVERLOADED = "the server did not keep up with the rate: its times grow for as long as one measures"
-"""The warning of a trial that counts all the same."""
+OVERLOADED = "the server did not keep up with the rate: latency grows for as long as the trial lasts"
+"""The warning of a valid trial whose server was overloaded."""
+
+CLIENT_LIMITED = "the client was the bottleneck (its busiest thread had no idle time): rates are its own"
 
 NANOSECONDS = {"send_lag"}
-"""Checks that are of times; all others are of shares and of counts."""
+"""Checks of times; all others are of shares and counts."""
 
 BUSIEST_CLIENTS = 0.95
-"""Of the CPUs that clients are pinned to, the share that leaves them nothing to wait with."""
+"""Share of the CPUs of pinned clients above which the clients have no idle time."""
 
 
 OPTION = re.compile(r"--([a-z][a-z-]*)")
 
 
 def validity_faults(seen: Observation) -> Iterator[str]:
-    """Why a load has not measured its server, and what to change."""
+    """Why a load did not measure its server, and what to change."""
     if seen.overload_counts and was_overloaded(seen.loads):
         return
     for result in seen.loads:
@@ -47,31 +50,33 @@ def validity_faults(seen: Observation) -> Iterator[str]:
 
 
 def validity_warnings(seen: Observation) -> Iterator[str]:
-    """What was found of a load, and does not touch what its study asks for: the server's CPU time for a
-    request is the same where the client is the slower end."""
+    """Warnings on a load that do not affect the study's metric.
+
+    The server's CPU time per request is the same even if the client is the bottleneck.
+    """
     if seen.overload_counts and was_overloaded(seen.loads):
         yield OVERLOADED
     for result in seen.loads:
         if any(check.name == BUSY and not _forbids(check, result, seen) for check in _failed(result)):
-            yield "the client was the slower end (its busiest thread had no time left): rates are its own"
+            yield CLIENT_LIMITED
     clients = seen.contender.lab.client_cpus
     if clients and seen.loads and all(result.validity is None for result in seen.loads):
         used_ns = sum(result.user_ns + result.system_ns for result in seen.loads)
         if used_ns > BUSIEST_CLIENTS * counted_seconds(seen.loads) * 1e9 * len(clients):
             yield (
-                f"the clients used more than {BUSIEST_CLIENTS:.0%} of their CPUs: they may be the slower "
-                "end, and rates are then their own; give them more (lab.client_cpus)"
+                f"the clients used more than {BUSIEST_CLIENTS:.0%} of their CPUs and may be the bottleneck; "
+                "rates are then their own. Give them more CPUs (lab.client_cpus)"
             )
 
 
 def was_overloaded(loads: Iterable[LoadResult]) -> bool:
-    """Whether the server did not keep up with an open loop, which itself did as it was told."""
+    """Whether the server did not keep up with an open loop that itself kept its schedule."""
     failed = {check.name for result in loads if result.scheduled for check in _failed(result)}
     return bool(failed & OUTPACED) and failed <= OUTPACED | FOLLOWS
 
 
 def in_words(check: Check) -> str:
-    """A check that does not hold, as the reason of an invalid trial."""
+    """A failed check, as the reason of an invalid trial."""
     value = "unknown" if check.value is None else _figure(check, check.value)
     words = OPTION.sub(_key, check.words)
     if check.name in NANOSECONDS:
@@ -84,7 +89,7 @@ def _figure(check: Check, value: float) -> str:
 
 
 def _key(option: re.Match[str]) -> str:
-    """An option of the engine as a study has it."""
+    """The study's key for an option of the engine."""
     name = option[1].replace("-", "_")
     return "lab.client_cpus" if name == "cpus" else f"load.settings.{name}"
 
@@ -95,10 +100,10 @@ def _failed(result: LoadResult) -> list[Check]:
 
 
 def _forbids(check: Check, result: LoadResult, seen: Observation) -> bool:
-    """Whether a trial cannot count for it.
+    """Whether a failed check makes the trial invalid.
 
-    An open loop must have kept its schedule, whatever is asked. A closed one has none; but where its own
-    figures are asked for, and requests are what it counts, it must not have been the slower end.
+    An open loop must have kept its schedule, whatever the metric. A closed loop has no schedule. It must only
+    not have been the bottleneck, if it counts requests and the study's metric is one of the clients.
     """
     if result.scheduled is not None or check.name == CUT:
         return True

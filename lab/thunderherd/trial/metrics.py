@@ -1,6 +1,8 @@
-"""From what was measured in a trial to one number per metric. Those with a fixed name that are a figure of a
-workload's own say so where they are declared; the others are computed by a table of their names: what is
-declared in `metrics` and not computed here, or the other way round, fails a test."""
+"""Computes one number per metric from the observations of a trial.
+
+A metric with a fixed name is either a figure of a workload, as its declaration says, or computed by the table
+`COMPUTED`. A test checks that `metrics` and this table agree.
+"""
 
 from __future__ import annotations
 
@@ -51,8 +53,8 @@ Number = int | float
 
 @dataclass(frozen=True)
 class Flow:
-    """What went one way in a second of the window: bits (10⁹) as the receiving end has counted them, and the
-    calls of either end."""
+    """What one direction carried per second of the window: gigabits as counted by the receiver, and the calls
+    of each end."""
 
     gigabits: float | None
     sends: float | None
@@ -61,8 +63,7 @@ class Flow:
 
 
 class UsedFor(NamedTuple):
-    """CPU time, seconds, and what it was used for: so many requests, and so many bytes where these are
-    counted as they pass."""
+    """CPU time in seconds and the work it paid for: requests, and bytes if these are counted as they pass."""
 
     seconds: float
     requests: int
@@ -71,39 +72,42 @@ class UsedFor(NamedTuple):
 
 @dataclass(frozen=True)
 class MeasuredWindow:
-    """What the metrics with a fixed name follow from: of the window where the trial has one, otherwise of the
-    whole lives. Times are in seconds."""
+    """The inputs of metrics with a fixed name: of the window if the trial has one, otherwise of the whole
+    lives.
+
+    Times are in seconds.
+    """
 
     work: Tally
     """What the server counted."""
     server_seconds: float
     served: Tally
-    """The work that the server's CPU time was used for."""
+    """The work that the server's CPU time paid for."""
     client_seconds: float
     machine_seconds: float
     asked: int
     """Requests of the whole load."""
     answered: int
-    """Those of them that were answered in the window."""
+    """Requests that were answered in the window."""
     opened: int
     """Connections that were opened in the window."""
     elapsed_seconds: float
     times: Mapping[str, Sequence[Times | None]]
-    """What is timed request by request (`metrics.TIMES`), of each load process."""
+    """The times of requests (`metrics.TIMES`), of each load process."""
     schedules: Sequence[Scheduled]
     """Of load processes that are open loops."""
     validities: Sequence[Validity]
     """Of load processes with an event loop and a window."""
     figures: Mapping[str, int]
-    """What the workload has measured itself, of all load processes together."""
+    """The workload's own figures, of all load processes together."""
     replied: int
-    """Bytes that the clients got, of all requests of the whole load."""
+    """Bytes that the clients received, over the whole load."""
     sent: int
-    """Bytes that they sent in it."""
+    """Bytes that the clients sent, over the whole load."""
     flow: Flow | None
     """Of a load whose bytes are counted in the window."""
     rate_gigabits: float | None
-    """What the link carries at most in a second, where the lab bounds it."""
+    """The capacity of the link in gigabits per second, if the lab limits it."""
     queueing_bound: float | None
     switches_per_connection: float | None
     listener_holders: int | None
@@ -113,55 +117,57 @@ class MeasuredWindow:
 
     @property
     def of_server(self) -> UsedFor:
-        """The server's CPU time, and what it was used for."""
+        """The server's CPU time and the work it paid for."""
         return UsedFor(self.server_seconds, self.served.requests, self.through_server(self.served))
 
     @property
     def of_clients(self) -> UsedFor:
-        """The clients' CPU time, and what it was used for."""
+        """The clients' CPU time and the work it paid for."""
         return self._for_clients(self.client_seconds)
 
     @property
     def of_machine(self) -> UsedFor:
-        """CPU time of everything on the machine, and what it was used for."""
+        """CPU time of the whole machine and the work it paid for."""
         return self._for_clients(self.machine_seconds)
 
     def _for_clients(self, seconds: float) -> UsedFor:
         return UsedFor(seconds, self.asked, self.through_clients)
 
     def through_server(self, work: Tally) -> int | None:
-        """Bytes that passed the server's end, the way that is measured, of what it counted; None where
-        requests are."""
+        """Bytes that passed the server in the measured direction, from its count; None if requests are
+        measured."""
         if self.flow is None:
             return None
         return work.bytes_received if self.flow.to_server else work.bytes_sent
 
     @property
     def through_clients(self) -> int | None:
-        """Bytes that passed the clients' end in the whole load, the way that is measured; None where requests
-        are."""
+        """Bytes that passed the clients in the measured direction, over the whole load; None if requests are
+        measured."""
         if self.flow is None:
             return None
         return self.sent if self.flow.to_server else self.replied
 
     @property
     def requests_per_second(self) -> float | None:
-        """None where no time went by."""
+        """None if no time passed."""
         return share(self.answered, self.elapsed_seconds)
 
     def gigabits_per_second(self) -> float | None:
-        """What the receiver got in the window, where bytes are counted in it; else the payload of the
-        requests that count, by the time that it took."""
+        """The payload rate: the receiver's bytes in the window if these are counted there, else payload by
+        its time."""
         if self.flow is not None:
             return self.flow.gigabits
         payload = self.figures.get(PAYLOAD_BYTES)
         return None if payload is None else share(payload * 8e-9, self.payload_seconds())
 
     def payload_seconds(self) -> float:
-        """How long the payload took: as long as its requests together, but no longer than from the beginning
-        of the first to the end of the last, since those of several clients are under way at a time. Of one
-        client, whose requests follow each other, it is the sum. The time in which requests were
-        counted, where the workload does not tell its own."""
+        """How long the payload took.
+
+        This is the sum over its requests, but at most the time from the first request's start to the last
+        one's end: several clients have requests in flight at the same time. If the workload reports no time
+        of its own, the time in which requests were counted.
+        """
         together = self.figures.get(PAYLOAD_NANOSECONDS)
         if not together:
             return self.elapsed_seconds
@@ -169,41 +175,45 @@ class MeasuredWindow:
         return (together if began is None or ended is None else min(together, ended - began)) / 1e9
 
     def bytes_per_request(self) -> float | None:
-        """Payload of the mean request: of those that count by the workload's own definition, else the bytes
-        of the replies, of all requests of the load. None where there was none."""
+        """Payload of the mean request; None if there was none.
+
+        Of the requests that the workload counts, else the bytes of all replies of the load.
+        """
         if PAYLOAD_BYTES in self.figures:
             return share(self.figures[PAYLOAD_BYTES] or None, self.answered)
         return share(self.replied or None, self.asked)
 
     def cpu_per_byte(self, *parts: UsedFor) -> float | None:
-        """The sum of some CPU times of a byte: each by the bytes that passed meanwhile, where these are
-        counted; else by its own requests."""
+        """The sum of CPU times per byte.
+
+        Each is divided by the bytes that passed meanwhile if these are counted, else by its own requests.
+        """
         if self.flow is not None:
             return total(share(each.seconds, each.moved or 0) for each in parts)
         per_request = total(share(each.seconds, each.requests) for each in parts)
         return share(per_request, self.bytes_per_request() or 0)
 
     def figure_per_request(self, name: str, unit: str) -> float | None:
-        """A figure of the workload's own, of the mean request that counts; a time, whose name ends so, in
-        this unit."""
+        """A workload's own figure for the mean request; a time (its name ends in _ns) in this unit."""
         mean = share(self.figures.get(name), self.figures.get(REQUESTS, 0))
         return mean if mean is None or not name.endswith("_ns") else mean / 1e9 * UNITS_OF_TIME[unit]
 
     def mean_time(self, what: str) -> float | None:
-        """Of all load processes together; None where one of them did not tell it."""
+        """Mean over all load processes; None if one did not report it."""
         known = self._known(what)
         spent = [None if each.mean_ns is None else each.mean_ns * each.requests for each in known]
         return share(total(spent), sum(each.requests for each in known) * 1e9) if known else None
 
     def percentile_of_time(self, what: str, name: str) -> float | None:
-        """Of several load processes that of the sum of their histograms; None where one told none."""
+        """A percentile; of several load processes from the sum of their histograms. None if one has none."""
         quantile = float(f"0.{name[1:]}")
         return self._of_histograms(what, f"{name}_ns", lambda histogram: percentile_ns(histogram, quantile))
 
     def _of_histograms(
         self, what: str, field: str, read: Callable[[HdrHistogram], int | None]
     ) -> float | None:
-        """What a single load process tells itself, and of several is read from their histograms."""
+        """A figure that a single load process reports, and that is read from the merged histograms of
+        several."""
         known = self._known(what)
         if len(known) == 1:
             return share(getattr(known[0], field), 1e9)
@@ -213,35 +223,35 @@ class MeasuredWindow:
         return share(read(merged(histograms)), 1e9)
 
     def longest_time(self, what: str) -> float | None:
-        """The longest of all; of several load processes as `percentile_of_time`."""
+        """The longest time; of several load processes as `percentile_of_time`."""
         return self._of_histograms(what, "maximum_ns", maximum_ns)
 
     def _known(self, what: str) -> list[Times]:
-        """That of each load process; none where one of them did not measure it."""
+        """The times of each load process; empty if one did not measure them."""
         known = [each for each in self.times[what] if each is not None]
         return known if len(known) == len(self.times[what]) else []
 
     def offered(self) -> float | None:
-        """Requests a second by the schedule, of an open loop."""
+        """Scheduled requests per second; None if no load is an open loop."""
         return float(sum(each.offered_per_second for each in self.schedules)) if self.schedules else None
 
     def of_schedules(self, *names: str) -> float | None:
-        """A sum of counts over all open loops; None of others."""
+        """A sum of counts over all open loops; None if there is none."""
         if not self.schedules:
             return None
         return float(sum(getattr(each, name) for each in self.schedules for name in names))
 
     def share_of_offered(self) -> float | None:
-        """Of the requests that were due in the window, as many as replies came in it."""
+        """Replies in the window / requests due in it; None if no load is an open loop."""
         return share(float(self.answered), self.of_schedules("due") or 0) if self.schedules else None
 
     def in_system(self) -> float | None:
-        """Mean number of requests under way in the window, all load processes together."""
+        """Mean number of requests in flight in the window, over all load processes."""
         seen = [each.in_system for each in self.validities if each.in_system is not None]
         return sum(seen) if seen else None
 
     def generator_share(self) -> float | None:
-        """CPU time of the busiest thread that asks, by the window."""
+        """CPU time of the busiest client thread / length of the window."""
         threads = [each for validity in self.validities for each in validity.generators if each.elapsed_ns]
         return max((each.cpu_ns / each.elapsed_ns for each in threads), default=None)
 
@@ -285,7 +295,7 @@ COMPUTED: Mapping[str, Computed] = {
     "requests_per_second": lambda trial: trial.requests_per_second,
     "gigabits_per_second": MeasuredWindow.gigabits_per_second,
     "share_of_rate": lambda trial: share(trial.gigabits_per_second(), trial.rate_gigabits or 0),
-    # Of a block, not of a trial: `ceilings` puts it beside the others.
+    # A metric of a block, not of a trial: `ceilings` adds it.
     "share_of_ceiling": lambda trial: None,
     "sends_per_second": lambda trial: trial.flow.sends if trial.flow else None,
     "receives_per_second": lambda trial: trial.flow.receives if trial.flow else None,
@@ -311,12 +321,15 @@ COMPUTED: Mapping[str, Computed] = {
     "clients_per_worker_max": lambda trial: max(trial.workers) if trial.workers else None,
     "listen_drops": lambda trial: trial.listen_drops,
 }
-"""How each is computed that is no figure of a workload's own."""
+"""How to compute each metric that is not a workload's own figure."""
 
 
 def figures_of(loads: Sequence[LoadResult]) -> dict[str, int]:
-    """What the workload has measured itself, of all load processes together: sums are added, the payload is
-    that from the first beginning to the last end, and the last request that of the last process."""
+    """The workload's own figures, of all load processes together.
+
+    Counts are added. The payload lasts from the first start to the last end, and the last request is that of
+    the last process.
+    """
     of_each: dict[str, list[int]] = {}
     for load in loads:
         for name, amount in load.figures.items():
@@ -328,12 +341,14 @@ def figures_of(loads: Sequence[LoadResult]) -> dict[str, int]:
 
 
 JOINED: Mapping[str, Callable[[Iterable[int]], int]] = {PAYLOAD_BEGAN: min, PAYLOAD_ENDED: max}
-"""How figures of several processes become one that are no sums."""
+"""How to combine the figures of several processes that must not be added."""
 
 
 def flow_of(loads: Sequence[LoadResult], before: Snapshot | None, after: Snapshot | None) -> Flow | None:
-    """Of loads whose bytes are counted in the window: the server's part by the clock of its snapshots at the
-    edges, the clients' by that of their own readings. None of other loads."""
+    """The flow of loads whose bytes are counted in the window; None for other loads.
+
+    The server's part is timed by its snapshots at the edges, the clients' part by their own readings.
+    """
     windows = [load.window for load in loads if load.window and load.measured_by != "requests"]
     counted = [window.counted for window in windows if window.counted]
     if not counted or len(counted) < len(loads):
@@ -361,9 +376,12 @@ def flow_of(loads: Sequence[LoadResult], before: Snapshot | None, after: Snapsho
 
 @dataclass(frozen=True)
 class Counting:
-    """What the figures of a side are divided by: the requests that it saw, their payload, or the bytes that
-    passed it (`moved`) where these are counted; the time in which it was counted; and which figures are
-    `counters` that were asked for, and which of these `states`."""
+    """What the figures of a side are divided by.
+
+    These are the requests that it saw, their payload or the bytes that passed it (`moved`) if these are
+    counted, and the time in which it was counted. `counters` are the figures that were requested, `states`
+    those that report one moment.
+    """
 
     requests: int
     bytes_per_request: float | None = None
@@ -374,8 +392,7 @@ class Counting:
 
 
 def of_side(side: str, figures: Mapping[str, Number | None], by: Counting) -> TrialMetrics:
-    """The figures of one side under their names as metrics, each amount divided by what it may be, and their
-    ratios."""
+    """One side's figures by their names as metrics: totals, per request, per byte, per second, and ratios."""
     of_each: TrialMetrics = {}
     for figure, amount in figures.items():
         of_each[f"{side}.{figure}"] = amount
@@ -397,7 +414,7 @@ def of_side(side: str, figures: Mapping[str, Number | None], by: Counting) -> Tr
 
 
 def of_both(server: TrialMetrics, clients: TrialMetrics) -> TrialMetrics:
-    """What the two sides have together of each amount that both tell, of a request and of a byte."""
+    """The sum of both sides for each amount that both report, per request and per byte."""
     found: TrialMetrics = {}
     for name, amount in server.items():
         what = name.partition(".")[2]
@@ -407,7 +424,7 @@ def of_both(server: TrialMetrics, clients: TrialMetrics) -> TrialMetrics:
 
 
 def in_seconds(counters: Counters, units: Mapping[str, str]) -> dict[str, Number | None]:
-    """Counters as metrics have them: times in seconds."""
+    """Counters with times converted from nanoseconds to seconds."""
     return {
         name: value / 1e9 if value is not None and units.get(name) == NANOSECONDS else value
         for name, value in counters.items()
@@ -415,18 +432,18 @@ def in_seconds(counters: Counters, units: Mapping[str, str]) -> dict[str, Number
 
 
 def share(whole: float | None, parts: float) -> float | None:
-    """A part of a whole; None where the whole is not known, or there are no parts."""
+    """`whole / parts`; None if `whole` is unknown or `parts` is 0."""
     return whole / parts if whole is not None and parts > 0 else None
 
 
 def total(numbers: Iterable[Number | None]) -> Number | None:
-    """The sum; None where one of them is not known."""
+    """The sum; None if a term is unknown."""
     known = list(numbers)
     return None if any(number is None for number in known) else sum(number or 0 for number in known)
 
 
 def times_of(loads: Sequence[LoadResult]) -> dict[str, list[Times | None]]:
-    """What each load process has timed, by `metrics.TIMES`."""
+    """The times of each load process, by `metrics.TIMES`."""
     of_schedules = {
         what: [getattr(load.scheduled, what) if load.scheduled else None for load in loads]
         for what in TIMES

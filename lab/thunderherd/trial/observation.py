@@ -1,6 +1,6 @@
-"""What one trial has seen, and what follows from it: one number per metric, and what belongs beside them.
+"""The observations of one trial, and the figures that follow from them: one number per metric, and warnings.
 
-Whether it may count: `trial_faults`.
+`faults` decides whether the trial is valid.
 """
 
 from __future__ import annotations
@@ -54,27 +54,31 @@ from thunderherd.trial.metrics import (
     total,
 )
 
+OF_WHOLE_LIFE, NOT_EXACT = "covers the server's whole life, warm-up included", "is not exact"
+NO_CPU_TIME = "the engine did not report the server's CPU time"
+
 
 @dataclass
 class Observation:
-    """What a trial has found out so far; everything stays None that it did not come to.
+    """What a trial has observed so far; None for steps that it did not reach.
 
-    `before` and `after` enclose the measured window, `rest_before` and `rest_after` everything that the
-    measured load did: they are the same, but for a load that ends by time, whose window lies inside.
+    `before` and `after` are the edges of the measured window. `rest_before` and `rest_after` enclose
+    everything that the measured load did. They are the same snapshots, except for a load that ends by time,
+    whose window is inside.
     """
 
     contender: Contender
     counters: Mapping[str, str] = field(default_factory=dict)
     states: frozenset[str] = frozenset()
-    """Of `counters`, those that tell of one moment: of a window, its end."""
+    """Those of `counters` that report one moment: for a window, its end."""
     overload_counts: bool = False
-    """The study wants trials whose server did not keep up with an open loop."""
+    """Whether the study accepts trials whose server did not keep up with an open loop."""
     reasons: list[str] = field(default_factory=list)
     ready: Ready | None = None
     rest_before: Snapshot | None = None
     before: Snapshot | None = None
     during: Snapshot | None = None
-    """In the last tenth of the window of a load that ends by time, where states are asked for."""
+    """In the last tenth of the window of a load that ends by time, if states are requested."""
     after: Snapshot | None = None
     rest_after: Snapshot | None = None
     summary: ServerSummary | None = None
@@ -94,15 +98,15 @@ class Observation:
         return self.contender.trial == "whole_life"
 
     def planned_connections(self) -> int:
-        """Connections of the whole trial, as far as they are known beforehand."""
+        """Connections of the whole trial, as far as they are known in advance."""
         load = self.contender.load
         warm_up = 0 if self.is_whole_life else load.warm_up_connections
         return warm_up + (load.connections_per_trial or 0)
 
-    # What the server did
+    # The server
 
     def cpu_scope(self) -> CpuScope | None:
-        """What the server's CPU covers: the window or, where no clock allows that, its whole life."""
+        """What the server's CPU time covers: the window, or its whole life if it cannot be read earlier."""
         if self.ready is None:
             return None
         return "whole_life" if self.is_whole_life or self.ready.cpu_source == "whole_life" else "window"
@@ -116,8 +120,10 @@ class Observation:
         return self._in_requests(less(self.after.tally, self.before.tally))
 
     def _in_requests(self, counted: Tally) -> Tally:
-        """The same, in requests where the server cannot tell them apart and counted receives: there are as
-        many of these for each as there were for each request of its clients over its whole life."""
+        """The tally in requests, for a server that cannot distinguish requests and counts receives.
+
+        It is scaled by receives per request over the server's whole life.
+        """
         life = self.summary
         if self.contender.counts_requests or life is None or not life.tally.requests:
             return counted
@@ -126,7 +132,7 @@ class Observation:
         return counted.model_copy(update={"requests": requests})
 
     def server_cpu(self) -> tuple[float, Tally] | None:
-        """The server's CPU in seconds, and the work that it was used for."""
+        """The server's CPU time in seconds, and the work it paid for."""
         work = self.work()
         if work is None:
             return None
@@ -141,7 +147,7 @@ class Observation:
         return None if used is None else (used, work)
 
     def workers(self) -> list[int] | None:
-        """Connections of each pool worker while its clients were measured."""
+        """Connections of each worker of the pool while the clients were measured."""
         if self.is_whole_life:
             return self.summary.workers if self.summary else None
         if self.before is None or self.after is None or any(read_late(self)):
@@ -149,11 +155,11 @@ class Observation:
         return workers_in_window(self.before.workers, self.after.workers)
 
     def noise(self) -> Noise | None:
-        """What the machine did beside it."""
+        """What else the machine did during the trial."""
         if self.samples is None:
             return None
         if self.is_whole_life:
-            # Both sides have ended between the samples: all of it is CPU of our ended children.
+            # Both sides ended between the samples, so their CPU time is that of our ended children.
             return noise.between(*self.samples, server_seconds=0.0)
         used = _cpu_between(self.rest_before, self.rest_after)
         if used is None:
@@ -161,8 +167,8 @@ class Observation:
         if used is None or self.rest_before is None or self.rest_after is None:
             return None
         if self.summary is not None and self.summary.tally.requests:
-            # A clock that stops before a process has quite ended would make the rest of it look foreign.
-            # So the window's share of the whole life stands in where it is more.
+            # A clock that stops just before a process ends would make the rest look foreign. So the window's
+            # share of the whole life is used if it is larger.
             served = self.rest_after.tally.requests - self.rest_before.tally.requests
             used = max(used, self.summary.cpu_ns / 1e9 * served / self.summary.tally.requests)
         return noise.between(*self.samples, server_seconds=used)
@@ -170,7 +176,7 @@ class Observation:
     # Metrics
 
     def metrics(self) -> TrialMetrics | None:
-        """One number per metric; None when the window was not reached or not closed."""
+        """One number per metric; None if the window was not measured to its end."""
         work, cpu, outside = self.work(), self.server_cpu(), self.noise()
         if work is None or not self.loads or cpu is None or outside is None:
             return None
@@ -217,9 +223,12 @@ class Observation:
         return found | dict.fromkeys(not_told)
 
     def _server_seconds(self) -> float:
-        """The time in which the server's counters came to what they are: its life; of a load that ends by
-        time from before the one reading to after the other; of one that ends by count that of the load,
-        without the rest before and after it, in which nothing happens."""
+        """The time in which the server's counters reached their values.
+
+        For a whole life, its length. For a load that ends by time, from before the first reading to after the
+        second. For a load that ends by count, the load without the idle time around it, in which nothing is
+        counted.
+        """
         if self.server_life is not None:
             return self.server_life.elapsed_ns / 1e9
         if self.before is not None and self.after is not None and self.before is not self.rest_before:
@@ -227,18 +236,21 @@ class Observation:
         return elapsed_seconds(self.loads)
 
     def _client_seconds(self) -> float:
-        """The time in which the clients' counters came to what they are; lives do not begin at one moment."""
+        """The time in which the clients' counters reached their values; lives do not all start at the same
+        moment."""
         if not self.client_lives:
             return counted_seconds(self.loads)
         spans = [(each.started_monotonic_ns, each.elapsed_ns) for each in self.client_lives]
         began = [start for start, _ in spans if start is not None]
-        if len(began) < len(spans):  # lines of an older engine
+        if len(began) < len(spans):  # Lines of an older engine.
             return max(lasted for _, lasted in spans) / 1e9
         return (max((start or 0) + lasted for start, lasted in spans) - min(began)) / 1e9
 
     def _held_per_connection(self) -> dict[str, Number | None]:
-        """What the server's memory grew by from its rest before the load to a moment near the window's end,
-        by the connections that were open then; None where it was not read at both, or none was open."""
+        """Growth of the server's memory per open connection, from idle to near the window's end.
+
+        None if it was not read at both moments, or if no connection was open.
+        """
         found: dict[str, Number | None] = {}
         for name in (name for name in HELD if name in self.counters):
             grown = None
@@ -252,8 +264,11 @@ class Observation:
         return found
 
     def _switches_per_connection(self, work: Tally) -> float | None:
-        """In the window where they are counted there, which is possible for a pool's workers; else of the
-        whole life."""
+        """Voluntary switches per connection: in the window if they are counted there, else over the whole
+        life.
+
+        A window needs a pool, whose workers can be read while they live.
+        """
         if not work.connections:
             return None
         if not self.is_whole_life and SWITCHES in self.counters and self.workers() is not None:
@@ -264,11 +279,12 @@ class Observation:
         )
 
     def _copied_share_of_life(self) -> float | None:
-        """Of the server's sends without copying; None where no completion of any was read.
+        """The copied share of the server's zero-copy sends over its whole life; None if no completion was
+        read.
 
-        Blocking sockets read them when many sends are in flight, and when a connection ends: a window with
-        few sends has none, and what the kernel copies is not another matter there. Nor is it where the
-        window's own were read late.
+        Blocking sockets read completions only when many sends are in flight, and when a connection ends. A
+        window with few sends has none. The kernel copies no differently then, nor if the window's completions
+        were read late.
         """
         tally = self.summary.tally if self.summary else None
         return share(tally.completions_copied, tally.completions) if tally else None
@@ -312,7 +328,7 @@ class Observation:
                 counted = {name: load.counters.get(name) for name in self.counters}
                 said.append({**_of_life(load, load.elapsed_ns), **in_seconds(counted, self.counters)})
         added = {name: total(each[name] for each in said) for name in said[0]}
-        # A state is no amount, and each load process sees the connections of all: the largest.
+        # A state is not an amount, and each load process sees all connections: take the largest.
         for name in self.states & said[0].keys():
             known = [value for each in said if (value := each[name]) is not None]
             added[name] = max(known, default=None)
@@ -322,7 +338,7 @@ class Observation:
         return {**added, ELAPSED: max(each[ELAPSED] or 0 for each in said)}
 
     def missing(self) -> str:
-        """In words, what `metrics` would have needed and the trial does not have."""
+        """What `metrics` lacks, in words."""
         if self.before is None and not self.is_whole_life:
             return "it was not reached"
         if self.samples is None:
@@ -330,18 +346,18 @@ class Observation:
         if not self.loads:
             return "there was no load in it"
         if self.server_cpu() is None:
-            return "the engine did not tell the server's CPU time"
-        return "the engine gave too little to tell its figures"
+            return NO_CPU_TIME
+        return "the engine reported too little to compute its figures"
 
     # Warnings
 
     def warnings(self) -> list[str]:
-        """What does not forbid to count this trial but belongs beside its figures."""
+        """Caveats of a valid trial's figures."""
         said = []
         if self.ready is not None and self.ready.cpu_source_reason is not None and not self.is_whole_life:
             whole_life = self.cpu_scope() == "whole_life"
-            what = "that of the server's whole life, warm-up included" if whole_life else "not exact"
-            said.append(f"CPU is {what}: {self.ready.cpu_source_reason}")
+            what = OF_WHOLE_LIFE if whole_life else NOT_EXACT
+            said.append(f"CPU time {what}: {self.ready.cpu_source_reason}")
         waiting, limit = self.time_wait_before, self.time_wait_limit
         if waiting is not None and limit is not None and waiting + self.planned_connections() > limit:
             said.append(
@@ -355,37 +371,38 @@ class Observation:
         of_clients = {
             name: why for name, why in missing["client"].items() if missing["server"].get(name) != why
         }
-        said += not_available(of_clients, " of the clients")
+        said += not_available(of_clients, " for the clients")
         said += [*scaled_in_words(scaled_of_sides(self)), *none_came(self)]
         if any(read_late(self)) and stands_late(self.contender.metric):
             said.append(READ_LATE)
         return said
 
     def _connections(self) -> Iterator[Connection]:
-        """What the kernel made of connections, on both sides."""
+        """The kernel's properties of connections, on both sides."""
         for each in (self.summary, *self.loads):
             if each is not None and each.connection is not None:
                 yield each.connection
 
 
 LATE_SHARE = 0.1
-"""How late, as a share of the window, the server of a load that ends by time may be read at either end."""
+"""How late the server may be read at an edge of the window of a load that ends by time, as a share of the
+window."""
 
 READ_LATE = (
-    f"the server was read more than {LATE_SHARE:.0%} of the window late: figures of its own are left out, "
-    "those of the clients are as they were"
+    f"the server was read more than {LATE_SHARE:.0%} of the window late: its own figures are left out, those "
+    "of the clients are not affected"
 )
-"""The warning of a trial that counts all the same."""
+"""The warning of a valid trial whose server was read late."""
 
 SWITCHES = "voluntary_switches"
 OF_SERVER_COPIED = f"server.{COPIED_SHARE}"
 
 
 def read_late(seen: Observation | TrialRecord) -> list[str]:
-    """Where the server was read too late for its figures to be those of the window."""
+    """The edges at which the server was read too late for its figures to be those of the window, in words."""
     window_ns, ends = _readings(seen)
     return [
-        f"the server was read {late_ns / 1e6:.0f} ms after the window of {window_ns / 1e6:.0f} ms {what}: "
+        f"the server was read {late_ns / 1e6:.0f} ms after the {window_ns / 1e6:.0f} ms window {what}: "
         "the machine was too busy for so short a window"
         for what, late_ns in ends.items()
         if late_ns > LATE_SHARE * window_ns
@@ -393,13 +410,15 @@ def read_late(seen: Observation | TrialRecord) -> list[str]:
 
 
 def late_by_ns(seen: Observation | TrialRecord) -> int:
-    """How late the server was read, at whichever end of the window it was read later; 0 without a window."""
+    """How late the server was read, at the later of both edges; 0 without a window."""
     return max(_readings(seen)[1].values(), default=0)
 
 
 def _readings(seen: Observation | TrialRecord) -> tuple[int, dict[str, int]]:
-    """How long the window was, and by how much the server was read after it began and after it ended; in
-    nanoseconds. No such ends of a trial without a window."""
+    """Length of the window, and by edge how late the server was read, in nanoseconds.
+
+    Without a window there are no edges.
+    """
     windows = [result.window for result in seen.loads if result.window is not None]
     if not windows or seen.before is None or seen.after is None:
         return 0, {}
@@ -415,41 +434,44 @@ HELD_PER_CONNECTION = {f"server.{name}{PER_CONNECTION}" for name in HELD}
 
 
 def stands_late(metric: str) -> bool:
-    """Whether a metric is what it is wherever the server's readings lie: what the clients tell, shares of
-    what was sent or received, and what the connections hold that are open at a reading."""
+    """Whether a metric is valid even if the server was read late.
+
+    These are metrics of the clients, copied shares, and memory held by connections that are open at a
+    reading.
+    """
     is_share = metric.endswith((f".{COPIED_SHARE}", f".{NOT_COPIED_SHARE}"))
     return is_of_clients(metric) or is_share or metric in HELD_PER_CONNECTION
 
 
 def left_out(metric: str, seen: Observation | TrialRecord) -> bool:
-    """Whether a metric is not told of a trial because its server was read late."""
+    """Whether a trial does not report a metric because its server was read late."""
     return not stands_late(metric) and bool(read_late(seen))
 
 
 def connections_of(trial: TrialRecord) -> dict[str, Connection]:
-    """By side, what the kernel made of a connection; without a side that has none of TCP."""
+    """By side, the kernel's properties of a connection; without a side that has no TCP connection."""
     told = [("server", trial.summary), *(("client", load) for load in trial.loads)]
     return {side: each.connection for side, each in told if each is not None and each.connection is not None}
 
 
 def elapsed_seconds(loads: Sequence[LoadResult]) -> float:
-    """From the first client's start to the last client's end; of timed loads, of their windows."""
+    """From the first client's start to the last client's end; of loads that end by time, of their windows."""
     spans = [load.window or load for load in loads]
     first = min(span.started_monotonic_ns for span in spans)
     return (max(span.ended_monotonic_ns for span in spans) - first) / 1e9
 
 
 def counted_seconds(loads: Sequence[LoadResult]) -> float:
-    """From before the first reading of what load processes use and count to after the last: what they use
-    behind their last reply is in it."""
+    """From before the first reading of the load processes' use to after the last, work after the last reply
+    included."""
     began = min(load.counted_from_ns or load.started_monotonic_ns for load in loads)
     return (max(load.counted_to_ns or load.ended_monotonic_ns for load in loads) - began) / 1e9
 
 
 def workers_in_window(before: Sequence[int] | None, after: Sequence[int] | None) -> list[int] | None:
-    """Connections of each pool worker between two snapshots; None without a pool.
+    """Connections of each worker between two snapshots; None without a pool.
 
-    A slot that came later (a replaced worker's) starts from 0.
+    A slot that was added later (for a replaced worker) starts from 0.
     """
     if before is None or after is None:
         return None
@@ -462,7 +484,7 @@ def _difference(earlier: int | None, later: int | None) -> int | None:
 
 
 def _cpu_between(earlier: Snapshot | None, later: Snapshot | None) -> float | None:
-    """Seconds of the server's CPU between two snapshots; None where its clock cannot be read while it
+    """Seconds of the server's CPU time between two snapshots; None if it cannot be read while the server
     lives."""
     if earlier is None or later is None or earlier.cpu_ns is None or later.cpu_ns is None:
         return None
@@ -470,7 +492,7 @@ def _cpu_between(earlier: Snapshot | None, later: Snapshot | None) -> float | No
 
 
 def less(later: Tally, earlier: Tally) -> Tally:
-    """What was counted from the one to the other; errors and lost workers are those of all the time."""
+    """What was counted between two tallies; errors and lost workers are those of the later tally."""
     kept = {"workers_lost", "workers_replaced", "errors"}
     return later.model_copy(
         update={

@@ -1,9 +1,10 @@
-"""Where trials take place: a site for each lab of a run, made before the first trial, gone after the last."""
+"""The sites of a run: one for each lab, made before the first trial and removed after the last."""
 
 from __future__ import annotations
 
 import contextlib
 from collections.abc import Iterator, Mapping
+from dataclasses import replace
 from pathlib import Path
 
 from thunderherd.errors import UserError
@@ -14,9 +15,9 @@ from thunderherd.study.loading import Lab, Study
 
 @contextlib.contextmanager
 def site_of(lab: Lab, engine: Path | None = None) -> Iterator[Site]:
-    """Where trials of a lab take place, for as long as the block lasts. Main thread only.
+    """Makes the site of a lab for the duration of the block. Main thread only.
 
-    Raises `UserError` where the lab cannot be had here; the message says why.
+    Raises `UserError` with the reason if the lab is unavailable here.
     """
     with KINDS[lab.kind].site(lab.settings, engine) as site:
         yield site
@@ -24,7 +25,7 @@ def site_of(lab: Lab, engine: Path | None = None) -> Iterator[Site]:
 
 @contextlib.contextmanager
 def sites_of(study: Study, engine: Path | None = None) -> Iterator[Mapping[str, Site]]:
-    """The sites of all labs of a study, by `Lab.network`: each once, however many contenders are there."""
+    """Makes the sites of all labs of a study, by `Lab.network`: one per network, for all contenders in it."""
     labs = {contender.lab.network: contender.lab for contender in study.contenders}
     with contextlib.ExitStack() as made:
         sites: dict[str, Site] = {}
@@ -32,5 +33,11 @@ def sites_of(study: Study, engine: Path | None = None) -> Iterator[Mapping[str, 
             try:
                 sites[network] = made.enter_context(site_of(lab, engine))
             except UserError as error:
-                raise UserError(f"lab {network}: {error}") from None
+                problems = [
+                    replace(
+                        each, message=f"lab {network}: {each.message}", code=each.code or "lab.unavailable"
+                    )
+                    for each in error.problems
+                ]
+                raise UserError(*problems) from None
         yield sites

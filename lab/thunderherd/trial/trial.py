@@ -1,9 +1,9 @@
 """One trial: a fresh server, a warm-up, a measured window; or a server and its clients over their whole
 lives.
 
-The window lies between two snapshots of the server, each taken once its CPU stands still, so that what one
-request left to be done is inside and what the warm-up left is outside. A load that ends by time says when
-its window begins and ends: the snapshots are taken then. What follows from all this is in `observation`.
+The window is between two snapshots of the idle server. Work that a request leaves behind is inside, work left
+by the warm-up is outside. A load that ends by time reports when its window begins and ends; the snapshots are
+taken at these moments. `observation` computes the figures.
 """
 
 from __future__ import annotations
@@ -31,20 +31,21 @@ from thunderherd.trial.load_validity import validity_warnings
 from thunderherd.trial.observation import Observation
 
 SETTLE_INTERVAL_SECONDS = 0.02
-"""Between the two snapshots that must agree."""
+"""The time between two snapshots that must agree."""
 SETTLE_SECONDS = 2.0
-"""How long a server may take to come to rest."""
+"""How long a server may take to become idle."""
+NOT_IDLE = "did not become idle"
 STILL_CPU_NS = 20_000
-"""CPU that counts as standing still: a thousandth of the interval, what a timer or two may take."""
+"""CPU time of an idle server in an interval: a thousandth of it, for a timer or two."""
 LOAD_SECONDS = 60.0
 SECONDS_A_REQUEST = 0.05
-"""A load is given up after LOAD_SECONDS and this much for each of its requests, or after that and its
-duration."""
+"""A load is given up after LOAD_SECONDS plus this much for each of its requests, or plus its duration if it
+ends by time."""
 LAST_TENTH = 0.1
-"""Of a window, its end, in which counters that tell of one moment are read."""
+"""The last part of a window, in which counters that report one moment are read."""
 
 WARM_UP_TIME = "warm_up_milliseconds"
-"""The setting of a load that ends by time which says how long it asks before its window."""
+"""The setting of a load that ends by time for how long it sends requests before its window."""
 
 
 def run_trial(
@@ -59,13 +60,12 @@ def run_trial(
     site: Site | None = None,
     profiles: ProfileFiles | None = None,
 ) -> TrialRecord:
-    """Runs one trial and returns its record, valid or with the reasons why not.
+    """Runs one trial and returns its record, valid or with the reasons why not. Main thread only.
 
-    `site` is that of the contender's lab; without one it takes place where this process is. With `profiles`
-    both sides are sampled instead of counted: a whole life then has no figures.
+    `site` is that of the contender's lab; the default is where this process runs. With `profiles`, both sides
+    are sampled instead of counted; a whole-life trial then has no figures.
 
-    Raises `UserError` only for what no further trial could do better (settings that the engine refuses).
-    Must be called from the main thread.
+    Raises `UserError` only if another attempt could not succeed either (the engine refuses a setting).
     """
     began = time.monotonic()
     started = datetime.now().astimezone().isoformat(timespec="milliseconds")
@@ -121,23 +121,23 @@ def run_trial(
 
 @dataclass(frozen=True)
 class ProfileFiles:
-    """That a trial is sampled, and where the stacks of its processes go: into a directory that is there."""
+    """How a trial is sampled, and the existing directory for its call stacks."""
 
     folder: Path
     frequency: int
     event: str
 
     def of_server(self) -> Sampling:
-        """Those of its server."""
+        """The sampling of the server."""
         return Sampling(self.folder / "server.jsonl", self.frequency, self.event)
 
     def of_load(self, place: int) -> Sampling:
-        """Those of a process of its clients, counted from 0."""
+        """The sampling of a load process, numbered from 0."""
         return Sampling(self.folder / f"load-{place}.jsonl", self.frequency, self.event)
 
 
 class _Trial:
-    """Runs a contender, and writes down what it sees."""
+    """Runs a contender and records the observations."""
 
     def __init__(
         self,
@@ -153,7 +153,7 @@ class _Trial:
         )  # fmt: skip
 
     def run_window(self) -> None:
-        """From the fork of the server to the account of its life, with a window in between."""
+        """Runs a trial with a window, from the fork of the server to the account of its life."""
         seen, load = self.seen, self.contender.load
         with self._server() as server:
             seen.ready = server.ready
@@ -177,7 +177,7 @@ class _Trial:
             seen.summary = server.stop()
 
     def run_whole_life(self) -> None:
-        """From the exec of the server to its exit, and the same for its clients; nothing is warm."""
+        """Runs a trial without warm-up; server and clients are counted from exec to exit."""
         seen = self.seen
         quiet = self._sample()
         with self._server() as server:
@@ -191,7 +191,7 @@ class _Trial:
         seen.samples = (quiet, self._sample())
 
     def _sample(self, ready: Ready | None = None) -> noise.Sample:
-        """The clocks beside a server; of a whole life beside none, since there is none yet, or any more."""
+        """Samples the noise outside a server; in a whole-life trial there is none yet, or no more."""
         return noise.sample(ready.supervisor_pid if ready else None, self.site.networks(ready))
 
     def _server(self) -> Server:
@@ -223,7 +223,7 @@ class _Trial:
     def _started(
         self, address: str, clients: Sequence[Mapping[str, SettingValue]], *, sampled: bool = False
     ) -> Iterator[list[LoadProcess]]:
-        """All clients, started at once; none is left behind."""
+        """Starts all clients at once; ends those still running when the block ends."""
         profiles, load = self.profiles if sampled else None, self.contender.load
         with contextlib.ExitStack() as started:
             running: list[LoadProcess] = []
@@ -252,8 +252,10 @@ class _Trial:
         return [client.wait(deadline - time.monotonic()) for client in running]
 
     def _snapshots_at_marks(self, server: Server, running: Sequence[LoadProcess]) -> None:
-        """The window of a load that ends by time: from where all clients count to where the first counts no
-        more."""
+        """Takes the snapshots at the edges of the window of a load that ends by time.
+
+        The window begins when all clients count and ends when the first stops counting.
+        """
         seconds = longest_seconds(self.contender.load)
         begun = [client.mark(seconds) for client in running]
         if None in begun:
@@ -268,16 +270,17 @@ class _Trial:
         self.seen.marks = [mark for mark in (*begun, ended) if mark is not None]
 
     def _look_at_states(self, server: Server, began_ns: int) -> None:
-        """In the last tenth of the window, as the clients do: at its end they close their connections."""
+        """Takes a snapshot in the last tenth of the window: at its end the clients close their
+        connections."""
         load = self.contender.load
         lasts_ns = int(load.settings[load.duration]) * 1_000_000 if load.duration else 0
-        # CLOCK_MONOTONIC, as the engine's marks.
+        # The engine's marks are on CLOCK_MONOTONIC, too.
         left_ns = began_ns + lasts_ns * (1 - LAST_TENTH) - time.monotonic_ns()
         time.sleep(max(0.0, left_ns / 1e9))
         self.seen.during = server.snapshot()
 
     def _count_ports(self, ready: Ready) -> None:
-        """Ports used up by earlier connections would make this trial slower than the ones before it."""
+        """Marks the trial invalid if ports still used by earlier connections would slow it down."""
         self.seen.time_wait_before = self.site.time_wait(ready)
         self.seen.time_wait_limit = self.site.time_wait_limit()
         ports, load = self.site.local_ports(), self.contender.load
@@ -304,13 +307,14 @@ def longest_seconds(load: LoadPlan) -> float:
 
 
 def settle(server: Server) -> Snapshot:
-    """Waits until the server has nothing left to do, and returns the snapshot that says so.
+    """Waits until the server is idle and returns its snapshot.
 
-    At rest: no connection is open, and over some 20 ms neither the tally moved nor the CPU (where it can be
-    read while the server lives, and unless that never sleeps). A process that is ready to run but gets no CPU
-    stands still too; the connection that it still has to close tells it from one that is done. What a lost
-    worker had open is never closed: then standing still is enough, the trial is invalid anyway. Raises
-    `EngineError` when that does not come about within two seconds.
+    Idle: no connection is open, and over some 20 ms neither the tally nor the CPU time changed. CPU time is
+    ignored if it cannot be read while the server lives, or if the server busy-polls.
+
+    A process that is ready to run but gets no CPU also uses none; its connection, still open, distinguishes
+    it from an idle one. Connections of a lost worker are never closed. The CPU time then decides alone; the
+    trial is invalid anyway. Raises `EngineError` after two seconds.
     """
     deadline = time.monotonic() + SETTLE_SECONDS
     earlier = server.snapshot()
@@ -325,7 +329,7 @@ def settle(server: Server) -> Snapshot:
             return now
         if time.monotonic() > deadline:
             raise EngineError(
-                f"server did not come to rest within {SETTLE_SECONDS:g} s: {used / 1e6:.3f} ms of CPU "
+                f"server {NOT_IDLE} within {SETTLE_SECONDS:g} s: {used / 1e6:.3f} ms of CPU "
                 f"in the last {SETTLE_INTERVAL_SECONDS * 1000:g} ms, {open_now} connections open"
             )
         earlier = now
@@ -334,8 +338,8 @@ def settle(server: Server) -> Snapshot:
 def warm_up_settings(load: LoadPlan) -> dict[str, SettingValue] | None:
     """The load's settings for one process that makes about `load.warm_up_connections`; None for 0.
 
-    The last of the settings that make up the number of requests is changed, and rounded up; a load that ends
-    by time ends by their number instead.
+    Changes the last of the settings whose product is the number of requests, rounded up. A load that ends by
+    time ends by that number instead.
     """
     if load.warm_up_connections <= 0 or not load.requests:
         return None
