@@ -1,4 +1,4 @@
-"""The examinations of a machine: a file each, and a line here. They are shown in this order."""
+"""The examinations of a machine: one file each, and a line here, in the order of the page."""
 
 from __future__ import annotations
 
@@ -31,4 +31,4 @@ EXAMINATIONS: dict[str, Examination] = {
         network,
     )
 }
-"""All examinations, by name, which is that of the file."""
+"""All examinations, by the name of their file."""

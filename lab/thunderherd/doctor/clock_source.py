@@ -1,4 +1,4 @@
-"""What the kernel tells the time by: each latency is the difference of two readings."""
+"""The kernel's clock source: every latency is the difference of two readings."""
 
 from __future__ import annotations
 
@@ -16,11 +16,11 @@ READ_WITHOUT_A_CALL = (
     "arch_sys_counter",
     "riscv_clocksource",
 )
-"""Those that a program reads by itself (vdso(7)), in some 20 ns."""
+"""Clock sources that a program reads without a system call (vdso(7)), in some 20 ns."""
 
 
 def clock_source(here: Here) -> Iterator[Finding]:
-    """The one in use, and a better one if there is one."""
+    """The current clock source, and a better one if there is one."""
     current = description.text(f"{DIRECTORY}/current_clocksource")
     others = description.text(f"{DIRECTORY}/available_clocksource").split()
     if current in READ_WITHOUT_A_CALL:
@@ -28,12 +28,12 @@ def clock_source(here: Here) -> Iterator[Finding]:
         return
     better = [each for each in READ_WITHOUT_A_CALL if each in others]
     change = [write(f"{DIRECTORY}/current_clocksource", each, current) for each in better[:1]]
-    why = "" if better else "; the kernel has given up tsc, and `dmesg | grep -i tsc` says why"
+    why = "" if better else ". The kernel has rejected tsc; `dmesg | grep -i tsc` shows the reason"
     yield notable(
         "clock source",
         current,
-        "each reading is a system call and may take a microsecond, which every latency, and the CPU time "
-        f"of every client, has in it{why}",
+        "each reading is a system call of up to a microsecond, which adds to every latency and to the "
+        f"clients' CPU time{why}",
         *tuple(change),
     )
 

@@ -1,4 +1,4 @@
-"""How fast the CPUs run, and whether that changes while something is measured."""
+"""The speed of the CPUs, and whether it changes during a measurement."""
 
 from __future__ import annotations
 
@@ -12,42 +12,44 @@ STEADY = "performance"
 
 
 def governor(here: Here) -> Iterator[Finding]:
-    """Who chooses the speed of a CPU (Linux, Documentation/admin-guide/pm/cpufreq.rst)."""
+    """The frequency governor (Linux, Documentation/admin-guide/pm/cpufreq.rst)."""
     name, driver = description.governor("scaling_governor"), description.governor("scaling_driver")
     seen = f"{name} ({driver})"
     if name == STEADY:
-        yield good("governor", seen, "as fast as may be, at any load")
+        yield good("governor", seen, "full speed at any load")
         return
     path = f"{CPUS}/cpu*/cpufreq/scaling_governor"
-    # Where the CPUs differ, no one word puts all of them back: then each has a line of its own.
+    # If the CPUs differ, one command could not undo the change, so each CPU has its own.
     changes = [write(path, STEADY, name)] if ", " not in name else list(_one_by_one())
     yield notable(
         "governor",
         seen,
-        "a CPU that waits slows down, and speeds up again after some milliseconds of work: what sleeps "
-        "often, as round trips do, costs more than where it never waits, whichever design it is",
+        "an idle CPU slows down and needs some milliseconds of work to speed up again. Work that sleeps "
+        "often, such as round trips, then looks more expensive, whatever the design",
         *changes,
     )
 
 
 def _one_by_one() -> Iterator[Change]:
+    """One change for each CPU with another governor."""
     for path in below(f"{CPUS}/cpu[0-9]*/cpufreq/scaling_governor"):
         if (now := description.text(path)) != STEADY:
             yield write(path, STEADY, now)
 
 
 def turbo(here: Here) -> Iterator[Finding]:
-    """Whether a CPU may run faster than its nominal speed for a while."""
+    """Whether a CPU may exceed its nominal speed for a while."""
     if not description.turbo():
-        yield good("turbo", "off", "the speed does not depend on the heat")
+        yield good("turbo", "off", "the speed does not depend on temperature")
         return
     intel = f"{CPUS}/intel_pstate/no_turbo"
     change = write(intel, "1", "0") if exists(intel) else write(f"{CPUS}/cpufreq/boost", "0", "1")
     yield notable(
         "turbo",
         "on",
-        "how fast a CPU runs depends on the heat and on how many others work: the first blocks of a run are "
-        "faster than later ones, and one busy CPU is faster than two. Blocks compare what ran within seconds",
+        "the speed depends on temperature and on the number of busy CPUs: the first blocks of a run are "
+        "faster than later ones, and one busy CPU is faster than two. Comparisons within a block are less "
+        "affected, because its trials are seconds apart",
         change,
     )
 

@@ -1,4 +1,4 @@
-"""What can be counted, and by whom: events of the kernel and of the processor, samples, tracepoints."""
+"""What can be counted, and by whom: events of the kernel and the processor, samples, tracepoints."""
 
 from __future__ import annotations
 
@@ -26,11 +26,11 @@ from thunderherd.machine import description
 PARANOID = "kernel.perf_event_paranoid"
 
 ALLOWED = {
-    -1: "everybody may count everything, and read raw tracepoints",
-    0: "an ordinary user may count whole CPUs, kernel included, but read no raw tracepoints",
-    1: "an ordinary user may count and sample processes of his own, kernel included",
-    2: "an ordinary user may count and sample his own processes in user mode alone",
-    3: "an ordinary user may open no event (a setting of distributions)",
+    -1: "every user may count everything, and read raw tracepoints",
+    0: "an ordinary user may count whole CPUs, kernel included, but not read raw tracepoints",
+    1: "an ordinary user may count and sample his own processes, kernel included",
+    2: "an ordinary user may count and sample his own processes in user mode only",
+    3: "an ordinary user may not open any event (a level that distributions added)",
 }
 """What each level allows (Linux, Documentation/admin-guide/sysctl/kernel.rst; 3 and above: Debian,
 Android)."""
@@ -38,16 +38,16 @@ Android)."""
 ENOUGH = 1
 
 NOT_OF_THE_PROCESSOR = {"software", "tracepoint", "breakpoint", "kprobe", "uprobe", "msr", "power"}
-"""Sources of events that are no processor's counters."""
+"""Event sources that are not the processor's counters."""
 
 TRACEFS = "/sys/kernel/tracing"
 A_NUMBER = "events/raw_syscalls/sys_enter/id"
 FOR_THIS_USER = "mode=755,gid=$(id -g)"
-"""With which the mount's files can be read by a user who is not root."""
+"""Mount options with which an ordinary user can read the files of the mount."""
 
 
 def permission(here: Here) -> Iterator[Finding]:
-    """kernel.perf_event_paranoid, which CAP_PERFMON overrules (capabilities(7))."""
+    """kernel.perf_event_paranoid, which CAP_PERFMON overrides (capabilities(7))."""
     value = int(setting(PARANOID))
     allowed = ALLOWED[max(-1, min(value, max(ALLOWED)))]
     if value <= ENOUGH:
@@ -56,12 +56,12 @@ def permission(here: Here) -> Iterator[Finding]:
         means = f"{allowed}; this process is exempt (CAP_PERFMON)"
         yield good("perf_event_paranoid", f"{value}, exempt", means)
     else:
-        means = f"{allowed}: what the kernel does for a server, most of its time, is counted by no event"
+        means = f"{allowed}. Work of the kernel, which is most of a server's time, is then not counted"
         yield notable("perf_event_paranoid", str(value), means, sysctl(PARANOID, ENOUGH))
 
 
 def counters(here: Here) -> Iterator[Finding]:
-    """Those that the engine can read here, and why it cannot read the others."""
+    """The counters that the engine can read here, and why it cannot read the others."""
     known = here.catalogue.counters
     usable = [each.name for each in known if each.available]
     yield good("counters", f"{len(usable)} of {len(known)}", f"{', '.join(usable) or 'none'}")
@@ -72,94 +72,94 @@ def counters(here: Here) -> Iterator[Finding]:
 
 
 def processor_events(here: Here) -> Iterator[Finding]:
-    """Whether the processor's counters are there: cycles, instructions, cache misses."""
+    """Whether the processor's counters are available: cycles, instructions, cache misses."""
     sources = [path.rpartition("/")[2] for path in below("sys/bus/event_source/devices/*")]
     found = [name for name in sources if name not in NOT_OF_THE_PROCESSOR and name.startswith(("cpu", "arm"))]
     if found:
-        yield good("hardware events", ", ".join(found), "the processor shows its counters")
+        yield good("hardware events", ", ".join(found), "the processor's counters are available")
         return
     how = (
-        "; a guest has them where its host passes them on (QEMU: -cpu host,pmu=on), as a machine of one's "
-        "own does"
+        ". A guest has them if its host passes them on (QEMU: -cpu host,pmu=on), and bare metal has them"
         if description.is_guest()
-        else "; the kernel has no driver for this processor's"
+        else ". The kernel has no driver for this processor's counters"
     )
     yield notable(
         "hardware events",
         "none",
-        "no cycles, instructions or cache misses: costs are CPU time alone, and claims about those events "
-        f"are not testable here{how}",
+        "no cycles, instructions or cache misses: costs are CPU time only, and claims about these events are "
+        f"not testable here{how}",
     )
 
 
 CHEAP = 1.05
-"""A request that is dearer than by this factor when its events are counted is no more the same."""
+"""Counting is cheap up to this ratio of CPU times; beyond, counted requests are not comparable with
+others."""
 
 
 def price_of_counting(here: Here) -> Iterator[Finding]:
-    """What counting events of the processor costs a virtual machine, whose hypervisor may trap each access to
-    the counters; as was tried with a small server and its clients."""
+    """What counting the processor's events costs a virtual machine, measured with a small server and its
+    clients."""
     tried = here.counting
     if tried is None:
         return
     told = (
-        "a run whose trials count events of the processor measures that with its own contenders, and says it "
-        "beside its figures, as `thunderherd table DIR --counters` does"
+        "A run whose trials count such events measures this with its own contenders and reports it next to "
+        "its figures; `thunderherd table DIR --counters` shows it"
     )
     if (cost := tried.cost) is None:
-        means = f"this is a virtual machine, whose hypervisor may trap each access to its counters; {told}"
-        yield notable("price of counting", f"not known: {tried.reason}", means)
+        means = f"this is a virtual machine, whose hypervisor may trap each access to its counters. {told}"
+        yield notable("price of counting", f"unknown: {tried.reason}", means)
         return
     names = " and ".join(tried.events)
     seen = f"{cost.value:.1f} times the CPU time ({cost.least:.1f} to {cost.most:.1f})"
-    of = f"of a request with a thread of its own, when {names} are counted, in {cost.pairs} pairs"
+    of = f"per request with a new thread, when {names} are counted, in {cost.pairs} pairs"
     if cost.value <= CHEAP:
         yield good("price of counting", seen, of)
         return
     means = (
-        f"{of}: this is a virtual machine, whose hypervisor may trap each access to the CPU's counters. "
-        f"Figures of time and cycles are of a program that is slowed down so much; {told}"
+        f"{of}. This is a virtual machine, whose hypervisor may trap each access to the CPU's counters. "
+        f"Times and cycles of counted trials are those of a program slowed down by this factor. {told}"
     )
     yield notable("price of counting", seen, means)
 
 
 SAMPLE_RATE, SYMBOLS = "kernel.perf_event_max_sample_rate", "kernel.kptr_restrict"
-SCOPES = {"cpus": "of whole CPUs", "tree": "of its own processes alone"}
+SCOPES = {"cpus": "on whole CPUs", "tree": "in its own processes only"}
 
 
 def profiles(here: Here) -> Iterator[Finding]:
-    """What a profile would be (`run --profile`), as the engine has tried it: by which event, and of whom."""
+    """What a profile would sample (`run --profile`), as the engine has tried it."""
     profile = here.profile
     paranoid = int(setting(PARANOID))
     if profile.scope is None:
         yield stops(
             "profiles",
             profile.reason or "none",
-            "no profile of where the kernel's and the program's time goes",
+            "profiles are unavailable: nothing shows where the kernel and the program spend their time",
             *((sysctl(PARANOID, ENOUGH),) if paranoid > ENOUGH and not may("PERFMON", "SYS_ADMIN") else ()),
         )
         return
     seen = f"{profile.event}, {SCOPES[profile.scope]}"
     clock = (
-        f"; without cycles ({profile.why_not_cycles}), time with interrupts off is found where they come on "
-        "again"
+        f". Without cycles ({profile.why_not_cycles}), time with interrupts off is attributed to the "
+        "function that re-enables them"
         if profile.why_not_cycles
         else ""
     )
     if profile.scope == "cpus":
-        yield good("profiles", seen, f"where time goes can be sampled, kernel included{clock}")
+        yield good("profiles", seen, f"profiles show where time goes, kernel included{clock}")
         return
     yield notable(
         "profiles",
         seen,
-        "processes and threads that live shorter than the time between two samples are missed, such as those "
-        f"that are made for each connection ({profile.why_not_cpus}){clock}",
+        "profiles miss processes and threads that live shorter than the time between two samples, such as "
+        f"those made for each connection ({profile.why_not_cpus}){clock}",
         *((sysctl(PARANOID, 0),) if paranoid > 0 else ()),
     )
 
 
 def sample_rate(here: Here) -> Iterator[Finding]:
-    """kernel.perf_event_max_sample_rate, which the kernel lowers by itself where samples take it long."""
+    """kernel.perf_event_max_sample_rate, which the kernel lowers if samples take too long."""
     value, wanted = int(setting(SAMPLE_RATE)), here.profile.frequency_hertz
     if value >= wanted:
         yield good("perf_event_max_sample_rate", str(value), f"a profile takes {wanted} samples a second")
@@ -167,36 +167,38 @@ def sample_rate(here: Here) -> Iterator[Finding]:
     yield stops(
         "perf_event_max_sample_rate",
         str(value),
-        f"a profile takes {wanted} samples a second, and is refused; the kernel has lowered this by itself "
-        "where samples took it long",
+        f"a profile takes {wanted} samples a second and is refused. The kernel lowers this limit by itself "
+        "if samples take too long",
         sysctl(SAMPLE_RATE, MOST_SAMPLES),
     )
 
 
 MOST_SAMPLES = 100_000
-"""The kernel's own value of kernel.perf_event_max_sample_rate, before it lowers it."""
+"""The kernel's default of kernel.perf_event_max_sample_rate."""
 
 
 def kernel_symbols(here: Here) -> Iterator[Finding]:
-    """Whether the functions of the kernel have names in a profile (/proc/kallsyms). Who has no CAP_SYSLOG
-    sees them where neither kptr_restrict nor perf_event_paranoid forbids it."""
+    """Whether the kernel's functions have names in a profile (/proc/kallsyms).
+
+    Without CAP_SYSLOG, they have if neither kptr_restrict nor perf_event_paranoid forbids it.
+    """
     why = here.profile.kernel_symbols
     if why is True:
-        yield good("kernel symbols", "/proc/kallsyms has them", "a profile names the kernel's functions")
+        yield good("kernel symbols", "in /proc/kallsyms", "profiles name the kernel's functions")
         return
     forbids = ((SYMBOLS, 0), (PARANOID, ENOUGH))
     yield notable(
         "kernel symbols",
         str(why),
-        "a profile does not name the kernel's functions, and the share of copying cannot be told",
+        "profiles do not name the kernel's functions, so the share of copying is unknown",
         *(sysctl(name, most) for name, most in forbids if has(name) and int(setting(name)) > most),
     )
 
 
 def frame_pointers(here: Here) -> Iterator[Finding]:
-    """Whether the engine's own functions can be told by whom they were called: by how it was built."""
+    """Whether the callers of the engine's functions are visible, which depends on its build."""
     if (why := here.profile.frame_pointers) is not True:
-        yield notable("frame pointers", str(why), "stacks of a profile have few of the engine's functions")
+        yield notable("frame pointers", str(why), "stacks in profiles lack most of the engine's functions")
 
 
 def tracepoints(here: Here) -> Iterator[Finding]:
@@ -204,21 +206,19 @@ def tracepoints(here: Here) -> Iterator[Finding]:
     mounted = [
         line.split()[1] for line in description.text("proc/self/mounts").splitlines() if " tracefs " in line
     ]
-    # Its files are for root and the group of the mount alone, whatever the folder's mode is.
+    # Only root and the group of the mount can read its files, whatever the folder's mode is.
     if mounted and (is_root() or readable(f"{mounted[0].lstrip('/')}/{A_NUMBER}")):
-        yield good("tracepoints", mounted[0], "tracepoints have their numbers")
+        yield good("tracepoints", mounted[0], "system calls can be counted by name")
     elif mounted:
         change = as_root(
             f"mount -o remount,{FOR_THIS_USER} {mounted[0]}",
             f"mount -o remount,mode=700,gid=0 {mounted[0]}",
         )
         yield notable(
-            "tracepoints", f"{mounted[0]}, for root alone", "system calls cannot be counted by name", change
+            "tracepoints", f"{mounted[0]}, for root only", "system calls cannot be counted by name", change
         )
     elif exists(TRACEFS.lstrip("/")) and may("SYS_ADMIN"):
-        means = (
-            "tracepoints have their numbers from a mount that the engine has for itself alone (fsmount(2))"
-        )
+        means = "system calls can be counted by name: the engine mounts tracefs for itself (fsmount(2))"
         yield good("tracepoints", "not mounted", means)
     elif exists(TRACEFS.lstrip("/")):
         yield notable(
@@ -231,20 +231,22 @@ def tracepoints(here: Here) -> Iterator[Finding]:
         yield notable(
             "tracepoints",
             "none",
-            "this kernel was built without (CONFIG_TRACING), or a container hides them: system calls cannot "
+            "this kernel was built without CONFIG_TRACING, or a container hides tracefs: system calls cannot "
             "be counted by name",
         )
 
 
 def bpf(here: Here) -> Iterator[Finding]:
-    """Whether tools such as bpftrace can look into the kernel beside a run (bpf(2))."""
+    """Whether tools such as bpftrace can trace the kernel during a run (bpf(2))."""
     types, allowed = exists("sys/kernel/btf/vmlinux"), may("BPF", "SYS_ADMIN")
     if types and allowed:
-        yield good("BPF", "with the kernel's types (BTF)", "bpftrace can be used")
+        yield good("BPF", "with the kernel's types (BTF)", "bpftrace works during a run")
         return
     lacks = [] if types else ["the kernel was built without its types (CONFIG_DEBUG_INFO_BTF)"]
-    lacks += [] if allowed else ["it takes root (CAP_BPF)"]
-    yield notable("BPF", "; ".join(lacks), "no bpftrace beside a run; counters and studies do without")
+    lacks += [] if allowed else ["root is needed (CAP_BPF)"]
+    yield notable(
+        "BPF", "; ".join(lacks), "bpftrace does not work during a run; counters and studies do not need it"
+    )
 
 
 EXAMINATION = Examination(

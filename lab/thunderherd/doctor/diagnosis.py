@@ -1,4 +1,4 @@
-"""Everything that is found out about this machine: all examinations, and which bundled studies it can run."""
+"""Examines this machine: all examinations, and which bundled studies it can run."""
 
 from __future__ import annotations
 
@@ -20,28 +20,31 @@ from thunderherd.study.file.tables import NoiseTable
 
 
 class Examined(Told):
-    """What one examination has found."""
+    """The findings of one examination."""
 
-    title: str
-    findings: tuple[Finding, ...]
+    title: str = Field(description="title on the page")
+    findings: tuple[Finding, ...] = Field(description="in the order of the page")
 
 
 class Diagnosis(Told):
-    """Everything that `thunderherd doctor --json` says."""
+    """The output of `thunderherd doctor --json`."""
 
     schema_version: Literal[1] = Field(default=1, alias="schema")
-    kernel: str = Field(description="its release")
-    processor: str = Field(description="the model of its CPUs")
-    examinations: dict[str, Examined]
+    kernel: str = Field(description="release of the kernel")
+    processor: str = Field(description="model of the CPUs")
+    examinations: dict[str, Examined] = Field(description="by name, the findings of each examination")
     rests_on: tuple[KernelFeature, ...] = Field(
-        description="each feature of the kernel, and the designs and primitives that rest on it"
+        description="each kernel feature, with the designs and primitives that need it"
     )
-    studies: tuple[StudyHere, ...]
-    all_studies_run: bool = Field(description="wholly or in part; the exit status is 0 where they do, else 1")
+    studies: tuple[StudyHere, ...] = Field(description="one entry per bundled study")
+    all_studies_run: bool = Field(
+        description="whether every bundled study can run, wholly or in part; the exit status is then 0, "
+        "else 1"
+    )
 
 
 def diagnose() -> Diagnosis:
-    """Examines this machine. Takes some seconds, of which it watches for one while nothing of ours runs."""
+    """Examines this machine. Takes some seconds, one of which watches the idle machine."""
     offered = catalogue()
     studies = studies_here(offered)
     here = Here(

@@ -1,4 +1,4 @@
-"""The features of the kernel, and the designs and primitives that rest on each, as these say themselves."""
+"""The features of the kernel, and the designs and primitives that declare to need them."""
 
 from __future__ import annotations
 
@@ -11,23 +11,25 @@ from thunderherd.engine.catalogue import Catalogue, Feature, Runnable
 
 
 class KernelFeature(Told):
-    """A feature of the kernel, and what rests on it."""
+    """A kernel feature, and the entries that need it."""
 
-    name: str = Field(description="as the manual pages have it")
-    since: str | None = Field(description="the first Linux that has all that is used of it; null: every one")
-    available: bool = Field(description="whether it is here; the engine has tried it")
-    reason: str | None = Field(description="why it is not")
-    designs: tuple[str, ...]
-    primitives: tuple[str, ...]
+    name: str = Field(description="name of the feature, as in the manual pages")
+    since: str | None = Field(
+        description="first Linux version with everything that is used of it. Null: every Linux has it"
+    )
+    available: bool = Field(description="whether this kernel has it; the engine has tried it")
+    reason: str | None = Field(description="why it is unavailable. Null: it is available")
+    designs: tuple[str, ...] = Field(description="designs that need it")
+    primitives: tuple[str, ...] = Field(description="primitives that need it")
 
     @property
     def entries(self) -> tuple[str, ...]:
-        """All that rests on it."""
+        """All entries that need it."""
         return (*self.designs, *self.primitives)
 
 
 def kernel_features(catalogue: Catalogue) -> tuple[KernelFeature, ...]:
-    """All of them, each once: in the order in which they came to Linux."""
+    """All kernel features, each once, by the Linux version that introduced them."""
     known = {feature.name: feature for feature in _all(*catalogue.designs, *catalogue.primitives)}
     return tuple(
         KernelFeature(
@@ -40,7 +42,7 @@ def kernel_features(catalogue: Catalogue) -> tuple[KernelFeature, ...]:
 
 
 def _rests_on(entry: Runnable, feature: Feature) -> bool:
-    """By name: what came of trying it need not be alike where it is told twice."""
+    """Whether an entry needs a feature, by name: two entries may report different results of trying it."""
     return any(each.name == feature.name for each in entry.rests_on)
 
 
@@ -50,5 +52,5 @@ def _all(*entries: Runnable) -> Iterator[Feature]:
 
 
 def _age(feature: Feature) -> tuple[int, ...]:
-    """`2.6.17` comes before `4.5`, and what every Linux has before both."""
+    """A sort key: `2.6.17` before `4.5`, and features of every Linux first."""
     return tuple(int(part) for part in (feature.since or "0").split("."))

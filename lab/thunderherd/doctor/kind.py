@@ -1,8 +1,8 @@
-"""What an examination of this machine is, what it finds, and what it is given (`examinations/`).
+"""Examinations and their findings.
 
-An examination looks at one thing that figures depend on. What it needs of the machine it reads by `machine`
-and `noise`, from files below `machine.ROOT` and `noise.PROC`: another root is another machine. What is no
-file is in `Here`. Nothing is changed, and nobody is stopped: a finding says what to type.
+An examination looks at one property of the machine that figures depend on. It reads files through `machine`
+and `noise`, below `description.ROOT` and `noise.PROC`; another root is another machine. Everything that is
+not a file is in `Here`. Nothing is changed and no process stopped: a finding says what to type.
 """
 
 from __future__ import annotations
@@ -22,12 +22,12 @@ from thunderherd.machine.counting_cost import CountingCheck
 from thunderherd.machine.noise import NoiseLimits
 
 Judgement = Literal["good", "notable", "stops", "unknown"]
-"""`notable`: worth knowing, since figures depend on it. `stops`: something cannot be done or measured here.
-`unknown`: this machine does not tell."""
+"""notable: figures depend on it. stops: something cannot be done or measured here. unknown: the machine does
+not show it."""
 
 
 class Told(BaseModel):
-    """Something that `thunderherd doctor` says, on its page and as JSON."""
+    """A part of the output of `thunderherd doctor`, on its page and as JSON."""
 
     model_config = ConfigDict(
         frozen=True, extra="forbid", populate_by_name=True, serialize_by_alias=True, defer_build=True
@@ -35,47 +35,52 @@ class Told(BaseModel):
 
 
 class Change(Told):
-    """What to type to change something."""
+    """A command that changes something."""
 
-    command: str = Field(description="for a shell; with sudo where root is needed and the user is not root")
+    command: str = Field(
+        description="command for a shell, with sudo if root is needed and the user is not root"
+    )
     root: bool = Field(description="whether it needs root")
     undo: str | None = Field(
-        default=None, description="what to type to have it as it was; null: nothing to undo"
+        default=None, description="command that restores the current state. Null: nothing to undo"
     )
 
 
 class Finding(Told):
-    """What was seen of one thing, and what that means."""
+    """What was found, what it means for measurements, and what to type to change it."""
 
-    name: str
-    seen: str = Field(description="the value, or why it cannot be told")
-    judgement: Judgement
-    means: str = Field(default="", description="what it means for measurements")
-    changes: tuple[Change, ...] = Field(default=(), description="any of them helps")
+    name: str = Field(description="name of the property")
+    seen: str = Field(description="its value, or why it is unknown")
+    judgement: Judgement = Field(
+        description="good: nothing to do; notable: figures depend on it; stops: something cannot be done "
+        "or measured here; unknown: the machine does not show it"
+    )
+    means: str = Field(default="", description="what that means for measurements")
+    changes: tuple[Change, ...] = Field(default=(), description="commands that change it; each of them helps")
 
 
 def good(name: str, seen: str, means: str) -> Finding:
-    """Nothing to be done."""
+    """A finding that needs nothing."""
     return Finding(name=name, seen=seen, judgement="good", means=means)
 
 
 def notable(name: str, seen: str, means: str, *changes: Change) -> Finding:
-    """Worth knowing, and what changes it, where something does."""
+    """A finding worth knowing, with the commands that change it, if any."""
     return Finding(name=name, seen=seen, judgement="notable", means=means, changes=changes)
 
 
 def stops(name: str, seen: str, means: str, *changes: Change) -> Finding:
-    """Something cannot be done or measured here."""
+    """Something that cannot be done or measured here."""
     return Finding(name=name, seen=seen, judgement="stops", means=means, changes=changes)
 
 
 @dataclass(frozen=True)
 class Here:
-    """What examinations are given that is no file.
+    """What examinations get besides files.
 
-    `watched` is what went on while nothing of ours ran; `allowed` how much of that a study allows where it
-    says nothing else. `profile` is what a profile would be, as the engine has tried it; `counting`
-    what counting the processor's events costs, where that has been tried.
+    `watched` is what happened while nothing of ours ran, `allowed` how much of that a study allows by
+    default. `profile` is what a profile would sample, as the engine has tried it. `counting` is the check of
+    what counting the processor's events costs, if it was made.
     """
 
     catalogue: Catalogue
@@ -86,19 +91,22 @@ class Here:
 
 
 Look = Callable[[Here], Iterator[Finding]]
-"""One look at the machine. Raises `machine.Unavailable`, `OSError` or `ValueError` where it shows nothing."""
+"""One look at the machine. Raises `Unavailable`, `OSError` or `ValueError` if the machine does not show
+it."""
 
 
 @dataclass(frozen=True)
 class Examination:
-    """Looks that belong together, under a title; one that shows nothing does not hinder the others. A look
-    has the name of the function, in words."""
+    """Looks that belong together, under a title. A look that fails does not hinder the others.
+
+    Its finding is then named after the function.
+    """
 
     title: str
     looks: tuple[Look, ...]
 
     def findings(self, here: Here) -> tuple[Finding, ...]:
-        """What all the looks have found."""
+        """The findings of all looks."""
         found: list[Finding] = []
         for look in self.looks:
             try:
@@ -109,12 +117,12 @@ class Examination:
 
 
 def unresolved(name: str, error: Exception) -> Finding:
-    """What a look could not find out, what that means, and what would help: by the kind of the error."""
+    """The finding of a look that failed: what that means, and what would help, by the kind of the error."""
     path, changes = "", tuple[Change, ...]()
     if isinstance(error, OSError) and error.filename is not None:
         path = f"/{os.path.relpath(error.filename, description.ROOT)}"
     if isinstance(error, PermissionError):
-        means = "this user may not read it, root may"
+        means = "only root may read it"
         changes = () if is_known_root() else (as_root("thunderherd doctor"),)
     elif (mount := path.partition("/")[2].partition("/")[0]) in MOUNTS and not exists(mount):
         means = f"/{mount} is not mounted here"
@@ -122,18 +130,18 @@ def unresolved(name: str, error: Exception) -> Finding:
         changes = (as_root(f"mount -t {kind} {kind} /{mount}", f"umount /{mount}"),)
     elif isinstance(error, FileNotFoundError):
         means = (
-            "this kernel does not have it, or a virtual machine or container keeps it from its guests: what "
-            f"follows for figures is not known here. Where there is a host, look there: cat {path}"
+            "this kernel does not have it, or a virtual machine or container hides it. Its effect on figures "
+            f"is unknown. If there is a host, look there: cat {path}"
         )
     elif isinstance(error, ValueError):
         means = (
-            "it has a form that this program does not know, so that nothing follows from it: look at it "
-            "yourself, and tell those who write this program, with what `thunderherd doctor --json` says"
+            "this program does not know its format, so its effect on figures is unknown. Read the file, and "
+            "please report it with the output of `thunderherd doctor --json`"
         )
     else:
         means = (
-            "what follows for figures is not known here. A virtual machine or a container may keep it from "
-            "its guests: look on its host, with `thunderherd doctor` there"
+            "its effect on figures is unknown. A virtual machine or a container may hide it: run "
+            "`thunderherd doctor` on the host"
         )
     return Finding(
         name=name, seen=description.reason(error), judgement="unknown", means=means, changes=changes
@@ -141,18 +149,18 @@ def unresolved(name: str, error: Exception) -> Finding:
 
 
 MOUNTS = {"proc": "proc", "sys": "sysfs"}
-"""What kernels tell of themselves by, and what it takes to mount it (mount(8))."""
+"""Mounts through which the kernel reports about itself, and their types (mount(8))."""
 
 
 def is_known_root() -> bool:
-    """Whether this process is known to be root's."""
+    """Whether this process is known to run as root."""
     try:
         return is_root()
     except (description.Unavailable, OSError, ValueError):
         return False
 
 
-# Who asks ---------------------------------------------------------------------------------------------------
+# This process ----------------------------------------------------------------------------------------------
 
 CAPABILITIES = {"SYS_ADMIN": 21, "IPC_LOCK": 14, "SYS_RESOURCE": 24, "PERFMON": 38, "BPF": 39}
 """Bits of CapEff (capabilities(7), linux/capability.h)."""
@@ -165,22 +173,22 @@ def may(*names: str) -> bool:
 
 
 def is_root() -> bool:
-    """Whether this process is root's, also where it has not all of root's capabilities."""
+    """Whether this process runs as root, with all of root's capabilities or not."""
     return description.field("proc/self/status", "Uid").split()[1:2] == ["0"]
 
 
 def usable_cpus() -> list[int]:
-    """The CPUs that this process may run on."""
+    """The CPUs that this process may use."""
     return description.cpu_list(description.field("proc/self/status", "Cpus_allowed_list"))
 
 
 def setting(name: str) -> str:
-    """The value of a kernel setting, by its name as `sysctl` has it, with single blanks between its words."""
+    """The value of a kernel setting, by its sysctl name, with single spaces between words."""
     return " ".join(description.text(path_of(name)).split())
 
 
 def path_of(name: str) -> str:
-    """Where a kernel setting is, below the root (proc_sys(5))."""
+    """The path of a kernel setting below the root (proc_sys(5))."""
     return f"proc/sys/{name.replace('.', '/')}"
 
 
@@ -199,18 +207,18 @@ def as_root(command: str, undo: str | None = None) -> Change:
 
 
 def sysctl(name: str, value: int | str) -> Change:
-    """Gives a kernel setting, which exists, another value until the next start (sysctl(8))."""
+    """A command that changes an existing kernel setting until the next boot (sysctl(8))."""
     return as_root(f"sysctl -w {name}={_word(value)}", f"sysctl -w {name}={_word(setting(name))}")
 
 
 def write(path: str, value: str, old: str) -> Change:
-    """Writes a word into files of the kernel's; `path` is below the root, and may have a `*`."""
+    """A command that writes a word to files of the kernel; `path` is below the root and may have a `*`."""
     to = f"{'' if is_root() else 'sudo '}tee /{path}"
     return Change(command=f"echo {value} | {to}", root=True, undo=f"echo {old} | {to}")
 
 
 def raise_limit(option: str, value: int, soft: str, hard: str) -> Change:
-    """Raises a limit of the shell that it is typed in, and of what is started there (prlimit(1))."""
+    """A command that raises a limit of the current shell and of programs started there (prlimit(1))."""
     return as_root(
         f"prlimit --pid $$ --{option}={value}:{value}", f"prlimit --pid $$ --{option}={soft}:{hard}"
     )
@@ -223,15 +231,15 @@ def _word(value: int | str) -> str:
 
 
 def exists(path: str) -> bool:
-    """Whether there is a file of that name below the root, and this user may know it."""
+    """Whether such a file exists below the root and is visible to this user."""
     return os.access(description.ROOT / path, os.F_OK)
 
 
 def readable(path: str) -> bool:
-    """Whether there is a file of that name below the root, and this user may read it."""
+    """Whether such a file exists below the root and this user may read it."""
     return os.access(description.ROOT / path, os.R_OK)
 
 
 def below(pattern: str) -> list[str]:
-    """The files that a pattern names, by their paths below the root, in order."""
+    """The files that match a pattern, by their paths below the root, sorted."""
     return sorted(str(path.relative_to(description.ROOT)) for path in description.ROOT.glob(pattern))

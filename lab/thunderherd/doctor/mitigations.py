@@ -1,4 +1,4 @@
-"""What the kernel does about the faults of its processor: some of it is paid at every system call."""
+"""The kernel's mitigations of CPU vulnerabilities: some cost time at every system call."""
 
 from __future__ import annotations
 
@@ -8,30 +8,29 @@ from thunderherd.doctor.kind import Examination, Finding, Here, good, notable
 from thunderherd.machine import description
 
 PAID_AT_EVERY_CALL = ("PTI", "Clear CPU buffers", "Mitigation: IBRS", "untrained return thunk", "Safe RET")
-"""Words of those that make each entry into the kernel, or each return, dearer (Linux,
+"""Words of mitigations that make each entry to the kernel, or each return, slower (Linux,
 Documentation/admin-guide/hw-vuln)."""
 
 
 def mitigations(here: Here) -> Iterator[Finding]:
-    """Those that are in force, and those that are dear."""
+    """The active mitigations, and the expensive ones among them."""
     found = description.mitigations()
     active = {name: said for name, said in found.items() if said.startswith("Mitigation")}
     open_ones = [name for name, said in found.items() if said.startswith("Vulnerable")]
     dear = [name for name, said in active.items() if any(words in said for words in PAID_AT_EVERY_CALL)]
-    seen = f"{len(active)} of {len(found)} in force"
+    seen = f"{len(active)} of {len(found)} active"
     if open_ones:
-        seen += f"; nothing is done about {', '.join(open_ones)}"
+        seen += f"; none for {', '.join(open_ones)}"
     if not dear:
-        means = "none of them is dear at every system call"
+        means = "none of them costs much at a system call"
         yield good("mitigations", seen, means)
         return
     yield notable(
         "mitigations",
         seen,
-        f"{', '.join(dear)}: paid at every system call, so what makes fewer of them gains more here than on "
-        "a processor without the fault. Leave them on; compare with machines that do the same. On a "
-        "machine that runs nothing but measurements the kernel parameter mitigations=off tells what they "
-        "cost",
+        f"{', '.join(dear)}: every system call is slower, so designs with fewer calls gain more than on a "
+        "CPU without the vulnerability. Leave the mitigations on, and compare only with machines that have "
+        "them, too. On a machine used only for measurements, the kernel parameter mitigations=off shows their cost",
     )
 
 

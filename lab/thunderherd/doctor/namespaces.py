@@ -1,4 +1,4 @@
-"""Where a run can take place, and whether that takes root."""
+"""Which labs are available, and whether they need root."""
 
 from __future__ import annotations
 
@@ -29,32 +29,32 @@ FORBIDDING = {
     "kernel.unprivileged_userns_clone": ("0", 1),
     "kernel.apparmor_restrict_unprivileged_userns": ("1", 0),
 }
-"""The settings that keep ordinary users from namespaces, with the value that does and one that does not (the
-first two: namespaces(7); the others: of Debian and of Ubuntu)."""
+"""Settings that deny namespaces to ordinary users: the value that denies them and one that does not. The
+first two: namespaces(7); the others: Debian and Ubuntu."""
 
 
 def labs(here: Here) -> Iterator[Finding]:
-    """The kinds of lab that can be had."""
+    """The kinds of lab that are available."""
     missing = _missing(KINDS.values(), here)
     had = [name for name in KINDS if name not in missing]
-    yield good("labs", ", ".join(had), "can be had here")
+    yield good("labs", ", ".join(had), "available")
     for name, reason in missing.items():
         yield stops("no lab", name, reason, *_forbidding())
 
 
 def root(here: Here) -> Iterator[Finding]:
-    """Whether namespaces take root here, whoever asks; where nobody has them, nothing."""
+    """Whether namespaces need root; no finding if there are none."""
     if _missing(with_namespaces(), here):
         return
     if any(_forbidding()):
-        yield good("namespaces", "with root alone", "root makes them; an ordinary user may not")
+        yield good("namespaces", "with root only", "ordinary users may not make them")
     else:
-        means = "every user makes network namespaces, in a user namespace of his own"
+        means = "every user may make network namespaces, inside a user namespace"
         yield good("namespaces", "without root", means)
 
 
 def links(here: Here) -> Iterator[Finding]:
-    """What the pair of interfaces can be told, and what it cannot."""
+    """Which properties of the pair of interfaces can be set, and which cannot."""
     for kind in with_namespaces():
         lacking: dict[str, list[str]] = {}
         keys = {quantity.setting: key for key, quantity in QUANTITIES.items()}
@@ -64,7 +64,7 @@ def links(here: Here) -> Iterator[Finding]:
             yield notable(
                 f"{kind.name} without",
                 ", ".join(names),
-                f"{reason}: no run with {' or '.join(names)} of the link",
+                f"{reason}: runs cannot set {' or '.join(names)} of the link",
                 *_module(reason),
             )
         if not lacking and not kind.unavailable(here.catalogue):
@@ -72,7 +72,7 @@ def links(here: Here) -> Iterator[Finding]:
 
 
 def _missing(kinds: Iterable[Kind], here: Here) -> dict[str, str]:
-    """Those of these kinds that cannot be had, and why."""
+    """The unavailable kinds, and why."""
     return {each.name: why for each in kinds if (why := each.unavailable(here.catalogue))}
 
 
@@ -83,7 +83,7 @@ def _forbidding() -> Iterator[Change]:
 
 
 def _module(reason: str) -> Iterator[Change]:
-    """What loads a module that a reason names, where the running kernel has it."""
+    """The command that loads a module which a reason names, if this kernel has it."""
     release = setting("kernel.osrelease")
     listed = f"lib/modules/{release}/modules.dep"
     words = reason.replace(";", " ").replace(")", " ").split()

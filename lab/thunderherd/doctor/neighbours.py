@@ -1,4 +1,4 @@
-"""Who else uses the CPUs: other guests of the host, and other processes here."""
+"""Who else uses the CPUs: other guests of the host, and other processes on this machine."""
 
 from __future__ import annotations
 
@@ -8,7 +8,7 @@ from thunderherd.doctor.kind import Change, Examination, Finding, Here, good, no
 from thunderherd.text.figures import count
 
 NAMED = 5
-"""How many processes are named; more would be a page of their own."""
+"""Most processes that are named."""
 
 
 def steal(here: Here) -> Iterator[Finding]:
@@ -21,14 +21,13 @@ def steal(here: Here) -> Iterator[Finding]:
     yield notable(
         "steal",
         seen,
-        "other guests of the host take what is to be measured: studies reject blocks with more than "
-        f"{allowed:g} %, so a run takes longer and may end undecided. Take a guest with CPUs of its own, or "
-        "another hour",
+        f"other guests of the host use its CPUs. Studies reject blocks with more than {allowed:g} %, so a "
+        "run takes longer and may end undecided. Use a guest with dedicated CPUs, or run at another time",
     )
 
 
 def others(here: Here) -> Iterator[Finding]:
-    """What processes here used, the busiest by name."""
+    """CPU time of other processes, the busiest by name."""
     noise, allowed = here.watched.noise, here.allowed.foreign_percent
     seen = f"{noise.foreign_share:.1%} of the machine (± {noise.foreign_uncertainty:.1%})"
     surely = 100 * (noise.foreign_share - noise.foreign_uncertainty)
@@ -37,29 +36,29 @@ def others(here: Here) -> Iterator[Finding]:
         yield good("others", seen + _named(here), f"studies allow {allowed:g} %")
         return
     look = "ps -o pid,user,etime,pcpu,args -p " + ",".join(str(each.pid) for each in named)
-    unseen = "" if named else "; no process that this one can see: it is outside of this container"
+    unseen = "" if named else ". No visible process does this: it is outside this container"
     yield notable(
         "others",
         seen + _named(here),
         f"studies reject blocks with more than {allowed:g} %, so a run takes longer and may end "
-        f"undecided{unseen}. Wait until they are done, or end what you do not need",
+        f"undecided{unseen}. Wait until these processes have ended, or stop those that you do not need",
         *((Change(command=look, root=False),) if named else ()),
     )
 
 
 def throttling(here: Here) -> Iterator[Finding]:
-    """Whether a control group was out of CPU time."""
+    """Whether a control group ran out of CPU time."""
     times = here.watched.noise.throttled
     if times:
         yield notable(
             "throttling",
             f"{count(times, 'time')} within {here.watched.noise.wall_seconds:.1f} s",
-            "the control group has used up its CPU time: trials in which that happens are rejected",
+            "the control group has used up its CPU quota: blocks in which that happens are rejected",
         )
 
 
 def _named(here: Here) -> str:
-    """`: python3 (98 % of a CPU, process 123)`; how many more there are."""
+    """`: python3 (98 % of a CPU, process 123)`, and how many more there are."""
     busy = here.watched.busy
     words = [f"{each.name} ({each.share:.0%} of a CPU, process {each.pid})" for each in busy[:NAMED]]
     if len(busy) > NAMED:
@@ -67,4 +66,4 @@ def _named(here: Here) -> str:
     return f": {', '.join(words)}" if words else ""
 
 
-EXAMINATION = Examination(title="Who else uses the CPUs", looks=(steal, others, throttling))
+EXAMINATION = Examination(title="Other users of the CPUs", looks=(steal, others, throttling))

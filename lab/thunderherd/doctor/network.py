@@ -1,4 +1,4 @@
-"""What the kernel's TCP is told: who says how fast may be sent, ports, queues."""
+"""Settings of the kernel's TCP: congestion control, ports, queues."""
 
 from __future__ import annotations
 
@@ -9,16 +9,16 @@ from thunderherd.machine import description, noise
 from thunderherd.text.figures import count
 
 USUAL_PORTS = 60_999 - 32_768 + 1
-"""As many as Linux has where nobody says otherwise (ip(7))."""
+"""The default number of local ports of Linux (ip(7))."""
 ALL_PORTS = "1024 65535"
 
 
 def congestion_control(here: Here) -> Iterator[Finding]:
-    """The default, and what is known of it (tcp(7))."""
+    """The default congestion control, and its caveats (tcp(7))."""
     controls = here.catalogue.congestion_controls
     if controls is None or controls.default is None:
-        raise description.Unavailable("the engine does not say which there are")
-    seen = f"{controls.default} (there are {', '.join(controls.available)})"
+        raise description.Unavailable("the engine does not report it")
+    seen = f"{controls.default} (available: {', '.join(controls.available)})"
     remark = controls.remarks.get(controls.default)
     if remark is None:
         means = f"this user may choose {', '.join(controls.allowed)}"
@@ -28,56 +28,56 @@ def congestion_control(here: Here) -> Iterator[Finding]:
     yield notable(
         "congestion control",
         seen,
-        f"{remark}. One run: --lab congestion={better[0]}" if better else remark,
+        f"{remark}. For a single run: --lab congestion={better[0]}" if better else remark,
         *(sysctl("net.ipv4.tcp_congestion_control", each) for each in better[:1]),
     )
 
 
 def local_ports(here: Here) -> Iterator[Finding]:
-    """Those that connections are given; each stays taken for a minute after its connection (TIME_WAIT)."""
+    """The ports for outgoing connections; each stays taken for a minute after its connection (TIME_WAIT)."""
     number = noise.local_ports()
     seen = f"{number:,}, {count(noise.time_wait_count(noise.PROC / 'self/net'), 'socket')} in TIME_WAIT"
     if number >= USUAL_PORTS:
-        yield good("local ports", seen, "as many as usual")
+        yield good("local ports", seen, "at least as many as by default")
         return
     yield notable(
         "local ports",
         seen,
-        "a trial may make half as many connections: studies that make more refuse to run",
+        "a trial may make at most half as many connections; studies that need more refuse to run",
         sysctl("net.ipv4.ip_local_port_range", ALL_PORTS),
     )
 
 
 def waiting_connections(here: Here) -> Iterator[Finding]:
-    """How many may wait for accept, and how many of them half open (listen(2))."""
+    """How many connections may wait for accept, and how many of them half open (listen(2))."""
     backlog = next((each.default for each in here.catalogue.server_settings if each.name == "backlog"), 0)
     for name in ("net.core.somaxconn", "net.ipv4.tcp_max_syn_backlog"):
         short, value = name.rpartition(".")[2], int(setting(name))
         if value >= int(backlog):
-            means = f"the backlog of servers is {backlog}"
+            means = f"enough for the servers' backlog of {backlog}"
             yield good(short, f"{value:,}", means)
             continue
         yield notable(
             short,
             f"{value:,}",
-            f"less than the backlog of servers, {backlog}: of a burst of connections those beyond wait a "
-            "second and more to be tried again",
+            f"less than the servers' backlog of {backlog}: in a burst, further connections are dropped and "
+            "retried after a second or more",
             sysctl(name, int(backlog)),
         )
 
 
 def reuse_of_ports(here: Here) -> Iterator[Finding]:
-    """Whether a port in TIME_WAIT may be taken again for a new connection (ip-sysctl.rst, tcp_tw_reuse)."""
+    """Whether a port in TIME_WAIT may be reused for a new connection (ip-sysctl.rst, tcp_tw_reuse)."""
     name, short = "net.ipv4.tcp_tw_reuse", "tcp_tw_reuse"
     value = setting(name)
     if value != "0":
-        where = {"2": "within this machine"}.get(value, "everywhere")
-        yield good(short, value, f"ports in TIME_WAIT are taken again {where}")
+        where = {"2": "on loopback"}.get(value, "for all addresses")
+        yield good(short, value, f"ports in TIME_WAIT are reused {where}")
         return
     yield notable(
         short,
         value,
-        "loads that close each connection run out of ports after a while, and connect searches longer before",
+        "loads that close every connection run out of ports after a while; before that, connect takes longer",
         sysctl(name, 2),
     )
 

@@ -1,4 +1,4 @@
-"""The CPUs that server and clients can be put on, and what they share."""
+"""The CPUs for server and clients, and what they share."""
 
 from __future__ import annotations
 
@@ -22,42 +22,43 @@ CPUS = "sys/devices/system/cpu"
 
 
 def cpus(here: Here) -> Iterator[Finding]:
-    """How many this process may use."""
+    """How many CPUs this process may use."""
     usable = usable_cpus()
     seen = f"{len(usable)} usable ({_ranges(usable)})"
     if len(usable) > 1:
-        yield good("CPUs", seen, "server and clients have CPUs of their own")
+        yield good("CPUs", seen, "server and clients can have separate CPUs")
     else:
         yield notable(
             "CPUs",
             seen,
-            "server and clients share the one CPU: rates are those of both together, and pinning changes "
-            "nothing",
+            "server and clients share one CPU: rates include the work of both, and pinning has no effect",
         )
 
 
 def hypervisor(here: Here) -> Iterator[Finding]:
-    """Whether this is a machine of its own."""
+    """Whether this is a virtual machine."""
     if not description.is_guest():
-        yield good("hypervisor", "none", "nobody else has these CPUs")
+        yield good("hypervisor", "none", "no other machine shares these CPUs")
         return
     try:
         name = description.hypervisor()
     except description.Unavailable:
-        name = "one that does not give its name"
+        name = "yes, without a name"
     yield notable(
         "hypervisor",
         name,
-        "other guests share the host's caches and memory, which no counter here tells; entering the kernel "
-        "of the host (interrupts, timers) costs more than on a machine of its own",
+        "other guests share the host's caches and memory, which no counter of this machine shows. Interrupts "
+        "and timers enter the host's kernel and cost more than on bare metal",
     )
 
 
 def container(here: Here) -> Iterator[Finding]:
-    """Whether the host keeps something from this one."""
+    """Whether this is a container, whose host may hide something."""
     name = description.container()
     if name != "none":
-        means = "what needs root is to be typed on the host of the container, or allowed as it is started"
+        means = (
+            "type commands that need root on the container's host, or allow them when starting the container"
+        )
         yield notable("container", name, means)
 
 
@@ -65,13 +66,13 @@ def quota(here: Here) -> Iterator[Finding]:
     """The CPU time that a control group allows (cgroups(7))."""
     allowed = description.cpu_quota()
     if allowed == "max":
-        yield good("CPU quota", "none", "never throttled")
+        yield good("CPU quota", "none", "no throttling")
         return
     yield notable(
         "CPU quota",
         f"{allowed} (microseconds of each period)",
-        "whoever uses more is stopped until the next period, which looks like a slow server: trials in "
-        "which that happens are rejected. Give the container no limit of CPU (docker run without --cpus)",
+        "processes that use more are stopped until the next period, which looks like a slow server. Blocks "
+        "in which that happens are rejected. Give the container no CPU limit (docker run without --cpus)",
     )
 
 
@@ -80,32 +81,32 @@ def siblings(here: Here) -> Iterator[Finding]:
     usable = usable_cpus()
     groups = _groups(usable, f"{CPUS}/cpu[0-9]*/topology/thread_siblings_list")
     if not groups:
-        raise description.Unavailable("the kernel does not say which CPUs share a core")
+        raise description.Unavailable("the kernel does not report which CPUs share a core")
     if not any(len(group) > 1 for group in groups):
-        yield good("SMT", "no core is shared", "a CPU is a core")
+        yield good("SMT", "no core is shared", "each CPU is a core")
         return
     yield notable(
         "SMT",
         " ".join(_ranges(group) for group in groups),
-        "these share a core: with the server on one and clients on the other each slows the other down, and "
-        "a share of CPU time is no share of a core. Put both on cores of their own",
+        "CPUs listed together share a core. A server on one and clients on the other slow each other down, "
+        "and a share of CPU time is not a share of a core. Put them on separate cores",
         *_pinned(groups),
         *_smt(),
     )
 
 
 def memory_nodes(here: Here) -> Iterator[Finding]:
-    """Parts of the memory that are nearer to some CPUs (numa(7))."""
+    """Memory that is nearer to some CPUs (numa(7))."""
     usable = usable_cpus()
     groups = _groups(usable, "sys/devices/system/node/node[0-9]*/cpulist")
     if len(groups) < 2:
-        yield good("memory nodes", "1", "all memory is equally near")
+        yield good("memory nodes", "1", "all memory is equally fast")
         return
     yield notable(
         "memory nodes",
         f"{len(groups)}: {'; '.join(_ranges(group) for group in groups)}",
-        "what crosses from one node to the other takes longer, and the kernel may move processes between "
-        "them: keep server and clients on one",
+        "access across nodes is slower, and the kernel may move processes between them. Keep server and "
+        "clients on one node",
         *_pinned([[cpu] for cpu in max(groups, key=len)]),
     )
 
@@ -123,12 +124,12 @@ def kinds_of_cores(here: Here) -> Iterator[Finding]:
     usable_of = {name: [cpu for cpu in cpus if cpu in usable] for name, cpus in lists.items()}
     present = {name: cpus for name, cpus in usable_of.items() if cpus}
     if len(present) < 2:
-        yield good("kinds of cores", "1", "all are alike")
+        yield good("kinds of cores", "1", "all cores are alike")
         return
     yield notable(
         "kinds of cores",
         "; ".join(f"{name}: {_ranges(cpus)}" for name, cpus in present.items()),
-        "the same work takes longer on some of them, and the kernel moves it between them: keep server and "
+        "the same work takes longer on some cores, and the kernel moves it between them. Keep server and "
         "clients on cores of one kind",
         *_pinned([[cpu] for cpu in next(iter(present.values()))]),
     )
@@ -150,7 +151,7 @@ def _smt() -> Iterator[Change]:
 
 
 def _groups(usable: Sequence[int], pattern: str) -> list[list[int]]:
-    """The usable CPUs that files name together, each group once, in order."""
+    """The usable CPUs that each file lists together, each group once, in order."""
     lists = [description.cpu_list(description.text(path)) for path in below(pattern)]
     groups = {tuple(cpu for cpu in cpus if cpu in usable) for cpus in lists}
     return sorted(list(group) for group in groups if group)

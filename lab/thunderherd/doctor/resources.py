@@ -1,6 +1,6 @@
 """How many descriptors, processes and threads there can be, and how much memory may be locked.
 
-The kernel, the user and the control group each have limits; the smallest counts.
+Kernel, user and control group each have limits; the smallest applies.
 """
 
 from __future__ import annotations
@@ -26,14 +26,13 @@ from thunderherd.machine import description, noise
 from thunderherd.text.figures import count
 
 CONNECTIONS = 10_000
-"""Connections at once that servers are to be tried with (C10K); each a descriptor, and where it has a thread
-of its own, a thread."""
+"""Simultaneous connections to have room for (C10K): each needs a descriptor, and in some designs a thread."""
 OTHER_DESCRIPTORS = 64
-"""What a process has open beside its connections, generously."""
+"""A generous number of descriptors of a process besides its connections."""
 LOCKED_BYTES = 8 << 20
-"""What Linux gives since 5.16 (RLIMIT_MEMLOCK); it was 64 KiB before."""
+"""The default of Linux since 5.16 (RLIMIT_MEMLOCK); before, it was 64 KiB."""
 OPTION_BYTES = 128 << 10
-"""What Linux gives since 6.7 (net.core.optmem_max); it was 20 KiB before."""
+"""The default of Linux since 6.7 (net.core.optmem_max); before, it was 20 KiB."""
 
 
 def open_files(here: Here) -> Iterator[Finding]:
@@ -45,7 +44,7 @@ def open_files(here: Here) -> Iterator[Finding]:
 
 
 def processes_and_threads(here: Here) -> Iterator[Finding]:
-    """Both together: the kernel counts tasks."""
+    """Processes and threads together: the kernel counts tasks."""
     yield _of(
         "processes, threads",
         tasks(CONNECTIONS),
@@ -55,7 +54,7 @@ def processes_and_threads(here: Here) -> Iterator[Finding]:
 
 
 def threads_of_one_process(here: Here) -> Iterator[Finding]:
-    """By its memory mappings (proc_sys_vm(5))."""
+    """Threads of one process, by its memory mappings (proc_sys_vm(5))."""
     capacity = threads_of_a_process(CONNECTIONS)
     yield _of("threads of a process", capacity, CONNECTIONS, f"{CONNECTIONS:,} stacks, each with its guard")
 
@@ -64,40 +63,38 @@ def _of(name: str, capacity: Capacity, wanted: int, what_for: str) -> Finding:
     seen = f"{capacity} by {capacity.bound}"
     if capacity.number >= wanted:
         return good(name, seen, f"room for {what_for}")
-    means = f"no room for {what_for}; which studies that concerns stands with them"
+    means = f"no room for {what_for}. The list of studies names those that need more"
     return notable(name, seen, means, *capacity.changes)
 
 
 def locked_memory(here: Here) -> Iterator[Finding]:
-    """What rings and sends without copying pin (getrlimit(2), RLIMIT_MEMLOCK)."""
+    """Memory that io_uring and zero-copy sends pin (getrlimit(2), RLIMIT_MEMLOCK)."""
     soft, hard = limit_of("Max locked memory")
     seen = soft if soft == "unlimited" else count(int(soft), "byte")
     if number_of(soft) >= LOCKED_BYTES or may("IPC_LOCK"):
-        means = "rings of io_uring and sends without copying have room"
+        means = "enough for io_uring and zero-copy sends"
         yield good("locked memory", seen, means)
         return
     yield notable(
         "locked memory",
         seen,
-        "few rings of io_uring, and few sends without copying at once: those beyond fail, and are counted "
-        "as such",
+        "room for few io_uring rings and few simultaneous zero-copy sends; further ones fail and are counted "
+        "as errors",
         raise_limit("memlock", LOCKED_BYTES, soft, hard),
     )
 
 
 def notes_of_sends(here: Here) -> Iterator[Finding]:
-    """Where the kernel keeps a note of every send without copying
-    (Documentation/networking/msg_zerocopy.rst)."""
+    """Where the kernel notes every zero-copy send (Documentation/networking/msg_zerocopy.rst)."""
     value = int(setting("net.core.optmem_max"))
     seen = count(value, "byte")
     if value >= OPTION_BYTES:
-        yield good("optmem_max", seen, "many sends without copying at once")
+        yield good("optmem_max", seen, "enough for many simultaneous zero-copy sends")
         return
     yield notable(
         "optmem_max",
         seen,
-        "fewer sends without copying may be under way at once than on newer kernels: a sender waits for the "
-        "others",
+        "fewer zero-copy sends may be in flight than on newer kernels: a sender waits until others complete",
         sysctl("net.core.optmem_max", OPTION_BYTES),
     )
 
@@ -113,7 +110,7 @@ UNLIMITED = "unlimited"
 
 @dataclass(frozen=True)
 class Capacity:
-    """So many more there can be; what bounds them, and what raises that bound to as many as are wanted."""
+    """How many more there can be, which limit bounds that, and what raises the limit to the wanted number."""
 
     number: float
     bound: str
@@ -124,7 +121,7 @@ class Capacity:
 
 
 def limit_of(name: str) -> tuple[str, str]:
-    """The soft and the hard limit of that name, as /proc/self/limits has them (proc(5))."""
+    """The soft and the hard limit of that name in /proc/self/limits (proc(5))."""
     for line in description.text("proc/self/limits").splitlines():
         if line.startswith(name):
             soft, hard = line.removeprefix(name).split()[:2]
@@ -133,7 +130,7 @@ def limit_of(name: str) -> tuple[str, str]:
 
 
 def number_of(limit: str) -> float:
-    """A limit as a number, infinity where there is none."""
+    """A limit as a number; infinity without a limit."""
     return math.inf if limit in (UNLIMITED, "max") else float(limit)
 
 
@@ -147,12 +144,12 @@ def descriptors(wanted: int) -> Capacity:
 
 
 def tasks(wanted: int) -> Capacity:
-    """Processes and threads together, beside those that there are."""
+    """Processes and threads together, besides the existing ones."""
     return min(_bounds_of_tasks(wanted), key=lambda each: each.number)
 
 
 def threads_of_a_process(wanted: int) -> Capacity:
-    """Threads of one process by its memory mappings: each has its stack and a guard below it."""
+    """Threads of one process by its memory mappings: each has a stack and a guard below it."""
     number = int(setting("vm.max_map_count")) // MAPPINGS_OF_A_THREAD
     return Capacity(number, "vm.max_map_count", (sysctl("vm.max_map_count", MAPPINGS_OF_A_THREAD * wanted),))
 
@@ -166,7 +163,7 @@ def _bounds_of_tasks(wanted: int) -> Iterator[Capacity]:
         number = int(setting(name))
         yield Capacity(number - running, name, (sysctl(name, running + wanted),))
     soft, hard = limit_of("Max processes")
-    # The kernel does not hold it against those (getrlimit(2)).
+    # The limit does not apply to processes with these capabilities (getrlimit(2)).
     if not may("SYS_ADMIN", "SYS_RESOURCE") and not math.isinf(number_of(soft)):
         mine = tasks_of_user()
         yield Capacity(
@@ -184,16 +181,16 @@ def _bounds_of_tasks(wanted: int) -> Iterator[Capacity]:
 
 
 def tasks_of_machine() -> int:
-    """The processes and threads that there are, by the fourth word of /proc/loadavg (proc_loadavg(5))."""
+    """The number of existing processes and threads: the fourth word of /proc/loadavg (proc_loadavg(5))."""
     found = description.text("proc/loadavg")
     try:
         return int(found.split()[3].partition("/")[2])
     except (IndexError, ValueError):
-        raise description.Unavailable(f"/proc/loadavg is {found!r}, which tells no number of tasks") from None
+        raise description.Unavailable(f"/proc/loadavg has no number of tasks: {found!r}") from None
 
 
 def tasks_of_user() -> int:
-    """The threads of all processes of this user's, as far as /proc shows them."""
+    """The threads of all processes of this user, as far as /proc shows them."""
     user = description.field("proc/self/status", "Uid").split()[:1]
     count = 0
     for entry in (description.ROOT / "proc").glob("[0-9]*"):
@@ -202,5 +199,5 @@ def tasks_of_user() -> int:
             if description.field(status, "Uid").split()[:1] == user:
                 count += int(description.field(status, "Threads"))
         except (OSError, ValueError, description.Unavailable):
-            continue  # it ended meanwhile
+            continue  # It has ended.
     return count

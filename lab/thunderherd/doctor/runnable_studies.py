@@ -1,10 +1,11 @@
 """Which of the bundled studies this machine can run: wholly, in part, or not.
 
-A study can run where its usual size answers its question: where it resolves here, all contenders of its main
-table have room, and each of its sweeps keeps a contender. It runs in part where sweeps leave contenders out
-that this machine cannot have, where another of its sizes cannot run, and where counters are missing that its
-claims are about, or that its counted trials have to tell why one contender is cheaper than another, or where
-it has no such trials.
+A study can run if its usual size answers its question: the size resolves here, all contenders of its main
+table have room, and each of its sweeps keeps a contender.
+
+It runs in part if sweeps leave out contenders that are unavailable here, or if another of its sizes cannot
+run. It also runs in part if counters are missing that its claims need, or that counted trials need to explain
+differences, or if it has no counted trials.
 """
 
 from __future__ import annotations
@@ -25,41 +26,46 @@ from thunderherd.study.loading import Contender, Study, load_sizes
 Runs = Literal["wholly", "in part", "not"]
 
 CLIENTS = ("clients", "children")
-"""The settings of loads that say how many clients each of its processes has."""
+"""Settings of loads for the number of clients of each load process."""
 OTHER_TASKS, OTHER_DESCRIPTORS = 16, 64
-"""What a trial has beside workers and clients, and a process beside its connections, generously."""
+"""Generous numbers: tasks of a trial besides workers and clients, descriptors of a process besides
+connections."""
 
 
 class LeftOut(Told):
     """Contenders that cannot run here, and why."""
 
-    contenders: tuple[str, ...]
-    reason: str
-    changes: tuple[Change, ...] = ()
+    contenders: tuple[str, ...] = Field(description="names of the contenders")
+    reason: str = Field(description="why they cannot run")
+    changes: tuple[Change, ...] = Field(default=(), description="commands that change it; each of them helps")
 
 
 class SizeHere(Told):
-    """A size of a study. `reasons` are why it cannot run, as `thunderherd run` would say."""
+    """What this machine can run of one size of a study."""
 
-    runs: Runs
-    reasons: tuple[str, ...] = ()
-    left_out: tuple[LeftOut, ...] = ()
+    runs: Runs = Field(description="wholly, in part (without some contenders of sweeps) or not")
+    reasons: tuple[str, ...] = Field(
+        default=(), description="why it cannot run, as `thunderherd run` would print; empty if it can"
+    )
+    left_out: tuple[LeftOut, ...] = Field(default=(), description="contenders that cannot run")
 
 
 class StudyHere(Told):
-    """A bundled study, with each of its sizes."""
+    """What this machine can run of a bundled study."""
 
-    name: str
-    runs: Runs
-    usual_size: str = Field(description="what `thunderherd run STUDY` takes: without it, it cannot run")
-    sizes: dict[str, SizeHere]
-    uncounted: tuple[str, ...] = Field(description="counters that it asks for, and that are not here")
+    name: str = Field(description="name of the study")
+    runs: Runs = Field(description="wholly, in part or not")
+    usual_size: str = Field(
+        description="the size that `thunderherd run STUDY` runs; if it cannot run, neither can the study"
+    )
+    sizes: dict[str, SizeHere] = Field(description="by size, what this machine can run of it")
+    uncounted: tuple[str, ...] = Field(description="requested counters that are unavailable here")
     has_counted_trials: bool = Field(
         default=True,
-        description="whether a size has some: without them nothing tells why a contender is cheaper",
+        description="whether a size has counted trials; without them, no difference in cost is explained",
     )
     uncounted_apart: tuple[str, ...] = Field(
-        default=(), description="counters that its counted trials ask for, and that are not here"
+        default=(), description="counters requested for counted trials that are unavailable here"
     )
 
 
@@ -69,7 +75,7 @@ def studies_here(catalogue: Catalogue) -> tuple[StudyHere, ...]:
 
 
 def study_here(name: str, catalogue: Catalogue) -> StudyHere:
-    """What this machine makes of one study."""
+    """What this machine can run of one study."""
     loaded = load_sizes(name, catalogue)
     sizes = {size: size_here(study, catalogue) for size, study in loaded.items()}
     missing = {each.name for each in catalogue.counters if not each.available}
@@ -96,7 +102,7 @@ def study_here(name: str, catalogue: Catalogue) -> StudyHere:
 
 
 def size_here(study: Study | list[str], catalogue: Catalogue) -> SizeHere:
-    """What becomes of a size that resolves here, or does not."""
+    """What this machine can run of a size, resolved or refused."""
     if not isinstance(study, Study):
         return SizeHere(runs="not", reasons=tuple(_without_place(line) for line in study))
     cramped = tuple(without_room(study.contenders, catalogue))
@@ -119,7 +125,7 @@ def _by_reason(absent: Mapping[str, str]) -> Iterator[LeftOut]:
 
 
 def _without_place(line: str) -> str:
-    """A problem without the file and the line, which are ours and not the user's to mend."""
+    """A problem without file and line: users do not edit bundled studies."""
     return re.sub(r"^\S.*?\.toml:\d+: ", "", line)
 
 
@@ -127,7 +133,7 @@ def _without_place(line: str) -> str:
 
 
 def without_room(contenders: Sequence[Contender], catalogue: Catalogue) -> Iterator[LeftOut]:
-    """Those that need more processes, threads or descriptors than there can be."""
+    """Contenders that need more processes, threads or descriptors than the limits allow."""
     bounds = (
         ("processes and threads", tasks_of, resources.tasks),
         ("threads of one process", threads_of, resources.threads_of_a_process),
@@ -139,33 +145,35 @@ def without_room(contenders: Sequence[Contender], catalogue: Catalogue) -> Itera
         try:
             room = room_for(most)
         except (description.Unavailable, OSError, ValueError):
-            continue  # a bound that is not told is none that could be compared; the page says so under limits
+            continue  # An unknown limit cannot be compared; the examination of limits reports it.
         cramped = tuple(name for name, need in needs.items() if need > room.number)
         if cramped:
-            reason = f"up to {most:,} {what} are needed, and there is room for {room}: {room.bound}"
+            reason = f"needs up to {most:,} {what}; the limit is {room}: {room.bound}"
             yield LeftOut(contenders=cramped, reason=reason, changes=room.changes)
 
 
 def tasks_of(contender: Contender, catalogue: Catalogue) -> int:
-    """Processes and threads of a trial, at most: workers, or one for each connection where the server waits
-    in the call, and those of the load."""
+    """Most processes and threads of a trial: those of the server and of the load.
+
+    The server has its workers, or one per connection if the design waits in the call.
+    """
     load = catalogue.load(contender.load.kind)
     of_load = clients_of(contender) if load is None or load.waits == "in_the_call" else 0
     return _workers(contender, catalogue) + of_load + contender.load.processes + OTHER_TASKS
 
 
 def threads_of(contender: Contender, catalogue: Catalogue) -> int:
-    """Threads of its largest process, at most."""
+    """Most threads of a contender's largest process."""
     return max(_workers(contender, catalogue), clients_of(contender) // contender.load.processes)
 
 
 def descriptors_of(contender: Contender, catalogue: Catalogue) -> int:
-    """Descriptors of its largest process, at most: a server may be one process that has all connections."""
+    """Most descriptors of a contender's largest process: a server may have all connections in one."""
     return clients_of(contender) + OTHER_DESCRIPTORS
 
 
 def clients_of(contender: Contender) -> int:
-    """Clients at once, those of all processes of the load together."""
+    """Simultaneous clients, of all load processes together."""
     settings = contender.load.settings
     return contender.load.processes * max(
         (int(settings[key]) for key in CLIENTS if key in settings), default=1
