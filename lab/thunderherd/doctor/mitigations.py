@@ -30,7 +30,8 @@ def mitigations(here: Here) -> Iterator[Finding]:
         seen,
         f"{', '.join(dear)}: every system call is slower, so designs with fewer calls gain more than on a "
         "CPU without the vulnerability. Leave the mitigations on, and compare only with machines that have "
-        "them, too. On a machine used only for measurements, the kernel parameter mitigations=off shows their cost",
+        "them, too. On a machine used only for measurements, the kernel parameter mitigations=off shows "
+        "their cost",
     )
 
 
