@@ -6,6 +6,7 @@ import importlib
 import io
 import json
 import os
+import re
 import subprocess
 import sys
 import time
@@ -14,18 +15,21 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from made.machines import ALL_CAPABILITIES, MadeMachine, limits, made_noise, status
+from made.machines import ALL_CAPABILITIES, GUEST, MadeMachine, limits, made_noise, status
+from made.refusals import codes_printed
 from rich.console import Console
 
 from thunderherd.cli.doctor import page, print_page
 from thunderherd.doctor import EXAMINATIONS
 from thunderherd.doctor.diagnosis import Diagnosis, Examined, schema
 from thunderherd.doctor.kernel_features import kernel_features
-from thunderherd.doctor.runnable_studies import SizeHere, StudyHere, studies_here, study_here
+from thunderherd.doctor.kind import Change
+from thunderherd.doctor.runnable_studies import LeftOut, SizeHere, StudyHere, studies_here, study_here
 from thunderherd.engine.catalogue import Catalogue, Namespace
 from thunderherd.engine.client import catalogue, profile_check
 from thunderherd.machine import busy, noise
 from thunderherd.machine.busy import Busy
+from thunderherd.machine.counting_cost import CountingCheck
 from thunderherd.records.extra_trials import FREQUENCY, CountingTable
 from thunderherd.study.file.names import bundled_studies
 from thunderherd.study.loading import Study, load_sizes
@@ -99,7 +103,7 @@ def test_a_study_that_cannot_run_is_exit_status_1(fake_engine: Callable[..., Pat
     fake_engine()  # it has not what the studies of event loops need
     done = doctor()
     assert done.returncode == 1, done.stderr
-    assert "cannot run: no such " in " ".join(done.stdout.split())
+    assert re.search(r"^  x \S+ +cannot run", done.stdout, re.MULTILINE)
     assert done.stdout.splitlines()[-1].endswith("(exit status 1).")
 
 
@@ -107,15 +111,13 @@ def test_a_study_that_cannot_run_is_exit_status_1(fake_engine: Callable[..., Pat
 def test_wrong_usage_is_exit_status_2(wrong: str) -> None:
     done = doctor(wrong)
     assert done.returncode == 2
-    assert done.stderr.count("\n") == 1
+    assert codes_printed(done.stderr) == ["usage.invalid"]
     assert wrong in done.stderr
 
 
 def test_help_tells_the_exit_status() -> None:
     said = " ".join(doctor("--help").stdout.replace("│", " ").split())
-    assert "0 if all bundled studies can run" in said
-    assert "2 for wrong usage" in said
-    assert "changes nothing" in said
+    assert re.search(r"\b0 if .*\b1 .*\b2 for ", said)
 
 
 # The page, elsewhere ----------------------------------------------------------------------------------------
@@ -130,14 +132,14 @@ def test_where_all_is_well_it_is_one_page(made_machine: MadeMachine) -> None:
     lines = lines_of(diagnosed(made_machine, *(whole(f"study-{number}") for number in range(6))))
     assert len(lines) <= 65
     assert not [line for line in lines if line[2:3] in ("!", "x", "?") and line.startswith("  ")]
-    assert lines[-1] == "All 6 bundled studies can run here: 6 wholly, 0 in part (exit status 0)."
+    assert "6 wholly, 0 in part" in lines[-1] and "(exit status 0)" in lines[-1]
 
 
 def test_what_is_wrong_stands_with_what_to_type(made_machine: MadeMachine) -> None:
     made_machine.put({"proc/sys/kernel/perf_event_paranoid": "3"})
     lines = lines_of(diagnosed(made_machine))
     at = next(number for number, line in enumerate(lines) if line.startswith("  ! perf_event_paranoid"))
-    below = lines[at : at + 5]
+    below = lines[at : at + 6]
     assert "      type  sudo sysctl -w kernel.perf_event_paranoid=1" in below
     assert "      undo  sudo sysctl -w kernel.perf_event_paranoid=3" in below
 
@@ -171,6 +173,36 @@ def test_colours_are_for_terminals(made_machine: MadeMachine) -> None:
         )
     assert "\x1b[" not in written[False].getvalue()
     assert "\x1b[" in written[True].getvalue()
+
+
+def test_the_page_is_as_the_golden_one(made_machine: MadeMachine, golden: Callable[[str, str], None]) -> None:
+    """With something of each judgement, and a study of each kind."""
+    made_machine.put({
+        **GUEST, "proc/sys/kernel/perf_event_paranoid": "3", "proc/self/limits": limits(files="64"),
+    })  # fmt: skip
+    made_machine.offer(congestion_controls=None)
+    made_machine.noise = made_noise(steal=0.2, foreign=0.6)
+    made_machine.busy = (Busy(7, "cc1", 0.9),)
+    made_machine.counting = CountingCheck(("cycles", "instructions"), (4.2, 3.5, 3.9))
+    many = tuple(f"contender{number}" for number in range(6))
+    raised = Change(command="sudo sysctl -w fs.nr_open=9", root=True, undo="sudo sysctl -w fs.nr_open=8")
+    left_out = LeftOut(contenders=many, reason="no room", changes=(raised,))
+    part, cannot = SizeHere(runs="in part", left_out=(left_out,)), SizeHere(runs="not", left_out=(left_out,))
+    refused = SizeHere(runs="not", reasons=tuple(f"reason {number}" for number in range(6)))
+    studies = (
+        whole(),
+        StudyHere(
+            name="in-part", runs="in part", usual_size="quick", sizes={"quick": part, "full": refused},
+            uncounted=("cpu_cycles",), uncounted_apart=("system_calls", "memory"),
+        ),
+        StudyHere(
+            name="uncounted", runs="in part", usual_size="quick", sizes={"quick": WHOLLY}, uncounted=(),
+            has_counted_trials=False,
+        ),
+        StudyHere(name="cannot", runs="not", usual_size="quick", sizes={"quick": cannot}, uncounted=()),
+    )  # fmt: skip
+    page_of = "\n".join(lines_of(diagnosed(made_machine, *studies), 100)) + "\n"
+    golden("doctor/page.txt", page_of)
 
 
 # Studies ----------------------------------------------------------------------------------------------------
@@ -243,7 +275,7 @@ def test_few_descriptors_leave_out_those_that_need_them(
     found = study_here("cse232-a2", offered)
     left_out = [each for size in found.sizes.values() for each in size.left_out]
     assert left_out
-    assert all("descriptors of one process" in each.reason for each in left_out)
+    assert all("ulimit -Hn" in each.reason for each in left_out)
     names = {name for each in left_out for name in each.contenders}
     assert "single" not in names
     assert any("@" in name for name in names)
@@ -263,11 +295,11 @@ def test_a_study_without_why_runs_in_part(offered: Catalogue, made_machine: Made
     assert (found.runs, found.uncounted) == ("in part", ())
     assert found.uncounted_apart == ("system_calls", "wakeups")
     said = " ".join(" ".join(lines_of(diagnosed(made_machine, found))).split())
-    assert "not counted in its counted trials: system_calls, wakeups; no why: " in said
-    assert "attributes nothing to system_calls or wakeups" in said
+    assert "system_calls, wakeups" in said and "system_calls or wakeups" in said
     memory = study_here("erss-hw4", without(offered, "memory"))
     assert memory.uncounted_apart == ("memory",)
-    assert "no why" not in " ".join(lines_of(diagnosed(made_machine, memory))), "it explains nothing"
+    said = " ".join(lines_of(diagnosed(made_machine, memory)))
+    assert "thunderherd explain" not in said, "memory explains nothing"
 
 
 def test_a_study_without_counted_trials_runs_in_part(
@@ -285,7 +317,7 @@ def test_a_study_without_counted_trials_runs_in_part(
     found = study_here("self-test", offered)
     assert (found.runs, found.has_counted_trials, found.uncounted_apart) == ("in part", False, ())
     said = " ".join(" ".join(lines_of(diagnosed(made_machine, found))).split())
-    assert "no why: it has no counted trials; `--set counting.trials=1` makes some" in said
+    assert "`--set counting.trials=1`" in said
 
 
 # Who uses the CPUs ------------------------------------------------------------------------------------------

@@ -7,6 +7,7 @@ import re
 import shlex
 import shutil
 import subprocess
+from collections.abc import Callable
 from dataclasses import dataclass, field
 from itertools import pairwise
 from pathlib import Path
@@ -17,6 +18,7 @@ from made.machines import (
     ALL_CAPABILITIES,
     CLOCK,
     CPUS,
+    GUEST,
     Files,
     MadeMachine,
     limits,
@@ -41,7 +43,6 @@ LAPTOP = {f"{CPUS}/cpu{cpu}/cpufreq/scaling_governor": "powersave\n" for cpu in 
 SIBLINGS = {
     f"{CPUS}/cpu{cpu}/topology/thread_siblings_list": f"{cpu % 2},{cpu % 2 + 2}\n" for cpu in range(4)
 }
-GUEST = {"proc/cpuinfo": "model name\t: A CPU\nflags\t\t: fpu hypervisor\n"}
 PINNED = "thunderherd run unp-ch30 --set 'lab.server_cpus=[{}]' --set 'lab.client_cpus=[{}]'"
 
 
@@ -85,14 +86,14 @@ BBR = CongestionControls(
 CASES = [
     Case("clock_source", "clock source", "good", words=("tsc",)),
     Case("clock_source", "clock source", "notable", {f"{CLOCK}/current_clocksource": "hpet\n"},
-         ("hpet", "microsecond"), (f"echo tsc | sudo tee /{CLOCK}/current_clocksource",)),
+         ("hpet",), (f"echo tsc | sudo tee /{CLOCK}/current_clocksource",)),
     Case("clock_source", "clock source", "notable",
          {f"{CLOCK}/current_clocksource": "acpi_pm\n", f"{CLOCK}/available_clocksource": "acpi_pm\n"},
-         ("acpi_pm", "given up tsc")),
+         ("acpi_pm", r"dmesg \| grep -i tsc")),
     Case("clock_source", "clock source", "good", {f"{CLOCK}/current_clocksource": "kvm-clock\n"}),
     Case("clock_source", "clock source", "unknown", {f"{CLOCK}/current_clocksource": None}, ("there is no",)),
     Case("clock_speed", "governor", "good", words=("performance",)),
-    Case("clock_speed", "governor", "notable", LAPTOP, ("powersave", "round trips"),
+    Case("clock_speed", "governor", "notable", LAPTOP, ("powersave",),
          (f"echo performance | sudo tee /{CPUS}/cpu*/cpufreq/scaling_governor",)),
     Case("clock_speed", "governor", "notable", {f"{CPUS}/cpu2/cpufreq/scaling_governor": "schedutil"},
          ("performance, schedutil",),
@@ -100,16 +101,16 @@ CASES = [
     Case("clock_speed", "governor", "unknown", {f"{CPUS}/cpu{cpu}/cpufreq": None for cpu in range(4)},
          ("no CPU has a cpufreq directory",)),
     Case("clock_speed", "turbo", "good", words=("off",)),
-    Case("clock_speed", "turbo", "notable", {f"{CPUS}/intel_pstate/no_turbo": "0"}, ("on", "heat"),
+    Case("clock_speed", "turbo", "notable", {f"{CPUS}/intel_pstate/no_turbo": "0"}, ("^on$",),
          (f"echo 1 | sudo tee /{CPUS}/intel_pstate/no_turbo",)),
     Case("clock_speed", "turbo", "notable",
          {f"{CPUS}/intel_pstate": None, f"{CPUS}/cpufreq/boost": "1", "proc/self/status": ROOT_USER},
          types=(f"echo 0 | tee /{CPUS}/cpufreq/boost",)),
-    Case("mitigations", "mitigations", "good", words=("1 of 2 in force",)),
+    Case("mitigations", "mitigations", "good", words=("1 of 2",)),
     Case("mitigations", "mitigations", "notable", {f"{CPUS}/vulnerabilities/meltdown": "Mitigation: PTI\n"},
-         ("2 of 2", "meltdown: paid at every system call", "Leave them on")),
+         ("2 of 2", "meltdown", "mitigations=off")),
     Case("mitigations", "mitigations", "good", {f"{CPUS}/vulnerabilities/mds": "Vulnerable\n"},
-         ("nothing is done about mds",)),
+         ("1 of 3", "mds$")),
     Case("neighbours", "steal", "good", words=("studies allow 5 %",)),
     Case("neighbours", "steal", "notable", machine={"noise": made_noise(steal=0.2)},
          words=("20.0% of the machine", "more than 5 %")),
@@ -120,16 +121,16 @@ CASES = [
          words=("60.0% of the machine", "more than 15 %", "and 2 more"),
          types=("ps -o pid,user,etime,pcpu,args -p 1,2,3,4,5",)),
     Case("neighbours", "others", "notable", machine={"noise": made_noise(foreign=0.6)},
-         words=("no process that this one can see",)),
+         words=("60.0% of the machine",)),
     # More than is allowed, but not by more than a sampled clock can feign.
     Case("neighbours", "others", "good", machine={"noise": made_noise(foreign=0.155)}),
     Case("neighbours", "throttling", "notable", machine={"noise": made_noise(throttled=3)},
          words=("3 times",)),
     Case("counters", "perf_event_paranoid", "good", words=("1", "kernel included")),
     Case("counters", "perf_event_paranoid", "notable", {"proc/sys/kernel/perf_event_paranoid": "2"},
-         ("user mode alone",), ("sudo sysctl -w kernel.perf_event_paranoid=1",)),
+         ("^2$",), ("sudo sysctl -w kernel.perf_event_paranoid=1",)),
     Case("counters", "perf_event_paranoid", "notable", {"proc/sys/kernel/perf_event_paranoid": "4"},
-         ("no event",), ("sudo sysctl -w kernel.perf_event_paranoid=1",)),
+         ("^4$",), ("sudo sysctl -w kernel.perf_event_paranoid=1",)),
     Case("counters", "perf_event_paranoid", "good",
          {"proc/sys/kernel/perf_event_paranoid": "3", "proc/self/status": ROOT_USER}, ("exempt",)),
     Case("counters", "perf_event_paranoid", "notable",
@@ -149,15 +150,15 @@ CASES = [
          machine={"counting": CountingCheck(("cycles",), (4.2, 3.5, 3.9))}),
     Case("counters", "price of counting", "good", words=("1.0 times", "cycles and instructions"),
          machine={"counting": CountingCheck(("cycles", "instructions"), (0.99, 1.02, 1.04))}),
-    Case("counters", "price of counting", "notable", words=("not known: no port", "table DIR --counters"),
+    Case("counters", "price of counting", "notable", words=("no port", "table DIR --counters"),
          machine={"counting": CountingCheck(("cycles",), (), "no port")}),
-    Case("counters", "profiles", "good", words=("cycles, of whole CPUs",)),
+    Case("counters", "profiles", "good", words=("^cycles, ",)),
     Case("counters", "profiles", "good",
          machine={"profile": made_profile(event="cpu-clock", why_not_cycles="no PMU")},
-         words=("cpu-clock, of whole CPUs", r"without cycles \(no PMU\)")),
+         words=("^cpu-clock, ", r"\(no PMU\)")),
     Case("counters", "profiles", "notable", {"proc/sys/kernel/perf_event_paranoid": "1"},
          machine={"profile": made_profile(scope="tree", why_not_cpus="it is 1")},
-         words=("of its own processes alone", "live shorter", "it is 1"),
+         words=("^cycles, ", r"\(it is 1\)"),
          types=("sudo sysctl -w kernel.perf_event_paranoid=0",)),
     Case("counters", "profiles", "stops", {"proc/sys/kernel/perf_event_paranoid": "2"},
          machine={"profile": NO_PROFILE}, words=("Permission denied",),
@@ -173,7 +174,7 @@ CASES = [
     Case("counters", "kernel symbols", "notable",
          {"proc/sys/kernel/kptr_restrict": "1", "proc/sys/kernel/perf_event_paranoid": "2"},
          machine={"profile": made_profile(kernel_symbols="no addresses")},
-         words=("no addresses", "copying cannot be told"),
+         words=("no addresses",),
          types=("sudo sysctl -w kernel.kptr_restrict=0", "sudo sysctl -w kernel.perf_event_paranoid=1")),
     Case("counters", "frame pointers", "notable",
          machine={"profile": made_profile(frame_pointers="RUSTFLAGS")}, words=("RUSTFLAGS",)),
@@ -181,12 +182,12 @@ CASES = [
     Case("counters", "tracepoints", "notable", {"proc/self/mounts": ""}, ("not mounted",),
          ("sudo mount -t tracefs -o mode=755,gid=$(id -g) tracefs /sys/kernel/tracing",)),
     Case("counters", "tracepoints", "good", {"proc/self/mounts": "", "proc/self/status": ROOT_USER},
-         ("not mounted", "for itself alone")),
+         ("fsmount",)),
     Case("counters", "tracepoints", "notable", {"sys/kernel/tracing/events/raw_syscalls/sys_enter/id": None},
-         ("for root alone",), ("sudo mount -o remount,mode=755,gid=$(id -g) /sys/kernel/tracing",)),
+         ("/sys/kernel/tracing",), ("sudo mount -o remount,mode=755,gid=$(id -g) /sys/kernel/tracing",)),
     Case("counters", "tracepoints", "notable", {"proc/self/mounts": "", "sys/kernel/tracing": None},
          ("none", "CONFIG_TRACING")),
-    Case("counters", "BPF", "notable", words=("it takes root",)),
+    Case("counters", "BPF", "notable", words=("CAP_BPF",)),
     Case("counters", "BPF", "good", {"proc/self/status": ROOT_USER}),
     Case("counters", "BPF", "notable", {"proc/self/status": ROOT_USER, "sys/kernel/btf/vmlinux": None},
          ("CONFIG_DEBUG_INFO_BTF",)),
@@ -199,10 +200,10 @@ CASES = [
     Case("features", "Linux 3.9", "good", words=(r"SO_REUSEPORT: prethread",)),
     Case("features", "primitives", "good", words=("5 of 5",)),
     Case("features", "io_uring_disabled", "good"),
-    Case("features", "io_uring_disabled", "notable", {"proc/sys/kernel/io_uring_disabled": "2"}, ("nobody",),
+    Case("features", "io_uring_disabled", "notable", {"proc/sys/kernel/io_uring_disabled": "2"}, ("^2$",),
          ("sudo sysctl -w kernel.io_uring_disabled=0",)),
     Case("features", "io_uring_disabled", "notable", {"proc/sys/kernel/io_uring_disabled": "1"},
-         ("io_uring_group",), ("sudo sysctl -w kernel.io_uring_disabled=0",)),
+         ("^1$", "io_uring_group"), ("sudo sysctl -w kernel.io_uring_disabled=0",)),
     Case("namespaces", "labs", "good", words=("loopback, veth, unix",)),
     Case("namespaces", "no lab", "stops", offered={"namespace": NO_PAIR}, words=("veth", "forbidden")),
     Case("namespaces", "no lab", "stops", {"proc/sys/kernel/unprivileged_userns_clone": "0"},
@@ -212,7 +213,7 @@ CASES = [
          types=("sudo sysctl -w kernel.apparmor_restrict_unprivileged_userns=0",)),
     Case("namespaces", "namespaces", "good", words=("without root",)),
     Case("namespaces", "namespaces", "good",
-         {"proc/sys/user/max_user_namespaces": "0", "proc/self/status": ROOT_USER}, ("with root alone",)),
+         {"proc/sys/user/max_user_namespaces": "0", "proc/self/status": ROOT_USER}, ("root",)),
     Case("namespaces", "veth", "good", words=("mtu, rate, delay, loss, congestion",)),
     Case("namespaces", "veth without", "notable", offered={"namespace": WITHOUT_NETEM},
          words=("delay, loss", "no netem")),
@@ -254,8 +255,7 @@ CASES = [
     Case("network", "congestion control", "notable", {"proc/sys/net/ipv4/tcp_congestion_control": "bbr"},
          offered={"congestion_controls": BBR}, words=("bbr paces", "--lab congestion=cubic"),
          types=("sudo sysctl -w net.ipv4.tcp_congestion_control=cubic",)),
-    Case("network", "congestion control", "unknown", offered={"congestion_controls": None},
-         words=("does not say",)),
+    Case("network", "congestion control", "unknown", offered={"congestion_controls": None}),
     Case("network", "local ports", "good", words=("28,232, 3 sockets in TIME_WAIT",)),
     Case("network", "local ports", "notable", {"proc/sys/net/ipv4/ip_local_port_range": "40000\t41000"},
          ("1,001",), ("sudo sysctl -w net.ipv4.ip_local_port_range='1024 65535'",)),
@@ -264,23 +264,23 @@ CASES = [
          ("sudo sysctl -w net.core.somaxconn=1024",)),
     Case("network", "tcp_max_syn_backlog", "notable", {"proc/sys/net/ipv4/tcp_max_syn_backlog": "512"},
          types=("sudo sysctl -w net.ipv4.tcp_max_syn_backlog=1024",)),
-    Case("network", "tcp_tw_reuse", "good", words=("within this machine",)),
+    Case("network", "tcp_tw_reuse", "good", words=("^2$",)),
     Case("network", "tcp_tw_reuse", "notable", {"proc/sys/net/ipv4/tcp_tw_reuse": "0"},
          types=("sudo sysctl -w net.ipv4.tcp_tw_reuse=2",)),
     Case("processors", "CPUs", "good", words=(r"4 usable \(0-3\)",)),
     Case("processors", "CPUs", "notable", {"proc/self/status": status(cpus="2")},
-         (r"1 usable \(2\)", "share")),
+         (r"1 usable \(2\)",)),
     Case("processors", "hypervisor", "good", words=("none",)),
     Case("processors", "hypervisor", "notable", {**GUEST, "sys/hypervisor/type": "xen\n"}, ("xen", "caches")),
-    Case("processors", "hypervisor", "notable", GUEST, ("does not give its name",)),
-    Case("processors", "container", "notable", {".dockerenv": ""}, ("docker", "on the host")),
+    Case("processors", "hypervisor", "notable", GUEST, ()),
+    Case("processors", "container", "notable", {".dockerenv": ""}, ("docker",)),
     Case("processors", "quota", "unknown", {"proc/self/cgroup": None}),
     Case("processors", "CPU quota", "good"),
     Case("processors", "CPU quota", "notable", {"sys/fs/cgroup/cpu.max": "150000 100000\n"},
-         ("150000 100000", "stopped")),
+         ("150000 100000",)),
     Case("processors", "SMT", "good"),
     Case("processors", "SMT", "notable", {**SIBLINGS, f"{CPUS}/smt/control": "on\n"},
-         ("0,2 1,3", "share a core"), (PINNED.format(0, 1), f"echo off | sudo tee /{CPUS}/smt/control")),
+         ("0,2 1,3",), (PINNED.format(0, 1), f"echo off | sudo tee /{CPUS}/smt/control")),
     # Siblings of which this process may use one each share nothing with it.
     Case("processors", "SMT", "good", {**SIBLINGS, "proc/self/status": status(cpus="0-1")}),
     Case("processors", "siblings", "unknown", {f"{CPUS}/cpu{cpu}/topology": None for cpu in range(4)}),
@@ -318,9 +318,23 @@ def test_what_is_found(case: Case, made_machine: MadeMachine) -> None:
     said = f"{finding.seen}\n{finding.means}"
     assert finding.judgement == case.judgement, finding
     for words in case.words:
-        assert re.search(words, said), said
+        assert re.search(words, said, re.MULTILINE), said
     assert tuple(change.command for change in finding.changes) == case.types
     assert finding.means
+
+
+def test_the_findings_are_as_the_golden_page_has_them(
+    made_machine: MadeMachine, golden: Callable[[str, str], None]
+) -> None:
+    parts = []
+    for case in CASES:
+        machine_of = made_machine.again()
+        finding = found(case, machine_of)
+        lines = [f"{case.examination}: {finding.name} ({finding.judgement})", finding.seen, finding.means]
+        for change in finding.changes:
+            lines += [f"type: {change.command}", *([f"undo: {change.undo}"] if change.undo else [])]
+        parts.append("\n".join(lines).replace(str(machine_of.root), ""))
+    golden("doctor/findings.txt", "\n\n".join(parts) + "\n")
 
 
 def test_every_examination_has_good_and_other_machines() -> None:
@@ -367,7 +381,7 @@ def test_a_look_that_shows_nothing_does_not_hinder_the_next(made_machine: MadeMa
 
     first, second = Examination(title="", looks=(no_such_thing, thing)).findings(made_machine.here())
     assert (first.name, first.seen, first.judgement) == ("no such thing", "hidden", "unknown")
-    assert "look on its host" in first.means
+    assert "thunderherd doctor" in first.means
     assert second.seen == "there"
 
 
@@ -382,11 +396,9 @@ def failing(error: Exception, made_machine: MadeMachine) -> Finding:
 def test_what_is_unresolved_says_what_would_help(made_machine: MadeMachine) -> None:
     there = made_machine.root / "sys/devices/system/cpu/secret"
     user = failing(PermissionError(13, "Permission denied", str(there)), made_machine)
-    assert (user.means, [each.command for each in user.changes]) == (
-        "this user may not read it, root may", ["sudo thunderherd doctor"],
-    )  # fmt: skip
+    assert [each.command for each in user.changes] == ["sudo thunderherd doctor"]
     absent = failing(FileNotFoundError(2, "No such file", str(there)), made_machine)
-    assert absent.means.endswith("look there: cat /sys/devices/system/cpu/secret") and absent.changes == ()
+    assert absent.means.endswith(": cat /sys/devices/system/cpu/secret") and absent.changes == ()
     assert "doctor --json" in failing(ValueError("0x"), made_machine).means
     made_machine.put({"proc/self/status": ROOT_USER})
     assert failing(PermissionError(13, "Permission denied", str(there)), made_machine).changes == ()

@@ -46,9 +46,9 @@ def test_a_machine_that_shows_nothing_is_described_all_the_same(
     monkeypatch.setattr(description, "ROOT", tmp_path)
     monkeypatch.setenv("PATH", str(tmp_path))
     found = description.describe()
-    assert found["unavailable"]["cpu.model"] == f"there is no {tmp_path}/proc/cpuinfo"
-    assert found["unavailable"]["compiler.rustc"] == "no engine to ask"
-    assert found["unavailable"]["sysctls.net.core.somaxconn"].startswith("there is no ")
+    assert found["unavailable"]["cpu.model"].endswith(f" {tmp_path}/proc/cpuinfo")
+    assert found["unavailable"]["compiler.rustc"]
+    assert found["unavailable"]["sysctls.net.core.somaxconn"].endswith("proc/sys/net/core/somaxconn")
     assert found["cpu"]["model"] is None
 
 
@@ -67,7 +67,9 @@ def test_the_compiler_is_that_of_the_build(
     monkeypatch.setenv("RUSTFLAGS", "-C target-cpu=native")  # of whoever runs it
     found = description.describe(path)
     assert found["compiler"] == {"rustc": None, "profile": None, "target": None, "flags": None}
-    assert found["unavailable"]["compiler.flags"] == "this engine does not say how it was built"
+    assert set(found["compiler"]) == {
+        key.partition(".")[2] for key in found["unavailable"] if "compiler." in key
+    }
     build = {"rustc": "rustc 1.89.0", "profile": "release", "target": "x86_64-unknown-linux-gnu", "flags": ""}
     told = Catalogue.model_validate({**some_catalogue.model_dump(), "build": build})
     monkeypatch.setattr(description, "catalogue", lambda engine: told)
@@ -83,7 +85,7 @@ def test_a_governor_that_differs_between_cpus_is_shown_so(
         directory.mkdir(parents=True)
         (directory / "scaling_governor").write_text(f"{name}\n")
     assert description.governor("scaling_governor") == "performance, powersave"
-    with pytest.raises(description.Unavailable, match="no CPU has a cpufreq directory"):
+    with pytest.raises(description.Unavailable, match="cpufreq"):
         description.governor("scaling_driver")
 
 
@@ -110,4 +112,4 @@ def test_small_readers() -> None:
     assert description.cpu_list("") == []
     assert description.chosen("always [madvise] never") == "madvise"
     refused = PermissionError(13, "Permission denied", "/secret")
-    assert description.reason(refused) == "no permission to read /secret"
+    assert description.reason(refused).endswith(" /secret")

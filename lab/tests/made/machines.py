@@ -93,6 +93,10 @@ PLAIN: Files = {
 }
 
 
+GUEST: Files = {"proc/cpuinfo": "model name\t: A CPU\nflags\t\t: fpu hypervisor\n"}
+"""A virtual machine."""
+
+
 class MadeMachine:
     """A machine of files, and what goes on on it."""
 

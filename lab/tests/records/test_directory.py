@@ -12,11 +12,11 @@ import pytest
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 from made.paths import TESTS
+from made.refusals import refused
 from made.summaries.runs import info
 from made.summaries.trials import made_trial
 
 import thunderherd
-from thunderherd.errors import UserError
 from thunderherd.judge.summary.summarise import summarise
 from thunderherd.records import directory as records_directory
 from thunderherd.records.directory import RunDirectory
@@ -99,8 +99,8 @@ def test_a_broken_line_in_the_middle_is_not_passed_over(run: Path) -> None:
     path = run / "trials.jsonl"
     lines = path.read_text().splitlines(keepends=True)
     path.write_text("".join([lines[0], "{}\n", *lines[2:]]))
-    with pytest.raises(UserError, match=r"trials\.jsonl:2: no trial of this version"):
-        records_directory.load(run)
+    (problem,) = refused(records_directory.load, run)
+    assert (problem.code, problem.where) == ("results.broken_line", f"{path}:2")
 
 
 @pytest.mark.parametrize("ending", ["{}\n", '{"schema": 4}\n', "a\rb\n", "\n"])
@@ -109,8 +109,8 @@ def test_a_whole_last_line_that_is_no_trial_is_not_cut_off(run: Path, ending: st
     content = path.read_text() + ending
     path.write_bytes(content.encode())
     for read in (records_directory.load, RunDirectory.resume):
-        with pytest.raises(UserError, match=r"trials\.jsonl:7: no trial of this version"):
-            read(run)
+        (problem,) = refused(read, run)
+        assert (problem.code, problem.where) == ("results.broken_line", f"{path}:7")
     assert path.read_bytes() == content.encode()
 
 
@@ -118,17 +118,17 @@ def test_a_whole_last_line_that_is_no_trial_is_not_cut_off(run: Path, ending: st
 
 
 def test_a_run_is_not_overwritten(run: Path, small_study: Study) -> None:
-    told = "already holds a run; add --resume to go on with it, or choose another"
-    with pytest.raises(UserError, match=told):
-        RunDirectory.create(run, info(small_study))
+    (problem,) = refused(RunDirectory.create, run, info(small_study))
+    assert (problem.code, problem.where) == ("run.directory_taken", str(run))
+    assert "--resume" in problem.hint and "--out" in problem.hint
 
 
 def test_other_peoples_files_are_not_mixed_with(small_study: Study, tmp_path: Path) -> None:
     (tmp_path / "thesis.tex").write_text("")
-    with pytest.raises(UserError, match="exists and is not empty; choose another directory with --out"):
-        RunDirectory.create(tmp_path, info(small_study))
-    with pytest.raises(UserError, match="not empty"):
-        RunDirectory.create(tmp_path / "thesis.tex", info(small_study))
+    for path in (tmp_path, tmp_path / "thesis.tex"):
+        (problem,) = refused(RunDirectory.create, path, info(small_study))
+        assert (problem.code, problem.where) == ("run.directory_not_empty", str(path))
+        assert "--out" in problem.hint
 
 
 def test_an_empty_directory_will_do(small_study: Study, tmp_path: Path) -> None:
@@ -138,44 +138,41 @@ def test_an_empty_directory_will_do(small_study: Study, tmp_path: Path) -> None:
 
 
 def test_two_runs_do_not_write_into_one_directory(run: Path) -> None:
-    with (
-        RunDirectory.resume(run),
-        pytest.raises(UserError, match="is being written by another run"),
-    ):
-        RunDirectory.resume(run)
+    with RunDirectory.resume(run):
+        (problem,) = refused(RunDirectory.resume, run)
+    assert (problem.code, problem.where) == ("run.in_progress", str(run))
     RunDirectory.resume(run).close()
 
 
-@pytest.mark.parametrize(("make", "why"), [(False, "no such directory"), (True, r"it has no run\.json")])
+@pytest.mark.parametrize(("make", "why"), [(False, "no such directory"), (True, "run.json")])
 def test_where_there_is_no_run(tmp_path: Path, make: bool, why: str) -> None:
     path = tmp_path / "nothing"
     if make:
         path.mkdir()
-    with pytest.raises(UserError, match=f"nothing holds no run: {why}"):
-        thunderherd.load(path)
-    with pytest.raises(UserError, match="holds no run"):
-        RunDirectory.resume(path)
+    for read in (thunderherd.load, RunDirectory.resume):
+        (problem,) = refused(read, path)
+        assert (problem.code, problem.where) == ("results.no_run", str(path))
+        assert why in problem.message
 
 
 def test_a_file_of_a_run_is_told_its_directory(run: Path) -> None:
-    with pytest.raises(
-        UserError, match=f"run.json holds no run: it is a file, not a directory; give .* it is in: {run}"
-    ):
-        thunderherd.load(run / "run.json")
+    (problem,) = refused(thunderherd.load, run / "run.json")
+    assert (problem.code, problem.where) == ("results.no_run", str(run / "run.json"))
+    assert problem.hint.endswith(f": {run}")
 
 
 def test_where_the_runs_lie_below_they_are_named(run: Path) -> None:
-    with pytest.raises(UserError, match=f"{run.parent} holds no run: .*; give one of those in it: {run}"):
-        thunderherd.load(run.parent)
+    (problem,) = refused(thunderherd.load, run.parent)
+    assert (problem.code, problem.where) == ("results.no_run", str(run.parent))
+    assert problem.hint.endswith(f": {run}")
 
 
 def test_a_run_of_another_version_is_named_as_such(run: Path) -> None:
     found = json.loads((run / "run.json").read_text())
     (run / "run.json").write_text(json.dumps(found | {"schema": 1}))
-    with pytest.raises(
-        UserError, match=r"run\.json is not what this version of Thunderherd writes \(schema:"
-    ):
-        records_directory.load(run)
+    (problem,) = refused(records_directory.load, run)
+    assert (problem.code, problem.where) == ("results.other_version", str(run / "run.json"))
+    assert "(schema: " in problem.message
 
 
 # Tables
