@@ -104,8 +104,8 @@ def none_came(seen: Seen) -> Iterator[str]:
             found = [each[name] for each in shared if name in each]
             part = min((each.share for each in found if each.scaled), default=1.0)
             if 0 < part < 1 and not any(each.counted for each in found):
-                counted = f"{name} of the {side} was counted {time_share(part)} of the time"
-                yield f"{counted}, and none was seen: 0 {NOT_CERTAIN}"
+                counted = f"{side}: {name} was counted {time_share(part)} of the time"
+                yield f"{counted} and never seen: 0 {NOT_CERTAIN}"
 
 
 EXTRAPOLATED, NOT_CERTAIN = "are extrapolated", "is not certain"

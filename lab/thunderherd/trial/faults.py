@@ -8,6 +8,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Mapping
 
+from thunderherd.text.figures import count
 from thunderherd.trial.load_validity import validity_faults
 from thunderherd.trial.metrics import flow_of, total
 from thunderherd.trial.observation import Observation, less, read_late, stands_late
@@ -38,7 +39,7 @@ def _load_faults(seen: Observation) -> Iterator[str]:
             if result.interrupted:
                 yield f"{what}: interrupted"
             if result.tally.workers_lost:
-                yield f"{what}: {result.tally.workers_lost} client processes died"
+                yield f"{what}: {count(result.tally.workers_lost, 'client process')} died"
             if result.expected_requests not in (None, result.tally.requests):
                 yield f"{what}: {result.tally.requests} correct replies of {result.expected_requests}"
 
@@ -64,7 +65,7 @@ def _server_faults(seen: Observation) -> Iterator[str]:
         if errors := _in_words(last.tally.errors):
             yield f"server: errors: {errors}"
         if last.tally.workers_lost:
-            yield f"server: {last.tally.workers_lost} workers died"
+            yield f"server: {count(last.tally.workers_lost, 'worker')} died"
     if seen.summary is not None and seen.summary.died:
         yield f"server: {seen.summary.died}"
     if (drops := seen.listen_drops()) > 0:
@@ -123,4 +124,4 @@ def _figure_faults(seen: Observation) -> Iterator[str]:
 
 
 def _in_words(errors: Mapping[str, int]) -> str:
-    return ", ".join(f"{count} {kind}" for kind, count in errors.items() if count)
+    return ", ".join(f"{number} {kind}" for kind, number in errors.items() if number)

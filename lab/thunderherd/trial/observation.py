@@ -388,6 +388,8 @@ LATE_SHARE = 0.1
 """How late the server may be read at an edge of the window of a load that ends by time, as a share of the
 window."""
 
+TOO_BUSY = "the machine was too busy for so short a window"
+
 READ_LATE = (
     f"the server was read more than {LATE_SHARE:.0%} of the window late: its own figures are left out, those "
     "of the clients are not affected"
@@ -403,7 +405,7 @@ def read_late(seen: Observation | TrialRecord) -> list[str]:
     window_ns, ends = _readings(seen)
     return [
         f"the server was read {late_ns / 1e6:.0f} ms after the {window_ns / 1e6:.0f} ms window {what}: "
-        "the machine was too busy for so short a window"
+        f"{TOO_BUSY}"
         for what, late_ns in ends.items()
         if late_ns > LATE_SHARE * window_ns
     ]

@@ -25,6 +25,7 @@ from thunderherd.machine import noise
 from thunderherd.records.summary import TrialRecord
 from thunderherd.study.checks import ports_allowed
 from thunderherd.study.loading import Contender, LoadPlan, Study
+from thunderherd.text.figures import count
 from thunderherd.trial.faults import faults_of
 from thunderherd.trial.listener_holders import holders_of_listener
 from thunderherd.trial.load_validity import validity_warnings
@@ -330,7 +331,7 @@ def settle(server: Server) -> Snapshot:
         if time.monotonic() > deadline:
             raise EngineError(
                 f"server {NOT_IDLE} within {SETTLE_SECONDS:g} s: {used / 1e6:.3f} ms of CPU "
-                f"in the last {SETTLE_INTERVAL_SECONDS * 1000:g} ms, {open_now} connections open"
+                f"in the last {SETTLE_INTERVAL_SECONDS * 1000:g} ms, {count(open_now, 'connection')} open"
             )
         earlier = now
 
