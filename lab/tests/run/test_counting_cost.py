@@ -12,6 +12,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+from made.refusals import refused
 from made.summaries.trials import made_trial
 
 import thunderherd
@@ -19,12 +20,11 @@ from thunderherd.cli.main import run_command
 from thunderherd.engine.catalogue import Catalogue
 from thunderherd.engine.client import catalogue
 from thunderherd.engine.lines import Life, Multiplexing
-from thunderherd.errors import UserError
 from thunderherd.machine import description
 from thunderherd.records.extra_trials import CostEstimate
 from thunderherd.records.summary import Summary, TrialRecord
 from thunderherd.run import runner
-from thunderherd.run.counting_cost import FEW_SECONDS
+from thunderherd.run.counting_cost import FAILED_WITHOUT, FEW_SECONDS
 from thunderherd.run.progress import PlainProgress
 from thunderherd.run.runner import run_study
 from thunderherd.show.report.page import render
@@ -148,22 +148,21 @@ def test_it_is_said_beside_every_figure_verdict_and_explanation(
     rig = make(ASKED)
     summary = rig.run()
     (line,) = cost_lines(summary)
-    assert "server CPU per request 1.50 times as long with iterative (1.50 to 1.50)" in line
-    assert "6 pairs" in line and "of a program that is counted" in line
-    assert "hypervisor may trap" in line
+    assert "1.50" in line and "iterative (1.50 to 1.50)" in line and "6 pairs" in line
+    assert "hypervisor" in line
     assert line in warnings(summary) and line in about_cpu_time(summary)
     (verdict,) = about_metrics(summary, ["server_cpu_per_connection"])
     assert "Server CPU per connection" in verdict and "3 %" in verdict
     assert verdict in pairs_legend(summary)
     (of_counter,) = about_metrics(summary, ["server.cpu/cycles/_per_request"])
-    assert "made server CPU per request 1.50" in of_counter, "no trial without counters has cycles"
+    assert "server CPU per request" in of_counter and "1.50" in of_counter, "trials without have no cycles"
     assert about_metrics(summary, ["client.cpu/cycles/_per_request"]) == []
     assert about_metrics(summary, ["connections_per_second"]) == []
     page = render(summary)
-    assert page.count("1.50 times as long with iterative (1.50 to 1.50)") >= 2
+    assert page.count("iterative (1.50 to 1.50)") >= 2
     assert run_command(["table", str(rig.directory), "--counters"]) == 0
     shown = " ".join(capsys.readouterr().out.split())
-    assert "1.50 times as long with iterative" in shown
+    assert "iterative (1.50 to 1.50)" in shown
 
 
 def test_what_changes_nothing_is_no_warning(make: Callable[..., Rig]) -> None:
@@ -171,7 +170,7 @@ def test_what_changes_nothing_is_no_warning(make: Callable[..., Rig]) -> None:
     rig.factor = lambda name: 1.01
     summary = rig.run()
     (line,) = cost_lines(summary)
-    assert "1.01 times as long with iterative" in line and "by more than 3 % is not shown" in line
+    assert "1.01" in line and "iterative" in line and "3 %" in line
     assert about_metrics(summary, ["server_cpu_per_connection"]) == [] == about_cpu_time(summary)
 
 
@@ -232,7 +231,7 @@ def test_one_without_a_pair_says_why(make: Callable[..., Rig]) -> None:
     assert {each.contender: each.why for each in cost.contenders} == {
         "iterative": None, "fork_per_client": None, "prefork": "load: errors: 2 refused",
     }  # fmt: skip
-    assert "prefork was not measured without its counters" in rig.said.getvalue()
+    assert f"prefork {FAILED_WITHOUT}: load: errors: 2 refused" in rig.said.getvalue()
 
 
 def test_a_study_names_whose(small_study_file: Path, some_catalogue: Catalogue) -> None:
@@ -242,8 +241,8 @@ def test_a_study_names_whose(small_study_file: Path, some_catalogue: Catalogue) 
     assert load().counting_cost.contenders == [], "it asks for no counter"
     assert load(ASKED).counting_cost.contenders == NAMES
     assert load(ASKED, 'counting_cost.contenders=["prefork"]').counting_cost.contenders == ["prefork"]
-    with pytest.raises(UserError, match="did you mean 'prefork'"):
-        load(ASKED, 'counting_cost.contenders=["preforc"]')
+    (problem,) = refused(load, ASKED, 'counting_cost.contenders=["preforc"]')
+    assert problem.code == "study.unknown_contender" and "'prefork'" in problem.hint
 
 
 def test_bundled_studies_have_a_few_and_no_control(use_engine: Path) -> None:

@@ -1,4 +1,4 @@
-"""Ctrl-C among the trials of their own, which come after all that are judged: what was measured is kept."""
+"""Ctrl-C during extra trials, which follow all judged trials: what was measured is kept."""
 
 from __future__ import annotations
 
@@ -17,6 +17,7 @@ from made.paths import TESTS
 from made.processes import processes_of
 
 import thunderherd
+from thunderherd.run.runner import RESUME
 
 
 def lines_of(path: Path) -> int:
@@ -33,7 +34,7 @@ def wait_for(what: Callable[[], object], seconds: float = 60) -> None:
 @pytest.mark.parametrize(("key", "file", "word"), [
     ("counting.trials", "counted.jsonl", "counted"), ("profiling.trials", "profiles.jsonl", "sampled"),
 ])  # fmt: skip
-def test_ctrl_c_in_a_trial_apart_keeps_all_trials_and_says_which(
+def test_ctrl_c_in_an_extra_trial_keeps_all_trials_and_says_which(
     key: str, file: str, word: str, copied_engine: Path, tmp_path: Path
 ) -> None:
     study, run = tmp_path / "small.toml", tmp_path / "run"
@@ -56,16 +57,16 @@ def test_ctrl_c_in_a_trial_apart_keeps_all_trials_and_says_which(
     lines = [json.loads(line) for line in (run / file).read_text().splitlines()]
     valid = sum(line["valid"] for line in lines)
     assert 0 < len(lines) < 4
-    assert f"stopped; 2 trials, {valid} of 4 {word} trials are kept in {run}" in said
+    assert f"2 trials, {valid} of 4 {word} trials" in said
     assert f"thunderherd report {run}" in said
-    (again,) = [line for line in said.splitlines() if line.startswith("go on with: thunderherd run")]
+    (again,) = [line for line in said.splitlines() if line.startswith(f"{RESUME}thunderherd run")]
     assert again.endswith("--resume")
     loaded = thunderherd.load(run)
     assert loaded.summary is not None
     assert loaded.summary.trials.valid == 2
 
     # It goes on where it was, and ends.
-    words = [sys.executable, "-m", *again.removeprefix("go on with: ").replace("'", "").split()]
+    words = [sys.executable, "-m", *again.removeprefix(RESUME).replace("'", "").split()]
     done = subprocess.run(words, capture_output=True, text=True, timeout=120, env=environment, check=False)
     assert done.returncode == 0, done.stderr
     assert lines_of(run / file) >= 4

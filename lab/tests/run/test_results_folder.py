@@ -77,6 +77,11 @@ def printed(text: str) -> dict[str, float]:
     return {name: float(value) for name, value in re.findall(r"(\w+)[\s│┆|]+([\d.]+(?:e-\d+)?)\b", text)}
 
 
+def test_the_readme_is_as_the_golden_page_has_it(folder: Path, golden: Callable[[str, str], None]) -> None:
+    text = (folder / "README.md").read_text()
+    golden("run/README.md", text.replace(str(folder.parent), "somewhere"))
+
+
 # Opening it -------------------------------------------------------------------------------------------------
 
 

@@ -39,7 +39,7 @@ def _load_faults(seen: Observation) -> Iterator[str]:
             if result.interrupted:
                 yield f"{what}: interrupted"
             if result.tally.workers_lost:
-                yield f"{what}: {count(result.tally.workers_lost, 'client process')} died"
+                yield f"{what}: {count(result.tally.workers_lost, 'client process', 'client processes')} died"
             if result.expected_requests not in (None, result.tally.requests):
                 yield f"{what}: {result.tally.requests} correct replies of {result.expected_requests}"
 
