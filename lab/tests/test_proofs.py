@@ -141,7 +141,7 @@ def test_the_first_attempt_on_a_quiet_machine_counts(
     assert len(numbers) == tried
     if counts is None:
         assert outcome.attempt is None and outcome.holds is None and len(outcome.disturbed) == 3
-        assert "used by others" in outcome.disturbed[0]
+        assert "used by other processes" in outcome.disturbed[0]
     else:
         assert numbers[-1] == counts and len(outcome.disturbed) == counts
         assert outcome.holds is False, "it counts although it does not hold"

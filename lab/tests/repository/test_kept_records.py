@@ -10,6 +10,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+from made.refusals import refused
 from typer.testing import CliRunner
 
 import make_records
@@ -117,8 +118,8 @@ def test_what_has_not_ended_is_not_kept(tmp_path: Path) -> None:
     (run / "summary.json").unlink()
     with pytest.raises(UserError, match=r"not at its end; go on with it: .*--resume"):
         recording.keep(run, tmp_path, "2026-01-02")
-    with pytest.raises(UserError, match="holds no run"):
-        recording.keep(tmp_path, tmp_path, "2026-01-02")
+    (problem,) = refused(recording.keep, tmp_path, tmp_path, "2026-01-02")
+    assert problem.code == "results.no_run"
 
 
 # What an archive takes --------------------------------------------------------------------------------------

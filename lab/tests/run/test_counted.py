@@ -334,4 +334,4 @@ def test_a_process_for_every_client_is_what_fork_per_client_pays_for(
     assert run_command(["explain", str(tmp_path / "run")]) == 0
     told = " ".join(capsys.readouterr().out.split())
     assert "than thread_per_client" in told, "one pair that cannot be told keeps no other from it"
-    assert "iterative against fork_per_client: not this pair" in told
+    assert "fork_per_client: not this pair" in told

@@ -79,7 +79,7 @@ def printed(text: str) -> dict[str, float]:
 
 def test_the_readme_is_as_the_golden_page_has_it(folder: Path, golden: Callable[[str, str], None]) -> None:
     text = (folder / "README.md").read_text()
-    golden("run/README.md", text.replace(str(folder.parent), "somewhere"))
+    golden("run/readme.txt", text.replace(str(folder.parent), "somewhere"))
 
 
 # Opening it -------------------------------------------------------------------------------------------------

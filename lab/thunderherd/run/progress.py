@@ -146,7 +146,7 @@ def invalid_line(trial: TrialRecord) -> str:
 
 
 def block_line(block: int, blocks: int, trials: Sequence[TrialRecord], remark: str, left: str) -> str:
-    """`block 3/11: 9 trials valid, 1 invalid, rejected: 9% of the machine stolen; 14 s left`."""
+    """`block 3/11: 9 trials valid, 1 invalid, noisy (a: 9% stolen by the hypervisor ...), 14 s left`."""
     valid = sum(trial.valid for trial in trials)
     parts = [f"{count(valid, 'trial')} valid"]
     if valid < len(trials):

@@ -52,7 +52,7 @@ OLD_README = "README.txt"
 FILES = {
     README: "this page",
     PAGE: "the results on one short page",
-    "report.html": "the report for a browser, one file that works offline (`thunderherd report` writes it)",
+    "report.html": "the report for a browser, one file that works offline (thunderherd report writes it)",
     SUMMARY: "every figure of the printed tables and the report: estimates, intervals, verdicts, claims",
     SUMMARY_SCHEMA: "the JSON schema of summary.json",
     f"{ESTIMATES}.parquet": "the estimates as a table: one row per contender and metric",

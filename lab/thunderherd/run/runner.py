@@ -55,6 +55,7 @@ GONE_SECONDS = 0.5
 
 RESUME = "resume: "
 """Begins the line with the command that resumes an interrupted run."""
+NO_LIMITS = "machine limits unavailable"
 NEW_RUN = "start a new run with another --out"
 NOTHING_TO_RESUME = "no run to resume; starting a new one"
 
@@ -224,7 +225,7 @@ class RunState:
                 self.notes.append(found.disturbed)
             return found
         except (EngineError, ValueError) as error:
-            self.notes.append(f"machine limits unavailable: {error}")
+            self.notes.append(f"{NO_LIMITS}: {error}")
             self.show.say(self.notes[-1])
             return None
 

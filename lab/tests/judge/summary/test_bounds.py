@@ -20,7 +20,7 @@ from thunderherd.metrics.table import METRICS
 from thunderherd.records.directory import load
 from thunderherd.records.limits import BoundSummary, MachineLimits
 from thunderherd.records.summary import ContenderSummary, Estimate
-from thunderherd.run.runner import run_study
+from thunderherd.run.runner import NO_LIMITS, run_study
 from thunderherd.show.report.page import render
 from thunderherd.show.sentences.bounds import bounds_in_words
 from thunderherd.show.tables.main import print_study
@@ -314,7 +314,7 @@ def test_a_run_that_has_lost_its_limits_measures_them_when_it_goes_on(
     run = tmp_path / "run"
     summary = run_study(measuring, run, seed=7)
     assert summary.limits is None and summary.bounds == []
-    (note,) = [note for note in summary.study.notes if "limits are not known" in note]
+    (note,) = [note for note in summary.study.notes if NO_LIMITS in note]
     assert "none of the limits could be measured here" in note
     assert not (run / "limits.jsonl").exists()
     fake_engine()
@@ -331,7 +331,7 @@ def test_kept_limits_that_are_broken_are_told_not_used(
         (run / "limits.jsonl").write_text(broken)
         summary = run_study(measuring, run, resume=True)
         assert summary.limits is None
-        assert any("limits are not known" in note for note in summary.study.notes)
+        assert any(NO_LIMITS in note for note in summary.study.notes)
 
 
 def test_a_study_may_do_without(
@@ -342,7 +342,7 @@ def test_a_study_may_do_without(
     summary = run_study(without, tmp_path / "run", seed=7)
     assert summary.limits is None and summary.bounds == []
     assert not (tmp_path / "run" / "limits.jsonl").exists()
-    assert "limits are not known" not in " ".join(summary.study.notes)
+    assert NO_LIMITS not in " ".join(summary.study.notes)
     said = "server CPU per connection: the machine's limits were not measured"
     (told,) = bounds_in_words(summary)
     assert (told.text, told.is_known, told.heading) == (said, False, "No bound")

@@ -87,7 +87,7 @@ def test_a_trial_with_less_than_there_must_be_is_invalid(
 ) -> None:
     fake_engine()
     contender = small_study.contender("prefork")
-    for least, reasons in ((100.0, []), (101.0, ["requests = 100 is less than the 101 that there must be"])):
+    for least, reasons in ((100.0, []), (101.0, ["requests = 100, below the minimum of 101"])):
         bounded = contender.model_copy(update={"at_least": {"requests": least}})
         found = run_trial(small_study, bounded, block=1, position=1, seed=1)
         assert (found.invalid_reasons, found.valid) == (reasons, not reasons)

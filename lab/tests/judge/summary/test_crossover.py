@@ -24,7 +24,7 @@ from thunderherd.show.charts.crossover import about, crossover_chart, write_pict
 from thunderherd.show.report.page import render, write_report
 from thunderherd.show.sentences.crossover import sentences
 from thunderherd.statistics.crossings import line_crossing
-from thunderherd.trial.caveats import NO_COMPLETION
+from thunderherd.trial.caveats import NO_COMPLETION, ZERO_COPY_SENDS
 
 if TYPE_CHECKING:
     from playwright.sync_api import Browser
@@ -432,13 +432,13 @@ def test_what_was_copied_after_all_stands_in_the_picture_and_beside_the_answer(
     what: str, tmp_path: Path
 ) -> None:
     summary = searched(what)[-1]
-    remark = f"{A}: 100 % of the clients' sends that were not to copy were copied after all"
+    remark = f"{A}: 100 % of the clients' {ZERO_COPY_SENDS} were copied"
     sweep = sweep_of(summary).model_copy(update={"remarks": [remark]})
     assert sentences(summary, sweep)[1] == f"Beside it: {remark}."
     for narrow in (False, True):
         assert remark in " ".join(svg_texts(crossover_chart(summary, sweep, narrow=narrow)))
     svg, _ = write_pictures(summary, sweep, tmp_path)
-    assert "copied after all" in svg.read_text()
+    assert ZERO_COPY_SENDS in svg.read_text()
 
 
 def test_a_share_that_no_completion_tells_stands_in_the_picture_and_beside_the_answer(tmp_path: Path) -> None:
@@ -446,10 +446,10 @@ def test_a_share_that_no_completion_tells_stands_in_the_picture_and_beside_the_a
     changed = tuple(each.model_copy(update={"completes": each.base == A}) for each in study.contenders)
     study = study.model_copy(update={"contenders": changed})
     summary = summary_of(study, trials(study, line()))
-    remark = f"{A}: copied share of the server's sends not known: {NO_COMPLETION}"
+    remark = f"{A}: copied share of the server's sends unknown: {NO_COMPLETION}"
     assert sentences(summary, sweep_of(summary))[1] == f"Beside it: {remark}."
     write_pictures(summary, sweep_of(summary), tmp_path)
-    assert "not known:" in (tmp_path / "crossover.svg").read_text()
+    assert "unknown:" in (tmp_path / "crossover.svg").read_text()
 
 
 def test_an_interval_far_beyond_the_range_ends_with_the_axis() -> None:

@@ -24,6 +24,7 @@ from thunderherd.show.tables.paper_counters import counted_matrices
 from thunderherd.show.tables.sweeps import Matrix, sweep_matrices
 from thunderherd.text.figures import time_share
 from thunderherd.trial.caveats import scaled_notes
+from thunderherd.trial.counters import EXTRAPOLATED, TOO_FEW
 
 SHARE = "and counted these for 40 % of the time"
 
@@ -45,8 +46,8 @@ def test_the_trials_warnings_are_told_once_for_each_side() -> None:
         for share in (0.4, 0.3, 0.995, 1.0)
     ]
     assert [*scaled_notes(trials)] == [
-        f"3 of 4 trials: the CPU has too few counters for all events at once: of the {side}, these were "
-        "counted for a part of the time, and are extrapolated: cpu_cycles (30 % of the time)"
+        f"3 of 4 trials: {TOO_FEW}these events of the {side} were counted part of the time and "
+        f"{EXTRAPOLATED}: cpu_cycles (30 % of the time)"
         for side in ("server", "client")
     ]
     notes = [note for note in of_sizes().study.notes if "too few counters" in note]

@@ -6,6 +6,7 @@ import json
 from pathlib import Path
 
 import pytest
+from made.refusals import codes_printed
 from made.summaries.summary import summary, trials
 
 from thunderherd.cli import run
@@ -71,4 +72,4 @@ def test_mistakes_say_what_is_allowed(
 
 def test_a_directory_without_a_run_says_so(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
     assert run_command(["plot", str(tmp_path)]) == 2
-    assert "holds no run" in capsys.readouterr().err
+    assert codes_printed(capsys.readouterr().err) == ["results.no_run"]
