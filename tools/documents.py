@@ -23,7 +23,7 @@ from thunderherd.engine.client import find_engine
 from thunderherd.records.schemas import as_text, knee_schema, limits_schema, summary_schema, trial_schema
 from thunderherd.records.summary import SUMMARY_SCHEMA
 
-OWNED = ("docs/designs", "docs/primitives")
+OWNED = ("docs/generated/designs", "docs/generated/primitives")
 """Folders in which there is nothing but what is written here: what is left of an entry that has gone is
 removed."""
 
@@ -35,7 +35,7 @@ def documents() -> dict[Path, str]:
         sources.DOCUMENT: sources.document(sources.source_rows()),
         study_reference.DOCUMENT: study_reference.document(),
         **{
-            Path("docs/reference") / f"{name}.schema.json": as_text(schema)
+            Path("docs/generated/reference") / f"{name}.schema.json": as_text(schema)
             for name, schema in schemas().items()
         },
         # Of this one the program has a copy, which it leaves beside the results of a run.

@@ -65,7 +65,7 @@ def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
 
 
 class ByFileAndSource(LoadFileScheduling):
-    """A worker takes all tests of a file, which share fixtures. Of the rows of docs/sources.md,
+    """A worker takes all tests of a file, which share fixtures. Of the rows of docs/generated/sources.md,
     which share runs of studies, it takes those of a source."""
 
     def _split_scope(self, nodeid: str) -> str:

@@ -1,5 +1,5 @@
-"""docs/sources.md: every item of the sources' checklists, its original command line, ours, and the test
-that runs it.
+"""docs/generated/sources.md: every item of the sources' checklists, its original command line, ours,
+and the test that runs it.
 
 Written by `make docs` from the `checklist.csv` of each folder of studies. A row of a checklist has
 
@@ -21,7 +21,7 @@ from thunderherd.study.source_figures import Inconsistency, inconsistencies_of, 
 
 CHECKLIST = "checklist.csv"
 INCONSISTENCIES = "inconsistencies.csv"
-DOCUMENT = Path("docs/sources.md")
+DOCUMENT = Path("docs/generated/sources.md")
 
 HEAD = """\
 # The sources, item by item

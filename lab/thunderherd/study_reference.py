@@ -10,7 +10,7 @@ from thunderherd.records.schemas import published
 from thunderherd.study.file.tables import StudyForm
 from thunderherd.toml.file import show
 
-DOCUMENT = Path("docs/reference/study_file.md")
+DOCUMENT = Path("docs/generated/reference/study_file.md")
 
 HEAD = """\
 # The study file

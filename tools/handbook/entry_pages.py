@@ -25,7 +25,7 @@ from handbook.settings import settings_table
 Entry = Mapping[str, Any]
 Calls = tuple[Path, dict[str, Any]] | None
 
-DESIGNS, PRIMITIVES = Path("docs/designs"), Path("docs/primitives")
+DESIGNS, PRIMITIVES = Path("docs/generated/designs"), Path("docs/generated/primitives")
 
 WAITS: Mapping[str, str] = {
     "in_the_call": "a process or a thread sleeps in accept, receive or send",

@@ -15,7 +15,7 @@ from thunderherd.cli.main import PROGRAM, app
 from thunderherd.labs import KINDS
 from thunderherd.metrics.table import METRICS, RATIOS
 
-FOLDER, DECISIONS = Path("docs/reference"), Path("docs/decisions")
+FOLDER, DECISIONS = Path("docs/generated/reference"), Path("docs/decisions")
 
 Catalogue = Mapping[str, Any]
 

@@ -25,9 +25,9 @@ PLACES = {
     "docs/README.md": "Documentation",
     "docs/tutorial.md": "Tutorial",
     "docs/concepts.md": "Concepts",
-    "docs/designs/README.md": "Designs",
-    "docs/primitives/README.md": "Primitives",
-    "docs/reference/README.md": "Reference",
+    "docs/generated/designs/README.md": "Designs",
+    "docs/generated/primitives/README.md": "Primitives",
+    "docs/generated/reference/README.md": "Reference",
     "records/README.md": "Records",
     "METHODOLOGY.md": "Method",
 }

@@ -28,7 +28,9 @@ from thunderherd.engine.lines import (
 )
 
 SCHEMA = json.loads(
-    (Path(__file__).resolve().parents[3] / "docs" / "reference" / "engine_lines.schema.json").read_text()
+    (
+        Path(__file__).resolve().parents[3] / "docs" / "generated" / "reference" / "engine_lines.schema.json"
+    ).read_text()
 )
 LINES: list[type[EngineLine]] = [
     Ready, Snapshot, ServerSummary, Mark, LoadResult, Life, Profile, ProfileCheck, SampledStack, Namespaces,

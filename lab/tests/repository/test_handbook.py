@@ -98,12 +98,12 @@ def test_what_is_said_of_copies_is_what_the_engine_says() -> None:
 def test_a_page_without_notes_and_without_records_says_what_is_missing(tmp_path: Path) -> None:
     (tmp_path / "engine").symlink_to(ROOT / "engine")
     pages = entry_pages.documents(catalogue(), NOTHING_KEPT, tmp_path)
-    page = pages[Path("docs/designs/epoll.md")]
+    page = pages[Path("docs/generated/designs/epoll.md")]
     assert page.count("`docs/entries/designs/epoll.toml` (docs/extending/design.md)") == 2
     assert page.count("Not in a recorded run.") == 2
     assert "fn serve(run: &'static Run)" in page
-    assert "docs/entries/primitives/splice.toml" in pages[Path("docs/primitives/splice.md")]
-    assert Path("docs/primitives/splice.svg") not in pages
+    assert "docs/entries/primitives/splice.toml" in pages[Path("docs/generated/primitives/splice.md")]
+    assert Path("docs/generated/primitives/splice.svg") not in pages
 
 
 @pytest.mark.parametrize(
@@ -148,14 +148,14 @@ def test_no_record_compares_what_is_not_told_of_a_server_that_never_sleeps() -> 
     awake = {each.name for each in study.contenders if each.spins}
     assert awake and not study.load.is_timed
     assert [pair for pair in study.comparisons if awake & {pair.a, pair.b}] == []
-    page = (ROOT / "docs/designs/polling.md").read_text()
+    page = (ROOT / "docs/generated/designs/polling.md").read_text()
     assert "| `polling` | - |  | - | left out, as it is known to be wrong: the server busy-polls, " in page
-    assert "`polling`" not in (ROOT / "docs/designs/prefork.md").read_text()
+    assert "`polling`" not in (ROOT / "docs/generated/designs/prefork.md").read_text()
 
 
 def test_what_a_page_rests_on_is_told_apart() -> None:
     """A name of a feature may have a comma."""
-    page = (ROOT / "docs/primitives/zerocopy.md").read_text()
+    page = (ROOT / "docs/generated/primitives/zerocopy.md").read_text()
     assert "Rests on sendmsg(2); sendmsg(2), MSG\\_ZEROCOPY (Linux 4.14)." in page
 
 
@@ -182,7 +182,7 @@ def test_a_drawing_is_well_formed_and_says_its_steps_aloud() -> None:
 
 def test_nothing_of_a_drawing_lies_outside() -> None:
     for entry in catalogue()["primitives"]:
-        root = ElementTree.parse(ROOT / "docs/primitives" / f"{entry['name']}.svg").getroot()
+        root = ElementTree.parse(ROOT / "docs/generated/primitives" / f"{entry['name']}.svg").getroot()
         width, height = float(root.get("width", 0)), float(root.get("height", 0))
         for box in (each for each in root.iter() if each.get("class") == "box"):
             assert 0 <= float(box.get("x", -1)) <= width - float(box.get("width", 0))
@@ -193,7 +193,7 @@ def test_words_of_a_drawing_stand_clear_of_its_lines() -> None:
     """Of 7 pixels a character, as wide as the usual fonts draw 12 pixels: none crosses the border of two
     lanes, the arrow that turns beside it, or a box."""
     for entry in catalogue()["primitives"]:
-        root = ElementTree.parse(ROOT / "docs/primitives" / f"{entry['name']}.svg").getroot()
+        root = ElementTree.parse(ROOT / "docs/generated/primitives" / f"{entry['name']}.svg").getroot()
         parts = [(each, (each.get("class") or "").split()) for each in root.iter()]
         borders = [float(each.get("y1", 0)) for each, kinds in parts if kinds == ["rule"]]
         boxes = [

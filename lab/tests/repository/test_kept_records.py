@@ -14,6 +14,7 @@ from typer.testing import CliRunner
 
 import make_records
 from handbook import entry_pages, recording
+from handbook.entry_pages import DESIGNS, PRIMITIVES
 from handbook.kept import (
     ARCHIVE,
     ERRATA,
@@ -176,7 +177,7 @@ def pair(a: str, b: str, verdict: str, point: str | None = None) -> KeptPair:
 
 def on_page(shown: KeptTable, design: str) -> str:
     kept = Kept(Path("records/2026-01-02/x"), KEPT[0].figures.model_copy(update={"tables": (shown,)}))
-    return recorded([kept], design, {"": lambda each: each.design}, Path("docs/designs/x.md"))
+    return recorded([kept], design, {"": lambda each: each.design}, DESIGNS / "x.md")
 
 
 def test_a_verdict_is_told_from_the_entrys_side() -> None:
@@ -213,10 +214,7 @@ def test_what_is_known_to_be_wrong_is_on_no_page(tmp_path: Path) -> None:
 
     (folder / ERRATA).write_text('[[errata]]\ncontender = "b"\nwhy = "it never sleeps"\n')
     (kept,) = kept_studies(tmp_path)
-    pages = {
-        name: recorded([kept], name, {"": lambda each: each.design}, Path("docs/designs/x.md"))
-        for name in "abc"
-    }
+    pages = {name: recorded([kept], name, {"": lambda each: each.design}, DESIGNS / "x.md") for name in "abc"}
     assert "| `b` | - |  | - | left out, as it is known to be wrong: it never sleeps |" in pages["b"]
     assert "| 1 of 2 | not compared |" in pages["a"] and "| 2 of 2 | not compared |" in pages["c"]
     assert kept.figures == figures, "the record itself stays as it is"
@@ -260,10 +258,10 @@ def test_what_only_the_clients_move_by_is_told_as_theirs() -> None:
     rows = tuple(row(name, 1.0, client_primitive=name) for name in ("writev", "write_each"))
     shown = KeptTable(sweep=None, title="", caption="CPU", better="less", remarks=(), rows=rows, pairs=())
     kept = Kept(Path("records/2026-01-02/x"), KEPT[0].figures.model_copy(update={"tables": (shown,)}))
-    page = recorded([kept], "writev", entry_pages.SENDING, Path("docs/primitives/writev.md"))
+    page = recorded([kept], "writev", entry_pages.SENDING, PRIMITIVES / "writev.md")
     assert "less is better. It is the clients that send by it. From the record" in page
     assert "| `writev` |" in page and "`write_each`" not in page
-    assert recorded([kept], "send_each", entry_pages.SENDING, Path("docs/primitives/x.md")) == NOT_RECORDED
+    assert recorded([kept], "send_each", entry_pages.SENDING, PRIMITIVES / "x.md") == NOT_RECORDED
 
 
 def test_a_record_that_cannot_be_made_leaves_the_one_that_is_there(
@@ -281,9 +279,9 @@ def test_a_record_that_cannot_be_made_leaves_the_one_that_is_there(
 
 
 def test_who_was_in_no_run_is_told_so() -> None:
-    assert recorded(KEPT, "nobody", {"": lambda each: each.design}, Path("docs/designs/x.md")) == NOT_RECORDED
-    assert system_calls(None, "designs", "epoll", Path("docs/designs/epoll.md")) == NOT_RECORDED
-    assert system_calls(kept_calls(), "designs", "nobody", Path("docs/designs/x.md")) == NOT_RECORDED
+    assert recorded(KEPT, "nobody", {"": lambda each: each.design}, DESIGNS / "x.md") == NOT_RECORDED
+    assert system_calls(None, "designs", "epoll", DESIGNS / "epoll.md") == NOT_RECORDED
+    assert system_calls(kept_calls(), "designs", "nobody", DESIGNS / "x.md") == NOT_RECORDED
 
 
 def test_a_record_of_another_form_says_how_to_make_it_again(tmp_path: Path) -> None:

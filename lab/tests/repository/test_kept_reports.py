@@ -298,7 +298,7 @@ PLOTS = {
     "unp-ch30-measurement-distribution": "a table, of which we have clients-per-worker",
     "cse232-a2-output-figures": "printouts of perf stat, which test_perf_stat.py holds",
 }
-"""By the row of docs/sources.md that names charts: ours; or what they are, where they have no axes."""
+"""By the row of docs/generated/sources.md that names charts: ours; or what they are if they have no axes."""
 
 
 def test_every_row_of_a_source_that_names_charts_is_looked_at() -> None:

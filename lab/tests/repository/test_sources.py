@@ -1,5 +1,5 @@
-"""Every row of docs/sources.md works: its commands are run as they stand, on a free port instead of the
-source's."""
+"""Every row of docs/generated/sources.md works: its commands are run as they are, on a free port instead of
+the source's."""
 
 from __future__ import annotations
 

@@ -17,7 +17,7 @@ from thunderherd.study.file.names import bundled_studies, find_study
 from thunderherd.study.file.tables import StudyForm
 
 ROOT = Path(__file__).resolve().parents[3]
-SCHEMA = json.loads((ROOT / "docs" / "reference" / "study.schema.json").read_text())
+SCHEMA = json.loads((ROOT / "docs" / "generated" / "reference" / "study.schema.json").read_text())
 jsonschema: Any = importlib.import_module("jsonschema")
 
 
