@@ -13,11 +13,11 @@ import sys
 from pathlib import Path
 from typing import Any
 
-from handbook import demo, entry_pages, links, reference
+from handbook import links
 from handbook.catalogued import catalogue
-from handbook.kept import kept_calls, kept_studies
 from handbook.markdown import ROOT
-from thunderherd import sources, study_reference
+from handbook.pages import demo, entries, reference, sources, study_file
+from handbook.records.kept import kept_calls, kept_studies
 from thunderherd.doctor import diagnosis
 from thunderherd.engine.client import find_engine
 from thunderherd.records.schemas import as_text, knee_schema, limits_schema, summary_schema, trial_schema
@@ -30,10 +30,10 @@ removed."""
 
 def documents() -> dict[Path, str]:
     """Every generated document: its path below the root, and its text."""
-    kept = entry_pages.Recorded(kept_studies(), kept_calls())
+    kept = entries.Recorded(kept_studies(), kept_calls())
     return {
         sources.DOCUMENT: sources.document(sources.source_rows()),
-        study_reference.DOCUMENT: study_reference.document(),
+        study_file.DOCUMENT: study_file.document(),
         **{
             Path("docs/generated/reference") / f"{name}.schema.json": as_text(schema)
             for name, schema in schemas().items()
@@ -41,7 +41,7 @@ def documents() -> dict[Path, str]:
         # Of this one the program has a copy, which it leaves beside the results of a run.
         Path("lab/thunderherd/records") / SUMMARY_SCHEMA: as_text(summary_schema()),
         **reference.documents(catalogue()),
-        **entry_pages.documents(catalogue(), kept),
+        **entries.documents(catalogue(), kept),
         **demo.documents(kept.studies),
     }
 
@@ -55,7 +55,7 @@ def schemas() -> dict[str, dict[str, Any]]:
         "trial": trial_schema(),
         "knee": knee_schema(),
         "limits": limits_schema(),
-        "study": study_reference.schema(),
+        "study": study_file.schema(),
         "doctor": diagnosis.schema(),
     }
 

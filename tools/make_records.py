@@ -18,10 +18,10 @@ from datetime import date
 from functools import partial
 from pathlib import Path
 
-from handbook import recording, strace_counts
 from handbook.catalogued import catalogue
-from handbook.kept import CALLS, DATE, ERRATA, FOLDER, TABLE, kept_calls, kept_studies
 from handbook.markdown import ROOT, page, plain, table
+from handbook.records import recording, strace_counts
+from handbook.records.kept import CALLS, DATE, ERRATA, FOLDER, TABLE, kept_calls, kept_studies
 from thunderherd.errors import UserError
 
 SOURCES = ("unp-ch30", "cse232-a2", "cse638-pa02", "erss-hw4", "css503-p4")

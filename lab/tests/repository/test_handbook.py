@@ -11,10 +11,12 @@ from xml.etree import ElementTree
 import pytest
 
 import make_records
-from handbook import demo, entry_pages, links, reference, site, strace_counts
+from handbook import links, site
 from handbook.catalogued import catalogue
-from handbook.drawing import drawing, in_words
-from handbook.entries import (
+from handbook.markdown import between, fenced, plain, table
+from handbook.pages import demo, entries, reference
+from handbook.pages.drawing import drawing, in_words
+from handbook.pages.notes import (
     DesignNotes,
     Journey,
     PrimitiveNotes,
@@ -23,8 +25,8 @@ from handbook.entries import (
     read_notes,
     without_entry,
 )
-from handbook.kept import kept_studies
-from handbook.markdown import between, fenced, plain, table
+from handbook.records import strace_counts
+from handbook.records.kept import kept_studies
 from thunderherd.cli.main import app
 from thunderherd.engine.catalogue import Catalogue
 from thunderherd.errors import UserError
@@ -32,7 +34,7 @@ from thunderherd.metrics.table import METRICS
 from thunderherd.study.loading import load_study
 
 ROOT = Path(__file__).resolve().parents[3]
-NOTHING_KEPT = entry_pages.Recorded((), None)
+NOTHING_KEPT = entries.Recorded((), None)
 COLOURED = (["copied"], ["kept"], ["device"])
 FORMS: dict[str, Any] = {"designs": DesignNotes, "primitives": PrimitiveNotes}
 
@@ -63,12 +65,12 @@ def test_what_is_done_instead_of_waiting_is_said_of_the_design_that_does_it(tmp_
     other = {**polling, "name": "other"}
     (tmp_path / "engine/src/designs").mkdir(parents=True)
     (tmp_path / "engine/src/designs/other.rs").write_text("pub static ENTRY")
-    assert " Never waits. Rests on " in entry_pages.design_page(other, NOTHING_KEPT, tmp_path)
+    assert " Never waits. Rests on " in entries.design_page(other, NOTHING_KEPT, tmp_path)
     file = tmp_path / notes_file("designs", "other")
     file.parent.mkdir(parents=True)
     file.write_text("wins = 'x'\ncosts = 'y'\ninstead = 'it guesses'\n")
-    assert " Never waits: it guesses. Rests on " in entry_pages.design_page(other, NOTHING_KEPT, tmp_path)
-    assert {entry_pages.waits_of(each) for each in catalogue()["designs"]} == {
+    assert " Never waits: it guesses. Rests on " in entries.design_page(other, NOTHING_KEPT, tmp_path)
+    assert {entries.waits_of(each) for each in catalogue()["designs"]} == {
         "in the call", "for readiness", "for completion", "never",
     }  # fmt: skip
 
@@ -97,7 +99,7 @@ def test_what_is_said_of_copies_is_what_the_engine_says() -> None:
 
 def test_a_page_without_notes_and_without_records_says_what_is_missing(tmp_path: Path) -> None:
     (tmp_path / "engine").symlink_to(ROOT / "engine")
-    pages = entry_pages.documents(catalogue(), NOTHING_KEPT, tmp_path)
+    pages = entries.documents(catalogue(), NOTHING_KEPT, tmp_path)
     page = pages[Path("docs/generated/designs/epoll.md")]
     assert page.count("`docs/entries/designs/epoll.toml` (docs/extending/design.md)") == 2
     assert page.count("Not in a recorded run.") == 2
@@ -125,7 +127,7 @@ def test_a_wrong_file_is_named_with_what_is_wrong(tmp_path: Path, text: str, sai
 
 
 def test_a_page_has_code_without_imports_and_tests() -> None:
-    code = entry_pages.code_of(ROOT / "engine/src/primitives/uring_send_zc.rs")
+    code = entries.code_of(ROOT / "engine/src/primitives/uring_send_zc.rs")
     assert code.startswith("pub static ENTRY") and "#[cfg(test)]" not in code and "impl Sender" in code
 
 

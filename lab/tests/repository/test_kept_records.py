@@ -13,9 +13,11 @@ import pytest
 from typer.testing import CliRunner
 
 import make_records
-from handbook import entry_pages, recording
-from handbook.entry_pages import DESIGNS, PRIMITIVES
-from handbook.kept import (
+from handbook.pages import entries
+from handbook.pages.entries import DESIGNS, PRIMITIVES
+from handbook.pages.recorded_figures import NOT_RECORDED, recorded, system_calls
+from handbook.records import recording
+from handbook.records.kept import (
     ARCHIVE,
     ERRATA,
     FIGURES,
@@ -27,7 +29,6 @@ from handbook.kept import (
     kept_calls,
     kept_studies,
 )
-from handbook.recorded_figures import NOT_RECORDED, recorded, system_calls
 from thunderherd.cli.main import app
 from thunderherd.errors import UserError
 from thunderherd.metrics.table import CPU_PER_CONNECTION
@@ -258,10 +259,10 @@ def test_what_only_the_clients_move_by_is_told_as_theirs() -> None:
     rows = tuple(row(name, 1.0, client_primitive=name) for name in ("writev", "write_each"))
     shown = KeptTable(sweep=None, title="", caption="CPU", better="less", remarks=(), rows=rows, pairs=())
     kept = Kept(Path("records/2026-01-02/x"), KEPT[0].figures.model_copy(update={"tables": (shown,)}))
-    page = recorded([kept], "writev", entry_pages.SENDING, PRIMITIVES / "writev.md")
+    page = recorded([kept], "writev", entries.SENDING, PRIMITIVES / "writev.md")
     assert "less is better. It is the clients that send by it. From the record" in page
     assert "| `writev` |" in page and "`write_each`" not in page
-    assert recorded([kept], "send_each", entry_pages.SENDING, PRIMITIVES / "x.md") == NOT_RECORDED
+    assert recorded([kept], "send_each", entries.SENDING, PRIMITIVES / "x.md") == NOT_RECORDED
 
 
 def test_a_record_that_cannot_be_made_leaves_the_one_that_is_there(

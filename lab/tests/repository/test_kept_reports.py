@@ -19,14 +19,14 @@ import pytest
 from made.shown.pages import browser
 from made.summaries.trials import made_trial
 
-from handbook.kept import ARCHIVE, kept_studies
+from handbook.pages.sources import source_rows
+from handbook.records.kept import ARCHIVE, kept_studies
 from thunderherd.engine import client
 from thunderherd.judge.summary.summarise import summarise
 from thunderherd.metrics.table import CPU_PER_CONNECTION, Metric, metric
 from thunderherd.records.directory import OtherVersionError
 from thunderherd.show.charts.by_name import all_charts
 from thunderherd.show.report.page import write_report
-from thunderherd.sources import source_rows
 from thunderherd.study.loading import load_study
 
 if TYPE_CHECKING:

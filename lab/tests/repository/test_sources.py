@@ -21,9 +21,9 @@ from pathlib import Path
 import pytest
 from made.source_checks.common import Run, check_of, checks_of, sources_with_checks
 
+from handbook.pages.sources import DOCUMENT, SourceRow, document, rows_of, source_rows
 from thunderherd.engine.client import catalogue
 from thunderherd.labs import KINDS
-from thunderherd.sources import DOCUMENT, SourceRow, document, rows_of, source_rows
 from thunderherd.study.file.names import bundled_studies
 
 ROOT = Path(__file__).resolve().parents[3]

@@ -7,8 +7,8 @@ from collections.abc import Callable, Iterator, Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
-from handbook.kept import Kept, KeptPair, KeptRow, KeptTable
 from handbook.markdown import plain, table
+from handbook.records.kept import Kept, KeptPair, KeptRow, KeptTable
 
 NOT_RECORDED = "Not in a recorded run."
 

@@ -6,9 +6,9 @@ from __future__ import annotations
 from collections.abc import Sequence
 from pathlib import Path
 
-from handbook.kept import TABLE, Kept
 from handbook.markdown import ROOT, between, fenced, plain
-from handbook.recorded_figures import link
+from handbook.pages.recorded_figures import link
+from handbook.records.kept import TABLE, Kept
 
 STUDY, MARK, PICTURE = "unp-ch30", "demo", "process-control"
 PAGES = (Path("README.md"), Path("docs/tutorial.md"))

@@ -10,7 +10,7 @@ from typing import Any
 import typer
 
 from handbook.markdown import ROOT, fenced, made_from, page, plain, table
-from handbook.settings import settings_table
+from handbook.pages.settings import settings_table
 from thunderherd.cli.main import PROGRAM, app
 from thunderherd.labs import KINDS
 from thunderherd.metrics.table import METRICS, RATIOS

@@ -8,8 +8,9 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
-from handbook.drawing import drawing
-from handbook.entries import (
+from handbook.markdown import ROOT, fenced, made_from, page, plain, table
+from handbook.pages.drawing import drawing
+from handbook.pages.notes import (
     HOWS,
     PLACES,
     DesignNotes,
@@ -17,10 +18,9 @@ from handbook.entries import (
     notes_file,
     read_notes,
 )
-from handbook.kept import Kept, KeptRow
-from handbook.markdown import ROOT, fenced, made_from, page, plain, table
-from handbook.recorded_figures import Kind, link, recorded, system_calls
-from handbook.settings import settings_table
+from handbook.pages.recorded_figures import Kind, link, recorded, system_calls
+from handbook.pages.settings import settings_table
+from handbook.records.kept import Kept, KeptRow
 
 Entry = Mapping[str, Any]
 Calls = tuple[Path, dict[str, Any]] | None

@@ -8,7 +8,7 @@ from collections.abc import Sequence
 from itertools import accumulate
 from xml.sax.saxutils import escape
 
-from handbook.entries import HOWS, PLACES, Journey, Place
+from handbook.pages.notes import HOWS, PLACES, Journey, Place
 
 LANES = ("program", "kernel", "device")
 """Whose hands bytes may be in, from above; a drawing without devices has no lane for them."""

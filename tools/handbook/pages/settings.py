@@ -41,7 +41,7 @@ def allowed(setting: Setting) -> str:
             return f"a text of at most {setting['longest']:,} characters without spaces"
         case other:
             raise ValueError(
-                f"a setting of the kind {other}, which no page knows; add it to handbook/settings.py"
+                f"a setting of the kind {other}, which no page knows; add it to handbook/pages/settings.py"
             )
 
 

@@ -15,7 +15,8 @@ from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
-from handbook.kept import (
+from handbook.markdown import ROOT, fenced, page, plain, table
+from handbook.records.kept import (
     ARCHIVE,
     FIGURES,
     TABLE,
@@ -26,7 +27,6 @@ from handbook.kept import (
     KeptRow,
     KeptTable,
 )
-from handbook.markdown import ROOT, fenced, page, plain, table
 from thunderherd.errors import UserError
 from thunderherd.records.directory import (
     COUNTED,
