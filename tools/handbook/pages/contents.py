@@ -22,7 +22,7 @@ PARTS = (
     (
         "[reference](reference/README.md)",
         "Commands, settings, registries, metrics, the study file, and schemas of all files.",
-        "the engine's registries and schema (`thunderherd-engine list --json`, `schema`), and the lab's models",
+        "`thunderherd-engine list --json`, `thunderherd-engine schema`, and the lab's models",
     ),
     (
         "[sources.md](sources.md)",
