@@ -22,7 +22,6 @@ from collections import defaultdict
 from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass
 
-import http_tools
 import layers
 import nginx
 from common import (
@@ -35,7 +34,8 @@ from common import (
     spread,
     two_places,
 )
-from http_tools import TOOLS, Told, Tool
+from compare import http_tools
+from compare.http_tools import TOOLS, Told, Tool
 from thunderherd.engine.client import EngineError, Server, start_load
 from thunderherd.engine.setting_rules import SettingValue
 from thunderherd.errors import UserError

@@ -36,8 +36,8 @@ from common import (
     until_done,
     workers,
 )
-from http_tools import WRK
-from peers import end_group
+from compare.http_tools import WRK
+from compare.peers import end_group
 from thunderherd.engine.client import EngineError, Server
 from thunderherd.errors import UserError
 

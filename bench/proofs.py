@@ -14,8 +14,8 @@ from collections.abc import Callable
 from dataclasses import dataclass
 from functools import partial
 
-import proof_trials
-from proof_trials import Attempt, Finding
+from proving import trials
+from proving.trials import Attempt, Finding
 from thunderherd.engine.client import EngineError
 from thunderherd.errors import UserError
 from thunderherd.machine import noise
@@ -50,14 +50,14 @@ def _by_docstring(
 
 
 def _queue(utilisation: float, seconds: float) -> Proof:
-    tolerance = proof_trials.UTILISATIONS[utilisation]
+    tolerance = trials.UTILISATIONS[utilisation]
     given = {"utilisation": utilisation, "tolerance": tolerance}
-    return _by_docstring(proof_trials.queue, seconds, QUEUE_STEAL_PERCENT, **given)
+    return _by_docstring(trials.queue, seconds, QUEUE_STEAL_PERCENT, **given)
 
 
 PROOFS = {
-    "freeze": _by_docstring(proof_trials.freeze, 48.0, 1.0),
-    "delay": _by_docstring(proof_trials.delay, 86.0, 1.0),
+    "freeze": _by_docstring(trials.freeze, 48.0, 1.0),
+    "delay": _by_docstring(trials.delay, 86.0, 1.0),
     "queue_0.3": _queue(0.3, 76.0),
     "queue_0.5": _queue(0.5, 162.0),
     "queue_0.7": _queue(0.7, 114.0),

@@ -10,10 +10,10 @@ from __future__ import annotations
 import argparse
 from dataclasses import dataclass
 
-import peers
-from contest import Comparison, Contest, Seen, held, middle
-from echoes import WARM_UP_MILLISECONDS, echoes, labelled, short
-from places import NAMES, Place, place
+from compare import peers
+from compare.contest import Comparison, Contest, Seen, held, middle
+from compare.echoes import WARM_UP_MILLISECONDS, echoes, labelled, short
+from compare.places import NAMES, Place, place
 from streams import PEER_SECONDS
 from thunderherd.engine.setting_rules import SettingValue
 from thunderherd.labs import USUAL

@@ -13,10 +13,10 @@ import time
 from collections.abc import Sequence
 from dataclasses import dataclass
 
-import peers
 from common import PATIENCE_SECONDS
-from contest import Comparison, Contest, Seen, held, middle
-from places import LABS, NAMES, Place, place
+from compare import peers
+from compare.contest import Comparison, Contest, Seen, held, middle
+from compare.places import LABS, NAMES, Place, place
 from thunderherd.engine.client import EngineError, Server, catalogue, start_load
 from thunderherd.engine.lines import LoadResult, Snapshot, Tally
 from thunderherd.engine.setting_rules import SettingValue

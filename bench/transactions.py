@@ -19,10 +19,10 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from itertools import product
 
-import peers
-from contest import Comparison, Contest, Seen, held, middle
-from echoes import WARM_UP_MILLISECONDS, echoes, labelled, short
-from places import NAMES, OWN_LOOPBACK, Place, place
+from compare import peers
+from compare.contest import Comparison, Contest, Seen, held, middle
+from compare.echoes import WARM_UP_MILLISECONDS, echoes, labelled, short
+from compare.places import NAMES, OWN_LOOPBACK, Place, place
 from streams import PEER_SECONDS
 from thunderherd.engine.setting_rules import SettingValue
 

@@ -6,8 +6,8 @@ import contextlib
 from collections.abc import Mapping, Sequence
 
 from common import PATIENCE_SECONDS
-from contest import Seen
-from places import Place, Side
+from compare.contest import Seen
+from compare.places import Place, Side
 from thunderherd.engine.client import EngineError, Server, start_load
 from thunderherd.engine.lines import LoadResult
 from thunderherd.engine.setting_rules import SettingValue

@@ -21,7 +21,7 @@ from dataclasses import dataclass, replace
 from functools import lru_cache
 
 from common import search_path, until_done
-from places import Place, Side, free_port
+from compare.places import Place, Side, free_port
 from thunderherd.engine.client import EngineError
 from thunderherd.trial.listener_holders import is_listening
 

@@ -15,7 +15,7 @@ from dataclasses import dataclass
 from hdrh.histogram import HdrHistogram
 
 from common import PATIENCE_SECONDS, two_places
-from queueing import mean_wait, requests_needed, set_up_delay, stalled_share, stalled_wait
+from proving.queueing import mean_wait, requests_needed, set_up_delay, stalled_share, stalled_wait
 from thunderherd.engine.client import EngineError, Server, start_load
 from thunderherd.engine.lines import Latency, LoadResult, Scheduled
 from thunderherd.engine.setting_rules import SettingValue

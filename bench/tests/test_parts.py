@@ -5,13 +5,11 @@ from __future__ import annotations
 import os
 import re
 import shutil
-import subprocess
 import sys
-from pathlib import Path
 
 import pytest
+from started import BENCH, bench, refused
 
-BENCH = Path(__file__).resolve().parents[2] / "bench"
 FIGURE = re.compile(r"\s[0-9][0-9,.]*")
 
 pytestmark = [
@@ -20,14 +18,6 @@ pytestmark = [
         len(os.sched_getaffinity(0)) < 2, reason="needs two CPUs, one for the server and one for its clients"
     ),
 ]
-
-
-def bench(*words: str) -> str:
-    """What a part prints."""
-    command = [sys.executable, str(BENCH), *words]
-    run = subprocess.run(command, capture_output=True, text=True, timeout=240, check=False)
-    assert run.returncode == 0, run.stderr
-    return run.stdout
 
 
 def rows(printed: str, name: str) -> list[str]:
@@ -111,13 +101,6 @@ def test_many_connections_at_a_time_on_both_sides() -> None:
             assert FIGURE.search(row) or "could not be measured" in row, printed
         assert printed.count(f"{kind}: ") >= 20, printed
         assert f"{kind}: polling on each CPU, load polling recv_truncate " in printed, printed
-
-
-def refused(*command: str) -> str:
-    """What a command that cannot be done says."""
-    run = subprocess.run(command, capture_output=True, text=True, timeout=60, check=False)
-    assert run.returncode == 1 and "Traceback" not in run.stderr, run.stderr
-    return run.stderr
 
 
 def test_an_unknown_design_is_named() -> None:

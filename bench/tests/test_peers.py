@@ -13,24 +13,19 @@ import threading
 from pathlib import Path
 
 import pytest
-from made.paths import DATA
-from test_bench import bench, refused
-from test_bench_places import in_a_place
+from started import BENCH, bench, in_a_place, refused
 
-import contest
-import http_tools
-import peers
-import places
 import round_trips
 import streams
 from common import processes_of, until_done
-from contest import Comparison, Seen, held
+from compare import contest, http_tools, peers, places
+from compare.contest import Comparison, Seen, held
 from thunderherd.engine.catalogue import Catalogue, Primitive
 from thunderherd.engine.client import EngineError
 from thunderherd.engine.lines import Tally
 from thunderherd.labs import USUAL
 
-SAID = DATA / "peers"
+SAID = Path(__file__).with_name("data") / "peers"
 """What the tools have said: iperf 3.12, netperf 2.7.0, neper 1.1.0, sockperf 3.7, wrk 4.1.0, hey 0.1.4,
 h2load 1.52.0, netbench of October 2022."""
 
@@ -301,8 +296,8 @@ def test_a_server_dies_with_who_has_started_it(name: str, tmp_path: Path) -> Non
     )
     bench = f"""
 import sys, time
-sys.path.insert(0, {str(Path(peers.__file__).parent)!r})
-import peers, places
+sys.path.insert(0, {str(BENCH)!r})
+from compare import peers, places
 with places.place({name!r}, "reno") as where:
     port = places.free_port()
     command = [sys.executable, {str(program)!r}, where.address, str(port)]
@@ -445,5 +440,5 @@ def test_the_estimate_grows_with_what_is_asked_for() -> None:
 @pytest.mark.skipif(shutil.which("taskset") is None, reason="needs taskset: apt-get install util-linux")
 def test_one_cpu_is_too_few_for_peers() -> None:
     cpu = str(min(os.sched_getaffinity(0)))
-    command = (sys.executable, str(Path(streams.__file__).parent), "peers")
+    command = (sys.executable, str(BENCH), "peers")
     assert "needs two CPUs" in refused("taskset", "-c", cpu, *command)

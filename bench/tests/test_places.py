@@ -4,27 +4,16 @@ from __future__ import annotations
 
 import argparse
 import ast
-import contextlib
 import os
 import sys
-from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
+from started import in_a_place
 
-import peers
-import places
 import streams
+from compare import peers, places
 from thunderherd.errors import UserError
-
-
-@contextlib.contextmanager
-def in_a_place(name: str) -> Iterator[places.Place]:
-    try:
-        with places.place(name, "reno") as where:
-            yield where
-    except UserError as error:
-        pytest.skip(str(error))
 
 
 def test_a_congestion_control_that_there_is_not_is_refused_beforehand() -> None:

@@ -11,10 +11,10 @@ from functools import partial
 
 import pytest
 
-import proof_trials
 import proofs
-from proof_trials import Attempt, Finding
 from proofs import Outcome, Quiet, decided
+from proving import trials
+from proving.trials import Attempt, Finding
 from thunderherd.engine.client import Server, start_load
 from thunderherd.errors import UserError
 from thunderherd.machine import noise
@@ -43,7 +43,7 @@ def proved(outcome: Outcome) -> list[Finding]:
 @pytest.mark.alone
 @pytest.mark.usefixtures("use_engine")
 def test_stalls_are_seen_as_long_as_they_were_and_a_closed_loop_does_not_see_them() -> None:
-    found = proved(decided(lambda seed: proof_trials.freeze(0.1, seed, 0.1), ATTEMPTS, LIMITS))
+    found = proved(decided(lambda seed: trials.freeze(0.1, seed, 0.1), ATTEMPTS, LIMITS))
     judged = {each.what: each for each in found if each.tolerance is not None}
     assert list(judged) == ["open: 99% within"]
     assert all(each.holds for each in judged.values()), judged
@@ -55,7 +55,7 @@ def test_stalls_are_seen_as_long_as_they_were_and_a_closed_loop_does_not_see_the
 @pytest.mark.alone
 @pytest.mark.usefixtures("use_engine")
 def test_a_known_delay_is_measured_as_long_as_it_is() -> None:
-    found = proved(decided(lambda seed: proof_trials.delay(0.1, seed, 0.05), ATTEMPTS, LIMITS))
+    found = proved(decided(lambda seed: trials.delay(0.1, seed, 0.05), ATTEMPTS, LIMITS))
     assert found[0].holds, found
 
 
@@ -63,7 +63,7 @@ def test_a_known_delay_is_measured_as_long_as_it_is() -> None:
 @pytest.mark.alone
 @pytest.mark.usefixtures("use_engine")
 def test_waits_are_those_of_a_queue() -> None:
-    attempt = partial(proof_trials.queue, 0.2, utilisation=0.5, tolerance=0.15)
+    attempt = partial(trials.queue, 0.2, utilisation=0.5, tolerance=0.15)
     (found,) = proved(decided(attempt, ATTEMPTS, OF_A_QUEUE))
     # Five standard errors: the tolerance, which sets the number of requests, is three of them.
     assert abs(found.deviation) < 0.25, found
@@ -92,7 +92,7 @@ def test_the_whole_server_stands_still_whatever_its_design(design: str, settings
             load.end()
     assert not result.tally.errors, result.first_error
     assert result.window is not None and result.latency is not None and result.latency.histogram
-    slow = proof_trials.beyond(merged([result.latency.histogram]), 100) * result.window.requests
+    slow = trials.beyond(merged([result.latency.histogram]), 100) * result.window.requests
     # At least three whole stalls are in 1.2 s; one that a busy machine wakes late is caught by less of one.
     assert slow >= 2 * clients, slow
     assert result.window.requests > 3 * slow, "between stalls it serves"

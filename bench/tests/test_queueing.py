@@ -6,7 +6,7 @@ import numpy as np
 import pytest
 from numpy.typing import NDArray
 
-from queueing import (
+from proving.queueing import (
     mean_wait,
     requests_needed,
     set_up_delay,

@@ -1,0 +1,1 @@
+"""What a proof of the load generator rests on: formulas, and trials that they are checked against."""
