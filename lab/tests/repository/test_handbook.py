@@ -25,6 +25,7 @@ from handbook.pages.notes import (
     read_notes,
     without_entry,
 )
+from handbook.pages.recorded_figures import NOT_RECORDED
 from handbook.records import strace_counts
 from handbook.records.kept import kept_studies
 from thunderherd.cli.main import app
@@ -65,13 +66,13 @@ def test_what_is_done_instead_of_waiting_is_said_of_the_design_that_does_it(tmp_
     other = {**polling, "name": "other"}
     (tmp_path / "engine/src/designs").mkdir(parents=True)
     (tmp_path / "engine/src/designs/other.rs").write_text("pub static ENTRY")
-    assert " Never waits. Rests on " in entries.design_page(other, NOTHING_KEPT, tmp_path)
+    assert " Busy-polls. Rests on " in entries.design_page(other, NOTHING_KEPT, tmp_path)
     file = tmp_path / notes_file("designs", "other")
     file.parent.mkdir(parents=True)
     file.write_text("wins = 'x'\ncosts = 'y'\ninstead = 'it guesses'\n")
-    assert " Never waits: it guesses. Rests on " in entries.design_page(other, NOTHING_KEPT, tmp_path)
+    assert " Busy-polls: it guesses. Rests on " in entries.design_page(other, NOTHING_KEPT, tmp_path)
     assert {entries.waits_of(each) for each in catalogue()["designs"]} == {
-        "in the call", "for readiness", "for completion", "never",
+        "in the call", "for readiness", "for completion", "busy-polls",
     }  # fmt: skip
 
 
@@ -102,7 +103,7 @@ def test_a_page_without_notes_and_without_records_says_what_is_missing(tmp_path:
     pages = entries.documents(catalogue(), NOTHING_KEPT, tmp_path)
     page = pages[Path("docs/generated/designs/epoll.md")]
     assert page.count("`docs/entries/designs/epoll.toml` (docs/extending/design.md)") == 2
-    assert page.count("Not in a recorded run.") == 2
+    assert page.count(NOT_RECORDED) == 2
     assert "fn serve(run: &'static Run)" in page
     assert "docs/entries/primitives/splice.toml" in pages[Path("docs/generated/primitives/splice.md")]
     assert Path("docs/generated/primitives/splice.svg") not in pages
@@ -284,7 +285,7 @@ def test_no_link_of_the_repository_leads_nowhere() -> None:
         ("docs/none.md", "there is no such file"),
         ("docs/other.md#three", "no heading #three"),
         ("../outside.md", "leads out of the repository"),
-        ("http://example.org", "allowed: https"),
+        ("http://example.org", "only https"),
     ],
 )
 def test_links(tmp_path: Path, link: str, why: str | None) -> None:

@@ -117,7 +117,7 @@ def test_a_record_can_be_made_again_of_what_is_kept(tmp_path: Path) -> None:
 def test_what_has_not_ended_is_not_kept(tmp_path: Path) -> None:
     run = unpacked(KEPT[0], tmp_path)
     (run / "summary.json").unlink()
-    with pytest.raises(UserError, match=r"not at its end; go on with it: .*--resume"):
+    with pytest.raises(UserError, match=r"not complete.*--resume"):
         recording.keep(run, tmp_path, "2026-01-02")
     with pytest.raises(UserError, match="holds no run"):
         recording.keep(tmp_path, tmp_path, "2026-01-02")
@@ -185,10 +185,12 @@ def test_a_verdict_is_told_from_the_entrys_side() -> None:
     rows = (row("a", 1.0), row("b", 2.0), row("c", 3.0), row("d", 1.5, is_control=True))
     pairs = (pair("a", "b", "faster"), pair("c", "b", "slower"), pair("b", "d", "undecided"))
     shown = KeptTable(sweep=None, title="", caption="CPU", better="less", remarks=(), rows=rows, pairs=pairs)
-    assert "| 2 of 3 | better than `c`; worse than `a`; not separated from `d` |" in on_page(shown, "b")
-    assert "| `d` (a control) | 1.5 | 1..2 | - | not separated from `b` |" in on_page(shown, "d")
+    assert "| 2 of 3 | better than `c`; worse than `a`; no significant difference from `d` |" in on_page(
+        shown, "b"
+    )
+    assert "| `d` (a control) | 1.5 | 1..2 | - | no significant difference from `b` |" in on_page(shown, "d")
     more = shown.model_copy(update={"better": "more", "remarks": ("all was copied",)})
-    assert "CPU; more is better. To know: all was copied. From the record" in on_page(more, "a")
+    assert "CPU; more is better. Note: all was copied. From the record" in on_page(more, "a")
     assert "| 3 of 3 | better than `b` |" in on_page(more, "a")
 
 
@@ -221,7 +223,7 @@ def test_what_is_known_to_be_wrong_is_on_no_page(tmp_path: Path) -> None:
     assert kept.figures == figures, "the record itself stays as it is"
 
     (folder / ERRATA).write_text('[[errata]]\ncontender = "d"\nwhy = "?"\n')
-    with pytest.raises(UserError, match=r"d\? the record has a, b, c"):
+    with pytest.raises(UserError, match=r"the record has no d; it has a, b, c"):
         kept_studies(tmp_path)
     (folder / ERRATA).write_text("[[errata]]\n")
     with pytest.raises(UserError, match="contender"):
@@ -260,7 +262,7 @@ def test_what_only_the_clients_move_by_is_told_as_theirs() -> None:
     shown = KeptTable(sweep=None, title="", caption="CPU", better="less", remarks=(), rows=rows, pairs=())
     kept = Kept(Path("records/2026-01-02/x"), KEPT[0].figures.model_copy(update={"tables": (shown,)}))
     page = recorded([kept], "writev", entries.SENDING, PRIMITIVES / "writev.md")
-    assert "less is better. It is the clients that send by it. From the record" in page
+    assert "less is better. The clients send by it. From the record" in page
     assert "| `writev` |" in page and "`write_each`" not in page
     assert recorded([kept], "send_each", entries.SENDING, PRIMITIVES / "x.md") == NOT_RECORDED
 

@@ -1,5 +1,4 @@
-"""What a run of the demo says, in the pages that show it: README.md and the tutorial, between two marks of
-each."""
+"""The sample run of the demo in README.md and in the tutorial, between two marks of each page."""
 
 from __future__ import annotations
 
@@ -13,11 +12,11 @@ from handbook.records.kept import TABLE, Kept
 STUDY, MARK, PICTURE = "unp-ch30", "demo", "process-control"
 PAGES = (Path("README.md"), Path("docs/tutorial.md"))
 LEFT_OUT = ("Bound", "Note")
-"""Facts below the table that are in the record, and too long for a sample."""
+"""Facts below the recorded table that are too long for a sample."""
 
 
 def documents(kept: Sequence[Kept], root: Path = ROOT) -> dict[Path, str]:
-    """The pages with the newest record's table in them; without one, as they are."""
+    """Returns the pages with the table of the newest record; without a record, none."""
     found = next((each for each in kept if each.figures.study == STUDY), None)
     if found is None:
         return {}
@@ -28,11 +27,11 @@ def documents(kept: Sequence[Kept], root: Path = ROOT) -> dict[Path, str]:
 
 
 def sample(kept: Kept, page: Path, root: Path = ROOT) -> str:
-    """Where the record is from, its table, and its picture."""
+    """Writes the record's seed and machine, its table, and its picture."""
     figures = kept.figures
     parts = [
-        f"One run of it, with `--seed {figures.seed}`, on {figures.machine}, ended with this; your figures "
-        f"will be others ([the whole record]({link(kept.folder / 'README.md', page)})):",
+        f"A run with `--seed {figures.seed}` on {figures.machine} printed this table. Your figures will "
+        f"differ. ([The whole record]({link(kept.folder / 'README.md', page)}).)",
         fenced("text", _shortened((root / kept.folder / TABLE).read_text(encoding="utf-8"))),
     ]
     parts += [
@@ -44,7 +43,7 @@ def sample(kept: Kept, page: Path, root: Path = ROOT) -> str:
 
 
 def _shortened(table: str) -> str:
-    """A printed table without the facts that are left out; a fact's further lines are indented."""
+    """Drops some facts below a printed table. The further lines of a fact are indented."""
     lines, dropped = [], False
     for line in table.splitlines():
         if line[:1].strip():

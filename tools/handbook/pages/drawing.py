@@ -1,5 +1,7 @@
-"""The kernel's path of a primitive, drawn from docs/entries: an SVG that follows the reader's light or
-dark theme."""
+"""Drawings of the path of the bytes through the kernel, from docs/entries.
+
+Each is an SVG that follows the reader's light or dark theme.
+"""
 
 from __future__ import annotations
 
@@ -11,11 +13,11 @@ from xml.sax.saxutils import escape
 from handbook.pages.notes import HOWS, PLACES, Journey, Place
 
 LANES = ("program", "kernel", "device")
-"""Whose hands bytes may be in, from above; a drawing without devices has no lane for them."""
+"""Where bytes may be, from the top down. A drawing without devices has no lane for them."""
 BOX_WIDTH, BOX_HEIGHT, GAP, MARGIN, HEAD = 150, 40, 160, 84, 44
 LANE_HEIGHT = 104
 BOX_WORDS, LEVEL_WORDS, TURNED_WORDS = 22, 22, 30
-"""Characters of a line: in a box, beside an arrow between two boxes, and where it comes from another lane."""
+"""Characters a line: in a box, at a straight arrow, and at an arrow from another lane."""
 
 COLOURS = {"copied": "copied", "by_reference": "kept", "mapped": "kept", "dma": "device", "discarded": "kept"}
 
@@ -39,7 +41,7 @@ text { fill: #f0f6fc; } .lane { fill: #9198a1; } .rule { stroke: #3d444d; }
 
 
 def drawing(name: str, journeys: Sequence[Journey]) -> str:
-    """All journeys of an entry, one below the other, each in lanes of its own."""
+    """Draws all journeys of an entry, one below the other, each in separate lanes."""
     most = max(len(journey.steps) for journey in journeys)
     width = MARGIN + (most + 1) * BOX_WIDTH + most * GAP + 16
     tops = [0, *accumulate(HEAD + len(_lanes(journey)) * LANE_HEIGHT for journey in journeys)]
@@ -60,11 +62,11 @@ def drawing(name: str, journeys: Sequence[Journey]) -> str:
 
 
 def in_words(journey: Journey) -> str:
-    """The same as the drawing, to be read aloud."""
+    """Describes a journey in words, for readers of the page who cannot see the drawing."""
     steps = [
         f"{HOWS[step.how][0]} to {PLACES[step.to][0]} ({step.by})"
         if step.how != "discarded"
-        else f"thrown away ({step.by})"
+        else f"discarded ({step.by})"
         for step in journey.steps
     ]
     case = journey.of[:1].upper() + journey.of[1:]
@@ -96,7 +98,7 @@ def _journey(journey: Journey, top: int, width: int) -> str:
         lines += _words(words, x + BOX_WIDTH // 2, y + 4 - (len(words) - 1) * 7)
     for step, (x, y), (to_x, to_y) in zip(journey.steps, spots, spots[1:], strict=False):
         colour, level = COLOURS[step.how], y == to_y
-        # To another lane: out of the box's lower or upper edge, then along the other lane.
+        # An arrow to another lane leaves the box at its lower or upper edge, then follows that lane.
         begin, half = (x + BOX_WIDTH, y) if level else (x + BOX_WIDTH // 2, y), BOX_HEIGHT // 2
         edge = begin[1] if level else y + (half if to_y > y else -half)
         lines.append(
@@ -111,7 +113,7 @@ def _journey(journey: Journey, top: int, width: int) -> str:
 
 
 def _lanes(journey: Journey) -> Sequence[str]:
-    """Those of its places; program and kernel always: that a program has no part in it is worth seeing."""
+    """The lanes of a drawing. Program and kernel are always there, even if the program takes no part."""
     has_device = any(PLACES[place][1] == "device" for place in _places(journey))
     return LANES if has_device else LANES[:-1]
 
@@ -125,7 +127,7 @@ def _middle(lane: str, top: int) -> int:
 
 
 def _words(lines: Sequence[str], x: int, first: int, colour: str = "") -> list[str]:
-    """Lines of text, the first at this height."""
+    """Draws lines of text, the first at this height."""
     style = f' class="{colour}"' if colour else ""
     return [
         f'<text{style} text-anchor="middle" x="{x}" y="{first + number * 14}">{escape(line)}</text>'

@@ -1,4 +1,4 @@
-"""A page for each design and each primitive: its code, its system calls, when it wins, what it costs."""
+"""The pages of designs and primitives: code, system calls, when each wins and what it costs."""
 
 from __future__ import annotations
 
@@ -29,37 +29,37 @@ DESIGNS, PRIMITIVES = Path("docs/generated/designs"), Path("docs/generated/primi
 
 WAITS: Mapping[str, str] = {
     "in_the_call": "a process or a thread sleeps in accept, receive or send",
-    "for_readiness": "it is told which sockets would not block",
-    "for_completion": "it asks for operations and is told when they are done",
+    "for_readiness": "the kernel reports which sockets would not block",
+    "for_completion": "the server submits operations, and the kernel reports their completion",
 }
-"""What each way of waiting is."""
+"""What each way of waiting means."""
 
-NEVER = "never"
-"""How a design waits that never sleeps: what it does instead stands in its notes."""
+BUSY_POLLS = "busy-polls"
+"""A design that never waits. Its notes describe what it does instead."""
 
 USUAL = {"primitive": "send_each", "receive": "recv"}
 
 SENDING: Mapping[str, Kind] = {
     "": lambda row: row.primitive,
-    "It is the clients that send by it.": lambda row: row.client_primitive,
+    "The clients send by it.": lambda row: row.client_primitive,
 }
 RECEIVING: Mapping[str, Kind] = {
     "": lambda row: row.receive,
-    "It is the clients that receive by it.": lambda row: row.client_receive,
+    "The clients receive by it.": lambda row: row.client_receive,
 }
-"""Whose primitives a table may compare: the server's, or those of its clients."""
+"""Whose primitives a table may compare: the server's, or the clients'."""
 
 
 @dataclass(frozen=True)
 class Recorded:
-    """What is kept of runs: the studies, and the system calls."""
+    """The records: of studies, and of system calls."""
 
     studies: Sequence[Kept]
     calls: Calls
 
 
 def documents(catalogue: Mapping[str, Any], kept: Recorded, root: Path = ROOT) -> dict[Path, str]:
-    """All these pages, the lists of them, and the drawings; by path below the root."""
+    """Returns all pages, lists and drawings, by path relative to the root."""
     found: dict[Path, str] = {}
     for entry in catalogue["designs"]:
         found[DESIGNS / f"{entry['name']}.md"] = design_page(entry, kept, root)
@@ -78,7 +78,7 @@ def documents(catalogue: Mapping[str, Any], kept: Recorded, root: Path = ROOT) -
 
 
 def design_page(entry: Entry, kept: Recorded, root: Path = ROOT) -> str:
-    """Everything about a design on one page."""
+    """Writes the page of a design."""
     name, path = entry["name"], DESIGNS / f"{entry['name']}.md"
     code = Path("engine/src/designs") / f"{name}.rs"
     notes = read_notes("designs", name, DesignNotes, root)
@@ -100,38 +100,38 @@ def design_page(entry: Entry, kept: Recorded, root: Path = ROOT) -> str:
         "## In recorded runs",
         recorded(kept.studies, name, {"": lambda row: row.design if _usual(row) else None}, path),
         "## Its settings",
-        settings_table(entry["settings"]) if entry["settings"] else "None of its own.",
-        "Those of every server are [here](../reference/settings.md#every-server).",
+        settings_table(entry["settings"]) if entry["settings"] else "None.",
+        "[Settings](../reference/settings.md#every-server) has the settings of every server.",
     )
 
 
 def waits_of(entry: Entry) -> str:
-    """How a design waits for its sockets, in words."""
-    return NEVER if entry["spins"] else entry["waits"].replace("_", " ")
+    """Returns how a design waits for its sockets, in words."""
+    return BUSY_POLLS if entry["spins"] else entry["waits"].replace("_", " ")
 
 
 def _waiting(entry: Entry, notes: DesignNotes | None) -> str:
-    """The same as a sentence, with what that is."""
+    """Returns a sentence on how a design waits, with the meaning."""
     word = waits_of(entry)
     if entry["spins"]:
-        return f"{word.capitalize()} waits{f': {notes.instead}' if notes and notes.instead else ''}."
+        return f"{word.capitalize()}{f': {notes.instead}' if notes and notes.instead else ''}."
     return f"Waits {word}: {WAITS[entry['waits']]}."
 
 
 def _usual(row: KeptRow) -> bool:
-    """Whether a row is about its design, not about how its bytes are moved."""
+    """Returns whether a contender has the usual primitives, so that its row is about its design."""
     return row.primitive == USUAL["primitive"] and row.receive == USUAL["receive"]
 
 
 def _makes(entry: Entry) -> str:
-    return f"Makes a {entry['makes']} for every connection." if entry.get("makes") else ""
+    return f"Starts a {entry['makes']} for every connection." if entry.get("makes") else ""
 
 
 def _beside(notes: DesignNotes | None) -> str:
     if notes is None or not notes.beside:
         return ""
     links = ", ".join(f"[{name}]({name}.md)" for name in notes.beside)
-    return f"Hold it against {links}: what their code differs in is what they differ in."
+    return f"Compare with {links}: their code is otherwise the same."
 
 
 def _serve(name: str) -> str:
@@ -142,8 +142,9 @@ def _designs_list(entries: Sequence[Entry]) -> str:
     return page(
         "# Server designs",
         made_from("the engine's registry of designs"),
-        "How connections are accepted and handed to whatever serves them. A page each: the code, its "
-        "system calls, when it wins and what it costs, with figures of recorded runs.",
+        "A design decides how a server accepts connections, and which process or thread serves them. "
+        "Each page has the code, its system calls, when the design wins and what it costs, with figures of "
+        "recorded runs.",
         table(
             ["design", "what it is", "waits"],
             [
@@ -166,7 +167,7 @@ def primitive_page(entry: Entry, notes: PrimitiveNotes | None, kept: Recorded, r
     name, path = entry["name"], PRIMITIVES / f"{entry['name']}.md"
     code, out = Path("engine/src/primitives") / f"{name}.rs", entry["moves"] == "out"
     option = "--primitive" if out else "--receive"
-    waits = "; ".join(way.replace("_", " ") for way in entry["waits"])
+    waits = " or ".join(way.replace("_", " ") for way in entry["waits"])
     return page(
         f"# {name}",
         made_from(str(code), str(notes_file("primitives", name)), "records/"),
@@ -174,7 +175,7 @@ def primitive_page(entry: Entry, notes: PrimitiveNotes | None, kept: Recorded, r
         _facts(
             entry,
             [
-                f"{'Sends' if out else 'Receives'}; works for servers and loads that wait {waits}.",
+                f"{'Sends' if out else 'Receives'}, in servers and loads that wait {waits}.",
                 f"Only over TCP: {plain(entry['tcp_only'])}." if entry.get("tcp_only") else "",
             ],
         ),
@@ -193,7 +194,7 @@ def primitive_page(entry: Entry, notes: PrimitiveNotes | None, kept: Recorded, r
         "## In recorded runs",
         recorded(kept.studies, name, SENDING if out else RECEIVING, path),
         "## Its settings",
-        settings_table(entry["settings"]) if entry["settings"] else "None of its own.",
+        settings_table(entry["settings"]) if entry["settings"] else "None.",
         "## Sources",
         "\n".join(f"- [{each.name}]({each.link})" for each in notes.sources)
         if notes
@@ -232,10 +233,11 @@ def _primitives_list(entries: Sequence[Entry], root: Path) -> str:
     return page(
         "# Primitives",
         made_from("the engine's registry of primitives", "docs/entries/primitives/"),
-        "How the bytes of one message go into a socket and come out of it. A page each: where every copy of "
-        "the data occurs, which is removed, the code, its system calls, when it wins and what it costs.",
-        "What is sent over loopback lies in the receive queue of the peer at last; that takes it from there "
-        "by a primitive of its own, whose copies come on top.",
+        "A primitive sends the bytes of one message through a socket, or receives them. Each page has every "
+        "copy of the data, the copies that the primitive avoids, the code, its system calls, when the "
+        "primitive wins and what it costs.",
+        "Over loopback, sent bytes end in the receive queue of the peer. The peer's receive primitive takes "
+        "them from there. Its copies come on top.",
         "## Sending",
         table(heads, rows("out")),
         "## Receiving",
@@ -254,7 +256,7 @@ def _counted(name: str, root: Path) -> str:
 
 
 def _facts(entry: Entry, sentences: Sequence[str]) -> str:
-    # Some have a comma of their own: `sendmsg(2), MSG_ZEROCOPY`.
+    # Joined by semicolons, since a name may have a comma: `sendmsg(2), MSG_ZEROCOPY`.
     rests = "; ".join(
         plain(each["name"]) + (f" (Linux {each['since']})" if each["since"] else "")
         for each in entry["rests_on"]
@@ -265,18 +267,18 @@ def _facts(entry: Entry, sentences: Sequence[str]) -> str:
 
 def _unwritten(kind: str, name: str) -> str:
     guide = f"docs/extending/{kind.removesuffix('s')}.md"
-    return f"*Not yet written: it belongs into `{notes_file(kind, name)}` ({guide}).*"
+    return f"*Not yet written. It belongs in `{notes_file(kind, name)}` ({guide}).*"
 
 
 def module_words(path: Path) -> str:
-    """What a file of the engine says of itself at its head."""
+    """Returns the module documentation of a file of the engine."""
     lines = path.read_text(encoding="utf-8").splitlines()
     words = [line[3:].strip() for line in lines if line.startswith("//!")]
     return "\n".join(words).strip()
 
 
 def code_of(path: Path) -> str:
-    """A file of the engine from its entry on, without its tests."""
+    """Returns a file of the engine from its entry on, without its tests."""
     text = path.read_text(encoding="utf-8")
     begin = re.search(r"^pub static ENTRY", text, re.MULTILINE)
     tests = re.search(r"^#\[cfg\(test\)\]", text, re.MULTILINE)

@@ -1,7 +1,7 @@
-"""What is written by hand about an entry: docs/entries/KIND/NAME.toml, one file an entry.
+"""Hand-written notes on a design or a primitive: docs/entries/KIND/NAME.toml, one file an entry.
 
-A page about a design or a primitive takes everything else from the entry itself and from records. Where an
-entry has no file its page says so, and names the one to write.
+Everything else on the entry's page comes from the entry itself and from records. If an entry has no notes,
+its page names the file to write.
 """
 
 from __future__ import annotations
@@ -33,16 +33,16 @@ PLACES: dict[Place, tuple[str, str]] = {
     "card": ("network card", "device"),
     "nothing": ("nowhere", "kernel"),
 }
-"""Where bytes may be: in words, and in whose hands that is."""
+"""Where bytes may be: in words, and the lane of that place."""
 
 HOWS: dict[How, tuple[str, str]] = {
-    "copied": ("copied", "every byte is read and written once by the CPU"),
-    "by_reference": ("not copied", "only where the bytes lie is handed on"),
-    "mapped": ("not copied", "the page itself appears in the program's memory"),
-    "dma": ("no CPU", "the device reads or writes memory by itself"),
-    "discarded": ("not copied", "the bytes are thrown away"),
+    "copied": ("copied", "the CPU reads and writes every byte once"),
+    "by_reference": ("not copied", "only the address of the bytes is passed on"),
+    "mapped": ("not copied", "the kernel maps the page into the program's memory"),
+    "dma": ("no CPU", "the device reads or writes memory itself"),
+    "discarded": ("not copied", "the kernel discards the bytes"),
 }
-"""How bytes go from one place to the next: in a word, and what that means."""
+"""How bytes go from one place to the next: in a word, and its meaning."""
 
 
 class _Part(BaseModel):
@@ -50,14 +50,14 @@ class _Part(BaseModel):
 
 
 class Source(_Part):
-    """Where more is said, and what the facts rest on."""
+    """A source of the facts."""
 
     name: str
     link: str = Field(pattern=r"^https://")
 
 
 class Step(_Part):
-    """One step of the bytes: to where, how, and by what."""
+    """One step of the bytes: where to, how, and by which call."""
 
     to: Place
     how: How
@@ -65,7 +65,7 @@ class Step(_Part):
 
 
 class Journey(_Part):
-    """The way of the bytes of one case through the kernel."""
+    """The path of the bytes through the kernel, in one case."""
 
     of: str
     begins: Place = Field(alias="from")
@@ -73,13 +73,15 @@ class Journey(_Part):
 
     @property
     def copies(self) -> int:
-        """How often the CPU copies each byte."""
+        """How many times the CPU copies each byte."""
         return sum(1 for step in self.steps if step.how == "copied")
 
 
 class DesignNotes(_Part):
-    """Of a design: when it wins, what it costs, and which others to hold it against; of one that never sleeps
-    also what it does instead of waiting."""
+    """Notes on a design: when it wins, what it costs, and which designs to compare it with (`beside`).
+
+    A busy-polling design also has `instead`: what it does instead of waiting.
+    """
 
     wins: str
     costs: str
@@ -88,7 +90,7 @@ class DesignNotes(_Part):
 
 
 class PrimitiveNotes(_Part):
-    """Of a primitive: when it wins, what it costs, what that rests on, and where bytes are copied."""
+    """Notes on a primitive: when it wins, what it costs, the sources, and where bytes are copied."""
 
     wins: str
     costs: str
@@ -100,22 +102,22 @@ Notes = TypeVar("Notes", DesignNotes, PrimitiveNotes)
 
 
 def notes_file(kind: str, name: str) -> Path:
-    """Below the root, the file of an entry of a kind (`designs`, `primitives`)."""
+    """Returns the path of an entry's notes, relative to the root; `kind` is `designs` or `primitives`."""
     return FOLDER / kind / f"{name}.toml"
 
 
 def read_notes(kind: str, name: str, form: type[Notes], root: Path = ROOT) -> Notes | None:
-    """What is written about an entry; None: nothing is. Raises UserError for a file that is wrong."""
+    """Reads the notes on an entry; None if there are none. Raises UserError for an invalid file."""
     path = root / notes_file(kind, name)
     if not path.is_file():
         return None
     try:
         return form.model_validate(tomllib.loads(path.read_text(encoding="utf-8")))
     except (tomllib.TOMLDecodeError, ValidationError) as error:
-        raise UserError(f"{path}: {error}") from None
+        raise UserError(str(error), code="entries.invalid_notes", where=str(path)) from None
 
 
 def without_entry(kind: str, names: set[str], root: Path = ROOT) -> list[str]:
-    """Files about entries that there are not: left behind, or misspelt."""
+    """Returns the names of notes without an entry: left behind, or misspelt."""
     there = {path.stem for path in (root / FOLDER / kind).glob("*.toml")}
     return sorted(there - names)

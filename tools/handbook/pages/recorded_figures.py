@@ -1,4 +1,4 @@
-"""What records say about an entry, as parts of its page."""
+"""The recorded figures of an entry, as parts of its page."""
 
 from __future__ import annotations
 
@@ -10,29 +10,29 @@ from typing import Any
 from handbook.markdown import plain, table
 from handbook.records.kept import Kept, KeptPair, KeptRow, KeptTable
 
-NOT_RECORDED = "Not in a recorded run."
+NOT_RECORDED = "No record has it."
 
 WORDS = {
     "faster": "better",
     "slower": "worse",
     "equivalent": "equivalent",
-    "undecided": "not separated",
+    "undecided": "no significant difference",
 }
-"""A verdict on the first of a pair, as a page says it of an entry."""
+"""A verdict on the first contender of a pair, in the words of a page."""
 
 OTHER_WAY = {"faster": "slower", "slower": "faster"}
 
 Belongs = Callable[[KeptRow], bool]
 
 Kind = Callable[[KeptRow], str | None]
-"""What a contender is of a kind of entry; None: it is about something else."""
+"""The entry of some kind that a contender uses; None if the comparison is about something else."""
 
 
 def recorded(kept: Sequence[Kept], name: str, ends: Mapping[str, Kind], page: Path) -> str:
-    """All tables of records that compare entries of a kind, with the figures of one.
+    """Writes the figures of an entry from all recorded tables that compare entries of its kind.
 
-    `ends` has whose entry is compared, as a remark tells it, and how it is seen from a row; `page` is where
-    the text will stand, for links.
+    `ends` has a remark on which side uses the entry, and the function that reads the entry from a row. Links
+    are relative to `page`.
     """
     parts = [
         _part(record, each, remark, _told_of(of, name), page)
@@ -51,7 +51,7 @@ def _told_of(of: Kind, name: str) -> Belongs:
 def _part(record: Kept, shown: KeptTable, whose: str, belongs: Belongs, page: Path) -> str:
     figures = record.figures
     where = f"[{figures.study}, {record.date}]({link(record.folder / 'README.md', page)})"
-    remarks = "".join(f"To know: {plain(each)}. " for each in shown.remarks)
+    remarks = "".join(f"Note: {plain(each)}. " for each in shown.remarks)
     remarks = f"{whose} {remarks}" if whose else remarks
     title = figures.title if shown.sweep is None else f"{figures.title}: {shown.title}"
     head = (
@@ -83,7 +83,7 @@ def _part(record: Kept, shown: KeptTable, whose: str, belongs: Belongs, page: Pa
 
 
 def _place(row: KeptRow, shown: KeptTable) -> str:
-    """Its rank among those that are ranked at the same point, by estimate."""
+    """Returns the rank of an estimate among those at the same point."""
     peers = [
         each.value
         for each in shown.rows
@@ -96,13 +96,13 @@ def _place(row: KeptRow, shown: KeptTable) -> str:
 
 
 def _against(row: KeptRow, shown: KeptTable) -> str:
-    """`better than A, B; not separated from C`, as the verdicts of the run are; or why it has no figure."""
+    """Writes the run's verdicts, as `better than A; no significant difference from B`, or why it has none."""
     groups: dict[str, list[str]] = {}
     for verdict, other in _verdicts(row, shown.pairs):
         groups.setdefault(verdict, []).append(f"`{other.partition('@')[0]}`")
     joined = {"better": "better than", "worse": "worse than", "equivalent": "equivalent to"}
     texts = [
-        f"{joined.get(word, 'not separated from')} {', '.join(groups[verdict])}"
+        f"{joined.get(word, 'no significant difference from')} {', '.join(groups[verdict])}"
         for verdict, word in WORDS.items()
         if verdict in groups
     ]
@@ -121,25 +121,25 @@ def _verdicts(row: KeptRow, pairs: Sequence[KeptPair]) -> Iterator[tuple[str, st
 
 
 def system_calls(kept: tuple[Path, dict[str, Any]] | None, kind: str, name: str, page: Path) -> str:
-    """The calls of an entry for one request, as strace counted them."""
+    """Writes the system calls of an entry for one request, as strace counted them."""
     if kept is None or name not in kept[1][kind]:
         return NOT_RECORDED
     file, counts = kept
     entry = counts[kind][name]
     if why := entry.get("absent"):
-        return f"Could not be counted on the machine of [the record]({link(file, page)}): {plain(why)}."
+        return f"The machine of [the record]({link(file, page)}) could not run it: {plain(why)}."
     per = entry["per"]
     rows = [[f"`{call}`", f"{number:.2f}"] for call, number in entry["calls"].items()]
     about = (
-        f"Of all processes of the server, for one {per}, counted by strace: the difference between "
-        f"{entry['many']} and {entry['few']} of them, divided by {entry['many'] - entry['few']}. "
-        f"`{entry['server']}`, asked by `{entry['load']}`. "
-        f"Being traced makes calls slow, so how often somebody is woken for nothing may differ without it. "
-        f"From [the record]({link(file, page)})."
+        f"strace counted the calls of all processes of the server, for one {per}. Each figure is the "
+        f"difference between the counts of {entry['many']} and of {entry['few']}, divided by "
+        f"{entry['many'] - entry['few']}. The server was `{entry['server']}`, the load `{entry['load']}`. "
+        f"Tracing slows calls down, so the number of needless wake-ups may differ without it. "
+        f"The figures are from [the record]({link(file, page)})."
     )
     return f"{about}\n\n{table(['system call', f'for one {per}'], rows)}"
 
 
 def link(target: Path, page: Path) -> str:
-    """A file below the root as a page links to it; both are paths below the root."""
+    """Returns the link from a page to a file; both are paths relative to the root."""
     return Path(os.path.relpath(target, page.parent)).as_posix()

@@ -1,5 +1,7 @@
-"""The reference: commands, settings, workloads, loads, labs, counters, limits, metrics. Nothing is typed
-twice."""
+"""The reference pages: commands, settings, workloads, loads, labs, counters, machine limits and metrics.
+
+They take every fact from the registries and models that the program uses.
+"""
 
 from __future__ import annotations
 
@@ -23,12 +25,18 @@ ENDS = {"settings": "", "service_settings": "server", "client_settings": "client
 
 
 def documents(catalogue: Catalogue, root: Path = ROOT) -> dict[Path, str]:
-    """The pages, by path below the root."""
+    """Returns the pages, by path relative to the root."""
     pages = {
         "commands": commands_page(),
         "settings": settings_page(catalogue),
-        "workloads": _entries_page("Workloads", "One protocol, both ends.", catalogue["workloads"]),
-        "loads": _entries_page("Loads", "Who asks, and how often.", catalogue["loads"]),
+        "workloads": _entries_page(
+            "Workloads",
+            "A workload is a protocol, with the server's part and the client's.",
+            catalogue["workloads"],
+        ),
+        "loads": _entries_page(
+            "Loads", "A load decides how many clients send requests, and when.", catalogue["loads"]
+        ),
         "labs": labs_page(),
         "counters": counters_page(catalogue["counters"]),
         "limits": limits_page(catalogue),
@@ -44,13 +52,13 @@ def documents(catalogue: Catalogue, root: Path = ROOT) -> dict[Path, str]:
 
 
 def commands_page() -> str:
-    """Every command of `thunderherd` with what it takes."""
+    """Writes the page of all commands of `thunderherd`, with arguments and options."""
     command: Any = typer.main.get_command(app)
     return page(
         "# Commands",
         made_from("lab/thunderherd/cli/main.py", "the commands that it registers"),
-        f"{command.help} `{PROGRAM} COMMAND --help` says the same. `serve`, `load` and `count` take the "
-        "settings of whatever they are given: [settings](settings.md).",
+        f"{command.help} `{PROGRAM} COMMAND --help` prints the same text. `serve`, `load` and `count` "
+        "also take the [settings](settings.md) of the entries that they run.",
         table(
             ["command", "what it does"],
             [
@@ -79,7 +87,7 @@ def _command(name: str, command: Any) -> str:
 
 
 def _usage(parameter: Any) -> str:
-    """`STUDY`, `--out DIR`, `--quick`."""
+    """Returns a parameter as a user types it: `STUDY`, `--out DIR`, `--quick`."""
     if parameter.param_type_name == "argument":
         return str(parameter.metavar or parameter.name.upper())
     names = ", ".join([*parameter.opts, *parameter.secondary_opts])
@@ -96,13 +104,13 @@ def _first(text: str | None) -> str:
 
 
 def settings_page(catalogue: Catalogue) -> str:
-    """The settings that all servers, all loads and all limits have; the others stand with their entries."""
+    """Writes the page of the settings that all servers, all loads or all limits share."""
     return page(
         "# Settings",
         made_from("the engine's registries"),
-        "An option of `serve` and `load` is a setting of a study, with `_` in the place of `-`. Those of "
-        "a [design](../designs/README.md), a [primitive](../primitives/README.md), a "
-        "[workload](workloads.md) or a [load](loads.md) stand with it.",
+        "Each option of `serve` and `load` is a setting of a study, with `_` in place of `-`. The pages of "
+        "[designs](../designs/README.md), [primitives](../primitives/README.md), [workloads](workloads.md) "
+        "and [loads](loads.md) have their settings.",
         "## Every server",
         settings_table(catalogue["server_settings"]),
         "## Every load",
@@ -117,15 +125,15 @@ def _entries_page(title: str, about: str, entries: Sequence[Mapping[str, Any]]) 
     for entry in entries:
         blocks += [f"## {entry['name']}", f"{plain(entry['summary'])}. Source: {plain(entry['source'])}."]
         if "port" in entry:
-            blocks.append(f"Port {entry['port']} if none is given.")
+            blocks.append(f"Default port: {entry['port']}.")
         for key, end in ENDS.items():
             if entry.get(key):
-                blocks += [f"Of the {end}:" if end else "", settings_table(entry[key])]
+                blocks += [f"Settings of the {end}:" if end else "", settings_table(entry[key])]
     return page(*blocks)
 
 
 def labs_page() -> str:
-    """The kinds of lab, and their keys."""
+    """Writes the page of labs, with their keys."""
     rows = [
         [
             f"`{each.name}`",
@@ -138,14 +146,14 @@ def labs_page() -> str:
     return page(
         "# Labs",
         made_from("lab/thunderherd/labs/"),
-        "Where server and clients are: `--lab KIND` of `run`, `serve` and `load`, `[lab] kind` of a "
-        "study. The keys are those of [`[lab]`](study_file.md).",
+        "A lab is the place of server and clients. Choose one with `--lab KIND` of `run`, `serve` and "
+        "`load`, or `[lab] kind` in a study. The keys are those of [`[lab]`](study_file.md).",
         table(["kind", "what it is", "keys", "source"], rows),
     )
 
 
 def counters_page(counters: Sequence[Mapping[str, Any]]) -> str:
-    """What can be read before and after."""
+    """Writes the page of counters."""
     rows = [
         [
             f"`{each['name']}`",
@@ -160,14 +168,14 @@ def counters_page(counters: Sequence[Mapping[str, Any]]) -> str:
         "# Counters",
         made_from("the engine's registry of counters"),
         "`--count` of `serve`, `load` and `count`, and `measure.counters` of a study take these names, "
-        "those of perf, and any event of the machine. Whether one can be had on a machine, `thunderherd "
-        "list counters` says there.",
-        table(["counter", "what it is", "unit", "perf calls it", "source"], rows),
+        "perf's names, and the name of any event of the machine. `thunderherd list counters` prints which "
+        "counters a machine has.",
+        table(["counter", "meaning", "unit", "name in perf", "source"], rows),
     )
 
 
 def limits_page(catalogue: Catalogue) -> str:
-    """What one thing costs when nothing else is done."""
+    """Writes the page of machine limits."""
     rows = [
         [f"`{each['name']}`", plain(each["summary"]), each["figure"].replace("_", " "), plain(each["source"])]
         for each in catalogue["limits"]
@@ -175,13 +183,14 @@ def limits_page(catalogue: Catalogue) -> str:
     return page(
         "# Limits",
         made_from("the engine's registry of limits"),
-        "`thunderherd limits` measures these; every run does so before its first trial.",
+        "A machine limit is what one operation costs when the machine does nothing else. "
+        "`thunderherd limits` measures the limits, and so does every run before its first trial.",
         table(["limit", "what it is", "figure", "source"], rows),
     )
 
 
 def metrics_page() -> str:
-    """What a trial gives one number for."""
+    """Writes the page of metrics."""
     rows = [
         [f"`{each.name}`", plain(each.words), plain(each.unit), each.better, each.side]
         for each in METRICS.values()
@@ -189,12 +198,13 @@ def metrics_page() -> str:
     return page(
         "# Metrics",
         made_from("lab/thunderherd/metrics/table.py"),
-        "What a trial gives one number for: `measure.metric`, `metrics` of sweeps and claims take these "
-        "names. Figures of one side that a study asks for by counters are `server.NAME` and "
-        "`client.NAME`, also `_per_request`, `_per_byte`, `_per_second` and `_per_cpu_second`; "
-        "`both.NAME_per_request` and `both.NAME_per_byte` are of the two together. Ratios of such "
-        f"figures: {', '.join(f'`{name}`' for name in RATIOS)}.",
-        table(["metric", "in words", "unit", "better", "side"], rows),
+        "A metric is one figure of a trial. `measure.metric`, and `metrics` of sweeps and claims take these "
+        "names.",
+        "A study that requests counters has more metrics. `server.NAME` and `client.NAME` are of one side, "
+        "each also with `_per_request`, `_per_byte`, `_per_second` or `_per_cpu_second` at the end. "
+        "`both.NAME_per_request` and `both.NAME_per_byte` are of both sides together. Ratios of such "
+        f"figures are {', '.join(f'`{name}`' for name in RATIOS)}.",
+        table(["metric", "meaning", "unit", "better", "side"], rows),
     )
 
 
@@ -202,14 +212,14 @@ def metrics_page() -> str:
 
 
 def decisions_page(root: Path = ROOT) -> str:
-    """The titles of all decisions, each of which is the first line of its page."""
+    """Writes the list of decisions, from the first line of each page."""
     titles = [
         (path.name, path.read_text(encoding="utf-8").splitlines()[0].removeprefix("# "))
         for path in sorted((root / DECISIONS).glob("[0-9]*.md"))
     ]
     return page(
         "# Decisions",
-        made_from("the pages beside it"),
-        "Why it is built as it is, where it could have been built otherwise.",
+        made_from("the pages in this folder"),
+        "Design choices that could have been made otherwise, and their reasons.",
         "\n".join(f"- [{plain(title)}]({name})" for name, title in titles),
     )

@@ -1,4 +1,4 @@
-"""Settings of entries, as the engine's registry has them."""
+"""Tables of settings, from the engine's registry."""
 
 from __future__ import annotations
 
@@ -11,9 +11,9 @@ Setting = Mapping[str, Any]
 
 
 def settings_table(settings: Sequence[Setting]) -> str:
-    """A line for each: its name in studies, its option, what may be given, what stands where nothing is."""
+    """Writes a table of settings: name in studies, option, meaning, values and default."""
     return table(
-        ["setting", "option", "what it is", "takes", "if left out"],
+        ["setting", "option", "meaning", "values", "default"],
         [
             [
                 f"`{each['name']}`",
@@ -28,7 +28,7 @@ def settings_table(settings: Sequence[Setting]) -> str:
 
 
 def allowed(setting: Setting) -> str:
-    """What may be given, in words."""
+    """Returns the allowed values of a setting, in words."""
     match setting["kind"]:
         case "integer":
             unit = f" {setting['unit']}" if setting.get("unit") else ""
@@ -38,13 +38,11 @@ def allowed(setting: Setting) -> str:
         case "choice":
             return ", ".join(f"`{choice}`" for choice in setting["choices"])
         case "text":
-            return f"a text of at most {setting['longest']:,} characters without spaces"
+            return f"text of at most {setting['longest']:,} characters without spaces"
         case other:
-            raise ValueError(
-                f"a setting of the kind {other}, which no page knows; add it to handbook/pages/settings.py"
-            )
+            raise ValueError(f"unknown kind of setting: {other}; add it to handbook/pages/settings.py")
 
 
 def shown(value: object) -> str:
-    """A value as it is typed."""
+    """Returns a value as a user types it."""
     return str(value).lower() if isinstance(value, bool) else str(value)

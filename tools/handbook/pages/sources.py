@@ -1,12 +1,12 @@
-"""docs/generated/sources.md: every item of the sources' checklists, its original command line, ours,
-and the test that runs it.
+"""The page docs/generated/sources.md, from the `checklist.csv` of each folder of studies.
 
-Written by `make docs` from the `checklist.csv` of each folder of studies. A row of a checklist has
+It has every item of the sources, with the original command line, our command line and the test that runs
+ours. A row of a checklist has
 
-server, client  our command lines; the client's may be several, joined by `&&`. The server says its --port.
-expect          a regular expression that is found in what the two print
-test            FILE::TEST[ROW], the test that runs them
-not_built       what of the item is not there, and why
+server, client  our command lines. The client's may be several, joined by `&&`. The server's has its --port.
+expect          a regular expression that must match the output of server or client
+test            FILE::TEST[ROW], the test that runs the commands
+not_built       which part of the item is missing, and why
 """
 
 import re
@@ -26,17 +26,18 @@ DOCUMENT = Path("docs/generated/sources.md")
 HEAD = """\
 # The sources, item by item
 
-Written by `make docs` from the checklists beside the studies; change those, not this.
+*Written by `make docs` from the checklists (`lab/thunderherd/studies/*/checklist.csv`).
+Edit those, not this page.*
 
-Every row is an item of a source: what it says, the original command line where it has one, ours, and the
-test that runs ours. In *ours*, a line that begins with `thunderherd serve` is for one terminal, the others
-are for another one; Ctrl-C in the first ends the server, which then prints its summary. What is not
-built says why. *Note* is what the source itself gets wrong about the item.
+Each row is an item of a source: its text, the original command line if it has one, our command line, and the
+test that runs ours. In *ours*, type lines that begin with `thunderherd serve` in one terminal, and the other
+lines in another. Ctrl-C in the first ends the server, which then prints its summary. An item that is not
+built has the reason. *Note* is a mistake of the source about the item.
 """
 
 
 class SourceRow(BaseModel):
-    """One item of a checklist; texts are empty where the checklist has nothing."""
+    """One item of a checklist. A text is empty if the checklist has none."""
 
     model_config = ConfigDict(frozen=True, extra="forbid", defer_build=True)
 
@@ -56,32 +57,32 @@ class SourceRow(BaseModel):
 
     @property
     def name(self) -> str:
-        """The row's name in tests, such as unp-ch30-server-row-2m."""
+        """Returns the row's name in tests, such as unp-ch30-server-row-2m."""
         return re.sub(r"[^A-Za-z0-9]+", "-", f"{self.document}-{self.area}-{self.item}").strip("-")
 
     def faults(self) -> list[str]:
-        """What the row lacks, in words: it is either run by a test, or says why it is not built."""
+        """Describes what the row lacks. A row has a command and its test, or a reason why it is not built."""
         found = []
         if not self.client and not self.not_built:
-            found.append("neither a command of ours nor a reason why it is not built")
+            found.append("neither a command nor a reason why it is not built")
         if self.server and not self.client:
-            found.append("a server that nobody asks")
+            found.append("a server without a client")
         if bool(self.client) != bool(self.test) or bool(self.client) != bool(self.expect):
-            found.append("a command, what to expect of it and its test go together; one of them is missing")
+            found.append("only some of a command, its expected output and its test")
         return [f"{self.where}: {self.name} has {fault}" for fault in found]
 
 
 def source_rows() -> list[SourceRow]:
-    """The rows of all checklists, in the order of the bundled studies.
+    """Reads the rows of all checklists, in the order of the bundled studies.
 
-    Raises UserError for a bad checklist.
+    Raises UserError for an invalid checklist.
     """
     folders = dict.fromkeys(path.parent for path in bundled_studies().values())
     return [row for folder in folders if (folder / CHECKLIST).is_file() for row in rows_of(folder)]
 
 
 def rows_of(folder: Path) -> list[SourceRow]:
-    """The rows of one folder's checklist, with the notes of its list of inconsistencies."""
+    """Reads the checklist of a folder, with the notes of its list of inconsistencies."""
     path = folder / CHECKLIST
     columns = [name for name in SourceRow.model_fields if name not in ("note", "where")]
     notes: list[Inconsistency] = []
@@ -93,7 +94,7 @@ def rows_of(folder: Path) -> list[SourceRow]:
         try:
             re.compile(row["expect"])
         except re.error as error:
-            raise UserError(f"{path}: row {number}: expect is no regular expression: {error}") from None
+            raise UserError(f"{path}: row {number}: expect is not a regular expression: {error}") from None
         rows.append(
             SourceRow(**{name: row[name] for name in columns}, note=note, where=f"{path.name} row {number}")
         )
@@ -104,13 +105,13 @@ def rows_of(folder: Path) -> list[SourceRow]:
 
 
 def document(rows: Sequence[SourceRow]) -> str:
-    """The whole page, in Markdown."""
+    """Writes the whole page."""
     text = HEAD
     for name in dict.fromkeys(row.document for row in rows):
         of_source = [row for row in rows if row.document == name]
         built = sum(1 for row in of_source if row.client)
-        text += f"\n## {name}\n\n{len(of_source)} items, {built} of them run by a test.\n\n"
-        text += "| item | what the source has | original | ours | shown by |\n|---|---|---|---|---|\n"
+        text += f"\n## {name}\n\n{len(of_source)} items, of which tests run {built}.\n\n"
+        text += "| item | text of the source | original | ours | test |\n|---|---|---|---|---|\n"
         text += "".join(f"| {' | '.join(_cells(row))} |\n" for row in of_source)
     return text
 
@@ -132,5 +133,5 @@ def _cells(row: SourceRow) -> list[str]:
 
 
 def _text(text: str) -> str:
-    """A text that stays in its cell of a table and keeps its signs."""
+    """Escapes a text for a cell of a Markdown table."""
     return re.sub(r"([|*_<\[\]])", r"\\\1", text).replace("\n", " ")

@@ -1,14 +1,14 @@
-"""Records: what of a run is kept in the repository, and read again for pages.
+"""Records: the parts of a run that the repository keeps, and that pages read.
 
-records/DATE/STUDY/figures.json   the figures that pages show, with the texts in which a table shows them
-records/DATE/STUDY/table.txt      the table as it was printed
+records/DATE/STUDY/figures.json   the figures that pages show, as numbers and as a table prints them
+records/DATE/STUDY/table.txt      the printed table
 records/DATE/STUDY/*.svg          charts
-records/DATE/STUDY/run.tar.xz     the results themselves: raw lines, summary
-records/DATE/STUDY/errata.toml    by hand: which of its figures are known to be wrong, and why
-records/DATE/system-calls.json    what strace counted (`strace_counts`)
+records/DATE/STUDY/run.tar.xz     the results: raw lines, summary
+records/DATE/STUDY/errata.toml    written by hand: figures that are known to be wrong, and why
+records/DATE/system-calls.json    system calls, counted by strace (`strace_counts`)
 
-Pages read figures.json and never the summary, whose form goes with the version of the program. They leave out
-what the errata name; a record itself stays as it was made, and one that is made again has no errata.
+Pages read figures.json. They never read the summary, whose keys change with the version of the program. They
+leave out the figures that the errata name. A record is never edited. A new record has no errata.
 """
 
 from __future__ import annotations
@@ -39,8 +39,7 @@ class _Form(BaseModel):
 
 
 class KeptRow(_Form):
-    """A contender's figure: its estimate with its interval in the metric's own unit, and as tables show
-    it."""
+    """A contender's estimate with its interval, in the metric's unit and as a table prints it."""
 
     contender: str
     base: str
@@ -50,7 +49,7 @@ class KeptRow(_Form):
     receive: str
     client_primitive: str | None = None
     client_receive: str | None = None
-    """Of the clients; None: it did not run, or the record was kept before this was."""
+    """The clients' primitive; None if the contender did not run, or in older records."""
     is_control: bool
     value: float | None
     low: float | None
@@ -60,11 +59,11 @@ class KeptRow(_Form):
     rank: int | None
     letters: str
     why: str | None = None
-    """Why it has no figure; None: it has one, or the record was kept before this was."""
+    """Why it has no figure; None if it has one, or in older records."""
 
 
 class KeptPair(_Form):
-    """A comparison of the declared family. The ratio is that of costs: above 1, `a` is the dearer one."""
+    """A comparison of the declared family. A ratio of costs above 1 means that `a` costs more."""
 
     a: str
     b: str
@@ -76,20 +75,20 @@ class KeptPair(_Form):
 
 
 class KeptTable(_Form):
-    """The main table of a study (`sweep` is null), or that of a sweep's own metric."""
+    """The main table of a study (`sweep` is null), or the table of a sweep."""
 
     sweep: str | None
     title: str
     caption: str
     better: str
     remarks: tuple[str, ...]
-    """What belongs beside each of its figures, as how much was copied of what was sent without copying."""
+    """Notes that a page must show with the figures, such as the share of sends that the kernel copied."""
     rows: tuple[KeptRow, ...]
     pairs: tuple[KeptPair, ...]
 
 
 class KeptChart(_Form):
-    """A chart beside it, and what it shows."""
+    """A chart of a record."""
 
     name: str
     title: str
@@ -97,7 +96,7 @@ class KeptChart(_Form):
 
 
 class KeptFigures(_Form):
-    """figures.json."""
+    """The file figures.json."""
 
     form: int
     study: str
@@ -116,21 +115,21 @@ class KeptFigures(_Form):
 
 
 class Erratum(_Form):
-    """A contender whose figures in a record are known to be wrong."""
+    """A contender whose recorded figures are known to be wrong."""
 
     contender: str
     why: str
 
 
 class Errata(_Form):
-    """errata.toml."""
+    """The file errata.toml."""
 
     errata: tuple[Erratum, ...]
 
 
 @dataclass(frozen=True)
 class Kept:
-    """A record of a study: where it lies below the root, its figures, and which of these are wrong."""
+    """A record of a study: its folder relative to the root, its figures, and its errata."""
 
     folder: Path
     figures: KeptFigures
@@ -142,7 +141,7 @@ class Kept:
 
     @property
     def tables(self) -> tuple[KeptTable, ...]:
-        """Its tables without the figures that are wrong."""
+        """The recorded tables without the figures that are known to be wrong."""
         wrong = {each.contender: f"{LEFT_OUT}: {each.why}" for each in self.errata}
         return tuple(_without(each, wrong) for each in self.figures.tables) if wrong else self.figures.tables
 
@@ -166,7 +165,7 @@ def _without(shown: KeptTable, wrong: Mapping[str, str]) -> KeptTable:
 
 
 def kept_studies(root: Path = ROOT) -> list[Kept]:
-    """The newest record of each study, studies by name. Raises UserError for one that is not readable."""
+    """Reads the newest record of each study, in order of name. Raises UserError for an invalid record."""
     newest: dict[str, Path] = {}
     for path in sorted((root / FOLDER).glob(f"*/*/{FIGURES}")):
         if DATE.fullmatch(path.parents[1].name):
@@ -185,10 +184,15 @@ def _errata(path: Path, figures: KeptFigures) -> tuple[Erratum, ...]:
     try:
         found = Errata.model_validate(tomllib.loads(path.read_text(encoding="utf-8"))).errata
     except (tomllib.TOMLDecodeError, ValidationError) as error:
-        raise UserError(f"{path}: {error}") from None
+        raise UserError(str(error), code="records.invalid_errata", where=str(path)) from None
     there = {row.contender for shown in figures.tables for row in shown.rows}
     if unknown := [each.contender for each in found if each.contender not in there]:
-        raise UserError(f"{path}: {', '.join(unknown)}? the record has {', '.join(sorted(there))}")
+        raise UserError(
+            f"the record has no {', '.join(unknown)}",
+            code="records.unknown_contender",
+            hint=f"it has {', '.join(sorted(there))}",
+            where=str(path),
+        )
     return found
 
 
@@ -196,11 +200,16 @@ def _read(path: Path) -> KeptFigures:
     try:
         return KeptFigures.model_validate_json(path.read_text(encoding="utf-8"))
     except ValidationError as error:
-        raise UserError(f"{path}: {error}; make it again: make records PARTS={path.parent.name}") from None
+        raise UserError(
+            str(error),
+            code="records.invalid_figures",
+            hint=f"type make records PARTS={path.parent.name}",
+            where=str(path),
+        ) from None
 
 
 def kept_calls(root: Path = ROOT) -> tuple[Path, dict[str, Any]] | None:
-    """The newest counts of system calls, and their file below the root; None: there are none."""
+    """Reads the newest counts of system calls; returns their file and the counts, or None."""
     files = [path for path in sorted((root / FOLDER).glob(f"*/{CALLS}")) if DATE.fullmatch(path.parent.name)]
     if not files:
         return None

@@ -1,5 +1,4 @@
-"""Makes records: runs studies, or takes runs that there are, and keeps of each what pages and readers
-need."""
+"""Makes records: runs studies, or takes existing runs, and keeps what pages and readers need."""
 
 from __future__ import annotations
 
@@ -54,7 +53,7 @@ from thunderherd.text.shown import at_points, caption_of, digits_for, shown_of, 
 FORM = 1
 
 MOST_BYTES = 1536 * 1024
-"""Of an archive: what makes it larger is left out, and the README says so."""
+"""The largest size of an archive. Files that would exceed it are left out, and the README names them."""
 
 ALWAYS = (RUN, SUMMARY, LIMITS)
 RAW = TRIALS
@@ -66,9 +65,9 @@ LONGEST_RUN_SECONDS = 3600
 
 
 def run(study: str, seed: int, directory: Path, options: Sequence[str] = ()) -> None:
-    """Runs a study, bundled or a file below the root, in its quick form.
+    """Runs the quick size of a study, which is bundled or a file below the root.
 
-    Raises UserError where it fails or takes hours.
+    Raises UserError if it fails or takes more than an hour.
     """
     command = ["run", study, "--quick", "--seed", str(seed), *options, "--out", str(directory)]
     print(f"==> thunderherd {shlex.join(command)}", flush=True)
@@ -78,27 +77,34 @@ def run(study: str, seed: int, directory: Path, options: Sequence[str] = ()) -> 
         )
     except subprocess.TimeoutExpired:
         raise UserError(
-            f"{study}: not at its end after {LONGEST_RUN_SECONDS} s; its trials are in {directory}"
+            f"{study} did not end within {LONGEST_RUN_SECONDS} s; its trials are in {directory}",
+            code="records.run_too_long",
         ) from None
     if status.returncode:
         raise UserError(
-            f"{study}: ended with status {status.returncode}; what there is of it is in {directory}"
+            f"{study} ended with status {status.returncode}; its results so far are in {directory}",
+            code="records.run_failed",
         )
 
 
 def keep(directory: Path, root: Path, date: str) -> Kept:
-    """Keeps a run below records/DATE; what was there of the same study is replaced.
+    """Keeps a run below records/DATE, and replaces the record of the same study and day.
 
-    Raises UserError where the directory holds no run, or none that has come to its end.
+    Raises UserError if the directory has no complete run.
     """
     results = load(directory)
     summary = results.summary
     if summary is None or not summary.study.complete:
-        raise UserError(f"{directory} is not at its end; go on with it: thunderherd run ... --resume")
+        raise UserError(
+            "the run is not complete",
+            code="records.incomplete_run",
+            hint="type thunderherd run ... --resume",
+            where=str(directory),
+        )
     folder = Path("records") / date / summary.study.name
     target = root / folder
     target.parent.mkdir(parents=True, exist_ok=True)
-    # Beside it first: what was there goes when there is all of what takes its place.
+    # Written to a temporary folder first: the old record goes only when the new one is complete.
     with tempfile.TemporaryDirectory(dir=target.parent, prefix=".") as beside:
         made = Path(beside) / target.name
         made.mkdir()
@@ -119,7 +125,7 @@ def keep(directory: Path, root: Path, date: str) -> Kept:
 
 
 def figures_of(summary: Summary, charts: Sequence[KeptChart], run: Mapping[str, Any]) -> KeptFigures:
-    """What pages show of a run."""
+    """Returns the figures of a run that pages show."""
     study = summary.study
     tables = [_main(summary)] if main_of(summary) else []
     tables += [_sweep(summary, sweep) for sweep in summary.sweeps]
@@ -158,7 +164,7 @@ def _main(summary: Summary) -> KeptTable:
 
 
 def _sweep(summary: Summary, sweep: SweepSummary) -> KeptTable:
-    """A sweep's figures of the metric of its verdicts, or of what is shown in its place."""
+    """Returns a sweep's table of the metric of its verdicts, or of the metric shown in its place."""
     metric = sweep.substitutes.get(sweep.metric, sweep.metric)
     contenders = [each for each in at_points(summary, sweep).values() if each.sweep == sweep.name]
     figures = {each.name: shown_of(summary, each, metric) for each in contenders}
@@ -220,7 +226,7 @@ def _pair(pair: PairSummary) -> KeptPair:
 
 
 def _machine(machine: Mapping[str, Any]) -> str:
-    """`2 CPUs (AMD EPYC), Linux 6.18.44, Debian GNU/Linux 12 (bookworm)`."""
+    """Describes a machine: `2 CPUs (AMD EPYC), Linux 6.18.44, Debian GNU/Linux 12 (bookworm)`."""
     cpu = machine["cpu"]
     kernel = " ".join(str(machine["kernel"]).split()[:2]).partition("-")[0]
     return f"{cpu['count']} CPUs ({cpu['model']}), {kernel}, {machine['distribution']}"
@@ -230,7 +236,7 @@ def _machine(machine: Mapping[str, Any]) -> str:
 
 
 def _printed(summary: Summary) -> str:
-    """The table as a terminal of so many columns shows it, without colours."""
+    """Returns the table as a terminal of COLUMNS columns shows it, without colours."""
     stream = io.StringIO()
     before = os.environ.get("COLUMNS")
     os.environ["COLUMNS"] = str(COLUMNS)
@@ -244,8 +250,10 @@ def _printed(summary: Summary) -> str:
 
 
 def _wanted(summary: Summary, trials: Sequence[TrialRecord]) -> list[NamedChart]:
-    """The charts of the main table, and of each sweep that of its verdicts: as `thunderherd plot` draws them,
-    which the README has beside each."""
+    """Returns the charts of the main table, and one chart of each sweep: that of its verdicts.
+
+    They are drawn as `thunderherd plot` draws them, since the README shows that command below each chart.
+    """
     wanted = {
         each.name
         for each in all_charts(summary)
@@ -261,7 +269,7 @@ def _chart(chart: NamedChart, folder: Path) -> KeptChart:
 
 
 def archived(directory: Path, archive: Path) -> tuple[list[str], list[str]]:
-    """Packs a run; returns the files that are in it, and those that would have made it too large."""
+    """Packs a run; returns the files in the archive, and those that would have made it too large."""
     there = [name for name in IF_THERE_IS_ROOM if (directory / name).is_file()]
     kept = [name for name in ALWAYS if (directory / name).is_file()]
     if (directory / RAW).is_file() and _pack(
@@ -269,13 +277,14 @@ def archived(directory: Path, archive: Path) -> tuple[list[str], list[str]]:
     ) <= MOST_BYTES:
         return all_of_it, []
     for raw in (RAW, IN_PLACE_OF_RAW):
-        # Of a record that was unpacked there are no others than it was packed with.
+        # An unpacked record may have only one of the two.
         if (directory / raw).is_file() and _pack(directory, archive, [*kept, raw]) <= MOST_BYTES:
             kept.append(raw)
             break
     else:
         raise UserError(
-            f"{directory}: even without its raw lines the archive is larger than {MOST_BYTES:,} bytes"
+            f"{directory}: the archive is larger than {MOST_BYTES:,} bytes even without raw lines",
+            code="records.archive_too_large",
         )
     for name in there:
         if _pack(directory, archive, [*kept, name]) <= MOST_BYTES:
@@ -286,7 +295,7 @@ def archived(directory: Path, archive: Path) -> tuple[list[str], list[str]]:
 
 
 def _pack(directory: Path, archive: Path, names: Sequence[str]) -> int:
-    """Writes the archive, the same bytes for the same files; returns its size."""
+    """Writes the archive, with the same bytes for the same files; returns its size."""
     with tarfile.open(archive, "w:xz", preset=9) as packed:
         for name in names:
             content = (directory / name).read_bytes()
@@ -299,10 +308,10 @@ def _pack(directory: Path, archive: Path, names: Sequence[str]) -> int:
 def _readme(figures: KeptFigures, printed: str, kept: Sequence[str], left_out: Sequence[str]) -> str:
     typed = shlex.join(figures.command)
     unpack = f"tar -xf {ARCHIVE}"
-    without = f" Left out, as the archive would be too large: {', '.join(left_out)}." if left_out else ""
+    without = f" Left out to keep the archive small: {', '.join(left_out)}." if left_out else ""
     return page(
         f"# {plain(figures.title)}",
-        "*Written by `make records`; change nothing here.*",
+        "*Written by `make records`; do not edit this page.*",
         plain(" ".join(figures.question.split())),
         table(
             ["", ""],
@@ -314,20 +323,20 @@ def _readme(figures: KeptFigures, printed: str, kept: Sequence[str], left_out: S
                 ["version", f"Thunderherd {figures.version}"],
                 [
                     "files",
-                    f"[{FIGURES}]({FIGURES}): what pages show; [{ARCHIVE}]({ARCHIVE}): "
+                    f"[{FIGURES}]({FIGURES}): the figures that pages show; [{ARCHIVE}]({ARCHIVE}): "
                     f"{', '.join(kept)}.{without}",
                 ],
             ],
         ),
-        "The whole machine is in run.json. To look at it again, and to check every figure:",
+        "run.json describes the whole machine. These commands show the run again and check every figure:",
         fenced(
             "sh",
             f"{unpack}\nthunderherd table run --pairs\nthunderherd report run --output report.html"
             f"\nthunderherd claims {figures.study} run",
         ),
-        "## Its table",
+        "## Table",
         fenced("text", printed),
-        "## Its charts" if figures.charts else "",
+        "## Charts" if figures.charts else "",
         *(
             f"![{plain(chart.title)}]({chart.file})\n\n"
             f"`thunderherd plot run {chart.name} --output {chart.file}`"
@@ -337,7 +346,7 @@ def _readme(figures: KeptFigures, printed: str, kept: Sequence[str], left_out: S
 
 
 def _without_out(command: Sequence[str]) -> list[str]:
-    """A command line without where its results went."""
+    """Returns a command line without its `--out`."""
     words = list(command)
     if "--out" in words:
         place = words.index("--out")

@@ -1,6 +1,8 @@
-"""What system calls a design, or a primitive, makes for one request: counted by strace, once with few
-requests and once with many. What is done once, to start and to stop, is in both and falls out of the
-difference."""
+"""System calls of a design or a primitive for one request, counted by strace.
+
+strace counts a run with few requests and a run with many. The calls that start and stop the server are in
+both counts, so they cancel in the difference.
+"""
 
 from __future__ import annotations
 
@@ -23,26 +25,26 @@ from thunderherd.errors import UserError
 FEW, MANY = 20, 220
 SECONDS = 60.0
 SELDOM = 0.02
-"""Calls that are made less often than this for one request, as waits for a timer, are none of its own."""
+"""Calls that are rarer than this for one request, such as waits for a timer, do not belong to the request."""
 
 POOL = 4
 
 
 @dataclass(frozen=True)
 class Way:
-    """A server and a load that asks it so many times."""
+    """A server and a load with some number of requests."""
 
     server: tuple[str, ...]
     load: tuple[str, ...]
     per: str
 
     def of(self, requests: int) -> list[str]:
-        """The load's words for a number of requests."""
+        """Returns the load's arguments for a number of requests."""
         return [str(requests) if word == "{requests}" else word for word in self.load]
 
 
 def of_design(entry: Mapping[str, Any]) -> Way:
-    """A connection for every request, one at a time, of 4,000 bytes; pools of few."""
+    """Returns a load with a connection for every request, one at a time, of 4,000 bytes; pools are small."""
     settings = {each["name"] for each in entry["settings"]}
     pool = ("--pool", str(POOL)) if "pool" in settings else ()
     return Way(
@@ -64,8 +66,10 @@ def of_design(entry: Mapping[str, Any]) -> Way:
 
 
 def of_primitive(entry: Mapping[str, Any], holes: Iterable[Mapping[str, Any]]) -> Way:
-    """Messages of eight pieces of 4,096 bytes both ways on a connection that is kept; of `bytes`, in one
-    piece, where the primitive does not fit those."""
+    """Returns a load with messages of eight pieces of 4,096 bytes both ways, on a persistent connection.
+
+    If the primitive cannot do that, the load sends replies of `bytes` in one piece.
+    """
     name, out = entry["name"], entry["moves"] == "out"
     option = ("--primitive" if out else "--receive", name)
     kept = ("--load", "closed_threads", "--clients", "1", "--connections", "kept", "--loops", "{requests}")
@@ -83,9 +87,9 @@ def of_primitive(entry: Mapping[str, Any], holes: Iterable[Mapping[str, Any]]) -
 
 
 def count_all(catalogue: Mapping[str, Any]) -> dict[str, Any]:
-    """All designs and primitives. Raises UserError where there is no strace."""
+    """Counts the calls of all designs and primitives. Raises UserError if strace is missing."""
     if shutil.which("strace") is None:
-        raise UserError("missing: strace; install with: apt-get install strace")
+        raise UserError("strace is missing", code="records.no_strace", hint="type apt-get install strace")
     version = subprocess.run(["strace", "--version"], capture_output=True, text=True, check=True).stdout
     return {
         "made_by": "make records PARTS=calls",
@@ -100,7 +104,7 @@ def count_all(catalogue: Mapping[str, Any]) -> dict[str, Any]:
 
 
 def entry_counts(entry: Mapping[str, Any], way: Way) -> dict[str, Any]:
-    """What is kept of an entry: its calls for one request, or why there are none."""
+    """Returns the record of an entry: its calls for one request, or why there are none."""
     print(f"==> strace of {entry['name']}", flush=True)
     told: dict[str, Any] = {
         "per": way.per,
@@ -118,9 +122,9 @@ def entry_counts(entry: Mapping[str, Any], way: Way) -> dict[str, Any]:
 
 
 def counted(way: Way, requests: int) -> dict[str, int]:
-    """By name, the calls of all processes of a server from its start to its end, while it is asked so often.
+    """Counts the calls of all processes of a server, from start to end, by name of the call.
 
-    Raises UserError where the server or the load fails.
+    Raises UserError if the server or the load fails.
     """
     engine = str(find_engine())
     with tempfile.TemporaryDirectory() as folder:
@@ -141,24 +145,27 @@ def counted(way: Way, requests: int) -> dict[str, int]:
                 timeout=SECONDS,
             )
             if load.returncode:
-                raise UserError(f"{' '.join(way.server)}: the load failed: {load.stdout}{load.stderr}")
+                raise UserError(
+                    f"{' '.join(way.server)}: the load failed: {load.stdout}{load.stderr}",
+                    code="records.load_failed",
+                )
         finally:
             _end(server)
         return _read(counts.read_text())
 
 
 def _address(said: Path, server: subprocess.Popen[bytes]) -> str:
-    """Where it listens, as soon as it says so."""
+    """Waits until the server prints its address, and returns the address."""
     until = time.monotonic() + SECONDS
     while time.monotonic() < until and server.poll() is None:
         if found := re.search(r"(127\.0\.0\.1|0\.0\.0\.0|\[::\]|localhost):(\d+)", said.read_text()):
             return f"127.0.0.1:{found[2]}"
         time.sleep(0.02)
-    raise UserError(f"the server under strace does not listen: {said.read_text()}")
+    raise UserError(f"the server under strace does not listen: {said.read_text()}", code="records.no_address")
 
 
 def _end(server: subprocess.Popen[bytes]) -> None:
-    """Ctrl-C to the engine, which is strace's child; strace goes with it."""
+    """Sends SIGINT to the engine, which is strace's child. strace then ends, too."""
     children = Path(f"/proc/{server.pid}/task/{server.pid}/children").read_text().split()
     for child in children[:1]:
         os.kill(int(child), signal.SIGINT)
@@ -167,10 +174,10 @@ def _end(server: subprocess.Popen[bytes]) -> None:
     except subprocess.TimeoutExpired:
         server.kill()
         server.wait()
-        raise UserError("the server under strace does not end") from None
+        raise UserError("the server under strace does not end", code="records.no_end") from None
 
 
 def _read(text: str) -> dict[str, int]:
-    """strace's table of calls and names."""
+    """Reads strace's table of calls and names."""
     rows = (line.split() for line in text.splitlines())
     return {row[1]: int(row[0]) for row in rows if len(row) == 2 and row[0].isdigit() and row[1] != "total"}
