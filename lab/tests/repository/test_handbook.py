@@ -230,7 +230,7 @@ def test_what_is_thrown_away_goes_nowhere() -> None:
     told = in_words(
         journey(("receive_queue", "dma", "the card"), ("nothing", "discarded", "recv"), begins="card")
     )
-    assert told.endswith("then thrown away (recv).")
+    assert told.endswith("then discarded (recv).")
 
 
 # The reference ----------------------------------------------------------------------------------------------

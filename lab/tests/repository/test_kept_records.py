@@ -156,7 +156,7 @@ def test_what_is_too_large_is_left_out_and_told(
     again, _ = recording.archived(run, tmp_path / ARCHIVE)
     assert "trials.parquet" in again
     monkeypatch.setattr(recording, "MOST_BYTES", 500)
-    with pytest.raises(UserError, match="even without its raw lines"):
+    with pytest.raises(UserError, match="even without raw lines"):
         recording.archived(run, tmp_path / ARCHIVE)
 
 
@@ -275,7 +275,7 @@ def test_a_record_that_cannot_be_made_leaves_the_one_that_is_there(
     shutil.copytree(ROOT / kept.folder, there)
     before = sorted(each.name for each in there.iterdir())
     monkeypatch.setattr(recording, "MOST_BYTES", 500)
-    with pytest.raises(UserError, match="even without its raw lines"):
+    with pytest.raises(UserError, match="even without raw lines"):
         recording.keep(unpacked(kept, tmp_path / "taken"), tmp_path, kept.date)
     assert sorted(each.name for each in there.iterdir()) == before
     assert [each.name for each in there.parent.iterdir()] == [there.name]
