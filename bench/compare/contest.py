@@ -1,8 +1,8 @@
-"""Which form of each side is the best is found out in some rounds, and how good it is in others.
+"""Comparisons of the best forms of two sides: some rounds choose the forms, other rounds judge them.
 
-The best of several owes some of that to luck in the rounds that show it ("winner's curse"): its figure is
-therefore of rounds that had no part in the choice. Both sides are treated alike. In all rounds the forms take
-turns, in an order of the round's own, and a ratio is of one round.
+The best of several forms owes part of its figure to luck in the rounds that chose it ("winner's curse"). Its
+figure therefore comes from rounds that had no part in the choice. Both sides are treated alike. Every round
+runs the forms in a new random order, and each ratio is of one round.
 """
 
 from __future__ import annotations
@@ -16,24 +16,24 @@ from thunderherd.engine.client import EngineError
 from thunderherd.engine.process import one_line
 
 ATTEMPTS = 2
-"""At one measurement."""
+"""Attempts at one measurement."""
 
 
 @dataclass(frozen=True)
 class Seen:
-    """What one run came to."""
+    """The result of one run."""
 
     value: float
-    """Bits, or round trips, a second."""
+    """Bits or round trips per second."""
     copied: float | None = None
-    """The share that the kernel copied after all, of what was to be moved without copying; None: not told."""
+    """The share of zero-copy transfers that the kernel copied after all; None if unavailable."""
 
 
 @dataclass(frozen=True)
 class Comparison:
-    """The best of some of our forms against the best of some of the peers'; a side may have a single one.
+    """The best of some of our forms against the best of some forms of the peers.
 
-    Where no peer is here, ours are measured all the same.
+    If no peer is installed, our forms are measured alone.
     """
 
     name: str
@@ -43,21 +43,21 @@ class Comparison:
 
 @dataclass
 class Outcome:
-    """What has become of a comparison."""
+    """The chosen forms of a comparison."""
 
     comparison: Comparison
     ours: str | None
-    """The form that was chosen; None where none could be measured."""
+    """The chosen form; None if none could be measured."""
     peer: str | None
 
     @property
     def why_alone(self) -> str:
-        """Why there is no ratio; empty where both sides have been chosen."""
+        """Why there is no ratio; empty if both sides have a form."""
         if self.ours is None:
-            return "ours could not be measured; why is said below"
+            return "ours could not be measured; see below"
         if not self.comparison.peers:
-            return "no peer is here"
-        return "" if self.peer else "no peer could be measured; why is said below"
+            return "no peer is installed"
+        return "" if self.peer else "no peer could be measured; see below"
 
 
 @dataclass
@@ -65,13 +65,15 @@ class Contest:
     """All comparisons of one cell."""
 
     choosing: dict[str, list[Seen]] = field(default_factory=dict)
-    """Of each form the rounds that chose."""
+    """Results of the rounds that choose, by form."""
     judging: dict[str, dict[int, Seen]] = field(default_factory=dict)
-    """Of each form that was chosen the rounds that judge, by their number."""
+    """Results of the rounds that judge, by form and number of the round."""
     outcomes: list[Outcome] = field(default_factory=list)
     failed: dict[str, str] = field(default_factory=dict)
-    """Forms that could not be measured in some round, and why not in the last of these; one that failed in
-    a round that chooses is asked no more in those."""
+    """Forms that could not be measured in some round, with the last reason.
+
+    A form that fails in a round that chooses is left out of the further rounds that choose.
+    """
 
     def tried(self, name: str, run: Callable[[str], Seen]) -> Seen | None:
         """One measurement; None where it failed, and failed again."""
@@ -102,17 +104,17 @@ class Contest:
         return ratio([mine[each].value / theirs[each].value for each in both]) if both else "-"
 
     def copied(self, name: str) -> float | None:
-        """The share that was copied after all; None: nothing tells it."""
+        """Returns the share that was copied after all; None if unavailable."""
         return median_copied([*self.choosing.get(name, []), *self.judging.get(name, {}).values()])
 
 
 def held(
     comparisons: Sequence[Comparison], run: Callable[[str, bool], Seen], rounds: int, judging: int, cell: str
 ) -> Contest:
-    """Runs every form in `rounds` rounds, and those that were the best of them in `judging` others.
+    """Runs every form in `rounds` rounds, and the best ones in `judging` further rounds.
 
-    `run` measures a form, briefly where its figure only serves to choose. It raises `EngineError` where it
-    cannot: then it is asked once more, since others may have disturbed it.
+    `run` measures a form; its second argument is true in the rounds that choose, which may be short. If it
+    raises `EngineError`, it is tried once more, since other processes may have disturbed it.
     """
     contest = Contest()
     names = list(dict.fromkeys(name for each in comparisons for name in (*each.ours, *each.peers)))
@@ -133,17 +135,17 @@ def held(
 
 
 def best(seen: Mapping[str, Sequence[Seen]], names: Sequence[str]) -> str | None:
-    """The one of the names with the highest median; None where none of them was measured."""
+    """Returns the name with the highest median; None if none was measured."""
     measured = [name for name in names if seen.get(name)]
     return max(measured, key=lambda name: middle(seen[name]), default=None)
 
 
 def middle(seen: Sequence[Seen]) -> float:
-    """The median."""
+    """Returns the median."""
     return statistics.median(each.value for each in seen)
 
 
 def median_copied(seen: Sequence[Seen]) -> float | None:
-    """That of those that tell it."""
+    """Returns the median copied share of the runs that have one."""
     told = [each.copied for each in seen if each.copied is not None]
     return statistics.median(told) if told else None

@@ -1,4 +1,4 @@
-"""What the comparisons of round trips have in common: an echo of ours as one run, and how forms are named."""
+"""One run of our echo server and load, and the names of forms, for the comparisons of round trips."""
 
 from __future__ import annotations
 
@@ -16,12 +16,12 @@ WARM_UP_MILLISECONDS = 100
 
 
 def labelled(kind: str, name: str) -> str:
-    """A form under its kind; the same may be in several."""
+    """Names a form within its kind, since several kinds may have the same form."""
     return f"{kind}: {name}"
 
 
 def short(name: str | None) -> str:
-    """A form without its kind; "-" where none was chosen."""
+    """Returns the name of a form without its kind; "-" for no form."""
     return "-" if name is None else name.partition(": ")[2]
 
 
@@ -39,13 +39,14 @@ def echoes(
     taking: str | None = None,
     asking: Sequence[Side] = (),
 ) -> Seen:
-    """Echoes a second in the window of a load, every byte checked, with TCP_NODELAY as peers have it.
+    """Measures echoes per second in the window of a load, with every byte checked.
 
-    `settings` are the load's, `serving` the design's. `taking` is how a load receives where that is not how
-    its server does; if it leaves the bytes to the kernel it only counts them. `asking` says where there are
-    to be several loads at a time, whose rates are added; otherwise one is where the place has the client.
+    Both sides set TCP_NODELAY, as peers do. `settings` are the load's, `serving` the design's. `taking` is
+    the load's receive primitive if it differs from the server's; a primitive that discards bytes only counts
+    them. `asking` has the sides of several loads at a time, whose rates are added. By default one load runs
+    on the client's side of the place.
 
-    `EngineError`: a request failed, or none was answered.
+    Raises `EngineError` if a request failed, or none was answered.
     """
     with Server(
         design,
@@ -80,10 +81,10 @@ def echoes(
 
 
 def rate(name: str, result: LoadResult) -> float:
-    """Replies a second in a load's window."""
+    """Returns the replies per second in a load's window."""
     window = result.window
     if result.tally.errors:
         raise EngineError(f"{name}: {result.first_error}")
     if window is None or not window.requests:
-        raise EngineError(f"{name}: no reply came in the window: others keep the CPUs busy")
+        raise EngineError(f"{name}: no reply in the window: other processes keep the CPUs busy")
     return window.requests_per_second

@@ -1,4 +1,4 @@
-"""The tools that ask over HTTP, each as one run with one thread on the clients' CPU: wrk, hey, h2load."""
+"""HTTP load generators wrk, hey and h2load. Each run has one thread on the clients' CPU."""
 
 from __future__ import annotations
 
@@ -14,40 +14,40 @@ from thunderherd.engine.client import EngineError
 
 @dataclass(frozen=True)
 class Told:
-    """What a load generator says of its run."""
+    """The result of a load generator's run."""
 
     requests: int
-    """From its first to its last."""
+    """All requests of the run."""
     per_second: float
 
 
 @dataclass(frozen=True)
 class Tool:
-    """One of them, and how it is to be understood."""
+    """A load generator: how to run it, and how to read its output."""
 
     name: str
-    """Its program's."""
+    """The name of the program."""
     package: str
-    """The distribution's that has it."""
+    """The distribution's package."""
     options: str
-    """With {connections} and {seconds}; the address follows."""
+    """Options, with {connections} and {seconds}; the address follows."""
     requests: str
-    """The pattern of its number of replies."""
+    """Pattern of the number of replies."""
     per_second: str
-    """That of its rate."""
+    """Pattern of the rate."""
     wrong: str
-    """What is found in its words where there were errors, or replies that are none."""
+    """Pattern of the output on errors and wrong replies."""
 
     def missing(self) -> str | None:
-        """Why it cannot be had here."""
+        """Returns why it cannot run on this machine; None if it can."""
         if shutil.which(self.name, path=search_path()):
             return None
         return f"{self.name} is not installed: apt-get install {self.package}"
 
     def run(self, port: int, connections: int, seconds: int) -> Told:
-        """Asks for / at this port of loopback. `EngineError`: errors were seen, or nothing."""
+        """Requests / at this port of loopback. Raises `EngineError` on errors, or if there was no reply."""
         program = shutil.which(self.name, path=search_path())
-        assert program is not None, "only those that are here are asked"
+        assert program is not None, "the caller checked missing()"
         words = self.options.format(connections=connections, seconds=seconds).split()
         done = subprocess.run(
             [program, *words, f"http://127.0.0.1:{port}/"],
@@ -63,10 +63,10 @@ class Tool:
         return self.told(done.stdout)
 
     def told(self, said: str) -> Told:
-        """What it printed. `EngineError`: errors were seen, or nothing."""
+        """Reads the output. Raises `EngineError` on errors, or if there was no reply."""
         count, rate = re.search(self.requests, said), re.search(self.per_second, said)
         if re.search(self.wrong, said) or not count or not rate or not int(count[1]):
-            raise EngineError(f"{self.name} tells no requests, or errors:\n{said}")
+            raise EngineError(f"{self.name} reports errors, or no requests:\n{said}")
         return Told(int(count[1]), float(rate[1]))
 
 

@@ -1,7 +1,7 @@
-"""The tools that sockets are measured with, each as one run: iperf3, netperf, neper, sockperf, netbench.
+"""Peers: the foreign tools iperf3, netperf, neper, sockperf and netbench, which measure sockets.
 
-They are looked for in the folders of $THUNDERHERD_PEERS, then on PATH. A server is started for one run and
-ended with it. A tool's own figure is taken as it is, that of the end that receives where there is one.
+They are searched in the folders of $THUNDERHERD_PEERS, then on PATH. Each run starts a new server. The tool's
+figure is used unchanged; if both ends report one, the receiving end's.
 """
 
 from __future__ import annotations
@@ -26,63 +26,63 @@ from thunderherd.engine.client import EngineError
 from thunderherd.trial.listener_holders import is_listening
 
 PATIENCE_SECONDS = 20
-"""Beyond the length of a run, for a machine that others keep busy."""
+"""Time limit beyond the length of a run, for a busy machine."""
 LIBC = ctypes.CDLL(None, use_errno=True)
 PR_SET_PDEATHSIG = 1
-"""linux/prctl.h; kept through exec, nsenter's too."""
+"""From linux/prctl.h. It survives exec, also nsenter's."""
 IPERF3 = "apt-get install iperf3"
 NETPERF = "apt-get install netperf (Debian: component non-free)"
 NEPER = "build it from github.com/google/neper and put its folder into THUNDERHERD_PEERS"
 SOCKPERF = "apt-get install sockperf"
 NETBENCH = "build it from github.com/DylanZA/netbench and put its folder into THUNDERHERD_PEERS"
 RECEIVE_BYTES = 128 << 10
-"""What neper's server asks for by a receive; netperf's asks for as much by itself, iperf3's for a message."""
+"""Size of a receive of neper's server. netperf's server uses the same size, iperf3's a message."""
 FLOWS = 64
-"""Connections at a time, where there are many."""
+"""Connections at a time, in tests with many."""
 ON_EACH_CPU = " on each CPU"
-"""Ends the name of a peer that runs there."""
+"""Suffix of the name of a peer that runs on each CPU."""
 SOCKPERF_LEAST = 14
 """Bytes of the smallest message that sockperf sends."""
 
 
 @dataclass(frozen=True)
 class Run:
-    """What one run of a peer is to do."""
+    """The parameters of one run of a peer."""
 
     place: Place
     message_bytes: int
     seconds: int
     congestion: str
     flows: int = FLOWS
-    """Connections at a time, of those that have many."""
+    """Connections at a time, in tests with many."""
 
     def on_each_cpu(self) -> list[Run]:
-        """Runs beside each other, with their shares of the connections, in each both sides on one CPU."""
+        """Returns concurrent runs that share the connections, each with both sides on one CPU."""
         places = self.place.on_each_cpu()
         return [replace(self, place=place, flows=self.flows // len(places)) for place in places]
 
 
 @dataclass(frozen=True)
 class Peer:
-    """A tool in one form."""
+    """A tool with some options."""
 
     name: str
     program: str
-    """What has to be there; its server may be another program, which comes with it."""
+    """The program that must be installed. Its server may be another program of the same package."""
     install: str
     run: Callable[[Run], float]
-    """Bits, or round trips, a second. `EngineError`: it has none."""
+    """Returns bits or round trips per second. Raises `EngineError` if it has no figure."""
     needs: str = ""
-    """An option that not every version has, as its help shows it."""
+    """An option that only some versions have, as the help shows it."""
     is_told: bool = True
-    """It can be told which congestion control to use; otherwise it has that of the place."""
+    """It has an option for the congestion control. Otherwise it uses that of the place."""
     uncopied: bool = False
-    """It sends without copying, by sendfile or MSG_ZEROCOPY."""
+    """It sends by sendfile or MSG_ZEROCOPY, without copying."""
     discards: bool = False
     """Its receiver does not copy."""
 
     def missing(self) -> str | None:
-        """Why it cannot be had here."""
+        """Returns why it cannot run on this machine; None if it can."""
         program = found(self.program)
         if program is None:
             return f"{self.program} is not installed: {self.install}"
@@ -93,18 +93,18 @@ class Peer:
 
 @lru_cache
 def folder() -> tempfile.TemporaryDirectory[str]:
-    """Where the tools run, gone at the end: neper writes a log into it, even where it is told not to."""
+    """Returns the temporary folder in which the tools run. neper writes a log there, even with --nolog."""
     return tempfile.TemporaryDirectory()
 
 
 def found(program: str) -> str | None:
-    """Where a program is."""
+    """Returns the path of a program."""
     return shutil.which(program, path=search_path())
 
 
 @lru_cache
 def help_of(program: str) -> str:
-    """What it says of itself."""
+    """Returns the output of --help."""
     said = subprocess.run(
         [program, "--help"], capture_output=True, text=True, timeout=10, check=False, cwd=folder().name
     )
@@ -112,7 +112,7 @@ def help_of(program: str) -> str:
 
 
 def iperf3(run: Run, *more: str) -> float:
-    """Bits a second that iperf3's server has received."""
+    """Measures the bits per second that iperf3's server received."""
     address, port = run.place.address, free_port()
     with server(["iperf3", "-s", "-1", "-B", address, "-p", str(port)], port, run):
         command = ["iperf3", "-c", address, "-p", str(port), "-t", str(run.seconds), "-J"]
@@ -120,17 +120,17 @@ def iperf3(run: Run, *more: str) -> float:
 
 
 def iperf3_bits(said: str) -> float:
-    """What its server has received."""
+    """Reads the bits per second that the server received."""
     try:
         return float(json.loads(said)["end"]["sum_received"]["bits_per_second"])
     except (ValueError, KeyError) as error:
-        raise EngineError(f"iperf3 tells nothing that was received ({error!r}):\n{said}") from None
+        raise EngineError(f"iperf3 reports no received bits ({error!r}):\n{said}") from None
 
 
 def netperf(run: Run, test: str, own: Sequence[str], more: Sequence[str] = ()) -> float:
-    """What a test of netperf's tells: 10^6 bits, or transactions, a second.
+    """Runs a test of netperf; returns 10^6 bits or transactions per second.
 
-    `own` are options of this test, `more` of netperf itself.
+    `own` are options of the test, `more` options of netperf.
     """
     address, port = run.place.address, free_port()
     with server(["netserver", "-D", "-4", "-L", address, "-p", str(port)], port, run):
@@ -139,36 +139,36 @@ def netperf(run: Run, test: str, own: Sequence[str], more: Sequence[str] = ()) -
 
 
 def netperf_figure(said: str) -> float:
-    """The last figure of its first line: 10^6 bits, or transactions, a second."""
+    """Reads the last figure of the first line: 10^6 bits or transactions per second."""
     line = next((line for line in said.splitlines() if line.strip()), "")
     try:
         return float(line.split()[-1])
     except (IndexError, ValueError):
-        raise EngineError(f"netperf tells no figure:\n{said}") from None
+        raise EngineError(f"netperf reports no figure:\n{said}") from None
 
 
 def netperf_stream(run: Run) -> float:
-    """Bits a second that netperf has sent."""
+    """Measures the bits per second that netperf sent."""
     return netperf(run, "TCP_STREAM", ["-m", str(run.message_bytes), "-K", run.congestion]) * 1e6
 
 
 def netperf_sendfile(run: Run) -> float:
-    """The same by sendfile, from a file."""
+    """Measures the bits per second that netperf sent by sendfile."""
     with tempfile.NamedTemporaryFile() as file:
-        # It wants more than a message, or than its socket's buffer holds.
+        # netperf needs a file larger than a message and than the socket's buffer.
         file.write(os.urandom(2 * max(RECEIVE_BYTES, run.message_bytes)))
         file.flush()
         return netperf(run, "TCP_SENDFILE", ["-m", str(run.message_bytes)], ["-F", file.name]) * 1e6
 
 
 def netperf_round_trips(run: Run) -> float:
-    """Transactions a second, one after the other."""
+    """Measures transactions per second, one after another."""
     size = str(run.message_bytes)
     return netperf(run, "TCP_RR", ["-r", f"{size},{size}", "-D", "-K", run.congestion])
 
 
 def neper(program: str, run: Run, of_server: Sequence[str], of_client: Sequence[str]) -> float:
-    """Of a stream what its server has counted, of round trips what its client has."""
+    """Runs neper; returns the server's figure of a stream, or the client's figure of round trips."""
     address, control, data = run.place.address, free_port(), free_port()
     both = ["-4", "-C", str(control), "-P", str(data), "-l", str(run.seconds), "--nolog"]
     both += [f"--congestion-control={run.congestion}"]
@@ -181,36 +181,36 @@ def neper_throughput(said: str) -> float:
     """10^6 bits, or transactions, a second."""
     throughput = re.search(r"^throughput=([0-9.]+)$", said, re.MULTILINE)
     if not throughput:
-        raise EngineError(f"neper tells no throughput:\n{said}")
+        raise EngineError(f"neper reports no throughput:\n{said}")
     return float(throughput[1])
 
 
 def neper_stream(run: Run, *more: str) -> float:
-    """Bits a second that neper's server has received."""
+    """Measures the bits per second that neper's server received."""
     received, sent = str(max(RECEIVE_BYTES, run.message_bytes)), str(run.message_bytes)
     return neper("tcp_stream", run, ["-B", received, *more], ["-B", sent, *more]) * 1e6
 
 
 def neper_round_trips(run: Run) -> float:
-    """Transactions a second, one after the other."""
+    """Measures transactions per second, one after another."""
     sizes = ["-Q", str(run.message_bytes), "-R", str(run.message_bytes), "--no-delay"]
     return neper("tcp_rr", run, sizes, sizes)
 
 
 def neper_many(program: str, run: Run, *more: str) -> float:
-    """Transactions a second on many connections at a time, one thread on each side."""
+    """Measures transactions per second on many connections at a time, with one thread on each side."""
     sizes = ["-Q", str(run.message_bytes), "-R", str(run.message_bytes), "--no-delay"]
     both = ["-T", "1", "-F", str(run.flows), *sizes]
     return neper(program, run, both, [*both, *more])
 
 
 def netbench(run: Run, engine: str) -> float:
-    """Requests a second on many connections at a time, kept, one thread on each side."""
+    """Measures requests per second on many persistent connections, with one thread on each side."""
     port = free_port()
     both = ["--v6", "0", "--use_port", str(port), "--control_port", str(free_port())]
     size = str(run.message_bytes)
     sent = f"{engine} --threads 1 --per_thread {run.flows} --size {size} --resp {size}"
-    # It registers its ring from a thread that does not use it, which kernels since refuse (EINVAL).
+    # netbench registers its ring from a thread that does not use it. Newer kernels refuse that (EINVAL).
     received = f"{engine} --register_ring 0" if engine == "io_uring" else engine
     with server(["netbench", *both, "--server_only", "1", "--rx", received], port, run):
         command = ["netbench", *both, "--client_only", "1", "--host", run.place.address]
@@ -220,15 +220,15 @@ def netbench(run: Run, engine: str) -> float:
 
 
 def netbench_requests(said: str) -> int:
-    """Those whose reply has come: it prints rates with two digits, and the number of latencies with all."""
+    """Reads the number of replies from the count of latencies, since rates have only two digits."""
     errors, count = re.search(r"(connect|send|recv)Errors=[1-9]", said), re.search(r" count=([0-9]+)}", said)
     if errors or not count:
-        raise EngineError(f"netbench tells no replies, or errors:\n{said}")
+        raise EngineError(f"netbench reports errors, or no replies:\n{said}")
     return int(count[1])
 
 
 def sockperf(run: Run, *more: str) -> float:
-    """Round trips a second, from the mean time of one."""
+    """Measures round trips per second, from their mean time."""
     port = free_port()
     address = ["--tcp", "-i", run.place.address, "-p", str(port), *more]
     size = str(max(run.message_bytes, SOCKPERF_LEAST))
@@ -238,15 +238,15 @@ def sockperf(run: Run, *more: str) -> float:
 
 
 def sockperf_seconds(said: str) -> float:
-    """The mean of a round trip; one follows another."""
+    """Reads the mean time of a round trip."""
     mean = re.search(r"Summary: Round trip is ([0-9.]+) usec", said)
     if not mean or not float(mean[1]):
-        raise EngineError(f"sockperf tells no round trip:\n{said}")
+        raise EngineError(f"sockperf reports no round trip:\n{said}")
     return float(mean[1]) / 1e6
 
 
 def with_options(run: Callable[..., float], *more: str) -> Callable[[Run], float]:
-    """The same tool, told something else besides."""
+    """Returns the same tool with further options."""
     return lambda given: run(given, *more)
 
 
@@ -288,11 +288,11 @@ SPINNING = (
 
 
 def on_each_cpu(peer: Peer) -> Peer:
-    """The same tool once for each CPU, both its sides on that, all at a time; what they come to together."""
+    """Returns a peer that runs once on each CPU, with both sides there, all at a time; rates are added."""
 
     def run(given: Run) -> float:
         runs = given.on_each_cpu()
-        # A cache does not keep threads from making two.
+        # Threads could make two folders at once, so make it before they start.
         folder()
         with ThreadPoolExecutor(len(runs)) as threads:
             return sum(threads.map(peer.run, runs))
@@ -307,19 +307,19 @@ MANY_KEPT = (
 )
 MANY_RESET = (Peer("neper tcp_crr", "tcp_crr", NEPER, lambda run: neper_many("tcp_crr", run)),)
 MANY_FIN = (Peer("neper tcp_crr", "tcp_crr", NEPER, lambda run: neper_many("tcp_crr", run, "--time-wait")),)
-"""Of itself neper's client ends its connections with RST."""
+"""By default neper's client ends connections with RST."""
 
 EVERY = (*STREAMS, *BLOCKING, *SPINNING, *MANY_KEPT, *MANY_RESET, *MANY_FIN)
 
 
 def missing(peers: Sequence[Peer]) -> list[str]:
-    """What cannot be had here, and how to come by it, each tool once."""
+    """Describes the tools that are missing, and how to install them."""
     reasons = [reason for peer in peers if (reason := peer.missing())]
     return list(dict.fromkeys(reasons))
 
 
 def other_congestion(name: str, where: Place, congestion: str) -> str:
-    """What a peer that cannot be told has instead of the congestion control of all others; else nothing."""
+    """Returns a note on a peer that does not use the chosen congestion control; else nothing."""
     alone = name.removesuffix(ON_EACH_CPU)
     untold = any(peer.name == alone and not peer.is_told for peer in EVERY)
     return f" ({where.congestion})" if untold and where.congestion != congestion else ""
@@ -327,7 +327,7 @@ def other_congestion(name: str, where: Place, congestion: str) -> str:
 
 @contextlib.contextmanager
 def server(command: Sequence[str], port: int, run: Run) -> Iterator[Callable[[], str]]:
-    """A peer's server in its place, listening; what it gives waits for its end and says what it said."""
+    """Starts a peer's server; yields a function that waits for its end and returns its output."""
     side = run.place.server
     process = subprocess.Popen(
         placed(command, side),
@@ -359,14 +359,14 @@ def server(command: Sequence[str], port: int, run: Run) -> Iterator[Callable[[],
 
 
 def begin(side: Side) -> None:
-    """A peer's first steps: it dies with its parent, whatever ends that, and stays on its CPUs."""
+    """Prepares a peer's process: it dies with its parent and stays on its CPUs."""
     if LIBC.prctl(PR_SET_PDEATHSIG, signal.SIGKILL) != 0:
         raise OSError(ctypes.get_errno(), "prctl(PR_SET_PDEATHSIG)")
     os.sched_setaffinity(0, side.cpus)
 
 
 def end_group(process: subprocess.Popen[str]) -> None:
-    """Ends a server and what it has forked."""
+    """Ends a server and its child processes."""
     for number in (signal.SIGTERM, signal.SIGKILL):
         with contextlib.suppress(ProcessLookupError):
             os.killpg(process.pid, number)
@@ -376,7 +376,7 @@ def end_group(process: subprocess.Popen[str]) -> None:
 
 
 def client(command: Sequence[str], run: Run, *, tells_by_errors: bool = False) -> str:
-    """Runs a peer's client in its place; what it said, of some on its standard error."""
+    """Runs a peer's client in its place; returns its output, for some tools that of standard error."""
     side = run.place.client
     try:
         done = subprocess.run(
@@ -397,7 +397,7 @@ def client(command: Sequence[str], run: Run, *, tells_by_errors: bool = False) -
 
 
 def placed(command: Sequence[str], side: Side) -> list[str]:
-    """The command line that runs a tool in its namespace."""
+    """Returns the command line that runs a tool in its namespace."""
     name, *more = command
     program = found(name)
     if program is None:

@@ -1,6 +1,7 @@
-"""Where a comparison takes place: a lab that has TCP, made as that of a run is, or a namespace's loopback.
+"""Places of comparisons: a lab with TCP, made as for a run, or the loopback of a namespace.
 
-Whatever is compared runs in the same place: ours enters a namespace by its own option, a peer by nsenter(1).
+Both programs of a comparison run in the same place. Ours enters a namespace by an option, a peer by
+nsenter(1).
 """
 
 from __future__ import annotations
@@ -20,10 +21,10 @@ from thunderherd.study.loading import Lab
 from thunderherd.trial.sites import site_of
 
 OWN_LOOPBACK = "own_loopback"
-"""The loopback of a network namespace of our own. Only there a tool that chooses no congestion control has
-the one that all others are told: a namespace has a default of its own, which can be set."""
+"""The loopback of a new network namespace. A namespace has a separate default for congestion control. So only
+here a tool without such an option can use the same congestion control as the others."""
 LABS = tuple(kind.name for kind in KINDS.values() if kind.has_tcp)
-"""The labs in which peers can be told an address."""
+"""The labs whose address a peer can use."""
 NAMES = (*LABS, OWN_LOOPBACK)
 """All places."""
 SYSCTL = "net.ipv4.tcp_congestion_control"
@@ -41,65 +42,69 @@ except OSError as error:
 
 @dataclass(frozen=True)
 class Side:
-    """The server, or its client."""
+    """The place of the server or of the client."""
 
     cpus: tuple[int, ...]
-    """What it is pinned to."""
+    """The CPUs that it is pinned to."""
     namespace: str | None = None
-    """The network namespace that it is in, as a path; None: this process's."""
+    """The path of its network namespace; None for that of this process."""
     enter: tuple[str, ...] = ()
-    """What a peer's command line is preceded by, so that it is there."""
+    """The command that enters the namespace, before a peer's command line."""
 
     def on(self, cpus: list[int]) -> Side:
-        """The same side, pinned elsewhere."""
+        """Returns the same side on other CPUs."""
         return Side(tuple(cpus), self.namespace, self.enter)
 
 
 @dataclass(frozen=True)
 class Place:
-    """Where both sides are."""
+    """The place of both sides."""
 
     name: str
     title: str
     address: str
-    """The server's, without a port."""
+    """The server's address, without a port."""
     server: Side
     client: Side
     congestion: str
-    """Of whoever chooses none here; a peer that cannot be told has this one."""
+    """The default congestion control, which a peer without such an option uses."""
 
     @property
     def cpus(self) -> list[int]:
-        """Those of both sides."""
+        """The CPUs of both sides."""
         return sorted({*self.server.cpus, *self.client.cpus})
 
     def both_on(self, cpus: list[int]) -> Place:
-        """The same place, either side on these."""
+        """Returns the same place with both sides on these CPUs."""
         server, client = self.server.on(cpus), self.client.on(cpus)
         return Place(self.name, self.title, self.address, server, client, self.congestion)
 
     def on_one_cpu(self) -> Place:
-        """The same place, the client on the server's CPU."""
+        """Returns the same place with the client on the server's CPU."""
         return self.both_on(list(self.server.cpus))
 
     def on_each_cpu(self) -> list[Place]:
-        """As many places, in each both sides on one of the CPUs."""
+        """Returns a place for each CPU, with both sides on it."""
         return [self.both_on([cpu]) for cpu in self.cpus]
 
 
 def has_namespaces(name: str) -> bool:
-    """Whether nothing in that place is in this process's network namespace."""
+    """Returns whether both sides are outside this process's network namespace."""
     return name == OWN_LOOPBACK or KINDS[name].has_namespaces
 
 
 @contextlib.contextmanager
 def place(name: str, congestion: str) -> Iterator[Place]:
-    """Server and client on a CPU each. Main thread only.
+    """Makes a place with server and client on a CPU each. Main thread only.
 
-    Raises `UserError` where namespaces cannot be had here, or `congestion` cannot be chosen there.
+    Raises `UserError` if this machine cannot make namespaces, or does not allow `congestion` there.
     """
     if has_namespaces(name) and shutil.which("nsenter") is None:
-        raise UserError("not here: nsenter, by which a peer enters a namespace; apt-get install util-linux")
+        raise UserError(
+            "nsenter is missing, which moves a peer into a namespace",
+            code="bench.no_nsenter",
+            hint="type apt-get install util-linux",
+        )
     with own_loopback(congestion) if name == OWN_LOOPBACK else lab(name) as here:
         may_be_chosen(congestion, here)
         yield here
@@ -107,7 +112,7 @@ def place(name: str, congestion: str) -> Iterator[Place]:
 
 @contextlib.contextmanager
 def lab(name: str) -> Iterator[Place]:
-    """One that a study can have, too."""
+    """Makes a lab as a study has it."""
     first, second = (tuple(cpus) for cpus in two_places())
     with site_of(Lab(kind=name, server_cpus=first, client_cpus=second)) as site:
         server, client = (
@@ -119,14 +124,15 @@ def lab(name: str) -> Iterator[Place]:
 
 @contextlib.contextmanager
 def own_loopback(congestion: str) -> Iterator[Place]:
-    """Both sides in one of the namespaces that a lab makes, whose default `congestion` becomes."""
+    """Makes a lab, and puts both sides into one of its namespaces, whose default becomes `congestion`."""
     with lab(veth.KIND.name) as pair:
         server = pair.server
         if reason := refused(server, BECOME_DEFAULT, congestion):
             raise UserError(
-                f"--congestion {congestion} cannot be the default of a network namespace ({reason}); "
-                f"reno can, and what {SYSCTL.replace('congestion', 'allowed_congestion')} names; "
-                f"or type --places {loopback.KIND.name}"
+                f"--congestion {congestion} cannot be the default of a network namespace ({reason})",
+                code="bench.no_default_congestion",
+                hint=f"choose reno or one of {SYSCTL.replace('congestion', 'allowed_congestion')}, "
+                f"or type --places {loopback.KIND.name}",
             )
         client = Side(pair.client.cpus, server.namespace, server.enter)
         usual = loopback.KIND
@@ -136,25 +142,28 @@ def own_loopback(congestion: str) -> Iterator[Place]:
 def may_be_chosen(congestion: str, where: Place) -> None:
     """Raises `UserError` unless a socket may have this congestion control there.
 
-    Asked beforehand, since netperf goes on with the system's where the kernel refuses.
+    Checked before the runs, since netperf silently uses the system's default if the kernel refuses.
     """
     for side in (where.server, where.client):
         if reason := refused(side, CHOOSE, congestion):
             raise UserError(
-                f"--congestion {congestion} is refused in {where.name} ({reason}); "
-                f"the default there is {where.congestion}"
+                f"--congestion {congestion} is refused in {where.name} ({reason})",
+                code="bench.refused_congestion",
+                hint=f"the default there is {where.congestion}",
             )
 
 
 def refused(side: Side, statement: str, congestion: str) -> str:
-    """Why the kernel refuses what a statement does there with the `name` of a congestion control; empty: it
-    does not."""
+    """Runs a statement there with the `name` of a congestion control.
+
+    Returns why the kernel refuses it; empty if the kernel accepts it.
+    """
     command = [*side.enter, sys.executable, "-c", TELLING.format(statement), congestion]
     done = subprocess.run(command, capture_output=True, text=True, timeout=PATIENCE_SECONDS, check=False)
-    return done.stderr.strip() or "no reason is told" if done.returncode else ""
+    return done.stderr.strip() or "no reason given" if done.returncode else ""
 
 
 def free_port() -> int:
-    """A port that nobody has on loopback; in a namespace of our own nobody has any."""
+    """Returns a free port of loopback. In a new namespace all ports are free."""
     with socket.create_server(("127.0.0.1", 0)) as free:
         return int(free.getsockname()[1])

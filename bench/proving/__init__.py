@@ -1,1 +1,1 @@
-"""What a proof of the load generator rests on: formulas, and trials that they are checked against."""
+"""Proofs of the load generator: formulas, and the trials that are checked against them."""

@@ -1,8 +1,7 @@
-"""What proves the load generator: servers whose latency follows from a formula, loads that measure it, and
-both beside each other.
+"""Trials that prove the load generator: loads measure servers whose latency follows from a formula.
 
-Each function is one attempt at a proof. `scale` shortens it, for tests; what is judged is given back in full,
-whatever came of it.
+Each of `freeze`, `delay` and `queue` is one attempt at a proof. A `scale` below 1 shortens it, for tests. It
+returns all figures, whether the formula holds or not.
 """
 
 from __future__ import annotations
@@ -22,87 +21,89 @@ from thunderherd.engine.setting_rules import SettingValue
 from thunderherd.statistics.histograms import merged
 
 DESIGN, WORKLOAD = "epoll", "bytes"
-"""One thread that takes requests in the order in which they came."""
+"""One thread that serves requests in order of arrival."""
 BYTES = 64
 CLIENTS = 1024
-"""Connections of an open load: more than are ever waiting, since the pipe must not be part of the formula."""
+"""Connections of an open load: more than ever wait, since the formula has no limit of connections."""
 WARM_UP_MILLISECONDS = 300
 OVERLOAD = 1.05
-"""How much more a server is asked for than it could answer if a request took no more than it burns."""
+"""Requested rate, as a multiple of the rate at which the burnt CPU time alone would fill the server."""
 
 STALL, EVERY = 50, 500
 """Milliseconds. The fluid limit needs many requests in a stall, each much shorter than it."""
 STALLED_SPIN = 100
-"""Microseconds of CPU time that a request takes in the server that stalls."""
+"""Microseconds of CPU time per request in the server that stalls."""
 STALLED_UTILISATION = 0.4
 BLIND_CLIENTS = 8
-"""Of the closed loop beside it: those that a stall catches are fewer than one request in a hundred."""
+"""Clients of the closed loop. A stall then affects fewer than one of its requests in a hundred."""
 
 DELAYS = (20, 50, 100, 200, 500, 1000, 2000, 5000, 10_000)
 """Microseconds."""
 DELAY_RATE = 25
-"""Requests a second, evenly: nobody waits for another, and the idle times before all of them are alike."""
+"""Requests per second, evenly spaced, so that none waits for another, and all come after the same idle
+time."""
 
 QUEUE_SPIN = 2000
-"""Microseconds: what else a request takes is little beside it, and so is what a machine's pauses of some
+"""Microseconds. The rest of a request's time is small compared with it. So is what pauses of some
 milliseconds add to a mean."""
 UTILISATIONS = {0.3: 0.02, 0.5: 0.02, 0.7: 0.05}
-"""How much of its time the server is busy, and the tolerance of the mean."""
+"""The share of time that the server is busy, and the tolerance of the mean."""
 QUEUE_CLIENTS = 64
-"""At a utilisation of 0.7 not one queue of M/D/1 in 10¹⁵ is as long. Over 1,024 connections means
-were off by more; that the first request of each costs the server more may be why."""
+"""At a utilisation of 0.7 not one queue of M/D/1 in 10¹⁵ is as long. With 1,024 connections, means deviated
+more, perhaps because the first request of each connection costs the server more."""
 QUEUE_PARTS = 8
-"""Service time and unloaded latency are measured anew before each part of the requests: what a shared machine
-lets its CPUs do changes within a minute, and the wait with it, more than in proportion."""
+"""Service time and unloaded latency are measured again before each part of the requests. The speed of a
+shared machine's CPUs changes within a minute, and the wait changes more than in proportion."""
 LONGEST_SECONDS = 180.0
-"""Of the loads of all parts together, which take so long only where others keep the server's CPU busy; the
-tolerance is then fewer standard errors than it should be."""
+"""Limit for the loads of all parts together, reached only if other processes use the server's CPU. The
+tolerance is then fewer standard errors than intended."""
 STANDARD_ERRORS = 3.0
-"""How many of them a tolerance is, by the number of requests: a right load fails once in 370 times."""
+"""Standard errors in a tolerance, which set the number of requests. A correct load fails once in 370
+times."""
 
 
 @dataclass(frozen=True)
 class Finding:
-    """One figure, as it was predicted and as it was measured."""
+    """A figure, predicted and measured."""
 
     what: str
     predicted: float
     measured: float
     unit: str = ""
     tolerance: float | None = None
-    """Share of what was predicted; None: shown beside the others, and not judged."""
+    """Allowed deviation, as a share of the prediction; None: shown but not judged."""
 
     @property
     def deviation(self) -> float:
-        """Share of what was predicted."""
+        """Deviation as a share of the prediction."""
         return self.measured / self.predicted - 1
 
     @property
     def holds(self) -> bool | None:
-        """None: it is not judged."""
+        """Whether the deviation is within the tolerance; None: not judged."""
         return None if self.tolerance is None else abs(self.deviation) <= self.tolerance
 
 
 @dataclass(frozen=True)
 class Attempt:
-    """What came of one attempt at a proof."""
+    """The result of one attempt at a proof."""
 
     findings: list[Finding]
     remarks: list[str]
-    """What it rests on, and what the loads themselves found wrong."""
+    """The measured conditions, and what the checks of the loads found wrong."""
 
 
 @dataclass(frozen=True)
 class Ran:
-    """One server's life, and the load that it had."""
+    """A server's life, and its load."""
 
     load: LoadResult
     server_microseconds: float
-    """CPU time of the server for a request, start and end included."""
+    """CPU time of the server per request, including its start and end."""
 
 
 def asked(server: Mapping[str, SettingValue], kind: str, load: Mapping[str, SettingValue]) -> Ran:
-    """A fresh server, and a load of this kind, on a CPU each. Raises `EngineError` where a request failed."""
+    """Runs a new server and a load of this kind, on a CPU each. Raises `EngineError` if a request failed."""
     server_cpus, client_cpus = two_places()
     with Server(DESIGN, workload=WORKLOAD, settings=server, cpus=server_cpus) as serving:
         client: dict[str, SettingValue] = {
@@ -130,7 +131,7 @@ def openly(
     seed: int = 1,
     clients: int = CLIENTS,
 ) -> Ran:
-    """What an open load that never sleeps measures."""
+    """Runs a busy-polling open load."""
     load: dict[str, SettingValue] = {
         "rate": max(1, round(rate)),
         "arrivals": arrivals,
@@ -143,57 +144,58 @@ def openly(
 
 
 def latency(result: LoadResult) -> Latency:
-    """Of a load; `EngineError` where no reply came in time."""
+    """Returns a load's latency. Raises `EngineError` if no reply came in the window."""
     if result.latency is None:
-        raise EngineError("answered nothing in the window: others keep the CPUs busy")
+        raise EngineError("no reply in the window: other processes keep the CPUs busy")
     return result.latency
 
 
 def mean(result: LoadResult) -> float:
-    """The mean latency, seconds."""
+    """Returns the mean latency in seconds."""
     found = latency(result).mean_ns
     assert found is not None
     return found / 1e9
 
 
 def schedule(result: LoadResult) -> Scheduled:
-    """What became of an open load's schedule."""
+    """Returns the account of an open load's schedule."""
     if result.scheduled is None:
-        raise EngineError("the load told nothing of its schedule: it did not come to the end of its window")
+        raise EngineError("the load reported no schedule: it did not reach the end of its window")
     return result.scheduled
 
 
 def occupied(spin: int, seconds: float) -> float:
-    """How long a request occupies a server that burns so many microseconds for each: seconds from one request
-    to the next when another is always waiting.
+    """Measures how long a request occupies a server that burns `spin` microseconds for each.
 
-    Of two connections, by the same open load, with more requests than the server can answer: while one is
-    served, the other waits.
+    That is the time in seconds from one request to the next while another waits. An open load with two
+    connections sends more requests than the server can answer: while one is served, the other waits.
     """
     ran = openly({"spin_microseconds": spin}, OVERLOAD * 1e6 / spin, seconds, "constant", clients=2)
     return 1 / schedule(ran.load).achieved_per_second
 
 
 def unloaded(spin: int, rate: float, seconds: float) -> float:
-    """The mean latency of requests that come evenly to such a server, so that none waits for another; at the
-    rate that is to be compared, since to be woken from so long an idle time is a part of it."""
+    """Measures the mean latency of evenly spaced requests to such a server, none of which waits for another.
+
+    The rate must be that of the comparison, since waking up after that idle time is part of the latency.
+    """
     return mean(openly({"spin_microseconds": spin}, rate, seconds, "constant", clients=8).load)
 
 
 def lateness(name: str, result: LoadResult) -> list[str]:
-    """How late the load was."""
+    """Describes how late the load sent."""
     lag = result.scheduled and result.scheduled.send_lag
     return [f"{name}: sent late by {lag.p99_ns / 1e3:.1f} µs (99th percentile)"] if lag and lag.p99_ns else []
 
 
 def complaints(name: str, result: LoadResult) -> list[str]:
-    """What the load itself found wrong with what it measured."""
+    """Describes the checks of the load that failed."""
     checks = result.validity.checks if result.validity else []
     return [f"{name}: {each.name}: {each.words}" for each in checks if each.holds is False]
 
 
 def freeze(scale: float, seed: int, tolerance: float = 0.02) -> Attempt:
-    """A server that stalls, seen by an open loop, and by a closed one beside it."""
+    """A server that stalls, measured by an open and by a closed loop."""
     stalling: dict[str, SettingValue] = {
         "spin_microseconds": STALLED_SPIN,
         "stall_milliseconds": STALL,
@@ -203,7 +205,7 @@ def freeze(scale: float, seed: int, tolerance: float = 0.02) -> Attempt:
     rate = round(STALLED_UTILISATION / service)
     alone = unloaded(STALLED_SPIN, rate, max(0.5, 2 * scale))
     stall, every, utilisation = STALL / 1e3, EVERY / 1e3, rate * service
-    # As many whole periods: so the window has its share of stalls wherever it begins.
+    # Whole periods: the window then has the same share of stalls wherever it begins.
     seconds = every * max(4, round(40 * scale))
     seen = openly(stalling, rate, seconds, "poisson", seed).load
     histogram = merged([latency(seen).histogram or ""])
@@ -213,7 +215,7 @@ def freeze(scale: float, seed: int, tolerance: float = 0.02) -> Attempt:
         measured = histogram.get_value_at_percentile(100 * share) / 1e6
         judged = tolerance if share == 0.99 else None
         findings.append(Finding(f"open: {share:.0%} within", 1e3 * predicted, measured, "ms", judged))
-    # The clients that are caught by a stall do not ask meanwhile: each has one slow request a stall.
+    # Clients wait for the end of a stall and send nothing meanwhile: each has one slow request a stall.
     think = BLIND_CLIENTS * (1 - STALL / EVERY) / rate - alone
     beside = asked(
         stalling,
@@ -235,7 +237,7 @@ def freeze(scale: float, seed: int, tolerance: float = 0.02) -> Attempt:
     per_second = blind.total_count / seconds
     remarks = [
         f"a request occupies the server for {1e6 * service:.1f} µs, and takes {1e6 * alone:.1f} µs in all "
-        "where it waits for nobody",
+        "if it does not wait for another",
         f"stalls of {STALL} ms every {EVERY} ms, {rate} requests a second, "
         f"which keep the server busy for {utilisation:.3f} of the rest",
         f"the closed loop, with {per_second:,.0f} requests a second, reports 99 % within "
@@ -247,7 +249,7 @@ def freeze(scale: float, seed: int, tolerance: float = 0.02) -> Attempt:
 
 
 def beyond(histogram: HdrHistogram, milliseconds: float) -> float:
-    """The share of a histogram that lies above."""
+    """Returns the share of a histogram above so many milliseconds."""
     above = sum(
         each.count_added_in_this_iter_step
         for each in histogram.get_recorded_iterator()
@@ -257,7 +259,7 @@ def beyond(histogram: HdrHistogram, milliseconds: float) -> float:
 
 
 def delay(scale: float, seed: int, tolerance: float = 0.01) -> Attempt:
-    """A server that takes a known time: latency rises as it does."""
+    """A server with a known delay: the latency rises by the same amount."""
     rounds = max(1, round(2 * scale))
     seconds = max(0.8, 4 * scale)
     order = random.Random(seed)
@@ -288,13 +290,13 @@ def delay(scale: float, seed: int, tolerance: float = 0.01) -> Attempt:
 
 
 def queue(scale: float, seed: int, utilisation: float, tolerance: float) -> Attempt:
-    """Constant service, Poisson arrivals: the mean latency is what Pollaczek and Khinchine say.
+    """Constant service, Poisson arrivals: the mean latency follows Pollaczek and Khinchine.
 
-    That is their wait, and what a request takes that waits for nobody.
+    The prediction is their wait, plus the latency of a request that does not wait for another.
 
-    To be woken from idleness comes before the first service of a busy period and delays all of it, on average
-    by nearly as much as it delays a request that waits for nobody. What is missing is told: no more than if
-    all of the transit were that.
+    Waking up from idleness delays the whole busy period after it. On average the delay is nearly the same as
+    for a request that does not wait. A remark has an upper bound of the difference, as if all of the transit
+    were waking up.
     """
     parts = max(2, round(QUEUE_PARTS * scale))
     share = max(0.5, scale)
@@ -316,11 +318,12 @@ def queue(scale: float, seed: int, utilisation: float, tolerance: float) -> Atte
     too_much = 1e6 * (transit - set_up_delay(rate, transit))
     cpu = statistics.mean(ran.server_microseconds for ran in runs)
     remarks = [
-        f"of so many requests the mean's standard error is the tolerance by {STANDARD_ERRORS:g}",
+        f"the number of requests makes the tolerance {STANDARD_ERRORS:g} standard errors of the mean",
         f"in {parts} parts; a request occupies the server for {1e6 * service:.1f} µs "
         f"({1e6 * min(services):.1f} to {1e6 * max(services):.1f}), CPU time {cpu:.1f} µs",
-        f"of {rate} a second each takes {1e6 * unwaited:.1f} µs where none waits for another "
-        f"({1e6 * min(alone):.1f} to {1e6 * max(alone):.1f}), of wake-ups {too_much:.1f} µs too many at most",
+        f"at {rate} requests a second, one that does not wait takes {1e6 * unwaited:.1f} µs "
+        f"({1e6 * min(alone):.1f} to {1e6 * max(alone):.1f}); the prediction has at most {too_much:.1f} µs "
+        "of wake-ups too much",
         *(line for ran in runs for line in complaints("open", ran.load)),
     ]
     what = f"mean latency at {utilisation:g}, {due:,} requests"

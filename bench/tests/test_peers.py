@@ -400,8 +400,8 @@ def test_round_trips_of_ours_are_shown_where_no_peer_is_here() -> None:
     printed = bench("round_trips", *BRIEFLY, "--places", "loopback")
     for kind in (*round_trips.KINDS, round_trips.AGAINST_SLEEPING):
         [row] = [line for line in printed.splitlines() if line.startswith(kind + " ")]
-        assert re.search(r"(send|write)_each, \w+ +[\d,]+ +- +- +-  no peer is here$", row), printed
-    assert f"\nnot here: sockperf is not installed: {peers.SOCKPERF}\n" in printed
+        assert re.search(r"(send|write)_each, \w+ +[\d,]+ +- +- +-  no peer is installed$", row), printed
+    assert f"\nmissing: sockperf is not installed: {peers.SOCKPERF}\n" in printed
 
 
 @pytest.mark.usefixtures("use_engine", "no_peers")
@@ -410,8 +410,8 @@ def test_streams_of_ours_are_shown_where_no_peer_is_here() -> None:
     printed = bench("streams", "1024", *BRIEFLY, "--places", "loopback")
     for name in (streams.EACH, streams.COPYING, streams.DISCARDING, streams.ALL):
         [row] = [line for line in printed.splitlines() if line.strip().startswith(f"1 KiB  {name} ")]
-        assert re.search(r" → \w+.* [\d.]+ +- +- +-  no peer is here$", row), printed
-    assert f"\nnot here: iperf3 is not installed: {peers.IPERF3}\n" in printed
+        assert re.search(r" → \w+.* [\d.]+ +- +- +-  no peer is installed$", row), printed
+    assert f"\nmissing: iperf3 is not installed: {peers.IPERF3}\n" in printed
 
 
 @pytest.mark.usefixtures("use_engine")

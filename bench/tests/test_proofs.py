@@ -74,8 +74,7 @@ def test_waits_are_those_of_a_queue() -> None:
     ("design", "settings"), [("epoll", {}), ("prefork", {"pool": 4}), ("epoll_offload", {}), ("tokio", {})]
 )
 def test_the_whole_server_stands_still_whatever_its_design(design: str, settings: dict[str, int]) -> None:
-    """Each of its clients is caught by each stall, a little after its beginning at the latest: however many
-    workers there are, none goes on alone."""
+    """A stall stops all workers of the server, so every client has one slow request in each stall."""
     stalls = {"stall_milliseconds": 150, "stall_every_milliseconds": 300}
     clients = 4
     client: dict[str, int | str] = {

@@ -18,8 +18,10 @@ from proving.queueing import (
 
 
 def waits(gaps: NDArray[np.float64], services: NDArray[np.float64]) -> NDArray[np.float64]:
-    """The waits of requests with these gaps before them, which one server takes in their order (Lindley): the
-    sum of all steps, less the least that it has been."""
+    """Returns the waits at one server in order of arrival, by the gaps before the requests (Lindley).
+
+    A wait is the sum of all steps, less the least sum so far.
+    """
     steps = np.concatenate([[0.0], services[:-1] - gaps[1:]])
     total = np.cumsum(steps)
     found: NDArray[np.float64] = total - np.minimum.accumulate(np.minimum(total, 0.0))
@@ -85,8 +87,7 @@ def test_an_overloaded_server_has_no_mean() -> None:
 
 @pytest.mark.parametrize("utilisation", [0.0, 0.3, 0.6])
 def test_a_stall_is_as_the_fluid_limit_has_it(utilisation: float) -> None:
-    """A simulation in which a stall is a request that takes as long as a stall does, and goes before all that
-    come with it or later."""
+    """Simulates a stall as a request that takes as long as the stall, and precedes all later requests."""
     stall, every, stalls = 50.0, 500.0, 400
     random = np.random.default_rng(2)
     service = utilisation / 20 if utilisation else 1e-6
