@@ -86,7 +86,7 @@ ROUNDS = 20
         ([1.10 + 0.001 * n for n in range(ROUNDS)], "over 1 % (10.9 %, 10.6 to 11.2)"),
         ([0.96 + 0.005 * n for n in range(ROUNDS)], "not decided whether under 1 % (0.7 %, -0.8 to 2.2)"),
         ([1.0] * ROUNDS, "under 1 % (0.0 %, 0.0 to 0.0)"),
-        ([1.001] * 3, "not decided whether under 1 % (0.1 %; no interval of 95 % from so few rounds: 3)"),
+        ([1.001] * 3, "not decided whether under 1 % (0.1 %; too few rounds for a 95 % interval: 3)"),
         ([], "not decided (no trial)"),
     ],
 )

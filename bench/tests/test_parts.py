@@ -73,9 +73,9 @@ def test_what_counting_costs_stands_beside_a_trial_without() -> None:
         assert FIGURE.search(row) or "keep the CPUs busy" in row or "perf" in row or "trac" in row, printed
     verdicts, _, work = printed.partition("what counting costs, by the rate")[2].partition("instructions")
     assert verdicts.count("epoll ") == 3 and verdicts.count("not decided") == 3, printed
-    assert (
-        "nothing, again" in work and work.count("    epoll ") == 4
-    ) or "per request: perf" in work, printed
+    assert ("nothing, again" in work and work.count("    epoll ") == 4) or "per request: perf" in work, (
+        printed
+    )
 
 
 def test_generators_ask_the_same_server_and_it_counts_what_they_do() -> None:
