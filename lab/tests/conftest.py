@@ -30,8 +30,8 @@ LONGEST = (
     "repository/test_extending", "repository/test_sources", "show/report/test_pages",
     "search/test_crossover", "repository/test_tutorial", "trial/test_trial", "studies/test_erss_hw4",
     "../../bench/tests/test_parts", "cli/test_main", "statistics/test_comparisons_simulation",
-    "trial/test_forms", "run/test_interrupted", "studies/test_cse638_pa02", "run/test_runner", "show/tables/test_main",
-    "studies/test_self_test",
+    "trial/test_forms", "run/test_interrupted", "studies/test_cse638_pa02", "run/test_runner",
+    "show/tables/test_main", "studies/test_self_test",
 )  # fmt: skip
 """The files that take longest are begun first, so that at the end nothing waits for one of them alone. Others
 follow by their names."""
