@@ -245,10 +245,10 @@ def only_row(directory: Path, text: str) -> SourceRow:
 @pytest.mark.parametrize(
     ("text", "fault"),
     [
-        ("d,a,i,x,document,,,,,,\n", "neither a command of ours nor a reason"),
-        ("d,a,i,x,document,,,thunderherd list,,t.py::t,\n", "go together"),
-        ("d,a,i,x,document,,,thunderherd list,designs,,\n", "go together"),
-        ("d,a,i,x,document,,thunderherd serve prefork,,,,later\n", "nobody asks"),
+        ("d,a,i,x,document,,,,,,\n", "neither a command nor a reason"),
+        ("d,a,i,x,document,,,thunderherd list,,t.py::t,\n", "only some of a command"),
+        ("d,a,i,x,document,,,thunderherd list,designs,,\n", "only some of a command"),
+        ("d,a,i,x,document,,thunderherd serve prefork,,,,later\n", "a server without a client"),
     ],
 )
 def test_faulty_rows_are_told(text: str, fault: str, tmp_path: Path) -> None:
