@@ -133,6 +133,7 @@ def contents() -> str:
             for wrong in each.errata
         ),
         told,
+        "[benchmarks](benchmarks/README.md) has dated results of `make bench`, which are written by hand.",
         "`make records` makes all of them anew, on a machine that has nothing else to do; `make records "
         'PARTS="unp-ch30 calls"` some, and `.venv/bin/python tools/make_records.py --from '
         "results/mine` takes a run that there is. Then `make docs` has the pages follow. Each folder's "
