@@ -210,6 +210,6 @@ def decisions_page(root: Path = ROOT) -> str:
     return page(
         "# Decisions",
         made_from("the pages beside it"),
-        "Why it is built as it is, where it could have been built otherwise.",
+        "Design decisions with their context and consequences, oldest first.",
         "\n".join(f"- [{plain(title)}]({name})" for name, title in titles),
     )
