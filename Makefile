@@ -108,6 +108,8 @@ check-python: test-tools
 	@echo "==> ruff"
 	@$(VENV)/bin/ruff check lab tools bench
 	@$(VENV)/bin/ruff format --check lab tools bench
+	@echo "==> models of the engine's lines"
+	@$(PYTHON) tools/line_models.py --check
 	@echo "==> mypy"
 	@$(PYTHON) -m mypy
 	@$(PYTHON) -m mypy bench
@@ -117,7 +119,8 @@ check-documents: build
 	@echo "==> generated documents"
 	@$(PYTHON) tools/documents.py --check
 
-docs: build ## write docs/generated and the generated parts of other pages; check all links
+docs: test-tools ## write docs/generated and the generated parts of other pages; check all links
+	@$(PYTHON) tools/line_models.py
 	@$(PYTHON) tools/documents.py
 
 site: docs ## build HTML of all pages in site/, for a browser without a network

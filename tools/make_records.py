@@ -136,6 +136,7 @@ def contents() -> str:
             for wrong in each.errata
         ),
         told,
+        "[benchmarks](benchmarks/README.md) has dated results of `make bench`, which are written by hand.",
         "`make records` makes all records again; use an idle machine. `make records "
         'PARTS="unp-ch30 calls"` makes some of them. `.venv/bin/python tools/make_records.py --from '
         "results/mine` keeps an existing run as a record. `make docs` then updates the pages. The README in "

@@ -8,8 +8,8 @@ from typing import Any
 
 import pytest
 
+from thunderherd.engine.line_base import EngineLine, Used
 from thunderherd.engine.lines import (
-    EngineLine,
     Life,
     LimitRound,
     Limits,
@@ -24,7 +24,6 @@ from thunderherd.engine.lines import (
     ServerSummary,
     Snapshot,
     Tally,
-    Used,
 )
 
 SCHEMA = json.loads(

@@ -1,7 +1,7 @@
 """Keeps the architecture: imports run downwards, without circles; folders and files stay small.
 
-A new package goes on the list here, between the packages that use it and those that it uses. What an entry is:
-test_entries.py.
+A new package goes on the list here, between the packages that use it and those that it uses. test_entries.py
+says what an entry is.
 """
 
 from __future__ import annotations

@@ -220,6 +220,6 @@ def decisions_page(root: Path = ROOT) -> str:
     return page(
         "# Decisions",
         made_from("the pages in this folder"),
-        "Design choices that could have been made otherwise, and their reasons.",
+        "Design decisions with their context and consequences, oldest first.",
         "\n".join(f"- [{plain(title)}]({name})" for name, title in titles),
     )
