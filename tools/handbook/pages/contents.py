@@ -35,6 +35,7 @@ ELSEWHERE = (
     ("[the list of decisions](../decisions/README.md)", "the titles of the decisions"),
     ("the sample run in [README.md](../../README.md) and in the [tutorial](../tutorial.md)", "`records/`"),
     ("the schema that a run leaves with its results", "the lab's model of `summary.json`"),
+    ("`lab/thunderherd/engine/lines.py`, by `tools/line_models.py`", "`thunderherd-engine schema`"),
 )
 
 
