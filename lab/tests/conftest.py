@@ -14,13 +14,14 @@ from hypothesis import settings
 from made.engines import real_engine, some_catalogue, use_engine
 from made.machines import MadeMachine, set_up
 from made.paths import TESTS
+from made.shown.pages import browser
 from made.small_studies import SMALL_STUDY
 from xdist.scheduler import LoadFileScheduling
 
 from thunderherd.engine.catalogue import Catalogue
 from thunderherd.study.loading import Study, load_study
 
-__all__ = ["real_engine", "some_catalogue", "use_engine"]
+__all__ = ["browser", "real_engine", "some_catalogue", "use_engine"]
 
 # How long an example takes says how busy this machine is.
 settings.register_profile("any speed", deadline=None)

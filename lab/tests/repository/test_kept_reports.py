@@ -16,7 +16,6 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 import pytest
-from made.shown.pages import browser
 from made.summaries.trials import made_trial
 
 from handbook.pages.sources import source_rows
@@ -31,8 +30,6 @@ from thunderherd.study.loading import load_study
 
 if TYPE_CHECKING:
     from playwright.sync_api import Browser, Page
-
-__all__ = ["browser"]
 
 ROOT = Path(__file__).resolve().parents[3]
 KEPT = {each.figures.study: ROOT / each.folder / ARCHIVE for each in kept_studies()}

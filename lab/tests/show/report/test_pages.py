@@ -10,7 +10,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 import pytest
-from made.shown.pages import HOSTILE, Elements, browser, visit
+from made.shown.pages import HOSTILE, Elements, visit
 from made.summaries import sweeps as synthetic_sweeps
 from made.summaries.summary import TITLE, document, summary, trials
 
@@ -27,8 +27,6 @@ from thunderherd.show.sentences.answer import answer
 
 if TYPE_CHECKING:
     from playwright.sync_api import Browser, Page
-
-__all__ = ["browser"]
 
 DARK, LIGHT = "rgb(20, 23, 28)", "rgb(255, 255, 255)"
 
