@@ -1,4 +1,4 @@
-"""The published schemas of the files of a run (docs/reference)."""
+"""The published schemas of the files of a run (docs/generated/reference)."""
 
 from __future__ import annotations
 
@@ -45,7 +45,7 @@ def knee_schema() -> dict[str, Any]:
 def published(
     model: type[BaseModel], title: str, mode: Literal["serialization", "validation"] = "serialization"
 ) -> dict[str, Any]:
-    """The schema of a model with dialect and title, as the files in docs/reference hold it.
+    """The schema of a model with dialect and title, as the files in docs/generated/reference hold it.
 
     `mode` selects what is written (`serialization`) or what is read (`validation`).
     """

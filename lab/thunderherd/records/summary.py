@@ -1,4 +1,4 @@
-"""The shape of `summary.json`. Its published schema is docs/reference/summary.schema.json.
+"""The shape of `summary.json`, published as docs/generated/reference/summary.schema.json.
 
 Times are in seconds, and each name that is not a plain count includes its unit.
 """

@@ -1,4 +1,4 @@
-"""The shape of one line of `trials.jsonl`. Its published schema is docs/reference/trial.schema.json.
+"""The shape of one line of `trials.jsonl`, published as docs/generated/reference/trial.schema.json.
 
 Times are in seconds, and each name that is not a plain count includes its unit.
 """

@@ -66,7 +66,7 @@ FILES = {
     "and counter, the share of the time in which it was counted. Empty if none is",
     RUN: "the run: its study with every default filled in, seed, machine, command line",
     TRIALS: "the raw observations: one line per trial, each a JSON object (schema: "
-    "docs/reference/trial.schema.json)",
+    "docs/generated/reference/trial.schema.json)",
     LIMITS: "the machine limits, measured before the first trial: the engine's lines; in the last "
     "line, what else the machine did meanwhile",
     COUNTED: "extra trials with more counters; only their counts are used",
