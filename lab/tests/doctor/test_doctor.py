@@ -1,4 +1,4 @@
-"""The page on this machine, and on others; which studies they can run; who uses the CPUs meanwhile."""
+"""The page on this machine and on others; runnable studies; processes that use the CPUs."""
 
 from __future__ import annotations
 
@@ -47,7 +47,7 @@ def doctor(*arguments: str) -> subprocess.CompletedProcess[str]:
 
 
 def diagnosed(made_machine: MadeMachine, *studies: StudyHere) -> Diagnosis:
-    """What is found out about a machine of files, on which these studies run as they say."""
+    """The diagnosis of a machine of files, with these studies."""
     here = made_machine.here()
     return Diagnosis(
         kernel="6.18.0",
@@ -176,7 +176,7 @@ def test_colours_are_for_terminals(made_machine: MadeMachine) -> None:
 
 
 def test_the_page_is_as_the_golden_one(made_machine: MadeMachine, golden: Callable[[str, str], None]) -> None:
-    """With something of each judgement, and a study of each kind."""
+    """A finding of each judgement, and a study of each kind."""
     made_machine.put({
         **GUEST, "proc/sys/kernel/perf_event_paranoid": "3", "proc/self/limits": limits(files="64"),
     })  # fmt: skip
@@ -210,7 +210,7 @@ def test_the_page_is_as_the_golden_one(made_machine: MadeMachine, golden: Callab
 
 @pytest.fixture
 def offered(use_engine: Path, made_machine: MadeMachine) -> Catalogue:
-    """What the engine offers, on a machine of files that has room for everything and counts everything."""
+    """The engine's catalogue on a machine of files that has room for everything and counts everything."""
     del made_machine
     found = catalogue(use_engine)
     counters = tuple(each.model_copy(update={"available": True}) for each in found.counters)
@@ -218,7 +218,7 @@ def offered(use_engine: Path, made_machine: MadeMachine) -> Catalogue:
 
 
 def without(offered: Catalogue, *names: str) -> Catalogue:
-    """The same where these counters cannot be had."""
+    """The same catalogue without these counters."""
     hidden = [
         each.model_copy(update={"available": False, "reason": "hidden"}) if each.name in names else each
         for each in offered.counters
@@ -289,7 +289,7 @@ def test_counters_that_are_not_here_are_named(offered: Catalogue) -> None:
 
 
 def test_a_study_without_why_runs_in_part(offered: Catalogue, made_machine: MadeMachine) -> None:
-    """Its judged trials have all that they ask for, its counted ones have not."""
+    """Judged trials have all their counters, counted trials do not."""
     assert study_here("unp-ch30", offered).runs == "wholly"
     found = study_here("unp-ch30", without(offered, "system_calls", "wakeups"))
     assert (found.runs, found.uncounted) == ("in part", ())
@@ -332,7 +332,7 @@ while time.monotonic() < float(sys.argv[2]): pass
 
 @pytest.fixture
 def hostile_process() -> Iterator[int]:
-    """A process that keeps a CPU busy for some seconds, under a name that a terminal would obey."""
+    """A process that keeps a CPU busy for some seconds and has control characters in its name."""
     until = str(time.monotonic() + 10)
     with subprocess.Popen(
         [sys.executable, "-c", SPIN, HOSTILE[:12], until], stdout=subprocess.PIPE

@@ -1,4 +1,4 @@
-"""Each examination on machines made up of files: the plain one, and those with something to be known."""
+"""Each examination on machines made of files: the plain one, and others with something to report."""
 
 from __future__ import annotations
 
@@ -48,9 +48,10 @@ PINNED = "thunderherd run unp-ch30 --set 'lab.server_cpus=[{}]' --set 'lab.clien
 
 @dataclass(frozen=True)
 class Case:
-    """A machine that differs from the plain one, and a finding that is to be made of it.
+    """A machine that differs from the plain one, and the expected finding.
 
-    `words` are regular expressions that what it says must match; `types` are the commands, as they are typed.
+    `words` are regular expressions for values in its text; `types` are the commands to type. The golden page
+    holds the wording.
     """
 
     examination: str

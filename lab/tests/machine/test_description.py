@@ -1,4 +1,4 @@
-"""The machine's description: complete on this machine, and honest about what it cannot see on another."""
+"""The machine's description: complete on this machine, and with reasons for what another does not show."""
 
 from __future__ import annotations
 

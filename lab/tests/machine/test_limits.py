@@ -1,4 +1,4 @@
-"""The machine's limits: medians with their intervals, prices that follow, the table."""
+"""The machine limits: medians with intervals, derived prices, the table."""
 
 from __future__ import annotations
 
@@ -35,7 +35,7 @@ LISTED = [
 def rounds(
     limit: str, each: list[float], *, place: Place = "one_cpu", size: int | None = None, times: int = 10
 ) -> list[LimitRound]:
-    """Rounds in which one took so many nanoseconds."""
+    """Rounds in which one operation took these nanoseconds."""
     return [
         LimitRound(
             limit=limit,

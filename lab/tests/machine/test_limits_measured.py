@@ -1,4 +1,4 @@
-"""Whether the machine was quiet while its limits were measured: looked at, tried once more, said."""
+"""Noise while the machine limits are measured: detected, measured again, reported."""
 
 from __future__ import annotations
 
@@ -32,7 +32,7 @@ Hear = Callable[..., list[Noise]]
 
 @pytest.fixture
 def hear(monkeypatch: pytest.MonkeyPatch, fake_engine: Callable[..., Path]) -> Iterator[Hear]:
-    """Says what the machine does while limits are measured, one noise each time; it returns those left."""
+    """Sets the noise of each measurement of the limits; returns those not used yet."""
     fake_engine()
     monkeypatch.setattr(description, "describe", lambda engine=None: {"kernel": "Linux", "cpu": {}})
 

@@ -1,4 +1,4 @@
-"""Noise from outside: the arithmetic against canned clocks, the readings against this machine."""
+"""Noise: the arithmetic with canned clocks, the readings on this machine."""
 
 from __future__ import annotations
 
@@ -91,7 +91,7 @@ def test_clocks_that_disagree_give_no_negative_noise() -> None:
 
 
 def test_nobody_takes_more_than_all_of_the_machine() -> None:
-    """Of a few milliseconds a tick is more than there was."""
+    """A tick can be longer than a measurement of a few milliseconds."""
     before, after = START, replace(START, monotonic=100.004, tasks=10.02, steal=3.01)
     found = noise.between(before, after, server_seconds=0)
     assert (found.foreign_share, found.steal_share) == (1.0, 1.0)
@@ -151,7 +151,7 @@ def test_shares_stay_shares(tasks: float, server: float, steal: float) -> None:
 
 
 def test_what_others_use_is_found(monkeypatch: pytest.MonkeyPatch) -> None:
-    """A process of which the sample knows nothing, for half a second, is foreign; our own work is not."""
+    """A process outside the sample, busy for half a second, is foreign; our own work is not."""
     monkeypatch.undo()
     before = noise.sample()
     child = os.fork()

@@ -1,4 +1,4 @@
-"""What is kept is made once, and is not missed where it cannot be kept."""
+"""Kept files are made once; a cache that cannot be used is ignored."""
 
 from __future__ import annotations
 

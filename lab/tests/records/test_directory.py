@@ -1,4 +1,4 @@
-"""The directory of a run: nothing that was measured is lost, nothing that is there is overwritten."""
+"""The directory of a run: no trial is lost, no existing file is overwritten."""
 
 from __future__ import annotations
 
@@ -70,7 +70,7 @@ def test_a_line_a_trial_and_each_on_disk_at_once(small_study: Study, tmp_path: P
 def test_a_run_killed_at_any_byte_loses_at_most_its_last_trial(
     run: Path, small_study: Study, share: float
 ) -> None:
-    """Whatever prefix of the file reached the disk, all whole lines are read and the rest is cut off."""
+    """For any prefix of the file on disk, all complete lines are read and the rest is cut off."""
     path, trials = run / "trials.jsonl", some_trials(small_study)
     content = path.read_bytes()
     cut = content[: round(share * len(content))]
@@ -85,7 +85,7 @@ def test_a_run_killed_at_any_byte_loses_at_most_its_last_trial(
 
 
 def test_zeros_at_the_end_are_cut_off(run: Path) -> None:
-    """A machine that lost power may leave a last line with zeros in it, with or without its end."""
+    """A loss of power may leave zeros in the last line, with or without a line end."""
     path = run / "trials.jsonl"
     content = path.read_bytes()
     for ending in (bytes(4096), bytes(20) + b"\n"):

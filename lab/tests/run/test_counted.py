@@ -1,4 +1,4 @@
-"""Counted trials: beside what is judged, never in it; kept, resumed; and what `explain` makes of them."""
+"""Counted trials: separate from judged trials, kept, resumed; and what `explain` makes of them."""
 
 from __future__ import annotations
 
@@ -48,7 +48,7 @@ Outcome = Callable[[Contender, int, int], dict[str, Any]]
 
 
 class Rig:
-    """A study on trials that never happened. Those that count more are told by what they count."""
+    """A study on invented trials; counted trials are recognised by their counters."""
 
     def __init__(self, study: Study, directory: Path) -> None:
         self.study, self.directory = study, directory

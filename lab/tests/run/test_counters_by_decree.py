@@ -1,5 +1,8 @@
-"""Where a machine has the processor's counters, the studies of their sources are decided by them; where it
-hides them, each claim says why not. Shown with a stand-in that is plainly one (`counters_by_decree`)."""
+"""Claims that need the processor's counters: decided on a machine that has them, explained on one that hides
+them.
+
+The counts come from a stand-in that is marked as such (`counters_by_decree`).
+"""
 
 from __future__ import annotations
 
@@ -16,7 +19,7 @@ from thunderherd.study.loading import Contender, Study, load_study
 
 
 def needs_a_processor(claim: Claim) -> bool:
-    """Whether one of its tests rests on an event of the processor."""
+    """Whether one of its tests needs an event of the processor."""
     metrics = {metric for test in claim.tests for metric in test.metrics()}
     return any(set(counters_of(metric)) & set(OF_A_PROCESSOR) for metric in metrics)
 
@@ -34,7 +37,7 @@ def cse232_on(counters: Counters) -> dict[str, ClaimSummary]:
 
 
 def test_the_reports_own_counts_decide_the_claims_of_cse232() -> None:
-    """What its own figures say, if they were what every run gives: H06 alone does not hold in them."""
+    """The report's own figures, as if every run had counted them: only H06 fails with them."""
     found = cse232_on(Counters(by_the_report, requests=lambda contender: 4, noise=0.001))
     assert {name: claim.verdict for name, claim in found.items()} == {
         **dict.fromkeys(("H03", "H04", "H05", "H07", "H08", "H10", "H11"), "supported"),
@@ -72,8 +75,8 @@ def cell(contender: Contender) -> dict[str, str]:
 
 
 def by_the_data(contender: Contender, side: str, counter: str) -> float:
-    """What the author's client counted; the server, of which he tells nothing, as much. CPU time, which he
-    did not count, is that of 3 GHz."""
+    """The author's counts of the client; the server, which the author does not report, is given the same. CPU
+    time, which was not counted, assumes 3 GHz."""
     if counter == "task_clock":
         return float(cell(contender)["cycles"]) / 3
     return float(cell(contender)[COLUMNS.get(counter, counter)])

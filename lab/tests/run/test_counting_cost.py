@@ -1,6 +1,6 @@
-"""What counting the processor's events costs: pairs of trials in the run itself, and where it is said.
+"""What counting the processor's events costs: pairs of trials in the run, and where the result is reported.
 
-The trials never happened; those that count say so as the engine does, by a stand-in that is plainly one.
+The trials are invented; a stand-in marks those that count as the engine does.
 """
 
 from __future__ import annotations
@@ -39,7 +39,7 @@ BY_DECREE = "a stand-in for the processor's counters"
 
 
 def life(counted: dict[str, bool]) -> Life:
-    """A process that counted these; whether on a counter of the processor."""
+    """A process that counted these events, on a counter of the processor or not."""
     told = {
         name: Multiplexing(counted=5, enabled_ns=100, running_ns=100) for name, own in counted.items() if own
     }
@@ -50,7 +50,7 @@ def life(counted: dict[str, bool]) -> Life:
 
 
 class Rig:
-    """A study on trials that never happened: with counters a request costs `factor` times as much."""
+    """A study on invented trials: with counters, a request costs `factor` times as much."""
 
     def __init__(self, study: Study, directory: Path) -> None:
         self.study, self.directory = study, directory

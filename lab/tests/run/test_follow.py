@@ -1,4 +1,4 @@
-"""`thunderherd watch`: a run followed from outside, over a terminal and over a pipe, until it ends."""
+"""`thunderherd watch`: follows a run from another process, on a terminal and in a pipe, until it ends."""
 
 from __future__ import annotations
 
@@ -37,7 +37,7 @@ LIMIT = 60.0
 
 
 class Writer:
-    """A run's directory that trials are written into, as a run writes them: with its lock held."""
+    """A run's directory with its lock held, to which trials are written as a run writes them."""
 
     def __init__(self, study: Study, path: Path) -> None:
         self.study, self.path = study, path
@@ -67,7 +67,7 @@ def writer(small_study: Study, tmp_path: Path) -> Writer:
 
 
 def read_until(descriptor: int, wanted: str, so_far: str = "") -> str:
-    """What comes from a terminal until it has said something; all of it if it ends."""
+    """Reads from a terminal until a text appears; everything if it ends first."""
     deadline = time.monotonic() + LIMIT
     while wanted not in so_far and time.monotonic() < deadline:
         if not select.select([descriptor], [], [], 0.5)[0]:
@@ -83,7 +83,7 @@ def read_until(descriptor: int, wanted: str, so_far: str = "") -> str:
 
 @contextlib.contextmanager
 def on_a_terminal(words: list[str]) -> Iterator[tuple[int, int]]:
-    """A program on a terminal of its own: its process, and the other end of the terminal."""
+    """Starts a program on its own terminal; yields its process and the other end of the terminal."""
     pid, descriptor = pty.fork()
     if pid == 0:
         os.environ.update(COLUMNS="130", LINES="40", TERM="xterm-256color", PYTHONPATH=str(TESTS.parent))
@@ -99,7 +99,7 @@ def on_a_terminal(words: list[str]) -> Iterator[tuple[int, int]]:
 
 @pytest.fixture
 def watching(writer: Writer) -> Iterator[tuple[int, int]]:
-    """A watch of the writer's run."""
+    """A `watch` of the writer's run."""
     with on_a_terminal([*WATCH, str(writer.path)]) as found:
         yield found
 
@@ -239,7 +239,7 @@ def test_its_lock_tells_whether_it_runs_and_nobody_is_kept_out(writer: Writer) -
 
 
 def test_it_leaves_the_measured_cpus(small_study: Study) -> None:
-    """In a process of its own: what it gives up it does not get back."""
+    """In a separate process, which cannot get back the CPUs that it gives up."""
     here = sorted(os.sched_getaffinity(0))
     if len(here) < 2:
         pytest.skip("one CPU alone is usable")

@@ -1,4 +1,4 @@
-"""The view of a run on a terminal: what it shows, that it fits, and that it keeps what matters."""
+"""The live view of a run: its content, that it fits the terminal, and the lines that stay."""
 
 from __future__ import annotations
 
@@ -183,8 +183,8 @@ def test_time_left_rests_on_what_trials_took() -> None:
 
 
 def test_the_plan_is_the_order_of_the_seed(small_study: Study) -> None:
-    """What comes next, asked again and again, is the whole run; an invalid trial comes again at the end of
-    its block."""
+    """The plan, asked repeatedly, gives the whole run; an invalid trial is repeated at the end of its
+    block."""
     trials: list[TrialRecord] = []
     ran = []
     while (number := plan(small_study, trials).number) is not None:

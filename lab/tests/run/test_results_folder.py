@@ -1,5 +1,5 @@
-"""A results folder says what it is: its README's own lines open it in polars, pandas, DuckDB and R, its
-schema holds for its summary, and its columns are all told."""
+"""A results folder explains itself: the README's code opens it in polars, pandas, DuckDB and R, its schema
+matches its summary, and every column is documented."""
 
 from __future__ import annotations
 
@@ -35,7 +35,7 @@ METRIC = "server_cpu_per_connection"
 
 @pytest.fixture
 def folder(small_study: Study, tmp_path: Path) -> Path:
-    """Two blocks, of which the second has an invalid trial and is not used."""
+    """Three blocks, of which the second has an invalid trial and is not used."""
     path = tmp_path / "run"
     with RunDirectory.create(path, info(small_study)) as directory:
         for block in (1, 2, 3):
@@ -51,7 +51,7 @@ def folder(small_study: Study, tmp_path: Path) -> Path:
 
 
 def medians(folder: Path) -> dict[str, float]:
-    """Of the trials that figures rest on, from the raw lines."""
+    """By contender, the median of the used trials, from the raw lines."""
     results = thunderherd.load(folder)
     assert results.summary is not None
     values: dict[str, list[float]] = {}
@@ -64,7 +64,7 @@ def medians(folder: Path) -> dict[str, float]:
 
 
 def block_of(folder: Path, language: str) -> str:
-    """The lines that the README has for a language."""
+    """The README's code for a language."""
     text = (folder / "README.md").read_text().partition(f"\n{NAMES[language]}:\n")[2]
     found = re.match(r"\s*```\w+\n(.*?)\n```", text, re.DOTALL)
     assert found, language
@@ -73,7 +73,7 @@ def block_of(folder: Path, language: str) -> str:
 
 
 def printed(text: str) -> dict[str, float]:
-    """Names and figures of a printed table, whatever is drawn around them."""
+    """Names and figures of a printed table, without its frame."""
     return {name: float(value) for name, value in re.findall(r"(\w+)[\s│┆|]+([\d.]+(?:e-\d+)?)\b", text)}
 
 

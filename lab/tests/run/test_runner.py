@@ -1,4 +1,4 @@
-"""Runs: order, looks, resuming, and what is left when a run is interrupted or killed."""
+"""Runs: order, looks, resuming, and what remains when a run is interrupted or killed."""
 
 from __future__ import annotations
 
@@ -38,7 +38,7 @@ Outcome = Callable[[str, int, int], dict[str, Any]]
 
 
 class Rig:
-    """A study run on trials that never happened, with a log of what was asked for."""
+    """A study run on invented trials, with a log of the requested ones."""
 
     def __init__(self, study: Study, directory: Path) -> None:
         self.study, self.directory = study, directory
@@ -315,7 +315,7 @@ def test_a_mistake_of_the_users_in_mid_run_says_how_to_go_on(rig: Rig) -> None:
 
 
 def test_what_the_engine_refuses_a_contender_for_from_the_first_is_not_gone_on_with(rig: Rig) -> None:
-    """Another run that goes on has the same settings. What was well before has another cause."""
+    """A resumed run has the same settings. If earlier trials succeeded, there is another cause."""
 
     def refuse(name: str, block: int, attempt: int) -> dict[str, Any]:
         if (block, len(rig.ran)) >= first:
@@ -360,7 +360,7 @@ except KeyboardInterrupt:
 
 @pytest.fixture
 def real_run(copied_engine: Path, small_study_file: Path, tmp_path: Path) -> Iterator[Callable[[], Any]]:
-    """Starts a run into tmp_path/run, as a process group of its own; ended, whatever happens."""
+    """Starts a run into tmp_path/run in its own process group, which is killed at the end."""
     started: list[subprocess.Popen[str]] = []
 
     def start() -> subprocess.Popen[str]:

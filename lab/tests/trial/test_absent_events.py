@@ -1,5 +1,5 @@
-"""A study that asks for events which no machine has: it runs to its end, and each figure of them is
-unavailable with the reason wherever it would stand. With the engine, for real."""
+"""A study that requests events which no machine has: it runs to its end, and each figure of them is
+unavailable with the reason, everywhere. With the real engine."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Studies of servers that never sleep: what has CPU in it that was used for no client is not told."""
+"""Studies of busy-polling servers: metrics that include idle polling are not reported."""
 
 from __future__ import annotations
 

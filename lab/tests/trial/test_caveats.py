@@ -1,4 +1,4 @@
-"""What was copied although it was not to be: counted in a trial, and said beside every figure of it."""
+"""Zero-copy that the kernel copied: counted in a trial, and reported next to every figure."""
 
 from __future__ import annotations
 
@@ -91,7 +91,7 @@ def study(tmp_path: Path, some_catalogue: Catalogue) -> Study:
 
 @pytest.fixture
 def summary(study: Study) -> Summary:
-    """Of a pool that sends without copying, as its clients receive: all is copied, or 3/4 at one point."""
+    """A pool with zero-copy sends and clients with zero-copy receives: all is copied, or 3/4 at one point."""
     shares = {"prefork": 1.0, "prefork@size=100": 1.0, "prefork@size=200": 0.75}
     trials = []
     for block in range(1, 12):
@@ -202,7 +202,7 @@ def test_the_report_has_the_names_of_contenders_as_they_are(summary: Summary) ->
 
 
 def with_completions(study: Study, side: str = "server") -> Study:
-    """The pool, or its clients, with a primitive that asks the kernel not to copy."""
+    """The pool, or its clients, with a zero-copy send primitive."""
     changed = []
     for each in study.contenders:
         of_pool = each.base == "prefork"
@@ -212,7 +212,7 @@ def with_completions(study: Study, side: str = "server") -> Study:
 
 
 def summary_with(study: Study, told: Callable[[str, int], Mapping[str, float | None]]) -> Summary:
-    """Of trials that tell this by contender and block, beside what all tell."""
+    """Trials with these additional metrics, by contender and block."""
     trials = []
     for block in range(1, 12):
         for contender in study.contenders:
@@ -235,7 +235,7 @@ def silent(_name: str, _block: int) -> Mapping[str, float | None]:
 
 @pytest.fixture
 def unknown(study: Study) -> Summary:
-    """Of a pool that sends without copying, and of whose sends no completion was ever read."""
+    """A pool with zero-copy sends of which no completion was ever read."""
     return summary_with(with_completions(study), silent)
 
 
@@ -367,6 +367,6 @@ def test_clients_are_told_like_servers_and_who_sends_nothing_is_not(study: Study
 
 
 def test_a_server_that_was_read_late_is_told_too(study: Study) -> None:
-    """Then nothing says how much it has sent; its clients have figures."""
+    """Its number of sends is then unknown; its clients have figures."""
     found = summary_with(with_completions(study), lambda _name, _block: {"latency_mean_seconds": 1.0})
     assert NOT_KNOWN in found.study.notes

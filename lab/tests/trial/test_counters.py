@@ -1,4 +1,4 @@
-"""Figures of counters that are no plain differences: scaled ones, states, and those with parts."""
+"""Figures of counters that are not plain differences: scaled ones, states, and counters with parts."""
 
 from __future__ import annotations
 
@@ -277,7 +277,7 @@ BY = Counting(2000, 4000.0, 2.0, tuple(COUNTED), frozenset({"memory"}))
 
 
 def test_derived_figures_are_those_of_perf_stat() -> None:
-    """Known answers: what `perf stat` prints beside such counts."""
+    """Known answers: the figures that `perf stat` prints next to such counts."""
     found = of_side("server", COUNTED, BY)
     expected = {
         "cpus_utilized": 0.25, "gigahertz": 3.0, "instructions_per_cycle": 2.0, "branch_miss_share": 0.01,

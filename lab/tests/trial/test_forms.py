@@ -1,5 +1,5 @@
-"""Trials of all forms: loads that end by time, kept connections, whole lives, counters, accounts; and runs
-of them."""
+"""All forms of trials: loads that end by time, persistent connections, whole lives, counters, accounts; and
+runs of them."""
 
 from __future__ import annotations
 
@@ -59,7 +59,7 @@ TIMED = FORMS.replace(
 
 
 def test_a_load_that_ends_by_time_is_not_told_how_many_requests_to_make(tmp_path: Path) -> None:
-    """The engine refuses to be told both."""
+    """The engine refuses both settings together."""
     for text, told in ((TIMED, False), (FORMS, True)):
         load = loaded(tmp_path, text).contender("prefork@pool_size=5").load
         assert "loops" in load.settings

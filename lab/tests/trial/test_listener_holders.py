@@ -1,4 +1,4 @@
-"""The processes that hold a listener are counted, parent and children; threads and strangers are not."""
+"""Counts the processes that hold a listener: parent and children, not threads or other processes."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""From what was measured to metrics: all that are declared are computed, and nothing else."""
+"""Metrics from observations: all declared metrics are computed, and no others."""
 
 from __future__ import annotations
 
@@ -119,7 +119,7 @@ def test_the_longest_is_told_of_a_hundred_requests_of_all_load_processes() -> No
 
 
 def test_a_byte_costs_what_its_request_does_each_side_by_its_own_requests() -> None:
-    """The server's CPU is of the 50 requests of its window, the clients' of all 100 of their load."""
+    """The server's CPU time is of the 50 requests of its window, the clients' of all 100 of their load."""
     found = measured().metrics()
     assert found["server_cpu_per_byte"] == pytest.approx(0.5 / 50 / 1000)
     assert found["client_cpu_per_byte"] == pytest.approx(1.0 / 100 / 1000)
@@ -133,8 +133,8 @@ def test_a_byte_costs_what_its_request_does_each_side_by_its_own_requests() -> N
 def test_a_byte_of_a_stream_costs_what_each_side_used_while_it_counted_bytes(
     to_server: bool, server: int, clients: int
 ) -> None:
-    """A stream has no request that ends in the window: its payload is what passed each side, the server's in
-    its window, the clients' in the whole load."""
+    """A stream has no request that ends in the window. Its payload is what passed each side: the server in
+    its window, the clients in the whole load."""
     work = measured().work.model_copy(
         update={"requests": 0, "bytes_received": 3_000_000, "bytes_sent": 2_000_000}
     )

@@ -1,5 +1,4 @@
-"""Loads with a schedule, with the engine itself: what they tell, and what follows where they do not keep
-it."""
+"""Open loads with the real engine: what they report, and what follows if they miss their schedule."""
 
 from __future__ import annotations
 
@@ -64,7 +63,7 @@ def study(real_engine: Path, tmp_path_factory: pytest.TempPathFactory) -> Study:
 
 @pytest.fixture(scope="module")
 def overloaded(study: Study) -> TrialRecord:
-    """Requests of 2 ms come every half a millisecond."""
+    """Requests that take 2 ms arrive every half a millisecond."""
     return run_trial(study, study.contender("slow"), block=1, position=1, seed=1)
 
 
@@ -98,7 +97,8 @@ def test_a_rate_that_is_not_achieved_forbids_to_count_the_trial(overloaded: Tria
 
 
 def test_checks_are_called_as_the_engine_calls_them(overloaded: TrialRecord) -> None:
-    """Of some it is known here whose fault they are; under another name they would be the load's own."""
+    """Some checks are attributed to the server by name; under another name they would count against the
+    load."""
     validity = overloaded.loads[0].validity
     assert validity is not None
     known = {COUNTED_ELSEWHERE, BUSY, CUT, *OUTPACED, *FOLLOWS, *layers.NEEDED}
@@ -218,7 +218,7 @@ def saturated(load: LoadResult) -> LoadResult:
 
 
 def test_clients_that_use_up_their_cpus_are_told_of(study: Study, closed: TrialRecord) -> None:
-    """Of loads without an event loop, by the CPU time of all their processes."""
+    """For loads without an event loop, by the CPU time of all their processes."""
     contender = study.contender("closed")
     pinned = contender.model_copy(update={"lab": contender.lab.model_copy(update={"client_cpus": (1,)})})
     (load,) = closed.loads

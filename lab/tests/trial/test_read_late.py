@@ -1,5 +1,5 @@
-"""Trials apart from those that are judged whose server was read late: made again, with a longer window, and
-where none came in time that is the reason, wherever one is told."""
+"""Extra trials whose server was read late: repeated with a longer window; if all were late, every page gives
+that reason."""
 
 from __future__ import annotations
 

@@ -1,5 +1,4 @@
-"""The workloads that move many bytes, in studies: what a trial says of them follows from what both ends have
-counted."""
+"""Workloads that move many bytes: their metrics follow from the counts of both ends."""
 
 from __future__ import annotations
 
@@ -34,7 +33,7 @@ Trial = Callable[..., TrialRecord]
 
 @pytest.fixture
 def trial(tmp_path: Path, use_engine: Path) -> Trial:
-    """Runs a trial of the contender `a` of a study with these parts."""
+    """Runs a trial of contender `a` of a study with these parts."""
 
     def run(
         workload: str, load: str, client: str, service: str = "", warm_up: int = 0, processes: int = 1
@@ -76,8 +75,8 @@ def test_blast_tells_times_reads_and_rate(trial: Trial) -> None:
 def test_messages_that_take_an_echo_several_receives_are_requests_all_the_same(
     trial: Trial, load: str
 ) -> None:
-    """Its server cannot tell where one ends, and counts receives: what is checked is that both ends account
-    for as many bytes, and what a request costs is told of the clients' requests."""
+    """The server cannot distinguish requests and counts receives. The test checks that both ends account for
+    the same bytes, and that costs are per request of the clients."""
     if load == "closed":
         found = trial(load=load, workload="echo", client="children = 2, loops = 50, bytes = 65536", warm_up=4)
     else:
@@ -99,8 +98,8 @@ def test_messages_that_take_an_echo_several_receives_are_requests_all_the_same(
 def test_blasts_of_several_clients_at_a_time_have_the_rate_of_all(
     trial: Trial, processes: int, children: int
 ) -> None:
-    """What they moved together, by the time from the first one's start to the last one's end: of 4 at a time
-    each takes most of it."""
+    """Their total bytes by the time from the first start to the last end: with 4 at a time each takes most of
+    it."""
     settings = f"children = {children}, loops = 1, repetitions = 5000"
     found = trial("blast", "closed", settings, processes=processes)
     metrics, figures = found.metrics or {}, figures_of(found.loads)

@@ -1,4 +1,4 @@
-"""One trial: what it measures, and every reason for which it may not count."""
+"""One trial: its metrics, and every reason for which it is invalid."""
 
 from __future__ import annotations
 
@@ -153,7 +153,7 @@ def test_no_trial_is_invalid_without_a_reason(fake_engine: Fake, small_study: St
 def test_a_server_with_an_open_connection_is_not_at_rest(
     fake_engine: Fake, small_study: Study, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """A process that is ready to run and gets no CPU stands still, too."""
+    """A process that is ready to run but gets no CPU uses none, too."""
     fake_engine("left_open")
     monkeypatch.setattr(trial, "SETTLE_SECONDS", 0.2)
     (reason, *_) = run(small_study).invalid_reasons
