@@ -1,15 +1,19 @@
 """A run's directory: writing it during the run, and reading it again.
 
-run.json the run: study, seed, machine, command line; written first trials.jsonl the raw observations, one
-line per trial, on disk before the next trial starts trials.parquet the same as a table, one row per trial
-(also trials.csv); written at the end limits.jsonl the machine limits, every round as measured, before the
-first trial counted.jsonl extra trials with more counters (`counting`); only their counts are used
-with_counters.jsonl, without_counters.jsonl pairs of extra trials that measure what counting costs
-profiles.jsonl extra trials that sample both sides (`profiling`), with the call stacks of their windows
-profiles/ the same stacks, folded and as flame graphs recordings/ copies of the files that loads replay
-(`recordings`) unavailable.csv, extrapolated.csv why cells of the table are empty, and which are extrapolated
-summary.json every figure of the printed tables and the report README.md what these files are, and how to open
-them (`results_folder`, which writes more)
+```
+run.json        the run: study, seed, machine, command line; written first
+trials.jsonl    the raw observations, one line per trial, on disk before the next trial starts
+trials.parquet  the same as a table, one row per trial (also trials.csv); written at the end
+limits.jsonl    the machine limits, every round as measured, before the first trial
+counted.jsonl   extra trials with more counters (`counting`); only their counts are used
+with_counters.jsonl, without_counters.jsonl  pairs of extra trials that measure what counting costs
+profiles.jsonl  extra trials that sample both sides (`profiling`), with the call stacks of their windows
+profiles/       the same stacks, folded and as flame graphs
+recordings/     copies of the files that loads replay (`recordings`)
+unavailable.csv, extrapolated.csv  why cells of the table are empty, and which are extrapolated
+summary.json    every figure of the printed tables and the report
+README.md       what these files are, and how to open them (`results_folder`, which writes more)
+```
 """
 
 from __future__ import annotations

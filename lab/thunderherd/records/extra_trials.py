@@ -6,12 +6,16 @@ trials = 1                  # of each contender; 0: none
 counters = ["tcp_info"]     # in addition to the counters that explain a difference
 contenders = ["prefork"]    # default: all of the main table, and each sweep's first and last point
 
-[counting_cost] # what counting the processor's events costs trials = 6 # pairs of trials of each contender;
-0: none contenders = ["prefork"] # default: up to three of the main table
+[counting_cost]             # what counting the processor's events costs
+trials = 6                  # pairs of trials of each contender; 0: none
+contenders = ["prefork"]    # default: up to three of the main table
 
-[profiling] # where CPU time goes trials = 1 # of each contender; 0: none; `run --profile` makes it 1
-frequency = 997 # samples for each second of CPU time event = "auto" # "cycles" where there is a PMU, else
-"cpu-clock" contenders = ["prefork"] # default: all of the main table ```
+[profiling]                 # where CPU time goes
+trials = 1                  # of each contender; 0: none; `run --profile` makes it 1
+frequency = 997             # samples per second of CPU time
+event = "auto"              # "cycles" if there is a PMU, else "cpu-clock"
+contenders = ["prefork"]    # default: all of the main table
+```
 """
 
 from __future__ import annotations
