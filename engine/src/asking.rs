@@ -24,7 +24,7 @@ use crate::show::Show;
 use crate::sizes::SIZES;
 use crate::socket_diagnosis::Ends;
 use crate::source_addresses::Sources;
-use crate::sys::{process, signal};
+use crate::sys::{clock, process, signal};
 use crate::tally::Tally;
 use crate::target::Target;
 use crate::tcp::TcpOptions;
@@ -118,17 +118,17 @@ pub fn ask(plan: &Plan, requests: Requests) -> Result<LoadResult> {
         show: plan.show.then(Show::new).transpose().context(UNMAPPED)?,
     }));
     say_what_is_needed(plan, run);
-    let counted_from = process::monotonic_nanoseconds();
+    let counted_from = clock::now();
     // What this process had used before is not the load's: a launcher that became the engine brings its own past along.
     let counted_before = locked(&counting).read()?;
     let before = process::usage_of_self()?;
-    let started = process::monotonic_nanoseconds();
+    let started = clock::now();
     (plan.load.item.run)(run)?;
-    let ended = process::monotonic_nanoseconds();
+    let ended = clock::now();
     linger::wait();
     let usage = process::usage_of_self()?.since(&before) + reaped.usage();
     let readout = locked(&counting).since(&counted_before)?;
-    let counted_to = process::monotonic_nanoseconds();
+    let counted_to = clock::now();
     let measured = run.measured();
     let (window, counted) = (window(&measured), run.tally.counts());
     let edges = measured.window.as_ref();

@@ -12,7 +12,8 @@ use crate::channel::{Channel, Openers};
 use crate::edges::sleep_until;
 use crate::exchange::{Caller, Failure};
 use crate::load::{LOOPS, LoadRun, THINK};
-use crate::measure::{Measure, now};
+use crate::measure::Measure;
+use crate::sys::clock::now;
 use crate::sys::signal;
 use crate::tally::{ErrorKind, Slot};
 

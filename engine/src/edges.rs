@@ -4,7 +4,7 @@ use std::sync::atomic::{AtomicUsize, Ordering::Relaxed};
 use std::time::Duration;
 
 use crate::load::{Edge, LoadRun, MILLISECONDS, WARM_UP};
-use crate::measure::now;
+use crate::sys::clock::now;
 use crate::sys::signal;
 
 /// How long a sleeping client or load may not notice an interrupt.

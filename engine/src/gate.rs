@@ -14,6 +14,7 @@ use anyhow::{Context, Result, bail};
 
 use crate::pool::report;
 use crate::process_tree::{Beginning, Tree};
+use crate::sys::clock;
 use crate::sys::descriptor::{self, PollFlags};
 use crate::sys::process::{self, Ended, Pid, Reaped, Usage};
 use crate::sys::shared::SharedArray;
@@ -87,14 +88,14 @@ pub fn run<W: Watcher>(command: &Command, begin: impl FnOnce(Tree) -> Result<W>)
     }
     descriptor::write(opener.as_fd(), b"\n")?;
     let ended = wait(child, &signals, terminal, &mut watcher)?;
-    let ended_ns = process::monotonic_nanoseconds();
+    let ended_ns = clock::now();
     let started_ns = started[0].load(Relaxed);
     if started_ns == 0 {
         bail!("the command was not started, {ended}");
     }
     // Whoever it left behind has lost its parent, and is being killed.
     process::wait_for_all()?;
-    let gone_ns = process::monotonic_nanoseconds();
+    let gone_ns = clock::now();
     let status = match ended {
         Ended::Exited(status) => status,
         Ended::Killed(signal) => 128 + signal as i32,
@@ -115,7 +116,7 @@ fn become_command(command: &Command, parent: Pid, gate: OwnedFd, reaped: &Reaped
         let _ = process::pin(cpus);
     }
     reaped.take_off(&process::usage_of_self()?);
-    started.store(process::monotonic_nanoseconds(), Relaxed);
+    started.store(clock::now(), Relaxed);
     let error = process::become_engine(&words);
     started.store(0, Relaxed);
     error.map(drop).context("/proc/self/exe could not be started")

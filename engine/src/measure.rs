@@ -12,7 +12,6 @@ use crate::generator::Generator;
 use crate::histograms::{histogram, record};
 use crate::own_memory::Connected;
 use crate::scheduled::{Moments, Scheduled};
-pub use crate::sys::process::monotonic_nanoseconds as now;
 use crate::tally::Counts;
 
 /// The part of a load's life that is counted. What happens is in it by the moment at which it is complete.

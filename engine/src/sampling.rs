@@ -17,7 +17,7 @@ use crate::mistake::mistake;
 use crate::perf_event::{Modes, refused_above};
 use crate::perf_record::{self, HEADER, Happened, Moment, Seen};
 use crate::process_tree::{Beginning, Tree};
-use crate::sys::process;
+use crate::sys::clock;
 
 /// What makes the kernel take a sample.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, JsonSchema)]
@@ -98,7 +98,7 @@ impl Sampling {
     /// happened on one CPU may be read from another's buffer later than what came of it.
     pub fn read(&mut self) -> Result<Vec<Moment>> {
         let complete = self.read_at_ns;
-        self.read_at_ns = process::monotonic_nanoseconds();
+        self.read_at_ns = clock::now();
         self.read_rings()?;
         Ok(self.until(complete))
     }
@@ -179,8 +179,8 @@ fn cycles_in_a_second() -> Result<u64> {
     let mut most = 0;
     for _ in 0..GLANCES {
         let before = counter.read_count_and_time().context(UNREAD)?;
-        let begun = process::thread_cpu_time();
-        while process::thread_cpu_time() - begun < GLANCE {
+        let begun = clock::thread_cpu_time();
+        while clock::thread_cpu_time() - begun < GLANCE {
             std::hint::spin_loop();
         }
         let after = counter.read_count_and_time().context(UNREAD)?;
@@ -295,6 +295,7 @@ mod tests {
     use std::process::{Child, Command, Stdio};
 
     use super::*;
+    use crate::sys::process;
     use crate::tally::Tally;
 
     #[test]

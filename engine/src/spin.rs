@@ -3,7 +3,7 @@
 use std::time::Duration;
 
 use crate::setting::{Kind, Setting, Settings};
-use crate::sys::process::thread_cpu_time;
+use crate::sys::clock::thread_cpu_time;
 
 /// How much is added, for the serving end of a workload.
 pub const SPIN: Setting = Setting {

@@ -5,9 +5,9 @@ use std::time::Duration;
 
 use anyhow::Result;
 
-use crate::measure::now;
 use crate::mistake::mistake;
 use crate::setting::{Kind, Setting, Settings};
+use crate::sys::clock::now;
 
 /// How long it stands still.
 pub const STALL: Setting = Setting {

@@ -25,6 +25,7 @@ use crate::pool::{FAILED, report};
 use crate::process_tree::{Beginning, Tree};
 use crate::setting::{Kind, Setting, Settings};
 use crate::socket_diagnosis::Ends;
+use crate::sys::clock;
 use crate::sys::descriptor::{self, PollFlags};
 use crate::sys::process::{self, Ended, Pid};
 use crate::sys::signal::{ECHO, Signal, SignalDescriptor};
@@ -242,7 +243,7 @@ impl<'a> Supervisor<'a> {
 
     fn snapshot(&mut self) -> Result<Snapshot> {
         Ok(Snapshot {
-            monotonic_ns: process::monotonic_nanoseconds(),
+            monotonic_ns: clock::now(),
             cpu_ns: self.cpu_time.read()?,
             tally: self.tally.counts(),
             workers: self.tally.connections_by_worker(),
@@ -250,7 +251,7 @@ impl<'a> Supervisor<'a> {
             listen_queue: self.listen_queue()?,
             readout: self.counting.read()?,
             // Fields are filled in the order in which they stand here: this is the last to be read.
-            read_ns: process::monotonic_nanoseconds(),
+            read_ns: clock::now(),
         })
     }
 

@@ -11,7 +11,7 @@ use super::turns::Turns;
 use crate::attempt::{Attempt, Attempted};
 use crate::course::CONNECT_INTERVAL;
 use crate::exchange::Failure;
-use crate::measure::now;
+use crate::sys::clock::now;
 use crate::sys::descriptor::PollFlags;
 
 /// Connections that a load makes at the same time: as many as the shortest backlog in common use has places (SOMAXCONN

@@ -4,7 +4,7 @@ use std::time::Duration;
 
 use crate::generator::Generator;
 use crate::measure::Window;
-use crate::sys::process::thread_cpu_time;
+use crate::sys::clock::thread_cpu_time;
 
 /// The account of one thread, which keeps it itself.
 #[derive(Default)]

@@ -2,6 +2,7 @@
 
 #![allow(unsafe_code)]
 
+pub mod clock;
 pub mod descriptor;
 pub mod epoll;
 pub mod lock;

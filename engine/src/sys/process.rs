@@ -406,14 +406,3 @@ pub fn may_raise_descriptor_limit(wanted: u64) -> bool {
     let Ok((soft, hard)) = getrlimit(Resource::RLIMIT_NOFILE) else { return false };
     setrlimit(Resource::RLIMIT_NOFILE, soft, wanted).is_ok() && setrlimit(Resource::RLIMIT_NOFILE, soft, hard).is_ok()
 }
-
-/// CPU time of the calling thread so far.
-pub fn thread_cpu_time() -> Duration {
-    nix::time::clock_gettime(nix::time::ClockId::CLOCK_THREAD_CPUTIME_ID).expect("this clock always exists").into()
-}
-
-/// Nanoseconds of CLOCK_MONOTONIC, which all processes of a machine share.
-pub fn monotonic_nanoseconds() -> u64 {
-    let now = nix::time::clock_gettime(nix::time::ClockId::CLOCK_MONOTONIC).expect("this clock always exists");
-    now.tv_sec() as u64 * 1_000_000_000 + now.tv_nsec() as u64
-}

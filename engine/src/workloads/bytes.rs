@@ -7,7 +7,6 @@ use anyhow::Result;
 
 use crate::about::About;
 use crate::inbox;
-use crate::measure::now;
 use crate::numbering::REQUEST_SEED;
 use crate::outbox::{Outbox, Piece};
 use crate::pattern::{BYTES, CHECK, Reception, pattern};
@@ -16,6 +15,7 @@ use crate::setting::{Kind, Setting, Settings};
 use crate::sizes::{SIZES, USUAL_MOST};
 use crate::spin::{SPIN, Spin};
 use crate::stall::{STALL, STALL_EVERY, Stalls};
+use crate::sys::clock::now;
 use crate::tally::ErrorKind;
 use crate::traffic::{SizesInTurn, Traffic};
 use crate::workload::{

@@ -23,11 +23,11 @@ use std::sync::atomic::{AtomicU64, Ordering::Relaxed};
 use anyhow::{Context, Result};
 
 use crate::about::About;
-use crate::measure::now;
 use crate::outbox::{Outbox, Piece};
 use crate::pattern::difference;
 use crate::primitive::{Waits, Want};
 use crate::setting::{Kind, Setting, Settings};
+use crate::sys::clock::now;
 use crate::sys::shared::SharedArray;
 use crate::tally::ErrorKind;
 use crate::workload::{Account, COMMON, End, Input, MeasuredBy, More, Next, Service, Session, Then, Workload};

@@ -3,7 +3,7 @@ use std::collections::BTreeMap;
 use super::*;
 use crate::inbox::Inbox;
 use crate::setting::Value;
-use crate::sys::process::thread_cpu_time;
+use crate::sys::clock::thread_cpu_time;
 
 fn settings(given: &[(&'static str, &str)]) -> Settings {
     let given = given
