@@ -20,6 +20,7 @@ pub mod select;
 pub mod sends;
 pub mod shared;
 pub mod signal;
+mod signal_mask;
 pub mod socket;
 pub mod thread;
 pub mod zero_copy;

@@ -19,7 +19,7 @@ use nix::unistd::{getpid, getppid, setpgid};
 
 pub use nix::unistd::Pid;
 
-use super::{check, retry, signal};
+use super::{check, retry, signal_mask};
 
 /// The status with which a child exits whose code panicked.
 const PANICKED: i32 = 101;
@@ -37,7 +37,7 @@ pub fn fork(child: impl FnOnce() -> i32) -> io::Result<Pid> {
         nix::unistd::ForkResult::Parent { child } => Ok(child),
         nix::unistd::ForkResult::Child => {
             let status = catch_unwind(AssertUnwindSafe(|| {
-                if die_with_parent(parent).and_then(|()| signal::unblock_all()).is_err() {
+                if die_with_parent(parent).and_then(|()| signal_mask::unblock_all()).is_err() {
                     return PANICKED;
                 }
                 let status = child();

@@ -51,11 +51,6 @@ impl AsFd for SignalDescriptor {
     }
 }
 
-/// Lets every signal through again, as a process expects that was just started.
-pub(super) fn unblock_all() -> io::Result<()> {
-    SigSet::empty().thread_set_mask().map_err(io::Error::from)
-}
-
 static LOST: AtomicPtr<AtomicU64> = AtomicPtr::new(std::ptr::null_mut());
 
 /// Reaps children as they end, in a SIGCHLD handler as in UNP section 5.10, and counts those that a signal ended.
