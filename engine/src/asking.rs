@@ -13,7 +13,7 @@ use crate::lines::{self, LoadResult, Mark, MarkKind, SCHEMA};
 use crate::linger;
 use crate::load::{ByClient, Edge, FirstError, Load, LoadRun, TIMEOUT, ramp};
 use crate::load_lines::{self, Latency, Traffic};
-use crate::measure::{Measured, Window};
+use crate::measure::Measured;
 use crate::mistake::mistake;
 use crate::output::remark;
 use crate::own_memory::Memory;
@@ -29,6 +29,7 @@ use crate::tally::Tally;
 use crate::target::Target;
 use crate::tcp::TcpOptions;
 use crate::waiting;
+use crate::window::Window;
 use crate::workload::{Client, MeasuredBy, Workload};
 
 /// Whom to ask, and how.

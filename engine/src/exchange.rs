@@ -10,12 +10,12 @@ use std::time::Duration;
 use crate::channel::Channel;
 use crate::closings::ShutDown;
 use crate::inbox::CAPACITY;
-use crate::measure::Window;
 use crate::primitive::{Received, Sent, Want};
 use crate::show::Shown;
 use crate::sys::clock::now;
 use crate::sys::descriptor::PollFlags;
 use crate::tally::ErrorKind;
+use crate::window::Window;
 use crate::workload::{Answer, Client, Conversation, Input, MeasuredBy, More};
 
 /// How many times the time allowed without progress a reply may take that comes in pieces.

@@ -97,5 +97,6 @@ pub mod used;
 pub mod validity;
 pub mod veth;
 pub mod waiting;
+pub mod window;
 pub mod workload;
 pub mod workloads;

@@ -9,7 +9,7 @@ use anyhow::{Context, Result, bail};
 use crate::about::About;
 use crate::address::Address;
 use crate::channel::Way;
-use crate::measure::{Measured, Window};
+use crate::measure::Measured;
 use crate::mistake::{mistake, raise_to};
 use crate::output::warn;
 use crate::own_memory::{self, Connected};
@@ -24,6 +24,7 @@ use crate::sys::shared::SharedArray;
 use crate::tally::Tally;
 use crate::target::Target;
 use crate::waiting::{BACK_END, COMPLETIONS};
+use crate::window::Window;
 use crate::workload::Client;
 
 /// A registered load. Its file's name is its name.

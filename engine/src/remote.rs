@@ -6,12 +6,12 @@ use crate::address::Address;
 use crate::asking::Requests;
 use crate::exchange::LONGEST;
 use crate::load::{Load, MILLISECONDS, RAMP_UP, TIMEOUT, WARM_UP, closing};
-use crate::measure::Window;
 use crate::outbox::Outbox;
 use crate::pattern::BYTES;
 use crate::schedule::{Process, Schedule};
 use crate::setting::Settings;
 use crate::veth;
+use crate::window::Window;
 use crate::workload::{Client, More};
 
 /// Parts of a request that are put together to tell its length; one that has more is told to have at least so much.

@@ -8,7 +8,6 @@ use serde::Serialize;
 
 use crate::about::About;
 use crate::inbox::Inbox;
-use crate::measure::Window;
 use crate::mistake::mistake;
 use crate::outbox::Outbox;
 use crate::primitive::{Waits, Want};
@@ -16,6 +15,7 @@ use crate::setting::{Kind, Setting, Settings, Value};
 use crate::sizes::SIZES;
 use crate::tally::ErrorKind;
 use crate::traffic::Traffic;
+use crate::window::Window;
 
 /// A registered workload. Its file's name is its name.
 pub struct Workload {

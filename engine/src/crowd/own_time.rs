@@ -3,8 +3,8 @@
 use std::time::Duration;
 
 use crate::generator::Generator;
-use crate::measure::Window;
 use crate::sys::clock::thread_cpu_time;
+use crate::window::Window;
 
 /// The account of one thread, which keeps it itself.
 #[derive(Default)]

@@ -5,8 +5,8 @@ use std::collections::VecDeque;
 use super::arrivals::Arrivals;
 use super::member::{Request, Standing};
 use crate::load::LoadRun;
-use crate::measure::Window;
 use crate::schedule::Schedule;
+use crate::window::Window;
 
 /// Which load the clients make.
 #[derive(Debug, Clone, Copy)]

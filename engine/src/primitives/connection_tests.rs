@@ -13,12 +13,12 @@ use super::fixtures::{openers, openers_with, primitives};
 use crate::channel::Channel;
 use crate::connection::{Connection, Progress, Turn};
 use crate::exchange::Caller;
-use crate::measure::Window;
 use crate::outbox::{Outbox, Piece};
 use crate::primitive::{Direction, Sent, Waits, Want};
 use crate::setting::{Settings, Value};
 use crate::sys::descriptor::{self, PollFlags};
 use crate::tally::{Counts, Tally};
+use crate::window::Window;
 use crate::workload::{Input, Job, More, Next, Session, Then, Workload};
 use crate::workloads::WORKLOADS;
 

@@ -4,9 +4,9 @@
 use std::collections::VecDeque;
 
 use crate::inbox::Inbox;
-use crate::measure::Window;
 use crate::outbox::Outbox;
 use crate::primitive::Want;
+use crate::window::Window;
 use crate::workload::{Answer, Conversation, End, Input, More, Next, Service, Session, Then};
 
 /// A connection between a session and a conversation.

@@ -213,9 +213,9 @@ mod tests {
 
     use super::*;
     use crate::inbox::Inbox;
-    use crate::measure::Window;
     use crate::primitive::Waits;
     use crate::setting::Value;
+    use crate::window::Window;
     use crate::workloads::both_ends::Between;
 
     fn settings(field_size: u64, check: &str) -> Settings {

@@ -2,10 +2,10 @@ use std::collections::BTreeMap;
 
 use super::*;
 use crate::inbox::Inbox;
-use crate::measure::Window;
 use crate::primitives::PRIMITIVES;
 use crate::registry::find;
 use crate::setting::Value;
+use crate::window::Window;
 use crate::workload::{Answer, Client, Outcome};
 use crate::workloads::both_ends::Between;
 

@@ -8,13 +8,13 @@ use anyhow::{Context, Result};
 use super::reel::Reel;
 use super::{LONGEST_LINE, MOST_MICROSECONDS, Receiving, Request, Sums, say};
 use crate::load::MILLISECONDS;
-use crate::measure::Window;
 use crate::mistake::mistake;
 use crate::outbox::Outbox;
 use crate::primitive::Want;
 use crate::setting::{Kind, Setting, Settings, Value};
 use crate::sys::clock::now;
 use crate::sys::shared::SharedArray;
+use crate::window::Window;
 use crate::workload::{Account, Answer, Client, Conversation, Figures, Input, MeasuredBy, More, PAYLOAD_BYTES};
 
 /// Who sends.

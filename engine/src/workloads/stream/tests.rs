@@ -3,9 +3,9 @@ use std::collections::BTreeMap;
 use super::*;
 use crate::inbox::Inbox;
 use crate::load::MILLISECONDS;
-use crate::measure::Window;
 use crate::pattern::pattern;
 use crate::setting::Value;
+use crate::window::Window;
 use crate::workload::{Answer, Client};
 use crate::workloads::both_ends::Between;
 
