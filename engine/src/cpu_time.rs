@@ -3,26 +3,11 @@
 //! The control group comes first because it alone is exact; docs/decisions/0004 has the figures.
 
 use anyhow::{Context, Result};
-use schemars::JsonSchema;
-use serde::Serialize;
 
 use crate::counter::{Reading, Subject};
 use crate::counters::{cgroup_cpu, process_clocks, task_clock};
+use crate::cpu_source::CpuSource;
 use crate::process_tree::Tree;
-
-/// Where the CPU time of a window comes from.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, JsonSchema)]
-#[serde(rename_all = "snake_case")]
-pub enum CpuSource {
-    /// The tree's own control group.
-    Cgroup,
-    /// The scheduler's clocks of living processes, and what ended ones had used.
-    ProcessClocks,
-    /// A perf event that the whole tree inherits; only when asked for.
-    PerfEvent,
-    /// None: only the CPU time of the whole life is known, when it is over.
-    WholeLife,
-}
 
 /// The words of `--cpu-source`.
 pub const CHOICES: [&str; 5] = ["auto", "cgroup", "process_clocks", "perf_event", "whole_life"];

@@ -20,6 +20,7 @@ pub mod counter;
 pub mod counters;
 pub mod counting;
 pub mod course;
+pub mod cpu_source;
 pub mod cpu_time;
 pub mod crowd;
 pub mod design;

@@ -9,7 +9,7 @@ use serde::Serialize;
 
 use crate::closings::Closed;
 use crate::counter::Readout;
-use crate::cpu_time::CpuSource;
+use crate::cpu_source::CpuSource;
 use crate::limit::Place;
 use crate::load_lines::{Latency, Scheduled, Traffic, Validity};
 use crate::own_memory::Memory;
