@@ -7,7 +7,7 @@ use std::time::{Duration, Instant};
 
 use crate::about::About;
 use crate::feature::{self, RestsOn};
-use crate::inbox::Inbox;
+use crate::inbox::{self, Inbox};
 use crate::outbox::Outbox;
 use crate::setting::{Kind, Setting, Settings};
 use crate::sys::socket;
@@ -220,6 +220,9 @@ pub enum Want {
 }
 
 impl Want {
+    /// Whatever there is, as far as the buffer holds it.
+    pub const ANYTHING: Want = Want::AtMost(inbox::CAPACITY);
+
     /// The most bytes that may be taken.
     pub fn most(self) -> usize {
         match self {

@@ -10,7 +10,6 @@ use std::time::{Duration, Instant};
 use anyhow::{Context, Result};
 
 use crate::about::About;
-use crate::inbox;
 use crate::outbox::{Outbox, Piece};
 use crate::primitive::{Waits, Want};
 use crate::setting::{Kind, Setting, Settings};
@@ -95,8 +94,6 @@ const DELAY_SUM: &str = "delay_sum";
 /// The longest line that is taken for a request: room for two 64-bit numbers and white space.
 const LONGEST_LINE: usize = 64;
 
-const BUFFER: Want = Want::AtMost(inbox::CAPACITY);
-
 fn service(settings: &Settings, _waits: Waits) -> Result<Box<dyn Service>> {
     let buckets = Buckets::new(settings.integer(BUCKETS.name) as usize, settings.word(LOCK.name));
     Ok(Box::new(BucketService {
@@ -106,7 +103,7 @@ fn service(settings: &Settings, _waits: Waits) -> Result<Box<dyn Service>> {
             _ => Busy::FixedWork(settings.integer(ITERATIONS.name)),
         },
         delay_limit: settings.integer(DELAY_LIMIT.name),
-        then: if settings.boolean(KEEP.name) { Then::Receive(BUFFER) } else { Then::Close },
+        then: if settings.boolean(KEEP.name) { Then::Receive(Want::ANYTHING) } else { Then::Close },
     }))
 }
 
@@ -135,7 +132,7 @@ struct BucketSession {
 
 impl Session for BucketSession {
     fn first(&self) -> Want {
-        BUFFER
+        Want::ANYTHING
     }
 
     fn receive(&mut self, input: &mut Input<'_>, _outbox: &mut Outbox) -> std::result::Result<Next, ErrorKind> {
@@ -151,7 +148,7 @@ impl Session for BucketSession {
         let taken = part.len() + usize::from(newline.is_some());
         input.take(taken);
         if newline.is_none() {
-            return Ok(Next::Receive(BUFFER));
+            return Ok(Next::Receive(Want::ANYTHING));
         }
         let BucketService { buckets, busy, delay_limit, then } = self.service.clone();
         let (delay, bucket) = request(&std::mem::take(&mut self.line))

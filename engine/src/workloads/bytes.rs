@@ -6,7 +6,6 @@ use std::sync::Arc;
 use anyhow::Result;
 
 use crate::about::About;
-use crate::inbox;
 use crate::numbering::REQUEST_SEED;
 use crate::outbox::{Outbox, Piece};
 use crate::pattern::{BYTES, CHECK, Reception, pattern};
@@ -53,8 +52,6 @@ const LIMIT: Setting = Setting {
     for_more: None,
 };
 
-const BUFFER: Want = Want::AtMost(inbox::CAPACITY);
-
 /// The longest line that is taken for a number: room for any 64-bit number, a sign and white space.
 const LONGEST_LINE: usize = 64;
 
@@ -88,7 +85,7 @@ struct BytesSession {
 
 impl Session for BytesSession {
     fn first(&self) -> Want {
-        BUFFER
+        Want::ANYTHING
     }
 
     fn receive(&mut self, input: &mut Input<'_>, outbox: &mut Outbox) -> std::result::Result<Next, ErrorKind> {
@@ -104,7 +101,7 @@ impl Session for BytesSession {
         let taken = part.len() + usize::from(newline.is_some());
         input.take(taken);
         if newline.is_none() {
-            return Ok(Next::Receive(BUFFER));
+            return Ok(Next::Receive(Want::ANYTHING));
         }
         let length = number(&self.line).filter(|length| (1..=self.payload.len()).contains(length));
         self.line.clear();
@@ -112,7 +109,7 @@ impl Session for BytesSession {
         let BytesSession { spin, stalls, .. } = *self;
         if spin.is_zero() && stalls.is_none() {
             answer(reply, outbox);
-            return Ok(Next::Answered(Then::Receive(BUFFER)));
+            return Ok(Next::Answered(Then::Receive(Want::ANYTHING)));
         }
         let work = move |outbox: &mut Outbox| {
             stalls.wait();
@@ -120,7 +117,7 @@ impl Session for BytesSession {
             answer(reply, outbox);
             Ok(())
         };
-        Ok(Next::Work(Box::new(work), Then::Receive(BUFFER)))
+        Ok(Next::Work(Box::new(work), Then::Receive(Want::ANYTHING)))
     }
 }
 

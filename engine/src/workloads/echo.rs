@@ -9,7 +9,6 @@ use std::sync::atomic::{AtomicU64, Ordering::Relaxed};
 use anyhow::{Context, Result};
 
 use crate::about::About;
-use crate::inbox;
 use crate::numbering::REQUEST_SEED;
 use crate::outbox::{Outbox, Piece};
 use crate::pattern::{self, CHECK, Reception, pattern};
@@ -37,8 +36,6 @@ pub static ENTRY: Workload = Workload {
     client,
     ..COMMON
 };
-
-const BUFFER: Want = Want::AtMost(inbox::CAPACITY);
 
 /// The most that a client sends before it receives. The server takes no more in while it cannot send, so a client that
 /// does not read meanwhile waits for ever once all buffers between the two are full; the smallest that Linux gives them
@@ -95,7 +92,7 @@ impl Service for Echo {
 
 impl Session for Echo {
     fn first(&self) -> Want {
-        BUFFER
+        Want::ANYTHING
     }
 
     /// Whatever one receive brought counts as one request: see [`Workload::counts_requests`].
@@ -109,7 +106,7 @@ impl Session for Echo {
         self.echoed.add(length);
         outbox.push(Piece::Bytes(bytes, 0..length));
         outbox.end_message();
-        Ok(Next::Answered(Then::Receive(BUFFER)))
+        Ok(Next::Answered(Then::Receive(Want::ANYTHING)))
     }
 }
 

@@ -18,7 +18,6 @@ use anyhow::Result;
 use httparse::{Header, Status as Parsed};
 
 use crate::about::About;
-use crate::inbox;
 use crate::numbering::REQUEST_SEED;
 use crate::outbox::Outbox;
 use crate::pattern::{BYTES, CHECK, pattern};
@@ -69,8 +68,6 @@ const LONGEST_HEAD: usize = 8 * 1024;
 /// The most header fields of a request or a reply; more are answered with 431.
 const MOST_HEADERS: usize = 64;
 
-const BUFFER: Want = Want::AtMost(inbox::CAPACITY);
-
 fn service(settings: &Settings, _waits: Waits) -> Result<Box<dyn Service>> {
     let (resource, largest) = (pattern(settings.integer(BYTES.name)), pattern(settings.integer(LARGEST.name)));
     Ok(Box::new(Http { responses: Arc::new(Responses::new(&resource, largest)) }))
@@ -94,7 +91,7 @@ struct HttpSession {
 
 impl Session for HttpSession {
     fn first(&self) -> Want {
-        BUFFER
+        Want::ANYTHING
     }
 
     fn receive(&mut self, input: &mut Input<'_>, outbox: &mut Outbox) -> std::result::Result<Next, ErrorKind> {
@@ -114,7 +111,7 @@ impl Session for HttpSession {
                 self.head.extend_from_slice(input.bytes());
             }
             input.take(input.bytes().len());
-            return Ok(Next::Receive(BUFFER));
+            return Ok(Next::Receive(Want::ANYTHING));
         };
         self.head.clear();
         input.take(request.length.map_or(input.bytes().len(), |length| length - before));
@@ -127,7 +124,7 @@ impl Session for HttpSession {
         }
         match request {
             Request { length: None, .. } => Err(ErrorKind::BadRequest),
-            Request { keep: true, .. } => Ok(Next::Answered(Then::Receive(BUFFER))),
+            Request { keep: true, .. } => Ok(Next::Answered(Then::Receive(Want::ANYTHING))),
             Request { keep: false, .. } => Ok(Next::Answered(Then::Close)),
         }
     }
