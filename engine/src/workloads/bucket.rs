@@ -3,6 +3,7 @@
 
 mod buckets;
 mod client;
+mod request;
 
 use std::sync::Arc;
 use std::time::{Duration, Instant};
@@ -17,6 +18,7 @@ use crate::tally::ErrorKind;
 use crate::workload::{Account, Agreement, COMMON, Input, KEEP, Next, Relation, Service, Session, Then, Workload};
 
 use buckets::Buckets;
+use request::{BUCKETS, DELAY_SUM, request};
 
 pub static ENTRY: Workload = Workload {
     about: About {
@@ -36,14 +38,6 @@ pub static ENTRY: Workload = Workload {
     service,
     client: client::client,
     ..COMMON
-};
-
-const BUCKETS: Setting = Setting {
-    name: "buckets",
-    help: "Buckets there are; a request for another one is refused",
-    unit: Some("buckets"),
-    kind: Kind::Integer { minimum: 1, maximum: 65_536, default: 32 },
-    for_more: Some("for more, several servers, and a load for each"),
 };
 
 const LOCK: Setting = Setting {
@@ -87,9 +81,6 @@ const DELAY_LIMIT: Setting = Setting {
     kind: Kind::Integer { minimum: 0, maximum: 1_000_000, default: 1000 },
     for_more: None,
 };
-
-/// The name of the sum that both ends account for: the delays of all requests that were served.
-const DELAY_SUM: &str = "delay_sum";
 
 /// The longest line that is taken for a request: room for two 64-bit numbers and white space.
 const LONGEST_LINE: usize = 64;
@@ -165,18 +156,6 @@ impl Session for BucketSession {
         };
         Ok(Next::Work(Box::new(work), then))
     }
-}
-
-/// The delay and the bucket on a line, a telnet's carriage return allowed behind them.
-fn request(line: &[u8]) -> Option<(u64, u64)> {
-    let line = std::str::from_utf8(line.strip_suffix(b"\r").unwrap_or(line)).ok()?;
-    let (delay, bucket) = line.split_once(',')?;
-    Some((number(delay)?, number(bucket)?))
-}
-
-/// An unsigned number: digits and nothing else.
-fn number(text: &str) -> Option<u64> {
-    text.bytes().all(|byte| byte.is_ascii_digit()).then(|| text.parse().ok())?
 }
 
 /// How a delay is spent.

@@ -7,6 +7,7 @@
 
 mod chunks;
 mod client;
+mod fields;
 mod kinds;
 mod reply_body;
 mod reply_head;
@@ -27,6 +28,7 @@ use crate::sizes::SIZES;
 use crate::tally::ErrorKind;
 use crate::workload::{Agreement, COMMON, End, Input, Instead, Next, Relation, Service, Session, Then, Workload};
 
+use fields::{MOST_HEADERS, content_length};
 use kinds::{MIX, PATH};
 use responses::{Responses, Status};
 
@@ -64,9 +66,6 @@ const LARGEST: Setting = Setting {
 
 /// The longest head of a request, 8 KiB as in nginx (large_client_header_buffers); a longer one is answered with 431.
 const LONGEST_HEAD: usize = 8 * 1024;
-
-/// The most header fields of a request or a reply; more are answered with 431.
-const MOST_HEADERS: usize = 64;
 
 fn service(settings: &Settings, _waits: Waits) -> Result<Box<dyn Service>> {
     let (resource, largest) = (pattern(settings.integer(BYTES.name)), pattern(settings.integer(LARGEST.name)));
@@ -217,12 +216,6 @@ impl Fields {
         }
         Some(fields)
     }
-}
-
-/// A Content-Length: digits and nothing else.
-fn content_length(value: &[u8]) -> Option<u64> {
-    let digits = std::str::from_utf8(value).ok()?;
-    digits.bytes().all(|byte| byte.is_ascii_digit()).then(|| digits.parse().ok())?
 }
 
 /// The path of a request's target, which may be a whole address, without its query.

@@ -5,7 +5,7 @@ use std::sync::atomic::{AtomicU64, Ordering::Relaxed};
 
 use anyhow::{Context, Result};
 
-use super::{Count, CountForm, ITERATION, LONGEST_LINE, MOST_REPETITIONS, SERVER_READS};
+use super::count::{Count, CountForm, ITERATION, LONGEST_LINE, MOST_REPETITIONS, SERVER_READS};
 use crate::mistake::mistake;
 use crate::outbox::{Outbox, PART, Piece};
 use crate::pattern::pattern;

@@ -1,5 +1,6 @@
 use std::collections::BTreeMap;
 
+use super::count::LONGEST_LINE;
 use super::*;
 use crate::inbox::Inbox;
 use crate::primitives::PRIMITIVES;

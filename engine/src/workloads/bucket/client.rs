@@ -5,7 +5,7 @@ use std::sync::atomic::{AtomicU64, Ordering::Relaxed};
 
 use anyhow::{Context, Result};
 
-use super::{BUCKETS, DELAY_SUM, number};
+use super::request::{BUCKETS, DELAY_SUM, number};
 use crate::mistake::mistake;
 use crate::outbox::{Outbox, Piece};
 use crate::primitive::Want;

@@ -5,8 +5,10 @@ use std::sync::{Arc, Mutex, PoisonError};
 
 use anyhow::{Context, Result};
 
+use super::receiving::Receiving;
 use super::reel::Reel;
-use super::{LONGEST_LINE, MOST_MICROSECONDS, Receiving, Request, Sums, say};
+use super::request::{LONGEST_LINE, MOST_MICROSECONDS, Request, say};
+use super::sums::Sums;
 use crate::load::MILLISECONDS;
 use crate::mistake::mistake;
 use crate::outbox::Outbox;
