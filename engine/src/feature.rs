@@ -12,8 +12,9 @@ use serde_json::{Value, json};
 use socket2::{Domain, Socket, Type};
 
 use crate::sys::descriptor::EventDescriptor;
-use crate::sys::epoll::Epoll;
-use crate::sys::{descriptor, sends, zero_copy};
+use crate::sys::readiness::epoll::Epoll;
+use crate::sys::ring::sends;
+use crate::sys::{descriptor, zero_copy};
 
 /// A feature of the kernel.
 pub struct Feature {

@@ -16,8 +16,8 @@ use crate::pool::report;
 use crate::process_tree::{Beginning, Tree};
 use crate::sys::clock;
 use crate::sys::descriptor::{self, PollFlags};
+use crate::sys::memory::shared::SharedArray;
 use crate::sys::process::{self, Ended, Pid, Reaped, Usage};
-use crate::sys::shared::SharedArray;
 use crate::sys::signal::{ECHO, Signal, SignalDescriptor};
 use crate::tally::Tally;
 

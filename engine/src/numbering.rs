@@ -8,7 +8,7 @@ use rand_xoshiro::rand_core::{Rng, SeedableRng};
 use rand_xoshiro::{SplitMix64, Xoshiro256PlusPlus};
 
 use crate::setting::{A_NUMBER_OF_64_BITS, Kind, Setting, Settings};
-use crate::sys::shared::SharedArray;
+use crate::sys::memory::shared::SharedArray;
 
 /// What sizes and kinds of requests follow from.
 pub const REQUEST_SEED: Setting = Setting {

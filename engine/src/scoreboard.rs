@@ -14,7 +14,7 @@ use crate::design::MOST_WORKERS;
 use crate::mistake::mistake;
 use crate::setting::{Kind, Setting, Settings};
 use crate::sys::descriptor::EventDescriptor;
-use crate::sys::shared::SharedArray;
+use crate::sys::memory::shared::SharedArray;
 
 /// The settings of a pool that grows and shrinks, with Apache's defaults.
 pub const SETTINGS: &[Setting] = &[START_WORKERS, MINIMUM_SPARE, MAXIMUM_SPARE, MAXIMUM_WORKERS, MAINTENANCE];

@@ -8,9 +8,9 @@ use schemars::JsonSchema;
 use serde::Serialize;
 
 use crate::closings::{Closed, Closings};
+use crate::sys::memory::shared::SharedArray;
 use crate::sys::process::Reaped;
 use crate::sys::ring::number;
-use crate::sys::shared::SharedArray;
 use crate::tcp::FirstConnection;
 
 /// Declares the kinds of errors once: the enumeration and its names in the results.

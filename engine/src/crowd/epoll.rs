@@ -11,7 +11,7 @@ use crate::channel::{Channel, Openers};
 use crate::exchange::Caller;
 use crate::load::LoadRun;
 use crate::sys::descriptor::PollFlags;
-use crate::sys::epoll::{self, Epoll, Events};
+use crate::sys::readiness::epoll::{self, Epoll, Events};
 use crate::tally::Slot;
 
 /// An epoll instance, and what has become ready.

@@ -18,7 +18,7 @@ use crate::channel::Channel;
 use crate::exchange::Caller;
 use crate::load::LoadRun;
 use crate::sys::descriptor::PollFlags;
-use crate::sys::epoll::MOST_EVENTS;
+use crate::sys::readiness::epoll::MOST_EVENTS;
 use crate::tally::Slot;
 
 /// The clients of a thread whose replies are awaited, and the others.

@@ -13,7 +13,7 @@ use crate::design::{Accepted, COMMON, Design, Run};
 use crate::feature::EPOLL;
 use crate::primitive::Waits;
 use crate::sys::descriptor::{PollFlags, set_nonblocking};
-use crate::sys::epoll::{self, Epoll, EpollFlags};
+use crate::sys::readiness::epoll::{self, Epoll, EpollFlags};
 use crate::waiting::{WAIT, spins};
 
 pub static ENTRY: Design = Design {

@@ -19,7 +19,7 @@ use crate::feature::{EPOLL, EVENTFD, THREADS};
 use crate::pool::threads;
 use crate::primitive::Waits;
 use crate::sys::descriptor::{EventDescriptor, PollFlags};
-use crate::sys::epoll::{self, Epoll, EpollFlags};
+use crate::sys::readiness::epoll::{self, Epoll, EpollFlags};
 
 pub static ENTRY: Design = Design {
     about: About {

@@ -14,7 +14,7 @@ use crate::design::{Accepted, COMMON, Design, Run};
 use crate::feature::EPOLL;
 use crate::primitive::Waits;
 use crate::sys::descriptor::set_nonblocking;
-use crate::sys::epoll::{self, Epoll, EpollFlags};
+use crate::sys::readiness::epoll::{self, Epoll, EpollFlags};
 use crate::waiting::{WAIT, spins};
 
 pub static ENTRY: Design = Design {

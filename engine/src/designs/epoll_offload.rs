@@ -18,7 +18,7 @@ use crate::feature::{EPOLL, EVENTFD, THREADS};
 use crate::pool::threads;
 use crate::primitive::Waits;
 use crate::sys::descriptor::{EventDescriptor, PollFlags, set_nonblocking};
-use crate::sys::epoll::{self, Epoll, EpollFlags};
+use crate::sys::readiness::epoll::{self, Epoll, EpollFlags};
 use crate::workload::Job;
 
 pub static ENTRY: Design = Design {

@@ -13,7 +13,7 @@ use crate::design::{Accepted, COMMON, Design, Run};
 use crate::feature::Feature;
 use crate::primitive::Waits;
 use crate::sys::descriptor::{PollFlags, set_nonblocking};
-use crate::sys::poll::{PollFd, poll};
+use crate::sys::readiness::poll::{PollFd, poll};
 
 pub static ENTRY: Design = Design {
     about: About {

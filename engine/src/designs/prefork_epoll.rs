@@ -14,7 +14,7 @@ use crate::feature::{EPOLL, FORK};
 use crate::pool::{RESPAWN, fork_pool};
 use crate::primitive::Waits;
 use crate::sys::descriptor::{PollFlags, set_nonblocking};
-use crate::sys::epoll::{self, Epoll, EpollFlags};
+use crate::sys::readiness::epoll::{self, Epoll, EpollFlags};
 
 pub static ENTRY: Design = Design {
     about: About { summary: "Processes made beforehand, an epoll loop each, one listener", source: "epoll(7)" },

@@ -16,7 +16,7 @@ use crate::feature::{EPOLL, FORK, Feature, refused};
 use crate::pool::{RESPAWN, fork_pool};
 use crate::primitive::Waits;
 use crate::sys::descriptor::{self, PollFlags, set_nonblocking};
-use crate::sys::epoll::{self, Epoll, EpollFlags};
+use crate::sys::readiness::epoll::{self, Epoll, EpollFlags};
 
 pub static ENTRY: Design = Design {
     about: About {

@@ -14,7 +14,7 @@ use crate::feature::{FORK, SELECT};
 use crate::pool::{RESPAWN, fork_pool};
 use crate::primitive::Waits;
 use crate::sys::descriptor::set_nonblocking;
-use crate::sys::select::{FD_SETSIZE, FdSet, select};
+use crate::sys::readiness::select::{FD_SETSIZE, FdSet, select};
 
 pub static ENTRY: Design = Design {
     about: About {

@@ -18,7 +18,7 @@ use crate::pool::{RESPAWN, fork_pool};
 use crate::primitive::Waits;
 use crate::steering::{ONE_ADDRESS, REUSEPORT, STEER, check, keep_own_listener, steer};
 use crate::sys::descriptor::{PollFlags, set_nonblocking};
-use crate::sys::epoll::{self, Epoll, EpollFlags};
+use crate::sys::readiness::epoll::{self, Epoll, EpollFlags};
 
 pub static ENTRY: Design = Design {
     about: About {

@@ -14,7 +14,7 @@ use crate::design::{Accepted, COMMON, Design, Run};
 use crate::feature::SELECT;
 use crate::primitive::Waits;
 use crate::sys::descriptor::{PollFlags, set_nonblocking};
-use crate::sys::select::{FD_SETSIZE, FdSet, select};
+use crate::sys::readiness::select::{FD_SETSIZE, FdSet, select};
 use crate::tally::ErrorKind;
 
 pub static ENTRY: Design = Design {

@@ -24,7 +24,7 @@ use crate::outbox::Outbox;
 use crate::primitive::Waits;
 use crate::setting::{Kind, Setting, Settings};
 use crate::sys::descriptor::PollFlags;
-use crate::sys::readiness::register;
+use crate::sys::readiness::runtime::register;
 use crate::sys::{process, socket};
 use crate::tally::ErrorKind;
 use crate::workload::Job;

@@ -2,7 +2,7 @@
 
 use crate::about::About;
 use crate::limit::{Call, Figure, Limit, ONE_CPU, Point};
-use crate::sys::memory::Pages;
+use crate::sys::memory::pages::Pages;
 
 pub static ENTRY: Limit = Limit {
     about: About {

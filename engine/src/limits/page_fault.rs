@@ -6,7 +6,7 @@ use anyhow::Result;
 
 use crate::about::About;
 use crate::limit::{Figure, Limit, ONE_CPU, Probe};
-use crate::sys::memory::Pages;
+use crate::sys::memory::pages::Pages;
 
 pub static ENTRY: Limit = Limit {
     about: About {

@@ -13,7 +13,7 @@ use crate::inbox::Inbox;
 use crate::primitive::{Moves, Opener, Primitive, Received, Receiver, Want, receive_stored};
 use crate::setting::Settings;
 use crate::sys::descriptor::{self, PollFlags};
-use crate::sys::mapped::{self, Mapped, Mapping};
+use crate::sys::memory::mapped::{self, Mapped, Mapping};
 
 pub static ENTRY: Primitive = Primitive {
     stores: false,

@@ -15,7 +15,7 @@ use crate::about::About;
 use crate::feature::SENDMSG;
 use crate::outbox::Outbox;
 use crate::primitive::{Primitive, Sender, Sent, send_all};
-use crate::sys::piece_table::PieceTable;
+use crate::sys::memory::piece_table::PieceTable;
 use crate::sys::socket;
 
 pub static ENTRY: Primitive = Primitive {

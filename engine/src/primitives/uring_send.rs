@@ -9,7 +9,7 @@ use crate::feature::{Feature, IO_URING};
 use crate::outbox::Outbox;
 use crate::primitive::{Moves, Opener, Primitive, Sender, Sent, send_all};
 use crate::setting::Settings;
-use crate::sys::sends::{self, Patience, SENDS_AT_A_TIME, SendRing};
+use crate::sys::ring::sends::{self, Patience, SENDS_AT_A_TIME, SendRing};
 
 pub static ENTRY: Primitive = Primitive {
     descriptors: 1,

@@ -10,7 +10,7 @@ use crate::feature::{Feature, IO_URING};
 use crate::outbox::Outbox;
 use crate::primitive::{Completions, Moves, Opener, Primitive, Sender, Sent, send_all};
 use crate::setting::Settings;
-use crate::sys::sends::{self, Owner, Patience, SendRing};
+use crate::sys::ring::sends::{self, Owner, Patience, SendRing};
 
 pub static ENTRY: Primitive = Primitive {
     completes: true,

@@ -20,7 +20,7 @@ use crate::about::About;
 use crate::outbox::{Outbox, Piece};
 use crate::primitive::{Waits, Want};
 use crate::setting::{Kind, Setting, Settings};
-use crate::sys::shared::SharedArray;
+use crate::sys::memory::shared::SharedArray;
 use crate::tally::ErrorKind;
 use crate::workload::{Account, Agreement, COMMON, End, Input, KEEP, Next, Relation, Service, Session, Then, Workload};
 

@@ -15,7 +15,7 @@ use crate::pattern::{self, CHECK, Reception, pattern};
 use crate::primitive::{Waits, Want};
 use crate::setting::{Kind, Setting, Settings};
 use crate::sizes::SIZES;
-use crate::sys::shared::SharedArray;
+use crate::sys::memory::shared::SharedArray;
 use crate::tally::ErrorKind;
 use crate::traffic::{SizesInTurn, Traffic};
 use crate::workload::{

@@ -11,7 +11,7 @@ use crate::outbox::{Outbox, Piece};
 use crate::pattern::{CHECK, difference, pattern};
 use crate::primitive::Want;
 use crate::setting::{Kind, Setting, Settings};
-use crate::sys::shared::SharedArray;
+use crate::sys::memory::shared::SharedArray;
 use crate::tally::ErrorKind;
 use crate::workload::{
     Agreement, Answer, COMMON, Client, Conversation, End, Figures, Input, Next, Outcome, PAYLOAD_BYTES, Relation,

@@ -30,7 +30,7 @@ use crate::outbox::Outbox;
 use crate::primitive::{Waits, Want};
 use crate::setting::Settings;
 use crate::sys::clock::now;
-use crate::sys::shared::SharedArray;
+use crate::sys::memory::shared::SharedArray;
 use crate::tally::ErrorKind;
 use crate::workload::{Account, COMMON, End, Input, MeasuredBy, More, Next, Service, Session, Then, Workload};
 

@@ -18,7 +18,7 @@ use thunderherd_engine::registry;
 use thunderherd_engine::setting::Settings;
 use thunderherd_engine::supervisor::{self, Plan};
 use thunderherd_engine::sys::descriptor::set_nonblocking;
-use thunderherd_engine::sys::epoll::{self, Epoll, EpollFlags};
+use thunderherd_engine::sys::readiness::epoll::{self, Epoll, EpollFlags};
 use thunderherd_engine::workloads::WORKLOADS;
 
 use crate::requests;

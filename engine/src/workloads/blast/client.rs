@@ -12,7 +12,7 @@ use crate::pattern::pattern;
 use crate::primitive::Want;
 use crate::setting::{Kind, Setting, Settings};
 use crate::sys::clock::now;
-use crate::sys::shared::SharedArray;
+use crate::sys::memory::shared::SharedArray;
 use crate::window::Window;
 use crate::workload::{
     Account, Answer, Client, Conversation, Figures, Input, KEEP, More, Outcome, PAYLOAD_BEGAN, PAYLOAD_BYTES,

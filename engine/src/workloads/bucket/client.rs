@@ -10,7 +10,7 @@ use crate::mistake::mistake;
 use crate::outbox::{Outbox, Piece};
 use crate::primitive::Want;
 use crate::setting::{Kind, Setting, Settings};
-use crate::sys::shared::SharedArray;
+use crate::sys::memory::shared::SharedArray;
 use crate::workload::{Account, Answer, Client, Conversation, Input, KEEP};
 
 /// For [`Setting::for_more`].

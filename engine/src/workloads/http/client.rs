@@ -16,7 +16,7 @@ use crate::pattern::{BYTES, Reception};
 use crate::primitive::Want;
 use crate::setting::{NONE, Settings};
 use crate::sizes::alias;
-use crate::sys::shared::SharedArray;
+use crate::sys::memory::shared::SharedArray;
 use crate::traffic::{KindSent, SizesInTurn, Traffic};
 use crate::workload::{Answer, Client, Conversation, Input};
 

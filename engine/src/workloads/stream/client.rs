@@ -15,7 +15,7 @@ use crate::outbox::Outbox;
 use crate::primitive::Want;
 use crate::setting::{Kind, Setting, Settings, Value};
 use crate::sys::clock::now;
-use crate::sys::shared::SharedArray;
+use crate::sys::memory::shared::SharedArray;
 use crate::window::Window;
 use crate::workload::{Account, Answer, Client, Conversation, Figures, Input, MeasuredBy, More, PAYLOAD_BYTES};
 

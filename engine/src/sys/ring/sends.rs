@@ -12,8 +12,8 @@ use io_uring::types::{CancelBuilder, Fd, SubmitArgs, Timespec};
 use io_uring::{IoUring, Probe, cqueue, opcode, squeue};
 use socket2::SockRef;
 
-use super::retry;
-use super::ring::Refusal;
+use super::Refusal;
+use crate::sys::retry;
 
 /// Sends that one io_uring_enter takes.
 pub const SENDS_AT_A_TIME: usize = 64;

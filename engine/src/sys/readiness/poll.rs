@@ -5,7 +5,7 @@ use std::os::fd::RawFd;
 
 use nix::poll::PollFlags;
 
-use super::{check, retry};
+use crate::sys::{check, retry};
 
 /// An entry of the array. One with a negative descriptor is passed over.
 #[derive(Clone, Copy)]

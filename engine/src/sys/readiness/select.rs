@@ -3,7 +3,7 @@
 use std::io;
 use std::os::fd::RawFd;
 
-use super::{check, retry};
+use crate::sys::{check, retry};
 
 /// The first descriptor that no set has room for: 1,024.
 pub const FD_SETSIZE: RawFd = libc::FD_SETSIZE as RawFd;

@@ -10,7 +10,7 @@ use nix::sys::epoll::{self, EpollCreateFlags, EpollEvent, EpollTimeout};
 
 pub use nix::sys::epoll::EpollFlags;
 
-use super::retry;
+use crate::sys::retry;
 
 /// The most events that one wait brings: as many as nginx takes.
 pub const MOST_EVENTS: usize = 512;

@@ -3,7 +3,7 @@
 use std::hint::black_box;
 use std::io;
 
-use super::{check, page_size};
+use crate::sys::{check, page_size};
 
 /// Private anonymous memory that a forked child does not get, so that forks cost what they cost without it.
 pub struct Pages {

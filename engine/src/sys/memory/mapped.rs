@@ -4,7 +4,7 @@
 use std::io;
 use std::os::fd::{AsRawFd, BorrowedFd};
 
-use super::{check, page_size};
+use crate::sys::{check, page_size};
 
 /// A place for pages of one socket.
 pub struct Mapping {

@@ -4,7 +4,7 @@ use std::os::fd::{AsFd, AsRawFd, OwnedFd};
 use std::sync::Arc;
 use std::time::Duration;
 
-use super::ring::{Completion, Ring};
+use super::{Completion, Ring};
 use crate::sys::descriptor::{read, stream_pair, write};
 
 /// A ring, and the two ends of a connection; none where this machine has no rings, which is said.

@@ -29,7 +29,7 @@ impl<T: Default + Sync> SharedArray<T> {
 
 impl<T> SharedArray<T> {
     /// Maps zero bytes; the caller writes the elements before it reads any.
-    pub(super) fn unset(length: usize) -> io::Result<Self> {
+    pub(in crate::sys) fn unset(length: usize) -> io::Result<Self> {
         let bytes = length * size_of::<T>();
         // SAFETY: a new anonymous mapping aliases nothing.
         let start = unsafe {
@@ -49,7 +49,7 @@ impl<T> SharedArray<T> {
     }
 
     /// The address of the first element, for a C library that initialises it in place.
-    pub(super) fn as_mut_ptr(&self) -> *mut T {
+    pub(in crate::sys) fn as_mut_ptr(&self) -> *mut T {
         self.start
     }
 }

@@ -3,6 +3,10 @@
 //! That memory belongs to the ring: the bytes of a send until its completion has come, the receive buffers for as long as
 //! the ring lives. What is left to the caller is to keep a socket open while an operation on it is in flight.
 
+pub mod sends;
+#[cfg(test)]
+mod tests;
+
 use std::fmt;
 use std::io;
 use std::mem::ManuallyDrop;
