@@ -16,15 +16,15 @@ use std::time::{Duration, Instant};
 use anyhow::{Context, Result, anyhow, bail};
 use nix::sys::epoll::{Epoll, EpollCreateFlags, EpollEvent, EpollFlags, EpollTimeout};
 use nix::time::{ClockId, clock_gettime};
-use thunderherd_engine::about::Entry;
+use thunderherd_engine::base::about::Entry;
+use thunderherd_engine::base::setting::{Settings, Value};
+use thunderherd_engine::base::window::Window;
 use thunderherd_engine::exchange::{Caller, Failure, Progress};
 use thunderherd_engine::measure::Measure;
 use thunderherd_engine::pattern::BYTES;
 use thunderherd_engine::registry::{find, usual, way};
-use thunderherd_engine::setting::{Settings, Value};
 use thunderherd_engine::sys::clock::now;
 use thunderherd_engine::tally::Tally;
-use thunderherd_engine::window::Window;
 use thunderherd_engine::workload::{Client, Workload};
 use thunderherd_engine::workloads::WORKLOADS;
 

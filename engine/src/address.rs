@@ -7,7 +7,7 @@ use std::net::{SocketAddr, ToSocketAddrs};
 use anyhow::Result;
 use socket2::{Domain, SockAddr};
 
-use crate::mistake::mistake;
+use crate::base::mistake::mistake;
 
 /// How the address of a Unix socket begins. Its name is an abstract one (unix(7)): no file that could be left behind, and
 /// gone with its last socket. Without a name it is the kernel's choice, as port 0 is.

@@ -5,8 +5,12 @@ use std::time::Duration;
 
 use anyhow::{Context, Result};
 
-use crate::about::Entry;
 use crate::address::Address;
+use crate::base::about::Entry;
+use crate::base::mistake::mistake;
+use crate::base::output::remark;
+use crate::base::setting::{Settings, Value};
+use crate::base::window::Window;
 use crate::channel::Way;
 use crate::counter::{Counter, Counting, Subject};
 use crate::lines::{self, LoadResult, Mark, MarkKind, SCHEMA};
@@ -14,12 +18,9 @@ use crate::linger;
 use crate::load::{ByClient, Edge, FirstError, Load, LoadRun, TIMEOUT, ramp};
 use crate::load_lines::{self, Latency, Traffic};
 use crate::measure::Measured;
-use crate::mistake::mistake;
-use crate::output::remark;
 use crate::own_memory::Memory;
 use crate::process_tree::Tree;
 use crate::schedule::Schedule;
-use crate::setting::{Settings, Value};
 use crate::show::Show;
 use crate::sizes::SIZES;
 use crate::socket_diagnosis::Ends;
@@ -29,7 +30,6 @@ use crate::tally::Tally;
 use crate::target::Target;
 use crate::tcp::TcpOptions;
 use crate::waiting;
-use crate::window::Window;
 use crate::workload::{Client, MeasuredBy, Workload};
 
 /// Whom to ask, and how.

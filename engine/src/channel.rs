@@ -8,12 +8,12 @@ use std::time::Duration;
 
 use socket2::SockRef;
 
-use crate::about::Entry;
+use crate::base::about::Entry;
+use crate::base::setting::{Setting, Settings};
 use crate::inbox::Inbox;
 use crate::linger::{Lingering, count_completions};
 use crate::outbox::Outbox;
 use crate::primitive::{Moves, Opener, Primitive, Received, Receiver, Sender, Sent, Want};
-use crate::setting::{Setting, Settings};
 use crate::tally::{Counts, Slot};
 
 /// A way of moving bytes: one primitive for each direction.

@@ -8,7 +8,8 @@ use clap::builder::{PossibleValue, PossibleValuesParser, TypedValueParser};
 use clap::error::ErrorKind;
 use clap::{Arg, ArgAction, Command, Error, value_parser};
 
-use crate::about::Entry;
+use crate::base::about::Entry;
+use crate::base::setting::Setting;
 use crate::counter::Counter;
 use crate::counters;
 use crate::cpu_time;
@@ -23,7 +24,6 @@ use crate::primitives::PRIMITIVES;
 use crate::probing;
 use crate::profiling;
 use crate::registry::{self, usual};
-use crate::setting::Setting;
 use crate::workloads::WORKLOADS;
 
 /// What there are lists of.

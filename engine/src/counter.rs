@@ -7,7 +7,7 @@ use anyhow::Result;
 use schemars::JsonSchema;
 use serde::Serialize;
 
-use crate::about::{About, Entry};
+use crate::base::about::{About, Entry};
 use crate::multiplexing::Multiplexing;
 use crate::perf_event::{Companions, PerfEvent, TreeEvent};
 use crate::perf_names::Generic;

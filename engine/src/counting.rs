@@ -4,7 +4,7 @@ use std::process::ExitCode;
 
 use anyhow::Result;
 
-use crate::about::Entry;
+use crate::base::about::Entry;
 use crate::counter::{Counter, Counting, Subject};
 use crate::gate::{self, Command, Watcher};
 use crate::lines::Life;

@@ -6,12 +6,12 @@ use std::time::Duration;
 
 use anyhow::{Context, Result};
 
-use crate::about::About;
+use crate::base::about::About;
+use crate::base::feature::{self, RestsOn};
+use crate::base::setting::{Kind, Setting, Settings};
 use crate::channel::{Channel, Openers, Way};
 use crate::connection::Connection;
-use crate::feature::{self, RestsOn};
 use crate::primitive::{Receiver, Sender, Waits};
-use crate::setting::{Kind, Setting, Settings};
 use crate::sys;
 use crate::tally::{ErrorKind, Slot, Tally};
 use crate::workload::Service;

@@ -7,6 +7,7 @@ use std::os::fd::BorrowedFd;
 use std::sync::atomic::Ordering::Relaxed;
 use std::time::Duration;
 
+use crate::base::window::Window;
 use crate::channel::Channel;
 use crate::closings::ShutDown;
 use crate::inbox::CAPACITY;
@@ -15,7 +16,6 @@ use crate::show::Shown;
 use crate::sys::clock::now;
 use crate::sys::descriptor::PollFlags;
 use crate::tally::ErrorKind;
-use crate::window::Window;
 use crate::workload::{Answer, Client, Conversation, Input, MeasuredBy, More};
 
 /// How many times the time allowed without progress a reply may take that comes in pieces.

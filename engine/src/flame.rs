@@ -8,7 +8,7 @@ use inferno::differential;
 use inferno::flamegraph::color::{MultiPalette, Palette};
 use inferno::flamegraph::{self, Options};
 
-use crate::mistake::mistake;
+use crate::base::mistake::mistake;
 
 /// What to draw.
 pub struct Plan {

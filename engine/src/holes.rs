@@ -3,18 +3,18 @@
 use anyhow::Result;
 use serde_json::{Value, json};
 
-use crate::about::Entry;
 use crate::address::Family;
+use crate::base::about::Entry;
+use crate::base::mistake::mistake;
+use crate::base::setting::Settings;
 use crate::channel::Way;
 use crate::crowd::PIPELINE;
 use crate::design::Design;
 use crate::designs::DESIGNS;
 use crate::load::Load;
 use crate::loads::LOADS;
-use crate::mistake::mistake;
 use crate::primitive::{Direction, Primitive, Waits};
 use crate::primitives::PRIMITIVES;
-use crate::setting::Settings;
 use crate::workload::{End, Workload};
 use crate::workloads::WORKLOADS;
 

@@ -7,14 +7,14 @@ use std::collections::BTreeMap;
 use schemars::JsonSchema;
 use serde::Serialize;
 
+use crate::base::limit::Place;
+use crate::base::setting::Value;
 use crate::closings::Closed;
 use crate::counter::Readout;
 use crate::cpu_source::CpuSource;
-use crate::limit::Place;
 use crate::load_lines::{Latency, Scheduled, Traffic, Validity};
 use crate::own_memory::Memory;
 use crate::profile_lines::{Profile, ProfileCheck, Stack};
-use crate::setting::Value;
 use crate::tally::Counts;
 use crate::tcp::ConnectionOptions;
 use crate::used::{Split, Used};

@@ -7,10 +7,10 @@ use anyhow::{Context, Result, anyhow};
 use socket2::{Socket, Type};
 
 use crate::address::Address;
+use crate::base::mistake::{mistake, more_descriptors};
+use crate::base::setting::{Kind, Setting, Settings};
 use crate::lines::SocketOptions;
-use crate::mistake::{mistake, more_descriptors};
 use crate::netlink::Netlink;
-use crate::setting::{Kind, Setting, Settings};
 use crate::sys::socket;
 use crate::tcp::TcpOptions;
 use crate::veth;

@@ -6,17 +6,18 @@ use std::sync::{Mutex, MutexGuard, PoisonError};
 
 use anyhow::{Context, Result, bail};
 
-use crate::about::About;
 use crate::address::Address;
+use crate::base::about::About;
+use crate::base::mistake::{mistake, raise_to};
+use crate::base::output::warn;
+use crate::base::setting::{Kind, SEVERAL_LOADS, Setting, Settings};
+use crate::base::window::Window;
 use crate::channel::Way;
 use crate::measure::Measured;
-use crate::mistake::{mistake, raise_to};
-use crate::output::warn;
 use crate::own_memory::{self, Connected};
 use crate::primitive::Waits;
 use crate::requirement::Requirement;
 use crate::schedule::Schedule;
-use crate::setting::{Kind, SEVERAL_LOADS, Setting, Settings};
 use crate::show::Show;
 use crate::source_addresses::{self, SOURCE_ADDRESSES};
 use crate::sys::memory::shared::SharedArray;
@@ -24,7 +25,6 @@ use crate::sys::process;
 use crate::tally::Tally;
 use crate::target::Target;
 use crate::waiting::{BACK_END, COMPLETIONS};
-use crate::window::Window;
 use crate::workload::Client;
 
 /// A registered load. Its file's name is its name.

@@ -7,12 +7,12 @@ use std::ops::Range;
 
 use hdrhistogram::Histogram;
 
+use crate::base::window::Window;
 use crate::generator::Generator;
 use crate::histograms::{histogram, record};
 use crate::own_memory::Connected;
 use crate::scheduled::{Moments, Scheduled};
 use crate::tally::Counts;
-use crate::window::Window;
 
 /// What one thread of a load measures.
 pub struct Measure<'run> {

@@ -16,11 +16,11 @@ use std::time::Duration;
 use anyhow::{Context, Result};
 use serde_json::{Value, json};
 
+use crate::base::mistake::mistake;
+use crate::base::setting::{Kind, Setting, Settings};
 use crate::lines::{NamespaceEnd, Namespaces, SCHEMA};
-use crate::mistake::mistake;
 use crate::netlink::Netlink;
 use crate::qdisc::{self, Shaping};
-use crate::setting::{Kind, Setting, Settings};
 use crate::sys::descriptor;
 use crate::sys::namespace;
 use crate::sys::process::{self, Pid};

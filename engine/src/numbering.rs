@@ -7,7 +7,7 @@ use std::sync::atomic::{AtomicU64, Ordering::Relaxed};
 use rand_xoshiro::rand_core::{Rng, SeedableRng};
 use rand_xoshiro::{SplitMix64, Xoshiro256PlusPlus};
 
-use crate::setting::{A_NUMBER_OF_64_BITS, Kind, Setting, Settings};
+use crate::base::setting::{A_NUMBER_OF_64_BITS, Kind, Setting, Settings};
 use crate::sys::memory::shared::SharedArray;
 
 /// What sizes and kinds of requests follow from.

@@ -2,9 +2,9 @@
 
 use std::sync::Arc;
 
+use crate::base::setting::{Kind, Setting, Settings};
 use crate::inbox;
 use crate::primitive::Want;
-use crate::setting::{Kind, Setting, Settings};
 use crate::workload::{Answer, Input};
 
 /// How long a reply is, for both ends of protocols in which that is open.
@@ -118,8 +118,8 @@ mod tests {
     use std::collections::BTreeMap;
 
     use super::*;
+    use crate::base::setting::Value;
     use crate::inbox::Inbox;
-    use crate::setting::Value;
 
     /// Gives a reception a reply, cut into segments.
     fn judge(check: &str, bytes: u64, segments: &[&[u8]], ended: bool) -> Result<Answer, String> {

@@ -6,9 +6,9 @@ use std::sync::atomic::Ordering::Relaxed;
 
 use anyhow::{Context, Result, bail};
 
+use crate::base::output::complain;
+use crate::base::setting::{Kind, Setting};
 use crate::design::{Run, Worker};
-use crate::output::complain;
-use crate::setting::{Kind, Setting};
 use crate::steering;
 use crate::sys::process::{self, Ended, Pid};
 use crate::sys::socket;

@@ -5,11 +5,11 @@ use std::io;
 use std::os::fd::BorrowedFd;
 use std::time::{Duration, Instant};
 
-use crate::about::About;
-use crate::feature::{self, RestsOn};
+use crate::base::about::About;
+use crate::base::feature::{self, RestsOn};
+use crate::base::setting::{Kind, Setting, Settings};
 use crate::inbox::{self, Inbox};
 use crate::outbox::Outbox;
-use crate::setting::{Kind, Setting, Settings};
 use crate::sys::socket;
 
 /// A registered primitive. Its file's name is its name.
@@ -326,7 +326,7 @@ mod tests {
     use std::collections::BTreeMap;
 
     use super::*;
-    use crate::setting::Value;
+    use crate::base::setting::Value;
 
     const OWN: Setting = Setting {
         name: "own",

@@ -7,11 +7,11 @@ use std::time::{Duration, Instant};
 
 use anyhow::{Result, bail};
 
-use crate::about::Entry;
-use crate::limit::{Limit, Place, Point, Probe};
+use crate::base::about::Entry;
+use crate::base::limit::{Limit, Place, Point, Probe};
+use crate::base::mistake::mistake;
+use crate::base::setting::{Kind, Setting, Settings};
 use crate::lines::{self, LimitPoint, LimitRound, LimitUnavailable, Line};
-use crate::mistake::mistake;
-use crate::setting::{Kind, Setting, Settings};
 use crate::sys::process;
 
 const MILLISECONDS: Setting = Setting {

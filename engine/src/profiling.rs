@@ -11,9 +11,9 @@ use std::time::Duration;
 use anyhow::{Context, Result};
 
 use crate::address_space::{AddressSpaces, Place};
+use crate::base::mistake::{Mistake, mistake};
 use crate::gate::{self, Command, Passed, Watcher};
 use crate::lines::{Line, SCHEMA};
-use crate::mistake::{Mistake, mistake};
 use crate::perf_record::Moment;
 use crate::process_tree::{Beginning, Tree};
 use crate::profile_lines::{Profile, ProfileCheck, Stack};

@@ -9,7 +9,7 @@ use std::ops::RangeInclusive;
 
 use anyhow::Result;
 
-use crate::mistake::mistake;
+use crate::base::mistake::mistake;
 
 /// The column of gaps: microseconds, fractions allowed. The first is that between the load's beginning and its first request.
 pub const GAP: &str = "gap_microseconds";

@@ -4,15 +4,16 @@ use std::collections::BTreeMap;
 
 use serde_json::{Value, json};
 
-use crate::about::{About, Entry};
 use crate::address::Family;
+use crate::base::about::{About, Entry};
+use crate::base::feature;
+use crate::base::limit::Limit;
+use crate::base::setting::Setting;
 use crate::channel::Way;
 use crate::counters::{self, COUNTERS};
 use crate::design::Design;
 use crate::designs::DESIGNS;
-use crate::feature;
 use crate::holes;
-use crate::limit::Limit;
 use crate::limits::LIMITS;
 use crate::lines::SCHEMA;
 use crate::listener::BACKLOG;
@@ -22,7 +23,6 @@ use crate::namespace;
 use crate::primitive::{Direction, Primitive};
 use crate::primitives::PRIMITIVES;
 use crate::probing;
-use crate::setting::Setting;
 use crate::source_addresses::SOURCE_ADDRESSES;
 use crate::supervisor::DRAIN;
 use crate::tcp::{self, CONGESTION, NODELAY};
@@ -224,7 +224,7 @@ fn list<T>(entries: &[Entry<T>], describe: impl Fn(&T) -> (About, Value)) -> Vec
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::setting::{Form, Kind};
+    use crate::base::setting::{Form, Kind};
     use crate::workload::Relation;
 
     #[test]

@@ -4,14 +4,14 @@ use anyhow::Result;
 
 use crate::address::Address;
 use crate::asking::Requests;
+use crate::base::setting::Settings;
+use crate::base::window::Window;
 use crate::exchange::LONGEST;
 use crate::load::{Load, MILLISECONDS, RAMP_UP, TIMEOUT, WARM_UP, closing};
 use crate::outbox::Outbox;
 use crate::pattern::BYTES;
 use crate::schedule::{Process, Schedule};
-use crate::setting::Settings;
 use crate::veth;
-use crate::window::Window;
 use crate::workload::{Client, More};
 
 /// Parts of a request that are put together to tell its length; one that has more is told to have at least so much.
@@ -109,7 +109,7 @@ fn milliseconds(load: &Load, settings: &Settings) -> Option<u64> {
 
 fn integer(settings: &Settings, name: &str) -> Option<u64> {
     match settings.values().get(name) {
-        Some(crate::setting::Value::Integer(number)) => Some(*number),
+        Some(crate::base::setting::Value::Integer(number)) => Some(*number),
         _ => None,
     }
 }
@@ -117,10 +117,10 @@ fn integer(settings: &Settings, name: &str) -> Option<u64> {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::base::setting::Value;
     use crate::loads::LOADS;
     use crate::outbox::Piece;
     use crate::registry;
-    use crate::setting::Value;
     use crate::workloads::WORKLOADS;
     use std::collections::BTreeMap;
 

@@ -3,8 +3,8 @@
 use anyhow::Result;
 use serde::Serialize;
 
-use crate::mistake::mistake;
-use crate::setting::Settings;
+use crate::base::mistake::mistake;
+use crate::base::setting::Settings;
 
 /// What a setting needs of another as soon as it has an effect; the laboratory holds studies against it.
 #[derive(Debug, Clone, Copy, Serialize)]

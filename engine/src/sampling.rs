@@ -13,7 +13,7 @@ use perf_event::{Builder, Clock, Sampler};
 use schemars::JsonSchema;
 use serde::Serialize;
 
-use crate::mistake::mistake;
+use crate::base::mistake::mistake;
 use crate::perf_event::{Modes, refused_above};
 use crate::perf_record::{self, HEADER, Happened, Moment, Seen};
 use crate::process_tree::{Beginning, Tree};

@@ -2,9 +2,9 @@
 
 use anyhow::Result;
 
-use crate::mistake::mistake;
+use crate::base::mistake::mistake;
+use crate::base::setting::{A_NUMBER_OF_64_BITS, Form, Kind, NONE, SEVERAL_LOADS, Setting, Settings};
 use crate::recording::RecordedGaps;
-use crate::setting::{A_NUMBER_OF_64_BITS, Form, Kind, NONE, SEVERAL_LOADS, Setting, Settings};
 
 /// How many requests are due.
 pub const RATE: Setting = Setting {

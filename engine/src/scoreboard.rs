@@ -10,9 +10,9 @@ use std::time::Duration;
 
 use anyhow::Result;
 
+use crate::base::mistake::mistake;
+use crate::base::setting::{Kind, Setting, Settings};
 use crate::design::MOST_WORKERS;
-use crate::mistake::mistake;
-use crate::setting::{Kind, Setting, Settings};
 use crate::sys::descriptor::EventDescriptor;
 use crate::sys::memory::shared::SharedArray;
 
@@ -172,7 +172,7 @@ mod tests {
     use std::collections::BTreeMap;
 
     use super::*;
-    use crate::setting::Value;
+    use crate::base::setting::Value;
 
     fn settings(start: u64, minimum: u64, maximum: u64, workers: u64) -> Settings {
         let names = [START_WORKERS, MINIMUM_SPARE, MAXIMUM_SPARE, MAXIMUM_WORKERS].map(|setting| setting.name);

@@ -11,10 +11,10 @@ use rand_distr::{Distribution as _, LogNormal, Uniform};
 use schemars::JsonSchema;
 use serde::Serialize;
 
-use crate::mistake::mistake;
+use crate::base::mistake::mistake;
+use crate::base::setting::{Form, Kind, NONE, Setting, Settings};
 use crate::numbering::Draw;
 use crate::recording;
-use crate::setting::{Form, Kind, NONE, Setting, Settings};
 
 /// How the sizes are distributed.
 pub const SIZES: Setting = Setting {

@@ -11,8 +11,8 @@ use nix::sys::socket::sockopt::IpBindAddressNoPort;
 use socket2::Socket;
 
 use crate::address::Address;
-use crate::mistake::mistake;
-use crate::setting::{Kind, Setting, Settings};
+use crate::base::mistake::mistake;
+use crate::base::setting::{Kind, Setting, Settings};
 
 /// How many there are.
 pub const SOURCE_ADDRESSES: Setting = Setting {
@@ -123,7 +123,7 @@ fn is_link_local(address: IpAddr) -> bool {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::setting::Value;
+    use crate::base::setting::Value;
     use socket2::{Domain, Type};
     use std::collections::BTreeMap;
     use std::net::TcpListener;

@@ -2,7 +2,7 @@
 
 use std::time::Duration;
 
-use crate::setting::{Kind, Setting, Settings};
+use crate::base::setting::{Kind, Setting, Settings};
 use crate::sys::clock::thread_cpu_time;
 
 /// How much is added, for the serving end of a workload.

@@ -5,8 +5,8 @@ use std::time::Duration;
 
 use anyhow::Result;
 
-use crate::mistake::mistake;
-use crate::setting::{Kind, Setting, Settings};
+use crate::base::mistake::mistake;
+use crate::base::setting::{Kind, Setting, Settings};
 use crate::sys::clock::now;
 
 /// How long it stands still.
@@ -83,7 +83,7 @@ mod tests {
     use std::collections::BTreeMap;
 
     use super::*;
-    use crate::setting::Value;
+    use crate::base::setting::Value;
 
     fn stalls(length: u64, every: u64, began: u64) -> Result<Stalls> {
         let given = [(STALL.name, length), (STALL_EVERY.name, every)];

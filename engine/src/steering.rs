@@ -5,10 +5,10 @@ use std::os::fd::{AsFd, AsRawFd, BorrowedFd, OwnedFd};
 use anyhow::{Context, Result};
 use socket2::SockRef;
 
+use crate::base::feature::{Feature, on_tcp_socket};
+use crate::base::mistake::mistake;
+use crate::base::setting::{Kind, Setting, Settings};
 use crate::design::{Run, Worker, pool};
-use crate::feature::{Feature, on_tcp_socket};
-use crate::mistake::mistake;
-use crate::setting::{Kind, Setting, Settings};
 use crate::sys::descriptor::close_inherited;
 use crate::sys::process::{allowed_cpus, pin};
 use crate::sys::socket::steer_by_cpu;

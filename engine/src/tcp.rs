@@ -11,8 +11,8 @@ use serde::Serialize;
 use serde_json::{Value, json};
 use socket2::{Domain, SockRef, Socket, Type};
 
-use crate::mistake::mistake;
-use crate::setting::{Form, Kind, Setting, Settings};
+use crate::base::mistake::mistake;
+use crate::base::setting::{Form, Kind, Setting, Settings};
 use crate::sys::socket;
 
 /// Settings of both ends that only TCP has.
@@ -199,7 +199,7 @@ fn read(connection: BorrowedFd<'_>) -> io::Result<([u8; NAME], bool, u32)> {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::setting;
+    use crate::base::setting;
     use std::collections::BTreeMap;
     use std::net::{TcpListener, TcpStream};
 

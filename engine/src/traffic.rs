@@ -6,8 +6,8 @@ use anyhow::{Context, Result};
 use schemars::JsonSchema;
 use serde::Serialize;
 
+use crate::base::setting::{NONE, Setting, Settings};
 use crate::numbering::{Draw, Numbering};
-use crate::setting::{NONE, Setting, Settings};
 use crate::sizes::{SIZES, Sizes, SizesSent};
 
 /// What a load's requests were.

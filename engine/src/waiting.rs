@@ -1,6 +1,6 @@
 //! How an event loop waits: for what, and whether asleep or looking again and again, which takes a CPU for each thread.
 
-use crate::setting::{Kind, Setting, Settings};
+use crate::base::setting::{Kind, Setting, Settings};
 
 /// How a loop waits for what comes next.
 pub const WAIT: Setting = Setting {

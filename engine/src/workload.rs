@@ -6,16 +6,16 @@ use anyhow::{Result, bail};
 use schemars::JsonSchema;
 use serde::Serialize;
 
-use crate::about::About;
+use crate::base::about::About;
+use crate::base::mistake::mistake;
+use crate::base::setting::{Kind, Setting, Settings, Value};
+use crate::base::window::Window;
 use crate::inbox::Inbox;
-use crate::mistake::mistake;
 use crate::outbox::Outbox;
 use crate::primitive::{Waits, Want};
-use crate::setting::{Kind, Setting, Settings, Value};
 use crate::sizes::SIZES;
 use crate::tally::ErrorKind;
 use crate::traffic::Traffic;
-use crate::window::Window;
 
 /// A registered workload. Its file's name is its name.
 pub struct Workload {

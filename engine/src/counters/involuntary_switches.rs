@@ -2,7 +2,7 @@
 
 use anyhow::{Context, Result};
 
-use crate::about::About;
+use crate::base::about::About;
 use crate::counter::{Counter, Reading, Subject};
 use crate::process_tree::{Kind, Switches};
 

@@ -2,7 +2,7 @@
 
 use perf_event::events::{CacheId, CacheResult};
 
-use crate::about::About;
+use crate::base::about::About;
 use crate::counter::Counter;
 use crate::perf_event::{Group, TreeEvent};
 

@@ -3,7 +3,7 @@
 use std::net::TcpListener;
 use std::os::fd::AsFd;
 
-use crate::about::About;
+use crate::base::about::About;
 use crate::counter::Counter;
 use crate::sys::socket;
 

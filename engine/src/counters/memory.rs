@@ -2,7 +2,7 @@
 
 use anyhow::{Context, Result, bail};
 
-use crate::about::About;
+use crate::base::about::About;
 use crate::control_group::{ControlGroup, Hierarchy};
 use crate::counter::{Counter, Figure, Kind, Part, Reading, Source, Subject};
 

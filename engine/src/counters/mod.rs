@@ -1,6 +1,6 @@
 //! The counters: what is read before, after and in between. A file each, and a line here.
 
-use crate::about::{About, Entry};
+use crate::base::about::{About, Entry};
 use crate::counter::Counter;
 use crate::named_event::{self, Named};
 use crate::perf_event::TreeEvent;

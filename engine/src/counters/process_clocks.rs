@@ -3,7 +3,7 @@
 
 use anyhow::{Context, Result};
 
-use crate::about::About;
+use crate::base::about::About;
 use crate::counter::{Counter, Figure, Reading, Subject};
 use crate::process_tree::{self, Tree};
 use crate::sys::process;

@@ -1,6 +1,6 @@
 //! What ended processes have used: exact, but known only when they have been waited for.
 
-use crate::about::About;
+use crate::base::about::About;
 use crate::counter::Counter;
 
 pub static ENTRY: Counter = Counter::elsewhere(

@@ -2,7 +2,7 @@
 
 use anyhow::Result;
 
-use crate::about::About;
+use crate::base::about::About;
 use crate::counter::{Counter, Figure, Kind, Part, Reading, Source, Subject};
 use crate::events_at_once::EventsAtOnce;
 use crate::perf_event::TreeEvent;

@@ -2,7 +2,7 @@
 
 use anyhow::{Result, anyhow};
 
-use crate::about::About;
+use crate::base::about::About;
 use crate::counter::{Counter, Figure, Kind, Part, Reading, Source, Subject};
 use crate::socket_diagnosis::{Ends, SocketDiagnosis, TcpInfo};
 

@@ -1,6 +1,6 @@
 //! Wake-ups that a process tree made: who wakes counts, not who is woken.
 
-use crate::about::About;
+use crate::base::about::About;
 use crate::counter::Counter;
 use crate::perf_event::TreeEvent;
 

@@ -13,9 +13,9 @@ use std::time::Duration;
 use anyhow::{Context, Result};
 
 use super::back_end::BackEnd;
+use crate::base::mistake::mistake;
 use crate::channel::Channel;
 use crate::exchange::Caller;
-use crate::mistake::mistake;
 use crate::sys::clock::now;
 use crate::sys::descriptor::PollFlags;
 use crate::sys::ring::{Completion, Ring};

@@ -2,9 +2,9 @@
 
 use std::time::Duration;
 
+use crate::base::window::Window;
 use crate::generator::Generator;
 use crate::sys::clock::thread_cpu_time;
-use crate::window::Window;
 
 /// The account of one thread, which keeps it itself.
 #[derive(Default)]

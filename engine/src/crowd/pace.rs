@@ -4,9 +4,9 @@ use std::collections::VecDeque;
 
 use super::arrivals::Arrivals;
 use super::member::{Request, Standing};
+use crate::base::window::Window;
 use crate::load::LoadRun;
 use crate::schedule::Schedule;
-use crate::window::Window;
 
 /// Which load the clients make.
 #[derive(Debug, Clone, Copy)]

@@ -1,8 +1,8 @@
 //! What the loads with an event loop can be told, beside what all loads can.
 
+use crate::base::setting::{Kind, SEVERAL_LOADS, Setting};
 use crate::load::{CLIENTS, CONNECTIONS, KEPT, LoadRun};
 use crate::requirement::{Needs, Requirement};
-use crate::setting::{Kind, SEVERAL_LOADS, Setting};
 
 /// How many event loops there are.
 pub const THREADS: Setting = Setting {

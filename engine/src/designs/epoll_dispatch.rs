@@ -12,10 +12,10 @@ use std::sync::{Mutex, MutexGuard, PoisonError};
 
 use anyhow::{Context, Result};
 
-use crate::about::About;
+use crate::base::about::About;
+use crate::base::feature::{EPOLL, EVENTFD, THREADS};
 use crate::connection::{Connection, Turn};
 use crate::design::{Accepted, COMMON, Design, POOL, Run, pool};
-use crate::feature::{EPOLL, EVENTFD, THREADS};
 use crate::pool::threads;
 use crate::primitive::Waits;
 use crate::sys::descriptor::{EventDescriptor, PollFlags};

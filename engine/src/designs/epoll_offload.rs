@@ -11,10 +11,10 @@ use std::sync::{Condvar, Mutex, MutexGuard, PoisonError};
 
 use anyhow::Result;
 
-use crate::about::About;
+use crate::base::about::About;
+use crate::base::feature::{EPOLL, EVENTFD, THREADS};
 use crate::connection::{Connection, Progress};
 use crate::design::{Accepted, COMMON, Design, POOL, Run, Worker};
-use crate::feature::{EPOLL, EVENTFD, THREADS};
 use crate::pool::threads;
 use crate::primitive::Waits;
 use crate::sys::descriptor::{EventDescriptor, PollFlags, set_nonblocking};
@@ -206,10 +206,10 @@ mod tests {
     use std::time::Duration;
 
     use super::*;
+    use crate::base::setting::{Settings, Value};
     use crate::outbox::{Outbox, Piece};
     use crate::primitive::Want;
     use crate::registry;
-    use crate::setting::{Settings, Value};
     use crate::sys::socket;
     use crate::tally::{ErrorKind, Tally};
     use crate::workload::{Input, Next, Service, Session, Then};

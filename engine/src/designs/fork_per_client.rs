@@ -2,9 +2,9 @@
 
 use anyhow::Result;
 
-use crate::about::About;
+use crate::base::about::About;
+use crate::base::feature::FORK;
 use crate::design::{COMMON, Design, Makes, Run, no_pool};
-use crate::feature::FORK;
 use crate::pool::report;
 use crate::primitive::Waits;
 use crate::sys::{descriptor, process, signal};

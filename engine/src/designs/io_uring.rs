@@ -11,12 +11,12 @@ use std::sync::MutexGuard;
 
 use anyhow::{Context, Result};
 
-use crate::about::About;
+use crate::base::about::About;
+use crate::base::feature::{Feature, IO_URING};
+use crate::base::setting::{Kind, Setting};
 use crate::connection::Connection;
 use crate::design::{COMMON, Design, Run, Worker, no_pool};
-use crate::feature::{Feature, IO_URING};
 use crate::primitive::Waits;
-use crate::setting::{Kind, Setting};
 use crate::sys::ring::{Buffer, Completion, Ring};
 use crate::through_ring::{Parcels, ThroughRing};
 use crate::waiting::{WAIT, spins};

@@ -4,9 +4,9 @@
 
 use anyhow::Result;
 
-use crate::about::About;
+use crate::base::about::About;
+use crate::base::feature::ACCEPT;
 use crate::design::{COMMON, Design, Run, no_pool};
-use crate::feature::ACCEPT;
 use crate::primitive::Waits;
 
 pub static ENTRY: Design = Design {

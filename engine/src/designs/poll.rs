@@ -7,10 +7,10 @@ use std::os::fd::{AsRawFd, RawFd};
 
 use anyhow::Result;
 
-use crate::about::About;
+use crate::base::about::About;
+use crate::base::feature::Feature;
 use crate::connection::{Connection, Turn};
 use crate::design::{Accepted, COMMON, Design, Run};
-use crate::feature::Feature;
 use crate::primitive::Waits;
 use crate::sys::descriptor::{PollFlags, set_nonblocking};
 use crate::sys::readiness::poll::{PollFd, poll};

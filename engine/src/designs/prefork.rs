@@ -4,9 +4,9 @@
 
 use anyhow::Result;
 
-use crate::about::About;
+use crate::base::about::About;
+use crate::base::feature::FORK;
 use crate::design::{COMMON, Design, POOL, Run, pool};
-use crate::feature::FORK;
 use crate::pool::{RESPAWN, fork_pool};
 use crate::primitive::Waits;
 

@@ -12,9 +12,9 @@ use std::time::Instant;
 
 use anyhow::{Context, Result, ensure};
 
-use crate::about::About;
+use crate::base::about::About;
+use crate::base::feature::FORK;
 use crate::design::{COMMON, Design, Run, Worker};
-use crate::feature::FORK;
 use crate::pool::report;
 use crate::primitive::Waits;
 use crate::scoreboard::{SETTINGS, Scoreboard, check, maximum_workers};

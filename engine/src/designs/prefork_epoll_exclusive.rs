@@ -9,10 +9,10 @@ use std::os::fd::{AsFd, AsRawFd, RawFd};
 
 use anyhow::Result;
 
-use crate::about::About;
+use crate::base::about::About;
+use crate::base::feature::{EPOLL, FORK, Feature, refused};
 use crate::connection::{Connection, Turn};
 use crate::design::{Accepted, COMMON, Design, POOL, Run, pool};
-use crate::feature::{EPOLL, FORK, Feature, refused};
 use crate::pool::{RESPAWN, fork_pool};
 use crate::primitive::Waits;
 use crate::sys::descriptor::{self, PollFlags, set_nonblocking};

@@ -2,9 +2,9 @@
 
 use anyhow::{Context, Result};
 
-use crate::about::About;
+use crate::base::about::About;
+use crate::base::feature::{FORK, Feature, refused};
 use crate::design::{COMMON, Design, POOL, Run, pool};
-use crate::feature::{FORK, Feature, refused};
 use crate::pool::{RESPAWN, fork_pool};
 use crate::primitive::Waits;
 use crate::sys::lock::SharedMutex;

@@ -7,9 +7,9 @@ use std::sync::atomic::Ordering::Relaxed;
 
 use anyhow::{Result, bail};
 
-use crate::about::About;
+use crate::base::about::About;
+use crate::base::feature::{FORK, Feature, refused};
 use crate::design::{COMMON, Design, POOL, Run, Worker, pool};
-use crate::feature::{FORK, Feature, refused};
 use crate::pool::{RESPAWN, fork_worker, replace};
 use crate::primitive::Waits;
 use crate::sys::descriptor::{self, PollFlags};

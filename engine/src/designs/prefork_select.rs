@@ -8,9 +8,9 @@ use std::os::fd::{AsFd, AsRawFd};
 
 use anyhow::{Result, ensure};
 
-use crate::about::About;
+use crate::base::about::About;
+use crate::base::feature::{FORK, SELECT};
 use crate::design::{Accepted, COMMON, Design, POOL, Run, pool};
-use crate::feature::{FORK, SELECT};
 use crate::pool::{RESPAWN, fork_pool};
 use crate::primitive::Waits;
 use crate::sys::descriptor::set_nonblocking;

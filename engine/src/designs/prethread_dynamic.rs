@@ -11,9 +11,9 @@ use std::time::Instant;
 
 use anyhow::{Context, Result, ensure};
 
-use crate::about::About;
+use crate::base::about::About;
+use crate::base::feature::THREADS;
 use crate::design::{COMMON, Design, Run};
-use crate::feature::THREADS;
 use crate::pool::report;
 use crate::primitive::Waits;
 use crate::scoreboard::{SETTINGS, Scoreboard, check, maximum_workers};

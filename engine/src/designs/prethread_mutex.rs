@@ -4,9 +4,9 @@ use std::sync::{Mutex, PoisonError};
 
 use anyhow::Result;
 
-use crate::about::About;
+use crate::base::about::About;
+use crate::base::feature::THREADS;
 use crate::design::{COMMON, Design, POOL, Run, Worker, pool};
-use crate::feature::THREADS;
 use crate::pool::thread_pool;
 use crate::primitive::Waits;
 

@@ -10,10 +10,10 @@ use std::os::fd::{AsFd, AsRawFd, RawFd};
 
 use anyhow::Result;
 
-use crate::about::About;
+use crate::base::about::About;
+use crate::base::feature::{EPOLL, FORK};
 use crate::connection::{Connection, Turn};
 use crate::design::{Accepted, COMMON, Design, POOL, Run, pool};
-use crate::feature::{EPOLL, FORK};
 use crate::pool::{RESPAWN, fork_pool};
 use crate::primitive::Waits;
 use crate::steering::{ONE_ADDRESS, REUSEPORT, STEER, check, keep_own_listener, steer};

@@ -8,10 +8,10 @@ use std::os::fd::{AsRawFd, RawFd};
 
 use anyhow::{Result, ensure};
 
-use crate::about::About;
+use crate::base::about::About;
+use crate::base::feature::SELECT;
 use crate::connection::{Connection, Turn};
 use crate::design::{Accepted, COMMON, Design, Run};
-use crate::feature::SELECT;
 use crate::primitive::Waits;
 use crate::sys::descriptor::{PollFlags, set_nonblocking};
 use crate::sys::readiness::select::{FD_SETSIZE, FdSet, select};

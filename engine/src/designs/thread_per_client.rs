@@ -5,9 +5,9 @@ use std::time::Duration;
 
 use anyhow::Result;
 
-use crate::about::About;
+use crate::base::about::About;
+use crate::base::feature::THREADS;
 use crate::design::{COMMON, Design, Makes, Run, no_pool};
-use crate::feature::THREADS;
 use crate::pool::report;
 use crate::primitive::Waits;
 use crate::sys::thread;

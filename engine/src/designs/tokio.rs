@@ -16,13 +16,13 @@ use tokio::sync::mpsc;
 use tokio::task::{coop, spawn_blocking, yield_now};
 use tokio::time::sleep;
 
-use crate::about::About;
+use crate::base::about::About;
+use crate::base::feature::{EPOLL, EVENTFD, THREADS};
+use crate::base::setting::{Kind, Setting, Settings};
 use crate::connection::{Connection, Progress, Turn};
 use crate::design::{COMMON, Design, Run, no_pool};
-use crate::feature::{EPOLL, EVENTFD, THREADS};
 use crate::outbox::Outbox;
 use crate::primitive::Waits;
-use crate::setting::{Kind, Setting, Settings};
 use crate::sys::descriptor::PollFlags;
 use crate::sys::readiness::runtime::register;
 use crate::sys::{process, socket};

@@ -6,8 +6,8 @@ use std::time::Duration;
 
 use anyhow::{Context, Result};
 
-use crate::about::About;
-use crate::limit::{Figure, Limit, ONE_CPU, Point, Probe};
+use crate::base::about::About;
+use crate::base::limit::{Figure, Limit, ONE_CPU, Point, Probe};
 use crate::sys::clock;
 
 pub static ENTRY: Limit = Limit {

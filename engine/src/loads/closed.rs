@@ -6,11 +6,11 @@ use std::sync::atomic::Ordering::Relaxed;
 
 use anyhow::{Context, Result};
 
-use crate::about::About;
+use crate::base::about::About;
+use crate::base::setting::{Kind, Setting};
 use crate::course::{Client, Course};
 use crate::load::{COMMON, LOOPS, Load, LoadRun, THINK};
 use crate::pool::report;
-use crate::setting::{Kind, Setting};
 use crate::sys::process::{self, Ended};
 use crate::sys::signal::{self, Signal};
 

@@ -1,6 +1,6 @@
 //! A closed load of very many connections from one process: an event loop a thread.
 
-use crate::about::About;
+use crate::base::about::About;
 use crate::course::pause;
 use crate::crowd::{self, CLOSING, Kind, PIN_THREADS, PIPELINE, REQUESTS_PER_CONNECTION, REQUIREMENTS, THREADS};
 use crate::load::{CLIENTS, CONNECTIONS, LOOPS, Load, MILLISECONDS, RAMP_UP, THINK, WARM_UP};

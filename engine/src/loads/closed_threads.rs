@@ -11,12 +11,12 @@ use std::time::Duration;
 
 use anyhow::{Error, Result};
 
-use crate::about::About;
+use crate::base::about::About;
+use crate::base::mistake::in_words;
 use crate::course::{CONNECT_INTERVAL, Client, Course, requests_each};
 use crate::edges::Edges;
 use crate::load::{CLIENTS, COMMON, CONNECTIONS, LOOPS, Load, LoadRun, MILLISECONDS, THINK, WARM_UP, clients};
 use crate::measure::Measure;
-use crate::mistake::in_words;
 use crate::own_memory;
 use crate::sys::clock::now;
 use crate::sys::{signal, thread};

@@ -10,15 +10,15 @@ use std::sync::atomic::Ordering::Relaxed;
 use std::time::{Duration, Instant};
 
 use super::fixtures::{openers, openers_with, primitives};
+use crate::base::setting::{Settings, Value};
+use crate::base::window::Window;
 use crate::channel::Channel;
 use crate::connection::{Connection, Progress, Turn};
 use crate::exchange::Caller;
 use crate::outbox::{Outbox, Piece};
 use crate::primitive::{Direction, Sent, Waits, Want};
-use crate::setting::{Settings, Value};
 use crate::sys::descriptor::{self, PollFlags};
 use crate::tally::{Counts, Tally};
-use crate::window::Window;
 use crate::workload::{Input, Job, More, Next, Session, Then, Workload};
 use crate::workloads::WORKLOADS;
 

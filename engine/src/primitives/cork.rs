@@ -4,8 +4,8 @@
 use std::io;
 use std::os::fd::BorrowedFd;
 
-use crate::about::About;
-use crate::feature::{Feature, SEND, on_tcp_socket};
+use crate::base::about::About;
+use crate::base::feature::{Feature, SEND, on_tcp_socket};
 use crate::outbox::Outbox;
 use crate::primitive::{Primitive, Sender, Sent, send_all};
 use crate::sys::socket;

@@ -15,11 +15,11 @@ use nix::sched::{CloneFlags, unshare};
 use socket2::{Domain, Socket, Type};
 
 use super::PRIMITIVES;
-use crate::about::Entry;
+use crate::base::about::Entry;
+use crate::base::setting::{Settings, Value};
 use crate::channel::{Channel, Openers, Way};
 use crate::outbox::Piece;
 use crate::primitive::{Direction, Primitive, Sent};
-use crate::setting::{Settings, Value};
 use crate::sys::descriptor::{self, PollFlags};
 use crate::tally::Tally;
 

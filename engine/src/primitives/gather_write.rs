@@ -5,8 +5,8 @@ use std::cell::Cell;
 use std::io;
 use std::os::fd::BorrowedFd;
 
-use crate::about::About;
-use crate::feature::WRITE;
+use crate::base::about::About;
+use crate::base::feature::WRITE;
 use crate::outbox::{Outbox, Piece};
 use crate::primitive::{Primitive, Sender, Sent, send_all};
 use crate::sys::descriptor;

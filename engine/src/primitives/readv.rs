@@ -3,8 +3,8 @@
 use std::io::{self, IoSliceMut};
 use std::os::fd::BorrowedFd;
 
-use crate::about::About;
-use crate::feature::Feature;
+use crate::base::about::About;
+use crate::base::feature::Feature;
 use crate::inbox::Inbox;
 use crate::primitive::{Primitive, Received, Receiver, Want, receive_once};
 use crate::sys::descriptor;

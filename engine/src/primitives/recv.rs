@@ -3,8 +3,8 @@
 use std::io;
 use std::os::fd::BorrowedFd;
 
-use crate::about::About;
-use crate::feature::RECV;
+use crate::base::about::About;
+use crate::base::feature::RECV;
 use crate::inbox::Inbox;
 use crate::primitive::{Primitive, Received, Receiver, Waits, Want, receive_stored};
 

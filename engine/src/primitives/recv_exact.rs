@@ -4,8 +4,8 @@
 use std::io;
 use std::os::fd::BorrowedFd;
 
-use crate::about::About;
-use crate::feature::RECV;
+use crate::base::about::About;
+use crate::base::feature::RECV;
 use crate::inbox::Inbox;
 use crate::primitive::{Primitive, Received, Receiver, Want, receive_once};
 use crate::sys::socket;

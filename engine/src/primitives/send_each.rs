@@ -3,8 +3,8 @@
 use std::io;
 use std::os::fd::BorrowedFd;
 
-use crate::about::About;
-use crate::feature::SEND;
+use crate::base::about::About;
+use crate::base::feature::SEND;
 use crate::outbox::Outbox;
 use crate::primitive::{Primitive, Sender, Sent, Waits, send_all};
 use crate::sys::socket;

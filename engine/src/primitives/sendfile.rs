@@ -3,8 +3,8 @@
 use std::io;
 use std::os::fd::{AsFd, BorrowedFd};
 
-use crate::about::About;
-use crate::feature::{Feature, SEND, refused};
+use crate::base::about::About;
+use crate::base::feature::{Feature, SEND, refused};
 use crate::outbox::{Outbox, Piece};
 use crate::primitive::{Primitive, Sender, Sent, send_all};
 use crate::sys::{descriptor, socket, zero_copy};

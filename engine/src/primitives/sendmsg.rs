@@ -11,8 +11,8 @@
 use std::io::{self, IoSlice};
 use std::os::fd::BorrowedFd;
 
-use crate::about::About;
-use crate::feature::SENDMSG;
+use crate::base::about::About;
+use crate::base::feature::SENDMSG;
 use crate::outbox::Outbox;
 use crate::primitive::{Primitive, Sender, Sent, send_all};
 use crate::sys::memory::piece_table::PieceTable;

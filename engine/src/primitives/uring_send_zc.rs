@@ -5,11 +5,11 @@ use std::io;
 use std::os::fd::BorrowedFd;
 use std::sync::{Arc, Mutex, PoisonError, TryLockError};
 
-use crate::about::About;
-use crate::feature::{Feature, IO_URING};
+use crate::base::about::About;
+use crate::base::feature::{Feature, IO_URING};
+use crate::base::setting::Settings;
 use crate::outbox::Outbox;
 use crate::primitive::{Completions, Moves, Opener, Primitive, Sender, Sent, send_all};
-use crate::setting::Settings;
 use crate::sys::ring::sends::{self, Owner, Patience, SendRing};
 
 pub static ENTRY: Primitive = Primitive {

@@ -3,8 +3,8 @@
 use std::io;
 use std::os::fd::BorrowedFd;
 
-use crate::about::About;
-use crate::feature::WRITE;
+use crate::base::about::About;
+use crate::base::feature::WRITE;
 use crate::outbox::Outbox;
 use crate::primitive::{Primitive, Sender, Sent, send_all};
 use crate::sys::descriptor;

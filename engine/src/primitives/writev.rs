@@ -5,8 +5,8 @@
 use std::io;
 use std::os::fd::BorrowedFd;
 
-use crate::about::About;
-use crate::feature::Feature;
+use crate::base::about::About;
+use crate::base::feature::Feature;
 use crate::outbox::Outbox;
 use crate::primitive::{Primitive, Sender, Sent, send_all};
 use crate::sys::descriptor;

@@ -16,10 +16,10 @@ use std::sync::atomic::{AtomicU64, Ordering::Relaxed};
 
 use anyhow::{Context, Result};
 
-use crate::about::About;
+use crate::base::about::About;
+use crate::base::setting::{Kind, Setting, Settings};
 use crate::outbox::{Outbox, Piece};
 use crate::primitive::{Waits, Want};
-use crate::setting::{Kind, Setting, Settings};
 use crate::sys::memory::shared::SharedArray;
 use crate::tally::ErrorKind;
 use crate::workload::{Account, Agreement, COMMON, End, Input, KEEP, Next, Relation, Service, Session, Then, Workload};

@@ -3,10 +3,10 @@
 
 use std::collections::VecDeque;
 
+use crate::base::window::Window;
 use crate::inbox::Inbox;
 use crate::outbox::Outbox;
 use crate::primitive::Want;
-use crate::window::Window;
 use crate::workload::{Answer, Conversation, End, Input, More, Next, Service, Session, Then};
 
 /// A connection between a session and a conversation.

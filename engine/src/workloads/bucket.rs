@@ -10,10 +10,10 @@ use std::time::{Duration, Instant};
 
 use anyhow::{Context, Result};
 
-use crate::about::About;
+use crate::base::about::About;
+use crate::base::setting::{Kind, Setting, Settings};
 use crate::outbox::{Outbox, Piece};
 use crate::primitive::{Waits, Want};
-use crate::setting::{Kind, Setting, Settings};
 use crate::tally::ErrorKind;
 use crate::workload::{Account, Agreement, COMMON, Input, KEEP, Next, Relation, Service, Session, Then, Workload};
 

@@ -5,12 +5,12 @@ use std::sync::Arc;
 
 use anyhow::Result;
 
-use crate::about::About;
+use crate::base::about::About;
+use crate::base::setting::{Kind, Setting, Settings};
 use crate::numbering::REQUEST_SEED;
 use crate::outbox::{Outbox, Piece};
 use crate::pattern::{BYTES, CHECK, Reception, pattern};
 use crate::primitive::{Waits, Want};
-use crate::setting::{Kind, Setting, Settings};
 use crate::sizes::{SIZES, USUAL_MOST};
 use crate::spin::{SPIN, Spin};
 use crate::stall::{STALL, STALL_EVERY, Stalls};

@@ -8,12 +8,12 @@ use std::sync::atomic::{AtomicU64, Ordering::Relaxed};
 
 use anyhow::{Context, Result};
 
-use crate::about::About;
+use crate::base::about::About;
+use crate::base::setting::{Kind, Setting, Settings};
 use crate::numbering::REQUEST_SEED;
 use crate::outbox::{Outbox, Piece};
 use crate::pattern::{self, CHECK, Reception, pattern};
 use crate::primitive::{Waits, Want};
-use crate::setting::{Kind, Setting, Settings};
 use crate::sizes::SIZES;
 use crate::sys::memory::shared::SharedArray;
 use crate::tally::ErrorKind;
@@ -178,8 +178,8 @@ mod tests {
     use std::collections::BTreeMap;
 
     use super::*;
+    use crate::base::setting::Value;
     use crate::inbox::Inbox;
-    use crate::setting::Value;
 
     /// What a service sends back of what comes in such segments.
     fn echoed(service: &dyn Service, segments: &[Vec<u8>]) -> Vec<u8> {

@@ -6,11 +6,11 @@ use std::sync::atomic::{AtomicU64, Ordering::Relaxed};
 
 use anyhow::{Context, Result};
 
-use crate::about::About;
+use crate::base::about::About;
+use crate::base::setting::{Kind, Setting, Settings};
 use crate::outbox::{Outbox, Piece};
 use crate::pattern::{CHECK, difference, pattern};
 use crate::primitive::Want;
-use crate::setting::{Kind, Setting, Settings};
 use crate::sys::memory::shared::SharedArray;
 use crate::tally::ErrorKind;
 use crate::workload::{
@@ -212,10 +212,10 @@ mod tests {
     use std::collections::BTreeMap;
 
     use super::*;
+    use crate::base::setting::Value;
+    use crate::base::window::Window;
     use crate::inbox::Inbox;
     use crate::primitive::Waits;
-    use crate::setting::Value;
-    use crate::window::Window;
     use crate::workloads::both_ends::Between;
 
     fn settings(field_size: u64, check: &str) -> Settings {

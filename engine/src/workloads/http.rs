@@ -18,12 +18,12 @@ use std::sync::Arc;
 use anyhow::Result;
 use httparse::{Header, Status as Parsed};
 
-use crate::about::About;
+use crate::base::about::About;
+use crate::base::setting::{Kind, Setting, Settings};
 use crate::numbering::REQUEST_SEED;
 use crate::outbox::Outbox;
 use crate::pattern::{BYTES, CHECK, pattern};
 use crate::primitive::{Waits, Want};
-use crate::setting::{Kind, Setting, Settings};
 use crate::sizes::SIZES;
 use crate::tally::ErrorKind;
 use crate::workload::{Agreement, COMMON, End, Input, Instead, Next, Relation, Service, Session, Then, Workload};

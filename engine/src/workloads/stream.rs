@@ -25,10 +25,10 @@ use std::sync::atomic::Ordering::Relaxed;
 
 use anyhow::{Context, Result};
 
-use crate::about::About;
+use crate::base::about::About;
+use crate::base::setting::Settings;
 use crate::outbox::Outbox;
 use crate::primitive::{Waits, Want};
-use crate::setting::Settings;
 use crate::sys::clock::now;
 use crate::sys::memory::shared::SharedArray;
 use crate::tally::ErrorKind;

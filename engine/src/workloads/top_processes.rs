@@ -9,11 +9,11 @@ use std::time::Duration;
 
 use anyhow::{Error, Result};
 
-use crate::about::About;
-use crate::mistake::mistake;
+use crate::base::about::About;
+use crate::base::mistake::mistake;
+use crate::base::setting::{Form, Kind, Setting, Settings};
 use crate::outbox::{Outbox, Piece};
 use crate::primitive::{Waits, Want};
-use crate::setting::{Form, Kind, Setting, Settings};
 use crate::spin::{SPIN, Spin};
 use crate::tally::ErrorKind;
 use crate::workload::{

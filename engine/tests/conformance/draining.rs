@@ -9,13 +9,13 @@ use std::time::Duration;
 
 use anyhow::Result;
 use libtest_mimic::Trial;
-use thunderherd_engine::about::Entry;
 use thunderherd_engine::address::Family;
+use thunderherd_engine::base::about::Entry;
+use thunderherd_engine::base::setting::Settings;
 use thunderherd_engine::connection::{Connection, Turn};
 use thunderherd_engine::design::{Accepted, COMMON, Design, Run};
 use thunderherd_engine::primitive::Waits;
 use thunderherd_engine::registry;
-use thunderherd_engine::setting::Settings;
 use thunderherd_engine::supervisor::{self, Plan};
 use thunderherd_engine::sys::descriptor::set_nonblocking;
 use thunderherd_engine::sys::readiness::epoll::{self, Epoll, EpollFlags};

@@ -6,14 +6,14 @@ use std::sync::atomic::{AtomicU64, Ordering::Relaxed};
 use anyhow::{Context, Result};
 
 use super::count::{Count, CountForm, ITERATION, LONGEST_LINE, MOST_REPETITIONS, SERVER_READS};
-use crate::mistake::mistake;
+use crate::base::mistake::mistake;
+use crate::base::setting::{Kind, Setting, Settings};
+use crate::base::window::Window;
 use crate::outbox::{Outbox, PART, Piece};
 use crate::pattern::pattern;
 use crate::primitive::Want;
-use crate::setting::{Kind, Setting, Settings};
 use crate::sys::clock::now;
 use crate::sys::memory::shared::SharedArray;
-use crate::window::Window;
 use crate::workload::{
     Account, Answer, Client, Conversation, Figures, Input, KEEP, More, Outcome, PAYLOAD_BEGAN, PAYLOAD_BYTES,
     PAYLOAD_ENDED, PAYLOAD_NANOSECONDS, Product, REQUESTS, last,

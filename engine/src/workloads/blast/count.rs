@@ -1,6 +1,6 @@
 //! What both ends know of a request: the two counts and how they are sent, and the bytes of an iteration.
 
-use crate::setting::{Kind, Setting, Settings};
+use crate::base::setting::{Kind, Setting, Settings};
 use crate::workload::Input;
 
 pub const COUNT_FORM: Setting = Setting {

@@ -2,11 +2,11 @@ use std::collections::BTreeMap;
 
 use super::count::LONGEST_LINE;
 use super::*;
+use crate::base::setting::Value;
+use crate::base::window::Window;
 use crate::inbox::Inbox;
 use crate::primitives::PRIMITIVES;
 use crate::registry::find;
-use crate::setting::Value;
-use crate::window::Window;
 use crate::workload::{Answer, Client, Outcome};
 use crate::workloads::both_ends::Between;
 

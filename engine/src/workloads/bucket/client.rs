@@ -6,10 +6,10 @@ use std::sync::atomic::{AtomicU64, Ordering::Relaxed};
 use anyhow::{Context, Result};
 
 use super::request::{BUCKETS, DELAY_SUM, number};
-use crate::mistake::mistake;
+use crate::base::mistake::mistake;
+use crate::base::setting::{Kind, Setting, Settings};
 use crate::outbox::{Outbox, Piece};
 use crate::primitive::Want;
-use crate::setting::{Kind, Setting, Settings};
 use crate::sys::memory::shared::SharedArray;
 use crate::workload::{Account, Answer, Client, Conversation, Input, KEEP};
 
@@ -178,8 +178,8 @@ mod tests {
     use std::collections::{BTreeMap, BTreeSet};
 
     use super::*;
+    use crate::base::setting::Value;
     use crate::inbox::Inbox;
-    use crate::setting::Value;
 
     fn new(given: &[(&'static str, u64)]) -> Result<Box<dyn Client>> {
         let given = given.iter().map(|&(name, number)| (name, Value::Integer(number))).collect::<BTreeMap<_, _>>();

@@ -1,6 +1,6 @@
 //! What both ends know of a request: which buckets there are, how numbers are written, and the sum of all delays.
 
-use crate::setting::{Kind, Setting};
+use crate::base::setting::{Kind, Setting};
 
 pub const BUCKETS: Setting = Setting {
     name: "buckets",

@@ -1,8 +1,8 @@
 use std::collections::BTreeMap;
 
 use super::*;
+use crate::base::setting::Value;
 use crate::inbox::Inbox;
-use crate::setting::Value;
 use crate::sys::clock::thread_cpu_time;
 
 fn new(given: &[(&'static str, Value)]) -> Box<dyn Service> {

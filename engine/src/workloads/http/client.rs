@@ -10,11 +10,11 @@ use rand_distr::weighted::WeightedAliasIndex;
 use super::kinds::{Body, Head as RequestHead, KindOfRequest, MIX, kinds};
 use super::reply_body::Unmeasured;
 use super::reply_head::{Extent, Head, read};
-use crate::mistake::mistake;
+use crate::base::mistake::mistake;
+use crate::base::setting::{NONE, Settings};
 use crate::outbox::{Outbox, Piece};
 use crate::pattern::{BYTES, Reception};
 use crate::primitive::Want;
-use crate::setting::{NONE, Settings};
 use crate::sizes::alias;
 use crate::sys::memory::shared::SharedArray;
 use crate::traffic::{KindSent, SizesInTurn, Traffic};
@@ -258,9 +258,9 @@ mod tests {
     use std::collections::BTreeMap;
 
     use super::*;
+    use crate::base::setting::Value;
     use crate::inbox::Inbox;
     use crate::pattern::pattern;
-    use crate::setting::Value;
     use crate::workloads::http::ENTRY;
 
     fn new(path: &str) -> Result<Box<dyn Client>> {

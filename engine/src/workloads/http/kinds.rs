@@ -5,9 +5,9 @@ use std::sync::Arc;
 
 use anyhow::Result;
 
-use crate::mistake::mistake;
+use crate::base::mistake::mistake;
+use crate::base::setting::{Form, Kind as SettingKind, NONE, Setting, Settings};
 use crate::pattern::BYTES;
-use crate::setting::{Form, Kind as SettingKind, NONE, Setting, Settings};
 use crate::sizes::{SIZES, weight};
 
 /// What is asked for.
@@ -197,7 +197,7 @@ mod tests {
     use std::collections::BTreeMap;
 
     use super::*;
-    use crate::setting::Value;
+    use crate::base::setting::Value;
     use crate::workloads::http::ENTRY;
 
     fn read(given: &[(&'static str, &str)]) -> Result<Vec<KindOfRequest>> {

@@ -9,14 +9,14 @@ use super::receiving::Receiving;
 use super::reel::Reel;
 use super::request::{LONGEST_LINE, MOST_MICROSECONDS, Request, say};
 use super::sums::Sums;
+use crate::base::mistake::mistake;
+use crate::base::setting::{Kind, Setting, Settings, Value};
+use crate::base::window::Window;
 use crate::load::MILLISECONDS;
-use crate::mistake::mistake;
 use crate::outbox::Outbox;
 use crate::primitive::Want;
-use crate::setting::{Kind, Setting, Settings, Value};
 use crate::sys::clock::now;
 use crate::sys::memory::shared::SharedArray;
-use crate::window::Window;
 use crate::workload::{Account, Answer, Client, Conversation, Figures, Input, MeasuredBy, More, PAYLOAD_BYTES};
 
 /// Who sends.

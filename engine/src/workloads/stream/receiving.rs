@@ -2,9 +2,9 @@
 
 use std::sync::Arc;
 
+use crate::base::setting::{Kind, Setting, Settings};
 use crate::pattern::difference;
 use crate::primitive::Want;
-use crate::setting::{Kind, Setting, Settings};
 use crate::workload::Input;
 
 use super::reel;

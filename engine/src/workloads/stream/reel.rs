@@ -7,9 +7,9 @@ use std::sync::atomic::{AtomicU32, Ordering::Relaxed};
 
 use anyhow::{Context, Result};
 
+use crate::base::setting::{Kind, Setting, Settings};
 use crate::outbox::{Outbox, PART, Piece};
 use crate::pattern::pattern;
-use crate::setting::{Kind, Setting, Settings};
 use crate::sys::descriptor;
 
 /// How a stream is cut.

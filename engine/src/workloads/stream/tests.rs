@@ -2,12 +2,12 @@ use std::collections::BTreeMap;
 
 use super::request::{MOST_BYTES, MOST_MICROSECONDS};
 use super::*;
+use crate::base::setting::{Setting, Value};
+use crate::base::window::Window;
 use crate::inbox::Inbox;
 use crate::load::MILLISECONDS;
 use crate::outbox::Piece;
 use crate::pattern::pattern;
-use crate::setting::{Setting, Value};
-use crate::window::Window;
 use crate::workload::{Answer, Client};
 use crate::workloads::both_ends::Between;
 

@@ -1,8 +1,8 @@
 use std::collections::BTreeMap;
 
 use super::*;
+use crate::base::setting::Value;
 use crate::inbox::Inbox;
-use crate::setting::Value;
 use crate::sys::clock::thread_cpu_time;
 
 fn settings(given: &[(&'static str, &str)]) -> Settings {
@@ -107,7 +107,7 @@ fn a_folder_without_processes_is_refused() {
     // such a folder may be of processes.
     for proc in ["/proc/nothing", "/proc/self/fdinfo"] {
         let error = service(&settings(&[("proc", proc)]), Waits::InTheCall).err().unwrap();
-        assert!(error.is::<crate::mistake::Mistake>() && error.to_string().contains("--proc"), "{error:#}");
+        assert!(error.is::<crate::base::mistake::Mistake>() && error.to_string().contains("--proc"), "{error:#}");
     }
 }
 

@@ -8,7 +8,7 @@ use std::collections::BTreeMap;
 use anyhow::Result;
 use serde::Serialize;
 
-use crate::mistake::mistake;
+use crate::base::mistake::mistake;
 
 /// One knob: its name, what it means, and the values it may take.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize)]

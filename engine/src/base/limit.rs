@@ -6,7 +6,7 @@ use anyhow::Result;
 use schemars::JsonSchema;
 use serde::Serialize;
 
-use crate::about::About;
+use crate::base::about::About;
 
 /// A registered limit. Its file's name is its name.
 pub struct Limit {

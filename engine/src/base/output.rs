@@ -9,7 +9,7 @@ use std::path::Path;
 
 use anyhow::{Context, Result};
 
-use crate::mistake::in_words;
+use crate::base::mistake::in_words;
 
 /// Writes to standard output, at once. An error when that cannot be done although somebody reads.
 pub fn say(text: &str) -> Result<()> {

@@ -5,7 +5,7 @@ use std::time::{Duration, Instant};
 
 use anyhow::{Context, Result, ensure};
 
-use crate::limit::Probe;
+use crate::base::limit::Probe;
 use crate::sys::descriptor;
 use crate::sys::process::{self, Pid};
 

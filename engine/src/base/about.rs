@@ -29,7 +29,7 @@ macro_rules! register {
             pub mod $name;
         )+
         $(#[$meta])*
-        pub static $list: &[$crate::about::Entry<$type>] =
-            &[$($crate::about::Entry { name: stringify!($name), item: &$name::ENTRY },)+];
+        pub static $list: &[$crate::base::about::Entry<$type>] =
+            &[$($crate::base::about::Entry { name: stringify!($name), item: &$name::ENTRY },)+];
     };
 }
