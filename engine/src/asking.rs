@@ -5,7 +5,6 @@ use std::time::Duration;
 
 use anyhow::{Context, Result};
 
-use crate::address::Address;
 use crate::base::about::Entry;
 use crate::base::mistake::mistake;
 use crate::base::output::remark;
@@ -18,17 +17,18 @@ use crate::linger;
 use crate::load::{ByClient, Edge, FirstError, Load, LoadRun, TIMEOUT, ramp};
 use crate::load_lines::{self, Latency, Traffic};
 use crate::measure::Measured;
+use crate::net::address::Address;
+use crate::net::socket_diagnosis::Ends;
+use crate::net::source_addresses::Sources;
+use crate::net::target::Target;
+use crate::net::tcp::TcpOptions;
 use crate::own_memory::Memory;
 use crate::process_tree::Tree;
 use crate::schedule::Schedule;
 use crate::show::Show;
 use crate::sizes::SIZES;
-use crate::socket_diagnosis::Ends;
-use crate::source_addresses::Sources;
 use crate::sys::{clock, process, signal};
 use crate::tally::Tally;
-use crate::target::Target;
-use crate::tcp::TcpOptions;
 use crate::waiting;
 use crate::workload::{Client, MeasuredBy, Workload};
 

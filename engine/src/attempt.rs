@@ -5,9 +5,9 @@ use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
 
 use socket2::{Socket, Type};
 
-use crate::address::Address;
 use crate::exchange::Failure;
-use crate::target::Target;
+use crate::net::address::Address;
+use crate::net::target::Target;
 
 fn connecting(address: &Address) -> String {
     format!("connecting to {address}")

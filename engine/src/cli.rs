@@ -10,7 +10,6 @@ use clap::ArgMatches;
 use clap::error::{ContextKind, ContextValue, ErrorKind};
 use clap::parser::ValueSource;
 
-use crate::address::{self, Address, Family};
 use crate::asking;
 use crate::base::about::Entry;
 use crate::base::mistake::mistake;
@@ -32,6 +31,8 @@ use crate::load_words;
 use crate::loads::LOADS;
 use crate::named_event::FORMS;
 use crate::namespace;
+use crate::net::address::{self, Address, Family};
+use crate::net::tcp::TcpOptions;
 use crate::primitive::Primitive;
 use crate::primitives::PRIMITIVES;
 use crate::probing;
@@ -41,7 +42,6 @@ use crate::remote;
 use crate::schedule;
 use crate::supervisor;
 use crate::sys::process::{self, Pid};
-use crate::tcp::TcpOptions;
 use crate::workload::{End, Workload};
 use crate::workloads::WORKLOADS;
 

@@ -9,10 +9,10 @@ use serde::Serialize;
 
 use crate::base::about::{About, Entry};
 use crate::multiplexing::Multiplexing;
+use crate::net::socket_diagnosis::Ends;
 use crate::perf_event::{Companions, PerfEvent, TreeEvent};
 use crate::perf_names::Generic;
 use crate::process_tree::{Switches, Tree};
-use crate::socket_diagnosis::Ends;
 use crate::tally::Tally;
 
 /// A registered counter. Its file's name is its name.

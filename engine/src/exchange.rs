@@ -9,8 +9,8 @@ use std::time::Duration;
 
 use crate::base::window::Window;
 use crate::channel::Channel;
-use crate::closings::ShutDown;
 use crate::inbox::CAPACITY;
+use crate::net::closings::ShutDown;
 use crate::primitive::{Received, Sent, Want};
 use crate::show::Shown;
 use crate::sys::clock::now;

@@ -3,7 +3,6 @@
 use anyhow::Result;
 use serde_json::{Value, json};
 
-use crate::address::Family;
 use crate::base::about::Entry;
 use crate::base::mistake::mistake;
 use crate::base::setting::Settings;
@@ -13,6 +12,7 @@ use crate::design::Design;
 use crate::designs::DESIGNS;
 use crate::load::Load;
 use crate::loads::LOADS;
+use crate::net::address::Family;
 use crate::primitive::{Direction, Primitive, Waits};
 use crate::primitives::PRIMITIVES;
 use crate::workload::{End, Workload};

@@ -6,14 +6,14 @@ use std::os::fd::AsFd;
 use anyhow::{Context, Result, anyhow};
 use socket2::{Socket, Type};
 
-use crate::address::Address;
 use crate::base::mistake::{mistake, more_descriptors};
 use crate::base::setting::{Kind, Setting, Settings};
 use crate::lines::SocketOptions;
-use crate::netlink::Netlink;
+use crate::net::address::Address;
+use crate::net::netlink::Netlink;
+use crate::net::tcp::TcpOptions;
+use crate::net::veth;
 use crate::sys::socket;
-use crate::tcp::TcpOptions;
-use crate::veth;
 
 /// The queue of connections that wait to be accepted.
 pub const BACKLOG: Setting = Setting {

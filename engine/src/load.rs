@@ -6,7 +6,6 @@ use std::sync::{Mutex, MutexGuard, PoisonError};
 
 use anyhow::{Context, Result, bail};
 
-use crate::address::Address;
 use crate::base::about::About;
 use crate::base::mistake::{mistake, raise_to};
 use crate::base::output::warn;
@@ -14,16 +13,17 @@ use crate::base::setting::{Kind, SEVERAL_LOADS, Setting, Settings};
 use crate::base::window::Window;
 use crate::channel::Way;
 use crate::measure::Measured;
+use crate::net::address::Address;
+use crate::net::source_addresses::{self, SOURCE_ADDRESSES};
+use crate::net::target::Target;
 use crate::own_memory::{self, Connected};
 use crate::primitive::Waits;
 use crate::requirement::Requirement;
 use crate::schedule::Schedule;
 use crate::show::Show;
-use crate::source_addresses::{self, SOURCE_ADDRESSES};
 use crate::sys::memory::shared::SharedArray;
 use crate::sys::process;
 use crate::tally::Tally;
-use crate::target::Target;
 use crate::waiting::{BACK_END, COMPLETIONS};
 use crate::workload::Client;
 

@@ -19,12 +19,12 @@ use serde_json::{Value, json};
 use crate::base::mistake::mistake;
 use crate::base::setting::{Kind, Setting, Settings};
 use crate::lines::{NamespaceEnd, Namespaces, SCHEMA};
-use crate::netlink::Netlink;
-use crate::qdisc::{self, Shaping};
+use crate::net::netlink::Netlink;
+use crate::net::qdisc::{self, Shaping};
+use crate::net::veth::{self, End};
 use crate::sys::descriptor;
 use crate::sys::namespace;
 use crate::sys::process::{self, Pid};
-use crate::veth::{self, End};
 
 /// What a pair can be told.
 pub const SETTINGS: &[Setting] = &[MTU, RATE, DELAY, LOSS];

@@ -4,7 +4,6 @@ use std::collections::BTreeMap;
 
 use serde_json::{Value, json};
 
-use crate::address::Family;
 use crate::base::about::{About, Entry};
 use crate::base::feature;
 use crate::base::limit::Limit;
@@ -20,12 +19,13 @@ use crate::listener::BACKLOG;
 use crate::load::{Load, TIMEOUT};
 use crate::loads::LOADS;
 use crate::namespace;
+use crate::net::address::Family;
+use crate::net::source_addresses::SOURCE_ADDRESSES;
+use crate::net::tcp::{self, CONGESTION, NODELAY};
 use crate::primitive::{Direction, Primitive};
 use crate::primitives::PRIMITIVES;
 use crate::probing;
-use crate::source_addresses::SOURCE_ADDRESSES;
 use crate::supervisor::DRAIN;
-use crate::tcp::{self, CONGESTION, NODELAY};
 use crate::waiting::NEVER_SLEEPS;
 use crate::workload::{Agreement, Instead, Product, Workload};
 use crate::workloads::WORKLOADS;

@@ -2,16 +2,16 @@
 
 use anyhow::Result;
 
-use crate::address::Address;
 use crate::asking::Requests;
 use crate::base::setting::Settings;
 use crate::base::window::Window;
 use crate::exchange::LONGEST;
 use crate::load::{Load, MILLISECONDS, RAMP_UP, TIMEOUT, WARM_UP, closing};
+use crate::net::address::Address;
+use crate::net::veth;
 use crate::outbox::Outbox;
 use crate::pattern::BYTES;
 use crate::schedule::{Process, Schedule};
-use crate::veth;
 use crate::workload::{Client, More};
 
 /// Parts of a request that are put together to tell its length; one that has more is told to have at least so much.

@@ -5,7 +5,7 @@ use std::os::fd::{AsFd, BorrowedFd};
 
 use socket2::SockRef;
 
-use crate::address::Address;
+use crate::net::address::Address;
 use crate::outbox::Outbox;
 use crate::sys::descriptor;
 use crate::sys::lock::SharedMutex;

@@ -7,11 +7,11 @@ use anyhow::{Context, Result};
 use schemars::JsonSchema;
 use serde::Serialize;
 
-use crate::closings::{Closed, Closings};
+use crate::net::closings::{Closed, Closings};
+use crate::net::tcp::FirstConnection;
 use crate::sys::memory::shared::SharedArray;
 use crate::sys::process::Reaped;
 use crate::sys::ring::number;
-use crate::tcp::FirstConnection;
 
 /// Declares the kinds of errors once: the enumeration and its names in the results.
 macro_rules! error_kinds {

@@ -8,18 +8,18 @@ use std::sync::{Arc, Mutex};
 use std::time::Duration;
 
 use super::LOADS;
-use crate::address::Address;
 use crate::base::setting::{Setting, Settings, Value};
 use crate::base::window::Window;
 use crate::load::{ByClient, FirstError, Load, LoadRun, TIMEOUT};
 use crate::measure::Measured;
+use crate::net::address::Address;
+use crate::net::source_addresses::Sources;
+use crate::net::target::Target;
+use crate::net::tcp::{self, TcpOptions};
 use crate::outbox::{Outbox, Piece};
 use crate::primitive::Want;
 use crate::registry;
-use crate::source_addresses::Sources;
 use crate::tally::{Counts, Tally};
-use crate::target::Target;
-use crate::tcp::{self, TcpOptions};
 use crate::workload::{Answer, Client, Conversation, Input};
 
 /// Asks with one byte and takes the answer, which says whether the connection ends: `l` for the last one, `e` where the

@@ -9,11 +9,11 @@ use std::time::Duration;
 
 use anyhow::Result;
 use libtest_mimic::Trial;
-use thunderherd_engine::address::Family;
 use thunderherd_engine::base::about::Entry;
 use thunderherd_engine::base::setting::Settings;
 use thunderherd_engine::connection::{Connection, Turn};
 use thunderherd_engine::design::{Accepted, COMMON, Design, Run};
+use thunderherd_engine::net::address::Family;
 use thunderherd_engine::primitive::Waits;
 use thunderherd_engine::registry;
 use thunderherd_engine::supervisor::{self, Plan};

@@ -14,7 +14,7 @@ use netlink_packet_route::link::{
 };
 use netlink_packet_route::{AddressFamily, RouteNetlinkMessage};
 
-use crate::netlink::Netlink;
+use crate::net::netlink::Netlink;
 
 /// The interface at either end, each alone in its namespace but for the loopback interface.
 pub const INTERFACE: &str = "veth0";

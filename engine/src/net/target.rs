@@ -2,9 +2,9 @@
 
 use std::time::Duration;
 
-use crate::address::Address;
-use crate::source_addresses::Sources;
-use crate::tcp::TcpOptions;
+use crate::net::address::Address;
+use crate::net::source_addresses::Sources;
+use crate::net::tcp::TcpOptions;
 
 /// Whom a load connects to, and how.
 pub struct Target {

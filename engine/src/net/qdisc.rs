@@ -8,7 +8,7 @@ use netlink_packet_core::{DefaultNla, NLM_F_CREATE, NLM_F_EXCL};
 use netlink_packet_route::RouteNetlinkMessage;
 use netlink_packet_route::tc::{TcAttribute, TcHandle, TcMessage, TcOption};
 
-use crate::netlink::Netlink;
+use crate::net::netlink::Netlink;
 
 /// What of a rate may be sent at once: what comes due while a late timer is awaited.
 const BURST: Duration = Duration::from_millis(1);

@@ -8,7 +8,7 @@ use netlink_packet_sock_diag::inet::nlas::Nla;
 use netlink_packet_sock_diag::inet::{ExtensionFlags, InetRequest, SocketId, StateFlags};
 use netlink_sys::protocols::NETLINK_SOCK_DIAG;
 
-use crate::netlink::Netlink;
+use crate::net::netlink::Netlink;
 
 /// Whose ends of which connections: by the port of the end itself, by that of its peer. 0 is any.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]

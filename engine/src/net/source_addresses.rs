@@ -10,9 +10,9 @@ use nix::sys::socket::setsockopt;
 use nix::sys::socket::sockopt::IpBindAddressNoPort;
 use socket2::Socket;
 
-use crate::address::Address;
 use crate::base::mistake::mistake;
 use crate::base::setting::{Kind, Setting, Settings};
+use crate::net::address::Address;
 
 /// How many there are.
 pub const SOURCE_ADDRESSES: Setting = Setting {
