@@ -19,12 +19,12 @@ use nix::time::{ClockId, clock_gettime};
 use thunderherd_engine::base::about::Entry;
 use thunderherd_engine::base::setting::{Settings, Value};
 use thunderherd_engine::base::window::Window;
+use thunderherd_engine::count::tally::Tally;
 use thunderherd_engine::exchange::{Caller, Failure, Progress};
 use thunderherd_engine::measure::Measure;
 use thunderherd_engine::pattern::BYTES;
 use thunderherd_engine::registry::{find, usual, way};
 use thunderherd_engine::sys::clock::now;
-use thunderherd_engine::tally::Tally;
 use thunderherd_engine::workload::{Client, Workload};
 use thunderherd_engine::workloads::WORKLOADS;
 

@@ -10,15 +10,15 @@ use clap::{Arg, ArgAction, Command, Error, value_parser};
 
 use crate::base::about::Entry;
 use crate::base::setting::Setting;
-use crate::counter::Counter;
+use crate::count::counter::Counter;
+use crate::count::event_name::{self, FORMS};
+use crate::count::perf_names;
 use crate::counters;
 use crate::cpu_time;
 use crate::designs::DESIGNS;
 use crate::limits::LIMITS;
 use crate::loads::LOADS;
-use crate::named_event::{self, FORMS};
 use crate::namespace;
-use crate::perf_names;
 use crate::primitive::{Direction, Primitive};
 use crate::primitives::PRIMITIVES;
 use crate::probing;
@@ -301,7 +301,7 @@ impl TypedValueParser for CounterNames {
                 unreachable!("{name} is listed and has no entry")
             }
         };
-        named_event::split(&value.to_string_lossy()).into_iter().map(one).collect()
+        event_name::split(&value.to_string_lossy()).into_iter().map(one).collect()
     }
 
     fn possible_values(&self) -> Option<Box<dyn Iterator<Item = PossibleValue> + '_>> {

@@ -5,7 +5,7 @@ use std::process::ExitCode;
 use anyhow::Result;
 
 use crate::base::about::Entry;
-use crate::counter::{Counter, Counting, Subject};
+use crate::count::counter::{Counter, Counting, Subject};
 use crate::gate::{self, Command, Watcher};
 use crate::lines::Life;
 

@@ -9,13 +9,13 @@ use anyhow::{Context, Result};
 
 use crate::attempt::connect;
 use crate::channel::{Channel, Openers};
+use crate::count::tally::{ErrorKind, Slot};
 use crate::edges::sleep_until;
 use crate::exchange::{Caller, Failure};
 use crate::load::{LOOPS, LoadRun, THINK};
 use crate::measure::Measure;
 use crate::sys::clock::now;
 use crate::sys::signal;
-use crate::tally::{ErrorKind, Slot};
 
 /// A client that fails so often in a row gives up: there is no server to be measured.
 const FAILURES_IN_A_ROW: u32 = 3;

@@ -11,9 +11,9 @@ use crate::base::feature::{self, RestsOn};
 use crate::base::setting::{Kind, Setting, Settings};
 use crate::channel::{Channel, Openers, Way};
 use crate::connection::Connection;
+use crate::count::tally::{ErrorKind, Slot, Tally};
 use crate::primitive::{Receiver, Sender, Waits};
 use crate::sys;
-use crate::tally::{ErrorKind, Slot, Tally};
 use crate::workload::Service;
 
 /// A registered design. Its file's name is its name.

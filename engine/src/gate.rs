@@ -12,14 +12,14 @@ use std::time::{Duration, Instant};
 
 use anyhow::{Context, Result, bail};
 
+use crate::count::process_tree::{Beginning, Tree};
+use crate::count::tally::Tally;
 use crate::pool::report;
-use crate::process_tree::{Beginning, Tree};
 use crate::sys::clock;
 use crate::sys::descriptor::{self, PollFlags};
 use crate::sys::memory::shared::SharedArray;
 use crate::sys::process::{self, Ended, Pid, Reaped, Usage};
 use crate::sys::signal::{ECHO, Signal, SignalDescriptor};
-use crate::tally::Tally;
 
 /// What to run.
 pub struct Command {

@@ -9,14 +9,14 @@ use serde::Serialize;
 
 use crate::base::limit::Place;
 use crate::base::setting::Value;
-use crate::counter::Readout;
+use crate::count::counter::Readout;
+use crate::count::own_memory::Memory;
+use crate::count::tally::Counts;
 use crate::cpu_source::CpuSource;
 use crate::load_lines::{Latency, Scheduled, Traffic, Validity};
 use crate::net::closings::Closed;
 use crate::net::tcp::ConnectionOptions;
-use crate::own_memory::Memory;
 use crate::profile_lines::{Profile, ProfileCheck, Stack};
-use crate::tally::Counts;
 use crate::used::{Split, Used};
 use crate::workload::{Account, Figures, MeasuredBy};
 

@@ -10,9 +10,9 @@ use std::time::{Duration, Instant};
 
 use nix::unistd::{Pid, getpid};
 
+use crate::count::tally::Slot;
 use crate::primitive::{Completions, Sender};
 use crate::sys::{process, socket, zero_copy};
-use crate::tally::Slot;
 
 /// How often is asked: completions are due within the time of a round trip.
 const NAP: Duration = Duration::from_millis(5);
@@ -176,10 +176,10 @@ mod tests {
 
     use super::*;
     use crate::channel::Channel;
+    use crate::count::tally::Tally;
     use crate::inbox::Inbox;
     use crate::outbox::Outbox;
     use crate::primitive::{Received, Receiver, Sent, Want};
-    use crate::tally::Tally;
 
     /// One whose last completion is collected by another thread, just when it is asked whether it holds anything.
     #[derive(Default)]

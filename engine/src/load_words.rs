@@ -1,10 +1,10 @@
 //! What a load has come to, for a person, or in the words of the source's own client.
 
 use crate::asking::Plan;
+use crate::count::own_memory::Memory;
+use crate::count::tally::{Counts, ErrorKind};
 use crate::lines::{self, LoadResult};
 use crate::load_lines;
-use crate::own_memory::Memory;
-use crate::tally::{Counts, ErrorKind};
 use crate::workload::{Figures, Outcome, PAYLOAD_BYTES, REQUESTS, last, payload_time};
 
 /// The result for a person, or in the words of the source's own client.

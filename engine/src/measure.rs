@@ -8,11 +8,11 @@ use std::ops::Range;
 use hdrhistogram::Histogram;
 
 use crate::base::window::Window;
+use crate::count::own_memory::Connected;
+use crate::count::tally::Counts;
 use crate::generator::Generator;
 use crate::histograms::{histogram, record};
-use crate::own_memory::Connected;
 use crate::scheduled::{Moments, Scheduled};
-use crate::tally::Counts;
 
 /// What one thread of a load measures.
 pub struct Measure<'run> {

@@ -8,11 +8,11 @@ use anyhow::{Context, Result, bail};
 
 use crate::base::output::complain;
 use crate::base::setting::{Kind, Setting};
+use crate::count::tally::ErrorKind;
 use crate::design::{Run, Worker};
 use crate::steering;
 use crate::sys::process::{self, Ended, Pid};
 use crate::sys::socket;
-use crate::tally::ErrorKind;
 
 /// Whether a lost worker is replaced, for pools of processes.
 pub const RESPAWN: Setting = Setting {

@@ -12,15 +12,15 @@ use anyhow::{Context, Result};
 
 use crate::address_space::{AddressSpaces, Place};
 use crate::base::mistake::{Mistake, mistake};
+use crate::count::process_tree::{Beginning, Tree};
+use crate::count::tally::Tally;
 use crate::gate::{self, Command, Passed, Watcher};
 use crate::lines::{Line, SCHEMA};
 use crate::perf_record::Moment;
-use crate::process_tree::{Beginning, Tree};
 use crate::profile_lines::{Profile, ProfileCheck, Stack};
 use crate::sampling::{Event, Sampling, Scope};
 use crate::symbols::{self, Frame};
 use crate::sys::process::Pid;
-use crate::tally::Tally;
 
 /// What to run, and how to look at it.
 pub struct Plan {

@@ -14,9 +14,9 @@ use schemars::JsonSchema;
 use serde::Serialize;
 
 use crate::base::mistake::mistake;
-use crate::perf_event::{Modes, refused_above};
+use crate::count::perf_event::{Modes, refused_above};
+use crate::count::process_tree::{Beginning, Tree};
 use crate::perf_record::{self, HEADER, Happened, Moment, Seen};
-use crate::process_tree::{Beginning, Tree};
 use crate::sys::clock;
 
 /// What makes the kernel take a sample.
@@ -295,8 +295,8 @@ mod tests {
     use std::process::{Child, Command, Stdio};
 
     use super::*;
+    use crate::count::tally::Tally;
     use crate::sys::process;
-    use crate::tally::Tally;
 
     #[test]
     fn moments_come_in_the_order_of_time_and_a_sample_after_the_fork_that_it_is_of() {

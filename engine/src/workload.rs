@@ -10,11 +10,11 @@ use crate::base::about::About;
 use crate::base::mistake::mistake;
 use crate::base::setting::{Kind, Setting, Settings, Value};
 use crate::base::window::Window;
+use crate::count::tally::ErrorKind;
 use crate::inbox::Inbox;
 use crate::outbox::Outbox;
 use crate::primitive::{Waits, Want};
 use crate::sizes::SIZES;
-use crate::tally::ErrorKind;
 use crate::traffic::Traffic;
 
 /// A registered workload. Its file's name is its name.

@@ -3,8 +3,8 @@
 use perf_event::events::Hardware;
 
 use crate::base::about::About;
-use crate::counter::Counter;
-use crate::perf_event::{Group, TreeEvent};
+use crate::count::counter::Counter;
+use crate::count::perf_event::{Group, TreeEvent};
 
 pub static ENTRY: Counter = Counter::of_event(
     About {

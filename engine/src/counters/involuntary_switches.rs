@@ -3,8 +3,8 @@
 use anyhow::{Context, Result};
 
 use crate::base::about::About;
-use crate::counter::{Counter, Reading, Subject};
-use crate::process_tree::{Kind, Switches};
+use crate::count::counter::{Counter, Reading, Subject};
+use crate::count::process_tree::{Kind, Switches};
 
 pub static ENTRY: Counter = Counter::of(
     About {

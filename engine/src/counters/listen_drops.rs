@@ -4,7 +4,7 @@ use std::net::TcpListener;
 use std::os::fd::AsFd;
 
 use crate::base::about::About;
-use crate::counter::Counter;
+use crate::count::counter::Counter;
 use crate::sys::socket;
 
 pub static ENTRY: Counter = Counter::elsewhere(

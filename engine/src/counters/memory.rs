@@ -3,8 +3,8 @@
 use anyhow::{Context, Result, bail};
 
 use crate::base::about::About;
-use crate::control_group::{ControlGroup, Hierarchy};
-use crate::counter::{Counter, Figure, Kind, Part, Reading, Source, Subject};
+use crate::count::control_group::{ControlGroup, Hierarchy};
+use crate::count::counter::{Counter, Figure, Kind, Part, Reading, Source, Subject};
 
 pub static ENTRY: Counter = Counter {
     about: About {

@@ -1,10 +1,10 @@
 //! The counters: what is read before, after and in between. A file each, and a line here.
 
 use crate::base::about::{About, Entry};
-use crate::counter::Counter;
-use crate::named_event::{self, Named};
-use crate::perf_event::TreeEvent;
-use crate::perf_names;
+use crate::count::counter::Counter;
+use crate::count::event_name::{self, Named};
+use crate::count::perf_event::TreeEvent;
+use crate::count::perf_names;
 
 /// The counters that can be asked for.
 pub fn countable() -> impl Iterator<Item = &'static Entry<Counter>> {
@@ -17,7 +17,7 @@ pub fn named(name: &str) -> Option<Result<&'static Entry<Counter>, String>> {
     if let Some(entry) = countable().find(|entry| entry.name == name) {
         return Some(Ok(entry));
     }
-    if let Some((event, modifiers)) = named_event::with_modifiers(name)
+    if let Some((event, modifiers)) = event_name::with_modifiers(name)
         && named(event).is_some()
     {
         return Some(Err(format!(
@@ -25,7 +25,7 @@ pub fn named(name: &str) -> Option<Result<&'static Entry<Counter>, String>> {
              always; write {event}"
         )));
     }
-    named_event::named(name).map(|form| {
+    event_name::named(name).map(|form| {
         let form = form?;
         let listed = countable().find(|entry| matches!(form, Named::Generic(event) if entry.item.is_event(event)));
         Ok(listed.unwrap_or_else(|| of_event(name, &form)))

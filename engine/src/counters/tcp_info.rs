@@ -3,7 +3,7 @@
 use anyhow::{Result, anyhow};
 
 use crate::base::about::About;
-use crate::counter::{Counter, Figure, Kind, Part, Reading, Source, Subject};
+use crate::count::counter::{Counter, Figure, Kind, Part, Reading, Source, Subject};
 use crate::net::socket_diagnosis::{Ends, SocketDiagnosis, TcpInfo};
 
 pub static ENTRY: Counter = Counter {

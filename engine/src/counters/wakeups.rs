@@ -1,8 +1,8 @@
 //! Wake-ups that a process tree made: who wakes counts, not who is woken.
 
 use crate::base::about::About;
-use crate::counter::Counter;
-use crate::perf_event::TreeEvent;
+use crate::count::counter::Counter;
+use crate::count::perf_event::TreeEvent;
 
 pub static ENTRY: Counter = Counter::of_event(
     About {

@@ -15,11 +15,11 @@ use anyhow::{Context, Result};
 use super::back_end::BackEnd;
 use crate::base::mistake::mistake;
 use crate::channel::Channel;
+use crate::count::tally::Slot;
 use crate::exchange::Caller;
 use crate::sys::clock::now;
 use crate::sys::descriptor::PollFlags;
 use crate::sys::ring::{Completion, Ring};
-use crate::tally::Slot;
 use crate::through_ring::ThroughRing;
 use crate::waiting::{BACK_END, COMPLETIONS};
 

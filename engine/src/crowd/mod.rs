@@ -19,9 +19,9 @@ mod turns;
 
 use anyhow::{Context, Result, anyhow};
 
+use crate::count::own_memory;
 use crate::edges::Edges;
 use crate::load::{LoadRun, clients, closing, uses_a_ring};
-use crate::own_memory;
 use crate::sys::{process, signal, thread};
 use crate::waiting::{BACK_END, COMPLETIONS, POLLING};
 

@@ -11,13 +11,13 @@ use super::member::{Member, Place, Request};
 use super::own_time::OwnTime;
 use super::pace::{Due, Kind, Pace, Share};
 use super::settings::ConnectionUse;
+use crate::count::tally::ErrorKind;
 use crate::course::{Course, requests_each};
 use crate::exchange::{Caller, Failure, Progress};
 use crate::load::{LoadRun, closing};
 use crate::measure::Measure;
 use crate::sys::clock::now;
 use crate::sys::descriptor::PollFlags;
-use crate::tally::ErrorKind;
 use crate::waiting;
 
 /// The longest that the loop waits, so that an interrupt that comes just before is noticed.

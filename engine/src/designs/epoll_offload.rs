@@ -207,11 +207,11 @@ mod tests {
 
     use super::*;
     use crate::base::setting::{Settings, Value};
+    use crate::count::tally::{ErrorKind, Tally};
     use crate::outbox::{Outbox, Piece};
     use crate::primitive::Want;
     use crate::registry;
     use crate::sys::socket;
-    use crate::tally::{ErrorKind, Tally};
     use crate::workload::{Input, Next, Service, Session, Then};
 
     /// A request is a byte, and so is its answer: `p` panics in its job, `w` waits there until it is let go, a figure

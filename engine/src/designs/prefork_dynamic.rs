@@ -14,6 +14,7 @@ use anyhow::{Context, Result, ensure};
 
 use crate::base::about::About;
 use crate::base::feature::FORK;
+use crate::count::tally::ErrorKind;
 use crate::design::{COMMON, Design, Run, Worker};
 use crate::pool::report;
 use crate::primitive::Waits;
@@ -21,7 +22,6 @@ use crate::scoreboard::{SETTINGS, Scoreboard, check, maximum_workers};
 use crate::sys::descriptor::{self, PollFlags};
 use crate::sys::process::{self, Ended};
 use crate::sys::signal::{self, Signal, SignalDescriptor};
-use crate::tally::ErrorKind;
 
 pub static ENTRY: Design = Design {
     about: About {

@@ -20,13 +20,13 @@ use crate::base::about::About;
 use crate::base::feature::{EPOLL, EVENTFD, THREADS};
 use crate::base::setting::{Kind, Setting, Settings};
 use crate::connection::{Connection, Progress, Turn};
+use crate::count::tally::ErrorKind;
 use crate::design::{COMMON, Design, Run, no_pool};
 use crate::outbox::Outbox;
 use crate::primitive::Waits;
 use crate::sys::descriptor::PollFlags;
 use crate::sys::readiness::runtime::register;
 use crate::sys::{process, socket};
-use crate::tally::ErrorKind;
 use crate::workload::Job;
 
 pub static ENTRY: Design = Design {

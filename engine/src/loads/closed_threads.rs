@@ -13,14 +13,14 @@ use anyhow::{Error, Result};
 
 use crate::base::about::About;
 use crate::base::mistake::in_words;
+use crate::count::own_memory;
+use crate::count::tally::ErrorKind;
 use crate::course::{CONNECT_INTERVAL, Client, Course, requests_each};
 use crate::edges::Edges;
 use crate::load::{CLIENTS, COMMON, CONNECTIONS, LOOPS, Load, LoadRun, MILLISECONDS, THINK, WARM_UP, clients};
 use crate::measure::Measure;
-use crate::own_memory;
 use crate::sys::clock::now;
 use crate::sys::{signal, thread};
-use crate::tally::ErrorKind;
 
 pub static ENTRY: Load = Load {
     about: About {

@@ -10,6 +10,7 @@ use std::time::Duration;
 use super::LOADS;
 use crate::base::setting::{Setting, Settings, Value};
 use crate::base::window::Window;
+use crate::count::tally::{Counts, Tally};
 use crate::load::{ByClient, FirstError, Load, LoadRun, TIMEOUT};
 use crate::measure::Measured;
 use crate::net::address::Address;
@@ -19,7 +20,6 @@ use crate::net::tcp::{self, TcpOptions};
 use crate::outbox::{Outbox, Piece};
 use crate::primitive::Want;
 use crate::registry;
-use crate::tally::{Counts, Tally};
 use crate::workload::{Answer, Client, Conversation, Input};
 
 /// Asks with one byte and takes the answer, which says whether the connection ends: `l` for the last one, `e` where the

@@ -12,11 +12,11 @@ use super::fixtures::{
     primitives, put, reader, send_all,
 };
 use crate::channel::Channel;
+use crate::count::tally::Tally;
 use crate::outbox::{Outbox, Piece};
 use crate::primitive::{Direction, Received, Receiver, Sender, Sent, Want, send_all as send_by};
 use crate::sys::descriptor::{self, PollFlags};
 use crate::sys::{socket, zero_copy};
-use crate::tally::Tally;
 
 /// What a program reuses its buffers for, as soon as it may.
 const REUSED: u8 = 0xee;

@@ -11,10 +11,10 @@ use super::fixtures::{
     Buffers, PATIENCE, TINY, awkward_messages, channel, compare, connection, file, has, in_memory, noise, openers,
     primitives, put, reader, send_all,
 };
+use crate::count::tally::Tally;
 use crate::outbox::Piece;
 use crate::primitive::{Direction, Sent};
 use crate::sys::signal;
-use crate::tally::Tally;
 
 /// Does this with every primitive, over a socket that blocks and over one that does not, all at the same time: they wait
 /// most of it.

@@ -5,7 +5,7 @@ use rand_xoshiro::Xoshiro256PlusPlus;
 use rand_xoshiro::rand_core::SeedableRng as _;
 
 use super::*;
-use crate::tally::ErrorKind;
+use crate::count::tally::ErrorKind;
 
 fn good() -> Evidence {
     Evidence {

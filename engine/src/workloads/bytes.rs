@@ -7,6 +7,7 @@ use anyhow::Result;
 
 use crate::base::about::About;
 use crate::base::setting::{Kind, Setting, Settings};
+use crate::count::tally::ErrorKind;
 use crate::numbering::REQUEST_SEED;
 use crate::outbox::{Outbox, Piece};
 use crate::pattern::{BYTES, CHECK, Reception, pattern};
@@ -15,7 +16,6 @@ use crate::sizes::{SIZES, USUAL_MOST};
 use crate::spin::{SPIN, Spin};
 use crate::stall::{STALL, STALL_EVERY, Stalls};
 use crate::sys::clock::now;
-use crate::tally::ErrorKind;
 use crate::traffic::{SizesInTurn, Traffic};
 use crate::workload::{
     Agreement, Answer, COMMON, Client, Conversation, End, Input, Instead, Next, Relation, Service, Session, Then,

@@ -10,13 +10,13 @@ use anyhow::{Context, Result};
 
 use crate::base::about::About;
 use crate::base::setting::{Kind, Setting, Settings};
+use crate::count::tally::ErrorKind;
 use crate::numbering::REQUEST_SEED;
 use crate::outbox::{Outbox, Piece};
 use crate::pattern::{self, CHECK, Reception, pattern};
 use crate::primitive::{Waits, Want};
 use crate::sizes::SIZES;
 use crate::sys::memory::shared::SharedArray;
-use crate::tally::ErrorKind;
 use crate::traffic::{SizesInTurn, Traffic};
 use crate::workload::{
     Account, Answer, COMMON, Client, Conversation, End, Input, Instead, Next, Service, Session, Then, Workload,

@@ -8,11 +8,11 @@ use anyhow::{Context, Result};
 
 use crate::base::about::About;
 use crate::base::setting::{Kind, Setting, Settings};
+use crate::count::tally::ErrorKind;
 use crate::outbox::{Outbox, Piece};
 use crate::pattern::{CHECK, difference, pattern};
 use crate::primitive::Want;
 use crate::sys::memory::shared::SharedArray;
-use crate::tally::ErrorKind;
 use crate::workload::{
     Agreement, Answer, COMMON, Client, Conversation, End, Figures, Input, Next, Outcome, PAYLOAD_BYTES, Relation,
     Service, Session, Then, Workload,

@@ -20,12 +20,12 @@ use httparse::{Header, Status as Parsed};
 
 use crate::base::about::About;
 use crate::base::setting::{Kind, Setting, Settings};
+use crate::count::tally::ErrorKind;
 use crate::numbering::REQUEST_SEED;
 use crate::outbox::Outbox;
 use crate::pattern::{BYTES, CHECK, pattern};
 use crate::primitive::{Waits, Want};
 use crate::sizes::SIZES;
-use crate::tally::ErrorKind;
 use crate::workload::{Agreement, COMMON, End, Input, Instead, Next, Relation, Service, Session, Then, Workload};
 
 use fields::{MOST_HEADERS, content_length};

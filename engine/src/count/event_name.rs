@@ -1,8 +1,8 @@
 //! Events that are asked for by a name of theirs, as perf-stat(1) takes them with `-e`: what a word names. Whether this machine
 //! has it is another question, which is answered when it is opened.
 
-use crate::perf_names::{self, Generic};
-use crate::pmu::Term;
+use crate::count::perf_names::{self, Generic};
+use crate::count::pmu::Term;
 
 /// What a name is one of.
 #[derive(Debug, Clone, PartialEq, Eq)]

@@ -6,9 +6,9 @@ use std::time::Duration;
 use anyhow::{Context, Result};
 use perf_event::{Counter, Group as ReadAtOnce, ReadFormat};
 
-use crate::absent::Absent;
-use crate::perf_event::{TreeEvent, first};
-use crate::process_tree::Tree;
+use crate::count::missing_event::Absent;
+use crate::count::perf_event::{TreeEvent, first};
+use crate::count::process_tree::Tree;
 
 /// How often a reading is tried, and the pause in between: a fork or an exit that copies a hundred events takes half a
 /// millisecond.
@@ -77,9 +77,9 @@ mod tests {
     use perf_event::events::Software;
 
     use super::*;
-    use crate::process_tree::Beginning;
+    use crate::count::process_tree::Beginning;
+    use crate::count::tally::Tally;
     use crate::sys::process::Pid;
-    use crate::tally::Tally;
 
     /// A program that begins when it is told to.
     fn waiting(script: &str) -> (Child, Tree) {

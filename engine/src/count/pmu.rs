@@ -13,7 +13,7 @@ use anyhow::{Context, Error, Result, anyhow, bail};
 use perf_event::Builder;
 use perf_event::events::Raw;
 
-use crate::absent::{Absent, did_you_mean, names_in, nearest};
+use crate::count::missing_event::{Absent, did_you_mean, names_in, nearest};
 
 /// Where PMUs are (perf_event_open(2)).
 const PMUS: &str = "/sys/bus/event_source/devices";

@@ -3,7 +3,7 @@
 use perf_event::Builder;
 use perf_event::events::{Cache, CacheId, CacheOp, CacheResult, Hardware, Software};
 
-use crate::absent::nearest;
+use crate::count::missing_event::nearest;
 
 /// One of them. The processor may lack it all the same.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]

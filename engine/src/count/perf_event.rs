@@ -9,12 +9,12 @@ use anyhow::{Error, Result};
 use perf_event::events::{CacheId, CacheOp, CacheResult, Hardware, Raw, Software};
 use perf_event::{Builder, CountAndTime, Counter};
 
-use crate::multiplexing::Multiplexing;
-use crate::named_event::Named;
-use crate::perf_names::Generic;
-use crate::pmu::{self, Term};
-use crate::process_tree::{Beginning, Tree};
-use crate::tracefs;
+use crate::count::event_name::Named;
+use crate::count::multiplexing::Multiplexing;
+use crate::count::perf_names::Generic;
+use crate::count::pmu::{self, Term};
+use crate::count::process_tree::{Beginning, Tree};
+use crate::count::tracefs;
 
 /// What is counted, and what of it.
 #[derive(Debug, Clone, Copy)]
@@ -294,8 +294,8 @@ mod tests {
     use std::process::{Child, Command, Stdio};
 
     use super::*;
+    use crate::count::tally::Tally;
     use crate::sys::process::Pid;
-    use crate::tally::Tally;
 
     /// A program that begins when it is told to, and starts others.
     fn waiting() -> (Child, Tree) {

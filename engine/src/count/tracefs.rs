@@ -10,7 +10,7 @@ use anyhow::{Context, Error, Result, anyhow};
 use perf_event::events::Tracepoint;
 use rustix::mount::{FsMountFlags, FsOpenFlags, MountAttrFlags, fsconfig_create, fsmount, fsopen};
 
-use crate::absent::{Absent, did_you_mean, names_in, nearest};
+use crate::count::missing_event::{Absent, did_you_mean, names_in, nearest};
 
 /// Where tracefs is mounted of old: where tracing is on its own, and where it is a part of debugfs.
 const USUAL: [&str; 2] = ["/sys/kernel/tracing", "/sys/kernel/debug/tracing"];

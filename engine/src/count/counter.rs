@@ -8,12 +8,12 @@ use schemars::JsonSchema;
 use serde::Serialize;
 
 use crate::base::about::{About, Entry};
-use crate::multiplexing::Multiplexing;
+use crate::count::multiplexing::Multiplexing;
+use crate::count::perf_event::{Companions, PerfEvent, TreeEvent};
+use crate::count::perf_names::Generic;
+use crate::count::process_tree::{Switches, Tree};
+use crate::count::tally::Tally;
 use crate::net::socket_diagnosis::Ends;
-use crate::perf_event::{Companions, PerfEvent, TreeEvent};
-use crate::perf_names::Generic;
-use crate::process_tree::{Switches, Tree};
-use crate::tally::Tally;
 
 /// A registered counter. Its file's name is its name.
 pub struct Counter {
