@@ -4,7 +4,6 @@
 
 #![deny(unsafe_code)]
 
-pub mod address_space;
 pub mod asking;
 pub mod attempt;
 pub mod base;
@@ -23,7 +22,6 @@ pub mod design;
 pub mod designs;
 pub mod edges;
 pub mod exchange;
-pub mod flame;
 pub mod gate;
 pub mod generator;
 pub mod histograms;
@@ -43,7 +41,6 @@ pub mod net;
 pub mod numbering;
 pub mod outbox;
 pub mod pattern;
-pub mod perf_record;
 pub mod pipes;
 pub mod pool;
 pub mod primitive;
@@ -55,17 +52,16 @@ pub mod recording;
 pub mod registry;
 pub mod remote;
 pub mod requirement;
-pub mod sampling;
 pub mod schedule;
 mod scheduled;
 pub mod scoreboard;
 pub mod show;
 pub mod sizes;
 pub mod spin;
+pub mod stacks;
 pub mod stall;
 pub mod steering;
 pub mod supervisor;
-pub mod symbols;
 pub mod sys;
 pub mod through_ring;
 pub mod traffic;

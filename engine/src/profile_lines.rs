@@ -3,8 +3,8 @@
 use schemars::JsonSchema;
 use serde::Serialize;
 
-use crate::sampling::{Event, Scope};
-use crate::symbols::Frame;
+use crate::stacks::sampling::{Event, Scope};
+use crate::stacks::symbols::Frame;
 use crate::used::Used;
 
 /// Where a server or a load spent its time, its supervisor and all that it forked included: from exec to exit.

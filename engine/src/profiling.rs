@@ -10,16 +10,16 @@ use std::time::Duration;
 
 use anyhow::{Context, Result};
 
-use crate::address_space::{AddressSpaces, Place};
 use crate::base::mistake::{Mistake, mistake};
 use crate::count::process_tree::{Beginning, Tree};
 use crate::count::tally::Tally;
 use crate::gate::{self, Command, Passed, Watcher};
 use crate::lines::{Line, SCHEMA};
-use crate::perf_record::Moment;
 use crate::profile_lines::{Profile, ProfileCheck, Stack};
-use crate::sampling::{Event, Sampling, Scope};
-use crate::symbols::{self, Frame};
+use crate::stacks::address_space::{AddressSpaces, Place};
+use crate::stacks::perf_record::Moment;
+use crate::stacks::sampling::{Event, Sampling, Scope};
+use crate::stacks::symbols::{self, Frame};
 use crate::sys::process::Pid;
 
 /// What to run, and how to look at it.
@@ -223,7 +223,7 @@ fn without_frame_pointers(flags: &str) -> Option<String> {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::symbols::Mode;
+    use crate::stacks::symbols::Mode;
 
     #[test]
     fn places_in_the_same_functions_are_one_stack_and_threads_of_another_name_another() {

@@ -3,7 +3,7 @@
 use std::collections::HashMap;
 use std::rc::Rc;
 
-use crate::perf_record::{Happened, Moment};
+use crate::stacks::perf_record::{Happened, Moment};
 
 /// A place of code, the same in all processes that run it.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, PartialOrd, Ord)]

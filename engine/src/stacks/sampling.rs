@@ -16,7 +16,7 @@ use serde::Serialize;
 use crate::base::mistake::mistake;
 use crate::count::perf_event::{Modes, refused_above};
 use crate::count::process_tree::{Beginning, Tree};
-use crate::perf_record::{self, HEADER, Happened, Moment, Seen};
+use crate::stacks::perf_record::{self, HEADER, Happened, Moment, Seen};
 use crate::sys::clock;
 
 /// What makes the kernel take a sample.

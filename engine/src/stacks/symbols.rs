@@ -10,7 +10,7 @@ use blazesym::MaybeDefault;
 use blazesym::symbolize::source::{Elf, Kernel, Source};
 use blazesym::symbolize::{Input, Symbolized, Symbolizer};
 
-use crate::address_space::Place;
+use crate::stacks::address_space::Place;
 
 /// Whose code it is.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, PartialOrd, Ord, serde::Serialize, schemars::JsonSchema)]
@@ -156,7 +156,7 @@ mod tests {
             [Place::File(0, at), Place::File(1, of_library), Place::File(2, 0), Place::File(3, 5), Place::Nowhere];
         let files = [own, library, "[vdso]".to_owned(), "/nowhere/gone.so".to_owned()];
         let names = names(&places, &files, false).unwrap();
-        assert_eq!(names[&places[0]][0].0, "thunderherd_engine::symbols::kernel_unknown", "{names:?}");
+        assert_eq!(names[&places[0]][0].0, "thunderherd_engine::stacks::symbols::kernel_unknown", "{names:?}");
         assert_eq!(names[&places[1]], user("getppid"), "{names:?}");
         assert_eq!(names[&places[2]], user("[vdso]"));
         assert_eq!(names[&places[3]], user("[gone.so]"));
