@@ -10,13 +10,11 @@ use crate::base::mistake::mistake;
 use crate::base::output::remark;
 use crate::base::setting::{Settings, Value};
 use crate::base::window::Window;
-use crate::channel::Way;
 use crate::count::counter::{Counter, Counting, Subject};
 use crate::count::own_memory::Memory;
 use crate::count::process_tree::Tree;
 use crate::count::tally::Tally;
 use crate::lines::{self, LoadResult, Mark, MarkKind, SCHEMA};
-use crate::linger;
 use crate::load::{ByClient, Edge, FirstError, Load, LoadRun, TIMEOUT, ramp};
 use crate::load_lines::{self, Latency, Traffic};
 use crate::measure::Measured;
@@ -29,7 +27,9 @@ use crate::schedule::Schedule;
 use crate::show::Show;
 use crate::sizes::SIZES;
 use crate::sys::{clock, process, signal};
-use crate::waiting;
+use crate::transfer::channel::Way;
+use crate::transfer::linger;
+use crate::transfer::waiting;
 use crate::workload::{Client, MeasuredBy, Workload};
 
 /// Whom to ask, and how.

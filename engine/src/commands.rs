@@ -19,11 +19,11 @@ use crate::designs::DESIGNS;
 use crate::limits::LIMITS;
 use crate::loads::LOADS;
 use crate::namespace;
-use crate::primitive::{Direction, Primitive};
 use crate::primitives::PRIMITIVES;
 use crate::probing;
 use crate::profiling;
 use crate::registry::{self, usual};
+use crate::transfer::primitive::{Direction, Primitive};
 use crate::workloads::WORKLOADS;
 
 /// What there are lists of.

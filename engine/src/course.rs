@@ -8,7 +8,6 @@ use std::time::Duration;
 use anyhow::{Context, Result};
 
 use crate::attempt::connect;
-use crate::channel::{Channel, Openers};
 use crate::count::tally::{ErrorKind, Slot};
 use crate::edges::sleep_until;
 use crate::exchange::{Caller, Failure};
@@ -16,6 +15,7 @@ use crate::load::{LOOPS, LoadRun, THINK};
 use crate::measure::Measure;
 use crate::sys::clock::now;
 use crate::sys::signal;
+use crate::transfer::channel::{Channel, Openers};
 
 /// A client that fails so often in a row gives up: there is no server to be measured.
 const FAILURES_IN_A_ROW: u32 = 3;

@@ -9,11 +9,11 @@ use anyhow::{Context, Result};
 use crate::base::about::About;
 use crate::base::feature::{self, RestsOn};
 use crate::base::setting::{Kind, Setting, Settings};
-use crate::channel::{Channel, Openers, Way};
 use crate::connection::Connection;
 use crate::count::tally::{ErrorKind, Slot, Tally};
-use crate::primitive::{Receiver, Sender, Waits};
 use crate::sys;
+use crate::transfer::channel::{Channel, Openers, Way};
+use crate::transfer::primitive::{Receiver, Sender, Waits};
 use crate::workload::Service;
 
 /// A registered design. Its file's name is its name.

@@ -8,14 +8,14 @@ use std::sync::atomic::Ordering::Relaxed;
 use std::time::Duration;
 
 use crate::base::window::Window;
-use crate::channel::Channel;
 use crate::count::tally::ErrorKind;
-use crate::inbox::CAPACITY;
 use crate::net::closings::ShutDown;
-use crate::primitive::{Received, Sent, Want};
 use crate::show::Shown;
 use crate::sys::clock::now;
 use crate::sys::descriptor::PollFlags;
+use crate::transfer::channel::Channel;
+use crate::transfer::inbox::CAPACITY;
+use crate::transfer::primitive::{Received, Sent, Want};
 use crate::workload::{Answer, Client, Conversation, Input, MeasuredBy, More};
 
 /// How many times the time allowed without progress a reply may take that comes in pieces.

@@ -6,15 +6,15 @@ use serde_json::{Value, json};
 use crate::base::about::Entry;
 use crate::base::mistake::mistake;
 use crate::base::setting::Settings;
-use crate::channel::Way;
 use crate::crowd::PIPELINE;
 use crate::design::Design;
 use crate::designs::DESIGNS;
 use crate::load::Load;
 use crate::loads::LOADS;
 use crate::net::address::Family;
-use crate::primitive::{Direction, Primitive, Waits};
 use crate::primitives::PRIMITIVES;
+use crate::transfer::channel::Way;
+use crate::transfer::primitive::{Direction, Primitive, Waits};
 use crate::workload::{End, Workload};
 use crate::workloads::WORKLOADS;
 

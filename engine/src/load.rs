@@ -11,20 +11,20 @@ use crate::base::mistake::{mistake, raise_to};
 use crate::base::output::warn;
 use crate::base::setting::{Kind, SEVERAL_LOADS, Setting, Settings};
 use crate::base::window::Window;
-use crate::channel::Way;
 use crate::count::own_memory::{self, Connected};
 use crate::count::tally::Tally;
 use crate::measure::Measured;
 use crate::net::address::Address;
 use crate::net::source_addresses::{self, SOURCE_ADDRESSES};
 use crate::net::target::Target;
-use crate::primitive::Waits;
 use crate::requirement::Requirement;
 use crate::schedule::Schedule;
 use crate::show::Show;
 use crate::sys::memory::shared::SharedArray;
 use crate::sys::process;
-use crate::waiting::{BACK_END, COMPLETIONS};
+use crate::transfer::channel::Way;
+use crate::transfer::primitive::Waits;
+use crate::transfer::waiting::{BACK_END, COMPLETIONS};
 use crate::workload::Client;
 
 /// A registered load. Its file's name is its name.

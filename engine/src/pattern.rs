@@ -3,8 +3,8 @@
 use std::sync::Arc;
 
 use crate::base::setting::{Kind, Setting, Settings};
-use crate::inbox;
-use crate::primitive::Want;
+use crate::transfer::inbox;
+use crate::transfer::primitive::Want;
 use crate::workload::{Answer, Input};
 
 /// How long a reply is, for both ends of protocols in which that is open.
@@ -119,7 +119,7 @@ mod tests {
 
     use super::*;
     use crate::base::setting::Value;
-    use crate::inbox::Inbox;
+    use crate::transfer::inbox::Inbox;
 
     /// Gives a reception a reply, cut into segments.
     fn judge(check: &str, bytes: u64, segments: &[&[u8]], ended: bool) -> Result<Answer, String> {

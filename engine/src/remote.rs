@@ -9,9 +9,9 @@ use crate::exchange::LONGEST;
 use crate::load::{Load, MILLISECONDS, RAMP_UP, TIMEOUT, WARM_UP, closing};
 use crate::net::address::Address;
 use crate::net::veth;
-use crate::outbox::Outbox;
 use crate::pattern::BYTES;
 use crate::schedule::{Process, Schedule};
+use crate::transfer::outbox::Outbox;
 use crate::workload::{Client, More};
 
 /// Parts of a request that are put together to tell its length; one that has more is told to have at least so much.
@@ -119,8 +119,8 @@ mod tests {
     use super::*;
     use crate::base::setting::Value;
     use crate::loads::LOADS;
-    use crate::outbox::Piece;
     use crate::registry;
+    use crate::transfer::outbox::Piece;
     use crate::workloads::WORKLOADS;
     use std::collections::BTreeMap;
 

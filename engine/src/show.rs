@@ -6,9 +6,9 @@ use std::os::fd::{AsFd, BorrowedFd};
 use socket2::SockRef;
 
 use crate::net::address::Address;
-use crate::outbox::Outbox;
 use crate::sys::descriptor;
 use crate::sys::lock::SharedMutex;
+use crate::transfer::outbox::Outbox;
 
 /// Standard output, shared by all clients of a load, threads or processes: what one of them says stands together.
 pub struct Show {

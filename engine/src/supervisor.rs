@@ -15,7 +15,6 @@ use socket2::Socket;
 use crate::base::about::Entry;
 use crate::base::output::say;
 use crate::base::setting::{Kind, Setting, Settings};
-use crate::channel::Way;
 use crate::count::counter::{Counter, Counting, Subject};
 use crate::count::process_tree::{Beginning, Tree};
 use crate::count::tally::{ErrorKind, Tally};
@@ -32,8 +31,9 @@ use crate::sys::descriptor::{self, PollFlags};
 use crate::sys::process::{self, Ended, Pid};
 use crate::sys::signal::{ECHO, Signal, SignalDescriptor};
 use crate::sys::socket;
+use crate::transfer::channel::Way;
+use crate::transfer::waiting;
 use crate::used::Split;
-use crate::waiting;
 use crate::workload::Workload;
 
 /// How long connections in flight may take to end when the server is stopped.

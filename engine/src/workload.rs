@@ -11,11 +11,11 @@ use crate::base::mistake::mistake;
 use crate::base::setting::{Kind, Setting, Settings, Value};
 use crate::base::window::Window;
 use crate::count::tally::ErrorKind;
-use crate::inbox::Inbox;
-use crate::outbox::Outbox;
-use crate::primitive::{Waits, Want};
 use crate::sizes::SIZES;
 use crate::traffic::Traffic;
+use crate::transfer::inbox::Inbox;
+use crate::transfer::outbox::Outbox;
+use crate::transfer::primitive::{Waits, Want};
 
 /// A registered workload. Its file's name is its name.
 pub struct Workload {

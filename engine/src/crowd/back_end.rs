@@ -4,10 +4,10 @@ use std::io;
 use std::os::fd::{BorrowedFd, OwnedFd};
 use std::time::Duration;
 
-use crate::channel::Channel;
 use crate::count::tally::Slot;
 use crate::exchange::Caller;
 use crate::sys::descriptor::PollFlags;
+use crate::transfer::channel::Channel;
 
 /// A way of finding, among many sockets, those that are ready.
 pub trait BackEnd {

@@ -14,14 +14,14 @@ use anyhow::{Context, Result};
 
 use super::back_end::BackEnd;
 use crate::base::mistake::mistake;
-use crate::channel::Channel;
 use crate::count::tally::Slot;
 use crate::exchange::Caller;
 use crate::sys::clock::now;
 use crate::sys::descriptor::PollFlags;
 use crate::sys::ring::{Completion, Ring};
-use crate::through_ring::ThroughRing;
-use crate::waiting::{BACK_END, COMPLETIONS};
+use crate::transfer::channel::Channel;
+use crate::transfer::ring::ThroughRing;
+use crate::transfer::waiting::{BACK_END, COMPLETIONS};
 
 /// Bytes of all receive buffers that the connections of a thread share; they are given back as soon as a completion is taken.
 const BUFFER_BYTES: usize = 4 << 20;

@@ -7,12 +7,12 @@ use std::time::Duration;
 use anyhow::{Context, Result};
 
 use super::back_end::BackEnd;
-use crate::channel::{Channel, Openers};
 use crate::count::tally::Slot;
 use crate::exchange::Caller;
 use crate::load::LoadRun;
 use crate::sys::descriptor::PollFlags;
 use crate::sys::readiness::epoll::{self, Epoll, Events};
+use crate::transfer::channel::{Channel, Openers};
 
 /// An epoll instance, and what has become ready.
 pub struct Readiness {

@@ -23,7 +23,7 @@ use crate::count::own_memory;
 use crate::edges::Edges;
 use crate::load::{LoadRun, clients, closing, uses_a_ring};
 use crate::sys::{process, signal, thread};
-use crate::waiting::{BACK_END, COMPLETIONS, POLLING};
+use crate::transfer::waiting::{BACK_END, COMPLETIONS, POLLING};
 
 use back_end::BackEnd;
 use completions::Completions;

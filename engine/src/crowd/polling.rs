@@ -14,12 +14,12 @@ use anyhow::Result;
 
 use super::back_end::BackEnd;
 use super::epoll::Readiness;
-use crate::channel::Channel;
 use crate::count::tally::Slot;
 use crate::exchange::Caller;
 use crate::load::LoadRun;
 use crate::sys::descriptor::PollFlags;
 use crate::sys::readiness::epoll::MOST_EVENTS;
+use crate::transfer::channel::Channel;
 
 /// The clients of a thread whose replies are awaited, and the others.
 pub struct Polling {

@@ -18,7 +18,7 @@ use crate::load::{LoadRun, closing};
 use crate::measure::Measure;
 use crate::sys::clock::now;
 use crate::sys::descriptor::PollFlags;
-use crate::waiting;
+use crate::transfer::waiting;
 
 /// The longest that the loop waits, so that an interrupt that comes just before is noticed.
 const NAP: u64 = 50_000_000;

@@ -17,9 +17,9 @@ use crate::base::feature::{EPOLL, EVENTFD, THREADS};
 use crate::connection::{Connection, Turn};
 use crate::design::{Accepted, COMMON, Design, POOL, Run, pool};
 use crate::pool::threads;
-use crate::primitive::Waits;
 use crate::sys::descriptor::{EventDescriptor, PollFlags};
 use crate::sys::readiness::epoll::{self, Epoll, EpollFlags};
+use crate::transfer::primitive::Waits;
 
 pub static ENTRY: Design = Design {
     about: About {

@@ -16,9 +16,9 @@ use crate::base::feature::{EPOLL, EVENTFD, THREADS};
 use crate::connection::{Connection, Progress};
 use crate::design::{Accepted, COMMON, Design, POOL, Run, Worker};
 use crate::pool::threads;
-use crate::primitive::Waits;
 use crate::sys::descriptor::{EventDescriptor, PollFlags, set_nonblocking};
 use crate::sys::readiness::epoll::{self, Epoll, EpollFlags};
+use crate::transfer::primitive::Waits;
 use crate::workload::Job;
 
 pub static ENTRY: Design = Design {
@@ -208,10 +208,10 @@ mod tests {
     use super::*;
     use crate::base::setting::{Settings, Value};
     use crate::count::tally::{ErrorKind, Tally};
-    use crate::outbox::{Outbox, Piece};
-    use crate::primitive::Want;
     use crate::registry;
     use crate::sys::socket;
+    use crate::transfer::outbox::{Outbox, Piece};
+    use crate::transfer::primitive::Want;
     use crate::workload::{Input, Next, Service, Session, Then};
 
     /// A request is a byte, and so is its answer: `p` panics in its job, `w` waits there until it is let go, a figure

@@ -6,8 +6,8 @@ use crate::base::about::About;
 use crate::base::feature::FORK;
 use crate::design::{COMMON, Design, Makes, Run, no_pool};
 use crate::pool::report;
-use crate::primitive::Waits;
 use crate::sys::{descriptor, process, signal};
+use crate::transfer::primitive::Waits;
 
 pub static ENTRY: Design = Design {
     about: About {

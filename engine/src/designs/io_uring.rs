@@ -16,10 +16,10 @@ use crate::base::feature::{Feature, IO_URING};
 use crate::base::setting::{Kind, Setting};
 use crate::connection::Connection;
 use crate::design::{COMMON, Design, Run, Worker, no_pool};
-use crate::primitive::Waits;
 use crate::sys::ring::{Buffer, Completion, Ring};
-use crate::through_ring::{Parcels, ThroughRing};
-use crate::waiting::{WAIT, spins};
+use crate::transfer::primitive::Waits;
+use crate::transfer::ring::{Parcels, ThroughRing};
+use crate::transfer::waiting::{WAIT, spins};
 
 pub static ENTRY: Design = Design {
     about: About {

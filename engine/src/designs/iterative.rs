@@ -7,7 +7,7 @@ use anyhow::Result;
 use crate::base::about::About;
 use crate::base::feature::ACCEPT;
 use crate::design::{COMMON, Design, Run, no_pool};
-use crate::primitive::Waits;
+use crate::transfer::primitive::Waits;
 
 pub static ENTRY: Design = Design {
     about: About {

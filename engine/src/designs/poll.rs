@@ -11,9 +11,9 @@ use crate::base::about::About;
 use crate::base::feature::Feature;
 use crate::connection::{Connection, Turn};
 use crate::design::{Accepted, COMMON, Design, Run};
-use crate::primitive::Waits;
 use crate::sys::descriptor::{PollFlags, set_nonblocking};
 use crate::sys::readiness::poll::{PollFd, poll};
+use crate::transfer::primitive::Waits;
 
 pub static ENTRY: Design = Design {
     about: About {

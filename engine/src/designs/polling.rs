@@ -19,9 +19,9 @@ use crate::base::setting::{Kind, Setting};
 use crate::connection::{Connection, Turn};
 use crate::design::{Accepted, COMMON, Design, MOST_WORKERS, POOL, Run, pool};
 use crate::pool::{RESPAWN, fork_pool};
-use crate::primitive::Waits;
 use crate::steering::{ONE_ADDRESS, REUSEPORT, STEER, check, keep_own_listener, steer};
 use crate::sys::descriptor::{PollFlags, poll, set_nonblocking};
+use crate::transfer::primitive::Waits;
 
 pub static ENTRY: Design = Design {
     about: About {

@@ -8,7 +8,7 @@ use crate::base::about::About;
 use crate::base::feature::FORK;
 use crate::design::{COMMON, Design, POOL, Run, pool};
 use crate::pool::{RESPAWN, fork_pool};
-use crate::primitive::Waits;
+use crate::transfer::primitive::Waits;
 
 pub static ENTRY: Design = Design {
     about: About {

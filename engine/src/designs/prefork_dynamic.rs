@@ -17,11 +17,11 @@ use crate::base::feature::FORK;
 use crate::count::tally::ErrorKind;
 use crate::design::{COMMON, Design, Run, Worker};
 use crate::pool::report;
-use crate::primitive::Waits;
 use crate::scoreboard::{SETTINGS, Scoreboard, check, maximum_workers};
 use crate::sys::descriptor::{self, PollFlags};
 use crate::sys::process::{self, Ended};
 use crate::sys::signal::{self, Signal, SignalDescriptor};
+use crate::transfer::primitive::Waits;
 
 pub static ENTRY: Design = Design {
     about: About {

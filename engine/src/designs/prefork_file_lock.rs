@@ -6,8 +6,8 @@ use crate::base::about::About;
 use crate::base::feature::{FORK, Feature, refused};
 use crate::design::{COMMON, Design, POOL, Run, pool};
 use crate::pool::{RESPAWN, fork_pool};
-use crate::primitive::Waits;
 use crate::sys::lock::FileLock;
+use crate::transfer::primitive::Waits;
 
 pub static ENTRY: Design = Design {
     about: About {

@@ -11,10 +11,10 @@ use crate::base::about::About;
 use crate::base::feature::{FORK, Feature, refused};
 use crate::design::{COMMON, Design, POOL, Run, Worker, pool};
 use crate::pool::{RESPAWN, fork_worker, replace};
-use crate::primitive::Waits;
 use crate::sys::descriptor::{self, PollFlags};
 use crate::sys::process;
 use crate::sys::socket;
+use crate::transfer::primitive::Waits;
 
 pub static ENTRY: Design = Design {
     about: About {

@@ -12,9 +12,9 @@ use crate::base::about::About;
 use crate::base::feature::{FORK, SELECT};
 use crate::design::{Accepted, COMMON, Design, POOL, Run, pool};
 use crate::pool::{RESPAWN, fork_pool};
-use crate::primitive::Waits;
 use crate::sys::descriptor::set_nonblocking;
 use crate::sys::readiness::select::{FD_SETSIZE, FdSet, select};
+use crate::transfer::primitive::Waits;
 
 pub static ENTRY: Design = Design {
     about: About {

@@ -6,7 +6,7 @@ use crate::base::about::About;
 use crate::base::feature::THREADS;
 use crate::design::{COMMON, Design, POOL, Run, Worker, pool};
 use crate::pool::thread_pool;
-use crate::primitive::Waits;
+use crate::transfer::primitive::Waits;
 
 pub static ENTRY: Design = Design {
     about: About {

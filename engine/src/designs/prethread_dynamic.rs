@@ -16,10 +16,10 @@ use crate::base::feature::THREADS;
 use crate::count::tally::ErrorKind;
 use crate::design::{COMMON, Design, Run};
 use crate::pool::report;
-use crate::primitive::Waits;
 use crate::scoreboard::{SETTINGS, Scoreboard, check, maximum_workers};
 use crate::sys::descriptor::{self, PollFlags};
 use crate::sys::signal;
+use crate::transfer::primitive::Waits;
 
 pub static ENTRY: Design = Design {
     about: About {

@@ -13,9 +13,9 @@ use crate::base::feature::SELECT;
 use crate::connection::{Connection, Turn};
 use crate::count::tally::ErrorKind;
 use crate::design::{Accepted, COMMON, Design, Run};
-use crate::primitive::Waits;
 use crate::sys::descriptor::{PollFlags, set_nonblocking};
 use crate::sys::readiness::select::{FD_SETSIZE, FdSet, select};
+use crate::transfer::primitive::Waits;
 
 pub static ENTRY: Design = Design {
     about: About {

@@ -9,8 +9,8 @@ use crate::base::about::About;
 use crate::base::feature::THREADS;
 use crate::design::{COMMON, Design, Makes, Run, no_pool};
 use crate::pool::report;
-use crate::primitive::Waits;
 use crate::sys::thread;
+use crate::transfer::primitive::Waits;
 
 pub static ENTRY: Design = Design {
     about: About {

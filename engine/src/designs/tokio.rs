@@ -22,11 +22,11 @@ use crate::base::setting::{Kind, Setting, Settings};
 use crate::connection::{Connection, Progress, Turn};
 use crate::count::tally::ErrorKind;
 use crate::design::{COMMON, Design, Run, no_pool};
-use crate::outbox::Outbox;
-use crate::primitive::Waits;
 use crate::sys::descriptor::PollFlags;
 use crate::sys::readiness::runtime::register;
 use crate::sys::{process, socket};
+use crate::transfer::outbox::Outbox;
+use crate::transfer::primitive::Waits;
 use crate::workload::Job;
 
 pub static ENTRY: Design = Design {

@@ -4,8 +4,8 @@ use crate::base::about::About;
 use crate::course::pause;
 use crate::crowd::{self, CLOSING, Kind, PIN_THREADS, PIPELINE, REQUESTS_PER_CONNECTION, REQUIREMENTS, THREADS};
 use crate::load::{CLIENTS, CONNECTIONS, LOOPS, Load, MILLISECONDS, RAMP_UP, THINK, WARM_UP};
-use crate::primitive::Waits;
-use crate::waiting::{BACK_END, COMPLETIONS};
+use crate::transfer::primitive::Waits;
+use crate::transfer::waiting::{BACK_END, COMPLETIONS};
 
 pub static ENTRY: Load = Load {
     about: About {

@@ -7,9 +7,9 @@ use crate::base::about::About;
 use crate::base::setting::{Kind as Values, Setting};
 use crate::crowd::{self, CLOSING, Kind, PIN_THREADS, PIPELINE, REQUESTS_PER_CONNECTION, REQUIREMENTS, THREADS};
 use crate::load::{self, KEPT, Load, LoadRun, RAMP_UP, WARM_UP};
-use crate::primitive::Waits;
 use crate::schedule::{ARRIVAL_SEED, ARRIVALS, RATE, RECORDING};
-use crate::waiting::{BACK_END, COMPLETIONS, WAIT};
+use crate::transfer::primitive::Waits;
+use crate::transfer::waiting::{BACK_END, COMPLETIONS, WAIT};
 
 /// More than of a closed loop, whose clients are its load: here they only stand ready, and a request that finds none free is
 /// late for want of clients, which is not what was to be measured.

@@ -12,13 +12,13 @@ use std::time::{Duration, Instant};
 use super::fixtures::{openers, openers_with, primitives};
 use crate::base::setting::{Settings, Value};
 use crate::base::window::Window;
-use crate::channel::Channel;
 use crate::connection::{Connection, Progress, Turn};
 use crate::count::tally::{Counts, Tally};
 use crate::exchange::Caller;
-use crate::outbox::{Outbox, Piece};
-use crate::primitive::{Direction, Sent, Waits, Want};
 use crate::sys::descriptor::{self, PollFlags};
+use crate::transfer::channel::Channel;
+use crate::transfer::outbox::{Outbox, Piece};
+use crate::transfer::primitive::{Direction, Sent, Waits, Want};
 use crate::workload::{Input, Job, More, Next, Session, Then, Workload};
 use crate::workloads::WORKLOADS;
 

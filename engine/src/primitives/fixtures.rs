@@ -17,11 +17,11 @@ use socket2::{Domain, Socket, Type};
 use super::PRIMITIVES;
 use crate::base::about::Entry;
 use crate::base::setting::{Settings, Value};
-use crate::channel::{Channel, Openers, Way};
 use crate::count::tally::Tally;
-use crate::outbox::Piece;
-use crate::primitive::{Direction, Primitive, Sent};
 use crate::sys::descriptor::{self, PollFlags};
+use crate::transfer::channel::{Channel, Openers, Way};
+use crate::transfer::outbox::Piece;
+use crate::transfer::primitive::{Direction, Primitive, Sent};
 
 /// The longest that anything here takes.
 pub const PATIENCE: Duration = Duration::from_secs(60);

@@ -10,10 +10,10 @@ use socket2::SockRef;
 use crate::base::about::About;
 use crate::base::feature::{Feature, RECV};
 use crate::base::setting::Settings;
-use crate::inbox::Inbox;
-use crate::primitive::{Moves, Opener, Primitive, Received, Receiver, Want, receive_stored};
 use crate::sys::descriptor::{self, PollFlags};
 use crate::sys::memory::mapped::{self, Mapped, Mapping};
+use crate::transfer::inbox::Inbox;
+use crate::transfer::primitive::{Moves, Opener, Primitive, Received, Receiver, Want, receive_stored};
 
 pub static ENTRY: Primitive = Primitive {
     stores: false,

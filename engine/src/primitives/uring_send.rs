@@ -7,9 +7,9 @@ use std::sync::{Arc, Mutex, PoisonError};
 use crate::base::about::About;
 use crate::base::feature::{Feature, IO_URING};
 use crate::base::setting::Settings;
-use crate::outbox::Outbox;
-use crate::primitive::{Moves, Opener, Primitive, Sender, Sent, send_all};
 use crate::sys::ring::sends::{self, Patience, SENDS_AT_A_TIME, SendRing};
+use crate::transfer::outbox::Outbox;
+use crate::transfer::primitive::{Moves, Opener, Primitive, Sender, Sent, send_all};
 
 pub static ENTRY: Primitive = Primitive {
     descriptors: 1,

@@ -8,9 +8,9 @@ use std::sync::{Arc, Mutex, PoisonError, TryLockError};
 use crate::base::about::About;
 use crate::base::feature::{Feature, IO_URING};
 use crate::base::setting::Settings;
-use crate::outbox::Outbox;
-use crate::primitive::{Completions, Moves, Opener, Primitive, Sender, Sent, send_all};
 use crate::sys::ring::sends::{self, Owner, Patience, SendRing};
+use crate::transfer::outbox::Outbox;
+use crate::transfer::primitive::{Completions, Moves, Opener, Primitive, Sender, Sent, send_all};
 
 pub static ENTRY: Primitive = Primitive {
     completes: true,
@@ -112,7 +112,7 @@ mod tests {
     use std::time::{Duration, Instant};
 
     use super::*;
-    use crate::outbox::Piece;
+    use crate::transfer::outbox::Piece;
 
     /// A sender of this ring, its socket and the peer's.
     fn opened(ring: &mut OneRing) -> (Box<dyn Sender>, TcpStream, TcpStream) {

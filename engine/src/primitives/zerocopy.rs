@@ -8,9 +8,9 @@ use std::os::fd::BorrowedFd;
 use crate::base::about::About;
 use crate::base::feature::{Feature, SENDMSG, on_tcp_socket};
 use crate::base::setting::Settings;
-use crate::outbox::{Outbox, Piece};
-use crate::primitive::{Completions, Moves, Opener, Primitive, Sender, Sent};
 use crate::sys::{socket, zero_copy};
+use crate::transfer::outbox::{Outbox, Piece};
+use crate::transfer::primitive::{Completions, Moves, Opener, Primitive, Sender, Sent};
 
 pub static ENTRY: Primitive = Primitive {
     gathers: true,

@@ -4,9 +4,9 @@
 use std::collections::VecDeque;
 
 use crate::base::window::Window;
-use crate::inbox::Inbox;
-use crate::outbox::Outbox;
-use crate::primitive::Want;
+use crate::transfer::inbox::Inbox;
+use crate::transfer::outbox::Outbox;
+use crate::transfer::primitive::Want;
 use crate::workload::{Answer, Conversation, End, Input, More, Next, Service, Session, Then};
 
 /// A connection between a session and a conversation.

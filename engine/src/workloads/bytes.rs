@@ -9,14 +9,14 @@ use crate::base::about::About;
 use crate::base::setting::{Kind, Setting, Settings};
 use crate::count::tally::ErrorKind;
 use crate::numbering::REQUEST_SEED;
-use crate::outbox::{Outbox, Piece};
 use crate::pattern::{BYTES, CHECK, Reception, pattern};
-use crate::primitive::{Waits, Want};
 use crate::sizes::{SIZES, USUAL_MOST};
 use crate::spin::{SPIN, Spin};
 use crate::stall::{STALL, STALL_EVERY, Stalls};
 use crate::sys::clock::now;
 use crate::traffic::{SizesInTurn, Traffic};
+use crate::transfer::outbox::{Outbox, Piece};
+use crate::transfer::primitive::{Waits, Want};
 use crate::workload::{
     Agreement, Answer, COMMON, Client, Conversation, End, Input, Instead, Next, Relation, Service, Session, Then,
     Workload,
@@ -197,7 +197,7 @@ mod tests {
     use std::collections::BTreeMap;
 
     use super::*;
-    use crate::inbox::Inbox;
+    use crate::transfer::inbox::Inbox;
 
     /// Gives a session what a peer sends, cut into segments; returns the bytes of each answer, or the error.
     fn answers(segments: &[&[u8]]) -> std::result::Result<Vec<u64>, ErrorKind> {

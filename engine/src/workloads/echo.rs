@@ -12,12 +12,12 @@ use crate::base::about::About;
 use crate::base::setting::{Kind, Setting, Settings};
 use crate::count::tally::ErrorKind;
 use crate::numbering::REQUEST_SEED;
-use crate::outbox::{Outbox, Piece};
 use crate::pattern::{self, CHECK, Reception, pattern};
-use crate::primitive::{Waits, Want};
 use crate::sizes::SIZES;
 use crate::sys::memory::shared::SharedArray;
 use crate::traffic::{SizesInTurn, Traffic};
+use crate::transfer::outbox::{Outbox, Piece};
+use crate::transfer::primitive::{Waits, Want};
 use crate::workload::{
     Account, Answer, COMMON, Client, Conversation, End, Input, Instead, Next, Service, Session, Then, Workload,
 };
@@ -179,7 +179,7 @@ mod tests {
 
     use super::*;
     use crate::base::setting::Value;
-    use crate::inbox::Inbox;
+    use crate::transfer::inbox::Inbox;
 
     /// What a service sends back of what comes in such segments.
     fn echoed(service: &dyn Service, segments: &[Vec<u8>]) -> Vec<u8> {

@@ -9,10 +9,10 @@ use anyhow::{Context, Result};
 use crate::base::about::About;
 use crate::base::setting::{Kind, Setting, Settings};
 use crate::count::tally::ErrorKind;
-use crate::outbox::{Outbox, Piece};
 use crate::pattern::{CHECK, difference, pattern};
-use crate::primitive::Want;
 use crate::sys::memory::shared::SharedArray;
+use crate::transfer::outbox::{Outbox, Piece};
+use crate::transfer::primitive::Want;
 use crate::workload::{
     Agreement, Answer, COMMON, Client, Conversation, End, Figures, Input, Next, Outcome, PAYLOAD_BYTES, Relation,
     Service, Session, Then, Workload,
@@ -214,8 +214,8 @@ mod tests {
     use super::*;
     use crate::base::setting::Value;
     use crate::base::window::Window;
-    use crate::inbox::Inbox;
-    use crate::primitive::Waits;
+    use crate::transfer::inbox::Inbox;
+    use crate::transfer::primitive::Waits;
     use crate::workloads::both_ends::Between;
 
     fn settings(field_size: u64, check: &str) -> Settings {

@@ -22,10 +22,10 @@ use crate::base::about::About;
 use crate::base::setting::{Kind, Setting, Settings};
 use crate::count::tally::ErrorKind;
 use crate::numbering::REQUEST_SEED;
-use crate::outbox::Outbox;
 use crate::pattern::{BYTES, CHECK, pattern};
-use crate::primitive::{Waits, Want};
 use crate::sizes::SIZES;
+use crate::transfer::outbox::Outbox;
+use crate::transfer::primitive::{Waits, Want};
 use crate::workload::{Agreement, COMMON, End, Input, Instead, Next, Relation, Service, Session, Then, Workload};
 
 use fields::{MOST_HEADERS, content_length};

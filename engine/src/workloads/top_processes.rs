@@ -13,9 +13,9 @@ use crate::base::about::About;
 use crate::base::mistake::mistake;
 use crate::base::setting::{Form, Kind, Setting, Settings};
 use crate::count::tally::ErrorKind;
-use crate::outbox::{Outbox, Piece};
-use crate::primitive::{Waits, Want};
 use crate::spin::{SPIN, Spin};
+use crate::transfer::outbox::{Outbox, Piece};
+use crate::transfer::primitive::{Waits, Want};
 use crate::workload::{
     Agreement, Answer, COMMON, Client, Conversation, End, Input, Next, Relation, Service, Session, Then, Workload,
 };

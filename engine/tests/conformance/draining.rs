@@ -14,11 +14,11 @@ use thunderherd_engine::base::setting::Settings;
 use thunderherd_engine::connection::{Connection, Turn};
 use thunderherd_engine::design::{Accepted, COMMON, Design, Run};
 use thunderherd_engine::net::address::Family;
-use thunderherd_engine::primitive::Waits;
 use thunderherd_engine::registry;
 use thunderherd_engine::supervisor::{self, Plan};
 use thunderherd_engine::sys::descriptor::set_nonblocking;
 use thunderherd_engine::sys::readiness::epoll::{self, Epoll, EpollFlags};
+use thunderherd_engine::transfer::primitive::Waits;
 use thunderherd_engine::workloads::WORKLOADS;
 
 use crate::requests;

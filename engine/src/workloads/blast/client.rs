@@ -9,11 +9,11 @@ use super::count::{Count, CountForm, ITERATION, LONGEST_LINE, MOST_REPETITIONS, 
 use crate::base::mistake::mistake;
 use crate::base::setting::{Kind, Setting, Settings};
 use crate::base::window::Window;
-use crate::outbox::{Outbox, PART, Piece};
 use crate::pattern::pattern;
-use crate::primitive::Want;
 use crate::sys::clock::now;
 use crate::sys::memory::shared::SharedArray;
+use crate::transfer::outbox::{Outbox, PART, Piece};
+use crate::transfer::primitive::Want;
 use crate::workload::{
     Account, Answer, Client, Conversation, Figures, Input, KEEP, More, Outcome, PAYLOAD_BEGAN, PAYLOAD_BYTES,
     PAYLOAD_ENDED, PAYLOAD_NANOSECONDS, Product, REQUESTS, last,

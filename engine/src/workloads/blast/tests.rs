@@ -4,9 +4,9 @@ use super::count::LONGEST_LINE;
 use super::*;
 use crate::base::setting::Value;
 use crate::base::window::Window;
-use crate::inbox::Inbox;
 use crate::primitives::PRIMITIVES;
 use crate::registry::find;
+use crate::transfer::inbox::Inbox;
 use crate::workload::{Answer, Client, Outcome};
 use crate::workloads::both_ends::Between;
 

@@ -8,9 +8,9 @@ use anyhow::{Context, Result};
 use super::request::{BUCKETS, DELAY_SUM, number};
 use crate::base::mistake::mistake;
 use crate::base::setting::{Kind, Setting, Settings};
-use crate::outbox::{Outbox, Piece};
-use crate::primitive::Want;
 use crate::sys::memory::shared::SharedArray;
+use crate::transfer::outbox::{Outbox, Piece};
+use crate::transfer::primitive::Want;
 use crate::workload::{Account, Answer, Client, Conversation, Input, KEEP};
 
 /// For [`Setting::for_more`].
@@ -179,7 +179,7 @@ mod tests {
 
     use super::*;
     use crate::base::setting::Value;
-    use crate::inbox::Inbox;
+    use crate::transfer::inbox::Inbox;
 
     fn new(given: &[(&'static str, u64)]) -> Result<Box<dyn Client>> {
         let given = given.iter().map(|&(name, number)| (name, Value::Integer(number))).collect::<BTreeMap<_, _>>();

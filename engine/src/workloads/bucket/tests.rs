@@ -2,8 +2,8 @@ use std::collections::BTreeMap;
 
 use super::*;
 use crate::base::setting::Value;
-use crate::inbox::Inbox;
 use crate::sys::clock::thread_cpu_time;
+use crate::transfer::inbox::Inbox;
 
 fn new(given: &[(&'static str, Value)]) -> Box<dyn Service> {
     let mut all =

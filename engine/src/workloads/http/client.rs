@@ -12,12 +12,12 @@ use super::reply_body::Unmeasured;
 use super::reply_head::{Extent, Head, read};
 use crate::base::mistake::mistake;
 use crate::base::setting::{NONE, Settings};
-use crate::outbox::{Outbox, Piece};
 use crate::pattern::{BYTES, Reception};
-use crate::primitive::Want;
 use crate::sizes::alias;
 use crate::sys::memory::shared::SharedArray;
 use crate::traffic::{KindSent, SizesInTurn, Traffic};
+use crate::transfer::outbox::{Outbox, Piece};
+use crate::transfer::primitive::Want;
 use crate::workload::{Answer, Client, Conversation, Input};
 
 /// The longest head of a reply that is taken.
@@ -259,8 +259,8 @@ mod tests {
 
     use super::*;
     use crate::base::setting::Value;
-    use crate::inbox::Inbox;
     use crate::pattern::pattern;
+    use crate::transfer::inbox::Inbox;
     use crate::workloads::http::ENTRY;
 
     fn new(path: &str) -> Result<Box<dyn Client>> {

@@ -13,10 +13,10 @@ use crate::base::mistake::mistake;
 use crate::base::setting::{Kind, Setting, Settings, Value};
 use crate::base::window::Window;
 use crate::load::MILLISECONDS;
-use crate::outbox::Outbox;
-use crate::primitive::Want;
 use crate::sys::clock::now;
 use crate::sys::memory::shared::SharedArray;
+use crate::transfer::outbox::Outbox;
+use crate::transfer::primitive::Want;
 use crate::workload::{Account, Answer, Client, Conversation, Figures, Input, MeasuredBy, More, PAYLOAD_BYTES};
 
 /// Who sends.

@@ -4,7 +4,7 @@ use std::sync::Arc;
 
 use crate::base::setting::{Kind, Setting, Settings};
 use crate::pattern::difference;
-use crate::primitive::Want;
+use crate::transfer::primitive::Want;
 use crate::workload::Input;
 
 use super::reel;

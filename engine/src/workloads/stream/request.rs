@@ -2,7 +2,7 @@
 
 use std::sync::Arc;
 
-use crate::outbox::{Outbox, Piece};
+use crate::transfer::outbox::{Outbox, Piece};
 
 /// The longest line that is taken for a request, with its newline.
 pub const LONGEST_LINE: usize = 32;

@@ -4,10 +4,10 @@ use super::request::{MOST_BYTES, MOST_MICROSECONDS};
 use super::*;
 use crate::base::setting::{Setting, Value};
 use crate::base::window::Window;
-use crate::inbox::Inbox;
 use crate::load::MILLISECONDS;
-use crate::outbox::Piece;
 use crate::pattern::pattern;
+use crate::transfer::inbox::Inbox;
+use crate::transfer::outbox::Piece;
 use crate::workload::{Answer, Client};
 use crate::workloads::both_ends::Between;
 

@@ -11,10 +11,10 @@ use socket2::SockRef;
 use crate::base::about::Entry;
 use crate::base::setting::{Setting, Settings};
 use crate::count::tally::{Counts, Slot};
-use crate::inbox::Inbox;
-use crate::linger::{Lingering, count_completions};
-use crate::outbox::Outbox;
-use crate::primitive::{Moves, Opener, Primitive, Received, Receiver, Sender, Sent, Want};
+use crate::transfer::inbox::Inbox;
+use crate::transfer::linger::{Lingering, count_completions};
+use crate::transfer::outbox::Outbox;
+use crate::transfer::primitive::{Moves, Opener, Primitive, Received, Receiver, Sender, Sent, Want};
 
 /// A way of moving bytes: one primitive for each direction.
 #[derive(Clone, Copy)]

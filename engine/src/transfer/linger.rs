@@ -11,8 +11,8 @@ use std::time::{Duration, Instant};
 use nix::unistd::{Pid, getpid};
 
 use crate::count::tally::Slot;
-use crate::primitive::{Completions, Sender};
 use crate::sys::{process, socket, zero_copy};
+use crate::transfer::primitive::{Completions, Sender};
 
 /// How often is asked: completions are due within the time of a round trip.
 const NAP: Duration = Duration::from_millis(5);
@@ -175,11 +175,11 @@ mod tests {
     use std::sync::atomic::AtomicUsize;
 
     use super::*;
-    use crate::channel::Channel;
     use crate::count::tally::Tally;
-    use crate::inbox::Inbox;
-    use crate::outbox::Outbox;
-    use crate::primitive::{Received, Receiver, Sent, Want};
+    use crate::transfer::channel::Channel;
+    use crate::transfer::inbox::Inbox;
+    use crate::transfer::outbox::Outbox;
+    use crate::transfer::primitive::{Received, Receiver, Sent, Want};
 
     /// One whose last completion is collected by another thread, just when it is asked whether it holds anything.
     #[derive(Default)]

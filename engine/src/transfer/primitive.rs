@@ -8,9 +8,9 @@ use std::time::{Duration, Instant};
 use crate::base::about::About;
 use crate::base::feature::{self, RestsOn};
 use crate::base::setting::{Kind, Setting, Settings};
-use crate::inbox::{self, Inbox};
-use crate::outbox::Outbox;
 use crate::sys::socket;
+use crate::transfer::inbox::{self, Inbox};
+use crate::transfer::outbox::Outbox;
 
 /// A registered primitive. Its file's name is its name.
 pub struct Primitive {

@@ -7,10 +7,10 @@ use std::ops::Range;
 use std::os::fd::BorrowedFd;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
-use crate::inbox::{CAPACITY, Inbox};
-use crate::outbox::Outbox;
-use crate::primitive::{Received, Receiver, Sender, Sent, Want};
 use crate::sys::ring::{Buffer, Ring};
+use crate::transfer::inbox::{CAPACITY, Inbox};
+use crate::transfer::outbox::Outbox;
+use crate::transfer::primitive::{Received, Receiver, Sender, Sent, Want};
 
 /// How many pieces of memory are kept for connections that receive much at a time.
 const MOST_SPARES: usize = 16;

@@ -6,9 +6,9 @@ use std::ops::Range;
 use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
 use std::sync::{Arc, Mutex, PoisonError};
 
-use crate::outbox::Outbox;
-use crate::primitive::Sent;
 use crate::sys::{descriptor, zero_copy};
+use crate::transfer::outbox::Outbox;
+use crate::transfer::primitive::Sent;
 
 /// The most that is put into a pipe at a time: as much as an empty one takes (pipe(7)).
 pub const CAPACITY: usize = 64 * 1024;
