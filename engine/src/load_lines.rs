@@ -11,10 +11,10 @@ use crate::count::tally::Counts;
 use crate::generator::Generator;
 use crate::histograms::{encoded, maximum, percentile};
 use crate::measure::Measured;
+use crate::requests::sizes::SizesSent;
+use crate::requests::traffic::{self, KindSent};
 use crate::schedule::{Process, Schedule};
 use crate::scheduled;
-use crate::sizes::SizesSent;
-use crate::traffic::{self, KindSent};
 use crate::validity::{
     Check, Evidence, ScheduleEvidence, before_all, cube_of_latencies, is_of_a_schedule, is_valid, judge,
 };

@@ -4,7 +4,7 @@ use anyhow::Result;
 
 use crate::base::mistake::mistake;
 use crate::base::setting::{A_NUMBER_OF_64_BITS, Form, Kind, NONE, SEVERAL_LOADS, Setting, Settings};
-use crate::recording::RecordedGaps;
+use crate::requests::recording::RecordedGaps;
 
 /// How many requests are due.
 pub const RATE: Setting = Setting {

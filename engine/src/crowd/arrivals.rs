@@ -90,7 +90,7 @@ impl Iterator for Arrivals {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::recording::RecordedGaps;
+    use crate::requests::recording::RecordedGaps;
 
     const SECOND: u64 = 1_000_000_000;
 

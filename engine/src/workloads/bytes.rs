@@ -8,13 +8,13 @@ use anyhow::Result;
 use crate::base::about::About;
 use crate::base::setting::{Kind, Setting, Settings};
 use crate::count::tally::ErrorKind;
-use crate::numbering::REQUEST_SEED;
 use crate::pattern::{BYTES, CHECK, Reception, pattern};
-use crate::sizes::{SIZES, USUAL_MOST};
+use crate::requests::numbering::REQUEST_SEED;
+use crate::requests::sizes::{SIZES, USUAL_MOST};
+use crate::requests::traffic::{SizesInTurn, Traffic};
 use crate::spin::{SPIN, Spin};
 use crate::stall::{STALL, STALL_EVERY, Stalls};
 use crate::sys::clock::now;
-use crate::traffic::{SizesInTurn, Traffic};
 use crate::transfer::outbox::{Outbox, Piece};
 use crate::transfer::primitive::{Waits, Want};
 use crate::workload::{

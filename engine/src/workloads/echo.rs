@@ -11,11 +11,11 @@ use anyhow::{Context, Result};
 use crate::base::about::About;
 use crate::base::setting::{Kind, Setting, Settings};
 use crate::count::tally::ErrorKind;
-use crate::numbering::REQUEST_SEED;
 use crate::pattern::{self, CHECK, Reception, pattern};
-use crate::sizes::SIZES;
+use crate::requests::numbering::REQUEST_SEED;
+use crate::requests::sizes::SIZES;
+use crate::requests::traffic::{SizesInTurn, Traffic};
 use crate::sys::memory::shared::SharedArray;
-use crate::traffic::{SizesInTurn, Traffic};
 use crate::transfer::outbox::{Outbox, Piece};
 use crate::transfer::primitive::{Waits, Want};
 use crate::workload::{

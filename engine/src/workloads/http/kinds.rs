@@ -8,7 +8,7 @@ use anyhow::Result;
 use crate::base::mistake::mistake;
 use crate::base::setting::{Form, Kind as SettingKind, NONE, Setting, Settings};
 use crate::pattern::BYTES;
-use crate::sizes::{SIZES, weight};
+use crate::requests::sizes::{SIZES, weight};
 
 /// What is asked for.
 pub const PATH: Setting = Setting {

@@ -13,8 +13,8 @@ use serde::Serialize;
 
 use crate::base::mistake::mistake;
 use crate::base::setting::{Form, Kind, NONE, Setting, Settings};
-use crate::numbering::Draw;
-use crate::recording;
+use crate::requests::numbering::Draw;
+use crate::requests::recording;
 
 /// How the sizes are distributed.
 pub const SIZES: Setting = Setting {

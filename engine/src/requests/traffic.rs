@@ -7,8 +7,8 @@ use schemars::JsonSchema;
 use serde::Serialize;
 
 use crate::base::setting::{NONE, Setting, Settings};
-use crate::numbering::{Draw, Numbering};
-use crate::sizes::{SIZES, Sizes, SizesSent};
+use crate::requests::numbering::{Draw, Numbering};
+use crate::requests::sizes::{SIZES, Sizes, SizesSent};
 
 /// What a load's requests were.
 #[derive(Debug, Clone)]
