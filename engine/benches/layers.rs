@@ -22,10 +22,10 @@ use thunderherd_engine::base::window::Window;
 use thunderherd_engine::count::tally::Tally;
 use thunderherd_engine::exchange::{Caller, Failure, Progress};
 use thunderherd_engine::measure::Measure;
-use thunderherd_engine::pattern::BYTES;
+use thunderherd_engine::protocol::pattern::BYTES;
+use thunderherd_engine::protocol::workload::{Client, Workload};
 use thunderherd_engine::registry::{find, usual, way};
 use thunderherd_engine::sys::clock::now;
-use thunderherd_engine::workload::{Client, Workload};
 use thunderherd_engine::workloads::WORKLOADS;
 
 /// Events of one wait.

@@ -23,6 +23,7 @@ use crate::net::socket_diagnosis::Ends;
 use crate::net::source_addresses::Sources;
 use crate::net::target::Target;
 use crate::net::tcp::TcpOptions;
+use crate::protocol::workload::{Client, MeasuredBy, Workload};
 use crate::requests::sizes::SIZES;
 use crate::schedule::Schedule;
 use crate::show::Show;
@@ -30,7 +31,6 @@ use crate::sys::{clock, process, signal};
 use crate::transfer::channel::Way;
 use crate::transfer::linger;
 use crate::transfer::waiting;
-use crate::workload::{Client, MeasuredBy, Workload};
 
 /// Whom to ask, and how.
 pub struct Plan {

@@ -34,6 +34,7 @@ use crate::net::tcp::TcpOptions;
 use crate::primitives::PRIMITIVES;
 use crate::probing;
 use crate::profiling;
+use crate::protocol::workload::{End, Workload};
 use crate::registry;
 use crate::remote;
 use crate::schedule;
@@ -42,7 +43,6 @@ use crate::supervisor;
 use crate::sys::process::{self, Pid};
 use crate::transfer::channel::Way;
 use crate::transfer::primitive::Primitive;
-use crate::workload::{End, Workload};
 use crate::workloads::WORKLOADS;
 
 /// Runs the command line.

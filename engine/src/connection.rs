@@ -7,10 +7,10 @@ use std::sync::atomic::Ordering::Relaxed;
 use std::time::Duration;
 
 use crate::count::tally::ErrorKind;
+use crate::protocol::workload::{Input, Job, More, Next, Session, Then};
 use crate::sys::descriptor::{PollFlags, poll};
 use crate::transfer::channel::Channel;
 use crate::transfer::primitive::{Received, Sent, Want};
-use crate::workload::{Input, Job, More, Next, Session, Then};
 
 /// How long a peer may take nothing of a finished connection whose pieces the kernel still reads: as long as a client of
 /// ours waits for its server.

@@ -11,10 +11,10 @@ use crate::base::feature::{self, RestsOn};
 use crate::base::setting::{Kind, Setting, Settings};
 use crate::connection::Connection;
 use crate::count::tally::{ErrorKind, Slot, Tally};
+use crate::protocol::workload::Service;
 use crate::sys;
 use crate::transfer::channel::{Channel, Openers, Way};
 use crate::transfer::primitive::{Receiver, Sender, Waits};
-use crate::workload::Service;
 
 /// A registered design. Its file's name is its name.
 pub struct Design {

@@ -10,13 +10,13 @@ use std::time::Duration;
 use crate::base::window::Window;
 use crate::count::tally::ErrorKind;
 use crate::net::closings::ShutDown;
+use crate::protocol::workload::{Answer, Client, Conversation, Input, MeasuredBy, More};
 use crate::show::Shown;
 use crate::sys::clock::now;
 use crate::sys::descriptor::PollFlags;
 use crate::transfer::channel::Channel;
 use crate::transfer::inbox::CAPACITY;
 use crate::transfer::primitive::{Received, Sent, Want};
-use crate::workload::{Answer, Client, Conversation, Input, MeasuredBy, More};
 
 /// How many times the time allowed without progress a reply may take that comes in pieces.
 pub const LONGEST: u32 = 10;

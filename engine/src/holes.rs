@@ -13,9 +13,9 @@ use crate::load::Load;
 use crate::loads::LOADS;
 use crate::net::address::Family;
 use crate::primitives::PRIMITIVES;
+use crate::protocol::workload::{End, Workload};
 use crate::transfer::channel::Way;
 use crate::transfer::primitive::{Direction, Primitive, Waits};
-use crate::workload::{End, Workload};
 use crate::workloads::WORKLOADS;
 
 /// Why bytes cannot be moved by this primitive where sockets are waited for in this way; `None` where they can.

@@ -17,8 +17,8 @@ use crate::load_lines::{Latency, Scheduled, Traffic, Validity};
 use crate::net::closings::Closed;
 use crate::net::tcp::ConnectionOptions;
 use crate::profile_lines::{Profile, ProfileCheck, Stack};
+use crate::protocol::workload::{Account, Figures, MeasuredBy};
 use crate::used::{Split, Used};
-use crate::workload::{Account, Figures, MeasuredBy};
 
 /// Version of the lines.
 pub const SCHEMA: u32 = 4;

@@ -17,6 +17,7 @@ use crate::measure::Measured;
 use crate::net::address::Address;
 use crate::net::source_addresses::{self, SOURCE_ADDRESSES};
 use crate::net::target::Target;
+use crate::protocol::workload::Client;
 use crate::requirement::Requirement;
 use crate::schedule::Schedule;
 use crate::show::Show;
@@ -25,7 +26,6 @@ use crate::sys::process;
 use crate::transfer::channel::Way;
 use crate::transfer::primitive::Waits;
 use crate::transfer::waiting::{BACK_END, COMPLETIONS};
-use crate::workload::Client;
 
 /// A registered load. Its file's name is its name.
 pub struct Load {

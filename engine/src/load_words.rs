@@ -5,7 +5,7 @@ use crate::count::own_memory::Memory;
 use crate::count::tally::{Counts, ErrorKind};
 use crate::lines::{self, LoadResult};
 use crate::load_lines;
-use crate::workload::{Figures, Outcome, PAYLOAD_BYTES, REQUESTS, last, payload_time};
+use crate::protocol::workload::{Figures, Outcome, PAYLOAD_BYTES, REQUESTS, last, payload_time};
 
 /// The result for a person, or in the words of the source's own client.
 pub fn in_words(plan: &Plan, result: &LoadResult) -> String {

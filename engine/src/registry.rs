@@ -23,11 +23,11 @@ use crate::net::source_addresses::SOURCE_ADDRESSES;
 use crate::net::tcp::{self, CONGESTION, NODELAY};
 use crate::primitives::PRIMITIVES;
 use crate::probing;
+use crate::protocol::workload::{Agreement, Instead, Product, Workload};
 use crate::supervisor::DRAIN;
 use crate::transfer::channel::Way;
 use crate::transfer::primitive::{Direction, Primitive};
 use crate::transfer::waiting::NEVER_SLEEPS;
-use crate::workload::{Agreement, Instead, Product, Workload};
 use crate::workloads::WORKLOADS;
 
 /// Settings of every server, whatever its design.
@@ -225,7 +225,7 @@ fn list<T>(entries: &[Entry<T>], describe: impl Fn(&T) -> (About, Value)) -> Vec
 mod tests {
     use super::*;
     use crate::base::setting::{Form, Kind};
-    use crate::workload::Relation;
+    use crate::protocol::workload::Relation;
 
     #[test]
     fn an_agreement_is_between_settings_of_both_ends() {

@@ -9,10 +9,10 @@ use crate::exchange::LONGEST;
 use crate::load::{Load, MILLISECONDS, RAMP_UP, TIMEOUT, WARM_UP, closing};
 use crate::net::address::Address;
 use crate::net::veth;
-use crate::pattern::BYTES;
+use crate::protocol::pattern::BYTES;
+use crate::protocol::workload::{Client, More};
 use crate::schedule::{Process, Schedule};
 use crate::transfer::outbox::Outbox;
-use crate::workload::{Client, More};
 
 /// Parts of a request that are put together to tell its length; one that has more is told to have at least so much.
 const PARTS: usize = 64;

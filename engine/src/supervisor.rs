@@ -26,6 +26,7 @@ use crate::listener;
 use crate::net::address::{self, Address};
 use crate::net::socket_diagnosis::Ends;
 use crate::pool::{FAILED, report};
+use crate::protocol::workload::Workload;
 use crate::sys::clock;
 use crate::sys::descriptor::{self, PollFlags};
 use crate::sys::process::{self, Ended, Pid};
@@ -34,7 +35,6 @@ use crate::sys::socket;
 use crate::transfer::channel::Way;
 use crate::transfer::waiting;
 use crate::used::Split;
-use crate::workload::Workload;
 
 /// How long connections in flight may take to end when the server is stopped.
 pub const DRAIN: Setting = Setting {

@@ -16,10 +16,10 @@ use crate::base::feature::{EPOLL, EVENTFD, THREADS};
 use crate::connection::{Connection, Progress};
 use crate::design::{Accepted, COMMON, Design, POOL, Run, Worker};
 use crate::pool::threads;
+use crate::protocol::workload::Job;
 use crate::sys::descriptor::{EventDescriptor, PollFlags, set_nonblocking};
 use crate::sys::readiness::epoll::{self, Epoll, EpollFlags};
 use crate::transfer::primitive::Waits;
-use crate::workload::Job;
 
 pub static ENTRY: Design = Design {
     about: About {
@@ -208,11 +208,11 @@ mod tests {
     use super::*;
     use crate::base::setting::{Settings, Value};
     use crate::count::tally::{ErrorKind, Tally};
+    use crate::protocol::workload::{Input, Next, Service, Session, Then};
     use crate::registry;
     use crate::sys::socket;
     use crate::transfer::outbox::{Outbox, Piece};
     use crate::transfer::primitive::Want;
-    use crate::workload::{Input, Next, Service, Session, Then};
 
     /// A request is a byte, and so is its answer: `p` panics in its job, `w` waits there until it is let go, a figure
     /// works so many milliseconds, and anything else needs no computing.

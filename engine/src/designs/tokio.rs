@@ -22,12 +22,12 @@ use crate::base::setting::{Kind, Setting, Settings};
 use crate::connection::{Connection, Progress, Turn};
 use crate::count::tally::ErrorKind;
 use crate::design::{COMMON, Design, Run, no_pool};
+use crate::protocol::workload::Job;
 use crate::sys::descriptor::PollFlags;
 use crate::sys::readiness::runtime::register;
 use crate::sys::{process, socket};
 use crate::transfer::outbox::Outbox;
 use crate::transfer::primitive::Waits;
-use crate::workload::Job;
 
 pub static ENTRY: Design = Design {
     about: About { summary: "A task for every connection, on the runtime tokio", source: "docs.rs/tokio; epoll(7)" },

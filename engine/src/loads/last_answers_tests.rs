@@ -17,10 +17,10 @@ use crate::net::address::Address;
 use crate::net::source_addresses::Sources;
 use crate::net::target::Target;
 use crate::net::tcp::{self, TcpOptions};
+use crate::protocol::workload::{Answer, Client, Conversation, Input};
 use crate::registry;
 use crate::transfer::outbox::{Outbox, Piece};
 use crate::transfer::primitive::Want;
-use crate::workload::{Answer, Client, Conversation, Input};
 
 /// Asks with one byte and takes the answer, which says whether the connection ends: `l` for the last one, `e` where the
 /// end of the input is a part of the answer.

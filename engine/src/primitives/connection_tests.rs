@@ -15,11 +15,11 @@ use crate::base::window::Window;
 use crate::connection::{Connection, Progress, Turn};
 use crate::count::tally::{Counts, Tally};
 use crate::exchange::Caller;
+use crate::protocol::workload::{Input, Job, More, Next, Session, Then, Workload};
 use crate::sys::descriptor::{self, PollFlags};
 use crate::transfer::channel::Channel;
 use crate::transfer::outbox::{Outbox, Piece};
 use crate::transfer::primitive::{Direction, Sent, Waits, Want};
-use crate::workload::{Input, Job, More, Next, Session, Then, Workload};
 use crate::workloads::WORKLOADS;
 
 fn pair() -> (TcpStream, TcpStream) {

@@ -19,10 +19,12 @@ use anyhow::{Context, Result};
 use crate::base::about::About;
 use crate::base::setting::{Kind, Setting, Settings};
 use crate::count::tally::ErrorKind;
+use crate::protocol::workload::{
+    Account, Agreement, COMMON, End, Input, KEEP, Next, Relation, Service, Session, Then, Workload,
+};
 use crate::sys::memory::shared::SharedArray;
 use crate::transfer::outbox::{Outbox, Piece};
 use crate::transfer::primitive::{Waits, Want};
-use crate::workload::{Account, Agreement, COMMON, End, Input, KEEP, Next, Relation, Service, Session, Then, Workload};
 
 use count::{COUNT_FORM, Count, CountForm, ITERATION, MOST_REPETITIONS, SERVER_READS};
 

@@ -4,10 +4,10 @@
 use std::collections::VecDeque;
 
 use crate::base::window::Window;
+use crate::protocol::workload::{Answer, Conversation, End, Input, More, Next, Service, Session, Then};
 use crate::transfer::inbox::Inbox;
 use crate::transfer::outbox::Outbox;
 use crate::transfer::primitive::Want;
-use crate::workload::{Answer, Conversation, End, Input, More, Next, Service, Session, Then};
 
 /// A connection between a session and a conversation.
 pub struct Between<'a> {

@@ -13,9 +13,11 @@ use anyhow::{Context, Result};
 use crate::base::about::About;
 use crate::base::setting::{Kind, Setting, Settings};
 use crate::count::tally::ErrorKind;
+use crate::protocol::workload::{
+    Account, Agreement, COMMON, Input, KEEP, Next, Relation, Service, Session, Then, Workload,
+};
 use crate::transfer::outbox::{Outbox, Piece};
 use crate::transfer::primitive::{Waits, Want};
-use crate::workload::{Account, Agreement, COMMON, Input, KEEP, Next, Relation, Service, Session, Then, Workload};
 
 use buckets::Buckets;
 use request::{BUCKETS, DELAY_SUM, request};

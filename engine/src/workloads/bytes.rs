@@ -8,19 +8,19 @@ use anyhow::Result;
 use crate::base::about::About;
 use crate::base::setting::{Kind, Setting, Settings};
 use crate::count::tally::ErrorKind;
-use crate::pattern::{BYTES, CHECK, Reception, pattern};
-use crate::requests::numbering::REQUEST_SEED;
-use crate::requests::sizes::{SIZES, USUAL_MOST};
-use crate::requests::traffic::{SizesInTurn, Traffic};
-use crate::spin::{SPIN, Spin};
-use crate::stall::{STALL, STALL_EVERY, Stalls};
-use crate::sys::clock::now;
-use crate::transfer::outbox::{Outbox, Piece};
-use crate::transfer::primitive::{Waits, Want};
-use crate::workload::{
+use crate::protocol::pattern::{BYTES, CHECK, Reception, pattern};
+use crate::protocol::spin::{SPIN, Spin};
+use crate::protocol::stall::{STALL, STALL_EVERY, Stalls};
+use crate::protocol::workload::{
     Agreement, Answer, COMMON, Client, Conversation, End, Input, Instead, Next, Relation, Service, Session, Then,
     Workload,
 };
+use crate::requests::numbering::REQUEST_SEED;
+use crate::requests::sizes::{SIZES, USUAL_MOST};
+use crate::requests::traffic::{SizesInTurn, Traffic};
+use crate::sys::clock::now;
+use crate::transfer::outbox::{Outbox, Piece};
+use crate::transfer::primitive::{Waits, Want};
 
 pub static ENTRY: Workload = Workload {
     about: About {

@@ -11,16 +11,16 @@ use anyhow::{Context, Result};
 use crate::base::about::About;
 use crate::base::setting::{Kind, Setting, Settings};
 use crate::count::tally::ErrorKind;
-use crate::pattern::{self, CHECK, Reception, pattern};
+use crate::protocol::pattern::{self, CHECK, Reception, pattern};
+use crate::protocol::workload::{
+    Account, Answer, COMMON, Client, Conversation, End, Input, Instead, Next, Service, Session, Then, Workload,
+};
 use crate::requests::numbering::REQUEST_SEED;
 use crate::requests::sizes::SIZES;
 use crate::requests::traffic::{SizesInTurn, Traffic};
 use crate::sys::memory::shared::SharedArray;
 use crate::transfer::outbox::{Outbox, Piece};
 use crate::transfer::primitive::{Waits, Want};
-use crate::workload::{
-    Account, Answer, COMMON, Client, Conversation, End, Input, Instead, Next, Service, Session, Then, Workload,
-};
 
 pub static ENTRY: Workload = Workload {
     about: About { summary: "What the client sends, the server sends back", source: "RFC 862" },

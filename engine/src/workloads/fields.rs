@@ -9,14 +9,14 @@ use anyhow::{Context, Result};
 use crate::base::about::About;
 use crate::base::setting::{Kind, Setting, Settings};
 use crate::count::tally::ErrorKind;
-use crate::pattern::{CHECK, difference, pattern};
-use crate::sys::memory::shared::SharedArray;
-use crate::transfer::outbox::{Outbox, Piece};
-use crate::transfer::primitive::Want;
-use crate::workload::{
+use crate::protocol::pattern::{CHECK, difference, pattern};
+use crate::protocol::workload::{
     Agreement, Answer, COMMON, Client, Conversation, End, Figures, Input, Next, Outcome, PAYLOAD_BYTES, Relation,
     Service, Session, Then, Workload,
 };
+use crate::sys::memory::shared::SharedArray;
+use crate::transfer::outbox::{Outbox, Piece};
+use crate::transfer::primitive::Want;
 
 pub static ENTRY: Workload = Workload {
     about: About {

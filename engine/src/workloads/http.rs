@@ -21,12 +21,14 @@ use httparse::{Header, Status as Parsed};
 use crate::base::about::About;
 use crate::base::setting::{Kind, Setting, Settings};
 use crate::count::tally::ErrorKind;
-use crate::pattern::{BYTES, CHECK, pattern};
+use crate::protocol::pattern::{BYTES, CHECK, pattern};
+use crate::protocol::workload::{
+    Agreement, COMMON, End, Input, Instead, Next, Relation, Service, Session, Then, Workload,
+};
 use crate::requests::numbering::REQUEST_SEED;
 use crate::requests::sizes::SIZES;
 use crate::transfer::outbox::Outbox;
 use crate::transfer::primitive::{Waits, Want};
-use crate::workload::{Agreement, COMMON, End, Input, Instead, Next, Relation, Service, Session, Then, Workload};
 
 use fields::{MOST_HEADERS, content_length};
 use kinds::{MIX, PATH};

@@ -28,11 +28,13 @@ use anyhow::{Context, Result};
 use crate::base::about::About;
 use crate::base::setting::Settings;
 use crate::count::tally::ErrorKind;
+use crate::protocol::workload::{
+    Account, COMMON, End, Input, MeasuredBy, More, Next, Service, Session, Then, Workload,
+};
 use crate::sys::clock::now;
 use crate::sys::memory::shared::SharedArray;
 use crate::transfer::outbox::Outbox;
 use crate::transfer::primitive::{Waits, Want};
-use crate::workload::{Account, COMMON, End, Input, MeasuredBy, More, Next, Service, Session, Then, Workload};
 
 use receiving::{RECEIVE_BYTES, Receiving, VERIFY};
 use reel::Reel;

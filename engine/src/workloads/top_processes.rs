@@ -13,12 +13,12 @@ use crate::base::about::About;
 use crate::base::mistake::mistake;
 use crate::base::setting::{Form, Kind, Setting, Settings};
 use crate::count::tally::ErrorKind;
-use crate::spin::{SPIN, Spin};
-use crate::transfer::outbox::{Outbox, Piece};
-use crate::transfer::primitive::{Waits, Want};
-use crate::workload::{
+use crate::protocol::spin::{SPIN, Spin};
+use crate::protocol::workload::{
     Agreement, Answer, COMMON, Client, Conversation, End, Input, Next, Relation, Service, Session, Then, Workload,
 };
+use crate::transfer::outbox::{Outbox, Piece};
+use crate::transfer::primitive::{Waits, Want};
 
 use processes::{Process, is_shortage, top_two};
 

@@ -9,15 +9,15 @@ use super::count::{Count, CountForm, ITERATION, LONGEST_LINE, MOST_REPETITIONS, 
 use crate::base::mistake::mistake;
 use crate::base::setting::{Kind, Setting, Settings};
 use crate::base::window::Window;
-use crate::pattern::pattern;
+use crate::protocol::pattern::pattern;
+use crate::protocol::workload::{
+    Account, Answer, Client, Conversation, Figures, Input, KEEP, More, Outcome, PAYLOAD_BEGAN, PAYLOAD_BYTES,
+    PAYLOAD_ENDED, PAYLOAD_NANOSECONDS, Product, REQUESTS, last,
+};
 use crate::sys::clock::now;
 use crate::sys::memory::shared::SharedArray;
 use crate::transfer::outbox::{Outbox, PART, Piece};
 use crate::transfer::primitive::Want;
-use crate::workload::{
-    Account, Answer, Client, Conversation, Figures, Input, KEEP, More, Outcome, PAYLOAD_BEGAN, PAYLOAD_BYTES,
-    PAYLOAD_ENDED, PAYLOAD_NANOSECONDS, Product, REQUESTS, last,
-};
 
 /// How many iterations a request has.
 pub const REPETITIONS: Setting = Setting {

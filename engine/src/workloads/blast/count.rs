@@ -1,7 +1,7 @@
 //! What both ends know of a request: the two counts and how they are sent, and the bytes of an iteration.
 
 use crate::base::setting::{Kind, Setting, Settings};
-use crate::workload::Input;
+use crate::protocol::workload::Input;
 
 pub const COUNT_FORM: Setting = Setting {
     name: "count_form",

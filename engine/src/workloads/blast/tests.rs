@@ -5,9 +5,9 @@ use super::*;
 use crate::base::setting::Value;
 use crate::base::window::Window;
 use crate::primitives::PRIMITIVES;
+use crate::protocol::workload::{Answer, Client, Outcome};
 use crate::registry::find;
 use crate::transfer::inbox::Inbox;
-use crate::workload::{Answer, Client, Outcome};
 use crate::workloads::both_ends::Between;
 
 fn settings(declared: &[Setting], given: &[(&'static str, Value)]) -> Settings {

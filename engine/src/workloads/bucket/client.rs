@@ -8,10 +8,10 @@ use anyhow::{Context, Result};
 use super::request::{BUCKETS, DELAY_SUM, number};
 use crate::base::mistake::mistake;
 use crate::base::setting::{Kind, Setting, Settings};
+use crate::protocol::workload::{Account, Answer, Client, Conversation, Input, KEEP};
 use crate::sys::memory::shared::SharedArray;
 use crate::transfer::outbox::{Outbox, Piece};
 use crate::transfer::primitive::Want;
-use crate::workload::{Account, Answer, Client, Conversation, Input, KEEP};
 
 /// For [`Setting::for_more`].
 const A_LARGER_UNIT: &str = "for longer delays, a server with a larger unit (--unit-microseconds, --unit-iterations)";

@@ -12,13 +12,13 @@ use super::reply_body::Unmeasured;
 use super::reply_head::{Extent, Head, read};
 use crate::base::mistake::mistake;
 use crate::base::setting::{NONE, Settings};
-use crate::pattern::{BYTES, Reception};
+use crate::protocol::pattern::{BYTES, Reception};
+use crate::protocol::workload::{Answer, Client, Conversation, Input};
 use crate::requests::sizes::alias;
 use crate::requests::traffic::{KindSent, SizesInTurn, Traffic};
 use crate::sys::memory::shared::SharedArray;
 use crate::transfer::outbox::{Outbox, Piece};
 use crate::transfer::primitive::Want;
-use crate::workload::{Answer, Client, Conversation, Input};
 
 /// The longest head of a reply that is taken.
 const LONGEST_HEAD: usize = 64 * 1024;
@@ -259,7 +259,7 @@ mod tests {
 
     use super::*;
     use crate::base::setting::Value;
-    use crate::pattern::pattern;
+    use crate::protocol::pattern::pattern;
     use crate::transfer::inbox::Inbox;
     use crate::workloads::http::ENTRY;
 

@@ -7,7 +7,7 @@ use anyhow::Result;
 
 use crate::base::mistake::mistake;
 use crate::base::setting::{Form, Kind as SettingKind, NONE, Setting, Settings};
-use crate::pattern::BYTES;
+use crate::protocol::pattern::BYTES;
 use crate::requests::sizes::{SIZES, weight};
 
 /// What is asked for.

@@ -13,11 +13,13 @@ use crate::base::mistake::mistake;
 use crate::base::setting::{Kind, Setting, Settings, Value};
 use crate::base::window::Window;
 use crate::load::MILLISECONDS;
+use crate::protocol::workload::{
+    Account, Answer, Client, Conversation, Figures, Input, MeasuredBy, More, PAYLOAD_BYTES,
+};
 use crate::sys::clock::now;
 use crate::sys::memory::shared::SharedArray;
 use crate::transfer::outbox::Outbox;
 use crate::transfer::primitive::Want;
-use crate::workload::{Account, Answer, Client, Conversation, Figures, Input, MeasuredBy, More, PAYLOAD_BYTES};
 
 /// Who sends.
 pub const DIRECTION: Setting = Setting {

@@ -3,9 +3,9 @@
 use std::sync::Arc;
 
 use crate::base::setting::{Kind, Setting, Settings};
-use crate::pattern::difference;
+use crate::protocol::pattern::difference;
+use crate::protocol::workload::Input;
 use crate::transfer::primitive::Want;
-use crate::workload::Input;
 
 use super::reel;
 

@@ -8,7 +8,7 @@ use std::sync::atomic::{AtomicU32, Ordering::Relaxed};
 use anyhow::{Context, Result};
 
 use crate::base::setting::{Kind, Setting, Settings};
-use crate::pattern::pattern;
+use crate::protocol::pattern::pattern;
 use crate::sys::descriptor;
 use crate::transfer::outbox::{Outbox, PART, Piece};
 

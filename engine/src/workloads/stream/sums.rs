@@ -2,7 +2,7 @@
 
 use std::sync::atomic::{AtomicU64, Ordering::Relaxed};
 
-use crate::workload::Account;
+use crate::protocol::workload::Account;
 
 /// Names of the sums that both ends account for: bytes of all streams that have come to their end.
 pub const TO_SERVER: &str = "bytes_streamed_to_server";

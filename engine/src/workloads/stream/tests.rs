@@ -5,10 +5,10 @@ use super::*;
 use crate::base::setting::{Setting, Value};
 use crate::base::window::Window;
 use crate::load::MILLISECONDS;
-use crate::pattern::pattern;
+use crate::protocol::pattern::pattern;
+use crate::protocol::workload::{Answer, Client};
 use crate::transfer::inbox::Inbox;
 use crate::transfer::outbox::Piece;
-use crate::workload::{Answer, Client};
 use crate::workloads::both_ends::Between;
 
 fn settings(declared: &[Setting], given: &[(&'static str, Value)]) -> Settings {

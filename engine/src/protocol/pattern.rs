@@ -3,9 +3,9 @@
 use std::sync::Arc;
 
 use crate::base::setting::{Kind, Setting, Settings};
+use crate::protocol::workload::{Answer, Input};
 use crate::transfer::inbox;
 use crate::transfer::primitive::Want;
-use crate::workload::{Answer, Input};
 
 /// How long a reply is, for both ends of protocols in which that is open.
 pub const BYTES: Setting = Setting {
