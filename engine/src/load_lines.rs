@@ -7,17 +7,17 @@ use hdrhistogram::Histogram;
 use schemars::JsonSchema;
 use serde::Serialize;
 
-use crate::count::tally::Counts;
-use crate::generator::Generator;
-use crate::histograms::{encoded, maximum, percentile};
-use crate::measure::Measured;
-use crate::requests::sizes::SizesSent;
-use crate::requests::traffic::{self, KindSent};
-use crate::schedule::{Process, Schedule};
-use crate::scheduled;
-use crate::validity::{
+use crate::client::generator::Generator;
+use crate::client::histograms::{encoded, maximum, percentile};
+use crate::client::measure::Measured;
+use crate::client::schedule::{Process, Schedule};
+use crate::client::scheduled;
+use crate::client::validity::{
     Check, Evidence, ScheduleEvidence, before_all, cube_of_latencies, is_of_a_schedule, is_valid, judge,
 };
+use crate::count::tally::Counts;
+use crate::requests::sizes::SizesSent;
+use crate::requests::traffic::{self, KindSent};
 
 /// How long something took, in nanoseconds. A percentile is null where fewer than 10 requests lie beyond it: with fewer it
 /// would be a matter of single requests. The maximum is one, and null of fewer than 100 requests.

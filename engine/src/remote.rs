@@ -5,13 +5,13 @@ use anyhow::Result;
 use crate::asking::Requests;
 use crate::base::setting::Settings;
 use crate::base::window::Window;
-use crate::exchange::LONGEST;
-use crate::load::{Load, MILLISECONDS, RAMP_UP, TIMEOUT, WARM_UP, closing};
+use crate::client::exchange::LONGEST;
+use crate::client::load::{Load, MILLISECONDS, RAMP_UP, TIMEOUT, WARM_UP, closing};
+use crate::client::schedule::{Process, Schedule};
 use crate::net::address::Address;
 use crate::net::veth;
 use crate::protocol::pattern::BYTES;
 use crate::protocol::workload::{Client, More};
-use crate::schedule::{Process, Schedule};
 use crate::transfer::outbox::Outbox;
 
 /// Parts of a request that are put together to tell its length; one that has more is told to have at least so much.

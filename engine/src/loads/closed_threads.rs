@@ -13,12 +13,12 @@ use anyhow::{Error, Result};
 
 use crate::base::about::About;
 use crate::base::mistake::in_words;
+use crate::client::course::{CONNECT_INTERVAL, Client, Course, requests_each};
+use crate::client::edges::Edges;
+use crate::client::load::{CLIENTS, COMMON, CONNECTIONS, LOOPS, Load, LoadRun, MILLISECONDS, THINK, WARM_UP, clients};
+use crate::client::measure::Measure;
 use crate::count::own_memory;
 use crate::count::tally::ErrorKind;
-use crate::course::{CONNECT_INTERVAL, Client, Course, requests_each};
-use crate::edges::Edges;
-use crate::load::{CLIENTS, COMMON, CONNECTIONS, LOOPS, Load, LoadRun, MILLISECONDS, THINK, WARM_UP, clients};
-use crate::measure::Measure;
 use crate::sys::clock::now;
 use crate::sys::{signal, thread};
 

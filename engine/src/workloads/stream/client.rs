@@ -12,7 +12,7 @@ use super::sums::Sums;
 use crate::base::mistake::mistake;
 use crate::base::setting::{Kind, Setting, Settings, Value};
 use crate::base::window::Window;
-use crate::load::MILLISECONDS;
+use crate::client::load::MILLISECONDS;
 use crate::protocol::workload::{
     Account, Answer, Client, Conversation, Figures, Input, MeasuredBy, More, PAYLOAD_BYTES,
 };

@@ -4,7 +4,7 @@ use super::request::{MOST_BYTES, MOST_MICROSECONDS};
 use super::*;
 use crate::base::setting::{Setting, Value};
 use crate::base::window::Window;
-use crate::load::MILLISECONDS;
+use crate::client::load::MILLISECONDS;
 use crate::protocol::pattern::pattern;
 use crate::protocol::workload::{Answer, Client};
 use crate::transfer::inbox::Inbox;

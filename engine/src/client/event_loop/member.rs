@@ -2,10 +2,10 @@
 
 use std::collections::VecDeque;
 
-use crate::attempt::Attempt;
-use crate::course::Course;
-use crate::exchange::Caller;
-use crate::scheduled::Moments;
+use crate::client::connect::Attempt;
+use crate::client::course::Course;
+use crate::client::exchange::Caller;
+use crate::client::scheduled::Moments;
 
 /// A client.
 pub struct Member<Watch> {

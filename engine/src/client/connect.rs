@@ -5,7 +5,7 @@ use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
 
 use socket2::{Socket, Type};
 
-use crate::exchange::Failure;
+use crate::client::exchange::Failure;
 use crate::net::address::Address;
 use crate::net::target::Target;
 

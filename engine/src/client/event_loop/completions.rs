@@ -14,8 +14,8 @@ use anyhow::{Context, Result};
 
 use super::back_end::BackEnd;
 use crate::base::mistake::mistake;
+use crate::client::exchange::Caller;
 use crate::count::tally::Slot;
-use crate::exchange::Caller;
 use crate::sys::clock::now;
 use crate::sys::descriptor::PollFlags;
 use crate::sys::ring::{Completion, Ring};

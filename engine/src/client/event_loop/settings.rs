@@ -1,8 +1,8 @@
 //! What the loads with an event loop can be told, beside what all loads can.
 
 use crate::base::setting::{Kind, SEVERAL_LOADS, Setting};
-use crate::load::{CLIENTS, CONNECTIONS, KEPT, LoadRun};
-use crate::requirement::{Needs, Requirement};
+use crate::client::load::{CLIENTS, CONNECTIONS, KEPT, LoadRun};
+use crate::client::requirement::{Needs, Requirement};
 
 /// How many event loops there are.
 pub const THREADS: Setting = Setting {

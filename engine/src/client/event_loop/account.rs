@@ -3,9 +3,9 @@
 
 use super::member::Request;
 use super::pace::Kind;
-use crate::generator::Generator;
-use crate::load::LoadRun;
-use crate::measure::Measure;
+use crate::client::generator::Generator;
+use crate::client::load::LoadRun;
+use crate::client::measure::Measure;
 
 /// The account of a thread.
 pub struct Account {

@@ -19,9 +19,9 @@ mod turns;
 
 use anyhow::{Context, Result, anyhow};
 
+use crate::client::edges::Edges;
+use crate::client::load::{LoadRun, clients, closing, uses_a_ring};
 use crate::count::own_memory;
-use crate::edges::Edges;
-use crate::load::{LoadRun, clients, closing, uses_a_ring};
 use crate::sys::{process, signal, thread};
 use crate::transfer::waiting::{BACK_END, COMPLETIONS, POLLING};
 

@@ -5,7 +5,7 @@ use std::collections::BTreeMap;
 use schemars::JsonSchema;
 use serde::Serialize;
 
-use crate::generator::Generator;
+use crate::client::generator::Generator;
 
 /// One thing that a valid measurement needs.
 #[derive(Debug, Clone, PartialEq, Serialize, JsonSchema)]

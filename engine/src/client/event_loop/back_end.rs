@@ -4,8 +4,8 @@ use std::io;
 use std::os::fd::{BorrowedFd, OwnedFd};
 use std::time::Duration;
 
+use crate::client::exchange::Caller;
 use crate::count::tally::Slot;
-use crate::exchange::Caller;
 use crate::sys::descriptor::PollFlags;
 use crate::transfer::channel::Channel;
 

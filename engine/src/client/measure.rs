@@ -8,11 +8,11 @@ use std::ops::Range;
 use hdrhistogram::Histogram;
 
 use crate::base::window::Window;
+use crate::client::generator::Generator;
+use crate::client::histograms::{histogram, record};
+use crate::client::scheduled::{Moments, Scheduled};
 use crate::count::own_memory::Connected;
 use crate::count::tally::Counts;
-use crate::generator::Generator;
-use crate::histograms::{histogram, record};
-use crate::scheduled::{Moments, Scheduled};
 
 /// What one thread of a load measures.
 pub struct Measure<'run> {

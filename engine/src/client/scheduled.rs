@@ -4,7 +4,7 @@
 
 use hdrhistogram::Histogram;
 
-use crate::histograms::{histogram, record};
+use crate::client::histograms::{histogram, record};
 
 /// The moments of one request.
 #[derive(Debug, Clone, Copy)]

@@ -5,8 +5,8 @@ use std::collections::VecDeque;
 use super::arrivals::Arrivals;
 use super::member::{Request, Standing};
 use crate::base::window::Window;
-use crate::load::LoadRun;
-use crate::schedule::Schedule;
+use crate::client::load::LoadRun;
+use crate::client::schedule::Schedule;
 
 /// Which load the clients make.
 #[derive(Debug, Clone, Copy)]

@@ -7,9 +7,9 @@ use std::time::Duration;
 use anyhow::{Context, Result};
 
 use super::back_end::BackEnd;
+use crate::client::exchange::Caller;
+use crate::client::load::LoadRun;
 use crate::count::tally::Slot;
-use crate::exchange::Caller;
-use crate::load::LoadRun;
 use crate::sys::descriptor::PollFlags;
 use crate::sys::readiness::epoll::{self, Epoll, Events};
 use crate::transfer::channel::{Channel, Openers};

@@ -8,10 +8,10 @@ use std::sync::atomic::Ordering::Relaxed;
 use std::time::Duration;
 
 use crate::base::window::Window;
+use crate::client::show::Shown;
 use crate::count::tally::ErrorKind;
 use crate::net::closings::ShutDown;
 use crate::protocol::workload::{Answer, Client, Conversation, Input, MeasuredBy, More};
-use crate::show::Shown;
 use crate::sys::clock::now;
 use crate::sys::descriptor::PollFlags;
 use crate::transfer::channel::Channel;

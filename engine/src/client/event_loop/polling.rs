@@ -14,9 +14,9 @@ use anyhow::Result;
 
 use super::back_end::BackEnd;
 use super::epoll::Readiness;
+use crate::client::exchange::Caller;
+use crate::client::load::LoadRun;
 use crate::count::tally::Slot;
-use crate::exchange::Caller;
-use crate::load::LoadRun;
 use crate::sys::descriptor::PollFlags;
 use crate::sys::readiness::epoll::MOST_EVENTS;
 use crate::transfer::channel::Channel;

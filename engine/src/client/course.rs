@@ -7,12 +7,12 @@ use std::time::Duration;
 
 use anyhow::{Context, Result};
 
-use crate::attempt::connect;
+use crate::client::connect::connect;
+use crate::client::edges::sleep_until;
+use crate::client::exchange::{Caller, Failure};
+use crate::client::load::{LOOPS, LoadRun, THINK};
+use crate::client::measure::Measure;
 use crate::count::tally::{ErrorKind, Slot};
-use crate::edges::sleep_until;
-use crate::exchange::{Caller, Failure};
-use crate::load::{LOOPS, LoadRun, THINK};
-use crate::measure::Measure;
 use crate::sys::clock::now;
 use crate::sys::signal;
 use crate::transfer::channel::{Channel, Openers};

@@ -3,7 +3,7 @@
 use std::time::Duration;
 
 use crate::base::window::Window;
-use crate::generator::Generator;
+use crate::client::generator::Generator;
 use crate::sys::clock::thread_cpu_time;
 
 /// The account of one thread, which keeps it itself.

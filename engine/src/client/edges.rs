@@ -3,7 +3,7 @@
 use std::sync::atomic::{AtomicUsize, Ordering::Relaxed};
 use std::time::Duration;
 
-use crate::load::{Edge, LoadRun, MILLISECONDS, WARM_UP};
+use crate::client::load::{Edge, LoadRun, MILLISECONDS, WARM_UP};
 use crate::sys::clock::now;
 use crate::sys::signal;
 

@@ -8,9 +8,9 @@ use socket2::SockRef;
 use super::back_end::BackEnd;
 use super::member::Place;
 use super::turns::Turns;
-use crate::attempt::{Attempt, Attempted};
-use crate::course::CONNECT_INTERVAL;
-use crate::exchange::Failure;
+use crate::client::connect::{Attempt, Attempted};
+use crate::client::course::CONNECT_INTERVAL;
+use crate::client::exchange::Failure;
 use crate::sys::clock::now;
 use crate::sys::descriptor::PollFlags;
 

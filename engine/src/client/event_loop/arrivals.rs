@@ -10,7 +10,7 @@ use rand_distr::{Distribution, Exp1};
 use rand_xoshiro::Xoshiro256PlusPlus;
 use rand_xoshiro::rand_core::SeedableRng;
 
-use crate::schedule::{Process, Schedule};
+use crate::client::schedule::{Process, Schedule};
 
 impl Schedule {
     /// The moments of one of so many threads, counted from 0, of a load that begins at this moment (nanoseconds). Those of
