@@ -14,7 +14,7 @@ use anyhow::{Context, Result, bail};
 
 use crate::count::process_tree::{Beginning, Tree};
 use crate::count::tally::Tally;
-use crate::pool::report;
+use crate::server::pool::report;
 use crate::sys::clock;
 use crate::sys::descriptor::{self, PollFlags};
 use crate::sys::memory::shared::SharedArray;

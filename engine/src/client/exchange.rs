@@ -1,4 +1,4 @@
-//! A load's connection and what goes over it: the asking end of what [`crate::connection`] is to the serving end. Clients
+//! A load's connection and what goes over it: the asking end of what [`crate::server::connection`] is to the serving end. Clients
 //! that wait in their calls and clients of an event loop run this same code; they differ in when they call it.
 
 use std::collections::VecDeque;

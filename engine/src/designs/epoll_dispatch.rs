@@ -14,9 +14,9 @@ use anyhow::{Context, Result};
 
 use crate::base::about::About;
 use crate::base::feature::{EPOLL, EVENTFD, THREADS};
-use crate::connection::{Connection, Turn};
-use crate::design::{Accepted, COMMON, Design, POOL, Run, pool};
-use crate::pool::threads;
+use crate::server::connection::{Connection, Turn};
+use crate::server::design::{Accepted, COMMON, Design, POOL, Run, pool};
+use crate::server::pool::threads;
 use crate::sys::descriptor::{EventDescriptor, PollFlags};
 use crate::sys::readiness::epoll::{self, Epoll, EpollFlags};
 use crate::transfer::primitive::Waits;

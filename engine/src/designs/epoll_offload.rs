@@ -13,10 +13,10 @@ use anyhow::Result;
 
 use crate::base::about::About;
 use crate::base::feature::{EPOLL, EVENTFD, THREADS};
-use crate::connection::{Connection, Progress};
-use crate::design::{Accepted, COMMON, Design, POOL, Run, Worker};
-use crate::pool::threads;
 use crate::protocol::workload::Job;
+use crate::server::connection::{Connection, Progress};
+use crate::server::design::{Accepted, COMMON, Design, POOL, Run, Worker};
+use crate::server::pool::threads;
 use crate::sys::descriptor::{EventDescriptor, PollFlags, set_nonblocking};
 use crate::sys::readiness::epoll::{self, Epoll, EpollFlags};
 use crate::transfer::primitive::Waits;

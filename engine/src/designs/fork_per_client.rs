@@ -4,8 +4,8 @@ use anyhow::Result;
 
 use crate::base::about::About;
 use crate::base::feature::FORK;
-use crate::design::{COMMON, Design, Makes, Run, no_pool};
-use crate::pool::report;
+use crate::server::design::{COMMON, Design, Makes, Run, no_pool};
+use crate::server::pool::report;
 use crate::sys::{descriptor, process, signal};
 use crate::transfer::primitive::Waits;
 

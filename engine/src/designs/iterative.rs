@@ -6,7 +6,7 @@ use anyhow::Result;
 
 use crate::base::about::About;
 use crate::base::feature::ACCEPT;
-use crate::design::{COMMON, Design, Run, no_pool};
+use crate::server::design::{COMMON, Design, Run, no_pool};
 use crate::transfer::primitive::Waits;
 
 pub static ENTRY: Design = Design {

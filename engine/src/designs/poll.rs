@@ -9,8 +9,8 @@ use anyhow::Result;
 
 use crate::base::about::About;
 use crate::base::feature::Feature;
-use crate::connection::{Connection, Turn};
-use crate::design::{Accepted, COMMON, Design, Run};
+use crate::server::connection::{Connection, Turn};
+use crate::server::design::{Accepted, COMMON, Design, Run};
 use crate::sys::descriptor::{PollFlags, set_nonblocking};
 use crate::sys::readiness::poll::{PollFd, poll};
 use crate::transfer::primitive::Waits;

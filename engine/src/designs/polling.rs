@@ -16,10 +16,10 @@ use anyhow::Result;
 use crate::base::about::About;
 use crate::base::feature::FORK;
 use crate::base::setting::{Kind, Setting};
-use crate::connection::{Connection, Turn};
-use crate::design::{Accepted, COMMON, Design, MOST_WORKERS, POOL, Run, pool};
-use crate::pool::{RESPAWN, fork_pool};
-use crate::steering::{ONE_ADDRESS, REUSEPORT, STEER, check, keep_own_listener, steer};
+use crate::server::connection::{Connection, Turn};
+use crate::server::design::{Accepted, COMMON, Design, MOST_WORKERS, POOL, Run, pool};
+use crate::server::pool::{RESPAWN, fork_pool};
+use crate::server::steering::{ONE_ADDRESS, REUSEPORT, STEER, check, keep_own_listener, steer};
 use crate::sys::descriptor::{PollFlags, poll, set_nonblocking};
 use crate::transfer::primitive::Waits;
 

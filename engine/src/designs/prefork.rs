@@ -6,8 +6,8 @@ use anyhow::Result;
 
 use crate::base::about::About;
 use crate::base::feature::FORK;
-use crate::design::{COMMON, Design, POOL, Run, pool};
-use crate::pool::{RESPAWN, fork_pool};
+use crate::server::design::{COMMON, Design, POOL, Run, pool};
+use crate::server::pool::{RESPAWN, fork_pool};
 use crate::transfer::primitive::Waits;
 
 pub static ENTRY: Design = Design {

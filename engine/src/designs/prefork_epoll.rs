@@ -9,9 +9,9 @@ use anyhow::Result;
 
 use crate::base::about::About;
 use crate::base::feature::{EPOLL, FORK};
-use crate::connection::{Connection, Turn};
-use crate::design::{Accepted, COMMON, Design, POOL, Run, pool};
-use crate::pool::{RESPAWN, fork_pool};
+use crate::server::connection::{Connection, Turn};
+use crate::server::design::{Accepted, COMMON, Design, POOL, Run, pool};
+use crate::server::pool::{RESPAWN, fork_pool};
 use crate::sys::descriptor::{PollFlags, set_nonblocking};
 use crate::sys::readiness::epoll::{self, Epoll, EpollFlags};
 use crate::transfer::primitive::Waits;

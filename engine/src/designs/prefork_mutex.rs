@@ -4,8 +4,8 @@ use anyhow::{Context, Result};
 
 use crate::base::about::About;
 use crate::base::feature::{FORK, Feature, refused};
-use crate::design::{COMMON, Design, POOL, Run, pool};
-use crate::pool::{RESPAWN, fork_pool};
+use crate::server::design::{COMMON, Design, POOL, Run, pool};
+use crate::server::pool::{RESPAWN, fork_pool};
 use crate::sys::lock::SharedMutex;
 use crate::transfer::primitive::Waits;
 

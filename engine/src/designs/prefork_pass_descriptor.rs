@@ -9,8 +9,8 @@ use anyhow::{Result, bail};
 
 use crate::base::about::About;
 use crate::base::feature::{FORK, Feature, refused};
-use crate::design::{COMMON, Design, POOL, Run, Worker, pool};
-use crate::pool::{RESPAWN, fork_worker, replace};
+use crate::server::design::{COMMON, Design, POOL, Run, Worker, pool};
+use crate::server::pool::{RESPAWN, fork_worker, replace};
 use crate::sys::descriptor::{self, PollFlags};
 use crate::sys::process;
 use crate::sys::socket;

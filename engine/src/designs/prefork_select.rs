@@ -10,8 +10,8 @@ use anyhow::{Result, ensure};
 
 use crate::base::about::About;
 use crate::base::feature::{FORK, SELECT};
-use crate::design::{Accepted, COMMON, Design, POOL, Run, pool};
-use crate::pool::{RESPAWN, fork_pool};
+use crate::server::design::{Accepted, COMMON, Design, POOL, Run, pool};
+use crate::server::pool::{RESPAWN, fork_pool};
 use crate::sys::descriptor::set_nonblocking;
 use crate::sys::readiness::select::{FD_SETSIZE, FdSet, select};
 use crate::transfer::primitive::Waits;

@@ -6,8 +6,8 @@ use anyhow::Result;
 
 use crate::base::about::About;
 use crate::base::feature::THREADS;
-use crate::design::{COMMON, Design, POOL, Run, Worker, pool};
-use crate::pool::thread_pool;
+use crate::server::design::{COMMON, Design, POOL, Run, Worker, pool};
+use crate::server::pool::thread_pool;
 use crate::transfer::primitive::Waits;
 
 pub static ENTRY: Design = Design {

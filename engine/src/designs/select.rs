@@ -10,9 +10,9 @@ use anyhow::{Result, ensure};
 
 use crate::base::about::About;
 use crate::base::feature::SELECT;
-use crate::connection::{Connection, Turn};
 use crate::count::tally::ErrorKind;
-use crate::design::{Accepted, COMMON, Design, Run};
+use crate::server::connection::{Connection, Turn};
+use crate::server::design::{Accepted, COMMON, Design, Run};
 use crate::sys::descriptor::{PollFlags, set_nonblocking};
 use crate::sys::readiness::select::{FD_SETSIZE, FdSet, select};
 use crate::transfer::primitive::Waits;

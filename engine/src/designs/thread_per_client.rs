@@ -7,8 +7,8 @@ use anyhow::Result;
 
 use crate::base::about::About;
 use crate::base::feature::THREADS;
-use crate::design::{COMMON, Design, Makes, Run, no_pool};
-use crate::pool::report;
+use crate::server::design::{COMMON, Design, Makes, Run, no_pool};
+use crate::server::pool::report;
 use crate::sys::thread;
 use crate::transfer::primitive::Waits;
 

@@ -10,7 +10,7 @@ use crate::base::about::About;
 use crate::base::setting::{Kind, Setting};
 use crate::client::course::{Client, Course};
 use crate::client::load::{COMMON, LOOPS, Load, LoadRun, THINK};
-use crate::pool::report;
+use crate::server::pool::report;
 use crate::sys::process::{self, Ended};
 use crate::sys::signal::{self, Signal};
 

@@ -12,7 +12,7 @@ use anyhow::Result;
 
 use crate::base::mistake::mistake;
 use crate::base::setting::{Kind, Setting, Settings};
-use crate::design::MOST_WORKERS;
+use crate::server::design::MOST_WORKERS;
 use crate::sys::descriptor::EventDescriptor;
 use crate::sys::memory::shared::SharedArray;
 

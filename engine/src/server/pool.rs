@@ -9,8 +9,8 @@ use anyhow::{Context, Result, bail};
 use crate::base::output::complain;
 use crate::base::setting::{Kind, Setting};
 use crate::count::tally::ErrorKind;
-use crate::design::{Run, Worker};
-use crate::steering;
+use crate::server::design::{Run, Worker};
+use crate::server::steering;
 use crate::sys::process::{self, Ended, Pid};
 use crate::sys::socket;
 

@@ -8,7 +8,7 @@ use socket2::SockRef;
 use crate::base::feature::{Feature, on_tcp_socket};
 use crate::base::mistake::mistake;
 use crate::base::setting::{Kind, Setting, Settings};
-use crate::design::{Run, Worker, pool};
+use crate::server::design::{Run, Worker, pool};
 use crate::sys::descriptor::close_inherited;
 use crate::sys::process::{allowed_cpus, pin};
 use crate::sys::socket::steer_by_cpu;
