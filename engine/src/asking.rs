@@ -18,8 +18,8 @@ use crate::count::counter::{Counter, Counting, Subject};
 use crate::count::own_memory::Memory;
 use crate::count::process_tree::Tree;
 use crate::count::tally::Tally;
+use crate::lines::load::{self, Latency, Traffic};
 use crate::lines::{self, LoadResult, Mark, MarkKind, SCHEMA};
-use crate::load_lines::{self, Latency, Traffic};
 use crate::net::address::Address;
 use crate::net::socket_diagnosis::Ends;
 use crate::net::source_addresses::Sources;
@@ -142,9 +142,9 @@ pub fn ask(plan: &Plan, requests: Requests) -> Result<LoadResult> {
         settings: plan.settings.values().clone(),
         measured_by: run.client.measured_by(),
         expected_requests,
-        scheduled: load_lines::scheduled(&measured, edges, run.schedule.as_ref())?,
+        scheduled: load::scheduled(&measured, edges, run.schedule.as_ref())?,
         traffic: run.client.traffic().map(|drawn| Traffic::of(drawn, &measured)).transpose()?,
-        validity: load_lines::validity(
+        validity: load::validity(
             &measured,
             edges,
             run.schedule.as_ref(),
@@ -156,7 +156,7 @@ pub fn ask(plan: &Plan, requests: Requests) -> Result<LoadResult> {
         elapsed_ns: ended - started,
         started_monotonic_ns: started,
         ended_monotonic_ns: ended,
-        boot_id: load_lines::boot_id(),
+        boot_id: load::boot_id(),
         counted_from_ns: counted_from,
         counted_to_ns: counted_to,
         window,

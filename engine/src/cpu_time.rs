@@ -7,7 +7,7 @@ use anyhow::{Context, Result};
 use crate::count::counter::{Reading, Subject};
 use crate::count::process_tree::Tree;
 use crate::counters::{cgroup_cpu, process_clocks, task_clock};
-use crate::cpu_source::CpuSource;
+use crate::lines::cpu_source::CpuSource;
 
 /// The words of `--cpu-source`.
 pub const CHOICES: [&str; 5] = ["auto", "cgroup", "process_clocks", "perf_event", "whole_life"];

@@ -3,8 +3,8 @@
 use crate::asking::Plan;
 use crate::count::own_memory::Memory;
 use crate::count::tally::{Counts, ErrorKind};
+use crate::lines::load;
 use crate::lines::{self, LoadResult};
-use crate::load_lines;
 use crate::protocol::workload::{Figures, Outcome, PAYLOAD_BYTES, REQUESTS, last, payload_time};
 
 /// The result for a person, or in the words of the source's own client.
@@ -40,13 +40,13 @@ fn all_in_words(plan: &Plan, result: &LoadResult) -> String {
         text += &counted_in_words(&window.counted);
     }
     if let Some(latency) = &result.latency {
-        text += &load_lines::latency_in_words(latency);
+        text += &load::latency_in_words(latency);
     }
     if let Some(traffic) = &result.traffic {
         text += &traffic.in_words();
     }
     if let Some(scheduled) = &result.scheduled {
-        text += &load_lines::scheduled_in_words(scheduled);
+        text += &load::scheduled_in_words(scheduled);
     }
     text += &figures_in_words(&result.figures, counted_for(result));
     text += &format!(
@@ -79,7 +79,7 @@ fn all_in_words(plan: &Plan, result: &LoadResult) -> String {
         text += "stopped by an interrupt before its end\n";
     }
     if let Some(validity) = &result.validity {
-        text += &load_lines::validity_in_words(validity);
+        text += &load::validity_in_words(validity);
     }
     text
 }

@@ -18,8 +18,9 @@ use crate::base::setting::{Kind, Setting, Settings};
 use crate::count::counter::{Counter, Counting, Subject};
 use crate::count::process_tree::{Beginning, Tree};
 use crate::count::tally::{ErrorKind, Tally};
-use crate::cpu_source::CpuSource;
 use crate::cpu_time::CpuTime;
+use crate::lines::cpu_source::CpuSource;
+use crate::lines::usage::Split;
 use crate::lines::{Line, Ready, SCHEMA, Snapshot, Summary};
 use crate::listener;
 use crate::net::address::{self, Address};
@@ -34,7 +35,6 @@ use crate::sys::signal::{ECHO, Signal, SignalDescriptor};
 use crate::sys::socket;
 use crate::transfer::channel::Way;
 use crate::transfer::waiting;
-use crate::used::Split;
 
 /// How long connections in flight may take to end when the server is stopped.
 pub const DRAIN: Setting = Setting {

@@ -2,6 +2,11 @@
 //!
 //! `thunderherd-engine schema` prints their schema. A change that a reader could stumble over raises [`SCHEMA`].
 
+pub mod cpu_source;
+pub mod load;
+pub mod profile;
+pub mod usage;
+
 use std::collections::BTreeMap;
 
 use schemars::JsonSchema;
@@ -12,13 +17,13 @@ use crate::base::setting::Value;
 use crate::count::counter::Readout;
 use crate::count::own_memory::Memory;
 use crate::count::tally::Counts;
-use crate::cpu_source::CpuSource;
-use crate::load_lines::{Latency, Scheduled, Traffic, Validity};
+use crate::lines::cpu_source::CpuSource;
+use crate::lines::load::{Latency, Scheduled, Traffic, Validity};
+use crate::lines::profile::{Profile, ProfileCheck, Stack};
+use crate::lines::usage::{Split, Used};
 use crate::net::closings::Closed;
 use crate::net::tcp::ConnectionOptions;
-use crate::profile_lines::{Profile, ProfileCheck, Stack};
 use crate::protocol::workload::{Account, Figures, MeasuredBy};
-use crate::used::{Split, Used};
 
 /// Version of the lines.
 pub const SCHEMA: u32 = 4;

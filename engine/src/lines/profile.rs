@@ -3,9 +3,9 @@
 use schemars::JsonSchema;
 use serde::Serialize;
 
+use crate::lines::usage::Used;
 use crate::stacks::sampling::{Event, Scope};
 use crate::stacks::symbols::Frame;
-use crate::used::Used;
 
 /// Where a server or a load spent its time, its supervisor and all that it forked included: from exec to exit.
 #[derive(Debug, Clone, Serialize, JsonSchema)]
