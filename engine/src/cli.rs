@@ -10,7 +10,6 @@ use clap::ArgMatches;
 use clap::error::{ContextKind, ContextValue, ErrorKind};
 use clap::parser::ValueSource;
 
-use crate::asking;
 use crate::base::about::Entry;
 use crate::base::mistake::mistake;
 use crate::base::output::{remark, say, unless_closed, warn};
@@ -20,26 +19,27 @@ use crate::client::schedule;
 use crate::commands::{KINDS, command, settings};
 use crate::count::counter::Counter;
 use crate::count::event_name::FORMS;
-use crate::counting;
 use crate::designs::DESIGNS;
-use crate::gate;
 use crate::holes;
 use crate::limits::LIMITS;
 use crate::lines;
-use crate::load_words;
 use crate::loads::LOADS;
-use crate::namespace;
 use crate::net::address::{self, Address, Family};
 use crate::net::tcp::TcpOptions;
 use crate::primitives::PRIMITIVES;
-use crate::probing;
-use crate::profiling;
 use crate::protocol::workload::{End, Workload};
 use crate::registry;
-use crate::remote;
+use crate::runs::count;
+use crate::runs::limits;
+use crate::runs::load;
+use crate::runs::load_report;
+use crate::runs::namespace;
+use crate::runs::profile;
+use crate::runs::remote;
+use crate::runs::serve;
+use crate::runs::start_gate;
 use crate::server::design::Design;
 use crate::stacks::flame;
-use crate::supervisor;
 use crate::sys::process::{self, Pid};
 use crate::transfer::channel::Way;
 use crate::transfer::primitive::Primitive;
@@ -226,7 +226,7 @@ fn serve(matches: &ArgMatches) -> Result<ExitCode> {
     // What a design can be told may depend on the CPUs that it may use.
     let cpus = pin(matches)?;
     (design.item.check)(&settings)?;
-    supervisor::serve(&supervisor::Plan {
+    serve::serve(&serve::Plan {
         design,
         way,
         workload,
@@ -255,7 +255,7 @@ fn load(matches: &ArgMatches) -> Result<()> {
     workload.item.settle(&mut settings, given)?;
     holes::check_pipeline(workload, way, &settings)?;
     holes::check_made_anew(workload, way, End::Client, &settings)?;
-    let requests = asking::Requests::read(workload.item, &settings)?;
+    let requests = load::Requests::read(workload.item, &settings)?;
     let target = address::resolve("--connect", connect)?;
     if target.contains(&Address::Unix(String::new())) {
         return Err(mistake("--connect unix:@ names no socket: a server that listens there says which name it has"));
@@ -275,7 +275,7 @@ fn load(matches: &ArgMatches) -> Result<()> {
         remark(&remote::bounds_in_words(&target, load.item, &requests, &settings));
     }
     pin(matches)?;
-    let plan = asking::Plan {
+    let plan = load::Plan {
         load,
         way,
         workload,
@@ -290,7 +290,7 @@ fn load(matches: &ArgMatches) -> Result<()> {
     if matches.get_flag("dry-run") {
         return Ok(());
     }
-    let result = asking::ask(&plan, requests)?;
+    let result = load::ask(&plan, requests)?;
     let (all, tally) = (result.expected_requests, &result.tally);
     let complete = all.is_none_or(|all| tally.requests == all) && tally.errors.is_empty() && tally.workers_lost == 0;
     let interrupted = result.interrupted;
@@ -298,7 +298,7 @@ fn load(matches: &ArgMatches) -> Result<()> {
     if matches.get_flag("json") {
         say_line(&lines::Line::Load(Box::new(result)))?;
     } else {
-        say(&load_words::in_words(&plan, &result))?;
+        say(&load_report::in_words(&plan, &result))?;
         if plan.original {
             // Nothing may stand among the source's own lines, and no figure without this.
             remark(&way.copying_in_words(&result.tally));
@@ -318,31 +318,31 @@ fn say_line(line: &lines::Line) -> Result<()> {
 
 fn count(matches: &ArgMatches) -> Result<ExitCode> {
     let command = behind_gate("count", matches)?;
-    let (life, status) = counting::count(&counting::Plan { counters: asked(matches), command })?;
+    let (life, status) = count::count(&count::Plan { counters: asked(matches), command })?;
     say_line(&lines::Line::Life(life))?;
     Ok(status)
 }
 
 fn profile(matches: &ArgMatches) -> Result<ExitCode> {
-    let event = matches.get_one::<String>("event").and_then(|name| profiling::event(name));
+    let event = matches.get_one::<String>("event").and_then(|name| profile::event(name));
     let frequency = *matches.get_one("frequency").expect("it has a default");
     if matches.get_flag("check") {
-        say_line(&lines::Line::ProfileCheck(profiling::check(event, frequency)?))?;
+        say_line(&lines::Line::ProfileCheck(profile::check(event, frequency)?))?;
         return Ok(ExitCode::SUCCESS);
     }
-    let plan = profiling::Plan {
+    let plan = profile::Plan {
         command: behind_gate("profile", matches)?,
         event,
         frequency,
         output: matches.get_one("output").cloned().expect("it is required"),
     };
-    let (profile, status) = profiling::profile(&plan)?;
+    let (profile, status) = profile::profile(&plan)?;
     say_line(&lines::Line::Profile(profile))?;
     Ok(status)
 }
 
 /// The command that is run behind a gate by this one. What it would refuse itself is refused before it is run.
-fn behind_gate(by: &str, matches: &ArgMatches) -> Result<gate::Command> {
+fn behind_gate(by: &str, matches: &ArgMatches) -> Result<start_gate::Command> {
     follow_parent(matches)?;
     let words: Vec<OsString> = matches.get_many("command").into_iter().flatten().cloned().collect();
     let inner = [&[OsString::from(by)], &words[..]].concat();
@@ -363,7 +363,7 @@ fn behind_gate(by: &str, matches: &ArgMatches) -> Result<gate::Command> {
         // Help.
         Err(_) => None,
     };
-    Ok(gate::Command { words, cpus })
+    Ok(start_gate::Command { words, cpus })
 }
 
 fn flame(matches: &ArgMatches) -> Result<()> {
@@ -396,13 +396,13 @@ fn namespace(matches: &ArgMatches) -> Result<()> {
 fn limits(matches: &ArgMatches) -> Result<()> {
     follow_parent(matches)?;
     let asked: Vec<&String> = matches.get_many("names").into_iter().flatten().collect();
-    let settings = Settings::new(probing::SETTINGS, &parsed(matches, probing::SETTINGS)?);
+    let settings = Settings::new(limits::SETTINGS, &parsed(matches, limits::SETTINGS)?);
     // In the order in which they are typed, which says whose each is.
     let typed: Option<Vec<usize>> = matches.get_many("cpus").map(|cpus| cpus.copied().collect());
     pin(matches)?;
-    let cpus = probing::cpus(typed)?;
+    let cpus = limits::cpus(typed)?;
     let limits = LIMITS.iter().filter(|entry| asked.is_empty() || asked.iter().any(|name| *name == entry.name));
-    probing::probe(&probing::Plan { limits: limits.collect(), cpus, settings }, say_line)
+    limits::probe(&limits::Plan { limits: limits.collect(), cpus, settings }, say_line)
 }
 
 fn list(matches: &ArgMatches) -> Result<()> {

@@ -14,15 +14,15 @@ use crate::count::counter::Counter;
 use crate::count::event_name::{self, FORMS};
 use crate::count::perf_names;
 use crate::counters;
-use crate::cpu_time;
 use crate::designs::DESIGNS;
 use crate::limits::LIMITS;
 use crate::loads::LOADS;
-use crate::namespace;
 use crate::primitives::PRIMITIVES;
-use crate::probing;
-use crate::profiling;
 use crate::registry::{self, usual};
+use crate::runs::cpu_time;
+use crate::runs::limits;
+use crate::runs::namespace;
+use crate::runs::profile;
 use crate::transfer::primitive::{Direction, Primitive};
 use crate::workloads::WORKLOADS;
 
@@ -153,8 +153,8 @@ fn profile_command() -> Command {
         )
         .arg(
             text("event", "EVENT")
-                .value_parser(PossibleValuesParser::new(profiling::EVENTS))
-                .default_value(profiling::EVENTS[0])
+                .value_parser(PossibleValuesParser::new(profile::EVENTS))
+                .default_value(profile::EVENTS[0])
                 .help("What makes the kernel take a sample: auto is cycles where a PMU has them, else cpu-clock"),
         )
         .arg(parent())
@@ -230,7 +230,7 @@ fn limits_command() -> Command {
         .arg(chosen("names", LIMITS).value_name("NAMES").num_args(0..).help("Only these; all if none is named"))
         .arg(cpus_asked("CPUs to be pinned to: that of this process, and that of other ends; the first two it may use"))
         .arg(parent());
-    with_settings(command, [("Settings", probing::SETTINGS.to_vec())])
+    with_settings(command, [("Settings", limits::SETTINGS.to_vec())])
 }
 
 fn list_command() -> Command {

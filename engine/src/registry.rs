@@ -14,17 +14,17 @@ use crate::designs::DESIGNS;
 use crate::holes;
 use crate::limits::LIMITS;
 use crate::lines::SCHEMA;
-use crate::listener::BACKLOG;
 use crate::loads::LOADS;
-use crate::namespace;
 use crate::net::address::Family;
 use crate::net::source_addresses::SOURCE_ADDRESSES;
 use crate::net::tcp::{self, CONGESTION, NODELAY};
 use crate::primitives::PRIMITIVES;
-use crate::probing;
 use crate::protocol::workload::{Agreement, Instead, Product, Workload};
+use crate::runs::limits;
+use crate::runs::listener::BACKLOG;
+use crate::runs::namespace;
+use crate::runs::serve::DRAIN;
 use crate::server::design::Design;
-use crate::supervisor::DRAIN;
 use crate::transfer::channel::Way;
 use crate::transfer::primitive::{Direction, Primitive};
 use crate::transfer::waiting::NEVER_SLEEPS;
@@ -94,7 +94,7 @@ pub fn owners(option: &str) -> Vec<String> {
         add(format!("load {}", entry.name), entry.item.client_settings);
     }
     LOADS.iter().for_each(|entry| add(format!("load --load {}", entry.name), entry.item.settings));
-    owners.extend(has(probing::SETTINGS).then(|| "limits".to_owned()));
+    owners.extend(has(limits::SETTINGS).then(|| "limits".to_owned()));
     owners.extend(of_the_pair(option));
     owners
 }
@@ -198,7 +198,7 @@ pub fn catalogue() -> Value {
         "limits": list(LIMITS, |limit: &Limit| {
             (limit.about, json!({"figure": limit.figure, "sizes": limit.sizes, "places": limit.places}))
         }),
-        "limit_settings": probing::SETTINGS,
+        "limit_settings": limits::SETTINGS,
         "server_settings": SERVER_SETTINGS,
         "load_settings": LOAD_SETTINGS,
         "never_sleeps": NEVER_SLEEPS.iter().map(|(setting, word)| (setting.name, *word)).collect::<BTreeMap<_, _>>(),

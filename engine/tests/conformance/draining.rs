@@ -13,9 +13,9 @@ use thunderherd_engine::base::about::Entry;
 use thunderherd_engine::base::setting::Settings;
 use thunderherd_engine::net::address::Family;
 use thunderherd_engine::registry;
+use thunderherd_engine::runs::serve::{self, Plan};
 use thunderherd_engine::server::connection::{Connection, Turn};
 use thunderherd_engine::server::design::{Accepted, COMMON, Design, Run};
-use thunderherd_engine::supervisor::{self, Plan};
 use thunderherd_engine::sys::descriptor::set_nonblocking;
 use thunderherd_engine::sys::readiness::epoll::{self, Epoll, EpollFlags};
 use thunderherd_engine::transfer::primitive::Waits;
@@ -79,7 +79,7 @@ pub fn serve() -> Option<ExitCode> {
         counters: Vec::new(),
         control: true,
     };
-    Some(supervisor::serve(&plan).unwrap_or(ExitCode::FAILURE))
+    Some(serve::serve(&plan).unwrap_or(ExitCode::FAILURE))
 }
 
 /// The design `epoll_edge`, smaller, with its fault to order.

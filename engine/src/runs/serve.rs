@@ -18,14 +18,14 @@ use crate::base::setting::{Kind, Setting, Settings};
 use crate::count::counter::{Counter, Counting, Subject};
 use crate::count::process_tree::{Beginning, Tree};
 use crate::count::tally::{ErrorKind, Tally};
-use crate::cpu_time::CpuTime;
 use crate::lines::cpu_source::CpuSource;
 use crate::lines::usage::Split;
 use crate::lines::{Line, Ready, SCHEMA, Snapshot, Summary};
-use crate::listener;
 use crate::net::address::{self, Address};
 use crate::net::socket_diagnosis::Ends;
 use crate::protocol::workload::Workload;
+use crate::runs::cpu_time::CpuTime;
+use crate::runs::listener;
 use crate::server::design::{Design, Run};
 use crate::server::pool::{FAILED, report};
 use crate::sys::clock;
@@ -59,7 +59,7 @@ pub struct Plan {
     pub settings: Settings,
     /// CPUs that this process was pinned to, and the server with it.
     pub cpus: Option<Vec<usize>>,
-    /// A word of [`crate::cpu_time::CHOICES`].
+    /// A word of [`crate::runs::cpu_time::CHOICES`].
     pub cpu_source: String,
     /// What is to be counted besides.
     pub counters: Vec<&'static Entry<Counter>>,

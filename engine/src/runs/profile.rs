@@ -13,9 +13,9 @@ use anyhow::{Context, Result};
 use crate::base::mistake::{Mistake, mistake};
 use crate::count::process_tree::{Beginning, Tree};
 use crate::count::tally::Tally;
-use crate::gate::{self, Command, Passed, Watcher};
 use crate::lines::profile::{Profile, ProfileCheck, Stack};
 use crate::lines::{Line, SCHEMA};
+use crate::runs::start_gate::{self, Command, Passed, Watcher};
 use crate::stacks::address_space::{AddressSpaces, Place};
 use crate::stacks::perf_record::Moment;
 use crate::stacks::sampling::{Event, Sampling, Scope};
@@ -58,7 +58,7 @@ pub fn profile(plan: &Plan) -> Result<(Profile, ExitCode)> {
         })?;
         Ok(Watched { watch, file })
     };
-    let (Watched { mut watch, file }, passed) = gate::run(&plan.command, begin)?;
+    let (Watched { mut watch, file }, passed) = start_gate::run(&plan.command, begin)?;
     let rest = watch.sampling.rest()?;
     watch.take_in(rest);
     let why_unnamed = symbols::kernel_unknown();

@@ -6,8 +6,8 @@ use anyhow::Result;
 
 use crate::base::about::Entry;
 use crate::count::counter::{Counter, Counting, Subject};
-use crate::gate::{self, Command, Watcher};
 use crate::lines::Life;
+use crate::runs::start_gate::{self, Command, Watcher};
 
 /// What to run, and what to count of it.
 pub struct Plan {
@@ -22,7 +22,7 @@ impl Watcher for Counting {}
 /// Runs the command to its end. Beside its account, the status that this process is to end with.
 pub fn count(plan: &Plan) -> Result<(Life, ExitCode)> {
     let begin = |tree| Ok(Counting::begin(&plan.counters, Subject::new(tree, None)));
-    let (mut counting, passed) = gate::run(&plan.command, begin)?;
+    let (mut counting, passed) = start_gate::run(&plan.command, begin)?;
     let life = Life {
         readout: counting.read()?,
         elapsed_ns: passed.ended_ns - passed.started_ns,

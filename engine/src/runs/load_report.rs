@@ -1,11 +1,11 @@
 //! What a load has come to, for a person, or in the words of the source's own client.
 
-use crate::asking::Plan;
 use crate::count::own_memory::Memory;
 use crate::count::tally::{Counts, ErrorKind};
 use crate::lines::load;
 use crate::lines::{self, LoadResult};
 use crate::protocol::workload::{Figures, Outcome, PAYLOAD_BYTES, REQUESTS, last, payload_time};
+use crate::runs::load::Plan;
 
 /// The result for a person, or in the words of the source's own client.
 pub fn in_words(plan: &Plan, result: &LoadResult) -> String {

@@ -2,7 +2,6 @@
 
 use anyhow::Result;
 
-use crate::asking::Requests;
 use crate::base::setting::Settings;
 use crate::base::window::Window;
 use crate::client::exchange::LONGEST;
@@ -12,6 +11,7 @@ use crate::net::address::Address;
 use crate::net::veth;
 use crate::protocol::pattern::BYTES;
 use crate::protocol::workload::{Client, More};
+use crate::runs::load::Requests;
 use crate::transfer::outbox::Outbox;
 
 /// Parts of a request that are put together to tell its length; one that has more is told to have at least so much.
