@@ -24,7 +24,7 @@ use thunderherd_engine::client::measure::Measure;
 use thunderherd_engine::count::tally::Tally;
 use thunderherd_engine::protocol::pattern::BYTES;
 use thunderherd_engine::protocol::workload::{Client, Workload};
-use thunderherd_engine::registry::{find, usual, way};
+use thunderherd_engine::registry::catalogue::{find, usual, way};
 use thunderherd_engine::sys::clock::now;
 use thunderherd_engine::workloads::WORKLOADS;
 

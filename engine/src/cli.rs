@@ -20,7 +20,6 @@ use crate::commands::{KINDS, command, settings};
 use crate::count::counter::Counter;
 use crate::count::event_name::FORMS;
 use crate::designs::DESIGNS;
-use crate::holes;
 use crate::limits::LIMITS;
 use crate::lines;
 use crate::loads::LOADS;
@@ -28,7 +27,8 @@ use crate::net::address::{self, Address, Family};
 use crate::net::tcp::TcpOptions;
 use crate::primitives::PRIMITIVES;
 use crate::protocol::workload::{End, Workload};
-use crate::registry;
+use crate::registry::catalogue;
+use crate::registry::fit;
 use crate::runs::count;
 use crate::runs::limits;
 use crate::runs::load;
@@ -79,20 +79,20 @@ impl Chosen {
     fn of(matches: &ArgMatches) -> Option<Chosen> {
         let (command, matches) = matches.subcommand()?;
         let word = |name| matches.try_get_one::<String>(name).ok().flatten();
-        let way = registry::way(word("primitive")?, word("receive")?);
-        let workload = registry::find(WORKLOADS, word("workload")?);
+        let way = catalogue::way(word("primitive")?, word("receive")?);
+        let workload = catalogue::find(WORKLOADS, word("workload")?);
         let address = word(if command == "serve" { "listen" } else { "connect" });
         let family = address.map_or(Family::Tcp, |address| address::family(address));
         match command {
-            "serve" => Some(Chosen::server(registry::find(DESIGNS, word("design")?), way, workload, family)),
-            _ => Some(Chosen::load(registry::find(LOADS, word("load")?), way, workload, family)),
+            "serve" => Some(Chosen::server(catalogue::find(DESIGNS, word("design")?), way, workload, family)),
+            _ => Some(Chosen::load(catalogue::find(LOADS, word("load")?), way, workload, family)),
         }
     }
 
     fn server(design: &Entry<Design>, way: Way, workload: &Entry<Workload>, family: Family) -> Chosen {
         Chosen {
             name: format!("{} with {}, {} and {}", design.name, workload.name, way.out.name, way.into.name),
-            declared: registry::server_settings(design.item, way, workload.item, family),
+            declared: catalogue::server_settings(design.item, way, workload.item, family),
             family,
         }
     }
@@ -100,17 +100,17 @@ impl Chosen {
     fn load(load: &Entry<Load>, way: Way, workload: &Entry<Workload>, family: Family) -> Chosen {
         Chosen {
             name: format!("{} with {}, {} and {}", load.name, workload.name, way.out.name, way.into.name),
-            declared: registry::load_settings(load.item, way, workload.item, family),
+            declared: catalogue::load_settings(load.item, way, workload.item, family),
             family,
         }
     }
 
     /// That it has no such option, whose setting that is, and those that it has.
     fn has_no(&self, option: &str) -> String {
-        if self.family == Family::Unix && registry::TCP_SETTINGS.iter().any(|setting| setting.option() == option) {
+        if self.family == Family::Unix && catalogue::TCP_SETTINGS.iter().any(|setting| setting.option() == option) {
             return format!("--{option} is an option of TCP, which a Unix socket has not; leave it out");
         }
-        let owners = registry::owners(option).join(", ");
+        let owners = catalogue::owners(option).join(", ");
         let owners = if owners.is_empty() { owners } else { format!(", which is one of {owners}") };
         let names: Vec<String> = self.declared.iter().map(|setting| format!("--{}", setting.option())).collect();
         format!("{} has no setting --{option}{owners}; it has {}", self.name, names.join(", "))
@@ -142,7 +142,7 @@ fn parsed(matches: &ArgMatches, declared: &[Setting]) -> Result<BTreeMap<&'stati
 }
 
 fn all_settings() -> Vec<Setting> {
-    let mut all = [registry::SERVER_SETTINGS, registry::LOAD_SETTINGS].concat();
+    let mut all = [catalogue::SERVER_SETTINGS, catalogue::LOAD_SETTINGS].concat();
     all.extend(settings(DESIGNS, |design| design.settings));
     all.extend(settings(PRIMITIVES, Primitive::all_settings));
     all.extend(settings(LOADS, |load| load.settings));
@@ -210,19 +210,19 @@ fn cpus(matches: &ArgMatches) -> Option<Vec<usize>> {
 
 fn serve(matches: &ArgMatches) -> Result<ExitCode> {
     begin(matches)?;
-    let design = registry::find(DESIGNS, word(matches, "design"));
-    let way = registry::way(word(matches, "primitive"), word(matches, "receive"));
-    let workload = registry::find(WORKLOADS, word(matches, "workload"));
+    let design = catalogue::find(DESIGNS, word(matches, "design"));
+    let way = catalogue::way(word(matches, "primitive"), word(matches, "receive"));
+    let workload = catalogue::find(WORKLOADS, word(matches, "workload"));
     let port = matches.get_one("port").copied().unwrap_or(workload.item.port);
     let listen = matches.get_one("listen").cloned().unwrap_or_else(|| format!("127.0.0.1:{port}"));
     let family = address::family(&listen);
-    holes::check_server(design, way, workload, family)?;
+    fit::check_server(design, way, workload, family)?;
     if let Some(reason) = design.item.unavailable() {
         return Err(mistake(format!("{} cannot run here: {reason}", design.name)));
     }
     let settings = given_settings(matches, &Chosen::server(design, way, workload, family))?;
     check_tcp(&settings)?;
-    holes::check_made_anew(workload, way, End::Service, &settings)?;
+    fit::check_made_anew(workload, way, End::Service, &settings)?;
     // What a design can be told may depend on the CPUs that it may use.
     let cpus = pin(matches)?;
     (design.item.check)(&settings)?;
@@ -241,20 +241,20 @@ fn serve(matches: &ArgMatches) -> Result<ExitCode> {
 
 fn load(matches: &ArgMatches) -> Result<()> {
     begin(matches)?;
-    let load = registry::find(LOADS, word(matches, "load"));
-    let way = registry::way(word(matches, "primitive"), word(matches, "receive"));
-    let workload = registry::find(WORKLOADS, word(matches, "workload"));
+    let load = catalogue::find(LOADS, word(matches, "load"));
+    let way = catalogue::way(word(matches, "primitive"), word(matches, "receive"));
+    let workload = catalogue::find(WORKLOADS, word(matches, "workload"));
     let connect = word(matches, "connect");
     let family = address::family(connect);
-    holes::check_load(load, way, workload, family)?;
+    fit::check_load(load, way, workload, family)?;
     let mut settings = given_settings(matches, &Chosen::load(load, way, workload, family))?;
     check_tcp(&settings)?;
     let given = |name: &str| matches.value_source(name) == Some(ValueSource::CommandLine);
     load.item.check(&settings, given)?;
     schedule::settle(&mut settings, given)?;
     workload.item.settle(&mut settings, given)?;
-    holes::check_pipeline(workload, way, &settings)?;
-    holes::check_made_anew(workload, way, End::Client, &settings)?;
+    fit::check_pipeline(workload, way, &settings)?;
+    fit::check_made_anew(workload, way, End::Client, &settings)?;
     let requests = load::Requests::read(workload.item, &settings)?;
     let target = address::resolve("--connect", connect)?;
     if target.contains(&Address::Unix(String::new())) {
@@ -407,9 +407,9 @@ fn limits(matches: &ArgMatches) -> Result<()> {
 
 fn list(matches: &ArgMatches) -> Result<()> {
     if matches.get_flag("matrix") {
-        return say(&holes::matrix());
+        return say(&fit::matrix());
     }
-    let catalogue = registry::catalogue();
+    let catalogue = catalogue::catalogue();
     let only = matches.get_one::<String>("kind").map(String::as_str);
     if matches.get_flag("json") {
         return say(&format!("{:#}\n", only.map_or(&catalogue, |kind| &catalogue[kind])));
@@ -450,7 +450,7 @@ fn refused(error: &clap::Error, arguments: Vec<OsString>) -> anyhow::Error {
     if error.kind() == ErrorKind::UnknownArgument
         && let Some(ContextValue::String(option)) = error.get(ContextKind::InvalidArg)
         && let Some(option) = option.strip_prefix("--")
-        && (error.get(ContextKind::SuggestedArg).is_none() || !registry::owners(option).is_empty())
+        && (error.get(ContextKind::SuggestedArg).is_none() || !catalogue::owners(option).is_empty())
         && let Ok(rest) = command().ignore_errors(true).try_get_matches_from(arguments)
         && let Some(chosen) = Chosen::of(&rest)
     {

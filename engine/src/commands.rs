@@ -18,7 +18,7 @@ use crate::designs::DESIGNS;
 use crate::limits::LIMITS;
 use crate::loads::LOADS;
 use crate::primitives::PRIMITIVES;
-use crate::registry::{self, usual};
+use crate::registry::catalogue::{self, usual};
 use crate::runs::cpu_time;
 use crate::runs::limits;
 use crate::runs::namespace;
@@ -74,7 +74,7 @@ fn serve_command() -> Command {
         ("Settings of designs", settings(DESIGNS, |design| design.settings)),
         ("Settings of primitives", settings(PRIMITIVES, Primitive::all_settings)),
         ("Settings of workloads", settings(WORKLOADS, |workload| workload.service_settings)),
-        ("Settings of every server", registry::SERVER_SETTINGS.to_vec()),
+        ("Settings of every server", catalogue::SERVER_SETTINGS.to_vec()),
     ];
     with_settings(common(command), groups)
 }
@@ -109,7 +109,7 @@ fn load_command() -> Command {
         ("Settings of loads", settings(LOADS, |load| load.settings)),
         ("Settings of primitives", settings(PRIMITIVES, Primitive::all_settings)),
         ("Settings of workloads", settings(WORKLOADS, |workload| workload.client_settings)),
-        ("Settings of every load", registry::LOAD_SETTINGS.to_vec()),
+        ("Settings of every load", catalogue::LOAD_SETTINGS.to_vec()),
     ];
     with_settings(common(command), groups)
 }
@@ -356,7 +356,7 @@ fn with_settings<const N: usize>(mut command: Command, groups: [(&'static str, V
                 continue;
             }
             let unit = setting.unit.map(|unit| format!(" {unit};")).unwrap_or_default();
-            let default = registry::defaults(&setting);
+            let default = catalogue::defaults(&setting);
             command = command.arg(
                 Arg::new(setting.name)
                     .long(setting.option())

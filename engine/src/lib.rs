@@ -11,7 +11,6 @@ pub mod commands;
 pub mod count;
 pub mod counters;
 pub mod designs;
-pub mod holes;
 pub mod limits;
 pub mod lines;
 pub mod loads;

@@ -209,7 +209,7 @@ mod tests {
     use crate::base::setting::{Settings, Value};
     use crate::count::tally::{ErrorKind, Tally};
     use crate::protocol::workload::{Input, Next, Service, Session, Then};
-    use crate::registry;
+    use crate::registry::catalogue;
     use crate::sys::socket;
     use crate::transfer::outbox::{Outbox, Piece};
     use crate::transfer::primitive::Want;
@@ -280,7 +280,7 @@ mod tests {
             settings: Settings::new([&POOL], &BTreeMap::from([(POOL.name, Value::Integer(pool))])),
             tally: Tally::new(0).unwrap(),
             service: Box::new(service.clone()),
-            way: registry::way("send_each", "recv"),
+            way: catalogue::way("send_each", "recv"),
         }));
         let event_loop = Arc::new(AtomicI32::new(0));
         let thread = Arc::clone(&event_loop);

@@ -18,7 +18,7 @@ use crate::net::source_addresses::Sources;
 use crate::net::target::Target;
 use crate::net::tcp::{self, TcpOptions};
 use crate::protocol::workload::{Answer, Client, Conversation, Input};
-use crate::registry;
+use crate::registry::catalogue;
 use crate::transfer::outbox::{Outbox, Piece};
 use crate::transfer::primitive::Want;
 
@@ -97,7 +97,7 @@ fn counts(load: &Load, address: SocketAddr, think: u64) -> Counts {
         settings,
         schedule: None,
         client: Box::new(Letters::default()),
-        way: registry::way("send_each", "recv"),
+        way: catalogue::way("send_each", "recv"),
         first_error: FirstError::new().unwrap(),
         by_client: ByClient::new(2).unwrap(),
         window: Window::whole_life(),

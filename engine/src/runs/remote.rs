@@ -119,7 +119,7 @@ mod tests {
     use super::*;
     use crate::base::setting::Value;
     use crate::loads::LOADS;
-    use crate::registry;
+    use crate::registry::catalogue;
     use crate::transfer::outbox::Piece;
     use crate::workloads::WORKLOADS;
     use std::collections::BTreeMap;
@@ -148,7 +148,7 @@ mod tests {
     }
 
     fn bounds_of(load: &str, workload: &str, given: &BTreeMap<&str, Value>) -> String {
-        let (load, workload) = (registry::find(LOADS, load), registry::find(WORKLOADS, workload));
+        let (load, workload) = (catalogue::find(LOADS, load), catalogue::find(WORKLOADS, workload));
         let declared = [load.item.settings, workload.item.client_settings, &[TIMEOUT]].concat();
         let target = [Address::Tcp("192.0.2.1:80".parse().unwrap())];
         let settings = Settings::new(&declared, given);
@@ -254,8 +254,8 @@ mod tests {
         for (workload, given) in
             [("bytes", &drawn[..]), ("echo", &drawn), ("bucket", &[]), ("fields", &[]), ("http", &[])]
         {
-            let workload = registry::find(WORKLOADS, workload).item;
-            let load = registry::find(LOADS, "closed_connections").item;
+            let workload = catalogue::find(WORKLOADS, workload).item;
+            let load = catalogue::find(LOADS, "closed_connections").item;
             let declared = [load.settings, workload.client_settings, &[TIMEOUT]].concat();
             let settings = Settings::new(&declared, &given.iter().cloned().collect());
             let [told, untold] = [(); 2].map(|()| Requests::read(workload, &settings).unwrap());

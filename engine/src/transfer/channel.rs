@@ -193,7 +193,7 @@ impl Channel {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::registry;
+    use crate::registry::catalogue;
 
     #[test]
     fn what_was_copied_after_all_is_said_where_it_was_not_to_be() {
@@ -204,7 +204,7 @@ mod tests {
             bytes_not_copied: 250,
             ..Counts::default()
         };
-        let (usual, discarding) = (registry::way("send_each", "recv"), registry::way("send_each", "recv_truncate"));
+        let (usual, discarding) = (catalogue::way("send_each", "recv"), catalogue::way("send_each", "recv_truncate"));
         let said = discarding.copying_in_words(&counts);
         assert!(said.contains("8, of which 6 were copied after all (75.0 %)"), "{said}");
         assert!(said.contains("1000, of which 750 were copied after all (75.0 %)"), "{said}");
@@ -214,7 +214,7 @@ mod tests {
 
     #[test]
     fn a_share_that_no_completion_tells_is_said_not_to_be_known() {
-        let (usual, zerocopy) = (registry::way("send_each", "recv"), registry::way("zerocopy", "recv"));
+        let (usual, zerocopy) = (catalogue::way("send_each", "recv"), catalogue::way("zerocopy", "recv"));
         let sent = Counts { send_calls: 3, ..Counts::default() };
         let said = zerocopy.copying_in_words(&sent);
         assert!(said.contains("copied share not known: no completion was read"), "{said}");

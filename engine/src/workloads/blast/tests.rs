@@ -6,7 +6,7 @@ use crate::base::setting::Value;
 use crate::base::window::Window;
 use crate::primitives::PRIMITIVES;
 use crate::protocol::workload::{Answer, Client, Outcome};
-use crate::registry::find;
+use crate::registry::catalogue::find;
 use crate::transfer::inbox::Inbox;
 use crate::workloads::both_ends::Between;
 

@@ -285,7 +285,7 @@ fn words(waits: Waits) -> String {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::registry::find;
+    use crate::registry::catalogue::find;
 
     #[test]
     fn whoever_moves_bytes_itself_has_holes_with_a_reason() {

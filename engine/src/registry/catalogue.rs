@@ -11,7 +11,6 @@ use crate::base::setting::Setting;
 use crate::client::load::{Load, TIMEOUT};
 use crate::counters::{self, COUNTERS};
 use crate::designs::DESIGNS;
-use crate::holes;
 use crate::limits::LIMITS;
 use crate::lines::SCHEMA;
 use crate::loads::LOADS;
@@ -20,6 +19,7 @@ use crate::net::source_addresses::SOURCE_ADDRESSES;
 use crate::net::tcp::{self, CONGESTION, NODELAY};
 use crate::primitives::PRIMITIVES;
 use crate::protocol::workload::{Agreement, Instead, Product, Workload};
+use crate::registry::fit;
 use crate::runs::limits;
 use crate::runs::listener::BACKLOG;
 use crate::runs::namespace;
@@ -205,7 +205,7 @@ pub fn catalogue() -> Value {
         "tcp_settings": TCP_SETTINGS.iter().map(|setting| setting.name).collect::<Vec<_>>(),
         "congestion_controls": tcp::congestion_controls(),
         "namespace": namespace::described(),
-        "holes": holes::all(),
+        "holes": fit::all(),
     })
 }
 
