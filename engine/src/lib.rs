@@ -7,7 +7,6 @@
 pub mod base;
 pub mod cli;
 pub mod client;
-pub mod commands;
 pub mod count;
 pub mod counters;
 pub mod designs;

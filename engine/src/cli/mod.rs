@@ -1,5 +1,7 @@
 //! The command line, once it is typed: what was asked for, and what is wrong with it.
 
+pub mod arguments;
+
 use std::collections::{BTreeMap, BTreeSet};
 use std::ffi::OsString;
 use std::path::PathBuf;
@@ -14,9 +16,9 @@ use crate::base::about::Entry;
 use crate::base::mistake::mistake;
 use crate::base::output::{remark, say, unless_closed, warn};
 use crate::base::setting::{Setting, Settings, Value};
+use crate::cli::arguments::{KINDS, command, settings};
 use crate::client::load::Load;
 use crate::client::schedule;
-use crate::commands::{KINDS, command, settings};
 use crate::count::counter::Counter;
 use crate::count::event_name::FORMS;
 use crate::designs::DESIGNS;
