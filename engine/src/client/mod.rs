@@ -1,7 +1,7 @@
 //! What every load stands on: its settings, its clients, and what is measured of them.
 
+pub mod blocking;
 pub mod connect;
-pub mod course;
 pub mod edges;
 pub mod event_loop;
 pub mod exchange;
@@ -13,4 +13,5 @@ pub mod requirement;
 pub mod schedule;
 pub(crate) mod scheduled;
 pub mod show;
+pub mod state;
 pub mod validity;

@@ -1,11 +1,11 @@
 //! A closed load of very many connections from one process: an event loop a thread.
 
 use crate::base::about::About;
-use crate::client::course::pause;
 use crate::client::event_loop::{
     self, CLOSING, Kind, PIN_THREADS, PIPELINE, REQUESTS_PER_CONNECTION, REQUIREMENTS, THREADS,
 };
 use crate::client::load::{CLIENTS, CONNECTIONS, LOOPS, Load, MILLISECONDS, RAMP_UP, THINK, WARM_UP};
+use crate::client::state::pause;
 use crate::transfer::primitive::Waits;
 use crate::transfer::waiting::{BACK_END, COMPLETIONS};
 

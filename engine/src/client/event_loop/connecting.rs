@@ -9,8 +9,8 @@ use super::back_end::BackEnd;
 use super::member::Place;
 use super::turns::Turns;
 use crate::client::connect::{Attempt, Attempted};
-use crate::client::course::CONNECT_INTERVAL;
 use crate::client::exchange::Failure;
+use crate::client::state::CONNECT_INTERVAL;
 use crate::sys::clock::now;
 use crate::sys::descriptor::PollFlags;
 
@@ -48,10 +48,10 @@ impl<B: BackEnd> Turns<B> {
                 Place::Connecting(attempt) => {
                     self.back_end.forget(&mut member.watch, attempt.socket());
                     self.connecting -= 1;
-                    member.course.failed(&attempt.timed_out());
-                    member.course.give_up();
+                    member.state.failed(&attempt.timed_out());
+                    member.state.give_up();
                 }
-                Place::Waiting => member.course.give_up(),
+                Place::Waiting => member.state.give_up(),
                 place => member.place = place,
             }
         }
@@ -94,7 +94,7 @@ impl<B: BackEnd> Turns<B> {
 
     fn connect(&mut self, index: usize) {
         let member = &mut self.members[index];
-        if !self.pace.goes_on((&member.course, 0), self.at) {
+        if !self.pace.goes_on((&member.state, 0), self.at) {
             member.place = Place::Disconnected;
             if self.asking {
                 self.drop_requests(index);
@@ -104,7 +104,7 @@ impl<B: BackEnd> Turns<B> {
         self.connecting += 1;
         self.begin_request(index);
         let member = &mut self.members[index];
-        let attempt = match Attempt::begin(&self.run.target, member.course.number()) {
+        let attempt = match Attempt::begin(&self.run.target, member.state.number()) {
             Ok(attempt) if attempt.found_no_room() => {
                 if self.at - *member.full_since.get_or_insert(self.at) < self.timeout {
                     self.connecting -= 1;
@@ -137,7 +137,7 @@ impl<B: BackEnd> Turns<B> {
                 self.account.connected(self.at);
                 self.last_connected = self.at;
                 let resets = self.usage.resets;
-                let opened = member.course.open(socket, |socket, slot| {
+                let opened = member.state.open(socket, |socket, slot| {
                     if resets {
                         SockRef::from(&socket).set_linger(Some(Duration::ZERO))?;
                     }

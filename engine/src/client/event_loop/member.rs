@@ -1,16 +1,16 @@
-//! One client of the crowd and where it stands.
+//! One client of an event loop and where it stands.
 
 use std::collections::VecDeque;
 
 use crate::client::connect::Attempt;
-use crate::client::course::Course;
 use crate::client::exchange::Caller;
 use crate::client::scheduled::Moments;
+use crate::client::state::ClientState;
 
 /// A client.
 pub struct Member<Watch> {
     /// How it decides.
-    pub course: Course<'static>,
+    pub state: ClientState<'static>,
     /// Where it stands.
     pub place: Place,
     /// What the back end keeps of its socket.
@@ -49,7 +49,7 @@ pub enum Place {
 }
 
 /// How far a client has come, and how many requests it has that are not over.
-pub type Standing<'a> = (&'a Course<'static>, usize);
+pub type Standing<'a> = (&'a ClientState<'static>, usize);
 
 /// A request that has become due, and its moments (CLOCK_MONOTONIC, nanoseconds; 0: not yet).
 #[derive(Debug, Clone, Copy)]
@@ -71,9 +71,9 @@ impl Request {
 
 impl<Watch: Default> Member<Watch> {
     /// One that has not begun.
-    pub fn new(course: Course<'static>, slots: usize) -> Self {
+    pub fn new(state: ClientState<'static>, slots: usize) -> Self {
         Member {
-            course,
+            state,
             place: Place::Disconnected,
             watch: Watch::default(),
             moved: 0,
@@ -89,7 +89,7 @@ impl<Watch: Default> Member<Watch> {
 
     /// What decides whether it is given another request.
     pub fn standing(&self) -> Standing<'_> {
-        (&self.course, self.requests.len())
+        (&self.state, self.requests.len())
     }
 
     /// It has no connection any more, and may make the next.

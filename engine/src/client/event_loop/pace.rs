@@ -170,8 +170,8 @@ impl Pace {
 }
 
 impl Closed {
-    fn goes_on((course, requests): Standing<'_>, at: u64) -> bool {
-        course.goes_on_beside(requests as u64, at)
+    fn goes_on((state, requests): Standing<'_>, at: u64) -> bool {
+        state.goes_on_beside(requests as u64, at)
     }
 
     fn due<'a>(&mut self, at: u64, standing: impl Fn(usize) -> Standing<'a>) -> Option<Due> {
@@ -193,8 +193,8 @@ impl Closed {
 
 impl Open {
     /// What is due before the window's end is made after it, too.
-    fn goes_on((course, _): Standing<'_>) -> bool {
-        course.perseveres()
+    fn goes_on((state, _): Standing<'_>) -> bool {
+        state.perseveres()
     }
 
     fn due<'a>(&mut self, at: u64, standing: impl Fn(usize) -> Standing<'a>) -> Option<Due> {

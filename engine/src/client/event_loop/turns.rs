@@ -11,10 +11,10 @@ use super::member::{Member, Place, Request};
 use super::own_time::OwnTime;
 use super::pace::{Due, Kind, Pace, Share};
 use super::settings::ConnectionUse;
-use crate::client::course::{Course, requests_each};
 use crate::client::exchange::{Caller, Failure, Progress};
 use crate::client::load::{LoadRun, closing};
 use crate::client::measure::Measure;
+use crate::client::state::{ClientState, requests_each};
 use crate::count::tally::ErrorKind;
 use crate::sys::clock::now;
 use crate::sys::descriptor::PollFlags;
@@ -74,7 +74,7 @@ impl<B: BackEnd> Turns<B> {
     ) -> Self {
         let requests = requests_each(run);
         let slot = run.tally.worker(share.thread);
-        let member = |number| Member::new(Course::new(run, slot, number, requests), usage.pipeline);
+        let member = |number| Member::new(ClientState::new(run, slot, number, requests), usage.pipeline);
         let members: Vec<_> = (share.thread + 1..=clients).step_by(share.threads).map(member).collect();
         Turns {
             run,
@@ -378,7 +378,7 @@ impl<B: BackEnd> Turns<B> {
         let member = &mut self.members[index];
         let request = member.requests.pop_front().expect("a reply is to a request");
         member.sent -= 1;
-        member.course.answered(caller, self.at);
+        member.state.answered(caller, self.at);
         self.account.answered(&request, caller.kind(), self.at);
     }
 
@@ -421,15 +421,15 @@ impl<B: BackEnd> Turns<B> {
         let member = &mut self.members[index];
         member.has_none_since(self.at);
         let lost = std::mem::take(&mut member.sent).max(usize::from(!member.requests.is_empty()));
-        member.course.failed_together(lost.max(1) as u64, failure);
+        member.state.failed_together(lost.max(1) as u64, failure);
         for _ in 0..lost {
             self.fail_first(index);
             self.freed(index);
         }
         let member = &self.members[index];
-        if self.asking && !member.course.perseveres() {
+        if self.asking && !member.state.perseveres() {
             self.drop_requests(index);
-        } else if !member.requests.is_empty() || !self.asking && member.course.goes_on(self.at) {
+        } else if !member.requests.is_empty() || !self.asking && member.state.goes_on(self.at) {
             self.queue(index);
         }
     }
@@ -482,7 +482,7 @@ impl<B: BackEnd> Turns<B> {
             let begun = member.requests.iter().filter(|request| request.moments.begun > 0).count();
             if begun > 0 {
                 let failure = Failure::behind_the_window();
-                member.course.failed_together(begun as u64, &failure);
+                member.state.failed_together(begun as u64, &failure);
             }
             for _ in 0..begun {
                 self.fail_first(index);

@@ -1,19 +1,13 @@
-//! A client's course through a load: it asks, waits for the reply, pauses, and asks again, until its requests are
-//! made, the window is over, or there is no server to be measured.
+//! Where a client of a load stands: it asks, waits for the reply, pauses, and asks again, until its requests are made, the
+//! window is over, or there is no server to be measured.
 
 use std::os::fd::{AsFd, OwnedFd};
 use std::sync::atomic::Ordering::Relaxed;
 use std::time::Duration;
 
-use anyhow::{Context, Result};
-
-use crate::client::connect::connect;
-use crate::client::edges::sleep_until;
 use crate::client::exchange::{Caller, Failure};
 use crate::client::load::{LOOPS, LoadRun, THINK};
-use crate::client::measure::Measure;
-use crate::count::tally::{ErrorKind, Slot};
-use crate::sys::clock::now;
+use crate::count::tally::Slot;
 use crate::sys::signal;
 use crate::transfer::channel::{Channel, Openers};
 
@@ -25,9 +19,9 @@ const FAILURES_IN_A_ROW: u32 = 3;
 pub const CONNECT_INTERVAL: Duration = Duration::from_micros(100);
 
 /// What every client of a load decides in the same way, whatever it waits in.
-pub struct Course<'run> {
-    run: &'run LoadRun,
-    slot: &'static Slot,
+pub struct ClientState<'run> {
+    pub(super) run: &'run LoadRun,
+    pub(super) slot: &'static Slot,
     number: usize,
     left: u64,
     failures: u32,
@@ -35,10 +29,10 @@ pub struct Course<'run> {
     counted: u64,
 }
 
-impl<'run> Course<'run> {
+impl<'run> ClientState<'run> {
     /// Of the client with this number, counted from 1 as it is shown, that makes so many requests.
     pub fn new(run: &'run LoadRun, slot: &'static Slot, number: usize, requests: u64) -> Self {
-        Course { run, slot, number, left: requests, failures: 0, counted: 0 }
+        ClientState { run, slot, number, left: requests, failures: 0, counted: 0 }
     }
 
     /// The number of the client, counted from 1.
@@ -116,7 +110,7 @@ impl<'run> Course<'run> {
     }
 }
 
-impl Drop for Course<'_> {
+impl Drop for ClientState<'_> {
     /// At its end: a counter that every request touched would be on a cache line with those of other clients.
     fn drop(&mut self) {
         self.run.by_client.set(self.number, self.counted);
@@ -131,87 +125,4 @@ pub fn requests_each(run: &LoadRun) -> u64 {
 /// The pause of a client in nanoseconds.
 pub fn pause(run: &LoadRun) -> u64 {
     run.settings.integer(THINK.name) * 1000
-}
-
-/// A client that waits in its calls: a process or a thread of its own.
-pub struct Client<'run> {
-    course: Course<'run>,
-    keeps: bool,
-    openers: Openers,
-    caller: Option<Caller<'run>>,
-    measure: Option<Measure<'run>>,
-}
-
-impl<'run> Client<'run> {
-    /// To be made where it runs. Keeps its connection or not; measures or only counts.
-    pub fn new(course: Course<'run>, keeps: bool, measure: Option<Measure<'run>>) -> Result<Self> {
-        let prepared = course.run.way.prepare(&course.run.settings);
-        let openers = prepared
-            .inspect_err(|error| course.slot.error(ErrorKind::of(error)))
-            .context("the primitives could not be prepared")?;
-        Ok(Client { course, keeps, openers, caller: None, measure })
-    }
-
-    /// Makes the connection that is to be kept, before there is anything to ask.
-    pub fn connect(&mut self) {
-        match self.connected() {
-            Ok(caller) => self.caller = Some(caller),
-            Err(failure) => self.course.failed(&failure),
-        }
-    }
-
-    /// Asks again and again until the end of its course. What was measured is added to the sums of the load.
-    pub fn take_turns(mut self) {
-        let (run, pause) = (self.course.run, pause(self.course.run));
-        let mut at = now();
-        while self.course.goes_on(at) {
-            if let Err(failure) = self.turn(&mut at) {
-                self.course.failed(&failure);
-            }
-            if pause > 0 {
-                sleep_until(at + pause, || self.course.goes_on(now()));
-                at = now();
-            }
-        }
-        if let Some(caller) = self.caller {
-            caller.finish(run.target.patience);
-        }
-        if let Some(measure) = &self.measure {
-            run.measured().add(measure);
-        }
-    }
-
-    /// One request; sets the time to when its reply was there.
-    fn turn(&mut self, at: &mut u64) -> Result<(), Failure> {
-        let mut caller = match self.caller.take() {
-            Some(caller) => caller,
-            None => self.connected()?,
-        };
-        let asked = now();
-        let result = caller.exchange();
-        *at = now();
-        if result.is_ok() {
-            self.course.answered(&mut caller, *at);
-            if let Some(measure) = &mut self.measure {
-                measure.answered(asked, *at);
-                if let Some(kind) = caller.kind() {
-                    measure.answered_of_kind(kind, asked, *at);
-                }
-            }
-        }
-        match result {
-            Ok(true) if self.keeps => self.caller = Some(caller),
-            _ => caller.finish(self.course.run.target.patience),
-        }
-        result.map(drop)
-    }
-
-    fn connected(&mut self) -> Result<Caller<'run>, Failure> {
-        let run = self.course.run;
-        let socket = connect(&run.target, self.course.number)?;
-        if let Some(measure) = &mut self.measure {
-            measure.connected(now());
-        }
-        self.course.caller(socket, &mut self.openers)
-    }
 }
