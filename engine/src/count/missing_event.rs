@@ -6,15 +6,15 @@ use std::path::Path;
 
 /// The machine has no such thing. The message says what is not there, where that could be seen, and what is near.
 #[derive(Debug)]
-pub struct Absent(pub String);
+pub struct MissingEvent(pub String);
 
-impl std::fmt::Display for Absent {
+impl std::fmt::Display for MissingEvent {
     fn fmt(&self, formatter: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
         formatter.write_str(&self.0)
     }
 }
 
-impl std::error::Error for Absent {}
+impl std::error::Error for MissingEvent {}
 
 /// The names of a folder's entries, without those that have a dot (`event.scale`: what belongs to another); none where there
 /// is no such folder.

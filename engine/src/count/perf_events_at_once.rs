@@ -6,7 +6,7 @@ use std::time::Duration;
 use anyhow::{Context, Result};
 use perf_event::{Counter, Group as ReadAtOnce, ReadFormat};
 
-use crate::count::missing_event::Absent;
+use crate::count::missing_event::MissingEvent;
 use crate::count::perf_event::{TreeEvent, first};
 use crate::count::process_tree::Tree;
 
@@ -36,7 +36,7 @@ impl EventsAtOnce {
         for other in others {
             let builder = match other.builder(tree) {
                 Ok(builder) => Some(builder),
-                Err(error) if error.is::<Absent>() => None,
+                Err(error) if error.is::<MissingEvent>() => None,
                 Err(error) => return Err(error),
             };
             counted.push(builder.is_some());

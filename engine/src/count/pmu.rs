@@ -13,7 +13,7 @@ use anyhow::{Context, Error, Result, anyhow, bail};
 use perf_event::Builder;
 use perf_event::events::Raw;
 
-use crate::count::missing_event::{Absent, did_you_mean, names_in, nearest};
+use crate::count::missing_event::{MissingEvent, did_you_mean, names_in, nearest};
 
 /// Where PMUs are (perf_event_open(2)).
 const PMUS: &str = "/sys/bus/event_source/devices";
@@ -63,7 +63,7 @@ impl<'a> Term<'a> {
     }
 }
 
-/// What terms come to. The error is [`Absent`] where this machine has no such PMU, or that has no such event or key.
+/// What terms come to. The error is [`MissingEvent`] where this machine has no such PMU, or that has no such event or key.
 pub fn event(pmu: &str, terms: &[Term]) -> Result<PmuEvent> {
     event_in(Path::new(PMUS), pmu, terms)
 }
@@ -80,13 +80,13 @@ fn event_in(pmus: &Path, pmu: &str, terms: &[Term]) -> Result<PmuEvent> {
     Ok(event)
 }
 
-fn no_pmu(pmus: &Path, pmu: &str, terms: &[Term]) -> Result<Absent> {
+fn no_pmu(pmus: &Path, pmu: &str, terms: &[Term]) -> Result<MissingEvent> {
     let known = names_in(pmus).with_context(|| format!("{} cannot be read", pmus.display()))?;
     // Mostly it is the event's name that one knows.
     let asked = terms.first().map_or("", |term| term.name);
     let elsewhere = known.iter().find(|other| pmus.join(other).join("events").join(asked).exists());
     let near = elsewhere.or_else(|| nearest(pmu, &known)).map(|near| format!("{near}/{}/", in_words(terms)));
-    Ok(Absent(format!("this kernel has no PMU '{pmu}'{} ({} lists them)", did_you_mean(near), pmus.display())))
+    Ok(MissingEvent(format!("this kernel has no PMU '{pmu}'{} ({} lists them)", did_you_mean(near), pmus.display())))
 }
 
 fn in_words(terms: &[Term]) -> String {
@@ -146,7 +146,7 @@ impl Pmu<'_> {
         Ok(())
     }
 
-    fn lacks(&self, key: &str) -> Result<Absent> {
+    fn lacks(&self, key: &str) -> Result<MissingEvent> {
         let names = |folder: &str| names_in(&self.folder.join(folder)).with_context(|| self.of(&[folder]));
         let (mut events, keys) = (names("events")?, names("format")?);
         let keys_here = [&keys[..], &WORDS.map(str::to_owned)].concat();
@@ -155,7 +155,7 @@ impl Pmu<'_> {
             true => format!("{}/{near}=VALUE/", self.name),
             false => format!("{}/{near}/", self.name),
         });
-        Ok(Absent(format!(
+        Ok(MissingEvent(format!(
             "'{}' has no event and no key '{key}'{} ({} lists its events; its keys are {})",
             self.name,
             did_you_mean(near),
@@ -245,7 +245,7 @@ mod tests {
             ("chip", "far=1", false, &["config3:0-7", "format/far"]),
         ] {
             let error = found(&pmus, pmu, terms).unwrap_err();
-            assert_eq!(error.is::<Absent>(), is_absent, "{terms}: {error:#}");
+            assert_eq!(error.is::<MissingEvent>(), is_absent, "{terms}: {error:#}");
             for word in words {
                 assert!(format!("{error:#}").contains(word), "{terms}: '{word}' is not in {error:#}");
             }

@@ -10,12 +10,12 @@ use anyhow::{Context, Error, Result, anyhow};
 use perf_event::events::Tracepoint;
 use rustix::mount::{FsMountFlags, FsOpenFlags, MountAttrFlags, fsconfig_create, fsmount, fsopen};
 
-use crate::count::missing_event::{Absent, did_you_mean, names_in, nearest};
+use crate::count::missing_event::{MissingEvent, did_you_mean, names_in, nearest};
 
 /// Where tracefs is mounted of old: where tracing is on its own, and where it is a part of debugfs.
 const USUAL: [&str; 2] = ["/sys/kernel/tracing", "/sys/kernel/debug/tracing"];
 
-/// A tracepoint by its name. The error is [`Absent`] where this kernel has none of that name.
+/// A tracepoint by its name. The error is [`MissingEvent`] where this kernel has none of that name.
 pub fn tracepoint(subsystem: &str, event: &str) -> Result<Tracepoint> {
     let events = events_folder()?;
     let file = events.join(subsystem).join(event).join("id");
@@ -32,21 +32,24 @@ pub fn tracepoint(subsystem: &str, event: &str) -> Result<Tracepoint> {
 }
 
 /// That there is no such tracepoint, and what is near.
-fn absent(events: &Path, subsystem: &str, event: &str) -> Result<Absent> {
+fn absent(events: &Path, subsystem: &str, event: &str) -> Result<MissingEvent> {
     let read = |folder: &Path| names_in(folder).map_err(|error| unreadable(error, folder));
     let subsystems = read(events)?;
     if subsystems.iter().any(|known| known == subsystem) {
         let here = events.join(subsystem);
         let known = read(&here)?;
         let near = did_you_mean(nearest(event, &known).map(|near| format!("{subsystem}:{near}")));
-        return Ok(Absent(format!("'{subsystem}' has no event '{event}'{near} ({} lists them)", here.display())));
+        return Ok(MissingEvent(format!("'{subsystem}' has no event '{event}'{near} ({} lists them)", here.display())));
     }
     // Mostly it is the event's name that one knows.
     let elsewhere = subsystems.iter().find(|known| events.join(known).join(event).exists());
     let near =
         did_you_mean(elsewhere.or_else(|| nearest(subsystem, &subsystems)).map(|near| format!("{near}:{event}")));
     let option = if subsystem == "syscalls" { " (CONFIG_FTRACE_SYSCALLS)" } else { "" };
-    Ok(Absent(format!("this kernel has no subsystem '{subsystem}'{option}{near} ({} lists them)", events.display())))
+    Ok(MissingEvent(format!(
+        "this kernel has no subsystem '{subsystem}'{option}{near} ({} lists them)",
+        events.display()
+    )))
 }
 
 /// The folder of all tracepoints; once found it stays where it is.
