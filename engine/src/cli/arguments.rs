@@ -19,10 +19,7 @@ use crate::limits::LIMITS;
 use crate::loads::LOADS;
 use crate::primitives::PRIMITIVES;
 use crate::registry::catalogue::{self, usual};
-use crate::runs::cpu_time;
-use crate::runs::limits;
-use crate::runs::namespace;
-use crate::runs::profile;
+use crate::runs;
 use crate::transfer::primitive::{Direction, Primitive};
 use crate::workloads::WORKLOADS;
 
@@ -65,7 +62,7 @@ fn serve_command() -> Command {
         )
         .arg(
             text("cpu-source", "SOURCE")
-                .value_parser(PossibleValuesParser::new(cpu_time::CHOICES))
+                .value_parser(PossibleValuesParser::new(runs::cpu_time::CHOICES))
                 .default_value("auto")
                 .help("Where the CPU time of a window comes from"),
         )
@@ -153,8 +150,8 @@ fn profile_command() -> Command {
         )
         .arg(
             text("event", "EVENT")
-                .value_parser(PossibleValuesParser::new(profile::EVENTS))
-                .default_value(profile::EVENTS[0])
+                .value_parser(PossibleValuesParser::new(runs::profile::EVENTS))
+                .default_value(runs::profile::EVENTS[0])
                 .help("What makes the kernel take a sample: auto is cycles where a PMU has them, else cpu-clock"),
         )
         .arg(parent())
@@ -212,12 +209,12 @@ fn namespace_command() -> Command {
         .arg(
             text("sysctls", "NAME,NAME")
                 .value_delimiter(',')
-                .value_parser(namespace::sysctl_name)
+                .value_parser(runs::namespace::sysctl_name)
                 .action(ArgAction::Append)
                 .help("Kernel settings to tell of both, such as net.ipv4.tcp_wmem"),
         )
         .arg(parent());
-    with_settings(command, [("Settings of the pair", namespace::SETTINGS.to_vec())])
+    with_settings(command, [("Settings of the pair", runs::namespace::SETTINGS.to_vec())])
 }
 
 fn limits_command() -> Command {
@@ -230,7 +227,7 @@ fn limits_command() -> Command {
         .arg(chosen("names", LIMITS).value_name("NAMES").num_args(0..).help("Only these; all if none is named"))
         .arg(cpus_asked("CPUs to be pinned to: that of this process, and that of other ends; the first two it may use"))
         .arg(parent());
-    with_settings(command, [("Settings", limits::SETTINGS.to_vec())])
+    with_settings(command, [("Settings", runs::limits::SETTINGS.to_vec())])
 }
 
 fn list_command() -> Command {

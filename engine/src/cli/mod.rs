@@ -29,17 +29,8 @@ use crate::net::address::{self, Address, Family};
 use crate::net::tcp::TcpOptions;
 use crate::primitives::PRIMITIVES;
 use crate::protocol::workload::{End, Workload};
-use crate::registry::catalogue;
-use crate::registry::fit;
-use crate::runs::count;
-use crate::runs::limits;
-use crate::runs::load;
-use crate::runs::load_report;
-use crate::runs::namespace;
-use crate::runs::profile;
-use crate::runs::remote;
-use crate::runs::serve;
-use crate::runs::start_gate;
+use crate::registry::{catalogue, fit};
+use crate::runs;
 use crate::server::design::Design;
 use crate::stacks::flame;
 use crate::sys::process::{self, Pid};
@@ -175,7 +166,7 @@ fn asked(matches: &ArgMatches) -> Vec<&'static Entry<Counter>> {
 /// PR_SET_PDEATHSIG), so it comes first.
 fn begin(matches: &ArgMatches) -> Result<()> {
     if let Some(path) = matches.get_one::<String>("network-namespace") {
-        namespace::enter(path)?;
+        runs::namespace::enter(path)?;
     }
     follow_parent(matches)
 }
@@ -228,7 +219,7 @@ fn serve(matches: &ArgMatches) -> Result<ExitCode> {
     // What a design can be told may depend on the CPUs that it may use.
     let cpus = pin(matches)?;
     (design.item.check)(&settings)?;
-    serve::serve(&serve::Plan {
+    runs::serve::serve(&runs::serve::Plan {
         design,
         way,
         workload,
@@ -257,7 +248,7 @@ fn load(matches: &ArgMatches) -> Result<()> {
     workload.item.settle(&mut settings, given)?;
     fit::check_pipeline(workload, way, &settings)?;
     fit::check_made_anew(workload, way, End::Client, &settings)?;
-    let requests = load::Requests::read(workload.item, &settings)?;
+    let requests = runs::load::Requests::read(workload.item, &settings)?;
     let target = address::resolve("--connect", connect)?;
     if target.contains(&Address::Unix(String::new())) {
         return Err(mistake("--connect unix:@ names no socket: a server that listens there says which name it has"));
@@ -267,17 +258,17 @@ fn load(matches: &ArgMatches) -> Result<()> {
             "--connect {connect}: {address} has port 0, at which nobody listens; give the server's port"
         )));
     }
-    if let Some(remote) = remote::first_remote(&target)? {
+    if let Some(remote) = runs::remote::first_remote(&target)? {
         if !matches.get_flag("allow-remote") {
             return Err(mistake(format!(
                 "--connect {connect} leads to {remote}, which is not a loopback address, nor in a namespace that \
                  `thunderherd-engine namespace` has made; --allow-remote loads it all the same"
             )));
         }
-        remark(&remote::bounds_in_words(&target, load.item, &requests, &settings));
+        remark(&runs::remote::bounds_in_words(&target, load.item, &requests, &settings));
     }
     pin(matches)?;
-    let plan = load::Plan {
+    let plan = runs::load::Plan {
         load,
         way,
         workload,
@@ -292,7 +283,7 @@ fn load(matches: &ArgMatches) -> Result<()> {
     if matches.get_flag("dry-run") {
         return Ok(());
     }
-    let result = load::ask(&plan, requests)?;
+    let result = runs::load::ask(&plan, requests)?;
     let (all, tally) = (result.expected_requests, &result.tally);
     let complete = all.is_none_or(|all| tally.requests == all) && tally.errors.is_empty() && tally.workers_lost == 0;
     let interrupted = result.interrupted;
@@ -300,7 +291,7 @@ fn load(matches: &ArgMatches) -> Result<()> {
     if matches.get_flag("json") {
         say_line(&lines::Line::Load(Box::new(result)))?;
     } else {
-        say(&load_report::in_words(&plan, &result))?;
+        say(&runs::load_report::in_words(&plan, &result))?;
         if plan.original {
             // Nothing may stand among the source's own lines, and no figure without this.
             remark(&way.copying_in_words(&result.tally));
@@ -320,31 +311,31 @@ fn say_line(line: &lines::Line) -> Result<()> {
 
 fn count(matches: &ArgMatches) -> Result<ExitCode> {
     let command = behind_gate("count", matches)?;
-    let (life, status) = count::count(&count::Plan { counters: asked(matches), command })?;
+    let (life, status) = runs::count::count(&runs::count::Plan { counters: asked(matches), command })?;
     say_line(&lines::Line::Life(life))?;
     Ok(status)
 }
 
 fn profile(matches: &ArgMatches) -> Result<ExitCode> {
-    let event = matches.get_one::<String>("event").and_then(|name| profile::event(name));
+    let event = matches.get_one::<String>("event").and_then(|name| runs::profile::event(name));
     let frequency = *matches.get_one("frequency").expect("it has a default");
     if matches.get_flag("check") {
-        say_line(&lines::Line::ProfileCheck(profile::check(event, frequency)?))?;
+        say_line(&lines::Line::ProfileCheck(runs::profile::check(event, frequency)?))?;
         return Ok(ExitCode::SUCCESS);
     }
-    let plan = profile::Plan {
+    let plan = runs::profile::Plan {
         command: behind_gate("profile", matches)?,
         event,
         frequency,
         output: matches.get_one("output").cloned().expect("it is required"),
     };
-    let (profile, status) = profile::profile(&plan)?;
+    let (profile, status) = runs::profile::profile(&plan)?;
     say_line(&lines::Line::Profile(profile))?;
     Ok(status)
 }
 
 /// The command that is run behind a gate by this one. What it would refuse itself is refused before it is run.
-fn behind_gate(by: &str, matches: &ArgMatches) -> Result<start_gate::Command> {
+fn behind_gate(by: &str, matches: &ArgMatches) -> Result<runs::start_gate::Command> {
     follow_parent(matches)?;
     let words: Vec<OsString> = matches.get_many("command").into_iter().flatten().cloned().collect();
     let inner = [&[OsString::from(by)], &words[..]].concat();
@@ -365,7 +356,7 @@ fn behind_gate(by: &str, matches: &ArgMatches) -> Result<start_gate::Command> {
         // Help.
         Err(_) => None,
     };
-    Ok(start_gate::Command { words, cpus })
+    Ok(runs::start_gate::Command { words, cpus })
 }
 
 fn flame(matches: &ArgMatches) -> Result<()> {
@@ -386,32 +377,32 @@ fn check_tcp(settings: &Settings) -> Result<()> {
 }
 
 fn namespace(matches: &ArgMatches) -> Result<()> {
-    let settings = Settings::new(namespace::SETTINGS, &parsed(matches, namespace::SETTINGS)?);
-    namespace::check(&settings)?;
+    let settings = Settings::new(runs::namespace::SETTINGS, &parsed(matches, runs::namespace::SETTINGS)?);
+    runs::namespace::check(&settings)?;
     let sysctls: Vec<String> = matches.get_many("sysctls").into_iter().flatten().cloned().collect();
-    let pair = namespace::make(&settings, &sysctls)?;
+    let pair = runs::namespace::make(&settings, &sysctls)?;
     follow_parent(matches)?;
     say_line(&lines::Line::Namespaces(pair.line))?;
-    namespace::hold(pair.server)
+    runs::namespace::hold(pair.server)
 }
 
 fn limits(matches: &ArgMatches) -> Result<()> {
     follow_parent(matches)?;
     let asked: Vec<&String> = matches.get_many("names").into_iter().flatten().collect();
-    let settings = Settings::new(limits::SETTINGS, &parsed(matches, limits::SETTINGS)?);
+    let settings = Settings::new(runs::limits::SETTINGS, &parsed(matches, runs::limits::SETTINGS)?);
     // In the order in which they are typed, which says whose each is.
     let typed: Option<Vec<usize>> = matches.get_many("cpus").map(|cpus| cpus.copied().collect());
     pin(matches)?;
-    let cpus = limits::cpus(typed)?;
+    let cpus = runs::limits::cpus(typed)?;
     let limits = LIMITS.iter().filter(|entry| asked.is_empty() || asked.iter().any(|name| *name == entry.name));
-    limits::probe(&limits::Plan { limits: limits.collect(), cpus, settings }, say_line)
+    runs::limits::probe(&runs::limits::Plan { limits: limits.collect(), cpus, settings }, say_line)
 }
 
 fn list(matches: &ArgMatches) -> Result<()> {
     if matches.get_flag("matrix") {
         return say(&fit::matrix());
     }
-    let catalogue = catalogue::catalogue();
+    let catalogue = catalogue::as_json();
     let only = matches.get_one::<String>("kind").map(String::as_str);
     if matches.get_flag("json") {
         return say(&format!("{:#}\n", only.map_or(&catalogue, |kind| &catalogue[kind])));

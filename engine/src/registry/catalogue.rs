@@ -20,9 +20,8 @@ use crate::net::tcp::{self, CONGESTION, NODELAY};
 use crate::primitives::PRIMITIVES;
 use crate::protocol::workload::{Agreement, Instead, Product, Workload};
 use crate::registry::fit;
-use crate::runs::limits;
+use crate::runs;
 use crate::runs::listener::BACKLOG;
-use crate::runs::namespace;
 use crate::runs::serve::DRAIN;
 use crate::server::design::Design;
 use crate::transfer::channel::Way;
@@ -94,7 +93,7 @@ pub fn owners(option: &str) -> Vec<String> {
         add(format!("load {}", entry.name), entry.item.client_settings);
     }
     LOADS.iter().for_each(|entry| add(format!("load --load {}", entry.name), entry.item.settings));
-    owners.extend(has(limits::SETTINGS).then(|| "limits".to_owned()));
+    owners.extend(has(runs::limits::SETTINGS).then(|| "limits".to_owned()));
     owners.extend(of_the_pair(option));
     owners
 }
@@ -103,7 +102,7 @@ pub fn owners(option: &str) -> Vec<String> {
 fn of_the_pair(option: &str) -> Option<String> {
     let (key, _) = option.split_once('-').unwrap_or((option, ""));
     let is_meant = |setting: &Setting| setting.option() == option || setting.option().split('-').next() == Some(option);
-    namespace::SETTINGS.iter().any(is_meant).then(|| {
+    runs::namespace::SETTINGS.iter().any(is_meant).then(|| {
         format!(
             "namespace (`thunderherd serve DESIGN --lab veth --{key} VALUE`, which `load --lab veth` joins as it is)"
         )
@@ -120,7 +119,7 @@ pub fn defaults(setting: &Setting) -> String {
 }
 
 /// Everything registered, for `list --json`.
-pub fn catalogue() -> Value {
+pub fn as_json() -> Value {
     json!({
         "schema": SCHEMA,
         "version": env!("CARGO_PKG_VERSION"),
@@ -198,13 +197,13 @@ pub fn catalogue() -> Value {
         "limits": list(LIMITS, |limit: &Limit| {
             (limit.about, json!({"figure": limit.figure, "sizes": limit.sizes, "places": limit.places}))
         }),
-        "limit_settings": limits::SETTINGS,
+        "limit_settings": runs::limits::SETTINGS,
         "server_settings": SERVER_SETTINGS,
         "load_settings": LOAD_SETTINGS,
         "never_sleeps": NEVER_SLEEPS.iter().map(|(setting, word)| (setting.name, *word)).collect::<BTreeMap<_, _>>(),
         "tcp_settings": TCP_SETTINGS.iter().map(|setting| setting.name).collect::<Vec<_>>(),
         "congestion_controls": tcp::congestion_controls(),
-        "namespace": namespace::described(),
+        "namespace": runs::namespace::described(),
         "holes": fit::all(),
     })
 }
