@@ -10,9 +10,10 @@ use serde_json::Value;
 
 use crate::support::client::Client;
 use crate::support::interactive::Interactive;
+use crate::support::lines::schema;
 use crate::support::server::Server;
 use crate::support::{
-    Ran, Unprivileged, engine, engine_with_descriptors, eventually, mistake, one_line, process, run, schema, with,
+    Ran, Unprivileged, engine, engine_with_descriptors, eventually, mistake, one_line, process, run, with,
 };
 
 #[test]

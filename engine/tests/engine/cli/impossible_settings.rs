@@ -7,7 +7,7 @@ use std::process::Command;
 use serde_json::Value;
 
 use crate::support::lines::name;
-use crate::support::untouched::Untouched;
+use crate::support::unserved::Untouched;
 use crate::support::{Unprivileged, catalogue, engine, engine_with_descriptors, one_line, run};
 
 /// What is no number, or none that a setting could take.

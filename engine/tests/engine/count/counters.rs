@@ -13,8 +13,9 @@ use serde_json::{Value, json};
 use crate::support::client::Client;
 use crate::support::gated::Gated;
 use crate::support::lines::number_of;
+use crate::support::lines::schema;
 use crate::support::server::Server;
-use crate::support::{ENGINE, Ran, Unprivileged, engine, eventually, process, run, schema};
+use crate::support::{ENGINE, Ran, Unprivileged, engine, eventually, process, run};
 
 const SWITCHES: [&str; 2] = ["voluntary_switches", "involuntary_switches"];
 const PERF: [&str; 4] = ["task_clock", "context_switches", "cpu_migrations", "page_faults"];

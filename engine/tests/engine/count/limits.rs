@@ -7,8 +7,9 @@ use std::process::{Command, Stdio};
 
 use serde_json::Value;
 
+use crate::support::lines::schema;
 use crate::support::process::{Process, numbers};
-use crate::support::{ENGINE, Ran, catalogue, engine, eventually, one_line, run, schema};
+use crate::support::{ENGINE, Ran, catalogue, engine, eventually, one_line, run};
 
 /// Runs `limits` with arguments that are separated by spaces, to its good end; its lines.
 fn lines(arguments: &str) -> Vec<Value> {

@@ -7,8 +7,9 @@ use serde_json::{Value, json};
 
 use crate::support::gated::Gated;
 use crate::support::lines::number_of;
+use crate::support::lines::schema;
 use crate::support::server::Server;
-use crate::support::{Ran, Unprivileged, engine, eventually, one_line, process, run, schema, seccomp};
+use crate::support::{Ran, Unprivileged, engine, eventually, one_line, process, run, seccomp};
 
 /// A file of its own, which goes with this value.
 struct Written(PathBuf);

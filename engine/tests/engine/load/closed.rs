@@ -14,7 +14,7 @@ use serde_json::{Value, json};
 use crate::support::lines::number;
 use crate::support::server::Server;
 use crate::support::{
-    ENGINE, PATIENCE, Ran, Unprivileged, engine, engine_with_descriptors, eventually, nobody, process, run,
+    ENGINE, PATIENCE, Ran, Unprivileged, engine, engine_with_descriptors, eventually, process, run, unserved,
 };
 
 const LOADS: [&str; 2] = ["closed_threads", "closed_connections"];
@@ -226,7 +226,7 @@ fn what_is_shown_stands_together() {
 
 #[test]
 fn a_connection_that_fails_is_shown_and_counted() {
-    let (port, _held) = nobody::listens();
+    let (port, _held) = unserved::nobody_listens();
     for load in ["closed --children 2", "closed_threads --clients 2", "closed_connections --clients 2"] {
         let (name, clients) = load.split_once(' ').unwrap();
         let ran = run(&mut command(name, port, &format!("{clients} --show")));
@@ -245,7 +245,7 @@ fn a_connection_that_fails_is_shown_and_counted() {
 /// Nobody listens: no client tries for ever, and there is no window.
 #[test]
 fn a_timed_load_without_a_server_ends_early() {
-    let (port, _held) = nobody::listens();
+    let (port, _held) = unserved::nobody_listens();
     for load in LOADS {
         for connections in ["kept", "per_request"] {
             for warm_up in [0, 3_600_000] {
@@ -388,7 +388,7 @@ fn one_silent_connection_does_not_keep_others_from_asking() {
 /// The server accepts nobody, so the connections cannot even be made: that is waited for, not spun for.
 #[test]
 fn waiting_costs_no_cpu_time() {
-    let (port, _held) = nobody::accepts();
+    let (port, _held) = unserved::nobody_accepts();
     for load in LOADS {
         let options = "--clients 3 --connections kept --timeout-milliseconds 500 --loops 3";
         let (ran, lines) = lines(load, port, options);

@@ -11,7 +11,7 @@ use std::time::{Duration, Instant};
 use nix::sys::signal::Signal;
 use serde_json::json;
 
-use crate::support::crowd::{answer_lines, count, load, says_nothing, serve, with_each_back_end};
+use crate::support::event_loops::{answer_lines, count, load, says_nothing, serve, with_each_back_end};
 use crate::support::server::Server;
 use crate::support::{engine, eventually, process, run};
 

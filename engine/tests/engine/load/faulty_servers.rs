@@ -10,8 +10,8 @@ use std::time::Duration;
 use serde_json::{Value, json};
 use socket2::{SockRef, Socket};
 
-use crate::support::crowd::{back_ends, count, load, serve};
-use crate::support::{Ran, nobody, protocol};
+use crate::support::event_loops::{back_ends, count, load, serve};
+use crate::support::{Ran, protocol, unserved};
 
 /// Bytes of a reply's payload.
 const BYTES: usize = 64;
@@ -112,8 +112,8 @@ fn faults(spoken: Spoken) -> Vec<Fault> {
         while stream.write_all(&many).is_ok() {}
     }
     let reset = |stream: TcpStream| SockRef::from(&stream).set_linger(Some(Duration::ZERO)).unwrap();
-    let (refusing, held) = nobody::listens();
-    let (port, listener) = nobody::accepts();
+    let (refusing, held) = unserved::nobody_listens();
+    let (port, listener) = unserved::nobody_accepts();
     vec![
         Fault { port: refusing, _listener: Some(held), ..fault("refuses", "refused", LONG, Box::new(drop)) },
         Fault { port, _listener: Some(listener), ..fault("accepts nobody", "timed_out", SHORT, Box::new(drop)) },
@@ -358,7 +358,7 @@ fn a_redirection_is_not_followed() {
 /// A load of many clients does not have each of them try in its turn.
 #[test]
 fn who_cannot_connect_for_too_long_gives_up_together_with_all_that_wait() {
-    let (port, _listener) = nobody::accepts();
+    let (port, _listener) = unserved::nobody_accepts();
     let _first = TcpStream::connect(("127.0.0.1", port)).unwrap();
     for back_end in back_ends() {
         for asks in ["closed_connections --loops 1", "closed_connections --milliseconds 100", "open --milliseconds 100"]

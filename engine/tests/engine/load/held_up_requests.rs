@@ -5,7 +5,7 @@ use std::time::Duration;
 
 use serde_json::Value;
 
-use crate::support::crowd::{answer_lines, count, load, serve, with_each_back_end};
+use crate::support::event_loops::{answer_lines, count, load, serve, with_each_back_end};
 use crate::support::lines::{items, name};
 
 fn blames_the_server(line: &Value) {

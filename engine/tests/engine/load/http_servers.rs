@@ -5,7 +5,7 @@ use std::net::TcpStream;
 
 use serde_json::json;
 
-use crate::support::crowd::{back_ends, count, load, serve};
+use crate::support::event_loops::{back_ends, count, load, serve};
 use crate::support::protocol;
 
 /// Bytes of a reply's body.

@@ -7,11 +7,13 @@ use std::time::{Duration, Instant};
 
 use serde_json::{Value, json};
 
-use crate::support::crowd::{answer_lines, back_ends, count, field, load, says_nothing, serve, with_each_back_end};
+use crate::support::event_loops::{
+    answer_lines, back_ends, count, field, load, says_nothing, serve, with_each_back_end,
+};
 use crate::support::lines::{items, name};
 use crate::support::server::Server;
-use crate::support::untouched::Untouched;
-use crate::support::{Ran, engine, nobody, process, run};
+use crate::support::unserved::Untouched;
+use crate::support::{Ran, engine, process, run, unserved};
 
 #[test]
 fn all_that_is_due_is_asked_and_answered_and_counted_by_both_ends() {
@@ -141,7 +143,7 @@ fn each_fault_of_a_server_has_its_kind() {
                 let _ = stream.write_all(answer);
             }
         }
-        let (refusing, _held) = nobody::listens();
+        let (refusing, _held) = unserved::nobody_listens();
         let servers = [
             ("refused", refusing),
             ("reset", serve(reset)),
@@ -225,7 +227,7 @@ fn says_that_it_was_cut(ran: &Ran, line: &Value) {
 /// So also where nobody could connect at all, and of a load that has no event loop.
 #[test]
 fn a_load_that_nobody_answers_says_that_it_gave_up() {
-    let (port, _held) = nobody::accepts();
+    let (port, _held) = unserved::nobody_accepts();
     for load_options in
         ["open --rate 200 --connections kept", "closed_connections --connections kept", "closed_threads"]
     {

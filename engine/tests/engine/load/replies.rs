@@ -13,7 +13,7 @@ use socket2::Socket;
 use crate::support::both_ends::serve;
 use crate::support::lines::number;
 use crate::support::server::Server;
-use crate::support::{PATIENCE, Ran, engine, engine_with_descriptors, eventually, nobody, process, protocol, run};
+use crate::support::{PATIENCE, Ran, engine, engine_with_descriptors, eventually, process, protocol, run, unserved};
 
 /// Every load, with 2 clients.
 const LOADS: [&[&str]; 5] = [
@@ -107,7 +107,7 @@ fn all_is_right() {
 
 #[test]
 fn nobody_listens() {
-    let (port, _held) = nobody::listens();
+    let (port, _held) = unserved::nobody_listens();
     all_fails(port, &[], "refused", "Connection refused");
 }
 
@@ -187,7 +187,7 @@ fn a_reply_that_never_ends_to_come() {
 
 #[test]
 fn a_server_that_accepts_nobody() {
-    let (port, _held) = nobody::accepts();
+    let (port, _held) = unserved::nobody_accepts();
     all_fails(port, &["--timeout-milliseconds", "50"], "timed_out", "--timeout-milliseconds");
 }
 

@@ -8,9 +8,9 @@ use std::time::Instant;
 
 use serde_json::{Value, json};
 
-use crate::support::crowd::{back_ends, count, field, load, serve, with_each_back_end};
+use crate::support::event_loops::{back_ends, count, field, load, serve, with_each_back_end};
 use crate::support::server::Server;
-use crate::support::untouched::Untouched;
+use crate::support::unserved::Untouched;
 use crate::support::{engine, eventually, process, run};
 
 /// A folder of a test's own, which goes with it.

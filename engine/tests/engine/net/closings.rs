@@ -8,7 +8,7 @@ use serde_json::{Value, json};
 use socket2::SockRef;
 
 use crate::support::both_ends::{command, load, serve};
-use crate::support::crowd::back_ends;
+use crate::support::event_loops::back_ends;
 use crate::support::lines::number;
 use crate::support::{process, run};
 

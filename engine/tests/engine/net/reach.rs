@@ -8,7 +8,7 @@ use std::sync::{Arc, Mutex};
 
 use serde_json::{Value, json};
 
-use crate::support::crowd::{answer_lines, back_ends, count, load, serve};
+use crate::support::event_loops::{answer_lines, back_ends, count, load, serve};
 use crate::support::server::Server;
 use crate::support::{ENGINE, engine, engine_with_descriptors, most_descriptors, one_line, process, run};
 

@@ -11,7 +11,7 @@ use crate::support::client::Client;
 use crate::support::lines::{designs, items, number, number_of, resource_limits};
 use crate::support::protocol::bytes;
 use crate::support::server::Server;
-use crate::support::{ENGINE, crowd, engine, eventually, process, raise_descriptor_limit, run};
+use crate::support::{ENGINE, engine, event_loops, eventually, process, raise_descriptor_limit, run};
 
 fn count(snapshot: &Value, name: &str) -> u64 {
     number_of(&snapshot["tally"], name)
@@ -222,7 +222,7 @@ fn threads_that_are_pinned_ask_the_workers_of_their_cpus() {
         let load =
             format!("--load closed_connections --connections {connections} --clients {} --loops 1", 2 * EACH + 1);
         let options = format!("{load} --threads 2 --pin-threads true");
-        let (ran, _) = crowd::load("bytes", server.port, &options);
+        let (ran, _) = event_loops::load("bytes", server.port, &options);
         assert_eq!(ran.status, Some(0), "{ran:?}");
         let snapshot = server.snapshot_when("all closed", |snapshot| count(snapshot, "closed") == 2 * EACH + 1);
         // The first thread has one client more.
@@ -238,7 +238,7 @@ fn threads_that_are_pinned_ask_the_workers_of_their_cpus() {
 fn a_load_whose_threads_are_pinned_is_busy_by_its_share_of_all_cpus() {
     let server = Server::start("epoll", "bytes", &[]);
     let options = "--load closed_connections --connections kept --threads 2 --pin-threads true --milliseconds 300";
-    let (ran, line) = crowd::load("bytes", server.port, options);
+    let (ran, line) = event_loops::load("bytes", server.port, options);
     assert_eq!(ran.status, Some(0), "{ran:?}");
     let validity = &line["validity"];
     let of = |generator: &Value, name: &str| number(&generator[name]) as f64 / number(&generator["elapsed_ns"]) as f64;
@@ -257,7 +257,7 @@ fn a_load_whose_threads_are_pinned_is_busy_by_its_share_of_all_cpus() {
 fn many_clients_that_are_tried_have_their_requests_under_way() {
     let server = Server::start("epoll", "echo", &[]);
     let load = "--load closed_connections --connections kept --clients 64 --bytes 64 --milliseconds 500";
-    let (ran, line) = crowd::load("echo", server.port, &format!("{load} {}", crowd::POLLING));
+    let (ran, line) = event_loops::load("echo", server.port, &format!("{load} {}", event_loops::POLLING));
     assert_eq!((ran.status, &line["tally"]["errors"]), (Some(0), &serde_json::json!({})), "{ran:?}");
     let checks = line["validity"]["checks"].as_array().unwrap();
     let little = checks.iter().find(|check| check["name"] == "little").unwrap();

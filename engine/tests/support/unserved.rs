@@ -1,8 +1,25 @@
-//! A server that is not to be asked: what cannot be is refused before the first connection.
+//! Ports of loopback where no server answers as long as the socket is held, or where none is to be asked.
 
-use std::net::TcpListener;
+use std::net::{SocketAddr, TcpListener};
+
+use socket2::{Domain, Socket, Type};
 
 use super::{Ran, engine, one_line, run};
+
+/// Nobody listens: whoever connects is refused.
+pub fn nobody_listens() -> (u16, Socket) {
+    let socket = Socket::new(Domain::IPV4, Type::STREAM, None).expect("a socket");
+    socket.bind(&SocketAddr::from(([127, 0, 0, 1], 0)).into()).expect("a port");
+    let port = socket.local_addr().expect("an address").as_socket().expect("of the Internet").port();
+    (port, socket)
+}
+
+/// A listener whose queue is full and is never emptied.
+pub fn nobody_accepts() -> (u16, Socket) {
+    let (port, socket) = nobody_listens();
+    socket.listen(0).expect("a listener");
+    (port, socket)
+}
 
 /// A listener that nobody is to reach.
 pub struct Untouched(TcpListener);

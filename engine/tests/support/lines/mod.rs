@@ -1,8 +1,10 @@
 //! What the program prints, as tests read it: lists, and numbers of its lines.
 
+pub mod schema;
+
 use serde_json::Value;
 
-use super::{engine, run};
+use crate::support::{engine, run};
 
 /// What `list KIND --json` shows.
 pub fn list(kind: &str) -> Vec<Value> {
