@@ -19,17 +19,26 @@ pub struct Entry<T: 'static> {
 
 /// Declares the modules of a folder and lists them: the one line that registers a new file.
 ///
-/// Every module holds one `pub static ENTRY` of the given type.
+/// Every module holds one `pub static ENTRY` of the given type. An entry that is no more than a value needs no file: `name = value`.
 #[macro_export]
 macro_rules! register {
-    ($(#[$meta:meta])* $list:ident: $type:ty { $($name:ident,)+ }) => {
-        $(
-            // The entry's own `About` says what it is.
-            #[allow(missing_docs)]
-            pub mod $name;
-        )+
+    ($(#[$meta:meta])* $list:ident: $type:ty { $($name:ident $(= $value:expr)?,)+ }) => {
+        $($crate::register!(@module $name: $type $(= $value)?);)+
         $(#[$meta])*
         pub static $list: &[$crate::base::about::Entry<$type>] =
             &[$($crate::base::about::Entry { name: stringify!($name), item: &$name::ENTRY },)+];
+    };
+    // The entry's own `About` says what it is.
+    (@module $name:ident: $type:ty) => {
+        #[allow(missing_docs)]
+        pub mod $name;
+    };
+    (@module $name:ident: $type:ty = $value:expr) => {
+        #[allow(missing_docs)]
+        pub mod $name {
+            use super::*;
+
+            pub static ENTRY: $type = $value;
+        }
     };
 }
