@@ -1,6 +1,7 @@
 """Keeps the house in order: arrows run downwards, files stay short. What an entry is: test_entries.py.
 
-The floors are read from ARCHITECTURE.md. A new module belongs on one of them; one that is on none fails here.
+The folders of the engine are listed here. The floors of the lab are read from ARCHITECTURE.md: a new module
+belongs on one of them; one that is on none fails here.
 """
 
 from __future__ import annotations
@@ -8,7 +9,8 @@ from __future__ import annotations
 import ast
 import re
 from collections import Counter
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterable, Iterator, Mapping
+from graphlib import CycleError, TopologicalSorter
 from pathlib import Path
 
 import pytest
@@ -32,13 +34,37 @@ def floors_under(heading: str) -> list[list[str]]:
     return [[name.strip("/`") for name in names] for row in rows if (names := re.findall(r"`[^`]+`", row))]
 
 
-ENGINE_FLOORS = floors_under("Floors of the engine")
-"""Those of what ships; tests may use all."""
-
 LAB_FLOORS = floors_under("Floors of the lab")
 
+ENGINE_FOLDERS = [
+    "cli",
+    "registry",
+    "runs",
+    "lines",
+    "designs",
+    "workloads",
+    "loads",
+    "primitives",
+    "counters",
+    "limits",
+    "server",
+    "client",
+    "protocol",
+    "requests",
+    "transfer",
+    "stacks",
+    "count",
+    "net",
+    "base",
+    "sys",
+]
+"""From the top down: code that ships uses its own folder and those behind it; tests may use all."""
+
 ENTRIES = ["designs", "primitives", "workloads", "loads", "counters", "limits"]
-"""Folders whose files know nothing of each other. Between those of `sys` nothing is asked."""
+"""Folders of the engine whose files know nothing of each other."""
+
+MOST_FILES = 15
+"""In a folder of the engine, but for those of entries."""
 
 
 # The laboratory ---------------------------------------------------------------------------------------------
@@ -132,72 +158,141 @@ def engine_files() -> list[Path]:
     return sorted(ENGINE.rglob("*.rs"))
 
 
-def engine_module(path: Path) -> str:
+def engine_folder(path: Path) -> str:
+    """The folder of the list that a file is in; of the two files beside the folders, their own name."""
     return path.relative_to(ENGINE).parts[0].removesuffix(".rs")
 
 
-def engine_uses(path: Path) -> set[str]:
-    """The other top-level modules a file names: `use crate::a::b`, `crate::{a, b::c}`, `crate::a::f()`."""
-    code = rust_code_that_ships(path)
-    modules = {engine_module(each) for each in engine_files()}
-    above = "super::" * len(
-        path.relative_to(ENGINE).with_suffix("").parts[: -1 if path.stem == "mod" else None]
+def engine_module(path: Path) -> tuple[str, ...]:
+    """The path that a file has as a module; that of the library's root is empty."""
+    parts = path.relative_to(ENGINE).with_suffix("").parts
+    return () if parts == ("lib",) else parts[:-1] if parts[-1] == "mod" else parts
+
+
+ENGINE_MODULES = {engine_module(path): path for path in engine_files()}
+
+USE = re.compile(r"\buse\s+([^;]+);")
+REGISTER = re.compile(r"^crate::register! \{\n(.*?)^\}", re.MULTILINE | re.DOTALL)
+"""The list of a folder of entries, a line or several for each of them."""
+
+
+def written_paths(code: str) -> Iterator[tuple[str, ...]]:
+    """Every path: those of a `use`, one for each branch of its tree, and those in the midst of code."""
+    for tree in USE.findall(code):
+        yield from branches(tree)
+    for path in re.findall(r"(?<![\w:])\w+(?:::\w+)+", USE.sub("", code)):
+        yield tuple(path.split("::"))
+
+
+def branches(tree: str) -> Iterator[tuple[str, ...]]:
+    """The paths of a use tree: `a::{b, c::{self, D as E}}` has a::b, a::c and a::c::D."""
+    head, opening, inner = tree.partition("{")
+    stem = tuple(name for name in re.split(r"\s*::\s*", head.strip().partition(" as ")[0]) if name)
+    if not opening:
+        yield stem
+        return
+    depth, branch = 0, ""
+    for character in inner.rpartition("}")[0] + ",":
+        depth += {"{": 1, "}": -1}.get(character, 0)
+        if character == "," and depth == 0:
+            if branch.strip():
+                yield from (stem if end == ("self",) else (*stem, *end) for end in branches(branch.strip()))
+            branch = ""
+        else:
+            branch += character
+
+
+def named_module(
+    path: tuple[str, ...], own: tuple[str, ...], children: Iterable[str]
+) -> tuple[str, ...] | None:
+    """The full path of what a module writes like this; `None` if that begins with a crate or an import."""
+    above = next((place for place, name in enumerate(path) if name != "super"), len(path))
+    if path[0] in ("crate", "thunderherd_engine"):
+        return path[1:]
+    if path[0] == "self":
+        return own + path[1:]
+    if above:
+        return own[: len(own) - above] + path[above:]
+    return own + path if path[0] in children else None
+
+
+def engine_uses(path: Path) -> set[Path]:
+    """The other files that a file names, and the entries that it lists."""
+    code, own = rust_code_that_ships(path), engine_module(path)
+    children = set(re.findall(r"\bmod (\w+);", code))
+    named = [named_module(each, own, children) for each in written_paths(code)]
+    named += [(*own, name) for listed in REGISTER.findall(code) for name in re.findall(r"\w+", listed)]
+    found = {file_of(module) for module in named if module is not None}
+    return found - {path, ENGINE / "lib.rs"}
+
+
+def file_of(module: tuple[str, ...]) -> Path:
+    """The file that holds what has this full path: the one whose own path is the longest part of it."""
+    return next(
+        ENGINE_MODULES[module[:length]]
+        for length in range(len(module), -1, -1)
+        if module[:length] in ENGINE_MODULES
     )
-    found = {name for root in ("crate::", "thunderherd_engine::", above) for name in named_under(root, code)}
-    return (found & modules) - {engine_module(path)}
 
 
-def named_under(root: str, code: str) -> set[str]:
-    """The names that stand directly behind a path such as `crate::` or `super::`, alone or in a use tree."""
-    start = rf"(?<!::)\b{root}"
-    found = set(re.findall(rf"{start}(\w+)", code))
-    for opening in re.finditer(rf"{start}\{{", code):
-        found |= set(first_names(code[opening.end() :]))
-    return found
-
-
-def first_names(tree: str) -> Iterator[str]:
-    """The first name of each branch of a use tree, whose opening brace has just been read."""
-    depth, name = 1, ""
-    for character in tree:
-        if character == "{":
-            depth += 1
-        elif character == "}":
-            depth -= 1
-        if depth == 0 or (depth == 1 and character == ","):
-            yield name.strip().split("::")[0].strip()
-            name = ""
-        if depth == 0:
-            return
-        if not (depth == 1 and character == ","):
-            name += character
+def circle_in(uses: Mapping[Path, Iterable[Path]]) -> list[Path]:
+    """Files of which each uses the one before it, and the first the last; none where there is no circle."""
+    try:
+        TopologicalSorter(uses).prepare()
+    except CycleError as error:
+        circle: list[Path] = error.args[1]
+        return circle
+    return []
 
 
 @pytest.mark.parametrize("path", engine_files(), ids=lambda path: str(path.relative_to(ENGINE)))
 def test_engine_uses_run_downwards(path: Path) -> None:
-    assert not upward(engine_module(path), engine_uses(path), ENGINE_FLOORS)
+    if path.parent == ENGINE:
+        return
+    place = ENGINE_FOLDERS.index(engine_folder(path))
+    upwards = [
+        str(used.relative_to(ENGINE))
+        for used in engine_uses(path)
+        if ENGINE_FOLDERS.index(engine_folder(used)) < place
+    ]
+    assert not upwards, f"{path.relative_to(ENGINE)} uses {upwards}, which ENGINE_FOLDERS has above it"
+
+
+def test_no_circle_is_between_files_of_the_engine() -> None:
+    circle = circle_in({path: engine_uses(path) for path in engine_files()})
+    assert not circle, f"these use each other: {[str(path.relative_to(ENGINE)) for path in circle]}"
+
+
+def test_the_engine_has_the_folders_that_are_listed() -> None:
+    assert sorted(path.name for path in ENGINE.iterdir()) == sorted([*ENGINE_FOLDERS, "lib.rs", "main.rs"])
+
+
+def test_no_folder_of_the_engine_is_crowded() -> None:
+    tests = ROOT / "engine" / "tests"
+    counts = Counter(path.parent for path in [*engine_files(), *tests.rglob("*.rs")])
+    catalogues = {ENGINE / folder for folder in ENTRIES}
+    assert not {
+        str(folder.relative_to(ROOT)): count
+        for folder, count in counts.items()
+        if count > MOST_FILES and folder not in catalogues
+    }, f"more than {MOST_FILES} files: such a folder has two subjects, or needs an inner folder"
 
 
 @pytest.mark.parametrize(
     "path",
-    [path for path in engine_files() if engine_module(path) in ENTRIES and path.stem != "mod"],
+    [path for path in engine_files() if engine_folder(path) in ENTRIES and path.stem != "mod"],
     ids=lambda path: str(path.relative_to(ENGINE)),
 )
 def test_an_entry_knows_no_other(path: Path) -> None:
-    code = rust_code_that_ships(path)
-    registry, own = (part.removesuffix(".rs") for part in path.relative_to(ENGINE).parts[:2])
-    siblings = {each.stem for each in (ENGINE / registry).glob("*.rs")} - {"mod", own}
-    above = "super::" * (len(path.relative_to(ENGINE).parts) - 1)
-    named = named_under(above, code) | named_under(f"crate::{registry}::", code)
-    for tree in re.finditer(r"\bcrate::\{", code):
-        inside = re.split(r";", code[tree.end() :], maxsplit=1)[0]
-        named |= named_under(f"{registry}::", inside)
-    assert not named & siblings, f"{path.relative_to(ENGINE)} uses its neighbours {sorted(named & siblings)}"
+    folder, own = engine_module(path)[:2]
+    named = {engine_module(used)[:2] for used in engine_uses(path)}
+    others = {module[1] for module in named if len(module) == 2 and module[0] == folder} - {own}
+    assert not others, f"{path.relative_to(ENGINE)} uses its neighbours {sorted(others)}"
 
 
 @pytest.mark.parametrize("path", engine_files(), ids=lambda path: str(path.relative_to(ENGINE)))
 def test_only_sys_is_unsafe(path: Path) -> None:
-    if engine_module(path) == "sys":
+    if engine_folder(path) == "sys":
         return
     lines = [
         number
@@ -205,10 +300,6 @@ def test_only_sys_is_unsafe(path: Path) -> None:
         if re.search(r"\bunsafe\b", line)
     ]
     assert lines == [], f"{path.relative_to(ROOT)}: unsafe in lines {lines}; it belongs into engine/src/sys"
-
-
-def test_the_page_names_the_modules_of_the_engine() -> None:
-    assert misplaced({engine_module(path) for path in engine_files()}, ENGINE_FLOORS) == []
 
 
 # Both -------------------------------------------------------------------------------------------------------
@@ -275,15 +366,40 @@ def test_rust_is_read_without_comments_and_texts(tmp_path: Path) -> None:
     assert "unsafe" not in code
     assert "cli" not in code
     assert code.splitlines()[3] == "real()"
-    assert list(first_names("design::{Design, Run}, sys, tally::{self}};")) == ["design", "sys", "tally"]
 
 
 def test_what_stands_behind_a_test_module_is_read() -> None:
     code = "use crate::a;\n#[cfg(test)]\nmod tests {\n    fn f() { crate::b() }\n}\nuse crate::c;\n"
-    assert named_under("crate::", without_tests(code)) == {"a", "c"}
+    assert set(written_paths(without_tests(code))) == {("crate", "a"), ("crate", "c")}
 
 
-def test_names_behind_super_are_read_at_their_own_height() -> None:
-    code = "use super::super::up; use super::{left, right::x}; super::call()"
-    assert named_under("super::", code) - {"super"} == {"left", "right", "call"}
-    assert named_under("super::super::", code) == {"up"}
+def test_every_branch_of_a_use_is_read() -> None:
+    code = "use crate::a::{b, c::{self, D as E}};\nfn f() { super::super::up(); x.y(); child::g::<T>() }\n"
+    assert list(written_paths(code)) == [
+        ("crate", "a", "b"),
+        ("crate", "a", "c"),
+        ("crate", "a", "c", "D"),
+        ("super", "super", "up"),
+        ("child", "g"),
+    ]
+
+
+@pytest.mark.parametrize(
+    ("written", "named"),
+    [
+        ("crate::a::b", ("a", "b")),
+        ("self::part", ("top", "own", "part")),
+        ("super::next", ("top", "next")),
+        ("super::super::other::x", ("other", "x")),
+        ("child::x", ("top", "own", "child", "x")),
+        ("std::io", None),
+    ],
+)
+def test_a_path_is_read_from_where_it_is_written(written: str, named: tuple[str, ...] | None) -> None:
+    assert named_module(tuple(written.split("::")), ("top", "own"), {"child"}) == named
+
+
+def test_a_circle_is_seen() -> None:
+    a, b, c = map(Path, "abc")
+    assert circle_in({a: [b], b: [c], c: []}) == []
+    assert set(circle_in({a: [b], b: [c], c: [b]})) == {b, c}
