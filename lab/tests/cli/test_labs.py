@@ -11,7 +11,7 @@ import time
 from pathlib import Path
 
 import pytest
-from made.processes import processes_of
+from made.engines import processes_of
 
 from thunderherd.cli import labs
 from thunderherd.engine.client import catalogue

@@ -15,8 +15,8 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+from made.engines import processes_of
 from made.paths import TESTS
-from made.processes import processes_of
 from made.refusals import refused
 from made.summaries.trials import made_trial
 

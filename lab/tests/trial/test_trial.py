@@ -8,7 +8,7 @@ from collections.abc import Callable
 from pathlib import Path
 
 import pytest
-from made.processes import processes_of
+from made.engines import processes_of
 from made.refusals import refused
 
 from thunderherd.engine import client, process

@@ -31,8 +31,8 @@ ENDLESS = "stream_bytes"
 """The setting of a stream's clients that says how long one is; 0: until the load ends by time."""
 
 PART, PERIOD = 65_536, 65_536
-"""Bytes that are put out at a time, and after which a stream repeats itself (engine/src/outbox.rs, PART, and
-engine/src/workloads/stream/reel.rs, PERIOD)."""
+"""Bytes that are put out at a time, and after which a stream repeats itself (PART of
+engine/src/transfer/outbox.rs, and PERIOD of engine/src/workloads/stream/reel.rs)."""
 
 FIRST = 2
 """So many sizes of a sweep are enough to tell what its contenders are."""
