@@ -1,4 +1,4 @@
-//! What every design stands on: its connections, its pools of workers, and how it is stopped.
+//! What every design stands on: its connections, its pools of workers, and how clients are steered to them.
 
 pub mod connection;
 pub mod design;

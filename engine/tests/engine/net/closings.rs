@@ -15,9 +15,12 @@ use crate::support::{process, run};
 /// What each load tells of a server that does this with every connection, of requests that then fail.
 fn each_load_tells(does: fn(TcpStream), mut expected: impl FnMut(&Value, u64)) {
     let port = serve(does);
-    let crowds = back_ends().into_iter().map(|back_end| format!("--load closed_connections --clients 3 {back_end}"));
-    for load in
-        ["--load closed --children 3", "--load closed_threads --clients 3"].map(str::to_owned).into_iter().chain(crowds)
+    let event_loops =
+        back_ends().into_iter().map(|back_end| format!("--load closed_connections --clients 3 {back_end}"));
+    for load in ["--load closed --children 3", "--load closed_threads --clients 3"]
+        .map(str::to_owned)
+        .into_iter()
+        .chain(event_loops)
     {
         let ran =
             run(command("bytes", port, &format!("--loops 4 --bytes 100 --json {load}")).arg("--check").arg("count"));
