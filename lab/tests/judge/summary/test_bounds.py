@@ -14,9 +14,9 @@ from made.small_studies import MEASURE, head
 from thunderherd.engine import client
 from thunderherd.engine.catalogue import Catalogue
 from thunderherd.errors import UserError
-from thunderherd.judge.summary.bounds import BOUNDS, best_of_bounds, without_bounds
+from thunderherd.judge.summary.bounds import RULES, best_of_bounds, without_bounds
 from thunderherd.judge.summary.summarise import summarise
-from thunderherd.metrics.table import METRICS
+from thunderherd.metrics.table import METRICS, metric
 from thunderherd.records.directory import load
 from thunderherd.records.limits import BoundSummary, MachineLimits
 from thunderherd.records.summary import ContenderSummary, Estimate
@@ -146,16 +146,17 @@ def test_without_what_it_takes_nothing_is_said(study: Study) -> None:
     assert bound(study, "gigabits_per_second", rate | SENT, copies=0) is None
     assert bound(study, "gigabits_per_second", rate | SENT, limits=None) is None
     nothing = MachineLimits(cpus=[0], settings={}, figures=[])
-    for metric in BOUNDS:
-        assert bound(study, metric, {metric: 1.0, **SENT}, limits=nothing) is None
+    for name in (each.name for each in METRICS.values() if each.bound):
+        assert bound(study, name, {name: 1.0, **SENT}, limits=nothing) is None
     connections = {"connections_per_second": 1.0}
     assert bound(study, "connections_per_second", connections, lab={"kind": "unix"}) is None, "that is no TCP"
     assert bound(study, "elapsed_seconds", {"elapsed_seconds": 1.0}) is None
     assert bound(study, "connections_per_second", {"connections_per_second": 0.0}) is None
 
 
-def test_every_bound_is_of_a_metric_that_there_is() -> None:
-    assert set(BOUNDS) - {"process_control_seconds", "server.task_clock"} <= set(METRICS)
+def test_every_rule_bounds_a_metric() -> None:
+    assert {each.bound for each in METRICS.values() if each.bound} | {"task_clock"} == set(RULES)
+    assert metric("server.task_clock").bound == "task_clock"
 
 
 # Every bundled study ----------------------------------------------------------------------------------------

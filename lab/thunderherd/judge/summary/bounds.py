@@ -13,7 +13,7 @@ from typing import NamedTuple
 
 from thunderherd.engine.lines import Place
 from thunderherd.labs import has_tcp
-from thunderherd.metrics.table import CPU_PER_CONNECTION, PAYLOAD_RATE, PERCENTILES, SIDES, TASK_CLOCK
+from thunderherd.metrics.table import PAYLOAD_RATE, SIDES, BoundRule
 from thunderherd.metrics.table import metric as metric_named
 from thunderherd.records.limits import NANOSECOND, BoundSummary, LimitFigure, MachineLimits, NoBoundSummary
 from thunderherd.records.summary import PROCESS_CONTROL, ContenderSummary
@@ -25,8 +25,8 @@ __all__ = ["best_of_bounds", "without_bounds"]
 COPY, CONNECTION, TRANSFER, ROUND_TRIP = "memcpy", "tcp_connection", "tcp_transfer", "pipe_round_trip"
 """The limits that rates and round trips are held against."""
 
-SAME = ("duration_per_message", "round_trip_microseconds")
-"""Metrics that are bounded as rates are that stand beside them."""
+RESTATED: tuple[BoundRule, ...] = ("request_time", "stream_round_trip")
+"""The rules of metrics that restate a rate of the same table; only tables that they judge show them."""
 
 CALL = "system_call"
 """The limit that is the least which each system call of a server costs it."""
@@ -165,16 +165,17 @@ def _shown(study: Study, sweep: str | None) -> tuple[str, ...]:
     if sweep is None:
         return study.measure.metric, PROCESS_CONTROL
     first, *others = next(each.metrics for each in study.sweeps if each.name == sweep)
-    return first, *(name for name in others if name not in SAME)
+    return first, *(name for name in others if metric_named(name).bound not in RESTATED)
 
 
 def _bound(case: _Case, name: str) -> Bound | str:
     """That of a metric of a contender, or why it has none."""
     if name not in case.figures:
         return "there is no result"
-    if name in BOUNDS:
-        return BOUNDS[name](case)
-    return "no limit that is measured bounds it: they are times of bare operations, and rates of copying"
+    if name == PROCESS_CONTROL:
+        return _process_control(case)
+    rule = metric_named(name).bound
+    return RULES[rule](case) if rule else "no measured limit bounds it"
 
 
 def _cpus_of(contender: Contender, usable: Sequence[int]) -> int:
@@ -472,19 +473,15 @@ def _task_clock(case: _Case) -> Bound | str:
     return served._replace(value=served.value * opened, why=words)
 
 
-TIMES_OF_A_REQUEST = ("latency", "service_time")
-FIGURES_OF_A_TIME = ("mean", *PERCENTILES, "maximum")
-
-BOUNDS: Mapping[str, Callable[[_Case], Bound | str]] = {
-    PAYLOAD_RATE: _payload,
-    "connections_per_second": _connections,
-    "requests_per_second": _requests,
-    "duration_per_message": _time_per_request,
-    "round_trip_microseconds": _round_trip_of_a_stream,
-    **{f"{what}_{figure}_seconds": _latency for what in TIMES_OF_A_REQUEST for figure in FIGURES_OF_A_TIME},
-    CPU_PER_CONNECTION: _server_cpu,
+RULES: Mapping[BoundRule, Callable[[_Case], Bound | str]] = {
+    "payload": _payload,
+    "connection_rate": _connections,
+    "request_rate": _requests,
+    "request_time": _time_per_request,
+    "stream_round_trip": _round_trip_of_a_stream,
+    "latency": _latency,
+    "server_cpu_per_connection": _server_cpu,
     "server_cpu_per_request": _server_cpu_per_request,
-    PROCESS_CONTROL: _process_control,
-    f"server.{TASK_CLOCK}": _task_clock,
+    "task_clock": _task_clock,
 }
-"""By metric. What is not here is not bounded by a limit that is measured."""
+"""How each rule that the table of metrics names finds the bound of a contender."""

@@ -33,7 +33,7 @@ from thunderherd.judge.summary.verdicts import (
     verdicts_of_all_blocks,
 )
 from thunderherd.labs import has_tcp
-from thunderherd.metrics.cpu_sources import rungs_below
+from thunderherd.metrics.cpu_sources import cpu_sources_below
 from thunderherd.metrics.table import in_order, metric_names
 from thunderherd.metrics.table import metric as metric_named
 from thunderherd.records.limits import MachineLimits
@@ -299,7 +299,7 @@ def _substitute(
     """What is shown in the place of a metric that cannot be had: what the study says; else, of CPU cost, the
     next rung of the ladder that can."""
     own = study.measure.substitutes.get(name)
-    rungs = [*([own] if own else []), *rungs_below(name)]
+    rungs = [*([own] if own else []), *cpu_sources_below(name)]
     return next((each for each in rungs if each in known and each not in unavailable), None)
 
 
