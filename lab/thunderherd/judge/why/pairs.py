@@ -132,7 +132,7 @@ def limits_of(summary: Summary, where: str) -> MachineLimits:
 
 
 def counts_of(summary: Summary, name: str, where: str, pair: Sequence[str] = ()) -> ContenderCounts:
-    """Return the counts of a contender; without any, raise `UserError` with the command that counts `pair`."""
+    """Return the counts of a contender; without any, raise `UserError` with a command that makes them."""
     found = _counts(summary, name)
     if found is not None:
         return found
