@@ -17,7 +17,9 @@ from thunderherd.statistics.columns import Values
 from thunderherd.statistics.comparisons import hodges_lehmann
 from thunderherd.study.loading import Study, Sweep
 
-__all__ = ["slopes"]
+__all__ = ["NOT_EVERY_POINT", "slopes"]
+
+NOT_EVERY_POINT = "not every point has a figure"
 
 
 def slopes(study: Study, sweep: Sweep, values: Values, unavailable: Mapping[str, str]) -> list[SlopeSummary]:
@@ -60,7 +62,7 @@ def _slope(
     names = {point: at_point(base, sweep.name, point) for point in numbers}
     if lacking := [name for name in names.values() if name not in values.get(metric, {})]:
         reasons = [unavailable.get(metric), *(sweep.absent.get(name) for name in lacking)]
-        why = next((each for each in reasons if each), "not every point has a figure")
+        why = next((each for each in reasons if each), NOT_EVERY_POINT)
         return SlopeSummary(base=base, metric=metric, each=None, start=None, why=why)
     line = straight_line(numbers)
     lines = [
