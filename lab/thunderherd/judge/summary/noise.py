@@ -11,7 +11,7 @@ from thunderherd.records.summary import Noise, TrialRecord
 
 NOT_RECORDED = "its trials ran before the lab recorded this"
 NO_TCP = "Unix sockets retransmit nothing"
-NOT_ASKED = "/proc/PID/net/snmp could not be read in the network namespaces of its trials"
+NOT_READ = "/proc/PID/net/snmp could not be read in the network namespaces of its trials"
 
 
 def noise_summary(trials: Sequence[TrialRecord], *, over_tcp: bool) -> NoiseSummary | None:
@@ -30,7 +30,7 @@ def noise_summary(trials: Sequence[TrialRecord], *, over_tcp: bool) -> NoiseSumm
     if not together:
         why[SOFTIRQ_RATES] = NOT_RECORDED
     if not again or not over_tcp:
-        why[RETRANSMITTED] = NOT_ASKED if over_tcp else NO_TCP
+        why[RETRANSMITTED] = NOT_READ if over_tcp else NO_TCP
     return NoiseSummary(
         trials=len(heard),
         softirq_milliseconds_per_second=_rates(ticked),

@@ -24,6 +24,7 @@ __all__ = ["extrapolated_cells", "unavailable_cells", "write_noted_cells"]
 READ_LATE = "the server was read late: too much of its work lay outside the window"
 NOT_READ = "no connection could be read, or the kernel does not report it (METHODOLOGY.md, counters)"
 NO_PAYLOAD = "the workload reports no payload, or moved none"
+TOO_FEW = "fewer than {:,} requests in a trial, or its latency is not reported"
 NO_MEANING = "not measured, or without meaning for this contender"
 
 
@@ -97,7 +98,7 @@ def _reasons(trial: TrialRecord, columns: Collection[str]) -> Mapping[str, str]:
 def _why(name: str, study: Study, contender: ContenderSummary | None) -> str:
     """Return why a metric is missing although its counters could be read."""
     if name in METRICS and (fewest := METRICS[name].fewest_requests):
-        return f"fewer than {fewest:,} requests in a trial, or its latency is not reported"
+        return TOO_FEW.format(fewest)
     if contender is not None and name in contender.unknown:
         return contender.unknown[name]
     what = name.partition(".")[2]

@@ -68,6 +68,8 @@ from thunderherd.trial.counters import TOO_FEW
 from thunderherd.trial.never_sleeps import not_of_load
 from thunderherd.trial.observation import connections_of, read_late
 
+UNFINISHED = "the run did not finish: verdicts are those of the looks taken so far"
+
 
 def summarise(
     study: Study,
@@ -407,7 +409,7 @@ def _notes(study: Study, trials: Sequence[TrialRecord], selection: Selection, co
             f"{len(selection.incomplete)} have invalid trials"
         )
     elif not complete:
-        notes.append("the run did not finish: verdicts are those of the looks taken so far")
+        notes.append(UNFINISHED)
     if selection.noisy_kept:
         notes.append(
             f"{len(selection.noisy_kept)} of {len(selection.counted())} blocks count although noisier than "
