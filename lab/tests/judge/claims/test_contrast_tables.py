@@ -130,7 +130,7 @@ def test_parts_that_a_size_does_not_run_leave_claims_undecided(tmp_path: Path) -
     )
     found = judged(smaller)
     assert found.verdict == "undecided"
-    assert (found.why or "").endswith(" prefork@pool_size=10 and 5 more: not part of size quick")
+    assert (found.why or "").endswith(f" prefork@pool_size=10 and 5 more: {smaller.absent[of_pools[0]]}")
     assert "below the bound" in found.our_figure and "times" not in found.our_figure
 
 
@@ -156,13 +156,11 @@ def test_what_a_sweep_varies_is_no_condition(tmp_path: Path) -> None:
 
 
 def test_other_conditions_may_leave_a_claim_undecided(tmp_path: Path) -> None:
-    conditions = (
-        '[conditions]\nload = { bytes = 1 }\notherwise = "undecided"\nbecause = "the delays are scaled"\n\n'
-    )
+    conditions = '[conditions]\nload = { bytes = 1 }\notherwise = "undecided"\nbecause = "scaled delays"\n\n'
     found = judged(study(tmp_path, GOOD.replace("[[claims]]", f"{conditions}[[claims]]", 1)))
     assert found.verdict == "undecided"
     unmet, because = found.why.split("; ")
-    assert " bytes 1 " in unmet and unmet.endswith(" 4000") and because == "the delays are scaled"
+    assert " bytes 1 " in unmet and unmet.endswith(" 4000") and because == "scaled delays"
     assert "times: 1.2" in found.our_figure
 
 

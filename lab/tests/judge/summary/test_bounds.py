@@ -9,11 +9,11 @@ from pathlib import Path
 
 import pytest
 from made.bounded import CALLED, LIMITS, SENT, bound
+from made.refusals import refused
 from made.small_studies import MEASURE, head
 
 from thunderherd.engine import client
 from thunderherd.engine.catalogue import Catalogue
-from thunderherd.errors import UserError
 from thunderherd.judge.summary.bounds import NOT_MEASURED, RULES, best_of_bounds, without_bounds
 from thunderherd.judge.summary.summarise import summarise
 from thunderherd.metrics.table import CPU_PER_CONNECTION, METRICS, metric
@@ -350,5 +350,6 @@ def test_a_study_may_do_without(
 
 @pytest.mark.parametrize("wrong", ["-1", "60001", "1.5", "long"])
 def test_how_long_is_checked(measuring: Study, wrong: str, some_catalogue: Catalogue) -> None:
-    with pytest.raises(UserError, match="limits_milliseconds"):
-        load_study(str(measuring.path), "quick", [f"measure.limits_milliseconds={wrong}"], some_catalogue)
+    override = f"measure.limits_milliseconds={wrong}"
+    (problem,) = refused(load_study, str(measuring.path), "quick", [override], some_catalogue)
+    assert override in problem.where and wrong in problem.message

@@ -4,20 +4,22 @@ from __future__ import annotations
 
 import io
 import json
+import re
 from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
 import pytest
+from made.refusals import refused
 from made.summaries.trials import made_trial
 
 import thunderherd
 from thunderherd.engine.catalogue import Catalogue
 from thunderherd.engine.client import EngineError
-from thunderherd.errors import Refusal, UserError
+from thunderherd.errors import Refusal
 from thunderherd.judge.why.flame_graphs import file_name
 from thunderherd.judge.why.pairs import network_part
-from thunderherd.judge.why.profiles import differential_pairs
+from thunderherd.judge.why.profiles import NO_TRIAL, differential_pairs
 from thunderherd.machine import description
 from thunderherd.records.explanation import Difference, Explanation, Range
 from thunderherd.records.extra_trials import ContenderProfile, ProfilingSummary, Share, SideProfile
@@ -208,7 +210,8 @@ def test_the_folded_stacks_are_all_samples_that_count(rig: Rig) -> None:
     rig.run()
     lines = (rig.directory / "profiles" / "prefork.folded").read_text().splitlines()
     assert sum(int(line.rpartition(" ")[2]) for line in lines) == 22
-    assert "thunderherd-engine;main;send;tcp_sendmsg_[k];sock_def_readable_[k] 4" in lines
+    frames = ("thunderherd-engine", "main", "send", "tcp_sendmsg_[k]", "sock_def_readable_[k] 4")
+    assert ";".join(frames) in lines
     assert not any("_raw_spin_unlock" in line or "perf_event" in line for line in lines)
 
 
@@ -226,9 +229,7 @@ def test_a_run_that_is_gone_on_with_makes_those_that_it_lacks(rig: Rig) -> None:
     told = thunderherd.load(rig.directory).summary
     assert told is not None
     assert sorted(each.trials for each in profiles_of(told).contenders) == [0, 1, 1]
-    assert [each.why for each in profiles_of(told).contenders if not each.trials] == [
-        "the run ended before it was sampled"
-    ]
+    assert [each.why for each in profiles_of(told).contenders if not each.trials] == [NO_TRIAL]
     path = rig.directory / "profiles.jsonl"
     path.write_text(path.read_text() + '{"schema": 4, "kind": "tri')
     rig.stop_after = 10**9
@@ -246,15 +247,15 @@ def test_an_invalid_one_is_made_once_more_and_then_says_why(rig: Rig) -> None:
     prefork = profiles_of(summary).of("prefork")
     assert prefork is not None and (prefork.trials, prefork.sides) == (0, {})
     assert prefork.why == "load: errors: 2 refused"
-    assert "prefork was not sampled: load: errors: 2 refused" in rig.said.getvalue()
-    assert "prefork was not sampled: load: errors: 2 refused" in render(summary, rig.directory)
+    for page in (rig.said.getvalue(), render(summary, rig.directory)):
+        assert re.search(rf"prefork [a-z ]+: {prefork.why}", page)
 
 
 def test_a_profile_that_cannot_be_read_makes_its_trial_invalid(rig: Rig) -> None:
     rig.lines = [{"line": "profile"}]
     for each in profiles_of(rig.run()).contenders:
         assert each.trials == 0 and each.why is not None
-        assert each.why.startswith("line 1 of the profile server.jsonl is not as expected: ")
+        assert re.match(r"line 1 .*server\.jsonl.*: ", each.why)
 
 
 def test_what_the_engine_refuses_ends_no_run(rig: Rig, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -277,7 +278,11 @@ def test_flame_graphs_that_cannot_be_drawn_are_a_note(rig: Rig) -> None:
     summary = rig.run()
     assert where_drawn(summary, rig.directory) == ""
     notes = [note for note in summary.study.notes if note.startswith("no flame graph")]
-    assert len(notes) == 1 and "the server of prefork" in notes[0] and "`flame` failed" in notes[0]
+    assert (
+        len(notes) == 1
+        and all(f"server of {each}" in notes[0] for each in ("iterative", "prefork"))
+        and "`flame` failed" in notes[0]
+    )
     assert profiles_of(summary).differentials == []
     assert {each.sides["server"].flame_graph for each in profiles_of(summary).contenders} == {None}
 
@@ -285,10 +290,9 @@ def test_flame_graphs_that_cannot_be_drawn_are_a_note(rig: Rig) -> None:
 def test_what_is_not_covered_is_told(rig: Rig) -> None:
     rig.lines[0]["system_ns"] = 40_000_000
     page = render(rig.run(), rig.directory)
-    assert "30 % of the time" in page and "than the time between two samples are not met" in page
-    assert "are not to be had: perf_event_paranoid is 2" in page
-    assert "Not by cycles: there is no PMU" in page and "switched them on" in page
-    assert "18 samples lost" in page
+    assert "30 % of the time" in page and "18 samples lost" in page
+    for reason in ("perf_event_paranoid is 2", "there is no PMU"):
+        assert f": {reason}" in page
 
 
 # A study asks for them
@@ -302,10 +306,10 @@ def test_a_study_asks_for_them(small_study_file: Path, some_catalogue: Catalogue
     assert set(load("profiling.trials=1").profiling.contenders) == NAMES
     one = load("profiling.trials=1", 'profiling.contenders=["prefork"]', "profiling.frequency=97").profiling
     assert (one.contenders, one.frequency) == (["prefork"], 97)
-    with pytest.raises(UserError, match="did you mean 'prefork'"):
-        load("profiling.trials=1", 'profiling.contenders=["prefrok"]')
-    with pytest.raises(UserError, match=r"profiling\.event"):
-        load('profiling.event="instructions"')
+    (problem,) = refused(load, "profiling.trials=1", 'profiling.contenders=["prefrok"]')
+    assert '"prefrok"' in problem.message and "'prefork'" in str(problem)
+    (problem,) = refused(load, 'profiling.event="instructions"')
+    assert "profiling.event" in str(problem) and "instructions" in problem.message
 
 
 def test_pairs_are_the_best_and_the_second_and_the_best_and_the_baseline(rig: Rig) -> None:

@@ -17,6 +17,8 @@ from thunderherd.records.extra_trials import (
 
 NOTHING = Range.exactly(0.0)
 
+NO_CONNECTION = "no connection was opened in the window"
+
 MAKING = ("clone", "clone3", "fork", "vfork")
 """System calls that create a process or a thread.
 
@@ -83,7 +85,7 @@ class Counted:
         if self.per == "byte" and self._factor() is None:
             return "no payload was counted"
         if self.per == "connection" and self._factor() is None:
-            return "no connection was opened in the window"
+            return NO_CONNECTION
         return f"the run's counted trials do not count {name}"
 
     def call(self, name: str) -> Range | None:
