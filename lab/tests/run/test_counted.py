@@ -9,6 +9,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+from made.refusals import codes_printed
 from made.small_studies import head
 from made.summaries.trials import made_trial
 
@@ -232,21 +233,24 @@ def test_what_is_missing_is_told_with_what_to_type(rig: Rig, capsys: pytest.Capt
 
     assert 'no such contender "prefrok"' in refused("prefrok", "iterative")
     assert "did you mean 'prefork'" in refused("prefrok", "iterative")
-    assert "prefork is given twice; give two contenders, such as prefork" in refused("prefork", "prefork")
+    twice = refused("prefork", "prefork")
+    assert codes_printed(twice) == ["explain.same_contender"] and " prefork " in twice
     assert "prefork against whom?" in refused("prefork")
     assert 'no such measure "reqest"' in refused("prefork", "iterative", "--per", "reqest")
-    assert "no limits of the machine" in refused()
+    assert "explain.no_limits" in codes_printed(refused())
     again = "--size quick --set counting.trials=2 --set measure.limits_milliseconds=3000`"
     assert again in refused("prefork", "iterative")
     limits = MachineLimits(cpus=[0], settings={}, figures=[])
-    for case, told in (
-        ({"limits": limits, "counting": None}, "no counted trials.*--size quick --set counting.trials=1`"),
-        ({"counting": None}, "--set measure.limits_milliseconds=3000 --set counting.trials=1`"),
-        ({"limits": limits}, "no block that counts has the CPU time of both prefork and iterative"),
+    for case, code, typed in (
+        ({"limits": limits, "counting": None}, "no_counted_trials", "--size quick --set counting.trials=1`"),
+        ({"counting": None}, "no_limits", "--set measure.limits_milliseconds=3000 --set counting.trials=1`"),
+        ({"limits": limits}, "no_cpu_time", ""),
     ):
-        with pytest.raises(UserError, match=told):
-            changed = summary.model_copy(update=case)
+        changed = summary.model_copy(update=case)
+        with pytest.raises(UserError) as refusal:
             explained(changed, trials, "prefork", "iterative", side="server", where="run")
+        (problem,) = refusal.value.problems
+        assert problem.code == f"explain.{code}" and typed in problem.hint
     uncounted = summary.model_copy(update={"counting": None})
     assert WHY in render(summary) and WHY not in render(uncounted)
 
