@@ -1,4 +1,4 @@
-"""Columns with blocks left out, and what is said of contrasts that need them."""
+"""Columns with blocks left out, and contrasts that need them."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Questions: answers are filled from the run and follow its verdicts, and no sentence lacks a figure."""
+"""Questions: answers are filled from the run and follow its verdicts, and each sentence has a figure."""
 
 from __future__ import annotations
 
@@ -29,7 +29,7 @@ def answered(of: Study) -> QuestionSummary:
 
 
 def listed(sentence: str) -> list[str]:
-    """The points in brackets of a sentence about the best one."""
+    """Return the points in brackets of a sentence about the best one."""
     return sentence.partition(": ")[2].partition(")")[0].split(", ")
 
 

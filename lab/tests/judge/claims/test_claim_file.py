@@ -1,4 +1,4 @@
-"""The claims of a source: what their file may say, and what becomes of it for a study."""
+"""The claims of a source: what their file may say, and how a study resolves them."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Claims: each of the four verdicts from data made for it, the corrections, the ratio, and what is shown."""
+"""Claims: the four verdicts from synthetic data, corrections, ratios, and what is shown."""
 
 from __future__ import annotations
 
@@ -24,7 +24,7 @@ Values = dict[str, dict[str, list[float]]]
 
 
 def blocks(seconds: Mapping[str, float], noise: float = 0.01, seed: int = 1, size: int = BLOCKS) -> Values:
-    """Values of CPU per connection from seconds per 5,000, with a disturbance that a block shares."""
+    """Return CPU per connection from seconds per 5,000, with a disturbance that each block shares."""
     generator = np.random.default_rng(seed)
     common = generator.normal(0, noise, size)
     return {
@@ -36,7 +36,7 @@ def blocks(seconds: Mapping[str, float], noise: float = 0.01, seed: int = 1, siz
 
 
 def claim(name: str = "H62", **changes: Any) -> Claim:
-    """A bundled claim, altered."""
+    """Return a bundled claim, altered."""
     found = next(each for each in load_claims(study()) if each.id == name)
     return found.model_copy(update=changes)
 
@@ -46,12 +46,12 @@ def verdict_of(values: Values, *claims: Claim, **options: Any) -> ClaimSummary:
 
 
 def label(one: str, other: str) -> str:
-    """The label of the test of claim H60 that compares these two."""
+    """Return the label of the test of claim H60 that compares these two."""
     return next(each.label for each in claim("H60").tests if each.contenders() == {one, other})
 
 
 def without(name: str, values: Values) -> str:
-    """What claim H62 lacks in these values, which is one contender."""
+    """Return what claim H62 lacks in these values: one contender."""
     (lacking,) = {each for test in claim("H62").tests for each in lacks(test, values, {})}
     assert lacking.endswith(f" {name}")
     return lacking
@@ -106,7 +106,7 @@ def test_refuted_when_one_difference_is_below_zero() -> None:
 
 
 def some_of(above: int, below: int, **changes: Any) -> ClaimSummary:
-    """A claim of seven tests against one contender, so many of them true and so many false by far."""
+    """Judge seven tests against one contender: some clearly true, some clearly false, the rest equal."""
     others = [name for name in COSTS if name != "iterative"][:7]
     costs = {"iterative": 2.0} | {
         name: 3.0 if place < above else 1.0 if place < above + below else 2.0
@@ -150,8 +150,7 @@ def test_at_least_so_many_by_the_smallest_p_values() -> None:
 
 
 def test_most_cases_are_rarely_told_by_chance() -> None:
-    """Where four of seven are exactly zero and three are true, "four of seven" is supported too rarely to
-    matter."""
+    """Four of seven are exactly zero and three are true: "four of seven" is hardly ever supported."""
     found = 0
     others = [name for name in COSTS if name != "iterative"][:7]
     tests = tuple(Contrast(label=name, metric=CPU, weights={name: 1, "iterative": -1}) for name in others)
@@ -283,7 +282,7 @@ def test_alpha_is_that_of_the_look_reached() -> None:
 
 
 def test_claims_that_hold_by_no_more_than_chance_are_rarely_decided() -> None:
-    """All designs cost the same: in each run whatever is decided, in either direction, is false."""
+    """All designs cost the same, so in each run every decision, in either direction, is false."""
     same = dict.fromkeys(COSTS, 0.25)
     claims = [each.model_copy(update={"figures": ()}) for each in load_claims(study())]
     runs = 80

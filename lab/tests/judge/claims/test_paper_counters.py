@@ -1,4 +1,4 @@
-"""The source's counters beside ours: every event is shown, what is not counted with its reason."""
+"""The source's counters with ours: every event is shown, and uncounted ones with their reason."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""What each further one on a sweep's axis adds: computed as a claim's slope is, shown wherever sweeps are."""
+"""Slopes of a sweep: computed as a claim's slope is, and shown wherever sweeps are."""
 
 from __future__ import annotations
 
@@ -27,7 +27,7 @@ CLOCK = "server.task_clock"
 
 
 def study(repetitions: int | None = None) -> Study:
-    """The synthetic study, its whole lives asking what each connection adds."""
+    """Return the synthetic study, whose whole lives request the slope per connection."""
     of = synthetic_sweeps.study(repetitions=repetitions)
     pools, delays, lives = of.sweeps
     return of.model_copy(update={"sweeps": (pools, delays, lives.model_copy(update={"slope": "connection"}))})
@@ -50,7 +50,7 @@ def found(of: Summary, base: str, metric: str) -> SlopeSummary:
 
 
 def lines(each: list[float], start: list[float]) -> dict[str, dict[str, list[float]]]:
-    """Lives on a straight line in every block."""
+    """Return lives on a straight line in every block."""
     columns = {
         at_point("iterative", "whole_life", str(count)): [
             above + slope * count for slope, above in zip(each, start, strict=True)
@@ -109,7 +109,7 @@ def test_every_metric_and_every_contender_has_one() -> None:
     assert [(each.metric, each.base) for each in sweep.slopes] == [
         (metric, base) for metric in sweep.metrics for base in sweep.contenders
     ]
-    # Synthetic: the first contender has 100 µs of each connection, and 2 ms to start with.
+    # Synthetic: the first contender needs 100 µs per connection, and 2 ms to start.
     line = found(of, "iterative", CLOCK)
     assert line.each and line.each.value == pytest.approx(1e-4, rel=0.05)
     assert line.start and line.start.value == pytest.approx(2e-3, rel=0.2)

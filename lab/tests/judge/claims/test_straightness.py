@@ -1,4 +1,4 @@
-"""How straight a line is, for slopes and for figures of claims; which notes belong to one figure alone."""
+"""How straight a line is, for slopes and for figures of claims; notes that belong to one figure only."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""The order of the blocks, and latency put together: from trials, with what does not count left out."""
+"""The order of the blocks, and pooled latency: from trials, without what does not count."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Best results as shares of what the machine's limits allow: known answers, and where there is none."""
+"""Best results as shares of what the machine's limits allow: known answers, and cases without a bound."""
 
 from __future__ import annotations
 
@@ -48,7 +48,7 @@ def test_payload_is_copied_twice_in_blocks_as_large_as_a_send(study: Study) -> N
 
 def test_payload_is_bounded_by_the_requests_that_bring_it_where_these_allow_less(study: Study) -> None:
     alone = {"processes": 1, "settings": {**study.load.settings, "children": 1}}
-    # 1,000 bytes a request, and no more requests than a byte goes there and back by pipes.
+    # 1,000 bytes a request, and at most as many requests as round trips of a byte through pipes.
     small = {"gigabits_per_second": 0.08, "requests_per_second": 1e4, **SENT}
     found = bound(study, "gigabits_per_second", small, load=alone)
     assert found is not None and found.limit == "pipe_round_trip"
@@ -172,7 +172,7 @@ ALWAYS = {
 
 
 def with_figures(study: Study) -> list[ContenderSummary]:
-    """As a run would have them, each of all metrics that are shown."""
+    """Return the contenders as a run would have them, each with all metrics that are shown."""
     shown = {sweep.name: sweep.metrics for sweep in study.sweeps}
     found = []
     for each in summarise(study, [], {}, seed=1).contenders:
@@ -264,7 +264,7 @@ def test_what_is_above_its_bound_says_so(study: Study) -> None:
 
 @pytest.fixture
 def measuring(tmp_path: Path, some_catalogue: Catalogue) -> Study:
-    """A study that measures limits, of the stand-in for the engine."""
+    """A study that measures limits, which the engine's stand-in makes up."""
     path = tmp_path / "measuring.toml"
     path.write_text(
         head("measuring", measure=MEASURE, limits=20)
@@ -287,7 +287,7 @@ def test_a_run_keeps_its_limits_and_shows_how_far_from_them_it_is(
     forked = summary.limits.figure("fork_exit_wait")
     assert forked is not None and forked.value == 15_000, "the median of 10 and 20 µs"
     found = next(each for each in summary.bounds if each.limit == "fork_exit_wait")
-    # By decree 120 µs a connection.
+    # The stand-in says 120 µs a connection.
     assert found.contender == "fork_per_client"
     assert found.share == pytest.approx(15 / 120, rel=0.01)
     kept = load(run).summary

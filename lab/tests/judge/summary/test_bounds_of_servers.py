@@ -1,4 +1,4 @@
-"""What bounds the CPU time of a server: known answers, and where there is none."""
+"""The bounds of a server's CPU time: known answers, and cases without a bound."""
 
 from __future__ import annotations
 
@@ -47,7 +47,7 @@ def test_a_server_receives_and_sends_and_accepts_and_closes_at_least(study: Stud
         assert found is not None
         return found
 
-    # Half an exchange, an acceptance, and of five calls the one that is in neither.
+    # Half an exchange, an acceptance, and the one of five calls that is in neither.
     found = of()
     assert (found.limit, found.bound) == ("tcp_exchange", pytest.approx(5e-6 + 7e-6 + 200e-9))
     exchange, acceptance, other = found.why.split("; ")
@@ -55,17 +55,17 @@ def test_a_server_receives_and_sends_and_accepts_and_closes_at_least(study: Stud
     assert other.startswith("1 other call, ") and " 200 ns" in other
     thrice = of(but={"requests": 3000.0})
     assert thrice.bound == pytest.approx(3 * 5.2e-6 + 7e-6) and "5 µs, 3 times;" in thrice.why
-    # Without TCP, without a send for each request, or where several requests may come in one receive.
+    # Without TCP, without a send for each request, or if several requests may come in one receive.
     assert of(lab={"kind": "unix"}).limit == "system_call"
     accepted = pytest.approx(7e-6 + 2.5 * 200e-9)
     seldom = of(but={"server.send_calls_per_request": 0.5})
     assert (seldom.limit, seldom.bound) == ("tcp_accept_close", accepted)
     pipelined = of(load={"settings": {**study.load.settings, "pipeline": 4}})
     assert (pipelined.limit, pipelined.bound) == ("tcp_accept_close", pytest.approx(7e-6 + 3 * 200e-9))
-    # A ring's kernel does the same work, but is not entered for each part of it.
+    # The kernel of a ring does the same work, but is not entered for each part of it.
     ring = of(calls=False)
     assert ring.bound == pytest.approx(5e-6 + 7e-6 - 4 * 200e-9) and " call" not in ring.why
-    # With what it makes; of a request of a connection that is kept; of all connections of a task's clock.
+    # With what it creates; per request of a persistent connection; of all connections of a task's clock.
     forked = of(name="fork_per_client", but={metric: 500e-6})
     assert (forked.limit, forked.bound) == ("fork_exit_wait", pytest.approx(100e-6 + 12.2e-6))
     metric = "server_cpu_per_request"

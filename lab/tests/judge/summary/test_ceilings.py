@@ -1,4 +1,4 @@
-"""Shares of the ceiling are of the same block; what a trial must have at least is held against it."""
+"""Shares of a ceiling are of the same block; a trial is checked against the least it must have."""
 
 from __future__ import annotations
 
@@ -46,7 +46,7 @@ def test_a_share_is_that_of_the_ceiling_in_the_same_block(tmp_path: Path) -> Non
         (block.trials["prefork@pool_size=5"].metrics or {})["share_of_ceiling"] for block in (first, second)
     ]
     assert shares == [1 / 4, 1 / 8]
-    # Who is in no such sweep has none, nor has the ceiling itself.
+    # Contenders in no such sweep have none, nor has the ceiling itself.
     assert "share_of_ceiling" not in (first.trials["prefork"].metrics or {})
     summary = summarise(study, trials, {}, seed=1)
     (found,) = [each for each in summary.contenders if each.name == "prefork@pool_size=5"]
@@ -69,7 +69,7 @@ def test_without_a_ceiling_beside_it_there_is_no_share(
 
 
 def line_of(text: str, key: str) -> int:
-    """The line at which a key of a study begins."""
+    """Return the line at which a key of a study begins."""
     return 1 + text[: text.index(key)].count("\n")
 
 

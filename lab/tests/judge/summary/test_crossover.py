@@ -1,4 +1,4 @@
-"""What a run says about a crossover: in its summary, in sentences, in the table and in the picture."""
+"""A run's crossover: in its summary, in sentences, in the table and in the picture."""
 
 from __future__ import annotations
 
@@ -58,7 +58,7 @@ TRUTHS: dict[str, tuple[Callable[[float], float], float]] = {
 
 @cache
 def searched(what: str) -> tuple[Summary, ...]:
-    """The summaries of a search, of one stage or two."""
+    """Return the summaries of a search, of one stage or two."""
     truth, noise = TRUTHS[what]
     with TemporaryDirectory() as directory:
         return tuple(both_stages(Path(directory), truth, noise=noise))
@@ -110,7 +110,7 @@ def test_the_summary_of_the_second_stage_has_the_whole_answer() -> None:
 
 
 def test_the_estimate_is_that_of_the_runs_own_blocks() -> None:
-    """From the trials by hand, without the analysis."""
+    """Computed from the trials here, without the lab's analysis."""
     with TemporaryDirectory() as directory:
         both_stages(Path(directory), *TRUTHS["one"][:1])
         study = study_of((Path(directory) / "dense.toml").read_text(), Path(directory) / "again.toml")
@@ -199,7 +199,7 @@ def test_before_the_first_look_nothing_is_told(tmp_path: Path) -> None:
 
 
 def test_what_the_first_stage_has_shown_stays_shown(tmp_path: Path) -> None:
-    """Where the second shows nothing, at the same sizes too, the bracket is that of the first."""
+    """If the second stage shows nothing, even at the same sizes, the bracket is that of the first."""
     first, _ = searched("one")
     found = found_of(first)
     sizes = [each.size for each in found.points]
@@ -217,7 +217,7 @@ def test_repetitions_judge_nothing(tmp_path: Path) -> None:
 
 
 def given_up(summary_trials: list, names: set[str]) -> list:  # type: ignore[type-arg]
-    """The same with the trials of some contenders invalid, at both attempts."""
+    """Return the trials with those of some contenders invalid, at both attempts."""
     made = []
     for trial in summary_trials:
         if trial.contender not in names:
@@ -255,7 +255,7 @@ def test_too_few_sizes_are_no_answer(tmp_path: Path) -> None:
 
 
 def has(text: str, *parts: object) -> bool:
-    """Whether the text has all of these, in this order."""
+    """Return whether the text has all of these, in this order."""
     return re.search(".*".join(re.escape(str(part)) for part in parts), text, re.DOTALL) is not None
 
 
@@ -301,7 +301,7 @@ def test_an_unbounded_interval_and_a_long_equivalent_stretch_in_words() -> None:
 
 
 def changed(found: CrossoverSummary, **estimate: object) -> Summary:
-    """The summary of the second stage with another estimate."""
+    """Return the summary of the second stage with another estimate."""
     summary = searched("one")[-1]
     at = (
         None
@@ -401,7 +401,7 @@ def test_the_picture_shows_every_size(what: str, narrow: bool) -> None:
     ]
     texts = svg_texts(chart)
     assert "64" in texts and "4 MiB" in texts
-    # The heading has two lines where one is too narrow for it.
+    # The heading has two lines if one is too narrow for it.
     assert f"cost of {A} / cost of {B}" in " ".join(texts)
 
 

@@ -1,5 +1,7 @@
-"""A figure that is extrapolated carries its mark, and one that the machine does not tell its reason, at every
-place where it would stand. The machine is made up: `counters_by_decree`."""
+"""Extrapolated figures carry a mark and unavailable ones a reason, wherever they are shown.
+
+The machine is made up: `counters_by_decree`.
+"""
 
 from __future__ import annotations
 
@@ -45,7 +47,7 @@ def of_lives(metric: str = "server.cpu_cycles") -> Summary:
 
 
 def test_the_trials_warnings_are_told_once_for_each_side() -> None:
-    """With the least share of each event: else each trial would have a note of its own."""
+    """One note a side, with the least share of each event; otherwise each trial would have its own note."""
     trials = [
         replace(MACHINE, shares={"cpu_cycles": share}).trial(cse638(), cse638().contenders[0], 1, 1, 1.0)
         for share in (0.4, 0.3, 0.995, 1.0)

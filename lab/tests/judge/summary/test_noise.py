@@ -1,4 +1,4 @@
-"""What the machine did beside the trials: soft interrupts, steal, retransmitted segments, or why not."""
+"""The machine's noise during trials: soft interrupts, steal, retransmitted segments, or why not."""
 
 from __future__ import annotations
 
@@ -22,7 +22,7 @@ from thunderherd.study.loading import Study
 
 
 def heard(trial: TrialRecord, softirq: list[float], again: int | None, *, steal: float = 0.0) -> TrialRecord:
-    """The trial with these seconds in soft interrupts by CPU, in two seconds."""
+    """Return the trial with these seconds in soft interrupts by CPU, in two seconds."""
     noise = Noise(
         steal_share=steal, foreign_share=0.1, wall_seconds=2.0, machine_busy_seconds=1.0, throttled=0,
         softirq_seconds=softirq, retransmitted=again,
@@ -31,7 +31,7 @@ def heard(trial: TrialRecord, softirq: list[float], again: int | None, *, steal:
 
 
 def trials_of(study: Study, *, recorded: bool = True) -> list[TrialRecord]:
-    """Three blocks; each further one has more of everything."""
+    """Return three blocks, each with more of everything than the one before."""
     return [
         heard(
             made_trial(study, each.name, block, position=position),

@@ -1,5 +1,7 @@
-"""Each empty cell of `trials.csv` has its reason, and each extrapolated one its share, in tables beside it.
-The machine is made up: `counters_by_decree`."""
+"""Each empty cell of `trials.csv` has its reason, and each extrapolated one its share.
+
+The machine is made up: `counters_by_decree`.
+"""
 
 from __future__ import annotations
 

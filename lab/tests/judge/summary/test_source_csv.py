@@ -1,4 +1,4 @@
-"""The source's own CSV: its columns, a line for each configuration, nothing where nothing was measured."""
+"""The source's own CSV: its columns, a line for each configuration, empty fields if not measured."""
 
 from __future__ import annotations
 
@@ -26,7 +26,7 @@ cpu_us = { metric = "server_cpu_per_connection", unit = "us" }
 
 
 def of_synthetic(**columns: Any) -> list[list[str]] | None:
-    """The lines that a synthetic run gives."""
+    """Return the lines that a synthetic run gives."""
     made = {"server": {"names": {"prefork": "row 2"}}, "children": {"key": "settings.pool"}, **columns}
     table = SourceCsvTable.model_validate({"file": "o.csv", "sweeps": ["pool_size"], "columns": made})
     study = synthetic_sweeps.study().model_copy(update={"source_csv": table})

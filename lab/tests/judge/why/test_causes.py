@@ -1,4 +1,4 @@
-"""The difference of two contenders by cause: known counts at known prices, and what is missing."""
+"""The difference of two contenders by cause: known counts at known prices, and missing ones."""
 
 from __future__ import annotations
 
@@ -36,8 +36,10 @@ def figure(
 
 
 def limits(*without: str) -> MachineLimits:
-    """An empty call 0.2 µs, a switch 5, a fault 1, a thread 20, a process 100 with 20 faults in it; 4 KiB at
-    10 GB/s."""
+    """An empty call costs 0.2 µs, a switch 5, a fault 1, a thread 20, a process 100 with 20 faults.
+
+    Copying 4 KiB runs at 10 GB/s.
+    """
     every = [
         figure("system_call", 200, 190, 220),
         figure("process_switch", 5_000),
@@ -54,7 +56,7 @@ def limits(*without: str) -> MachineLimits:
 def counts(
     name: str, unavailable: Mapping[str, str] | None = None, **of: float | tuple[float, float]
 ) -> ContenderCounts:
-    """What was counted of a contender per request; `calls_read` is system_calls.read."""
+    """Return a contender's counts per request; `calls_read` is system_calls.read."""
     found = {}
     for key, value in of.items():
         least, most = value if isinstance(value, tuple) else (value, value)
@@ -74,7 +76,7 @@ LEAN = counts("lean", system_calls=3, calls_read=3, **NOTHING, **MOVED)
 
 
 def between(value: float, low: float | None = None, high: float | None = None) -> Difference:
-    """A difference in microseconds."""
+    """Return a difference in microseconds."""
     ends = [None if each is None else each * MICROSECOND for each in (low, high)]
     return Difference(
         a=(value + 50) * MICROSECOND, b=50 * MICROSECOND, value=value * MICROSECOND,
@@ -83,7 +85,7 @@ def between(value: float, low: float | None = None, high: float | None = None) -
 
 
 def amounts(explanation: Explanation) -> dict[str, float | None]:
-    """Microseconds by cause; None where it has no amount."""
+    """Return microseconds by cause; None if it has no amount."""
     return {
         each.cause: None if each.amount is None else round(each.amount.value / MICROSECOND, 6)
         for each in explanation.causes
@@ -96,7 +98,7 @@ def cause(explanation: Explanation, name: str) -> Cause:
 
 
 def has(text: str, *parts: str) -> bool:
-    """Whether the text has all of these, in this order."""
+    """Return whether the text has all of these, in this order."""
     return re.search(".*".join(map(re.escape, parts)), text) is not None
 
 
@@ -106,7 +108,7 @@ def test_a_process_is_priced_once_with_all_that_is_in_its_price() -> None:
         calls_wait4=1, calls_set_robust_list=1, wakeups=3, context_switches=3, page_faults=50, **MOVED,
     )  # fmt: skip
     found = explain(forks, LEAN, limits(), between(150, 140, 165))
-    # A last switch of the process that ends is not among the three; two and a wake-up are in its price.
+    # The last switch of the ending process is not among the three; its price includes two and a wake-up.
     assert amounts(found) == {
         "processes": 100, "page_faults": 30, "switches_and_wakeups": 10, "system_calls": 0.4,
         "threads": 0, "copies": 0, "rest": 9.6,
@@ -140,7 +142,7 @@ def test_threads_are_told_from_processes_by_how_they_end() -> None:
     both = counts("both", system_calls=9, calls_clone=4, calls_exit=1, calls_exit_group=3, **NOTHING, **MOVED)
     mixed = explain(both, LEAN, limits(), between(400))
     assert (amounts(mixed)["processes"], amounts(mixed)["threads"]) == (300, 20)
-    # Of a whole life more has ended than was made: its first process, too.
+    # In a whole life more tasks end than were created: its first process, too.
     life = counts(
         "life", system_calls=14, calls_read=3, calls_clone=1, calls_clone3=4, calls_exit=4,
         calls_exit_group=2, **NOTHING, **MOVED,
@@ -180,7 +182,7 @@ def test_who_pays_for_a_switch_is_not_known() -> None:
 
 
 def test_the_larger_count_of_switches_is_taken() -> None:
-    """That of /proc misses threads that come and go, that of perf the last one of each."""
+    """/proc misses switches of short-lived threads; perf misses the last switch of each."""
     known = {"system_calls": 4, "calls_exit": 1, "wakeups": 0, "page_faults": 0, **MOVED}
     proc = counts("proc", voluntary_switches=1, involuntary_switches=0, context_switches=3, **known)
     switches = cause(explain(proc, LEAN, limits(), between(20)), "switches_and_wakeups").items[0]

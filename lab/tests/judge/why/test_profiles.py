@@ -1,4 +1,4 @@
-"""Profiled trials: beside what is judged, never in it; kept, resumed; their files, and what they say."""
+"""Profiled trials: never among the judged ones; kept, resumed; their files and their results."""
 
 from __future__ import annotations
 
@@ -41,7 +41,7 @@ USED = {"user_ns": 0, "system_ns": 12_000_000, "voluntary_switches": 0, "involun
 
 
 def profile_lines(event: str = "cpu-clock", kernel_symbols: object = True) -> list[dict[str, Any]]:
-    """A profile of 12 samples: 2 copy across, 1 in the program, 2 without interrupts, 1 is the sampling's."""
+    """A profile of 12 samples: 2 copy across, 1 in the program, 2 without interrupts, 1 of the sampling."""
     profile = {
         "line": "profile", "schema": 4, "event": event, "frequency_hertz": 1000, "samples": 12, "lost": 3,
         "why_not_cycles": None if event == "cycles" else "there is no PMU", "throttled": 0, "from_ns": 100,
@@ -75,7 +75,7 @@ def write_lines(path: Path, lines: list[dict[str, Any]]) -> Path:
     return path
 
 
-# What the engine has written
+# The engine's lines
 
 
 def test_a_side_is_cut_to_its_window(tmp_path: Path) -> None:
@@ -118,13 +118,13 @@ def test_what_is_no_profile_says_which_line(tmp_path: Path, text: str, why: str)
         read_profile(tmp_path / "missing")
 
 
-# Trials of their own
+# Extra trials
 
 Outcome = Callable[[Contender, int], dict[str, Any]]
 
 
 class Rig:
-    """A study on trials that never happened. Those that are sampled leave the files that the engine would."""
+    """A study whose trials are made up; sampled ones leave the files that the engine would write."""
 
     def __init__(self, study: Study, directory: Path) -> None:
         self.study, self.directory = study, directory
@@ -295,7 +295,7 @@ def test_what_is_not_covered_is_told(rig: Rig) -> None:
         assert f": {reason}" in page
 
 
-# A study asks for them
+# A study that requests profiles
 
 
 def test_a_study_asks_for_them(small_study_file: Path, some_catalogue: Catalogue) -> None:
@@ -337,7 +337,7 @@ def test_a_contenders_name_is_that_of_its_file_where_it_may_be() -> None:
         assert file_name(name) == name
 
 
-# What they say
+# Their results
 
 
 def test_network_code_is_its_share_of_the_cpu_time_of_the_judged_trials(rig: Rig) -> None:
@@ -359,7 +359,7 @@ def test_network_code_is_its_share_of_the_cpu_time_of_the_judged_trials(rig: Rig
     told = Explanation(a=a, b=b, side="server", per="request", difference=between, causes=[], trials=(1, 1))
 
     def part(side: str = "server", **changes: Any) -> Range | None:
-        """With these changes to the server's profile of the first."""
+        """Return the summary with these changes to the first contender's server profile."""
         profiles = profiles_of(summary)
         changed = [
             each.model_copy(update={"sides": {"server": each.sides["server"].model_copy(update=changes)}})

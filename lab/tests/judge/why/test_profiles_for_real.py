@@ -1,4 +1,4 @@
-"""A run with profiles as a user makes one: what is found of large replies, its files, an explanation."""
+"""A real run with profiles: copying in large replies, its files, an explanation."""
 
 from __future__ import annotations
 
@@ -37,7 +37,7 @@ def profiles_of(summary: Summary) -> ProfilingSummary:
 
 @pytest.fixture(scope="module")
 def real_run(real_engine: Path, tmp_path_factory: pytest.TempPathFactory) -> Path:
-    """A run with profiles, made as a user does it."""
+    """A run with profiles, made with the command line."""
     folder = tmp_path_factory.mktemp("profiles")
     study, run = folder / "stacks.toml", folder / "run"
     study.write_text(STUDY)
@@ -122,7 +122,7 @@ def test_explain_says_how_much_is_copying_and_draws_a_pair(
     assert run_command(["explain", str(real_run), "prefork", "iterative", "--json"]) == 2
     assert run_command(["explain", str(real_run)]) == 0
     assert "iterative: " in capsys.readouterr().out
-    # A whole run is gone on with where its words are those that it was begun with.
+    # A complete run is resumed with the same command.
     study = str(real_run.parent / "stacks.toml")
     assert run_command(["run", study, "--out", str(real_run), "--profile", "--resume"]) == 0
     assert len(thunderherd.load(real_run).profiled()) == 2
