@@ -6,8 +6,7 @@ from collections.abc import Callable
 from pathlib import Path
 
 import pytest
-from made.claim_mistakes import check_mistake, with_claims
-from made.questions import GOOD
+from made.questions import GOOD, check_mistake, with_claims
 from made.summaries import sweeps as synthetic_sweeps
 from made.values import values
 

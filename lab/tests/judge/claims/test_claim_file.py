@@ -5,8 +5,8 @@ from __future__ import annotations
 from pathlib import Path
 
 import pytest
-from made.claim_mistakes import check_mistake, with_claims
 from made.paths import DATA
+from made.questions import check_mistake, with_claims
 
 from thunderherd.engine.catalogue import Catalogue
 from thunderherd.judge.claims.claim_file import Claim, load_claims

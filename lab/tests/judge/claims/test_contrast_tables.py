@@ -6,7 +6,7 @@ from pathlib import Path
 
 import numpy as np
 import pytest
-from made.claim_mistakes import check_mistake, with_claims
+from made.questions import check_mistake, with_claims
 from made.refusals import refused
 from made.summaries import sweeps as synthetic_sweeps
 from made.values import values

@@ -6,7 +6,7 @@ from pathlib import Path
 
 import numpy as np
 import pytest
-from made.claim_mistakes import check_mistake
+from made.questions import check_mistake
 from made.refusals import refused
 from made.summaries.swept import PAPER, STUDY, loaded
 
