@@ -214,7 +214,7 @@ METRICS = _table(
         side="client", none_because=NO_EVENT_LOOP,
     ),
     Metric(
-        "duration_per_message", "duration divided by messages, of all clients together", "s", side="client",
+        "duration_per_message", "duration by messages, of all clients together", "s", side="client",
         bound="request_time",
     ),
     Metric(
