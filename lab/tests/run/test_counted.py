@@ -9,7 +9,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from made.refusals import refused
+from made.refusals import codes_printed, refused
 from made.small_studies import head
 from made.summaries.trials import made_trial
 
@@ -228,22 +228,28 @@ def test_what_is_missing_is_told_with_what_to_type(rig: Rig, capsys: pytest.Capt
 
     def said(*words: str) -> str:
         assert run_command(["explain", str(rig.directory), *words]) == 2
-        return " ".join(capsys.readouterr().err.split())
+        return capsys.readouterr().err
 
-    assert '"prefrok"' in said("prefrok", "iterative") and "'prefork'" in said("prefrok", "iterative")
-    assert "prefork" in said("prefork", "prefork") and "prefork" in said("prefork")
-    assert '"reqest"' in said("prefork", "iterative", "--per", "reqest")
+    assert 'no such contender "prefrok"' in said("prefrok", "iterative")
+    assert "did you mean 'prefork'" in said("prefrok", "iterative")
+    twice = said("prefork", "prefork")
+    assert codes_printed(twice) == ["explain.same_contender"] and " prefork " in twice
+    assert "prefork against whom?" in said("prefork")
+    assert 'no such measure "reqest"' in said("prefork", "iterative", "--per", "reqest")
+    assert "explain.no_limits" in codes_printed(said())
     again = "--size quick --set counting.trials=2 --set measure.limits_milliseconds=3000`"
-    assert "measure.limits_milliseconds=3000" in said() and again in said("prefork", "iterative")
+    assert again in " ".join(said("prefork", "iterative").split())
     limits = MachineLimits(cpus=[0], settings={}, figures=[])
-    for case, told in (
-        ({"limits": limits, "counting": None}, "--size quick --set counting.trials=1`"),
-        ({"counting": None}, "--set measure.limits_milliseconds=3000 --set counting.trials=1`"),
-        ({"limits": limits}, "prefork and iterative"),
+    for case, code, typed in (
+        ({"limits": limits, "counting": None}, "no_counted_trials", "--size quick --set counting.trials=1`"),
+        ({"counting": None}, "no_limits", "--set measure.limits_milliseconds=3000 --set counting.trials=1`"),
+        ({"limits": limits}, "no_cpu_time", ""),
     ):
         changed = summary.model_copy(update=case)
-        (problem,) = refused(explained, changed, trials, "prefork", "iterative", side="server", where="run")
-        assert told in str(problem)
+        with pytest.raises(UserError) as refusal:
+            explained(changed, trials, "prefork", "iterative", side="server", where="run")
+        (problem,) = refusal.value.problems
+        assert problem.code == f"explain.{code}" and typed in problem.hint
     uncounted = summary.model_copy(update={"counting": None})
     assert WHY in render(summary) and WHY not in render(uncounted)
 

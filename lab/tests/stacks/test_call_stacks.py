@@ -1,4 +1,4 @@
-"""Stacks: cut, counted for whom they belong to, folded; which functions copy; the interval of a share."""
+"""Stacks: cut, attributed to callers, folded; which functions copy; the interval of a share."""
 
 from __future__ import annotations
 
@@ -36,7 +36,7 @@ from thunderherd.statistics.clustered_shares import clustered_share
 
 
 def stack(*names: str, at: tuple[int, ...] = (1,), command: str = "engine") -> Stack:
-    """A stack of these functions, outermost first; those that begin with `k:` are the kernel's."""
+    """Return a stack of these functions, outermost first; names with `k:` are the kernel's."""
     frames = [Frame(name.removeprefix("k:"), "kernel" if name.startswith("k:") else "user") for name in names]
     return Stack(command, tuple(frames), at)
 
@@ -45,7 +45,7 @@ def names_of(found: Stack) -> list[str]:
     return [frame.symbol for frame in found.frames]
 
 
-# For whom it counts
+# Attribution to callers
 
 
 def test_time_without_interrupts_counts_for_the_caller() -> None:
@@ -77,7 +77,7 @@ def test_only_where_it_is_the_function_that_was_running() -> None:
 def test_a_program_that_is_called_so_is_left_alone_and_so_is_one_without_a_caller() -> None:
     for each in (stack("main", "_raw_spin_unlock_irq"), stack("k:_raw_spin_unlock_irq"), stack()):
         assert for_callers([each]) == ([each], 0)
-    # Between a program and the kernel nothing was without interrupts.
+    # No function between a program and the kernel ran without interrupts.
     entered = stack("main", "k:do_syscall_64")
     assert for_callers([entered]) == ([entered], 0)
 
@@ -224,7 +224,7 @@ def test_what_makes_no_sense_is_refused(hits: list[int], sizes: list[int], why: 
     [(0.02, 1, 0.95), (0.3, 1, 0.95), (0.05, 5, 0.92), (0.3, 10, 0.94), (0.3, 25, 0.92), (0.05, 10, 0.87)],
 )
 def test_how_often_the_interval_holds_the_truth(share: float, burst: int, least: float) -> None:
-    """1,000 samples a trial, in bursts of so many that are alike on average. Promised: 95 %."""
+    """1,000 samples a trial, in bursts of similar ones. Promised coverage: 95 %."""
     random = np.random.default_rng(20)
     held, runs, size = 0, 1000, 1000 // BATCHES
     for _ in range(runs):

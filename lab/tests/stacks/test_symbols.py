@@ -1,4 +1,4 @@
-"""What on a stack makes a sample one of the kernel's network code."""
+"""Which stacks are in the kernel's network code."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ SENDING = ("do_syscall_64", "__x64_sys_sendto", "__sys_sendto", "tcp_sendmsg", "
         (SENDING, True),
         ((*SENDING, "__tcp_push_pending_frames", "_raw_spin_lock"), True),
         ((*SENDING, "kmem_cache_alloc_noprof"), True),
-        # What is copied has a price of its own, and so have switches, wake-ups and page faults.
+        # Copies have a price of their own, and so have switches, wake-ups and page faults.
         ((*SENDING, "_copy_from_iter", "rep_movs_alternative"), False),
         ((*SENDING, "_copy_from_iter", "asm_exc_page_fault", "handle_mm_fault", "clear_page"), False),
         (
@@ -26,7 +26,7 @@ SENDING = ("do_syscall_64", "__x64_sys_sendto", "__sys_sendto", "tcp_sendmsg", "
             (*SENDING, "sock_def_readable", "__wake_up_sync_key", "__wake_up_common", "ep_poll_callback"),
             False,
         ),
-        # An interrupt in the midst of it is not its doing; the soft interrupt that follows it may be.
+        # An interrupt within network code is not its doing; the soft interrupt after it may be.
         ((*SENDING, "asm_sysvec_apic_timer_interrupt", "hrtimer_interrupt"), False),
         (
             ("exit_mmap", "asm_sysvec_apic_timer_interrupt", "irq_exit_rcu", "net_rx_action", "tcp_v4_rcv"),
@@ -34,7 +34,7 @@ SENDING = ("do_syscall_64", "__x64_sys_sendto", "__sys_sendto", "tcp_sendmsg", "
         ),
         (("do_syscall_64", "__x64_sys_exit_group", "do_exit", "__fput", "sock_close", "inet_release"), True),
         (("do_syscall_64", "__x64_sys_clock_gettime", "posix_cpu_clock_get"), False),
-        # The entry of a system call is priced.
+        # Entering a system call has a price.
         (("do_syscall_64", "__x64_sys_sendto"), False),
         (("do_syscall_64", "__sys_sendto.isra.0"), True),
         ((), False),

@@ -1,4 +1,4 @@
-"""The pure functions of statistics.py: by hand, by definition, and by what must not change the outcome."""
+"""The pure functions of comparisons.py: by hand, by definition, and by invariances."""
 
 import math
 from collections import Counter

@@ -1,8 +1,8 @@
-"""What the whole procedure does when the truth is known: false positives, power and coverage, by simulation.
+"""The whole procedure if the truth is known: false positives, power and coverage, by simulation.
 
 `pytest lab/tests/statistics/test_comparisons_simulation.py -s` prints the figures that the methodology
-quotes. The seeds are fixed, and each bound stands at least four standard errors of the simulation away from
-what is expected: a failure means that the procedure has changed, not that luck was bad.
+quotes. The seeds are fixed. Each bound is at least four standard errors of the simulation away from the
+expected value, so a failure means that the procedure has changed.
 """
 
 import math
@@ -34,7 +34,7 @@ FIVE_PERCENT = math.log(1.05)
 
 
 def ends(log_ratios: Array, equivalence_ratio: float = 1.03) -> list[PairResult]:
-    """The results of runs (one a row) that stop at the first look that decides."""
+    """Return the results of runs (one a row) that stop at the first look that decides."""
     ended = []
     for run in log_ratios:
         costs = np.exp(run).tolist()
@@ -58,9 +58,9 @@ def held(result: PairResult, truth: float) -> bool:
 
 
 def machine_noise(generator: np.random.Generator, runs: int, trials: int) -> Array:
-    """The log cost of trials one after the other: 9 % noise, two thirds of its variance a slow drift.
+    """Return the log cost of successive trials: 9 % noise, two thirds of its variance a slow drift.
 
-    The drift is autoregressive, .95 from one trial to the next, as temperature and neighbours make it.
+    The drift is autoregressive, .95 from one trial to the next, like that of temperature and neighbours.
     """
     steps = generator.standard_normal((runs, trials))
     drift = np.empty_like(steps)
@@ -73,12 +73,12 @@ def machine_noise(generator: np.random.Generator, runs: int, trials: int) -> Arr
 
 
 def in_blocks(noise: Array, generator: np.random.Generator) -> Array:
-    """Within-block log ratios of two contenders that take turns in random order."""
+    """Return within-block log ratios of two contenders that alternate in random order."""
     return np.where(generator.random(noise[:, ::2].shape) < 0.5, 1, -1) * (noise[:, ::2] - noise[:, 1::2])
 
 
 def p_values(log_ratios: Array) -> Array:
-    """Two-sided signed-rank p over the last axis, written anew for whole arrays without ties."""
+    """Return the two-sided signed-rank p over the last axis, for whole arrays without ties."""
     blocks = log_ratios.shape[-1]
     patterns = np.array([1.0])
     for rank in range(1, blocks + 1):
@@ -103,7 +103,7 @@ def test_false_positives_of_all_three_looks_together() -> None:
         wrong = np.any([p_values(log_ratios[:, : look.blocks]) <= look.alpha for look in LOOKS], axis=0)
         report(f"{what}, declared different at any look", float(wrong.mean()), "at most 5")
         assert wrong.mean() <= 0.05 + 0.006
-        # The arrays say the same as the functions that a run uses.
+        # The arrays give the same as the functions that a run uses.
         results = ends(log_ratios[:200], equivalence_ratio=1 + 1e-9)
         assert [result.verdict is not Verdict.UNDECIDED for result in results] == wrong[:200].tolist()
 
@@ -205,7 +205,7 @@ def test_family_wise_error(slower: int, looks: list[int]) -> None:
         report("pairs that differ by 50 % or more found", float(rejected[:, ~equal].mean()), "100")
         assert rejected[:, ~equal].mean() > 0.99
 
-    # The arrays above say the same as the functions that a run uses.
+    # The arrays above give the same as the functions that a run uses.
     for run in range(8):
         values = {str(name): np.exp(costs[run, :, name]).tolist() for name in range(10)}
         named = [(str(a), str(b)) for a, b in pairs]
@@ -218,7 +218,7 @@ def test_simultaneous_coverage() -> None:
     runs, share = 4000, 0.05 / 45
     costs = np.random.default_rng(5).normal(0, 0.03, (runs, 20, 10))
     pairs = list(combinations(range(10), 2))
-    # An interval holds the truth if and only if the test that belongs to it does not reject the truth.
+    # An interval holds the truth if and only if its test does not reject the truth.
     inside = np.stack([p_values(costs[:, :, a] - costs[:, :, b]) > share for a, b in pairs], axis=1)
     covered = float(inside.all(axis=1).mean())
     print("\nTen contenders, 45 pairs, 20 blocks, one look")
@@ -235,7 +235,7 @@ def test_simultaneous_coverage() -> None:
 @pytest.mark.parametrize("blocks", [11, 20, 40])
 @pytest.mark.parametrize(("noise", "at_most"), [("normal", 0.05), ("exponential", 0.10)])
 def test_equal_spreads_called_different(blocks: int, noise: str, at_most: float) -> None:
-    """The contrast of two deviations (`of = "deviation"`), where both contenders spread alike."""
+    """The contrast of two deviations (`of = "deviation"`) of contenders that spread alike."""
     runs = 4000
     drawn = getattr(np.random.default_rng(6), {"normal": "standard_normal"}.get(noise, noise))
     values = drawn(size=(runs, blocks, 2))

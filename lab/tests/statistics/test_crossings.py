@@ -1,5 +1,7 @@
-"""The estimator of a crossover: what standings say, the monotone estimate, Fieller's interval, the second
-stage. How often it is right is in test_crossover_simulation.py."""
+"""The estimator of a crossover: standings, the monotone estimate, Fieller's interval, the second stage.
+
+test_crossings_simulation.py says how often it is right.
+"""
 
 from __future__ import annotations
 
@@ -33,7 +35,7 @@ SIZES = (64.0, 256.0, 1024.0, 4096.0, 16384.0, 65536.0, 262144.0)
 
 
 def ramp(at: float, slope: float, sizes: Sequence[float] = SIZES) -> Array:
-    """Log ratios on a straight line that is zero at a size; `slope` for each doubling."""
+    """Return log ratios on a straight line that is zero at a size, with this slope per doubling."""
     return slope * (np.log2(sizes) - math.log2(at))
 
 
@@ -105,7 +107,7 @@ def test_standings_are_the_verdicts_on_the_family_of_all_sizes() -> None:
 
 
 def test_noise_around_zero_is_no_crossing() -> None:
-    # Its own sign changes at nearly every size, and nothing of it is shown.
+    # The estimates change sign at nearly every size, and none of that is shown.
     log_ratios = measured(np.zeros(7), noise=0.2)
     assert len(set(np.sign(log_ratios.mean(axis=0)))) == 2
     assert read(SIZES, standings(log_ratios)).outcome == "nowhere_separated"
@@ -115,8 +117,10 @@ def test_noise_around_zero_is_no_crossing() -> None:
 
 
 def by_formula(values: Array, weights: Array) -> Array:
-    """The rising isotonic estimate by its max-min formula: of all weighted means from i' <= i to j >= i,
-    the least over j, of these the greatest over i' (Barlow and others 1972, 1.9)."""
+    """Return the rising isotonic estimate by its max-min formula (Barlow and others 1972, 1.9).
+
+    Of all weighted means from i' <= i to j >= i it takes the least over j, and of these the greatest over i'.
+    """
     count = values.size
     means = np.array(
         [
@@ -133,7 +137,7 @@ def by_formula(values: Array, weights: Array) -> Array:
 @given(st.lists(st.floats(-1, 1), min_size=2, max_size=8), st.booleans())
 @settings(max_examples=100)
 def test_the_monotone_estimate_is_that_of_the_formula(values: list[float], rises: bool) -> None:
-    # One block: its values are the estimates, all of the same weight.
+    # With one block, its values are the estimates, all of the same weight.
     sizes = [2.0**place for place in range(len(values))]
     found = monotone(sizes, [values], rises=rises)
     signed = np.array(values) if rises else -np.array(values)
@@ -169,8 +173,11 @@ def test_where_the_monotone_estimate_is_zero(values: list[float], crossing: floa
 
 
 def test_fieller_of_a_worked_example() -> None:
-    """The example of D. Colquhoun's program FIELLER, after Finney: a = 14 (3) over b = 7 (2), independent,
-    10 degrees of freedom, 90 %: g = 0.268164, limits 1.051413 and 4.414296."""
+    """The example of D. Colquhoun's program FIELLER, after Finney.
+
+    a = 14 (3) over b = 7 (2), independent, 10 degrees of freedom, 90 %: g = 0.268164, limits 1.051413 and
+    4.414296.
+    """
     t = 1.812461
     assert t**2 * 4 / 7**2 == pytest.approx(0.268164, abs=1e-6)  # its g
     found = fieller(14, 7, 9, 0, 4, t)
@@ -180,7 +187,7 @@ def test_fieller_of_a_worked_example() -> None:
 
 
 def test_an_end_of_the_interval_is_where_the_t_test_of_the_line_there_gives_five_percent() -> None:
-    """The definition of the set, by another way: blocks' lines from scipy, tested at the ends."""
+    """The definition of the set, computed another way: blocks' lines from scipy, tested at the ends."""
     log_ratios = measured(ramp(6000, 0.05), noise=0.05)
     found = line_crossing(SIZES, log_ratios)
     places = np.log(SIZES)
@@ -202,7 +209,7 @@ def test_a_slope_that_is_not_separated_from_zero_leaves_the_interval_unbounded()
     slopes = [scipy.stats.linregress(np.log(SIZES), block).slope for block in level]
     assert scipy.stats.ttest_1samp(slopes, 0).pvalue > 0.05
     assert (found.low, found.high, found.is_bounded) == (None, None, False)
-    # With the same slopes and far less certainty asked for, it is bounded: the slope decides, nothing else.
+    # With the same slopes and much less confidence it is bounded: only the slope decides.
     assert line_crossing(SIZES, level, confidence=0.01).is_bounded
 
 
@@ -326,7 +333,7 @@ def test_it_looks_around_the_crossing_and_closer_where_noise_is_small() -> None:
         assert dense[0] < 6000 < dense[-1]
         assert len(dense) == 7 and np.allclose(np.diff(np.log(dense)), np.diff(np.log(dense))[0])
         widths.append(dense[-1] / dense[0])
-    # Never closer than half a step of the first stage, a factor of 4, which knows nothing within it.
+    # Never closer than half a step of the first stage, a factor of 4, within which that stage knows nothing.
     assert widths[0] == pytest.approx(2) and widths[1] > 2.3
 
 
@@ -378,7 +385,7 @@ def test_a_grid_over_very_many_numbers_takes_no_more_memory_than_its_points() ->
 @given(at=st.floats(1.2, 60), seed=st.integers(0, 200))
 @settings(max_examples=60)
 def test_whole_numbers_of_a_second_stage(at: float, seed: int) -> None:
-    """Each once, within the bracket, three of them where it has as many; none between neighbours."""
+    """Each once, within the bracket, at least three if it has as many; none between neighbours."""
     sizes = (1.0, 2.0, 4.0, 8.0, 16.0, 32.0, 64.0)
     log_ratios = measured(ramp(at, 0.2, sizes), seed=seed)
     pattern = read(sizes, standings(log_ratios))

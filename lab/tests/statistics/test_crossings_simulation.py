@@ -1,8 +1,7 @@
-"""How often the search for a crossover is right when the truth is known: both stages, by simulation.
+"""How often the search for a crossover is right if the truth is known: both stages, by simulation.
 
-`pytest lab/tests/statistics/test_crossings_simulation.py -s` prints the figures that the methodology
-quotes. The seeds are fixed, and each bound stands some four standard errors of the simulation away from
-what is expected.
+`pytest lab/tests/statistics/test_crossings_simulation.py -s` prints the figures that the methodology quotes.
+The seeds are fixed. Each bound is about four standard errors of the simulation away from the expected value.
 """
 
 from __future__ import annotations
@@ -32,17 +31,20 @@ RUNS = 400
 
 
 def line(at: float, slope: float) -> Truth:
-    """Zero at a size, and so much for each doubling."""
+    """Return a line that is zero at a size, with this slope per doubling."""
     return lambda sizes: slope * np.log2(sizes / at)
 
 
 def two_costs(a: tuple[float, float], b: tuple[float, float]) -> Truth:
-    """What two contenders cost that have a fixed cost and one for each byte: level, then falling, level."""
+    """Return the log ratio of two contenders, each with a fixed cost and one per byte.
+
+    It is level, then falls, then is level again.
+    """
     return lambda sizes: np.log((a[0] + a[1] * sizes) / (b[0] + b[1] * sizes))
 
 
 def kink(at: float, before: float, after: float) -> Truth:
-    """A straight line that turns where it is zero."""
+    """Return a straight line that bends at its zero."""
     return lambda sizes: np.where(sizes < at, before, after) * np.log2(sizes / at)
 
 
@@ -60,12 +62,12 @@ Noise = Callable[[np.random.Generator, tuple[int, ...]], Array]
 
 
 def normal(deviation: float) -> Noise:
-    """Of the log ratio at one size in one block."""
+    """The noise of the log ratio at one size in one block."""
     return lambda generator, shape: generator.normal(0, deviation, shape)
 
 
 def bursts(deviation: float) -> Noise:
-    """Skewed noise of both contenders, with rare and large bursts; of the same standard deviation."""
+    """Return skewed noise of both contenders, with rare large bursts and the same standard deviation."""
 
     def drawn(generator: np.random.Generator, shape: tuple[int, ...]) -> Array:
         both = generator.standard_exponential((2, *shape)) ** 3
@@ -77,7 +79,7 @@ def bursts(deviation: float) -> Noise:
 
 
 def shared(deviation: float) -> Noise:
-    """Half of the variance shared by all sizes of a block, as where one contender has a bad minute."""
+    """Return noise half of whose variance all sizes of a block share, like one contender's bad minute."""
 
     def drawn(generator: np.random.Generator, shape: tuple[int, ...]) -> Array:
         own, common = generator.normal(0, deviation, shape), generator.normal(0, deviation, (*shape[:-1], 1))
@@ -91,7 +93,7 @@ def shared(deviation: float) -> Noise:
 
 
 def one_sided(log_ratios: Array) -> Array:
-    """p of "above zero" by the signed-rank test over the axis before the last, written anew for arrays."""
+    """Return p of "above zero" by the signed-rank test over the last axis but one, for arrays."""
     blocks = log_ratios.shape[-2]
     patterns = np.array([1.0])
     for rank in range(1, blocks + 1):
@@ -103,7 +105,7 @@ def one_sided(log_ratios: Array) -> Array:
 
 
 def corrected(p: Array) -> Array:
-    """Holm's, over the last axis."""
+    """Return Holm's p over the last axis."""
     order = np.argsort(p, axis=-1)
     factors = np.arange(p.shape[-1], 0, -1)
     ascending = np.maximum.accumulate(np.minimum(1, np.take_along_axis(p, order, -1) * factors), axis=-1)
@@ -113,7 +115,7 @@ def corrected(p: Array) -> Array:
 
 
 def all_standings(log_ratios: Array) -> list[list[Standing]]:
-    """Those of many runs (runs x blocks x sizes)."""
+    """Return the standings of many runs (runs x blocks x sizes)."""
     above, below = one_sided(log_ratios), one_sided(-log_ratios)
     different = corrected(np.minimum(1, 2 * np.minimum(above, below))) <= ALPHA
     margin = math.log(1.03)
@@ -135,7 +137,7 @@ class Answer:
 
 
 def answers(truth: Truth, noise: Noise, *, runs: int = RUNS, seed: int = 1) -> list[Answer]:
-    """The whole search, so many times; at sizes that need not be whole, so that nothing is rounded."""
+    """Simulate the whole search many times, at sizes that need not be whole, so nothing is rounded."""
     generator = np.random.default_rng(seed)
     coarse = truth(SIZES) + noise(generator, (runs, BLOCKS, SIZES.size))
     found = []
@@ -174,8 +176,11 @@ def share(count: int, of: int) -> float:
 
 @dataclass(frozen=True)
 class Rates:
-    """Of many searches: how many told of one crossing, of these how many gave an interval, of these how many
-    hold the truth; how many brackets hold it; the middle width of an interval, as a ratio of its ends."""
+    """The outcomes of many searches.
+
+    They are: how many reported one crossing, how many of these gave an interval, how many of these hold the
+    truth; how many brackets hold it; the median width of an interval, as a ratio of its ends.
+    """
 
     one: float
     several: float
@@ -244,8 +249,10 @@ def test_coverage_of_a_straight_line(what: str) -> None:
 
 
 def test_a_crossing_too_near_an_end_to_be_shown() -> None:
-    """At the last size the other is ahead by 3 %, which the first stage can hardly show. Where the second
-    does, it was lucky, and the line through the same blocks was lucky too."""
+    """At the last size the other is ahead by 3 %, which the first stage can hardly show.
+
+    If the second stage shows it, it was lucky, and so was the line through the same blocks.
+    """
     truth = line(2.5 * 2**20, -0.05)
     found = answers(truth, normal(0.1))
     seen = rates(truth, found)
@@ -328,7 +335,7 @@ def _dead(octaves: Array, width: float) -> Array:
 
 
 def test_several_crossings_are_found() -> None:
-    """A wave over the whole range, of two and a half periods: five crossings."""
+    """A wave over the whole range, with two and a half periods: five crossings."""
 
     def wave(sizes: Array) -> Array:
         found: Array = 0.2 * np.cos(math.pi * np.log2(sizes / LOW) / 4)

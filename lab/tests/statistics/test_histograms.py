@@ -1,4 +1,4 @@
-"""Histograms are added, not averaged, and told only as far as there are requests for it."""
+"""Histograms are added, not averaged, and reported only as far as there are enough requests."""
 
 from __future__ import annotations
 

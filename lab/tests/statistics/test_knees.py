@@ -1,5 +1,7 @@
-"""The arithmetic of the knee against known answers: M/M/1, whose response times are exponential, so that the
-99th percentile at rate L of a server that does M a second is ln(100) / (M - L)."""
+"""The arithmetic of the knee against known answers of M/M/1, whose response times are exponential.
+
+At rate L of a server that does M a second the 99th percentile is ln(100) / (M - L).
+"""
 
 from __future__ import annotations
 
@@ -22,11 +24,11 @@ from thunderherd.statistics.knees import (
 
 CAPACITY, GOAL = 10_000.0, 0.002
 TRUTH = CAPACITY - math.log(100) / GOAL
-"""Of p99 = 2 ms: 7,697 a second."""
+"""The knee for p99 = 2 ms: 7,697 a second."""
 
 
 def at(rate: float, capacity: float = CAPACITY) -> AtRate:
-    """What M/M/1 gives, without noise; at its capacity and beyond nothing."""
+    """Return trials of M/M/1 without noise; none at its capacity or beyond."""
     if rate >= capacity:
         return AtRate(rate, None, overloaded=True)
     return AtRate(rate, math.log(100) / (capacity - rate))
@@ -58,7 +60,7 @@ def test_the_knee_of_a_known_queue() -> None:
 def test_where_the_next_rate_was_too_much_the_knee_lies_between_two_rates() -> None:
     rates = (2000, 7000, 12_000)
     assert knee_of_block([at(rate) for rate in rates], GOAL) == RateRange(7000, 12_000)
-    # However small the percentile of a trial is that did not keep up.
+    # However small the percentile of a trial that did not keep up.
     trials = [AtRate(2000, 0.0005), AtRate(7000, 0.001), AtRate(12_000, 0.0001, overloaded=True)]
     assert knee_of_block(trials, GOAL) == RateRange(7000, 12_000)
 
@@ -168,7 +170,7 @@ BLOCKS = 10
 
 
 def simulated(generator: np.random.Generator, rate: float, seconds: float) -> AtRate:
-    """A trial of M/M/1 that has been running for a while: Lindley's recursion, as a running minimum."""
+    """Return a trial of M/M/1 in steady state: Lindley's recursion, as a running minimum."""
     warm, count = 2000, generator.poisson(rate * seconds)
     gaps = generator.exponential(1 / rate, warm + count)
     services = generator.exponential(1 / CAPACITY, warm + count)
@@ -183,8 +185,7 @@ def simulated(generator: np.random.Generator, rate: float, seconds: float) -> At
 def test_the_interval_holds_the_knee_of_a_simulated_queue(
     seconds: float, runs: int, least: float, bias: float
 ) -> None:
-    """M/M/1 with ten blocks of seven rates: the truth is known. Short windows see too few of the long
-    queues."""
+    """Ten blocks of seven rates of M/M/1, whose knee is known. Short windows see too few long queues."""
     generator, held, errors = np.random.default_rng(7), 0, []
     for _ in range(runs):
         blocks = [

@@ -104,7 +104,7 @@ def test_signed_rank_of_many_ties_agrees_with_whole_numbers(n: int) -> None:
 
 
 def test_signed_rank_ranks_zeros_and_then_leaves_them_out() -> None:
-    # Ranks 1.5 1.5 3 4 5; the zeros' own are left out, so -2 keeps rank 3 and the positive ones have 4 and 5.
+    # Ranks 1.5 1.5 3 4 5; those of the zeros are left out: -2 keeps rank 3, the positive ones 4 and 5.
     assert signed_rank([0, 0, -2, 3, 4]).statistic == 9
     assert signed_rank([0.0, 0.0, 0.0]).p_two_sided == 1
 

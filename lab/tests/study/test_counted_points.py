@@ -9,13 +9,13 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+from made.refusals import refused
 from made.small_studies import head
 from made.summaries.trials import made_trial
 
 from thunderherd.cli.main import run_command
 from thunderherd.engine import client as engine
 from thunderherd.engine.catalogue import Catalogue
-from thunderherd.errors import UserError
 from thunderherd.judge.why.counts import NOT_TOLD, counting_summary
 from thunderherd.judge.why.pairs import explained, is_first
 from thunderherd.machine import description
@@ -121,11 +121,10 @@ def test_explain_says_what_to_type_for_a_point_that_was_not_counted(
 ) -> None:
     priced = summary.model_copy(update={"limits": MachineLimits(cpus=[0], settings={}, figures=[])})
     trials: list[TrialRecord] = []
-    with pytest.raises(
-        UserError, match=r"of sweep clients, points that were: 1, 5\).*counting.contenders="
-    ) as said:
-        explained(priced, trials, "iterative@clients=2", "prefork@clients=2", side="server")
-    assert '["iterative@clients=2", "prefork@clients=2"]' in str(said.value)
+    pair = ("iterative@clients=2", "prefork@clients=2")
+    (problem,) = refused(explained, priced, trials, *pair, side="server")
+    assert problem.code == "explain.not_counted" and ": 1, 5)" in problem.message
+    assert f'counting.contenders=["{pair[0]}", "{pair[1]}"]' in problem.hint
     assert run_command(["explain", str(tmp_path / "run"), "iterative@clients=2", "prefork@clients=2"]) == 2
     assert "measure.limits_milliseconds=3000" in capsys.readouterr().err
 

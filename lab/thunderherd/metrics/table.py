@@ -1,12 +1,12 @@
-"""The one table of metrics: what a trial gives one number for, in words, with its unit and its better
-direction.
+"""The one table of metrics: each number that a trial gives, with its words, unit and better direction.
 
-Most have a fixed name (`METRICS`). Those of one side, `server.NAME` and `client.NAME`, are open-ended: NAME
-is a figure of a counter that the study asks both sides for, what the system says of a process that has ended
-(`OF_A_LIFE`), or what a side counts as it goes (`OF_A_TALLY`). Amounts are also there `_per_request` and
-`_per_byte` of payload, counters `_per_second` and `_per_cpu_second` besides, and some divided by each other
-(`RATIOS`). What both sides have together is `both.NAME_per_request` and `both.NAME_per_byte`. A state, such
-as a window of TCP, is no amount, and is divided by nothing; but memory is held `_per_connection`.
+Most metrics have a fixed name (`METRICS`). A new one is a row here and its computation in `trial/metrics.py`.
+The metrics of one side, `server.NAME` and `client.NAME`, are open-ended. NAME is a figure of a counter that
+the study requests, what the system reports of an ended process (`OF_A_LIFE`), or what each side counts itself
+(`OF_A_TALLY`). Amounts also exist `_per_request` and `_per_byte` of payload; counters also `_per_second` and
+`_per_cpu_second`. Some amounts are divided by each other (`RATIOS`). The sum of both sides is
+`both.NAME_per_request` and `both.NAME_per_byte`. A state, such as a TCP window, is no amount and is divided
+by nothing; only memory also exists `_per_connection`.
 """
 
 from __future__ import annotations
@@ -20,20 +20,38 @@ from thunderherd.engine.catalogue import Catalogue
 from thunderherd.engine.counter_names import figures_of_counters, states_of_counters
 
 Better = Literal["less", "more"]
-"""Which of two values of a metric is the better one."""
+"""The better direction of a metric."""
 
 CPU_PER_CONNECTION = "server_cpu_per_connection"
 """The metric that is shown for as many connections as the study says."""
 
 PAYLOAD_RATE, SHARE_OF_CEILING = "gigabits_per_second", "share_of_ceiling"
-"""What a sweep with a ceiling compares, and as what."""
+"""The metric that a sweep with a ceiling compares, and the one that it shows."""
+
+OFFERED = "offered_per_second"
+"""The metric that every open loop has, and no other load."""
+
+NO_EVENT_LOOP = "its load has no event loop that reports it"
 
 SHARE = "share"
-"""The unit of what is 1 at most, or about it, and shown in percent."""
+"""The unit of shares, which are about 1 at most and shown in percent."""
 
+
+BoundRule = Literal[
+    "payload",
+    "connection_rate",
+    "request_rate",
+    "request_time",
+    "stream_round_trip",
+    "latency",
+    "server_cpu_per_connection",
+    "server_cpu_per_request",
+    "task_clock",
+]
+"""The rules by which machine limits bound a metric (judge/summary/bounds.py)."""
 
 Side = Literal["server", "client"]
-"""Whose figure it is: one that takes a look at the server, or one that the clients tell by themselves."""
+"""The side that a figure belongs to: the server, or the clients, which report theirs without the server."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -42,24 +60,32 @@ class Metric:
 
     name: str
     words: str
-    """What it is, to stand in a sentence or as a heading."""
+    """Its name in a sentence or as a heading."""
     unit: str = ""
-    """Of one value: "s" (everything that lasts is in seconds), "1/s", "share", "connections"; empty for a
-    plain number."""
+    """Of one value: "s" (all times are in seconds), "1/s", "share", "connections"; empty for a plain number.
+    """
     better: Better = "less"
     digits: int = 3
-    """Significant digits that are worth showing."""
+    """Significant digits worth showing."""
     whole: bool = False
-    """A count of things: in one trial it has no decimals."""
+    """A count, which has no decimals in a single trial."""
     side: Side = "server"
-    """Of the clients is also what a timed load tells by itself, whenever its server was read."""
+    """"client" also holds what a timed load reports itself, whenever its server was read."""
     heading: str = ""
-    """As the head of a narrow column; empty: its words."""
+    """The head of a narrow column; empty: its words."""
     figure: str = ""
-    """The figure of a workload's own (`LoadResult.figures`) of which it is the mean over the requests, in
-    this unit; empty: it is computed otherwise."""
+    """The workload's own figure (`LoadResult.figures`) whose mean over the requests it is, in this unit.
+
+    Empty: the metric is computed otherwise.
+    """
+    bound: BoundRule | None = None
+    """The rule by which machine limits bound it; None: they do not."""
+    open_loop: bool = False
+    """Only loads with a schedule have it."""
+    none_because: str = ""
+    """Why a trial has none although everything that it is computed from was counted."""
     fewest_requests: int = 0
-    """A trial with fewer has none: ten must lie beyond a percentile (the engine's rule)."""
+    """The fewest requests that give one: ten must lie beyond a percentile (the engine's rule)."""
 
     @property
     def short(self) -> str:
@@ -73,22 +99,30 @@ def _table(*metrics: Metric) -> dict[str, Metric]:
 
 LATENCY = "latency"
 TIMES = (LATENCY, "service_time", "send_lag", "connection_wait")
-"""What a load times, request by request; all but the latency of an open loop alone."""
+"""The times that a load takes of each request; loads other than open loops have only the latency."""
 
 PERCENTILES = {"p50": 20, "p90": 100, "p99": 1_000, "p999": 10_000}
-"""As a metric's name has them, and the fewest requests that give one."""
+"""The percentiles in metric names, with the fewest requests that give each."""
 
 REQUESTS_OF_MAXIMUM = 100
-"""The fewest of which the longest is told."""
+"""The fewest requests of which a maximum is reported."""
 
 
-def _times(name: str, words: str, *, short: bool = False) -> list[Metric]:
-    """The metrics of something that is timed request by request: `NAME_p99_seconds`."""
+def _times(name: str, words: str, *, bound: BoundRule | None = None) -> list[Metric]:
+    """Return the metrics of a time that is taken of each request: `NAME_p99_seconds`."""
 
     def of(part: str, said: str, fewest: int = 0) -> Metric:
-        heading = part if short and part in ("p50", "p99") else ""
-        full = f"{name}_{part}_seconds"
-        return Metric(full, said, "s", side="client", heading=heading, fewest_requests=fewest)
+        heading = part if name == LATENCY and part in ("p50", "p99") else ""
+        return Metric(
+            f"{name}_{part}_seconds",
+            said,
+            "s",
+            side="client",
+            heading=heading,
+            bound=bound,
+            open_loop=name != LATENCY,
+            fewest_requests=fewest,
+        )
 
     said = {"p50": f"median {words}"}
     said |= {
@@ -102,147 +136,125 @@ def _times(name: str, words: str, *, short: bool = False) -> list[Metric]:
 
 METRICS = _table(
     Metric(
-        "connections",
-        "connections that were opened",
-        "connections",
-        "more",
-        whole=True,
-        side="client",
+        "connections", "connections opened", "connections", "more", whole=True, side="client",
         heading="Conn#",
     ),
     Metric(
-        "requests",
-        "requests that the clients saw answered",
-        "requests",
-        "more",
-        whole=True,
-        side="client",
+        "requests", "requests answered, as the clients saw", "requests", "more", whole=True, side="client",
         heading="Req#",
     ),
     Metric("server_cpu_seconds", "CPU time of the server", "s", heading="Server CPU"),
-    Metric("server_cpu_per_connection", "server CPU per connection", "s", heading="CPU"),
-    Metric("server_cpu_per_request", "server CPU per request", "s", heading="CPU/request"),
+    Metric(
+        CPU_PER_CONNECTION, "server CPU per connection", "s", heading="CPU",
+        bound="server_cpu_per_connection",
+    ),
+    Metric(
+        "server_cpu_per_request", "server CPU per request", "s", heading="CPU/request",
+        bound="server_cpu_per_request",
+    ),
     Metric("client_cpu_seconds", "CPU time of the clients", "s", side="client"),
     Metric("client_cpu_per_request", "client CPU per request", "s", side="client"),
     Metric("machine_cpu_seconds", "CPU time of everything on the machine", "s"),
     Metric("server_cpu_per_byte", "server CPU per byte of payload", "s", heading="Server CPU/byte"),
     Metric(
-        "client_cpu_per_byte", "client CPU per byte of payload", "s", side="client", heading="Client CPU/byte"
+        "client_cpu_per_byte", "client CPU per byte of payload", "s", side="client",
+        heading="Client CPU/byte",
     ),
     Metric("cpu_per_byte", "CPU of server and clients per byte of payload", "s", heading="CPU/byte"),
     Metric("machine_cpu_per_byte", "CPU of everything on the machine per byte of payload", "s"),
     Metric("elapsed_seconds", "elapsed time", "s", side="client", heading="Time"),
     Metric(
-        "connections_per_second",
-        "connections per second",
-        "1/s",
-        "more",
-        side="client",
-        heading="Connections",
-    ),
-    Metric("requests_per_second", "requests per second", "1/s", "more", side="client", heading="Throughput"),
-    Metric(
-        "gigabits_per_second",
-        "payload moved, in 10⁹ bits a second",
-        "Gbit/s",
-        "more",
-        side="client",
-        heading="Gbit/s",
+        "connections_per_second", "connections per second", "1/s", "more", side="client",
+        heading="Connections", bound="connection_rate",
     ),
     Metric(
-        "share_of_rate",
-        "share of the link's rate",
-        SHARE,
-        better="more",
-        side="client",
-        heading="Of rate",
+        "requests_per_second", "requests per second", "1/s", "more", side="client", heading="Throughput",
+        bound="request_rate",
     ),
     Metric(
-        "share_of_ceiling",
-        "share of the ceiling in the same block",
-        SHARE,
-        better="more",
-        side="client",
+        PAYLOAD_RATE, "payload moved, in 10⁹ bits a second", "Gbit/s", "more", side="client",
+        heading="Gbit/s", bound="payload",
+    ),
+    Metric(
+        "share_of_rate", "share of the link's rate", SHARE, better="more", side="client", heading="Of rate",
+        none_because="its lab has no rate, or its workload counts no payload",
+    ),
+    Metric(
+        SHARE_OF_CEILING, "share of the ceiling in the same block", SHARE, better="more", side="client",
         heading="Of ceiling",
+        none_because="the contender that is the ceiling has no valid trial in the same block",
     ),
     Metric("sends_per_second", "send calls of the sending end", "1/s", "more", side="client"),
     Metric("receives_per_second", "receive calls of the receiving end", "1/s", "more", side="client"),
     Metric("queueing_bound", "queueing bound of requests per second", "1/s", "more", side="client"),
     Metric("share_of_queueing_bound", "share of the queueing bound", better="more", side="client"),
-    *_times("latency", "latency", short=True),
-    *_times("service_time", "service time"),
-    *_times("send_lag", "lateness of the load itself"),
+    *_times(LATENCY, "latency", bound="latency"),
+    *_times("service_time", "service time", bound="latency"),
+    *_times("send_lag", "delay between a request's due time and its sending"),
     *_times("connection_wait", "wait for a free connection"),
-    Metric("offered_per_second", "requests that were due per second", "1/s", "more", side="client"),
+    Metric(OFFERED, "requests due per second", "1/s", "more", side="client", open_loop=True),
     Metric(
-        "share_of_offered",
-        "share of the offered rate that was answered in time",
-        SHARE,
-        "more",
-        side="client",
+        "share_of_offered", "share of the offered rate that was answered in the window", SHARE, "more",
+        side="client", open_loop=True,
     ),
-    Metric("waited_share", "share of requests that had no free connection", SHARE, side="client"),
     Metric(
-        "never_sent",
-        "requests that no connection was free for in time",
-        "requests",
-        whole=True,
-        side="client",
+        "waited_share", "share of requests that had no free connection", SHARE, side="client",
+        open_loop=True,
     ),
-    Metric("in_system", "requests under way at a time", "requests", side="client"),
     Metric(
-        "generator_share", "share of its time that the busiest thread of the load ran", SHARE, side="client"
+        "never_sent", "requests never sent, for want of a free connection", "requests", whole=True,
+        side="client", open_loop=True,
     ),
-    Metric("duration_per_message", "duration by messages, of all clients together", "s", side="client"),
     Metric(
-        "sending_microseconds",
-        "time until a request was sent",
-        "µs",
-        side="client",
-        heading="Sending",
+        "in_system", "mean number of requests in progress", "requests", side="client",
+        none_because=NO_EVENT_LOOP,
+    ),
+    Metric(
+        "generator_share", "CPU time of the load's busiest thread, as a share of the window", SHARE,
+        side="client", none_because=NO_EVENT_LOOP,
+    ),
+    Metric(
+        "duration_per_message", "duration by messages, of all clients together", "s", side="client",
+        bound="request_time",
+    ),
+    Metric(
+        "sending_microseconds", "time until a request was sent", "µs", side="client", heading="Sending",
         figure="sending_ns",
     ),
     Metric(
-        "round_trip_microseconds",
-        "time until the server had told its reads",
-        "µs",
-        side="client",
-        heading="Round trip",
-        figure="round_trip_ns",
+        "round_trip_microseconds", "time until the server reported its reads", "µs", side="client",
+        heading="Round trip", figure="round_trip_ns", bound="stream_round_trip",
     ),
     Metric(
-        "server_reads",
-        "reads of the server per request",
-        "reads",
-        side="client",
-        heading="Reads",
+        "server_reads", "reads of the server per request", "reads", side="client", heading="Reads",
         figure="server_reads",
     ),
     Metric(
-        "voluntary_switches_per_connection",
-        "voluntary context switches of the server per connection",
+        "voluntary_switches_per_connection", "voluntary context switches of the server per connection",
         heading="Switches/connection",
     ),
-    Metric("empty_wakeups_per_connection", "returns from a wait that found nothing to do, per connection"),
+    Metric("empty_wakeups_per_connection", "wake-ups that found nothing to do, per connection"),
     Metric("listener_holders", "processes of the server that hold the listener", whole=True),
     Metric("clients_per_worker_sd", "standard deviation of connections per worker", "connections"),
     Metric("clients_per_worker_min", "fewest connections of a worker", "connections", "more", whole=True),
     Metric("clients_per_worker_max", "most connections of a worker", "connections", whole=True),
     Metric(
-        "listen_drops", "connections dropped because the listen queue was full", "connections", whole=True
+        "listen_drops", "connections dropped because the listen queue was full", "connections", whole=True,
     ),
-)
-"""The metrics with a fixed name, in the order in which tables have them."""
+)  # fmt: skip
+"""The metrics with a fixed name, in the order of tables."""
 
 SIDES: dict[Side, str] = {"server": "of the server", "client": "of the clients"}
-"""Both ends, with the words that follow a metric."""
+"""Both sides, with the words that follow a metric."""
 
 SIDE_NAMES: dict[Side, str] = {"server": "Server", "client": "Clients"}
-"""Both ends as headings."""
+"""Both sides as headings."""
 
 BOTH = "both"
-"""In the place of a side: what server and clients have together, of a request or a byte. There is no sum of
-whole amounts: the server's are of the window, the clients' of all of their load."""
+"""The prefix, instead of a side, of sums over server and clients, per request or per byte.
+
+There is no sum of whole amounts: the server's cover the window, the clients' their whole load.
+"""
 
 PER_REQUEST, PER_BYTE = "_per_request", "_per_byte"
 PER_SECOND, PER_CPU_SECOND = "_per_second", "_per_cpu_second"
@@ -254,26 +266,33 @@ PER = {
     PER_SECOND: "per second",
     PER_CONNECTION: "per connection",
 }
-"""What a figure of a side may be divided by, as the metric's name ends, and in words; no ending is one of
-those before it."""
+"""The endings of divided figures, in words; no ending ends with one before it in this table."""
 
 OF_BOTH = (PER_REQUEST, PER_BYTE)
-"""What the sum of both sides may be divided by: each side's is of the requests and bytes that it saw. Their
-times are not the same."""
+"""The endings of sums over both sides. Each side divides by the requests and bytes that it saw itself.
+
+Their times differ, so rates have no sum.
+"""
 
 RATES = (PER_SECOND, PER_CPU_SECOND)
-"""What counters are divided by besides: the time in which they were counted, and the CPU time of the side in
-it (`task_clock`), as perf-stat(1) has its rates."""
+"""The endings of counters only: per second counted, and per second of the side's CPU time (`task_clock`).
+
+These are the rates of perf-stat(1).
+"""
 
 TASK_CLOCK = "task_clock"
-"""The counter of CPU time that rates are per second of."""
+"""The counter of CPU time, of whose seconds `_per_cpu_second` is."""
 
 HELD = ("memory", "memory.kernel", "memory.sockets")
-"""The states that a server has more of for each connection: `server.memory_per_connection` is what there was
-near the end of a timed window more than before its load came, by the connections that were open then."""
+"""The states that grow with each connection a server holds.
+
+`server.memory_per_connection` is the memory near the end of a timed window minus that before the load,
+divided by the connections open then.
+"""
 
 ELAPSED = "elapsed_seconds"
-"""How long the window was; of a side, the time in which it was counted: of the clients, all of their load."""
+"""The length of the window; of a side, the time in which it was counted (of the clients: their whole load).
+"""
 
 OF_A_LIFE = {
     ELAPSED: "elapsed time",
@@ -284,11 +303,10 @@ OF_A_LIFE = {
     "minor_faults": "minor page faults",
     "major_faults": "major page faults",
 }
-"""What a process that has ended is known to have used; of the server only where the trial is its whole
-life."""
+"""What the system reports of a process that has ended; of the server only in whole-life trials."""
 
 ABBREVIATIONS = {"cpu": "CPU", "llc": "LLC", "l1": "L1"}
-"""Of a counter's name, in words."""
+"""Abbreviations in the names of counters, as words."""
 
 OF_A_TALLY = {
     "send_calls": "send calls",
@@ -299,19 +317,21 @@ OF_A_TALLY = {
     "completions": "sends without copying that were completed",
     "completions_copied": "sends without copying that were copied after all",
 }
-"""What each side counts as it goes, in every trial: the server's in the window where there is one, the
-clients' over all of their load."""
+"""What each side counts itself in every trial.
+
+The server's counts are of the window, if there is one; the clients' are of their whole load.
+"""
 
 COPIED_SHARE = "copied_share"
-"""Of the sends without copying, those that were copied after all: 1 over loopback and between namespaces."""
+"""The share of zero-copy sends that were copied after all: 1 over loopback and between namespaces."""
 
 NOT_COPIED_SHARE = "not_copied_share"
-"""Of the bytes received, those that were mapped, or thrown away by the kernel."""
+"""The share of the received bytes that were mapped, or discarded by the kernel."""
 
 
 @dataclass(frozen=True, slots=True)
 class Ratio:
-    """One figure of a side divided by another of it, times a factor."""
+    """One figure of a side divided by another, times a factor."""
 
     above: str
     below: str
@@ -322,7 +342,7 @@ class Ratio:
 
     @property
     def parts(self) -> tuple[str, str]:
-        """What it is made of."""
+        """Its numerator and its denominator."""
         return self.above, self.below
 
 
@@ -346,33 +366,31 @@ RATIOS = {
     COPIED_SHARE: Ratio("completions_copied", "completions", "copied share"),
     NOT_COPIED_SHARE: Ratio("bytes_not_copied", "bytes_received", "not copied share"),
 }
-"""What is known of each side where both the figure above and the one below the line are."""
+"""The ratios; a side has one if it has both of its figures."""
 
 NO_CONNECTION_HELD = (
-    "memory per connection is that of connections that are open near the end of a window: of a load that "
-    "ends by time (load.settings.milliseconds), and never of a whole life"
+    "memory per connection needs connections that are open near the end of a window: a load that ends by "
+    "time (load.settings.milliseconds), and no whole-life trial"
 )
 
 NONE_BECAUSE = {
     **{f"{name}{PER_CONNECTION}": NO_CONNECTION_HELD for name in HELD},
     COPIED_SHARE: "nothing was sent without copying",
-    "share_of_rate": "its lab has no rate, or it moved no payload that is counted",
-    "share_of_ceiling": "the contender that shows the ceiling has no trial beside it",
-    **dict.fromkeys(("in_system", "generator_share"), "its load has no event loop that tells it"),
+    **{each.name: each.none_because for each in METRICS.values() if each.none_because},
 }
-"""Why there is none of these, where all that it is made of was counted."""
+"""Why a trial has none of these although everything that they are computed from was counted."""
 
 NANOSECONDS = "nanoseconds"
-"""The unit of counters of time, as the engine says it; as metrics they are in seconds."""
+"""The engine's unit of counters of time; as metrics they are in seconds."""
 
 UNITS_OF_TIME = {"s": 1.0, "ms": 1e3, "msec": 1e3, "us": 1e6, "usec": 1e6, "µs": 1e6, "ns": 1e9}
-"""What a second is in the units that sources use."""
+"""One second in each unit of time that sources use."""
 
 
 def metric(name: str, counters: Mapping[str, str] = {}) -> Metric:
-    """The metric of that name; `counters` are the units of those that are asked for.
+    """Return the metric of that name; `counters` are the units of the requested counters.
 
-    Raises KeyError where no study can have one of that name.
+    Raises KeyError for a name that no study can have.
     """
     if name in METRICS:
         return METRICS[name]
@@ -391,7 +409,14 @@ def _of_counters(name: str, is_time: bool) -> Metric:
     if side and (ratio := RATIOS.get(what)):
         return Metric(name, f"{ratio.words} {whose}", ratio.unit, ratio.better, side=side)
     words = f"{(OF_A_LIFE | OF_A_TALLY).get(whole) or _spelled(whole)} {whose}"
-    found = Metric(name, words, "s" if is_time else "", whole=not is_time, side=side or "server")
+    found = Metric(
+        name,
+        words,
+        "s" if is_time else "",
+        whole=not is_time,
+        side=side or "server",
+        bound="task_clock" if name == f"server.{TASK_CLOCK}" else None,
+    )
     if not per:
         return found
     unit = {PER_CONNECTION: "bytes"}.get(per, found.unit)
@@ -401,7 +426,7 @@ def _of_counters(name: str, is_time: bool) -> Metric:
 
 
 def known_metric(name: str, counters: Mapping[str, str] = {}) -> Metric | None:
-    """The same; None where no study can have one of that name."""
+    """Return the metric of that name; None for a name that no study can have."""
     try:
         return metric(name, counters)
     except KeyError:
@@ -415,7 +440,7 @@ def _spelled(name: str) -> str:
 
 
 def parted(what: str) -> tuple[str, str]:
-    """A figure of a side, and what it is divided by: `("cpu_cycles", "_per_byte")`; empty: by nothing."""
+    """Split a side's metric into figure and ending: `("cpu_cycles", "_per_byte")`; empty: not divided."""
     for per in PER:
         if what.endswith(per):
             return what.removesuffix(per), per
@@ -423,25 +448,25 @@ def parted(what: str) -> tuple[str, str]:
 
 
 def is_of_clients(name: str) -> bool:
-    """Whether a timed load tells it by itself, without a look at its server."""
+    """Return whether a timed load reports the metric itself, without reading its server."""
     found = known_metric(name)
     return found is not None and found.side == "client"
 
 
 @dataclass(frozen=True, slots=True)
 class AskedCounters:
-    """What a study asks both sides for: the figures of its counters, and those of them that are states."""
+    """The figures of the counters that a study requests of both sides; `states` are those that are states."""
 
     figures: tuple[str, ...] = ()
     states: frozenset[str] = frozenset()
 
     @property
     def of_sides(self) -> list[str]:
-        """What there is of each side."""
+        """Return the figures that each side has."""
         return list(dict.fromkeys([*OF_A_LIFE, *OF_A_TALLY, *self.figures]))
 
     def divided(self) -> Iterator[tuple[str, str]]:
-        """What there is of them divided by something else, as figure and ending."""
+        """Yield each figure with each ending that divides it."""
         for figure in self.of_sides:
             if figure not in self.states:
                 yield from ((figure, per) for per in OF_BOTH)
@@ -450,19 +475,19 @@ class AskedCounters:
 
 
 def asked_counters(names: Iterable[str], catalogue: Catalogue) -> AskedCounters:
-    """The figures of counters by their names, as the engine has them."""
+    """Return the figures of counters, given by their names in the engine."""
     asked = [*names]
     states = states_of_counters(asked, catalogue)
     return AskedCounters(tuple(figures_of_counters(asked, catalogue)), frozenset(states))
 
 
 def rates_of(figure: str, counters: Collection[str]) -> list[str]:
-    """By which times a counter is divided, where these are asked for; CPU time by itself is not."""
+    """Return the endings of a counter's rates; CPU time per second of CPU time is left out."""
     return [per for per in RATES if per == PER_SECOND or (TASK_CLOCK in counters and figure != TASK_CLOCK)]
 
 
 def metric_names(asked: AskedCounters = AskedCounters()) -> list[str]:
-    """Every metric that a study which asks for these counters may name."""
+    """Return every metric that a study may name if it requests these counters."""
     figures = asked.of_sides
     divided = list(asked.divided())
     ratios = [name for name, ratio in RATIOS.items() if set(ratio.parts) <= set(figures)]
@@ -473,7 +498,7 @@ def metric_names(asked: AskedCounters = AskedCounters()) -> list[str]:
 
 
 def counters_of(name: str) -> tuple[str, ...]:
-    """The figures of its side that a metric is made of; none of one with a fixed name."""
+    """Return the figures of its side that a metric is computed from; none for a fixed name."""
     _, _, what = name.partition(".")
     if ratio := RATIOS.get(what):
         return ratio.parts
@@ -482,7 +507,7 @@ def counters_of(name: str) -> tuple[str, ...]:
 
 
 def made_of(side: str, counter: str, names: Iterable[str]) -> list[str]:
-    """Of these metrics, those that rest on what a side's counter tells, on one of its further figures too."""
+    """Return those of these metrics that are computed from a side's counter or its further figures."""
     return [
         name
         for name in names
@@ -492,31 +517,25 @@ def made_of(side: str, counter: str, names: Iterable[str]) -> list[str]:
 
 
 def in_order(names: Iterable[str]) -> list[str]:
-    """Names of metrics, each once: those of the table in its order, then the others as they come."""
+    """Return names of metrics, each once: those of the table in its order, then the others as given."""
     found = dict.fromkeys(names)
     return [*(name for name in METRICS if name in found), *(name for name in found if name not in METRICS)]
 
 
 def better_of(name: str) -> Better:
-    """The better direction of a metric; of one that does not exist, which was complained about, less."""
+    """Return the better direction of a metric; "less" if there is no such metric (reported elsewhere)."""
     found = known_metric(name)
     return found.better if found else "less"
 
 
-OFFERED = "offered_per_second"
-"""What every open loop has, and no other load."""
-
-NO_SCHEDULE = (
-    'only an open loop has it (load.kind = "open"): a request is due at one moment and sent at another there'
-)
+NO_SCHEDULE = 'only an open loop has it (load.kind = "open"), whose requests are due at set times'
 
 
 def is_of_open_loop(name: str) -> bool:
-    """Whether only a load with a schedule tells it."""
-    timed = any(name.startswith(f"{what}_") for what in TIMES if what != LATENCY)
-    return timed or name in (OFFERED, "share_of_offered", "waited_share", "never_sent")
+    """Return whether only a load with a schedule reports the metric."""
+    return name in METRICS and METRICS[name].open_loop
 
 
 def is_latency(name: str) -> bool:
-    """Whether it runs from where the kind of its load says."""
+    """Return whether the metric is a latency; the kind of load says when a latency begins."""
     return name.startswith(f"{LATENCY}_")

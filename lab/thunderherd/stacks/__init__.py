@@ -1,1 +1,1 @@
-"""Call stacks, and what the kernel's functions in them do."""
+"""Call stacks, and the meaning of kernel functions in them."""

@@ -1,4 +1,4 @@
-"""Samples of call stacks: cut to a window, counted for whom they belong to, added up. Pure functions."""
+"""Samples of call stacks: cut to a window, attributed to callers, added up. Pure functions."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ from typing import NamedTuple
 from thunderherd.stacks.symbols import Mode, interrupts_come_on, of_sampling, plain
 
 KERNEL_MARK = "_[k]"
-"""Behind a function of the kernel, in folded stacks: flame graphs have a colour for it."""
+"""The suffix of kernel functions in folded stacks, by which flame graphs colour them."""
 
 
 class Frame(NamedTuple):
@@ -23,7 +23,7 @@ class Frame(NamedTuple):
 
 @dataclass(frozen=True)
 class Stack:
-    """A call stack, and when it was seen."""
+    """A call stack with the times of its samples."""
 
     command: str
     frames: tuple[Frame, ...]
@@ -33,12 +33,12 @@ class Stack:
 
     @property
     def leaf(self) -> Frame | None:
-        """The function that was running; None of a stack without any."""
+        """The function that was running; None for an empty stack."""
         return self.frames[-1] if self.frames else None
 
 
 def cut(stacks: Iterable[Stack], begins_ns: int, ends_ns: int) -> list[Stack]:
-    """What was seen from `begins_ns` to before `ends_ns`, in time since `begins_ns`."""
+    """Return the samples from `begins_ns` to before `ends_ns`, in time since `begins_ns`."""
     found = []
     for stack in stacks:
         inside = tuple(at - begins_ns for at in stack.at_ns if begins_ns <= at < ends_ns)
@@ -48,11 +48,10 @@ def cut(stacks: Iterable[Stack], begins_ns: int, ends_ns: int) -> list[Stack]:
 
 
 def for_callers(stacks: Iterable[Stack]) -> tuple[list[Stack], int]:
-    """The stacks with the time in which interrupts were off where it was spent; and of how many samples that
-    is so.
+    """Return the stacks with interrupts-off time attributed to callers, and how many samples that moved.
 
-    A clock that samples by an interrupt waits until they are on again. It then finds the function that
-    switched them on, whose caller was without: that function is taken off the stack.
+    A clock that samples by an interrupt waits until interrupts are on again. It then finds the function that
+    switched them on, whose caller ran without. That function is taken off the stack.
     """
     found, moved = [], 0
     for stack in stacks:
@@ -67,20 +66,19 @@ def for_callers(stacks: Iterable[Stack]) -> tuple[list[Stack], int]:
 
 
 def without_sampling(stacks: Iterable[Stack]) -> tuple[list[Stack], int]:
-    """The stacks but for those of the sampling itself; and how many samples these were."""
+    """Return the stacks without those of the sampling itself, and how many samples these were."""
     every = list(stacks)
     found = [stack for stack in every if not any(of_sampling(*frame) for frame in stack.frames)]
     return found, samples_of(every) - samples_of(found)
 
 
 def samples_of(stacks: Iterable[Stack]) -> int:
-    """How many samples these are."""
+    """Return the number of samples."""
     return sum(len(stack.at_ns) for stack in stacks)
 
 
 def self_symbols(stacks: Iterable[Stack]) -> Counter[Frame]:
-    """How many samples found the processor in each function itself, by its name without a compiler's
-    suffix."""
+    """Return the samples in each function itself, by its name without a compiler's suffix."""
     found: Counter[Frame] = Counter()
     for stack in stacks:
         if stack.leaf is not None:
@@ -91,8 +89,10 @@ def self_symbols(stacks: Iterable[Stack]) -> Counter[Frame]:
 def in_batches(
     stacks: Iterable[Stack], batches: int, counts: Callable[[Stack], bool]
 ) -> tuple[list[int], list[int]]:
-    """Samples in the order of their times, in batches that are as equal as can be: of each how many count,
-    and how many there are."""
+    """Split samples, ordered by time, into batches of nearly equal size.
+
+    Returns for each batch how many samples count, and how many there are.
+    """
     ordered = sorted((at, counts(stack)) for stack in stacks for at in stack.at_ns)
     edges = [len(ordered) * place // batches for place in range(batches + 1)]
     hits = [sum(each for _, each in ordered[begins:ends]) for begins, ends in pairwise(edges)]
@@ -100,9 +100,9 @@ def in_batches(
 
 
 def from_calls(stacks: Iterable[Stack]) -> list[Stack]:
-    """Each stack from the program's innermost function on: what it called, whoever called it.
+    """Return each stack from the program's innermost function on: what it called, whoever called it.
 
-    Two designs have no function of theirs in common, so that whole stacks of theirs are never the same.
+    Two designs share no functions, so their whole stacks are never the same.
     """
     found = []
     for stack in stacks:
@@ -116,7 +116,7 @@ def from_calls(stacks: Iterable[Stack]) -> list[Stack]:
 
 
 def folded(stacks: Iterable[Stack]) -> dict[str, int]:
-    """The stacks in the form of flame graphs, `command;outermost;...;innermost`, with their samples."""
+    """Return the samples of each stack in flame-graph form, `command;outermost;...;innermost`."""
     found: Counter[str] = Counter()
     for stack in stacks:
         names = [_name(stack.command or "?"), *(_named(frame) for frame in stack.frames)]
@@ -125,7 +125,7 @@ def folded(stacks: Iterable[Stack]) -> dict[str, int]:
 
 
 def added(parts: Iterable[Mapping[str, int]]) -> dict[str, int]:
-    """Folded stacks of several profiles together."""
+    """Return the sum of folded stacks of several profiles."""
     found: Counter[str] = Counter()
     for part in parts:
         found.update(part)
@@ -133,12 +133,12 @@ def added(parts: Iterable[Mapping[str, int]]) -> dict[str, int]:
 
 
 def scaled(stacks: Mapping[str, int], factor: float) -> dict[str, int]:
-    """Folded stacks in another unit, in whole numbers; what is none of it is left out."""
+    """Return folded stacks in another unit, as whole numbers without zeros."""
     return {name: value for name, samples in stacks.items() if (value := round(samples * factor))}
 
 
 def as_lines(stacks: Mapping[str, int]) -> str:
-    """A file of folded stacks."""
+    """Return the text of a file of folded stacks."""
     return "".join(f"{name} {samples}\n" for name, samples in stacks.items())
 
 
@@ -147,5 +147,5 @@ def _named(frame: Frame) -> str:
 
 
 def _name(text: str) -> str:
-    """A name that cannot be taken for several: `;` stands between names, a line's end ends the stack."""
+    """Return a name as one part of a folded stack, in which `;` separates names."""
     return "".join("," if each == ";" else each if each.isprintable() else "?" for each in text) or "?"

@@ -1,11 +1,9 @@
-"""What the kernel's functions do, by name: functions that copy bytes, that belong to the network stack, in
-which interrupts are enabled again, and of the sampling itself.
+"""The meaning of kernel functions, by name: copying, network code, interrupts switched on, sampling.
 
-The lists are fixed. Each symbol stands with its file: of Linux 5.4 to 6.18 on x86-64 and arm64, and of
-glibc for functions that programs call. A function that is not in a list is not counted as copying. A sample
-is network code by its innermost function that identifies what the kernel was doing; a copy, a switch, a
-wake-up or a page fault has a price of its own and is not network code, even when the network stack caused
-it.
+The lists are fixed. Each symbol stands with its file: of Linux 5.4 to 6.18 on x86-64 and arm64, and of glibc
+for functions that programs call. A function that is not in a list does not count as copying. A sample is
+network code by its innermost function that identifies what the kernel was doing. Copies, switches, wake-ups
+and page faults have prices of their own and are not network code, even if the network stack caused them.
 """
 
 from __future__ import annotations
@@ -16,13 +14,13 @@ from itertools import product
 from typing import Literal
 
 Mode = Literal["user", "kernel"]
-"""Where a frame of a stack is: in a program or a library of its, or in the kernel."""
+"""Where a frame of a stack is: in a program or its libraries, or in the kernel."""
 
 CopyKind = Literal["across", "kernel", "program"]
 """Bytes copied between a program and the kernel, within the kernel, or within the program."""
 
 COPIES_IN_KERNEL: Mapping[str, tuple[CopyKind, str]] = {
-    # Between a program and the kernel: what does the work, then what is around it and may have it inlined.
+    # Between a program and the kernel: the copying function, then callers that may have it inlined.
     "rep_movs_alternative": ("across", "arch/x86/lib/copy_user_64.S (6.4 and later)"),
     "copy_user_generic": ("across", "arch/x86/include/asm/uaccess_64.h"),
     "copy_user_generic_unrolled": ("across", "arch/x86/lib/copy_user_64.S (before 6.4)"),
@@ -83,7 +81,7 @@ COPIES_IN_KERNEL: Mapping[str, tuple[CopyKind, str]] = {
     "skb_copy_and_csum_bits": ("kernel", "net/core/skbuff.c"),
     "skb_copy_ubufs": ("kernel", "net/core/skbuff.c: what was not to be copied, copied after all"),
 }
-"""Functions of the kernel that copy bytes, what they copy, and where they are."""
+"""Kernel functions that copy bytes: what they copy, and their file."""
 
 _VARIANTS = (
     "sse2_unaligned", "sse2_unaligned_erms", "ssse3", "ssse3_back", "avx_unaligned", "avx_unaligned_erms",
@@ -91,7 +89,7 @@ _VARIANTS = (
     "avx512_unaligned", "avx512_unaligned_erms", "avx512_no_vzeroupper", "erms",
     "generic", "simd", "sve", "mops", "a64fx", "oryon1", "thunderx", "thunderx2", "falkor", "kunpeng",
 )  # fmt: skip
-"""sysdeps/x86_64/multiarch/ifunc-impl-list.c, sysdeps/aarch64/multiarch/ifunc-impl-list.c."""
+"""Variants in sysdeps/x86_64/multiarch/ifunc-impl-list.c and sysdeps/aarch64/multiarch/ifunc-impl-list.c."""
 
 _FUNCTIONS = ("memcpy", "memmove", "mempcpy")
 
@@ -104,8 +102,7 @@ COPIES_IN_PROGRAM = frozenset(
         *(f"compiler_builtins::mem::{name}" for name in _FUNCTIONS[:2]),  # Rust without a C library's
     ]
 )
-"""Functions of programs that copy bytes: those of glibc, of which the processor chooses a variant, and
-Rust's."""
+"""Functions of programs that copy bytes: variants of glibc's that the processor chooses, and Rust's."""
 
 INTERRUPTS_COME_ON: Mapping[str, str] = {
     "_raw_spin_unlock_irqrestore": "kernel/locking/spinlock.c",
@@ -120,11 +117,11 @@ INTERRUPTS_COME_ON: Mapping[str, str] = {
     "do_syscall_64": "arch/x86/entry/syscall_64.c (common.c before 6.15): off since the system call's entry",
     "exc_page_fault": "arch/x86/mm/fault.c: off since the fault's entry",
 }
-"""Functions that switch interrupts on after their caller was without them, and do little else.
+"""Functions that switch on the interrupts their caller ran without, and do little else.
 
-A clock that samples by an interrupt finds the processor there whenever the interrupt had to wait. Of all
-samples in one of these nearly all are at the one instruction behind `sti` or `popf` (docs/decisions/0015 has
-the command that shows it). Functions that switch them off and on again themselves are not among them.
+A clock that samples by an interrupt finds the processor there whenever the interrupt had to wait. Nearly all
+samples in one of these are at the instruction after `sti` or `popf` (docs/decisions/0015 has the command that
+shows it). Functions that switch interrupts off and on themselves are not listed.
 """
 
 OF_SAMPLING = frozenset(
@@ -135,20 +132,23 @@ OF_SAMPLING = frozenset(
         "perf_event_nmi_handler", "perf_swevent_hrtimer", "perf_pmu_sched_task",
     ]
 )  # fmt: skip
-"""Where the kernel switches, copies and reads the events that samples are taken by (kernel/events/core.c;
-perf_event_nmi_handler: arch/x86/events/core.c). Whatever is below these would not be there without."""
+"""Functions in which the kernel switches, copies and reads the sampling events.
+
+They are in kernel/events/core.c; perf_event_nmi_handler is in arch/x86/events/core.c. Without sampling,
+neither they nor their callees would run.
+"""
 
 _SUFFIX = re.compile(r"\.(?:isra|part|constprop|cold|llvm|lto_priv|ipa_split)\b.*$|@@?[A-Z].*$")
-"""What compilers and the linker's versions add to a function's name."""
+"""Suffixes that compilers and linker versions add to a function's name."""
 
 
 def plain(symbol: str) -> str:
-    """A function's name as its source has it: `finish_task_switch` for `finish_task_switch.isra.0`."""
+    """Return a function's name as in its source: `finish_task_switch` for `finish_task_switch.isra.0`."""
     return _SUFFIX.sub("", symbol)
 
 
 def copying(symbol: str, mode: Mode) -> CopyKind | None:
-    """What a function copies; None where it is not known to copy."""
+    """Return what a function copies; None if it is not known to copy."""
     name = plain(symbol)
     if mode == "user":
         return "program" if name in COPIES_IN_PROGRAM else None
@@ -157,12 +157,12 @@ def copying(symbol: str, mode: Mode) -> CopyKind | None:
 
 
 def of_sampling(symbol: str, mode: Mode) -> bool:
-    """Whether a function of the kernel runs because of the sampling."""
+    """Return whether a kernel function runs because of the sampling."""
     return mode == "kernel" and plain(symbol) in OF_SAMPLING
 
 
 def interrupts_come_on(symbol: str, mode: Mode) -> bool:
-    """Whether a function of the kernel switches interrupts on that its caller was without."""
+    """Return whether a kernel function switches on the interrupts that its caller ran without."""
     return mode == "kernel" and plain(symbol) in INTERRUPTS_COME_ON
 
 
@@ -190,7 +190,7 @@ WAYS_IN: Mapping[str, str] = {
     "tcp_delack_timer": "net/ipv4/tcp_timer.c",
     "tcp_keepalive_timer": "net/ipv4/tcp_timer.c",
 }
-"""Functions below which all is network code, as far as no way out is between."""
+"""Functions below which everything is network code, up to a function in `WAYS_OUT`."""
 
 WAYS_OUT: Mapping[str, str] = {
     "schedule": "kernel/sched/core.c",
@@ -208,14 +208,14 @@ WAYS_OUT: Mapping[str, str] = {
     "asm_common_interrupt": "arch/x86/include/asm/idtentry.h",
     "el1_interrupt": "arch/arm64/kernel/entry-common.c",
 }
-"""Functions that have another price, or none to do with what they come upon."""
+"""Functions that have a price of their own, or that interrupt what they are found in."""
 
 INTERRUPTS = "asm_sysvec_"
-"""How the names of interrupts of a processor's own begin (arch/x86/include/asm/idtentry.h)."""
+"""The prefix of a processor's own interrupts (arch/x86/include/asm/idtentry.h)."""
 
 
 def in_network(frames: Sequence[tuple[str, Mode]]) -> bool:
-    """Whether a stack, outermost first, is of network code."""
+    """Return whether a stack, outermost first, is in network code."""
     if frames and copying(*frames[-1]) is not None:
         return False
     for name in _kernel_from_within(frames):

@@ -1,8 +1,8 @@
-"""A share of observations that depend on each other, such as samples of a clock, with its interval.
+"""A share of dependent observations, such as samples of a clock, with its interval.
 
-Pure functions. The interval is Korn and Graubard's (1998), *Survey Methodology* 24, 193-201: Clopper and
-Pearson's exact one, with as many independent observations as would have left the variance that is seen
-between batches.
+Pure functions. The interval is Korn and Graubard's (1998), *Survey Methodology* 24, 193-201. It is Clopper
+and Pearson's exact interval at the effective sample size: the number of independent observations that would
+have the variance seen between batches.
 """
 
 from __future__ import annotations
@@ -14,7 +14,7 @@ import numpy as np
 
 
 class ShareEstimate(NamedTuple):
-    """A share, its interval, and how many independent observations it is worth."""
+    """A share, its interval, and its effective sample size (`worth`)."""
 
     value: float
     low: float
@@ -23,24 +23,23 @@ class ShareEstimate(NamedTuple):
 
 
 def clustered_share(hits: Sequence[int], sizes: Sequence[int], confidence: float = 0.95) -> ShareEstimate:
-    """The share of hits among observations that came in batches.
+    """Return the share of hits among observations that came in batches.
 
-    Observations of a batch may depend on each other, batches are taken to be independent: so they must be
-    long beside whatever makes neighbours alike. Of fewer than two batches with something in them nothing is
-    known of that: the interval is then from 0 to 1.
+    Observations within a batch may depend on each other; batches are assumed to be independent. So a batch
+    must be long compared with whatever makes neighbours alike. With fewer than two non-empty batches that
+    dependence is unknown, and the interval is 0 to 1.
 
     Parameters
     ----------
     hits, sizes
-        Of each batch: how many hits, and how many observations.
+        Of each batch: the number of hits, and the number of observations.
     confidence
         Of the interval, which is never narrower than that of independent observations.
 
     Raises
     ------
     ValueError
-        The batches are of unequal number, a batch has more hits than observations, or there is no
-        observation.
+        The lists differ in length, a batch has more hits than observations, or there is no observation.
     """
     found, of = np.asarray(hits, dtype=np.float64), np.asarray(sizes, dtype=np.float64)
     if found.shape != of.shape or found.ndim != 1:
@@ -53,7 +52,7 @@ def clustered_share(hits: Sequence[int], sizes: Sequence[int], confidence: float
     value = float(found.sum()) / total
     if batches < 2:
         return ShareEstimate(value, 0.0, 1.0, float(batches))
-    # Imported when it is needed, for few runs are sampled; scipy.stats has the same and takes a second.
+    # Imported on use, since few runs are sampled; scipy.stats has the same and takes a second.
     from scipy.special import betaincinv, stdtrit
 
     spread = float(((found - value * of) ** 2).sum()) * batches / (batches - 1) / total**2

@@ -1,9 +1,9 @@
-"""Everything that turns numbers per block into verdicts. Pure functions: nothing is read, nothing is written.
+"""Verdicts from one number per block and contender. Pure functions: they read and write nothing.
 
-A *block* holds every contender once, in a shuffled order; `values[name][i]` is the cost (CPU seconds per
-connection, say) that contender `name` had in block `i`. Smaller is better throughout: whoever compares a rate
-passes its reciprocal. METHODOLOGY.md gives the reasons; what concerns a single sample of differences stands
-in samples.py. An argument that makes no sense raises ValueError and names the contender or the value.
+A *block* holds every contender once, in a shuffled order. `values[name][i]` is the cost of contender `name`
+in block `i`, such as CPU seconds per connection. Smaller is better throughout: a caller that compares rates
+passes their reciprocals. METHODOLOGY.md gives the reasons. samples.py treats a single sample of differences.
+An impossible argument raises ValueError, which names the contender or the value.
 
 Sources, besides those of samples.py: Holm (1979) for a family of tests; Schuirmann (1987) for equivalence by
 two one-sided tests; Piepho (2004) for the letters.
@@ -63,11 +63,11 @@ EQUIVALENCE_RATIO = 1.03
 
 
 def block_order(contenders: Sequence[str], seed: int, block: int) -> list[str]:
-    """The order in which `contenders` run in block number `block`: a random permutation.
+    """Return the order in which `contenders` run in block number `block`: a random permutation.
 
-    It depends on the names, `seed` and `block` alone, so that a run that was interrupted goes on in the order
-    it would have had. Sorting by a hash, instead of drawing from a generator, keeps it the same in every
-    version of Python and numpy, whatever order the study lists its contenders in.
+    The order depends on the names, `seed` and `block` alone. A resumed run therefore continues in the order
+    that it would have had. Sorting by a hash keeps the order the same in every version of Python and numpy.
+    It also does not depend on the order in which the study lists its contenders.
     """
     if len(set(contenders)) != len(contenders):
         raise ValueError(f"contenders must have different names, got {list(contenders)}")
@@ -78,7 +78,7 @@ def block_order(contenders: Sequence[str], seed: int, block: int) -> list[str]:
 
 
 class Verdict(StrEnum):
-    """What is known of contender `a` against contender `b`."""
+    """The verdict on contender `a` against contender `b`."""
 
     FASTER = "faster"  # a costs less
     SLOWER = "slower"  # a costs more
@@ -88,15 +88,17 @@ class Verdict(StrEnum):
 
 @dataclass(frozen=True, slots=True)
 class PairResult:
-    """What `blocks` blocks say about the cost of `a` against the cost of `b`.
+    """The result of comparing the cost of `a` with the cost of `b` in `blocks` blocks.
 
-    `ratio` is a over b: Hodges-Lehmann on the within-block log ratios. `low` to `high` holds it with
-    `confidence`, at least 1 - alpha of the look; `simultaneous_low` to `simultaneous_high` hold it for all
-    pairs of the family at once. Bounds are None where the blocks are too few (`confidence` is then 1: nothing
-    is ruled out). `p` tests "the ratio is 1", two-sided; `p_adjusted` is Holm's. `p_equivalent_adjusted`
-    tests "outside the equivalence band", likewise adjusted. `smallest_detectable_percent` is taken at the
-    alpha of the look divided by the number of comparisons; None: no effect could be found. `decided_at` is
-    the number of blocks at the look that gave the verdict, None while undecided.
+    - `ratio` is a over b: the Hodges-Lehmann estimate from the log ratios within blocks.
+    - `low` to `high` contains it with `confidence`, which is at least 1 - alpha of the look.
+    - `simultaneous_low` to `simultaneous_high` does so for all pairs of the family at once.
+    - A bound is None if there are too few blocks for it; `confidence` is then 1, since nothing is ruled out.
+    - `p` tests "the ratio is 1", two-sided; `p_adjusted` is Holm's.
+    - `p_equivalent_adjusted` tests "the ratio is outside the equivalence band", adjusted likewise.
+    - `smallest_detectable_percent` uses the alpha of the look divided by the number of comparisons; None if
+      no effect could be found.
+    - `decided_at` is the number of blocks at the look that gave the verdict; None while undecided.
     """
 
     a: str
@@ -117,14 +119,14 @@ class PairResult:
 
 
 class Look(NamedTuple):
-    """One planned analysis: after how many blocks, and the share of alpha that it may spend."""
+    """One planned analysis: the number of blocks before it, and the share of alpha that it may spend."""
 
     blocks: int
     alpha: float
 
 
 def planned_looks(blocks: Sequence[int], alpha: float, split: Sequence[float]) -> tuple[Look, ...]:
-    """The looks of a run: `alpha` times `split[k]` is spent after `blocks[k]` blocks."""
+    """Return the looks of a run: `alpha` times `split[k]` is spent after `blocks[k]` blocks."""
     if len(blocks) != len(split) or not blocks:
         raise ValueError(f"each look needs blocks and a share of alpha, got {list(blocks)} and {list(split)}")
     if min(split) <= 0 or sum(split) > 1 + 1e-9:
@@ -135,9 +137,9 @@ def planned_looks(blocks: Sequence[int], alpha: float, split: Sequence[float]) -
 
 
 def first_look_blocks(comparisons: int, alpha: float, first_split: float = 1.0) -> int:
-    """The fewest blocks of a first look that spends `alpha * first_split` on a family of `comparisons`.
+    """Return the fewest blocks for a first look that spends `alpha * first_split` on `comparisons`.
 
-    The smallest two-sided p of n blocks is 2^(1-n). Below this number Holm could reject nothing at all.
+    The smallest two-sided p of n blocks is 2^(1-n). With fewer blocks Holm's method could reject nothing.
     """
     if comparisons < 1:
         raise ValueError(f"a family needs at least 1 comparison, got {comparisons}")
@@ -146,10 +148,10 @@ def first_look_blocks(comparisons: int, alpha: float, first_split: float = 1.0) 
 
 
 def holm(p_values: Sequence[float], family: int | None = None) -> list[float]:
-    """Holm's adjusted p-values, in the order given.
+    """Return Holm's adjusted p-values, in the order given.
 
-    Rejecting those at or below alpha makes one or more false rejections with probability at most alpha.
-    `family` is the number of hypotheses that were declared, where it was not possible to test all of them.
+    Rejecting those at or below alpha makes a false rejection with probability at most alpha. `family` is the
+    number of declared hypotheses, if not all of them could be tested.
     """
     declared = len(p_values) if family is None else family
     if declared < len(p_values):
@@ -173,13 +175,14 @@ def compare_family(
     equivalence_ratio: float = EQUIVALENCE_RATIO,
     family: int | None = None,
 ) -> list[PairResult]:
-    """The verdicts on a declared family of `comparisons` (a, b) from one look that spends `alpha`.
+    """Return the verdicts on a declared family of `comparisons` (a, b) from one look that spends `alpha`.
 
-    Holm runs over all differences, and apart from them over all equivalences. A pair is EQUIVALENT if its
-    ratio lies between 1 / `equivalence_ratio` and `equivalence_ratio`, by two one-sided tests at half of
-    alpha each, so that the interval shown beside the verdict lies wholly inside too; this goes before a
-    difference that is significant but so small. Values must be above zero, one a block for each contender.
-    `family` is the number of comparisons that were declared, where some of them cannot be made.
+    Holm's method runs over all differences, and separately over all equivalences. A pair is EQUIVALENT if its
+    ratio is shown to lie between 1 / `equivalence_ratio` and `equivalence_ratio`. Two one-sided tests show
+    that, each at half of alpha, so the interval printed with the verdict also lies inside the band.
+    EQUIVALENT takes precedence over a significant difference that is that small. Values must be above zero,
+    one per block and contender. `family` is the number of declared comparisons, if some of them cannot be
+    made.
     """
     if equivalence_ratio <= 1:
         raise ValueError(f"the equivalence ratio must be above 1, got {equivalence_ratio}")
@@ -223,7 +226,10 @@ def compare_family(
 
 
 def _p_equivalent(log_ratios: Vector, margin: float) -> float:
-    """Small where the ratio lies inside the band. Doubled, so that it matches a two-sided interval."""
+    """Return a p-value that is small if the ratio lies inside the band.
+
+    It is doubled to match a two-sided interval.
+    """
     above = signed_rank(log_ratios + margin).p_greater
     below = signed_rank(log_ratios - margin).p_less
     return min(1.0, 2 * max(above, below))
@@ -245,14 +251,13 @@ def compare_at_looks(
     equivalence_ratio: float = EQUIVALENCE_RATIO,
     family: int | None = None,
 ) -> list[PairResult]:
-    """The verdicts after the planned `looks` that the blocks so far suffice for; figures are the last look's.
+    """Return the verdicts at the `looks` that there are enough blocks for, with the last look's figures.
 
-    The looks are taken again from the data, each on its first `look.blocks` blocks, so nothing has to be
-    remembered between them; blocks after the last look reached are left for the next. What a look decided
-    stays decided, with two exceptions, neither of which can add a false verdict: FASTER or SLOWER becomes
-    EQUIVALENT once that is shown, and a verdict that the interval of a later look contradicts is withdrawn.
-    Before the first look every verdict is UNDECIDED, and the figures are those of the blocks there are, at
-    the first look's alpha.
+    Each look is computed again from its first `look.blocks` blocks, so nothing has to be remembered between
+    looks. Blocks after the last look reached wait for the next one. A verdict stands at later looks, with two
+    exceptions, neither of which can add a false verdict. FASTER or SLOWER becomes EQUIVALENT once that is
+    shown. A verdict that contradicts the interval of a later look is withdrawn. Before the first look every
+    verdict is UNDECIDED; the figures then use all blocks and the first look's alpha.
     """
     _check_looks(looks)
     if not comparisons:
@@ -276,7 +281,7 @@ def compare_at_looks(
 
 
 def _stands(earlier: PairResult, now: PairResult, equivalence_ratio: float) -> PairResult:
-    """The figures of `now` under the verdict that both looks together give."""
+    """Return the figures of `now` with the verdict that both looks together give."""
     superseded = now.verdict is Verdict.EQUIVALENT and earlier.verdict is not Verdict.EQUIVALENT
     if earlier.verdict is Verdict.UNDECIDED or superseded:
         return now
@@ -291,7 +296,7 @@ def _stands(earlier: PairResult, now: PairResult, equivalence_ratio: float) -> P
 
 
 class Judged(Protocol):
-    """A pair with its verdict: a `PairResult`, or what is written of it."""
+    """A pair with its verdict: a `PairResult`, or the record of one."""
 
     @property
     def a(self) -> str: ...
@@ -302,13 +307,13 @@ class Judged(Protocol):
 
 
 def all_decided(results: Iterable[Judged]) -> bool:
-    """Whether no pair is left undecided, so that the run may stop at this look. Without any pair: False."""
+    """Return whether every pair has a verdict, so that the run may stop at this look; False without pairs."""
     verdicts = [result.verdict for result in results]
     return bool(verdicts) and Verdict.UNDECIDED not in verdicts
 
 
 def separated_pairs(results: Iterable[Judged]) -> list[tuple[str, str]]:
-    """The pairs with a verdict of FASTER or SLOWER, as `letters` takes them."""
+    """Return the pairs with a verdict of FASTER or SLOWER, as `letters` takes them."""
     return [(result.a, result.b) for result in results if result.verdict in (Verdict.FASTER, Verdict.SLOWER)]
 
 
@@ -317,9 +322,9 @@ def separated_pairs(results: Iterable[Judged]) -> list[tuple[str, str]]:
 
 @dataclass(frozen=True, slots=True)
 class ContrastEstimate:
-    """A linear contrast of the contenders' costs, in their unit: its Hodges-Lehmann estimate and its tests.
+    """A linear contrast of the contenders' costs, in their unit: Hodges-Lehmann estimate and tests.
 
-    `low`, `high` and `confidence` are as in LocationEstimate. A small `p_greater` says: above zero.
+    `low`, `high` and `confidence` are as in LocationEstimate. A small `p_greater` means: above zero.
     """
 
     value: float
@@ -335,10 +340,10 @@ class ContrastEstimate:
 def contrast(
     values: Mapping[str, Sequence[float]], weights: Mapping[str, float], confidence: float = 0.95
 ) -> ContrastEstimate:
-    """Test and estimate the sum of `weights[name] * values[name]`, taken within each block.
+    """Estimate and test the sum of `weights[name] * values[name]`, taken within each block.
 
-    {"fork": 1, "iterative": -1} is the extra cost of fork; {"fork": 1, "pool": -8, "iterative": 7} is above
-    zero where the extra cost of fork is more than 8 times that of the pool. Values may be zero or negative.
+    {"fork": 1, "iterative": -1} is the extra cost of fork. {"fork": 1, "pool": -8, "iterative": 7} is above
+    zero if the extra cost of fork is more than 8 times that of the pool. Values may be zero or negative.
     """
     if not weights:
         raise ValueError("a contrast needs at least one contender with its weight, got none")
@@ -361,11 +366,11 @@ def contrast(
 
 
 def letters(order: Sequence[str], separated: Iterable[tuple[str, str]]) -> dict[str, str]:
-    """A compact letter display: two contenders share a letter if and only if they are not in `separated`.
+    """Return a compact letter display: two contenders share a letter unless they are in `separated`.
 
-    "a" goes to the first in `order`. Insert-and-absorb (Piepho 2004): start with one group of all; every
-    separated pair splits each group that holds both; a group inside another is absorbed; a group whose pairs
-    all stand in other groups is swept out. A twenty-seventh group is called "a'".
+    "a" goes to the first in `order`. Insert-and-absorb (Piepho 2004) starts with one group of all. Every
+    separated pair splits each group that holds both. A group inside another is absorbed. A group whose pairs
+    are all in other groups is removed. The twenty-seventh group is called "a'".
     """
     place = {name: position for position, name in enumerate(order)}
     if len(place) != len(order):
@@ -397,7 +402,7 @@ def letters(order: Sequence[str], separated: Iterable[tuple[str, str]]) -> dict[
 def _compared(
     values: Mapping[str, Sequence[float]], comparisons: Sequence[tuple[str, str]]
 ) -> dict[str, Vector]:
-    """The values of every contender in `comparisons`, each pair of which is declared once."""
+    """Return the values of every contender in `comparisons`; each pair must be declared once."""
     seen: set[frozenset[str]] = set()
     for a, b in comparisons:
         if a == b:
@@ -409,7 +414,7 @@ def _compared(
 
 
 def _aligned(values: Mapping[str, Sequence[float]], names: Iterable[str]) -> dict[str, Vector]:
-    """The values of each contender as an array; all finite, and as many for each."""
+    """Return the values of each contender as an array: all finite, and equally many for each."""
     aligned: dict[str, Vector] = {}
     for name in sorted(names):
         if name not in values:

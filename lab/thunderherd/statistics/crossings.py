@@ -1,24 +1,24 @@
 """Where two contenders change places: the size at which the log ratio of their costs is zero.
 
 Pure functions. `log_ratios[i, j]` is, in block `i` at size `j`, the logarithm of the cost of A over that of
-B: below zero A is ahead. Sizes are above zero and increase; everything is reckoned over their logarithm. An
-argument that makes no sense raises ValueError with the value seen.
+B: A is ahead below zero. Sizes are above zero and increase; all arithmetic uses their logarithms. An
+impossible argument raises ValueError with the value seen.
 
-It takes two stages, the second chosen from the first, so that its noise has no say in where it looks:
+There are two stages. The second is chosen from the first, so its own noise cannot influence where it looks:
 
-1. A coarse, logarithmic grid over the whole range. At each size one test (`standings`), all of them one
-   family. Two sizes at which different contenders are *shown* to be ahead bracket a crossing (`read`). With a
-   family-wise error of alpha, a crossing that is not there, or one too many, is told with at most alpha.
-2. A dense grid around the zero of the monotone (isotonic) estimate (`second_stage`, `monotone`), a straight
-   line through it in each block by itself, and Fieller's interval for the zero of their mean
+1. A coarse, logarithmic grid over the whole range, with one test at each size (`standings`). All tests are
+   one family. Two sizes at which different contenders are *shown* to be ahead bracket a crossing (`read`).
+   A crossing that does not exist, or one too many, is reported with probability at most alpha.
+2. A dense grid around the zero of the monotone (isotonic) estimate (`second_stage`, `monotone`). A straight
+   line is fitted through it in each block. Fieller's interval is that of the mean line's zero
    (`line_crossing`).
 
-What the interval assumes: over the dense grid the mean log ratio is a straight line over log size; blocks
-are independent; a block's line (intercept and slope) is about normal. Noise may differ from size to size, and
-be shared within a block. Not assumed: that the slope is well known. Where it is not separated from zero at
-the interval's confidence, the set of sizes that the data do not contradict has no ends, or is all but a gap:
-it is then said to be unbounded, and the bracket, which rests on tests alone, is all that is known.
-`Crossing.curvature_p` tests the first assumption: a small one says that the line bends.
+The interval assumes that the mean log ratio is a straight line over log size in the dense grid. It also
+assumes that blocks are independent, and that a block's line (intercept and slope) is about normal. Noise may
+differ between sizes and may be shared within a block. The slope need not be well known. If it is not
+separated from zero at the interval's confidence, the set of sizes that the data do not contradict has no
+ends, or is all but a gap. The interval is then reported as unbounded. What remains is the bracket, which
+rests on tests alone. `Crossing.curvature_p` tests the first assumption: if it is small, the line bends.
 
 Sources: Fieller (1954), *Journal of the Royal Statistical Society* B 16, 175-185; Barlow, Bartholomew,
 Bremner and Brunk, *Statistical Inference under Order Restrictions* (1972), chapter 1, for the isotonic
@@ -62,23 +62,25 @@ Matrix = NDArray[np.float64]
 Ahead = Literal["a", "b"]
 
 CONFIDENCE = 0.95
-"""Of the interval for a crossing."""
+"""The confidence of the interval for a crossing."""
 
 DENSE_POINTS = 7
-"""Sizes of the second stage: so few that each block is short, and enough to see whether their line bends."""
+"""Sizes of the second stage: few enough for short blocks, and enough to see whether their line bends."""
 
 REACH = 8.0
-"""How far the second stage reaches to either side: so many standard errors of its line's level, as the first
-stage foretells them, is the log ratio then away from zero. The slope of seven sizes is then some 5 of its own
-standard errors from zero, so that an interval hardly ever is unbounded; the further it reached, the more a
-bend would shift it."""
+"""The reach of the second stage to either side, in standard errors of its line's level.
+
+The first stage predicts how far out the log ratio is that many standard errors from zero. The slope over
+seven sizes is then about 5 of its own standard errors from zero, so the interval is hardly ever unbounded. A
+wider reach would let a bend shift the crossing more.
+"""
 
 SHARE_OF_STEP = 0.25
-"""It reaches at least so much of a step of the coarse grid, within which that stage knows nothing."""
+"""The least reach, as a share of a step of the coarse grid, within which the first stage knows nothing."""
 
 
 def checked(sizes: ArrayLike, log_ratios: ArrayLike, *, points: int = 2) -> tuple[Vector, Matrix]:
-    """Both as arrays: sizes above zero that increase, and a finite log ratio for every block and size."""
+    """Return both as arrays: increasing sizes above zero, and a finite log ratio per block and size."""
     x, y = np.asarray(sizes, dtype=np.float64), np.asarray(log_ratios, dtype=np.float64)
     if x.ndim != 1 or x.size < points:
         raise ValueError(f"a crossing needs at least {points} sizes, got {x.tolist()}")
@@ -101,7 +103,7 @@ def checked(sizes: ArrayLike, log_ratios: ArrayLike, *, points: int = 2) -> tupl
 def standings(
     log_ratios: ArrayLike, *, alpha: float = 0.05, equivalence_ratio: float = EQUIVALENCE_RATIO
 ) -> list[Standing]:
-    """What is shown at each size (a column): the verdicts of `compare_family`, the sizes being its family."""
+    """Return the standing at each size (a column): the sizes are one family of `compare_family`."""
     columns = np.asarray(log_ratios, dtype=np.float64).T
     values: dict[str, Sequence[float]] = {}
     family = [(f"a{place}", f"b{place}") for place in range(len(columns))]
@@ -112,7 +114,7 @@ def standings(
 
 
 def standing(verdict: str) -> Standing:
-    """A verdict on A against B as the standing of both."""
+    """Return the standing that a verdict on A against B means."""
     known: dict[str, Standing] = {
         Verdict.FASTER: "a",
         Verdict.SLOWER: "b",
@@ -124,7 +126,7 @@ def standing(verdict: str) -> Standing:
 
 @dataclass(frozen=True, slots=True)
 class Bracket:
-    """Neighbours among the sizes that are decided: at `low`, `before` is ahead, at `high` the other."""
+    """Neighbouring decided sizes: at `low` the contender `before` is ahead, at `high` the other one."""
 
     low: float
     high: float
@@ -134,7 +136,7 @@ class Bracket:
 
 @dataclass(frozen=True, slots=True)
 class Pattern:
-    """What the standings of all sizes come to. `ahead` is the one that is ahead where only one ever is."""
+    """The outcome of the standings at all sizes; `ahead` is set if only one contender is ever ahead."""
 
     outcome: Outcome
     brackets: tuple[Bracket, ...]
@@ -142,10 +144,9 @@ class Pattern:
 
 
 def read(sizes: Sequence[float], shown: Sequence[Standing]) -> Pattern:
-    """The crossings among standings in the order of their sizes.
+    """Return the crossings among standings in the order of their sizes.
 
-    Sizes at which neither contender is shown to be ahead are passed over: noise that changes its sign around
-    zero brackets nothing.
+    Sizes at which neither contender is shown to be ahead are skipped: noise around zero brackets nothing.
     """
     decided = [(size, each) for size, each in zip(sizes, shown, strict=True) if each in ("a", "b")]
     brackets = tuple(
@@ -163,8 +164,10 @@ def read(sizes: Sequence[float], shown: Sequence[Standing]) -> Pattern:
 def equivalent_stretch(
     sizes: Sequence[float], shown: Sequence[Standing], low: float, high: float
 ) -> tuple[float, float] | None:
-    """The first and last of the sizes from `low` to `high` at which both are shown to be equivalent, where
-    they are so at every size between these two; None where they are at none, or not at all of them."""
+    """Return the first and last size from `low` to `high` at which both are shown to be equivalent.
+
+    None if there is no such size, or if a size between these two is not equivalent.
+    """
     inside = [(size, each) for size, each in zip(sizes, shown, strict=True) if low <= size <= high]
     equal = [place for place, (_, each) in enumerate(inside) if each == "equivalent"]
     if not equal or len(equal) != equal[-1] - equal[0] + 1:
@@ -177,7 +180,7 @@ def equivalent_stretch(
 
 @dataclass(frozen=True, slots=True)
 class Monotone:
-    """The isotonic estimate at each size, whether it rises, and the size at which it is zero, if it is."""
+    """The isotonic estimate at each size, whether it rises, and the size at which it is zero, if any."""
 
     fitted: tuple[float, ...]
     rises: bool
@@ -185,19 +188,19 @@ class Monotone:
 
 
 def monotone(sizes: ArrayLike, log_ratios: ArrayLike, *, rises: bool | None = None) -> Monotone:
-    """The monotone function of size that is nearest to the log ratios, by weighted least squares.
+    """Return the monotone function of size that is nearest to the log ratios, by weighted least squares.
 
-    At each size it takes the Hodges-Lehmann estimate over the blocks, weighted by the inverse of its noise
-    (Qn, squared); all alike where a noise cannot be told. With `rises` unsaid, the nearer one of rising and
-    falling. The zero is interpolated over log size between the neighbours around it; where the estimate is
-    exactly zero at some sizes, it is the middle of these.
+    At each size it takes the Hodges-Lehmann estimate over the blocks. The weight is the inverse of the
+    squared noise (Qn), or the same for all sizes if a noise cannot be estimated. If `rises` is None, the
+    nearer of a rising and a falling function is taken. The zero is interpolated over log size between its
+    neighbours. If the estimate is exactly zero at some sizes, the zero is the middle of these.
     """
     x, y = checked(sizes, log_ratios)
     return _monotone(x, *_over_blocks(y), rises=rises)
 
 
 def _over_blocks(log_ratios: Matrix) -> tuple[Vector, Vector]:
-    """At each size the estimate over the blocks, and its weight: 1 at most."""
+    """Return, for each size, the estimate over the blocks and its weight (1 at most)."""
     estimates = np.array([hodges_lehmann(column).value for column in log_ratios.T])
     if log_ratios.shape[0] < 2:
         return estimates, np.ones_like(estimates)
@@ -206,7 +209,7 @@ def _over_blocks(log_ratios: Matrix) -> tuple[Vector, Vector]:
 
 
 def _monotone(x: Vector, estimates: Vector, weights: Vector, *, rises: bool | None = None) -> Monotone:
-    # Imported when it is needed: scipy takes most of a second.
+    # Imported on use: scipy takes most of a second.
     from scipy.optimize import isotonic_regression
 
     fits = {
@@ -219,7 +222,7 @@ def _monotone(x: Vector, estimates: Vector, weights: Vector, *, rises: bool | No
 
 
 def _zero(places: Vector, fitted: Vector) -> float | None:
-    """Where a monotone function is zero, interpolated; None where it keeps its sign."""
+    """Return where a monotone function is zero, interpolated; None if its sign never changes."""
     below, above = np.flatnonzero(fitted < 0), np.flatnonzero(fitted > 0)
     if not below.size or not above.size:
         return None
@@ -234,12 +237,14 @@ def _zero(places: Vector, fitted: Vector) -> float | None:
 
 
 def grid(low: float, high: float, points: int, *, whole: bool) -> tuple[float, ...]:
-    """So many sizes from `low` to `high`, evenly over their logarithm; whole ones each once, so maybe
-    fewer."""
+    """Return `points` sizes from `low` to `high`, evenly spaced over their logarithm.
+
+    Whole sizes are listed once each, so there may be fewer of them.
+    """
     found = np.geomspace(low, high, points)
     found[[0, -1]] = low, high  # not low x e^...: an end is what was asked for
     if whole:
-        # A range of few whole numbers is all of them; one of many is not to be laid out.
+        # A range of few whole numbers is listed in full; a wide range must not be, since it may be huge.
         first, last = math.ceil(low), math.floor(high)
         if last - first < points:
             found = np.arange(first, last + 1, dtype=np.float64)
@@ -257,11 +262,11 @@ def second_stage(
     whole: bool,
     points: int = DENSE_POINTS,
 ) -> tuple[float, ...] | None:
-    """The sizes of the dense stage, of so many `blocks`; None where there is nothing to look for.
+    """Return the sizes of the dense stage with `blocks` blocks; None if there is nothing to look for.
 
-    There is where the first stage brackets one crossing; and where only one contender is ever shown to be
-    ahead, its lead vanishes towards an end of the range, and nothing shows yet that the two are equivalent
-    there. Between neighbouring whole numbers there is nothing.
+    There is something to look for if the first stage brackets exactly one crossing. There also is if only one
+    contender is ever shown to be ahead, its lead vanishes towards an end of the range, and nothing shows yet
+    that the two are equivalent there. Nothing lies between neighbouring whole numbers.
     """
     x, y = checked(sizes, log_ratios)
     estimates, weights = _over_blocks(y)
@@ -275,7 +280,7 @@ def second_stage(
     if fit.crossing is not None:
         centre = min(max(math.log(fit.crossing), places[first]), places[last])
     slope = abs(fit.fitted[last] - fit.fitted[first]) / (places[last] - places[first])
-    # Not Qn: the line goes through means, to which a burst does what it does.
+    # Not Qn: the line goes through means, which outliers affect in full.
     noise = float(y[:, list(around)].std(axis=0, ddof=1).mean()) if len(y) > 1 else 0.0
     error = noise / math.sqrt(blocks * points)
     reach = max(REACH * error / slope if slope else math.inf, SHARE_OF_STEP * float(np.diff(places).min()))
@@ -289,7 +294,7 @@ def second_stage(
 def _around(
     x: Vector, estimates: Vector, weights: Vector, shown: Sequence[Standing]
 ) -> tuple[int, int] | None:
-    """Between which of the first stage's sizes, by place, a crossing is looked for."""
+    """Return the places of the first stage's sizes between which a crossing is looked for."""
     pattern, places = read(x.tolist(), shown), {float(size): place for place, size in enumerate(x)}
     if pattern.outcome == "one":
         return places[pattern.brackets[0].low], places[pattern.brackets[0].high]
@@ -307,8 +312,7 @@ def _around(
 
 
 def _three_whole(low: float, high: float, least: float, most: float) -> tuple[float, float]:
-    """A range of whole numbers around this one, three of them at least where `least` to `most` has as
-    many."""
+    """Widen the range to whole numbers, to at least three of them if `least` to `most` has as many."""
     start, end = max(math.floor(low), math.ceil(least)), min(math.ceil(high), math.floor(most))
     if end - start < 2:
         start = max(math.ceil(least), start - 1)
@@ -322,9 +326,9 @@ def _three_whole(low: float, high: float, least: float, most: float) -> tuple[fl
 
 @dataclass(frozen=True, slots=True)
 class Ratio:
-    """Fieller's set for a ratio of two means: from `low` to `high`; without ends where it is unbounded.
+    """Fieller's set for a ratio of two means: from `low` to `high`, or without ends if it is unbounded.
 
-    `value` is the ratio of the estimates, None where that below the line is zero.
+    `value` is the ratio of the estimates; None if the denominator is zero.
     """
 
     value: float | None
@@ -335,11 +339,11 @@ class Ratio:
 def fieller(
     above: float, below: float, variance_above: float, covariance: float, variance_below: float, t: float
 ) -> Ratio:
-    """The ratios r for which `above - r x below` is within `t` of its standard errors from zero.
+    """Return the ratios r for which `above - r x below` is within `t` of its standard errors from zero.
 
-    Variances and covariance are those of the two means. The set is an interval if and only if `below` is
-    separated from zero, by more than `t` of its standard errors (Fieller's g below 1); otherwise it is all
-    numbers, or all but an interval, and has no ends here.
+    Variances and covariance are those of the two means. The set is an interval if and only if `below` is more
+    than `t` of its standard errors from zero (Fieller's g below 1). Otherwise it is all numbers, or all but
+    an interval, and has no ends here.
     """
     value = above / below if below else None
     leading = below**2 - t**2 * variance_below
@@ -347,19 +351,19 @@ def fieller(
         return Ratio(value, None, None)
     middle = above * below - t**2 * covariance
     last = above**2 - t**2 * variance_above
-    # Never below zero but for rounding: the ratio of the estimates itself is always in the set.
+    # Below zero by rounding only: the ratio of the estimates itself is always in the set.
     root = math.sqrt(max(0.0, middle**2 - leading * last))
     return Ratio(value, (middle - root) / leading, (middle + root) / leading)
 
 
 @dataclass(frozen=True, slots=True)
 class Crossing:
-    """Where the mean line is zero, as a size, with Fieller's interval; without ends it is unbounded.
+    """The size at which the mean line is zero, with Fieller's interval; without ends it is unbounded.
 
-    `value` is None where the line is level or beyond what a number can hold. `slope` is what a doubling of
-    the size adds to the log ratio, `line` the mean line at the first and last size. `curvature_p` is the p of
-    "it does not bend", two-sided, by the second-order term in each block; None with fewer than 3 sizes or
-    blocks.
+    `value` is None if the line is level, or if the zero exceeds the range of a number. `slope` is what a
+    doubling of the size adds to the log ratio. `line` is the mean line at the first and last size.
+    `curvature_p` is the two-sided p of "the line does not bend", by the second-order term in each block. It
+    is None with fewer than 3 sizes or blocks.
     """
 
     value: float | None
@@ -377,10 +381,10 @@ class Crossing:
 
 
 def line_crossing(sizes: ArrayLike, log_ratios: ArrayLike, confidence: float = CONFIDENCE) -> Crossing:
-    """The zero of the straight line over log size: least squares in each block, Fieller over the blocks.
+    """Return the zero of the straight line over log size: least squares per block, Fieller over blocks.
 
-    The blocks' intercepts and slopes are a sample of pairs, whose means, variances and covariance go into
-    `fieller`, with Student's t of one degree of freedom less than there are blocks. One block has no
+    The blocks' intercepts and slopes are a sample of pairs. Their means, variances and covariance go into
+    `fieller`, with Student's t at one degree of freedom fewer than there are blocks. One block has no
     variance: its interval is unbounded.
     """
     if not 0 < confidence < 1:
@@ -416,14 +420,14 @@ def line_crossing(sizes: ArrayLike, log_ratios: ArrayLike, confidence: float = C
 
 
 def _size(centre: float, distance: float | None) -> float | None:
-    """The size at a distance from the centre, in logarithms; None where no number can hold it."""
+    """Return the size at a log distance from the centre; None if it exceeds the range of a number."""
     if distance is None or abs(centre + distance) > 700:
         return None
     return math.exp(centre + distance)
 
 
 def _quantile(confidence: float, blocks: int) -> float:
-    """Student's t, two-sided, of `blocks - 1` degrees of freedom."""
+    """Return the two-sided quantile of Student's t with `blocks - 1` degrees of freedom."""
     from scipy.special import stdtrit
 
     return float(stdtrit(blocks - 1, (1 + confidence) / 2))

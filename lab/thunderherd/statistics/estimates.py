@@ -1,4 +1,4 @@
-"""What figures of several trials come to: an estimate with its interval, a mean with its spread."""
+"""Estimates over several trials: a value with its interval, a mean with its spread."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ from pydantic import BaseModel, ConfigDict, Field
 
 
 class Record(BaseModel):
-    """Frozen, and strict about its keys: a misspelt key is an error, not a silence."""
+    """A frozen record that rejects unknown keys, so that a misspelt key is an error."""
 
     model_config = ConfigDict(
         frozen=True, extra="forbid", populate_by_name=True, serialize_by_alias=True, defer_build=True
@@ -18,7 +18,7 @@ class Record(BaseModel):
 
 
 class Estimate(Record):
-    """An estimate with its interval. A null end: so few blocks give no bound at this confidence."""
+    """An estimate with its interval. A null end: too few blocks for a bound at this confidence."""
 
     value: float
     low: float | None
@@ -28,7 +28,7 @@ class Estimate(Record):
 
 
 class Spread(Record):
-    """Mean and spread of repeated runs, in the metric's own unit; the deviation of a single run is null."""
+    """Mean and spread of repeated runs, in the metric's own unit; a single run has no deviation (null)."""
 
     mean: float
     standard_deviation: float | None = Field(description="of the sample, n - 1")
@@ -37,7 +37,7 @@ class Spread(Record):
 
     @classmethod
     def of(cls, values: Sequence[float]) -> Self:
-        """That of these runs, one at least."""
+        """Compute the spread of one or more runs."""
         return cls(
             mean=fmean(values),
             standard_deviation=stdev(values) if len(values) > 1 else None,

@@ -1,7 +1,7 @@
-"""HdrHistograms of the engine's lines: put together over load processes, threads and trials, and read.
+"""HdrHistograms of the engine's lines: added over load processes, threads and trials, and read.
 
-Percentiles of several are never averaged; their histograms are added, and the percentile is that of the sum.
-The text is HdrHistogram's own form of interchange (V2, deflated, base64).
+Percentiles of several histograms are never averaged: the histograms are added, and the percentile is that of
+the sum. The text is HdrHistogram's interchange format (V2, deflated, base64).
 """
 
 from __future__ import annotations
@@ -12,25 +12,25 @@ import numpy
 from hdrh.histogram import HdrHistogram
 
 BEYOND = 10
-"""So many must lie beyond a percentile, which would else be a matter of single requests (the engine's
-rule)."""
+"""The fewest requests beyond a percentile; with fewer it would depend on single requests (the engine's rule).
+"""
 
 OF_MAXIMUM = 100
-"""So many there must be for the longest to be told (the engine's rule)."""
+"""The fewest requests of which a maximum is reported (the engine's rule)."""
 
 LOWEST, HIGHEST, DIGITS = 1, 2**53, 3
-"""What a sum can hold: from a nanosecond to three months, to as many digits as the engine keeps."""
+"""The range of a sum, from a nanosecond to three months, with as many digits as the engine keeps."""
 
 
 def merged(histograms: Iterable[str]) -> HdrHistogram:
-    """The sum of histograms; an empty one of none. Raises ValueError for a text that is no histogram."""
+    """Return the sum of histograms, empty if there are none; ValueError for a text that is none."""
     found = HdrHistogram(LOWEST, HIGHEST, DIGITS)
     counts = numpy.zeros(found.counts_len, dtype=numpy.int64)
     for text in histograms:
         try:
             one = HdrHistogram.decode(text)
             if _counts_alike(one, found):
-                # The library adds those of different ranges value by value, which takes much longer.
+                # The library adds histograms of different ranges value by value, which takes much longer.
                 counts[: one.counts_len] += numpy.ctypeslib.as_array(one.counts).astype(numpy.int64)
             else:
                 found.add(one)
@@ -44,13 +44,13 @@ def merged(histograms: Iterable[str]) -> HdrHistogram:
 
 
 def _counts_alike(one: HdrHistogram, other: HdrHistogram) -> bool:
-    """Whether a count at an index is of the same values in both, as far as the shorter one goes."""
+    """Return whether equal indices count equal values in both, up to the end of the shorter one."""
     same = (one.sub_bucket_count, one.unit_magnitude) == (other.sub_bucket_count, other.unit_magnitude)
     return same and one.counts_len <= other.counts_len
 
 
 def percentile_ns(histogram: HdrHistogram, share: float) -> int | None:
-    """The value that this share of all lies at or below; None where fewer than ten lie beyond it."""
+    """Return the value that this share of all lies at or below; None if fewer than ten lie beyond it."""
     if not 0 < share < 1:
         raise ValueError(f"a percentile is a share between 0 and 1, got {share}")
     if histogram.total_count * (1 - share) < BEYOND - 1e-9:
@@ -59,12 +59,12 @@ def percentile_ns(histogram: HdrHistogram, share: float) -> int | None:
 
 
 def maximum_ns(histogram: HdrHistogram) -> int | None:
-    """The longest, to the digits that a histogram keeps; None of fewer than a hundred."""
+    """Return the maximum, to the digits that a histogram keeps; None of fewer than a hundred."""
     return int(histogram.get_max_value()) if histogram.total_count >= OF_MAXIMUM else None
 
 
 def percentile_curve(histogram: HdrHistogram, shares: Sequence[float]) -> list[tuple[float, int]]:
-    """The percentiles that the histogram is enough for, as shares and nanoseconds."""
+    """Return the percentiles for which there are enough requests, as shares and nanoseconds."""
     if wrong := [share for share in shares if not 0 < share < 1]:
         raise ValueError(f"a percentile is a share between 0 and 1, got {wrong[0]}")
     enough = [share for share in shares if histogram.total_count * (1 - share) >= BEYOND - 1e-9]

@@ -1,26 +1,26 @@
 """The highest rate at which a latency goal is met: pure arithmetic, from one number per trial.
 
-Within a block each design has a trial at every rate. There
+Within a block each design has a trial at every rate. For each block:
 
-1. the percentile is made a monotone function of the rate: the isotonic regression of its logarithm;
-2. the knee lies where that function reaches the goal, on the straight line between the logarithms of the
-   rates to both sides.
+1. The percentile is made a monotone function of the rate: the isotonic regression of its logarithm.
+2. The knee is the rate at which that function reaches the goal, on a straight line between the logarithms
+   of the neighbouring rates.
 
-A trial whose server did not keep up with its rate has no percentile that means anything (it grows for as long
-as one measures): it is beyond every goal, and where it is the first that is, the knee is known to lie between
-two rates, and no better. So a block gives a *range* of rates, whose ends may be equal, be 0 (no rate of the
-run meets the goal) or infinite (every one does).
+If a server did not keep up with its rate, its percentile grows with the length of the trial and means
+nothing. Such a trial counts as beyond every goal. If it is the first beyond the goal, the knee is known only
+to lie between two rates. So a block gives a *range* of rates. Its ends may be equal, 0 (no rate of the run
+meets the goal) or infinite (every rate does).
 
-Over blocks the lower ends are a sample and the upper ends are one: the Hodges-Lehmann estimate is the middle
-of theirs, on logarithms, and its interval reaches from the lower bound by Walsh averages of the lower ends to
-the upper bound of the upper ends. Two designs are compared within blocks: one is shown to have the higher
-knee if its *lower* ends lie above the other's *upper* ends by an exact signed-rank test. Where knees are
-known to lie between two rates, all of this errs to the side of saying less.
+Over blocks the lower ends are one sample and the upper ends another. The knee is the middle of their two
+Hodges-Lehmann estimates, on logarithms. Its interval runs from the lower bound of the lower ends to the upper
+bound of the upper ends, both by Walsh averages. Two designs are compared within blocks. A design is shown to
+have the higher knee if its *lower* ends lie above the other's *upper* ends by an exact signed-rank test. If
+knees are known only to lie between two rates, all of this errs on the cautious side.
 
-What is estimated is the knee of trials as long as these: in a window that is short against the time in which
-a queue forgets, its percentile is more often too low than too high, and the knee too high by as much.
+The estimate is the knee of trials as long as these. In a window that is short compared with the memory of a
+queue, the percentile is more often too low than too high. The estimated knee is then too high.
 
-Sources: Barlow, Bartholomew, Bremner and Brunk (1972), chapter 1; and those of samples.py and statistics.py.
+Sources: Barlow, Bartholomew, Bremner and Brunk (1972), chapter 1; and those of samples.py and comparisons.py.
 """
 
 from __future__ import annotations
@@ -50,24 +50,25 @@ __all__ = [
 ]
 
 OVERLOADED = math.log(10)
-"""What a trial that is beyond every goal counts as at least for its neighbours: ten times the goal. Noise may
-make one of a low rate so, and isotonic regression then weighs it against them."""
+"""The least that a trial beyond every goal counts for when its neighbours are smoothed: ten times the goal.
+
+Noise may overload a trial at a low rate; isotonic regression then weighs it against its neighbours.
+"""
 
 FAR = 1e6
-"""In the place of an infinite logarithm: signed ranks ask for no more than that it is the largest."""
+"""The stand-in for an infinite logarithm: signed ranks only need it to be the largest."""
 
 Outcome = Literal["one", "none", "all", "unclear"]
-"""A knee; none in this range; all of this range meets the goal; some blocks say the one and some the
-other."""
+"""A knee; no rate of the range meets the goal; every rate does; or the blocks disagree."""
 
 Verdict = Literal["higher", "lower", "equivalent", "undecided"]
 
 
 @dataclass(frozen=True, slots=True)
 class AtRate:
-    """One trial: requests a second, the percentile in seconds, and whether the server did not keep up.
+    """One trial: requests a second, the percentile in seconds, and whether the server failed to keep up.
 
-    `latency` is None where it is not known, which is so of overloaded trials alone.
+    `latency` is None if unknown, which only overloaded trials may be.
     """
 
     rate: float
@@ -77,21 +78,21 @@ class AtRate:
 
 @dataclass(frozen=True, slots=True)
 class RateRange:
-    """Where a block's knee lies: requests a second, from 0 up to infinity."""
+    """The range in which a block's knee lies: requests a second, from 0 to infinity."""
 
     low: float
     high: float
 
 
 def knee_of_block(trials: Sequence[AtRate], goal: float) -> RateRange:
-    """The knee of the trials of one design in one block, at two rates or more, for a goal in seconds."""
+    """Return the knee of one design's trials in one block, at two or more rates, for a goal in seconds."""
     ordered = sorted(trials, key=lambda trial: trial.rate)
     rates = [trial.rate for trial in ordered]
     if len(set(rates)) < 2 or len(set(rates)) < len(rates) or rates[0] <= 0:
         raise ValueError(f"a knee takes two different rates above 0 or more, each once, got {rates}")
     if not goal > 0 or math.isinf(goal):
         raise ValueError(f"a goal is a time above 0, got {goal}")
-    # Imported when it is needed: scipy takes most of a second.
+    # Imported on use: scipy takes most of a second.
     from scipy.optimize import isotonic_regression
 
     beyond = np.array([_beyond(trial, goal) for trial in ordered])
@@ -111,7 +112,7 @@ def knee_of_block(trials: Sequence[AtRate], goal: float) -> RateRange:
 
 
 def _beyond(trial: AtRate, goal: float) -> float:
-    """The logarithm of latency over goal."""
+    """Return the logarithm of latency over goal."""
     if trial.latency is None and not trial.overloaded:
         raise ValueError(f"no percentile is known at {trial.rate:g} requests a second, which kept up")
     if trial.latency is not None and not (trial.latency > 0 and math.isfinite(trial.latency)):
@@ -121,7 +122,7 @@ def _beyond(trial: AtRate, goal: float) -> float:
 
 
 class TypicalLatency(NamedTuple):
-    """Seconds, with their interval; None stands for beyond every goal, or too few trials for an end."""
+    """Seconds, with their interval; None means beyond every goal, or too few trials for an end."""
 
     value: float | None
     low: float | None
@@ -129,8 +130,11 @@ class TypicalLatency(NamedTuple):
 
 
 def typical_latency(trials: Sequence[AtRate]) -> TypicalLatency:
-    """The Hodges-Lehmann estimate of trials of one design at one rate, on logarithms. Trials that did not
-    keep up are larger than all others: without them the curve would fall where the server is overloaded."""
+    """Return the Hodges-Lehmann estimate over one design's trials at one rate, on logarithms.
+
+    Overloaded trials count as larger than all others. Without them the curve would fall at the rates where
+    the server is overloaded.
+    """
     known = [FAR if each.overloaded else _logarithm(each.latency or 0.0) for each in trials]
     if not known:
         return TypicalLatency(None, None, None)
@@ -144,12 +148,12 @@ def typical_latency(trials: Sequence[AtRate]) -> TypicalLatency:
 
 @dataclass(frozen=True, slots=True)
 class Knee:
-    """What the blocks of one design say.
+    """The knee of one design over blocks.
 
-    `value` is given of the outcome `one` alone. `low` is 0 and `high` infinite where the interval reaches
-    beyond the rates of the run, or the blocks are too few for one; it then holds the knee with at least
-    `confidence` all the same. `between` says in how many blocks the knee is known to lie between two rates,
-    and no better.
+    `value` is given for the outcome `one` alone. `low` is 0 and `high` infinite if the interval reaches
+    beyond the rates of the run, or if there are too few blocks for one. The interval contains the knee with
+    at least `confidence` all the same. `between` is the number of blocks whose knee is known only to lie
+    between two rates.
     """
 
     outcome: Outcome
@@ -162,7 +166,7 @@ class Knee:
 
 
 def knee(ranges: Sequence[RateRange], alpha: float = 0.05) -> Knee:
-    """The knee over blocks, with an interval that misses it with at most `alpha`."""
+    """Return the knee over blocks, with an interval that misses it with probability at most `alpha`."""
     if not ranges:
         raise ValueError("a knee needs one block or more, got none")
     lower = walsh_estimate(_walsh([each.low for each in ranges]), alpha)
@@ -183,12 +187,12 @@ def _walsh(rates: Sequence[float]) -> Vector:
 
 
 def _logarithm(rate: float) -> float:
-    """FAR below and above of 0 and of infinity."""
+    """Return the logarithm; -FAR for 0 and FAR for infinity."""
     return -FAR if rate == 0 else FAR if math.isinf(rate) else math.log(rate)
 
 
 def _rate(logarithm: float) -> float:
-    """A Walsh average in which one infinite end has a part is infinite as well."""
+    """Return the rate; a Walsh average that includes an infinite end is infinite as well."""
     return 0.0 if logarithm < -FAR / 4 else math.inf if logarithm > FAR / 4 else math.exp(logarithm)
 
 
@@ -197,8 +201,11 @@ def _rate(logarithm: float) -> float:
 
 @dataclass(frozen=True, slots=True)
 class PairOfKnees:
-    """The knee of `a` over that of `b`: `ratio` where both are known in the middle, with `low` to `high`,
-    None where it has no end; p-values are Holm's, over all pairs."""
+    """The knee of `a` over that of `b`.
+
+    `ratio` is given if both are known; `low` and `high` are None if the interval has no such end. The
+    p-values are Holm's, over all pairs.
+    """
 
     a: str
     b: str
@@ -219,9 +226,9 @@ def compare_knees(
     equivalence_ratio: float = EQUIVALENCE_RATIO,
     family: int | None = None,
 ) -> list[PairOfKnees]:
-    """Every pair of designs, block by block. Each has as many blocks, in the same order.
+    """Compare every pair of designs, block by block. Each needs equally many blocks, in the same order.
 
-    `family` is the number of pairs that were declared, where some designs have no knees at all.
+    `family` is the number of declared pairs, if some designs have no knees at all.
     """
     if len({len(each) for each in ranges.values()}) > 1:
         raise ValueError(f"as many blocks for each, got { {name: len(own) for name, own in ranges.items()} }")
@@ -232,7 +239,7 @@ def compare_knees(
     p_different, p_equivalent, is_higher = [], [], {}
     for pair in pairs:
         a, b = (ranges[name] for name in pair)
-        # The least and the most that the logarithms of both knees can be apart.
+        # The least and the greatest difference between the logarithms of both knees.
         least[pair] = np.array([_apart(x.low, y.high) for x, y in zip(a, b, strict=True)])
         most[pair] = np.array([_apart(x.high, y.low) for x, y in zip(a, b, strict=True)])
         higher, lower = signed_rank(least[pair]).p_greater, signed_rank(most[pair]).p_less
@@ -269,7 +276,7 @@ def compare_knees(
 
 
 def _apart(a: float, b: float) -> float:
-    """Of the logarithms of two ends; far where one of them is 0 or infinite."""
+    """Return the difference of two ends' logarithms; it is far from zero if one end is 0 or infinite."""
     return _logarithm(a) - _logarithm(b)
 
 

@@ -1,8 +1,8 @@
-"""One sample of paired differences: its signed-rank test, its Hodges-Lehmann interval, its spread.
+"""One sample of paired differences: signed-rank test, Hodges-Lehmann interval, spread.
 
-Pure functions. An argument that makes no sense raises ValueError with the value seen. The sources are
+Pure functions. An impossible argument raises ValueError with the value seen. The sources are
 
-- Wilcoxon (1945) and Pratt (1959): the signed-rank test, and what to do with differences of zero;
+- Wilcoxon (1945) and Pratt (1959): the signed-rank test, and the treatment of differences of zero;
 - Hodges and Lehmann (1963) and Tukey's interval from Walsh averages, as in Hollander, Wolfe and Chicken,
   *Nonparametric Statistical Methods*, chapter 3;
 - Rousseeuw and Croux (1993): the robust spread Qn.
@@ -24,8 +24,8 @@ Vector = NDArray[np.float64]
 class SignedRank:
     """An exact Wilcoxon signed-rank test of "the differences are symmetric about zero".
 
-    `p_greater` is small where the differences tend to be above zero, `p_less` where below. `statistic` is the
-    sum of the ranks of the positive differences, `n` the number of differences, `zeros` how many were zero.
+    `p_greater` is small if the differences tend to be above zero, `p_less` if below. `statistic` is the sum
+    of the ranks of the positive differences, `n` the number of differences, `zeros` the number of zeros.
     """
 
     p_two_sided: float
@@ -37,12 +37,12 @@ class SignedRank:
 
 
 def signed_rank(differences: ArrayLike) -> SignedRank:
-    """The signed-rank test of `differences`, exact for every n, with ties and with zeros.
+    """Return the signed-rank test of `differences`, exact for every n, with ties and with zeros.
 
-    Equal magnitudes share their mean rank. Zeros are ranked with the others and then left out (Pratt 1959):
-    dropping them first, as Wilcoxon did, can turn a sample significant by making a difference smaller. The
-    null distribution takes the ranks as observed and gives every sign pattern of the non-zero ones the same
-    probability; it is summed over ranks, not over patterns, so that n = 60 takes about a millisecond.
+    Equal magnitudes share their mean rank. Zeros are ranked with the others and then left out (Pratt 1959).
+    Wilcoxon dropped them first, which can make a sample significant by shrinking a difference. The null
+    distribution keeps the ranks as observed and gives every sign pattern of the non-zero ones the same
+    probability. It is summed over ranks, not over patterns, so n = 60 takes about a millisecond.
     """
     sample = finite(differences)
     _, group, counts = np.unique(np.abs(sample), return_inverse=True, return_counts=True)
@@ -62,7 +62,7 @@ def signed_rank(differences: ArrayLike) -> SignedRank:
 
 @lru_cache(maxsize=512)
 def _upper_tail(ranks: tuple[int, ...]) -> Vector:
-    """P(sum of the ranks that got a plus sign >= s) for s = 0 .. sum(ranks), every sign a fair coin."""
+    """Return P(sum of the ranks with a plus sign >= s) for s = 0 .. sum(ranks), every sign a fair coin."""
     chance = np.zeros(sum(ranks) + 1)
     chance[0] = 1.0
     reached = 0
@@ -84,8 +84,9 @@ def _untied_upper_tail(n: int) -> Vector:
 class LocationEstimate:
     """A location in the unit of its sample, with an interval.
 
-    `confidence` is what the interval achieves, at least what was asked for. `low` and `high` are None where
-    `n` observations are too few for a finite interval; it is then the whole line, and `confidence` is 1.
+    `confidence` is what the interval achieves, which is at least what was requested. `low` and `high` are
+    None if `n` observations are too few for a finite interval. The interval is then the whole line, and
+    `confidence` is 1.
     """
 
     value: float
@@ -96,10 +97,11 @@ class LocationEstimate:
 
 
 def hodges_lehmann(differences: ArrayLike, confidence: float = 0.95) -> LocationEstimate:
-    """The Hodges-Lehmann estimate, the median of the Walsh averages (x_i + x_j) / 2, i <= j; its interval.
+    """Return the Hodges-Lehmann estimate and its interval.
 
-    The bounds are the k-th smallest and k-th largest Walsh average, k from the exact signed-rank distribution
-    without ties; where there are ties the interval is a little too wide, never too narrow.
+    The estimate is the median of the Walsh averages (x_i + x_j) / 2, i <= j. The bounds are the k-th smallest
+    and the k-th largest Walsh average, with k from the exact signed-rank distribution without ties. With ties
+    the interval is a little too wide, never too narrow.
     """
     if not 0 < confidence < 1:
         raise ValueError(f"confidence must lie between 0 and 1, got {confidence}")
@@ -107,7 +109,7 @@ def hodges_lehmann(differences: ArrayLike, confidence: float = 0.95) -> Location
 
 
 def walsh_averages(differences: ArrayLike) -> Vector:
-    """All n (n + 1) / 2 of them in ascending order."""
+    """Return all n (n + 1) / 2 Walsh averages in ascending order."""
     sample = finite(differences)
     first, second = _pairs_with_self(sample.size)
     return np.sort((sample[first] + sample[second]) / 2)
@@ -119,7 +121,7 @@ def _pairs_with_self(n: int) -> tuple[NDArray[np.intp], NDArray[np.intp]]:
 
 
 def walsh_estimate(walsh: Vector, alpha: float) -> LocationEstimate:
-    """As `hodges_lehmann`, from the Walsh averages themselves; the interval misses with at most `alpha`."""
+    """Return the `hodges_lehmann` estimate from Walsh averages; its interval misses with at most `alpha`."""
     n = math.isqrt(2 * walsh.size)
     value = float((walsh[(walsh.size - 1) // 2] + walsh[walsh.size // 2]) / 2)
     k = _walsh_rank(n, alpha)
@@ -131,17 +133,17 @@ def walsh_estimate(walsh: Vector, alpha: float) -> LocationEstimate:
 
 @lru_cache(maxsize=4096)
 def _walsh_rank(n: int, alpha: float) -> int:
-    """The largest k whose interval, k-th smallest to k-th largest, misses with at most `alpha`; 0: none."""
+    """Return the largest k whose interval from the k-th Walsh average misses with at most `alpha`, or 0."""
     at_most = _untied_upper_tail(n)[::-1]  # P(statistic <= j) for j = 0, 1, ...
     return int(np.searchsorted(2 * at_most, alpha, side="right"))
 
 
 def median_estimate(sample: ArrayLike, confidence: float = 0.95) -> LocationEstimate:
-    """The median of a sample, and an interval of two of its order statistics: of the k-th smallest and the
-    k-th largest, k from the binomial distribution (David and Nagaraja, *Order Statistics*, section 7.1).
+    """Return the median of a sample, with an interval between two of its order statistics.
 
-    It takes independent observations for granted and nothing of their distribution, symmetry neither: what a
-    machine takes for something has a long tail on one side.
+    These are the k-th smallest and the k-th largest, with k from the binomial distribution (David and
+    Nagaraja, *Order Statistics*, section 7.1). The interval assumes independent observations and nothing of
+    their distribution, not even symmetry: times on a machine have a long tail on one side.
     """
     if not 0 < confidence < 1:
         raise ValueError(f"confidence must lie between 0 and 1, got {confidence}")
@@ -157,10 +159,11 @@ def median_estimate(sample: ArrayLike, confidence: float = 0.95) -> LocationEsti
 
 
 def robust_spread(sample: ArrayLike) -> float:
-    """The standard deviation by Qn (Rousseeuw and Croux 1993): half the sample may be wild; 82 % efficient.
+    """Return the standard deviation by Qn (Rousseeuw and Croux 1993).
 
-    2.2219 times the k-th smallest distance between two observations, k = h (h - 1) / 2, h = n // 2 + 1, and
-    their correction for small samples. At least two observations.
+    Half of the sample may be wild; the efficiency is 82 %. Qn is 2.2219 times the k-th smallest distance
+    between two observations, with k = h (h - 1) / 2 and h = n // 2 + 1, and their correction for small
+    samples. It takes at least two observations.
     """
     observed = finite(sample)
     n = observed.size
@@ -175,10 +178,10 @@ def robust_spread(sample: ArrayLike) -> float:
 
 
 def smallest_detectable_effect(log_ratios: ArrayLike, alpha: float, power: float = POWER) -> float | None:
-    """The true ratio minus one, in percent, that a two-sided signed-rank test finds with probability `power`.
+    """Return the true ratio minus one, in percent, that a two-sided signed-rank test finds with `power`.
 
-    For normal log ratios with the spread (`robust_spread`) of those given, and as many of them. `alpha` is
-    the corrected one: the share of one comparison. None where the test cannot reject at `alpha` with so few.
+    It assumes as many normal log ratios as are given, with the same spread (`robust_spread`). `alpha` is the
+    corrected one: the share of one comparison. None if the test cannot reject at `alpha` with so few.
     """
     sample = finite(log_ratios)
     shift = standard_shift(sample.size, alpha, power)
@@ -187,7 +190,7 @@ def smallest_detectable_effect(log_ratios: ArrayLike, alpha: float, power: float
 
 @lru_cache(maxsize=4096)
 def standard_shift(n: int, alpha: float, power: float) -> float | None:
-    """The shift, in standard deviations, that n observations find with probability `power`; None: none is."""
+    """Return the shift, in standard deviations, that n observations find with `power`; None: no shift."""
     if n > 100:  # from there on it shrinks with the square root of n, to three digits
         largest = standard_shift(100, alpha, power)
         return None if largest is None else largest * math.sqrt(100 / n)
@@ -195,7 +198,7 @@ def standard_shift(n: int, alpha: float, power: float) -> float | None:
     if k == 0 or n < 2:
         return None
     # The test rejects a sample moved up by s if and only if its k-th smallest Walsh average plus s is above
-    # zero, so simulated samples give the whole power curve at once, each as drawn and with its signs changed.
+    # zero. So simulated samples give the whole power curve at once, each as drawn and with its signs changed.
     # (The normal approximation is 40 % too low at 11 blocks and 45 comparisons, where all signs must agree.)
     first, second = _pairs_with_self(n)
     generator = np.random.default_rng(seed=n)
@@ -208,7 +211,7 @@ def standard_shift(n: int, alpha: float, power: float) -> float | None:
 
 
 def finite(observed: ArrayLike) -> Vector:
-    """`observed` as a vector of one or more finite numbers, or ValueError."""
+    """Return `observed` as a vector of one or more finite numbers, or raise ValueError."""
     sample = np.asarray(observed, dtype=np.float64)
     if sample.ndim != 1 or sample.size == 0 or not np.isfinite(sample).all():
         raise ValueError(f"need a list of one or more finite numbers, got {observed!r}")

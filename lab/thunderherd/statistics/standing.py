@@ -8,5 +8,8 @@ Standing = Literal["a", "b", "equivalent", "undecided"]
 """What is shown at one size: which contender is ahead, that both are equivalent, or nothing."""
 
 Outcome = Literal["one", "several", "everywhere", "where_separated", "nowhere_separated"]
-"""One crossing; several; one contender ahead at every size; at some, and the other at none; neither at
-any."""
+"""What all sizes together show.
+
+In the order of the names: one crossing; several; one contender ahead at every size; one ahead at some sizes
+and the other at none; neither ahead at any.
+"""

@@ -6,12 +6,13 @@ from pathlib import Path
 
 import numpy as np
 import pytest
+from made.questions import check_mistake, with_claims
+from made.refusals import refused
 from made.summaries import sweeps as synthetic_sweeps
 from made.values import values
 
-from thunderherd.errors import UserError
 from thunderherd.judge.claims.claim_file import Claim, load_claims, load_source
-from thunderherd.judge.claims.claims import judge
+from thunderherd.judge.claims.claims import judge, judged_after
 from thunderherd.judge.claims.contrast_tables import Contrast
 from thunderherd.judge.claims.contrasts import measure
 from thunderherd.records.summary import ClaimSummary
@@ -40,10 +41,8 @@ figures = [
 """  # noqa: E501
 
 
-def study(directory: Path, text: str = GOOD, **changes: object) -> Study:
-    path = directory / "claims.toml"
-    path.write_text(text)
-    return synthetic_sweeps.study().model_copy(update={"claims_path": path, **changes})
+def study(directory: Path, text: str = GOOD) -> Study:
+    return with_claims(synthetic_sweeps.study(), directory, text)
 
 
 def loaded(directory: Path, text: str = GOOD) -> Claim:
@@ -99,9 +98,6 @@ def test_a_deviation_is_that_from_the_contenders_own_median(tmp_path: Path) -> N
     assert measure(figure, of, same).value == 0
 
 
-# Contenders that a run does not have
-
-
 def test_nothing_at_all_has_no_more_decimals_than_say_something(tmp_path: Path) -> None:
     of = study(tmp_path)
     what = Contrast(label="returns", metric="empty_wakeups_per_connection", weights={"prefork": 1.0})
@@ -109,6 +105,9 @@ def test_nothing_at_all_has_no_more_decimals_than_say_something(tmp_path: Path) 
     assert measure(what, of, rare).figure() == "0.000 (0.000 to 0.000)"
     small = {what.metric: {"prefork": [2e-4, 3e-4] * 7}}
     assert measure(what, of, small).figure().startswith("0.000250 "), "what is there is shown"
+
+
+# Contenders that a run does not have
 
 
 def test_what_this_machine_cannot_run_is_not_testable_here(tmp_path: Path) -> None:
@@ -131,17 +130,15 @@ def test_parts_that_a_size_does_not_run_leave_claims_undecided(tmp_path: Path) -
     )
     found = judged(smaller)
     assert found.verdict == "undecided"
-    assert found.why == "this run does not have prefork@pool_size=10 and 5 more: not part of size quick"
+    assert (found.why or "").endswith(f" prefork@pool_size=10 and 5 more: {smaller.absent[of_pools[0]]}")
     assert "below the bound" in found.our_figure and "times" not in found.our_figure
 
 
 def test_repetitions_judge_nothing_and_show_everything(tmp_path: Path) -> None:
     repeated = synthetic_sweeps.study(repetitions=3)
     found = judged(repeated.model_copy(update={"claims_path": study(tmp_path).claims_path}))
-    assert (found.verdict, found.why) == (
-        "undecided",
-        "size quick runs 3 repetitions without verdicts; blocks are judged at looks",
-    )
+    assert (found.verdict, found.why) == ("undecided", judged_after(repeated, values(repeated))[1])
+    assert "3 repetitions" in found.why
     assert "times: 1.2" in found.our_figure and "(no interval)" in found.our_figure
 
 
@@ -154,78 +151,63 @@ def test_what_a_sweep_varies_is_no_condition(tmp_path: Path) -> None:
     )
     assert loaded(tmp_path, text).unmet == ()
     text = text.replace("backlog = 1024", "backlog = 7")
-    assert (
-        "the claim is about backlog 7, the run has 1024 (prefork@pool_size=5 and 12 more)"
-        in loaded(tmp_path, text).unmet[0]
-    )
+    (unmet,) = loaded(tmp_path, text).unmet
+    assert " backlog 7, " in unmet and unmet.endswith(" 1024 (prefork@pool_size=5 and 12 more)")
 
 
 def test_other_conditions_may_leave_a_claim_undecided(tmp_path: Path) -> None:
-    conditions = (
-        '[conditions]\nload = { bytes = 1 }\notherwise = "undecided"\nbecause = "the delays are scaled"\n\n'
-    )
+    conditions = '[conditions]\nload = { bytes = 1 }\notherwise = "undecided"\nbecause = "scaled delays"\n\n'
     found = judged(study(tmp_path, GOOD.replace("[[claims]]", f"{conditions}[[claims]]", 1)))
     assert found.verdict == "undecided"
-    assert found.why == "the claim is about bytes 1 of the load, the run has 4000; the delays are scaled"
+    unmet, because = found.why.split("; ")
+    assert " bytes 1 " in unmet and unmet.endswith(" 4000") and because == "scaled delays"
     assert "times: 1.2" in found.our_figure
 
 
 # Mistakes
 
 
+SLOPE = 'base = "prefork", sweep = "pool_size" }'
+
+
 @pytest.mark.parametrize(
-    ("old", "new", "line", "complaint"),
+    ("old", "new", "line", "code", "offers"),
     [
-        (
-            'slope = { base = "prefork", sweep',
-            'slope = { base = "preforc", sweep',
-            11,
-            "did you mean 'prefork'?",
-        ),
-        ('"prefork", sweep = "pool_size" }', '"prefork", sweep = "pool" }', 11, "did you mean 'pool_size'?"),
-        (
-            '"prefork", sweep = "pool_size" }',
-            '"thread_per_client", sweep = "delay" }',
-            11,
-            "no numbers (small, large)",
-        ),
-        ('minus = "prefork"', 'minus = "prefork_file_lock"', 15, "a slope minus itself is nothing"),
-        ("weight = 2", "weight = 0", 15, "weight = 0 has no weight"),
-        ("weight = 2", "wait = 2", 15, "did you mean 'weight'?"),
-        (
-            '"prefork@pool_size=5" = -1',
-            '"prefork@pool_size=6" = -1',
-            12,
-            'no such point of sweep pool_size "6"',
-        ),
-        ('"prefork@pool_size=5" = -1', '"prefork@pool=5" = -1', 12, "did you mean 'pool_size'?"),
-        ('"prefork@pool_size=5" = -1', '"prefok@pool_size=5" = -1', 12, "did you mean 'prefork'?"),
-        ('"prefork@pool_size=5" = -1', "prefok = -1", 12, "did you mean 'prefork'?"),
-        ('of = "deviation"', 'of = "deviations"', 18, "did you mean 'deviation'?"),
-        ("constant = 400.0", 'constant = "400"', 17, "it must be a number"),
-        (
-            'slope = { base = "prefork", sweep = "pool_size" } }',
-            "constant = 1.0 }",
-            11,
-            "neither weights nor slope",
-        ),
+        (f"slope = {{ {SLOPE}", 'slope = { base = "preforc", sweep = "pool_size" }', 11,
+         "claims.unknown_contender", "'prefork'?"),
+        ('"prefork", sweep = "pool_size" }', '"prefork", sweep = "pool" }', 11, "claims.unknown_sweep",
+         "'pool_size'?"),
+        ('"prefork", sweep = "pool_size" }', '"thread_per_client", sweep = "delay" }', 11,
+         "claims.points_without_numbers", "(small, large)"),
+        ('minus = "prefork"', 'minus = "prefork_file_lock"', 15, "claims.minus_itself",
+         '"prefork_file_lock"'),
+        ("weight = 2", "weight = 0", 15, "claims.zero_weight", "weight = 0"),
+        ("weight = 2", "wait = 2", 15, "study.unknown_key", "'weight'?"),
+        ('"prefork@pool_size=5" = -1', '"prefork@pool_size=6" = -1', 12, "claims.unknown_point", '"6"'),
+        ('"prefork@pool_size=5" = -1', '"prefork@pool=5" = -1', 12, "claims.unknown_sweep", "'pool_size'?"),
+        ('"prefork@pool_size=5" = -1', '"prefok@pool_size=5" = -1', 12, "claims.unknown_contender",
+         "'prefork'?"),
+        ('"prefork@pool_size=5" = -1', "prefok = -1", 12, "claims.unknown_contender", "'prefork'?"),
+        ('of = "deviation"', 'of = "deviations"', 18, "study.value_not_allowed", "'deviation'?"),
+        ('of = "deviation"', 'of = "logarithm", constant = 1.0', 18, "claims.ratio_of_more_than_weights", ""),
+        ("constant = 400.0", 'constant = "400"', 17, "study.invalid_value", '"400"'),
+        (f"slope = {{ {SLOPE} }}", "constant = 1.0 }", 11, "claims.no_weights", ""),
+        (f"slope = {{ {SLOPE}", f"r_squared = {{ {SLOPE}", 11, "study.unknown_key", "r_squared"),
     ],
-)
-def test_mistakes_have_their_line(old: str, new: str, line: int, complaint: str, tmp_path: Path) -> None:
-    assert GOOD.count(old) == 1
-    with pytest.raises(UserError) as caught:
-        load_source(study(tmp_path, GOOD.replace(old, new)))
-    told = str(caught.value).splitlines()
-    assert any(f"claims.toml:{line}: " in each and complaint in each for each in told), told
+)  # fmt: skip
+def test_mistakes_are_refused_at_their_line(
+    old: str, new: str, line: int, code: str, offers: str, tmp_path: Path
+) -> None:
+    check_mistake(study(tmp_path), GOOD, (old, new), line, code, offers)
 
 
-def test_a_file_without_claims_and_questions_says_nothing(tmp_path: Path) -> None:
-    with pytest.raises(UserError, match=r"neither \[\[claims\]\] nor \[\[questions\]\]"):
-        load_source(study(tmp_path, 'study = "unp-ch30"\nsource = "unp-ch30"\n'))
+def test_a_file_without_claims_and_questions_is_refused(tmp_path: Path) -> None:
+    (problem,) = refused(load_source, study(tmp_path, 'study = "unp-ch30"\nsource = "unp-ch30"\n'))
+    assert problem.code == "claims.empty"
 
 
 def test_a_study_of_sweeps_alone_says_how_contenders_are_named(tmp_path: Path) -> None:
-    of = synthetic_sweeps.study(main=False).model_copy(update={"claims_path": study(tmp_path).claims_path})
-    Path(of.claims_path or "").write_text(GOOD.replace('"prefork@pool_size=5" = -1', "prefork = -1"))
-    with pytest.raises(UserError, match="no main table; write prefork@pool_size=POINT"):
-        load_source(of)
+    text = GOOD.replace('"prefork@pool_size=5" = -1', "prefork = -1")
+    (problem,) = refused(load_source, with_claims(synthetic_sweeps.study(main=False), tmp_path, text))
+    assert (problem.code, Path(problem.where).name) == ("claims.unknown_contender", "claims.toml:12")
+    assert "prefork@pool_size=POINT" in problem.hint

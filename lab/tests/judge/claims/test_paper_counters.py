@@ -1,4 +1,4 @@
-"""The source's counters beside ours: every event is shown, what is not counted with its reason."""
+"""The source's counters with ours: every event is shown, and uncounted ones with their reason."""
 
 from __future__ import annotations
 
@@ -6,16 +6,17 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+from made.refusals import refused
 from made.shown.printed import printed
 from made.summaries import sweeps as synthetic_sweeps
 
 from thunderherd.engine.lines import Life
-from thunderherd.errors import UserError
-from thunderherd.judge.claims.paper_counters import load_counters
+from thunderherd.judge.claims.paper_counters import NOT_COUNTED, load_counters
 from thunderherd.records.paper_counters import CountedCell, CountedSummary
 from thunderherd.records.summary import Summary
 from thunderherd.show.tables.paper_counters import counted_matrices
 from thunderherd.show.tables.sweeps import Matrix
+from thunderherd.text.figures import estimator
 from thunderherd.trial.caveats import unavailable_counters
 
 EVENTS = ["task-clock", "context-switches", "cpu-cycles", "elapsed"]
@@ -69,10 +70,8 @@ def test_repeated_runs_have_the_mean_of_their_other_tables(tmp_path: Path) -> No
     assert clock[1].value == f"{own.mean * 1000:.2f}"
     assert clock[1].span == f"sd {(own.standard_deviation or 0) * 1000:.2f}"
     text = printed(of, 100)
-    assert "no bounds" not in text
-    assert "Means of 3 runs, and their standard deviation (sd). Paper: the source's" in text
-    assert "none: size quick repeats every trial and judges nothing" in text.splitlines()[-1]
-    assert "0 comparisons" not in text
+    assert "no bounds" not in text and f"{estimator(of)}. Paper: " in text
+    assert " size quick " in text.splitlines()[-1] and "0 comparisons" not in text
 
 
 def test_what_is_not_counted_shows_a_dash_and_why_never_zero(tmp_path: Path) -> None:
@@ -85,10 +84,7 @@ def test_what_is_not_counted_shows_a_dash_and_why_never_zero(tmp_path: Path) -> 
         ("-", "¹", "7,200,631"), ("-", "¹", "7,874,479"), ("-", "¹", "-")
     ]  # fmt: skip
     assert shown.notes == ("¹ counted later",)
-    assert (
-        cell(summary(tmp_path), "cpu-cycles", "server", "iterative").why
-        == "this program does not count it yet"
-    )
+    assert cell(summary(tmp_path), "cpu-cycles", "server", "iterative").why == NOT_COUNTED
 
 
 def test_what_the_machine_does_not_offer_has_the_engines_reason(tmp_path: Path) -> None:
@@ -135,44 +131,46 @@ def test_a_study_without_it_has_none() -> None:
 
 
 @pytest.mark.parametrize(
-    ("changes", "complaint"),
+    ("changes", "code", "offers"),
     [
-        ({"file": "perf.csv"}, "perf.csv: cannot be read"),
-        ({"sweep": "whole_lives"}, "did you mean 'whole_life'?"),
-        ({"point": "5"}, 'no such point of sweep whole_life "5"'),
-        ({"point": None}, "sweep and point go together"),
-        ({"designs": {"single": "iterative"}}, "did you mean 'single_threaded'?"),
-        ({"designs": {"select": "iteratives"}}, "did you mean 'iterative'?"),
-        ({"events": {"task_clock": "task_clock"}}, "did you mean 'task-clock'?"),
-        ({"events": {"cpu-cycles": "cpu_cycles"}}, "name it in measure.counters"),
-        ({"events": {"context-switches": "task_clock"}}, 'in "count", which is no unit of time'),
-        ({"reasons": {"cycles": "later"}}, "no such event in perf_stat.csv"),
-        ({"reasons": {"task-clock": "later"}}, '"task-clock" is counted'),
-        ({"columns": {"side": "sides"}}, 'no column "sides"'),
+        ({"file": "perf.csv"}, "file.unreadable", "perf.csv"),
+        ({"sweep": "whole_lives"}, "study.unknown_sweep", "'whole_life'?"),
+        ({"point": "5"}, "study.unknown_point", '"5"'),
+        ({"point": None}, "study.sweep_without_point", ""),
+        ({"sweep": None}, "study.point_without_sweep", ""),
+        ({"designs": {"single": "iterative"}}, "study.unknown_design", "'single_threaded'?"),
+        ({"designs": {"select": "iteratives"}}, "study.unknown_contender", "'iterative'?"),
+        ({"events": {"task_clock": "task_clock"}}, "study.unknown_event", "'task-clock'?"),
+        ({"events": {"cpu-cycles": "cpu_cycles"}}, "study.counter_not_requested", '"cpu_cycles"'),
+        ({"events": {"context-switches": "task_clock"}}, "source.unknown_unit_of_time", '"count"'),
+        ({"reasons": {"cycles": "later"}}, "study.unknown_event", '"cycles"'),
+        ({"reasons": {"task-clock": "later"}}, "study.reason_of_counted_event", '"task-clock"'),
+        ({"columns": {"side": "sides"}}, "", '"sides"'),
     ],
 )
-def test_mistakes_are_told_with_their_line(changes: dict[str, Any], complaint: str, tmp_path: Path) -> None:
-    of = synthetic_sweeps.write_counters(tmp_path, **changes)
-    with pytest.raises(UserError) as caught:
-        load_counters(of)
-    assert any("study.toml:" in each and complaint in each for each in str(caught.value).splitlines()), (
-        caught.value
-    )
+def test_mistakes_are_refused_at_their_line(
+    changes: dict[str, Any], code: str, offers: str, tmp_path: Path
+) -> None:
+    found = refused(load_counters, synthetic_sweeps.write_counters(tmp_path, **changes))
+    at_study = [each for each in found if Path(each.where).name.startswith("study.toml:")]
+    assert any(code in ("", each.code) and offers in str(each) for each in at_study), found
 
 
 @pytest.mark.parametrize(
-    ("old", "new", "complaint"),
+    ("old", "new", "code", "offers"),
     [
-        ("client,task-clock,1.93", "client,task-clock,many", 'perf_stat.csv:14: value = "many" is no number'),
-        ("select,client,task-clock", "select,peer,task-clock", 'role = "peer"; allowed: server, client'),
-        ("task-clock,1.93,msec", "task-clock,1.93,s", 'task-clock in "s", before in "msec"'),
-        ("select,client,context-switches", "select,client,task-clock", "of select, client, is there twice"),
+        ("client,task-clock,1.93", "client,task-clock,many", "source.not_a_number", 'value = "many"'),
+        ("select,client,task-clock", "select,peer,task-clock", "source.unknown_side", 'role = "peer"'),
+        ("task-clock,1.93,msec", "task-clock,1.93,s", "source.several_units", '"msec"'),
+        ("select,client,context-switches", "select,client,task-clock", "source.duplicate_figure", "select"),
     ],
 )
-def test_mistakes_of_the_file_are_told(old: str, new: str, complaint: str, tmp_path: Path) -> None:
+def test_mistakes_of_the_file_are_refused(old: str, new: str, code: str, offers: str, tmp_path: Path) -> None:
     of = synthetic_sweeps.write_counters(tmp_path)
     path = tmp_path / "perf_stat.csv"
-    path.write_text(path.read_text().replace(old, new))
-    with pytest.raises(UserError) as caught:
-        load_counters(of)
-    assert complaint in str(caught.value)
+    right = path.read_text()
+    path.write_text(right.replace(old, new))
+    lines = zip(right.splitlines(), path.read_text().splitlines(), strict=True)
+    changed = next(number for number, (before, after) in enumerate(lines, 1) if before != after)
+    (problem,) = [each for each in refused(load_counters, of) if each.code == code]
+    assert offers in problem.message and problem.where == f"{path}:{changed}"

@@ -1,4 +1,4 @@
-"""What each further one on a sweep's axis adds: computed as a claim's slope is, shown wherever sweeps are."""
+"""Slopes of a sweep: computed as a claim's slope is, and shown wherever sweeps are."""
 
 from __future__ import annotations
 
@@ -8,15 +8,16 @@ from functools import cache
 from pathlib import Path
 
 import pytest
+from made.refusals import refused
 from made.shown.printed import printed
 from made.summaries import sweeps as synthetic_sweeps
 from made.summaries.sweeps import LIVES
 from made.summaries.swept import STUDY, loaded
 
-from thunderherd.errors import UserError
 from thunderherd.judge.claims.contrast_tables import Contrast, at_point, straight_line
 from thunderherd.judge.claims.contrasts import measure
-from thunderherd.judge.claims.slopes import slopes
+from thunderherd.judge.claims.slopes import NOT_EVERY_POINT, slopes
+from thunderherd.metrics.table import metric
 from thunderherd.records.summary import SlopeSummary, Summary
 from thunderherd.show.report.page import render
 from thunderherd.show.tables.slopes import slope_matrix
@@ -26,7 +27,7 @@ CLOCK = "server.task_clock"
 
 
 def study(repetitions: int | None = None) -> Study:
-    """The synthetic study, its whole lives asking what each connection adds."""
+    """Return the synthetic study, whose whole lives request the slope per connection."""
     of = synthetic_sweeps.study(repetitions=repetitions)
     pools, delays, lives = of.sweeps
     return of.model_copy(update={"sweeps": (pools, delays, lives.model_copy(update={"slope": "connection"}))})
@@ -49,7 +50,7 @@ def found(of: Summary, base: str, metric: str) -> SlopeSummary:
 
 
 def lines(each: list[float], start: list[float]) -> dict[str, dict[str, list[float]]]:
-    """Lives on a straight line in every block."""
+    """Return lives on a straight line in every block."""
     columns = {
         at_point("iterative", "whole_life", str(count)): [
             above + slope * count for slope, above in zip(each, start, strict=True)
@@ -97,8 +98,9 @@ def test_repeated_runs_have_a_mean_and_a_deviation() -> None:
     assert line.each_spread.mean == pytest.approx(2e-4)
     assert line.each_spread.standard_deviation == pytest.approx(1e-4)
     assert line.start_spread.mean == pytest.approx(1e-3)
-    text = " ".join(printed(summary(repetitions=3), 120).split())
-    assert "in each run; mean of 3 runs and standard deviation (sd)" in text
+    repeated = summary(repetitions=3)
+    matrix = slope_matrix(repeated, next(each for each in repeated.sweeps if each.name == "whole_life"))
+    assert matrix is not None and any(" 3 runs " in note for note in matrix.notes)
 
 
 def test_every_metric_and_every_contender_has_one() -> None:
@@ -107,13 +109,13 @@ def test_every_metric_and_every_contender_has_one() -> None:
     assert [(each.metric, each.base) for each in sweep.slopes] == [
         (metric, base) for metric in sweep.metrics for base in sweep.contenders
     ]
-    # Synthetic: the first contender has 100 µs of each connection, and 2 ms to start with.
+    # Synthetic: the first contender needs 100 µs per connection, and 2 ms to start.
     line = found(of, "iterative", CLOCK)
     assert line.each and line.each.value == pytest.approx(1e-4, rel=0.05)
     assert line.start and line.start.value == pytest.approx(2e-3, rel=0.2)
     assert all(not each.slopes for each in of.sweeps if each.name != "whole_life")
     missing = found(of, "prefork", "latency_p99_seconds")
-    assert missing.each is None and missing.why == "it has no figure at each of the points"
+    assert missing.each is None and missing.why == NOT_EVERY_POINT
     away = slopes(study(), lives_of(study()), {}, {CLOCK: "perf_event_open: not permitted"})
     assert {each.why for each in away if each.metric == CLOCK} == {"perf_event_open: not permitted"}
 
@@ -141,14 +143,14 @@ def test_slopes_are_printed_with_their_start_below_and_in_the_summary(
     matrix = slope_matrix(of, next(each for each in of.sweeps if each.name == "whole_life"))
     assert matrix is not None and matrix.columns == ("iterative", "prefork", "thread_per_client")
     rows = dict(matrix.rows)
-    assert "task clock of the server (µs), each connection" in rows
-    assert list(rows)[1] == "elapsed time of the clients (ms), start-up"
-    cell = rows["task clock of the server (µs), each connection"][0]
+    head = next(each for each in rows if each.startswith(f"{metric(CLOCK).words} (µs), "))
+    assert list(rows)[1].startswith(f"{metric('client.elapsed_seconds').words} (ms), ")
+    cell = rows[head][0]
     line = found(of, "iterative", CLOCK)
     value = line.each_spread.mean if line.each_spread else line.each and line.each.value
     assert float(cell.value) == pytest.approx((value or 0) * 1e6, rel=0.01)
     text = printed(of, width)
-    assert "What each connection adds, and start-up beside it" in text
+    assert matrix.caption in text
     assert cell.value in text and cell.span in text
     data = json.loads(of.model_dump_json(by_alias=True))["sweeps"][2]
     assert data["slope"] == "connection" and data["slopes"][3]["base"] == "iterative"
@@ -157,21 +159,16 @@ def test_slopes_are_printed_with_their_start_below_and_in_the_summary(
 # What is refused --------------------------------------------------------------------------------------------
 
 
-def refused(directory: Path, text: str, *overrides: str) -> str:
-    with pytest.raises(UserError) as caught:
-        loaded(directory, text, *overrides)
-    return str(caught.value)
-
-
 def test_a_sweep_without_numbers_has_no_slope(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(os, "sched_getaffinity", lambda _pid: {0, 1})
     monkeypatch.setattr("thunderherd.machine.noise.local_ports", lambda: 20_000)
     text = STUDY.replace('axis = "logarithmic"', 'axis = "logarithmic"\nslope = "child"')
     assert loaded(tmp_path, text).sweeps[0].slope == "child"
     bare = text[: text.index("[[sweeps.paper]]")]
-    one = refused(tmp_path, bare.replace("values = [5, 10, 30]", "values = [5]"))
-    assert 'slope = "child": one point has no slope' in one
-    names = bare.replace("values = [5, 10, 30]", 'values = [{ name = "a", set = { "settings.pool" = 5 } }]')
-    named = refused(tmp_path, names)
-    assert "the sweep has points that are no numbers (a), so no slope" in named
+    one, named = "[5]", '[{ name = "a", set = { "settings.pool" = 5 } }]'
+    for values in (one, named):
+        wrong = bare.replace("values = [5, 10, 30]", f"values = {values}")
+        line = 1 + wrong[: wrong.index("slope =")].count("\n")
+        at = [Path(each.where).name for each in refused(loaded, tmp_path, wrong)]
+        assert any(each.endswith(f".toml:{line}") for each in at), at
     assert loaded(tmp_path, bare, "pool_size.values=[5]").sweeps[0].slope == "child"

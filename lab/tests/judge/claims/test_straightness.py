@@ -1,4 +1,4 @@
-"""How straight a line is, for slopes and for figures of claims; which notes belong to one figure alone."""
+"""How straight a line is, for slopes and for figures of claims; notes that belong to one figure only."""
 
 from __future__ import annotations
 
@@ -6,10 +6,10 @@ from pathlib import Path
 
 import numpy as np
 import pytest
+from made.questions import check_mistake
+from made.refusals import refused
 from made.summaries.swept import PAPER, STUDY, loaded
 
-from thunderherd.errors import UserError
-from thunderherd.judge.claims.claim_file import load_claims
 from thunderherd.judge.claims.claims import judge
 from thunderherd.judge.claims.contrasts import r_squared
 from thunderherd.judge.claims.slopes import slopes
@@ -79,30 +79,27 @@ def test_a_sweep_may_tell_the_slope_of_some_metrics(tmp_path: Path) -> None:
     some = ASKING.replace('slope = "child"', f'slope = "child"\nslope_metrics = ["{COST}"]')
     study = asking(tmp_path, study=some)
     assert {each.metric for each in slopes(study, study.sweeps[0], columns((1, 2, 3)), {})} == {COST}
-    with pytest.raises(UserError, match='no such metric that it shows "requests"; known'):
-        asking(tmp_path, study=some.replace(f'["{COST}"]', '["requests"]'))
-    with pytest.raises(UserError, match="slope_metrics without slope"):
-        asking(tmp_path, study=some.replace('slope = "child"\n', ""))
+    for old, new in ((f'["{COST}"]', '["requests"]'), ('slope = "child"\n', "")):
+        wrong = some.replace(old, new)
+        (problem,) = refused(asking, tmp_path, study=wrong)
+        line = 1 + wrong[: wrong.index("slope_metrics")].count("\n")
+        assert Path(problem.where).name.endswith(f".toml:{line}")
 
 
 @pytest.mark.parametrize(
-    ("wrong", "complaint"),
+    ("wrong", "code"),
     [
-        (
-            'r_squared = { base = "prefrok", sweep = "pool_size" }',
-            'no such contender of sweep pool_size "prefrok"',
-        ),
-        ('r_squared = { base = "prefork", sweep = "pools" }', 'no such sweep "pools"'),
+        ('r_squared = { base = "prefrok", sweep = "pool_size" }', "claims.unknown_contender"),
+        ('r_squared = { base = "prefork", sweep = "pools" }', "claims.unknown_sweep"),
         (
             'weights = { prefork = 1 }, r_squared = { base = "prefork", sweep = "pool_size" }',
-            "r_squared with weights; it is a figure by itself",
+            "claims.r_squared_with_others",
         ),
     ],
 )
-def test_what_is_no_line_is_refused(wrong: str, complaint: str, tmp_path: Path) -> None:
+def test_what_is_no_line_is_refused(wrong: str, code: str, tmp_path: Path) -> None:
     right = 'r_squared = { base = "prefork", sweep = "pool_size" }'
-    with pytest.raises(UserError, match=complaint):
-        load_claims(asking(tmp_path, CLAIMS.replace(right, wrong)))
+    check_mistake(asking(tmp_path), CLAIMS, (right, wrong), 11, code, "")
 
 
 def test_a_note_about_one_figure_belongs_to_that_one(tmp_path: Path) -> None:

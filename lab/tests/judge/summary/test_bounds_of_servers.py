@@ -1,4 +1,4 @@
-"""What bounds the CPU time of a server: known answers, and where there is none."""
+"""The bounds of a server's CPU time: known answers, and cases without a bound."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ def test_system_calls_that_were_counted_are_paid_for(study: Study) -> None:
     found = bound(study, metric, {metric: 50e-6, **CALLED})
     # One send, two receives, accept and close: 5 x 200 ns.
     assert found is not None and (found.limit, found.bound) == ("system_call", pytest.approx(1e-6))
-    assert found.share == pytest.approx(0.02) and "5 calls (accept, receive, send, close)" in found.why
+    assert found.share == pytest.approx(0.02) and found.why.startswith("5 calls ")
     twice = bound(study, metric, {metric: 50e-6, **CALLED, "requests": 2000.0})
     assert twice is not None and twice.bound == pytest.approx(8 * 200e-9), (
         "accept and close once, the rest twice"
@@ -47,26 +47,25 @@ def test_a_server_receives_and_sends_and_accepts_and_closes_at_least(study: Stud
         assert found is not None
         return found
 
-    # Half an exchange, an acceptance, and of five calls the one that is in neither.
+    # Half an exchange, an acceptance, and the one of five calls that is in neither.
     found = of()
     assert (found.limit, found.bound) == ("tcp_exchange", pytest.approx(5e-6 + 7e-6 + 200e-9))
-    assert found.why == (
-        "a byte received and one sent by a bare connection, 5 µs; a bare connection accepted and closed, "
-        "7 µs; its 1 other call, each at the 200 ns of an empty one"
-    )
+    exchange, acceptance, other = found.why.split("; ")
+    assert exchange.endswith(", 5 µs") and acceptance.endswith(", 7 µs")
+    assert other.startswith("1 other call, ") and " 200 ns" in other
     thrice = of(but={"requests": 3000.0})
     assert thrice.bound == pytest.approx(3 * 5.2e-6 + 7e-6) and "5 µs, 3 times;" in thrice.why
-    # Without TCP, without a send for each request, or where several requests may come in one receive.
+    # Without TCP, without a send for each request, or if several requests may come in one receive.
     assert of(lab={"kind": "unix"}).limit == "system_call"
     accepted = pytest.approx(7e-6 + 2.5 * 200e-9)
     seldom = of(but={"server.send_calls_per_request": 0.5})
     assert (seldom.limit, seldom.bound) == ("tcp_accept_close", accepted)
     pipelined = of(load={"settings": {**study.load.settings, "pipeline": 4}})
     assert (pipelined.limit, pipelined.bound) == ("tcp_accept_close", pytest.approx(7e-6 + 3 * 200e-9))
-    # A ring's kernel does the same work, but is not entered for each part of it.
+    # The kernel of a ring does the same work, but is not entered for each part of it.
     ring = of(calls=False)
-    assert ring.bound == pytest.approx(5e-6 + 7e-6 - 4 * 200e-9) and "other calls" not in ring.why
-    # With what it makes; of a request of a connection that is kept; of all connections of a task's clock.
+    assert ring.bound == pytest.approx(5e-6 + 7e-6 - 4 * 200e-9) and " call" not in ring.why
+    # With what it creates; per request of a persistent connection; of all connections of a task's clock.
     forked = of(name="fork_per_client", but={metric: 500e-6})
     assert (forked.limit, forked.bound) == ("fork_exit_wait", pytest.approx(100e-6 + 12.2e-6))
     metric = "server_cpu_per_request"
@@ -102,4 +101,6 @@ def test_a_task_clock_is_at_least_its_system_calls(study: Study) -> None:
     found = bound(study, metric, {metric: 0.1, **CALLED}, name="fork_per_client")
     assert found is not None and (found.limit, found.bound) == ("system_call", pytest.approx(1e-3))
     life = bound(study, metric, {metric: 0.1, **CALLED}, trial="whole_life")
-    assert life is not None and "its start, its end and what it computes have no price" in life.why
+    window = bound(study, metric, {metric: 0.1, **CALLED})
+    assert life is not None and window is not None
+    assert life.why.startswith(f"{window.why}; "), "a whole life says what else is not priced"

@@ -1,10 +1,13 @@
-"""A figure that is extrapolated carries its mark, and one that the machine does not tell its reason, at every
-place where it would stand. The machine is made up: `counters_by_decree`."""
+"""Extrapolated figures carry a mark and unavailable ones a reason, wherever they are shown.
+
+The machine is made up: `counters_by_decree`.
+"""
 
 from __future__ import annotations
 
 import csv
 import json
+import re
 from dataclasses import replace
 from functools import cache
 
@@ -13,6 +16,7 @@ from made.summaries.marked import HIDDEN, MACHINE, cse232, cse638, printed, swee
 
 from thunderherd.judge.summary.source_csv import text_of
 from thunderherd.judge.why.counts import contender_counts
+from thunderherd.metrics.table import metric
 from thunderherd.records.extra_trials import CountingSummary, CountingTable
 from thunderherd.records.summary import Summary
 from thunderherd.show.charts.sweeps import sweep_chart
@@ -22,11 +26,14 @@ from thunderherd.show.tables.claims import print_claims
 from thunderherd.show.tables.main import print_pairs, print_study, study_rows
 from thunderherd.show.tables.paper_counters import counted_matrices
 from thunderherd.show.tables.sweeps import Matrix, sweep_matrices
-from thunderherd.text.figures import time_share
+from thunderherd.text.figures import extrapolated, time_share
 from thunderherd.trial.caveats import scaled_notes
-from thunderherd.trial.counters import EXTRAPOLATED, TOO_FEW
 
-SHARE = "and counted these for 40 % of the time"
+SHARE = extrapolated([0.4])
+EXTRAPOLATED = SHARE.partition(" ")[0]
+CYCLES, SWITCHES, BUS = (
+    metric(f"server.{each}").words for each in ("cpu_cycles", "context_switches", "bus_cycles")
+)
 
 
 @cache
@@ -40,19 +47,17 @@ def of_lives(metric: str = "server.cpu_cycles") -> Summary:
 
 
 def test_the_trials_warnings_are_told_once_for_each_side() -> None:
-    """With the least share of each event: else each trial would have a note of its own."""
+    """One note a side, with the least share of each event; otherwise each trial would have its own note."""
     trials = [
         replace(MACHINE, shares={"cpu_cycles": share}).trial(cse638(), cse638().contenders[0], 1, 1, 1.0)
         for share in (0.4, 0.3, 0.995, 1.0)
     ]
-    assert [*scaled_notes(trials)] == [
-        f"3 of 4 trials: {TOO_FEW}these events of the {side} were counted part of the time and "
-        f"{EXTRAPOLATED}: cpu_cycles (30 % of the time)"
-        for side in ("server", "client")
-    ]
-    notes = [note for note in of_sizes().study.notes if "too few counters" in note]
+    for note, side in zip(scaled_notes(trials), ("server", "client"), strict=True):
+        assert note.startswith("3 of 4 trials: ") and f" {side}" in note
+        assert note.endswith(f"cpu_cycles ({time_share(0.3)} of the time)")
+    notes = [note for note in of_sizes().study.notes if "cpu_cycles (" in note]
     assert len(notes) == 2
-    assert time_share(0.995) == "more than 99 %" and time_share(0.001) == "less than 1 %"
+    assert "99 %" in time_share(0.995) and "1 %" in time_share(0.001)
 
 
 def about(matrices: list[Matrix], words: str) -> Matrix:
@@ -76,7 +81,7 @@ def test_tables_of_sweeps_mark_each_figure_and_say_why_another_is_none() -> None
     cells = [cell for _, row in cycles.rows for cell in row]
     assert {cell.mark for cell in cells} == {"¹"}
     (note,) = [note for note in cycles.notes if note.startswith("¹")]
-    assert note.startswith("¹ extrapolated: ") and SHARE in note
+    assert note.startswith("¹ ") and SHARE in note
     missing = about(matrices, "LLC load misses of the clients")
     assert {cell.value for _, row in missing.rows for cell in row} == {"-"}
     assert any(note.endswith(HIDDEN) for note in missing.notes)
@@ -98,23 +103,22 @@ def test_charts_say_so_in_themselves() -> None:
 
 def test_repeated_runs_and_slopes_say_so() -> None:
     runs = printed(print_study, of_sizes("sizes.quick.repetitions=1"))
-    assert "CPU cycles of the clients per byte of payload: extrapolated: " in runs
-    assert SHARE in runs and HIDDEN in runs
+    assert f"{metric('client.cpu_cycles_per_byte').words}: {SHARE}" in runs and HIDDEN in runs
     slopes = printed(print_study, of_lives())
-    assert "What each connection adds" in slopes
-    assert "context switches of the server: extrapolated: " in slopes
+    assert f"{SWITCHES}: {EXTRAPOLATED}" in slopes
 
 
 def test_the_main_table_and_its_pairs_say_so() -> None:
     summary = of_lives()
     rows = study_rows(summary)
     assert {row.value_mark for row in rows} == {"¹"} and all(row.value != "-" for row in rows)
-    assert "¹ extrapolated: " in printed(print_study, summary)
-    assert "Ratios of CPU cycles of the server are extrapolated: " in printed(print_pairs, summary)
+    assert f"¹ {EXTRAPOLATED}" in printed(print_study, summary)
+    (note,) = re.findall(rf"[^.]*{CYCLES}[^.]*{EXTRAPOLATED}", printed(print_pairs, summary))
+    assert HIDDEN not in note
     lacking = of_lives("server.bus_cycles")
     assert {(row.value, row.value_mark) for row in study_rows(lacking)} == {("-", "¹")}
-    assert f"¹ bus cycles of the server: {HIDDEN}" in printed(print_study, lacking)
-    assert f"Not to be had here: bus cycles of the server: {HIDDEN}." in printed(print_pairs, lacking)
+    assert f"¹ {BUS}: {HIDDEN}" in printed(print_study, lacking)
+    assert f"{BUS}: {HIDDEN}." in printed(print_pairs, lacking)
 
 
 def test_the_sources_counters_say_so() -> None:
@@ -122,7 +126,9 @@ def test_the_sources_counters_say_so() -> None:
         # The source's own mistakes have marks at the head of a row.
         rows = {head.rstrip("¹²³⁴⁵⁶⁷⁸⁹⁰"): cells for head, cells in matrix.rows}
         marks = {cell.mark for cell in rows["cpu-cycles"]}
-        assert len(marks) == 1 and any(note.startswith(f"{min(marks)} extrapolated") for note in matrix.notes)
+        assert len(marks) == 1 and any(
+            note.startswith(f"{min(marks)} {EXTRAPOLATED}") for note in matrix.notes
+        )
         assert {cell.value for cell in rows["bus-cycles"]} == {"-"}
         assert any(note.endswith(HIDDEN) for note in matrix.notes)
         assert {cell.mark for cell in rows["task-clock (msec)"]} == {""}
@@ -132,9 +138,9 @@ def test_claims_and_answers_say_so() -> None:
     said = printed(print_claims, of_sizes(), 200)
     claims = {claim.id: claim for claim in of_sizes().claims}
     assert SHARE in claims["H21"].our_figure, claims["H21"].our_figure
-    assert f"client.llc_load_misses is not available: {HIDDEN}" in said
+    assert re.search(rf"client.llc_load_misses [a-z ]+: {HIDDEN}", said)
     notes = [question.note or "" for question in of_sizes().questions]
-    assert any("client.l1_dcache_load_misses: extrapolated: " in note for note in notes), notes
+    assert any(f"client.l1_dcache_load_misses: {EXTRAPOLATED}" in note for note in notes), notes
 
 
 def test_the_sources_csv_has_a_column_for_it() -> None:
@@ -145,7 +151,7 @@ def test_the_sources_csv_has_a_column_for_it() -> None:
     for line in lines:
         assert float(line["cycles"]) > 0, "a number, as the source has it"
         assert line["llc_misses"] == ""
-        assert line["remarks"].startswith("cycles, context_switches: extrapolated: ")
+        assert line["remarks"].startswith(f"cycles, context_switches: {EXTRAPOLATED}")
         assert line["remarks"].endswith(f"llc_misses: not available: {HIDDEN}")
 
 
@@ -165,11 +171,11 @@ def test_counted_trials_say_so() -> None:
     assert rows["cache misses"][0][-1].isdecimal() and rows["llc load misses"] == ["-²"]
     assert "cpu cycles" in rows and "context switches" not in rows, "those of all trials stand elsewhere"
     extrapolated, hidden = server.notes
-    assert extrapolated.startswith("¹ extrapolated: ") and hidden == f"² {HIDDEN}"
+    assert extrapolated.startswith(f"¹ {EXTRAPOLATED}") and hidden == f"² {HIDDEN}"
     assert not any("extrapolated" in reason or HIDDEN in reason for reason in view.reasons)
 
 
 def test_the_report_says_so() -> None:
     for summary in (of_sizes(), of_lives(), of_lives("server.bus_cycles")):
         shown = " ".join(render(summary).split())
-        assert "extrapolated: " in shown and HIDDEN in shown
+        assert EXTRAPOLATED in shown and HIDDEN in shown

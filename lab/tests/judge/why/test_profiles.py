@@ -1,23 +1,25 @@
-"""Profiled trials: beside what is judged, never in it; kept, resumed; their files, and what they say."""
+"""Profiled trials: never among the judged ones; kept, resumed; their files and their results."""
 
 from __future__ import annotations
 
 import io
 import json
+import re
 from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
 import pytest
+from made.refusals import refused
 from made.summaries.trials import made_trial
 
 import thunderherd
 from thunderherd.engine.catalogue import Catalogue
 from thunderherd.engine.client import EngineError
-from thunderherd.errors import Refusal, UserError
+from thunderherd.errors import Refusal
 from thunderherd.judge.why.flame_graphs import file_name
 from thunderherd.judge.why.pairs import network_part
-from thunderherd.judge.why.profiles import differential_pairs
+from thunderherd.judge.why.profiles import NO_TRIAL, differential_pairs
 from thunderherd.machine import description
 from thunderherd.records.explanation import Difference, Explanation, Range
 from thunderherd.records.extra_trials import ContenderProfile, ProfilingSummary, Share, SideProfile
@@ -39,7 +41,7 @@ USED = {"user_ns": 0, "system_ns": 12_000_000, "voluntary_switches": 0, "involun
 
 
 def profile_lines(event: str = "cpu-clock", kernel_symbols: object = True) -> list[dict[str, Any]]:
-    """A profile of 12 samples: 2 copy across, 1 in the program, 2 without interrupts, 1 is the sampling's."""
+    """A profile of 12 samples: 2 copy across, 1 in the program, 2 without interrupts, 1 of the sampling."""
     profile = {
         "line": "profile", "schema": 4, "event": event, "frequency_hertz": 1000, "samples": 12, "lost": 3,
         "why_not_cycles": None if event == "cycles" else "there is no PMU", "throttled": 0, "from_ns": 100,
@@ -73,7 +75,7 @@ def write_lines(path: Path, lines: list[dict[str, Any]]) -> Path:
     return path
 
 
-# What the engine has written
+# The engine's lines
 
 
 def test_a_side_is_cut_to_its_window(tmp_path: Path) -> None:
@@ -116,13 +118,13 @@ def test_what_is_no_profile_says_which_line(tmp_path: Path, text: str, why: str)
         read_profile(tmp_path / "missing")
 
 
-# Trials of their own
+# Extra trials
 
 Outcome = Callable[[Contender, int], dict[str, Any]]
 
 
 class Rig:
-    """A study on trials that never happened. Those that are sampled leave the files that the engine would."""
+    """A study whose trials are made up; sampled ones leave the files that the engine would write."""
 
     def __init__(self, study: Study, directory: Path) -> None:
         self.study, self.directory = study, directory
@@ -208,7 +210,8 @@ def test_the_folded_stacks_are_all_samples_that_count(rig: Rig) -> None:
     rig.run()
     lines = (rig.directory / "profiles" / "prefork.folded").read_text().splitlines()
     assert sum(int(line.rpartition(" ")[2]) for line in lines) == 22
-    assert "thunderherd-engine;main;send;tcp_sendmsg_[k];sock_def_readable_[k] 4" in lines
+    frames = ("thunderherd-engine", "main", "send", "tcp_sendmsg_[k]", "sock_def_readable_[k] 4")
+    assert ";".join(frames) in lines
     assert not any("_raw_spin_unlock" in line or "perf_event" in line for line in lines)
 
 
@@ -226,9 +229,7 @@ def test_a_run_that_is_gone_on_with_makes_those_that_it_lacks(rig: Rig) -> None:
     told = thunderherd.load(rig.directory).summary
     assert told is not None
     assert sorted(each.trials for each in profiles_of(told).contenders) == [0, 1, 1]
-    assert [each.why for each in profiles_of(told).contenders if not each.trials] == [
-        "the run ended before it was sampled"
-    ]
+    assert [each.why for each in profiles_of(told).contenders if not each.trials] == [NO_TRIAL]
     path = rig.directory / "profiles.jsonl"
     path.write_text(path.read_text() + '{"schema": 4, "kind": "tri')
     rig.stop_after = 10**9
@@ -246,15 +247,15 @@ def test_an_invalid_one_is_made_once_more_and_then_says_why(rig: Rig) -> None:
     prefork = profiles_of(summary).of("prefork")
     assert prefork is not None and (prefork.trials, prefork.sides) == (0, {})
     assert prefork.why == "load: errors: 2 refused"
-    assert "prefork was not sampled: load: errors: 2 refused" in rig.said.getvalue()
-    assert "prefork was not sampled: load: errors: 2 refused" in render(summary, rig.directory)
+    for page in (rig.said.getvalue(), render(summary, rig.directory)):
+        assert re.search(rf"prefork [a-z ]+: {prefork.why}", page)
 
 
 def test_a_profile_that_cannot_be_read_makes_its_trial_invalid(rig: Rig) -> None:
     rig.lines = [{"line": "profile"}]
     for each in profiles_of(rig.run()).contenders:
         assert each.trials == 0 and each.why is not None
-        assert each.why.startswith("line 1 of the profile server.jsonl is not as expected: ")
+        assert re.match(r"line 1 .*server\.jsonl.*: ", each.why)
 
 
 def test_what_the_engine_refuses_ends_no_run(rig: Rig, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -277,7 +278,11 @@ def test_flame_graphs_that_cannot_be_drawn_are_a_note(rig: Rig) -> None:
     summary = rig.run()
     assert where_drawn(summary, rig.directory) == ""
     notes = [note for note in summary.study.notes if note.startswith("no flame graph")]
-    assert len(notes) == 1 and "the server of prefork" in notes[0] and "`flame` failed" in notes[0]
+    assert (
+        len(notes) == 1
+        and all(f"server of {each}" in notes[0] for each in ("iterative", "prefork"))
+        and "`flame` failed" in notes[0]
+    )
     assert profiles_of(summary).differentials == []
     assert {each.sides["server"].flame_graph for each in profiles_of(summary).contenders} == {None}
 
@@ -285,13 +290,12 @@ def test_flame_graphs_that_cannot_be_drawn_are_a_note(rig: Rig) -> None:
 def test_what_is_not_covered_is_told(rig: Rig) -> None:
     rig.lines[0]["system_ns"] = 40_000_000
     page = render(rig.run(), rig.directory)
-    assert "30 % of the time" in page and "than the time between two samples are not met" in page
-    assert "are not to be had: perf_event_paranoid is 2" in page
-    assert "Not by cycles: there is no PMU" in page and "switched them on" in page
-    assert "18 samples lost" in page
+    assert "30 % of the time" in page and "18 samples lost" in page
+    for reason in ("perf_event_paranoid is 2", "there is no PMU"):
+        assert f": {reason}" in page
 
 
-# A study asks for them
+# A study that requests profiles
 
 
 def test_a_study_asks_for_them(small_study_file: Path, some_catalogue: Catalogue) -> None:
@@ -302,10 +306,10 @@ def test_a_study_asks_for_them(small_study_file: Path, some_catalogue: Catalogue
     assert set(load("profiling.trials=1").profiling.contenders) == NAMES
     one = load("profiling.trials=1", 'profiling.contenders=["prefork"]', "profiling.frequency=97").profiling
     assert (one.contenders, one.frequency) == (["prefork"], 97)
-    with pytest.raises(UserError, match="did you mean 'prefork'"):
-        load("profiling.trials=1", 'profiling.contenders=["prefrok"]')
-    with pytest.raises(UserError, match=r"profiling\.event"):
-        load('profiling.event="instructions"')
+    (problem,) = refused(load, "profiling.trials=1", 'profiling.contenders=["prefrok"]')
+    assert '"prefrok"' in problem.message and "'prefork'" in str(problem)
+    (problem,) = refused(load, 'profiling.event="instructions"')
+    assert "profiling.event" in str(problem) and "instructions" in problem.message
 
 
 def test_pairs_are_the_best_and_the_second_and_the_best_and_the_baseline(rig: Rig) -> None:
@@ -333,7 +337,7 @@ def test_a_contenders_name_is_that_of_its_file_where_it_may_be() -> None:
         assert file_name(name) == name
 
 
-# What they say
+# Their results
 
 
 def test_network_code_is_its_share_of_the_cpu_time_of_the_judged_trials(rig: Rig) -> None:
@@ -355,7 +359,7 @@ def test_network_code_is_its_share_of_the_cpu_time_of_the_judged_trials(rig: Rig
     told = Explanation(a=a, b=b, side="server", per="request", difference=between, causes=[], trials=(1, 1))
 
     def part(side: str = "server", **changes: Any) -> Range | None:
-        """With these changes to the server's profile of the first."""
+        """Return the summary with these changes to the first contender's server profile."""
         profiles = profiles_of(summary)
         changed = [
             each.model_copy(update={"sides": {"server": each.sides["server"].model_copy(update=changes)}})

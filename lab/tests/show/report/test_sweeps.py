@@ -13,6 +13,7 @@ from made.shown.pages import HOSTILE, Elements, visit
 from made.summaries import sweeps as synthetic_sweeps
 
 from thunderherd.errors import UserError
+from thunderherd.judge.claims.paper_counters import NOT_COUNTED
 from thunderherd.records.summary import Summary
 from thunderherd.show.report.page import render, write_report
 from thunderherd.show.tables.runs import sweep_runs
@@ -65,7 +66,7 @@ def test_every_figure_of_each_sweep_stands_in_its_table(browser: Browser, file: 
 def test_counters_and_answers_are_there(browser: Browser, file: Path, of: Summary) -> None:
     seen = visit(browser, file)
     counted = " ".join(seen.page.locator("section#counted").inner_text().split())
-    assert "paper 7,200,631" in counted and "¹ this program does not count it yet" in counted
+    assert "paper 7,200,631" in counted and f"¹ {NOT_COUNTED}" in counted
     answer = " ".join(seen.page.locator("article#question-Q1").inner_text().split())
     assert all(sentence in answer for sentence in of.questions[0].answer)
     seen.page.context.close()

@@ -8,7 +8,7 @@ from functools import cache
 import pytest
 from made.summaries.marked import HIDDEN, MACHINE, cse232, cse638, printed, sweep
 
-from thunderherd.metrics.cpu_sources import rungs_below
+from thunderherd.metrics.cpu_sources import cpu_sources_below
 from thunderherd.records.summary import Summary
 from thunderherd.show.report.page import render
 from thunderherd.show.sentences.cpu_source import cpu_cost_lines
@@ -36,8 +36,8 @@ def without(*hidden: str) -> Summary:
         ("latency_mean_seconds", []),
     ],
 )
-def test_the_rungs(name: str, below: list[str]) -> None:
-    assert rungs_below(name) == below
+def test_the_cpu_sources_below(name: str, below: list[str]) -> None:
+    assert cpu_sources_below(name) == below
 
 
 @pytest.mark.parametrize(

@@ -1,10 +1,9 @@
-"""Answers the questions of a study's source by the blocks of a run: every sentence is filled from its
-figures.
+"""Answers the questions of a study's source: every sentence is filled with figures of the run.
 
 The tests behind the words of all answers are one family (Holm, two-sided, at the alpha of the look reached),
-apart from that of the claims. A best point is the one with the best estimate; which others are not separated
-from it follows from the tests of all pairs of points, a family of its own, since the best is chosen by the
-data.
+separate from that of the claims. The best point is the one with the best estimate. The tests of all pairs of
+points show which others are not separated from it. These are a family of their own, since the data choose the
+best point.
 """
 
 from __future__ import annotations
@@ -31,7 +30,7 @@ from thunderherd.trial.caveats import Shares, copied_after_all, remarks
 __all__ = ["NOT_JUDGED", "answers"]
 
 NOT_JUDGED = "[not judged]"
-"""In place of a verdict's words, where no test may be made yet, or none at all."""
+"""The words instead of a verdict if no test may be made yet, or none at all."""
 
 
 def answers(
@@ -42,7 +41,7 @@ def answers(
     unavailable: Mapping[str, str] | None = None,
     scaled: Shares | None = None,
 ) -> list[QuestionSummary]:
-    """The answer to every question of the study's source, in the order of its file.
+    """Return the answer to every question of the study's source, in the order of its file.
 
     Parameters
     ----------
@@ -51,11 +50,11 @@ def answers(
     values
         The blocks that count.
     questions
-        Those of `study.claims_path` if not given.
+        By default those of `study.claims_path`.
     unavailable
         Why this machine does not offer a metric, by metric.
     scaled
-        What is extrapolated, by contender and metric.
+        Which figures are extrapolated, by contender and metric.
 
     Raises
     ------
@@ -76,7 +75,7 @@ def answers(
 
 @dataclass(frozen=True)
 class _Verdict:
-    """A tested contrast, Holm's p, and the words that follow."""
+    """A tested contrast, its adjusted p, and the words that follow."""
 
     measured: ContrastResult
     p: float
@@ -87,7 +86,10 @@ class _Verdict:
 def _verdicts(
     questions: Sequence[Question], study: Study, values: Values, unavailable: Mapping[str, str], alpha: float
 ) -> dict[tuple[str, str], _Verdict]:
-    """The outcome of every test that can be made, by question and placeholder. All that are asked count."""
+    """Return the outcome of every test that can be made, by question and placeholder.
+
+    The family has all tests, including those that cannot be made.
+    """
     asked = {(each.id, name): words for each in questions for name, words in each.tests().items()}
     tested = {
         key: measure(words, study, values)
@@ -168,7 +170,7 @@ def _answer(
 
 
 def _extrapolated(question: Question, scaled: Shares) -> list[str]:
-    """What is to be said of its figures that rest on events which were counted for a part of the time."""
+    """Return the notes on figures whose events were counted for a part of the time."""
     needed = [
         (each.metrics(), each.contenders())
         for each in (*question.figures.values(), *question.tests().values())
@@ -186,7 +188,7 @@ def _extrapolated(question: Question, scaled: Shares) -> list[str]:
 
 
 def _outside(question: Question, study: Study) -> str | None:
-    """What stands in place of an answer all of whose figures belong to parts that this size does not run."""
+    """Return the text instead of an answer whose figures all belong to parts that this size leaves out."""
     asked = [*question.figures.values(), *question.tests().values()]
     names = {name for each in asked for name in each.contenders()}
     has_best = any(each.points for each in question.best.values())
@@ -197,13 +199,13 @@ def _outside(question: Question, study: Study) -> str | None:
 
 
 def _missing(reasons: Sequence[str], study: Study) -> str:
-    """In place of a figure that the run does not have."""
+    """Return the text instead of a figure that the run does not have."""
     known = {f"the run has no valid trials of {name}": f"{name}: {why}" for name, why in study.absent.items()}
     return f"[not measured: {'; '.join(known.get(reason, reason) for reason in reasons)}]"
 
 
 def _turn(verdicts: Mapping[str, _Verdict | None]) -> str:
-    """`between 250 and 1000 (from "is not separated from" to "is less than")`; or that it never changes."""
+    """Return `between 250 and 1000 (from "is not separated from" to "is less than")`, or `nowhere (...)`."""
     known = [(point, verdict.words) for point, verdict in verdicts.items() if verdict]
     if not known:
         return "[not measured: no point has both]"
@@ -218,7 +220,7 @@ def _turn(verdicts: Mapping[str, _Verdict | None]) -> str:
 
 
 def _best(best: Best, values: Values, unavailable: Mapping[str, str], alpha: float | None) -> str:
-    """`30 (not separated from it: 15, 45)`; of the blocks that have all points."""
+    """Return `30 (not separated from it: 15, 45)`, by the blocks that have all points."""
     own = values.get(best.metric, {})
     shared = together({name: own[name] for name in best.points if name in own})
     columns = {name: np.asarray(column) for name, column in shared.items() if column}

@@ -1,9 +1,9 @@
-"""What a study's source says: the models of `claims.toml`, its claims and its questions, and its loader.
+"""The claims of a study's source: the models of `claims.toml` and its loader.
 
-A claim is a sentence with the figure that the source gives for it. What would make it true is written as
-linear contrasts: sums of weight x metric over contenders, taken within each block, all of which must be above
-zero. `claims.py` judges them; the head of a bundled `claims.toml` explains every key. Questions, the other
-half of the file, are in `questions_file`.
+A claim is a sentence with the source's figure for it. The conditions under which it is true are linear
+contrasts: sums of weight x metric over contenders, taken within each block, that must all be above zero.
+`claims.py` judges them; the head of a bundled `claims.toml` explains every key. The other half of the file,
+its questions, is in `question_tables.py`.
 """
 
 from collections.abc import Callable, Iterator, Mapping, Sequence
@@ -42,38 +42,39 @@ from thunderherd.toml.file import KeyPath, Problems, TomlFile, formed, show, unk
 from thunderherd.toml.strict import StrictTable
 
 FEW = 3
-"""So many contenders are listed by name where they have the same value."""
+"""More contenders than this with the same value are not all listed by name."""
 
 __all__ = ["Claim", "Contrast", "Figure", "Source", "load_claims", "load_questions", "load_source"]
 
 
 class SweepConditionsTable(StrictTable):
-    """What the contenders of one sweep must have been like."""
+    """What the contenders of one sweep must have been configured with."""
 
     contenders: dict[str, bool | int | float | str] = Field(
         default={}, description="settings of the claim's contenders in this sweep"
     )
     load: dict[str, bool | int | float | str] = Field(
         default={},
-        description="settings of their load; primitive, receive and processes are three of them here",
+        description="settings of their load, including primitive, receive and processes",
     )
 
 
 class ConditionsTable(StrictTable):
-    """What a run must have been like for a claim to be judged by it."""
+    """What a run must have been configured with for a claim to be judged by it."""
 
     contenders: dict[str, bool | int | float | str] = Field(
-        default={}, description="settings of the claim's contenders, where they have them"
+        default={}, description="settings of the claim's contenders, if they have them"
     )
     load: dict[str, bool | int | float | str] = Field(
         default={},
-        description="settings of the load; primitive, receive and processes are three of them here",
+        description="settings of the load, including primitive, receive and processes",
     )
     lab: dict[str, int | str] = Field(
         default={}, description='keys of [lab], such as { kind = "veth", mtu = 1500 }'
     )
     sweeps: dict[str, SweepConditionsTable] = Field(
-        default={}, description="by sweep, what differs there: { herd = { load = { processes = 1 } } }"
+        default={},
+        description="by sweep, the conditions that differ, such as { herd = { load = { processes = 1 } } }",
     )
     otherwise: Literal["not testable here", "undecided"] | None = Field(
         default=None, description='the verdict under other conditions: "not testable here" or "undecided"'
@@ -82,20 +83,24 @@ class ConditionsTable(StrictTable):
 
 
 class ClaimTable(StrictTable):
-    """One claim as its file has it."""
+    """One claim as written in its file."""
 
     id: str = Field(pattern=r"^[A-Z]\d+$", description="a letter and a number, such as H60")
     statement: str = Field(min_length=1, description="the source's sentence")
-    condition: str | None = Field(default=None, description="under which circumstances the source says so")
+    condition: str | None = Field(
+        default=None, description="the circumstances under which the source says so"
+    )
     paper_figure: str = Field(min_length=1, description="the source's figures for it")
     paper_data_supports: str = Field(
         min_length=1, description='what the source\'s own data say, such as "yes"'
     )
     test_note: str | None = Field(default=None, description="what a judgement must take into account")
-    test_note_honoured: str | None = Field(default=None, description="how it does so")
-    reading: str | None = Field(default=None, description="how the words were made into numbers")
+    test_note_honoured: str | None = Field(default=None, description="how the tests take it into account")
+    reading: str | None = Field(default=None, description="how the sentence was turned into tests")
     source_cpus: int | None = Field(
-        default=None, ge=1, description="CPUs of the source's server; shown where it has others here"
+        default=None,
+        ge=1,
+        description="CPUs of the source's server; shown if this machine's server has a different number",
     )
     metric: str = Field(
         description='the metric of its tests and figures, such as "server_cpu_per_connection"'
@@ -104,10 +109,12 @@ class ClaimTable(StrictTable):
     enough: int | None = Field(
         default=None,
         ge=1,
-        description='so many of its tests, or of their groups, are enough: "in most cases"',
+        description='the number of its tests, or of their groups, that is enough: "in most cases"',
     )
-    figures: list[FigureTable] = Field(default=[], description="contrasts and ratios that are shown only")
-    undecided_because: str | None = Field(default=None, description="why this study cannot judge it yet")
+    figures: list[FigureTable] = Field(
+        default=[], description="contrasts and ratios that are shown, not tested"
+    )
+    undecided_because: str | None = Field(default=None, description="why this study cannot judge it")
     conditions: ConditionsTable = Field(default=ConditionsTable(), description="a table [claims.conditions]")
 
 
@@ -124,13 +131,14 @@ class ClaimsForm(StrictTable):
 class Claim(BaseModel):
     """One claim, resolved against a study.
 
-    All of `tests` must be above zero for it to hold, or `enough` of them (of their groups, where they have
-    some); with `undecided_because` there are none. `note` is what
-    the source gets wrong about it and must be shown with it. `unmet` says which of its conditions the study
-    as resolved does not meet: where there are any, the verdict is `unmet_verdict`. `left_out` says which of
-    the contenders of its tests this machine cannot run and which of their counters there are not, `outside`
-    which of them this size does not have.
-    `remarks` say how this run differs from the source's experiment, beside its figure.
+    - `tests` must all be above zero for it to hold, or `enough` of them (or of their groups). With
+      `undecided_because` there are none.
+    - `note` is what the source gets wrong about it; it is always shown with the claim.
+    - `unmet` are the conditions that the study does not meet. If there are any, `unmet_verdict` is the
+      verdict.
+    - `left_out` are the contenders of its tests that this machine cannot run, and missing counters.
+    - `outside` are the contenders of its tests that this size does not have.
+    - `remarks` are how this run differs from the source's experiment; they stand with its figure.
     """
 
     model_config = ConfigDict(frozen=True, extra="forbid", defer_build=True)
@@ -156,7 +164,7 @@ class Claim(BaseModel):
 
 
 class Source(BaseModel):
-    """What a source says and asks, in the order of its file."""
+    """The claims and questions of a source, in the order of its file."""
 
     model_config = ConfigDict(frozen=True, extra="forbid", defer_build=True)
 
@@ -165,24 +173,22 @@ class Source(BaseModel):
 
 
 def load_claims(study: Study) -> list[Claim]:
-    """The claims of a study's source; none if the study names no file. Raises UserError as `load_source`."""
+    """Return the claims of a study's source; none if the study names no file. Raises as `load_source`."""
     return list(load_source(study).claims)
 
 
 def load_questions(study: Study) -> list[Question]:
-    """The questions of a study's source; none if it names no file. Raises UserError as `load_source`."""
+    """Return the questions of a study's source; none if it names no file. Raises as `load_source`."""
     return list(load_source(study).questions)
 
 
 def load_source(study: Study) -> Source:
-    """The claims and questions of a study's source; neither if the study names no file.
+    """Return the claims and questions of a study's source; neither if the study names no file.
 
     Raises
     ------
     UserError
-        One line, with file and line, for each mistake of the file: unknown keys, contenders, sweeps and
-        metrics, a claim that nothing decides, a test note that nothing honours, a sentence that rests on no
-        figure.
+        A problem for each mistake in the file, with its line.
     """
     if study.claims_path is None:
         return Source()
@@ -194,10 +200,18 @@ def load_source(study: Study) -> Source:
         raise AssertionError("unreachable: there was a problem")
     if form.study != study.name:
         problems.add(
-            ("study",), f"study = {show(form.study)}, but study {show(study.name)} at {study.path} names it"
+            ("study",),
+            f"study = {show(form.study)}, but study {show(study.name)} names this file",
+            code="claims.other_study",
+            hint=f"see claims in {study.path}",
         )
     if not form.claims and not form.questions:
-        problems.add((), "neither [[claims]] nor [[questions]]; leave `claims` out of the study")
+        problems.add(
+            (),
+            "neither [[claims]] nor [[questions]]",
+            code="claims.empty",
+            hint="leave `claims` out of the study",
+        )
     _check_ids("claims", [claim.id for claim in form.claims], problems)
     _check_ids("questions", [question.id for question in form.questions], problems)
     for index, claim in enumerate(form.claims):
@@ -215,22 +229,35 @@ def load_source(study: Study) -> Source:
 def _check_ids(tables: str, ids: Sequence[str], problems: Problems) -> None:
     for index, name in enumerate(ids):
         if name in ids[:index]:
-            problems.add((tables, index, "id"), f"{tables.removesuffix('s')} {name} is there twice")
+            twice = f"two {tables} have id {name}"
+            problems.add((tables, index, "id"), twice, code="claims.duplicate_id")
 
 
 def _check_claim(claim: ClaimTable, here: KeyPath, study: Study, problems: Problems) -> None:
     if bool(claim.tests) == bool(claim.undecided_because):
         which = "both tests and" if claim.tests else "neither tests nor"
-        problems.add(here, f"claim {claim.id} has {which} undecided_because; give one of them")
+        problems.add(
+            here,
+            f"claim {claim.id} has {which} undecided_because",
+            code="claims.tested_and_undecided" if claim.tests else "claims.not_tested",
+            hint="give one of them",
+        )
     if claim.test_note and not claim.test_note_honoured:
         problems.add(
-            (*here, "test_note"), f"claim {claim.id}: test_note_honoured does not say how it is honoured"
+            (*here, "test_note"),
+            f"claim {claim.id} has a test_note, but no test_note_honoured",
+            code="claims.test_note_not_honoured",
+            hint="say in test_note_honoured how the tests follow it",
         )
     if claim.enough and claim.enough > (
         most := len({(each.group, each.group or each.label) for each in claim.tests})
     ):
-        why = f"there are {most} tests, those of a group counted as one"
-        problems.add((*here, "enough"), f"claim {claim.id}: enough = {claim.enough}; {why}")
+        problems.add(
+            (*here, "enough"),
+            f"claim {claim.id}: enough = {claim.enough}, but there are {most} tests",
+            code="claims.enough_exceeds_tests",
+            hint="the tests of a group count as one",
+        )
     check_metric(claim.metric, (*here, "metric"), study.measure.asked, problems)
     tables: dict[str, Sequence[SumTable]] = {"tests": claim.tests, "figures": claim.figures}
     for table, contrasts in tables.items():
@@ -249,15 +276,16 @@ def _check_conditions(conditions: ConditionsTable, here: KeyPath, study: Study, 
     for name, of_sweep in conditions.sweeps.items():
         places.append(((*here, "sweeps", name), of_sweep))
         if name not in (sweeps := declared_sweeps(study)):
-            problems.add((*here, "sweeps", name), unknown("sweep", name, sweeps))
+            problems.add((*here, "sweeps", name), unknown("sweep", name, sweeps, "claims"))
     for place, each in places:
         for table, keys in (("load", each.load), ("contenders", each.contenders)):
             for key in keys:
                 if key not in known[table]:
-                    problems.add((*place, table, key), unknown(f"setting of the {table}", key, known[table]))
+                    no_such = unknown(f"setting of the {table}", key, known[table], "claims")
+                    problems.add((*place, table, key), no_such)
     for key, value in conditions.lab.items():
         if why := unfit(key, value):
-            problems.add((*here, "lab", key), why)
+            problems.add((*here, "lab", key), why, code="claims.impossible_lab")
 
 
 def _load_in_effect(load: LoadPlan) -> dict[str, SettingValue]:
@@ -295,7 +323,7 @@ def _resolved(claim: ClaimTable, common: ConditionsTable, study: Study) -> Claim
 def _unmet(
     contrasts: Sequence[Contrast], own: ConditionsTable, common: ConditionsTable, study: Study
 ) -> Iterator[str]:
-    """In words, each condition that the study as resolved does not meet.
+    """Yield each condition that the study does not meet, in words.
 
     What a sweep varies is no condition of its contenders: the claim names the points that it is about.
     """
@@ -319,7 +347,7 @@ def _unmet_by(
     settings: Mapping[str, object],
     study: Study,
 ) -> Iterator[str]:
-    """Those of the contenders of one sweep, or of all others."""
+    """Yield the unmet conditions of the contenders of one sweep, or of all others."""
     for key, wanted in load.items():
         if contenders:
             others = _others(contenders, study, key, wanted, lambda each: _load_in_effect(each.load))

@@ -3,25 +3,24 @@
 A claim holds if each of its contrasts (a sum of weight x metric over contenders, within a block) is above
 zero.
 
-- *Supported*: each contrast is shown to be above zero. All must be, so none of their tests needs a correction
+- *Supported*: each contrast is shown to be above zero. All must be, so no test needs a correction
   (intersection-union test): the claim's p is the largest of them.
-- *Refuted*: one contrast at least is shown to be below zero. Any may be, so the smallest p is multiplied
-  by their number (Bonferroni).
-- Where a claim says that `enough` of its contrasts hold ("in most cases"), k of n: supported if k at least
-  are shown to be above zero, refuted if n - k + 1 at least are shown to be below. The j-th smallest of n
-  p-values, times n - j + 1, tests that j at least do (partial conjunction, Benjamini and Heller 2008,
-  Biometrics 64); with k = n these are the two tests above. Contrasts of one group count as one, which holds
-  if they all do.
-- *Undecided*: neither; or the claims file says why this study cannot judge the claim yet; or the run's size
-  repeats without judging, or has only some parts of the study.
-- *Not testable here*: the run was made under other conditions than the claim's, or lacks what it needs, or
-  this machine cannot run a contender of it.
+- *Refuted*: at least one contrast is shown to be below zero. Any may be, so the smallest p is multiplied by
+  their number (Bonferroni).
+- A claim may need only `enough` of its contrasts ("in most cases"), k of n. It is supported if at least k
+  are shown to be above zero, and refuted if at least n - k + 1 are shown to be below. The j-th smallest of
+  n p-values, times n - j + 1, tests that at least j are (partial conjunction, Benjamini and Heller 2008,
+  Biometrics 64). With k = n these are the two tests above. The contrasts of one group count as one, which
+  holds if all of them do.
+- *Undecided*: neither is shown; or the claims file says why this study cannot judge the claim; or the size
+  repeats runs without judging, or has only some parts of the study.
+- *Not testable here*: the conditions of the run differ from the claim's, the run lacks what the claim needs,
+  or this machine cannot run one of its contenders.
 
-Both directions are tested, so p is doubled, and Holm runs over the claims that were to be tested by all that
-is known before the run (one that the run then leaves without its data stays in the family): of all the
-verdicts supported and refuted of a study, one is false with probability alpha at most. Where a study has
-several planned looks, alpha is the share of the look at which the run stands, which keeps that promise
-however early it stopped.
+Both directions are tested, so p is doubled. Holm's method runs over the claims that were to be tested by all
+that is known before the run. A claim that the run then leaves without data stays in that family. So among all
+verdicts supported and refuted of a study, any is false with probability at most alpha. If a study has several
+planned looks, alpha is the share of the look reached; the promise holds however early the run stopped.
 """
 
 from __future__ import annotations
@@ -40,7 +39,7 @@ from thunderherd.trial.caveats import Shares, copied_after_all, remarks
 __all__ = ["ClaimResult", "alpha_at", "at_least", "judge", "judged_after"]
 
 ClaimResult = ClaimSummary
-"""What is found out about one claim, as `summary.json` holds it."""
+"""The result for one claim, as in `summary.json`."""
 
 
 def judge(
@@ -52,22 +51,22 @@ def judge(
     unavailable: Mapping[str, str] | None = None,
     scaled: Shares | None = None,
 ) -> list[ClaimResult]:
-    """The verdict on every claim of the study's source, in the order of its claims file.
+    """Return the verdict on every claim of the study's source, in the order of its claims file.
 
     Parameters
     ----------
     study
         As resolved for the run.
     values
-        The blocks that count. A contender without a value in each of them is left out.
+        The blocks that count. A contender that lacks a value in one of them is left out.
     alpha
-        The chance of a false verdict over all claims; that of the look reached (`alpha_at`) if not given.
+        The chance of any false verdict over all claims; by default that of the look reached (`alpha_at`).
     claims
-        Those of `study.claims_path` if not given.
+        By default those of `study.claims_path`.
     unavailable
-        Why this machine does not offer a metric, by metric; shown where a claim needs it.
+        Why this machine does not offer a metric, by metric; shown if a claim needs it.
     scaled
-        What is extrapolated, by contender and metric; said beside each figure that rests on it.
+        Which figures are extrapolated, by contender and metric; reported with each figure that uses them.
 
     Raises
     ------
@@ -86,29 +85,28 @@ def judge(
 
 
 def alpha_at(study: Study, blocks: int) -> float | None:
-    """The share of alpha of the last planned look that so many blocks suffice for; None before the first."""
+    """Return alpha of the last planned look that there are enough blocks for; None before the first."""
     reached = [look.alpha for look in study.looks if look.blocks <= blocks]
     return reached[-1] if reached else None
 
 
 def judged_after(study: Study, values: Values, alpha: float | None = None) -> tuple[float, str | None]:
-    """The alpha that may be spent on what is judged by these values; or 0, and why nothing may be yet."""
+    """Return the alpha that these values may be judged at; or 0, and why nothing may be judged yet."""
     if study.repetitions is not None:
-        repeated = count(study.repetitions, "repetition")
-        return 0.0, f"size {study.size} runs {repeated} without verdicts; blocks are judged at looks"
+        return 0.0, f"size {study.size} has {count(study.repetitions, 'repetition')} and no looks"
     blocks = max((len(column) for columns in values.values() for column in columns.values()), default=0)
     alpha = alpha_at(study, blocks) if alpha is None else alpha
     if alpha is not None:
         return alpha, None
     first = count(study.looks[0].blocks, "block")
-    return 0.0, f"the first planned look comes after {first}, there are {blocks}"
+    return 0.0, f"the first look comes after {first}; this run has {blocks}"
 
 
 # One claim ------------------------------------------------------------------------------------------------
 
 
 class _Case:
-    """A claim, and what the run has to say about it."""
+    """A claim with the run's figures for it."""
 
     def __init__(
         self,
@@ -136,13 +134,13 @@ class _Case:
         return bool(self.claim.tests) and self._obstacle_before() is None
 
     def obstacle(self) -> tuple[ClaimVerdict, str] | None:
-        """What stands in the way of a judgement, if anything does."""
+        """Return the verdict without a test and its reason, if something prevents a judgement."""
         if before := self._obstacle_before():
             return before
         return ("not testable here", "; ".join(self.missing)) if self.missing else None
 
     def _obstacle_before(self) -> tuple[ClaimVerdict, str] | None:
-        """What stands in the way whatever the run finds: the study's settings, or the claim itself."""
+        """Return what prevents a judgement whatever the run finds: the study's settings or the claim."""
         claim = self.claim
         if claim.left_out:
             return "not testable here", "; ".join(claim.left_out)
@@ -153,12 +151,12 @@ class _Case:
         if claim.outside:
             return "undecided", "; ".join(claim.outside)
         if claim.test_note and not claim.test_note_honoured:
-            return "undecided", f"its test note is not followed: {claim.test_note}"
+            return "undecided", f"its test note is not honoured: {claim.test_note}"
         return None
 
     @property
     def groups(self) -> list[list[ContrastResult]]:
-        """Its tests, those of a group together; each other one by itself."""
+        """Its tests by group; a test without a group is one by itself."""
         found: dict[str, list[ContrastResult]] = {}
         groups = {test.label: test.group for test in self.claim.tests}
         for place, each in enumerate(self.tests):
@@ -185,7 +183,7 @@ class _Case:
 
     @property
     def p(self) -> float:
-        """Of "neither supported nor refuted", two-sided, before Holm."""
+        """The two-sided p of "neither supported nor refuted", before Holm's correction."""
         return min(1.0, 2 * min(self.p_supported, self.p_refuted))
 
     # Verdict
@@ -211,8 +209,11 @@ class _Case:
         )
 
     def _remarks(self, shown: ContrastResult) -> str:
-        """How this run differs from the source's experiment, what its contenders sent without copying and was
-        copied after all, and what is extrapolated; it stands beside every figure."""
+        """Return what must stand with every figure.
+
+        That is how this run differs from the source's experiment, which zero-copy sends were copied after
+        all, and what is extrapolated.
+        """
         about = {*shown.weights, *(shown.over or ())}
         said = [*self.claim.remarks, *copied_after_all(self.study, self.values, about)]
         metrics = [shown.metric, *([shown.less] if shown.less else [])]
@@ -223,17 +224,15 @@ class _Case:
         claim = self.claim
         notes = [claim.note] if claim.note else []
         if claim.paper_data_supports != "yes":
-            notes.append(f"does the source's own data support it? {claim.paper_data_supports}")
+            notes.append(f"do the source's own data support it? {claim.paper_data_supports}")
         if claim.test_note:
-            notes.append(
-                f"to be tested with: {claim.test_note}; here: {claim.test_note_honoured or 'not done'}"
-            )
+            notes.append(f"test note: {claim.test_note}; here: {claim.test_note_honoured or 'not done'}")
         if claim.reading:
             notes.append(f"read as: {claim.reading}")
         return notes
 
     def _estimate(self) -> Estimate | None:
-        """The claim in one figure: its ratio, or else the difference that is least clearly above zero."""
+        """Return the claim in one figure: its ratio, else the difference that is least clearly above zero."""
         ratios = [each for each in self.figures if each.over is not None]
         tests = sorted(self.shown_tests, key=lambda each: each.p_greater or 0.0, reverse=True)
         shown = [*ratios, *tests, *self.figures]
@@ -245,7 +244,7 @@ class _Case:
         if obstacle := self.obstacle():
             return obstacle
         if early or p is None:
-            return "undecided", early or "there are no blocks"
+            return "undecided", early or "no block counts"
         over = f"Holm's p {p:.2g}, {count(family, 'claim')}"
         if self.claim.enough:
             return self._verdict_of_some(p <= alpha, over)
@@ -256,7 +255,7 @@ class _Case:
         if p <= alpha:
             below = min(self.tests, key=lambda each: each.p_less or 0.0)
             return "refuted", f"below zero: {below.text()} ({over})"
-        # Those whose own test, two-sided, stays above alpha; if there are none, it is the number of claims.
+        # The tests whose own two-sided p exceeds alpha; if none does, the number of claims is the reason.
         open_ones = [each for each in self.tests if 2 * (each.p_greater or 0.0) > alpha]
         if not open_ones:
             return "undecided", f"too few blocks for so many claims ({over})"
@@ -266,20 +265,19 @@ class _Case:
         )
 
     def _verdict_of_some(self, decided: bool, over: str) -> tuple[ClaimVerdict, str]:
-        """Of a claim that holds where enough of its tests do."""
+        """Return the verdict on a claim that holds if enough of its tests do."""
         holds = sum(all(_is_above(each) for each in group) for group in self.groups)
-        of_all = f"{holds} of {len(self.groups)}; {self.enough} are enough ({over})"
-        seen = f"above zero, by their estimates, in {of_all}"
+        seen = f"{holds} of {len(self.groups)} estimates are above zero, {self.enough} are enough ({over})"
         if not decided:
             return "undecided", f"neither shown: {seen}"
         return ("supported" if self.p_supported <= self.p_refuted else "refuted"), seen
 
 
 def _is_above(each: ContrastResult) -> bool:
-    """Whether the estimate says what the test asks for: above zero, or, of a ratio, above one."""
+    """Return whether the estimate is above zero, or, of a ratio, above one."""
     return (each.value or 0.0) > (1.0 if each.of == LOGARITHM else 0.0)
 
 
 def at_least(count: int, p_values: Sequence[float]) -> float:
-    """The p of "fewer than `count` of these hypotheses are false", from their p-values in ascending order."""
+    """Return the p of "fewer than `count` of these hypotheses are false", from ascending p-values."""
     return min(1.0, (len(p_values) - count + 1) * p_values[count - 1])

@@ -1,9 +1,8 @@
-"""Contrasts as files have them: sums over contenders, taken within each block, and what becomes of them.
+"""Contrasts as written in files: sums over contenders, taken within each block, and their resolution.
 
 A contrast is `constant` + the sum of weight x metric over contenders + the slope of a metric over a sweep.
-Claims test them and show them (`claims_file`), questions fill their answers from them (`questions_file`).
-Everything is expanded to weights over contenders when a file is loaded, so what judges a contrast knows
-weights alone.
+Claims test and show them (`claim_file.py`); questions fill their answers from them (`question_tables.py`).
+Loading expands each of them to weights over contenders, so judging only sees weights.
 """
 
 from __future__ import annotations
@@ -30,16 +29,16 @@ Of = Literal["value", "deviation", "logarithm"]
 
 
 class SlopeTable(StrictTable):
-    """How steeply a metric grows along a sweep: least squares over its points, in each block."""
+    """The slope of a metric over a sweep: least squares over its points, in each block."""
 
     base: str = Field(description="a contender of the sweep, without its @SWEEP=POINT")
     sweep: str = Field(description="the name of a sweep whose points are numbers")
-    minus: str | None = Field(default=None, description="a contender whose slope is taken from it")
-    weight: Weight = Field(default=1.0, description="a factor; -1 turns the direction round")
+    minus: str | None = Field(default=None, description="a contender whose slope is subtracted")
+    weight: Weight = Field(default=1.0, description="a factor; -1 reverses the direction")
 
 
 class SumTable(StrictTable):
-    """What a contrast and a figure have in common; `metric` where it is not the claim's or question's."""
+    """The keys that contrasts and figures share; `metric` if it differs from the claim's or question's."""
 
     metric: str | None = Field(
         default=None, description='a metric of each trial, such as "clients_per_worker_sd"'
@@ -53,33 +52,33 @@ class SumTable(StrictTable):
     constant: float = Field(default=0.0, description="added to the sum, in the metric's own unit")
     less: str | None = Field(
         default=None,
-        description='a metric that is taken from the other in each trial, such as "client.task_clock"',
+        description='a metric that is subtracted in each trial, such as "client.task_clock"',
     )
     of: Of = Field(
         default="value",
         description='"value"; "deviation": its distance from the median of that contender\'s blocks; '
-        '"logarithm": with weights of 1 and -1 it is about ratios, and shown as one',
+        '"logarithm": the contrast is about a ratio, shown as one, with weights of 1 and -1',
     )
 
 
 class ContrastTable(SumTable):
-    """A test or a figure as its file has it."""
+    """A test or a figure as written in its file."""
 
     label: str = Field(min_length=1, description="a few words")
     group: str | None = Field(
-        default=None, description="of tests: those of one group count as one, which holds if they all do"
+        default=None, description="tests of one group count as one, which holds if they all do"
     )
 
 
 class StraightnessTable(StrictTable):
-    """How straight the line is that a slope belongs to."""
+    """How straight the line of a slope is."""
 
     base: str = Field(description="a contender of the sweep, without its @SWEEP=POINT")
     sweep: str = Field(description="the name of a sweep whose points are numbers")
 
 
 class FigureTable(ContrastTable):
-    """A figure may be a ratio, or say how straight a line is."""
+    """A figure, which may also be a ratio or the straightness of a line."""
 
     r_squared: StraightnessTable | None = Field(
         default=None,
@@ -90,9 +89,9 @@ class FigureTable(ContrastTable):
 
 
 class Contrast(BaseModel):
-    """`constant` + the sum of weight x metric over contenders, within a block; `label` says what it is.
+    """`constant` + the sum of weight x metric over contenders, within a block; `label` names it.
 
-    With `less` it is about the metric minus that other one, of the same trial.
+    With `less` it is of the metric minus that other one, of the same trial.
     """
 
     model_config = ConfigDict(frozen=True, extra="forbid", defer_build=True)
@@ -106,23 +105,26 @@ class Contrast(BaseModel):
     group: str | None = None
 
     def metrics(self) -> list[str]:
-        """The metrics that it needs of each contender."""
+        """Return the metrics that it needs of each contender."""
         return [self.metric, *([self.less] if self.less else [])]
 
     def contenders(self) -> set[str]:
-        """The contenders that it needs."""
+        """Return the contenders that it needs."""
         return set(self.weights)
 
 
 class Figure(Contrast):
-    """A number to show: a contrast; the ratio of two where `over` is given; or, where `points` are given (the
-    number of each contender's point), R² of the straight line through the metric at these points."""
+    """A number to show: a contrast, a ratio or the straightness of a line.
+
+    With `over` it is the ratio of two contrasts. With `points`, the number of each contender's point, it is
+    R² of the straight line through the metric at these points.
+    """
 
     over: dict[str, float] | None = None
     points: dict[str, float] | None = None
 
     def contenders(self) -> set[str]:
-        """The contenders that it needs."""
+        """Return the contenders that it needs."""
         return {*self.weights, *(self.over or ()), *(self.points or ())}
 
 
@@ -130,12 +132,12 @@ class Figure(Contrast):
 
 
 def known_contenders(study: Study) -> list[str]:
-    """Every contender that the study declares, whether this run has it or not."""
+    """Return every contender that the study declares, whether this run has it or not."""
     return [*(each.name for each in study.contenders), *study.absent]
 
 
 def points_of(study: Study, sweep: str) -> dict[str, float | None]:
-    """The points of a sweep and their numbers, those that do not take part in this run included."""
+    """Return the points of a sweep and their numbers, including those that this run leaves out."""
     found: dict[str, float | None] = {}
     for each in study.sweeps:
         if each.name == sweep:
@@ -148,14 +150,14 @@ def points_of(study: Study, sweep: str) -> dict[str, float | None]:
 
 
 def parted(name: str) -> tuple[str, str, str]:
-    """Base, sweep and point of a contender's name; the latter two are empty in the main table."""
+    """Split a contender's name into base, sweep and point; the latter two are empty in the main table."""
     base, _, rest = name.partition("@")
     sweep, _, point = rest.partition("=")
     return base, sweep, point
 
 
 def at_point(base: str, sweep: str, point: str) -> str:
-    """The name of a contender at a point of a sweep."""
+    """Return the name of a contender at a point of a sweep."""
     return f"{base}@{sweep}={point}"
 
 
@@ -167,13 +169,13 @@ def _number(text: str) -> float | None:
 
 
 def declared_sweeps(study: Study) -> list[str]:
-    """The names of all sweeps, those that do not take part in this run included."""
+    """Return the names of all sweeps, including those that this run leaves out."""
     names = [each.name for each in study.sweeps]
     return list(dict.fromkeys([*names, *(parted(name)[1] for name in study.absent if "@" in name)]))
 
 
 def bases_of(study: Study, sweep: str) -> list[str]:
-    """The contenders of a sweep, without @SWEEP=POINT."""
+    """Return the contenders of a sweep, without @SWEEP=POINT."""
     names = [parted(name) for name in known_contenders(study)]
     return list(dict.fromkeys(base for base, own, _ in names if own == sweep))
 
@@ -182,19 +184,24 @@ def bases_of(study: Study, sweep: str) -> list[str]:
 
 
 def check_sum(table: SumTable, here: KeyPath, study: Study, problems: Problems) -> None:
-    """Contenders, sweep, metric and weights of a contrast exist and make sense."""
+    """Check that a contrast's contenders, sweep, metric and weights exist and make sense."""
     for key, name in (("metric", table.metric), ("less", table.less)):
         if name is not None:
             check_metric(name, (*here, key), study.measure.asked, problems)
     if table.of == "logarithm" and (table.constant or table.slope or table.less):
         problems.add(
-            (*here, "of"), "of a ratio there is no constant, no slope and nothing less: give weights alone"
+            (*here, "of"),
+            "a ratio takes no constant, slope or less",
+            code="claims.ratio_of_more_than_weights",
+            hint="give weights alone",
         )
     straightness = getattr(table, "r_squared", None)
     if straightness is not None:
         _check_straightness(table, straightness, here, study, problems)
     elif table.weights is None and table.slope is None:
-        problems.add(here, "neither weights nor slope; a contrast is made of one of them, or of both")
+        problems.add(
+            here, "neither weights nor slope", code="claims.no_weights", hint="give one of them, or both"
+        )
     check_weights(table.weights or {}, (*here, "weights"), study, problems)
     check_weights(getattr(table, "over", None) or {}, (*here, "over"), study, problems)
     if table.slope is not None:
@@ -202,73 +209,86 @@ def check_sum(table: SumTable, here: KeyPath, study: Study, problems: Problems) 
 
 
 def check_weights(weights: Mapping[str, float], here: KeyPath, study: Study, problems: Problems) -> None:
-    """Each weight is that of a contender of the study, and is one."""
+    """Check that each weight is of a contender of the study and is not zero."""
     names = known_contenders(study)
     for name, weight in weights.items():
         if name not in names:
             problems.add((*here, name), unknown_contender(name, study))
         elif weight == 0:
-            problems.add((*here, name), f"{name} = 0 has no weight; leave it out")
+            problems.add((*here, name), f"{name} = 0", code="claims.zero_weight", hint="leave it out")
 
 
 def unknown_contender(name: str, study: Study) -> Problem:
-    """What is wrong with a contender's name; for a contender of a sweep, which part of its name."""
+    """Return what is wrong with a contender's name; for a contender of a sweep, with which part of it."""
     base, sweep, point = parted(name)
     if "@" not in name:
         main = [each for each in known_contenders(study) if "@" not in each]
         if not main and (sweeps := declared_sweeps(study)):
             hint = "write " + ", ".join(f"{name}@{each}=POINT" for each in sweeps)
             message = f"no such contender {show(name)}: the study has no main table"
-            return Problem(message, "study.unknown_contender", hint)
-        return unknown("contender", name, main)
+            return Problem(message, "claims.unknown_contender", hint)
+        return unknown("contender", name, main, "claims")
     if sweep not in (sweeps := declared_sweeps(study)):
-        part = unknown("sweep", sweep, sweeps)
+        part = unknown("sweep", sweep, sweeps, "claims")
     elif base not in (bases := bases_of(study, sweep)):
-        part = unknown(f"contender of sweep {sweep}", base, bases)
+        part = unknown(f"contender of sweep {sweep}", base, bases, "claims")
     else:
-        part = unknown(f"point of sweep {sweep}", point, points_of(study, sweep))
+        part = unknown(f"point of sweep {sweep}", point, points_of(study, sweep), "claims")
     return replace(part, message=f"no such contender {show(name)}: {part.message}")
 
 
 def _check_straightness(
     table: SumTable, straightness: StraightnessTable, here: KeyPath, study: Study, problems: Problems
 ) -> None:
-    """There is such a line, and the figure is nothing else besides."""
+    """Check that there is such a line, and that the figure is nothing else besides."""
     line = SlopeTable(base=straightness.base, sweep=straightness.sweep)
     _check_slope(line, (*here, "r_squared"), study, problems)
     others = ("weights", "slope", "over", "less", "constant")
     if given := [name for name in others if getattr(table, name, None)]:
-        problems.add((*here, "r_squared"), f"r_squared with {' and '.join(given)}; it is a figure by itself")
+        problems.add(
+            (*here, "r_squared"),
+            f"r_squared with {' and '.join(given)}",
+            code="claims.r_squared_with_others",
+            hint="r_squared is a figure by itself",
+        )
 
 
 def _check_slope(slope: SlopeTable, here: KeyPath, study: Study, problems: Problems) -> None:
     if slope.sweep not in (sweeps := declared_sweeps(study)):
-        problems.add((*here, "sweep"), unknown("sweep", slope.sweep, sweeps))
+        problems.add((*here, "sweep"), unknown("sweep", slope.sweep, sweeps, "claims"))
         return
     bases, points = bases_of(study, slope.sweep), points_of(study, slope.sweep)
     for key, base in (("base", slope.base), ("minus", slope.minus)):
         if base is not None and base not in bases:
-            problems.add((*here, key), unknown(f"contender of sweep {slope.sweep}", base, bases))
+            problems.add((*here, key), unknown(f"contender of sweep {slope.sweep}", base, bases, "claims"))
     if slope.minus == slope.base:
-        problems.add((*here, "minus"), f"minus = {show(slope.minus)}: a slope minus itself is nothing")
+        problems.add(
+            (*here, "minus"),
+            f"minus = {show(slope.minus)} is the base itself",
+            code="claims.minus_itself",
+            hint="name another contender of the sweep",
+        )
     if slope.weight == 0:
-        problems.add((*here, "weight"), "weight = 0 has no weight; leave slope out")
+        problems.add((*here, "weight"), "weight = 0", code="claims.zero_weight", hint="leave slope out")
     names_only = [name for name, number in points.items() if number is None]
     if names_only:
-        what = ", ".join(names_only)
         problems.add(
             (*here, "sweep"),
-            f"sweep {slope.sweep} has points that are no numbers ({what}): it has no slope; use weights",
+            f"sweep {slope.sweep} has points that are no numbers ({', '.join(names_only)})",
+            code="claims.points_without_numbers",
+            hint="it has no slope; use weights",
         )
     elif len(set(points.values())) < 2:
-        problems.add((*here, "sweep"), f"sweep {slope.sweep} has one point only: it has no slope")
+        problems.add(
+            (*here, "sweep"), f"sweep {slope.sweep} has one point and no slope", code="claims.single_point"
+        )
 
 
 # Resolving --------------------------------------------------------------------------------------------------
 
 
 def weights_of(table: SumTable, study: Study) -> dict[str, float]:
-    """The weights of a checked contrast over contenders, its slope expanded, without those that cancel."""
+    """Return a checked contrast's weights over contenders, with its slope expanded, without zeros."""
     weights = dict(table.weights or {})
     if (slope := table.slope) is not None:
         numbers = points_of(study, slope.sweep)
@@ -282,15 +302,17 @@ def weights_of(table: SumTable, study: Study) -> dict[str, float]:
 
 @dataclass(frozen=True)
 class Line:
-    """A straight line through values at points: its slope, and its height at zero. Each is a sum over the
-    points of weight x value; these are the weights."""
+    """A straight line through values at points: its slope, and its value at zero.
+
+    Each is a sum of weight x value over the points; these are the weights.
+    """
 
     slope: dict[str, float]
     start: dict[str, float]
 
 
 def straight_line(numbers: Mapping[str, float | None]) -> Line:
-    """The line of least squares; two different numbers at least. Points that are no numbers are left out."""
+    """Return the least-squares line; it needs two different numbers. Points without a number are left out."""
     known = {name: number for name, number in numbers.items() if number is not None}
     mean = sum(known.values()) / len(known)
     squares = sum((number - mean) ** 2 for number in known.values())
@@ -299,7 +321,7 @@ def straight_line(numbers: Mapping[str, float | None]) -> Line:
 
 
 def resolved_contrast(table: ContrastTable, metric: str, study: Study) -> Contrast:
-    """A checked test; `metric` is that of its claim."""
+    """Return a checked test; `metric` is its claim's."""
     return Contrast(
         label=table.label,
         metric=table.metric or metric,
@@ -312,7 +334,7 @@ def resolved_contrast(table: ContrastTable, metric: str, study: Study) -> Contra
 
 
 def resolved_figure(table: SumTable, label: str, metric: str, study: Study) -> Figure:
-    """A checked figure; `metric` is that of its claim or question."""
+    """Return a checked figure; `metric` is its claim's or question's."""
     return Figure(
         label=label,
         metric=table.metric or metric,
@@ -326,7 +348,7 @@ def resolved_figure(table: SumTable, label: str, metric: str, study: Study) -> F
 
 
 def _points(straightness: StraightnessTable | None, study: Study) -> dict[str, float] | None:
-    """The points of a checked line, by contender."""
+    """Return the points of a checked line, by contender."""
     if straightness is None:
         return None
     numbers = points_of(study, straightness.sweep)
@@ -341,13 +363,13 @@ def _points(straightness: StraightnessTable | None, study: Study) -> dict[str, f
 
 
 def left_out_here(names: set[str], study: Study) -> list[str]:
-    """In words, which of the contenders this machine cannot run."""
+    """Return, in words, which of the contenders this machine cannot run."""
     reasons = {name: why for sweep in study.sweeps for name, why in sweep.absent.items()}
     return [f"{name} was left out: {reasons[name]}" for name in sorted(names & set(reasons))]
 
 
 def not_counted(metrics: Iterable[str], study: Study) -> list[str]:
-    """In words, which of the metrics rest on counters that the engine does not have; each reason once."""
+    """Return, in words, which of the metrics need counters that the engine lacks; each reason once."""
     uncounted = study.measure.uncounted
     needed = dict.fromkeys(name for metric in metrics for name in counters_of(metric) if name in uncounted)
     reasons: dict[str, list[str]] = {}
@@ -357,7 +379,7 @@ def not_counted(metrics: Iterable[str], study: Study) -> list[str]:
 
 
 def outside_this_size(names: set[str], study: Study) -> list[str]:
-    """In words, which of the contenders do not belong to the parts that this size runs; each reason once."""
+    """Return, in words, which of the contenders this size does not run; each reason once."""
     here = {name for sweep in study.sweeps for name in sweep.absent}
     missing = sorted(names & (set(study.absent) - here))
     reasons: dict[str, list[str]] = {}

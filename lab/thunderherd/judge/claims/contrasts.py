@@ -1,6 +1,6 @@
-"""What the blocks of a run say about contrasts and ratios: estimates, intervals and tests.
+"""Contrasts and ratios over the blocks of a run: estimates, intervals and tests.
 
-A contrast rests on the blocks in which all of its contenders have a figure (`columns`).
+A contrast uses the blocks in which all of its contenders have a figure (`columns`).
 """
 
 from __future__ import annotations
@@ -23,18 +23,18 @@ from thunderherd.study.loading import Study
 from thunderherd.text.figures import decimals, number, percent, span, unit_of
 
 MOST_OF_NOTHING = 3
-"""Decimals of a figure that is zero in all that its interval lets show."""
+"""The most decimals of a figure that its interval rounds to zero."""
 
 LOGARITHM = "logarithm"
-"""What a contrast is of that is about ratios: it is tested against zero, and shown against one."""
+"""The kind of contrast that compares ratios: tested against zero, shown against one."""
 
 CONSTANT = ""
-"""In the columns of a contrast, the name of its constant: no contender is called so."""
+"""The name of the constant in a contrast's columns; no contender has this name."""
 
 
 @dataclass(frozen=True)
 class ContrastResult:
-    """A contrast or figure with what the run says about it, in the unit in which it is shown."""
+    """A contrast or figure with its estimate and tests, in the unit in which it is shown."""
 
     label: str
     metric: str
@@ -54,15 +54,15 @@ class ContrastResult:
     of: str = "value"
 
     def text(self) -> str:
-        """`row 1, process-control CPU: 1.42 s (1.26 to 1.84)`; `units` says per what, and how sure."""
+        """Return `row 1, process-control CPU: 1.42 s (1.26 to 1.84)`; `units` adds the rest of the unit."""
         return f"{self.label}: {self.figure()}"
 
     def figure(self, *, per: bool = False) -> str:
-        """`1.42 s (1.26 to 1.84)`; with `per` the whole unit: `1.42 s per 5,000 connections (...)`."""
+        """Return `1.42 s (1.26 to 1.84)`; with `per` the whole unit: `1.42 s per 5,000 connections (...)`."""
         digits = self.digits()
         unit = self.unit if per else self.unit.partition(" per ")[0]
         if self.value is None:
-            found = "no ratio, what it is divided by is not above zero"
+            found = "no ratio, as the denominator is not above zero"
         else:
             found = f"{number(self.value, digits)}{'' if unit.startswith('/') else ' '}{unit}".rstrip()
         if self.low is None and self.high is None:
@@ -70,10 +70,13 @@ class ContrastResult:
         return f"{found} ({span(self.low, self.high, digits)})"
 
     def digits(self) -> int:
-        """Two significant digits of half the interval's width; without an interval, three of the value."""
+        """Return decimals for two significant digits of half the interval's width.
+
+        Without an interval they give three digits of the value.
+        """
         if self.low is not None and self.high is not None and self.high > self.low:
             digits = min(6, decimals([(self.high - self.low) / 2], significant=2))
-            # Of nothing at all, more decimals say no more.
+            # More decimals of zero say nothing.
             return digits if round(self.value or 0.0, digits) else min(digits, MOST_OF_NOTHING)
         known = METRICS.get(self.metric)
         if (
@@ -87,7 +90,7 @@ class ContrastResult:
         return decimals([self.value or self.low or 1.0])
 
     def as_dict(self, kind: Literal["test", "figure"]) -> dict[str, Any]:
-        """For `summary.json`."""
+        """Return its record for `summary.json`."""
         return {
             "kind": kind,
             "label": self.label,
@@ -109,7 +112,7 @@ class ContrastResult:
         }
 
     def interval(self) -> Estimate | None:
-        """Without its tests; None where there is no estimate."""
+        """Return the estimate without its tests; None if there is none."""
         if self.value is None:
             return None
         return Estimate(
@@ -118,7 +121,7 @@ class ContrastResult:
 
 
 def lacks(needed: Contrast, values: Values, unavailable: Mapping[str, str]) -> list[str]:
-    """In words, what the run does not have of what a contrast needs."""
+    """Return, in words, what the run lacks of what a contrast needs."""
     anything = {name for others in values.values() for name in others}
     found: list[str] = []
     for metric in needed.metrics():
@@ -127,22 +130,22 @@ def lacks(needed: Contrast, values: Values, unavailable: Mapping[str, str]) -> l
             found.append(f"{metric} is not available: {reason}")
         else:
             found += [
-                f"{name} has no {metric} in each of its trials"
+                f"not every trial of {name} has {metric}"
                 if name in anything
                 else f"the run has no valid trials of {name}"
                 for name in absent
             ]
         if needed.of == LOGARITHM and not absent:
             low = [name for name in sorted(needed.contenders()) if min(known(values[metric][name])) <= 0]
-            found += [f"{name} has a {metric} that is not above zero, so no ratio" for name in low]
+            found += [f"no ratio, as {metric} of {name} is not always above zero" for name in low]
     if not found and not all(_shared(needed, values).values()):
         names, what = ", ".join(sorted(needed.contenders())), " and ".join(needed.metrics())
-        found.append(f"no block has {what} of all of {names}: in each a server was read late")
+        found.append(f"no block has {what} of all of {names}, as in each a server was read late")
     return list(dict.fromkeys(found))
 
 
 def measure(what: Contrast, study: Study, values: Values) -> ContrastResult:
-    """What the blocks say about a contrast or figure; its contenders must all have its metric (`lacks`)."""
+    """Return the result of a contrast or figure; its contenders must all have its metric (`lacks`)."""
     columns = {} if isinstance(what, Figure) and what.points else _columns(what, values)
     confidence = 1 - study.measure.alpha
     common: dict[str, Any] = {
@@ -202,7 +205,7 @@ def _estimated(
     blocks: int,
     shown: Callable[[float | None], float | None] = lambda end: end,
 ) -> dict[str, Any]:
-    """An estimate and its interval as a figure has them, each in the unit in which it is shown."""
+    """Return an estimate and its interval in the unit in which they are shown."""
     return {
         "value": shown(found.value),
         "low": shown(found.low),
@@ -213,9 +216,10 @@ def _estimated(
 
 
 def r_squared(points: Mapping[str, float], metric: str, values: Values) -> NDArray[np.float64]:
-    """Of a metric of contenders at points (their numbers), in each block: how much of its variation over the
-    points the straight line of least squares explains, 1 being all of it. Where nothing varies there is
-    nothing to explain, and it is 1."""
+    """Return R² of the least-squares line through a metric over the points' numbers, in each block.
+
+    If nothing varies there is nothing to explain, and R² is 1.
+    """
     line = straight_line(points)
     at = np.array(list(points.values()), dtype=np.float64)
     shared = together({name: values[metric][name] for name in points})
@@ -228,7 +232,7 @@ def r_squared(points: Mapping[str, float], metric: str, values: Values) -> NDArr
 
 
 def units(shown: Sequence[ContrastResult]) -> list[str]:
-    """One line, below the figures, that says what holds for them all; none where there are no figures."""
+    """Return one line, below the figures, that holds for all of them; none without figures."""
     per = {each.unit for each in shown if " per " in each.unit}
     bounded = {each.confidence for each in shown if each.low is not None or each.high is not None}
     parts = [*sorted(per), *([f"in brackets {percent(min(bounded))} intervals"] if bounded else [])]
@@ -236,25 +240,24 @@ def units(shown: Sequence[ContrastResult]) -> list[str]:
 
 
 def by_block(what: Contrast, values: Values) -> NDArray[np.float64]:
-    """A contrast (of a ratio, what stands above the line) in each block that has it, in its metric's own
-    unit."""
+    """Return a contrast in each block that has it, in its metric's own unit; of a ratio, the numerator."""
     return _sums(_columns(what, values), what.weights) + what.constant
 
 
 def _columns(what: Contrast, values: Values) -> dict[str, list[float]]:
-    """What each of its contenders had in each block in which all of them have all that it needs."""
+    """Return the values of each contender, in the blocks where all contenders have what it needs."""
     shared = _shared(what, values)
     return {name: _own(_column(what, name, shared), what.of) for name in what.contenders()}
 
 
 def _shared(what: Contrast, values: Values) -> dict[tuple[str, str], list[float]]:
-    """By contender and metric, what it needs; no block in it lacks any of that."""
+    """Return what it needs by contender and metric, in the blocks that lack none of it."""
     needed = [(name, metric) for name in what.contenders() for metric in what.metrics()]
     return together({(name, metric): values[metric][name] for name, metric in needed})
 
 
 def _column(what: Contrast, name: str, shared: Mapping[tuple[str, str], list[float]]) -> list[float]:
-    """A contender's metric in each block, less the other where there is one."""
+    """Return a contender's metric in each block, minus the `less` metric if there is one."""
     column = shared[name, what.metric]
     if what.less is None:
         return column
@@ -262,8 +265,9 @@ def _column(what: Contrast, name: str, shared: Mapping[tuple[str, str], list[flo
 
 
 def _own(column: Sequence[float], of: str) -> list[float]:
-    """A contender's values; or their logarithms, which compares ratios; or each one's distance from their
-    median, which compares spreads (Brown and Forsythe 1974).
+    """Return a contender's values; or their logarithms, to compare ratios; or distances from the median.
+
+    Distances from the median compare spreads (Brown and Forsythe 1974).
     """
     if of == "value":
         return list(column)
@@ -274,7 +278,7 @@ def _own(column: Sequence[float], of: str) -> list[float]:
 
 
 def _sums(columns: Mapping[str, Sequence[float]], weights: Mapping[str, float]) -> NDArray[np.float64]:
-    """The weighted sum of each block."""
+    """Return the weighted sum of each block."""
     sums: NDArray[np.float64] = np.sum(
         [weight * np.asarray(columns[name], dtype=np.float64) for name, weight in weights.items()], axis=0
     )
@@ -286,8 +290,9 @@ def _sums(columns: Mapping[str, Sequence[float]], weights: Mapping[str, float]) 
 
 @dataclass(frozen=True)
 class Ratio:
-    """A ratio above zero with its interval. None as `high`: no bound; as `value` too: no ratio can be
-    told.
+    """A ratio above zero with its interval.
+
+    `high` is None without an upper bound; then `value` is also None if there is no ratio at all.
     """
 
     value: float | None
@@ -298,17 +303,17 @@ class Ratio:
 
 
 def ratio(above: NDArray[np.float64], below: NDArray[np.float64], confidence: float = 0.95) -> Ratio:
-    """How many times `below` goes into `above`, paired by block; for amounts that may come near zero.
+    """Return the ratio of `above` to `below`, paired by block; the amounts may be near zero.
 
     The interval holds every r > 0 for which the signed-rank test does not reject "above - r x below is
-    symmetric about zero": Fieller's idea with ranks, so it agrees with the test of the same contrast and
-    needs no block's own ratio, which explodes where its denominator is small. Where `below` is not
-    clearly above zero it has no upper end. The estimate is the r at which the two tails are equal: the
+    symmetric about zero". This is Fieller's idea with ranks, so it agrees with the test of the same contrast.
+    It does not use a block's own ratio, which explodes if its denominator is small. If `below` is not clearly
+    above zero, the interval has no upper end. The estimate is the r at which the two tails are equal: the
     median of (a_i + a_j) / (b_i + b_j).
     """
     first, second = np.triu_indices(above.size)
     upper, lower = above[first] + above[second], below[first] + below[second]
-    # A pair whose denominator is not above zero says "larger than any ratio" if its numerator is.
+    # A pair whose denominator is not above zero counts as an infinite ratio if its numerator is.
     ratios = np.where(lower > 0, upper / np.where(lower > 0, lower, 1), np.where(upper > 0, math.inf, 0.0))
     value = float(np.median(ratios))
     turns = upper[lower != 0] / lower[lower != 0]  # where the sign of a pair changes, and with it a rank
@@ -331,7 +336,7 @@ def ratio(above: NDArray[np.float64], below: NDArray[np.float64], confidence: fl
 
 
 def _between(ends: NDArray[np.float64], k: int) -> float:
-    """A ratio inside the k-th gap, where no signed rank changes."""
+    """Return a ratio inside the k-th gap, within which no signed rank changes."""
     if k + 1 < ends.size:
         return float((ends[k] + ends[k + 1]) / 2)
     return float(ends[k] * 2 + 1)

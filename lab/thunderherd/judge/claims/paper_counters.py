@@ -1,12 +1,13 @@
-"""The source's counters of both sides beside this machine's: `[paper_counters]`, checked and filled in."""
+"""The source's counters of both sides with this machine's: `[paper_counters]`, checked and filled in."""
 
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
+from dataclasses import replace
 
 from pydantic import BaseModel, ConfigDict
 
-from thunderherd.errors import UserError
+from thunderherd.errors import Problem, UserError
 from thunderherd.judge.claims.contrast_tables import (
     at_point,
     bases_of,
@@ -25,12 +26,12 @@ from thunderherd.toml.file import KeyPath, Problems, TomlFile, near, show, unkno
 
 __all__ = ["PaperCounters", "counted", "load_counters"]
 
-NOT_COUNTED = "this program does not count it yet"
+NOT_COUNTED = "Thunderherd does not count it"
 HERE: KeyPath = ("paper_counters",)
 
 
 class PaperCounters(BaseModel):
-    """The source's table, read and held against a study. `figures` are by event, side and our contender."""
+    """The source's table, checked against a study; `figures` are by event, side and our contender."""
 
     model_config = ConfigDict(frozen=True, extra="forbid", defer_build=True)
 
@@ -40,22 +41,22 @@ class PaperCounters(BaseModel):
     sides: tuple[str, ...]
     figures: dict[tuple[str, str, str], float]
     derived: dict[tuple[str, str, str], str]
-    """What is printed behind them, likewise; where the file has it."""
+    """What the source prints behind them, if its file has that."""
     programs: tuple[CountedProgram, ...]
 
     def metric_of(self, event: str, side: str) -> str | None:
-        """What an event is here; None where it is not counted."""
+        """Return the metric of an event; None if it is not counted."""
         counter = self.table.events.get(event)
         return f"{side}.{counter}" if counter else None
 
 
 def load_counters(study: Study) -> PaperCounters | None:
-    """The source's counters; None if the study has no table [paper_counters].
+    """Return the source's counters; None if the study has no table [paper_counters].
 
     Raises
     ------
     UserError
-        One line, with file and line, for each mistake.
+        A problem for each mistake, with its line.
     """
     table = study.paper_counters
     if table is None:
@@ -68,9 +69,15 @@ def load_counters(study: Study) -> PaperCounters | None:
 
 
 def _check_place(table: PaperCountersTable, study: Study, problems: Problems) -> None:
-    """The contenders that the table is about, and the counters, exist."""
+    """Check that the contenders and counters of the table exist."""
     if (table.sweep is None) != (table.point is None):
-        problems.add(HERE, "sweep and point go together: give both, or neither for the main table")
+        key, other = ("point", "sweep") if table.point else ("sweep", "point")
+        problems.add(
+            HERE,
+            f"{key} without {other}",
+            code="study.sweep_without_point" if key == "sweep" else "study.point_without_sweep",
+            hint="give both, or neither for the main table",
+        )
         return
     if table.sweep is None:
         bases = [each.name for each in study.contenders if each.sweep is None]
@@ -88,20 +95,30 @@ def _check_place(table: PaperCountersTable, study: Study, problems: Problems) ->
     counters = study.measure.asked.of_sides
     for event, counter in table.events.items():
         if counter not in counters:
-            asked = f"{', '.join(counters)}{near(counter, counters)}"
-            why = f"the study does not count {show(counter)}: name it in measure.counters; it has {asked}"
-            problems.add((*HERE, "events", event), why)
+            problems.add(
+                (*HERE, "events", event),
+                f"the study does not count {show(counter)}",
+                code="study.counter_not_requested",
+                hint=f"name it in measure.counters; it has {', '.join(counters)}{near(counter, counters)}",
+            )
         if event in table.reasons:
-            problems.add((*HERE, "reasons", event), f"{show(event)} is counted: leave its reason out")
+            problems.add(
+                (*HERE, "reasons", event),
+                f"event {show(event)} has a reason, but it is counted",
+                code="study.reason_of_counted_event",
+                hint="leave its reason out",
+            )
 
 
 def _read(table: PaperCountersTable, study: Study, problems: Problems) -> PaperCounters | None:
-    """The file's figures of the designs that are mapped."""
+    """Return the file's figures of the designs that are mapped."""
     columns, path = table.columns, study.path.parent / table.file
     try:
         rows = read_table(path, [name for name in columns.model_dump().values() if name is not None])
     except UserError as error:
-        problems.add((*HERE, "file"), str(error))
+        for each in error.problems:
+            message = f"{each.where}: {each.message}" if each.where else each.message
+            problems.add((*HERE, "file"), replace(each, message=message))
         return None
     events: dict[str, str] = {}
     figures: dict[tuple[str, str, str], float] = {}
@@ -111,20 +128,24 @@ def _read(table: PaperCountersTable, study: Study, problems: Problems) -> PaperC
         where = f"{path}:{number}"
         event, side, unit = row[columns.event], row[columns.side], row[columns.unit]
         if side not in SIDES:
-            problems.note(f"{where}: {columns.side} = {show(side)}; allowed: {', '.join(SIDES)}")
+            allowed = f"allowed: {', '.join(SIDES)}"
+            problems.note(Problem(f"{columns.side} = {show(side)}", "source.unknown_side", allowed, where))
             continue
         if events.setdefault(event, unit) != unit:
-            problems.note(f"{where}: {event} in {show(unit)}, before in {show(events[event])}; give one unit")
+            units = f"{event} is in {show(unit)}, before in {show(events[event])}"
+            problems.note(Problem(units, "source.several_units", "give one unit", where))
         base = table.designs.get(row[columns.design])
         if base is None:
             continue
         try:
             value = float(row[columns.value])
         except ValueError:
-            problems.note(f"{where}: {columns.value} = {show(row[columns.value])} is no number")
+            no_number = f"{columns.value} = {show(row[columns.value])} is no number"
+            problems.note(Problem(no_number, "source.not_a_number", where=where))
             continue
         if figures.setdefault((event, side, base), value) != value:
-            problems.note(f"{where}: {event} of {row[columns.design]}, {side}, is there twice")
+            twice = f"two values for {event} of {row[columns.design]}, {side}"
+            problems.note(Problem(twice, "source.duplicate_figure", where=where))
         if columns.derived and columns.program and columns.figure:
             derived[event, side, base] = row[columns.derived].strip()
             own = CountedProgram(
@@ -153,7 +174,7 @@ def _check_file(
     counters: Mapping[str, str],
     problems: Problems,
 ) -> None:
-    """What the study names is in the file, and times are in a unit of time."""
+    """Check that the file has what the study names, and that times have a unit of time."""
     designs = dict.fromkeys(row[table.columns.design] for row in rows)
     for design in table.designs:
         if design not in designs:
@@ -169,9 +190,12 @@ def _check_file(
             and metric(f"server.{counter}", counters).unit == "s"
             and unit not in UNITS_OF_TIME
         ):
-            known = ", ".join(UNITS_OF_TIME)
-            why = f"{table.file} gives {event} in {show(unit)}, which is no unit of time; known: {known}"
-            problems.add((*HERE, "events", event), why)
+            problems.add(
+                (*HERE, "events", event),
+                f"{table.file} gives {event} in {show(unit)}, which is no unit of time",
+                code="source.unknown_unit_of_time",
+                hint=f"known: {', '.join(UNITS_OF_TIME)}",
+            )
 
 
 # What came out ----------------------------------------------------------------------------------------------
@@ -180,14 +204,14 @@ def _check_file(
 def counted(
     study: Study, contenders: Sequence[ContenderSummary], unavailable: Mapping[str, str]
 ) -> CountedSummary | None:
-    """The table of both sides; None if the study has none, or this size does not run its contenders.
+    """Return the table of both sides; None if the study has none, or this size runs none of its contenders.
 
     Parameters
     ----------
     study
         As resolved for the run.
     contenders
-        What was measured.
+        Their summaries.
     unavailable
         Why this machine does not offer a metric, by metric.
     """
@@ -198,7 +222,7 @@ def counted(
     found = {each.base: each for each in contenders if (each.sweep, each.point) == (table.sweep, table.point)}
     if not found:
         return None
-    # Controls are ours alone; they are in the tables of what they are controls of.
+    # Controls are ours alone; they are in the tables of their contenders.
     others = [name for name, each in found.items() if not each.control_of]
     bases = list(dict.fromkeys([*table.designs.values(), *others]))
     return CountedSummary(
@@ -255,12 +279,14 @@ DERIVED = {
     "branch_misses": "branch_miss_share",
     "cache_misses": "cache_miss_share",
 }
-"""By counter, what perf-stat(1) prints behind it; behind the others, how many there were in a second of CPU
-time (Linux, tools/perf/util/stat-shadow.c)."""
+"""What perf-stat(1) prints behind a counter; behind others it prints a rate per second of CPU time.
+
+Source: Linux, tools/perf/util/stat-shadow.c.
+"""
 
 
 def _derived(name: str | None, study: Study, contender: ContenderSummary | None) -> Derived | None:
-    """None where nothing follows from a figure with the counters that are asked for."""
+    """Return the derived figure; None if none follows from the requested counters."""
     if name is None or contender is None:
         return None
     side, _, counter = name.partition(".")
@@ -292,5 +318,5 @@ def _why_not(
     if contender.blocks == 0:
         return f"the run has no valid trials of {contender.name}"
     if contender.trial == "window" and name.partition(".")[2] in OF_A_LIFE:
-        return "known of a whole life only; the trial is a window"
+        return "reported for whole-life trials only; this trial is a window"
     return "this run did not measure it"

@@ -1,12 +1,12 @@
 """The questions of a source, `[[questions]]` in its claims file: answers that cannot contradict the run.
 
-An answer is a list of sentences with placeholders, and no sentence is without one. A placeholder is filled
-from
+An answer is a list of sentences with placeholders; each sentence has at least one. A placeholder is filled
+with
 
 - a *figure*: a contrast or ratio, with its unit and its interval;
 - a *verdict*: the words for a contrast that is shown to be above zero, or below, or neither;
-- a *best* point of a sweep, with the points that are not separated from it;
-- a *turn* along a sweep: the neighbouring points between which the verdict on two contenders changes;
+- the *best* point of a sweep, with the points that are not separated from it;
+- a *turn* in a sweep: the neighbouring points between which the verdict on two contenders changes;
 - a *given*: a setting or the number of clients, as configured.
 
 ```toml
@@ -63,7 +63,7 @@ from thunderherd.toml.strict import StrictTable
 
 
 class QuestionFigureTable(SumTable):
-    """A figure by the name of its placeholder; a ratio where `over` is given."""
+    """A figure by the name of its placeholder; a ratio if it has `over`."""
 
     over: Weights | None = Field(default=None, description="the weights of the ratio's denominator")
 
@@ -71,15 +71,15 @@ class QuestionFigureTable(SumTable):
 class WordsTable(StrictTable):
     """The words for each outcome of a test."""
 
-    above: str = Field(default="is more than", min_length=1, description="the words where it is above zero")
-    below: str = Field(default="is less than", min_length=1, description="the words where it is below zero")
+    above: str = Field(default="is more than", min_length=1, description="the words if it is above zero")
+    below: str = Field(default="is less than", min_length=1, description="the words if it is below zero")
     open: str = Field(
-        default="is not separated from", min_length=1, description="the words where neither is shown"
+        default="is not separated from", min_length=1, description="the words if neither is shown"
     )
 
 
 class VerdictTable(WordsTable, SumTable):
-    """A contrast that is tested, and the words for each outcome."""
+    """A contrast to test, with the words for each outcome."""
 
 
 class BestTable(StrictTable):
@@ -87,33 +87,33 @@ class BestTable(StrictTable):
 
     base: str = Field(description="a contender of the sweep, without its @SWEEP=POINT")
     sweep: str = Field(description="the name of a sweep")
-    metric: str | None = Field(default=None, description="where it differs from the question's")
+    metric: str | None = Field(default=None, description="if it differs from the question's")
 
 
 class TurnTable(WordsTable):
-    """Between which points of a sweep the verdict on a contender against another changes."""
+    """The points of a sweep between which the verdict on a contender against another changes."""
 
     sweep: str = Field(description="the name of a sweep")
     base: str = Field(description="a contender of the sweep, without its @SWEEP=POINT")
-    against: str = Field(description="another one, whose metric is taken from it at each point")
-    metric: str | None = Field(default=None, description="where it differs from the question's")
+    against: str = Field(description="another one, whose metric is subtracted at each point")
+    metric: str | None = Field(default=None, description="if it differs from the question's")
 
 
 class GivenTable(StrictTable):
-    """What a contender was configured with: no measurement."""
+    """A value that a contender was configured with; no measurement."""
 
     contender: str = Field(description="the name of a contender")
     key: str = Field(description='such as "settings.pool", "load.processes" or "load.settings.children"')
-    times: str | None = Field(default=None, description="another such key that it is multiplied by")
+    times: str | None = Field(default=None, description="another such key, by which it is multiplied")
     plus: int = Field(default=0, description="a number that is added")
 
 
 class QuestionTable(StrictTable):
-    """One question as its file has it."""
+    """One question as written in its file."""
 
     id: str = Field(pattern=r"^[A-Z]\d+$", description="a letter and a number, such as Q1")
     text: str = Field(min_length=1, description="the source's question")
-    note: str | None = Field(default=None, description="what the source says, or what to know about it")
+    note: str | None = Field(default=None, description="what the source says, or a caveat")
     metric: str = Field(description='the metric of its placeholders, such as "server_cpu_per_connection"')
     answer: list[str] = Field(
         min_length=1, description='sentences with placeholders, such as ["It costs {few}."]'
@@ -124,16 +124,13 @@ class QuestionTable(StrictTable):
     turns: dict[str, TurnTable] = Field(default={}, description="a table [questions.turns]")
     given: dict[str, GivenTable] = Field(default={}, description="a table [questions.given]")
 
-    def placeholders(self) -> dict[str, str]:
-        """The names that its answer may use, and the table of each."""
-        tables: dict[str, Mapping[str, object]] = {
-            "figures": self.figures,
-            "verdicts": self.verdicts,
-            "best": self.best,
-            "turns": self.turns,
-            "given": self.given,
-        }
-        return {name: table for table, names in tables.items() for name in names}
+    def placeholders(self) -> dict[str, list[str]]:
+        """Return the names that its answer may use, with the tables of each (one, unless by mistake)."""
+        found: dict[str, list[str]] = {}
+        for table in ("figures", "verdicts", "best", "turns", "given"):
+            for name in getattr(self, table):
+                found.setdefault(name, []).append(table)
+        return found
 
 
 class VerdictWords(Contrast):
@@ -145,7 +142,7 @@ class VerdictWords(Contrast):
 
 
 class Best(BaseModel):
-    """Which point of a sweep is best for a contender: the points of this run by name."""
+    """The points of a sweep in this run, among which a contender's best is looked for, by name."""
 
     model_config = ConfigDict(frozen=True, extra="forbid", defer_build=True)
 
@@ -154,8 +151,10 @@ class Best(BaseModel):
 
 
 class Question(BaseModel):
-    """A question resolved against a study; `given` are texts already. A turn is the verdict at each point of
-    its sweep in this run (or, where the run lacks the sweep, of all), in the order of the axis.
+    """A question resolved against a study; `given` are texts already.
+
+    A turn is the verdict at each point of its sweep, in the order of the axis. If the run lacks the sweep, it
+    has all of its points.
     """
 
     model_config = ConfigDict(frozen=True, extra="forbid", defer_build=True)
@@ -171,7 +170,7 @@ class Question(BaseModel):
     given: dict[str, str]
 
     def tests(self) -> dict[str, VerdictWords]:
-        """Every test that its words rest on, by the name of its placeholder; of a turn NAME=POINT."""
+        """Return every test that its words rest on, by placeholder; tests of a turn are called NAME=POINT."""
         turned = {
             f"{name}={point}": words for name, points in self.turns.items() for point, words in points.items()
         }
@@ -182,7 +181,7 @@ class Question(BaseModel):
 
 
 def check_question(question: QuestionTable, here: KeyPath, study: Study, problems: Problems) -> None:
-    """All that a question names exists, every sentence rests on a placeholder, and each of them is used."""
+    """Check that all names exist, each sentence has a placeholder, and each placeholder is used."""
     check_metric(question.metric, (*here, "metric"), study.measure.asked, problems)
     sums: dict[str, Mapping[str, SumTable]] = {"figures": question.figures, "verdicts": question.verdicts}
     for table, entries in sums.items():
@@ -199,38 +198,49 @@ def check_question(question: QuestionTable, here: KeyPath, study: Study, problem
 
 def _check_answer(question: QuestionTable, here: KeyPath, problems: Problems) -> None:
     known, used = question.placeholders(), set[str]()
-    tables: list[Mapping[str, object]] = [
-        question.figures, question.verdicts, question.best, question.turns, question.given
-    ]  # fmt: skip
-    for name in known:
-        if sum(name in entries for entries in tables) > 1:
+    for name, tables in known.items():
+        if len(tables) > 1:
             problems.add(
-                (*here, known[name], name), f"{name} is there twice: each placeholder needs a name of its own"
+                (*here, tables[-1], name),
+                f"two placeholders are called {name}",
+                code="claims.duplicate_placeholder",
+                hint="rename one of them",
             )
     for number, sentence in enumerate(question.answer):
         key = (*here, "answer", number)
         try:
             names = list(placeholders_in(sentence))
         except ValueError as error:
-            problems.add(key, f"{show(sentence)}: {error}; write {{NAME}}, and {{{{ or }}}} for a brace")
+            problems.add(
+                key,
+                f"{show(sentence)}: {error}",
+                code="claims.bad_placeholder",
+                hint="write {NAME}, and {{ or }} for a brace",
+            )
             continue
         if not names:
             problems.add(
                 key,
-                f"{show(sentence)} rests on no figure: each sentence needs a placeholder such as {{NAME}}, "
-                "so that no run can contradict it",
+                f"{show(sentence)} has no placeholder",
+                code="claims.sentence_without_figure",
+                hint="each sentence needs one, such as {NAME}, so that no run can contradict it",
             )
         for name in names:
             if name not in known:
-                problems.add(key, unknown("placeholder", name, known))
+                problems.add(key, unknown("placeholder", name, known, "claims"))
         used |= set(names)
-    for name, table in known.items():
+    for name, tables in known.items():
         if name not in used:
-            problems.add((*here, table, name), f"{name} is used in no sentence of the answer; leave it out")
+            problems.add(
+                (*here, tables[-1], name),
+                f"no sentence of the answer uses {name}",
+                code="claims.unused_placeholder",
+                hint="leave it out",
+            )
 
 
 def placeholders_in(sentence: str) -> Iterator[str]:
-    """The placeholders of a sentence; ValueError, in words, where its braces make no sense."""
+    """Yield the placeholders of a sentence; ValueError, in words, if its braces make no sense."""
     for _, name, specification, conversion in string.Formatter().parse(sentence):
         if name is None:
             continue
@@ -243,23 +253,29 @@ def _check_best(best: BestTable, here: KeyPath, study: Study, problems: Problems
     if best.metric is not None:
         check_metric(best.metric, (*here, "metric"), study.measure.asked, problems)
     if best.sweep not in (sweeps := declared_sweeps(study)):
-        problems.add((*here, "sweep"), unknown("sweep", best.sweep, sweeps))
+        problems.add((*here, "sweep"), unknown("sweep", best.sweep, sweeps, "claims"))
     elif best.base not in (bases := bases_of(study, best.sweep)):
-        problems.add((*here, "base"), unknown(f"contender of sweep {best.sweep}", best.base, bases))
+        no_such = unknown(f"contender of sweep {best.sweep}", best.base, bases, "claims")
+        problems.add((*here, "base"), no_such)
 
 
 def _check_turn(turn: TurnTable, here: KeyPath, study: Study, problems: Problems) -> None:
     if turn.metric is not None:
         check_metric(turn.metric, (*here, "metric"), study.measure.asked, problems)
     if turn.sweep not in (sweeps := declared_sweeps(study)):
-        problems.add((*here, "sweep"), unknown("sweep", turn.sweep, sweeps))
+        problems.add((*here, "sweep"), unknown("sweep", turn.sweep, sweeps, "claims"))
         return
     bases = bases_of(study, turn.sweep)
     for key, base in (("base", turn.base), ("against", turn.against)):
         if base not in bases:
-            problems.add((*here, key), unknown(f"contender of sweep {turn.sweep}", base, bases))
+            problems.add((*here, key), unknown(f"contender of sweep {turn.sweep}", base, bases, "claims"))
     if turn.base == turn.against:
-        problems.add((*here, "against"), f"against = {show(turn.against)}: nothing differs from itself")
+        problems.add(
+            (*here, "against"),
+            f"against = {show(turn.against)} is the base itself",
+            code="claims.against_itself",
+            hint="name another contender of the sweep",
+        )
 
 
 def _check_given(given: GivenTable, here: KeyPath, study: Study, problems: Problems) -> None:
@@ -274,11 +290,19 @@ def _check_given(given: GivenTable, here: KeyPath, study: Study, problems: Probl
         if name is None:
             continue
         if name not in values:
-            shown = ", ".join(values)
-            why = f"contender {given.contender} has no {show(name)}; it has {shown}{near(name, values)}"
-            problems.add((*here, key), why)
+            problems.add(
+                (*here, key),
+                f"contender {given.contender} has no {show(name)}",
+                code="claims.unknown_setting",
+                hint=f"it has {', '.join(values)}{near(name, values)}",
+            )
         elif (given.times or given.plus) and not _is_number(values[name]):
-            problems.add((*here, key), f"{name} is {show(values[name])}: no number to reckon with")
+            problems.add(
+                (*here, key),
+                f"{name} is {show(values[name])}, which is no number",
+                code="claims.not_a_number",
+                hint="leave times and plus out",
+            )
 
 
 def _is_number(value: object) -> bool:
@@ -289,7 +313,7 @@ def _is_number(value: object) -> bool:
 
 
 def resolved_question(question: QuestionTable, study: Study) -> Question:
-    """A checked question."""
+    """Return a checked question, resolved."""
     return Question(
         **question.model_dump(include={"id", "text", "note"}),
         answer=tuple(question.answer),

@@ -1,10 +1,9 @@
-"""What each further one on a sweep's axis adds to a metric, and what is there at none.
+"""Slopes of a sweep: what each step on its axis adds to a metric, and what remains at zero.
 
-A whole life of few requests is mostly the start of a program; what a request costs is the slope of such
-lives over their number. The line is that of least squares through a contender's points, in each block by
-itself, as in a claim with a slope. Of judged blocks there follow the Hodges-Lehmann estimate and its
-interval; of repeated runs, which are too few for one, mean and standard deviation. How straight it is stands
-beside it (R²).
+A whole life of few requests is mostly the start of a program; the cost of a request is the slope of such
+lives over their number. The line is that of least squares through a contender's points, in each block
+separately, as for a claim with a slope. Judged blocks give the Hodges-Lehmann estimate and its interval.
+Repeated runs, which are too few for one, give mean and standard deviation. R² says how straight the line is.
 """
 
 from __future__ import annotations
@@ -18,19 +17,22 @@ from thunderherd.statistics.columns import Values
 from thunderherd.statistics.comparisons import hodges_lehmann
 from thunderherd.study.loading import Study, Sweep
 
-__all__ = ["slopes"]
+__all__ = ["NOT_EVERY_POINT", "slopes"]
+
+NOT_EVERY_POINT = "not every point has a figure"
 
 
 def slopes(study: Study, sweep: Sweep, values: Values, unavailable: Mapping[str, str]) -> list[SlopeSummary]:
-    """The lines of a sweep that asks for them: of each of its metrics, or of those that it says, for each of
-    its contenders.
+    """Return the lines of a sweep that requests them, for each contender.
+
+    They are of each of its metrics, or of those that it names.
 
     Parameters
     ----------
     study
         As resolved for the run.
     sweep
-        One of its sweeps. Where this run has one of its points only there is no line.
+        One of its sweeps. There is no line if this run has only one of its points.
     values
         The blocks that count.
     unavailable
@@ -60,7 +62,7 @@ def _slope(
     names = {point: at_point(base, sweep.name, point) for point in numbers}
     if lacking := [name for name in names.values() if name not in values.get(metric, {})]:
         reasons = [unavailable.get(metric), *(sweep.absent.get(name) for name in lacking)]
-        why = next((each for each in reasons if each), "it has no figure at each of the points")
+        why = next((each for each in reasons if each), NOT_EVERY_POINT)
         return SlopeSummary(base=base, metric=metric, each=None, start=None, why=why)
     line = straight_line(numbers)
     lines = [

@@ -1,8 +1,7 @@
-"""The blocks of a run in the order in which they were measured: which trial came when, how far from its
-contender's usual figure it was, and which blocks count.
+"""The blocks of a run in the order of measurement, and each trial's distance from its contender's median.
 
-A drift over the run, or an effect of the place within a block, would show here; blocks are randomised so that
-it falls on all contenders alike.
+A drift over the run, or an effect of the place within a block, would show here. Blocks are randomised, so
+such an effect falls on all contenders alike.
 """
 
 from __future__ import annotations
@@ -25,10 +24,10 @@ __all__ = [
 ]
 
 FiguresOfBlocks = Mapping[str, Mapping[int, TrialMetrics]]
-"""By contender and block: the metrics of the trial that counts there."""
+"""The metrics of the trial that counts, by contender and block."""
 
 NOT_KNOWN: FiguresOfBlocks = MappingProxyType({})
-"""Of a run without its trials."""
+"""The figures of a run whose trials are not at hand."""
 
 COUNTS, KEPT, REJECTED, INCOMPLETE = (
     "counts",
@@ -36,18 +35,18 @@ COUNTS, KEPT, REJECTED, INCOMPLETE = (
     "rejected for outside noise",
     "incomplete",
 )
-UNUSED = "of no look that was reached"
+UNUSED = "used by no look reached"
 
 
 @dataclass(frozen=True)
 class TrialSeen:
-    """A valid trial with a figure of what its contender is judged by."""
+    """A valid trial with a figure of the metric that judges its contender."""
 
     contender: str
     block: int
     position: int
     of: int
-    """Trials of its block, repeated ones left out."""
+    """Trials of its block, without repeated ones."""
     value: float
     """In the metric's own unit."""
     ratio: float
@@ -58,7 +57,7 @@ class TrialSeen:
 
 @dataclass(frozen=True)
 class BlockSeen:
-    """A block. Shares of the machine's CPU time are those of its loudest trial; None where none tells."""
+    """A block. Shares of CPU time are those of its loudest trial; None if no trial recorded them."""
 
     number: int
     state: str
@@ -70,7 +69,7 @@ class BlockSeen:
 
 
 def states_of(summary: Summary) -> dict[int, str]:
-    """What became of each block."""
+    """Return the state of each block."""
     trials = summary.trials
     states = dict.fromkeys(trials.accepted_blocks, COUNTS)
     states |= dict.fromkeys(trials.noisy_blocks_kept, KEPT)
@@ -79,7 +78,10 @@ def states_of(summary: Summary) -> dict[int, str]:
 
 
 def trials_seen(summary: Summary, trials: Sequence[TrialRecord]) -> list[TrialSeen]:
-    """The valid trials in the order in which they ran; contenders without a positive median are left out."""
+    """Return the valid trials in the order in which they ran.
+
+    Contenders without a positive median are left out.
+    """
     metrics = {each.name: each.metric for each in summary.contenders}
     states = states_of(summary)
     found = [
@@ -95,7 +97,7 @@ def trials_seen(summary: Summary, trials: Sequence[TrialRecord]) -> list[TrialSe
         if counting:
             usual = {name: median(values) for name, values in of_contender.items()}
             of_contender = {}
-    # Where no trial of a contender counts, all that it has stand for it.
+    # If no trial of a contender counts, its median is that of all its trials.
     usual = {name: median(values) for name, values in of_contender.items()} | usual
     sizes = _sizes(trials)
     return [
@@ -114,7 +116,7 @@ def trials_seen(summary: Summary, trials: Sequence[TrialRecord]) -> list[TrialSe
 
 
 def _sizes(trials: Sequence[TrialRecord]) -> dict[int, int]:
-    """The last place of each block."""
+    """Return the last place of each block."""
     sizes: dict[int, int] = {}
     for trial in trials:
         sizes[trial.block] = max(sizes.get(trial.block, 1), trial.position)
@@ -122,7 +124,10 @@ def _sizes(trials: Sequence[TrialRecord]) -> dict[int, int]:
 
 
 def figures_of_blocks(summary: Summary, trials: Sequence[TrialRecord]) -> FiguresOfBlocks:
-    """Of the blocks that the figures rest on; a trial that was repeated counts when it is valid."""
+    """Return the metrics of the blocks that the figures rest on.
+
+    A repeated trial counts if it is valid.
+    """
     counting = {*summary.trials.accepted_blocks[: summary.study.blocks]}
     found: dict[str, dict[int, TrialMetrics]] = {}
     for trial in trials:
@@ -132,7 +137,7 @@ def figures_of_blocks(summary: Summary, trials: Sequence[TrialRecord]) -> Figure
 
 
 def blocks_seen(summary: Summary, trials: Sequence[TrialRecord]) -> list[BlockSeen]:
-    """Every block that was begun, by number."""
+    """Return every block that was begun, by number."""
     states = states_of(summary)
     blocks: dict[int, list[TrialRecord]] = {}
     for trial in trials:

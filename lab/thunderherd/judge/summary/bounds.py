@@ -1,8 +1,8 @@
-"""The best results of a run as shares of what the machine's limits allow at most.
+"""The best results of a run as shares of what the machine's limits allow.
 
-Each bound is one that cannot be passed but by doing less than it says: METHODOLOGY.md has them in words.
-Where no limit bounds what a table is judged by, or it is not known how a contender stands to it, there is
-none, and why.
+A contender can only exceed its bound by doing less work than the bound assumes; METHODOLOGY.md says what each
+assumes. If no limit bounds the metric that judges a table, or if a contender's work is unknown, the summary
+says why there is no bound.
 """
 
 from __future__ import annotations
@@ -13,7 +13,7 @@ from typing import NamedTuple
 
 from thunderherd.engine.line_base import Place
 from thunderherd.labs import has_tcp
-from thunderherd.metrics.table import CPU_PER_CONNECTION, PAYLOAD_RATE, PERCENTILES, SIDES, TASK_CLOCK
+from thunderherd.metrics.table import PAYLOAD_RATE, SIDES, BoundRule
 from thunderherd.metrics.table import metric as metric_named
 from thunderherd.records.limits import NANOSECOND, BoundSummary, LimitFigure, MachineLimits, NoBoundSummary
 from thunderherd.records.summary import PROCESS_CONTROL, ContenderSummary
@@ -23,34 +23,39 @@ from thunderherd.study.resolved import PIPELINE
 __all__ = ["best_of_bounds", "without_bounds"]
 
 COPY, CONNECTION, TRANSFER, ROUND_TRIP = "memcpy", "tcp_connection", "tcp_transfer", "pipe_round_trip"
-"""The limits that rates and round trips are held against."""
+"""The limits that bound rates and round trips."""
 
-SAME = ("duration_per_message", "round_trip_microseconds")
-"""Metrics that are bounded as rates are that stand beside them."""
+RESTATED: tuple[BoundRule, ...] = ("request_time", "stream_round_trip")
+"""The rules of metrics that restate a rate of the same table; only tables that they judge show them."""
 
 CALL = "system_call"
-"""The limit that is the least which each system call of a server costs it."""
+"""The limit that each system call of a server costs at least."""
 
 EXCHANGE, ACCEPTANCE = "tcp_exchange", "tcp_accept_close"
-"""The limits that are the least which a request and a connection of TCP cost a server alone. Of an exchange
-each end has half, as both do the same in it: receive a byte and send one."""
+"""The limits that a TCP request and a TCP connection cost a server alone at least.
+
+Each end does half of an exchange, since both do the same: receive a byte and send one.
+"""
 
 CALLS_OF_A_BARE_ONE = CALLS_OF_A_CONNECTION = 2
-"""System calls that are in each of these: one that receives and one that sends; accept and close, which a
-server makes for every connection besides those by which it receives and sends."""
+"""The system calls in each of these limits.
+
+An exchange has one that receives and one that sends. A connection has accept and close, besides the calls
+that receive and send over it.
+"""
 
 MADE = {
     "process": ("fork_exit_wait", "a process for every connection, forked, ended and waited for"),
-    "thread": ("thread_creation", "a thread for every connection, made and joined"),
+    "thread": ("thread_creation", "a thread for every connection, created and joined"),
 }
-"""By what a design makes for every connection: the limit that is its price, and that in words."""
+"""By what a design creates for every connection: the limit that is its price, and words for it."""
 
 PLACES: tuple[tuple[Place, str], ...] = (("one_cpu", "on one CPU"), ("two_cpus", "across two CPUs"))
-"""Where both ends of a round trip may be, and that in words."""
+"""The CPUs on which both ends of a round trip may run, and words for them."""
 
 
 class Bound(NamedTuple):
-    """The best that a metric may be, in its own unit; the limit that it follows from, and how."""
+    """The best possible value of a metric in its own unit, its limit, and how it follows."""
 
     value: float
     limit: str
@@ -59,8 +64,10 @@ class Bound(NamedTuple):
 
 @dataclass(frozen=True)
 class _Case:
-    """A contender and its figures, on a machine with these limits and so many CPUs for both of its ends;
-    process control is that of so many connections."""
+    """A contender with its figures, the machine's limits, and the number of CPUs for both ends.
+
+    Process control is that of `connections` connections.
+    """
 
     contender: Contender
     figures: Mapping[str, float]
@@ -73,13 +80,12 @@ class _Case:
         return f"on {self.cpus} CPUs" if self.cpus != 1 else "on one CPU"
 
     def is_at_least(self, name: str, least: float) -> bool:
-        """Whether a figure is known and no less."""
+        """Return whether a figure is known and not below `least`."""
         return self.figures.get(name, float("-inf")) >= least
 
     @property
-    def is_asked_in_turn(self) -> bool:
-        """Whether one client alone waits for each reply before it sends another request, and both ends sleep
-        until there is something to do."""
+    def has_one_request_at_a_time(self) -> bool:
+        """Whether a single client waits for each reply before its next request, and both ends sleep."""
         return self.contender.load.requests_at_once == 1 and not self.contender.spins
 
 
@@ -89,9 +95,9 @@ def best_of_bounds(
     limits: MachineLimits | None,
     cpus: Sequence[int],
 ) -> list[BoundSummary]:
-    """Of each metric that is shown and each limit that bounds it: the contender with the best result.
+    """Return, for each metric that is shown and each limit that bounds it, the best contender.
 
-    `cpus` are those that this process may use, which both ends of a contender share that is not pinned.
+    `cpus` are those that this process may use; both ends of an unpinned contender share them.
     """
     best: dict[tuple[str | None, str, str], BoundSummary] = {}
     for case, summary in _cases(study, contenders, limits, cpus):
@@ -123,7 +129,10 @@ def without_bounds(
     limits: MachineLimits | None,
     cpus: Sequence[int],
 ) -> list[NoBoundSummary]:
-    """Of each table, the main one and those of sweeps, whose own metric has no bound: why."""
+    """Return the tables whose own metric has no bound, each with the reason.
+
+    These are the main table and those of sweeps.
+    """
     judged: dict[str | None, str] = {None: study.measure.metric} if study.main else {}
     judged |= {sweep.name: sweep.metric for sweep in study.sweeps}
     bounded: set[str | None] = set()
@@ -147,7 +156,7 @@ def without_bounds(
 def _cases(
     study: Study, contenders: Iterable[ContenderSummary], limits: MachineLimits | None, cpus: Sequence[int]
 ) -> Iterator[tuple[_Case, ContenderSummary]]:
-    """The contenders that have figures; none without limits."""
+    """Yield the contenders that have figures; none without limits."""
     for summary in contenders if limits is not None else ():
         figures = {name: interval.value for name, interval in summary.metrics.items()}
         control = summary.process_control_seconds
@@ -160,36 +169,39 @@ def _cases(
 
 
 def _shown(study: Study, sweep: str | None) -> tuple[str, ...]:
-    """The metrics of a table, the one that it is judged by first; others that only say the same in another
-    way are left out."""
+    """Return the metrics that a table shows, its own metric first.
+
+    Other metrics that restate a rate are left out.
+    """
     if sweep is None:
         return study.measure.metric, PROCESS_CONTROL
     first, *others = next(each.metrics for each in study.sweeps if each.name == sweep)
-    return first, *(name for name in others if name not in SAME)
+    return first, *(name for name in others if metric_named(name).bound not in RESTATED)
 
 
 def _bound(case: _Case, name: str) -> Bound | str:
-    """That of a metric of a contender, or why it has none."""
+    """Return the bound of a contender's metric, or why it has none."""
     if name not in case.figures:
         return "there is no result"
-    if name in BOUNDS:
-        return BOUNDS[name](case)
-    return "no limit that is measured bounds it: they are times of bare operations, and rates of copying"
+    if name == PROCESS_CONTROL:
+        return _process_control(case)
+    rule = metric_named(name).bound
+    return RULES[rule](case) if rule else "no measured limit bounds it"
 
 
 def _cpus_of(contender: Contender, usable: Sequence[int]) -> int:
-    """How many CPUs both ends may use together."""
+    """Return how many CPUs both ends may use together."""
     sides = (contender.lab.server_cpus, contender.lab.client_cpus)
     return len({cpu for side in sides for cpu in (usable if side is None else side)})
 
 
 # One for each metric ----------------------------------------------------------------------------------------
-# Each says what the best is that the metric may be, or why nothing bounds it.
+# Each function returns the best possible value of its metrics, or why nothing bounds them.
 
 NOT_MEASURED = "the machine's limits were not measured"
-# Two segments, as a request and its reply have: a reply acknowledges what it answers (tcp(7)).
-BYTE_CARRIED = "a byte through a bare connection, with its acknowledgement,"
-NO_TCP = "the limits are those of TCP, and its sockets are none"
+# Two segments, as for a request and its reply: a reply acknowledges its request (tcp(7)).
+BYTE_CARRIED = "a byte over a bare connection, with its acknowledgement,"
+NO_TCP = "the limits are of TCP, which its connections do not use"
 
 
 def _unknown(limit: str, limits: MachineLimits) -> str:
@@ -198,32 +210,32 @@ def _unknown(limit: str, limits: MachineLimits) -> str:
 
 
 def _payload(case: _Case) -> Bound | str:
-    """What copies it, or what asks for it, whichever allows less."""
-    found = [each for each in (_copied(case), _asked_for(case)) if isinstance(each, Bound)]
-    return min(found, key=lambda each: each.value) if found else _copied(case)
+    """Return the smaller of two bounds: copying the payload, and making the requests that move it."""
+    found = [each for each in (_by_copying(case), _by_requests(case)) if isinstance(each, Bound)]
+    return min(found, key=lambda each: each.value) if found else _by_copying(case)
 
 
-def _asked_for(case: _Case) -> Bound | str:
-    """As many requests as there can be, each of which brings as much as those that were made."""
+def _by_requests(case: _Case) -> Bound | str:
+    """Return the bound by the highest rate of requests, each moving as much payload as in the trials."""
     rate, requests = (case.figures.get(name) for name in (PAYLOAD_RATE, "requests_per_second"))
     found = _requests(case)
     if isinstance(found, str):
         return found
     if not rate or not requests:
-        return "what a request brings was not counted"
+        return "the payload of a request was not counted"
     each = rate / requests
     return found._replace(
-        value=found.value * each, why=f"{found.why}, and brings {each / 8e-9:,.0f} bytes of payload"
+        value=found.value * each, why=f"{found.why}; each request moves {each / 8e-9:,.0f} bytes of payload"
     )
 
 
-def _copied(case: _Case) -> Bound | str:
-    """Every byte is copied where it is sent and where it is received, in blocks as large as a send call's."""
+def _by_copying(case: _Case) -> Bound | str:
+    """Return the bound by copying each byte on sending and receiving, in blocks as large as a send call's."""
     block, copies = _bytes_of_a_send(case), case.contender.copies
     if not copies:
-        return "neither end copies what is moved"
+        return "neither end copies the payload"
     if not block:
-        return "how much a send call carries was not counted"
+        return "the bytes of a send call were not counted"
     found = _around(case.limits.sizes(COPY), block)
     if found is None:
         return _unknown(COPY, case.limits)
@@ -232,13 +244,13 @@ def _copied(case: _Case) -> Bound | str:
     return Bound(
         8e-9 * rate,
         COPY,
-        f"every byte copied {times} {case.cpus_in_words}, in blocks of {found.bytes:,} bytes at "
+        f"each byte is copied {times} {case.cpus_in_words}, in blocks of {found.bytes:,} bytes at "
         f"{found.value / 1e9:.3g} GB/s each",
     )
 
 
 def _bytes_of_a_send(case: _Case) -> float | None:
-    """What a send call carries in the mean, of the end that sends more; None where that is not counted."""
+    """Return the mean bytes per send call of the end that sends more; None if that was not counted."""
     sides = [(case.figures.get(f"{side}.bytes_sent", 0.0), side) for side in SIDES]
     sent, side = max(sides)
     calls = case.figures.get(f"{side}.send_calls", 0.0)
@@ -246,27 +258,27 @@ def _bytes_of_a_send(case: _Case) -> float | None:
 
 
 def _around(figures: Sequence[LimitFigure], size: float) -> LimitFigure | None:
-    """Of the sizes next to `size`, below and above, the one with the greater figure."""
+    """Return the greater figure of the sizes next to `size`, below and above."""
     below = [each for each in figures if (each.bytes or 0) <= size][-1:]
     above = [each for each in figures if (each.bytes or 0) >= size][:1]
     return max([*below, *above], key=lambda each: each.value, default=None)
 
 
-def _round_trip_of_a_stream(case: _Case) -> Bound | str:
-    """How long it takes one client alone to move what it counts as payload, all of which is copied."""
+def _stream_round_trip(case: _Case) -> Bound | str:
+    """Return the time that one client alone needs to move its payload, all of which is copied."""
     rate = case.figures.get(PAYLOAD_RATE)
     if case.contender.load.requests_at_once != 1:
-        return "several requests are under way at the same time"
+        return "several requests are in progress at once"
     if not rate:
-        return "what it moved was not counted"
-    found = _copied(case)
+        return "its payload was not counted"
+    found = _by_copying(case)
     if isinstance(found, str):
         return found
     return found._replace(value=case.figures["round_trip_microseconds"] * rate / found.value)
 
 
 def _connections(case: _Case) -> Bound | str:
-    """Both sides' work of a connection that is made, accepted and closed, on all CPUs that they have."""
+    """Return the bound by both ends' work to open, accept and close a connection, on all their CPUs."""
     price = case.limits.figure(CONNECTION)
     if not has_tcp(case.contender.lab.kind):
         return NO_TCP
@@ -279,13 +291,13 @@ def _connections(case: _Case) -> Bound | str:
 
 
 def _requests(case: _Case) -> Bound | str:
-    if case.is_asked_in_turn:
+    if case.has_one_request_at_a_time:
         round_trip = _round_trip(case)
         return round_trip if isinstance(round_trip, str) else _inverse(round_trip)
     opened, requests = case.figures.get("connections"), case.figures.get("requests")
     if opened is not None and requests and opened >= requests:
         return _connections(case)
-    # What gathers the messages of several requests in a call needs fewer transfers than two a request.
+    # A call that gathers the messages of several requests needs fewer than two transfers per request.
     price = case.limits.figure(TRANSFER, bytes=1)
     each_sends = all(case.is_at_least(f"{side}.send_calls_per_request", 1.0) for side in SIDES)
     if not has_tcp(case.contender.lab.kind):
@@ -305,16 +317,19 @@ def _inverse(bound: Bound) -> Bound:
     return bound._replace(value=1 / bound.value)
 
 
-def _time_per_request(case: _Case) -> Bound | str:
-    """Of all clients together: what is left of a second for each request."""
+def _request_time(case: _Case) -> Bound | str:
+    """Return the time per request over all clients: the inverse of their rate."""
     found = _requests(case)
     return found if isinstance(found, str) else _inverse(found)
 
 
 def _latency(case: _Case) -> Bound | str:
-    """Of one request: the round trip of two ends that sleep meanwhile, where they do; else what carries a
-    byte and its acknowledgement, since of one request nothing is done before what comes first in it."""
-    if case.is_asked_in_turn:
+    """Return the bound of one request's latency.
+
+    If both ends sleep while idle it is the round trip. Otherwise it is the time of a byte and its
+    acknowledgement, since the steps of one request cannot overlap.
+    """
+    if case.has_one_request_at_a_time:
         return _round_trip(case)
     price = case.limits.figure(TRANSFER, bytes=1)
     if not has_tcp(case.contender.lab.kind):
@@ -327,13 +342,12 @@ def _latency(case: _Case) -> Bound | str:
 
 
 def _round_trip(case: _Case) -> Bound | str:
-    """The cheapest way to another process and back that sleeps meanwhile, where both may be."""
+    """Return the fastest round trip to another process that sleeps meanwhile, on CPUs where both may run."""
     if case.contender.spins:
-        return "an end never sleeps, and the limits are those of ends that do"
-    if not case.is_asked_in_turn:
+        return "an end busy-polls, and the limit is of ends that sleep"
+    if not case.has_one_request_at_a_time:
         return (
-            "several clients keep a server awake, and how much of both ends' work is done at the same time "
-            "is not known"
+            "several clients keep the server busy, so the work of both ends may overlap by an unknown amount"
         )
     server, clients = case.contender.lab.server_cpus, case.contender.lab.client_cpus
     apart = server is not None and clients is not None and not set(server) & set(clients)
@@ -349,12 +363,12 @@ def _round_trip(case: _Case) -> Bound | str:
     return Bound(
         nanoseconds * NANOSECOND,
         ROUND_TRIP,
-        f"a byte there and back by pipes, {words}: {nanoseconds / 1e3:.3g} µs",
+        f"a byte there and back through pipes, {words}: {nanoseconds / 1e3:.3g} µs",
     )
 
 
 def _server_cpu(case: _Case) -> Bound | str:
-    """What its server does for a connection, and what it made for every connection."""
+    """Return what a server's work for a connection costs, with what it creates for each."""
     served, made = _served(case), _made(case)
     if made is None or isinstance(made, str):
         return served
@@ -364,7 +378,7 @@ def _server_cpu(case: _Case) -> Bound | str:
 
 
 def _served(case: _Case) -> Bound | str:
-    """Of a connection with its requests."""
+    """Return the cost of serving a connection with its requests."""
     opened, requests = case.figures.get("connections"), case.figures.get("requests")
     if not opened or not requests:
         return "no connection was opened in the window"
@@ -372,8 +386,11 @@ def _served(case: _Case) -> Bound | str:
 
 
 def _work(case: _Case, requests: float, *, connections: int) -> Bound | str:
-    """What its server does for so many requests and connections, each of which costs at least what a bare one
-    of a byte does; its other calls, as counted, at the price of an empty one."""
+    """Return the least cost of a server's work for these requests and connections.
+
+    Each costs at least what a bare one of a byte costs. Its other counted calls cost what an empty call
+    costs.
+    """
     counted, empty, bare = _counted_calls(case), case.limits.figure(CALL), []
     if exchange := _exchange(case):
         bare.append(
@@ -389,7 +406,7 @@ def _work(case: _Case, requests: float, *, connections: int) -> Bound | str:
     calls = 0.0 if isinstance(counted, str) else counted * requests + CALLS_OF_A_CONNECTION * connections
     total, said = 0.0, []
     for _, price, times, words in bare:
-        # A server whose kernel works without a call for each does not pay for its entry.
+        # A server that makes no system call per operation does not pay for entering the kernel.
         each = max(0.0, price - CALLS_OF_A_BARE_ONE * empty.value) if isinstance(counted, str) else price
         calls = max(0.0, calls - CALLS_OF_A_BARE_ONE * times)
         total += each * times
@@ -398,7 +415,7 @@ def _work(case: _Case, requests: float, *, connections: int) -> Bound | str:
         what = (
             "calls (accept, receive, send, close)" if not bare else f"other call{'' if calls == 1 else 's'}"
         )
-        said.append(f"its {_amount(calls)} {what}, each at the {empty.value:.3g} ns of an empty one")
+        said.append(f"{_amount(calls)} {what}, each at {empty.value:.3g} ns, the price of an empty call")
     limit = bare[0][0] if bare else CALL
     return Bound((total + calls * empty.value) * NANOSECOND, limit, "; ".join(said))
 
@@ -408,8 +425,10 @@ def _amount(number: float) -> str:
 
 
 def _exchange(case: _Case) -> LimitFigure | None:
-    """The price of a request with its reply, where its server receives and sends for each request anew: not
-    where several may come and go in a call, and not without TCP."""
+    """Return the price of a request with its reply.
+
+    None without TCP, or if a call may serve several requests.
+    """
     of_each = all(
         case.is_at_least(f"server.{name}_per_request", 1.0) for name in ("send_calls", "receive_calls")
     )
@@ -420,27 +439,27 @@ def _exchange(case: _Case) -> LimitFigure | None:
 
 
 def _counted_calls(case: _Case) -> float | str:
-    """Those by which its server receives and sends a request, or why they are not known."""
+    """Return the system calls that receive and send a request, or why they are unknown."""
     if not case.contender.calls:
-        return "its server waits for completions, and has the kernel work without a system call for each"
+        return "its server makes no system call for each operation, but waits for completions"
     counted = [case.figures.get(f"server.{name}_per_request") for name in ("send_calls", "receive_calls")]
     known = [each for each in counted if each is not None]
     return sum(known) if len(known) == len(counted) else "its system calls were not counted"
 
 
 def _server_cpu_per_request(case: _Case) -> Bound | str:
-    """The same for a request; over connections that are kept only what is its own."""
+    """Return the bound per request; over persistent connections, only a request's own work."""
     if opened := case.figures.get("connections"):
         found, share = _server_cpu(case), opened / (case.figures.get("requests") or opened)
         if isinstance(found, str):
             return found
-        part = "" if share == 1 else f"; a request is {share:.3g} of a connection"
+        part = "" if share == 1 else f"; times {share:.3g} connections a request"
         return found._replace(value=found.value * share, why=f"{found.why}{part}")
     return _work(case, 1, connections=0)
 
 
 def _made(case: _Case) -> Bound | str | None:
-    """What a design makes for every connection; None: nothing."""
+    """Return the price of what a design creates per connection; None if it creates nothing."""
     if case.contender.makes is None:
         return None
     limit, words = MADE[case.contender.makes]
@@ -451,40 +470,39 @@ def _made(case: _Case) -> Bound | str | None:
 
 
 def _process_control(case: _Case) -> Bound | str:
-    """What it makes, as all else is taken to cost what it costs the baseline."""
+    """Return the price of what it creates, assuming that the rest costs what it costs the baseline."""
     made = _made(case)
     if made is None:
-        return "it makes nothing for a connection, and need not cost more than the baseline"
+        return "it creates nothing for a connection, so it may cost as little as the baseline"
     if isinstance(made, str):
         return made
-    why = f"{made.why}; as far as all else costs what it costs the baseline"
+    why = f"{made.why}; if all else costs what it costs the baseline"
     return made._replace(value=made.value * case.connections, why=why)
 
 
 def _task_clock(case: _Case) -> Bound | str:
-    """Of all connections. What is made for each is no part of it: perf misses what a task does as it ends."""
+    """Return the bound of all connections, without what is created for each.
+
+    perf does not count what a task does while it ends.
+    """
     served, opened = _served(case), case.figures.get("connections")
     if isinstance(served, str) or not opened:
         return served
-    words = f"{served.why}; of {opened:,.0f} connection{'' if opened == 1 else 's'}"
+    words = f"{served.why}; for {opened:,.0f} connection{'' if opened == 1 else 's'}"
     if case.contender.trial == "whole_life":
-        words += "; its start, its end and what it computes have no price"
+        words += "; its start, its end and its computing are not priced"
     return served._replace(value=served.value * opened, why=words)
 
 
-TIMES_OF_A_REQUEST = ("latency", "service_time")
-FIGURES_OF_A_TIME = ("mean", *PERCENTILES, "maximum")
-
-BOUNDS: Mapping[str, Callable[[_Case], Bound | str]] = {
-    PAYLOAD_RATE: _payload,
-    "connections_per_second": _connections,
-    "requests_per_second": _requests,
-    "duration_per_message": _time_per_request,
-    "round_trip_microseconds": _round_trip_of_a_stream,
-    **{f"{what}_{figure}_seconds": _latency for what in TIMES_OF_A_REQUEST for figure in FIGURES_OF_A_TIME},
-    CPU_PER_CONNECTION: _server_cpu,
+RULES: Mapping[BoundRule, Callable[[_Case], Bound | str]] = {
+    "payload": _payload,
+    "connection_rate": _connections,
+    "request_rate": _requests,
+    "request_time": _request_time,
+    "stream_round_trip": _stream_round_trip,
+    "latency": _latency,
+    "server_cpu_per_connection": _server_cpu,
     "server_cpu_per_request": _server_cpu_per_request,
-    PROCESS_CONTROL: _process_control,
-    f"server.{TASK_CLOCK}": _task_clock,
+    "task_clock": _task_clock,
 }
-"""By metric. What is not here is not bounded by a limit that is measured."""
+"""How each rule that the table of metrics names finds the bound of a contender."""

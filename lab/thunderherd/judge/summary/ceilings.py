@@ -1,7 +1,6 @@
-"""What a contender moves as a share of what another one does in the same block, which shows how much there
-is to be had: the ceiling of a sweep.
+"""The ceiling of a sweep: a contender's payload rate as a share of another's in the same block.
 
-Both ran within the same block, in random order, so that what slows the machine down for a while slows both.
+Both ran in the same block, in random order, so a temporary slowdown of the machine affects both.
 """
 
 from __future__ import annotations
@@ -14,9 +13,9 @@ __all__ = ["beside_ceilings"]
 
 
 def beside_ceilings(study: Study, block: Block) -> Block:
-    """The block, each trial of a sweep with a ceiling having its share of it.
+    """Return the block, in which each trial of a sweep with a ceiling has its share of it.
 
-    A trial without one (of the two, either is invalid, or moved no payload that is counted) stays as it is.
+    A trial stays as it is if it or its ceiling is invalid, or if either counts no payload.
     """
     ceilings = {sweep.name: sweep.ceiling for sweep in study.sweeps if sweep.ceiling is not None}
     trials = dict(block.trials)

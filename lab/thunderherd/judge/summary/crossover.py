@@ -1,8 +1,8 @@
-"""Where two contenders of a sweep change places, from the blocks of a run: `crossover` asked what they say.
+"""Where two contenders of a sweep change places, from the blocks of a run.
 
-Who is ahead at a point is the verdict of the pair there, as the table of comparisons has it: the answer
-cannot contradict that table. A dense stage brings what the coarse one found in its study, and the verdicts of
-both count: each stage spends its own part of alpha.
+The contender that is ahead at a point is the one of the pair's verdict there. The answer therefore cannot
+contradict the table of comparisons. A dense stage carries the coarse stage's results in its study. The
+verdicts of both count, since each stage spends its own part of alpha.
 """
 
 from __future__ import annotations
@@ -32,7 +32,7 @@ from thunderherd.study.loading import Study, Sweep
 __all__ = ["crossover", "measured_sizes"]
 
 FEWEST = 2
-"""Sizes with a figure, without which nothing can be told."""
+"""The fewest sizes with a figure from which something follows."""
 
 
 def crossover(
@@ -42,7 +42,7 @@ def crossover(
     pairs: Sequence[PairSummary],
     unavailable: Mapping[str, str],
 ) -> CrossoverSummary | None:
-    """What the run says about the crossover that a sweep asks for; None where it asks for none.
+    """Return what the run shows about the crossover that a sweep requests; None if it requests none.
 
     Parameters
     ----------
@@ -114,7 +114,7 @@ class MeasuredSizes:
 def measured_sizes(
     sweep: Sweep, asked: CrossoverTable, values: Values, pairs: Sequence[PairSummary]
 ) -> MeasuredSizes:
-    """What was measured of a sweep's two contenders, in the order of the sizes."""
+    """Return the measurements of a sweep's two contenders, in the order of the sizes."""
     own = {frozenset((pair.a, pair.b)): pair for pair in pairs if pair.sweep == sweep.name}
     columns = values.get(sweep.metric, {})
     found: list[tuple[float, str, Vector, Standing, PairSummary]] = []
@@ -126,7 +126,7 @@ def measured_sizes(
         pair = own.get(frozenset((a, b)))
         if number is None or pair is None or pair.ratio is None or a not in columns or b not in columns:
             continue
-        # A pair with a ratio has a figure in every block: without one a trial does not count.
+        # A pair with a ratio has a figure in every block: a trial without one does not count.
         logarithms = np.log(known(columns[a])) - np.log(known(columns[b]))
         shown = estimator.standing(pair.verdict)
         if pair.a != a and shown in ("a", "b"):
@@ -147,7 +147,7 @@ def measured_sizes(
 def _missing(
     study: Study, sweep: Sweep, asked: CrossoverTable, found: MeasuredSizes, unavailable: Mapping[str, str]
 ) -> dict[str, str]:
-    """The points of which there is no figure, and why."""
+    """Return the points without a figure, each with the reason."""
     missing: dict[str, str] = {}
     for point in sweep.points:
         if point.name in found.names:
@@ -155,7 +155,7 @@ def _missing(
         names = [at_point(base, sweep.name, point.name) for base in (asked.a, asked.b)]
         reasons = [unavailable.get(sweep.metric), *(sweep.absent.get(name) for name in names)]
         why = next((each for each in reasons if each), None)
-        missing[point.name] = why or f"no {sweep.metric} above 0 of both in every block that counts"
+        missing[point.name] = why or f"not every block that counts has {sweep.metric} above 0 of both"
     return missing
 
 
@@ -163,7 +163,7 @@ def _too_few(found: MeasuredSizes, missing: Mapping[str, str]) -> str | None:
     if len(found.sizes) >= FEWEST:
         return None
     at = ", ".join(found.names) or "none"
-    return f"it takes {FEWEST} sizes with figures, and there are figures at {at}" + "".join(
+    return f"fewer than {FEWEST} sizes have figures ({at})" + "".join(
         f"; {name}: {why}" for name, why in missing.items()
     )
 
@@ -176,7 +176,7 @@ def _coarse_points(asked: CrossoverTable) -> list[CrossoverPoint]:
 
 
 def _own_points(asked: CrossoverTable, found: MeasuredSizes, *, early: bool) -> list[CrossoverPoint]:
-    """The points of this run; a coarse stage has its monotone estimate beside them."""
+    """Return the points of this run; those of a coarse stage with the monotone estimate."""
     fitted: Sequence[float | None] = [None] * len(found.sizes)
     if asked.stage == "coarse" and len(found.sizes) >= FEWEST:
         fitted = [math.exp(each) for each in estimator.monotone(found.sizes, found.log_ratios).fitted]
@@ -195,13 +195,13 @@ def _own_points(asked: CrossoverTable, found: MeasuredSizes, *, early: bool) -> 
 
 
 def _end(pair: PairSummary, asked: CrossoverTable, which: int) -> float | None:
-    """The end of the pair's interval that is the lower (0) or upper (1) one of A over B."""
+    """Return the lower (0) or upper (1) end of the interval of A over B."""
     ends = (pair.low, pair.high)
     return ends[which] if _is_of_a(pair, asked) else ends[1 - which]
 
 
 def _of_a(pair: PairSummary, ratio: float, asked: CrossoverTable) -> float:
-    """A pair's ratio as that of A over B, whichever of them the family names first."""
+    """Return a pair's ratio as A over B, whichever of them the family names first."""
     return ratio if _is_of_a(pair, asked) else 1 / ratio
 
 
@@ -215,7 +215,7 @@ def _is_of_a(pair: PairSummary, asked: CrossoverTable) -> bool:
 def _estimate(
     asked: CrossoverTable, found: MeasuredSizes, pattern: estimator.Pattern
 ) -> CrossoverEstimate | None:
-    """The zero of the line through a dense stage, where it lies in the bracket that the tests give."""
+    """Return the zero of the line through a dense stage, if it lies in the bracket of the tests."""
     if asked.stage != "dense" or pattern.outcome != "one":
         return None
     line = estimator.line_crossing(found.sizes, found.log_ratios)
@@ -237,7 +237,7 @@ def _estimate(
 
 
 def _next_sizes(asked: CrossoverTable, found: MeasuredSizes) -> list[float]:
-    """The sizes of a second stage of as many blocks, after a first one."""
+    """Return the sizes of a second stage with as many blocks; empty unless this is the first stage."""
     if asked.stage != "coarse":
         return []
     return list(
@@ -251,7 +251,7 @@ def _next_sizes(asked: CrossoverTable, found: MeasuredSizes) -> list[float]:
 def _equivalent(
     sizes: Sequence[float], shown: Sequence[Standing], pattern: estimator.Pattern
 ) -> tuple[float, float] | None:
-    """Where both are equivalent: within the bracket of the one crossing; otherwise anywhere."""
+    """Return the sizes at which both are equivalent: within the bracket of one crossing, else anywhere."""
     if not sizes:
         return None
     low, high = sizes[0], sizes[-1]

@@ -21,17 +21,19 @@ from thunderherd.study.loading import Contender, Study, Sweep
 from thunderherd.trial.load_validity import was_overloaded
 
 RATE = "rate"
-"""The setting of the load that is swept."""
+"""The load setting that is swept."""
 
 BESIDE = 1.05
-"""A rate that was tried lies beside a knee's interval, not at its end, from this factor on."""
+"""The factor by which a tried rate must be outside a knee's interval to count as beyond it."""
 
 Known = tuple[list[KneePair], list[DesignKnee]]
 
 
 def knees(study: Study, trials: Sequence[TrialRecord], goal: float, *, family: int | None = None) -> Known:
-    """All pairs of designs, and each design, by the blocks that count. `goal` in seconds; `family` is the
-    number of pairs that were declared, where these are not all of them."""
+    """Return all pairs of designs, and each design, by the blocks that count.
+
+    `goal` is in seconds. `family` is the number of declared pairs, if these are not all of them.
+    """
     selection = select(study, trials)
     blocks = {block.number: block for block in blocks_of(trials)}
     counted = [blocks[number] for number in selection.counted()]
@@ -56,8 +58,11 @@ def knees(study: Study, trials: Sequence[TrialRecord], goal: float, *, family: i
 
 
 def around(designs: Sequence[DesignKnee]) -> dict[str, tuple[int, int]]:
-    """Between which rates each knee that was found is to be looked for again: those that were tried next to
-    its interval. A chord between them may be far off the curve, which does not leave them."""
+    """Return the range of rates in which each knee is looked for again.
+
+    It ends at the tried rates next to the knee's interval. A chord between them may be far from the curve,
+    but the curve stays within them.
+    """
     found = {}
     for each in designs:
         if each.rate is None:
@@ -74,8 +79,11 @@ def around(designs: Sequence[DesignKnee]) -> dict[str, tuple[int, int]]:
 
 
 def confirmed(search: Known, again: Known) -> Known:
-    """The answer of both runs: of a knee that the second has found again that of the second, whose rates were
-    chosen by other trials than its own. Pairs likewise, where both of its designs are so."""
+    """Return the answer of both runs.
+
+    A knee that the second run found again is that of the second run, whose rates other trials chose. A pair
+    is that of the second run if both of its designs are.
+    """
     later = {each.name: each for each in again[1]}
     designs = [_of_both(each, later.get(each.name)) for each in search[1]]
     by_name = {(pair.a, pair.b): pair for pair in again[0]}
@@ -97,10 +105,10 @@ def _of_both(first: DesignKnee, later: DesignKnee | None) -> DesignKnee:
             update=update | {"stage": "confirmation", "searched_rate": first.rate, "why": None}
         )
     why = {
-        "none": "in trials at rates around it, the lowest did not meet the goal either",
-        "all": "in trials at rates around it, all met the goal",
-        "unclear": "the blocks of trials at rates around it do not agree",
-        None: f"trials at rates around it tell nothing: {later.why}",
+        "none": "repeated at rates around it, even the lowest rate missed the goal",
+        "all": "repeated at rates around it, every rate met the goal",
+        "unclear": "repeated at rates around it, the blocks disagree",
+        None: f"repeated at rates around it, nothing follows: {later.why}",
     }[later.outcome]
     return first.model_copy(update=update | {"unconfirmed": why})
 
@@ -108,13 +116,13 @@ def _of_both(first: DesignKnee, later: DesignKnee | None) -> DesignKnee:
 def _design(
     study: Study, sweep: Sweep, selection: Selection, counted: Sequence[Block], goal: float
 ) -> tuple[DesignKnee, list[RateRange]]:
-    """The knee of the design of a sweep, and that of each block."""
+    """Return the knee of a sweep's design, and that of each block."""
     own = sorted((each for each in study.contenders if each.sweep == sweep.name), key=_rate)
     lost = {_rate(each): selection.given_up[each.name] for each in own if each.name in selection.given_up}
-    # What lies above a rate at which the load itself failed is not known either.
+    # Rates above one at which the load itself failed are unknown, too.
     usable = [each for each in own if not lost or _rate(each) < min(lost)]
     above = [_rate(each) for each in own if each not in usable and _rate(each) not in lost]
-    left_out = lost | {rate: f"the load failed at {min(lost):,} already" for rate in above}
+    left_out = lost | {rate: f"the load already failed at {min(lost):,}" for rate in above}
     points = [_point(each, counted) for each in usable]
     why = _why_not(usable, counted, lost)
     ranges = [] if why else [knee_of_block(_trials(usable, block), goal) for block in counted]
@@ -147,16 +155,16 @@ def _why_not(
 ) -> str | None:
     if len(usable) < 2:
         rate, reason = min(lost.items())
-        return f"at {rate:,} requests a second already the load did not measure its server: {reason}"
+        return f"even at {rate:,} requests a second the load did not measure its server: {reason}"
     if not counted:
-        return "no block counts: in each of them a trial was invalid"
+        return "no block counts: each has an invalid trial"
     for each in usable:
         for block in counted:
             trial = block.trials[each.name]
             if _latency(each, trial) is None and not was_overloaded(trial.loads):
                 return (
-                    f"too few requests for a percentile at {_rate(each):,} a second; ask for longer windows "
-                    "(--milliseconds), or for higher rates (--rates)"
+                    f"too few requests for a percentile at {_rate(each):,} a second; use longer windows "
+                    "(--milliseconds) or higher rates (--rates)"
                 )
     return None
 
@@ -179,7 +187,7 @@ def _latency(contender: Contender, trial: TrialRecord) -> float | None:
 
 
 def _point(contender: Contender, counted: Sequence[Block]) -> KneePoint:
-    """The percentile over blocks, on logarithms."""
+    """Return the percentile over blocks, on logarithms."""
     trials = [_at_rate(contender, block.trials[contender.name]) for block in counted]
     found = typical_latency([each for each in trials if each.latency or each.overloaded])
     return KneePoint(

@@ -1,8 +1,8 @@
 """Latency as percentile curves: the requests of all trials that count, put together.
 
 Percentiles of several trials are never averaged: their histograms are added, and the percentile is that of
-the sum. That is another figure than the estimate over trials in `summary.json`, where each trial is one
-observation; it has no interval, and shows the shape.
+the sum. It differs from the estimate over trials in `summary.json`, which treats each trial as one
+observation. A curve has no interval; it shows the shape.
 """
 
 from __future__ import annotations
@@ -17,21 +17,23 @@ __all__ = ["SHARES", "LatencyCurve", "latency_curves"]
 STEPS_A_DECADE = 10
 DECADES = 6
 SHARES = tuple(1 - 10 ** (-step / STEPS_A_DECADE) for step in range(1, STEPS_A_DECADE * DECADES + 1))
-"""Closer to each other the nearer they are to 1: ten to each further nine."""
+"""The shares of a curve, ten to each further nine."""
 
 
 @dataclass(frozen=True)
 class LatencyCurve:
-    """Of one contender: how many requests were timed; shares of them, and the seconds within which they were
-    answered."""
+    """The curve of one contender: the number of timed requests, and pairs of share and seconds."""
 
     requests: int
     points: tuple[tuple[float, float], ...]
 
 
 def latency_curves(summary: Summary, trials: Sequence[TrialRecord]) -> dict[str, LatencyCurve]:
-    """By contender, of the valid trials of accepted blocks. A contender is left out where one of its load
-    processes kept no histogram, or too few requests were timed for a curve."""
+    """Return the curves by contender, from the valid trials of accepted blocks.
+
+    A contender is left out if one of its load processes recorded no histogram, or if too few requests were
+    timed for a curve.
+    """
     accepted = {*summary.trials.accepted_blocks}
     kept: dict[str, list[str | None]] = {}
     for trial in trials:
@@ -42,7 +44,7 @@ def latency_curves(summary: Summary, trials: Sequence[TrialRecord]) -> dict[str,
     whole = {name: texts for name, texts in kept.items() if texts and None not in texts}
     if not whole:
         return curves
-    # Imported when it is needed: most runs have no histogram, and a report should do without numpy.
+    # Imported on use: most runs have no histogram, and a report should not need numpy.
     from thunderherd.statistics.histograms import merged, percentile_curve
 
     for name, texts in whole.items():

@@ -1,4 +1,4 @@
-"""What the machine did beside a contender's trials: soft interrupts by CPU, steal, retransmitted segments."""
+"""The machine's noise during a contender's trials: soft interrupts by CPU, steal, retransmitted segments."""
 
 from __future__ import annotations
 
@@ -9,16 +9,16 @@ from thunderherd.machine.noise import TICKS_A_SECOND
 from thunderherd.records.noise import RETRANSMITTED, SOFTIRQ_RATES, NoiseSummary
 from thunderherd.records.summary import Noise, TrialRecord
 
-NOT_RECORDED = "its trials were made before this was recorded"
+NOT_RECORDED = "its trials ran before the lab recorded this"
 NO_TCP = "Unix sockets retransmit nothing"
-NOT_ASKED = "the network namespaces of its trials could not be asked (/proc/PID/net/snmp)"
+NOT_READ = "/proc/PID/net/snmp could not be read in the network namespaces of its trials"
 
 
 def noise_summary(trials: Sequence[TrialRecord], *, over_tcp: bool) -> NoiseSummary | None:
-    """The medians of these trials; None where none has the two samples that they are taken from. Soft
-    interrupts are counted in ticks, few of which come in a short trial: all trials are taken together.
+    """Return the medians over these trials; None if none has the two samples that they need.
 
-    `over_tcp`: whether connections are TCP's. Of others, what was retransmitted was another program's.
+    Soft interrupts are counted in ticks, of which a short trial has few: all trials are summed for them.
+    `over_tcp` says whether the connections are TCP's; otherwise the retransmissions were another program's.
     """
     heard = [trial.noise for trial in trials if trial.noise is not None]
     if not heard:
@@ -30,7 +30,7 @@ def noise_summary(trials: Sequence[TrialRecord], *, over_tcp: bool) -> NoiseSumm
     if not together:
         why[SOFTIRQ_RATES] = NOT_RECORDED
     if not again or not over_tcp:
-        why[RETRANSMITTED] = NOT_ASKED if over_tcp else NO_TCP
+        why[RETRANSMITTED] = NOT_READ if over_tcp else NO_TCP
     return NoiseSummary(
         trials=len(heard),
         softirq_milliseconds_per_second=_rates(ticked),
@@ -43,7 +43,7 @@ def noise_summary(trials: Sequence[TrialRecord], *, over_tcp: bool) -> NoiseSumm
 
 
 def _rates(trials: Sequence[Noise]) -> list[float]:
-    """By CPU, over the trials that knew it."""
+    """Return the rate of each CPU, over the trials that recorded it."""
     cpus = max((len(noise.softirq_seconds) for noise in trials), default=0)
     knew = [[noise for noise in trials if cpu < len(noise.softirq_seconds)] for cpu in range(cpus)]
     return [

@@ -1,5 +1,6 @@
-"""What is to be known of cells of a run's tidy table (`trials.csv`): why they are empty, and which of
-them are extrapolated. Two tables of their own, so that every column of figures stays one of figures.
+"""Notes on cells of a run's tidy table (`trials.csv`): why they are empty, and which are extrapolated.
+
+They are two tables of their own, so that every column of figures stays numeric.
 """
 
 from __future__ import annotations
@@ -20,23 +21,24 @@ if TYPE_CHECKING:
 
 __all__ = ["extrapolated_cells", "unavailable_cells", "write_noted_cells"]
 
-READ_LATE = "the server was read late: too much of what it did lay outside the window"
-NOT_READ = (
-    "there was no connection that could be asked, or the kernel does not tell it (METHODOLOGY.md, counters)"
-)
-NO_PAYLOAD = "the workload does not tell its payload, or nothing of it was moved"
+READ_LATE = "the server was read late: too much of its work lay outside the window"
+NOT_READ = "no connection could be read, or the kernel does not report it (METHODOLOGY.md, counters)"
+NO_PAYLOAD = "the workload reports no payload, or moved none"
+TOO_FEW = "fewer than {:,} requests in a trial, or its latency is not reported"
 NO_MEANING = "not measured, or without meaning for this contender"
 
 
 def write_noted_cells(study: Study, results: SavedRun) -> None:
-    """Writes both tables beside that of the trials."""
+    """Write both tables to the run's directory."""
     write_text(results.path / UNAVAILABLE, unavailable_cells(study, results).write_csv())
     write_text(results.path / EXTRAPOLATED, extrapolated_cells(results).write_csv())
 
 
 def unavailable_cells(study: Study, results: SavedRun) -> polars.DataFrame:
-    """Why cells are empty: a row for each contender, column and reason, with the number of such cells in its
-    valid trials. A trial that is not valid has reasons of its own (`invalid_reasons`)."""
+    """Return why cells are empty: a row for each contender, column and reason.
+
+    `trials` is the number of such cells in its valid trials. Invalid trials have `invalid_reasons`.
+    """
     import polars
 
     known = {each.name: each for each in results.summary.contenders} if results.summary else {}
@@ -56,8 +58,10 @@ def unavailable_cells(study: Study, results: SavedRun) -> polars.DataFrame:
 
 
 def extrapolated_cells(results: SavedRun) -> polars.DataFrame:
-    """Which cells are extrapolated: a row for each trial and counter of a side that had one of the CPU's
-    counters for a part of the time, with that share and the columns that rest on it."""
+    """Return which cells are extrapolated: a row for each trial and each counter that counted in part.
+
+    `share_of_time` is the time in which the CPU counted it; `columns` are computed from it.
+    """
     import polars
 
     columns = _columns(results)
@@ -76,13 +80,13 @@ def extrapolated_cells(results: SavedRun) -> polars.DataFrame:
 
 
 def _columns(results: SavedRun) -> list[str]:
-    """The columns of figures."""
+    """Return the columns of figures."""
     told = dict.fromkeys(name for trial in results.trials for name in trial.metrics or ())
     return list(dict.fromkeys([*METRICS, *told]))
 
 
 def _reasons(trial: TrialRecord, columns: Collection[str]) -> Mapping[str, str]:
-    """By column, why the machine did not tell it in a trial."""
+    """Return, by column, why the machine did not offer it in a trial."""
     return {
         name: why
         for side, counters in unavailable_of_sides(trial).items()
@@ -92,9 +96,9 @@ def _reasons(trial: TrialRecord, columns: Collection[str]) -> Mapping[str, str]:
 
 
 def _why(name: str, study: Study, contender: ContenderSummary | None) -> str:
-    """Why there is none of a metric although its counters could be read."""
+    """Return why a metric is missing although its counters could be read."""
     if name in METRICS and (fewest := METRICS[name].fewest_requests):
-        return f"too few requests: it takes {fewest:,} in each trial, or its latency is not told"
+        return TOO_FEW.format(fewest)
     if contender is not None and name in contender.unknown:
         return contender.unknown[name]
     what = name.partition(".")[2]

@@ -1,15 +1,14 @@
-"""Which blocks count: a pure function of the study and of the trials on disk, so that resuming needs no
-memory.
+"""Which blocks count: a pure function of the study and of the trials on disk, so resuming needs no memory.
 
-A block counts when each of its contenders has a valid trial in it and outside noise did not reject it. A
-look takes the first so many of them; blocks that noise rejected are replaced by further ones, until
-rejecting more would be more than the study allows: then the least noisy of the rejected are taken after
-all, and the summary says so. A block is never rejected for its outcome.
+A block counts if each of its contenders has a valid trial in it and outside noise did not reject it. A look
+takes the first such blocks. Further blocks replace those that noise rejected, until the study allows no more
+rejections. Then the least noisy of the rejected are taken after all, and the summary says so. A block is
+never rejected for its outcome.
 
-An invalid trial is repeated once, at the end of its own block. Where it stays invalid the block is
-incomplete and is replaced like a noisy one. A contender that stays invalid again and again would leave no
-block at all: it is given up, and the others go on without it. The blocks that it spoilt then count for them,
-but in further looks only: what a look rested on stays.
+An invalid trial is repeated once, at the end of its block. If it stays invalid, the block is incomplete and
+is replaced like a noisy one. A contender that keeps failing would leave no complete block: it is given up,
+and the others go on without it. The blocks that it spoilt then count for them, but in further looks only. A
+look that was reached keeps its blocks.
 """
 
 from __future__ import annotations
@@ -26,47 +25,47 @@ if TYPE_CHECKING:
     from thunderherd.study.loading import Look, Study
 
 ATTEMPTS = 2
-"""How often a trial is tried in its block before the block is incomplete."""
+"""The attempts of a trial in its block before the block is incomplete."""
 GIVE_UP_BLOCKS = 3
-"""A contender is given up at the earliest after failing in so many blocks ..."""
+"""The fewest failed blocks before a contender is given up ..."""
 GIVE_UP_SHARE = 0.25
-"""... and when these are more than this share of the blocks so far."""
+"""... which must also be more than this share of the blocks so far."""
 
 
 @dataclass
 class Block:
-    """The trials of one block, the last attempt of each contender."""
+    """The trials of one block: the last attempt of each contender."""
 
     number: int
     trials: dict[str, TrialRecord] = field(default_factory=dict)
 
     def attempts(self, contender: str) -> int:
-        """How often the contender was tried in this block."""
+        """Return the contender's number of attempts in this block."""
         return self.trials[contender].attempt if contender in self.trials else 0
 
     def is_finished(self, contenders: Iterable[str]) -> bool:
-        """Whether nothing is left to be run in it."""
+        """Return whether nothing is left to run in it."""
         return all(self.succeeded(name) or self.attempts(name) >= ATTEMPTS for name in contenders)
 
     def is_complete(self, contenders: Iterable[str]) -> bool:
-        """Whether each of `contenders` has a valid trial in it."""
+        """Return whether each of `contenders` has a valid trial in it."""
         return all(self.succeeded(name) for name in contenders)
 
     def succeeded(self, contender: str) -> bool:
-        """Whether the contender has a valid trial in it."""
+        """Return whether the contender has a valid trial in it."""
         return contender in self.trials and self.trials[contender].valid
 
     def loudness(self, limits: noise.NoiseLimits) -> float:
-        """Noise of its loudest trial, as a multiple of what is allowed: above 1, the block is noisy."""
+        """Return the noise of its loudest trial as a multiple of what is allowed: noisy above 1."""
         heard = [trial.noise for trial in self.trials.values() if trial.noise is not None]
         return max((noise.loudness(each, limits) for each in heard), default=0.0)
 
 
 @dataclass(frozen=True)
 class Reached:
-    """A look whose blocks are there.
+    """A look that has its blocks.
 
-    `run` is how many complete blocks had been run by then, noisy ones included.
+    `run` is the number of complete blocks that had run by then, including noisy ones.
     """
 
     look: Look
@@ -75,10 +74,10 @@ class Reached:
 
 @dataclass(frozen=True)
 class Selection:
-    """What counts. All block numbers.
+    """The numbers of the blocks that count, and of those that do not.
 
-    `accepted` is in the order in which the looks take its first elements, `complete` in the order in which
-    the blocks became so (one that a contender spoilt becomes complete once that contender is given up).
+    The looks take the first elements of `accepted`, in its order. `complete` is in the order of completion: a
+    block that a contender spoilt becomes complete once that contender is given up.
     """
 
     accepted: tuple[int, ...]
@@ -93,15 +92,12 @@ class Selection:
     """The next look cannot be reached within the blocks that the study allows."""
 
     def counted(self) -> tuple[int, ...]:
-        """The blocks that the figures rest on.
-
-        Those of the last look reached, or all accepted before the first.
-        """
+        """Return the blocks behind the figures: those of the last look reached, else all accepted ones."""
         return self.accepted[: self.reached[-1].look.blocks] if self.reached else self.accepted
 
 
 def blocks_of(trials: Iterable[TrialRecord]) -> list[Block]:
-    """The blocks that have been begun, by number."""
+    """Return the blocks that were begun, by number."""
     found: dict[int, Block] = {}
     for trial in trials:
         block = found.setdefault(trial.block, Block(trial.block))
@@ -111,13 +107,13 @@ def blocks_of(trials: Iterable[TrialRecord]) -> list[Block]:
 
 
 def most_blocks(look: Look, reject_at_most_percent: float) -> int:
-    """How many blocks a look may take in all, so that at most that share of them is rejected."""
+    """Return how many blocks a look may use in all, so that at most that share of them is rejected."""
     # The small addition keeps 12 / 0.75 = 16 from becoming 15.999...
     return max(look.blocks, math.floor(look.blocks / (1 - reject_at_most_percent / 100) + 1e-9))
 
 
 def given_up(study: Study, blocks: Sequence[Block]) -> dict[str, str]:
-    """The contenders that are not tried any more, each with its last reason."""
+    """Return the contenders that are no longer tried, each with its last reason."""
     lost: dict[str, str] = {}
     for contender in study.contenders:
         failures = 0
@@ -133,10 +129,10 @@ def given_up(study: Study, blocks: Sequence[Block]) -> dict[str, str]:
 
 
 def select(study: Study, trials: Iterable[TrialRecord]) -> Selection:
-    """Which of the blocks on disk count, and which look comes next.
+    """Return which blocks on disk count, and which look comes next.
 
-    Block after block, as the run saw them: a look keeps the blocks that were complete for the contenders not
-    yet given up when it was reached, whoever is given up later.
+    It goes block by block, as the run did. A look keeps the blocks that were complete when it was reached,
+    for the contenders not given up by then.
     """
     blocks = blocks_of(trials)
     chosen = _Chosen()
@@ -165,19 +161,19 @@ def _remaining(study: Study, lost: Container[str]) -> list[str]:
 
 @dataclass
 class _Chosen:
-    """What counts of the blocks that have been seen; the looks that were reached are not touched again."""
+    """The selection from the blocks so far; looks that were reached do not change."""
 
     settled: list[int] = field(default_factory=list)
     """The blocks of the looks reached."""
     kept: list[int] = field(default_factory=list)
     accepted: list[int] = field(default_factory=list)
     complete: list[int] = field(default_factory=list)
-    """In the order in which they became complete."""
+    """In the order of completion."""
     reached: list[Reached] = field(default_factory=list)
     exhausted: bool = False
 
     def go_on(self, study: Study, blocks: Sequence[Block]) -> None:
-        """Takes one block more into account, the last of `blocks`."""
+        """Add the last of `blocks` to the selection."""
         names = _remaining(study, given_up(study, blocks))
         finished = [block for block in blocks if names and block.is_finished(names)]
         complete = [block for block in finished if block.is_complete(names)]
@@ -191,7 +187,7 @@ class _Chosen:
             self.reached.append(Reached(look, run=len(self.complete)))
 
     def _take(self, study: Study, look: Look, finished: Sequence[Block], complete: Sequence[Block]) -> bool:
-        """Accepts blocks for the next look; whether they are enough."""
+        """Accept blocks for the next look; return whether they are enough."""
         limit = most_blocks(look, study.noise.reject_at_most_percent)
         loud = {block.number: block.loudness(study.noise) for block in complete if block.number <= limit}
         left = [number for number in loud if number not in self.accepted]

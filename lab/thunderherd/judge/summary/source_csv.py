@@ -1,4 +1,4 @@
-"""The source's own CSV with this machine's figures: its columns, a line for each of its configurations."""
+"""The source's own CSV with this machine's figures: its columns, and a line for each configuration."""
 
 from __future__ import annotations
 
@@ -15,22 +15,22 @@ from thunderherd.text.figures import extrapolated, not_offered
 __all__ = ["text_of"]
 
 UNKNOWN = "unknown"
-"""In place of a figure of something that the contender did, and nothing has told."""
+"""The field for a value that exists but that nothing reports."""
 
 REMARKS = "remarks"
-"""The head of the column that says what is to be known of a line's figures."""
+"""The heading of the added column of remarks."""
 
 DIGITS = 10
-"""Significant digits of a figure: more than any has, so that nothing is lost by writing it."""
+"""Significant digits of a figure: more than any has, so writing it loses nothing."""
 
 
 def text_of(study: Study, summary: Summary) -> str | None:
-    """The whole file; None where the study has no such table, or this size none of its lines.
+    """Return the whole file; None if the study has no such table, or this size none of its lines.
 
-    What was not measured is an empty field: never zero, and the line is there all the same. What cannot be
-    known of something that was done is `UNKNOWN`: a share of copied sends without a completion. A last column
-    `REMARKS`, which the source does not have, is there where a line has to say that a figure is extrapolated,
-    or why an event is not: a mark in the field itself would make it no number.
+    A figure that was not measured is an empty field, never zero, and its line stays. A share of copied sends
+    without a completion is `UNKNOWN`. A last column `REMARKS`, which the source does not have, says which
+    figures are extrapolated and why events are unavailable. A mark in the field itself would make it no
+    number. Without remarks there is no such column.
     """
     table = study.source_csv
     if table is None:
@@ -47,7 +47,7 @@ def text_of(study: Study, summary: Summary) -> str | None:
 
 
 def _lines(table: SourceCsvTable, study: Study, summary: Summary) -> Iterator[tuple[list[str], str]]:
-    """The fields of each line, and what is to be known of them."""
+    """Yield the fields of each line, and its remarks."""
     found = {each.name: each for each in summary.contenders}
     named = next((column.names for column in table.columns.values() if column.names is not None), None)
     for contender in study.contenders:
@@ -58,8 +58,7 @@ def _lines(table: SourceCsvTable, study: Study, summary: Summary) -> Iterator[tu
 
 
 def _remarks(table: SourceCsvTable, summary: Summary, measured: ContenderSummary) -> Iterator[str]:
-    """Of a line's columns: which are extrapolated, and which this machine does not tell and why; those of
-    which the same is to be said together."""
+    """Yield which columns of a line are extrapolated or unavailable, grouped by remark."""
     said: dict[str, list[str]] = {}
     for head, column in table.columns.items():
         name = column.metric or ""

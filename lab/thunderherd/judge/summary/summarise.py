@@ -1,7 +1,6 @@
-"""From the trials on disk to the summary: which blocks count, what each contender costs, who differs from
-whom.
+"""From the trials on disk to the summary: blocks that count, costs of contenders, verdicts.
 
-Nothing here measures and nothing is remembered: the same trials give the same summary, whether the run
+Nothing is measured and nothing is remembered here. The same trials give the same summary, whether the run
 ended, was interrupted or was resumed.
 """
 
@@ -33,7 +32,7 @@ from thunderherd.judge.summary.verdicts import (
     verdicts_of_all_blocks,
 )
 from thunderherd.labs import has_tcp
-from thunderherd.metrics.cpu_sources import rungs_below
+from thunderherd.metrics.cpu_sources import cpu_sources_below
 from thunderherd.metrics.table import in_order, metric_names
 from thunderherd.metrics.table import metric as metric_named
 from thunderherd.records.limits import MachineLimits
@@ -69,6 +68,8 @@ from thunderherd.trial.caveats import (
 from thunderherd.trial.counters import TOO_FEW
 from thunderherd.trial.observation import connections_of, read_late
 
+UNFINISHED = "the run did not finish: verdicts are those of the looks taken so far"
+
 
 def summarise(
     study: Study,
@@ -81,7 +82,7 @@ def summarise(
     notes: Sequence[str] = (),
     limits: MachineLimits | None = None,
 ) -> Summary:
-    """Every figure of a run, from what is on disk so far."""
+    """Return every figure of a run, from the files on disk so far."""
     selection = select(study, trials)
     blocks = {block.number: beside_ceilings(study, block) for block in blocks_of(trials)}
     accepted = [blocks[number] for number in selection.counted()]
@@ -175,7 +176,7 @@ def _contender(
 
 
 def _described(study: Study, contender: Contender) -> dict[str, Any]:
-    """What a contender is: the fields of its summary that no trial has a say in."""
+    """Return the fields of a contender's summary that do not depend on trials."""
     same = ("name", "label", "base", "sweep", "point", "row", "control_of", "design", "primitive", "receive")
     return {
         **{field: getattr(contender, field) for field in (*same, "workload", "trial", "scale", "metric")},
@@ -186,7 +187,7 @@ def _described(study: Study, contender: Contender) -> dict[str, Any]:
 
 
 def _interval(column: Column, confidence: float) -> Estimate | None:
-    """The median of what a column knows, with its interval; None where it knows nothing."""
+    """Return the Hodges-Lehmann estimate of a column, with its interval; None if it has no value."""
     if not (there := known(column)):
         return None
     found = hodges_lehmann(there, confidence)
@@ -196,7 +197,7 @@ def _interval(column: Column, confidence: float) -> Estimate | None:
 
 
 def _normalised(columns: Mapping[str, Column], metric: str, shown: int) -> Column:
-    """Each trial's seconds of a contender for the number of connections that figures are shown for."""
+    """Return each trial's seconds, scaled to the number of connections that figures are shown for."""
     seconds, connections = columns.get(metric), columns.get("connections")
     if seconds is None or connections is None:
         return []
@@ -210,7 +211,7 @@ def _normalised(columns: Mapping[str, Column], metric: str, shown: int) -> Colum
 def _process_control(
     study: Study, name: str, costs: Mapping[str, Column], confidence: float
 ) -> Estimate | None:
-    """What a contender's CPU time is above the baseline's of the same block; None where either is unknown."""
+    """Return a contender's CPU time minus the baseline's of the same block; None if either is unknown."""
     shown, baseline = study.measure.normalise_connections, study.measure.baseline
     if baseline is None or name not in costs or baseline not in costs:
         return None
@@ -223,31 +224,32 @@ def _process_control(
 
 
 def _valid(contender: Contender, blocks: Sequence[Block]) -> list[TrialRecord]:
-    """The valid trials of a contender."""
+    """Return the valid trials of a contender."""
     return [block.trials[contender.name] for block in blocks if block.succeeded(contender.name)]
 
 
 def _runs(study: Study, contender: Contender, blocks: Sequence[Block]) -> list[TrialRecord]:
-    """Every run, where the study repeats instead of judging; else as many as it shows beside its verdicts."""
+    """Return every run of a study with repetitions; else as many as it shows with its verdicts."""
     if study.repetitions is None:
         blocks = blocks[: study.measure.single_runs]
     return [trial for trial in _valid(contender, blocks) if trial.metrics is not None]
 
 
 def _spread(runs: Sequence[TrialRecord]) -> dict[str, Spread]:
-    """Mean and spread of every metric that each of the runs has, but for what one left out that was read
-    late."""
+    """Return mean and spread of each metric over the runs.
+
+    A metric needs a value in every run, except in a run whose server was read late.
+    """
     return {name: Spread.of(known(column)) for name, column in columns_of(runs).items()}
 
 
 def _workers(
     contender: Contender, blocks: Sequence[Block]
 ) -> tuple[ClientsPerWorker | None, list[float] | None]:
-    """The spread over workers, averaged over trials; and the workers' connections, most first, averaged
-    by place.
+    """Return the spread over workers, and the connections of each place in order, as means over trials.
 
-    Which worker is busiest changes from trial to trial: averaging by worker would show an evenness that
-    is not there.
+    The busiest worker changes from trial to trial. A mean by worker would show an evenness that does not
+    exist.
     """
     trials = _valid(contender, blocks)
     counts = [sorted(trial.worker_connections, reverse=True) for trial in trials if trial.worker_connections]
@@ -296,11 +298,13 @@ def _sweep(
 def _substitute(
     study: Study, name: str, known: Collection[str], unavailable: Mapping[str, str]
 ) -> str | None:
-    """What is shown in the place of a metric that cannot be had: what the study says; else, of CPU cost, the
-    next rung of the ladder that can."""
+    """Return the metric to show instead of one that is unavailable.
+
+    It is the substitute that the study names, or else the next CPU source that is available.
+    """
     own = study.measure.substitutes.get(name)
-    rungs = [*([own] if own else []), *rungs_below(name)]
-    return next((each for each in rungs if each in known and each not in unavailable), None)
+    sources = [*([own] if own else []), *cpu_sources_below(name)]
+    return next((each for each in sources if each in known and each not in unavailable), None)
 
 
 # The run as a whole
@@ -384,13 +388,13 @@ def _study_summary(
 
 
 def _cpu_scope(trials: Sequence[TrialRecord]) -> CpuScope | None:
-    """Of the trials with a window, what their CPU covers."""
+    """Return what the CPU figures of trials with a window cover."""
     scopes = {trial.cpu_scope for trial in trials if trial.cpu_scope and trial.trial == "window"}
     return "whole_life" if "whole_life" in scopes else "window" if scopes else None
 
 
 def _notes(study: Study, trials: Sequence[TrialRecord], selection: Selection, complete: bool) -> list[str]:
-    """What belongs beside every figure."""
+    """Return the notes that belong with every figure."""
     notes = latency_notes(study, trials)
     warnings = (warning for trial in trials for warning in trial.warnings)
     warned = Counter(each for each in warnings if not each.startswith(TOO_FEW))
@@ -401,23 +405,25 @@ def _notes(study: Study, trials: Sequence[TrialRecord], selection: Selection, co
     if not complete and selection.exhausted and selection.next_look is not None:
         allowed = most_blocks(selection.next_look, study.noise.reject_at_most_percent)
         notes.append(
-            f"the look after {selection.next_look.blocks} blocks could not be taken: "
-            f"of the {allowed} blocks that it allows {len(selection.incomplete)} had invalid trials"
+            f"no look after {selection.next_look.blocks} blocks: of the {allowed} blocks that it may use, "
+            f"{len(selection.incomplete)} have invalid trials"
         )
     elif not complete:
-        notes.append("the run did not end: verdicts are those of the looks taken so far")
+        notes.append(UNFINISHED)
     if selection.noisy_kept:
         notes.append(
-            f"blocks kept although noisier than the study allows: {len(selection.noisy_kept)} of "
-            f"{len(selection.counted())}; they are the least noisy ones, and more may not be rejected"
+            f"{len(selection.noisy_kept)} of {len(selection.counted())} blocks count although noisier than "
+            "the study allows: no more may be rejected, and these are the least noisy"
         )
     notes += [f"{name} was given up: {why}" for name, why in selection.given_up.items()]
     return notes
 
 
 def _left_out(study: Study, trials: Sequence[TrialRecord], selection: Selection) -> list[str]:
-    """Of each contender (of a sweep's, all points together), how many of the trials that count have no figure
-    of the server because it was read late: its figures rest on the others."""
+    """Return how many trials of each contender have no server figures, because the server was read late.
+
+    The points of a sweep are counted together.
+    """
     counted = set(selection.counted())
     bases = {contender.name: contender.base for contender in study.contenders}
     every, late = Counter[str](), Counter[str]()
@@ -426,7 +432,7 @@ def _left_out(study: Study, trials: Sequence[TrialRecord], selection: Selection)
             every[bases[trial.contender]] += 1
             late[bases[trial.contender]] += bool(read_late(trial))
     told = ", ".join(f"{name} {count} of {every[name]}" for name, count in late.items() if count)
-    return [f"trials left out of the server's figures, as it was read late: {told}"] if told else []
+    return [f"trials without server figures, because the server was read late: {told}"] if told else []
 
 
 def _counts(trials: Sequence[TrialRecord], selection: Selection) -> TrialCounts:

@@ -1,6 +1,6 @@
-"""Who differs from whom: the values of the blocks that count, the verdicts at each look, and the ranks.
+"""Verdicts and ranks: the values of the blocks that count, and the comparisons at each look.
 
-Methods: `statistics`; which blocks count: `selection`.
+The methods are in `statistics.comparisons`; `selection` says which blocks count.
 """
 
 from __future__ import annotations
@@ -25,15 +25,15 @@ from thunderherd.study.loading import Comparison, Study
 from thunderherd.trial.observation import left_out
 
 MetricValues = dict[str, dict[str, list[float | None]]]
-"""Columns by metric, then contender: a value a block, all of them side by side."""
+"""Columns by metric, then contender: one value per block, all aligned."""
 
 
 def metric_values(study: Study, selection: Selection, blocks: Sequence[Block]) -> MetricValues:
-    """What the contenders that were not given up had in `blocks`.
+    """Return the values that the contenders have in `blocks`; those given up are left out.
 
-    A metric that a contender does not have in one of the blocks (it has no pool, or too few requests for a
-    percentile) is left out for that contender: to take the blocks that have it would be to choose by the
-    outcome. What a trial leaves out because its server was read late is None in that block alone.
+    A metric that a contender lacks in one of the blocks is left out for that contender. It may have no pool,
+    or too few requests for a percentile. Using only the blocks that have it would be a choice by the outcome.
+    A figure that a trial leaves out because its server was read late is None in that block alone.
     """
     values: MetricValues = {}
     for contender in study.contenders:
@@ -46,7 +46,7 @@ def metric_values(study: Study, selection: Selection, blocks: Sequence[Block]) -
 
 
 def columns_of(trials: Sequence[TrialRecord]) -> dict[str, list[float | None]]:
-    """By metric, what each of a contender's trials has of it, by the rule of `metric_values`."""
+    """Return the values of each metric in a contender's trials, by the rule of `metric_values`."""
     found: dict[str, list[float | None]] = {}
     for metric in in_order(name for trial in trials for name in trial.metrics or {}):
         column = [(trial.metrics or {}).get(metric) for trial in trials]
@@ -57,10 +57,10 @@ def columns_of(trials: Sequence[TrialRecord]) -> dict[str, list[float | None]]:
 
 
 def _costs(study: Study, values: MetricValues) -> dict[str, list[float]]:
-    """What each contender is judged by, made so that less is better and all is above zero, as ratios need it.
+    """Return each contender's cost: less is better, and all values are above zero, as ratios need.
 
-    A rate becomes the time that one takes. A contender with a value that is not above zero, or without one
-    in some block, is left out.
+    A rate becomes the time of one. A contender with a value that is not above zero, or with a block without
+    one, is left out.
     """
     costs: dict[str, list[float]] = {}
     for contender in study.contenders:
@@ -72,7 +72,7 @@ def _costs(study: Study, values: MetricValues) -> dict[str, list[float]]:
 
 
 def verdicts(study: Study, selection: Selection, blocks: Mapping[int, Block]) -> list[PairSummary]:
-    """The declared family, judged at the looks that were reached."""
+    """Return the declared family, judged at the looks that were reached."""
     looks = [Look(look.blocks, look.alpha) for look in study.looks]
     return family(study, selection, [blocks[number] for number in selection.accepted], looks)
 
@@ -80,10 +80,10 @@ def verdicts(study: Study, selection: Selection, blocks: Mapping[int, Block]) ->
 def verdicts_of_all_blocks(
     study: Study, selection: Selection, blocks: Mapping[int, Block]
 ) -> list[PairSummary]:
-    """The same with the rejected blocks kept: each look has all that had been run when it was reached.
+    """Return the same with the rejected blocks kept: each look has all blocks that had run by then.
 
-    A look may find no block more than the one before it (it took some of the noisy ones): it is left out, and
-    its share of alpha is not spent.
+    A look that took noisy blocks may have no block more than the one before. It is left out, and its share of
+    alpha is not spent.
     """
     every = [blocks[number] for number in selection.complete]
     looks: list[Look] = []
@@ -98,14 +98,11 @@ def verdicts_of_all_blocks(
 def family(
     study: Study, selection: Selection, blocks: Sequence[Block], looks: Sequence[Look]
 ) -> list[PairSummary]:
-    """All comparisons of the study, by these blocks and the looks that were taken at them.
-
-    One that cannot be made is undecided, without figures.
-    """
+    """Return all comparisons of the study at these looks; one that cannot be made is undecided."""
     costs = _costs(study, metric_values(study, selection, blocks))
     family = [(pair.a, pair.b) for pair in study.comparisons]
     measured = [pair for pair in family if pair[0] in costs and pair[1] in costs]
-    # A comparison that cannot be made stays in the family: what is declared is not made smaller by a failure.
+    # A comparison that cannot be made stays in the family: a failure must not shrink what was declared.
     results = compare_at_looks(
         costs,
         measured,
@@ -144,17 +141,17 @@ def _pair(declared: Comparison, result: PairResult | None, alpha: float) -> Pair
 
 
 def is_decided(pairs: Sequence[PairSummary]) -> bool:
-    """Whether there are comparisons that can be made and all of them have their verdict: the run may stop."""
+    """Return whether all comparisons that can be made have a verdict, so that the run may stop."""
     return all_decided(pair for pair in pairs if pair.ratio is not None)
 
 
 def ranking(
     study: Study, pairs: Sequence[PairSummary], values: MetricValues
 ) -> tuple[dict[str, int], dict[str, str]]:
-    """Ranks by estimate, and the letters of those that are not separated, both of the contenders proper.
+    """Return ranks by estimate, and the letters of those that are not separated.
 
-    Controls have neither: they are compared with their contender only. Letters need every pair to be
-    compared.
+    Controls have neither, since they are compared with their contender only. Letters need a comparison of
+    every pair.
     """
     costs = _costs(study, values)
     names = [contender.name for contender in study.main if not contender.control_of]

@@ -1,13 +1,13 @@
-"""Why one contender needs more CPU time than another: what happens more often at a request, at its price.
+"""Why one contender needs more CPU time than another: what happens more often per request, at its price.
 
-Counts are those of counted trials, prices the machine's limits, the difference that of the judged trials. A
-price is what a thing costs when nothing else is done, so it is the least of what it may cost: an empty system
-call does nothing, a small process is quicker to fork than a large one. What remains is the rest, which is
-always told. The causes add up to the difference by construction; that is no test of any of them.
+Counts come from counted trials, prices from the machine's limits, the difference from judged trials. A price
+is the cost of a bare operation, so it is the least that the operation may cost. An empty system call does
+nothing, and a small process forks faster than a large one. What remains is the rest, which is always
+reported. The causes and the rest add up to the difference by construction; that is no test of any of them.
 
-Bounds. A cause's are those of its counts (least and most of the counted trials) times those of its price, all
-at their worst at once; the rest's are the difference's and the causes' together, in quadrature, as they come
-from trials and rounds that have nothing to do with each other.
+Bounds. A cause's bounds are those of its counts (least and most of the counted trials) times those of its
+price, all at their worst at once. The bounds of the rest combine those of the difference and of the causes in
+quadrature, since they come from independent trials and rounds.
 """
 
 from __future__ import annotations
@@ -52,14 +52,17 @@ PRICES: Mapping[CauseName, str] = {
 """The limit that is the price of each cause."""
 
 SWITCHES_WITHIN, WAKEUPS_WITHIN = 2, 1
-"""In either price: to the new one and back, and the wake-up of the one that waits for its end."""
+"""The switches and wake-ups in the price of a process or thread.
+
+They are the switches to the new one and back, and the wake-up of the one that waits for its end.
+"""
 
 SAME = 0.01
-"""System calls whose numbers differ by a smaller part than this are not named."""
+"""System calls whose numbers differ by a smaller share than this are not listed."""
 SAME_CONNECTIONS = 0.05
-"""The same of connections: at both ends of a window are some whose request is not in it."""
+"""The same for connections: at each end of a window some have their request outside it."""
 ITEMS = 12
-"""System calls that are named, those with the largest differences."""
+"""The most system calls that are listed, by the largest differences."""
 
 
 def explain(
@@ -72,10 +75,11 @@ def explain(
     per: Per = "request",
     has_tcp: bool = True,
 ) -> Explanation:
-    """The difference between the CPU times of two contenders, by cause; `has_tcp`: of both.
+    """Explain the difference between the CPU times of two contenders, by cause.
 
-    Both have been counted (`ContenderCounts.trials` is not 0). What was not counted, or has no price, is a
-    cause without an amount that says why, and is part of the rest.
+    Both need counted trials (`ContenderCounts.trials` is not 0). `has_tcp` says whether the connections of
+    both are TCP's. A cause that was not counted, or has no price, has no amount and says why; it is part of
+    the rest.
     """
     pair = Counted(a, side, per), Counted(b, side, per)
     connected = _connections(*pair, limits) if has_tcp else None
@@ -108,7 +112,7 @@ def explain(
 
 
 def _below(upper: float | None, lower: float | None) -> float:
-    """How far the one is below the other; 0 where that is not known."""
+    """Return how far `lower` is below `upper`; 0 if either is unknown."""
     return 0.0 if upper is None or lower is None else upper - lower
 
 
@@ -120,7 +124,7 @@ def _together(one: float, others: Sequence[float]) -> float:
 
 
 def _price(found: LimitFigure | None) -> Range | None:
-    """In seconds."""
+    """Return a price in seconds."""
     if found is None:
         return None
     low, high = found.low, found.high
@@ -146,7 +150,7 @@ def _cause(
     why: str | None = None,
     items: Sequence[Item] = (),
 ) -> Cause:
-    """A cause that is so many times its price; `missing`: why one of the counts is not there."""
+    """Return a cause as counts times its price; `missing` says why a count is not there."""
     a, b = counts
     price = _price(limits.figure(PRICES[name]))
     amount = (a - b) * price if a is not None and b is not None and price is not None else None
@@ -166,21 +170,21 @@ def _cause(
 
 
 def _missing(a: Counted, b: Counted, name: str) -> str:
-    """Why something was not counted, of the first of both of which it was not."""
+    """Return why something was not counted, for the first of both that lacks it."""
     without = next((each for each in (a, b) if each.get(name) is None), a)
-    return f"not counted here: {without.why_not(name)}"
+    return f"not counted: {without.why_not(name)}"
 
 
 # Causes -----------------------------------------------------------------------------------------------------
 
 NOT_DIVIDED = (
-    "its price, the limit tcp_connection, is both sides' work, of which one side's part is not known; it is "
-    "in the CPU of server and clients together"
+    "its price, the limit tcp_connection, covers both sides, and one side's share is unknown; it counts in "
+    "the CPU of server and clients together"
 )
 
 
 def _connections(a: Counted, b: Counted, limits: MachineLimits) -> Cause | None:
-    """Connections made, accepted and closed, where one opens more of them than the other; else None."""
+    """Return the cause of opening connections, if one opens more of them than the other; else None."""
     name: CauseName = "connections"
     of_a, of_b = a.connections(), b.connections()
     if (
@@ -195,7 +199,7 @@ def _connections(a: Counted, b: Counted, limits: MachineLimits) -> Cause | None:
     return found.model_copy(update={"amount": None, "why": NOT_DIVIDED})
 
 
-UNKNOWN_KIND = "none of those that {name} made has ended in the window: processes or threads, it is not known"
+UNKNOWN_KIND = "{name} created processes or threads, but which is unknown: none ended in the window"
 
 
 def _made(name: CauseName, unit: str, count: Callable[[Counted], Range]) -> Callable[..., Cause]:
@@ -231,13 +235,13 @@ def _system_calls(a: Counted, b: Counted, limits: MachineLimits) -> Cause:
 
 
 def _left(counted: Counted, name: str) -> float:
-    """System calls of a name that no price of a process or a thread has in it."""
+    """Return the system calls of a name that no price of a process or thread includes."""
     found = counted.call(name) or NOTHING
     return 0.0 if name in MAKING else max(0.0, found.value - counted.within(name).value)
 
 
 def _calls_left(counted: Counted) -> Range | None:
-    """All system calls but those that are in the prices of processes and threads."""
+    """Return all system calls except those in the prices of processes and threads."""
     every = counted.get(SYSTEM_CALLS)
     if every is None:
         return None
@@ -246,15 +250,16 @@ def _calls_left(counted: Counted) -> Range | None:
     return (every - Range.exactly(priced)).at_least_zero()
 
 
-SWITCHES_ALONE = "switches alone are counted, each at the price of one with its wake-up, whoever woke it"
-SWITCHES_OF_PROC = (
-    "they are the voluntary and involuntary ones of /proc, which misses some of threads that came and went"
-)
+SWITCHES_ALONE = "only switches are counted, each at the price of a switch with its wake-up"
+SWITCHES_OF_PROC = "they are those in /proc, which misses some switches of short-lived threads"
 
 
 def _switches(a: Counted, b: Counted, limits: MachineLimits) -> Cause:
-    """Who sleeps switches to another and has to be woken; the price is that of both. Which side is charged
-    with how much of it is not known: the bounds are all with the one and all with the other."""
+    """Return the cause of switches and wake-ups: a task that sleeps is switched out and has to be woken.
+
+    The price is that of both together. How much of it each side pays is unknown: the bounds assume that one
+    side pays all.
+    """
     name: CauseName = "switches_and_wakeups"
     found = [
         (
@@ -291,7 +296,7 @@ def _halfway(one: Range, other: Range) -> Range:
 
 
 def _page_faults(a: Counted, b: Counted, limits: MachineLimits) -> Cause:
-    """Those beyond what the prices of processes and threads have in them, which the limits tell too."""
+    """Return the cause of page faults, except those in the prices of processes and threads."""
 
     def left(counted: Counted) -> Range | None:
         every = counted.get(PAGE_FAULTS)
@@ -307,7 +312,10 @@ def _page_faults(a: Counted, b: Counted, limits: MachineLimits) -> Cause:
 
 
 def _copies(a: Counted, b: Counted, limits: MachineLimits) -> Cause:
-    """Bytes that went between programs and the kernel, at the bandwidth of blocks as large as a call's."""
+    """Return the cause of copies between programs and the kernel.
+
+    Bytes are priced at the bandwidth of blocks as large as a call's.
+    """
     known = [each.get(COPIED) for each in (a, b)]
     prices = [_price_of_a_byte(each, limits) for each in (a, b)]
     costs = [
@@ -332,7 +340,7 @@ def _copies(a: Counted, b: Counted, limits: MachineLimits) -> Cause:
 
 
 def _price_of_a_byte(counted: Counted, limits: MachineLimits) -> Range | None:
-    """In seconds, in blocks as large as what a call moved in the mean: between the sizes next to that."""
+    """Return the seconds to copy a byte in blocks as large as a mean call's, from the sizes around it."""
     sizes = limits.sizes(PRICES["copies"])
     if not sizes:
         return None
@@ -368,4 +376,4 @@ CAUSES: Sequence[Callable[[Counted, Counted, MachineLimits], Cause]] = (
     _page_faults,
     _copies,
 )
-"""Each says what it adds to a against b."""
+"""The causes; each function returns what it adds to a against b."""

@@ -1,4 +1,4 @@
-"""From counted trials to what happens at a request: per contender, side and counter. Pure functions."""
+"""From counted trials to counts per request: by contender, side and counter. Pure functions."""
 
 from __future__ import annotations
 
@@ -33,11 +33,11 @@ if TYPE_CHECKING:
     from thunderherd.study.loading import Contender
 
 COPIED = "bytes_copied"
-"""Bytes that a side copied between its program and the kernel, as it sent and as it received."""
+"""Bytes that a side copied between its program and the kernel, on sending and on receiving."""
 
 COUNTED_SIDES: tuple[CountedSide, ...] = (*SIDES, "both")
 
-NOT_TOLD = "the kernel does not tell it in each of the counted trials (METHODOLOGY.md, counters)"
+NOT_TOLD = "the kernel does not report it in every counted trial (METHODOLOGY.md, counters)"
 NO_TRIAL = "the run ended before it was counted"
 
 
@@ -48,7 +48,7 @@ def counting_summary(
     lending: Collection[str],
     states: Mapping[str, str] = MappingProxyType({}),
 ) -> CountingSummary:
-    """What the counted trials say of each contender that the table names.
+    """Return what the counted trials show about each contender in the table.
 
     Parameters
     ----------
@@ -57,11 +57,11 @@ def counting_summary(
     contenders
         Those of the study.
     trials
-        The counted trials, invalid ones too.
+        The counted trials, including invalid ones.
     lending
-        The primitives that send without copying, by construction: nothing tells so of each call.
+        The primitives that never copy on sending; no counter reports this for each call.
     states
-        The figures that tell of one moment, and their units.
+        The figures of single moments, with their units.
     """
     known = {each.name: each for each in contenders}
     counted = [
@@ -77,7 +77,7 @@ def contender_counts(
     lending: Collection[str],
     states: Mapping[str, str] = MappingProxyType({}),
 ) -> ContenderCounts:
-    """What its counted trials say of a contender."""
+    """Return what its counted trials show about a contender."""
     valid = [each for each in trials if each.valid and each.metrics]
     if not valid:
         failed = list(dict.fromkeys(reason for each in trials for reason in each.invalid_reasons))
@@ -111,7 +111,7 @@ def _side(
         name: count
         for name in _names(side, metrics)
         if (count := _count(f"{side}.{name}", metrics)) is not None
-        # Of more than a hundred system calls most are never made.
+        # Most of the more than a hundred system calls are never made.
         and ("." not in name or count.most)
     }
     sides = [side] if side != "both" else ["server", "client"]
@@ -134,7 +134,7 @@ def _side(
             reasons.setdefault(whole, more)
     told = _states(side, metrics, states)
     for name in states if side != "both" else ():
-        # A counter that tells parts alone has no figure of its own name.
+        # A counter that reports parts alone has no figure of its own name.
         has_parts = any(each.startswith(f"{name}.") for each in (*told, *reasons))
         if name not in told and name.partition(".")[0] not in reasons and not has_parts:
             reasons.setdefault(name, NOT_TOLD)
@@ -149,7 +149,7 @@ def _side(
 def _states(
     side: CountedSide, metrics: Sequence[TrialMetrics], states: Mapping[str, str]
 ) -> dict[str, State]:
-    """Those that every trial tells."""
+    """Return the states that every trial reports."""
     held = {f"{name}{PER_CONNECTION}": states[name] for name in HELD if name in states}
     found = {}
     for name, unit in ({**states} | held).items():
@@ -161,7 +161,7 @@ def _states(
 
 
 def _names(side: CountedSide, metrics: Sequence[TrialMetrics]) -> Iterable[str]:
-    """What is known per request of a side, in the order of its metrics."""
+    """Return the names of a side's figures per request, in the order of its metrics."""
     before = f"{side}."
     found = (
         name for each in metrics for name in each if name.startswith(before) and name.endswith(PER_REQUEST)
@@ -170,7 +170,7 @@ def _names(side: CountedSide, metrics: Sequence[TrialMetrics]) -> Iterable[str]:
 
 
 def _count(name: str, metrics: Sequence[TrialMetrics]) -> Count | None:
-    """None where one of the trials does not tell it."""
+    """Return a count; None if one of the trials does not report it."""
     told = [each.get(f"{name}{PER_REQUEST}") for each in metrics]
     values = [float(value) for value in told if value is not None]
     if len(values) < len(told):
@@ -185,10 +185,10 @@ def _count(name: str, metrics: Sequence[TrialMetrics]) -> Count | None:
 
 
 def _copied(contender: Contender, metrics: TrialMetrics, lending: Collection[str]) -> TrialMetrics:
-    """Bytes that each side copied between its program and the kernel, of a request and of a byte.
+    """Return the bytes that each side copied between its program and the kernel, per request and per byte.
 
-    Of what it sent: nothing by a primitive that lends its pages; of sends that ask for no copy, the share of
-    those that were copied after all; else all. Of what it received: all but what was mapped or thrown away.
+    Of the bytes sent: none by a primitive that lends its pages; the copied share of zero-copy sends; all of
+    other sends. Of the bytes received: all that were not mapped or discarded.
     """
     primitives = {"server": contender.primitive, "client": contender.load.primitive}
     found: dict[str, float | None] = {}

@@ -1,4 +1,4 @@
-"""The files of a run's profiles: folded stacks, a flame graph of each side, and of a pair of contenders."""
+"""The files of a run's profiles: folded stacks, flame graphs, and differential flame graphs."""
 
 from __future__ import annotations
 
@@ -42,9 +42,9 @@ PARTS_OF_A_MILLION = 1_000_000
 
 
 def file_name(contender: str) -> str:
-    """A contender's name as that of a file: whole where it may be one, else with a mark of its own."""
+    """Return a contender's name as a file name: as it is if possible, else with a hash."""
     plain = re.sub(r"[^A-Za-z0-9_.+=@,-]", "_", contender).lstrip(".-")[:LONGEST_NAME]
-    # Of `a` against `b`, and of the clients of `a`, there are files that are named so.
+    # Names of these forms belong to the files of clients and of pairs.
     if plain and plain == contender and not (plain.endswith(".clients") or "-against-" in plain):
         return plain
     return f"{plain or '_'}-{hashlib.sha256(contender.encode()).hexdigest()[:8]}"
@@ -53,15 +53,17 @@ def file_name(contender: str) -> str:
 def profiling_summary(
     study: Study, summary: Summary, trials: Sequence[ProfiledTrial], directory: Path, engine: Path
 ) -> tuple[ProfilingSummary | None, list[str]]:
-    """What the profiled trials of a run say, its files written; and what could not be drawn, and why. None
-    where the study asks for none."""
+    """Return what a run's profiled trials show, with its files written, and what could not be drawn.
+
+    The summary is None if the study requests no profiles.
+    """
     table = study.profiling
     if not table.is_asked_for:
         return None, []
     reasons: dict[str, list[str]] = {}
     (directory / FOLDER).mkdir(exist_ok=True)
     for stale in (directory / FOLDER).glob("*.svg"):
-        # Of fewer trials, where the run was interrupted and has gone on since.
+        # These may be of fewer trials, if the run was interrupted and resumed.
         stale.unlink()
     found = []
     for name in table.contenders:
@@ -74,7 +76,7 @@ def profiling_summary(
     ordered = sorted(summary.contenders, key=place_of)
     pairs = differential_pairs(ordered, sampled(summary), summary.study.baseline)
     drawn = []
-    # Each way round: what only the other one does has no width.
+    # Both ways round: functions that only the other contender calls have no width.
     for a, b in chain.from_iterable(((a, b), (b, a)) for a, b in pairs):
         try:
             drawn.append(differential(trials, a, b, directory, engine))
@@ -92,7 +94,7 @@ def _written(
     engine: Path,
     reasons: dict[str, list[str]],
 ) -> SideProfile:
-    """A side with its files written."""
+    """Write the files of a side, and return it with their names."""
     told, stacks = profile.sides[side], folded_of(trials, side)
     file = directory / told.folded
     write_text(file, as_lines(stacks))
@@ -115,7 +117,7 @@ def _written(
 
 
 def differential_file(a: str, b: str) -> str:
-    """Where the flame graph of a against b lies in a run's directory."""
+    """Return the path of the differential flame graph of a against b in a run's directory."""
     return f"{FOLDER}/{file_name(a)}-against-{file_name(b)}.svg"
 
 
@@ -127,14 +129,16 @@ def differential(
     engine: Path | None = None,
     side: ProfiledSide = "server",
 ) -> DifferentialProfile:
-    """Draws where a spends more time than b, and where less. Raises `EngineError` where it cannot be drawn,
-    and `UserError` where there is nothing to draw."""
+    """Draw in which functions a spends more time than b, and in which less.
+
+    Raises `EngineError` if it cannot be drawn, and `UserError` if there is nothing to draw.
+    """
     stacks, per_sample, unit = {}, {}, "ns of CPU per request"
     for name in (a, b):
         of_one = [each for each in trials if each.contender == name and each.valid]
         stacks[name] = folded_of(of_one, side, calls=True)
         if not stacks[name]:
-            raise UserError(f"{name} has no sample of its {WHOSE[side]}")
+            raise UserError(f"{name} has no sample of its {WHOSE[side]}", code="profile.no_samples")
         requests = sum(map(requests_of, of_one))
         per_sample[name] = nanoseconds_a_sample(of_one, side) / requests if requests else 0.0
     if not all(per_sample.values()):
@@ -150,7 +154,7 @@ def differential(
             parts[a],
             directory / file,
             title=f"{a} against {b}, {WHOSE[side]}",
-            subtitle=f"Widths: {unit} of {a}; red: more than of {b}, blue: less",
+            subtitle=f"Widths: {unit} of {a}; red: more than {b}, blue: less",
             unit=unit,
             before=parts[b],
             engine=engine,

@@ -1,4 +1,4 @@
-"""Which contenders of a run are explained against which, and what is needed for it; from what is on disk."""
+"""Which contenders of a run are explained against which, and what that needs; from the files on disk."""
 
 from __future__ import annotations
 
@@ -8,7 +8,7 @@ import shlex
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from statistics import median
 
-from thunderherd.errors import UserError
+from thunderherd.errors import Problem, UserError
 from thunderherd.judge.summary.selection import blocks_of
 from thunderherd.judge.why.causes import explain
 from thunderherd.labs import has_tcp
@@ -32,12 +32,15 @@ __all__ = [
     "with_counted_points",
 ]
 
+HERE = "explain"
+"""The place of refusals: the command."""
+
 EXPLAINED_SIDES: tuple[ExplainedSide, ...] = ("server", "both")
-"""Whose CPU time is explained where nobody asks for a side: one alone may only tell who was charged."""
+"""The sides that are explained by default: one alone may only show who was charged."""
 
 
 def best_against_others(summary: Summary, trials: Sequence[TrialRecord]) -> list[Explanation]:
-    """The best contender of each table against each other one, as far as all that it takes is there."""
+    """Return the explanations of each table's best contender against each other one, where possible."""
     if summary.counting is None or summary.limits is None:
         return []
     found = []
@@ -54,14 +57,14 @@ def best_against_others(summary: Summary, trials: Sequence[TrialRecord]) -> list
 
 
 def _beside(told: Explanation, summary: Summary, trials: Sequence[TrialRecord]) -> Explanation:
-    """With what belongs beside its figures, and what profiles say of its rest."""
+    """Add the remarks on its figures, and what profiles show about its rest."""
     has_price = any(each.cause == "connections" and each.amount is not None for each in told.causes)
     network = None if has_price else network_part(summary, trials, told)
     return told.model_copy(update={"remarks": _remarks(summary, told.a, told.b), "network": network})
 
 
 def _remarks(summary: Summary, a: str, b: str) -> list[str]:
-    """What belongs beside the figures of two contenders: of the main table, and of the sweeps they are in."""
+    """Return the remarks on two contenders: of the main table, and of the sweeps they are in."""
     sweeps = {each.sweep for each in summary.contenders if each.name in (a, b)}
     told = [*(summary.study.remarks if None in sweeps else [])]
     told += [text for sweep in summary.sweeps if sweep.name in sweeps for text in sweep.remarks]
@@ -78,22 +81,27 @@ def explained(
     per: Per | None = None,
     where: str = "DIR",
 ) -> Explanation:
-    """Why a needs more CPU time than b, or less.
+    """Explain why a needs more CPU time than b, or less.
 
-    Raises `UserError` where it cannot be told, with what to type; `where` is the run's directory.
+    Raises `UserError`, with what to type, if that is impossible; `where` is the run's directory.
     """
     names = [each.name for each in summary.contenders]
     for name in (a, b):
         if name not in names:
-            raise UserError(f"explain: {unknown('contender', name, names)}")
+            raise UserError(unknown("contender", name, names, "explain").at(HERE))
     if a == b:
-        raise UserError(f"explain: {a} is given twice; give two contenders, such as {_another(a, names)}")
+        raise UserError(
+            f"{a} is given twice",
+            code="explain.same_contender",
+            hint=f"give two contenders, such as {_another(a, names)}",
+            where=HERE,
+        )
     per = per or usual_per(summary, a)
     limits = limits_of(summary, where)
     counts = {name: counts_of(summary, name, where, (a, b)) for name in (a, b)}
     between = difference(summary, trials, a, b, side=side, per=per)
     if between is None:
-        raise UserError(f"explain: {why_no_difference(summary, a, b, per)}")
+        raise UserError(why_no_difference(summary, a, b, per))
     told = explain(
         counts[a], counts[b], limits, between, side=side, per=per, has_tcp=_have_tcp(summary, a, b)
     )
@@ -101,7 +109,7 @@ def explained(
 
 
 def _have_tcp(summary: Summary, *names: str) -> bool:
-    """Whether the connections of all of them are TCP's."""
+    """Return whether all of them use TCP connections."""
     usual = summary.study.settings.get("lab") or {}
     labs = [each.lab or usual for each in summary.contenders if each.name in names]
     return all(has_tcp(lab.get("kind")) for lab in labs)
@@ -112,60 +120,71 @@ def _another(name: str, names: Sequence[str]) -> str:
 
 
 def limits_of(summary: Summary, where: str) -> MachineLimits:
-    """The machine's limits, which are the prices. `UserError` where the run has none, with what to type."""
+    """Return the machine's limits, which are the prices; `UserError` if the run has none."""
     if summary.limits is None:
         raise UserError(
-            f"explain: {where} has no limits of the machine, which are the prices (`thunderherd limits` has "
-            f"them): run again: {command_to_run_again(summary)}"
+            f"{where} has no machine limits, which are the prices",
+            code="explain.no_limits",
+            hint=f"run again: {command_to_run_again(summary)}",
+            where=HERE,
         )
     return summary.limits
 
 
 def counts_of(summary: Summary, name: str, where: str, pair: Sequence[str] = ()) -> ContenderCounts:
-    """What was counted of a contender. `UserError` where there is nothing, with what to type to have it of
-    all of `pair`."""
+    """Return the counts of a contender; without any, raise `UserError` with a command that makes them."""
     found = _counts(summary, name)
     if found is not None:
         return found
     if summary.counting is None:
         raise UserError(
-            f"explain: {where} has no counted trials, which say what happens at a request: run again: "
-            f"{command_to_run_again(summary, pair if _are_of_sweeps(summary, pair) else ())}"
+            f"{where} has no counted trials, which say what happens per request",
+            code="explain.no_counted_trials",
+            hint="run again: " + command_to_run_again(summary, pair if _are_of_sweeps(summary, pair) else ()),
+            where=HERE,
         )
     told = summary.counting.of(name)
     if told is not None:
-        raise UserError(f"explain: {name} has no valid counted trial: {told.why}")
+        raise UserError(
+            f"{name} has no valid counted trial: {told.why}",
+            code="explain.no_valid_counted_trial",
+            where=HERE,
+        )
     raise UserError(
-        f"explain: {name} was not counted ({_those_counted(summary, name)}); count it in a run of its own: "
-        f"{command_to_run_again(summary, pair or [name])}; or name it in `contenders` of the study's "
-        "[counting]"
+        f"{name} was not counted ({_those_counted(summary, name)})",
+        code="explain.not_counted",
+        hint=f"count it in a separate run: {command_to_run_again(summary, pair or [name])}; or name it in "
+        "`contenders` of the study's [counting]",
+        where=HERE,
     )
 
 
 def _are_of_sweeps(summary: Summary, names: Sequence[str]) -> bool:
-    """Whether one of them is at a point of a sweep, which may be one that is not counted unless named."""
+    """Return whether one of them is at a point of a sweep, which may only be counted if it is named."""
     return any(each.sweep is not None for each in summary.contenders if each.name in names)
 
 
 def _those_counted(summary: Summary, name: str) -> str:
-    """Which were instead: of a sweep its points, else the contenders of the main table."""
+    """Return which ones were counted instead: points of its sweep, else contenders of the main table."""
     own = next(each for each in summary.contenders if each.name == name)
     if own.sweep is not None:
         points = counted_points(summary, own.sweep)
-        return f"of sweep {own.sweep}, points that were: {', '.join(points) or 'none'}"
+        return f"of sweep {own.sweep}, points counted: {', '.join(points) or 'none'}"
     main = [each.name for each in summary.contenders if each.sweep is None]
-    return f"those that were: {', '.join(each for each in main if _counts(summary, each)) or 'none'}"
+    return f"counted were: {', '.join(each for each in main if _counts(summary, each)) or 'none'}"
 
 
 def _counts(summary: Summary, name: str) -> ContenderCounts | None:
-    """None where there is no counted trial of it."""
+    """Return the counts of a contender; None if it has no counted trial."""
     found = summary.counting.of(name) if summary.counting else None
     return found if found is not None and found.trials else None
 
 
 def command_to_run_again(summary: Summary, names: Sequence[str] = ()) -> str:
-    """In backquotes, the command that leaves all that an explanation takes, of these contenders where
-    some are named."""
+    """Return, in backquotes, the command that records all that an explanation needs.
+
+    Contenders are named only if `names` are given.
+    """
     study = summary.study
     missing = [
         *([] if summary.limits else ["measure.limits_milliseconds=3000"]),
@@ -182,7 +201,7 @@ def command_to_run_again(summary: Summary, names: Sequence[str] = ()) -> str:
 
 
 def with_counted_points(summary: Summary) -> Summary:
-    """The summary with where in its sweeps a difference can be explained, and where it cannot."""
+    """Return the summary with the points of its sweeps at which a difference can be explained."""
 
     def told(sweep: SweepSummary) -> SweepSummary:
         counted = counted_points(summary, sweep.name)
@@ -195,7 +214,7 @@ def with_counted_points(summary: Summary) -> Summary:
 
 
 def counted_points(summary: Summary, sweep: str) -> list[str]:
-    """The points of a sweep at which two contenders or more were counted."""
+    """Return the points of a sweep at which at least two contenders were counted."""
     told = [
         each.point
         for each in summary.contenders
@@ -208,7 +227,7 @@ def counted_points(summary: Summary, sweep: str) -> list[str]:
 
 
 def pairs_of(summary: Summary) -> list[tuple[str, str]]:
-    """Of the counted contenders of the main table, and of each point of a sweep: the best, and each other."""
+    """Return the best counted contender with each other one, for the main table and each point of a sweep."""
     groups: dict[tuple[str | None, str | None], list[ContenderSummary]] = {}
     for each in summary.contenders:
         if _counts(summary, each.name) is not None:
@@ -221,8 +240,10 @@ def pairs_of(summary: Summary) -> list[tuple[str, str]]:
 
 
 def is_first(summary: Summary, name: str) -> bool:
-    """Whether its differences are told before others: those of the main table, and without one those at the
-    last point of each sweep."""
+    """Return whether a contender's differences come first in a report.
+
+    These are the ones of the main table; without one, those at the last point of each sweep.
+    """
     own = next(each for each in summary.contenders if each.name == name)
     if own.sweep is None or any(each.sweep is None for each in summary.contenders):
         return own.sweep is None
@@ -231,7 +252,10 @@ def is_first(summary: Summary, name: str) -> bool:
 
 
 def place_of(contender: ContenderSummary) -> tuple[int, float]:
-    """By rank; those without one, as a control is, behind them, by the metric that their verdicts rest on."""
+    """Return the sorting key of a contender: by rank, else by the metric that its verdicts rest on.
+
+    Contenders without a rank, such as controls, come last.
+    """
     if contender.rank is not None:
         return 0, contender.rank
     found = contender.metrics.get(contender.metric)
@@ -241,8 +265,7 @@ def place_of(contender: ContenderSummary) -> tuple[int, float]:
 
 
 def usual_per(summary: Summary, name: str) -> Per:
-    """What is explained where nobody says so: a byte where the contender is compared by bytes, else a
-    request."""
+    """Return what is explained by default: a byte if the contender is compared by bytes, else a request."""
     metric = next((each.metric for each in summary.contenders if each.name == name), summary.study.metric)
     return "byte" if metric in (PAYLOAD_RATE, SHARE_OF_CEILING) or metric.endswith(PER_BYTE) else "request"
 
@@ -259,7 +282,7 @@ def difference(
     side: ExplainedSide,
     per: Per,
 ) -> Difference | None:
-    """What a needs more than b, paired by the blocks that count; None where no block tells both."""
+    """Return how much more a needs than b, paired by the blocks that count; None if no block has both."""
     told = []
     for metrics_a, metrics_b in _paired(summary, trials, a, b):
         of_a, of_b = seconds(metrics_a, side, per), seconds(metrics_b, side, per)
@@ -267,7 +290,7 @@ def difference(
             told.append((of_a, of_b))
     if not told:
         return None
-    # Imported when it is needed: whoever only shows a summary does without numpy.
+    # Imported on use: showing a summary should not need numpy.
     from thunderherd.statistics.samples import hodges_lehmann
 
     confidence = 1 - summary.study.alpha
@@ -287,7 +310,7 @@ def difference(
 def _paired(
     summary: Summary, trials: Iterable[TrialRecord], a: str, b: str
 ) -> Iterator[tuple[TrialMetrics, TrialMetrics]]:
-    """The metrics of both, of each block that counts and has them."""
+    """Yield the metrics of both, for each block that counts and has them."""
     blocks = {block.number: block for block in blocks_of(trials)}
     for number in summary.trials.accepted_blocks[: summary.study.blocks]:
         block = blocks.get(number)
@@ -305,11 +328,11 @@ CPU_TIMES: Mapping[tuple[ExplainedSide, Per], tuple[str, ...]] = {
     ("client", "byte"): ("client_cpu_per_byte",),
     ("both", "byte"): ("cpu_per_byte",),
 }
-"""The metrics of which each is the sum; of a connection they are those of its requests."""
+"""The metrics whose sum each is; per connection, they are those of its requests."""
 
 
 def seconds(metrics: TrialMetrics, side: ExplainedSide, per: Per) -> float | None:
-    """A trial's CPU time of what is explained; None where it does not tell it."""
+    """Return a trial's CPU time of what is explained; None if it does not report it."""
     told = [metrics.get(name) for name in CPU_TIMES[side, "request" if per == "connection" else per]]
     known = [float(each) for each in told if each is not None]
     if len(known) < len(told):
@@ -321,15 +344,18 @@ def seconds(metrics: TrialMetrics, side: ExplainedSide, per: Per) -> float | Non
 
 
 LEAST_COVERED = 0.8
-"""Of a side's CPU time, where its processes and threads are sampled each by itself: shares of less are those
-of whoever lives long."""
+"""The least sampled share of a side's CPU time from which its shares are used.
+
+If processes and threads are sampled one by one, smaller shares are only those of long-lived ones.
+"""
 
 
 def network_part(summary: Summary, trials: Iterable[TrialRecord], told: Explanation) -> Range | None:
-    """What the kernel's network code adds to one contender against another: the share of the samples by the
-    CPU time of the judged trials, paired by blocks. None where profiles do not tell it of both.
+    """Return what the kernel's network code adds to one contender against another, paired by blocks.
 
-    Bounds: those of the shares and of the CPU time in quadrature, as they come from trials of their own.
+    It is the share of the samples times the CPU time of the judged trials; None if profiles lack it for
+    either. Its bounds combine those of the shares and of the CPU time in quadrature, since they come from
+    separate trials.
     """
     sides: tuple[ProfiledSide, ...] = ("server", "client") if told.side == "both" else (told.side,)
     shares = [{side: _network_share(summary, name, side) for side in sides} for name in (told.a, told.b)]
@@ -349,7 +375,7 @@ def network_part(summary: Summary, trials: Iterable[TrialRecord], told: Explanat
         return None
     from thunderherd.statistics.samples import hodges_lehmann
 
-    # Of too few blocks for an interval the confidence is 1: that of no interval at all.
+    # With too few blocks for an interval the confidence is 1, which is that of no interval at all.
     confidence = told.difference.confidence
     level = confidence if confidence and confidence < 1 else 1 - summary.study.alpha
     found = hodges_lehmann(differences, level)
@@ -374,15 +400,20 @@ def _network_share(summary: Summary, name: str, side: ProfiledSide) -> Share | N
     return profile.network
 
 
-def why_no_difference(summary: Summary, a: str, b: str, per: Per) -> str:
-    """Why two contenders have no figures that can be compared."""
+def why_no_difference(summary: Summary, a: str, b: str, per: Per) -> Problem:
+    """Return why two contenders have no figures that can be compared."""
     for each in summary.contenders:
         if each.name in (a, b) and not each.blocks:
-            return f"{each.name} has no valid trial in the blocks that count"
+            message = f"{each.name} has no valid trial in the blocks that count"
+            return Problem(message, "explain.no_valid_trial", where=HERE)
         if each.name in (a, b) and (why := each.unknown.get(SERVER_CPU)):
-            return f"the CPU time of {each.name} is not known: {why}"
-    if per == "byte":
-        return f"no block that counts has the CPU time of a byte of both {a} and {b}; try --per request"
-    if per == "connection":
-        return f"{a} and {b} have none per connection, as a window opened none; try --per request"
-    return f"no block that counts has the CPU time of both {a} and {b}"
+            return Problem(
+                f"the CPU time of {each.name} is unknown: {why}", "explain.unknown_cpu_time", where=HERE
+            )
+    what = {"request": "", "byte": " per byte", "connection": " per connection"}[per]
+    return Problem(
+        f"no block that counts has the CPU time{what} of both {a} and {b}",
+        "explain.no_cpu_time",
+        "" if per == "request" else "try --per request",
+        HERE,
+    )

@@ -1,4 +1,4 @@
-"""From profiled trials to where the time goes: per contender and side. Pure functions."""
+"""From profiled trials to the functions that take the time: by contender and side. Pure functions."""
 
 from __future__ import annotations
 
@@ -24,19 +24,21 @@ from thunderherd.stacks.symbols import CopyKind, copying, in_network
 from thunderherd.statistics.clustered_shares import clustered_share
 
 BATCHES = 10
-"""Of each trial, in the order of time: so many parts are taken to be independent of each other."""
+"""Parts of each trial, in order of time, that are assumed to be independent of each other."""
 CONFIDENCE = 0.95
 TOP = 10
-"""Functions that a profile names."""
+"""The functions that a profile lists."""
 WAITS_FOR_NOTHING = "cycles"
-"""The event whose interrupt comes whether or not others are held back."""
+"""The event whose interrupt comes even while others are disabled."""
 
 NO_TRIAL = "the run ended before it was sampled"
 
 
 def contender_profile(name: str, trials: Sequence[ProfiledTrial], file: str) -> ContenderProfile:
-    """What the profiled trials of a contender say, invalid ones among them; `file` is the path that its files
-    have without what tells them apart."""
+    """Return what the profiled trials of a contender show, including invalid ones.
+
+    `file` is the path of its files without their suffixes.
+    """
     valid = _valid(trials)
     if not valid:
         failed = list(dict.fromkeys(reason for each in trials for reason in each.invalid_reasons))
@@ -55,7 +57,7 @@ def contender_profile(name: str, trials: Sequence[ProfiledTrial], file: str) -> 
 
 
 SUFFIXES: dict[ProfiledSide, str] = {"server": "", "client": ".clients"}
-"""Behind a contender's name in those of its files."""
+"""The suffixes of a contender's files, by side."""
 
 
 def _valid(trials: Iterable[ProfiledTrial]) -> list[ProfiledTrial]:
@@ -63,26 +65,27 @@ def _valid(trials: Iterable[ProfiledTrial]) -> list[ProfiledTrial]:
 
 
 def requests_of(trial: ProfiledTrial) -> int:
-    """Requests in the window of a trial: as the metrics of other trials have it, of a whole life those of its
-    clients."""
+    """Return the requests in the window of a trial; in a whole life, all requests of its clients."""
     told = (trial.metrics or {}).get("requests")
     return int(told) if told is not None else sum(load.tally.requests for load in trial.loads)
 
 
 def folded_of(trials: Iterable[ProfiledTrial], side: ProfiledSide, *, calls: bool = False) -> dict[str, int]:
-    """The folded stacks of a side in all valid trials together, counted for the callers where that is due;
-    with `calls`, only what the program called."""
+    """Return the folded stacks of a side over all valid trials, with time attributed to callers.
+
+    With `calls`, they hold only what the program called.
+    """
     kept = from_calls if calls else list
     read = (_read(each.profiles[side]).stacks for each in _valid(trials) if side in each.profiles)
     return added(folded(kept(stacks)) for stacks in read)
 
 
 class _Read(NamedTuple):
-    """The stacks of a side as they count."""
+    """The stacks of a side after attribution."""
 
     stacks: list[Stack]
     moved: int | None
-    """Samples that count for a caller; None where none can."""
+    """Samples attributed to a caller; None if none can be."""
     left_out: int
     """Samples of the sampling itself."""
 
@@ -96,7 +99,7 @@ def _read(samples: SideSamples) -> _Read:
 
 
 def _side(parts: Sequence[SideSamples], file: str) -> SideProfile:
-    """One side in all of its trials together."""
+    """Return one side over all of its trials."""
     found = [_read(each) for each in parts]
     every = [stack for each in found for stack in each.stacks]
     total, left_out = samples_of(every), sum(each.left_out for each in found)
@@ -129,7 +132,7 @@ def _side(parts: Sequence[SideSamples], file: str) -> SideProfile:
 
 
 def _share(trials: Iterable[Sequence[Stack]], counts: Callable[[Stack], bool]) -> Share | None:
-    """The share of samples that count, with its interval; None where there is no sample."""
+    """Return the share of samples that count, with its interval; None without samples."""
     hits: list[int] = []
     sizes: list[int] = []
     for stacks in trials:
@@ -164,14 +167,14 @@ def _covered(parts: Sequence[SideSamples]) -> float | None:
 
 
 def nanoseconds_a_sample(trials: Iterable[ProfiledTrial], side: ProfiledSide) -> float:
-    """The CPU time that a sample of these trials stands for."""
+    """Return the CPU time that a sample of these trials stands for."""
     parts = [each.profiles[side] for each in _valid(trials) if side in each.profiles]
     taken = sum(each.taken for each in parts)
     return sum(each.cpu_ns for each in parts) / taken if taken else 0.0
 
 
 def _unnamed(stacks: Iterable[Stack]) -> int:
-    """Samples in functions without a name: what stands in brackets, as the engine has it, is the place."""
+    """Return the samples in functions without a name, for which the engine gives the place in brackets."""
     return sum(len(each.at_ns) for each in stacks if each.leaf is None or each.leaf.symbol.startswith("["))
 
 
@@ -181,8 +184,11 @@ def _unnamed(stacks: Iterable[Stack]) -> int:
 def differential_pairs(
     contenders: Iterable[ContenderSummary], profiled: Iterable[str], baseline: str | None
 ) -> list[tuple[str, str]]:
-    """Of the sampled contenders, in the order of their places, of the main table and of each point of a
-    sweep: the best and the second, the best and the study's baseline."""
+    """Return the pairs for differential flame graphs, from sampled contenders in the order of their places.
+
+    For the main table and each point of a sweep they are the best and the second, and the best and the
+    study's baseline.
+    """
     names = set(profiled)
     groups: dict[tuple[str | None, str | None], list[str]] = {}
     for each in contenders:
@@ -196,5 +202,5 @@ def differential_pairs(
 
 
 def sampled(summary: Summary) -> list[str]:
-    """The contenders of a run that have a profile."""
+    """Return the contenders of a run that have a profile."""
     return [each.contender for each in summary.profiles.contenders if each.sides] if summary.profiles else []

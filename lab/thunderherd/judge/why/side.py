@@ -1,4 +1,4 @@
-"""The counts of one side of a contender, in what is explained: a request, a byte of payload, a connection."""
+"""The counts of one side of a contender, per request, byte of payload or connection."""
 
 from __future__ import annotations
 
@@ -17,9 +17,13 @@ from thunderherd.records.extra_trials import (
 
 NOTHING = Range.exactly(0.0)
 
+NO_CONNECTION = "no connection was opened in the window"
+
 MAKING = ("clone", "clone3", "fork", "vfork")
-"""System calls that make a process or a thread; `exit_group` ends the one, `exit` the other (exit(2): a
-thread ends by it alone)."""
+"""System calls that create a process or a thread.
+
+`exit_group` ends a process, `exit` a thread (exit(2): it ends only the calling thread).
+"""
 ENDS_A_PROCESS, ENDS_A_THREAD = "exit_group", "exit"
 
 WITHIN: Mapping[CauseName, Mapping[str, int]] = {
@@ -27,15 +31,16 @@ WITHIN: Mapping[CauseName, Mapping[str, int]] = {
     "processes": {ENDS_A_PROCESS: 1, "wait4": 1, "set_robust_list": 1},
     "threads": {ENDS_A_THREAD: 1, "rseq": 1, "set_robust_list": 1, "rt_sigprocmask": 4, "madvise": 1},
 }
-"""System calls that are in the price of a process and of a thread besides the one that makes it: what fork(3)
-and pthread_create(3) of the GNU C library call, and what ends them; of a connection those of both ends. They
-are not priced again."""
+"""System calls that a price already includes, so they are not priced again.
+
+For a process and a thread, these are the calls of fork(3) and pthread_create(3) of the GNU C library besides
+the one that creates it, and the one that ends it. For a connection, they are those of both ends.
+"""
 
 
 @dataclass(frozen=True)
 class Counted:
-    """The counts of a side of a contender, in what is explained (a request, a byte of payload, a
-    connection)."""
+    """The counts of a side of a contender, divided by what is explained."""
 
     counts: ContenderCounts
     side: ExplainedSide
@@ -47,8 +52,10 @@ class Counted:
         return self.counts.sides.get(self.side) or SideCounts(counts={})
 
     def get(self, name: str) -> Range | None:
-        """None where it was not counted; of a system call by name, 0 where all were and none had that
-        name."""
+        """Return a count; None if it was not counted.
+
+        A system call by name is 0 if all names were counted and none had this name.
+        """
         count = self.of_side.counts.get(name)
         if count is None:
             has_names = name.startswith(f"{SYSTEM_CALLS}.") and SYSTEM_CALLS in self.of_side.counts
@@ -60,7 +67,7 @@ class Counted:
         return found.times(factor)
 
     def _factor(self) -> float | None:
-        """How many requests there are in what is explained."""
+        """Return the number of requests in what is explained."""
         if self.per == "request":
             return 1.0
         if self.per == "connection":
@@ -72,27 +79,29 @@ class Counted:
         return (largest.per_byte or 0.0) / largest.per_request
 
     def why_not(self, name: str) -> str:
-        """Why something was not counted."""
+        """Return why something was not counted."""
         if (reason := self.of_side.unavailable.get(name)) is not None:
             return reason
         if self.per == "byte" and self._factor() is None:
             return "no payload was counted"
         if self.per == "connection" and self._factor() is None:
-            return "no connection was opened in the window"
-        return f"the counted trials of the run leave {name} out"
+            return NO_CONNECTION
+        return f"the run's counted trials do not count {name}"
 
     def call(self, name: str) -> Range | None:
         return self.get(f"{SYSTEM_CALLS}.{name}")
 
     def made(self) -> Range | None:
-        """Processes and threads that were made; None where system calls were not counted."""
+        """Return the processes and threads created; None if system calls were not counted."""
         found = [self.call(name) for name in MAKING]
         known = [each for each in found if each is not None]
         return None if len(known) < len(found) else sum(known, start=NOTHING)
 
     def share_of_processes(self) -> float | None:
-        """Of what was made, by what has ended; None where nothing has. More end than were made where a whole
-        life was counted: its first process is not one of them."""
+        """Return the share of processes among the created tasks that ended; None if none ended.
+
+        A whole life has one more end than creations, because its first process is not among them.
+        """
         ended, made = [self.call(name) for name in (ENDS_A_PROCESS, ENDS_A_THREAD)], self.made()
         processes, threads = (each.value if each else 0.0 for each in ended)
         if made is not None:
@@ -100,7 +109,7 @@ class Counted:
         return processes / (processes + threads) if processes + threads else None
 
     def processes(self) -> Range:
-        """Those that were made, as far as that is known."""
+        """Return the processes created, as far as known."""
         made, share = self.made(), self.share_of_processes()
         return made.times(share) if made is not None and share is not None else NOTHING
 
@@ -109,21 +118,26 @@ class Counted:
         return made.times(1 - share) if made is not None and share is not None else NOTHING
 
     def within(self, name: str) -> Range:
-        """How many of these system calls are in the prices of the processes and threads that were made, and
-        of connections where these are priced."""
+        """Return how many of these system calls are part of other prices.
+
+        These are the prices of the processes and threads created, and of connections if those are priced.
+        """
         whole = self.processes().times(WITHIN["processes"].get(name, 0))
         if self.has_priced_connections and (made := self.connections()) is not None:
             whole = whole + made.times(WITHIN["connections"].get(name, 0))
         return whole + self.threads().times(WITHIN["threads"].get(name, 0))
 
     def connections(self) -> Range | None:
-        """Connections that were opened; those that are kept are opened before the window."""
+        """Return the connections opened; persistent connections are opened before the window."""
         factor, requests = self._factor(), self.counts.requests_per_connection
         return None if factor is None else Range.exactly(factor / requests if requests else 0.0)
 
     def switches(self) -> Range | None:
-        """Context switches. Both ways of counting them miss some, so it is the larger: that of /proc those of
-        threads that come and go, that of perf the last one of each process and thread that ends."""
+        """Return the context switches.
+
+        Both ways of counting miss some, so it is the larger count. /proc misses switches of short-lived
+        threads; perf misses the last switch of each process and thread.
+        """
         told = [self.get(VOLUNTARY), self.get(INVOLUNTARY)]
         of_proc = None if None in told else sum((each for each in told if each), start=NOTHING)
         of_perf = self.get(CONTEXT_SWITCHES)
@@ -134,6 +148,6 @@ class Counted:
         return max(found, key=lambda each: each.value, default=None)
 
     def beyond_making(self, counted: Range, within: float) -> Range:
-        """What is not in the prices of the processes and threads that were made, which have so many each."""
+        """Return what the prices of the processes and threads created leave; each price includes `within`."""
         made = self.processes() + self.threads()
         return (counted - Range.exactly(made.value * within)).at_least_zero()

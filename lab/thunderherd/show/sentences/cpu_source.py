@@ -8,14 +8,14 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Iterator
 
-from thunderherd.metrics.cpu_sources import LADDER, OF_THE_SYSTEM, rungs_below
+from thunderherd.metrics.cpu_sources import COUNTERS, OF_THE_SYSTEM, cpu_sources_below
 from thunderherd.metrics.table import SIDES, TASK_CLOCK, counters_of
 from thunderherd.records.summary import Summary
 from thunderherd.text.figures import not_offered, words_of
 
 __all__ = ["cpu_cost_lines", "in_place_of", "main_substitute"]
 
-CYCLES = LADDER[0]
+CYCLES = COUNTERS[0]
 
 SOURCES = {
     "cgroup": "its control group (cpu.stat)",
@@ -32,7 +32,8 @@ def main_substitute(summary: Summary) -> str | None:
     if not not_offered(summary, name):
         return None
     main = [each for each in summary.contenders if each.sweep is None]
-    return next((rung for rung in rungs_below(name) if any(rung in each.metrics for each in main)), None)
+    below = cpu_sources_below(name)
+    return next((each for each in below if any(each in of.metrics for of in main)), None)
 
 
 def cpu_cost_lines(summary: Summary, names: Iterable[str]) -> list[str]:
