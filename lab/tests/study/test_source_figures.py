@@ -20,18 +20,18 @@ note = "one run"
 [sweeps.paper.figures]
 server_cpu_per_connection = "cpu"
 voluntary_switches_per_connection = { value = "switches", unit = "a thousand" }
-"server.context_switches" = { value = "all", note = "computed" }
+"server.task_clock" = { value = "all", note = "computed" }
 """
 CELLS = "host,way,pool,cpu,switches,all\na,Pre,5,1.5,7,70\na,Pre,30,2.5,,80\na,Two,5,1,1,1\nb,Pre,5,9,9,9\n"
 SWEPT = (
     STUDY[: STUDY.index("[[sweeps.paper]]")]
     .replace(
         '["voluntary_switches_per_connection"]',
-        '["voluntary_switches_per_connection", "server.context_switches"]',
+        '["voluntary_switches_per_connection", "server.task_clock"]',
     )
     .replace(
         "normalise_connections = 5000",
-        'normalise_connections = 5000\ncounters_to_come = { context_switches = "soon" }',
+        'normalise_connections = 5000\ncounters = ["task_clock"]',
     )
 )
 APART = "".join(
@@ -39,7 +39,7 @@ APART = "".join(
     for metric, value, more in (
         ("server_cpu_per_connection", "cpu", 'note = "one run"'),
         ("voluntary_switches_per_connection", "switches", 'note = "one run"\nunit = "a thousand"'),
-        ("server.context_switches", "all", 'note = "computed"'),
+        ("server.task_clock", "all", 'note = "computed"'),
     )
 )
 
@@ -55,8 +55,8 @@ def test_figures_of_one_file_are_those_of_a_table_for_each(tmp_path: Path) -> No
         ("server_cpu_per_connection", "5", 1.5, "", "one run"),
         ("server_cpu_per_connection", "30", 2.5, "", "one run"),
         ("voluntary_switches_per_connection", "5", 7, "a thousand", "one run"),
-        ("server.context_switches", "5", 70, "", "computed"),
-        ("server.context_switches", "30", 80, "", "computed"),
+        ("server.task_clock", "5", 70, "", "computed"),
+        ("server.task_clock", "30", 80, "", "computed"),
     ]
     assert paper == loaded(tmp_path, SWEPT + APART).paper
 
@@ -108,7 +108,7 @@ server_cpu_per_connection = { value = "cpu", unit = "ms" }
             "figures.server_cpu_per_connection = 3: it must be a text in quotes",
         ),
         ('value = "switches"', 'vale = "switches"', "vale", "did you mean 'value'?"),
-        ('"server.context_switches" =', "server.context_switches =", "server.context", "no such key"),
+        ('"server.task_clock" =', "server.task_clock =", "server.task", "no such key"),
         ('note = "one run"', 'unit = "s"', 'unit = "s"', "paper: unit and figures"),
         ('note = "one run"', 'value = "cpu"', 'value = "cpu"', "paper: value and figures"),
         (

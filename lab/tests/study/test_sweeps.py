@@ -68,8 +68,6 @@ def test_a_metric_has_its_direction(tmp_path: Path) -> None:
     assert {pair.better for pair in rate.comparisons if pair.sweep} == {"more"}
     assert {pair.better for pair in rate.comparisons if not pair.sweep} == {"less"}
     assert rate.contender("prefork@pool_size=5").better == "more"
-    less = loaded(tmp_path, text.replace("axis =", 'metric = "requests_per_second"\nbetter = "less"\naxis ='))
-    assert less.sweeps[0].better == "less"
 
 
 def test_values_may_be_tables_and_contenders_a_sweeps_own(tmp_path: Path) -> None:
@@ -155,18 +153,6 @@ def test_a_size_may_run_some_points_only(tmp_path: Path) -> None:
     other = loaded(tmp_path, text, "pool_size.values=[5, 7]")
     assert [point.name for point in other.sweeps[0].points] == ["5", "7"], "whoever says values means those"
     assert other.absent["prefork@pool_size=30"] == "this run has other values of its sweep"
-
-
-TO_COME = 'counters = ["task_clock"]\ncounters_to_come = { cycles = "not yet", voluntary_switches = "x" }'
-
-
-def test_counters_to_come_are_asked_for_once_they_are_there(tmp_path: Path) -> None:
-    text = STUDY.replace("normalise_connections = 5000", TO_COME).replace(
-        '["voluntary_switches_per_connection"]', '["server.cycles"]'
-    )
-    measure = loaded(tmp_path, text).measure
-    assert tuple(measure.counters) == ("task_clock", "voluntary_switches")
-    assert measure.uncounted == {"cycles": "not yet"}
 
 
 def test_any_undoes_a_list_of_cpus(tmp_path: Path) -> None:
@@ -379,12 +365,6 @@ REFUSED = [
     (QUICK, f"{QUICK}\npoints = {{ pool_size = [6] }}", "points", 'no such point of sweep pool_size "6"'),
     (QUICK, f"{QUICK}\npoints = {{ pol_size = [5] }}", "points", "did you mean 'pool_size'?"),
     (QUICK, f"{QUICK}\npoints = {{ pool_size = [] }}", "points", "points of pool_size: none at all"),
-    (
-        "normalise_connections = 5000",
-        'counters = ["task_clock"]\ncounters_to_come = { task_clock = "x" }',
-        "counters_to_come",
-        '"task_clock" is asked for already',
-    ),
     ("alpha_split = [1.0]", "alpha_split = [1.0]\nrepetitions = 2", "looks = [12]", "looks and repetitions"),
     ("looks = [12]\nalpha_split = [1.0]", "", "[sizes.quick]", "neither looks nor repetitions"),
     ("looks = [12]", "looks = [8]", "looks = [8]", "7 comparisons at alpha 0.05 need at least"),

@@ -38,12 +38,6 @@ def check_names(
     check_metric(form.measure.metric, ("measure", "metric"), asked, problems)
     for index, name in enumerate(form.measure.counters):
         check_counter(name, ("measure", "counters", index), catalogue, problems)
-        if name in form.measure.counters_to_come:
-            why = f"{show(name)} is asked for already: leave it out here"
-            problems.add(("measure", "counters_to_come", name), why)
-    for name, other in form.measure.substitutes.items():
-        for each in (name, other):
-            check_metric(each, ("measure", "substitutes", name), asked, problems)
     if form.server.workload not in workloads:
         problems.add(("server", "workload"), unknown("workload", form.server.workload, workloads))
     _check_way(form.server.way, ("server",), catalogue, problems)
@@ -68,7 +62,7 @@ def check_counter(name: str, key: KeyPath, catalogue: Catalogue, problems: Probl
 
 def asked_of(form: StudyForm, catalogue: Catalogue) -> AskedCounters:
     """What a study file asks both sides for."""
-    return asked_counters(form.measure.counters_named, catalogue)
+    return asked_counters(form.measure.counters, catalogue)
 
 
 def check_metric(name: str, key: KeyPath, asked: AskedCounters, problems: Problems) -> None:

@@ -49,9 +49,7 @@ class Measure(_Resolved):
     `single_runs` is how many stand beside judged figures. `limits_milliseconds` is how long a run measures
     the machine's limits before its first trial; 0: not. `counters` are read on both sides in every trial;
     each figure of theirs with its unit, as the engine has it; `states` are those that tell of one moment, and
-    have no difference over a window. `uncounted` are those that the engine does not have yet, and
-    why: metrics may be about them, and are unavailable. `substitutes` are, by metric, those that charts show
-    where this machine cannot tell it. `overload` is what a trial is whose server did not keep up with an open
+    have no difference over a window. `overload` is what a trial is whose server did not keep up with an open
     loop.
     """
 
@@ -65,8 +63,6 @@ class Measure(_Resolved):
     limits_milliseconds: int = 0
     counters: dict[str, str]
     states: tuple[str, ...] = Field(default=(), exclude=True)
-    uncounted: dict[str, str] = {}
-    substitutes: dict[str, str] = {}
     overload: Literal["invalid", "counts"] = "invalid"
 
     @property
@@ -75,14 +71,9 @@ class Measure(_Resolved):
         return list(dict.fromkeys(name.partition(".")[0] for name in self.counters))
 
     @property
-    def counters_named(self) -> tuple[str, ...]:
-        """The counters that metrics may be about."""
-        return (*self.counters, *self.uncounted)
-
-    @property
     def asked(self) -> AskedCounters:
-        """The same, with what is a state: what metrics there are."""
-        return AskedCounters(self.counters_named, frozenset(self.states))
+        """The requested counters, from which the metrics of the study follow."""
+        return AskedCounters(tuple(self.counters), frozenset(self.states))
 
 
 class LoadPlan(_Resolved):

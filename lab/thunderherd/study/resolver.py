@@ -211,16 +211,14 @@ class Resolver:
             problems.add(("sizes", self.size), f"nothing of size {show(self.size)} can run on this machine")
 
     def _measure(self) -> Measure:
-        """What is compared, with the counters that are asked for and those that are still to come."""
-        measure, asked_for = self.form.measure, self._counters()
-        to_come = measure.counters_to_come.items()
+        """What is compared, with the figures of the requested counters."""
+        measure = self.form.measure
         return Measure.model_validate(
-            measure.model_dump(exclude={"trial", "counters_to_come", "at_least"})
+            measure.model_dump(exclude={"trial", "at_least"})
             | {
                 "better": better_of(measure.metric),
-                "counters": figures_of_counters(asked_for, self.catalogue),
-                "states": states_of_counters(asked_for, self.catalogue),
-                "uncounted": {name: why for name, why in to_come if name not in asked_for},
+                "counters": figures_of_counters(measure.counters, self.catalogue),
+                "states": states_of_counters(measure.counters, self.catalogue),
             }
         )
 
@@ -258,12 +256,6 @@ class Resolver:
         names = {each.name for each in everything}
         declared = [each.name for each in configurations(self.declared, self.catalogue)]
         return {name: "this run has other values of its sweep" for name in declared if name not in names}
-
-    def _counters(self) -> list[str]:
-        """Those that are asked for: also those to come that the engine has by now."""
-        measure = self.form.measure
-        has = {each.name for each in self.catalogue.counters if each.countable}
-        return [*measure.counters, *(name for name in measure.counters_to_come if name in has)]
 
     def _configurations(self) -> tuple[StudyForm, list[Configuration]]:
         """The form, and its contenders held against what there is; without the sweeps where one is not well
@@ -353,7 +345,7 @@ class Resolver:
             lab=lab_of(each.lab, self.catalogue),
             trial=each.trial,
             metric=each.metric,
-            better=(each.sweep.better if each.sweep else None) or better_of(each.metric),
+            better=better_of(each.metric),
             scale=in_words(scale, settings),
             queueing_bound=queueing_bound(self.form.queueing_bound, settings, load),
             at_least=at_least(self.form.measure.at_least, load),
@@ -412,7 +404,7 @@ class Resolver:
             title=titled(sweep, resolved, place, self.problems),
             x_label=f"{x_label(sweep)}, source's size" if is_smaller else x_label(sweep),
             metric=metric,
-            better=sweep.better or better_of(metric),
+            better=better_of(metric),
             metrics=tuple(dict.fromkeys([metric, *sweep.metrics])),
             trial=sweep.trial or self.form.measure.trial,
             slope_metrics=tuple(sweep.slope_metrics),
@@ -438,7 +430,7 @@ class Resolver:
                 a=one.name,
                 b=other.name,
                 metric=one.metric,
-                better=sweep.better or better_of(one.metric),
+                better=better_of(one.metric),
                 sweep=sweep.name,
                 point=point.name,
             )
@@ -488,7 +480,7 @@ class Resolver:
             yield f"left out: {names}: {reason}"
         by_reason: dict[str, list[str]] = {}
         for each in self.catalogue.counters:
-            if each.name in self._counters() and not each.available:
+            if each.name in self.form.measure.counters and not each.available:
                 by_reason.setdefault(each.reason or "", []).append(each.name)
         for reason, alike in by_reason.items():
             are = f"counter {alike[0]} is" if len(alike) == 1 else f"counters {', '.join(alike)} are"

@@ -21,7 +21,6 @@ from thunderherd.judge.claims.contrast_tables import (
     check_sum,
     declared_sweeps,
     left_out_here,
-    not_counted,
     outside_this_size,
     resolved_contrast,
     resolved_figure,
@@ -284,10 +283,7 @@ def _resolved(claim: ClaimTable, common: ConditionsTable, study: Study) -> Claim
         unmet=(*unmet, because) if unmet and because else tuple(unmet),
         unmet_verdict=own.otherwise or common.otherwise or "not testable here",
         remarks=tuple(dict.fromkeys(each for each in said if each)),
-        left_out=(
-            *not_counted((name for test in tests for name in test.metrics()), study),
-            *left_out_here(tested, study),
-        ),
+        left_out=tuple(left_out_here(tested, study)),
         outside=tuple(outside_this_size(tested, study)),
     )
 

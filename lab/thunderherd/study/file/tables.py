@@ -12,7 +12,6 @@ from pydantic import Discriminator, Field, Tag
 from thunderherd.engine.catalogue import USUAL_LOAD, USUAL_WAY, Way
 from thunderherd.labs import KINDS, USUAL, with_namespaces
 from thunderherd.labs.words import QUANTITIES
-from thunderherd.metrics.table import Better
 from thunderherd.records.crossover import CrossoverTable
 from thunderherd.records.extra_trials import CostTable, CountingTable, ProfilingTable
 from thunderherd.records.summary import Axis, TrialForm
@@ -81,18 +80,6 @@ class MeasureTable(StrictTable):
     counters: list[str] = Field(
         default=[], description='counters or events of both sides, such as ["cs", "cpu/event=0xc0,umask=0/"]'
     )
-    counters_to_come: dict[str, str] = Field(
-        default={}, description="counters that are asked for as soon as the engine has them; why it has not"
-    )
-    substitutes: dict[str, str] = Field(
-        default={},
-        description="by metric of a sweep, the one that its chart shows where this machine cannot tell it",
-    )
-
-    @property
-    def counters_named(self) -> list[str]:
-        """The counters that metrics may be about, whether the engine has them yet or not."""
-        return [*self.counters, *self.counters_to_come]
 
 
 class ServerTable(StrictTable):
@@ -333,7 +320,6 @@ class SweepTable(StrictTable):
         description="names of [[contenders]] or of another sweep's, or tables [[sweeps.contenders]]",
     )
     metric: str | None = Field(default=None, description="what its verdicts rest on, if not the study's")
-    better: Better | None = Field(default=None, description='"less" or "more", if not as the metric has it')
     metrics: list[str] = Field(default=[], description="further metrics that are shown")
     trial: TrialForm | None = Field(default=None, description='"window" or "whole_life"')
     compare: Literal["pairs", "none"] = Field(
