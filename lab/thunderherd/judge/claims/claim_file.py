@@ -185,7 +185,7 @@ def load_source(study: Study) -> Source:
     """
     if study.claims_path is None:
         return Source()
-    file = TomlFile(study.claims_path)
+    file = TomlFile(study.claims_path, area="claims")
     problems = Problems(file)
     form, _ = formed(ClaimsForm, file.data, problems)
     if form is None:
