@@ -59,6 +59,7 @@ PACKAGES = (
     "trial",
     "doctor",
     "study",
+    "study.checks",
     "study.file",
     "labs",
     "machine",

@@ -15,7 +15,7 @@ from thunderherd.records.extra_trials import (
     CostTable,
     CountingTable,
 )
-from thunderherd.study.checks import check_counter
+from thunderherd.study.checks.names import check_counter
 from thunderherd.study.file.tables import StudyForm
 from thunderherd.study.resolved import Contender, Sweep
 from thunderherd.toml.file import Problems, unknown

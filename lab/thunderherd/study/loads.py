@@ -5,7 +5,7 @@ from collections.abc import Iterator, Sequence
 
 from thunderherd.engine.catalogue import USUAL_WAY, WARM_UP, Catalogue
 from thunderherd.labs import KINDS
-from thunderherd.study.checks import ports_allowed
+from thunderherd.study.checks.names import ports_allowed
 from thunderherd.study.file.contenders import Configuration
 from thunderherd.study.resolved import CONNECTIONS, KEPT, PIPELINE, SOURCES, Contender, LoadPlan
 from thunderherd.toml.file import KeyPath, Problems, show

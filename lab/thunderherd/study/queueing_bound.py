@@ -11,7 +11,7 @@ from collections.abc import Iterator, Mapping, Sequence
 
 from thunderherd.engine.setting_rules import SettingValue
 from thunderherd.metrics.table import AskedCounters
-from thunderherd.study.checks import check_metric
+from thunderherd.study.checks.names import check_metric
 from thunderherd.study.file.tables import BoundTable, MeasureTable
 from thunderherd.study.resolved import LoadPlan, Settings
 from thunderherd.toml.file import KeyPath, Problems, unknown

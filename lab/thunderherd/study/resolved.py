@@ -18,7 +18,6 @@ from thunderherd.metrics.table import AskedCounters, Better
 from thunderherd.records.crossover import CrossoverTable
 from thunderherd.records.extra_trials import CostTable, CountingTable, ProfilingTable
 from thunderherd.records.summary import Axis, PaperFigure, SweepPoint, TrialForm
-from thunderherd.study.checks import requests_of
 from thunderherd.study.file.source_tables import PaperCountersTable, SourceCsvTable
 from thunderherd.study.source_figures import Inconsistency, notes_about
 from thunderherd.toml.file import unknown
@@ -141,7 +140,9 @@ class LoadPlan(_Resolved):
     @property
     def requests_per_trial(self) -> int | None:
         """Requests in the measured window, all clients together; None where the load ends by time."""
-        return None if self.is_timed else requests_of(self.requests, self.processes, self.settings)
+        if self.is_timed:
+            return None
+        return self.processes * math.prod(int(self.settings[name]) for name in self.requests)
 
     @property
     def requests_at_once(self) -> int | None:

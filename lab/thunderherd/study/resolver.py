@@ -12,7 +12,8 @@ from thunderherd.engine.counter_names import figures_of_counters, states_of_coun
 from thunderherd.errors import UserError
 from thunderherd.metrics.table import better_of
 from thunderherd.records.summary import PaperFigure, SweepPoint
-from thunderherd.study import checks
+from thunderherd.study.checks import names as checks
+from thunderherd.study.checks.sweeps import check_ceilings, check_measurable, check_sweeps
 from thunderherd.study.extra_trials import check_counters, cost_apart, set_apart
 from thunderherd.study.file.contenders import (
     MAIN,
@@ -62,7 +63,6 @@ from thunderherd.study.scale import (
     titled,
 )
 from thunderherd.study.source_figures import Paper
-from thunderherd.study.sweeps import check_ceilings, check_measurable, check_sweeps
 from thunderherd.study.traffic import check_traffic, files_of, settled
 from thunderherd.toml.file import KeyPath, Problems, assign, dotted, flat, show
 

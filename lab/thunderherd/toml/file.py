@@ -174,7 +174,7 @@ def nearest(name: object, known: Iterable[str]) -> str | None:
 
 
 def unknown(what: str, name: object, known: Iterable[str], area: str = "study") -> Problem:
-    """Return the problem `no such design "x"`, with code `study.unknown_design` and the known names as hint."""
+    """Return the problem `no such design "x"`: code `study.unknown_design`, known names as hint."""
     names = list(dict.fromkeys(known))
     kind = re.sub(r"\W+", "_", re.sub(r" (of|in) .*", "", what))
     hint = f"known: {', '.join(names) or 'none'}{near(name, names)}"

@@ -33,7 +33,7 @@ from thunderherd.judge.claims.question_tables import (
 )
 from thunderherd.labs import unfit
 from thunderherd.labs.words import is_like
-from thunderherd.study.checks import check_metric
+from thunderherd.study.checks.names import check_metric
 from thunderherd.study.file.tables import keys_of
 from thunderherd.study.loading import Contender, LoadPlan, Study
 from thunderherd.study.scale import cpus_in_words

@@ -15,7 +15,7 @@ from typing import Annotated, Literal
 from pydantic import BaseModel, ConfigDict, Field
 
 from thunderherd.errors import Problem
-from thunderherd.study.checks import check_metric
+from thunderherd.study.checks.names import check_metric
 from thunderherd.study.loading import Study
 from thunderherd.toml.file import KeyPath, Problems, show, unknown
 from thunderherd.toml.strict import StrictTable

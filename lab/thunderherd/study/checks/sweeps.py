@@ -15,7 +15,7 @@ from thunderherd.metrics.table import (
     counters_of,
     metric_names,
 )
-from thunderherd.study.checks import asked_of, check_metric
+from thunderherd.study.checks.names import asked_of, check_metric
 from thunderherd.study.file.contenders import (
     MAIN,
     Change,

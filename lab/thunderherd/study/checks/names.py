@@ -376,14 +376,6 @@ def _check_looks(
         )
 
 
-def requests_of(requests: Sequence[str], processes: int, settings: Settings) -> int:
-    """Requests in the measured window, all clients together.
-
-    `requests` names the settings whose product is the number of requests of one process (`Load.requests`).
-    """
-    return processes * math.prod(int(settings[name]) for name in requests)
-
-
 def check_agreements(
     resolved: Sequence[tuple[Configuration, Settings, Settings]],
     catalogue: Catalogue,
