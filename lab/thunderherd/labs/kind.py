@@ -120,7 +120,7 @@ class Site:
         """Raise `UserError` if the site no longer exists."""
 
     def check_for(self, seconds: float) -> None:
-        """Repeat `check` for `seconds`: when a namespace goes away, calls may fail before the check notices."""
+        """Repeat `check` for `seconds`: calls may fail before `check` notices that a namespace has gone."""
         if self.server_namespace is None:
             return
         until = time.monotonic() + seconds

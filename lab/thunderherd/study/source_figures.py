@@ -383,8 +383,8 @@ class _Place:
         there = dict.fromkeys(row[str(table.contender)] for row in rows) if table.contender else {}
         for base, name in names.items():
             if name not in there:
-                what = f"{table.contender} in {table.file}"
-                self.problems.add((*place, "names", base), unknown(what, name, there))
+                found = unknown(f"{table.contender} in {table.file}", name, there)
+                self.problems.add((*place, "names", base), replace(found, code="study.unknown_source_name"))
 
     def _by_row(self, table: PaperTable, rows: Sequence[Mapping[str, str]]) -> dict[str, str]:
         """Return the row in the file of each contender that has one; controls have none."""
@@ -398,8 +398,9 @@ class _Place:
                 hint = f'give its row of {table.file} ({", ".join(there)}), or row = "none"'
                 self.problems.add(key, f"{each.name} has no row", code="study.no_row", hint=hint)
             elif str(each.row) not in there:
-                hint = f'rows of {table.file}: {", ".join(there)}; or say row = "none"'
-                self.problems.add(key, f"{each.name}: row = {each.row}", code="study.unknown_row", hint=hint)
+                hint = f'rows: {", ".join(there) or "none"}; or say row = "none"'
+                message = f"{each.name}: row = {each.row} is not in {table.file}"
+                self.problems.add(key, message, code="study.unknown_row", hint=hint)
             else:
                 names[each.name] = there[str(each.row)]
         return names

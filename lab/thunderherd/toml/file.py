@@ -293,7 +293,8 @@ def _problem(
     if kind == "literal_error":
         allowed = re.findall(r"'([^']*)'", context["expected"])
         hint = f"allowed: {', '.join(allowed)}{near(detail['input'], allowed)}"
-        return Problem(f"{name} = {show(detail['input'])}", f"{area}.value_not_allowed", hint)
+        message = f"{name} = {show(detail['input'])} is not allowed"
+        return Problem(message, f"{area}.value_not_allowed", hint)
     says = _IN_WORDS[kind].format(**context) if kind in _IN_WORDS else detail["msg"]
     message = f"{name} = {show(detail['input'])}: it {says}"
     return Problem(message, f"{area}.invalid_value", _help(model, key))

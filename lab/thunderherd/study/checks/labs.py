@@ -78,7 +78,8 @@ def _check_quantity(
         return
     setting = settings.get(QUANTITIES[key].setting)
     if setting is not None and not setting.accepts(number):
-        problems.add(place, f"{key} = {show(value)}", code=code, hint=f"allowed: {setting.allowed()}")
+        message, hint = f"{key} = {show(value)} is not allowed", f"allowed: {setting.allowed()}"
+        problems.add(place, message, code=code, hint=hint)
 
 
 def _check_without_tcp(kind: Kind, each: Configuration, catalogue: Catalogue, problems: Problems) -> None:

@@ -291,7 +291,8 @@ def check_value(name: str, value: object, setting: Setting, place: KeyPath, prob
     """Check that the value of a setting is one that it accepts."""
     if not setting.accepts(value):
         hint = f"allowed: {setting.allowed()}"
-        problems.add(place, f"{name} = {show(value)}", code="study.invalid_setting", hint=hint)
+        message = f"{name} = {show(value)} is not allowed"
+        problems.add(place, message, code="study.invalid_setting", hint=hint)
 
 
 def _owners(name: str, form: StudyForm, catalogue: Catalogue) -> str:
@@ -310,7 +311,7 @@ def _check_pairs(form: StudyForm, problems: Problems) -> None:
     for index, pair in enumerate(form.comparisons.pairs):
         key: KeyPath = ("comparisons", "pairs", index)
         if len(pair) != 2 or pair[0] == pair[1]:
-            message = f"pairs[{index}] = {show(pair)}"
+            message = f"pairs[{index}] = {show(pair)} is no pair"
             problems.add(key, message, code="study.invalid_pair", hint="a pair is two different names")
         for name in pair:
             if name not in names:

@@ -100,7 +100,8 @@ def _check_looks(
     of_split: KeyPath = ("sizes", size, "alpha_split")
     if any(later <= earlier for earlier, later in pairwise(looks)):
         hint = "each must be more than the one before"
-        problems.add(of_looks, f"looks = {show(looks)}", code="study.looks_not_rising", hint=hint)
+        message = f"looks = {show(looks)} do not rise"
+        problems.add(of_looks, message, code="study.looks_not_rising", hint=hint)
     if len(split) != len(looks):
         message = f"alpha_split = {show(split)}: {len(split)} shares for {len(looks)} looks"
         problems.add(of_split, message, code="study.shares_without_looks", hint="give one share a look")
