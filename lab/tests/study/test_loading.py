@@ -19,6 +19,9 @@ from thunderherd.study.resolver import Resolver
 
 __all__ = ["machine"]
 
+NOTE = "1.80, no lock: is odd"
+"""The finding in the list of inconsistencies."""
+
 
 def test_everything_is_resolved(tmp_path: Path) -> None:
     study = loaded(tmp_path)
@@ -35,7 +38,7 @@ def test_everything_is_resolved(tmp_path: Path) -> None:
     assert (modern.design, modern.row, modern.control_of) == ("prefork", None, "prefork")
     assert [(each.base, each.metric, each.value, each.note) for each in study.paper] == [
         ("iterative", "process_control_seconds", 0.0, None),
-        ("prefork", "process_control_seconds", 1.8, "1.80, no lock: is odd"),
+        ("prefork", "process_control_seconds", 1.8, NOTE),
     ]
     assert iterative.label == "One after the other"
     assert {each.primitive for each in study.contenders} == {"send_each"}
@@ -55,7 +58,7 @@ def test_everything_is_resolved(tmp_path: Path) -> None:
     assert study.load.requests_per_trial == 2 * 5 * 50
     assert (study.lab.server_cpus, study.lab.client_cpus) == ((0,), None)
     assert (study.noise.steal_percent, study.noise.foreign_percent) == (4, 15)
-    assert study.notes_about("claim H1") == "1.80, no lock: is odd"
+    assert study.notes_about("claim H1") == NOTE
     assert study.notes[0].startswith("500 connections") and "5000" in study.notes[0]
 
 

@@ -1,4 +1,4 @@
-"""A sweep's points are contenders of their own: what a sweep becomes, and what is refused."""
+"""Sweeps: each point of a sweep has its own contenders."""
 
 from __future__ import annotations
 
@@ -12,6 +12,7 @@ from made.written_study import machine
 
 from thunderherd.judge.summary.summarise import summarise
 from thunderherd.study.loading import load_study
+from thunderherd.study.resolver import OTHER_VALUES, outside_size
 
 __all__ = ["machine"]
 
@@ -115,7 +116,7 @@ def test_parts_and_repetitions(tmp_path: Path) -> None:
     text = STUDY.replace("alpha_split = [1.0]", 'alpha_split = [1.0]\nparts = ["pool_size"]')
     study = loaded(tmp_path, text)
     assert study.main == ()
-    assert study.absent["iterative"] == "not part of size quick, but of full"
+    assert study.absent["iterative"] == outside_size("quick", "full")
     assert len(study.comparisons) == 3
     assert len(loaded(tmp_path, text, size="full").contenders) == 10
     given = loaded(tmp_path, text, 'parts=["main"]', size="full")
@@ -139,12 +140,12 @@ def test_a_size_may_run_some_points_only(tmp_path: Path) -> None:
     (sweep,) = study.sweeps
     assert [point.name for point in sweep.points] == ["5", "30"]
     assert [figure.point for figure in study.paper] == ["5", "30"]
-    assert study.absent["prefork@pool_size=10"] == "not part of size quick, but of full"
+    assert study.absent["prefork@pool_size=10"] == outside_size("quick", "full")
     assert sweep.absent == {}, "it could run here"
     assert len(loaded(tmp_path, text, size="full").sweeps[0].points) == 3
     other = loaded(tmp_path, text, "pool_size.values=[5, 7]")
     assert [point.name for point in other.sweeps[0].points] == ["5", "7"], "whoever says values means those"
-    assert other.absent["prefork@pool_size=30"] == "this run has other values of its sweep"
+    assert other.absent["prefork@pool_size=30"] == OTHER_VALUES
 
 
 def test_any_undoes_a_list_of_cpus(tmp_path: Path) -> None:
@@ -246,7 +247,7 @@ def test_overrides_of_sweeps_that_are_refused(
     problems = refused(tmp_path, STUDY, override)
     assert f"--set {override}" in places(problems, code)
     assert problems[0].where == f"--set {override}"
-    assert near is None or f"did you mean '{near}'?" in problems[0].hint
+    assert near is None or f"'{near}'" in problems[0].hint
 
 
 # Contenders of sweeps ---------------------------------------------------------------------------------------

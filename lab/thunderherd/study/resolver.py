@@ -67,6 +67,10 @@ JUDGED_OR_REPEATED = {
 """Keys of a size that exclude each other: if one is overridden, the others are left out."""
 
 
+OTHER_VALUES = "this run has other values of its sweep"
+"""Why a contender is absent if the user has overridden the values of its sweep."""
+
+
 class Resolver:
     """One pass over a study: one size, with or without overrides.
 
@@ -242,10 +246,8 @@ class Resolver:
         """Return why a contender does not run, and which sizes run it."""
         if ("sizes", self.size, "parts") in self.problems.overridden and each.part not in self.parts():
             return f"{each.part} is not one of this run's parts: {', '.join(self.parts())}"
-        sizes = " and ".join(
-            size for size in self.form.sizes if size != self.size and self._is_of_size(each, size)
-        )
-        return f"not part of size {self.size}" + (f", but of {sizes}" if sizes else "")
+        sizes = [size for size in self.form.sizes if size != self.size and self._is_of_size(each, size)]
+        return outside_size(self.size, *sizes)
 
     def _has_point(self, sweep: SweepTable, point: str | None, size: str | None = None) -> bool:
         """Return whether a size (default: this one) that runs a sweep also runs one of its points."""
@@ -266,7 +268,7 @@ class Resolver:
             return {}
         names = {each.name for each in everything}
         declared = [each.name for each in configurations(self.declared, self.catalogue)]
-        return {name: "this run has other values of its sweep" for name in declared if name not in names}
+        return {name: OTHER_VALUES for name in declared if name not in names}
 
     def _configurations(self) -> tuple[StudyForm, list[Configuration]]:
         """Return the form and its contenders, after checking them.
@@ -460,6 +462,11 @@ class Resolver:
         for reason, alike in by_reason.items():
             are = f"counter {alike[0]} is" if len(alike) == 1 else f"counters {', '.join(alike)} are"
             yield f"{are} not available here: {reason}"
+
+
+def outside_size(size: str, *others: str) -> str:
+    """Return why a contender does not run in a size; `others` are the sizes that run it."""
+    return f"not part of size {size}" + (f", but of {' and '.join(others)}" if others else "")
 
 
 def _known(settings: Settings, allowed: Mapping[str, Setting]) -> Settings:
