@@ -333,7 +333,7 @@ def list_(
 @app.command()
 def doctor(
     as_json: Annotated[
-        bool, typer.Option("--json", help="As JSON (docs/reference/doctor.schema.json).")
+        bool, typer.Option("--json", help="As JSON (docs/generated/reference/doctor.schema.json).")
     ] = False,
 ) -> int:
     """What this machine can and cannot do, what that means for measurements, and what to type to change it.

@@ -4,7 +4,7 @@
 DIR/probe.toml, DIR/probe/   a short closed loop, where no rates are given: between which rates to look
 DIR/knee.toml, DIR/knee/     the designs at their rates, in blocks
 DIR/confirm.toml, DIR/confirm/   the same at rates close around the knees that this finds; not with --quick
-DIR/knee.json                the answer (docs/reference/knee.schema.json)
+DIR/knee.json                the answer (docs/generated/reference/knee.schema.json)
 DIR/knee.svg, DIR/knee.png   latency over rate
 ```
 """

@@ -102,7 +102,10 @@ def _check_alone(
         raise UserError(replace(next(iter(left_out.values())), hint=f"type {instead}", where=where))
     read([*typed[:place], *parts, *typed[place + 1 :]], keys, command)
     raise UserError(
-        "several values in one option", code="lab.several_values", hint=f"type {instead}", where=where
+        "several values in one option",
+        code="lab.several_values",
+        hint=f"did you mean {instead}?",
+        where=where,
     )
 
 

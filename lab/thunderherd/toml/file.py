@@ -65,7 +65,7 @@ class TomlFile:
         return f"{self.path}:{self.lines.get(key, 1)}"
 
     def told(self, message: str) -> str:
-        """Return a message in the words that the user typed; a subclass translates it."""
+        """A problem in the words of whoever is to mend it."""
         return message
 
 
@@ -344,7 +344,7 @@ def _help(model: type[BaseModel], key: KeyPath) -> str:
         if field and field.description:
             return field.description
         key = key[:-1]
-    return "docs/reference/study_file.md has all keys"
+    return "docs/generated/reference/study_file.md has all keys"
 
 
 def _model_at(model: type[BaseModel], key: KeyPath) -> type[BaseModel] | None:

@@ -188,14 +188,14 @@ def _check_slope(sweep: SweepTable, metric: str, here: KeyPath, problems: Proble
     if names := [point.name for point in named if point.number is None]:
         problems.add(
             key,
-            f"slope = {show(sweep.slope)}: points {', '.join(names)} are not numbers",
+            f"slope = {show(sweep.slope)}: the sweep has points that are not numbers ({', '.join(names)})",
             code="study.points_not_numbers",
             hint="leave slope out",
         )
     elif len({point.number for point in named}) < 2 and (*here, "values") not in problems.overridden:
         problems.add(
             key,
-            f"slope = {show(sweep.slope)}: the sweep has one point only",
+            f"slope = {show(sweep.slope)}: the sweep has only one point",
             code="study.one_point",
             hint="give more points, or leave slope out",
         )
@@ -213,7 +213,7 @@ def _check_crossover(form: StudyForm, index: int, problems: Problems) -> None:
         if name not in known:
             problems.add((*key, end), unknown(f"contender of sweep {sweep.name}", name, known))
     if asked.a == asked.b:
-        message, hint = f"a and b are both {show(asked.b)}", "choose two different contenders"
+        message, hint = f"b = {show(asked.b)} is compared with itself", "choose two different contenders"
         problems.add((*key, "b"), message, code="study.same_contender", hint=hint)
     if sweep.compare == "none":
         problems.add(
@@ -233,12 +233,12 @@ def _check_crossover(form: StudyForm, index: int, problems: Problems) -> None:
     if wrong := [name for name, number in numbers.items() if number is None or number <= 0]:
         problems.add(
             key,
-            f"crossover: points {', '.join(wrong)} are not numbers above 0",
+            f"crossover: the sweep has points that are not numbers above 0 ({', '.join(wrong)})",
             code="study.points_not_numbers",
             hint="leave crossover out",
         )
     elif len(set(numbers.values())) < 2 and (*here, "values") not in problems.overridden:
-        message, hint = "crossover: the sweep has one point only", "give more points, or leave crossover out"
+        message, hint = "crossover: the sweep has only one point", "give more points, or leave crossover out"
         problems.add(key, message, code="study.one_point", hint=hint)
 
 

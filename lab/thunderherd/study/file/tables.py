@@ -1,7 +1,7 @@
 """The tables and keys of a study file, one strict model for each table.
 
 These models check types and bounds only. `study.checks` looks up whether a design, a setting or a CPU exists.
-The descriptions of the fields are printed in error messages and in `docs/reference/study_file.md`.
+The descriptions of the fields are printed in error messages and in `docs/generated/reference/study_file.md`.
 """
 
 from collections.abc import Sequence
