@@ -13,7 +13,6 @@ import pytest
 from made.refusals import refused
 
 from thunderherd.engine import client
-from thunderherd.errors import UserError
 from thunderherd.judge.claims.claim_file import Claim, load_claims
 from thunderherd.records.summary import TrialRecord
 from thunderherd.run.runner import run_study
@@ -176,19 +175,15 @@ def test_sweeps_that_are_small_by_themselves_are_not_scaled(four_cpus: None) -> 
 
 
 def test_a_factor_that_leaves_a_remainder_is_refused_once(four_cpus: None) -> None:
-    with pytest.raises(UserError) as caught:
-        study("full", "scale.factor=7")
-    (line,) = str(caught.value).splitlines()
-    assert line.startswith("--set scale.factor=7: factor = 7 does not divide ")
-    assert "settings.pool = 100, 200, 400, 600, 800, 1600, 3200" in line
+    (problem,) = refused(study, "full", "scale.factor=7")
+    assert (problem.code, problem.where) == ("study.indivisible", "--set scale.factor=7")
+    assert "settings.pool = 100, 200, 400, 600, 800, 1600, 3200" in problem.message
 
 
-def test_one_mistake_is_told_once(four_cpus: None) -> None:
-    """What follows from a wrong value is no mistake of its own."""
-    with pytest.raises(UserError) as caught:
-        study("quick", "load.settings.clients=ten")
-    (line,) = str(caught.value).splitlines()
-    assert line.startswith('--set load.settings.clients=ten: clients = "ten"; allowed: ')
+def test_one_mistake_is_reported_once(four_cpus: None) -> None:
+    """Problems that only follow from a wrong value are not reported."""
+    (problem,) = refused(study, "quick", "load.settings.clients=ten")
+    assert (problem.code, problem.where) == ("study.invalid_setting", "--set load.settings.clients=ten")
 
 
 # Claims -----------------------------------------------------------------------------------------------------

@@ -22,7 +22,7 @@ from thunderherd.toml.file import Problems, unknown
 Table = TypeVar("Table", bound=ApartTable)
 
 
-def set_apart(
+def choose_contenders(
     name: str,
     table: Table,
     contenders: Sequence[Contender],
@@ -72,7 +72,7 @@ def set_apart(
     return table.model_copy(update={"contenders": chosen})
 
 
-def cost_apart(
+def choose_cost_contenders(
     form: StudyForm,
     contenders: Sequence[Contender],
     sweeps: Sequence[Sweep],
@@ -84,7 +84,7 @@ def cost_apart(
     There are none if the study requests no counter. By default they are a few of the contenders that other
     extra trials take, spread evenly. Controls are left out, since they only vary another contender.
     """
-    table = set_apart("counting_cost", form.counting_cost, contenders, sweeps, absent, problems)
+    table = choose_contenders("counting_cost", form.counting_cost, contenders, sweeps, absent, problems)
     if not form.measure.counters:
         return table.model_copy(update={"contenders": []})
     if form.counting_cost.contenders:

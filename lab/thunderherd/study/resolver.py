@@ -18,7 +18,7 @@ from thunderherd.study.checks.sizes import check_size
 from thunderherd.study.checks.sweeps import check_ceilings, check_measurable, check_sweeps
 from thunderherd.study.checks.unused_overrides import check_counts, check_used
 from thunderherd.study.comparisons import compared_pairs, planned_looks
-from thunderherd.study.extra_trials import check_counters, cost_apart, set_apart
+from thunderherd.study.extra_trials import check_counters, choose_contenders, choose_cost_contenders
 from thunderherd.study.file.contenders import (
     MAIN,
     Configuration,
@@ -172,9 +172,9 @@ class Resolver:
         resolved = list(zip(chosen, contenders, strict=True))
         self._check_ends(resolved)
         counted = check_counters(form.counting, self.catalogue, problems)
-        counting = set_apart("counting", counted, contenders, sweeps, absent, problems)
-        cost = cost_apart(form, contenders, sweeps, absent, problems)
-        profiling = set_apart("profiling", form.profiling, contenders, sweeps, absent, problems)
+        counting = choose_contenders("counting", counted, contenders, sweeps, absent, problems)
+        cost = choose_cost_contenders(form, contenders, sweeps, absent, problems)
+        profiling = choose_contenders("profiling", form.profiling, contenders, sweeps, absent, problems)
         # If the file had to be mended, the number of comparisons and alpha are not known.
         check_size(form, self.size, sweep_names, len(family) if self.whole else None, problems)
         if self.whole and on_this_machine:

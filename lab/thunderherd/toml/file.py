@@ -44,7 +44,9 @@ class TomlFile:
         The file cannot be read, or is not TOML.
     """
 
-    def __init__(self, path: Path, text: str | None = None, area: str = "study") -> None:
+    area = "study"
+
+    def __init__(self, path: Path, text: str | None = None, area: str = area) -> None:
         self.path, self.area = path, area
         self._text = text = read_text(path) if text is None else text
         try:
