@@ -64,7 +64,7 @@ class Measure(_Resolved):
 
     @property
     def counters_asked(self) -> list[str]:
-        """What the engine is asked for: the counters, without the further figures of some."""
+        """The requested counters, without the further figures that some of them have."""
         return list(dict.fromkeys(name.partition(".")[0] for name in self.counters))
 
     @property
