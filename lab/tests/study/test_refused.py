@@ -276,7 +276,9 @@ def test_mistakes_are_refused_with_their_line(
     part, _, shift = re.fullmatch(r"(.*?)((#2|-1)?)", marked).groups()  # type: ignore[union-attr]
     lines = [number for number, line in enumerate(text.splitlines(), 1) if part in line]
     expected = lines[1:2] if shift == "#2" else [lines[0] - 1] if shift == "-1" else lines
-    found = places(problems_in(name, text, tmp_path), code)
+    problems = problems_in(name, text, tmp_path)
+    assert all(problem.code for problem in problems)
+    found = places(problems, code)
     assert {int(place.partition(":")[2]) for place in found} & {*expected}, (expected, found)
 
 
