@@ -9,10 +9,10 @@ from pathlib import Path
 from typing import Any, NamedTuple
 
 import pytest
-from made.figures_of_metrics import CELLS, FIGURES_OF_METRICS, LONG, SWEPT
 from made.refusals import below, page, places
 from made.refusals import refused as problems_of
 from made.summaries import swept
+from made.summaries.figures_of_metrics import CELLS, FIGURES_OF_METRICS, LONG, SWEPT
 from made.summaries.swept import BOTH_KEYS, STUDY, TWO_KEYS
 from made.written_study import GOOD, line_of, loaded, machine, refused
 

@@ -5,8 +5,8 @@ from __future__ import annotations
 from pathlib import Path
 
 import pytest
-from made.figures_of_metrics import CELLS, LONG, SWEPT
 from made.refusals import places
+from made.summaries.figures_of_metrics import CELLS, LONG, SWEPT
 from made.summaries.swept import STUDY, loaded, refused
 from made.written_study import GOOD, machine
 from made.written_study import loaded as loaded_main
