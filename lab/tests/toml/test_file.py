@@ -13,7 +13,8 @@ from hypothesis import strategies as st
 from made.refusals import refused
 from pydantic import Field, ValidationError
 
-from thunderherd.toml.file import KeyPath, Problems, TomlFile, dotted, formed, locate, near, nearest
+from thunderherd.toml.file import KeyPath, Problems, TomlFile, dotted, formed, near, nearest
+from thunderherd.toml.lines import locate
 from thunderherd.toml.strict import StrictTable
 
 TEXT = '''\
