@@ -98,5 +98,5 @@ def test_a_part_is_a_metric_of_sweeps_papers_bounds_and_columns(tmp_path: Path) 
 )
 def test_what_is_no_part_and_what_no_state_has_is_refused(tmp_path: Path, old: str, new: str) -> None:
     assert old in PARTS
-    (complaint, *_) = refused(tmp_path, PARTS.replace(old, new))
-    assert "no such metric" in complaint or "metric that sweep" in complaint
+    (problem, *_) = refused(tmp_path, PARTS.replace(old, new))
+    assert problem.code == "study.unknown_metric"

@@ -1,11 +1,11 @@
-"""Quantities of a lab are read as they are written, and what is none is refused with what would be one."""
+"""Quantities of a lab are read as they are written; other values are refused, with an example."""
 
 from __future__ import annotations
 
 import pytest
 
 from thunderherd.labs import KINDS
-from thunderherd.labs.words import QUANTITIES, in_words, parse, written
+from thunderherd.labs.words import QUANTITIES, InvalidQuantity, in_words, parse, written
 
 
 @pytest.mark.parametrize(
@@ -41,31 +41,41 @@ def test_a_number_has_its_largest_whole_unit() -> None:
     assert (written("rate", 1_500_000), written("loss", 5)) == ("1500kbit", "0.0005%")
 
 
+UNITS_OF_RATE = "(bit, kbit, mbit, gbit)"
+
+
 @pytest.mark.parametrize(
-    ("key", "value", "words"),
+    ("key", "value", "message", "hint"),
     [
-        ("rate", "fast", "bit, kbit, mbit, gbit"),
-        ("rate", "10", '\\(bit, kbit, mbit, gbit\\) in quotes, such as "10gbit"$'),
-        ("rate", 10, "with its unit"),
-        ("rate", "10gbit/s", "with its unit"),
-        ("rate", "-1gbit", "with its unit"),
-        ("rate", "1e9bit", "with its unit"),
-        ("rate", "٣gbit", "with its unit"),
-        ("rate", "0gbit", "leave rate out"),
-        ("rate", "0.5bit", "no multiple of 1bit"),
-        ("rate", "7.999kbit", "it takes 8kbit at least; for no limit, leave rate out"),
-        ("delay", "5 minutes", "us, ms, s"),
-        ("delay", "0.5us", "no multiple of 1us"),
-        ("loss", "0.1", "%"),
-        ("loss", "0.00001%", "no multiple of 0.0001%"),
-        ("mtu", "1500", "a whole number, such as 1500"),
-        ("mtu", True, "a whole number"),
-        ("mtu", 1500.0, "a whole number"),
+        ("rate", "fast", "rate", UNITS_OF_RATE),
+        ("rate", "10", "rate", '"10gbit"'),
+        ("rate", 10, "rate", UNITS_OF_RATE),
+        ("rate", "10gbit/s", "rate", UNITS_OF_RATE),
+        ("rate", "-1gbit", "rate", UNITS_OF_RATE),
+        ("rate", "1e9bit", "rate", UNITS_OF_RATE),
+        ("rate", "٣gbit", "rate", UNITS_OF_RATE),
+        ("rate", "0gbit", "0", "rate"),
+        ("rate", "0.5bit", "1bit", "1bit"),
+        ("rate", "7.999kbit", "8kbit", "rate"),
+        ("delay", "5 minutes", "delay", "us, ms, s"),
+        ("delay", "0.5us", "1us", "1us"),
+        ("loss", "0.1", "loss", "%"),
+        ("loss", "0.00001%", "0.0001%", "0.0001%"),
+        ("mtu", "1500", "mtu", "1500"),
+        ("mtu", True, "mtu", "1500"),
+        ("mtu", 1500.0, "mtu", "1500"),
     ],
 )
-def test_what_is_none_is_refused(key: str, value: object, words: str) -> None:
-    with pytest.raises(ValueError, match=words):
+def test_other_values_are_refused(key: str, value: object, message: str, hint: str) -> None:
+    with pytest.raises(InvalidQuantity) as refusal:
         parse(key, value)
+    assert message in refusal.value.message and hint in refusal.value.hint
+
+
+def test_an_example_on_a_command_line_has_no_quotes() -> None:
+    with pytest.raises(InvalidQuantity) as refusal:
+        parse("rate", "10", on_command_line=True)
+    assert "10gbit" in refusal.value.hint and '"' not in refusal.value.hint
 
 
 def test_a_lab_in_words_tells_it_from_others() -> None:

@@ -1,4 +1,4 @@
-"""A small study as it is written down, on a machine that is said: for the tests of loading one."""
+"""A small study as a file, and a machine with known CPUs and ports, for tests of loading studies."""
 
 from __future__ import annotations
 
@@ -7,9 +7,11 @@ from pathlib import Path
 
 import pytest
 
+from made import refusals
 from made.paths import DATA
+from made.refusals import below
 from thunderherd.engine.catalogue import Catalogue
-from thunderherd.errors import UserError
+from thunderherd.errors import Problem
 from thunderherd.study.loading import Study, load_study
 
 CATALOGUE = Catalogue.model_validate_json((DATA / "catalogue.json").read_text())
@@ -100,11 +102,9 @@ def loaded(directory: Path, text: str = GOOD, *overrides: str, size: str = "quic
     return load_study(str(written(directory, text)), size, overrides, CATALOGUE)
 
 
-def refused(directory: Path, text: str = GOOD, *overrides: str, size: str = "quick") -> list[str]:
-    """The lines of the complaint, without the directory."""
-    with pytest.raises(UserError) as caught:
-        loaded(directory, text, *overrides, size=size)
-    return [line.replace(f"{directory}/", "") for line in str(caught.value).splitlines()]
+def refused(directory: Path, text: str = GOOD, *overrides: str, size: str = "quick") -> tuple[Problem, ...]:
+    """Return the problems of a study, with paths relative to the directory."""
+    return below(directory, refusals.refused(loaded, directory, text, *overrides, size=size))
 
 
 def line_of(text: str, part: str) -> int:

@@ -81,6 +81,7 @@ PACKAGES = (
     "trial",
     "doctor",
     "study",
+    "study.checks",
     "study.file",
     "labs",
     "machine",

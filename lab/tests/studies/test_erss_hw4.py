@@ -10,14 +10,15 @@ import socket
 from pathlib import Path
 
 import pytest
+from made.refusals import refused
 
 from thunderherd.engine import client
-from thunderherd.errors import UserError
 from thunderherd.judge.claims.claim_file import Claim, load_claims
 from thunderherd.records.summary import TrialRecord
 from thunderherd.run.runner import run_study
 from thunderherd.show.tables import runs as tables_runs
 from thunderherd.study.loading import Study, load_study
+from thunderherd.study.scale import cpus_in_words
 from thunderherd.trial import trial
 
 
@@ -109,12 +110,13 @@ def test_a_machine_with_fewer_cpus_runs_what_it_can(four_cpus: None, monkeypatch
     assert "pre@cores=4" in found.absent
     assert any("left out: per@cores=4, pre@cores=4" in note for note in found.notes)
     remarks = {sweep.name: sweep.remarks for sweep in found.sweeps}
-    assert remarks["buckets"] == ("the source had 4 cores, this machine has 2",)
+    of_cpus = cpus_in_words(4, [each for each in found.contenders if each.sweep == "buckets"])
+    assert of_cpus and remarks["buckets"] == (of_cpus,)
     assert remarks["cores"] == ()
     claims = by_id(found)
     assert claims["H42"].left_out
     assert not claims["H41"].left_out
-    assert claims["H41"].remarks == ("the source had 4 cores, this machine has 2",)
+    assert claims["H41"].remarks == (of_cpus,)
     monkeypatch.setattr(os, "sched_getaffinity", lambda _pid: set(range(4)))
     assert by_id(study())["H41"].remarks == ()
 
@@ -132,7 +134,8 @@ def test_the_quick_size_keeps_the_proportions(four_cpus: None) -> None:
             assert int(each.load.settings[name]) * 25 == same.load.settings[name]
     assert quick.contender("pre@cores=4").settings["pool"] == 32
     assert all(sweep.remarks == ("scaled 1:25",) for sweep in quick.sweeps)
-    assert "scaled 1:25: unit_microseconds, pool, clients, milliseconds" in quick.notes[0]
+    assert quick.notes[0].startswith("scaled 1:25: ")
+    assert all(name in quick.notes[0] for name in ("unit_microseconds", "pool", "clients", "milliseconds"))
 
 
 def test_titles_and_rows_tell_what_ran(four_cpus: None) -> None:
@@ -140,12 +143,13 @@ def test_titles_and_rows_tell_what_ran(four_cpus: None) -> None:
     titles = {of.size: {sweep.name: sweep.title for sweep in of.sweeps} for of in (full, quick)}
     assert titles["full"]["cores"].endswith("32 buckets, pool of 800")
     assert titles["quick"]["cores"].endswith("32 buckets, pool of 32")
-    assert titles["full"]["second_team"].startswith("A second team's pool of 600 with 1000 clients:")
+    assert {"600", "1000"} <= set(re.findall(r"\d+", titles["full"]["second_team"]))
     pools = {of.size: of.sweeps[3] for of in (full, quick)}
     assert [point.label for point in pools["full"].points][-1] == "3200"
     assert [point.label for point in pools["quick"].points][-1] == "3200 (here 128)"
-    assert pools["quick"].x_label == "threads in the pool, source's size"
-    assert quick.contender("pre@pool_size=3200").label.endswith("threads in the pool 3200 (here 128)")
+    assert pools["quick"].x_label.startswith(pools["full"].x_label)
+    assert pools["quick"].x_label != pools["full"].x_label, "it says that the points are the source's"
+    assert quick.contender("pre@pool_size=3200").label.endswith(" 3200 (here 128)")
     assert [point.label for point in quick.sweeps[2].points] == ["32", "128", "512", "2048"], "not divided"
     apart = study("full", "scale.factor=25")
     assert [point.label for point in apart.sweeps[6].points] == ["0", "1", "2", "5", "10"], "not scaled"
@@ -171,19 +175,15 @@ def test_sweeps_that_are_small_by_themselves_are_not_scaled(four_cpus: None) -> 
 
 
 def test_a_factor_that_leaves_a_remainder_is_refused_once(four_cpus: None) -> None:
-    with pytest.raises(UserError) as caught:
-        study("full", "scale.factor=7")
-    (line,) = str(caught.value).splitlines()
-    assert line.startswith("--set scale.factor=7: factor = 7 does not divide ")
-    assert "settings.pool = 100, 200, 400, 600, 800, 1600, 3200" in line
+    (problem,) = refused(study, "full", "scale.factor=7")
+    assert (problem.code, problem.where) == ("study.indivisible", "--set scale.factor=7")
+    assert "settings.pool = 100, 200, 400, 600, 800, 1600, 3200" in problem.message
 
 
-def test_one_mistake_is_told_once(four_cpus: None) -> None:
-    """What follows from a wrong value is no mistake of its own."""
-    with pytest.raises(UserError) as caught:
-        study("quick", "load.settings.clients=ten")
-    (line,) = str(caught.value).splitlines()
-    assert line.startswith('--set load.settings.clients=ten: clients = "ten"; allowed: ')
+def test_one_mistake_is_reported_once(four_cpus: None) -> None:
+    """Problems that only follow from a wrong value are not reported."""
+    (problem,) = refused(study, "quick", "load.settings.clients=ten")
+    assert (problem.code, problem.where) == ("study.invalid_setting", "--set load.settings.clients=ten")
 
 
 # Claims -----------------------------------------------------------------------------------------------------
@@ -326,7 +326,9 @@ def test_a_delay_too_much_in_the_buckets_makes_a_trial_invalid(
     server = found.summary.account["delay_sum"]
     clients = sum(load.account["delay_sum"] for load in found.loads)
     assert server == clients + 2
-    assert f"account: delay_sum: the server has {server}, its clients {clients}" in found.invalid_reasons
+    assert any(
+        {"delay_sum:", f"{server},", str(clients)} <= {*reason.split()} for reason in found.invalid_reasons
+    )
 
 
 def test_a_thousand_threads_stop_when_their_requests_are_done(use_engine: Path) -> None:
@@ -382,25 +384,17 @@ def test_the_sources_runs_stand_beside_ours_and_alone(
 
 
 @pytest.mark.parametrize(
-    ("written", "wrong", "said"),
+    ("written", "wrong", "code"),
     [
-        ('"settings.pool", "load', '"settings.pol", "load', 'no such setting "settings.pol"'),
-        (
-            'time = "settings.unit',
-            'time = "settings.of_unit',
-            'time = "settings.of_unit_microseconds" is none',
-        ),
-        ('delays = ["load', 'delays = ["lod', 'no such setting "lod.settings.delay_minimum"'),
-        ("of = 1000000\n", "", "time and of go together"),
-        (
-            "pool of {settings.pool}, all",
-            "pool of {settings.pol}, all",
-            'no such key of its contenders "sett',
-        ),
+        ('"settings.pool", "load', '"settings.pol", "load', "study.unknown_setting"),
+        ('time = "settings.unit', 'time = "settings.of_unit', "study.time_not_divided"),
+        ('delays = ["load', 'delays = ["lod', "study.unknown_setting"),
+        ("of = 1000000\n", "", "study.incomplete_scale"),
+        ("pool of {settings.pool}, all", "pool of {settings.pol}, all", "study.unknown_key"),
     ],
 )
-def test_mistakes_of_scale_are_told(
-    written: str, wrong: str, said: str, four_cpus: None, tmp_path: Path
+def test_mistakes_of_scale_are_refused(
+    written: str, wrong: str, code: str, four_cpus: None, tmp_path: Path
 ) -> None:
     source = study().path
     for file in source.parent.iterdir():
@@ -408,5 +402,5 @@ def test_mistakes_of_scale_are_told(
     text = source.read_text()
     assert written in text
     (tmp_path / source.name).write_text(text.replace(written, wrong))
-    with pytest.raises(UserError, match=re.escape(said)):
-        load_study(str(tmp_path / source.name), "quick", [], client.catalogue())
+    problems = refused(load_study, str(tmp_path / source.name), "quick", [], client.catalogue())
+    assert code in {each.code for each in problems}

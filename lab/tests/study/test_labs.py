@@ -1,18 +1,22 @@
-"""The lab of a study: what makes it impossible is said with file and line; what it becomes is complete."""
+"""The lab of a study: impossible labs are refused with their line, and a resolved lab is complete."""
 
 from __future__ import annotations
 
 import re
+from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
 import pytest
+from made.refusals import below, page, places
+from made.refusals import refused as problems_of
 from made.small_studies import SMALL_STUDY
 
 from thunderherd.engine import client
 from thunderherd.engine.catalogue import Catalogue
-from thunderherd.errors import UserError
+from thunderherd.errors import Problem
 from thunderherd.study import lab_option
+from thunderherd.study.checks.unused_overrides import NO_EFFECT
 from thunderherd.study.loading import Study, load_study
 
 NODELAY = {"name": "nodelay", "help": "", "kind": "boolean", "default": True}
@@ -76,10 +80,10 @@ def loaded(folder: Path, catalogue: Catalogue, more: str = "", overrides: tuple[
     return load_study(str(path), "quick", overrides, catalogue)
 
 
-def complaint(folder: Path, catalogue: Catalogue, more: str = "", overrides: tuple[str, ...] = ()) -> str:
-    with pytest.raises(UserError) as refused:
-        loaded(folder, catalogue, more, overrides)
-    return str(refused.value)
+def refused(
+    folder: Path, catalogue: Catalogue, more: str = "", overrides: tuple[str, ...] = ()
+) -> tuple[Problem, ...]:
+    return below(folder, problems_of(loaded, folder, catalogue, more, overrides))
 
 
 def test_without_a_word_it_is_loopback(tmp_path: Path, catalogue: Catalogue) -> None:
@@ -145,9 +149,8 @@ def test_whoever_changes_the_kind_is_not_told_of_the_others_keys(
     for kind in ("loopback", "unix"):
         overrides = (f"lab.kind={kind}", *(["lab.congestion=reno"] if kind == "loopback" else []))
         assert loaded(tmp_path, catalogue, more, overrides).lab.settings == {}
-    said = complaint(tmp_path, catalogue, more, ("lab.kind=loopback", "lab.mtu=1500"))
-    assert "--set lab.mtu=1500" in said
-    assert 'lab "loopback" has no mtu' in said
+    problems = refused(tmp_path, catalogue, more, ("lab.kind=loopback", "lab.mtu=1500"))
+    assert places(problems, "study.key_of_other_lab") == ["--set lab.mtu=1500"]
 
 
 THROUGH_LABS = """\
@@ -182,21 +185,20 @@ def test_a_key_that_is_overridden_is_for_what_has_no_kind_or_value_of_its_own(
 
 
 @pytest.mark.parametrize(
-    ("part", "said"),
-    [
-        ("loopback", r'nothing that size quick runs has it, which is a key of lab "veth"$'),
-        ("large", r"everything .* value of its own: sweep large sets it .*sweeps\.large\.lab\.mtu=9000"),
-    ],
+    ("part", "instead"),
+    [("loopback", '"veth"'), ("large", "--set 'sweeps.large.lab.mtu=9000'")],
 )
 def test_a_key_that_nothing_takes_is_refused_as_it_was_typed(
-    part: str, said: str, tmp_path: Path, catalogue: Catalogue
+    part: str, instead: str, tmp_path: Path, catalogue: Catalogue
 ) -> None:
     path = tmp_path / "small.toml"
     path.write_text(STUDY + THROUGH_LABS)
     typed = ["mtu=9000"]
     overrides = (*lab_option.as_overrides(lab_option.read(typed)), f"sizes.quick.parts=['{part}']")
-    with pytest.raises(UserError, match=f"^--lab mtu=9000: .*{said}"):
-        load_study(str(path), "quick", overrides, catalogue, lab_option.typed_as(typed))
+    as_typed = lab_option.typed_as(typed)
+    (problem,) = problems_of(load_study, str(path), "quick", overrides, catalogue, as_typed)
+    assert (problem.code, problem.where) == (NO_EFFECT, "--lab mtu=9000")
+    assert instead in problem.hint
 
 
 @pytest.mark.parametrize(
@@ -227,62 +229,68 @@ def test_the_lab_of_a_bundled_study_can_be_typed(
         assert all("MTU of 1500" not in sweep.title for sweep in found.sweeps)
 
 
-@pytest.mark.parametrize(
-    ("more", "words"),
-    [
-        ('[lab]\nkind = "vet"', ('no such lab "vet"', "loopback, veth, unix", "did you mean 'veth'?")),
-        ('[lab]\nkind = "veth"\nmtu = 67', ("mtu = 67", "68 to 65535")),
-        ('[lab]\nkind = "veth"\nmtu = "1500"', ("lab.mtu", "must be a whole number")),
-        ('[lab]\nkind = "veth"\nrate = "fast"', ('rate = "fast"', '"10gbit"')),
-        ('[lab]\nkind = "veth"\nrate = "9000gbit"', ('rate = "9000gbit"', "0 to 1000000000000")),
-        ('[lab]\nkind = "veth"\nspeed = 1', ("no such key 'lab.speed'", "rate")),
-        ("[lab]\nmtu = 1500", ('lab "loopback" has no mtu, which is a key of "veth"', "it takes congestion")),
-        ('[lab]\nkind = "unix"\nrate = "1gbit"', ('lab "unix" has no rate', "none of these keys")),
-        (f'{OF_UNIX}congestion = "reno"', ('lab "unix" has no congestion', 'of "loopback" and "veth"')),
-        (f"{OF_UNIX}[server.settings]\nnodelay = false", ("nodelay is a setting of TCP", "leave nodelay")),
-        ('[lab]\ncongestion = "a name too long for it"', ("congestion =", "1 to 15")),
-        ('[lab]\nkind = "veth"\ndelay = "5ms"', ('delay = "5ms"', NETEM)),
-        ('[lab]\nkind = "veth"\nloss = "1%"', ('loss = "1%"', NETEM)),
-        ('[lab]\ncongestion = "cubic"', ('congestion = "cubic"', "allow reno, bbr", 'lab "veth" has')),
-        ('[lab]\ncongestion = "cubik"', ('no such congestion control "cubik"', "reno, bbr")),
-    ],
-)  # fmt: skip
-def test_an_impossible_lab_is_refused(
-    more: str, words: tuple[str, ...], tmp_path: Path, catalogue: Catalogue
+IMPOSSIBLE = [
+    ('[lab]\nkind = "vet"', "study.unknown_lab"),
+    ('[lab]\nkind = "veth"\nmtu = 67', "study.invalid_quantity"),
+    ('[lab]\nkind = "veth"\nmtu = "1500"', "study.invalid_value"),
+    ('[lab]\nkind = "veth"\nrate = "fast"', "study.invalid_quantity"),
+    ('[lab]\nkind = "veth"\nrate = "9000gbit"', "study.invalid_quantity"),
+    ('[lab]\nkind = "veth"\nspeed = 1', "study.unknown_key"),
+    ("[lab]\nmtu = 1500", "study.key_of_other_lab"),
+    ('[lab]\nkind = "unix"\nrate = "1gbit"', "study.key_of_other_lab"),
+    (f'{OF_UNIX}congestion = "reno"', "study.key_of_other_lab"),
+    (f"{OF_UNIX}[server.settings]\nnodelay = false", "study.setting_of_tcp"),
+    ('[lab]\ncongestion = "a name too long for it"', "study.invalid_setting"),
+    ('[lab]\nkind = "veth"\ndelay = "5ms"', "study.unavailable_lab_key"),
+    ('[lab]\nkind = "veth"\nloss = "1%"', "study.unavailable_lab_key"),
+    ('[lab]\ncongestion = "cubic"', "study.congestion_control_not_allowed"),
+    ('[lab]\ncongestion = "cubik"', "study.unknown_congestion_control"),
+]
+
+
+@pytest.mark.parametrize(("more", "code"), IMPOSSIBLE)
+def test_an_impossible_lab_is_refused_at_its_last_line(
+    more: str, code: str, tmp_path: Path, catalogue: Catalogue
 ) -> None:
-    said = complaint(tmp_path, catalogue, more)
-    assert re.match(rf"{re.escape(str(tmp_path))}/small.toml:\d+: ", said), said
-    assert len(said.splitlines()) == 1, said
-    for word in words:
-        assert word in said
+    (problem,) = refused(tmp_path, catalogue, more)
+    last = len((STUDY + more).splitlines())
+    assert (problem.code, problem.where) == (code, f"small.toml:{last}")
+
+
+def test_the_words_of_impossible_labs(
+    tmp_path: Path, catalogue: Catalogue, golden: Callable[[str, str], None]
+) -> None:
+    cases = ((more.replace("\n", " "), refused(tmp_path, catalogue, more)) for more, _ in IMPOSSIBLE)
+    golden("study/labs.txt", page(cases))
 
 
 def test_what_takes_tcp_is_not_run_over_unix_sockets(tmp_path: Path, catalogue: Catalogue) -> None:
     path = tmp_path / "small.toml"
     path.write_text(SMALL_STUDY + '[lab]\nkind = "unix"\n')
-    with pytest.raises(UserError, match=r"iterative runs over TCP alone \(it shares a port\)"):
-        load_study(str(path), "quick", (), catalogue)
+    (problem,) = problems_of(load_study, str(path), "quick", (), catalogue)
+    assert problem.code == "study.needs_tcp"
+    assert problem.message.startswith("iterative ") and "it shares a port" in problem.message
 
 
-def test_whoever_types_a_lab_without_tcp_is_told_which_have_it(tmp_path: Path, catalogue: Catalogue) -> None:
+def test_whoever_types_a_lab_without_tcp_gets_the_labs_that_have_it(
+    tmp_path: Path, catalogue: Catalogue
+) -> None:
     path = tmp_path / "small.toml"
     path.write_text(SMALL_STUDY)
     for typed in (["unix"], ["kind=unix"]):
-        overrides = lab_option.as_overrides(lab_option.read(typed))
-        with pytest.raises(UserError) as caught:
-            load_study(str(path), "quick", overrides, catalogue, lab_option.typed_as(typed))
-        first, second = str(caught.value).splitlines()
-        assert first.startswith(f'--lab {typed[0]}: lab "unix" has no TCP, and this study asks for it')
-        assert "type --lab loopback or --lab veth" in first
-        assert "iterative runs over TCP alone" in second and second.endswith("labs that have: loopback, veth")
+        overrides, as_typed = lab_option.as_overrides(lab_option.read(typed)), lab_option.typed_as(typed)
+        first, second = problems_of(load_study, str(path), "quick", overrides, catalogue, as_typed)
+        assert (first.code, first.where) == ("study.lab_without_tcp", f"--lab {typed[0]}")
+        assert "--lab loopback or --lab veth" in first.hint
+        assert second.code == "study.needs_tcp" and second.hint.endswith("loopback, veth")
 
 
 @pytest.mark.parametrize("study", ["cse638-pa02", "css503-p4"])
 def test_what_to_type_for_a_bundled_study_that_takes_tcp(study: str, use_engine: Path) -> None:
-    with pytest.raises(UserError) as caught:
-        load_study(study, "quick", ["lab.kind=unix"], client.catalogue(), lab_option.typed_as(["unix"]))
-    (advice,) = [line for line in str(caught.value).splitlines() if line.startswith("--lab unix: ")]
-    for kind in re.findall(r"type --lab (\w+) or --lab (\w+)", advice)[0]:
+    as_typed = lab_option.typed_as(["unix"])
+    problems = problems_of(load_study, study, "quick", ["lab.kind=unix"], client.catalogue(), as_typed)
+    (advice,) = [each.hint for each in problems if each.where == "--lab unix"]
+    for kind in re.findall(r"--lab (\w+) or --lab (\w+)", advice)[0]:
         assert load_study(study, "quick", [f"lab.kind={kind}"], client.catalogue()).contenders
 
 
@@ -296,7 +304,8 @@ key = "lab.kind"
 values = ["loopback", "veth"]
 contenders = ["prefork"]
 """
-    assert 'lab "veth" cannot be had here: no user namespaces' in complaint(tmp_path, none, more)
+    (problem,) = refused(tmp_path, none, more)
+    assert problem.code == "study.unavailable_lab" and "no user namespaces" in problem.message
     study = loaded(tmp_path, none, more + "skip_unavailable = true\n")
     assert "no user namespaces" in study.absent["prefork@lab=veth"]
     assert study.contender("prefork@lab=loopback").lab.kind == "loopback"
@@ -307,8 +316,9 @@ def test_ports_are_those_of_the_lab(
 ) -> None:
     monkeypatch.setattr("thunderherd.machine.noise.local_ports", lambda: 1000)
     many = ("load.settings.loops=5000",)
-    assert "allowed: 500, half of the local ports" in complaint(tmp_path, catalogue, "", many)
+    (problem,) = refused(tmp_path, catalogue, "", many)
+    assert problem.code == "study.too_few_ports" and "500" in problem.message
     loaded(tmp_path, catalogue, '[lab]\nkind = "veth"\n', many)
-    said = complaint(tmp_path, catalogue, '[lab]\nkind = "veth"\n', ("load.settings.loops=10000",))
-    assert "allowed: 32256, half of the local ports" in said
+    (problem,) = refused(tmp_path, catalogue, '[lab]\nkind = "veth"\n', ("load.settings.loops=10000",))
+    assert problem.code == "study.too_few_ports" and "32256" in problem.message
     loaded(tmp_path, catalogue, '[lab]\nkind = "unix"\n', ("load.settings.loops=100000",))

@@ -1,4 +1,4 @@
-"""What `--set` gives another value reaches a contender, or is refused with what to type instead."""
+"""Overrides that no contender would have are refused, with what to type instead."""
 
 from __future__ import annotations
 
@@ -6,11 +6,16 @@ import re
 from pathlib import Path
 
 import pytest
+from made.refusals import refused as problems_of
 from made.small_studies import SMALL_STUDY
 from made.summaries.swept import STUDY, SWEEP, loaded, refused
 
 from thunderherd.engine.client import catalogue
+from thunderherd.study.checks.unused_overrides import NO_EFFECT
 from thunderherd.study.loading import load_study
+
+ADVICE = re.compile(r"--set '(.+)' \(")
+"""What a hint says to type."""
 
 ONLY_SWEEP = STUDY.replace("[sizes.quick]", '[sizes.quick]\nparts = ["pool_size"]')
 TABLES = (
@@ -43,10 +48,10 @@ TABLES = (
 def test_a_value_that_nothing_would_have_is_refused_with_what_to_type(
     text: str, override: str, typed: str, tmp_path: Path
 ) -> None:
-    (line,) = refused(tmp_path, text, override)
-    assert line.startswith(f"--set {override}: it would have no effect, as everything that size quick runs")
-    assert f"(--set '{typed}')" in line, line
-    (advice,) = re.findall(r"--set '(.+)'\)$", line)
+    (problem,) = refused(tmp_path, text, override)
+    assert (problem.code, problem.where) == (NO_EFFECT, f"--set {override}")
+    (advice,) = ADVICE.findall(problem.hint)
+    assert advice == typed
     study = loaded(tmp_path, text, advice)
     assert [each for each in study.contenders if each.sweep == "pool_size"]
 
@@ -62,9 +67,8 @@ def test_what_one_contender_at_least_has_is_set(tmp_path: Path) -> None:
 
 
 def test_what_the_size_does_not_run_cannot_be_set(tmp_path: Path) -> None:
-    (line,) = refused(tmp_path, STUDY, "parts=['main']", "pool_size.values=[7]")
-    said = "--set pool_size.values=[7]: it would have no effect: nothing that size quick runs has it"
-    assert line == said
+    (problem,) = refused(tmp_path, STUDY, "parts=['main']", "pool_size.values=[7]")
+    assert (problem.code, problem.where, problem.hint) == (NO_EFFECT, "--set pool_size.values=[7]", "")
 
 
 def test_a_study_without_sweeps_is_set_as_before(tmp_path: Path) -> None:
@@ -79,17 +83,16 @@ TIMED = SMALL_STUDY.replace('kind = "closed"', 'kind = "timed"').replace(
 
 def test_a_number_of_requests_is_refused_where_the_load_ends_by_time(tmp_path: Path) -> None:
     assert loaded(tmp_path, TIMED).load.is_timed
-    (line,) = refused(tmp_path, TIMED, "load.settings.loops=7")
-    assert line.startswith("--set load.settings.loops=7: it would have no effect: the load ends by time ")
-    advice = re.findall(r"--set (\S+=0)", line)
+    (problem,) = refused(tmp_path, TIMED, "load.settings.loops=7")
+    assert (problem.code, problem.where) == (NO_EFFECT, "--set load.settings.loops=7")
+    advice = re.findall(r"--set (\S+=0)", problem.hint)
     assert advice == ["load.settings.milliseconds=0", "load.settings.warm_up_milliseconds=0"]
     load = loaded(tmp_path, TIMED, "load.settings.loops=7", *advice).load
     assert load.settings["loops"] == 7 and not load.is_timed and "loops" in load.told
-    # And the other way round: time is given to a load that ended by its number.
-    (line,) = refused(tmp_path, SMALL_STUDY.replace('"closed"', '"timed"'), "loops=7", "milliseconds=50")
-    assert line.startswith(
-        "--set loops=7: it would have no effect: the load ends by time (milliseconds = 50)"
-    )
+    # The same if the user overrides the time of a load that ends by its number.
+    (problem,) = refused(tmp_path, SMALL_STUDY.replace('"closed"', '"timed"'), "loops=7", "milliseconds=50")
+    assert (problem.code, problem.where) == (NO_EFFECT, "--set loops=7")
+    assert "milliseconds = 50" in problem.message
 
 
 def test_a_sweep_over_the_number_of_requests_ends_by_it(tmp_path: Path) -> None:
@@ -100,10 +103,11 @@ def test_a_sweep_over_the_number_of_requests_ends_by_it(tmp_path: Path) -> None:
     text = text[: text.index(own)]
     loops = text.replace('key = "settings.pool"', 'key = "load.settings.loops"')
     assert loaded(tmp_path, text).contender("prefork@pool_size=5").load.is_timed
-    (line,) = refused(tmp_path, loops)
-    assert "sweep pool_size: loops would have no effect: the load ends by time (milliseconds = 50)" in line
-    assert line.startswith("swept.toml:")
-    assert line.endswith("give load.settings.milliseconds=0 and load.settings.warm_up_milliseconds=0")
+    (problem,) = refused(tmp_path, loops)
+    assert problem.code == "study.no_effect" and problem.where.startswith("swept.toml:")
+    assert "sweep pool_size" in problem.message and "milliseconds = 50" in problem.message
+    advice = ["load.settings.milliseconds=0", "load.settings.warm_up_milliseconds=0"]
+    assert re.findall(r"\S+=0", problem.hint) == advice
     counted = loaded(tmp_path, loops.replace('milliseconds" = 50', 'milliseconds" = 0'))
     assert counted.contender("prefork@pool_size=5").load.requests_per_trial == 20, "2 x 2 clients, 5 each"
 
@@ -121,9 +125,9 @@ def test_a_sweep_over_the_number_of_requests_ends_by_it(tmp_path: Path) -> None:
 def test_the_buffers_of_css503_are_those_of_its_sweeps_and_make_an_iteration(
     use_engine: Path, override: str, name: str, buffers: int, size: int
 ) -> None:
-    with pytest.raises(Exception, match="no effect") as refusal:
-        load_study("css503-p4", "quick", [override], catalogue())
-    (advice,) = re.findall(r"--set '(sweeps\.buffers\.values=.+?\}\])'\)", str(refusal.value))
+    (problem,) = problems_of(load_study, "css503-p4", "quick", [override], catalogue())
+    assert problem.code == NO_EFFECT
+    (advice,) = re.findall(r"--set '(sweeps\.buffers\.values=.+?\}\])' \(", problem.hint)
     pieces = f'"load.settings.buffers" = {buffers}, "load.settings.buffer_size" = {size}'
     assert advice == f'sweeps.buffers.values=[{{ name = "{name}", set = {{ {pieces} }} }}]'
     study = load_study("css503-p4", "quick", [advice], catalogue())
@@ -139,8 +143,8 @@ def test_pieces_that_are_no_iteration_are_refused_before_the_first_trial(
 ) -> None:
     """Of any part, alone or among others."""
     values = '[{ name = "7", set = { "load.settings.buffers" = 7, "load.settings.buffer_size" = 100 } }]'
-    with pytest.raises(Exception, match="700") as refusal:
-        load_study("css503-p4", size, [f"sweeps.{sweep}.values={values}"], catalogue())
-    said = str(refusal.value)
-    assert "buffers = 7 and buffer_size = 100, whose product is 700; it must be 1500" in said
-    assert "the nearest that fit are buffers = 10 and buffer_size = 150" in said
+    overrides = [f"sweeps.{sweep}.values={values}"]
+    problems = problems_of(load_study, "css503-p4", size, overrides, catalogue())
+    assert {problem.code for problem in problems} == {"study.contradicting_settings"}
+    for wanted in ("buffers = 7", "buffer_size = 100", "700", "1500", "buffers = 10", "buffer_size = 150"):
+        assert all(wanted in str(problem) for problem in problems)

@@ -3,14 +3,14 @@ started and kept; and what does not fit, or is not here."""
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable
 from pathlib import Path
 
 import pytest
+from made.refusals import places, refused
 from made.small_studies import SMALL_STUDY
 
 from thunderherd.engine.catalogue import Catalogue
-from thunderherd.errors import UserError
 from thunderherd.study.loading import Study, load_study
 from thunderherd.trial.trial import run_trial
 
@@ -113,8 +113,9 @@ def test_a_contender_or_a_point_may_receive_in_its_own_way(loaded: Callable[...,
 
 def test_what_this_machine_does_not_offer_is_refused_or_left_out(loaded: Callable[..., Study]) -> None:
     for key in ("server.primitive", "load.primitive"):
-        with pytest.raises(UserError, match='"test_absent" cannot run here: the kernel is too old'):
-            loaded(SMALL_STUDY, f"{key}=test_absent")
+        problems = refused(loaded, SMALL_STUDY, f"{key}=test_absent")
+        assert {problem.code for problem in problems} == {"study.unavailable_primitive"}
+        assert all("the kernel is too old" in problem.message for problem in problems)
     swept = SWEPT.replace('["send_each", "test_chunks"]', '["send_each", "test_absent"]', 1)
     study = loaded(swept.replace('name = "ways"', 'name = "ways"\nskip_unavailable = true'))
     assert "iterative@ways=send_each" in {each.name for each in study.contenders}
@@ -122,50 +123,46 @@ def test_what_this_machine_does_not_offer_is_refused_or_left_out(loaded: Callabl
 
 
 @pytest.mark.parametrize(
-    ("text", "overrides", "says"),
+    ("text", "override", "code", "part"),
     [
-        (CHUNKS.replace('"test_chunks"', '"test_chunk"'), (), "did you mean 'test_chunks'?"),
-        (SWEPT.replace('"send_each", "test_chunks"]', '"send_eech"]'), (), "did you mean 'send_each'?"),
-        (SMALL_STUDY, ("load.settings.chunk=9",), 'load "closed" has no setting "chunk"'),
-        (CHUNKS, ("load.settings.chunk=0",), "chunk = 0; allowed: a whole number from 1"),
-        (CHUNKS.replace("chunk = 100", "chunks = 1"), (), 'load "closed" with primitive test_chunks'),
-        (SMALL_STUDY, ("primitive=test_chunks",), "could be server.primitive or load.primitive"),
-        (DISCARDING.replace('"test_discard"', '"test_discord"'), (), "did you mean 'test_discard'?"),
-        (DISCARDING.replace("most = 7", "moist = 7"), (), 'load "closed" with primitive test_discard'),
-        (SMALL_STUDY, ("load.receive=send_each",), "that one sends; receive takes one of recv, test_discard"),
-        (SMALL_STUDY, ("server.primitive=recv",), "that one receives; primitive takes one of send_each, "),
-        (SMALL_STUDY + 'receive = "send_each"\n', (), 'receive = "send_each": that one sends'),
+        (CHUNKS.replace('"test_chunks"', '"test_chunk"'), "", "study.unknown_primitive", "'test_chunks'"),
         (
-            SMALL_STUDY,
-            ("load.primitive=test_splice",),
-            "load closed with primitive test_splice and workload bytes does not exist: in the fixture, to "
-            "have one of a load",
+            SWEPT.replace('"send_each", "test_chunks"]', '"send_eech"]'),
+            "",
+            "study.unknown_primitive",
+            "'send_each'",
         ),
+        (SMALL_STUDY, "load.settings.chunk=9", "study.unknown_setting", '"chunk"'),
+        (CHUNKS, "load.settings.chunk=0", "study.invalid_setting", "chunk = 0"),
+        (CHUNKS.replace("chunk = 100", "chunks = 1"), "", "study.unknown_setting", "test_chunks"),
+        (SMALL_STUDY, "primitive=test_chunks", "set.ambiguous_key", "server.primitive or load.primitive"),
         (
-            SMALL_STUDY,
-            ("server.receive=test_discard",),
-            "iterative with primitive test_discard and workload bytes does not exist: in the fixture, to "
-            "have one of an end",
+            DISCARDING.replace('"test_discard"', '"test_discord"'),
+            "",
+            "study.unknown_primitive",
+            "'test_discard'",
         ),
+        (DISCARDING.replace("most = 7", "moist = 7"), "", "study.unknown_setting", "test_discard"),
+        (SMALL_STUDY, "load.receive=send_each", "study.wrong_direction", "recv, test_discard"),
+        (SMALL_STUDY, "server.primitive=recv", "study.wrong_direction", "send_each, "),
+        (SMALL_STUDY + 'receive = "send_each"\n', "", "study.wrong_direction", 'receive = "send_each"'),
+        (SMALL_STUDY, "load.primitive=test_splice", "study.no_such_combination", "load closed"),
+        (SMALL_STUDY, "server.receive=test_discard", "study.no_such_combination", "iterative"),
     ],
 )
-def test_what_there_is_not_is_refused(
-    loaded: Callable[..., Study], text: str, overrides: Sequence[str], says: str
+def test_mistakes_with_primitives_are_refused(
+    loaded: Callable[..., Study], text: str, override: str, code: str, part: str
 ) -> None:
-    with pytest.raises(UserError) as refused:
-        loaded(text, *overrides)
-    assert says in str(refused.value)
+    problems = refused(loaded, text, *([override] if override else []))
+    assert any(each.code == code and part in f"{each.message} {each.hint}" for each in problems), problems
 
 
-def test_a_hole_is_blamed_on_the_contender_that_asks_for_it(
-    tmp_path: Path, some_catalogue: Catalogue
-) -> None:
+def test_a_hole_is_reported_at_the_contender_that_has_it(tmp_path: Path, some_catalogue: Catalogue) -> None:
     path = tmp_path / "small.toml"
     path.write_text(SMALL_STUDY + 'primitive = "test_splice"\n')
-    with pytest.raises(UserError) as refused:
-        load_study(str(path), "quick", [], some_catalogue)
+    problems = refused(load_study, str(path), "quick", [], some_catalogue)
     line = len(SMALL_STUDY.splitlines()) + 1
-    assert f"small.toml:{line}: " in str(refused.value)
+    assert places(problems, "study.no_such_combination") == [f"{path}:{line}"]
 
 
 def test_both_sides_are_started_so(loaded: Callable[..., Study], fake_engine: Callable[..., Path]) -> None:

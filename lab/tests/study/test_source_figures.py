@@ -1,52 +1,110 @@
-"""The source's figures of several metrics that stand in one file, said once: they are those of a table for
-each."""
+"""The source's figures: of the main table and sweeps, of several systems, of several metrics in a file."""
 
 from __future__ import annotations
 
 from pathlib import Path
 
 import pytest
+from made.refusals import places
+from made.summaries.figures_of_metrics import CELLS, LONG, SWEPT
 from made.summaries.swept import STUDY, loaded, refused
-from made.written_study import GOOD
+from made.written_study import GOOD, machine
 from made.written_study import loaded as loaded_main
+from made.written_study import refused as refused_main
 
-LONG = """[[sweeps.paper]]
-file = "cells.csv"
-point = "pool"
-contender = "way"
-names = { prefork = "Pre" }
-where = { host = "a" }
-note = "one run"
-[sweeps.paper.figures]
-server_cpu_per_connection = "cpu"
-voluntary_switches_per_connection = { value = "switches", unit = "a thousand" }
-"server.context_switches" = { value = "all", note = "computed" }
+__all__ = ["machine"]
+
+PAPERS = """
+[[paper]]
+file = "more.csv"
+metric = "requests_per_second"
+unit = "Mreq/h"
+figure = "fig 3"
+note = "three runs"
+contender = "server"
+names = { prefork = "Pre", iterative = "One" }
+value = "rate"
+
+[[paper]]
+file = "workers.csv"
+metric = "worker_connections"
+[paper.columns]
+prefork = { "BSD/OS" = "b", "Solaris" = "s" }
 """
-CELLS = "host,way,pool,cpu,switches,all\na,Pre,5,1.5,7,70\na,Pre,30,2.5,,80\na,Two,5,1,1,1\nb,Pre,5,9,9,9\n"
-SWEPT = (
-    STUDY[: STUDY.index("[[sweeps.paper]]")]
-    .replace(
-        '["voluntary_switches_per_connection"]',
-        '["voluntary_switches_per_connection", "server.context_switches"]',
-    )
-    .replace(
-        "normalise_connections = 5000",
-        'normalise_connections = 5000\ncounters_to_come = { context_switches = "soon" }',
-    )
-)
+MORE = "server,rate\nPre,7\nPre,8\nOne,\nPre,9\nTwo,1\n"
+
 APART = "".join(
     LONG[: LONG.index("note =")] + f'metric = "{metric}"\nvalue = "{value}"\n{more}\n'
     for metric, value, more in (
         ("server_cpu_per_connection", "cpu", 'note = "one run"'),
         ("voluntary_switches_per_connection", "switches", 'note = "one run"\nunit = "a thousand"'),
-        ("server.context_switches", "all", 'note = "computed"'),
+        ("server.task_clock", "all", 'note = "computed"'),
     )
 )
 
 
 @pytest.fixture(autouse=True)
-def cells(tmp_path: Path) -> None:
+def files(tmp_path: Path) -> None:
     (tmp_path / "cells.csv").write_text(CELLS)
+    (tmp_path / "more.csv").write_text(MORE)
+    (tmp_path / "workers.csv").write_text("worker,b,s\n0,10,1\n1,20,2\n")
+
+
+def test_the_source_has_figures_of_any_metric(tmp_path: Path) -> None:
+    paper = loaded_main(tmp_path, GOOD + PAPERS).paper
+    (rate,) = [each for each in paper if each.metric == "requests_per_second"]
+    assert (rate.base, rate.sweep, rate.point, rate.value, rate.runs) == ("prefork", None, None, 8, [7, 8, 9])
+    assert (rate.unit, rate.note) == ("Mreq/h", "three runs")
+    workers = [(each.base, each.system, each.runs) for each in paper if each.metric == "worker_connections"]
+    assert workers == [("prefork", "BSD/OS", [10, 20]), ("prefork", "Solaris", [1, 2])]
+    assert [each.note for each in paper if each.metric == "worker_connections"] == [None, None]
+
+
+def test_an_inconsistency_is_a_note_of_its_figures(tmp_path: Path) -> None:
+    wrong = "as_printed,finding,concerns\n7,was 6,claim H1; fig 3\n"
+    (tmp_path / "listed.csv").write_text(wrong)
+    text = GOOD.replace('"wrong.csv"', '"listed.csv"') + PAPERS
+    notes = {each.metric: each.note for each in loaded_main(tmp_path, text).paper}
+    assert notes["requests_per_second"] == "three runs; 7: was 6"
+    assert notes["worker_connections"] is notes["process_control_seconds"] is None
+
+
+@pytest.mark.parametrize(
+    ("old", "new", "marked", "code"),
+    [
+        ("Pre,8", "Pre,eight", "more.csv", "file.not_a_number"),
+        ("Pre,8", "Pre,nan", "more.csv", "file.not_a_number"),
+        ("Pre,8", "Pre,8,8", "more.csv", "file.uneven_row"),
+        ("7\nPre,8\nOne,\nPre,9", "\nPre,\nOne,\nPre,", "more.csv", "study.no_figures"),
+        (
+            '"worker_connections"',
+            '"requests_per_second"',
+            'requests_per_second"#2',
+            "study.duplicate_figures",
+        ),
+    ],
+)
+def test_mistakes_in_files_are_reported_at_the_line_that_names_the_file(
+    old: str, new: str, marked: str, code: str, tmp_path: Path
+) -> None:
+    (tmp_path / "more.csv").write_text(MORE.replace(old, new))
+    text = GOOD + PAPERS.replace(old, new)
+    part, _, second = marked.partition("#")
+    lines = [number for number, line in enumerate(text.splitlines(), 1) if part in line]
+    assert f"small.toml:{lines[1 if second else 0]}" in places(refused_main(tmp_path, text), code)
+
+
+def test_a_contender_without_a_row_has_its_note_and_no_figure(tmp_path: Path) -> None:
+    study = loaded_main(tmp_path, GOOD.replace("row = 2", 'row = "none"\nrow_note = "not in the table"'))
+    prefork = study.contender("prefork")
+    assert prefork.row is None
+    assert [(each.value, each.runs, each.note) for each in study.paper if each.base == "prefork"] == [
+        (None, [], "not in the table")
+    ]
+
+
+def test_figures_that_do_not_fit_another_metric_of_the_run_are_no_mistake(tmp_path: Path) -> None:
+    assert loaded_main(tmp_path, GOOD, "measure.metric=requests_per_second").paper
 
 
 def test_figures_of_one_file_are_those_of_a_table_for_each(tmp_path: Path) -> None:
@@ -55,8 +113,8 @@ def test_figures_of_one_file_are_those_of_a_table_for_each(tmp_path: Path) -> No
         ("server_cpu_per_connection", "5", 1.5, "", "one run"),
         ("server_cpu_per_connection", "30", 2.5, "", "one run"),
         ("voluntary_switches_per_connection", "5", 7, "a thousand", "one run"),
-        ("server.context_switches", "5", 70, "", "computed"),
-        ("server.context_switches", "30", 80, "", "computed"),
+        ("server.task_clock", "5", 70, "", "computed"),
+        ("server.task_clock", "30", 80, "", "computed"),
     ]
     assert paper == loaded(tmp_path, SWEPT + APART).paper
 
@@ -85,73 +143,50 @@ server_cpu_per_connection = { value = "cpu", unit = "ms" }
     ]
 
 
-@pytest.mark.parametrize(
-    ("old", "new", "marked", "said"),
-    [
-        (
-            "server_cpu_per_connection =",
-            "server_cpu_per_conection =",
-            "conection",
-            "did you mean 'server_cpu_per",
-        ),
-        (
-            "server_cpu_per_connection =",
-            "requests_per_second =",
-            "requests",
-            "no such metric that sweep pool_size",
-        ),
-        ('= "cpu"', '= "cpus"', "file =", 'no column "cpus"'),
-        (
-            '= "cpu"',
-            "= 3",
-            "server_cpu",
-            "figures.server_cpu_per_connection = 3: it must be a text in quotes",
-        ),
-        ('value = "switches"', 'vale = "switches"', "vale", "did you mean 'value'?"),
-        ('"server.context_switches" =', "server.context_switches =", "server.context", "no such key"),
-        ('note = "one run"', 'unit = "s"', 'unit = "s"', "paper: unit and figures"),
-        ('note = "one run"', 'value = "cpu"', 'value = "cpu"', "paper: value and figures"),
-        (
-            'note = "one run"',
-            'metric = "server_cpu_per_connection"',
-            "metric = ",
-            "paper: metric and figures",
-        ),
-        (
-            'note = "one run"',
-            'columns = { prefork = "cpu" }',
-            "[[sweeps.paper]]",
-            "or contender, names, figures",
-        ),
-        ('contender = "way"', "", "[[sweeps.paper]]", "or contender, names, figures"),
-        ('names = { prefork = "Pre" }', 'names = { prefork = "pre" }', "names", "no such way in cells.csv"),
-        (LONG[LONG.index("[sweeps.paper.figures]") :], "figures = {}", "figures", "must not be empty"),
-        (
-            LONG[LONG.index("[sweeps.paper.figures]") :],
-            'value = "cpu"',
-            "[[sweeps.paper]]",
-            "give metric; or",
-        ),
-    ],
-)
-def test_mistakes_in_figures_have_their_line(
-    tmp_path: Path, old: str, new: str, marked: str, said: str
-) -> None:
-    assert old in LONG
-    before = SWEPT.count("\n")
-    table = LONG.replace(old, new)
-    lines = [before + number for number, line in enumerate(table.splitlines(), 1) if marked in line]
-    told = refused(tmp_path, SWEPT + table)
-    assert any(line.startswith(f"swept.toml:{at}: ") and said in line for line in told for at in lines), told
-
-
-def test_what_was_wrong_by_itself_is_not_told_twice(tmp_path: Path) -> None:
-    """What is filled in for a missing column is none of the file's."""
-    (only,) = refused(tmp_path, SWEPT + LONG.replace('value = "switches", ', ""))
-    assert "figures.voluntary_switches_per_connection.value' is missing: the column with the figures" in only
+def test_a_missing_column_is_reported_once(tmp_path: Path) -> None:
+    (problem,) = refused(tmp_path, SWEPT + LONG.replace('value = "switches", ', ""))
+    assert problem.code == "study.missing_key"
+    assert "figures.voluntary_switches_per_connection.value" in problem.message
 
 
 def test_a_metric_has_one_table(tmp_path: Path) -> None:
     again = APART[: APART.index("[[sweeps.paper]]", 1)]
     for text in (LONG + again, again + LONG):
-        assert "server_cpu_per_connection has a table already" in " ".join(refused(tmp_path, SWEPT + text))
+        assert places(refused(tmp_path, SWEPT + text), "study.duplicate_figures")
+
+
+def test_the_source_may_have_several_systems(tmp_path: Path) -> None:
+    wide = STUDY.replace(
+        'columns = { prefork = "row2" }', 'columns = { prefork = { "BSD/OS" = "row2", "Solaris" = "other" } }'
+    )
+    study = loaded(tmp_path, wide)
+    found = [(each.system, each.point, each.value) for each in study.paper]
+    assert found == [
+        ("BSD/OS", "5", 1.5), ("BSD/OS", "30", 3.5), ("Solaris", "30", 9)
+    ]  # fmt: skip
+
+
+def test_the_source_may_have_figures_of_every_metric_that_a_sweep_shows(tmp_path: Path) -> None:
+    second = """
+[[sweeps.paper]]
+file = "paper.csv"
+metric = "voluntary_switches_per_connection"
+unit = "a thousand"
+point = "children"
+columns = { control = "other" }
+"""
+    paper = loaded(tmp_path, STUDY + second).paper
+    found = [(each.metric, each.sweep, each.base, each.point, each.value, each.unit) for each in paper]
+    assert found == [
+        ("server_cpu_per_connection", "pool_size", "prefork", "5", 1.5, ""),
+        ("server_cpu_per_connection", "pool_size", "prefork", "30", 3.5, ""),
+        ("voluntary_switches_per_connection", "pool_size", "control", "30", 9, "a thousand"),
+    ]
+    twice = second.replace("voluntary_switches_per_connection", "server_cpu_per_connection")
+    assert places(refused(tmp_path, STUDY + twice), "study.duplicate_figures")
+
+
+def test_a_run_of_another_metric_keeps_the_sources_figures(tmp_path: Path) -> None:
+    study = loaded(tmp_path, STUDY, "sweeps.pool_size.metric=requests_per_second")
+    assert study.sweeps[0].metric == "requests_per_second"
+    assert {each.metric for each in study.paper} == {"server_cpu_per_connection"}

@@ -1,4 +1,4 @@
-"""Every key of a TOML text has its line; every complaint names one."""
+"""Every key of a TOML text has its line, and every problem names one."""
 
 from __future__ import annotations
 
@@ -10,9 +10,12 @@ from typing import Any
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
+from made.refusals import refused
+from pydantic import Field, ValidationError
 
-from thunderherd.errors import UserError
-from thunderherd.toml.file import KeyPath, Problems, TomlFile, dotted, locate, near
+from thunderherd.toml.file import KeyPath, Problems, TomlFile, dotted, formed, near, nearest
+from thunderherd.toml.lines import locate
+from thunderherd.toml.strict import StrictTable
 
 TEXT = '''\
 # a comment with [brackets] and = signs
@@ -92,7 +95,7 @@ def test_lines_of_keys(key: KeyPath, line: int) -> None:
 
 
 def keys_of(value: Any, key: KeyPath = ()) -> Iterator[KeyPath]:
-    """Every key and element of parsed TOML."""
+    """Yield every key and element of parsed TOML."""
     if key:
         yield key
     if isinstance(value, dict):
@@ -134,7 +137,7 @@ GAPS = st.sampled_from(["", " ", "\n", " # ] } = '\"\n", "\n\n\t"])
 
 @st.composite
 def values(draw: st.DrawFn, depth: int = 2) -> str:
-    """A TOML value, also an array over several lines or an inline table."""
+    """Draw a TOML value, which may be an array over several lines or an inline table."""
     kind = draw(st.integers(0, 3)) if depth else 0
     if kind <= 1:
         return draw(SCALARS)
@@ -147,7 +150,7 @@ def values(draw: st.DrawFn, depth: int = 2) -> str:
 
 @st.composite
 def documents(draw: st.DrawFn) -> str:
-    """A text of tables, arrays of tables, dotted keys and comments; not always valid TOML."""
+    """Draw a text of tables, arrays of tables, dotted keys and comments; it need not be valid TOML."""
     lines = []
     for _ in range(draw(st.integers(0, 8))):
         names = draw(st.lists(NAMES, min_size=1, max_size=3))
@@ -181,6 +184,18 @@ def test_scanner_finds_what_tomllib_finds(text: str) -> None:
 # Files ------------------------------------------------------------------------------------------------------
 
 
+class Named(StrictTable):
+    """A table with a name and a value."""
+
+    name: str = Field(description="its name")
+    value: int = Field(ge=1, description="its value")
+    settings: dict[str, Any] = Field(default={}, description="its settings")
+
+
+class Changes(Named, total=False):
+    """The keys that differ."""
+
+
 def written(directory: Path, text: str) -> TomlFile:
     path = directory / "x.toml"
     path.write_text(text)
@@ -192,21 +207,51 @@ def written(directory: Path, text: str) -> TomlFile:
     [("a = 1\nb = \n", 2), ("a = 1\n\na = 2\n", 3), ('a = "', 1), ("[t]\n[t]\n", 2)],
 )
 def test_syntax_errors_have_their_line(text: str, line: int, tmp_path: Path) -> None:
-    with pytest.raises(UserError, match=rf"x\.toml:{line}: no valid TOML"):
-        written(tmp_path, text)
+    (problem,) = refused(written, tmp_path, text)
+    assert (problem.code, problem.where) == ("study.not_toml", f"{tmp_path / 'x.toml'}:{line}")
 
 
 def test_files_that_cannot_be_read(tmp_path: Path) -> None:
-    with pytest.raises(UserError, match="No such file"):
-        TomlFile(tmp_path / "none.toml")
     (tmp_path / "binary.toml").write_bytes(b"a = '\xff'")
-    with pytest.raises(UserError, match="no UTF-8"):
-        TomlFile(tmp_path / "binary.toml")
-    with pytest.raises(UserError, match="directory"):
-        TomlFile(tmp_path)
+    for path, code in (
+        (tmp_path / "none.toml", "file.unreadable"),
+        (tmp_path / "binary.toml", "file.not_text"),
+        (tmp_path, "file.unreadable"),
+    ):
+        (problem,) = refused(TomlFile, path)
+        assert (problem.code, problem.where) == (code, str(path))
 
 
-def test_problem_of_a_key_that_is_not_there_is_at_its_table(tmp_path: Path) -> None:
+def test_codes_begin_with_the_kind_of_file(tmp_path: Path) -> None:
+    (problem,) = refused(TomlFile, tmp_path / "x.toml", "a = ", area="claims")
+    assert problem.code == "claims.not_toml"
+    problems = Problems(TomlFile(tmp_path / "x.toml", "name = 3\nbalue = 1", area="claims"))
+    _, wrong = formed(Named, problems.file.data, problems)
+    assert {each.code for each in problems.found} == {
+        "claims.invalid_value", "claims.unknown_key", "claims.missing_key"
+    }  # fmt: skip
+    assert {*wrong} == {("name",), ("value",), ("balue",)}
+
+
+def test_the_hint_of_a_problem_is_the_description_of_the_key(tmp_path: Path) -> None:
+    problems = Problems(TomlFile(tmp_path / "x.toml", "name = 3\nbalue = 1"))
+    formed(Named, problems.file.data, problems)
+    hints = {each.code: each.hint for each in problems.found}
+    assert hints["study.invalid_value"] == "its name"
+    assert hints["study.missing_key"] == "its value"
+    assert "'value'" in hints["study.unknown_key"]
+
+
+def test_a_table_of_changes_has_the_keys_of_its_base_and_requires_none() -> None:
+    assert set(Changes.model_fields) == set(Named.model_fields)
+    assert Changes.model_validate({}).model_dump() == {"name": None, "value": None, "settings": {}}
+    assert Changes.model_validate({"value": 2}).model_dump(exclude_unset=True) == {"value": 2}
+    for wrong in ({"value": 0}, {"name": 3}, {"other": 1}):
+        with pytest.raises(ValidationError):
+            Changes.model_validate(wrong)
+
+
+def test_a_problem_of_a_missing_key_is_at_its_table(tmp_path: Path) -> None:
     file = written(tmp_path, "a = 1\n[t]\nb = 1\n")
     assert file.where(("t", "missing", "too")).endswith("x.toml:2")
     assert file.where(("missing",)).endswith("x.toml:1")
@@ -216,13 +261,8 @@ def test_problems_are_in_the_order_of_the_file_and_once(tmp_path: Path) -> None:
     problems = Problems(written(tmp_path, "\n".join(f"k{number} = 1" for number in range(1, 12))))
     for number in (11, 2, 2, 9):
         problems.add((f"k{number}",), "wrong")
-    with pytest.raises(UserError) as caught:
-        problems.raise_any()
-    assert [line.rpartition("x.toml:")[2] for line in str(caught.value).splitlines()] == [
-        "2: wrong",
-        "9: wrong",
-        "11: wrong",
-    ]
+    found = refused(problems.raise_any)
+    assert [each.where.rpartition("x.toml:")[2] for each in found] == ["2", "9", "11"]
 
 
 def test_names_in_words() -> None:
@@ -230,6 +270,8 @@ def test_names_in_words() -> None:
         "contenders.prefork.settings.pool"
     )
     assert dotted(("looks", 2)) == "looks[2]"
-    assert near("prefork_mutx", ["prefork", "prefork_mutex"]) == "; did you mean 'prefork_mutex'?"
-    assert near("warm_up", ["warm_up_connections"]) == "; did you mean 'warm_up_connections'?"
+    assert nearest("prefork_mutx", ["prefork", "prefork_mutex"]) == "prefork_mutex"
+    assert nearest("warm_up", ["warm_up_connections"]) == "warm_up_connections"
+    assert nearest("zzz", ["prefork"]) is None
+    assert "'prefork'" in near("preforc", ["prefork"])
     assert near("zzz", ["prefork"]) == ""

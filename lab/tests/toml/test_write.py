@@ -1,4 +1,4 @@
-"""TOML that the program writes: `tomllib` reads back the same."""
+"""TOML that the lab writes: `tomllib` reads back the same data."""
 
 from __future__ import annotations
 
@@ -48,5 +48,5 @@ def test_it_reads_like_a_study() -> None:
 
 @pytest.mark.parametrize("value", [None, float("nan"), float("inf"), object()])
 def test_what_toml_has_no_word_for(value: object) -> None:
-    with pytest.raises(ValueError, match="no value of TOML"):
+    with pytest.raises(ValueError, match="TOML"):
         toml_text({"key": value})

@@ -1,4 +1,4 @@
-"""The kinds of lab: a file each, and a line here."""
+"""The kinds of lab. A new kind is a file in this folder, and a line in `KINDS`."""
 
 from __future__ import annotations
 
@@ -16,39 +16,39 @@ KINDS: dict[str, Kind] = {
         unix,
     )
 }
-"""All kinds, by name, which is that of the file."""
+"""All kinds by name, which is the name of the file."""
 
 USUAL = next(iter(KINDS.values()))
-"""Where nothing else is said; what is measured there needs no note of it."""
+"""The default lab. Figures measured in it need no note about the lab."""
 
 
 def has_tcp(kind: str | None = None) -> bool:
-    """Whether connections in a lab of that kind are TCP's; None: of the usual one."""
+    """Return whether connections in a kind of lab are TCP (default: the usual kind)."""
     return (USUAL if kind is None else KINDS[kind]).has_tcp
 
 
 def named(kinds: Iterable[Kind]) -> str:
-    """`"loopback" and "veth"`, for a sentence."""
+    """Return `"loopback" and "veth"`, for a sentence."""
     return " and ".join(f'"{each.name}"' for each in kinds)
 
 
 def owners(key: str) -> tuple[Kind, ...]:
-    """The kinds that a key of [lab] is for; none of a key that has nothing to do with the kind."""
+    """Return the kinds that take a key of [lab]; empty if the key does not depend on the kind."""
     return tuple(each for each in KINDS.values() if key in each.keys)
 
 
 def takes(kind: str, key: str) -> bool:
-    """Whether a key of [lab] can have a value in a lab of that kind, which exists."""
+    """Return whether a lab of that kind, which exists, takes a key of [lab]."""
     return not owners(key) or KINDS[kind] in owners(key)
 
 
 def with_namespaces() -> tuple[Kind, ...]:
-    """The kinds that have network namespaces of their own."""
+    """Return the kinds that have separate network namespaces."""
     return tuple(each for each in KINDS.values() if each.has_namespaces)
 
 
 def unfit(key: str, value: object) -> str | None:
-    """Why a lab can have no such value of a key, `kind` among them; None where it can."""
+    """Return why a lab cannot have that value of a key, `kind` included; None if it can."""
     if key == "kind":
         return None if value in KINDS else f"kind = {value!r}; known: {', '.join(KINDS)}"
     if key not in QUANTITIES:

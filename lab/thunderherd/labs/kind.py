@@ -1,7 +1,7 @@
-"""What a kind of lab is, and a site of one: where the server and the clients of a trial are.
+"""A kind of lab, and a site: the place where the server and the clients of a trial run.
 
-Both are here as they are where both sides stay in this process's network namespace. A kind of another nature
-(`labs/`) inherits and says what differs; nobody asks for one by its name.
+The base classes describe a lab in this process's network namespace. Other kinds (`labs/`) inherit from them
+and override what differs. Other code never compares the name of a kind.
 """
 
 from __future__ import annotations
@@ -19,17 +19,17 @@ from thunderherd.labs.words import UNIX_ADDRESS
 from thunderherd.machine import noise
 
 LOOK_SECONDS = 0.01
-"""How often it is looked whether a place is gone."""
+"""The time between two checks whether a site still exists."""
 
 
 @dataclass(frozen=True)
 class Kind:
-    """A kind of lab, and all that tells it from others.
+    """A kind of lab, with everything that distinguishes it from others.
 
-    `keys` are those of [lab] that it takes, beside the placement on CPUs. `address` is the server's, without
-    a port, where that is known beforehand. With TCP its sockets have ports and the settings that only TCP
-    has. With namespaces of its own each side has one, which a process of the engine's holds: a server there
-    is started and joined in another way (`lab_commands`).
+    `keys` are the keys of [lab] that it takes, except the placement on CPUs. `address` is that of the server,
+    without a port. If it `has_tcp`, sockets have ports and the settings of TCP. If it `has_namespaces`, each
+    side has its own network namespace, which a process of the engine holds. Servers there are started and
+    joined in another way (`cli.labs`).
     """
 
     name: str
@@ -42,79 +42,85 @@ class Kind:
 
     @property
     def listen(self) -> str:
-        """Where a server listens there that leaves the rest to the kernel."""
+        """The address to listen on, with a port or name of the kernel's choice."""
         return f"{self.address}:0" if self.has_tcp else self.address
 
     @property
     def takes(self) -> str:
-        """The form of its addresses, as an option takes them."""
+        """The form of its addresses in options."""
         return "HOST:PORT" if self.has_tcp else f"{UNIX_ADDRESS}@NAME"
 
     def may_have(self, address: str) -> bool:
-        """Whether an address is of the form that it takes."""
+        """Return whether an address has the form of this kind's addresses."""
         return address.startswith(UNIX_ADDRESS) != self.has_tcp
 
     def unavailable(self, catalogue: Catalogue) -> str | None:
-        """Why this machine has no such lab; None where it has."""
+        """Return why this machine cannot have such a lab; None if it can."""
         return None
 
     def settings(self, catalogue: Catalogue) -> dict[str, Setting]:
-        """The engine's settings of what joins both sides, by name; keys that are `QUANTITIES` give them
-        values."""
+        """Return the engine's settings of what joins both sides, by name; the `QUANTITIES` are their keys."""
         return {}
 
     def unavailable_settings(self, catalogue: Catalogue) -> Mapping[str, str]:
-        """Those that this machine does not have, and why."""
+        """Return the settings that this machine does not have, with the reasons."""
         return {}
 
     def congestion_controls(self, controls: CongestionControls) -> tuple[str, ...]:
-        """Those of the kernel that its sockets may choose."""
+        """Return the congestion controls that its sockets may use."""
         return controls.allowed
 
     def local_ports(self, catalogue: Catalogue) -> int | None:
-        """How many ports the kernel may choose from for the clients' connections; None: they take none."""
+        """Return how many local ports the clients' connections can use; None if they use none."""
         return noise.local_ports()
 
     @contextlib.contextmanager
     def site(self, settings: Mapping[str, int], engine: Path | None) -> Iterator[Site]:
-        """Makes the place for a run, with these of its `settings`, and keeps it as long as the block lasts.
+        """Make the site for a run, and keep it until the block ends. Main thread only.
 
-        Main thread only. `engine` is the one that makes what has to be made; None: the usual one. Raises
-        `UserError` where it cannot be had here; the message says why.
+        Parameters
+        ----------
+        settings
+            The settings of what joins both sides.
+        engine
+            The engine that makes namespaces and interfaces; None: the usual one.
+
+        Raises
+        ------
+        UserError
+            This machine cannot make the site.
         """
         yield Site(self)
 
 
 class Site:
-    """Where trials take place: this process's network namespace."""
+    """The place of trials: this process's network namespace."""
 
     server_namespace: str | None = None
     client_namespace: str | None = None
-    """What both sides enter first; None: they stay in this process's."""
+    """The namespaces that the two sides enter; None: they stay in this process's."""
 
     def __init__(self, kind: Kind) -> None:
         self.title = kind.name
-        """What tells it from others, in words."""
+        """Its lab in words."""
         self.address = kind.address
-        """The server's, without a port."""
+        """The server's address without a port."""
         self.listen = kind.listen
-        """Where a server is told to listen."""
+        """The address on which a server listens."""
 
     def enter(self, namespace: str | None) -> tuple[str, ...]:
-        """What the command line of a program that is not ours is preceded by, so that it runs in one of its
-        namespaces (nsenter(1))."""
+        """Return the words (nsenter(1)) that make a foreign command run in a namespace of the site."""
         return ()
 
     def sysctl(self, name: str) -> str:
-        """A kernel setting of the server's network, by its name as `sysctl` has it (sysctl(8))."""
+        """Return a kernel setting of the server's network by its sysctl(8) name."""
         return (noise.PROC / "sys" / name.replace(".", "/")).read_text(encoding="utf-8").strip()
 
     def check(self) -> None:
-        """Raises `UserError` where it is not there any more."""
+        """Raise `UserError` if the site no longer exists."""
 
     def check_for(self, seconds: float) -> None:
-        """`check`, as often as it takes until so much time is over: what fails in a place that comes to its
-        end may do so a moment before that can be seen."""
+        """Repeat `check` for `seconds`: calls may fail before `check` notices that a namespace has gone."""
         if self.server_namespace is None:
             return
         until = time.monotonic() + seconds
@@ -123,26 +129,28 @@ class Site:
             time.sleep(LOOK_SECONDS)
 
     def facts(self) -> dict[str, Any]:
-        """What is to be recorded of it. JSON data."""
+        """Return what a run records about the site, as JSON data."""
         return {"address": self.address}
 
     def local_ports(self) -> int | None:
-        """How many ports the kernel may choose from for the clients' connections; None: they take none."""
+        """Return how many local ports the clients' connections can use; None if they use none."""
         return noise.local_ports()
 
     def networks(self, ready: Ready | None) -> tuple[Path, ...]:
-        """What the kernel tells of the network namespaces of both sides (/proc/PID/net), each once; without a
-        server only where that is known all the same."""
+        """Return the /proc/PID/net folders of the network namespaces of both sides, each once.
+
+        Without a server some kinds do not know them, and return none.
+        """
         return (noise.OWN_NETWORK,)
 
     def time_wait(self, ready: Ready) -> int:
-        """Sockets in TIME_WAIT on both sides."""
+        """Return the number of sockets in TIME_WAIT on both sides."""
         return noise.time_wait_count()
 
     def time_wait_in_the_way(self, ready: Ready) -> int:
-        """Those of them that stand in the way of connections to this server."""
+        """Return how many of them block ports for connections to this server."""
         return noise.time_wait_of_port(ready.port) if ready.port is not None else 0
 
     def time_wait_limit(self) -> int:
-        """How many sockets in TIME_WAIT the kernel keeps."""
+        """Return the most sockets in TIME_WAIT that the kernel keeps."""
         return noise.time_wait_limit()

@@ -1,4 +1,4 @@
-"""Both sides in this process's network namespace, over its loopback interface."""
+"""Loopback: both sides in this process's network namespace, over its loopback interface."""
 
 from __future__ import annotations
 

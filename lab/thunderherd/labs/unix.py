@@ -1,4 +1,4 @@
-"""Both sides on this machine, over Unix stream sockets, which have no ports."""
+"""Unix: both sides on this machine, over Unix stream sockets, which have no ports."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ from thunderherd.labs.words import UNIX_ADDRESS
 
 
 class Unix(Kind):
-    """Over Unix sockets."""
+    """The kind of lab with Unix sockets."""
 
     def local_ports(self, catalogue: Catalogue) -> int | None:
         return None
@@ -25,10 +25,10 @@ class Unix(Kind):
 
 
 class UnixSite(Site):
-    """This machine, where names take the place of ports."""
+    """The site of Unix sockets: they have names instead of ports."""
 
     def facts(self) -> dict[str, Any]:
-        # The name of a Unix socket goes with it.
+        # The name disappears with the socket, so it is not recorded.
         return {"address": f"{self.address} and a name of the kernel's choice"}
 
     def local_ports(self) -> int | None:

@@ -1,7 +1,6 @@
-"""Each side in a network namespace of its own, joined by a pair of interfaces.
+"""Veth: each side in its own network namespace, joined by a pair of interfaces.
 
-Everything that is asked about ports, sockets in TIME_WAIT and the kernel's settings is asked of the network
-namespaces that a trial's server and clients are in.
+Ports, sockets in TIME_WAIT and kernel settings are those of the namespaces of a trial's server and clients.
 """
 
 from __future__ import annotations
@@ -22,11 +21,11 @@ from thunderherd.machine.description import SYSCTLS
 
 TIME_WAIT_LIMIT, PORT_RANGE = "net.ipv4.tcp_max_tw_buckets", "net.ipv4.ip_local_port_range"
 NETWORK_SYSCTLS = tuple(name.replace("/", ".") for name in SYSCTLS if name.startswith("net/"))
-"""The kernel settings that a network namespace may have of its own, of those that a run records."""
+"""The kernel settings that a run records and that differ between network namespaces."""
 
 
 class Veth(Kind):
-    """With namespaces and a pair of interfaces, which the engine makes."""
+    """The kind of lab with two namespaces and a pair of interfaces, which the engine makes."""
 
     def unavailable(self, catalogue: Catalogue) -> str | None:
         pair = catalogue.namespace
@@ -39,7 +38,7 @@ class Veth(Kind):
         return catalogue.namespace.unavailable_settings if catalogue.namespace else {}
 
     def congestion_controls(self, controls: CongestionControls) -> tuple[str, ...]:
-        # In namespaces of one's own all are allowed that the kernel has.
+        # Namespaces that we made allow every congestion control of the kernel.
         return controls.available
 
     def local_ports(self, catalogue: Catalogue) -> int | None:
@@ -56,7 +55,7 @@ class Veth(Kind):
 
 
 class PairSite(Site):
-    """Two network namespaces joined by a pair of interfaces."""
+    """The site: two network namespaces joined by a pair of interfaces."""
 
     def __init__(self, kind: Kind, holder: NamespaceHolder) -> None:
         super().__init__(kind)
@@ -69,7 +68,7 @@ class PairSite(Site):
     def enter(self, namespace: str | None) -> tuple[str, ...]:
         if namespace is None:
             return ()
-        # A namespace belongs to the user namespace that we made for it, where we made one.
+        # If the engine made a user namespace, the network namespace belongs to it.
         user = f"--user=/proc/{self._there.pid}/ns/user"
         of_user = (user, "--preserve-credentials") if self._there.user_namespace else ()
         return ("nsenter", *of_user, f"--net={namespace}", "--")
@@ -80,8 +79,9 @@ class PairSite(Site):
     def check(self) -> None:
         if ending := self._holder.ending():
             raise UserError(
-                f"the network namespaces of this run are gone: the process {self._there.pid} that held them "
-                f"has ended ({ending})"
+                f"the network namespaces of this run are gone: process {self._there.pid}, which held them, "
+                f"has ended ({ending})",
+                code="lab.namespaces_gone",
             )
 
     def facts(self) -> dict[str, Any]:
@@ -98,7 +98,7 @@ class PairSite(Site):
         return int(last) - int(first) + 1
 
     def networks(self, ready: Ready | None) -> tuple[Path, ...]:
-        # Of the server's namespace a process in it can tell.
+        # The server's namespace is only visible through a process in it.
         if ready is None:
             return ()
         return tuple(noise.PROC / str(pid) / "net" for pid in (self._there.pid, ready.supervisor_pid))
@@ -112,7 +112,7 @@ class PairSite(Site):
         return sum(noise.time_wait_listed(network, ready.port) for network in self.networks(ready))
 
     def time_wait_limit(self) -> int:
-        # A kernel that has one table for all namespaces shows it in the first of them alone.
+        # A kernel with one table for all namespaces shows the limit in the first namespace only.
         own = self._there.client.sysctls.get(TIME_WAIT_LIMIT)
         return noise.time_wait_limit() if own is None else int(own)
 

@@ -1,7 +1,7 @@
-"""How a lab is written and read: quantities, words, and the option that chooses one.
+"""Quantities of a lab, a lab in words, and the option that chooses a lab.
 
-Quantities are written as tc(8) has them ("10gbit", "5ms", "0.1%"), and are integers in the units of the
-engine's settings everywhere else.
+Users write quantities as in tc(8): "10gbit", "5ms", "0.1%". Everywhere else they are whole numbers in the
+units of the engine's settings.
 """
 
 from __future__ import annotations
@@ -17,28 +17,28 @@ OPTION_HELP = "Where it runs: a kind (`list labs`), or a key of a study's lab (m
 """Of every command that has it (`lab_option`)."""
 
 UNIX_ADDRESS = "unix:"
-"""How the engine tells a Unix socket's address from one of TCP."""
+"""The prefix by which the engine distinguishes Unix addresses from TCP addresses."""
 
 
 @dataclass(frozen=True)
 class Quantity:
-    """A key of [lab] that is a quantity: the engine's setting, and how many of its unit one of each unit is.
+    """A key of [lab] that is a quantity: the engine's setting, and the units in which users write it.
 
-    Without units it is a whole number of the engine's own.
+    `units` has the size of each unit in the unit of the setting. Without units the value is a whole number.
     """
 
     setting: str
     units: Mapping[str, int]
     example: str
-    """As a command line has it."""
+    """An example as typed on a command line."""
     range_example: str
-    """The values that a search may go over, likewise."""
+    """An example of a range that a search goes over, also as typed."""
     least: int = 1
-    """The least that may be given, in the engine's unit, where 0 stands for none at all."""
+    """The smallest value, in the engine's unit, of a quantity of which 0 means no limit."""
 
     @property
     def in_toml(self) -> str:
-        """The example as a study has it: with a unit it is a text, and in quotes."""
+        """The example as a study has it; with a unit it is a text in quotes."""
         return f'"{self.example}"' if self.units else self.example
 
 
@@ -54,47 +54,56 @@ QUANTITIES: dict[str, Quantity] = {
     "delay": Quantity("delay_microseconds", {"us": 1, "ms": 10**3, "s": 10**6}, "5ms", "1ms..100ms"),
     "loss": Quantity("loss_per_million", {"%": 10**4}, "0.1%", "0.1%..10%"),
 }
-"""The keys of [lab] that the engine's pair of interfaces is told."""
+"""The keys of [lab] that become settings of the engine's pair of interfaces."""
 
 WRITTEN = {
     f"{table}{key}": Written(each.units or UNITS, each.range_example)
     for key, each in QUANTITIES.items()
     for table in ("", "lab.")
 }
-"""How the ends of a range of them are written, by key, alone or with its table."""
+"""How the ends of a range of quantities are written, by key, with and without its table."""
+
+
+class InvalidQuantity(ValueError):
+    """A value that is not a quantity of its key; the hint says which values are."""
+
+    def __init__(self, message: str, hint: str) -> None:
+        super().__init__(f"{message}; {hint}")
+        self.message, self.hint = message, hint
 
 
 def parse(key: str, value: object, *, on_command_line: bool = False) -> int:
-    """The value of a quantity in the unit of the engine's setting.
+    """Return a quantity in the unit of the engine's setting; raise `InvalidQuantity` if it is none.
 
-    Raises `ValueError` for what is none; its message says what would be one, as a study has it or a command
-    line, where a text needs no quotes.
+    The hint of the error has an example: in quotes as in a study, or without quotes as on a command line.
     """
     quantity = QUANTITIES[key]
     if not quantity.units:
         if isinstance(value, int) and not isinstance(value, bool):
             return value
-        raise ValueError(f"it is no {key}; it takes a whole number, such as {quantity.example}")
+        raise InvalidQuantity(f"it is no {key}", f"it takes a whole number, such as {quantity.example}")
     try:
         found = in_units(value.lower() if isinstance(value, str) else "", quantity.units)
     except NoQuantity:
-        takes = f"a number with its unit ({', '.join(quantity.units)})"
+        takes = f"it takes a number with its unit ({', '.join(quantity.units)})"
         such = (
             f", such as {quantity.example}" if on_command_line else f" in quotes, such as {quantity.in_toml}"
         )
-        raise ValueError(f"it is no {key}; it takes {takes}{such}") from None
+        raise InvalidQuantity(f"it is no {key}", f"{takes}{such}") from None
     if found == 0:
-        raise ValueError(f"for none, leave {key} out")
+        raise InvalidQuantity(f"a {key} is more than 0", f"for none, leave {key} out")
     if found.denominator != 1:
         unit, least = min(quantity.units.items(), key=lambda each: each[1])
-        raise ValueError(f"it is no multiple of {(1 / Decimal(least)).normalize():f}{unit}")
+        smallest = f"{(1 / Decimal(least)).normalize():f}{unit}"
+        raise InvalidQuantity(f"it is no multiple of {smallest}", f"{smallest} is the smallest step")
     if found < quantity.least:
-        raise ValueError(f"it takes {written(key, quantity.least)} at least; for no limit, leave {key} out")
+        least_written = written(key, quantity.least)
+        raise InvalidQuantity(f"it is less than {least_written}", f"for no limit, leave {key} out")
     return int(found)
 
 
 def written(key: str, number: int) -> int | str:
-    """A quantity as a study has it, of its number in the unit of the engine's setting: `parse`, undone."""
+    """Return a quantity as a study has it; the inverse of `parse`."""
     units = QUANTITIES[key].units
     if not units:
         return number
@@ -104,7 +113,7 @@ def written(key: str, number: int) -> int | str:
 
 
 def is_like(kind: str, settings: Mapping[str, int], wanted: Mapping[str, int | str]) -> bool:
-    """Whether a lab has these keys, as they are written, `kind` among them."""
+    """Return whether a lab has these values of keys, `kind` included, as a study has them."""
     return all(
         kind == value if key == "kind" else settings.get(QUANTITIES[key].setting) == parse(key, value)
         for key, value in wanted.items()
@@ -112,7 +121,7 @@ def is_like(kind: str, settings: Mapping[str, int], wanted: Mapping[str, int | s
 
 
 def in_words(kind: str, settings: Mapping[str, int]) -> str:
-    """`veth, MTU 1500, 10 Gbit/s`: what tells a lab from others, but for its CPUs."""
+    """Return `veth, MTU 1500, 10 Gbit/s`: all that distinguishes a lab except its CPUs."""
     said = [kind]
     if "mtu" in settings:
         said.append(f"MTU {settings['mtu']}")
@@ -126,6 +135,6 @@ def in_words(kind: str, settings: Mapping[str, int]) -> str:
 
 
 def _with_unit(number: int, units: tuple[tuple[str, int], ...]) -> str:
-    """In the largest unit of which it is at least one."""
+    """Return a number in the largest unit that is not larger than the number."""
     name, size = next(each for each in units if number >= each[1])
     return f"{(Decimal(number) / size).normalize():f} {name}"

@@ -16,7 +16,7 @@ from thunderherd.errors import UserError
 from thunderherd.labs import KINDS, USUAL, owners
 from thunderherd.labs.words import QUANTITIES, written
 from thunderherd.search.crossover_effect import OF_RECEIVER, sender_of
-from thunderherd.study.checks import DIRECTIONS
+from thunderherd.study.checks.names import DIRECTIONS
 from thunderherd.study.file.contenders import OWN
 from thunderherd.study.file.tables import LOAD_PROCESSES
 from thunderherd.study.overrides import parse_override

@@ -14,7 +14,7 @@ from thunderherd.engine.catalogue import Catalogue, Workload
 from thunderherd.engine.setting_rules import SettingValue
 from thunderherd.errors import UserError
 from thunderherd.labs import KINDS
-from thunderherd.study.checks import ports_allowed
+from thunderherd.study.checks.machine import ports_allowed
 from thunderherd.study.file.tables import keys_of
 from thunderherd.study.resolved import Contender, Study
 from thunderherd.text.quantities import Range

@@ -1,5 +1,4 @@
-"""Which contenders of a study have trials apart from those that are judged, and whether their counters
-exist."""
+"""The contenders of a study that have extra trials, and the counters of these trials."""
 
 from __future__ import annotations
 
@@ -15,7 +14,7 @@ from thunderherd.records.extra_trials import (
     CountingTable,
     ExtraTrialsTable,
 )
-from thunderherd.study.checks import check_counter
+from thunderherd.study.checks.names import check_counter
 from thunderherd.study.file.tables import StudyForm
 from thunderherd.study.resolved import Contender, Sweep
 from thunderherd.toml.file import Problems, unknown
@@ -31,12 +30,25 @@ def choose_contenders(
     absent: Mapping[str, str],
     problems: Problems,
 ) -> Table:
-    """The table of that name with the names of those that take part in this run; what does not exist is a
-    problem.
+    """Return a table of extra trials with its contenders in this run; unknown names are problems.
 
-    Without names: those of the main table; of what is counted also those at the first and at the last point
-    of each sweep, of what is sampled only where there is no main table, those at the last. `absent`: declared
-    contenders that do not take part.
+    By default these are the contenders of the main table. Counted trials also include those at the first and
+    the last point of each sweep. Other extra trials take those at the last point if there is no main table.
+
+    Parameters
+    ----------
+    name
+        The name of the table in the study.
+    table
+        The table as written.
+    contenders
+        The contenders of this run.
+    sweeps
+        The sweeps of this run.
+    absent
+        The declared contenders that do not take part in this run, with the reasons.
+    problems
+        Receives the problems.
     """
     names = [each.name for each in contenders]
     for index, each in enumerate(table.contenders):
@@ -67,8 +79,11 @@ def choose_cost_contenders(
     absent: Mapping[str, str],
     problems: Problems,
 ) -> CostTable:
-    """Whose trials tell what counting costs. None of a study that asks for no counter; without names a few of
-    those that `choose_contenders` names, spread evenly, and no control: it varies another contender."""
+    """Return the contenders whose extra trials measure what counting costs.
+
+    There are none if the study requests no counter. By default they are a few of the contenders that other
+    extra trials take, spread evenly. Controls are left out, since they only vary another contender.
+    """
     table = choose_contenders("counting_cost", form.counting_cost, contenders, sweeps, absent, problems)
     if not form.measure.counters:
         return table.model_copy(update={"contenders": []})
@@ -82,8 +97,10 @@ def choose_cost_contenders(
 
 
 def check_counters(table: CountingTable, catalogue: Catalogue, problems: Problems) -> CountingTable:
-    """The table with all that it counts, under the names that the engine tells them by: what explains a
-    difference, and its own. Where there are counted trials, what may not be asked for is a problem."""
+    """Return the table with all its counters under the engine's names, and those that explain differences.
+
+    If there are counted trials, unknown counters are problems.
+    """
     for index, name in enumerate(table.counters if table.trials else ()):
         check_counter(name, ("counting", "counters", index), catalogue, problems)
     names = dict.fromkeys(called(name, catalogue) for name in (*WHAT_EXPLAINS, *table.counters))

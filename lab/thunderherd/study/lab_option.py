@@ -1,7 +1,7 @@
-"""The option --lab of every command that has one: where it runs.
+"""The option --lab, which chooses where a command runs.
 
-Its value is a kind of lab (`veth`), a word that only one key of [lab] may have (`apart`), or KEY=VALUE of
-[lab] (`mtu=9000`); it may be repeated. Commands differ in the keys that they take, and in nothing else.
+Its value is a kind of lab (`veth`), a word that only one key of [lab] takes (`apart`), or KEY=VALUE of [lab]
+(`mtu=9000`). It may be repeated. Commands differ only in the keys that they take.
 """
 
 from __future__ import annotations
@@ -9,36 +9,40 @@ from __future__ import annotations
 import json
 import re
 from collections.abc import Mapping, Sequence
+from dataclasses import replace
 from typing import Any, get_args
 
-from thunderherd.errors import UserError
+from thunderherd.errors import Problem, UserError
 from thunderherd.labs import KINDS, owners, takes
-from thunderherd.labs.words import OPTION, QUANTITIES, parse
+from thunderherd.labs.words import OPTION, QUANTITIES, InvalidQuantity, parse
 from thunderherd.study.file.tables import LabTable
 from thunderherd.study.overrides import parse_override
-from thunderherd.toml.file import near, show, unknown
+from thunderherd.toml.file import show, unknown
+
+AREA = "lab"
+"""The area of the codes of this option's mistakes."""
 
 KEYS = tuple(LabTable.model_fields)
-"""What a study's [lab] has."""
+"""The keys of [lab] in a study."""
 
 
 def read(typed: Sequence[str], keys: Sequence[str] = KEYS, command: str = "") -> dict[str, Any]:
-    """The keys of [lab] that were typed, with their values as TOML has them.
+    """Return the typed keys of [lab] and their values, as TOML has them.
 
     Parameters
     ----------
     typed
-        The option's values, in their order.
+        The values of the option, in their order.
     keys
-        Those that the command takes.
+        The keys that the command takes.
     command
-        What an error begins with, such as `"crossover: "`.
+        The beginning of an error's place, such as `"crossover: "`.
 
     Raises
     ------
     UserError
-        For a word or a key that there is not, a quantity that is none, a key that is given twice, and one
-        that the kind typed with it does not take.
+        A word or key is unknown, a quantity is invalid, a key is given twice, or the typed kind does not take
+        a key.
     """
     words = dict.fromkeys(KINDS, "kind")
     for key in keys:
@@ -56,20 +60,23 @@ def read(typed: Sequence[str], keys: Sequence[str] = KEYS, command: str = "") ->
         elif text in words:
             key, value = words[text], text
         else:
-            raise UserError(f"{option} {text}: {unknown('lab', text, words)}; or KEY=VALUE")
-        if key not in keys:
-            why = (
-                _not_its_own(key, keys)
-                or f"no such key {show(key)}; known: {', '.join(keys)}{near(key, keys)}"
+            found_word = unknown("kind", text, words, AREA)
+            raise UserError(
+                replace(found_word, hint=f"{found_word.hint}; or KEY=VALUE").at(f"{option} {text}")
             )
-            raise UserError(f"{option} {text}: {why}")
+        if key not in keys:
+            why = _not_taken(key, keys) or unknown("key", key, keys, AREA)
+            raise UserError(why.at(f"{option} {text}"))
         if key == "kind" and value not in KINDS:
-            raise UserError(f"{option} {text}: {unknown('lab', value, KINDS)}")
+            raise UserError(unknown("kind", value, KINDS, AREA).at(f"{option} {text}"))
         if key in QUANTITIES:
             _check_quantity(key, value, f"{option} {text}")
         if key in found:
             raise UserError(
-                f"{option}: {key} is given twice: {show(found[key])}, and {show(value)}; leave one out"
+                f"{key} is given twice: {show(found[key])}, and {show(value)}",
+                code="lab.duplicate_key",
+                hint="leave one of them out",
+                where=option,
             )
         found[key], typed_of[key] = value, text
     _check_kind(found, typed_of, option)
@@ -77,41 +84,45 @@ def read(typed: Sequence[str], keys: Sequence[str] = KEYS, command: str = "") ->
 
 
 def _parts(text: str) -> list[str]:
-    """What stands between commas, but for those of lists."""
+    """Split a text at commas that are not inside a list."""
     return [each.strip() for each in re.split(r",(?![^\[]*\])", text)]
 
 
 def _check_alone(
     place: int, parts: Sequence[str], typed: Sequence[str], keys: Sequence[str], command: str
 ) -> None:
-    """Each kind, word and key is typed with an option of its own.
+    """Raise UserError, because each kind, word and key needs an option of its own.
 
-    What is proposed in place of several is no mistake itself: who would be refused once more is told why now.
+    The hint must not be a mistake itself. So the separate options are read first, which raises theirs.
     """
-    option, text = f"{command}{OPTION}", typed[place]
-    left_out = [each for each in parts if _not_its_own(_key(each), keys)]
-    apart = [each for each in parts if each not in left_out]
-    instead = " ".join(f"{OPTION} {each}" for each in apart)
-    if left_out and apart:
-        raise UserError(f"{option} {text}: {_not_its_own(_key(left_out[0]), keys)}; type {instead}")
+    where = f"{command}{OPTION} {typed[place]}"
+    left_out = {each: why for each in parts if (why := _not_taken(_key(each), keys))}
+    instead = " ".join(f"{OPTION} {each}" for each in parts if each not in left_out)
+    if left_out and instead:
+        raise UserError(replace(next(iter(left_out.values())), hint=f"type {instead}", where=where))
     read([*typed[:place], *parts, *typed[place + 1 :]], keys, command)
-    raise UserError(f"{option} {text}: it takes one of them at a time; did you mean {instead}?")
+    raise UserError(
+        "several values in one option",
+        code="lab.several_values",
+        hint=f"did you mean {instead}?",
+        where=where,
+    )
 
 
 def _key(text: str) -> str:
     return text.partition("=")[0].removeprefix("lab.")
 
 
-def _not_its_own(key: str, keys: Sequence[str]) -> str | None:
-    """Why a command does not take a quantity that others do: it joins a network, which has its own."""
+def _not_taken(key: str, keys: Sequence[str]) -> Problem | None:
+    """Return the problem of a quantity that a command does not take because it joins an existing network."""
     if key not in QUANTITIES or key in keys:
         return None
-    joined = f"the {key} is the server's to choose (`serve {OPTION}`), whose network this joins"
-    return f"{joined}; known: {', '.join(keys)}"
+    message = f"the server chooses the {key} (`serve {OPTION}`), and this command joins its network"
+    return Problem(message, "lab.key_not_taken", f"known: {', '.join(keys)}")
 
 
 def _check_kind(found: Mapping[str, Any], typed: Mapping[str, str], option: str) -> None:
-    """The kind that is typed takes the keys that are typed with it."""
+    """Check that the typed kind takes the typed keys."""
     kind = found.get("kind")
     for key, text in typed.items():
         if kind is None or takes(kind, key):
@@ -119,29 +130,32 @@ def _check_kind(found: Mapping[str, Any], typed: Mapping[str, str], option: str)
         kinds = [each.name for each in owners(key)]
         instead = " or ".join(f"{OPTION} {each} {OPTION} {text}" for each in kinds)
         raise UserError(
-            f"{option} {text}: lab {kind} has no {key}, which is a key of lab {' and '.join(kinds)}; leave "
-            f"it out, or type {instead}"
+            f"lab {kind} has no {key}, which is a key of lab {' and '.join(kinds)}",
+            code="lab.key_of_other_lab",
+            hint=f"leave it out, or type {instead}",
+            where=f"{option} {text}",
         )
 
 
 def _check_quantity(key: str, value: object, typed: str) -> None:
     try:
         parse(key, value, on_command_line=True)
-    except ValueError as error:
-        raise UserError(f"{typed}: {error}") from None
+    except InvalidQuantity as error:
+        code = "lab.invalid_quantity"
+        raise UserError(error.message, code=code, hint=error.hint, where=typed) from None
 
 
 def as_overrides(found: Mapping[str, Any]) -> list[str]:
-    """The same as `--set` takes them, which is how a run records them."""
+    """Return the keys as `--set` takes them, which is how a run records them."""
     return [f"lab.{key}={_written(value)}" for key, value in found.items()]
 
 
 def typed_as(typed: Sequence[str]) -> dict[str, str]:
-    """The overrides that `as_overrides` makes of them, each with the words that it was typed as."""
+    """Return the overrides of `as_overrides`, each with the words that the user typed."""
     return {each: f"{OPTION} {text}" for text in typed for each in as_overrides(read([text]))}
 
 
 def _written(value: Any) -> str:
-    """A value as TOML; a word that is a kind or a choice needs no quotes there."""
+    """Return a value as TOML; a kind or a choice needs no quotes in an override."""
     is_word = isinstance(value, str) and value.isidentifier() and value not in ("true", "false", "inf", "nan")
     return str(value) if is_word else json.dumps(value, ensure_ascii=False)

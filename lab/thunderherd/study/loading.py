@@ -1,11 +1,9 @@
-"""Studies: TOML in, one frozen `Study` out in which nothing is left to be guessed.
+"""Load a study: TOML in, a frozen `Study` with all defaults out.
 
-`load_study` reads a study's file, applies a size and the user's overrides, holds everything against what the
-engine offers and what this machine has, and fills in every default. All mistakes of a file come in one
-UserError, one line each: file and line (or the override), value seen, values allowed, near match. The parts
-are in `study_file` (TOML with lines), `study_form` (what a file may contain), `study_configurations` (its
-contenders, those of sweeps' points among them), `study_overrides`, `study_checks` and `study_sweeps`,
-`study_resolver`, and `study_resolved` (what it becomes).
+`load_study` reads a file, applies a size and the user's overrides, and checks everything against the engine's
+catalogue and this machine. All mistakes of a file come in one UserError, each with file and line or override.
+The steps are in `toml.file` (TOML with lines), `study.file` (tables, and contenders before defaults),
+`study.overrides`, `study.checks`, `study.resolver` and `study.resolved` (the result).
 """
 
 import hashlib
@@ -36,11 +34,8 @@ __all__ = [
 
 
 def asked_for(study: Study) -> str:
-    """What names a study to `thunderherd run`: the name of a bundled one, otherwise the path of its file."""
+    """Return the argument of `thunderherd run` for a study: its name if bundled, else its path."""
     return study.name if bundled_studies().get(study.name) == study.path else str(study.path)
-
-
-# Loading ----------------------------------------------------------------------------------------------------
 
 
 def load_study(
@@ -50,26 +45,26 @@ def load_study(
     catalogue: Catalogue,
     typed_as: Mapping[str, str] = MappingProxyType({}),
 ) -> Study:
-    """Reads, checks and resolves a study.
+    """Read, check and resolve a study.
 
     Parameters
     ----------
     study
-        The name of a bundled study, the path of a .toml file, or what is in one.
+        The name of a bundled study, the path of a .toml file, or a file that has been read.
     size
-        One of the sizes that the study declares; `study_names.DEFAULT_SIZE` where the user named none.
+        A size that the study declares; `study.file.names.DEFAULT_SIZE` is the default of users.
     overrides
-        `key=value` texts, as given to --set; later ones win.
+        `key=value` texts, as given to --set; later ones take precedence.
     catalogue
-        What the engine offers.
+        The engine's catalogue.
     typed_as
-        Of overrides that were not typed as `--set`, the words that they were typed as: a mistake names them.
+        For overrides that were not typed as `--set`: the words that the user typed, for error messages.
 
     Raises
     ------
     UserError
-        One line for each mistake. The other sizes are checked too, except for what depends on this machine,
-        and except in a study that comes with the program: the tests hold each of its sizes.
+        A problem for each mistake. The other sizes of a user's study are checked too, except for what depends
+        on this machine. The tests check all sizes of the bundled studies.
     """
     file = study if isinstance(study, TomlFile) else TomlFile(find_study(study))
     is_bundled = file.path in bundled_studies().values()
@@ -90,13 +85,13 @@ def load_study(
         found = resolved if chosen else found
     problems.raise_any()
     if found is None:
-        raise UserError(f"{file.path}: could not be resolved")
+        raise UserError("the study cannot be resolved", code="study.unresolved", where=str(file.path))
     text = json.dumps(found.model_dump(mode="json", exclude={"digest"}), sort_keys=True)
     return found.model_copy(update={"digest": hashlib.sha256(text.encode()).hexdigest()})
 
 
 def load_sizes(name_or_path: str, catalogue: Catalogue) -> dict[str, Study | list[str]]:
-    """A study in each of its sizes, as it would run on this machine; or, a line each, why it cannot."""
+    """Return a study in each of its sizes as it would run on this machine, or the problems in lines."""
     file = TomlFile(find_study(name_or_path))
     problems = Problems(file)
     form, data, whole = shaped(file.data, problems)

@@ -5,7 +5,7 @@ from collections.abc import Iterator, Sequence
 
 from thunderherd.engine.catalogue import USUAL_WAY, WARM_UP, Catalogue
 from thunderherd.labs import KINDS
-from thunderherd.study.checks import ports_allowed
+from thunderherd.study.checks.machine import ports_allowed
 from thunderherd.study.file.contenders import Configuration
 from thunderherd.study.resolved import CONNECTIONS, KEPT, PIPELINE, SOURCES, Contender, LoadPlan
 from thunderherd.toml.file import KeyPath, Problems, show
@@ -22,7 +22,7 @@ def check_loads(
             found.setdefault((key, why), []).append(each.name)
     for (key, why), names in found.items():
         whose = "every contender" if len(names) == len(resolved) else ", ".join(names)
-        problems.add(key, f"{whose}: {why}")
+        problems.add(key, f"{whose}: {why}", code="study.impossible_load")
 
 
 def _broken(plan: LoadPlan, lab: str, catalogue: Catalogue) -> Iterator[tuple[list[tuple[str, ...]], str]]:
@@ -110,6 +110,7 @@ def check_ports(
         f"{warm_up} warm-up and {connections} measured connections to one port; allowed: {allowed}, half of "
         f"the local ports (net.ipv4.ip_local_port_range), since each stays in TIME_WAIT; "
         f"{' or '.join(change)}",
+        code="study.too_few_ports",
     )
 
 

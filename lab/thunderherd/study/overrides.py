@@ -1,64 +1,70 @@
-"""`--set key=value`, and the `set` table of a size: keys of a study that are given another value.
+"""Overrides: `--set key=value`, and the `set` table of a size.
 
-A key may be written short, as long as it is clear: `loops` for `load.settings.loops`, `prefork.pool` for
-`contenders.prefork.settings.pool`. A setting that only contenders own (`pool`) is set for each that owns it.
+A key may be shortened as long as it is clear: `loops` for `load.settings.loops`, `prefork.pool` for
+`contenders.prefork.settings.pool`. A setting that only contenders have (`pool`) is set for each of them.
 """
 
 import re
 import tomllib
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Iterable
 from typing import Any
 
 from pydantic import BaseModel
 
 from thunderherd.engine.catalogue import Catalogue, Way
-from thunderherd.engine.setting_rules import Product
 from thunderherd.errors import UserError
-from thunderherd.labs import named, owners, takes
 from thunderherd.records.extra_trials import CostTable, CountingTable, ProfilingTable
-from thunderherd.study.file.contenders import Configuration, way_of, workload_of
+from thunderherd.study.file.contenders import way_of, workload_of
 from thunderherd.study.file.tables import (
     ComparisonsTable,
     ContenderTable,
     LabTable,
+    LoadTable,
     MeasureTable,
     NoiseTable,
+    ServerTable,
     StudyForm,
     SweepTable,
-    ValueTable,
 )
-from thunderherd.toml.file import KeyPath, Problems, flat, near, show
+from thunderherd.toml.file import KeyPath, near
 
 
 def parse_override(text: str, option: str = "--set") -> tuple[str, Any]:
-    """Splits `key=value`; the value is TOML, a bare word is a text. Raises UserError, which names the
-    option."""
+    """Split `key=value`, whose value is TOML or a bare word; raise UserError, whose place is the option."""
     key, equals, value = text.partition("=")
     key, value = key.strip(), value.strip()
     if not equals or not key or not value:
-        raise UserError(f"{option} {text}: it takes key=value, such as {option} load.settings.loops=100")
+        raise UserError(
+            "not of the form key=value",
+            code="set.not_key_value",
+            hint=f"such as {option} load.settings.loops=100",
+            where=f"{option} {text}",
+        )
     return key, _value(f"{option} {text}", value)
 
 
-def _value(text: str, value: str) -> Any:
+def _value(where: str, value: str) -> Any:
     if "\n" not in value:
         try:
             return tomllib.loads(f"value = {value}")["value"]
         except tomllib.TOMLDecodeError:
             if re.fullmatch(r"[^\s\[\]{}\"'=,#]+", value):
                 return value
-    raise UserError(f'{text}: {value!r} is no TOML value; such as 100, true, "text" or [0, 1]')
+    hint = 'such as 100, true, "text" or [0, 1]'
+    raise UserError(f"{value!r} is not a TOML value", code="set.invalid_value", hint=hint, where=where)
 
 
 class SettableKeys:
-    """The keys of one study, in one size, that may be given another value.
+    """The keys of a study that can be overridden in one size.
 
     Parameters
     ----------
     form
         The study as its file has it.
     size
-        Only this size's keys can be set: the other size's would have no effect.
+        The size. Keys of other sizes cannot be overridden; they would have no effect.
+    catalogue
+        The engine's catalogue, which has the settings.
     """
 
     def __init__(self, form: StudyForm, size: str, catalogue: Catalogue) -> None:
@@ -74,9 +80,9 @@ class SettableKeys:
         }
         for table, model in tables.items():
             self._add(table, model.model_fields)
-        self._add("server", ("workload", *Way._fields))
-        self._add("load", ("kind", *Way._fields, "processes", "warm_up_connections"))
-        # Of every workload and load, so that an override may choose another one in any order.
+        self._add("server", (key for key in ServerTable.model_fields if key != "settings"))
+        self._add("load", (key for key in LoadTable.model_fields if key != "settings"))
+        # All workloads and loads have their settings here, so that an override may also change the workload.
         for workload in catalogue.workloads:
             for primitive in catalogue.primitives:
                 self._add(
@@ -102,7 +108,7 @@ class SettableKeys:
             self.paths[f"{table}.{key}"] = (*table.split("."), key)
 
     def _settings_of_the_study(self) -> set[str]:
-        """Those of its own workload and load."""
+        """Return the settings of the study's own workload and load."""
         form, catalogue = self._form, self._catalogue
         workload, load = form.server.workload, form.load
         of_server = catalogue.settings_of_server("", form.server.way, workload)
@@ -128,7 +134,7 @@ class SettableKeys:
             self.paths[f"{tables}.{contender.name}.{key}"] = (*here, *key.split("."))
 
     def _add_sweep(self, sweep: SweepTable, here: KeyPath, table: str) -> None:
-        """A sweep's own keys, and those that its `set` may hold, as if they were keys of the sweep."""
+        """Add the keys of a sweep, and the keys that its `set` may have as if they were keys of the sweep."""
         of_servers = dict.fromkeys(
             key.partition(".")[2].partition(".")[2]
             for key in self.paths
@@ -144,34 +150,37 @@ class SettableKeys:
                 self._add_contender(contender, (*here, "contenders", index), f"{table}.contenders")
 
     def find(self, key: str) -> list[KeyPath]:
-        """The places that a key means: one of the study's own; or a setting of each contender that owns it;
-        or one of a sweep.
+        """Return the places that a key means: one of the study, one in each contender, or one of a sweep.
 
-        Raises UserError (without its source) for a typo and for an ambiguous key.
+        Raises
+        ------
+        UserError
+            The key does not exist, or is ambiguous. The error has no place.
         """
         if key in self.paths:
             return [self.paths[key]]
         matches = [full for full in self.paths if _is_short_for(key, full)]
         if not matches:
-            raise UserError(f"no such key '{key}'{self._hint(key)}")
+            raise UserError(f"no such key '{key}'", code="set.unknown_key", hint=self._hint(key))
         if sweeps := [full for full in matches if self._is_of_named_sweep(key, full)]:
             matches = sweeps
         of_contenders = [full for full in matches if "contenders" in full.split(".")[:-1]]
-        # A contender is a server first: its own setting is meant where its load has one of the same name.
+        # If the server and the load of a contender have a setting of that name, the server's is meant.
         of_contenders = [full for full in of_contenders if ".load." not in full] or of_contenders
         shared = [full for full in matches if not full.startswith(("contenders.", "sweeps."))]
         of_sweeps = [full for full in matches if full.startswith("sweeps.")]
         if len(shared) > 1:
-            # A setting of another workload or load is meant where nothing of the study's own has its name.
+            # Settings of other workloads and loads count only if the study's own have none of that name.
             foreign = [full for full in shared if ".settings." in full and full not in self._own]
             shared = [full for full in shared if full not in foreign] or shared
         meant = shared or of_contenders or of_sweeps
         if len(meant) > 1 and meant is not of_contenders:
-            raise UserError(f"'{key}' could be {' or '.join(meant)}; write which one")
+            hint = f"write {' or '.join(meant)}"
+            raise UserError(f"'{key}' is ambiguous", code="set.ambiguous_key", hint=hint)
         return [self.paths[full] for full in meant]
 
     def _is_of_named_sweep(self, key: str, full: str) -> bool:
-        """Whether a key that names a sweep means that sweep's own, for all of its contenders."""
+        """Return whether a key names a sweep and so means the sweep's own key, for all of its contenders."""
         named = {sweep.name for sweep in self._form.sweeps} & set(key.split(".")[:-1])
         return bool(named) and "contenders" not in full.split(".")
 
@@ -181,204 +190,19 @@ class SettableKeys:
         table, _, leaf = key.rpartition(".")
         inside = [name.rpartition(".")[2] for name in full if table and name.rpartition(".")[0] == table]
         if inside:
-            return f"; known in {table}: {', '.join(inside)}{near(leaf, inside)}"
+            return f"known in {table}: {', '.join(inside)}{near(leaf, inside)}"
         hint = near(key, [*leaves, *map(_shortened, full), *full]) or near(leaf, leaves)
-        return hint or f"; known: {', '.join(sorted(leaves))}"
+        return hint.removeprefix("; ") or f"known: {', '.join(sorted(leaves))}"
 
 
 def _shortened(full: str) -> str:
-    """`contenders.prefork.settings.pool` as one would type it: `prefork.pool`."""
+    """Return the shortest form of a key: `prefork.pool` for `contenders.prefork.settings.pool`."""
     return ".".join(part for part in full.split(".") if part not in ("contenders", "settings", "sizes"))
 
 
 def _is_short_for(key: str, full: str) -> bool:
-    """True when the last parts agree and the others occur in the full key, in the same order."""
+    """Return whether the last parts agree and the others occur in the full key, in the same order."""
     *leading, last = key.split(".")
     *tables, leaf = full.split(".")
     remaining = iter(tables)
     return last == leaf and all(part in remaining for part in leading)
-
-
-# What came of them ------------------------------------------------------------------------------------------
-
-
-def check_used(
-    form: StudyForm, size: str, chosen: Sequence[Configuration], catalogue: Catalogue, problems: Problems
-) -> None:
-    """Each value that the user has set reaches a contender: where all that have the key are given another by
-    a sweep, or by their own table, it is a problem that names what to set instead.
-
-    Parameters
-    ----------
-    form
-        The study with the user's values.
-    size
-        The size that is run.
-    chosen
-        Its contenders.
-    problems
-        Those of the study; what the user has set is in its `overridden`.
-    """
-    by_origin: dict[str, dict[KeyPath, Any]] = {}
-    for path, value in problems.overridden.items():
-        by_origin.setdefault(problems.origins[path], {})[path] = value
-    for origin, values in by_origin.items():
-        if not any(_is_used(path, form, chosen, catalogue) for path in values):
-            problems.note(f"{origin}: {_why_unused(values, form, size, chosen, catalogue)}")
-
-
-def _is_used(path: KeyPath, form: StudyForm, chosen: Sequence[Configuration], catalogue: Catalogue) -> bool:
-    key = _of_contender(path)
-    if key is not None:
-        return any(_parts(each.where(*key)) == _parts(path) and _has(each, key, catalogue) for each in chosen)
-    # What else a sweep says holds where it is run, and what no contender has holds for the run as a whole.
-    return path[0] != "sweeps" or form.sweeps[int(path[1])].name in {each.part for each in chosen}
-
-
-def _of_contender(path: KeyPath) -> tuple[str, ...] | None:
-    """The key of a contender that a place gives a value: `("load", "settings", "loops")`; None of others."""
-    match path:
-        case ("load" | "lab", *_):
-            return _parts(path)
-        case ("server", *key) | ("contenders", int(), *key):
-            return _parts(key)
-        case ("sweeps", int(), "set", *key) | ("sweeps", int(), "contenders", int(), *key):
-            return _parts(key)
-    return None
-
-
-def _parts(path: Sequence[str | int]) -> tuple[str, ...]:
-    """A sweep may have its keys dotted: `set = { "load.settings.loops" = 100 }`."""
-    return tuple(".".join(map(str, path)).split("."))
-
-
-def _has(each: Configuration, key: tuple[str, ...], catalogue: Catalogue) -> bool:
-    """Whether a contender has such a key at all; settings depend on its design, workload, load and forms, and
-    keys of [lab] on the kind."""
-    if key[0] == "settings":
-        return key[1] in catalogue.settings_of_server(each.design, each.way, each.workload)
-    if key[:2] == ("load", "settings"):
-        is_known = key[2] in catalogue.settings_of_load(each.load.kind, each.load.way, each.workload)
-        return is_known and key[2] != _overruled(each, catalogue)
-    return key[0] != "lab" or takes(each.lab.kind, key[1])
-
-
-def _overruled(each: Configuration, catalogue: Catalogue) -> str | None:
-    """The setting of its load that has no effect, as that ends by time."""
-    kind = catalogue.load(each.load.kind)
-    return kind.overruled(each.load.settings) if kind else None
-
-
-def check_counts(
-    form: StudyForm, chosen: Sequence[Configuration], catalogue: Catalogue, problems: Problems
-) -> None:
-    """No sweep has values of what has no effect, as the load ends by time; `chosen` are the contenders."""
-    for index, sweep in enumerate(form.sweeps):
-        for each in chosen:
-            name = _overruled(each, catalogue)
-            if each.sweep is not sweep or each.point is None or name is None:
-                continue
-            if ("load", "settings", name) in {change.path for change in each.point.changes}:
-                why = f"{name} would have no effect: {_by_time(each, name, catalogue)}"
-                instead = " and ".join(_by_count(each, catalogue))
-                problems.add(("sweeps", index, "values"), f"sweep {sweep.name}: {why}, give {instead}")
-                break
-
-
-def _by_time(each: Configuration, name: str, catalogue: Catalogue) -> str:
-    """That the load of a contender ends by time and not by the number of its requests."""
-    kind = catalogue.load(each.load.kind)
-    assert kind is not None, "it is overruled by a setting of it"
-    given = each.load.settings.get(kind.duration or "")
-    return f"the load ends by time ({kind.duration} = {show(given)}); to make it end by {name}"
-
-
-def _by_count(each: Configuration, catalogue: Catalogue) -> list[str]:
-    """The keys, with their values, that make the load of a contender end by the number of its requests."""
-    kind = catalogue.load(each.load.kind)
-    return [f"load.settings.{key}={value}" for key, value in kind.by_count().items()] if kind else []
-
-
-MOST_SHOWN = 3
-"""So many places that set a key instead are named; they are alike."""
-
-
-def _why_unused(
-    values: Mapping[KeyPath, Any],
-    form: StudyForm,
-    size: str,
-    chosen: Sequence[Configuration],
-    catalogue: Catalogue,
-) -> str:
-    instead: dict[KeyPath, str] = {}
-    keys = {key: value for path, value in values.items() if (key := _of_contender(path)) is not None}
-    for key, value in keys.items():
-        for each in chosen:
-            if not _has(each, key, catalogue):
-                continue
-            place = each.where(*key)
-            # One of a sweep's points is as good as another.
-            whole = place[:4] if "contenders" in place[2:3] else place[:2]
-            if whole not in instead:
-                instead[whole] = _instead(place, key, value, form, _products(each, catalogue))
-    if not instead:
-        for key in keys:
-            for each in chosen:
-                if key[:2] == ("load", "settings") and key[2] == _overruled(each, catalogue):
-                    typed = " ".join(f"--set {one}" for one in _by_count(each, catalogue))
-                    return f"it would have no effect: {_by_time(each, key[2], catalogue)}, type {typed}"
-        kinds = [kind for key in keys if key[0] == "lab" for kind in owners(key[1])]
-        of_lab = f", which is a key of lab {named(kinds)}" if kinds else ""
-        return f"it would have no effect: nothing that size {size} runs has it{of_lab}"
-    told = list(instead.values())
-    shown = "; ".join(told[:MOST_SHOWN]) + ("; ..." if len(told) > MOST_SHOWN else "")
-    return f"it would have no effect, as everything that size {size} runs has a value of its own: {shown}"
-
-
-def _products(each: Configuration, catalogue: Catalogue) -> Sequence[Product]:
-    workload = catalogue.workload(each.workload)
-    return workload.products if workload else ()
-
-
-def _fitting(key: Sequence[str], value: Any, products: Iterable[Product]) -> dict[str, int]:
-    """The values that go with another one of a load's setting, where their product is given: the value that
-    is wanted or, if there is no such product with it, the nearest."""
-    if key[:2] != ("load", "settings") or type(value) is not int or value < 1:
-        return {}
-    found = (each.nearest({key[2]: value}) for each in products if key[2] in each.settings)
-    return {f"load.settings.{name}": number for each in found for name, number in each.items()}
-
-
-def _instead(
-    place: KeyPath, key: Sequence[str], value: Any, form: StudyForm, products: Sequence[Product]
-) -> str:
-    """What gives a key its value, and what to type to give it another."""
-    full, shown = ".".join(key), show(value)
-    match place:
-        case ("sweeps", int(index), "values", int(number), "set", *_):
-            sweep = form.sweeps[index]
-            others = flat(ValueTable.model_validate(sweep.values[number]).set)
-            fitting = {full: value} | _fitting(key, value, products)
-            said = {".".join(_parts(each)): other for each, other in others} | fitting
-            changes = ", ".join(f'"{each}" = {show(other)}' for each, other in said.items())
-            point = f"{{ name = {show(str(said[full]))}, set = {{ {changes} }} }}"
-            nearest = "" if said[full] == value else f", where {shown} does not fit; the nearest that does"
-            return (
-                f"sweep {sweep.name} has it in its values{nearest} "
-                f"(--set 'sweeps.{sweep.name}.values=[{point}]')"
-            )
-        case ("sweeps", int(index), "values", *_):
-            name = form.sweeps[index].name
-            return f"sweep {name} has it in its values (--set 'sweeps.{name}.values=[{shown}]')"
-        case ("sweeps", int(index), "set", *_):
-            name = form.sweeps[index].name
-            return f"sweep {name} sets it (--set 'sweeps.{name}.{full}={shown}')"
-        case ("sweeps", int(index), "contenders", int(number), *_):
-            sweep = form.sweeps[index]
-            own = sweep.contenders[number]
-            name = own if isinstance(own, str) else own.name
-            return f"{name} sets it (--set 'sweeps.{sweep.name}.contenders.{name}.{full}={shown}')"
-        case ("contenders", int(index), *_):
-            name = form.contenders[index].name
-            return f"{name} sets it (--set 'contenders.{name}.{full}={shown}')"
-    return f"{'.'.join(map(str, place))} sets it"

@@ -1,8 +1,8 @@
-"""The bounds that a study declares: the queueing bound, which is the most requests a second that a contender
-can answer, whatever the machine; and what a trial must have at least to be believed.
+"""The bounds that a study declares: the queueing bound, and the minimum of a metric in a trial.
 
-As many are answered in a mean delay as can be in service at once: one for each worker, but no more than there
-are clients, since each of these waits for its reply before it asks again.
+The queueing bound is the most requests a second that a contender can answer, whatever the machine. In a mean
+delay it answers as many requests as can be in service at once. That is one for each worker, but not more than
+there are clients: each client waits for its reply before its next request.
 """
 
 from __future__ import annotations
@@ -11,17 +11,17 @@ from collections.abc import Iterator, Mapping, Sequence
 
 from thunderherd.engine.setting_rules import SettingValue
 from thunderherd.metrics.table import AskedCounters
-from thunderherd.study.checks import check_metric
+from thunderherd.study.checks.names import check_metric
 from thunderherd.study.file.tables import BoundTable, MeasureTable
 from thunderherd.study.resolved import LoadPlan, Settings
 from thunderherd.toml.file import KeyPath, Problems, unknown
 
 OF_LOAD = "load.settings."
-"""How keys begin that are settings of the load; those of a server begin with `settings.`."""
+"""The prefix of keys that are settings of the load; those of a server begin with `settings.`."""
 
 
 def check_bound(table: BoundTable | None, known: Sequence[str], problems: Problems) -> None:
-    """Every key is a setting of a server or of the load."""
+    """Check that every key is a setting of a server or of the load."""
     for key, place in _keys(table) if table else ():
         if key not in known:
             problems.add(("queueing_bound", *place), unknown("setting", key, known))
@@ -35,9 +35,9 @@ def _keys(table: BoundTable) -> Iterator[tuple[str, KeyPath]]:
 
 
 def queueing_bound(table: BoundTable | None, settings: Settings, load: LoadPlan) -> float | None:
-    """Requests a second, at most; None where the study declares no bound, or none for such a contender.
+    """Return the most requests a second; None if the study declares no bound for such a contender.
 
-    Of the settings in `at_once` those count that the contender has: without a pool it serves every client.
+    Only those settings of `at_once` count that the contender has: without a pool it serves every client.
     """
     if table is None:
         return None
@@ -62,7 +62,7 @@ def queueing_bound(table: BoundTable | None, settings: Settings, load: LoadPlan)
 def check_at_least(
     measure: MeasureTable, known: Sequence[str], asked: AskedCounters, problems: Problems
 ) -> None:
-    """Each is a metric, and a setting of the load says how much of it there must be."""
+    """Check that `at_least` has metrics, and for each a setting of the load."""
     of_load = [key for key in known if key.startswith(OF_LOAD)]
     for name, key in measure.at_least.items():
         check_metric(name, ("measure", "at_least", name), asked, problems)
@@ -71,6 +71,6 @@ def check_at_least(
 
 
 def at_least(table: Mapping[str, str], load: LoadPlan) -> dict[str, float]:
-    """By metric, how much of it a trial with this load must have; of settings that the load has."""
+    """Return for each metric its minimum in a trial with this load, from settings that the load has."""
     found = {name: load.settings.get(key.removeprefix(OF_LOAD)) for name, key in table.items()}
     return {name: float(value) for name, value in found.items() if isinstance(value, int | float)}

@@ -1,4 +1,4 @@
-"""What a study becomes: frozen models in which nothing is left to be guessed."""
+"""The resolved study: frozen models in which every setting has a value."""
 
 from __future__ import annotations
 
@@ -18,25 +18,25 @@ from thunderherd.metrics.table import AskedCounters, Better
 from thunderherd.records.crossover import CrossoverTable
 from thunderherd.records.extra_trials import CostTable, CountingTable, ProfilingTable
 from thunderherd.records.summary import Axis, PaperFigure, SweepPoint, TrialForm
-from thunderherd.study.checks import requests_of
 from thunderherd.study.file.source_tables import PaperCountersTable, SourceCsvTable
+from thunderherd.study.file.tables import NoiseTable
 from thunderherd.study.source_figures import Inconsistency, notes_about
 from thunderherd.toml.file import unknown
 
 Settings = dict[str, SettingValue]
 
 SEEDS = ("arrival_seed", "request_seed")
-"""The settings of a load from which follows what it does when; each of several processes has its own."""
+"""The seeds of a load: each of several processes gets its own."""
 
 LARGEST_SEED = 2**64 - 1
-"""Behind it seeds begin at 0 again."""
+"""The largest seed; the next one is 0."""
 
 SOURCES = "source_addresses"
-"""The setting of a load that says how many local addresses its clients connect from."""
+"""The setting of a load that is the number of local addresses of its clients."""
 
 CONNECTIONS, KEPT, PIPELINE = "connections", "kept", "pipeline"
-"""The setting of a load that says whether a client makes a connection for each request or keeps one for
-all, and its word for that; and the one that says how many requests of a connection may be under way."""
+"""The setting of a load that chooses a connection for each request or a persistent connection, its value for
+persistent connections, and the setting for the number of outstanding requests of a connection."""
 
 
 class _Resolved(BaseModel):
@@ -44,15 +44,10 @@ class _Resolved(BaseModel):
 
 
 class Measure(_Resolved):
-    """What is compared. `alpha` is the chance of a false verdict, over the whole family and all looks.
+    """[measure], resolved.
 
-    `single_runs` is how many stand beside judged figures. `limits_milliseconds` is how long a run measures
-    the machine's limits before its first trial; 0: not. `counters` are read on both sides in every trial;
-    each figure of theirs with its unit, as the engine has it; `states` are those that tell of one moment, and
-    have no difference over a window. `uncounted` are those that the engine does not have yet, and
-    why: metrics may be about them, and are unavailable. `substitutes` are, by metric, those that charts show
-    where this machine cannot tell it. `overload` is what a trial is whose server did not keep up with an open
-    loop.
+    `counters` has each figure of the requested counters with the engine's unit. `states` are those of them
+    that describe one moment, and so have no difference over a window.
     """
 
     metric: str
@@ -65,34 +60,27 @@ class Measure(_Resolved):
     limits_milliseconds: int = 0
     counters: dict[str, str]
     states: tuple[str, ...] = Field(default=(), exclude=True)
-    uncounted: dict[str, str] = {}
-    substitutes: dict[str, str] = {}
     overload: Literal["invalid", "counts"] = "invalid"
 
     @property
     def counters_asked(self) -> list[str]:
-        """What the engine is asked for: the counters, without the further figures of some."""
+        """The requested counters, without the further figures that some of them have."""
         return list(dict.fromkeys(name.partition(".")[0] for name in self.counters))
 
     @property
-    def counters_named(self) -> tuple[str, ...]:
-        """The counters that metrics may be about."""
-        return (*self.counters, *self.uncounted)
-
-    @property
     def asked(self) -> AskedCounters:
-        """The same, with what is a state: what metrics there are."""
-        return AskedCounters(self.counters_named, frozenset(self.states))
+        """The requested counters, from which the metrics of the study follow."""
+        return AskedCounters(tuple(self.counters), frozenset(self.states))
 
 
 class LoadPlan(_Resolved):
-    """The load of a trial: so many load `processes` at once, each with these settings.
+    """The load of a trial: `processes` at the same time, each with all `settings`.
 
-    `requests` names the settings whose product is the number of requests of one process, the last of them
-    the number of each client; `duration` the setting that ends it by time where it is not 0. The engine says
-    so. Whoever does not `store` what comes has primitives that leave it to the kernel, uncopied if possible;
-    one that `completes` its sends asks the kernel not to copy them. `files` are those that settings name,
-    from the study's `folder` on, with the SHA-256 of what they hold; `named_files` the settings that may.
+    From the engine's catalogue come `requests`, the settings whose product is the number of requests of a
+    process (the last is the number per client); `duration`, the setting that ends the load by time unless it
+    is 0; `stores`, false if the receive primitive leaves the bytes in the kernel; and `completes`, true if
+    the send primitive reports completions. `files` maps paths below the study's `folder` to the SHA-256 of
+    the files; `named_files` are the settings that may name files.
     """
 
     kind: str
@@ -113,24 +101,25 @@ class LoadPlan(_Resolved):
 
     @property
     def uses_primitives(self) -> bool:
-        """Whether primitives move its bytes; else what is submitted does so itself, and the engine is told of
-        none."""
+        """Whether primitives move its bytes. If not, the engine gets no primitive."""
         return self.without_primitives is None or self.without_primitives not in self.settings.items()
 
     @property
     def sources(self) -> int:
-        """Local addresses that its clients connect from, each of which has all local ports."""
+        """The number of local addresses of its clients; each address has all local ports."""
         return int(self.settings.get(SOURCES, 1))
 
     @property
     def is_timed(self) -> bool:
-        """Whether it ends by time: the number of its requests is not known beforehand."""
+        """Whether it ends by time, so that its number of requests is not known beforehand."""
         return bool(self.duration and self.settings.get(self.duration))
 
     @property
     def told(self) -> Settings:
-        """The settings that its processes are started with: those of a load that ends by time do not say how
-        many requests each client makes, which the engine refuses."""
+        """The settings for the engine.
+
+        A load that ends by time has no number of requests per client: the engine refuses both together.
+        """
         overruled = self.requests[-1:] if self.is_timed else ()
         told = {name: value for name, value in self.settings.items() if name not in overruled}
         named = (name for name in self.named_files if name in told)
@@ -138,8 +127,10 @@ class LoadPlan(_Resolved):
 
     @property
     def each_told(self) -> list[Settings]:
-        """`told` for each of its processes: seeds count on from the study's, since processes with the same
-        seed would do the same at the same moments. Each says its own in its result."""
+        """The settings for the engine of each process, with consecutive seeds.
+
+        With equal seeds the processes would do the same at the same moments.
+        """
         seeds = {name: int(self.settings[name]) for name in SEEDS if name in self.settings}
         own: list[Settings] = [
             {name: (seed + place) % (LARGEST_SEED + 1) for name, seed in seeds.items()}
@@ -149,13 +140,14 @@ class LoadPlan(_Resolved):
 
     @property
     def requests_per_trial(self) -> int | None:
-        """Requests in the measured window, all clients together; None where the load ends by time."""
-        return None if self.is_timed else requests_of(self.requests, self.processes, self.settings)
+        """The number of requests in the measured window, of all clients; None if the load ends by time."""
+        if self.is_timed:
+            return None
+        return self.processes * math.prod(int(self.settings[name]) for name in self.requests)
 
     @property
     def requests_at_once(self) -> int | None:
-        """Requests that may be under way at the same time, each client waiting for its replies before it asks
-        again; None where the load does not say."""
+        """The most outstanding requests of all clients together; None if unknown."""
         if not self.requests:
             return None
         clients = math.prod(int(self.settings[name]) for name in self.requests[:-1])
@@ -163,8 +155,7 @@ class LoadPlan(_Resolved):
 
     @property
     def connections_per_trial(self) -> int | None:
-        """Connections that the measured load opens, all clients together; None where that is not known
-        beforehand."""
+        """The number of connections that the load opens, of all clients; None if not known beforehand."""
         if self.settings.get(CONNECTIONS) != KEPT:
             return self.requests_per_trial
         clients, most = self.processes * int(self.settings.get("clients", 1)), self.requests_per_connection
@@ -176,20 +167,22 @@ class LoadPlan(_Resolved):
 
     @property
     def requests_per_connection(self) -> int:
-        """After so many requests a client makes a new connection; 0: it keeps the first."""
+        """The number of requests after which a client makes a new connection; 0: never."""
         return int(self.settings.get("requests_per_connection", 0))
 
     @property
     def connections_by(self) -> tuple[str, ...]:
-        """The settings that the number of connections of one process follows from."""
+        """The settings that determine the number of connections of a process."""
         if self.settings.get(CONNECTIONS) == KEPT and not self.requests_per_connection:
             return tuple(name for name in ("clients",) if name in self.settings)
         return self.requests
 
 
 class Lab(_Resolved):
-    """Where server and clients are: a kind of `labs`, what joins them (the engine's settings of a pair of
-    interfaces, none without one), and CPU numbers, of which None lets the kernel choose."""
+    """Where server and clients run: the kind of lab, the engine's settings of what joins them, and CPUs.
+
+    With CPUs of None the kernel chooses.
+    """
 
     kind: str = USUAL.name
     settings: dict[str, int] = {}
@@ -198,26 +191,28 @@ class Lab(_Resolved):
 
     @property
     def network(self) -> str:
-        """In words, what is the same for all that run in the same lab, on whatever CPUs."""
+        """The lab in words without its CPUs, equal for all contenders that share a site."""
         return in_words(self.kind, self.settings)
 
     @property
     def rate_gigabits(self) -> float | None:
-        """What either end sends at most in a second, in 10⁹ bits; None where nothing bounds it."""
+        """The bit rate limit of either end in Gbit/s; None if there is none."""
         return self.settings.get(QUANTITIES["rate"].setting, 0) / 1e9 or None
 
 
 class Contender(_Resolved):
-    """One complete configuration; `settings` holds a value for everything that its server can be told.
+    """One complete configuration, with a value for every setting of its server.
 
-    A point of a sweep is a contender too, named BASE@SWEEP=POINT; `sweep` and `point` of the others are None.
-    `stores` and `completes` are as those of the load, for its server. `copies` is how often a byte on its way
-    from one program to the other is copied at least, `spins` whether an end never sleeps, `makes` what its
-    server makes anew for every connection, `calls` whether that makes a system call for whatever it does.
-    `scale` says in words how it is smaller than the source's experiment, where it is; `queueing_bound` is the
-    most requests a second that arithmetic allows it, where the study says how to reckon; `at_least` what a
-    trial must have of some metrics to be valid.
-    `counts_requests` is whether its server counts as many requests as its clients make; the engine says so.
+    A contender at a point of a sweep has the name BASE@SWEEP=POINT; for others `sweep` and `point` are None.
+
+    From the engine's catalogue come `stores` and `completes`, as in `LoadPlan`, for the server; `copies`, the
+    least number of copies of a byte between the two programs; `spins`, whether an end busy-polls; `makes`,
+    what the server creates for every connection; `calls`, whether the server makes a system call for each
+    operation; and `counts_requests`, whether the server counts as many requests as its clients make.
+
+    From the study come `scale`, how much smaller it is than the source's experiment, in words;
+    `queueing_bound`, the most requests a second by arithmetic; and `at_least`, the minimum of metrics in a
+    valid trial.
     """
 
     name: str
@@ -249,7 +244,7 @@ class Contender(_Resolved):
     control_of: str | None
 
     def configured(self) -> dict[str, object]:
-        """What it is configured with, by key."""
+        """Return its configuration by key."""
         return {
             "design": self.design,
             "lab.kind": self.lab.kind,
@@ -266,7 +261,7 @@ class Contender(_Resolved):
 
 
 class Comparison(_Resolved):
-    """A pair of the declared family, by names: of the main table, or at one point of a sweep."""
+    """A pair of contenders that are compared, of the main table or at one point of a sweep."""
 
     a: str
     b: str
@@ -277,13 +272,11 @@ class Comparison(_Resolved):
 
 
 class Sweep(_Resolved):
-    """Contenders over the points of an axis; `contenders` are their bases, those that can run here.
+    """A sweep, resolved: the fields have the meanings of the study file's keys.
 
-    `key` is what its points are values of, several where those take each value together. `absent` are
-    declared contenders that this machine cannot run, by name, and why. `remarks` say how its figures differ
-    from the source's experiment and belong beside each. `slope` is what one more on the axis is called, where
-    what each adds is told; `crossover` names two contenders, where it is told at which point they change
-    places. `ceiling` names the contender whose payload rate theirs are shares of.
+    `contenders` are the names before @ of those that run on this machine. `absent` has the declared
+    contenders that this machine cannot run, with the reasons. `remarks` are notes on how its figures differ
+    from the source's experiment.
     """
 
     name: str
@@ -308,30 +301,20 @@ class Sweep(_Resolved):
 
 
 class Look(_Resolved):
-    """A planned look at the data after that many blocks, with the part of alpha that it may spend."""
+    """A planned look after a number of blocks, with its share of alpha."""
 
     blocks: int
     alpha: float
 
 
-class Noise(_Resolved):
-    """Percent of the machine's CPU time that make a block noisy; percent of blocks that may be rejected."""
-
-    steal_percent: float
-    foreign_percent: float
-    reject_at_most_percent: float
-
-
 class Study(_Resolved):
-    """A study with everything resolved.
+    """A study in one size, resolved.
 
-    `contenders` holds those of the main table, then those of each sweep's points. `paper` holds the source's
-    figures for the main table, then those for each sweep, of what this size runs. `absent` names the
-    declared ones that do not take part in this run, and why. `comparisons` is the declared family. With
-    `repetitions` there are so many blocks and no verdicts: one look that spends no alpha. `digest` is the
-    SHA-256 of all that follows from the file, the size and the overrides, but not of where the file lies.
-    `notes` belong beside every figure. `counting`, `counting_cost` and `profiling` name those
-    with trials of their own after all else.
+    `contenders` has those of the main table, then those at each sweep's points. `absent` has the declared
+    contenders that do not take part in this run, with the reasons. `paper` has the source's figures of the
+    parts that run, `comparisons` the pairs that are compared. With `repetitions` there is one look, which
+    spends no alpha. `counting`, `counting_cost` and `profiling` name the contenders with extra trials.
+    `notes` belong to every figure. `digest` is the SHA-256 of the resolved study without its path.
     """
 
     name: str
@@ -349,7 +332,7 @@ class Study(_Resolved):
     repetitions: int | None
     load: LoadPlan
     lab: Lab
-    noise: Noise
+    noise: NoiseTable
     counting: CountingTable = CountingTable()
     counting_cost: CostTable = CostTable(trials=0)
     profiling: ProfilingTable = ProfilingTable()
@@ -363,17 +346,18 @@ class Study(_Resolved):
     digest: str = ""
 
     def contender(self, name: str) -> Contender:
-        """The contender of that name; UserError when there is none."""
+        """Return the contender of that name; raise UserError if there is none."""
         for contender in self.contenders:
             if contender.name == name:
                 return contender
-        raise UserError(f"{self.name}: {unknown('contender', name, (each.name for each in self.contenders))}")
+        found = unknown("contender", name, (each.name for each in self.contenders))
+        raise UserError(found.at(self.name))
 
     @property
     def main(self) -> tuple[Contender, ...]:
-        """The contenders of the main table; a study of sweeps alone has none."""
+        """The contenders of the main table; none if the study has only sweeps."""
         return tuple(contender for contender in self.contenders if contender.sweep is None)
 
     def notes_about(self, subject: str) -> str | None:
-        """What the source gets wrong about "row 7", "claim H66" or another subject; None if nothing."""
+        """Return the inconsistencies of the source about "row 7", "claim H66" or another subject."""
         return notes_about(self.inconsistencies, subject)

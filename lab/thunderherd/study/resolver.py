@@ -1,10 +1,9 @@
-"""From a study's form to the resolved study: one pass for each size, with or without the user's overrides."""
+"""From the form of a study to the resolved study: one pass for each size, with or without overrides."""
 
 from __future__ import annotations
 
 from collections.abc import Iterator, Mapping, Sequence
 from copy import deepcopy
-from itertools import combinations
 from typing import Any
 
 from thunderherd.engine.catalogue import Catalogue, Setting, Way, defaults
@@ -12,7 +11,13 @@ from thunderherd.engine.counter_names import figures_of_counters, states_of_coun
 from thunderherd.errors import UserError
 from thunderherd.metrics.table import better_of
 from thunderherd.records.summary import PaperFigure, SweepPoint
-from thunderherd.study import checks
+from thunderherd.study.checks.labs import check_lab
+from thunderherd.study.checks.machine import check_cpus, unavailable, unavailable_lab
+from thunderherd.study.checks.names import asked_of, check_agreements, check_names
+from thunderherd.study.checks.sizes import check_size
+from thunderherd.study.checks.sweeps import check_ceilings, check_measurable, check_sweeps
+from thunderherd.study.checks.unused_overrides import check_counts, check_used
+from thunderherd.study.comparisons import compared_pairs, planned_looks
 from thunderherd.study.extra_trials import check_counters, choose_contenders, choose_cost_contenders
 from thunderherd.study.file.contenders import (
     MAIN,
@@ -25,25 +30,14 @@ from thunderherd.study.file.contenders import (
 )
 from thunderherd.study.file.recovery import shaped
 from thunderherd.study.file.tables import LabTable, LoadTable, ScaleTable, StudyForm, SweepTable
-from thunderherd.study.labs import (
-    check_lab,
-    common_settings,
-    lab_of,
-    local_ports,
-    notes_of,
-    of_sockets,
-    unavailable_lab,
-)
+from thunderherd.study.labs import common_settings, lab_of, local_ports, notes_of, of_sockets
 from thunderherd.study.loads import check_loads, check_ports
-from thunderherd.study.overrides import SettableKeys, check_counts, check_used, parse_override
+from thunderherd.study.overrides import SettableKeys, parse_override
 from thunderherd.study.queueing_bound import at_least, check_at_least, check_bound, queueing_bound
 from thunderherd.study.resolved import (
-    Comparison,
     Contender,
     LoadPlan,
-    Look,
     Measure,
-    Noise,
     Settings,
     Study,
     Sweep,
@@ -62,7 +56,6 @@ from thunderherd.study.scale import (
     titled,
 )
 from thunderherd.study.source_figures import Paper
-from thunderherd.study.sweeps import check_ceilings, check_measurable, check_sweeps
 from thunderherd.study.traffic import check_traffic, files_of, settled
 from thunderherd.toml.file import KeyPath, Problems, assign, dotted, flat, show
 
@@ -71,14 +64,35 @@ JUDGED_OR_REPEATED = {
     "looks": ("repetitions",),
     "alpha_split": ("repetitions",),
 }
-"""Keys of a size that exclude each other: where one is overridden, the others are left out."""
+"""Keys of a size that exclude each other: if one is overridden, the others are left out."""
 
-COPIED = ("name", "key", "axis", "slope", "crossover", "ceiling", "note")
-"""What of a sweep stays as the file has it."""
+
+OTHER_VALUES = "this run has other values of its sweep"
+"""Why a contender is absent if the user has overridden the values of its sweep."""
 
 
 class Resolver:
-    """One pass over a study: one size, with or without overrides."""
+    """One pass over a study: one size, with or without overrides.
+
+    Parameters
+    ----------
+    form
+        The study as its file has it.
+    data
+        The data of the file.
+    size
+        The size of the pass.
+    overrides
+        The user's overrides, `key=value`.
+    typed_as
+        For overrides that were not typed as `--set`: the words that the user typed.
+    catalogue
+        The engine's catalogue.
+    problems
+        Receives the problems of the pass.
+    whole
+        Whether nothing in the file had to be mended.
+    """
 
     def __init__(
         self,
@@ -116,7 +130,7 @@ class Resolver:
     def _set(
         self, data: dict[str, Any], keys: SettableKeys, key: str, value: Any, origin: str
     ) -> list[KeyPath]:
-        """Gives all the places that a key means another value, and returns them."""
+        """Give all places that a key means another value, and return the places."""
         try:
             paths = keys.find(key)
         except UserError as error:
@@ -132,7 +146,7 @@ class Resolver:
         return paths
 
     def study(self, *, on_this_machine: bool) -> Study | None:
-        """The study of this pass; None if anything is wrong with it."""
+        """Return the study of this pass; None if it has problems."""
         problems, sweep_names = self.problems, [sweep.name for sweep in self.form.sweeps]
         self.form, everything = self._configurations()
         form = self.form
@@ -142,7 +156,7 @@ class Resolver:
         if self.whole and not len(problems):
             check_used(form, self.size, chosen, self.catalogue, problems)
             check_counts(form, chosen, self.catalogue, problems)
-        paper = Paper.read(form, checks.asked_of(form, self.catalogue), problems)
+        paper = Paper.read(form, asked_of(form, self.catalogue), problems)
         missing = self._missing(chosen) if on_this_machine else {}
         if missing:
             absent |= missing
@@ -154,15 +168,15 @@ class Resolver:
             for sweep in form.sweeps
             if sweep.name in self.parts()
         ]
-        family = [] if form.sizes[self.size].repetitions else self._family(chosen)
+        family = compared_pairs(form, self.size, self.parts(), chosen)
         resolved = list(zip(chosen, contenders, strict=True))
         self._check_ends(resolved)
         counted = check_counters(form.counting, self.catalogue, problems)
         counting = choose_contenders("counting", counted, contenders, sweeps, absent, problems)
         cost = choose_cost_contenders(form, contenders, sweeps, absent, problems)
         profiling = choose_contenders("profiling", form.profiling, contenders, sweeps, absent, problems)
-        # Of a file that had to be mended, neither the family nor alpha are sure.
-        checks.check_size(form, self.size, sweep_names, len(family) if self.whole else None, problems)
+        # If the file had to be mended, the number of comparisons and alpha are not known.
+        check_size(form, self.size, sweep_names, len(family) if self.whole else None, problems)
         if self.whole and on_this_machine:
             self._check_ports(resolved)
         if len(problems) or not self.whole:
@@ -176,11 +190,11 @@ class Resolver:
             paper=tuple(self._figures(paper)),
             absent=absent,
             comparisons=tuple(family),
-            looks=self._looks(),
+            looks=planned_looks(form, self.size),
             repetitions=form.sizes[self.size].repetitions,
             load=load,
             lab=lab_of(form.lab, self.catalogue),
-            noise=Noise.model_validate(form.noise.model_dump()),
+            noise=form.noise,
             counting=counting,
             counting_cost=cost,
             profiling=profiling,
@@ -194,56 +208,53 @@ class Resolver:
         )
 
     def _check_ends(self, resolved: Sequence[tuple[Configuration, Contender]]) -> None:
-        """Whether what is divided comes out even, and both ends of each contender agree."""
-        if not len(self.problems):  # a wrong value is not divided either, and that is no second mistake
+        """Check that the scale's factor divides all values, and that servers and loads agree."""
+        if not len(self.problems):  # an invalid value that the factor does not divide is one mistake
             check_remainders(self.form.scale, self.remainders, self.problems)
         if self.whole:
             loads = [(each, made.settings, made.load.told) for each, made in resolved]
-            checks.check_agreements(loads, self.catalogue, self.problems)
+            check_agreements(loads, self.catalogue, self.problems)
             check_loads(resolved, self.catalogue, self.problems)
 
     def _check_ports(self, resolved: Sequence[tuple[Configuration, Contender]]) -> None:
-        """Whether this machine has the ports that each contender's clients take, and runs anything at all."""
+        """Check that this machine has enough ports for each contender, and can run at least one contender."""
         problems = self.problems
         for each, made in resolved:
             check_ports(each, made.load, local_ports(each.lab, self.catalogue), self.catalogue, problems)
         if not resolved and not len(problems):
-            problems.add(("sizes", self.size), f"nothing of size {show(self.size)} can run on this machine")
+            message = f"this machine can run no contender of size {show(self.size)}"
+            problems.add(("sizes", self.size), message, code="study.nothing_to_run")
 
     def _measure(self) -> Measure:
-        """What is compared, with the counters that are asked for and those that are still to come."""
-        measure, asked_for = self.form.measure, self._counters()
-        to_come = measure.counters_to_come.items()
+        """Return [measure] with the figures of the requested counters."""
+        measure = self.form.measure
         return Measure.model_validate(
-            measure.model_dump(exclude={"trial", "counters_to_come", "at_least"})
+            measure.model_dump(exclude={"trial", "at_least"})
             | {
                 "better": better_of(measure.metric),
-                "counters": figures_of_counters(asked_for, self.catalogue),
-                "states": states_of_counters(asked_for, self.catalogue),
-                "uncounted": {name: why for name, why in to_come if name not in asked_for},
+                "counters": figures_of_counters(measure.counters, self.catalogue),
+                "states": states_of_counters(measure.counters, self.catalogue),
             }
         )
 
     def parts(self, size: str | None = None) -> list[str]:
-        """What a size runs, this one if not named: the main table, and sweeps by name."""
+        """Return the parts that a size (default: this one) runs: the main table, and sweeps by name."""
         everything = [MAIN, *(sweep.name for sweep in self.form.sweeps)]
         return self.form.sizes[size or self.size].parts or everything
 
     def _elsewhere(self, each: Configuration) -> str:
-        """Why a contender is not run, and by which sizes it is."""
+        """Return why a contender does not run, and which sizes run it."""
         if ("sizes", self.size, "parts") in self.problems.overridden and each.part not in self.parts():
-            return f"{each.part} is not among the parts that this run was given: {', '.join(self.parts())}"
-        sizes = " and ".join(
-            size for size in self.form.sizes if size != self.size and self._is_of_size(each, size)
-        )
-        return f"not part of size {self.size}" + (f", but of {sizes}" if sizes else "")
+            return f"{each.part} is not one of this run's parts: {', '.join(self.parts())}"
+        sizes = [size for size in self.form.sizes if size != self.size and self._is_of_size(each, size)]
+        return outside_size(self.size, *sizes)
 
     def _has_point(self, sweep: SweepTable, point: str | None, size: str | None = None) -> bool:
-        """Whether a size, this one if not named, runs a point of a sweep, where it runs the sweep."""
+        """Return whether a size (default: this one) that runs a sweep also runs one of its points."""
         chosen = self.form.sizes[size or self.size].points.get(sweep.name)
         if chosen is None or point in [*map(point_name, chosen)]:
             return True
-        # Whoever gives it other values means those.
+        # Overridden values of a sweep all run.
         return ("sweeps", self.form.sweeps.index(sweep), "values") in self.problems.overridden
 
     def _is_of_size(self, each: Configuration, size: str | None = None) -> bool:
@@ -252,28 +263,24 @@ class Resolver:
         return each.part in self.parts(size)
 
     def _given_up(self, everything: Sequence[Configuration]) -> dict[str, str]:
-        """The contenders that the file declares, and that other values of a sweep leave out."""
+        """Return the declared contenders that are absent because the run overrides a sweep's values."""
         if not self.whole or self.form.sweeps == self.declared.sweeps:
             return {}
         names = {each.name for each in everything}
         declared = [each.name for each in configurations(self.declared, self.catalogue)]
-        return {name: "this run has other values of its sweep" for name in declared if name not in names}
-
-    def _counters(self) -> list[str]:
-        """Those that are asked for: also those to come that the engine has by now."""
-        measure = self.form.measure
-        has = {each.name for each in self.catalogue.counters if each.countable}
-        return [*measure.counters, *(name for name in measure.counters_to_come if name in has)]
+        return {name: OTHER_VALUES for name in declared if name not in names}
 
     def _configurations(self) -> tuple[StudyForm, list[Configuration]]:
-        """The form, and its contenders held against what there is; without the sweeps where one is not well
-        formed."""
+        """Return the form and its contenders, after checking them.
+
+        If one sweep is not well formed, the form has no sweeps.
+        """
         form, problems = self.form, self.problems
         if not check_sweeps(form, self.catalogue, problems):
             form = form.model_copy(update={"sweeps": []})
             self.whole = False
         found = configurations(form, self.catalogue)
-        checks.check_names(form, found, self.catalogue, problems)
+        check_names(form, found, self.catalogue, problems)
         for each in found:
             check_measurable(each, problems)
             check_lab(each, self.catalogue, problems)
@@ -283,7 +290,7 @@ class Resolver:
         return form, found
 
     def _check_proportions(self, found: Sequence[Configuration]) -> None:
-        """What is scaled and what bounds a rate are settings of servers or of the load."""
+        """Check that [scale], [queueing_bound] and `at_least` name settings of servers or of the load."""
         known = set[str]()
         for each in found:
             of_server = self.catalogue.settings_of_server(each.design, each.way, each.workload)
@@ -292,25 +299,27 @@ class Resolver:
             known |= {f"{OF_LOAD}.{name}" for name in of_load}
         check_scale(self.form, sorted(known), self.problems)
         check_bound(self.form.queueing_bound, sorted(known), self.problems)
-        asked = checks.asked_of(self.form, self.catalogue)
+        asked = asked_of(self.form, self.catalogue)
         check_at_least(self.form.measure, sorted(known), asked, self.problems)
 
     def _missing(self, chosen: Sequence[Configuration]) -> dict[str, str]:
-        """The contenders that this machine cannot run and that may be left out, and why; others are a
-        problem."""
+        """Return the contenders to leave out because this machine cannot run them, with the reasons.
+
+        A contender that may not be left out is a problem.
+        """
         missing: dict[str, str] = {}
         for each in chosen:
-            checks.check_cpus(each, self.problems)
-            lacks = (*checks.unavailable(each, self.catalogue), *unavailable_lab(each, self.catalogue))
-            for key, reason in lacks:
+            check_cpus(each, self.problems)
+            lacks = (*unavailable(each, self.catalogue), *unavailable_lab(each, self.catalogue))
+            for key, problem in lacks:
                 if each.sweep and each.sweep.skip_unavailable:
-                    missing[each.name] = reason
+                    missing[each.name] = str(problem)
                 else:
-                    self.problems.add(key, reason)
+                    self.problems.add(key, problem)
         return missing
 
     def _figures(self, paper: Paper) -> Iterator[PaperFigure]:
-        """The source's figures for what this size runs."""
+        """Yield the source's figures of the parts and points that this size runs."""
         if MAIN in self.parts():
             yield from paper.figures[None]
         for sweep in self.form.sweeps:
@@ -353,7 +362,7 @@ class Resolver:
             lab=lab_of(each.lab, self.catalogue),
             trial=each.trial,
             metric=each.metric,
-            better=(each.sweep.better if each.sweep else None) or better_of(each.metric),
+            better=better_of(each.metric),
             scale=in_words(scale, settings),
             queueing_bound=queueing_bound(self.form.queueing_bound, settings, load),
             at_least=at_least(self.form.measure.at_least, load),
@@ -382,7 +391,7 @@ class Resolver:
         )
 
     def _seen_of(self, way: Way) -> dict[str, Any]:
-        """Whether what is received in this way is stored, and whether what is sent has completions."""
+        """Return whether the receive primitive stores bytes, and the send primitive reports completions."""
         sends, receives = self.catalogue.primitive(way.primitive), self.catalogue.primitive(way.receive)
         return {
             "stores": receives is None or receives.stores,
@@ -407,66 +416,26 @@ class Resolver:
             if self._has_point(sweep, point.name)
         ]
         is_smaller = any(point.here is not None for point in shown)
-        return Sweep(
-            **sweep.model_dump(include={*COPIED}),
-            title=titled(sweep, resolved, place, self.problems),
-            x_label=f"{x_label(sweep)}, source's size" if is_smaller else x_label(sweep),
-            metric=metric,
-            better=sweep.better or better_of(metric),
-            metrics=tuple(dict.fromkeys([metric, *sweep.metrics])),
-            trial=sweep.trial or self.form.measure.trial,
-            slope_metrics=tuple(sweep.slope_metrics),
-            logarithmic=tuple(sweep.logarithmic),
-            points=tuple(shown),
-            contenders=tuple(dict.fromkeys(each.base.table.name for each in own)),
-            absent={name: why for name, why in missing.items() if f"@{sweep.name}=" in name},
-            remarks=remarks(sweep, resolved),
+        return Sweep.model_validate(
+            sweep.model_dump(include={*Sweep.model_fields})
+            | {
+                "title": titled(sweep, resolved, place, self.problems),
+                "x_label": f"{x_label(sweep)}, source's size" if is_smaller else x_label(sweep),
+                "metric": metric,
+                "better": better_of(metric),
+                "metrics": tuple(dict.fromkeys([metric, *sweep.metrics])),
+                "trial": sweep.trial or self.form.measure.trial,
+                "points": shown,
+                "contenders": tuple(dict.fromkeys(each.base.table.name for each in own)),
+                "absent": {name: why for name, why in missing.items() if f"@{sweep.name}=" in name},
+                "remarks": remarks(sweep, resolved),
+            }
         )
-
-    def _family(self, chosen: Sequence[Configuration]) -> list[Comparison]:
-        """Each pair once, whichever of the two is named first where it is declared again."""
-        metric = self.form.measure.metric
-        family: dict[frozenset[str], Comparison] = {}
-        for a, b in self._main_pairs() if MAIN in self.parts() else ():
-            pair = Comparison(a=a, b=b, metric=metric, better=better_of(metric))
-            family.setdefault(frozenset((a, b)), pair)
-        for one, other in combinations(chosen, 2):
-            sweep, point = one.sweep, one.point
-            if sweep is None or point is None or sweep.compare == "none" or point is not other.point:
-                continue
-            family[frozenset((one.name, other.name))] = Comparison(
-                a=one.name,
-                b=other.name,
-                metric=one.metric,
-                better=sweep.better or better_of(one.metric),
-                sweep=sweep.name,
-                point=point.name,
-            )
-        return list(family.values())
-
-    def _main_pairs(self) -> list[tuple[str, str]]:
-        """The pairs of the main table, as they are declared."""
-        tables = self.form.contenders
-        pairs = [(pair[0], pair[1]) for pair in self.form.comparisons.pairs if len(pair) == 2]
-        if self.form.comparisons.all_pairs:
-            pairs += combinations((table.name for table in tables if not table.control_of), 2)
-        return pairs + [(table.name, table.control_of) for table in tables if table.control_of]
-
-    def _looks(self) -> tuple[Look, ...]:
-        """The planned looks; with repetitions one, which spends no alpha."""
-        # Imported when it is needed: `thunderherd list` should answer without numpy.
-        from thunderherd.statistics.comparisons import planned_looks
-
-        size = self.form.sizes[self.size]
-        if size.repetitions is not None:
-            return (Look(blocks=size.repetitions, alpha=0.0),)
-        looks = planned_looks(size.looks or (), self.form.measure.alpha, size.alpha_split or ())
-        return tuple(Look(blocks=look.blocks, alpha=look.alpha) for look in looks)
 
     def _notes(
         self, contenders: Sequence[Contender], load: LoadPlan, missing: Mapping[str, str]
     ) -> Iterator[str]:
-        """What belongs beside every figure."""
+        """Yield the notes that belong to every figure."""
         if smaller := note_of(self.form.scale):
             yield smaller
         shown = self.form.measure.normalise_connections
@@ -474,27 +443,32 @@ class Resolver:
         if any(each.sweep is None for each in contenders) and measured is not None and measured != shown:
             yield (
                 f"{measured} connections a trial, shown per {shown}: "
-                "what a trial costs is scaled, not measured at that length"
+                "the cost is scaled, not measured at that number"
             )
         lab = lab_of(self.form.lab, self.catalogue)
         labs: dict[str | None, set[str]] = {}
         for made in contenders:
             labs.setdefault(made.sweep, set()).add(made.lab.network)
         if {lab.network} not in labs.values():
-            lab = lab.model_copy(update={"settings": {}})  # no part runs where the study has it
+            lab = lab.model_copy(update={"settings": {}})  # no part runs in the study's own lab
         yield from notes_of(lab, self.form.lab.placement)
         for reason in dict.fromkeys(missing.values()):
             names = ", ".join(name for name, why in missing.items() if why == reason)
             yield f"left out: {names}: {reason}"
         by_reason: dict[str, list[str]] = {}
         for each in self.catalogue.counters:
-            if each.name in self._counters() and not each.available:
+            if each.name in self.form.measure.counters and not each.available:
                 by_reason.setdefault(each.reason or "", []).append(each.name)
         for reason, alike in by_reason.items():
             are = f"counter {alike[0]} is" if len(alike) == 1 else f"counters {', '.join(alike)} are"
             yield f"{are} not available here: {reason}"
 
 
+def outside_size(size: str, *others: str) -> str:
+    """Return why a contender does not run in a size; `others` are the sizes that run it."""
+    return f"not part of size {size}" + (f", but of {' and '.join(others)}" if others else "")
+
+
 def _known(settings: Settings, allowed: Mapping[str, Setting]) -> Settings:
-    """The settings that are right; the others have been complained about."""
+    """Return the valid settings; the others are problems already."""
     return {key: value for key, value in settings.items() if key in allowed and allowed[key].accepts(value)}

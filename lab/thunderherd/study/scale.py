@@ -1,8 +1,8 @@
-"""The experiment of a source made smaller in proportion, and what must then stand beside every figure.
+"""[scale]: the experiment of a source made smaller in proportion, and the notes that its figures need.
 
-`[scale]` names the settings that are divided by its factor in every contender: those that say how many there
-are (workers, clients) and those that say how long things last, so that what depends on their proportions
-stays as it was. A division leaves no remainder, or the factor is refused.
+The table names the settings of every contender that are divided by its factor: numbers (workers, clients) and
+durations. Results that depend on their proportions stay the same. The factor must divide every value without
+remainder.
 """
 
 from __future__ import annotations
@@ -18,14 +18,14 @@ from thunderherd.study.resolved import Contender, Settings
 from thunderherd.toml.file import KeyPath, Problems, show, unknown
 
 ABSENT = "-"
-"""In a title, what nothing that runs here has."""
+"""The value of a placeholder in a title that no contender of this run has."""
 
 OF_SERVER, OF_LOAD = "settings", "load.settings"
-"""The two tables whose settings can be divided."""
+"""The tables whose settings can be divided."""
 
 
 def check_scale(form: StudyForm, known: Sequence[str], problems: Problems) -> None:
-    """Every key that is divided is a setting of a server or of the load; `time` is one of them."""
+    """Check that the divided keys are settings of a server or of the load, and `time` is one of them."""
     scale = form.scale
     if scale is None:
         return
@@ -33,26 +33,36 @@ def check_scale(form: StudyForm, known: Sequence[str], problems: Problems) -> No
         if key not in known:
             problems.add(("scale", "divides", index), unknown("setting", key, known))
     if scale.time is not None and scale.time not in scale.divides:
-        problems.add(("scale", "time"), f"time = {show(scale.time)} is none of divides")
+        message, hint = f"time = {show(scale.time)} is not in divides", f"divides: {show(scale.divides)}"
+        problems.add(("scale", "time"), message, code="study.time_not_divided", hint=hint)
     if (scale.time is None) != (scale.of is None):
-        problems.add(("scale",), "time and of go together: which setting says how long a unit of time is")
+        problems.add(
+            ("scale",),
+            "scale has only one of time and of",
+            code="study.incomplete_scale",
+            hint="time is the setting that is the length of a unit of time, of its value in the source",
+        )
 
 
 def check_remainders(
     scale: ScaleTable | None, remainders: Mapping[str, set[int]], problems: Problems
 ) -> None:
-    """The factor divides every value of what it divides: one complaint for them all."""
+    """Check that the factor divides all values; one problem names those that it does not divide."""
     if scale is None or not remainders:
         return
-    told = "; ".join(f"{key} = {', '.join(map(str, sorted(own)))}" for key, own in remainders.items())
-    problems.add(("scale", "factor"), f"factor = {scale.factor} does not divide {told}")
+    values = "; ".join(f"{key} = {', '.join(map(str, sorted(own)))}" for key, own in remainders.items())
+    message = f"factor = {scale.factor} does not divide {values}"
+    hint = "choose a factor that divides them all, such as 1"
+    problems.add(("scale", "factor"), message, code="study.indivisible", hint=hint)
 
 
 def divided(
     settings: Settings, table: str, scale: ScaleTable | None, remainders: dict[str, set[int]]
 ) -> Settings:
-    """The settings of one table (`OF_SERVER`, `OF_LOAD`), those that are scaled divided by the factor; what
-    it does not divide is noted among `remainders`, by key."""
+    """Return the settings of one table (`OF_SERVER`, `OF_LOAD`), the scaled ones divided by the factor.
+
+    Values that the factor does not divide are added to `remainders`, by key.
+    """
     if scale is None or scale.factor == 1:
         return settings
     found: dict[str, SettingValue] = dict(settings)
@@ -68,14 +78,14 @@ def divided(
 
 
 def is_scaled(each: Configuration) -> bool:
-    """Whether `[scale]` is about a contender: of a sweep's, unless the sweep says that it is not."""
+    """Return whether [scale] applies to a contender; a sweep can exclude its contenders."""
     return each.sweep is None or each.sweep.scaled
 
 
 def in_words(scale: ScaleTable | None, settings: Mapping[str, SettingValue]) -> str | None:
-    """How much smaller a contender with these settings is; None where it is as large as the source's.
+    """Return how much smaller a contender with these settings is; None if it has the source's size.
 
-    A unit of time that was changed by itself counts too.
+    A unit of time that was changed alone counts too.
     """
     if scale is None:
         return None
@@ -90,18 +100,18 @@ def in_words(scale: ScaleTable | None, settings: Mapping[str, SettingValue]) -> 
 
 
 def note_of(scale: ScaleTable | None) -> str | None:
-    """What a scaled run is, once for all its figures."""
+    """Return the note of a scaled run, which applies to all its figures."""
     if scale is None or scale.factor == 1:
         return None
     names = ", ".join(key.rpartition(".")[2] for key in scale.divides)
     return (
-        f"scaled 1:{scale.factor}: {names} are the source's divided by {scale.factor}, so that their "
-        "proportions are the source's; no claim is judged by it"
+        f"scaled 1:{scale.factor}: {names} are the source's values divided by {scale.factor}, so their "
+        "proportions are the source's; no claim is judged by this run"
     )
 
 
 def here(scale: ScaleTable | None, point: Point) -> int | None:
-    """What runs at a point that is named by a number which is divided; None where it is what it says."""
+    """Return the value that runs at a point whose name is a divided number; None if it runs as named."""
     if scale is None or scale.factor == 1:
         return None
     for change in point.changes:
@@ -114,8 +124,7 @@ PLACEHOLDER = re.compile(r"\{([a-z_]+(?:\.[a-z_]+)+)\}")
 
 
 def titled(sweep: SweepTable, contenders: Sequence[Contender], place: KeyPath, problems: Problems) -> str:
-    """A sweep's title, with what ran in place of each `{settings.pool}`: what a scaled run had differs from
-    what the source had."""
+    """Return a sweep's title with the values of this run in place of each `{settings.pool}`."""
     configured = [each.configured() for each in contenders]
 
     def value(found: re.Match[str]) -> str:
@@ -129,15 +138,14 @@ def titled(sweep: SweepTable, contenders: Sequence[Contender], place: KeyPath, p
 
 
 def cpus_in_words(source_cpus: int | None, contenders: Sequence[Contender]) -> str | None:
-    """How many CPUs the source's server had, where those that may use all of this machine have another
-    number."""
+    """Return the source's number of CPUs, if this machine differs and the server may use all of its CPUs."""
     here = len(os.sched_getaffinity(0))
     if source_cpus in (None, here) or all(each.lab.server_cpus for each in contenders):
         return None
-    return f"the source had {source_cpus} cores, this machine has {here}"
+    return f"the source had {source_cpus} CPUs, this machine has {here}"
 
 
 def remarks(sweep: SweepTable, contenders: Sequence[Contender]) -> tuple[str, ...]:
-    """What must stand beside every figure of a sweep."""
+    """Return the notes that belong to every figure of a sweep."""
     said = [*(each.scale for each in contenders), cpus_in_words(sweep.source_cpus, contenders)]
     return tuple(dict.fromkeys(each for each in said if each))

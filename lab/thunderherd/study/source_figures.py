@@ -1,16 +1,16 @@
-"""The paper beside a study: its figures, what it gets wrong, its claims.
+"""The source of a study: its figures, its inconsistencies, its claims.
 
-All are files in the study's folder. The figures are in the tables `[[paper]]` and `[[sweeps.paper]]`, one
-for each metric, or one for several that have a column each in the same file:
+All are files in the study's folder. The tables `[[paper]]` and `[[sweeps.paper]]` describe the files of
+figures. A table has one metric, or several that each have a column in the same file:
 
 ```toml
-[[paper]]                                       # of the main table; contenders by their `row`
+[[paper]]                                       # main table: contenders by their `row`
 file = "fig30_1.csv"
 metric = "process_control_seconds"
 contender = "row"
 value = "process_control_cpu_s"
 
-[[sweeps.paper]]                                # of a sweep: a line for each contender and point
+[[sweeps.paper]]                                # sweep: a line for each contender and point
 file = "latency.csv"
 metric = "latency_p50_seconds"
 unit = "µs"
@@ -19,33 +19,33 @@ contender = "server"
 names = { single = "single-threaded", multi = "one thread a client" }
 value = "median_us"
 
-[[sweeps.paper]]                                # the same of several metrics: a column for each
+[[sweeps.paper]]                                # several metrics: a column for each
 file = "cells.csv"
 point = "size"
 contender = "way"
 names = { one_copy = "sendmsg", zero_copy = "zerocopy" }
-note = "one run of 10 s"                        # of all but those with a note of their own
+note = "one run of 10 s"                        # for figures that have no other note
 [sweeps.paper.figures]
 gigabits_per_second = "gbps"
 "client.cpu_cycles_per_byte" = { value = "cycles_per_byte", note = "computed" }
 latency_mean_seconds = { value = "latency_us", unit = "us" }
 
-[[sweeps.paper]]                                # or a line for each point, a column for each contender
+[[sweeps.paper]]                                # a line for each point, a column for each contender
 file = "throughput.csv"
 metric = "requests_per_second"
 point = "connections"
 columns = { single = "single_req_s", multi = { "Linux" = "multi_linux", "Solaris" = "multi_solaris" } }
 ```
 
-What the list of inconsistencies says about "row N", about "sweep NAME" or about a table's `figure` is the
-note of each figure concerned, and goes with it into the summary; what it says about a contender and a metric,
-such as "prefork@pool_size=5 server_cpu_per_connection", is that of this one figure.
+An entry in the list of inconsistencies about "row N", "sweep NAME" or a table's `figure` becomes a note of
+all those figures in the summary. An entry about a contender and a metric, such as "prefork@pool_size=5
+server_cpu_per_connection", becomes a note of that figure only.
 """
 
 import csv
 import math
 from collections.abc import Iterable, Iterator, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any
 
@@ -59,14 +59,17 @@ from thunderherd.study.file.source_tables import PaperFigureTable, PaperTable
 from thunderherd.study.file.tables import ContenderTable, StudyForm, SweepTable
 from thunderherd.toml.file import KeyPath, Problems, near, read_text, show, unknown
 
+MOST_LISTED = 12
+"""The most metrics that a hint lists; with more it has the nearest one only."""
+
 OF_CONTENDERS = (PROCESS_CONTROL, WORKERS)
-"""What the source's figures of the main table may stand beside, besides metrics."""
+"""Figures of the main table that a source may have, in addition to metrics."""
 
 
 class Inconsistency(BaseModel):
-    """Something that a source gets wrong.
+    """A mistake of a source.
 
-    `concerns` says where it must be shown: "row 7", "claim H66", "sweep delay", "fig30_2", or one figure:
+    `concerns` names what it applies to: "row 7", "claim H66", "sweep delay", "fig30_2", or one figure:
     "prefork@pool_size=5 server_cpu_per_connection".
     """
 
@@ -78,13 +81,13 @@ class Inconsistency(BaseModel):
 
 
 def notes_about(inconsistencies: Iterable[Inconsistency], subject: str) -> str | None:
-    """The findings about one subject in one text; None if there are none."""
+    """Return the findings about a subject as one text; None if there are none."""
     found = [f"{each.as_printed}: {each.finding}" for each in inconsistencies if subject in each.concerns]
     return "; ".join(found) or None
 
 
 def inconsistencies_of(path: Path) -> list[Inconsistency]:
-    """The rows of a list of inconsistencies. Raises UserError."""
+    """Read a list of inconsistencies; raise UserError if it is not one."""
     return [
         Inconsistency(
             as_printed=row["as_printed"],
@@ -96,28 +99,35 @@ def inconsistencies_of(path: Path) -> list[Inconsistency]:
 
 
 def read_table(path: Path, columns: Iterable[str]) -> list[dict[str, str]]:
-    """The rows of a CSV file that has at least these columns, texts as they stand. Raises UserError."""
+    """Read the rows of a CSV file with at least these columns, as texts; raise UserError if it is not one."""
     reader = csv.DictReader(read_text(path).splitlines(keepends=True), strict=True)
     try:
         rows = list(reader)
     except csv.Error as error:
-        raise UserError(f"{path}:{reader.line_num}: no valid CSV: {error}") from None
+        where = f"{path}:{reader.line_num}"
+        raise UserError(f"not valid CSV: {error}", code="file.not_csv", where=where) from None
     there = reader.fieldnames or ()
     if missing := [column for column in columns if column not in there]:
         hints = "".join(near(column, there) for column in missing)
-        raise UserError(f"{path}:1: no column {' nor '.join(map(show, missing))}; has {list(there)}{hints}")
+        message = f"no column {' nor '.join(map(show, missing))}"
+        hint = f"columns: {', '.join(there)}{hints}"
+        raise UserError(message, code="file.missing_column", hint=hint, where=f"{path}:1")
     for row in rows:
         if None in row or None in row.values():
             raise UserError(
-                f"{path}: a row has another number of fields than the head: {show(list(row.values()))}"
+                f"a row has another number of fields than the head: {show(list(row.values()))}",
+                code="file.uneven_row",
+                where=str(path),
             )
     return rows
 
 
 @dataclass(frozen=True)
 class Paper:
-    """What the files beside a study say about it. `figures` are by the part that they belong to: that of the
-    main table is None, the others have a sweep's name."""
+    """The source's figures, inconsistencies and claims.
+
+    The keys of `figures` are names of sweeps, or None for the main table.
+    """
 
     figures: Mapping[str | None, tuple[PaperFigure, ...]]
     inconsistencies: tuple[Inconsistency, ...]
@@ -125,8 +135,10 @@ class Paper:
 
     @classmethod
     def read(cls, form: StudyForm, asked: AskedCounters, problems: Problems) -> "Paper":
-        """Reads the files that a study names; what is wrong with one is a problem of the key naming it.
-        Figures are of metrics that there are with the counters that it `asked` for."""
+        """Read the files that a study names. A mistake in a file is a problem of the key that names it.
+
+        `asked` are the requested counters, from which the metrics follow.
+        """
         folder = problems.file.path.parent
         inconsistencies: list[Inconsistency] = []
         claims = folder / form.claims if form.claims else None
@@ -134,9 +146,10 @@ class Paper:
             try:
                 inconsistencies = inconsistencies_of(folder / form.inconsistencies)
             except UserError as error:
-                problems.add(("inconsistencies",), str(error))
+                _add_error(problems, ("inconsistencies",), error)
         if claims and not claims.is_file():
-            problems.add(("claims",), f"claims = {show(form.claims)}: there is no file {claims}")
+            message = f"claims = {show(form.claims)}: there is no file {claims}"
+            problems.add(("claims",), message, code="study.unreadable_file")
         places = [_Place(form, None, (), (), (), inconsistencies, asked, problems)]
         places += [
             _Place(form, sweep, here, points(sweep, here), _bases(sweep), inconsistencies, asked, problems)
@@ -145,6 +158,13 @@ class Paper:
         ]
         figures = {each.name: tuple(each.figures()) for each in places}
         return cls(figures, tuple(inconsistencies), claims)
+
+
+def _add_error(problems: Problems, key: KeyPath, error: UserError, hint: str = "") -> None:
+    """Add the problems of a file beside the study, at the key that names the file."""
+    for each in error.problems:
+        message = f"{each.where}: {each.message}" if each.where else each.message
+        problems.add(key, message, code=each.code, hint=each.hint or hint)
 
 
 def _bases(sweep: SweepTable) -> list[str]:
@@ -156,7 +176,7 @@ def _bases(sweep: SweepTable) -> list[str]:
 
 @dataclass(frozen=True)
 class _Line:
-    """A figure of a file: whose it is, at which point (empty in the main table)."""
+    """A figure in a file: its contender, system and point (empty in the main table)."""
 
     base: str
     system: str | None
@@ -165,7 +185,7 @@ class _Line:
 
 
 def _by_metric(table: PaperTable, place: KeyPath) -> list[tuple[PaperTable, KeyPath]]:
-    """A table for each metric that a table has figures of, and where the file names the metric."""
+    """Return a table for each metric of a table, with the key that names the metric."""
     if table.figures is None:
         return [(table, (*place, "metric"))]
     return [
@@ -175,14 +195,14 @@ def _by_metric(table: PaperTable, place: KeyPath) -> list[tuple[PaperTable, KeyP
 
 
 def _own(figure: str | PaperFigureTable, table: PaperTable) -> dict[str, Any]:
-    """What a table says of one of its figures, as one about that figure alone would."""
+    """Return the fields that a table about one of its figures alone would have."""
     if isinstance(figure, str):
         return {"value": figure}
     return figure.model_dump() | {"note": table.note if figure.note is None else figure.note}
 
 
 class _Place:
-    """The main table or a sweep: what the source's tables about it come to."""
+    """The main table or a sweep, with the source's tables about it."""
 
     def __init__(
         self,
@@ -202,7 +222,7 @@ class _Place:
         self.tables = sweep.paper if sweep else form.paper
 
     def figures(self) -> Iterator[PaperFigure]:
-        """The figures of all its tables, by contender, system and point."""
+        """Yield the figures of all tables, by contender, system and point."""
         metrics: set[str] = set()
         for index, table in enumerate(self.tables):
             place: KeyPath = (*self.here, "paper", index)
@@ -212,15 +232,19 @@ class _Place:
             for own, key in by_metric:
                 self._check_metric(own, key)
                 if own.metric in metrics:
-                    why = f"{own.metric} has a table already; systems, runs and contenders go into one"
-                    self.problems.add(key, why)
+                    self.problems.add(
+                        key,
+                        f"{own.metric} already has a table",
+                        code="study.duplicate_figures",
+                        hint="put its systems, runs and contenders into one table",
+                    )
                 metrics.add(own.metric)
             if len(self.problems) == before and not self._is_mended((*place, "figures")):
                 for own, _ in by_metric:
                     yield from self._figures_of(own, place)
 
     def _check_metric(self, table: PaperTable, key: KeyPath) -> None:
-        """The figures stand beside something that is shown."""
+        """Check that the study shows the metric of the figures."""
         known = [*self.metrics]
         if self.sweep is None:
             known += OF_CONTENDERS
@@ -228,25 +252,32 @@ class _Place:
             known = [self.sweep.metric or self.form.measure.metric, *self.sweep.metrics]
         if table.metric == PROCESS_CONTROL and not self._has_process_control():
             self.problems.add(
-                key, f"{PROCESS_CONTROL} is what {CPU_PER_CONNECTION} is beyond measure.baseline; give both"
+                key,
+                f"{PROCESS_CONTROL} needs the metric {CPU_PER_CONNECTION} and a baseline",
+                code="study.figures_without_baseline",
+                hint="give measure.metric and measure.baseline",
             )
         elif table.metric not in known:
-            what = "metric" if self.sweep is None else f"metric that sweep {self.sweep.name} shows"
-            hint = f"no such {what} {show(table.metric)}{near(table.metric, known)}"
-            self.problems.add(key, hint if len(known) > 12 else unknown(what, table.metric, known))
+            what = "metric" if self.sweep is None else f"metric of sweep {self.sweep.name}"
+            found = unknown(what, table.metric, known)
+            if len(known) > MOST_LISTED:
+                found = replace(found, hint=near(table.metric, known).removeprefix("; "))
+            self.problems.add(key, found)
 
     def _is_changed(self, *keys: KeyPath) -> bool:
-        """Whether this run has other values there than the file, or the file's are wrong by themselves: then
-        what does not go with them is none of this table's mistakes. Who runs it with another metric does not
-        see these figures."""
+        """Return whether an override or a mistake changes one of these keys.
+
+        If so, it is no mistake of this table that its figures do not fit them. A run with another metric does
+        not show the figures.
+        """
         return bool({*keys} & {*self.problems.origins, *self.problems.settled})
 
     def _is_mended(self, table: KeyPath) -> bool:
-        """Whether something in a table of the file was wrong by itself: what stands there is made up."""
+        """Return whether a key of a table was wrong and so has a made-up value."""
         return any(key[: len(table)] == table for key in self.problems.settled)
 
     def _has_process_control(self) -> bool:
-        """Whether the main table has it."""
+        """Return whether the main table has process control costs."""
         measure = self.form.measure
         if self.sweep or self._is_changed(("measure", "metric"), ("measure", "baseline")):
             return True
@@ -254,25 +285,39 @@ class _Place:
         return measure.baseline is not None and (measure.metric == CPU_PER_CONNECTION or not is_known)
 
     def _check_form(self, table: PaperTable, place: KeyPath) -> None:
-        """The table is in one of its two forms, about contenders that are there."""
+        """Check that a table is in one of its two forms, and that its contenders exist."""
         figures = "value" if table.figures is None else "figures"
         long = {"contender": table.contender, "names": table.names, figures: getattr(table, figures)}
         needed = [*long] if self.sweep else ["contender", figures]
         wide, given = table.columns is not None, [name for name in long if long[name] is not None]
         if (wide and given) or (not wide and not set(needed) <= set(given)):
-            why = f"paper: give columns (a column for each contender), or {', '.join(needed)}"
-            self.problems.add(place, why)
+            self.problems.add(
+                place,
+                "paper: the table has neither of its two forms",
+                code="study.invalid_figures",
+                hint=f"give columns (a column for each contender), or {', '.join(needed)}",
+            )
         if table.figures is not None:
             for name in ("metric", "value", "unit"):
                 if getattr(table, name):
-                    why = f"paper: {name} and figures; figures has each metric with its column and its unit"
-                    self.problems.add((*place, name), why)
+                    self.problems.add(
+                        (*place, name),
+                        f"paper: both {name} and figures",
+                        code="study.invalid_figures",
+                        hint="figures has each metric with its column and its unit",
+                    )
         elif not table.metric and not self._is_changed((*place, "metric"), (*place, "figures")):
-            self.problems.add(place, "paper: give metric; or, of several metrics, figures")
+            message, hint = (
+                "paper: the table names no metric",
+                "give metric; or, for several metrics, figures",
+            )
+            self.problems.add(place, message, code="study.figures_without_metric", hint=hint)
         if self.sweep and table.point is None:
-            self.problems.add(place, "paper: give point, the column that has the points of the sweep")
+            message, hint = "paper: no point", "give point, the column with the points of the sweep"
+            self.problems.add(place, message, code="study.figures_without_point", hint=hint)
         if self.sweep is None and table.point is not None:
-            self.problems.add((*place, "point"), "the main table has no points; leave point out")
+            message, hint = "paper: the main table has no points", "leave point out"
+            self.problems.add((*place, "point"), message, code="study.point_not_allowed", hint=hint)
         key = "columns" if wide else "names"
         for base in table.columns or table.names or {}:
             if base not in self.bases:
@@ -293,7 +338,8 @@ class _Place:
             there = (
                 [] if (folder / table.file).exists() else sorted(each.name for each in folder.glob("*.csv"))
             )
-            self.problems.add((*place, "file"), f"{error}{near(table.file, there)}")
+            hint = near(table.file, there).removeprefix("; ")
+            _add_error(self.problems, (*place, "file"), error, hint)
             return
         known = {"": ""} if self.sweep is None else {}
         known |= {point.name: point.name for point in self.points}
@@ -303,11 +349,11 @@ class _Place:
             name = known.get(line.point, known.get(_plain(line.point)))
             if name is not None:
                 found.setdefault((line.base, line.system, name), []).append(line.value)
-        # A run of other points than the file's is none of the file's mistakes.
+        # If the user has overridden the sweep's values, the file need not have figures for them.
         if not found and len(self.problems) == before and (*self.here, "values") not in self.problems.origins:
             at = f" at any of the points {', '.join(known)}" if self.sweep else ""
             key = (*place, "point") if self.sweep else (*place, "file")
-            self.problems.add(key, f"{table.file} has no figure{at}")
+            self.problems.add(key, f"{table.file} has no figure{at}", code="study.no_figures")
         contenders = {each.name: each for each in self.form.contenders} if by_row else {}
         for base in self.bases:
             note = self._note(table, contenders.get(base))
@@ -333,15 +379,15 @@ class _Place:
     def _check_names(
         self, table: PaperTable, names: Mapping[str, str], rows: Sequence[Mapping[str, str]], place: KeyPath
     ) -> None:
-        """What the study names is in the file."""
+        """Check that the file has the names that the study gives."""
         there = dict.fromkeys(row[str(table.contender)] for row in rows) if table.contender else {}
         for base, name in names.items():
             if name not in there:
-                what = f"{table.contender} in {table.file}"
-                self.problems.add((*place, "names", base), unknown(what, name, there))
+                found = unknown(f"{table.contender} in {table.file}", name, there)
+                self.problems.add((*place, "names", base), replace(found, code="study.unknown_source_name"))
 
     def _by_row(self, table: PaperTable, rows: Sequence[Mapping[str, str]]) -> dict[str, str]:
-        """For each contender what the file says for its row; a control has none, nor has one that says so."""
+        """Return the row in the file of each contender that has one; controls have none."""
         there = {_plain(row[str(table.contender)]): row[str(table.contender)] for row in rows}
         names: dict[str, str] = {}
         for index, each in enumerate(self.form.contenders):
@@ -349,17 +395,18 @@ class _Place:
             if each.control_of or each.row == "none":
                 continue
             if each.row is None:
-                why = f"{each.name} has no row; give its row of {table.file} ({', '.join(there)})"
-                self.problems.add(key, f'{why}, or row = "none"')
+                hint = f'give its row of {table.file} ({", ".join(there)}), or row = "none"'
+                self.problems.add(key, f"{each.name} has no row", code="study.no_row", hint=hint)
             elif str(each.row) not in there:
-                has = f"{table.file} has {', '.join(there)}"
-                self.problems.add(key, f'{each.name}: row = {each.row}; {has}; or say row = "none"')
+                hint = f'rows: {", ".join(there) or "none"}; or say row = "none"'
+                message = f"{each.name}: row = {each.row} is not in {table.file}"
+                self.problems.add(key, message, code="study.unknown_row", hint=hint)
             else:
                 names[each.name] = there[str(each.row)]
         return names
 
     def _note(self, table: PaperTable, contender: ContenderTable | None) -> str | None:
-        """What to know about a figure; the contender is given where the figure was found by its row."""
+        """Return the note of a figure; `contender` is given if the figure was found by its row."""
         subjects = [f"sweep {self.name}"] if self.sweep else []
         subjects += [f"row {contender.row}"] if contender and isinstance(contender.row, int) else []
         subjects += [table.figure] if table.figure else []
@@ -368,7 +415,7 @@ class _Place:
         return _joined(notes)
 
     def _note_at(self, table: PaperTable, base: str, point: str) -> str | None:
-        """What the source gets wrong about one figure."""
+        """Return the inconsistencies about one figure."""
         name = f"{base}@{self.name}={point}" if self.sweep else base
         return notes_about(self.inconsistencies, f"{name} {table.metric}")
 
@@ -378,7 +425,7 @@ def _joined(notes: Iterable[str | None]) -> str | None:
 
 
 def _rows(table: PaperTable, path: Path) -> Iterator[dict[str, str]]:
-    """The lines of the file that the table means. Raises UserError."""
+    """Yield the lines of the file that belong to the table; raise UserError for an invalid file."""
     needed = [table.point, table.contender, table.value, *table.where]
     needed += [column for _, _, column in _wide(table)]
     for row in read_table(path, [column for column in needed if column is not None]):
@@ -387,7 +434,7 @@ def _rows(table: PaperTable, path: Path) -> Iterator[dict[str, str]]:
 
 
 def _wide(table: PaperTable) -> list[tuple[str, str | None, str]]:
-    """Contender, system and column of a table in wide form."""
+    """Return contender, system and column of a table in wide form."""
     return [
         (base, system, column)
         for base, columns in (table.columns or {}).items()
@@ -396,7 +443,7 @@ def _wide(table: PaperTable) -> list[tuple[str, str | None, str]]:
 
 
 def _lines(table: PaperTable, names: Mapping[str, str], rows: Iterable[Mapping[str, str]]) -> Iterator[_Line]:
-    """The figures of these lines. Raises UserError."""
+    """Yield the figures of the lines; raise UserError for a field that is not a number."""
     for row in rows:
         cells: list[tuple[str, str | None, str]] = [
             (base, system, row[column]) for base, system, column in _wide(table)
@@ -408,7 +455,7 @@ def _lines(table: PaperTable, names: Mapping[str, str], rows: Iterable[Mapping[s
                 if row[str(table.contender)] == name
             ]
         for base, system, text in cells:
-            # A cell without a figure: the source does not give one.
+            # The source may leave fields empty.
             if text.strip():
                 yield _Line(base, system, row[table.point] if table.point else "", _number(text, table, row))
 
@@ -419,12 +466,13 @@ def _number(text: str, table: PaperTable, row: Mapping[str, str]) -> float:
     except ValueError:
         value = math.nan
     if not math.isfinite(value):
-        raise UserError(f"{table.file}: {show(text)} is no number, in {show(row)}")
+        message, hint = f"{show(text)} is not a number", f"it is in the line {show(row)}"
+        raise UserError(message, code="file.not_a_number", hint=hint, where=table.file)
     return value
 
 
 def _plain(point: object) -> str:
-    """A number as it is written with the fewest digits, so that 15, 15.0 and "015" are one point."""
+    """Return a number with the fewest digits, so that 15, 15.0 and "015" are one point."""
     try:
         return f"{float(str(point)):.15g}"
     except ValueError:

@@ -1,7 +1,7 @@
-"""What a study says of requests that are not all alike: sizes, mixes and recorded traffic.
+"""Requests that differ from each other: distributions of sizes, mixes, and recorded traffic.
 
-Files are named from the study's own folder on. What they hold belongs to the study: its SHA-256 is among
-what the study resolves to.
+Paths of files begin at the study's folder. The content of the files belongs to the study: the resolved study
+has its SHA-256.
 """
 
 from __future__ import annotations
@@ -21,8 +21,7 @@ from thunderherd.toml.file import Problems, show
 ARRIVALS, RECORDED, RECORDING, RATE = "arrivals", "recorded", "recording", "rate"
 
 LARGEST_FILE = 100_000_000
-"""Bytes: as many as the engine's most rows can take in the longest lines that it takes, and less than what
-nobody waits for."""
+"""The largest file in bytes: enough for the most rows that the engine accepts, in its longest lines."""
 
 
 def settled(
@@ -32,7 +31,7 @@ def settled(
     workload: str,
     catalogue: Catalogue,
 ) -> dict[str, SettingValue]:
-    """All settings of a load without those that have no meaning beside the others, as the engine has it."""
+    """Return the settings of a load without those that others make meaningless."""
     gone = {other for name, other in _instead(workload, catalogue) if _is_given(settings, name, allowed)}
     if settings.get(ARRIVALS) == RECORDED and RATE not in given:
         gone.add(RATE)
@@ -42,8 +41,10 @@ def settled(
 def files_of(
     settings: Mapping[str, SettingValue], allowed: Mapping[str, Setting], folder: Path
 ) -> dict[str, Any]:
-    """Of a `LoadPlan`, what it says of the files that its settings name: each as they name it with the
-    SHA-256 of what it holds. Those that cannot be read are left out, being problems already."""
+    """Return the fields of a `LoadPlan` about files: each file that a setting names, with its SHA-256.
+
+    Files that cannot be read are left out; they are problems already.
+    """
     found = {}
     for _, path in _paths(settings, allowed):
         try:
@@ -55,7 +56,7 @@ def files_of(
 
 
 def check_traffic(each: Configuration, catalogue: Catalogue, problems: Problems) -> None:
-    """What a load is told of its requests does not contradict itself, and the files are there."""
+    """Check that the settings about requests do not contradict each other, and that their files exist."""
     given, load = each.load.settings, catalogue.load(each.load.kind)
     allowed = catalogue.settings_of_load(each.load.kind, each.load.way, each.workload)
     if load is None or any(not allowed[name].accepts(given[name]) for name in given if name in allowed):
@@ -65,37 +66,40 @@ def check_traffic(each: Configuration, catalogue: Catalogue, problems: Problems)
             key = problems.blame(each.where("load", "settings", other), each.where("load", "settings", name))
             problems.add(
                 key,
-                f"{name} = {show(given[name])} and {other} = {show(given[other])} contradict each other: "
-                "either says what every request asks for; leave one of them out",
+                f"{name} = {show(given[name])} and {other} = {show(given[other])} contradict each other",
+                code="study.contradicting_settings",
+                hint="either sets the size of every request; leave one of them out",
             )
     is_recorded, file = given.get(ARRIVALS) == RECORDED, given.get(RECORDING, NONE) != NONE
     if ARRIVALS in allowed and is_recorded != file:
         place = each.where("load", "settings", ARRIVALS if is_recorded else RECORDING)
         lacks = f'{RECORDING} = "FILE"' if is_recorded else f'{ARRIVALS} = "{RECORDED}"'
-        problems.add(
-            place, f"{RECORDING} and {ARRIVALS} = {show(RECORDED)} belong together: give {lacks} too"
-        )
+        message = f"{RECORDING} and {ARRIVALS} = {show(RECORDED)} belong together"
+        problems.add(place, message, code="study.incomplete_recording", hint=f"give {lacks} too")
     if is_recorded and each.load.processes > 1:
         problems.add(
             problems.blame(each.where("load", "processes"), each.where("load", "settings", ARRIVALS)),
-            f"processes = {each.load.processes}, and each would replay the recording at the same moments: "
-            "give processes = 1, and threads for more CPUs",
+            f"processes = {each.load.processes}: each would replay the recording at the same moments",
+            code="study.recording_in_processes",
+            hint="give processes = 1, and threads for more CPUs",
         )
     there = set(given)
     for name, path in _paths(given, allowed):
         if why := _why_not(problems.file.path.parent / path):
             place = each.where("load", "settings", name)
-            problems.add(place, f"{name} = {show(given[name])}: {why}; paths begin at the study's folder")
+            message, hint = f"{name} = {show(given[name])}: {why}", "paths begin at the study's folder"
+            problems.add(place, message, code="study.unreadable_file", hint=hint)
             there.discard(name)
     for name in sorted(there):
         if _is_given(given, name, allowed) and _is_read(allowed[name]):
             text, folder = str(given[name]), problems.file.path.parent
             if why := _misread(name, text, folder, load, each.workload):
-                problems.add(each.where("load", "settings", name), f"{name} = {show(text)}: {why}")
+                key = each.where("load", "settings", name)
+                problems.add(key, f"{name} = {show(text)}: {why}", code="study.invalid_setting")
 
 
 def _misread(name: str, text: str, folder: Path, load: Load, workload: str) -> str | None:
-    """What the engine says of a text that it reads, its file included; None where it understands it."""
+    """Return the engine's complaint about a text that it reads, file included; None if it has none."""
     told: dict[str, SettingValue] = {name: with_path(text, folder)}
     if name == RECORDING:
         told[ARRIVALS] = RECORDED
@@ -130,7 +134,7 @@ def _paths(settings: Mapping[str, Any], allowed: Mapping[str, Setting]) -> Itera
 
 
 def _why_not(path: Path) -> str | None:
-    """Why a file cannot be read; None where it can."""
+    """Return why a file cannot be read; None if it can."""
     if not path.is_file():
         return f"there is no file {path}"
     try:
@@ -138,4 +142,4 @@ def _why_not(path: Path) -> str | None:
         path.open("rb").close()
     except OSError as error:
         return f"{path} cannot be read: {error.strerror}"
-    return f"{path} has {size} bytes, and up to {LARGEST_FILE} are allowed" if size > LARGEST_FILE else None
+    return f"{path} has {size} bytes, more than {LARGEST_FILE}" if size > LARGEST_FILE else None

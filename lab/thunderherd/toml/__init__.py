@@ -1,1 +1,1 @@
-"""TOML with line numbers, strict tables, and tables as text."""
+"""TOML files with line numbers, strict tables, and TOML text."""

@@ -1,8 +1,6 @@
-"""TOML files of which every complaint names the file and the line, and all complaints come at once.
+"""TOML files whose problems all have file and line, and are reported together.
 
-`tomllib` does not say where a key stood, and the TOML libraries that keep a file's layout do not give lines
-either. So the text is scanned a second time, after `tomllib` has accepted it: `locate` may rely on
-well-formed TOML and only has to find where keys begin.
+Tables are validated by strict models, and `toml.lines` finds the lines of keys.
 """
 
 import difflib
@@ -19,9 +17,8 @@ from pydantic import BaseModel, ValidationError
 from pydantic.fields import FieldInfo
 
 from thunderherd.errors import Problem, UserError
-
-KeyPath = tuple[str | int, ...]
-"""A place in a TOML document: names of tables and keys, numbers (from 0) of array elements."""
+from thunderherd.toml.lines import KeyPath as KeyPath
+from thunderherd.toml.lines import locate
 
 Form = TypeVar("Form", bound=BaseModel)
 
@@ -29,25 +26,39 @@ Form = TypeVar("Form", bound=BaseModel)
 class TomlFile:
     """One TOML file as read: its data, and the line of each key.
 
-    Where its `text` is given it need not be there. Raises UserError when it cannot be read or is no TOML.
+    Parameters
+    ----------
+    path
+        The file. It need not exist if `text` is given.
+    text
+        The content of the file, if it is known.
+    area
+        The kind of file, with which the codes of its problems begin.
+
+    Raises
+    ------
+    UserError
+        The file cannot be read, or is not TOML.
     """
 
-    def __init__(self, path: Path, text: str | None = None) -> None:
-        self.path = path
+    area = "study"
+
+    def __init__(self, path: Path, text: str | None = None, area: str = area) -> None:
+        self.path, self.area = path, area
         self._text = text = read_text(path) if text is None else text
         try:
             self.data: dict[str, Any] = tomllib.loads(text)
         except tomllib.TOMLDecodeError as error:
             where = f"{path}:{_line_of_syntax_error(error, text)}"
-            raise UserError(f"no valid TOML: {error}", code="study.not_toml", where=where) from None
+            raise UserError(f"not valid TOML: {error}", code=f"{area}.not_toml", where=where) from None
 
     @cached_property
     def lines(self) -> dict[KeyPath, int]:
-        """The line of each key, which are looked for when the first is asked for."""
+        """The line of each key."""
         return locate(self._text)
 
     def where(self, key: KeyPath) -> str:
-        """FILE:LINE of a key; where the key is not written, of the nearest table around it."""
+        """Return FILE:LINE of a key; of a key that is not written, of the nearest table around it."""
         while key and key not in self.lines:
             key = key[:-1]
         return f"{self.path}:{self.lines.get(key, 1)}"
@@ -58,13 +69,13 @@ class TomlFile:
 
 
 def read_text(path: Path) -> str:
-    """The text of a file; UserError when there is none to be had."""
+    """Return the text of a file; raise UserError if it cannot be read."""
     try:
         return path.read_text(encoding="utf-8")
     except UnicodeDecodeError as error:
-        message = f"no UTF-8 text (byte {error.start})"
+        message = f"not UTF-8 text (byte {error.start})"
         raise UserError(
-            message, code="file.not_text", hint="is it the right file?", where=str(path)
+            message, code="file.not_text", hint="check that it is the right file", where=str(path)
         ) from None
     except OSError as error:
         message = f"cannot be read: {error.strerror or error}"
@@ -72,7 +83,7 @@ def read_text(path: Path) -> str:
 
 
 def _line_of_syntax_error(error: tomllib.TOMLDecodeError, text: str) -> int:
-    """`tomllib` gives the line in its message only (as an attribute from Python 3.14 on)."""
+    """Return the line from the message: `tomllib` has it as an attribute from Python 3.14 on only."""
     found = re.search(r"at line (\d+)", str(error))
     return int(found[1]) if found else text.count("\n") + 1
 
@@ -81,23 +92,23 @@ def _line_of_syntax_error(error: tomllib.TOMLDecodeError, text: str) -> int:
 
 
 class Problems:
-    """Collects the problems of one file, so that the user can solve them all at once."""
+    """The problems of one file, collected so that the user can solve them all at once."""
 
     def __init__(self, file: TomlFile) -> None:
         self.file = file
         self.origins: dict[KeyPath, str] = {}
-        """Keys whose value was written elsewhere: where it was written."""
+        """For each key whose value was not written at the key: where it was written."""
         self.overridden: dict[KeyPath, Any] = {}
-        """The keys among them to which the user gave another value, and the value."""
+        """The values of the keys that the user has overridden."""
         self.settled: set[KeyPath] = set()
-        """Keys that are wrong by themselves. Other problems with them only follow from that."""
+        """Keys that are wrong by themselves; further problems with them would only repeat that."""
         self._found: list[Problem] = []
 
     def __len__(self) -> int:
         return len(self._found)
 
     def add(self, key: KeyPath, problem: Problem | str, *, code: str = "", hint: str = "") -> None:
-        """Adds a problem with a key; the same problem is added once."""
+        """Add a problem with a key; the same problem is added once."""
         if key in self.settled:
             return
         found = problem if isinstance(problem, Problem) else Problem(problem, code, hint)
@@ -105,28 +116,28 @@ class Problems:
         self.note(Problem(told(found.message), found.code, told(found.hint), self.where(key)))
 
     def note(self, problem: Problem | str, *, code: str = "", hint: str = "") -> None:
-        """Adds a problem that names its place itself."""
+        """Add a problem that already has its place."""
         found = problem if isinstance(problem, Problem) else Problem(problem, code, hint)
         if found not in self._found:
             self._found.append(found)
 
     def where(self, key: KeyPath) -> str:
-        """Where the value of a key was written: an override, a size, or its own line."""
+        """Return where the value of a key was written: an override, a size, or its own line."""
         for length in range(len(key), 0, -1):
             if origin := self.origins.get(key[:length]):
                 return origin
         return self.file.where(key)
 
     def blame(self, *keys: KeyPath) -> KeyPath:
-        """Of keys that contradict each other, the overridden one; otherwise the first."""
+        """Return the key to report when keys contradict each other: an overridden one, else the first."""
         return next((key for key in keys if key in self.overridden), keys[0])
 
     def absorb(self, other: "Problems") -> None:
-        """Adds the problems that another pass over the same file found."""
+        """Add the problems that another pass over the same file found."""
         self._found.extend(each for each in other._found if each not in self._found)
 
     def raise_any(self) -> None:
-        """Raises one UserError with all problems, in the order of the file."""
+        """Raise one UserError with all problems, in the order of the file."""
         if self._found:
             raise UserError(*self.found)
 
@@ -142,18 +153,18 @@ class Problems:
 
 
 def _natural(line: str) -> list[tuple[int, str]]:
-    """Sorts line 9 before line 10."""
+    """Sort line 9 before line 10."""
     return [(int(part), "") if part.isdigit() else (-1, part) for part in re.split(r"(\d+)", line)]
 
 
 def near(name: object, known: Iterable[str]) -> str:
-    """`; did you mean 'prefork_mutex'?`, or nothing if no known name is close."""
+    """Return `; did you mean 'prefork_mutex'?`, or nothing if no known name is close."""
     found = nearest(name, known)
     return f"; did you mean '{found}'?" if found else ""
 
 
 def nearest(name: object, known: Iterable[str]) -> str | None:
-    """The known name that is closest to what was typed; None if none is close."""
+    """Return the known name closest to the typed one; None if none is close."""
     names = list(dict.fromkeys(known))
     found = difflib.get_close_matches(str(name), names, n=1, cutoff=0.6)
     if not found and len(str(name)) > 2:
@@ -162,7 +173,7 @@ def nearest(name: object, known: Iterable[str]) -> str | None:
 
 
 def unknown(what: str, name: object, known: Iterable[str], area: str = "study") -> Problem:
-    """`no such design 'x'`, with code `study.unknown_design` and the known names as hint."""
+    """Return the problem `no such design "x"`: code `study.unknown_design`, known names as hint."""
     names = list(dict.fromkeys(known))
     kind = re.sub(r"\W+", "_", re.sub(r" (of|in) .*", "", what))
     hint = f"known: {', '.join(names) or 'none'}{near(name, names)}"
@@ -170,13 +181,13 @@ def unknown(what: str, name: object, known: Iterable[str], area: str = "study") 
 
 
 def show(value: object) -> str:
-    """A value as TOML writes it, cut where it is long."""
+    """Return a value as TOML writes it, shortened to 60 characters."""
     text = str(value) if isinstance(value, float) else json.dumps(value, ensure_ascii=False, default=str)
     return text if len(text) <= 60 else text[:57] + "..."
 
 
 def dotted(key: KeyPath, names: Mapping[KeyPath, str] | None = None) -> str:
-    """`load.settings.loops`; array elements by the name that `names` has for them, else `[2]`."""
+    """Return a key as text, `load.settings.loops`; array elements by their name in `names`, else `[2]`."""
     text = ""
     for position, part in enumerate(key):
         if isinstance(part, str):
@@ -191,7 +202,7 @@ def dotted(key: KeyPath, names: Mapping[KeyPath, str] | None = None) -> str:
 
 
 def flat(table: Mapping[str, Any], path: KeyPath = ()) -> Iterator[tuple[KeyPath, Any]]:
-    """The values of a table with their keys: `{a = {b = 1}}` and `{"a.b" = 1}` are the same."""
+    """Yield the values of a table and its inner tables, each with its key."""
     for key, value in table.items():
         if isinstance(value, dict):
             yield from flat(value, (*path, key))
@@ -200,14 +211,14 @@ def flat(table: Mapping[str, Any], path: KeyPath = ()) -> Iterator[tuple[KeyPath
 
 
 def assign(data: dict[str, Any], path: KeyPath, value: Any) -> None:
-    """Puts a value into nested tables, making those that are not there."""
+    """Put a value into nested tables; create the tables that are missing."""
     here: Any = data
     for part in path[:-1]:
         here = here.setdefault(part, {}) if isinstance(part, str) else here[part]
     here[path[-1]] = value
 
 
-# From pydantic's complaints to ours -------------------------------------------------------------------------
+# From pydantic's errors to problems -------------------------------------------------------------------------
 
 _IN_WORDS = {
     "int_type": "must be a whole number",
@@ -234,19 +245,23 @@ _IN_WORDS = {
 def formed(
     model: type[Form], data: Mapping[str, Any], problems: Problems, place: KeyPath | None = None
 ) -> tuple[Form | None, list[KeyPath]]:
-    """Holds data against a model, and notes every unknown, missing and ill-typed key. Returns what is made of
-    the data, None where something is wrong, and the keys that are.
+    """Validate data with a model; add a problem for each unknown, missing and ill-typed key.
 
     Parameters
     ----------
     model
-        A strict model with extra="forbid"; the descriptions of its fields say what is allowed.
+        A strict model with extra="forbid". The descriptions of its fields become hints.
     data
-        What the TOML file says.
+        The data of the TOML file.
     problems
-        Takes one problem for each key.
+        Receives one problem for each wrong key.
     place
-        Where the file has the data, if that is not at the place of each key.
+        The place of the data in the file, if the keys are not at their own places.
+
+    Returns
+    -------
+    tuple
+        The model, or None if anything is wrong; and the wrong keys.
     """
     wrong: list[KeyPath] = []
     try:
@@ -254,35 +269,38 @@ def formed(
     except ValidationError as error:
         for detail in error.errors(include_url=False):
             key = _written_part(detail["loc"], data, missing=detail["type"] == "missing")
-            # The members of a union complain one by one; the first complaint is enough.
+            # Each member of a union reports an error of its own; the first is enough.
             if key not in wrong:
                 wrong.append(key)
-                problem = _complaint(model, key, detail, data)
-                if key in problems.overridden:  # a word that the user typed is a text without quotes
+                problem = _problem(model, key, detail, data, problems.file.area)
+                if key in problems.overridden:  # on a command line a text needs no quotes
                     problem = replace(problem, message=problem.message.replace(" in quotes", "", 1))
                 problems.add(place or key, problem)
     return None, wrong
 
 
-def _complaint(model: type[BaseModel], key: KeyPath, detail: Any, data: Mapping[str, Any]) -> Problem:
+def _problem(
+    model: type[BaseModel], key: KeyPath, detail: Any, data: Mapping[str, Any], area: str
+) -> Problem:
     name, kind, context = dotted(key, element_names(data)), detail["type"], detail.get("ctx", {})
     if kind == "extra_forbidden":
         allowed = keys_allowed(model, key[:-1])
         hint = f"allowed here: {', '.join(allowed)}{near(key[-1], allowed)}"
-        return Problem(f"no such key '{name}'", "study.unknown_key", hint)
+        return Problem(f"no such key '{name}'", f"{area}.unknown_key", hint)
     if kind == "missing":
-        return Problem(f"'{name}' is missing: {_help(model, key)}", "study.missing_key")
+        return Problem(f"'{name}' is missing", f"{area}.missing_key", _help(model, key))
     if kind == "literal_error":
         allowed = re.findall(r"'([^']*)'", context["expected"])
         hint = f"allowed: {', '.join(allowed)}{near(detail['input'], allowed)}"
-        return Problem(f"{name} = {show(detail['input'])}", "study.value_not_allowed", hint)
+        message = f"{name} = {show(detail['input'])} is not allowed"
+        return Problem(message, f"{area}.value_not_allowed", hint)
     says = _IN_WORDS[kind].format(**context) if kind in _IN_WORDS else detail["msg"]
-    message = f"{name} = {show(detail['input'])}: it {says} ({_help(model, key)})"
-    return Problem(message, "study.invalid_value")
+    message = f"{name} = {show(detail['input'])}: it {says}"
+    return Problem(message, f"{area}.invalid_value", _help(model, key))
 
 
 def _written_part(location: Sequence[str | int], data: Any, *, missing: bool) -> KeyPath:
-    """Pydantic adds the tried members of a union to its locations; the file does not have those."""
+    """Return the key of an error location, without the union members that pydantic adds to it."""
     key: list[str | int] = []
     for position, part in enumerate(location):
         inside = isinstance(data, dict) and part in data
@@ -296,7 +314,7 @@ def _written_part(location: Sequence[str | int], data: Any, *, missing: bool) ->
 
 
 def element_names(data: Mapping[str, Any]) -> dict[KeyPath, str]:
-    """The names of tables in arrays of tables: their `name` or `id`, where they have one."""
+    """Return the names of tables in arrays of tables: their `name` or `id`."""
     names: dict[KeyPath, str] = {}
     for array, tables in data.items():
         for index, table in enumerate(tables if isinstance(tables, list) else ()):
@@ -307,29 +325,29 @@ def element_names(data: Mapping[str, Any]) -> dict[KeyPath, str]:
 
 
 def keys_allowed(model: type[BaseModel], key: KeyPath) -> list[str]:
-    """The keys that may stand in the table at `key`."""
+    """Return the keys that the table at `key` may have."""
     inner = _model_at(model, key)
     return list(inner.model_fields) if inner else []
 
 
 def field_at(model: type[BaseModel], key: KeyPath) -> FieldInfo | None:
-    """The field that a key is the value of; None where anything may stand."""
+    """Return the field of a key; None if the model does not restrict it."""
     inner = _model_at(model, key[:-1]) if key else None
     return inner.model_fields.get(str(key[-1])) if inner else None
 
 
 def _help(model: type[BaseModel], key: KeyPath) -> str:
-    """What a key is for, from the description of its field, or of the list that it is an element of."""
+    """Return the description of a key's field, or of the list that the key is an element of."""
     while key:
         field = field_at(model, key)
         if field and field.description:
             return field.description
         key = key[:-1]
-    return "see a bundled study"
+    return "docs/generated/reference/study_file.md has all keys"
 
 
 def _model_at(model: type[BaseModel], key: KeyPath) -> type[BaseModel] | None:
-    """The model of the table at `key`; None where anything may stand."""
+    """Return the model of the table at `key`; None if the model does not restrict it."""
     here: Any = model
     for part in key:
         if table := _table_in(here):
@@ -341,149 +359,16 @@ def _model_at(model: type[BaseModel], key: KeyPath) -> type[BaseModel] | None:
 
 
 def _element_of(annotation: Any) -> Any:
-    """What a list or a dictionary holds; of a union, its first member that is one."""
+    """Return the type of the elements of a list or dictionary; of a union, of its first such member."""
     if get_origin(annotation) in (list, dict):
         return get_args(annotation)[-1]
     return next((found for each in get_args(annotation) if (found := _element_of(each))), None)
 
 
 def _table_in(annotation: Any) -> type[BaseModel] | None:
-    """The model that an annotation is, or that is a member of its union."""
+    """Return the model that an annotation is, or that is a member of its union."""
     if isinstance(annotation, type):
         return annotation if issubclass(annotation, BaseModel) else None
     if get_origin(annotation) in (list, dict):
         return None
     return next((found for each in get_args(annotation) if (found := _table_in(each))), None)
-
-
-# Where keys stand -------------------------------------------------------------------------------------------
-
-
-def locate(text: str) -> dict[KeyPath, int]:
-    """The line (from 1) of every table, key and array element of a TOML text that `tomllib` accepts."""
-    return _Scanner(text).scan()
-
-
-_BARE_KEY = re.compile(r"[A-Za-z0-9_-]+")
-_GAP = re.compile(r"[ \t]*")
-_GAPS_AND_LINES = re.compile(r"(?:[ \t\r\n]|#[^\n]*)*")
-_STRINGS = (
-    # A closing delimiter of a multi-line string may follow up to two quotes that belong to the text.
-    re.compile(r'"""(?:\\.|[^\\])*?"""(?:"{0,2})', re.DOTALL),
-    re.compile(r"'''.*?'''(?:'{0,2})", re.DOTALL),
-    re.compile(r'"(?:\\.|[^"\\\n])*"'),
-    re.compile(r"'[^'\n]*'"),
-)
-_PLAIN_VALUE = re.compile(r"[^\s,\]}#](?:[^,\]}#\n]*[^\s,\]}#])?")
-
-
-class _Scanner:
-    def __init__(self, text: str) -> None:
-        self.text = text
-        self.at = 0
-        self.lines: dict[KeyPath, int] = {}
-        self.elements: dict[KeyPath, int] = {}
-        """How many elements each array of tables has so far."""
-
-    def scan(self) -> dict[KeyPath, int]:
-        table: KeyPath = ()
-        self.skip(_GAPS_AND_LINES)
-        while self.at < len(self.text):
-            if self.text.startswith("[", self.at):
-                table = self.header()
-            else:
-                self.pair(table)
-            self.skip(_GAPS_AND_LINES)
-        return self.lines
-
-    def skip(self, pattern: re.Pattern[str]) -> str:
-        """Goes past what the pattern matches here, and returns it; "" where it does not match."""
-        found = pattern.match(self.text, self.at)
-        if not found:
-            return ""
-        self.at = found.end()
-        return found[0]
-
-    def note(self, key: KeyPath, at: int) -> None:
-        self.lines.setdefault(key, self.text.count("\n", 0, at) + 1)
-
-    def header(self) -> KeyPath:
-        start, is_array = self.at, self.text.startswith("[[", self.at)
-        self.at += 2 if is_array else 1
-        names = self.key()
-        self.at = self.text.index("]", self.at) + (2 if is_array else 1)
-        key: KeyPath = ()
-        for name in names[:-1]:
-            key = self.into((*key, name), start)
-        key += (names[-1],)
-        self.note(key, start)
-        if not is_array:
-            return key
-        self.elements[key] = self.elements.get(key, 0) + 1
-        key += (self.elements[key] - 1,)
-        self.note(key, start)
-        return key
-
-    def into(self, key: KeyPath, at: int) -> KeyPath:
-        """The table of that name; of an array of tables, its last element."""
-        self.note(key, at)
-        return (*key, self.elements[key] - 1) if key in self.elements else key
-
-    def key(self) -> list[str]:
-        """A dotted key, its parts unquoted; stops before `=` or `]`."""
-        names = []
-        while True:
-            self.skip(_GAP)
-            if self.text[self.at] in "\"'":
-                quoted = self.string()
-                names.append(str(tomllib.loads(f"key = {quoted}")["key"]))
-            else:
-                names.append(self.skip(_BARE_KEY))
-            self.skip(_GAP)
-            if not self.text.startswith(".", self.at):
-                return names
-            self.at += 1
-
-    def string(self) -> str:
-        for pattern in _STRINGS:
-            if found := self.skip(pattern):
-                return found
-        return ""
-
-    def pair(self, table: KeyPath) -> None:
-        start = self.at
-        key = table
-        for name in self.key():
-            key += (name,)
-            self.note(key, start)
-        self.at = self.text.index("=", self.at) + 1
-        self.skip(_GAP)
-        self.value(key)
-
-    def value(self, key: KeyPath) -> None:
-        opening = self.text[self.at]
-        if opening == "[":
-            self.inside("]", key, array=True)
-        elif opening == "{":
-            self.inside("}", key, array=False)
-        elif opening in "\"'":
-            self.string()
-        else:
-            self.skip(_PLAIN_VALUE)
-
-    def inside(self, closing: str, key: KeyPath, *, array: bool) -> None:
-        """The elements of an array, or the pairs of an inline table."""
-        self.at += 1
-        for index in range(len(self.text)):
-            self.skip(_GAPS_AND_LINES)
-            if self.text.startswith(closing, self.at):
-                break
-            if array:
-                self.note((*key, index), self.at)
-                self.value((*key, index))
-            else:
-                self.pair(key)
-            self.skip(_GAPS_AND_LINES)
-            if self.text.startswith(",", self.at):
-                self.at += 1
-        self.at += 1

@@ -1,7 +1,7 @@
-"""Tables as TOML text, for studies that the program itself writes; what `tomllib` reads back is the same.
+"""Tables as TOML text, for studies that the lab writes. `tomllib` reads back the same data.
 
-Only what studies are made of: texts, whole and finite real numbers, true and false, lists of these or of
-tables, and tables. Tables are written as `[name]`, lists of tables as `[[name]]`, others inline.
+The values are those that studies have: texts, whole and finite real numbers, booleans, tables, and lists.
+Tables are written as `[name]`, lists of tables as `[[name]]`, and all others inline.
 """
 
 from __future__ import annotations
@@ -18,7 +18,7 @@ BARE = re.compile(r"[A-Za-z0-9_-]+")
 
 
 def toml_text(table: Mapping[str, Any]) -> str:
-    """A document. Raises ValueError for what TOML, or this module, cannot write."""
+    """Return a TOML document; raise ValueError for a value that this module cannot write."""
     return "\n".join(_lines(table, ())) + "\n"
 
 
@@ -46,12 +46,12 @@ def _key(key: str) -> str:
 
 
 def _text(text: str) -> str:
-    # JSON's escapes are TOML's, but for a character that JSON leaves as it is.
+    # The escapes of JSON are valid in TOML. TOML must also escape DEL, which JSON does not.
     return json.dumps(text, ensure_ascii=False).replace("\x7f", "\\u007f")
 
 
 def inline(value: Any) -> str:
-    """A value in one line, tables with braces. Raises ValueError as `toml_text` does."""
+    """Return a value in one line, tables in braces; raise ValueError as `toml_text` does."""
     if isinstance(value, str):
         return _text(value)
     if isinstance(value, bool):
@@ -62,4 +62,4 @@ def inline(value: Any) -> str:
         return f"[{', '.join(map(inline, value))}]"
     if isinstance(value, Mapping):
         return "{ " + ", ".join(f"{_key(key)} = {inline(each)}" for key, each in value.items()) + " }"
-    raise ValueError(f"no value of TOML: {value!r}")
+    raise ValueError(f"TOML has no such value: {value!r}")

@@ -18,7 +18,6 @@ from thunderherd.metrics.table import (
     NOT_COPIED_SHARE,
     SIDES,
     Side,
-    counters_of,
     is_latency,
     made_of,
     metric_names,
@@ -42,7 +41,6 @@ __all__ = [
     "unavailable_counters",
     "unknown_shares",
     "where_kept",
-    "why_unavailable",
 ]
 
 
@@ -277,13 +275,7 @@ def _unavailable(trials: Iterable[TrialRecord]) -> Iterator[tuple[str, str, str]
             yield from ((side, name, why) for name, why in counters.items())
 
 
-def why_unavailable(name: str, study: Study, unavailable: Mapping[str, str]) -> str | None:
-    """Why a metric is unavailable: the machine does not offer it, or the engine has no such counter yet."""
-    needed = (study.measure.uncounted.get(counter) for counter in counters_of(name))
-    return unavailable.get(name) or next((why for why in needed if why), None)
-
-
 def not_told(study: Study, unavailable: Mapping[str, str]) -> dict[str, str]:
-    """By side and requested counter that is unavailable, the reason."""
-    names = (f"{side}.{figure}" for side in SIDES for figure in study.measure.counters_named)
-    return {name: why for name in names if (why := why_unavailable(name, study, unavailable))}
+    """By side and counter that is asked for, why it cannot be had."""
+    names = (f"{side}.{figure}" for side in SIDES for figure in study.measure.counters)
+    return {name: why for name in names if (why := unavailable.get(name))}

@@ -23,7 +23,7 @@ from thunderherd.labs import USUAL
 from thunderherd.labs.kind import Site
 from thunderherd.machine import noise
 from thunderherd.records.summary import TrialRecord
-from thunderherd.study.checks import ports_allowed
+from thunderherd.study.checks.machine import ports_allowed
 from thunderherd.study.loading import Contender, LoadPlan, Study
 from thunderherd.text.figures import count
 from thunderherd.trial.faults import faults_of

@@ -4,12 +4,12 @@ from __future__ import annotations
 
 from pathlib import Path
 
-import pytest
-
+from made import refusals
 from made.paths import DATA
+from made.refusals import below
 from made.small_studies import SMALL_STUDY
 from thunderherd.engine.catalogue import Catalogue, ChoiceSetting, Counter, IntegerSetting, Setting
-from thunderherd.errors import UserError
+from thunderherd.errors import Problem
 from thunderherd.study.loading import Study, load_study
 
 
@@ -79,6 +79,11 @@ def _longer(text: str) -> str:
 
 STUDY = _longer(SMALL_STUDY) + CONTROL + SWEEP
 
+ONE_KEY = 'key = "settings.pool"'
+BOTH_KEYS = 'key = ["settings.pool", "load.settings.loops"]'
+TWO_KEYS = STUDY.replace(ONE_KEY, BOTH_KEYS).replace('set = { "load.settings.loops" = 20 }\n', "")
+"""The same with two keys that have the same value at each point."""
+
 PAPER = "children,row2,other\n5,1.5,\n15,1.8,\n30,3.5,9\n"
 
 
@@ -89,8 +94,6 @@ def loaded(directory: Path, text: str = STUDY, *overrides: str, size: str = "qui
     return load_study(str(path), size, overrides, CATALOGUE)
 
 
-def refused(directory: Path, text: str = STUDY, *overrides: str) -> list[str]:
-    """The lines that a study is refused with."""
-    with pytest.raises(UserError) as caught:
-        loaded(directory, text, *overrides)
-    return [line.replace(f"{directory}/", "") for line in str(caught.value).splitlines()]
+def refused(directory: Path, text: str = STUDY, *overrides: str) -> tuple[Problem, ...]:
+    """Return the problems of a study, with paths relative to the directory."""
+    return below(directory, refusals.refused(loaded, directory, text, *overrides))

@@ -21,7 +21,6 @@ from thunderherd.judge.claims.contrast_tables import (
     check_sum,
     declared_sweeps,
     left_out_here,
-    not_counted,
     outside_this_size,
     resolved_contrast,
     resolved_figure,
@@ -34,7 +33,7 @@ from thunderherd.judge.claims.question_tables import (
 )
 from thunderherd.labs import unfit
 from thunderherd.labs.words import is_like
-from thunderherd.study.checks import check_metric
+from thunderherd.study.checks.names import check_metric
 from thunderherd.study.file.tables import keys_of
 from thunderherd.study.loading import Contender, LoadPlan, Study
 from thunderherd.study.scale import cpus_in_words
@@ -192,7 +191,7 @@ def load_source(study: Study) -> Source:
     """
     if study.claims_path is None:
         return Source()
-    file = TomlFile(study.claims_path)
+    file = TomlFile(study.claims_path, area="claims")
     problems = Problems(file)
     form, _ = formed(ClaimsForm, file.data, problems)
     if form is None:
@@ -312,10 +311,7 @@ def _resolved(claim: ClaimTable, common: ConditionsTable, study: Study) -> Claim
         unmet=(*unmet, because) if unmet and because else tuple(unmet),
         unmet_verdict=own.otherwise or common.otherwise or "not testable here",
         remarks=tuple(dict.fromkeys(each for each in said if each)),
-        left_out=(
-            *not_counted((name for test in tests for name in test.metrics()), study),
-            *left_out_here(tested, study),
-        ),
+        left_out=tuple(left_out_here(tested, study)),
         outside=tuple(outside_this_size(tested, study)),
     )
 

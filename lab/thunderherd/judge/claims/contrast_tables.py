@@ -7,15 +7,14 @@ Loading expands each of them to weights over contenders, so judging only sees we
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping
+from collections.abc import Mapping
 from dataclasses import dataclass, replace
 from typing import Annotated, Literal
 
 from pydantic import BaseModel, ConfigDict, Field
 
 from thunderherd.errors import Problem
-from thunderherd.metrics.table import counters_of
-from thunderherd.study.checks import check_metric
+from thunderherd.study.checks.names import check_metric
 from thunderherd.study.loading import Study
 from thunderherd.toml.file import KeyPath, Problems, show, unknown
 from thunderherd.toml.strict import StrictTable
@@ -366,16 +365,6 @@ def left_out_here(names: set[str], study: Study) -> list[str]:
     """Return, in words, which of the contenders this machine cannot run."""
     reasons = {name: why for sweep in study.sweeps for name, why in sweep.absent.items()}
     return [f"{name} was left out: {reasons[name]}" for name in sorted(names & set(reasons))]
-
-
-def not_counted(metrics: Iterable[str], study: Study) -> list[str]:
-    """Return, in words, which of the metrics need counters that the engine lacks; each reason once."""
-    uncounted = study.measure.uncounted
-    needed = dict.fromkeys(name for metric in metrics for name in counters_of(metric) if name in uncounted)
-    reasons: dict[str, list[str]] = {}
-    for name in needed:
-        reasons.setdefault(uncounted[name], []).append(name)
-    return [f"{' and '.join(names)}: {why}" for why, names in reasons.items()]
 
 
 def outside_this_size(names: set[str], study: Study) -> list[str]:

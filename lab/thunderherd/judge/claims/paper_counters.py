@@ -307,8 +307,6 @@ def _why_not(
 ) -> str:
     if name is None:
         return paper.table.reasons.get(event, NOT_COUNTED)
-    if uncounted := study.measure.uncounted.get(name.partition(".")[2]):
-        return uncounted
     if contender is None:
         table = paper.table
         full = base if table.sweep is None else at_point(base, table.sweep, table.point or "")

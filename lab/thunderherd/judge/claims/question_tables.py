@@ -56,7 +56,7 @@ from thunderherd.judge.claims.contrast_tables import (
     unknown_contender,
     weights_of,
 )
-from thunderherd.study.checks import check_metric
+from thunderherd.study.checks.names import check_metric
 from thunderherd.study.loading import Study
 from thunderherd.toml.file import KeyPath, Problems, near, show, unknown
 from thunderherd.toml.strict import StrictTable

@@ -63,7 +63,6 @@ from thunderherd.trial.caveats import (
     scaled_notes,
     unavailable_counters,
     unknown_shares,
-    why_unavailable,
 )
 from thunderherd.trial.counters import TOO_FEW
 from thunderherd.trial.observation import connections_of, read_late
@@ -277,16 +276,14 @@ def _sweep(
     unavailable: Mapping[str, str],
 ) -> SweepSummary:
     own = {each.name for each in study.contenders if each.sweep == sweep.name}
-    missing = {name: why for name in sweep.metrics if (why := why_unavailable(name, study, unavailable))}
+    missing = {name: why for name in sweep.metrics if (why := unavailable.get(name))}
     known = metric_names(study.measure.asked)
     return SweepSummary(
         **sweep.model_dump(exclude={"key", "remarks", "crossover", "slope_metrics"}),
         key=sweep.key if isinstance(sweep.key, str) else None,
         unavailable=missing,
         substitutes={
-            name: other
-            for name in missing
-            if (other := _substitute(study, name, known, unavailable)) is not None
+            name: other for name in missing if (other := _substitute(name, known, unavailable)) is not None
         },
         remarks=[*sweep.remarks, *copied_after_all(study, values, own)],
         unit=metric_named(sweep.metric).unit,
@@ -295,16 +292,9 @@ def _sweep(
     )
 
 
-def _substitute(
-    study: Study, name: str, known: Collection[str], unavailable: Mapping[str, str]
-) -> str | None:
-    """Return the metric to show instead of one that is unavailable.
-
-    It is the substitute that the study names, or else the next CPU source that is available.
-    """
-    own = study.measure.substitutes.get(name)
-    sources = [*([own] if own else []), *cpu_sources_below(name)]
-    return next((each for each in sources if each in known and each not in unavailable), None)
+def _substitute(name: str, known: Collection[str], unavailable: Mapping[str, str]) -> str | None:
+    """The next lower CPU source that is available, shown in place of an unavailable metric."""
+    return next((each for each in cpu_sources_below(name) if each in known and each not in unavailable), None)
 
 
 # The run as a whole

@@ -1,8 +1,7 @@
-"""Every contender of a study before its defaults are filled in: those of the main table, and those of each
-sweep's points, with the place in the file that each of their keys comes from.
+"""All contenders of a study before defaults, with the place in the file of each of their keys.
 
-A point of a sweep is a contender like any other, made of these, the later winning: the study's tables, the
-contender that it varies (its base), the sweep's `set`, and the point's own value.
+A contender at a point of a sweep is made of these, later ones taking precedence: the study's tables, the
+contender that it varies (its base), the sweep's `set`, and the value of the point.
 """
 
 from __future__ import annotations
@@ -33,25 +32,25 @@ MAIN = "main"
 """The name of the main table among the parts of a size."""
 
 OWN = frozenset({"name", "label", "row", "row_note", "control_of"})
-"""What a contender does not hand on to those that vary it."""
+"""The keys of a contender that its variants do not inherit."""
 
 AnyTable = TypeVar("AnyTable", bound=StrictTable)
 
 
 @dataclass(frozen=True)
 class Change:
-    """A key of contenders that a sweep gives another value, and where the file says so."""
+    """A key of contenders that a sweep changes, with the place of the value in the file."""
 
     path: KeyPath
     value: Any
     place: KeyPath
     required: bool
-    """Whether every contender must have the key; where not, those that have it get the value."""
+    """Whether every contender must have the key. If not, only those that have it get the value."""
 
 
 @dataclass(frozen=True)
 class Point:
-    """A point of a sweep's axis. `number` says where it stands; None if it has a name only."""
+    """A point of a sweep. `number` is its position on the axis; None if it has a name only."""
 
     name: str
     number: float | None
@@ -61,7 +60,7 @@ class Point:
 
 @dataclass(frozen=True)
 class Base:
-    """A contender as the file has it, with the one whose configuration it starts from (often itself)."""
+    """A contender as the file has it, and the contender that it starts from: its control_of, or itself."""
 
     table: ContenderTable
     start: ContenderTable
@@ -69,7 +68,7 @@ class Base:
     start_place: KeyPath
 
     def own(self) -> tuple[dict[str, Any], dict[KeyPath, KeyPath]]:
-        """What it says of its configuration, and where it says it."""
+        """Return its own configuration, and the place of each key."""
         data: dict[str, Any] = {}
         places: dict[KeyPath, KeyPath] = {}
         for table, place in ((self.start, self.start_place), (self.table, self.place)):
@@ -82,7 +81,7 @@ class Base:
 
 @dataclass(frozen=True)
 class Configuration:
-    """One complete configuration as the file has it: a contender of the main table, or of a sweep's point."""
+    """One complete configuration as the file has it, of the main table or of a sweep's point."""
 
     name: str
     form: StudyForm
@@ -90,17 +89,17 @@ class Configuration:
     sweep: SweepTable | None
     point: Point | None
     table: ContenderTable
-    """With all of its base and its point."""
+    """The keys of its base and its point together."""
     places: Mapping[KeyPath, KeyPath]
 
     @property
     def place(self) -> KeyPath:
-        """Where the file declares it."""
+        """The place in the file that declares it."""
         return self.point.place if self.point else self.base.place
 
     @property
     def part(self) -> str:
-        """The part of the study that it belongs to."""
+        """The part of the study that it belongs to: the main table, or a sweep's name."""
         return self.sweep.name if self.sweep else MAIN
 
     @property
@@ -109,22 +108,22 @@ class Configuration:
 
     @property
     def workload(self) -> str:
-        """What both of its ends speak."""
+        """The protocol of server and clients."""
         return workload_of({"workload": self.table.workload}, self.form)
 
     @cached_property
     def way(self) -> Way:
-        """How its server moves its bytes."""
+        """The primitives of its server."""
         return way_of({key: getattr(self.table, key) for key in Way._fields}, self.form)
 
     @cached_property
     def load(self) -> LoadTable:
-        """The study's load with its own keys."""
+        """The study's load, changed by its own keys."""
         return _merged(self.form.load, self.table.load)
 
     @cached_property
     def lab(self) -> LabTable:
-        """The study's placement with its own keys."""
+        """The study's lab, changed by its own keys."""
         return _merged(self.form.lab, self.table.lab)
 
     @property
@@ -134,23 +133,31 @@ class Configuration:
 
     @property
     def metric(self) -> str:
-        """What it is judged by."""
+        """The metric that it is compared by."""
         return (self.sweep.metric if self.sweep else None) or self.form.measure.metric
 
+    def primitives(self) -> list[tuple[KeyPath, str]]:
+        """Return the primitives of its server and its load, each with its key."""
+        of_server = [(self.where(key), name) for key, name in self.way._asdict().items()]
+        return [
+            *of_server,
+            *((self.where("load", key), name) for key, name in self.load.way._asdict().items()),
+        ]
+
     def where(self, *path: str) -> KeyPath:
-        """Where the value of one of its keys comes from: `where("load", "settings", "loops")`."""
+        """Return the key that gives a key its value: `where("load", "settings", "loops")`."""
         if path in self.places:
             return self.places[path]
         return ("server", *path) if path[0] in ("settings", "workload", *Way._fields) else path
 
 
 def workload_of(said: Mapping[str, Any], form: StudyForm) -> str:
-    """What a contender speaks that says this; where it says nothing, as the study does."""
+    """Return the workload of a contender with these keys; by default the study's."""
     return said.get("workload") or form.server.workload
 
 
 def way_of(said: Mapping[str, Any], form: StudyForm) -> Way:
-    """How a server moves its bytes that says this; where it says nothing, as the study does."""
+    """Return the primitives of a server with these keys; by default the study's."""
     server = form.server.way
     return Way(said.get("primitive") or server.primitive, said.get("receive") or server.receive)
 
@@ -169,9 +176,9 @@ def _merged(table: AnyTable, changes: BaseModel) -> AnyTable:
 
 
 def bases(form: StudyForm, sweep: int | None = None) -> list[Base]:
-    """The contenders of the main table; or those that a sweep, by its place, names or declares.
+    """Return the contenders of the main table; or those that the sweep at an index names or declares.
 
-    What it names is one of the main table, or declared by any sweep.
+    A sweep may name contenders of the main table, and those that any sweep declares.
     """
     tables: dict[str, tuple[ContenderTable, KeyPath]] = {}
     for index, table in enumerate(form.contenders):
@@ -197,14 +204,14 @@ def bases(form: StudyForm, sweep: int | None = None) -> list[Base]:
 
 
 def declared(form: StudyForm) -> list[Base]:
-    """Every contender that a file declares, once: the main table's, and sweeps' own."""
+    """Return every contender that a file declares, once: those of the main table, then those of sweeps."""
     of_sweeps = [base for index in range(len(form.sweeps)) for base in bases(form, index)]
     own = {base.place: base for base in of_sweeps if base.place[0] == "sweeps"}
     return [*bases(form), *own.values()]
 
 
 def points(sweep: SweepTable, place: KeyPath) -> list[Point]:
-    """The points of a sweep, once its values have been checked; those without a key to be of are left out."""
+    """Return the points of a sweep with checked values; plain values without a key are left out."""
     found = []
     for index, value in enumerate(sweep.values):
         here = (*place, "values", index)
@@ -219,7 +226,7 @@ def points(sweep: SweepTable, place: KeyPath) -> list[Point]:
 
 
 def common_changes(sweep: SweepTable, place: KeyPath) -> list[Change]:
-    """What differs at all points of a sweep."""
+    """Return the changes at all points of a sweep."""
     return list(_changes(sweep.set, (*place, "set")))
 
 
@@ -229,14 +236,14 @@ def _changes(table: Mapping[str, Any], place: KeyPath) -> Iterator[Change]:
 
 
 def point_name(value: Any) -> str:
-    """What a point is called by its value: `30`, `free`, `true`, `0+1`."""
+    """Return the name of a point from its value: `30`, `free`, `true`, `0+1`."""
     if isinstance(value, list):
         return "+".join(map(point_name, value))
     return str(value).lower() if isinstance(value, bool) else str(value)
 
 
 def _number(value: Any) -> float | None:
-    """Where a value stands on an axis; a list of CPUs by how many they are."""
+    """Return the position of a value on an axis; of a list of CPUs, their number."""
     if isinstance(value, bool):
         return None
     if isinstance(value, list):
@@ -249,7 +256,7 @@ def _number(value: Any) -> float | None:
 
 
 def configurations(form: StudyForm, catalogue: Catalogue) -> list[Configuration]:
-    """All contenders of a study: the main table's, then each sweep's, point by point."""
+    """Return all contenders of a study: those of the main table, then those of each sweep, point by point."""
     found = []
     for base in bases(form):
         data, places = base.own()
@@ -266,9 +273,9 @@ def configurations(form: StudyForm, catalogue: Catalogue) -> list[Configuration]
 def _at(
     form: StudyForm, base: Base, sweep: SweepTable, point: Point, changes: list[Change], catalogue: Catalogue
 ) -> Configuration:
-    """A base at a point of a sweep."""
+    """Return a contender at a point of a sweep."""
     data, places = base.own()
-    # What a server can be told depends on its design, so settings come last.
+    # The settings of a server depend on its design and primitives, so settings come last.
     for change in sorted(changes, key=lambda change: change.path[0] == "settings"):
         if change.path[0] == "settings" and not change.required:
             design, way = data.get("design", ""), way_of(data, form)
@@ -282,13 +289,13 @@ def _at(
 
 
 def x_label(sweep: SweepTable) -> str:
-    """A word for the axis of a sweep: what its key says, where it does not say so itself."""
+    """Return the label of a sweep's axis; by default the last word of its key."""
     names = dict.fromkeys(key.rpartition(".")[2] for key in sweep.keys or (sweep.name,))
     return sweep.x_label or " and ".join(names).replace("_", " ")
 
 
 def label_of(table: ContenderTable, base: ContenderTable) -> str:
-    """What a contender of a family is called: its base, and what differs from it."""
+    """Return the default label of a contender: its name; of a control, its base and the differences."""
     if table is base:
         return table.name
     changed = ", ".join(f"{key} {show(value)}" for key, value in table.settings.items())

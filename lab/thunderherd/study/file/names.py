@@ -1,4 +1,4 @@
-"""Studies by name: those that come with Thunderherd, the file of one, and how a run of one is typed."""
+"""Studies by name: the bundled studies, the file of a study, and the command that runs it."""
 
 from __future__ import annotations
 
@@ -7,18 +7,18 @@ from importlib import resources
 from pathlib import Path
 
 from thunderherd.errors import UserError
-from thunderherd.toml.file import near, show
+from thunderherd.toml.file import unknown
 
 __all__ = ["DEFAULT_SIZE", "bundled_studies", "find_study", "typed"]
 
 DEFAULT_SIZE = "quick"
-"""The size of a run that names none."""
+"""The size of a run if the user names none."""
 
 
 def typed(study: str, size: str, overrides: Sequence[str]) -> list[str]:
-    """The words that run a study once more, but for a seed and a directory.
+    """Return the command that runs a study again, without a seed and a directory.
 
-    study: what names it, see `study.asked_for`.
+    `study` is its name or path, see `study.loading.asked_for`.
     """
     chosen = [f"--{size}"] if size in ("quick", "full") else ["--size", size]
     changed = [word for each in overrides for word in ("--set", each)]
@@ -26,18 +26,18 @@ def typed(study: str, size: str, overrides: Sequence[str]) -> list[str]:
 
 
 def bundled_studies() -> dict[str, Path]:
-    """The studies that come with Thunderherd: name -> file, sorted by name."""
+    """Return the files of the bundled studies by name, sorted."""
     folder = Path(str(resources.files("thunderherd"))) / "studies"
     files = [path for path in folder.glob("*/*.toml") if path.name != "claims.toml"]
     return {path.stem: path for path in sorted(files, key=lambda path: path.stem)}
 
 
 def find_study(name_or_path: str) -> Path:
-    """The file of a bundled study, or the path itself if it ends in .toml. Raises UserError."""
+    """Return the file of a bundled study, or the path itself if it ends in .toml; else raise UserError."""
     if name_or_path.endswith(".toml"):
         return Path(name_or_path)
     bundled = bundled_studies()
     if name_or_path not in bundled:
-        known = f"{', '.join(bundled) or 'none'}, or the path of a .toml file"
-        raise UserError(f"no such study {show(name_or_path)}; known: {known}{near(name_or_path, bundled)}")
+        found = unknown("study", name_or_path, [*bundled, "FILE.toml"])
+        raise UserError(found)
     return bundled[name_or_path]

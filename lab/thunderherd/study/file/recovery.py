@@ -1,5 +1,4 @@
-"""The form of a study file; where the file is wrong, what remains of it, so that all its mistakes come at
-once."""
+"""The form of a study file. A wrong file is mended, so that all its problems can be found at once."""
 
 from __future__ import annotations
 
@@ -13,17 +12,17 @@ from thunderherd.toml.file import KeyPath, Problems, field_at, formed
 
 
 def shaped(data: dict[str, Any], problems: Problems) -> tuple[StudyForm, dict[str, Any], bool]:
-    """The form of a file, its data, and whether nothing had to be mended for that.
+    """Return the form of a file, its data, and whether nothing had to be mended.
 
-    What is wrong by itself is noted, then left out or filled in, so that the rest can be checked in the same
-    run; where nothing sensible remains the problems are raised.
+    Each wrong key becomes a problem. It is then left out or filled in, so that the rest can be checked too.
+    If nothing sensible remains, the problems are raised.
     """
     form, wrong = formed(StudyForm, data, problems)
     if form is not None:
         return form, data, True
     problems.settled.update(wrong)
     mended, silent = deepcopy(data), Problems(problems.file)
-    # Leaving a key out may make it missing, and a table that is filled in has keys that are missing.
+    # A key that is left out may be required, and a table that is filled in lacks keys. So repeat.
     for _ in range(4):
         if form is not None:
             return form, mended, False
@@ -37,12 +36,12 @@ def shaped(data: dict[str, Any], problems: Problems) -> tuple[StudyForm, dict[st
 
 
 def _mend(data: dict[str, Any], key: KeyPath) -> bool:
-    """Leaves a wrong key out, or fills a missing one in; False where neither makes sense."""
+    """Remove a wrong key, or fill in a missing one; return False if neither makes sense."""
     here: Any = data
     for part in key[:-1]:
         here = here[part]
     present = not isinstance(here, dict) or key[-1] in here
-    # Without its name, or moved up by another's absence, a contender is not the one that other keys mean.
+    # Other keys refer to contenders and sweeps by name and position, so neither may be changed.
     if key[0] in ("contenders", "sweeps") and (
         len(key) <= 2 or key[-1] == "name" or isinstance(key[-1], int)
     ):

@@ -1,7 +1,7 @@
-"""What a study file may contain: one strict model for each of its tables.
+"""The tables and keys of a study file, one strict model for each table.
 
-These models know shapes and bounds only. Whether a design, a setting or a CPU exists is looked up in
-`study.py`.
+These models check types and bounds only. `study.checks` looks up whether a design, a setting or a CPU exists.
+The descriptions of the fields are printed in error messages and in `docs/generated/reference/study_file.md`.
 """
 
 from collections.abc import Sequence
@@ -12,7 +12,6 @@ from pydantic import Discriminator, Field, Tag
 from thunderherd.engine.catalogue import USUAL_LOAD, USUAL_WAY, Way
 from thunderherd.labs import KINDS, USUAL, with_namespaces
 from thunderherd.labs.words import QUANTITIES
-from thunderherd.metrics.table import Better
 from thunderherd.records.crossover import CrossoverTable
 from thunderherd.records.extra_trials import CostTable, CountingTable, ProfilingTable
 from thunderherd.records.summary import Axis, TrialForm
@@ -20,273 +19,305 @@ from thunderherd.study.file.source_tables import PaperCountersTable, PaperTable,
 from thunderherd.toml.strict import StrictTable, table_or
 
 SettingsTable = Annotated[
-    dict[str, Any], Field(description="a table of settings, such as { backlog = 1024 }")
+    dict[str, Any], Field(description="settings and their values, such as { backlog = 1024 }")
 ]
+Cpus = list[int] | Literal["any"] | None
 
-
-LOAD_KIND = f'the load, such as "{USUAL_LOAD}"'
-PRIMITIVE = f'the primitive that sends, such as "{USUAL_WAY.primitive}"'
+SEND = f'the primitive that sends, such as "{USUAL_WAY.primitive}"'
 RECEIVE = f'the primitive that receives, such as "{USUAL_WAY.receive}"'
 LOAD_PROCESSES = "load processes that run at the same time, 1 to 64"
-LOAD_WARM_UP = "connections before the window, all clients together"
-LAB_KIND = f"where server and clients are: {', '.join(KINDS)}"
-_PAIR = f"of {' and '.join(each.name for each in with_namespaces())}"
-LAB_MTU = f"{_PAIR}: the most bytes of a packet, such as {QUANTITIES['mtu'].in_toml}"
-LAB_RATE = f"{_PAIR}: what either end sends at most, such as {QUANTITIES['rate'].in_toml}"
-LAB_DELAY = f"{_PAIR}: how long either end holds what it sends, such as {QUANTITIES['delay'].in_toml}"
-LAB_LOSS = f"{_PAIR}: what either end loses of what it sends, such as {QUANTITIES['loss'].in_toml}"
-LAB_CONGESTION = 'congestion control of both sides, such as "cubic"'
-SERVER_CPUS = 'a list of CPU numbers, such as [0]; or "any"'
-CLIENT_CPUS = 'a list of CPU numbers, such as [1]; or "any"'
-Cpus = list[int] | Literal["any"] | None
+TRIAL = (
+    '"window": a warm-up, then a measured window; "whole_life": the whole life of the server, exec to exit'
+)
+NAME = "lower-case letters, digits and _, starting with a letter"
+_PAIR = " and ".join(each.name for each in with_namespaces())
 
 
 class MeasureTable(StrictTable):
-    """What is compared, and when two contenders count as different."""
+    """What is measured, and when two contenders differ significantly."""
 
-    metric: str = Field(description='the metric that verdicts rest on, such as "server_cpu_per_connection"')
+    metric: str = Field(
+        description='the metric that contenders are compared by, such as "server_cpu_per_connection"'
+    )
     baseline: str | None = Field(
-        default=None, description="the contender of the main table that its others are measured from"
+        default=None,
+        description="the contender of the main table whose cost is subtracted from that of the others",
     )
     normalise_connections: int = Field(
-        default=1000, ge=1, description="figures are shown for this many connections"
+        default=1000, ge=1, description="the number of connections that the main table's costs are scaled to"
     )
     equivalence_percent: float = Field(
-        default=3.0, gt=0, lt=100, description="differences below this many percent do not matter"
+        default=3.0,
+        gt=0,
+        lt=100,
+        description="the largest difference, in percent, that does not matter: within it contenders can be "
+        "called equivalent",
     )
     alpha: float = Field(
-        default=0.05, gt=0, lt=0.5, description="chance of a false verdict, over all comparisons"
+        default=0.05,
+        gt=0,
+        lt=0.5,
+        description="the chance of any false verdict, over all comparisons and looks",
     )
-    trial: TrialForm = Field(
-        default="window",
-        description='"window": a warm-up, then a measured window; "whole_life": all from exec to exit',
-    )
+    trial: TrialForm = Field(default="window", description=TRIAL)
     at_least: dict[str, str] = Field(
         default={},
-        description="metrics that a trial is invalid with less of, and the setting of the load that says how "
-        'much: { server_reads = "load.settings.repetitions" }',
+        description="for each metric, the setting of the load that gives its minimum; a trial with less is "
+        'invalid, such as { server_reads = "load.settings.repetitions" }',
     )
     limits_milliseconds: int = Field(
         default=3000,
         ge=0,
         le=60_000,
-        description="how long a run measures the machine's limits first; 0: not",
+        description="milliseconds for measuring the machine limits before the first trial; 0: not measured",
     )
     overload: Literal["invalid", "counts"] = Field(
-        default="invalid", description="what a trial is whose server does not keep up with an open loop"
+        default="invalid",
+        description='a trial whose server cannot keep up with an open load is "invalid", or "counts"',
     )
     single_runs: int = Field(
-        default=0, ge=0, le=100, description="so many single runs, the first accepted, stand beside figures"
+        default=0,
+        ge=0,
+        le=100,
+        description="the number of single trials shown next to each figure: the first accepted ones",
     )
     counters: list[str] = Field(
-        default=[], description='counters or events of both sides, such as ["cs", "cpu/event=0xc0,umask=0/"]'
+        default=[],
+        description='counters and perf events read on both sides, such as ["cs", "cpu/event=0xc0,umask=0/"]',
     )
-    counters_to_come: dict[str, str] = Field(
-        default={}, description="counters that are asked for as soon as the engine has them; why it has not"
-    )
-    substitutes: dict[str, str] = Field(
-        default={},
-        description="by metric of a sweep, the one that its chart shows where this machine cannot tell it",
-    )
-
-    @property
-    def counters_named(self) -> list[str]:
-        """The counters that metrics may be about, whether the engine has them yet or not."""
-        return [*self.counters, *self.counters_to_come]
 
 
 class ServerTable(StrictTable):
-    """What every server of the study has in common; what a contender says itself wins."""
+    """What all servers of the study have in common. A contender's own keys take precedence."""
 
-    workload: str = Field(description='the protocol, such as "bytes"')
-    primitive: str = Field(default=USUAL_WAY.primitive, description=PRIMITIVE)
+    workload: str = Field(description='the protocol that server and clients speak, such as "bytes"')
+    primitive: str = Field(default=USUAL_WAY.primitive, description=SEND)
     receive: str = Field(default=USUAL_WAY.receive, description=RECEIVE)
     settings: SettingsTable = Field(default={})
 
     @property
     def way(self) -> Way:
-        """How the server moves its bytes."""
+        """The primitives of the server."""
         return Way(self.primitive, self.receive)
 
 
 class LoadTable(StrictTable):
-    """Who asks, and how often.
+    """The clients: which load, in how many processes, with which settings.
 
-    Each of the processes has all of the settings. `warm_up_connections` of all clients together come before
-    the measured window.
+    Every process has all of the settings.
     """
 
-    kind: str = Field(description=LOAD_KIND)
-    primitive: str = Field(default=USUAL_WAY.primitive, description=PRIMITIVE)
+    kind: str = Field(description=f'the load, such as "{USUAL_LOAD}"')
+    primitive: str = Field(default=USUAL_WAY.primitive, description=SEND)
     receive: str = Field(default=USUAL_WAY.receive, description=RECEIVE)
     processes: int = Field(ge=1, le=64, description=LOAD_PROCESSES)
-    warm_up_connections: int = Field(default=0, ge=0, description=LOAD_WARM_UP)
+    warm_up_connections: int = Field(
+        default=0, ge=0, description="connections before the measured window, of all clients together"
+    )
     settings: SettingsTable = Field(default={})
 
     @property
     def way(self) -> Way:
-        """How the clients move their bytes."""
+        """The primitives of the clients."""
         return Way(self.primitive, self.receive)
 
 
-class LoadChanges(StrictTable):
-    """Where a contender's load differs from the study's."""
-
-    kind: str | None = Field(default=None, description=LOAD_KIND)
-    primitive: str | None = Field(default=None, description=PRIMITIVE)
-    receive: str | None = Field(default=None, description=RECEIVE)
-    processes: int | None = Field(default=None, ge=1, le=64, description=LOAD_PROCESSES)
-    warm_up_connections: int | None = Field(default=None, ge=0, description=LOAD_WARM_UP)
-    settings: SettingsTable = Field(default={})
+class LoadChanges(LoadTable, total=False):
+    """The keys of [load] that differ for one contender."""
 
 
 class LabTable(StrictTable):
-    """Where server and clients are, what joins them, and which CPUs run what.
+    """Where server and clients run, what joins them, and which CPUs each side may use.
 
-    Of placement, `free` leaves that to the kernel; `apart` gives the server the first CPU that this process
-    may use and the clients all others. A list of CPUs wins over either, and so does "any", which undoes
-    a list of the study's.
+    With `placement = "free"` the kernel chooses CPUs. With "apart" the server gets the first CPU that this
+    process may use, and the clients get all others. A list of CPUs takes precedence over `placement`. "any"
+    undoes a list of the study's.
     """
 
-    kind: str = Field(default=USUAL.name, description=LAB_KIND)
-    mtu: int | None = Field(default=None, description=LAB_MTU)
-    rate: str | None = Field(default=None, description=LAB_RATE)
-    delay: str | None = Field(default=None, description=LAB_DELAY)
-    loss: str | None = Field(default=None, description=LAB_LOSS)
-    congestion: str | None = Field(default=None, description=LAB_CONGESTION)
-    placement: Literal["free", "apart"] = Field(default="free", description='"free" or "apart"')
-    server_cpus: Cpus = Field(default=None, description=SERVER_CPUS)
-    client_cpus: Cpus = Field(default=None, description=CLIENT_CPUS)
+    kind: str = Field(default=USUAL.name, description=f"the kind of lab: {', '.join(KINDS)}")
+    mtu: int | None = Field(
+        default=None,
+        description=f"lab {_PAIR}: the largest packet in bytes, such as {QUANTITIES['mtu'].in_toml}",
+    )
+    rate: str | None = Field(
+        default=None,
+        description=f"lab {_PAIR}: the bit rate of either end, such as {QUANTITIES['rate'].in_toml}",
+    )
+    delay: str | None = Field(
+        default=None,
+        description=f"lab {_PAIR}: the delay that either end adds, such as {QUANTITIES['delay'].in_toml}",
+    )
+    loss: str | None = Field(
+        default=None,
+        description=f"lab {_PAIR}: the share of packets that either end drops, such as "
+        f"{QUANTITIES['loss'].in_toml}",
+    )
+    congestion: str | None = Field(
+        default=None, description='the congestion control of both sides, such as "cubic"'
+    )
+    placement: Literal["free", "apart"] = Field(
+        default="free",
+        description='"free": the kernel chooses CPUs; "apart": the first CPU for the server, the others for '
+        "the clients",
+    )
+    server_cpus: Cpus = Field(default=None, description='CPU numbers of the server, such as [0]; or "any"')
+    client_cpus: Cpus = Field(default=None, description='CPU numbers of the clients, such as [1]; or "any"')
 
 
-class LabChanges(StrictTable):
-    """Where a contender's lab differs from the study's."""
-
-    kind: str | None = Field(default=None, description=LAB_KIND)
-    mtu: int | None = Field(default=None, description=LAB_MTU)
-    rate: str | None = Field(default=None, description=LAB_RATE)
-    delay: str | None = Field(default=None, description=LAB_DELAY)
-    loss: str | None = Field(default=None, description=LAB_LOSS)
-    congestion: str | None = Field(default=None, description=LAB_CONGESTION)
-    placement: Literal["free", "apart"] | None = Field(default=None, description='"free" or "apart"')
-    server_cpus: Cpus = Field(default=None, description=SERVER_CPUS)
-    client_cpus: Cpus = Field(default=None, description=CLIENT_CPUS)
+class LabChanges(LabTable, total=False):
+    """The keys of [lab] that differ for one contender."""
 
 
 class NoiseTable(StrictTable):
-    """How much noise from outside a block may have before it is run again, of the machine's CPU time."""
+    """How much noise a block may have, as a share of the machine's CPU time. Noisier blocks are run again."""
 
     steal_percent: float = Field(
         default=5.0,
         ge=0,
         le=100,
-        description="CPU time the hypervisor took away, percent of the machine, 0 to 100",
+        description="CPU time that the hypervisor may take away, in percent of the machine, 0 to 100",
     )
     foreign_percent: float = Field(
-        default=15.0, ge=0, le=100, description="CPU used by others, percent of the machine, 0 to 100"
+        default=15.0,
+        ge=0,
+        le=100,
+        description="CPU time that other processes may use, in percent of the machine, 0 to 100",
     )
     reject_at_most_percent: float = Field(
-        default=25.0, ge=0, le=25, description="blocks that may be rejected for noise, 0 to 25 percent"
+        default=25.0,
+        ge=0,
+        le=25,
+        description="the share of blocks that may be rejected for noise, 0 to 25 percent",
     )
 
 
 class ScaleTable(StrictTable):
-    """The experiment made smaller in proportion: every contender has these settings divided by the factor."""
+    """The source's experiment made smaller in proportion: a factor divides settings of every contender."""
 
-    factor: int = Field(default=1, ge=1, le=10_000, description="what is divided by; 1 is the source's size")
+    factor: int = Field(
+        default=1, ge=1, le=10_000, description="the divisor, 1 to 10000; 1 is the source's size"
+    )
     divides: list[str] = Field(
-        min_length=1, description='settings, such as ["settings.pool", "load.settings.clients"]'
+        min_length=1,
+        description='the settings that are divided, such as ["settings.pool", "load.settings.clients"]',
     )
     time: str | None = Field(
-        default=None, description="one of them that says how long a unit of time is, if any does"
+        default=None, description="the one of these settings that is the length of a unit of time, if any"
     )
-    of: int | None = Field(default=None, ge=1, description="what `time` is at the source's size")
+    of: int | None = Field(default=None, ge=1, description="the value of `time` in the source's experiment")
 
 
 class BoundTable(StrictTable):
-    """What arithmetic allows, whatever the machine: requests in service at once / mean delay.
+    """The queueing bound: requests in service at the same time, divided by the mean delay.
 
-    For requests that last as long as they ask for, not as long as a CPU needs for them.
+    It applies to requests whose delay is a setting, not CPU work.
     """
 
     at_once: list[str] = Field(
-        min_length=1, description="settings of which the least says how many are in service at once"
+        min_length=1,
+        description="settings; the smallest of their values is the number of requests in service at once",
     )
-    delays: list[str] = Field(min_length=1, description="settings whose mean is the mean delay, in units")
-    unit_microseconds: str = Field(description="the setting that says how long a unit of delay is")
+    delays: list[str] = Field(
+        min_length=1, description="settings; the mean of their values is the mean delay, in units"
+    )
+    unit_microseconds: str = Field(
+        description="the setting that is the length of a unit of delay, in microseconds"
+    )
     where: dict[str, bool | int | str] = Field(
-        default={}, description='only contenders with these, such as { "settings.busy" = "wall_clock" }'
+        default={},
+        description='only contenders with these settings, such as { "settings.busy" = "wall_clock" }',
     )
 
 
 class SizeTable(StrictTable):
-    """How long the study is: after how many blocks it looks, what it runs, and which keys differ.
+    """The length of a run: after how many blocks it is judged, which parts it runs, and which keys differ.
 
-    Looks share alpha out, so that stopping at one is honest; `repetitions` stand in their place.
+    A size has either `looks` with `alpha_split`, or `repetitions`. The looks share alpha, so a run may stop
+    at any of them.
     """
 
     looks: list[int] | None = Field(
-        default=None, min_length=1, description="numbers of blocks, such as [14, 20, 40]"
+        default=None,
+        min_length=1,
+        description="the numbers of blocks after which the run is judged, such as [14, 20, 40]",
     )
     alpha_split: list[float] | None = Field(
-        default=None, min_length=1, description="shares of alpha, one a look, such as [0.2, 0.3, 0.5]"
+        default=None,
+        min_length=1,
+        description="the share of alpha of each look, such as [0.2, 0.3, 0.5]; the sum is 1",
     )
     repetitions: int | None = Field(
-        default=None, ge=1, le=1000, description="so many blocks and no verdicts, in place of looks"
+        default=None, ge=1, le=1000, description="the number of blocks of a run without verdicts"
     )
     parts: list[str] | None = Field(
-        default=None, min_length=1, description='what it runs, such as ["main", "pool_size"]; all if left out'
+        default=None,
+        min_length=1,
+        description='the parts that run, such as ["main", "pool_size"] (default: all)',
     )
     points: dict[str, list[Any]] = Field(
-        default={}, description="of a sweep only these points, such as { pool_size = [5, 15] }"
+        default={},
+        description="for each sweep the points that run, such as { pool_size = [5, 15] } (default: all)",
     )
     set: dict[str, Any] = Field(
-        default={}, description='keys of this size, such as { "load.settings.loops" = 250 }'
+        default={},
+        description='keys with another value in this size, such as { "load.settings.loops" = 250 }',
     )
 
 
 class ContenderTable(StrictTable):
-    """One complete configuration, or a control: another contender with other settings."""
+    """One complete configuration; or a control, which is another contender with other settings."""
 
-    name: str = Field(
-        pattern=r"^[a-z][a-z0-9_]*$", description="small letters, digits and _, such as prefork_30"
-    )
-    label: str | None = Field(default=None, description="a few words for tables")
+    name: str = Field(pattern=r"^[a-z][a-z0-9_]*$", description=f"{NAME}, such as prefork_30")
+    label: str | None = Field(default=None, description="a few words that name it in tables")
     row: Annotated[int, Field(ge=0)] | Literal["none"] | None = Field(
-        default=None, description='the row of the paper\'s table, or "none" if it has none'
+        default=None, description='its row in the source\'s table, or "none"'
     )
     row_note: str | None = Field(
-        default=None, description="what to know about the paper's row, or why there is none"
+        default=None, description="a note on the source's row, or the reason why there is none"
     )
-    design: str | None = Field(default=None, description='a server design, such as "prefork"')
+    design: str | None = Field(default=None, description='the server design, such as "prefork"')
     control_of: str | None = Field(
-        default=None, description="the contender whose configuration this one varies"
+        default=None, description="the contender whose configuration this control starts from"
     )
-    workload: str | None = Field(default=None, description="where it differs from server.workload")
-    primitive: str | None = Field(default=None, description="where it differs from server.primitive")
-    receive: str | None = Field(default=None, description="where it differs from server.receive")
+    workload: str | None = Field(default=None, description="its protocol (default: server.workload)")
+    primitive: str | None = Field(
+        default=None, description="the server's primitive that sends (default: server.primitive)"
+    )
+    receive: str | None = Field(
+        default=None, description="the server's primitive that receives (default: server.receive)"
+    )
     settings: SettingsTable = Field(default={})
-    load: LoadChanges = Field(default=LoadChanges(), description="keys of [load] that differ")
-    lab: LabChanges = Field(default=LabChanges(), description="keys of [lab] that differ")
-    trial: TrialForm | None = Field(default=None, description='"window" or "whole_life"')
+    load: LoadChanges = Field(
+        default=LoadChanges.model_validate({}), description="the keys of [load] that differ"
+    )
+    lab: LabChanges = Field(
+        default=LabChanges.model_validate({}), description="the keys of [lab] that differ"
+    )
+    trial: TrialForm | None = Field(
+        default=None, description='"window" or "whole_life" (default: that of the sweep or of the study)'
+    )
 
 
 class ChangesTable(StrictTable):
-    """The keys of a contender that a sweep may give another value."""
+    """The keys of a contender that a sweep may change."""
 
-    design: str = Field(default="", description='a server design, such as "prefork"')
-    primitive: str = Field(default="", description=PRIMITIVE)
+    design: str = Field(default="", description='the server design, such as "prefork"')
+    primitive: str = Field(default="", description=SEND)
     receive: str = Field(default="", description=RECEIVE)
     settings: SettingsTable = Field(default={})
-    load: LoadChanges = Field(default=LoadChanges(), description="keys of [load]")
-    lab: LabChanges = Field(default=LabChanges(), description="keys of [lab]")
+    load: LoadChanges = Field(
+        default=LoadChanges.model_validate({}), description="the keys of [load] that differ"
+    )
+    lab: LabChanges = Field(
+        default=LabChanges.model_validate({}), description="the keys of [lab] that differ"
+    )
 
 
 class ValueTable(StrictTable):
     """A point of a sweep at which several keys differ."""
 
     name: str = Field(pattern=r"^[A-Za-z0-9_.+-]+$", description="letters, digits and _ . + -, such as small")
-    set: dict[str, Any] = Field(description='keys, such as { "load.settings.loops" = 100 }')
+    set: dict[str, Any] = Field(description='keys and their values, such as { "load.settings.loops" = 100 }')
 
 
 def _kind_of_key(key: object) -> str:
@@ -297,11 +328,11 @@ Keys = Annotated[
     Annotated[str, Tag("key")] | Annotated[list[str], Field(min_length=1), Tag("keys")],
     Discriminator(_kind_of_key),
 ]
-"""A key; or several that take each value together."""
+"""One key, or several that have the same value at each point."""
 
 
 def keys_of(key: str | Sequence[str] | None) -> tuple[str, ...]:
-    """The keys that a sweep's values are of: `key` as a study says it, none, one or several."""
+    """Return the keys that a sweep's values are for; `key` is as a study file has it."""
     return (key,) if isinstance(key, str) else tuple(key or ())
 
 
@@ -311,107 +342,155 @@ SweepContender = Annotated[
 
 
 class SweepTable(StrictTable):
-    """Contenders over the values of a key: each at each value is a contender of its own, BASE@SWEEP=VALUE.
+    """Contenders at each value of a key. Each contender at each value is a contender BASE@SWEEP=VALUE.
 
-    It is compared with the others at its value. Its title may have `{settings.pool}`: what they have there.
+    Contenders are compared with each other at the same value. The title may contain placeholders such as
+    `{settings.pool}`, which become the values of this run.
     """
 
-    name: str = Field(
-        pattern=r"^[a-z][a-z0-9_]*$", description="small letters, digits and _, such as pool_size"
-    )
-    title: str = Field(min_length=1, description="one line")
+    name: str = Field(pattern=r"^[a-z][a-z0-9_]*$", description=f"{NAME}, such as pool_size")
+    title: str = Field(min_length=1, description="a heading of one line")
     key: Keys | None = Field(
         default=None,
-        description='what the values are of, such as "settings.pool"; or a list of keys that take each value '
-        "together",
+        description='the key that the values are for, such as "settings.pool"; a list of keys: all of them '
+        "get the same value",
     )
     values: list[Any] = Field(
         min_length=1, description='values of the key, or tables such as { name = "small", set = {...} }'
     )
     contenders: list[SweepContender] = Field(
         min_length=1,
-        description="names of [[contenders]] or of another sweep's, or tables [[sweeps.contenders]]",
+        description="names of contenders, of the main table or of any sweep; or tables [[sweeps.contenders]]",
     )
-    metric: str | None = Field(default=None, description="what its verdicts rest on, if not the study's")
-    better: Better | None = Field(default=None, description='"less" or "more", if not as the metric has it')
+    metric: str | None = Field(
+        default=None, description="the metric that its contenders are compared by (default: measure.metric)"
+    )
     metrics: list[str] = Field(default=[], description="further metrics that are shown")
-    trial: TrialForm | None = Field(default=None, description='"window" or "whole_life"')
+    trial: TrialForm | None = Field(
+        default=None, description='"window" or "whole_life" (default: measure.trial)'
+    )
     compare: Literal["pairs", "none"] = Field(
-        default="pairs", description='"pairs" of its contenders at each point, or "none"'
+        default="pairs", description='"pairs": all contenders at each point are compared; or "none"'
     )
     set: dict[str, Any] = Field(
-        default={}, description='keys at all its points, such as { "load.settings.loops" = 100 }'
+        default={},
+        description='keys with another value at all its points, such as { "load.settings.loops" = 100 }',
     )
     scaled: bool = Field(default=True, description="whether [scale] applies to it")
     source_cpus: int | None = Field(
-        default=None, ge=1, description="CPUs of the source's server; shown where it has others here"
+        default=None,
+        ge=1,
+        description="the number of CPUs of the source's server; a note says so if this machine differs",
     )
-    axis: Axis = Field(default="linear", description='"linear" or "logarithmic"')
+    axis: Axis = Field(default="linear", description='the axis of its points: "linear" or "logarithmic"')
     logarithmic: list[str] = Field(
-        default=[], description="metrics with a logarithmic axis; where some are named, others' are linear"
+        default=[],
+        description="the metrics whose own axis is logarithmic; if any are named, others are linear",
     )
-    x_label: str | None = Field(default=None, description="a word for its axis")
-    note: str | None = Field(default=None, description="what to know about its figures; stands below them")
+    x_label: str | None = Field(
+        default=None, description="the label of its axis (default: the last word of the key)"
+    )
+    note: str | None = Field(default=None, description="a note printed below its figures")
     slope: str | None = Field(
         default=None,
         min_length=1,
-        description='what one more on its axis is called, such as "connection": what each adds is then told',
+        description='the name of one unit on its axis, such as "connection": the report shows what each one '
+        "adds",
     )
     slope_metrics: list[str] = Field(
-        default=[], description="what the slope is told of; each metric that is shown if left out"
+        default=[], description="the metrics whose slope is reported (default: all that are shown)"
     )
     ceiling: str | None = Field(
         default=None,
-        description='the contender whose payload rate theirs are shares of, such as "bulk@message=131072"',
+        description="the contender whose payload rate is 100 percent for the others, such as "
+        '"bulk@message=131072"',
     )
     crossover: CrossoverTable | None = Field(
-        default=None, description="a table [sweeps.crossover]: where two of its contenders change places"
+        default=None,
+        description="a table [sweeps.crossover]: the two contenders that may change places along the axis",
     )
     skip_unavailable: bool = Field(
-        default=False, description="leave out what this machine cannot run, with a note"
+        default=False,
+        description="true: contenders that cannot run on this machine are left out, with a note; false: they "
+        "are an error",
     )
-    paper: list[PaperTable] = Field(default=[], description="tables [[sweeps.paper]], one a file")
+    paper: list[PaperTable] = Field(
+        default=[], description="tables [[sweeps.paper]]: the source's figures, one table a file"
+    )
 
     @property
     def keys(self) -> tuple[str, ...]:
-        """What the values are of; none where they are tables."""
+        """The keys that its values are for; empty if the values are tables."""
         return keys_of(self.key)
 
 
 class ComparisonsTable(StrictTable):
-    """The family of comparisons; a control is always compared with the contender that it is control of."""
+    """The pairs of the main table that are compared. A control is always compared with its contender."""
 
-    all_pairs: bool = Field(default=True, description="every pair of contenders that are no controls")
+    all_pairs: bool = Field(default=True, description="whether all pairs except controls are compared")
     pairs: list[list[str]] = Field(
-        default=[], description='pairs of names, such as [["prefork", "prethread"]]'
+        default=[], description='further pairs of names, such as [["prefork", "prethread"]]'
     )
 
 
 class StudyForm(StrictTable):
-    """A whole study file."""
+    """The top level of a study file."""
 
     name: str = Field(
-        pattern=r"^[a-z0-9][a-z0-9-]*$", description="small letters, digits and -, such as unp-ch30"
+        pattern=r"^[a-z0-9][a-z0-9-]*$", description="lower-case letters, digits and -, such as unp-ch30"
     )
-    title: str = Field(min_length=1, description="one line")
-    question: str = Field(min_length=1, description="what the study finds out")
-    source: str = Field(default="", description="where the question comes from")
-    claims: str | None = Field(default=None, description="a TOML file of claims beside the study")
-    inconsistencies: str | None = Field(default=None, description="a CSV file beside it: as_printed, finding")
-    measure: MeasureTable = Field(description="a table [measure]")
-    server: ServerTable = Field(description="a table [server]")
-    load: LoadTable = Field(description="a table [load]")
-    lab: LabTable = Field(default=LabTable(), description="a table [lab]")
-    noise: NoiseTable = Field(default=NoiseTable(), description="a table [noise]")
-    counting: CountingTable = Field(default=CountingTable(), description="a table [counting]")
-    counting_cost: CostTable = Field(default=CostTable(), description="a table [counting_cost]")
-    profiling: ProfilingTable = Field(default=ProfilingTable(), description="a table [profiling]")
-    scale: ScaleTable | None = Field(default=None, description="a table [scale]")
-    queueing_bound: BoundTable | None = Field(default=None, description="a table [queueing_bound]")
-    sizes: dict[str, SizeTable] = Field(min_length=1, description="tables such as [sizes.quick]")
-    comparisons: ComparisonsTable = Field(default=ComparisonsTable(), description="a table [comparisons]")
-    contenders: list[ContenderTable] = Field(default=[], description="tables [[contenders]]")
-    sweeps: list[SweepTable] = Field(default=[], description="tables [[sweeps]]")
-    paper: list[PaperTable] = Field(default=[], description="tables [[paper]], one a file")
-    paper_counters: PaperCountersTable | None = Field(default=None, description="a table [paper_counters]")
-    source_csv: SourceCsvTable | None = Field(default=None, description="a table [source_csv]")
+    title: str = Field(min_length=1, description="a heading of one line")
+    question: str = Field(min_length=1, description="the question that the study answers")
+    source: str = Field(default="", description="where the question comes from, such as a book or a report")
+    claims: str | None = Field(
+        default=None, description="a TOML file with the source's claims, in the study's folder"
+    )
+    inconsistencies: str | None = Field(
+        default=None,
+        description="a CSV file of mistakes in the source, in the study's folder; its columns: as_printed, "
+        "finding, concerns",
+    )
+    measure: MeasureTable = Field(description="a table [measure]: metric, counters, chance of false verdicts")
+    server: ServerTable = Field(description="a table [server]: what all servers have in common")
+    load: LoadTable = Field(description="a table [load]: the clients")
+    lab: LabTable = Field(default=LabTable(), description="a table [lab]: where the trials take place")
+    noise: NoiseTable = Field(
+        default=NoiseTable(), description="a table [noise]: how much noise a block may have"
+    )
+    counting: CountingTable = Field(
+        default=CountingTable(), description="a table [counting]: extra trials that count events per request"
+    )
+    counting_cost: CostTable = Field(
+        default=CostTable(),
+        description="a table [counting_cost]: extra trials that measure what counting costs",
+    )
+    profiling: ProfilingTable = Field(
+        default=ProfilingTable(), description="a table [profiling]: extra trials that sample call stacks"
+    )
+    scale: ScaleTable | None = Field(
+        default=None, description="a table [scale]: the source's experiment made smaller"
+    )
+    queueing_bound: BoundTable | None = Field(
+        default=None, description="a table [queueing_bound]: the most requests a second by arithmetic"
+    )
+    sizes: dict[str, SizeTable] = Field(
+        min_length=1, description="tables [sizes.NAME]: how long a run is, such as [sizes.quick]"
+    )
+    comparisons: ComparisonsTable = Field(
+        default=ComparisonsTable(), description="a table [comparisons]: the pairs that are compared"
+    )
+    contenders: list[ContenderTable] = Field(
+        default=[], description="tables [[contenders]]: the rows of the main table"
+    )
+    sweeps: list[SweepTable] = Field(
+        default=[], description="tables [[sweeps]]: contenders at several values of a key"
+    )
+    paper: list[PaperTable] = Field(
+        default=[], description="tables [[paper]]: the source's figures of the main table, one table a file"
+    )
+    paper_counters: PaperCountersTable | None = Field(
+        default=None, description="a table [paper_counters]: the source's counters of both sides"
+    )
+    source_csv: SourceCsvTable | None = Field(
+        default=None, description="a table [source_csv]: the source's own CSV file, written with new figures"
+    )

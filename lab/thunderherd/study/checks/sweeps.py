@@ -1,9 +1,9 @@
-"""What makes a sweep impossible: its points, its keys, its contenders, its metrics. Problems are noted at
-their key."""
+"""Checks of the sweeps of a study: points, keys, contenders, metrics. Each problem is added at its key."""
 
 from __future__ import annotations
 
 from collections.abc import Sequence
+from dataclasses import replace
 from typing import Any
 
 from thunderherd.engine.catalogue import Catalogue, Way
@@ -15,7 +15,7 @@ from thunderherd.metrics.table import (
     counters_of,
     metric_names,
 )
-from thunderherd.study.checks import asked_of, check_metric
+from thunderherd.study.checks.names import asked_of, check_metric
 from thunderherd.study.file.contenders import (
     MAIN,
     Change,
@@ -44,21 +44,25 @@ KEYS = (
     *(f"load.{name}" for name in LoadChanges.model_fields if name != "settings"),
     *(f"lab.{name}" for name in LabChanges.model_fields),
 )
-"""The keys of contenders that a sweep may give another value, beside `settings.NAME` and
-`load.settings.NAME`."""
+"""The keys of contenders that a sweep may change, except `settings.NAME` and `load.settings.NAME`."""
 
 SUCH_AS = "such as settings.pool, load.settings.loops, load.processes, lab.placement or primitive"
 
 
 def check_sweeps(form: StudyForm, catalogue: Catalogue, problems: Problems) -> bool:
-    """Each sweep has points and contenders; whether all are well formed, so that they can be expanded."""
+    """Check the sweeps; return whether all are well formed, so that they can be expanded."""
     before = len(problems)
     names, asked = [sweep.name for sweep in form.sweeps], asked_of(form, catalogue)
     for index, sweep in enumerate(form.sweeps):
         here: KeyPath = ("sweeps", index)
         if sweep.name == MAIN or sweep.name in names[:index]:
-            whose = "the main table" if sweep.name == MAIN else f"the {names.index(sweep.name) + 1}. sweep"
-            problems.add((*here, "name"), f"the name {show(sweep.name)} is taken by {whose}")
+            owner = "the main table" if sweep.name == MAIN else f"sweep {names.index(sweep.name) + 1}"
+            problems.add(
+                (*here, "name"),
+                f"the name {show(sweep.name)} is already taken",
+                code="study.duplicate_name",
+                hint=f"it is the name of {owner}",
+            )
         _check_contenders(form, sweep, here, problems)
         for name, key in (
             (sweep.metric, (*here, "metric")),
@@ -67,12 +71,16 @@ def check_sweeps(form: StudyForm, catalogue: Catalogue, problems: Problems) -> b
             if name is not None:
                 check_metric(name, key, asked, problems)
         shown = (sweep.metric or form.measure.metric, *sweep.metrics)
-        # Of a metric that there is not has been told.
+        # An unknown metric is a problem already.
         all_known = set(shown) <= set(metric_names(asked))
         for place, each in enumerate(sweep.logarithmic):
             if all_known and each not in shown:
-                why = f"{show(each)} is not shown here; shown are {', '.join(shown)}"
-                problems.add((*here, "logarithmic", place), why)
+                problems.add(
+                    (*here, "logarithmic", place),
+                    f"sweep {sweep.name} does not show {show(each)}",
+                    code="study.metric_not_shown",
+                    hint=f"it shows {', '.join(shown)}",
+                )
         if _check_values(sweep, here, problems):
             _check_changes(form, index, catalogue, problems)
             _check_slope(sweep, sweep.metric or form.measure.metric, here, problems)
@@ -82,7 +90,7 @@ def check_sweeps(form: StudyForm, catalogue: Catalogue, problems: Problems) -> b
 
 
 def _check_source_csv(form: StudyForm, asked: AskedCounters, problems: Problems) -> None:
-    """The lines and columns of the source's own CSV are something that the study has."""
+    """Check that the study has the lines and columns of the source's own CSV file."""
     table, here = form.source_csv, ("source_csv",)
     if table is None:
         return
@@ -94,8 +102,12 @@ def _check_source_csv(form: StudyForm, asked: AskedCounters, problems: Problems)
         key: KeyPath = (*here, "columns", head)
         given = [name for name in ("names", "key", "metric") if getattr(column, name) is not None]
         if len(given) != 1:
-            has = " and ".join(given) or "none of them"
-            problems.add(key, f"column {head}: give one of names, key and metric; it has {has}")
+            problems.add(
+                key,
+                f"column {head} has {' and '.join(given) or 'no content'}",
+                code="study.invalid_column",
+                hint="give one of names, key and metric",
+            )
         elif column.key is not None:
             _check_key(tuple(column.key.split(".")), (*key, "key"), problems)
         elif column.metric is not None:
@@ -117,12 +129,13 @@ def _check_contenders(form: StudyForm, sweep: SweepTable, here: KeyPath, problem
         if named not in known:
             problems.add(key, unknown("contender", named, known))
         elif named in seen:
-            problems.add(key, f"contenders: {show(named)} is named twice")
+            message = f"contenders: {show(named)} is named twice"
+            problems.add(key, message, code="study.duplicate_contender", hint="leave one of them out")
         seen.append(named)
 
 
 def _check_values(sweep: SweepTable, here: KeyPath, problems: Problems) -> bool:
-    """The form of the values, which may be plain or tables; whether points can be made of them."""
+    """Check the form of a sweep's values, plain or tables; return whether points can be made of them."""
     before = len(problems)
     for index, value in enumerate(sweep.values):
         key = (*here, "values", index)
@@ -130,43 +143,66 @@ def _check_values(sweep: SweepTable, here: KeyPath, problems: Problems) -> bool:
             formed(ValueTable, value, problems, key)
         elif not sweep.keys:
             problems.add(
-                key, f"values: what is {show(value)} the value of? Give key, {SUCH_AS}; or write tables"
+                key,
+                f"values: {show(value)} is the value of no key",
+                code="study.value_without_key",
+                hint=f"give key, {SUCH_AS}; or write tables",
             )
         elif isinstance(value, list) and any(isinstance(each, dict | list) for each in value):
-            problems.add(key, f"values: {show(value)} is no value of {' and '.join(sweep.keys)}")
+            problems.add(
+                key,
+                f"values: {show(value)} is no value of {' and '.join(sweep.keys)}",
+                code="study.invalid_point",
+                hint="give plain values, or tables with name and set",
+            )
     if len(problems) > before:
         return False
     names: dict[str, int] = {}
     for index, point in enumerate(points(sweep, here)):
         if point.name in names:
-            problems.add(point.place, f"values: the point {point.name} is there twice")
+            message = f"values: the point {point.name} occurs twice"
+            problems.add(point.place, message, code="study.duplicate_point", hint="leave one of them out")
         names.setdefault(point.name, index)
     return True
 
 
 def _check_slope(sweep: SweepTable, metric: str, here: KeyPath, problems: Problems) -> None:
-    """What each further one adds is a slope, which takes two points that are numbers, of metrics that are
-    shown; `metric` is that of its verdicts."""
+    """Check that a sweep with a slope has two points that are numbers, and shows the slope's metrics.
+
+    `metric` is the one that its contenders are compared by.
+    """
     if sweep.slope is None:
         if sweep.slope_metrics:
-            problems.add((*here, "slope_metrics"), "slope_metrics without slope; say what one more is called")
+            problems.add(
+                (*here, "slope_metrics"),
+                "slope_metrics without slope",
+                code="study.slope_metrics_without_slope",
+                hint="give slope, the name of one unit on the axis",
+            )
         return
     for index, name in enumerate(sweep.slope_metrics):
         if name not in (shown := [metric, *sweep.metrics]):
-            problems.add((*here, "slope_metrics", index), unknown("metric that it shows", name, shown))
+            problems.add((*here, "slope_metrics", index), unknown("metric of the sweep", name, shown))
     named = points(sweep, here)
     key = (*here, "slope")
     if names := [point.name for point in named if point.number is None]:
-        why = f"points that are no numbers ({', '.join(names)})"
-        problems.add(key, f"slope = {show(sweep.slope)}: the sweep has {why}, so no slope; leave slope out")
+        problems.add(
+            key,
+            f"slope = {show(sweep.slope)}: the sweep has points that are not numbers ({', '.join(names)})",
+            code="study.points_not_numbers",
+            hint="leave slope out",
+        )
     elif len({point.number for point in named}) < 2 and (*here, "values") not in problems.overridden:
         problems.add(
-            key, f"slope = {show(sweep.slope)}: one point has no slope; give more, or leave slope out"
+            key,
+            f"slope = {show(sweep.slope)}: the sweep has only one point",
+            code="study.one_point",
+            hint="give more points, or leave slope out",
         )
 
 
 def _check_crossover(form: StudyForm, index: int, problems: Problems) -> None:
-    """Two contenders of a sweep that are compared at points that are numbers above zero."""
+    """Check that a crossover has two contenders of the sweep, compared at points that are numbers above 0."""
     sweep, here = form.sweeps[index], ("sweeps", index)
     asked = sweep.crossover
     if asked is None:
@@ -177,24 +213,39 @@ def _check_crossover(form: StudyForm, index: int, problems: Problems) -> None:
         if name not in known:
             problems.add((*key, end), unknown(f"contender of sweep {sweep.name}", name, known))
     if asked.a == asked.b:
-        problems.add((*key, "b"), f"b = {show(asked.b)}: nothing changes places with itself")
+        message, hint = f"b = {show(asked.b)} is compared with itself", "choose two different contenders"
+        problems.add((*key, "b"), message, code="study.same_contender", hint=hint)
     if sweep.compare == "none":
-        problems.add(key, 'a crossover rests on the verdicts at its points: leave compare = "none" out')
+        problems.add(
+            key,
+            "a crossover needs comparisons at the sweep's points",
+            code="study.crossover_without_comparisons",
+            hint='leave compare = "none" out',
+        )
     if asked.stage == "coarse" and asked.coarse:
-        problems.add((*key, "coarse"), 'what a first stage found belongs to a second: say stage = "dense"')
+        problems.add(
+            (*key, "coarse"),
+            "a coarse stage has no results of an earlier stage",
+            code="study.coarse_of_coarse",
+            hint='say stage = "dense", or leave coarse out',
+        )
     numbers = {point.name: point.number for point in points(sweep, here)}
     if wrong := [name for name, number in numbers.items() if number is None or number <= 0]:
-        why = f"points that are no numbers above 0 ({', '.join(wrong)})"
-        problems.add(key, f"the sweep has {why}, so no crossover; leave crossover out")
+        problems.add(
+            key,
+            f"crossover: the sweep has points that are not numbers above 0 ({', '.join(wrong)})",
+            code="study.points_not_numbers",
+            hint="leave crossover out",
+        )
     elif len(set(numbers.values())) < 2 and (*here, "values") not in problems.overridden:
-        problems.add(key, "one point brackets nothing; give more, or leave crossover out")
+        message, hint = "crossover: the sweep has only one point", "give more points, or leave crossover out"
+        problems.add(key, message, code="study.one_point", hint=hint)
 
 
 def _check_changes(form: StudyForm, index: int, catalogue: Catalogue, problems: Problems) -> None:
-    """Every key that the sweep gives another value is one of a contender, and one contender at least has
-    it."""
+    """Check that the keys that a sweep changes are keys of contenders, and that at least one has each."""
     sweep, here = form.sweeps[index], ("sweeps", index)
-    # Once, for its own sake: with each value it would be complained about as often.
+    # The keys are checked once, not with each value.
     sound = _check_keys(sweep, (*here, "key"), problems)
     changes = [*common_changes(sweep, here)]
     changes += [change for point in points(sweep, here) for change in point.changes]
@@ -208,39 +259,38 @@ def _check_changes(form: StudyForm, index: int, catalogue: Catalogue, problems: 
                 and not change.required
                 and not _is_owned(form, index, change, catalogue)
             ):
-                what = f"has a setting {show(change.path[-1])}"
-                problems.add(change.place, f"no contender of sweep {show(sweep.name)} {what}")
+                message = f"no contender of sweep {sweep.name} has a setting {show(change.path[-1])}"
+                problems.add(change.place, message, code="study.unknown_setting")
 
 
 def _check_keys(sweep: SweepTable, place: KeyPath, problems: Problems) -> set[KeyPath]:
-    """What its values are of is a key of contenders each, named once; those that are."""
+    """Check that the keys of a sweep are keys of contenders, each named once; return those that are."""
     sound: set[KeyPath] = set()
     for index, key in enumerate(sweep.keys):
         here = place if isinstance(sweep.key, str) else (*place, index)
         if key in sweep.keys[:index]:
-            problems.add(here, f"key: {show(key)} is named twice")
+            message = f"key: {show(key)} is named twice"
+            problems.add(here, message, code="study.duplicate_key", hint="leave one of them out")
         elif _check_key(path := tuple(key.split(".")), here, problems):
             sound.add(path)
     return sound
 
 
 def _check_key(path: Sequence[str | int], place: KeyPath, problems: Problems) -> bool:
-    """Whether it is a key of contenders."""
+    """Check that a path is a key of contenders; return whether it is."""
     key = ".".join(map(str, path))
     depth = {"settings": 2, "load": 3}.get(str(path[0]))
     if key in KEYS or (len(path) == depth and "settings" in path[:2]):
         return True
-    problems.add(
-        place,
-        f"{unknown('key of contenders', key, [*KEYS, 'settings.NAME', 'load.settings.NAME'])}; {SUCH_AS}",
-    )
+    found = unknown("key of contenders", key, [*KEYS, "settings.NAME", "load.settings.NAME"])
+    problems.add(place, replace(found, hint=f"{found.hint}; {SUCH_AS}"))
     return False
 
 
 def _is_owned(form: StudyForm, index: int, change: Change, catalogue: Catalogue) -> bool:
-    """Whether a contender of the sweep has the setting, at a point that gives it a value.
+    """Return whether a contender of the sweep has the setting, at a point that sets it.
 
-    What a server can be told depends on its design and primitive, which the sweep may change as well.
+    The settings of a server depend on its design and primitives, which the sweep may change as well.
     """
     sweep, here = form.sweeps[index], ("sweeps", index)
     common = common_changes(sweep, here)
@@ -258,7 +308,7 @@ def _is_owned(form: StudyForm, index: int, change: Change, catalogue: Catalogue)
 
 
 def check_ceilings(form: StudyForm, found: Sequence[Configuration], problems: Problems) -> None:
-    """What a sweep's rates are shares of is a contender of the study, or was one before an override."""
+    """Check that the ceiling of a sweep is a contender of the study, or was one before an override."""
     names = [each.name for each in found]
     for index, sweep in enumerate(form.sweeps):
         if sweep.ceiling is None or sweep.ceiling in names:
@@ -271,7 +321,7 @@ def check_ceilings(form: StudyForm, found: Sequence[Configuration], problems: Pr
 
 
 def check_measurable(each: Configuration, problems: Problems) -> None:
-    """What a contender is judged by, and what is shown of it, is something that its trial gives."""
+    """Check that the trial of a contender measures the metrics that are compared and shown."""
     named: list[tuple[str, KeyPath]] = []
     if each.sweep is None:
         named = [(each.form.measure.metric, ("measure", "metric"))]
@@ -280,11 +330,13 @@ def check_measurable(each: Configuration, problems: Problems) -> None:
         named = [(each.sweep.metric, (*here, "metric"))] if each.sweep.metric else []
         named += [(name, (*here, "metrics", place)) for place, name in enumerate(each.sweep.metrics)]
     for name, key in named:
-        # What is divided by the time is told of a window too.
+        # Ratios to a time are known for windows too.
         above = set(counters_of(name)[:1] if name.partition(".")[2] in RATIOS else counters_of(name))
         of_a_life = OF_A_LIFE.keys() & above
         if name.startswith("server.") and of_a_life and each.trial == "window":
             problems.add(
                 key,
-                f'{name} is known of a whole life only: give trial = "whole_life", or ask for a counter',
+                f"{name} is known for whole lives only",
+                code="study.only_of_whole_lives",
+                hint='give trial = "whole_life", or request a counter',
             )

@@ -1,0 +1,1 @@
+"""Checks of a study that is well formed; all run before the first trial."""

@@ -1,0 +1,109 @@
+"""What a study needs and this machine lacks: CPUs, designs, primitives, labs, ports."""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Iterator
+
+from thunderherd.engine.catalogue import Catalogue
+from thunderherd.errors import Problem
+from thunderherd.labs import KINDS, USUAL, named, with_namespaces
+from thunderherd.labs.words import QUANTITIES
+from thunderherd.study.checks.labs import CONGESTION, congestion_setting
+from thunderherd.study.file.contenders import Configuration
+from thunderherd.toml.file import KeyPath, Problems, show, unknown
+
+SHARE_OF_PORTS = 0.5
+"""A closed connection keeps its port for a minute (TIME_WAIT). With more in use, connect(2) searches long."""
+
+
+def check_cpus(each: Configuration, problems: Problems) -> None:
+    """Check that lists of CPUs are not empty and name each CPU once."""
+    for name, cpus in _cpus_of(each):
+        key, hint = each.where("lab", name), f"{_allowed_cpus()}; or leave {name} out"
+        if not cpus:
+            problems.add(key, f"{name} = []: no CPU at all", code="study.no_cpu", hint=hint)
+        if len(set(cpus)) < len(cpus):
+            message = f"{name} = {show(cpus)}: a CPU is named twice"
+            problems.add(key, message, code="study.duplicate_cpu", hint=hint)
+
+
+def unavailable(each: Configuration, catalogue: Catalogue) -> Iterator[tuple[KeyPath, Problem]]:
+    """Yield what a configuration needs and this machine lacks, each with the key to change."""
+    usable = os.sched_getaffinity(0)
+    present = range(os.cpu_count() or max(usable) + 1)
+    for name, cpus in _cpus_of(each):
+        for cpu in sorted(set(cpus) - usable):
+            why = "this process may not use (sched_getaffinity)" if cpu in present else "does not exist"
+            message = f"{name} = {show(cpus)} names CPU {cpu}, which {why}"
+            yield each.where("lab", name), Problem(message, "study.unavailable_cpu", _allowed_cpus())
+    design = catalogue.design(each.design)
+    if design is not None and not design.available:
+        message = f"design {show(each.design)} cannot run here: {design.reason}"
+        yield each.where("design"), Problem(message, "study.unavailable_design")
+    for place, name in each.primitives():
+        primitive = catalogue.primitive(name)
+        if primitive is not None and not primitive.available:
+            message = f"primitive {show(name)} cannot run here: {primitive.reason}"
+            yield place, Problem(message, "study.unavailable_primitive")
+
+
+def _cpus_of(each: Configuration) -> Iterator[tuple[str, list[int]]]:
+    for name, cpus in (("server_cpus", each.lab.server_cpus), ("client_cpus", each.lab.client_cpus)):
+        if isinstance(cpus, list):
+            yield name, cpus
+
+
+def _allowed_cpus() -> str:
+    return f"allowed: {', '.join(map(str, sorted(os.sched_getaffinity(0))))}"
+
+
+def ports_allowed(local_ports: int) -> int:
+    """Return how many connections to one port may be open or planned at once, of so many local ports."""
+    return int(local_ports * SHARE_OF_PORTS)
+
+
+def unavailable_lab(each: Configuration, catalogue: Catalogue) -> Iterator[tuple[KeyPath, Problem]]:
+    """Yield what the lab of a configuration needs and this machine lacks, each with the key to change."""
+    kind = KINDS.get(each.lab.kind, USUAL)
+    if reason := kind.unavailable(catalogue):
+        message = f"lab {show(kind.name)} is not available here: {reason}"
+        yield each.where("lab", "kind"), Problem(message, "study.unavailable_lab")
+    for key, quantity in QUANTITIES.items():
+        reason = kind.unavailable_settings(catalogue).get(quantity.setting)
+        if reason and (value := getattr(each.lab, key)) is not None:
+            message = f"{key} = {show(value)} is not available here: {reason}"
+            yield each.where("lab", key), Problem(message, "study.unavailable_lab_key")
+    yield from _unavailable_congestion_controls(each, catalogue)
+
+
+def _unavailable_congestion_controls(
+    each: Configuration, catalogue: Catalogue
+) -> Iterator[tuple[KeyPath, Problem]]:
+    kind, controls = KINDS.get(each.lab.kind, USUAL), catalogue.congestion_controls
+    setting = congestion_setting(catalogue)
+    if controls is None or setting is None or not kind.has_tcp:
+        return
+    usable = kind.congestion_controls(controls)
+    for place, name in _congestion_controls(each):
+        if name in usable or name == setting.default or not setting.accepts(name):
+            continue
+        if name in controls.available:
+            message = f"{CONGESTION} = {show(name)} is not among the allowed ones: {', '.join(usable)}"
+            hint = (
+                "net.ipv4.tcp_allowed_congestion_control and the rights of the user restrict them; "
+                f"lab {named(with_namespaces())} has all"
+            )
+            yield place, Problem(message, "study.congestion_control_not_allowed", hint)
+        else:
+            yield place, unknown("congestion control", name, usable)
+
+
+def _congestion_controls(each: Configuration) -> Iterator[tuple[KeyPath, str]]:
+    """Yield the congestion controls that a configuration chooses, each with its key."""
+    if isinstance(each.lab.congestion, str):
+        yield each.where("lab", CONGESTION), each.lab.congestion
+    of_server = {**each.form.server.settings, **each.table.settings}
+    for path, given in ((("settings",), of_server), (("load", "settings"), each.load.settings)):
+        if isinstance(name := given.get(CONGESTION), str):
+            yield each.where(*path, CONGESTION), name
