@@ -22,11 +22,11 @@ from typing import Annotated, Any, NoReturn
 import typer
 from typer.core import TyperCommand
 
+from thunderherd.cli.engine import merge
+from thunderherd.cli.export import report
 from thunderherd.cli.knee import knee
-from thunderherd.cli.merge import merge
 from thunderherd.cli.options import ResultsDirectory
 from thunderherd.cli.plot import plot
-from thunderherd.cli.report import report
 from thunderherd.cli.summary import summary
 from thunderherd.cli.table import table
 from thunderherd.cli.watch import watch
