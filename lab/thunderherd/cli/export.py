@@ -1,4 +1,4 @@
-"""The command `report`: the report of one run, or of several in one file."""
+"""The commands `plot`, `report` and `summary`: a run as a chart, an HTML page, a page of Markdown."""
 
 from __future__ import annotations
 
@@ -8,25 +8,69 @@ from typing import Annotated
 
 import typer
 
-__all__ = ["report"]
+from thunderherd.cli.options import PROGRAM, ResultsDirectory, chosen_format, ended, summary_of, write_output
+from thunderherd.errors import UserError
+
+__all__ = ["plot", "report", "summary"]
+
+
+def plot(
+    directory: ResultsDirectory,
+    name: Annotated[
+        str | None, typer.Argument(metavar="[NAME]", help="Name of a chart (default: list all charts).")
+    ] = None,
+    form: Annotated[
+        str | None,
+        typer.Option("--format", help="Format: svg, png, pdf, or json for Vega-Lite (default svg)."),
+    ] = None,
+    output: Annotated[
+        Path | None,
+        typer.Option(
+            "--output", metavar="FILE", help="File; its ending chooses the format (default DIR/NAME.FORMAT)."
+        ),
+    ] = None,
+) -> None:
+    """Write a chart of a run, or list its charts."""
+    from thunderherd.show.charts.by_name import all_charts
+    from thunderherd.show.charts.files import FORMATS, as_file
+
+    charts = {chart.name: chart for chart in all_charts(*ended(directory))}
+    if name is None:
+        width = max(map(len, charts), default=0)
+        for each in charts.values():
+            print(f"{each.name:{width}}  {each.title}")
+        if not charts:
+            print("this run has no charts")
+        return
+    if name not in charts:
+        from thunderherd.toml.file import unknown
+
+        raise UserError(unknown("chart", name, list(charts), "plot").at("plot"))
+    form = chosen_format("plot", form, output, {each: each for each in FORMATS}, "svg")
+    file = output or directory / f"{name}.{form}"
+    write_output("plot", file, as_file(charts[name].specification(), form))
 
 
 def report(
     directories: Annotated[
-        list[Path], typer.Argument(metavar="DIR...", help="The directories that runs have written.")
+        list[Path], typer.Argument(metavar="DIR...", help="Directories of runs' results.")
     ],
     output: Annotated[
         Path | None,
         typer.Option(
             "--output",
             metavar="FILE",
-            help="The HTML file; DIR/report.html if not given, of several runs report.html here.",
+            help="HTML file (default DIR/report.html, or ./report.html for several runs).",
         ),
     ] = None,
-    show: Annotated[bool, typer.Option("--open", help="Open it in the browser.")] = False,
+    show: Annotated[
+        bool, typer.Option("--open", help="Open the report in a browser (default: off).")
+    ] = False,
 ) -> int:
-    """Write the report of a run, or of several in one: an HTML file that works offline."""
-    from thunderherd.cli.run import summary_of
+    """Write an HTML report of one or several runs.
+
+    The file works offline.
+    """
     from thunderherd.show.report.page import write_report
 
     for each in directories:
@@ -37,13 +81,30 @@ def report(
 
 
 def _open(path: Path) -> int:
-    """Shows a file in the browser; 1 and a line on stderr where none can be started."""
+    """Shows a file in the browser. If no browser starts, prints a line on stderr and returns 1."""
     import webbrowser
 
     if webbrowser.open(path.resolve().as_uri()):
         return 0
     print(
-        f"thunderherd: no browser could be started here; $BROWSER names one, or open {path} in yours",
-        file=sys.stderr,
+        f"{PROGRAM}: no browser could be started here; set $BROWSER, or open {path} yourself", file=sys.stderr
     )
     return 1
+
+
+def summary(
+    directory: ResultsDirectory,
+    write: Annotated[
+        bool, typer.Option("--write", help="Rewrite summary.md, README.md and tables in DIR (default: off).")
+    ] = False,
+) -> None:
+    """Print a run's answer as a short page of Markdown."""
+    from thunderherd.show.report.summary_page import summary_page
+
+    found = summary_of(directory)
+    if write:
+        from thunderherd.records.directory import load
+        from thunderherd.run.results_folder import write_folder
+
+        write_folder(load(directory))
+    sys.stdout.write(summary_page(found))

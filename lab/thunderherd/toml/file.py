@@ -52,10 +52,6 @@ class TomlFile:
             key = key[:-1]
         return f"{self.path}:{self.lines.get(key, 1)}"
 
-    def told(self, message: str) -> str:
-        """A problem in the words of whoever is to mend it."""
-        return message
-
 
 def read_text(path: Path) -> str:
     """The text of a file; UserError when there is none to be had."""
@@ -101,8 +97,7 @@ class Problems:
         if key in self.settled:
             return
         found = problem if isinstance(problem, Problem) else Problem(problem, code, hint)
-        told = self.file.told
-        self.note(Problem(told(found.message), found.code, told(found.hint), self.where(key)))
+        self.note(found.at(self.where(key)))
 
     def note(self, problem: Problem | str, *, code: str = "", hint: str = "") -> None:
         """Adds a problem that names its place itself."""

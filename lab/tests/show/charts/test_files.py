@@ -8,7 +8,7 @@ from pathlib import Path
 import pytest
 from made.summaries.summary import summary, trials
 
-from thunderherd.cli import run
+from thunderherd.cli import export
 from thunderherd.cli.main import run_command
 from thunderherd.records.summary import Summary
 from thunderherd.show.charts import by_name
@@ -21,7 +21,7 @@ MAGIC = {"svg": b"<svg", "png": b"\x89PNG\r\n", "pdf": b"%PDF-1.", "json": b"{"}
 @pytest.fixture
 def of(monkeypatch: pytest.MonkeyPatch) -> Summary:
     found = summary()
-    monkeypatch.setattr(run, "ended", lambda directory: (found, trials(30)))
+    monkeypatch.setattr(export, "ended", lambda directory: (found, trials(30)))
     return found
 
 

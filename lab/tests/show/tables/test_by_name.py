@@ -19,7 +19,7 @@ from made.summaries.summary import summary
 from made.summaries.sweeps import summary as sweeps_summary
 from markdown_it import MarkdownIt
 
-from thunderherd.cli import run
+from thunderherd.cli import table
 from thunderherd.cli.main import run_command
 from thunderherd.cli.table import FORMATS
 from thunderherd.records.summary import Summary
@@ -43,7 +43,7 @@ NASTY = "<script>a|b & c_d_e *f* [g](http://h) `i` ~j~ $k$ #l %m ^n \\o {p} @q w
 @pytest.fixture(params=[summary, sweeps_summary], ids=["main", "sweeps"])
 def of(request: pytest.FixtureRequest, monkeypatch: pytest.MonkeyPatch) -> Summary:
     found: Summary = request.param()
-    monkeypatch.setattr(run, "summary_of", lambda directory: found)
+    monkeypatch.setattr(table, "summary_of", lambda directory: found)
     return found
 
 
@@ -103,7 +103,7 @@ def test_csv_has_the_figures_of_the_summary_with_all_their_digits(
     capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
 ) -> None:
     found = summary()
-    monkeypatch.setattr(run, "summary_of", lambda directory: found)
+    monkeypatch.setattr(table, "summary_of", lambda directory: found)
     assert run_command(["table", "run", "main", "--format", "csv"]) == 0
     frame = polars.read_csv(io.StringIO(capsys.readouterr().out))
     unit = "[s per 5,000 connections]"
@@ -122,7 +122,7 @@ def test_csv_of_a_sweep_has_a_row_for_each_point_and_contender(
     capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
 ) -> None:
     found = sweeps_summary()
-    monkeypatch.setattr(run, "summary_of", lambda directory: found)
+    monkeypatch.setattr(table, "summary_of", lambda directory: found)
     for sweep in found.sweeps:
         assert run_command(["table", "run", f"sweep-{sweep.name}", "--format", "csv"]) == 0
         frame = polars.read_csv(io.StringIO(capsys.readouterr().out), infer_schema_length=None)
@@ -169,7 +169,7 @@ def test_a_file_takes_its_format_from_its_name(
 def test_mistakes_say_what_is_allowed(
     words: list[str], said: str, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(run, "summary_of", lambda directory: summary())
+    monkeypatch.setattr(table, "summary_of", lambda directory: summary())
     assert run_command(["table", "run", *words]) == 2
     assert said in " ".join(capsys.readouterr().err.split())
 
