@@ -35,6 +35,21 @@ FORM = {
 }
 LIMIT, CHECK = FORM | {"name": "limit"}, FORM | {"name": "check"}
 
+UNAVAILABLE = {
+    "name": "cycles",
+    "summary": "CPU cycles",
+    "unit": "cycles",
+    "available": False,
+    "reason": "no such event",
+}
+"""A counter that this machine does not have."""
+
+HOLES = [
+    {"primitive": "send", "design": "prefork", "reason": "no time to send"},
+    {"primitive": "take", "workload": "bytes", "end": "service", "reason": "nothing to take"},
+]
+"""What cannot be combined."""
+
 CATALOGUE = {
     "schema": 4,
     "version": "0.1.0",
@@ -70,19 +85,10 @@ CATALOGUE = {
     ],
     "loads": [{"name": "closed", "summary": "in turn", "source": "UNP 30.3", "settings": []}],
     "counters": [
-        {
-            "name": "cycles",
-            "summary": "CPU cycles",
-            "unit": "cycles",
-            "available": False,
-            "reason": "no such event",
-        }
+        UNAVAILABLE,
     ],
     "limits": [{"name": "call", "summary": "a system call", "figure": "nanoseconds"}],
     "server_settings": [BACKLOG],
     "load_settings": [],
-    "holes": [
-        {"primitive": "send", "design": "prefork", "reason": "no time to send"},
-        {"primitive": "take", "workload": "bytes", "end": "service", "reason": "nothing to take"},
-    ],
+    "holes": HOLES,
 }
