@@ -111,7 +111,7 @@ def test_none_is_an_answer(rig: Rig, typed: Typed, tmp_path: Path) -> None:
     rig.cost = lambda pool: 10e-6
     status, printed, _ = typed("crossover", *WORDS, "--out", str(tmp_path / "none"))
     assert status == 0
-    assert answer(tmp_path / "none" / "coarse")["outcome"] == "none"
+    assert answer(tmp_path / "none" / "coarse")["brackets"] == []
     assert "prefork beats iterative" in " ".join(printed.split()), "wherever its lines are broken"
     assert not (tmp_path / "none" / "dense").exists()
     assert "Picture   " in printed
