@@ -11,9 +11,8 @@ import tomllib
 from pathlib import Path
 
 import pytest
-from made.commands import answered
 from made.refusals import codes_printed
-from made.stand_in import HOLES, UNAVAILABLE
+from made.stand_in import HOLES, UNAVAILABLE, answered
 
 import thunderherd
 from thunderherd.cli import main

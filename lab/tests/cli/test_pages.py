@@ -9,8 +9,8 @@ from typing import Any
 
 import pytest
 import typer
-from made.commands import answered
 from made.paths import ROOT
+from made.stand_in import answered
 
 from thunderherd.cli import labs
 from thunderherd.cli.main import COMMANDS, app

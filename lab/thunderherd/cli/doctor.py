@@ -111,11 +111,11 @@ def _study(console: Console, study: StudyHere) -> Iterator[Text]:
         why = f"not counted here: {', '.join(study.uncounted)}; claims about them cannot be tested"
         yield from _paragraph(console, why, " " * NAME)
     if not study.has_counted_trials:
-        why = "`explain` has nothing to say: no counted trials; `--set counting.trials=1` adds some"
+        why = "no counted trials, so nothing for `thunderherd explain`; `--set counting.trials=1` adds some"
         yield from _paragraph(console, why, " " * NAME)
     if study.uncounted_apart:
         without = [each for each in study.uncounted_apart if each in WHAT_EXPLAINS]
-        means = f"; `explain` attributes nothing to {_or(without)}" if without else ""
+        means = f"; `thunderherd explain` attributes nothing to {_or(without)}" if without else ""
         why = f"not counted in its counted trials: {', '.join(study.uncounted_apart)}{means}"
         yield from _paragraph(console, why, " " * NAME)
 
