@@ -1,4 +1,4 @@
-# `make demo` and `make test` are all that a new clone needs; `make help` lists the rest.
+# A new clone needs only `make demo` and `make test`; `make help` lists all targets.
 
 SHELL := /bin/sh
 VENV := .venv
@@ -6,11 +6,11 @@ PYTHON := $(VENV)/bin/python
 MANIFEST := --manifest-path engine/Cargo.toml
 DEMO_STUDY := unp-ch30
 
-# Files that the installed command is built from. Python files are not among them: the installation is editable.
+# Files that the installed command is built from. The installation is editable, so Python files are not among them.
 ENGINE_SOURCES := $(shell find engine/src engine/Cargo.toml engine/Cargo.lock packaging -type f)
 RUST_FILES = $(shell find engine -name target -prune -o -name "*.rs" -print)
 
-# Where HOME is not the one that rustup was installed under, it would not find its toolchains.
+# If HOME is not the one that rustup was installed under, rustup does not find its toolchains.
 ifeq ($(origin RUSTUP_HOME),undefined)
 RUSTUP_BESIDE := $(shell tools/prerequisites rustup-home)
 ifneq ($(RUSTUP_BESIDE),)
@@ -25,24 +25,24 @@ endif
 help:
 	@sed -n 's/^\([a-z-]*\):.*## \(.*\)/make \1|\2/p' Makefile | awk -F '|' '{ printf "%-18s %s\n", $$1, $$2 }'
 
-demo: build ## sets everything up, runs the study unp-ch30 in its quick form, prints its table
+demo: build ## set up, run the quick size of the study unp-ch30, print its table
 	@$(PYTHON) -m thunderherd run $(DEMO_STUDY) --quick
 
-test: test-engine test-lab ## sets everything up, runs all the tests that CI runs
+test: test-engine test-lab ## set up, run all tests that CI runs
 
-bench: build ## designs, memory, reach, nginx, what counting costs, layers of a load, proofs of it (31 minutes; PART=NAME alone)
+bench: build ## benchmarks of our programs: designs, memory, reach, nginx, counting, layers, proofs (31 minutes; PART=NAME runs one)
 	@$(PYTHON) bench $(PART)
 
-bench-peers: build ## streams, round trips, many connections, load generators: ours beside other tools (34 minutes; PART=streams, round_trips, transactions or clients alone)
+bench-peers: build ## comparisons with other tools: streams, round_trips, transactions, clients (34 minutes; PART=NAME runs one)
 	@$(PYTHON) bench $(or $(PART),peers)
 
-build: $(VENV)/.installed ## the set-up alone: .venv with the commands thunderherd and thunderherd-engine
+build: $(VENV)/.installed ## set up only: .venv with the commands thunderherd and thunderherd-engine
 
 prerequisites:
 	@tools/prerequisites >/dev/null
 
-# Every Python package comes from a lock with hashes. The stamps keep a second `make` short. While these come over the
-# network, the CPUs have nothing else to do: cargo begins with what maturin builds, and if it fails, maturin says so.
+# Every Python package comes from a lock file with hashes. The stamp files keep a second `make` short. During the
+# download cargo already compiles what maturin will build. If that fails, maturin will report it.
 $(VENV)/.build-tools: requirements/build.lock | prerequisites
 	@echo "==> Python packages into $(VENV) (some 155 MB, once)"
 	@python=$$(tools/prerequisites) && { $(PYTHON) -c '' 2>/dev/null || "$$python" -m venv --clear $(VENV); }
@@ -64,13 +64,13 @@ $(VENV)/.installed: $(VENV)/.build-tools pyproject.toml README.md $(ENGINE_SOURC
 
 test-tools: build $(VENV)/.test-tools
 
-# Tests send signals, which whoever started this may have had ignored, as nohup does; that is inherited.
+# Tests send signals. A caller such as nohup may ignore some, and child processes inherit that.
 NOTHING_IGNORED := $(shell env --default-signal true 2>/dev/null && echo env --default-signal=HUP,INT,QUIT)
 
 compiled-tests: build
 	@cargo test --locked --no-run $(MANIFEST)
 
-# Beside a build, which has a folder of its own in engine/target.
+# May run during a build, which uses another folder of engine/target.
 compiled-ahead: prerequisites
 	@cargo test --locked --no-run $(MANIFEST)
 
@@ -78,24 +78,24 @@ test-engine: compiled-tests
 	@echo "==> cargo test"
 	@$(NOTHING_IGNORED) $(PYTHON) tools/engine_tests.py
 
-test-thorough: build ## all that can happen to a server's processes, with every workload (`make test` takes two)
+test-thorough: build ## every conformance test with every workload (`make test` uses two workloads)
 	@$(NOTHING_IGNORED) cargo test --locked $(MANIFEST) --test conformance -- --include-ignored
 
-# pytest rewrites what tests assert, and keeps that. CI does it beside other checks, before its workers begin; else each of them does.
+# pytest rewrites assertions and caches the result. CI does this once, during other checks, instead of once a worker.
 rewritten-tests: test-tools
 	@told=$$($(PYTHON) -m pytest --collect-only -qq 2>&1) || { echo "$$told" >&2; exit 1; }
 
-# Twice as many workers as a small machine has CPUs: a third of the tests' time is waiting. Then the few that measure
-# time against a formula, one after another.
+# Four workers, twice the CPUs of a small machine, since tests wait for a third of their time. Then the few tests that
+# need the CPUs for themselves, one after another.
 test-lab: test-tools
 	@echo "==> pytest"
 	@$(NOTHING_IGNORED) $(PYTHON) -m pytest --numprocesses 4 --dist loadfile --no-loadscope-reorder -m "not alone"; status=$$?; \
 		echo "==> pytest, alone"; \
 		$(NOTHING_IGNORED) $(PYTHON) -m pytest -m alone || status=$$?; exit $$status
 
-check: check-rust check-python check-documents ## formatting, lints, types, and that generated documents are current
+check: check-rust check-python check-documents ## check formatting, lints, types, and that generated documents are current
 
-# Files by name: `cargo fmt` skips the modules that a macro declares.
+# Files are given by name, since `cargo fmt` skips modules that a macro declares.
 check-rust: build
 	@rustfmt --version >/dev/null 2>&1 && cargo clippy --version >/dev/null 2>&1 || { \
 		echo "thunderherd: missing: rustfmt and clippy; install with: rustup component add rustfmt clippy" >&2; exit 1; }
@@ -108,6 +108,8 @@ check-python: test-tools
 	@echo "==> ruff"
 	@$(VENV)/bin/ruff check lab tools bench
 	@$(VENV)/bin/ruff format --check lab tools bench
+	@echo "==> models of the engine's lines"
+	@$(PYTHON) tools/line_models.py --check
 	@echo "==> mypy"
 	@$(PYTHON) -m mypy
 	@$(PYTHON) -m mypy bench
@@ -117,27 +119,28 @@ check-documents: build
 	@echo "==> generated documents"
 	@$(PYTHON) tools/documents.py --check
 
-docs: build ## writes anew what in docs/ and README.md follows from code, registries, schemas and records; checks links
+docs: test-tools ## write docs/generated and the generated parts of other pages; check all links
+	@$(PYTHON) tools/line_models.py
 	@$(PYTHON) tools/documents.py
 
-site: docs ## the same as HTML in site/, for a browser, without a network
+site: docs ## build HTML of all pages in site/, for a browser without a network
 	@$(PYTHON) tools/build_site.py
 
-records: build ## runs the five sources' studies, and two of every entry, and keeps what docs/ shows of them (an hour or so; PARTS="unp-ch30 calls" alone)
+records: build ## run the studies whose records docs/ shows, and keep the records (about an hour; PARTS="unp-ch30 calls" runs some)
 	@$(PYTHON) tools/make_records.py $(PARTS)
 	@$(PYTHON) tools/documents.py
 
-fmt: test-tools ## formats Rust and Python
+fmt: test-tools ## format Rust and Python
 	@rustfmt --edition 2024 $(RUST_FILES)
 	@$(VENV)/bin/ruff check --fix --exit-zero --quiet lab tools bench
 	@$(VENV)/bin/ruff format lab tools bench
 
-lock: ## writes requirements/*.lock anew from pyproject.toml (needs uv)
+lock: ## write requirements/*.lock from pyproject.toml (needs uv)
 	@command -v uv >/dev/null || { echo "thunderherd: missing: uv; install with: pip install uv" >&2; exit 1; }
 	@for set in build test; do \
 		uv pip compile --quiet --universal --python-version 3.11 --generate-hashes \
 			--custom-compile-command "make lock" pyproject.toml --group build $$( [ $$set = test ] && echo --group test ) \
 			--output-file requirements/$$set.lock || exit 1; done
 
-clean: ## removes what was built: .venv and engine/target
+clean: ## remove .venv and engine/target
 	@rm -rf $(VENV) engine/target

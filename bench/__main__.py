@@ -1,7 +1,7 @@
 """Benchmarks: `make bench`, `make bench-peers`, or `.venv/bin/python bench PART [options]` for one part.
 
-METHODOLOGY.md says how they measure. They print figures and judge nothing, but for the proofs; figures of
-different runs, or of different machines, are not to be compared.
+METHODOLOGY.md describes how they measure. Only the proofs judge; the other parts print figures. Do not
+compare figures of different runs or machines.
 """
 
 from __future__ import annotations
@@ -38,7 +38,7 @@ PARTS = {**SERVERS, **PEERS}
 
 
 def main() -> None:
-    """Runs the parts that the command line names; exits with 1 if one of them failed."""
+    """Runs the parts that the command line names; exits with 1 if one of them fails."""
     parser = argparse.ArgumentParser(prog="bench", description=__doc__)
     parts = parser.add_subparsers(dest="part", metavar="PART", help=f"default: {', '.join(SERVERS)}")
     parts.add_parser("peers", help=f"all of {', '.join(PEERS)}")
@@ -65,19 +65,19 @@ def main() -> None:
 
 
 def announce(chosen: dict[str, argparse.Namespace]) -> None:
-    """Says how long it will take, and what will be missing. `UserError`: nothing can be measured here."""
+    """Prints the expected duration and what is missing. Raises `UserError` if nothing can be measured."""
     two_places()
     seconds = {name: PARTS[name].seconds(each) for name, each in chosen.items()}
     lengths = ", ".join(f"{name} {duration(length)}" for name, length in seconds.items())
     total = duration(sum(seconds.values()))
-    print(f"bench: about {total} ({lengths}), more where others keep the CPUs busy", flush=True)
+    print(f"bench: about {total} ({lengths}), more on a busy machine", flush=True)
     missing = [PEERS[name].not_here() if name in PEERS else unavailable_designs() for name in chosen]
     for reason in dict.fromkeys(reason for each in missing for reason in each):
-        print(f"bench: not here: {reason}")
+        print(f"bench: missing: {reason}")
 
 
 def about(name: str) -> str:
-    """The first line of what a part says of itself."""
+    """Returns the first line of a part's docstring."""
     return (PARTS[name].__doc__ or "").partition("\n")[0]
 
 

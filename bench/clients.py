@@ -1,14 +1,15 @@
-"""Load generators on one CPU against the same server on another: ours beside wrk, hey and h2load.
+"""Load generators on one CPU with the same server on another: ours compared with wrk, hey and h2load.
 
-HTTP on 64 connections that are kept, one thread. Servers: one of ours with replies of 64 bytes to 64 KiB,
-where the generator is what limits the rate, or close to it; one that never sleeps on the generator's own CPU,
-so that nothing crosses to another; and nginx, which is slower than all of them. Rounds are interleaved, and
-each ratio is of one round, to wrk. wrk looks at each reply's length, and so does ours here, but for the line
-that says that every byte is held against what it should be. How many requests the server counted stands
-beside how many the generator did: a generator may be wrong. A bare loop of send, receive and wait, which
-reads nothing of what came and measures nothing (`engine/benches/layers.rs`), is what a client that makes
-these calls for each request has to pay at least; another does not even wait, but tries all of its connections
-again and again.
+Each generator sends HTTP on 64 persistent connections, from one thread. There are several servers. One of
+ours sends replies of 64 bytes to 64 KiB, so that the generator limits the rate, or nearly. A busy-polling one
+runs on the generator's CPU, so that nothing crosses to another CPU. nginx is slower than all generators.
+
+Rounds are interleaved, and each ratio is of one round, to wrk. wrk checks the length of each reply, and so
+does ours, except in the line that checks every byte. The table compares the requests that the server counted
+with those that the generator counted, since a generator may be wrong. The bare loop of send, receive and wait
+(`engine/benches/layers.rs`) neither reads replies nor measures. It is the least cost of a client that makes
+these calls for each request. The polling bare loop does not wait either: it tries all its connections in
+turn.
 """
 
 from __future__ import annotations
@@ -22,7 +23,6 @@ from collections import defaultdict
 from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass
 
-import http_tools
 import layers
 import nginx
 from common import (
@@ -35,56 +35,57 @@ from common import (
     spread,
     two_places,
 )
-from http_tools import TOOLS, Told, Tool
+from compare import http_tools
+from compare.http_tools import TOOLS, Told, Tool
 from thunderherd.engine.client import EngineError, Server, start_load
 from thunderherd.engine.setting_rules import SettingValue
 from thunderherd.errors import UserError
 
 CONNECTIONS = 64
 OTHER_SECONDS = 0.6
-"""Of a run, beside its length: start and end of the processes."""
+"""Time of a run outside its length, to start and end the processes."""
 
 
 @dataclass(frozen=True)
 class Seen:
-    """One run of a generator."""
+    """The figures of one run of a generator."""
 
     per_second: float
     client_microseconds: float
-    """CPU time of the generator, per request, its start and end included."""
+    """CPU time of the generator per request, including its start and end."""
     client_share: float
-    """Part of a CPU that the generator used."""
+    """Share of its CPU that the generator used."""
     server_share: float
-    """Part of a CPU that the server used."""
+    """Share of its CPU that the server used."""
     counted: float | None
-    """Requests that the server counted, for each that the generator did; None: the server does not tell."""
+    """Ratio of the server's count of requests to the generator's; None if the server has no count."""
 
 
 @dataclass(frozen=True)
 class Target:
-    """A server that listens."""
+    """A listening server."""
 
     port: int
     group: int
     """Its process group."""
     reply_bytes: int
     requests: Callable[[], int | None]
-    """How many it has counted; None: it does not tell."""
+    """Returns its count of requests; None if it has none."""
 
 
 @dataclass(frozen=True)
 class Generator:
-    """A load generator in one form."""
+    """A load generator with some settings."""
 
     name: str
     run: Callable[[Target, int], Told]
-    """Asks for so many seconds. `EngineError`: an error was seen, or nothing."""
+    """Sends requests for so many seconds. Raises `EngineError` on errors, or if there was no reply."""
     missing: Callable[[], str | None] = lambda: None
-    """Why it cannot be had here."""
+    """Returns why it cannot run on this machine; None if it can."""
 
 
 def ours(settings: Mapping[str, SettingValue]) -> Callable[[Target, int], Told]:
-    """Our closed load with these settings."""
+    """Returns our closed load with these settings."""
 
     def run(target: Target, seconds: int) -> Told:
         load = start_load(
@@ -105,27 +106,27 @@ def ours(settings: Mapping[str, SettingValue]) -> Callable[[Target, int], Told]:
         finally:
             load.end()
         if result.tally.errors or result.window is None:
-            raise EngineError(f"ours saw errors, or nothing: {result.first_error}")
+            raise EngineError(f"our load saw errors, or no replies: {result.first_error}")
         return Told(result.tally.requests, result.window.requests_per_second)
 
     return run
 
 
 def bare(kind: str) -> Callable[[Target, int], Told]:
-    """The bare loop of this kind."""
+    """Returns the bare loop of this kind."""
 
     def run(target: Target, seconds: int) -> Told:
         address, words = f"127.0.0.1:{target.port}", (CONNECTIONS, target.reply_bytes, 0, seconds * 1000)
         said = layers.asked(layers.built(), kind, address, words, two_places()[1])
         if not said["requests"]:
-            raise EngineError("the bare loop was answered nothing")
+            raise EngineError("the bare loop got no reply")
         return Told(said["requests"], said["requests"] / said["elapsed_ns"] * 1e9)
 
     return run
 
 
 def theirs(tool: Tool) -> Callable[[Target, int], Told]:
-    """Another tool."""
+    """Returns a foreign tool as a generator."""
     return lambda target, seconds: tool.run(target.port, CONNECTIONS, seconds)
 
 
@@ -148,7 +149,7 @@ GENERATORS = {
 
 @contextlib.contextmanager
 def our_server(reply_bytes: int, design: str = "epoll", place: int = 0) -> Iterator[Target]:
-    """One of ours on one CPU: its own, or (1) the generator's."""
+    """Runs a server of ours on one CPU: by default a separate one, or (1) the generator's."""
     settings: dict[str, SettingValue] = {"bytes": reply_bytes}
     with Server(design, workload="http", settings=settings, cpus=two_places()[place]) as server:
         assert server.ready.port is not None, "a design listens at a port"
@@ -162,7 +163,7 @@ def our_server(reply_bytes: int, design: str = "epoll", place: int = 0) -> Itera
 
 @contextlib.contextmanager
 def their_server() -> Iterator[Target]:
-    """nginx with a file, as Debian configures it."""
+    """Runs nginx with a file, as Debian configures it."""
     with nginx.nginx(nginx.PEERS[nginx.PACKAGED]) as server:
         yield Target(server.port, server.group, nginx.BYTES, lambda: None)
 
@@ -178,49 +179,53 @@ SERVERS: Mapping[str, Callable[[], contextlib.AbstractContextManager[Target]]] =
 
 
 def options(parser: argparse.ArgumentParser) -> None:
-    """What may be asked of it."""
+    """Adds the options of this part."""
     parser.add_argument(
-        "servers", nargs="*", metavar="SERVER", help=f"default: {', '.join(map(repr, SERVERS))}"
+        "servers", nargs="*", metavar="SERVER", help=f"servers (default: {', '.join(map(repr, SERVERS))})"
     )
     parser.add_argument("--rounds", type=int, default=9, help="runs of each (default: %(default)s)")
     parser.add_argument("--seconds", type=int, default=1, help="length of a run (default: %(default)s)")
 
 
 def servers_of(given: argparse.Namespace) -> list[str]:
-    """Those that are asked. Raises `UserError` where there is none of a name."""
+    """Returns the requested servers. Raises `UserError` for an unknown name."""
     unknown = sorted(set(given.servers) - set(SERVERS))
     if unknown:
-        raise UserError(f"no server is called {unknown[0]!r}; there are {', '.join(map(repr, SERVERS))}")
+        raise UserError(
+            f"no server is called {unknown[0]!r}",
+            code="bench.unknown_server",
+            hint=f"there are {', '.join(map(repr, SERVERS))}",
+        )
     return list(given.servers) or [
         name for name in SERVERS if nginx_is_here() or not name.startswith("nginx")
     ]
 
 
 def nginx_is_here() -> bool:
-    """Whether it is installed."""
+    """Returns whether nginx is installed."""
     return shutil.which("nginx", path=search_path()) is not None
 
 
 def here() -> list[str]:
-    """The generators that can be had."""
+    """Returns the generators that this machine can run."""
     return [name for name, each in GENERATORS.items() if each.missing() is None]
 
 
 def not_here() -> list[str]:
-    """What will be missing, and why."""
+    """Describes what is missing on this machine, and how to install it."""
     missing = [reason for each in GENERATORS.values() if (reason := each.missing())]
     return missing + ([] if nginx_is_here() else ["nginx is not installed: apt-get install nginx-light"])
 
 
 def seconds(given: argparse.Namespace) -> float:
-    """How long it will take."""
+    """Estimates the duration."""
     return float(len(servers_of(given)) * len(here()) * given.rounds * (given.seconds + OTHER_SECONDS))
 
 
 def run(given: argparse.Namespace) -> None:
-    """Measures, and prints its tables."""
+    """Measures, and prints the tables."""
     if layers.missing() is None:
-        # Else cargo's CPU time would be that of its first run.
+        # Otherwise the first run would include cargo's CPU time.
         layers.built()
     for name in servers_of(given):
         seen: dict[str, dict[int, Seen]] = defaultdict(dict)
@@ -236,7 +241,7 @@ def run(given: argparse.Namespace) -> None:
 
 
 def one(generator: Generator, target: Target, seconds: int) -> Seen:
-    """One run, and what it cost both sides."""
+    """Runs a generator once; returns its rate and the CPU time of both sides."""
     requests, server, client = target.requests(), group_cpu(target.group), os.times()
     told = generator.run(target, seconds)
     ended = os.times()
@@ -250,8 +255,8 @@ def one(generator: Generator, target: Target, seconds: int) -> Seen:
 
 
 def show(server: str, seen: Mapping[str, Mapping[int, Seen]], given: argparse.Namespace) -> None:
-    """A row for each generator, the cheapest first."""
-    print(f"{server}, {CONNECTIONS} connections kept, {given.rounds} rounds of {given.seconds} s\n")
+    """Prints a row for each generator, the cheapest first."""
+    print(f"{server}, {CONNECTIONS} persistent connections, {given.rounds} rounds of {given.seconds} s\n")
     print(
         f"{'generator':28}{'requests per second':>28}{'CPU per request, µs':>24}{'generator, server':>20}"
         f"{'counted':>10}{'rate : wrk':>21}{'CPU : wrk':>21}"
@@ -267,20 +272,20 @@ def show(server: str, seen: Mapping[str, Mapping[int, Seen]], given: argparse.Na
             f"{to_wrk(seen, name, 'per_second'):>21}{to_wrk(seen, name, 'client_microseconds'):>21}"
         )
     print(
-        "\ngenerator, server: the part of a CPU that each used; counted: requests by the server's account\n"
-        "for each of the generator's (a run's last ones may have been cut off); ratios of each round,\n"
-        "Hodges-Lehmann with its interval of 95 %\n",
+        "\ngenerator, server: the share of its CPU that each used\n"
+        "counted: the server's count of requests to the generator's (the last requests may be cut off)\n"
+        "ratios: of each round, Hodges-Lehmann estimate with 95 % interval\n",
         flush=True,
     )
 
 
 def middle(runs: Mapping[int, Seen], figure: str) -> float:
-    """The median of a figure."""
+    """Returns the median of a figure."""
     return float(statistics.median(getattr(each, figure) for each in runs.values()))
 
 
 def to_wrk(seen: Mapping[str, Mapping[int, Seen]], name: str, figure: str) -> str:
-    """The ratio of a figure to wrk's of the same round, of the rounds that neither lost."""
+    """Writes the ratio of a figure to wrk's in the same round, of the rounds with both."""
     rounds = seen[name].keys() & seen.get(WRK, {}).keys()
     if name == WRK or not rounds:
         return "-"

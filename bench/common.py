@@ -1,4 +1,4 @@
-"""What the benchmarks share: where the two sides run, in what order, and how a figure is printed."""
+"""Shared code of the benchmarks: the CPUs of both sides, the order of trials, and how figures are printed."""
 
 from __future__ import annotations
 
@@ -23,37 +23,43 @@ from thunderherd.statistics.samples import hodges_lehmann
 
 SEED = 1
 PATIENCE_SECONDS = 60.0
-"""For whatever should take a second or two, on a machine that others keep busy."""
+"""Time limit for steps that take a second or two on a quiet machine."""
 LATEST = 0.1
-"""How late the server may be read, in windows; otherwise its CPU time does not belong to the window."""
+"""How late the server may be read, as a share of the window. Later readings are not the window's CPU time."""
 
 
 def two_places() -> tuple[list[int], list[int]]:
-    """The first CPU that this process may use for the server, the second for the clients."""
+    """Returns the first CPU that this process may use for the server, and the second for the clients."""
     cpus = sorted(os.sched_getaffinity(0))
     if len(cpus) < 2:
-        raise UserError("a benchmark needs two CPUs, one for the server and one for its clients; here is one")
+        raise UserError(
+            "a benchmark needs two CPUs, one for the server and one for its clients", code="bench.one_cpu"
+        )
     return cpus[:1], cpus[1:2]
 
 
 def chosen_designs(names: Sequence[str]) -> list[Design]:
-    """These designs, or all that this machine has."""
+    """Returns these designs, or all that this machine can run."""
     designs = catalogue().designs
     unknown = sorted(set(names) - {design.name for design in designs})
     if unknown:
-        raise UserError(f"no design is called {unknown[0]!r}; `thunderherd list designs` names them")
+        raise UserError(
+            f"no design is called {unknown[0]!r}",
+            code="bench.unknown_design",
+            hint="type thunderherd list designs",
+        )
     return [design for design in designs if design.available and (not names or design.name in names)]
 
 
 def unavailable_designs() -> list[str]:
-    """Those that this machine does not have, and why."""
+    """Returns the designs that this machine cannot run, with the reason."""
     return [f"{design.name}: {design.reason}" for design in catalogue().designs if not design.available]
 
 
 def shuffled_rounds(names: Sequence[str], rounds: int, of: str = "") -> Iterator[tuple[int, str]]:
-    """Every name once a round, each round in an order of its own: what drifts meets all alike.
+    """Yields every name once a round, in a new random order each round, so that drift affects all alike.
 
-    `of` says whose rounds these are to whoever is looking.
+    `of` begins the line that shows the progress on a terminal.
     """
     order = random.Random(SEED)
     for number in range(rounds):
@@ -64,14 +70,16 @@ def shuffled_rounds(names: Sequence[str], rounds: int, of: str = "") -> Iterator
 
 
 def _progress(text: str) -> None:
-    """One line that writes over itself, where somebody is looking."""
+    """Overwrites one line of progress, on a terminal only."""
     if sys.stderr.isatty():
         print(f"\r\033[K{text}", end="", file=sys.stderr, flush=True)
 
 
 def workers(design: Design, connections: int) -> dict[str, int]:
-    """A pool that can hold so many connections: a worker for each where a worker waits in its calls; a single
-    loop, for there is one CPU, where it does not. Raises `UserError` where no pool is that large.
+    """Returns the settings of a pool that can hold so many connections.
+
+    A design that waits in the call needs a worker for each connection. Other designs get a single loop, since
+    there is one CPU. Raises `UserError` if no pool can be that large.
     """
     wanted = max(connections, 2) if design.waits == "in_the_call" else 1
     found = {}
@@ -79,31 +87,34 @@ def workers(design: Design, connections: int) -> dict[str, int]:
         if setting.name not in MOST_WORKERS or setting.kind != "integer":
             continue
         if wanted > setting.maximum:
-            raise UserError(f"{setting.name} is at most {setting.maximum:,}, and {wanted:,} are needed")
+            raise UserError(
+                f"{setting.name} is at most {setting.maximum:,}, and {wanted:,} are needed",
+                code="bench.pool_too_small",
+            )
         found[setting.name] = max(wanted, setting.default) if setting.name == "maximum_workers" else wanted
     return found
 
 
 @dataclass(frozen=True)
 class Figures:
-    """What one window came to."""
+    """The figures of one window."""
 
     per_second: float
     server_microseconds: float | None
-    """CPU time of all of the server's processes, per request; None where the server was read too late."""
+    """CPU time of all processes of the server, per request; None if the server was read too late."""
     client_microseconds: float
-    """CPU time of the clients, per request, connecting and warming up included."""
+    """CPU time of the clients, per request, including connections and warm-up."""
 
 
 class NotInServiceError(EngineError):
-    """Some of the kept connections were not served yet."""
+    """Some of the persistent connections were not served yet."""
 
 
 def measure(server: Server, load: LoadProcess, clients: Mapping[str, SettingValue]) -> Figures:
-    """The window of a load that ends by time, of `clients` with these settings.
+    """Measures the window of a load that ends by time; `clients` are its settings.
 
-    Raises `NotInServiceError` unless all kept connections were served at once, `EngineError` unless every
-    reply came and was right.
+    Raises `NotInServiceError` unless all persistent connections were served at the same time. Raises
+    `EngineError` unless every reply was correct.
     """
     try:
         began = load.mark(PATIENCE_SECONDS)
@@ -119,15 +130,15 @@ def measure(server: Server, load: LoadProcess, clients: Mapping[str, SettingValu
     served = middle.tally.connections - middle.tally.closed
     if clients["connections"] == "kept" and served < int(clients["clients"]):
         if window is None or middle.monotonic_ns >= window.ended_monotonic_ns:
-            raise EngineError("could not be read within the window: others keep the CPUs busy")
+            raise EngineError("could not be read within the window: other processes keep the CPUs busy")
         raise NotInServiceError(
-            f"had {served:,} of {clients['clients']:,} connections in service amid the window"
+            f"had {served:,} of {clients['clients']:,} connections in service in the middle of the window"
         )
     if result.tally.errors:
         errors = ", ".join(f"{count:,} {kind}" for kind, count in result.tally.errors.items())
         raise EngineError(f"{errors}; the first: {result.first_error}")
     if ended is None or window is None or not window.requests:
-        raise EngineError("answered nothing in the window: it is too short, or others keep the CPUs busy")
+        raise EngineError("no reply in the window: it is too short, or other processes keep the CPUs busy")
     length = window.ended_monotonic_ns - window.started_monotonic_ns
     edges = ((before, window.started_monotonic_ns), (after, window.ended_monotonic_ns))
     in_time = all(snapshot.monotonic_ns - edge <= LATEST * length for snapshot, edge in edges)
@@ -140,19 +151,19 @@ def measure(server: Server, load: LoadProcess, clients: Mapping[str, SettingValu
 
 
 def duration(seconds: float) -> str:
-    """`3.2 minutes`; of less than one `48 seconds`."""
+    """Writes a duration as `3.2 minutes`, or `48 seconds` below a minute."""
     whole = math.ceil(seconds)
     return f"{seconds / 60:.1f} minutes" if whole >= 60 else f"{whole} second{'' if whole == 1 else 's'}"
 
 
 def show_lost(reasons: Mapping[str, str]) -> None:
-    """A line for each case of which trials were lost, with the last reason."""
+    """Prints a line for each case that lost trials, with the last reason."""
     for name, reason in reasons.items():
         print(f"{name}: trials lost, the last: {reason}")
 
 
 def spread(values: Sequence[float], digits: int = 0) -> str:
-    """The median; behind it the least and the most, where there are several."""
+    """Writes the median, and the range if there are several values."""
     if not values:
         return "-"
     middle, least, most = (
@@ -162,7 +173,7 @@ def spread(values: Sequence[float], digits: int = 0) -> str:
 
 
 def ratio(values: ArrayLike) -> str:
-    """The typical ratio of the rounds and its interval of 95 %, which six rounds have at least."""
+    """Writes the typical ratio of the rounds with its 95 % interval, which needs at least six rounds."""
     estimate = hodges_lehmann(np.log(values))
     middle = f"{np.exp(estimate.value):.2f}"
     if estimate.low is None or estimate.high is None:
@@ -171,7 +182,7 @@ def ratio(values: ArrayLike) -> str:
 
 
 def search_path() -> str:
-    """Where programs to compare with are: $THUNDERHERD_PEERS, PATH, and the administrator's folders."""
+    """Returns the search path of foreign programs: $THUNDERHERD_PEERS, PATH, and the sbin folders."""
     places = (
         os.environ.get("THUNDERHERD_PEERS"),
         os.environ.get("PATH", os.defpath),
@@ -181,7 +192,7 @@ def search_path() -> str:
 
 
 def group_cpu(group: int) -> int:
-    """CPU time of the living processes of a process group, in nanoseconds (/proc/PID/schedstat)."""
+    """Returns the CPU time of the live processes of a process group, in nanoseconds (/proc/PID/schedstat)."""
     return sum(
         int((task / "schedstat").read_text().split()[0])
         for process in processes_of(group)
@@ -190,7 +201,7 @@ def group_cpu(group: int) -> int:
 
 
 def processes_of(group: int) -> list[Path]:
-    """The folders in /proc of the processes of a process group."""
+    """Returns the folders in /proc of the processes of a process group."""
     found = []
     for folder in Path("/proc").glob("[0-9]*"):
         try:
@@ -203,7 +214,7 @@ def processes_of(group: int) -> list[Path]:
 
 
 def until_done(seconds: float = PATIENCE_SECONDS) -> Iterator[float]:
-    """Turns of a loop that waits for something, and how long it has waited; ends when that is too long."""
+    """Yields the time waited, every 20 ms, until `seconds` are over."""
     began = time.monotonic()
     while (waited := time.monotonic() - began) < seconds:
         yield waited

@@ -1,20 +1,20 @@
-"""What counting costs: rate and CPU time per request with counters on against off, in the same rounds.
+"""Cost of counting: rate and CPU time per request with counters and without, in the same rounds.
 
-Two kinds of sets. Those of every trial that is judged: what the laboratory reads of any study
-(`by default`), and what each bundled study asks for besides (`[measure] counters`). The first must be cheap,
-so these have many rounds, and a verdict in words for each. Those of trials of their own: what explains a
-difference (`[counting]` of a study) and each of it alone, tcp_info, the memory of a control group, and the
-processor's events together.
+There are two kinds of counter sets. The first kind is counted in every judged trial: what the lab reads in
+any study (`by default`), and what each bundled study requests in addition (`[measure] counters`). These must
+be cheap, so they have many rounds and a verdict in words. The second kind is counted in extra trials: the
+counters that explain a difference (`[counting]` of a study), together and each alone, tcp_info, the memory of
+a control group, and the processor's events together.
 
-A round has each set once and the reference once, in an order of its own; a ratio is of one round, the time of
-a request with the set to that of the reference. By rate, the reference of the first kind counts nothing at
-all: the server's CPU time is not read before its end either. By CPU time, and for the second kind, it is what
-every trial has by default. Counters are those of both sides, as in the trials of a study. Off is off: no
-tracepoint is switched on in a trial that does not count.
+A round has each set once and the reference once, in random order. A ratio is of one round: the time of a
+request with the set to that with the reference. By rate, the reference of the first kind counts nothing: the
+server's CPU time is not read before its end either. By CPU time, and for the second kind, the reference is
+what every trial counts by default. Both sides count, as in the trials of a study. Without counters, no
+tracepoint is enabled.
 
-Beside the first kind stand the instructions of a request, where perf(1) counts them: on shared CPUs, whose
-rate varies by a tenth from trial to trial, they decide what time does not. `nothing, again` is the reference
-once more, and has to come out as no different.
+For the first kind, perf(1) also counts the instructions per request if it can. On shared CPUs, rates vary by
+a tenth from trial to trial, and instructions can decide what time cannot. `nothing, again` is the reference
+once more: it must show no difference.
 """
 
 from __future__ import annotations
@@ -44,52 +44,53 @@ NOTHING = "nothing at all"
 AGAIN = "nothing, again"
 DEFAULT = "by default"
 DESIGNS = ("epoll", "fork_per_client", "thread_per_client")
-"""One that makes nothing for a connection, and two that copy every event for each."""
+"""One design that starts nothing for a connection, and two whose processes or threads inherit every event."""
 CLIENTS = 8
 PROCESSOR = (
     "cpu_cycles", "instructions", "branch_instructions", "branch_misses", "cache_references", "cache_misses",
 )  # fmt: skip
 WARM_UP_MILLISECONDS = 100
 LOOPS = 150
-"""Requests of each client, where instructions are counted: few, for those of a fork vary from server to
-server, by where its memory happens to lie, and not within one; so rounds tell more than requests."""
+"""Requests of each client when instructions are counted. They are few, since the instructions of a fork
+vary from server to server, with the layout of its memory, and not within one server. More rounds help,
+more requests do not."""
 OTHER_SECONDS = 0.1
-"""Of a trial, beside its window and warm-up: start and end of the processes."""
+"""Time of a trial outside its window and warm-up, to start and end the processes."""
 HEAVY_SECONDS = 0.8
-"""More, where many events are opened and closed."""
+"""Additional time if many events are opened and closed."""
 BOUND = 0.01
-"""What the default set may cost: so much more time for a request."""
+"""The largest cost of the default set, as a share of the time of a request."""
 
 Sets = Mapping[str, tuple[str, ...] | None]
-"""The counters of sets, by what these are called; None: nothing is counted, nor is CPU time."""
+"""The counters of each set, by name; None: neither counters nor CPU time."""
 
 
 @dataclass(frozen=True)
 class Kind:
-    """Sets that are compared with each other, and how often."""
+    """Sets that are compared with each other."""
 
     title: str
     sets: Sets
     reference: str
     rounds: int
     seconds: float
-    """Of a trial, beside its window."""
+    """Time of a trial outside its window."""
 
 
 def options(parser: argparse.ArgumentParser) -> None:
-    """What may be asked of it."""
-    parser.add_argument("designs", nargs="*", help=f"default: {', '.join(DESIGNS)}")
+    """Adds the options of this part."""
+    parser.add_argument("designs", nargs="*", help=f"designs (default: {', '.join(DESIGNS)})")
     parser.add_argument(
         "--rounds",
         type=int,
         default=32,
-        help="trials of each set of every trial, and of each that is named (default: %(default)s)",
+        help="trials of each set of judged trials, and of --counters (default: %(default)s)",
     )
     parser.add_argument(
         "--other-rounds",
         type=int,
         default=6,
-        help="trials of each set of trials of their own; 0: leave them out (default: %(default)s)",
+        help="trials of each set of extra trials; 0 leaves them out (default: %(default)s)",
     )
     parser.add_argument(
         "--milliseconds", type=int, default=300, help="window of a trial (default: %(default)s)"
@@ -98,17 +99,17 @@ def options(parser: argparse.ArgumentParser) -> None:
         "--counters",
         nargs="*",
         metavar="COUNTERS",
-        help="only what is counted by default and these sets, such as system_calls,wakeups",
+        help="measure only the default and these sets, such as system_calls,wakeups",
     )
     parser.add_argument(
         "--together",
         action="store_true",
-        help="server and clients on one CPU: more switches for each request, and steadier rates",
+        help="run server and clients on one CPU: more switches per request, steadier rates",
     )
 
 
 def seconds(given: argparse.Namespace) -> float:
-    """How long it will take."""
+    """Estimates the duration."""
     designs = len(given.designs or DESIGNS)
     return float(
         sum(
@@ -119,7 +120,7 @@ def seconds(given: argparse.Namespace) -> float:
 
 
 def kinds(given: argparse.Namespace) -> list[Kind]:
-    """What is to be measured."""
+    """Returns the requested kinds of sets."""
     light = WARM_UP_MILLISECONDS / 1000 + OTHER_SECONDS
     off: Sets = {NOTHING: None}
     if given.counters is not None:
@@ -134,13 +135,15 @@ def kinds(given: argparse.Namespace) -> list[Kind]:
         "memory": ("memory",),
         "processor": PROCESSOR,
     }
-    apart = Kind("in trials of their own", of_their_own, DEFAULT, given.other_rounds, light + HEAVY_SECONDS)
+    apart = Kind("in extra trials", of_their_own, DEFAULT, given.other_rounds, light + HEAVY_SECONDS)
     return [each for each in (of_all, apart) if each.rounds]
 
 
 def in_every_trial(offered: Catalogue) -> dict[str, tuple[str, ...]]:
-    """What bundled studies count in every trial, on both sides; those that ask for the same are one set.
-    First what is there without asking, which is all that some of them have."""
+    """Returns the counters of the judged trials of bundled studies.
+
+    Studies with the same counters share a set. The default set comes first; some studies have no other.
+    """
     by_counters: dict[tuple[str, ...], list[str]] = {}
     for name, path in bundled_studies().items():
         asked = tomllib.loads(path.read_text(encoding="utf-8"))["measure"].get("counters", [])
@@ -151,9 +154,11 @@ def in_every_trial(offered: Catalogue) -> dict[str, tuple[str, ...]]:
 
 
 def unavailable(counters: Sequence[str], design: str, offered: Catalogue) -> dict[str, str]:
-    """Those of these counters that this machine does not have, and why, as a server says that is to count
-    them: it knows of events by name, too, which no list has. Raises `UserError` where there is none of such a
-    name."""
+    """Returns the counters that this machine does not have, with the reason.
+
+    A server that is to count them reports the reasons: it also knows the events by name, which no list has.
+    Raises `UserError` for an unknown name.
+    """
     if not counters:
         return {}
     with Server(design, workload=WORKLOAD, counters=counters) as server:
@@ -163,7 +168,7 @@ def unavailable(counters: Sequence[str], design: str, offered: Catalogue) -> dic
 
 
 def run(given: argparse.Namespace) -> None:
-    """Measures, and prints a table for each kind and design; then what each set costs, in words."""
+    """Measures, and prints a table for each kind and design, then the cost of each set in words."""
     for kind in kinds(given):
         costs: dict[str, dict[str, str]] = defaultdict(dict)
         for design in given.designs or DESIGNS:
@@ -178,7 +183,7 @@ def run(given: argparse.Namespace) -> None:
 
 
 def show_costs(costs: Mapping[str, Mapping[str, str]]) -> None:
-    """What each set costs each design, in words."""
+    """Prints what each set costs each design."""
     for name, of_designs in costs.items():
         print(f"{name}:")
         for design, cost in of_designs.items():
@@ -186,9 +191,9 @@ def show_costs(costs: Mapping[str, Mapping[str, str]]) -> None:
 
 
 def show_work(kind: Kind, given: argparse.Namespace) -> None:
-    """What each set costs in instructions, on one CPU: where idle ones have none to be counted."""
+    """Measures and prints what each set costs in instructions. Both sides share a CPU, which never idles."""
     if (reason := instructions.why_not()) is not None:
-        print(f"\ninstructions of a request are not known here: {reason}")
+        print(f"\nno instructions per request: {reason}")
         return
     costs: dict[str, dict[str, str]] = defaultdict(dict)
     sets = {**kind.sets, AGAIN: None}
@@ -198,7 +203,7 @@ def show_work(kind: Kind, given: argparse.Namespace) -> None:
             try:
                 seen[name][number] = work(design, sets[name])
             except (EngineError, UserError) as error:
-                costs[name][design] = f"not known: {error}"
+                costs[name][design] = f"unavailable: {error}"
         for name in sets:
             both = [
                 seen[name][number] / seen[NOTHING][number] for number in seen[name] if number in seen[NOTHING]
@@ -206,13 +211,13 @@ def show_work(kind: Kind, given: argparse.Namespace) -> None:
             if name != NOTHING and design not in costs[name]:
                 costs[name][design] = cost_in_words(both)
         plain = statistics.median(seen[NOTHING].values())
-        print(f"\n{design}: {plain:,.0f} instructions a request, of both sides")
-    print(f"\nwhat counting costs, by instructions, against {NOTHING}, in percent")
+        print(f"\n{design}: {plain:,.0f} instructions per request, of both sides")
+    print(f"\nwhat counting costs in instructions, compared with {NOTHING}, in percent")
     show_costs(costs)
 
 
 def work(design: str, counters: Sequence[str] | None) -> float:
-    """Instructions of a request, of all that runs on the CPU of both sides."""
+    """Measures the instructions per request of all processes on the CPU of both sides."""
     cpus = two_places()[0]
     clients: dict[str, SettingValue] = {"clients": CLIENTS, "connections": "per_request", "loops": LOOPS}
     with serving(design, counters) as server, instructions.counting(cpus) as reading:
@@ -234,15 +239,14 @@ def work(design: str, counters: Sequence[str] | None) -> float:
 
 
 def serving(design: str, counters: Sequence[str] | None) -> Server:
-    """A server that counts these; None: nothing, not even its CPU time before its end."""
-    # An option of `serve` like any setting; the laboratory leaves it as it is.
+    """Starts a server with these counters; None: without counters, and CPU time is read only at its end."""
+    # An option of `serve`, which the lab never sets.
     settings: dict[str, SettingValue] = {"cpu_source": "whole_life"} if counters is None else {}
     return Server(design, workload=WORKLOAD, settings=settings, cpus=two_places()[0], counters=counters or ())
 
 
 def compare(kind: Kind, design: str, given: argparse.Namespace) -> dict[str, str]:
-    """Measures the sets of a kind with one design, and prints its table. What each costs by the rate, in
-    words."""
+    """Measures the sets of a kind with one design; prints the table, returns each cost by rate in words."""
     offered = catalogue()
     figures: dict[str, dict[int, Figures]] = defaultdict(dict)
     reasons: dict[str, str] = {}
@@ -275,7 +279,7 @@ def compare(kind: Kind, design: str, given: argparse.Namespace) -> dict[str, str
 
 
 def trial(design: str, counters: Sequence[str] | None, milliseconds: int, together: bool) -> Figures:
-    """A connection for every request, which is when an event has to be copied for each that is made."""
+    """Measures a set. Every request has a connection, since each new process or thread inherits events."""
     client_cpus = two_places()[0 if together else 1]
     clients: dict[str, SettingValue] = {
         "clients": CLIENTS,
@@ -296,12 +300,12 @@ def trial(design: str, counters: Sequence[str] | None, milliseconds: int, togeth
 
 
 def by_rate(counted: Mapping[int, Figures], plain: Mapping[int, Figures]) -> list[float]:
-    """Of each round that has both, the time of a request with counters to that without."""
+    """Returns the ratios of the time of a request with counters to that without, of the rounds with both."""
     return [plain[number].per_second / each.per_second for number, each in counted.items() if number in plain]
 
 
 def by_cpu(counted: Mapping[int, Figures], plain: Mapping[int, Figures]) -> list[float]:
-    """The same, of the server's CPU time for a request."""
+    """Returns the same ratios of the server's CPU time per request."""
     pairs = [(each, plain[number]) for number, each in counted.items() if number in plain]
     return [
         with_them.server_microseconds / without.server_microseconds
@@ -311,15 +315,17 @@ def by_cpu(counted: Mapping[int, Figures], plain: Mapping[int, Figures]) -> list
 
 
 def cost_in_words(ratios: Sequence[float], bound: float = BOUND) -> str:
-    """Whether a set costs less than the bound: `under 1 % (0.1 %, -0.4 to 0.6)`. Decided is what the interval
-    of 95 % (Hodges-Lehmann, of the logarithms) says as a whole."""
+    """Writes whether a set costs less than the bound, as `under 1 % (0.1 %, -0.4 to 0.6)`.
+
+    The verdict is decided if the whole 95 % interval (Hodges-Lehmann, of the logarithms) is on one side.
+    """
     if not ratios:
         return "not decided (no trial)"
     estimate = hodges_lehmann(np.log(ratios))
     most = f"{100 * bound:g} %"
     middle = f"{_percent(estimate.value)} %"
     if estimate.low is None or estimate.high is None:
-        few = f"no interval of 95 % from so few rounds: {len(ratios)}"
+        few = f"too few rounds for a 95 % interval: {len(ratios)}"
         return f"not decided whether under {most} ({middle}; {few})"
     low, high = np.expm1(estimate.low), np.expm1(estimate.high)
     span = f"({middle}, {_percent(estimate.low)} to {_percent(estimate.high)})"
@@ -336,7 +342,7 @@ def _percent(logarithm: float) -> str:
 def show(
     kind: Kind, design: str, figures: Mapping[str, Mapping[int, Figures]], reasons: Mapping[str, str]
 ) -> None:
-    """A row for each set; at its end what is missing, and why."""
+    """Prints a row for each set, with the reason for lost trials at the end."""
     print(f"\n{design}, a connection for every request, {CLIENTS} at a time; {kind.title}")
     print(
         f"{'counters':24}{'requests per second':>30}{'server CPU each, µs':>28}{'by rate':>20}{'by CPU':>20}"

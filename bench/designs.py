@@ -1,8 +1,8 @@
-"""Every design: 1, 64 and 512 connections kept open, and a connection for every request.
+"""Every design with 1, 64 and 512 persistent connections, and with a connection for every request.
 
-Server on one CPU, clients on another: one event loop, which is the same for all. A trial is a fresh server,
-all connections, a warm-up until all are in service, a window. Rounds are interleaved; compare figures within
-one run only.
+The server runs on one CPU. The clients run on another, in one event loop that is the same for all designs.
+Each trial starts a new server, opens all connections, and warms up until all are in service. Then it measures
+a window. Rounds are interleaved. Compare figures within one run only.
 """
 
 from __future__ import annotations
@@ -30,17 +30,17 @@ from thunderherd.errors import UserError
 
 WORKLOAD = "bytes"
 CASES = ((1, "kept"), (64, "kept"), (512, "kept"), (64, "per_request"))
-"""Clients, and what becomes of their connections."""
+"""Numbers of clients, and how they use connections."""
 LONGEST_WARM_UP_MILLISECONDS = 8000
-"""Hundreds of processes on one CPU, those among them that are served already, need seconds until each has
-accepted: the warm-up is doubled up to this until every connection is in service."""
+"""Hundreds of processes on one CPU need seconds until each has accepted a connection. The warm-up is
+doubled, up to this limit, until every connection is in service."""
 OTHER_SECONDS = 0.35
-"""Of a trial, beside its window and warm-up: start and end of the processes."""
+"""Time of a trial outside its window and warm-up, to start and end the processes."""
 
 
 @dataclass(frozen=True)
 class Case:
-    """One cell: a design, and what it is asked to do."""
+    """A design with a number of clients."""
 
     design: Design
     clients: int
@@ -52,15 +52,15 @@ class Case:
 
 
 def title(clients: int, connections: str) -> str:
-    """What the clients do, in words."""
+    """Describes the clients' connections."""
     if connections == "kept":
         return f"{clients} connection{'s' if clients > 1 else ''} kept open"
     return f"a connection for every request, {clients} at a time"
 
 
 def options(parser: argparse.ArgumentParser) -> None:
-    """What may be asked of it."""
-    parser.add_argument("designs", nargs="*", help="only these")
+    """Adds the options of this part."""
+    parser.add_argument("designs", nargs="*", help="designs to measure (default: all)")
     parser.add_argument("--rounds", type=int, default=3, help="trials of each (default: %(default)s)")
     parser.add_argument(
         "--milliseconds", type=int, default=500, help="window of a trial (default: %(default)s)"
@@ -68,13 +68,13 @@ def options(parser: argparse.ArgumentParser) -> None:
 
 
 def seconds(given: argparse.Namespace) -> float:
-    """How long it will take."""
+    """Estimates the duration."""
     trials = len(chosen_designs(given.designs)) * len(CASES) * given.rounds
     return float(trials * (1.25 * given.milliseconds / 1000 + OTHER_SECONDS))
 
 
 def run(given: argparse.Namespace) -> None:
-    """Measures, and prints its tables."""
+    """Measures, and prints the tables."""
     designs = chosen_designs(given.designs)
     cases = {case.name: case for design in designs for case in (Case(design, *each) for each in CASES)}
     figures: dict[str, list[Figures]] = defaultdict(list)
@@ -93,11 +93,11 @@ def run(given: argparse.Namespace) -> None:
             figures,
             reasons,
         )
-    print("* its clients used more CPU than the server: with a CPU for each, the rate is the clients' limit")
+    print("* the clients used more CPU than the server, so the rate is the clients' limit")
 
 
 def patient_trial(case: Case, milliseconds: int, warm_up: int) -> tuple[Figures, int]:
-    """One figure, and the warm-up that it took until every connection was in service."""
+    """Measures a case with longer and longer warm-ups; returns the figures and the last warm-up."""
     while True:
         try:
             return trial(case, milliseconds, warm_up), warm_up
@@ -108,7 +108,7 @@ def patient_trial(case: Case, milliseconds: int, warm_up: int) -> tuple[Figures,
 
 
 def trial(case: Case, milliseconds: int, warm_up: int) -> Figures:
-    """One figure; milliseconds of its window, and before it."""
+    """Measures a case; `milliseconds` is the length of the window, `warm_up` the time before it."""
     server_cpus, client_cpus = two_places()
     clients: dict[str, SettingValue] = {
         "clients": case.clients,
@@ -128,7 +128,7 @@ def trial(case: Case, milliseconds: int, warm_up: int) -> Figures:
 def show(
     heading: str, cases: Sequence[Case], figures: dict[str, list[Figures]], reasons: dict[str, list[str]]
 ) -> None:
-    """A table, the fastest first; at its end what is missing from it, and why."""
+    """Prints a table, the fastest first; at the end the designs without figures, with the reason."""
     what = "connections" if "every request" in heading else "requests"
     print(f"\n{heading}\n{'design':26}{what + ' per second':>32}{'server CPU each, µs':>26}")
 

@@ -1,8 +1,8 @@
-"""The machine's instructions for each request of a load that ends by count, read by perf(1) for whole CPUs.
+"""Instructions per request of a load that ends by count, read by perf(1) for whole CPUs.
 
-What a rate cannot decide on a machine whose CPUs are shared, since it varies by a tenth from trial to trial,
-the number of instructions can: it hardly varies. An event of whole CPUs is not switched with the processes,
-so it costs the same whatever else is counted. Instructions are work, not time: how much more was done.
+On a machine with shared CPUs, rates vary by a tenth from trial to trial. The number of instructions hardly
+varies, so it can decide what a rate cannot. perf counts whole CPUs and does not switch the event with the
+processes, so the event costs the same whatever else is counted. Instructions measure work, not time.
 """
 
 from __future__ import annotations
@@ -22,11 +22,11 @@ from thunderherd.engine.client import EngineError
 
 EVENT = "instructions"
 BEGIN_SECONDS = 0.05
-"""Until perf counts; before it does, nothing tells that it will."""
+"""Time until perf counts. perf does not report when it begins."""
 
 
 def why_not() -> str | None:
-    """Why they cannot be read here; None: they can."""
+    """Returns why perf cannot count instructions on this machine; None if it can."""
     program = shutil.which("perf", path=search_path())
     if program is None:
         return "perf is not installed: apt-get install linux-perf"
@@ -38,28 +38,28 @@ def why_not() -> str | None:
         check=False,
     )
     if done.returncode or not counted(done.stderr):
-        return f"perf counts no instructions of this machine: {(done.stderr or done.stdout).strip()}"
+        return f"perf cannot count instructions on this machine: {(done.stderr or done.stdout).strip()}"
     return None
 
 
 def counted(said: str) -> int | None:
-    """What perf has counted, as it says (perf-stat(1), -x); None: nothing, or only part of the time."""
+    """Reads perf's count (perf-stat(1), -x); None if perf counted nothing, or only part of the time."""
     line = re.search(rf"^(\d+),[^,]*,{EVENT}[^,]*,\d+,([\d.]+)", said, re.MULTILINE)
     return int(line[1]) if line and float(line[2]) >= 100 else None
 
 
 class Reading:
-    """What was counted, once the block has ended."""
+    """The count, valid once the block has ended."""
 
     instructions = 0
 
 
 @contextmanager
 def counting(cpus: Sequence[int]) -> Iterator[Reading]:
-    """Counts on these CPUs, whoever runs on them, while the block runs."""
+    """Counts the instructions of all processes on these CPUs while the block runs."""
     reading = Reading()
     program = shutil.which("perf", path=search_path())
-    assert program is not None, "asked only where there is one"
+    assert program is not None, "the caller checked why_not()"
     with tempfile.TemporaryDirectory() as folder:
         file = Path(folder) / "counted"
         where = ",".join(map(str, sorted(set(cpus))))
@@ -77,5 +77,5 @@ def counting(cpus: Sequence[int]) -> Iterator[Reading]:
             process.wait()
         found = counted(file.read_text()) if file.exists() else None
         if found is None:
-            raise EngineError("perf has counted no instructions, or only part of the time")
+            raise EngineError("perf counted no instructions, or only part of the time")
         reading.instructions = found

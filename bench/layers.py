@@ -1,14 +1,15 @@
-"""What each layer of the load costs: a bare event loop, its session, its histogram, its checks, all of it.
+"""Cost of each layer of the load: bare event loop, session, histogram, checks, the whole load.
 
-One connection of the load after another gets what the load has, in one and the same loop
-(`engine/benches/layers.rs`, which cargo builds): from a socket and a count of bytes to the conversation,
-primitives and counts; the clock and the histogram; the number in the system for Little's law. Last is the
-load itself, `closed_connections`, which has besides who asks when, time limits, what to do with failures, the
-gaps and CPU time of its checks. Below it stands the same as an open load, with a schedule and its four more
-histograms, at four fifths of what the closed one comes to in a trial before the first round: it sleeps
-between requests, so that fewer of them share a turn of its loop. Server and client have a CPU each; every
-trial is a fresh server, every round has each layer once, in an order of its own; a difference is of one
-round.
+`engine/benches/layers.rs`, which cargo builds, runs the same loop with more and more layers of the load. It
+begins with a socket and a count of bytes. The session adds the conversation, primitives and counts. The next
+layers add the clock and the histogram, and the number in the system for Little's law. The last is the load
+itself, `closed_connections`, which also schedules clients, keeps time limits, handles failures, and measures
+gaps and CPU time for its checks.
+
+The table also has an open load, with a schedule and four more histograms. Its rate is four fifths of the
+closed load's in a trial before the first round. It sleeps between requests, so that fewer of them share a
+turn of its loop. Server and client have a CPU each. Every trial starts a new server. Every round runs each
+layer once, in random order, and a difference is of one round.
 """
 
 from __future__ import annotations
@@ -43,14 +44,14 @@ LAYERS = {
 }
 KINDS = {LOAD: "closed_connections", OPEN: "open"}
 RATE_SHARE = 0.8
-"""Of what the closed load comes to, the rate of the open one: above that a server would often not keep up."""
+"""Rate of the open load, as a share of the closed load's. Above that a server would often not keep up."""
 NEEDED = ("errors", "never_sent", "achieved_rate")
-"""Checks of an open load without which it made other requests than it was told to; how late it was shows in
-its latencies, and changes no cost."""
+"""Checks that an open load must pass to have sent the configured requests. Lateness shows in latencies and
+does not change the cost."""
 WARM_UP_MILLISECONDS = 100
 BUILD_SECONDS = 900.0
 OTHER_SECONDS = 0.15
-"""Of a trial, beside its window and warm-up: start and end of the processes."""
+"""Time of a trial outside its window and warm-up, to start and end the processes."""
 CRATE = Path(__file__).resolve().parents[1] / "engine" / "Cargo.toml"
 
 
@@ -60,26 +61,26 @@ class Cost:
 
     per_second: float
     microseconds: float
-    """CPU time of the asking thread for a request."""
+    """CPU time of the client thread per request."""
     busy: float
-    """Share of the window that it was on its CPU."""
+    """Share of the window that the thread was on its CPU."""
 
 
 def options(parser: argparse.ArgumentParser) -> None:
-    """What may be asked of it."""
+    """Adds the options of this part."""
     parser.add_argument("--rounds", type=int, default=12, help="trials of each (default: %(default)s)")
     parser.add_argument(
         "--milliseconds", type=int, default=500, help="window of a trial (default: %(default)s)"
     )
     parser.add_argument("--clients", type=int, default=64, help="connections (default: %(default)s)")
-    parser.add_argument("--bytes", type=int, default=64, help="of a reply (default: %(default)s)")
+    parser.add_argument("--bytes", type=int, default=64, help="bytes of a reply (default: %(default)s)")
     parser.add_argument(
-        "--design", help="of the server (default: io_uring, which asks the least of its CPU, or epoll)"
+        "--design", help="design of the server (default: io_uring, which uses the least CPU time, or epoll)"
     )
 
 
 def seconds(given: argparse.Namespace) -> float:
-    """How long it will take, without what cargo has to build."""
+    """Estimates the duration, without cargo's build."""
     window = (given.milliseconds + WARM_UP_MILLISECONDS) / 1000
     return float(given.rounds * len(LAYERS) * (window + OTHER_SECONDS))
 
@@ -88,7 +89,11 @@ def run(given: argparse.Namespace) -> None:
     """Measures, and prints a row for each layer."""
     here = [design.name for design in chosen_designs([given.design] if given.design else [])]
     if not here:
-        raise UserError(f"{given.design} cannot run here; `thunderherd list designs` says why")
+        raise UserError(
+            f"{given.design} cannot run on this machine",
+            code="bench.unavailable_design",
+            hint="thunderherd list designs prints why",
+        )
     design = given.design or ("io_uring" if "io_uring" in here else "epoll")
     program = built()
     rate = round(RATE_SHARE * trial(LOAD, design, program, given, None).per_second)
@@ -107,21 +112,21 @@ def run(given: argparse.Namespace) -> None:
 
 
 def missing() -> str | None:
-    """Why the program with the layers cannot be had here; None: it can."""
+    """Returns why cargo cannot build the layers on this machine; None if it can."""
     return (
         None
         if shutil.which("cargo")
-        else "not here: cargo, which builds the layers; see `make prerequisites`"
+        else "cargo is missing, which builds the layers; see `make prerequisites`"
     )
 
 
 @functools.cache
 def built() -> Path:
-    """The program with the layers, as cargo has built it. `UserError`: there is no cargo, or it failed."""
+    """Builds the program with the layers. Raises `UserError` if cargo is missing or fails."""
     if reason := missing():
-        raise UserError(reason)
-    # Where it is built already that is a moment, else minutes in which nothing else would be seen.
-    print("bench: cargo builds engine/benches/layers.rs: minutes, the first time", file=sys.stderr)
+        raise UserError(reason, code="bench.no_cargo")
+    # The first build takes minutes without any output. Later ones are quick.
+    print("bench: building engine/benches/layers.rs, which takes minutes the first time", file=sys.stderr)
     command = ["cargo", "build", "--release", "--locked", "--bench", "layers", "--manifest-path", str(CRATE)]
     done = subprocess.run(
         [*command, "--message-format", "json-render-diagnostics"],
@@ -133,12 +138,14 @@ def built() -> Path:
         if line.get("executable") and line["target"]["name"] == "layers"
     ]
     if done.returncode or not found:
-        raise UserError(f"`{' '.join(command)}` failed: {done.stderr.strip()[-2000:]}")
+        raise UserError(
+            f"`{' '.join(command)}` failed: {done.stderr.strip()[-2000:]}", code="bench.cargo_failed"
+        )
     return Path(found[0])
 
 
 def trial(name: str, design: str, program: Path, given: argparse.Namespace, rate: int | None) -> Cost:
-    """One window of one layer, with a fresh server; `rate` is that of the open load."""
+    """Measures one window of a layer, with a new server; `rate` is the open load's."""
     server_cpus, client_cpus = two_places()
     with Server(design, workload=WORKLOAD, cpus=server_cpus) as server:
         if name in KINDS:
@@ -151,8 +158,11 @@ def trial(name: str, design: str, program: Path, given: argparse.Namespace, rate
 def asked(
     program: Path, kind: str, address: str, words: Sequence[int], cpus: Sequence[int]
 ) -> Mapping[str, int]:
-    """What one window of a kind of the program came to: its requests, its nanoseconds and those of CPU time.
-    The words are clients, bytes, milliseconds of warm-up and of the window. `EngineError`: it failed."""
+    """Runs one window of a layer; returns its requests, its length and CPU time in nanoseconds.
+
+    `words` are clients, bytes, milliseconds of warm-up, and milliseconds of the window. Raises `EngineError`
+    if the program fails.
+    """
     command = [str(program), kind, address, *map(str, words)]
     done = subprocess.run(
         command,
@@ -171,7 +181,7 @@ def asked(
 def of_the_load(
     kind: str, address: str, cpus: Sequence[int], given: argparse.Namespace, rate: int | None
 ) -> Cost:
-    """The same of the load itself, which reads its own CPU time at the edges of its window."""
+    """Measures the load itself, which reads its CPU time at both ends of its window."""
     settings: dict[str, SettingValue] = {
         "clients": given.clients,
         "bytes": given.bytes,
@@ -187,7 +197,7 @@ def of_the_load(
     finally:
         load.end()
     if result.tally.errors or result.window is None or not result.validity:
-        raise EngineError(result.first_error or "it did not come to the end of its window")
+        raise EngineError(result.first_error or "the load did not reach the end of its window")
     if kind == KINDS[OPEN]:
         missed = [each for each in result.validity.checks if each.name in NEEDED and each.holds is False]
         if missed:
@@ -197,14 +207,14 @@ def of_the_load(
 
 
 def cost(requests: int, elapsed: int, cpu: int) -> Cost:
-    """Of figures in nanoseconds."""
+    """Computes the cost from times in nanoseconds."""
     if not requests:
-        raise EngineError("answered nothing in the window: others keep the CPUs busy")
+        raise EngineError("no reply in the window: other processes keep the CPUs busy")
     return Cost(requests / elapsed * 1e9, cpu / requests / 1e3, cpu / elapsed)
 
 
 def show(costs: Mapping[str, Mapping[int, Cost]], lost: Mapping[str, str]) -> None:
-    """A row for each layer, each beside the one before it and beside the first."""
+    """Prints a row for each layer, compared with the layer before it and with the first."""
     print(
         f"{'':18}{'requests a second':>30}{'busy':>7}{'CPU a request, µs':>24}{'more than before, ns':>28}"
         f"{'to the bare loop':>22}"
@@ -228,7 +238,7 @@ def show(costs: Mapping[str, Mapping[int, Cost]], lost: Mapping[str, str]) -> No
 
 
 def more(seen: Mapping[int, Cost], before: Mapping[int, Cost]) -> str:
-    """The typical difference of the rounds in nanoseconds, and its interval of 95 %."""
+    """Writes the typical difference of the rounds in nanoseconds, with its 95 % interval."""
     differences = [
         1e3 * (each.microseconds - before[at].microseconds) for at, each in seen.items() if at in before
     ]

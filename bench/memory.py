@@ -1,11 +1,11 @@
-"""Memory of a connection that is open and idle, and the rate at which others are served beside so many.
+"""Memory of an idle connection, and the request rate of other connections meanwhile.
 
-1,000 and 10,000 idle connections under designs that do not wait in their calls; 1,000 and 5,000 under those
-that need a process or thread for each. Two figures a connection. *Its processes*: what the server's processes
-have of their own, and their part of what they share (PSS, proc_pid_smaps(5)). *The kernel*: by how much its
-slabs, stacks and page tables of the whole machine have grown, which has the client's end of each connection
-too, and whatever else the machine does meanwhile. Both are compared with the same server before, when it had
-served the few busy connections.
+Designs that do not wait in the call hold 1,000 and 10,000 idle connections. Designs that need a process or a
+thread for each hold 1,000 and 5,000. There are two figures a connection. *Processes*: the private memory of
+the server's processes and their part of shared memory (PSS, proc_pid_smaps(5)). *Kernel*: the growth of
+slabs, stacks and page tables of the whole machine. This includes the client's end of each connection and
+everything else that the machine does meanwhile. Both figures are differences from the same server with few
+busy connections.
 """
 
 from __future__ import annotations
@@ -35,21 +35,21 @@ from thunderherd.errors import UserError
 
 WORKLOAD = "echo"
 BUSY = 8
-"""Connections that go on asking beside those that are idle."""
+"""Busy connections, besides the idle ones."""
 FOREVER_MICROSECONDS = 600_000_000
-"""Idle clients ask once, and then think for longer than this takes."""
+"""Idle clients send one request, and then wait for longer than a trial takes."""
 COUNTS = {"in_the_call": (1_000, 5_000), "for_readiness": (1_000, 10_000), "for_completion": (1_000, 10_000)}
 PATIENCE_SECONDS = 120.0
-"""The longest for making all connections: poll and select look at all of them for each."""
+"""Time limit for making all connections. poll and select check all of them for each new one."""
 STANDSTILL_SECONDS = 5.0
-"""Whatever has not been served by then, with nothing happening, never will."""
+"""After so many seconds without progress, the other connections count as never served."""
 SECONDS_A_CONNECTION = 0.0005
 OTHER_SECONDS = 1.0
 
 
 @dataclass(frozen=True)
 class Memory:
-    """In bytes."""
+    """Memory in bytes."""
 
     processes: int
     kernel: int
@@ -57,7 +57,7 @@ class Memory:
 
 @dataclass(frozen=True)
 class Held:
-    """So many idle connections: KiB of each, and the service beside them."""
+    """Idle connections: KiB of each, and the figures of the busy connections meanwhile."""
 
     processes: float
     kernel: float
@@ -65,17 +65,17 @@ class Held:
 
 
 def options(parser: argparse.ArgumentParser) -> None:
-    """What may be asked of it."""
-    parser.add_argument("designs", nargs="*", help="only these")
+    """Adds the options of this part."""
+    parser.add_argument("designs", nargs="*", help="designs to measure (default: all)")
     parser.add_argument("--rounds", type=int, default=1, help="trials of each (default: %(default)s)")
     parser.add_argument(
         "--milliseconds", type=int, default=500, help="window of the rate (default: %(default)s)"
     )
-    parser.add_argument("--connections", type=int, help="only so many idle connections, whatever the design")
+    parser.add_argument("--connections", type=int, help="number of idle connections (default: by design)")
 
 
 def cases_of(given: argparse.Namespace) -> dict[str, tuple[Design, int]]:
-    """Each design with each number of idle connections, by what it is called."""
+    """Returns each design with each number of idle connections, by name."""
     return {
         f"{design.name}, {count:,} idle connections": (design, count)
         for design in chosen_designs(given.designs)
@@ -84,14 +84,14 @@ def cases_of(given: argparse.Namespace) -> dict[str, tuple[Design, int]]:
 
 
 def seconds(given: argparse.Namespace) -> float:
-    """How long it will take."""
+    """Estimates the duration."""
     counts = [count for _, count in cases_of(given).values()]
     each = OTHER_SECONDS + 2 * 1.25 * given.milliseconds / 1000
     return float(given.rounds * (sum(counts) * SECONDS_A_CONNECTION + len(counts) * each))
 
 
 def run(given: argparse.Namespace) -> None:
-    """Measures, and prints its tables."""
+    """Measures, and prints the tables."""
     cases = cases_of(given)
     seen: dict[str, list[Held]] = defaultdict(list)
     reasons: dict[str, str] = {}
@@ -100,8 +100,8 @@ def run(given: argparse.Namespace) -> None:
             seen[name].append(trial(*cases[name], given.milliseconds))
         except (EngineError, UserError) as error:
             reasons[name] = str(error)
-    print(f"limits here: {limits()}")
-    print(f"the rate is that of {BUSY} other connections, which go on asking\n")
+    print(f"limits of this machine: {limits()}")
+    print(f"the rate is that of {BUSY} busy connections\n")
     print(
         f"{'design':26}{'idle':>7}{'KiB in its processes':>24}{'KiB in the kernel':>24}"
         f"{'requests per second':>26}{'CPU each, µs':>20}"
@@ -123,7 +123,7 @@ def run(given: argparse.Namespace) -> None:
 
 
 def trial(design: Design, count: int, milliseconds: int) -> Held:
-    """A server that serves a few connections, the same server with `count` idle ones beside them."""
+    """Measures a server with a few busy connections, then with `count` idle connections as well."""
     server_cpus, client_cpus = two_places()
     settings = {**workers(design, count + BUSY), "backlog": 4096, "drain_milliseconds": 0}
     with Server(design.name, workload=WORKLOAD, settings=settings, cpus=server_cpus) as server:
@@ -137,7 +137,7 @@ def trial(design: Design, count: int, milliseconds: int) -> Held:
             )
 
         patience = int(1000 * PATIENCE_SECONDS)
-        # A parent that accepts for its children makes thousands of them first.
+        # A parent that accepts for its children first starts thousands of them.
         load(clients(BUSY, loops=1, timeout_milliseconds=patience)).wait(PATIENCE_SECONDS)
         busy = clients(BUSY, milliseconds=milliseconds, warm_up_milliseconds=milliseconds // 4)
         measure(server, load(busy), busy)
@@ -164,7 +164,7 @@ def trial(design: Design, count: int, milliseconds: int) -> Held:
 
 
 def wait_until_held(server: Server, answered: int, count: int) -> None:
-    """Until so many more have been served and are open. Raises `EngineError` where that stops short."""
+    """Waits for `count` more served and open connections. Raises `EngineError` if they stop coming."""
     before, moved = server.snapshot().tally, 0.0
     for waited in until_done(PATIENCE_SECONDS):
         tally = server.snapshot().tally
@@ -177,16 +177,16 @@ def wait_until_held(server: Server, answered: int, count: int) -> None:
             said = errors(tally) if tally.total_errors() else "the others wait"
             raise EngineError(f"holds {held:,} connections at a time; {said}")
     held = before.connections - before.closed
-    raise EngineError(f"held {held:,} connections after {PATIENCE_SECONDS:g} s, and more were coming")
+    raise EngineError(f"held {held:,} connections after {PATIENCE_SECONDS:g} s, still rising")
 
 
 def errors(tally: Tally) -> str:
-    """The server's errors in words."""
+    """Describes the server's errors."""
     return ", ".join(f"{number:,} {kind}" for kind, number in tally.errors.items()) or "no errors"
 
 
 def limits() -> str:
-    """What this machine and this user allow, as far as connections need it."""
+    """Describes the limits of this machine and user that concern connections."""
     descriptors = resource.getrlimit(resource.RLIMIT_NOFILE)[1]
     processes = resource.getrlimit(resource.RLIMIT_NPROC)[1]
     said = [
@@ -202,7 +202,7 @@ def limits() -> str:
 
 
 def memory(group: int) -> Memory:
-    """Of the server's processes, which are a group, and of the machine's kernel."""
+    """Reads the memory of the server's process group and of the kernel."""
     processes = 0
     for folder in processes_of(group):
         try:
@@ -214,5 +214,5 @@ def memory(group: int) -> Memory:
 
 
 def _field(text: str, name: str) -> int:
-    """A line of /proc in KiB, as bytes."""
+    """Reads a line of /proc in KiB, as bytes."""
     return next(int(line.split()[1]) * 1024 for line in text.splitlines() if line.startswith(name))

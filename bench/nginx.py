@@ -1,10 +1,10 @@
-"""Our event loops and nginx, one CPU against one: 4,000 bytes over HTTP, 64 kept connections, wrk for both.
+"""Our event loops and nginx, on one CPU each: HTTP, 4,000 bytes, 64 persistent connections, wrk as the load.
 
-nginx has one worker, no access log and no limit of requests a connection; as Debian configures it (sendfile,
-tcp_nopush), with its cache of open files, and with that and without sendfile. Rounds are interleaved, and
-each ratio is of one round, to nginx as Debian configures it and to the nginx that was the best of it. Beside
-each rate stands what one request cost the server and wrk in CPU time: with a CPU for each, the dearer side
-sets the rate.
+nginx has one worker, no access log and no limit of requests a connection. It runs as Debian configures it
+(sendfile, tcp_nopush), with its cache of open files, and with that cache but without sendfile. Rounds are
+interleaved. Each ratio is of one round: to nginx as Debian configures it, and to the best nginx of the round.
+The table also has the CPU time of server and wrk per request. Each side has one CPU, so the more expensive
+side limits the rate.
 """
 
 from __future__ import annotations
@@ -36,8 +36,8 @@ from common import (
     until_done,
     workers,
 )
-from http_tools import WRK
-from peers import end_group
+from compare.http_tools import WRK
+from compare.peers import end_group
 from thunderherd.engine.client import EngineError, Server
 from thunderherd.errors import UserError
 
@@ -66,7 +66,7 @@ http {{
 
 @dataclass(frozen=True)
 class Seen:
-    """One run of wrk."""
+    """The figures of one run of wrk."""
 
     per_second: float
     server_microseconds: float
@@ -75,37 +75,39 @@ class Seen:
 
 @dataclass(frozen=True)
 class Listening:
-    """A server: its port, and its process group."""
+    """The port and the process group of a server."""
 
     port: int
     group: int
 
 
 def options(parser: argparse.ArgumentParser) -> None:
-    """What may be asked of it."""
-    parser.add_argument(
-        "designs", nargs="*", help="only these; otherwise all that do not wait in their calls"
-    )
+    """Adds the options of this part."""
+    parser.add_argument("designs", nargs="*", help="designs (default: all that do not wait in the call)")
     parser.add_argument("--rounds", type=int, default=7, help="runs of each (default: %(default)s)")
     parser.add_argument("--seconds", type=int, default=1, help="length of a run (default: %(default)s)")
 
 
 def designs_of(given: argparse.Namespace) -> list[str]:
-    """The designs that stand beside nginx."""
+    """Returns the designs to compare with nginx."""
     chosen = chosen_designs(given.designs)
     return [design.name for design in chosen if given.designs or design.waits != "in_the_call"]
 
 
 def seconds(given: argparse.Namespace) -> float:
-    """How long it will take."""
+    """Estimates the duration."""
     return float((len(designs_of(given)) + len(PEERS)) * given.rounds * (given.seconds + OTHER_SECONDS))
 
 
 def run(given: argparse.Namespace) -> None:
-    """Measures, and prints its tables."""
+    """Measures, and prints the tables."""
     missing = [each for each in ("nginx", "wrk") if shutil.which(each, path=search_path()) is None]
     if missing:
-        raise UserError(f"not here: {', '.join(missing)}; install with: apt-get install nginx-light wrk")
+        raise UserError(
+            f"missing: {', '.join(missing)}",
+            code="bench.no_nginx",
+            hint="type apt-get install nginx-light wrk",
+        )
     designs = designs_of(given)
     seen: dict[str, dict[int, Seen]] = defaultdict(dict)
     lost: dict[str, str] = {}
@@ -121,7 +123,7 @@ def run(given: argparse.Namespace) -> None:
 
 @contextlib.contextmanager
 def ours(name: str) -> Iterator[Listening]:
-    """A server of ours on one CPU."""
+    """Runs a server of ours on one CPU."""
     settings = {**workers(chosen_designs([name])[0], CONNECTIONS), "bytes": BYTES}
     with Server(name, workload="http", settings=settings, cpus=two_places()[0]) as server:
         port = server.ready.port
@@ -131,7 +133,7 @@ def ours(name: str) -> Iterator[Listening]:
 
 @contextlib.contextmanager
 def nginx(more: str) -> Iterator[Listening]:
-    """nginx on one CPU, with a file of as many bytes."""
+    """Runs nginx on one CPU, with a file of as many bytes."""
     with tempfile.TemporaryDirectory() as name:
         folder = Path(name)
         folder.chmod(0o755)
@@ -163,7 +165,7 @@ def nginx(more: str) -> Iterator[Listening]:
 
 
 def wrk(server: Listening, seconds: int) -> Seen:
-    """One run: every reply right as far as wrk looks, and what it cost both sides."""
+    """Runs wrk once, which checks status and length of replies; returns the rate and both sides' CPU time."""
     cpu = group_cpu(server.group)
     began = os.times()
     told = WRK.run(server.port, CONNECTIONS, seconds)
@@ -174,12 +176,12 @@ def wrk(server: Listening, seconds: int) -> Seen:
 
 
 def show(seen: Mapping[str, Mapping[int, Seen]]) -> None:
-    """Rates and CPU, the fastest first, and how each compares with nginx: of the rounds that nobody lost."""
+    """Prints rates, CPU time and ratios to nginx, the fastest first, from the rounds without a failed run."""
     if missing := [name for name in PEERS if name not in seen]:
-        raise EngineError(f"no run of {', '.join(missing)} came to its end")
+        raise EngineError(f"no run of {', '.join(missing)} ended")
     whole = sorted(set.intersection(*(set(runs) for runs in seen.values())))
     if not whole:
-        raise EngineError("in no round all came to their end")
+        raise EngineError("every round had a failed run")
     rounds = len(whole)
     told = {name: [runs[number] for number in whole] for name, runs in seen.items()}
     rates = {name: [each.per_second for each in values] for name, values in told.items()}
@@ -201,18 +203,16 @@ def show(seen: Mapping[str, Mapping[int, Seen]]) -> None:
             f"{ratio(np.array(rates[name]) / packaged_rate):>22}"
             f"{ratio(np.array(rates[name]) / best_rate):>22}{ratio(least_cpu / np.array(cpu[name])):>22}"
         )
-    print("\nboth busy: the part of a CPU that the server used, and wrk")
+    print("\nboth busy: the share of its CPU that the server used, and that wrk used")
     print(
-        "ratios of each round, to nginx as Debian configures it and to the best of the round, Hodges-Lehmann "
-        "with its interval of 95 %"
+        "ratios: of each round, to nginx as Debian configures it and to the best nginx of the round; "
+        "Hodges-Lehmann estimate with 95 % interval"
     )
-    print(
-        "* wrk used more CPU than the server: with a CPU for each, the rate is wrk's limit, not the server's"
-    )
+    print("* wrk used more CPU than the server, so the rate is wrk's limit, not the server's")
 
 
 def busy(rates: Sequence[float], *sides: Sequence[float]) -> str:
-    """What part of a CPU each side used; one that has a CPU for itself is at its limit near 100 %."""
+    """Writes the share of its CPU that each side used. A side near 100 % is at its limit."""
     return ", ".join(
         f"{100 * statistics.median(rate * each / 1e6 for rate, each in zip(rates, side, strict=True)):.0f} %"
         for side in sides

@@ -1,13 +1,14 @@
-"""Very many kept connections of a load: how long they take to make, and their memory.
+"""Very many persistent connections of a load: how long they take to make, and their memory.
 
-10,000 and 100,000 connections of one thread of the load `closed_connections`, with either of its back ends,
-to the designs `epoll` and `io_uring`; where a process may not have so many descriptors, of as few such loads
-as may, to the processes of `reuseport`. KiB of each connection, of four kinds. *Own*: by how much the load's
-private memory had grown when all connections were made and nobody had asked. *When answered*: what the load
-had resident at most in its life, all clients having been answered once. *Server*: the growth of what its
-processes have of their own, and their part of what they share (PSS). *Kernel*: by how much its slabs, stacks
-and page tables of the whole machine have grown, which has both ends of each connection, and whatever else the
-machine does meanwhile.
+One thread of the load `closed_connections`, with either back end, opens 10,000 and 100,000 connections to the
+designs `epoll` and `io_uring`. If a process may not have so many descriptors, as few loads as possible share
+the connections, to the processes of `reuseport`. There are four figures, in KiB a connection:
+
+*Own*: growth of the load's private memory after all connections were made, before the first request.
+*When answered*: the load's largest resident memory, after one reply to every client.
+*Server*: growth of the private memory of the server's processes and of their part of shared memory (PSS).
+*Kernel*: growth of slabs, stacks and page tables of the whole machine. It includes both ends of each
+connection, and everything else that the machine does meanwhile.
 """
 
 from __future__ import annotations
@@ -28,22 +29,22 @@ from thunderherd.errors import UserError
 WORKLOAD = "echo"
 DESIGNS = ("epoll", "io_uring")
 DIVIDED = "reuseport"
-"""The design whose processes have a part of the connections each."""
+"""The design whose processes share the connections."""
 BACK_ENDS = ("epoll", "io_uring")
 COUNTS = (10_000, 100_000)
 CONNECTIONS_OF_AN_ADDRESS = 14_000
-"""Half of the usual local ports: beyond that the kernel searches long for a free one."""
+"""Half of the usual local ports. With more, the kernel searches long for a free port."""
 FOREVER_MICROSECONDS = 3_600_000_000
-"""Clients ask once, and then think for longer than this takes."""
+"""Clients send one request, and then wait for longer than a trial takes."""
 PATIENCE_SECONDS = 120.0
 OTHER_DESCRIPTORS = 1_000
-"""For all that is no connection of a client, and connections that are being closed."""
+"""Descriptors for everything but clients' connections, and for connections that are closing."""
 SECONDS_A_CONNECTION = 0.0004
 
 
 @dataclass(frozen=True)
 class Made:
-    """Connections that were made and answered once: seconds, and KiB of each."""
+    """The figures of a trial: seconds to make all connections, and KiB of each."""
 
     seconds: float
     own: float
@@ -53,13 +54,13 @@ class Made:
 
 
 def options(parser: argparse.ArgumentParser) -> None:
-    """What may be asked of it."""
+    """Adds the options of this part."""
     parser.add_argument("--rounds", type=int, default=1, help="trials of each (default: %(default)s)")
-    parser.add_argument("--connections", type=int, help="only so many")
+    parser.add_argument("--connections", type=int, help="number of connections (default: 10,000 and 100,000)")
 
 
 def cases_of(given: argparse.Namespace) -> dict[str, tuple[str, str, int]]:
-    """Each design with each back end and each number of connections, by what it is called."""
+    """Returns each design with each back end and number of connections, by name."""
     return {
         f"{design} {back_end} {count:,}": (design, back_end, count)
         for count in ([given.connections] if given.connections else COUNTS)
@@ -69,19 +70,19 @@ def cases_of(given: argparse.Namespace) -> dict[str, tuple[str, str, int]]:
 
 
 def processes_for(count: int) -> int:
-    """How many processes so many connections take, each of which may have so many descriptors."""
+    """Returns how many processes so many connections need, by the limit of descriptors."""
     _, most = resource.getrlimit(resource.RLIMIT_NOFILE)
     return 1 if most == resource.RLIM_INFINITY else -(-count // max(most - OTHER_DESCRIPTORS, 1))
 
 
 def seconds(given: argparse.Namespace) -> float:
-    """How long it will take."""
+    """Estimates the duration."""
     counts = [count for _, _, count in cases_of(given).values()]
     return float(given.rounds * sum(2 + window(count) + count * SECONDS_A_CONNECTION for count in counts))
 
 
 def run(given: argparse.Namespace) -> None:
-    """Measures, and prints its table."""
+    """Measures, and prints the table."""
     cases = cases_of(given)
     seen: dict[str, list[Made]] = defaultdict(list)
     reasons: dict[str, str] = {}
@@ -90,7 +91,7 @@ def run(given: argparse.Namespace) -> None:
             seen[name].append(trial(*cases[name]))
         except (EngineError, UserError) as error:
             reasons[name] = str(error)
-    print("KiB a connection; `kernel` is that of both ends\n")
+    print("KiB a connection; `kernel` has both ends\n")
     print(
         f"{'design':10}{'back end':10}{'loads':>6}{'connections':>12}{'seconds to make':>19}{'own':>19}"
         f"{'when answered':>19}{'server':>19}{'kernel':>19}"
@@ -110,16 +111,16 @@ def run(given: argparse.Namespace) -> None:
 
 
 def window(count: int) -> float:
-    """Seconds in which so many clients are answered once, and the machine is read."""
+    """Returns the length of a window in which every client gets a reply, and the memory is read."""
     return 1 + count * SECONDS_A_CONNECTION / 4
 
 
 def trial(design: str, back_end: str, count: int) -> Made:
-    """A server and so many connections of as few loads as may have them."""
+    """Measures so many connections to a server, from as few loads as possible."""
     server_cpus, client_cpus = two_places()
     processes = processes_for(count)
     common: dict[str, SettingValue] = {"clients": 8, "connections": "kept", "bytes": 64}
-    # Loads that begin together have their windows one after another, as their connections are made.
+    # Loads that start together reach their windows one after another, as their connections are made.
     milliseconds = int(1000 * window(count)) + 1000 * (processes - 1)
     settings: dict[str, SettingValue] = {
         **common, "clients": -(-count // processes), "back_end": back_end,
@@ -128,7 +129,7 @@ def trial(design: str, back_end: str, count: int) -> Made:
         "milliseconds": milliseconds, "think_microseconds": FOREVER_MICROSECONDS,
     }  # fmt: skip
     count = processes * -(-count // processes)
-    # The kernel divides connections among processes by chance: twice as many have enough.
+    # The kernel divides connections among processes at random: twice as many processes have room enough.
     pool = {"pool": 2 * processes} if processes > 1 else {}
     own = {"backlog": 4096, "drain_milliseconds": 0, **pool}
     with Server(design, workload=WORKLOAD, settings=own, cpus=server_cpus) as server, ExitStack() as started:
@@ -140,7 +141,7 @@ def trial(design: str, back_end: str, count: int) -> Made:
             started.callback(running.end)
             return running
 
-        # What the two programs touch first is no part of it.
+        # A first request, so that memory both programs touch once is not counted.
         load({**common, "loops": 1}).wait(PATIENCE_SECONDS)
         before, answered = memory(server.ready.server_pid), server.snapshot().tally.requests
         loads = [load(settings) for _ in range(processes)]
@@ -162,7 +163,7 @@ def trial(design: str, back_end: str, count: int) -> Made:
     peaks = [each.memory.peak_resident_bytes for each in results if each.memory]
     windows = [each.window for each in results if each.window]
     if not len(made) == len(windows) == processes:
-        raise EngineError("the kernel does not tell a process's memory, or a load did not come to its window")
+        raise EngineError("the kernel does not report a process's memory, or a load did not reach its window")
     began = min(each.started_monotonic_ns for each in results)
     return Made(
         (max(each.started_monotonic_ns for each in windows) - began) / 1e9,

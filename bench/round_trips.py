@@ -1,8 +1,8 @@
-"""Round trips of a byte on one connection, ours beside netperf's, neper's and sockperf's.
+"""Round trips of a byte on one connection: ours compared with netperf, neper and sockperf.
 
-Three kinds, which are not to be mixed up: both sides sleep in their calls on a CPU each, so that every
-message wakes somebody on another CPU; both sleep on the same CPU; both spin on a CPU each. Some rounds choose
-the best form of each side, others judge it. METHODOLOGY.md has more.
+There are three kinds, each compared separately. In the first, both sides sleep in their calls on a CPU each,
+so that every message wakes a process on another CPU. In the second, both sleep on the same CPU. In the third,
+both busy-poll on a CPU each. Some rounds choose the best form of each side, others judge it (METHODOLOGY.md).
 """
 
 from __future__ import annotations
@@ -10,10 +10,10 @@ from __future__ import annotations
 import argparse
 from dataclasses import dataclass
 
-import peers
-from contest import Comparison, Contest, Seen, held, middle
-from echoes import WARM_UP_MILLISECONDS, echoes, labelled, short
-from places import NAMES, Place, place
+from compare import peers
+from compare.contest import Comparison, Contest, Seen, held, middle
+from compare.echoes import WARM_UP_MILLISECONDS, echoes, labelled, short
+from compare.places import NAMES, Place, place
 from streams import PEER_SECONDS
 from thunderherd.engine.setting_rules import SettingValue
 from thunderherd.labs import USUAL
@@ -24,7 +24,7 @@ APART, TOGETHER, SPINNING = "sleeping, two CPUs", "sleeping, one CPU", "spinning
 
 @dataclass(frozen=True)
 class Form:
-    """One of our ways of moving a byte there and back."""
+    """A send and a receive primitive of ours."""
 
     primitive: str
     receive: str
@@ -39,26 +39,39 @@ KINDS: dict[str, tuple[tuple[Form, ...], tuple[peers.Peer, ...]]] = {
     TOGETHER: ((Form("send_each", "recv"), Form("write_each", "recv_exact")), peers.BLOCKING),
     SPINNING: ((Form("send_each", "busy_poll"), Form("write_each", "busy_poll")), peers.SPINNING),
 }
-"""What sleeps or spins, and where: our forms, and the peers'."""
+"""By kind, our forms and the peers."""
 AGAINST_SLEEPING = "spinning : sleeping"
-"""Our best that spins against the best peer that sleeps, on two CPUs."""
+"""Our best busy-polling form compared with the best sleeping peer, on two CPUs."""
 
 
 def options(parser: argparse.ArgumentParser) -> None:
-    """What may be asked of it."""
+    """Adds the options of this part."""
     parser.add_argument(
-        "--places", nargs="+", choices=NAMES, default=[USUAL.name], help=f"default: {USUAL.name}"
+        "--places",
+        nargs="+",
+        choices=NAMES,
+        default=[USUAL.name],
+        help=f"places of the comparison (default: {USUAL.name})",
     )
-    parser.add_argument("--congestion", default="cubic", help="for both sides (default: %(default)s)")
-    parser.add_argument("--choosing", type=int, default=3, help="rounds that choose (default: %(default)s)")
-    parser.add_argument("--judging", type=int, default=6, help="rounds that judge (default: %(default)s)")
     parser.add_argument(
-        "--milliseconds", type=int, default=400, help="window of ours that judges (default: %(default)s)"
+        "--congestion", default="cubic", help="congestion control of both sides (default: %(default)s)"
+    )
+    parser.add_argument(
+        "--choosing", type=int, default=3, help="rounds that choose the forms (default: %(default)s)"
+    )
+    parser.add_argument(
+        "--judging", type=int, default=6, help="rounds that judge the chosen forms (default: %(default)s)"
+    )
+    parser.add_argument(
+        "--milliseconds",
+        type=int,
+        default=400,
+        help="length of our window in rounds that judge (default: %(default)s)",
     )
 
 
 def seconds(given: argparse.Namespace) -> float:
-    """How long it will take."""
+    """Estimates the duration."""
     mine = (given.milliseconds + WARM_UP_MILLISECONDS) / 1000 + OTHER_SECONDS
     total = 0.0
     for forms, others in KINDS.values():
@@ -69,19 +82,19 @@ def seconds(given: argparse.Namespace) -> float:
 
 
 def not_here() -> list[str]:
-    """What will be missing, and why."""
+    """Describes what is missing on this machine, and how to install it."""
     return peers.missing((*peers.BLOCKING, *peers.SPINNING))
 
 
 def run(given: argparse.Namespace) -> None:
-    """Measures, and prints its tables."""
+    """Measures, and prints the tables."""
     for name in given.places:
         with place(name, given.congestion) as where:
             show(cell(where, given), where, given)
 
 
 def comparisons() -> list[Comparison]:
-    """Each kind by itself, and our best that spins against the best peer that sleeps."""
+    """Returns a comparison for each kind, and our best busy-polling form against the best sleeping peer."""
     names = {
         kind: (
             tuple(labelled(kind, form.name) for form in forms),
@@ -94,7 +107,7 @@ def comparisons() -> list[Comparison]:
 
 
 def cell(where: Place, given: argparse.Namespace) -> Contest:
-    """All kinds together, so that what spins and what sleeps are compared within rounds, too."""
+    """Runs all kinds in the same rounds, so that busy-polling and sleeping forms can be compared, too."""
     forms = {labelled(kind, form.name): (kind, form) for kind, (mine, _) in KINDS.items() for form in mine}
     others = {
         labelled(kind, peer.name): (kind, peer) for kind, (_, theirs) in KINDS.items() for peer in theirs
@@ -111,7 +124,7 @@ def cell(where: Place, given: argparse.Namespace) -> Contest:
 
 
 def ours(form: Form, where: Place, milliseconds: int, congestion: str) -> Seen:
-    """Echoes of one byte on one kept connection, one after another."""
+    """Measures echoes of one byte on one persistent connection, one after another."""
     settings: dict[str, SettingValue] = {
         "bytes": 1,
         "clients": 1,
@@ -131,7 +144,7 @@ def ours(form: Form, where: Place, milliseconds: int, congestion: str) -> Seen:
 
 
 def show(contest: Contest, where: Place, given: argparse.Namespace) -> None:
-    """A row for each kind, and every form that was tried."""
+    """Prints a row for each kind, and every form that was tried."""
     print(
         f"Round trips of one byte a second, {where.title}, {given.congestion}: the median of {given.judging} "
         "rounds (least..most)\nthat had no part in choosing the forms\n"
@@ -148,19 +161,19 @@ def show(contest: Contest, where: Place, given: argparse.Namespace) -> None:
     for name, seen in sorted(contest.choosing.items()):
         value = middle(seen)
         print(f"{name:50}{value:>10,.0f}{1e6 / value:>10.1f} µs")
-    print(f"\nsockperf sends {peers.SOCKPERF_LEAST} bytes, the fewest that it can")
+    print(f"\nsockperf sends {peers.SOCKPERF_LEAST} bytes, its smallest message")
     for name, reason in contest.failed.items():
         print(f"{name}: {reason}")
     for reason in not_here():
-        print(f"not here: {reason}")
+        print(f"missing: {reason}")
     print(flush=True)
 
 
 def figure(contest: Contest, name: str | None) -> str:
-    """The round trips a second of a form, if there is one."""
+    """Writes the round trips per second of a form, if there is one."""
     return contest.figure(name, 1, 0)
 
 
 def remarked(name: str | None, where: Place, given: argparse.Namespace) -> str:
-    """A peer's form, and what it has instead of the congestion control of all others."""
+    """Writes a peer's name, with its congestion control if it is not the chosen one."""
     return short(name) + peers.other_congestion(short(name), where, given.congestion)

@@ -1,9 +1,9 @@
-"""One TCP stream of ours beside iperf3's, netperf's and neper's, by message size, on loopback and over veth.
+"""One TCP stream by message size, on loopback and over veth: ours compared with iperf3, netperf and neper.
 
-Server and client have a CPU each and the same congestion control; peers run in the same namespaces. Some
-rounds choose the best form of each side, others judge it. Four comparisons keep apart what a gain comes from:
-one call a message, copied at both ends; any sender, but a receiver that copies; receivers that discard, on
-both sides; the best of all. METHODOLOGY.md has more.
+Server and client have a CPU each and the same congestion control. Peers run in the same namespaces. Some
+rounds choose the best form of each side, others judge it. Four comparisons separate the reasons of a gain:
+one call a message, copied at both ends; any sender with a receiver that copies; any sender with a receiver
+that discards; and the best of all forms. METHODOLOGY.md has more.
 """
 
 from __future__ import annotations
@@ -13,35 +13,35 @@ import time
 from collections.abc import Sequence
 from dataclasses import dataclass
 
-import peers
 from common import PATIENCE_SECONDS
-from contest import Comparison, Contest, Seen, held, middle
-from places import LABS, NAMES, Place, place
+from compare import peers
+from compare.contest import Comparison, Contest, Seen, held, middle
+from compare.places import LABS, NAMES, Place, place
 from thunderherd.engine.client import EngineError, Server, catalogue, start_load
 from thunderherd.engine.lines import LoadResult, Snapshot, Tally
 from thunderherd.engine.setting_rules import SettingValue
 
 SIZES = (64, 1 << 10, 16 << 10, 128 << 10, 1 << 20)
 FROM_BYTES = 16 << 10
-"""Senders that do not copy have calls of their own for each message: from this size on they are tried."""
+"""Smallest message for zero-copy senders, which make separate calls for each message."""
 RECEIVE_BYTES = 128 << 10
-"""What a receive of the server's asks for."""
+"""Bytes that the server requests in a receive."""
 AT_ONCE = 1024
-"""Messages that a call may gather."""
+"""Largest number of messages that a call gathers."""
 WARM_UP_MILLISECONDS = 50
 SLACK_MILLISECONDS = 60
-"""How much longer than wanted the window is, so that both looks at the server lie within it."""
+"""Additional length of the window, so that both readings of the server are within it."""
 CHOOSING_MILLISECONDS = 200
 PEER_SECONDS = 1
-"""The shortest run that all peers can be told."""
+"""The shortest run that all peers accept."""
 OTHER_SECONDS = 0.2
-"""Of a run, beside its length."""
+"""Time of a run outside its length."""
 EACH, COPYING, DISCARDING, ALL = "one call a message", "receiver copies", "receiver discards", "best of all"
 
 
 @dataclass(frozen=True)
 class Form:
-    """One way of ours."""
+    """Primitives and settings of a stream of ours."""
 
     primitive: str
     receive: str = "recv"
@@ -56,7 +56,7 @@ class Form:
 
     @property
     def discards(self) -> bool:
-        """Whether what comes is stored nowhere, as the engine says of whatever receives it."""
+        """Whether the receive primitive discards the bytes, by the engine's registry."""
         receiver = catalogue().primitive(self.receive)
         return receiver is not None and not receiver.stores
 
@@ -81,24 +81,39 @@ OURS = (
 
 
 def options(parser: argparse.ArgumentParser) -> None:
-    """What may be asked of it."""
-    parser.add_argument("sizes", nargs="*", type=int, help="bytes of a message (default: 64 to 1 MiB)")
-    parser.add_argument("--places", nargs="+", choices=NAMES, default=LABS, help="default: all labs")
-    parser.add_argument("--congestion", default="cubic", help="for both sides (default: %(default)s)")
-    parser.add_argument("--choosing", type=int, default=3, help="rounds that choose (default: %(default)s)")
-    parser.add_argument("--judging", type=int, default=6, help="rounds that judge (default: %(default)s)")
+    """Adds the options of this part."""
+    parser.add_argument("sizes", nargs="*", type=int, help="message sizes in bytes (default: 64 to 1 MiB)")
     parser.add_argument(
-        "--milliseconds", type=int, default=400, help="window of ours that judges (default: %(default)s)"
+        "--places",
+        nargs="+",
+        choices=NAMES,
+        default=LABS,
+        help="places of the comparison (default: all labs)",
+    )
+    parser.add_argument(
+        "--congestion", default="cubic", help="congestion control of both sides (default: %(default)s)"
+    )
+    parser.add_argument(
+        "--choosing", type=int, default=3, help="rounds that choose the forms (default: %(default)s)"
+    )
+    parser.add_argument(
+        "--judging", type=int, default=6, help="rounds that judge the chosen forms (default: %(default)s)"
+    )
+    parser.add_argument(
+        "--milliseconds",
+        type=int,
+        default=400,
+        help="length of our window in rounds that judge (default: %(default)s)",
     )
 
 
 def sizes_of(given: argparse.Namespace) -> Sequence[int]:
-    """Bytes of a message, one table row each."""
+    """Returns the message sizes, one table row each."""
     return given.sizes or SIZES
 
 
 def our_forms(size: int) -> list[Form]:
-    """Those of a size that this machine has."""
+    """Returns our forms for a size that this machine can run."""
     available = {each.name: each.available for each in catalogue().primitives}
     return [
         form
@@ -108,15 +123,17 @@ def our_forms(size: int) -> list[Form]:
 
 
 def peer_forms(size: int) -> list[peers.Peer]:
-    """Those of a size that are installed; without copying only where that can pay."""
+    """Returns the installed peers for a size; zero-copy ones only for messages that are large enough."""
     return [
         peer for peer in peers.STREAMS if peer.missing() is None and (size >= FROM_BYTES or not peer.uncopied)
     ]
 
 
 def comparisons(ours: Sequence[Form], others: Sequence[peers.Peer]) -> list[Comparison]:
-    """What is compared with what; a comparison for which we have nothing is left out, and one for which no
-    peer is here shows ours alone."""
+    """Returns the comparisons.
+
+    A comparison without a form of ours is left out. One without an installed peer shows ours alone.
+    """
     copying, discarding = ([form for form in ours if form.discards == discards] for discards in (False, True))
     peers_copying, peers_discarding = (
         [peer for peer in others if peer.discards == discards] for discards in (False, True)
@@ -137,7 +154,7 @@ def comparisons(ours: Sequence[Form], others: Sequence[peers.Peer]) -> list[Comp
 
 
 def seconds(given: argparse.Namespace) -> float:
-    """How long it will take."""
+    """Estimates the duration."""
     peer, choosing, judging = (
         length + OTHER_SECONDS
         for length in (
@@ -155,7 +172,7 @@ def seconds(given: argparse.Namespace) -> float:
 
 
 def not_here() -> list[str]:
-    """What will be missing, and why."""
+    """Describes what is missing on this machine, and how to install it."""
     return [
         *peers.missing(peers.STREAMS),
         *(f"{each.name}: {each.reason}" for each in catalogue().primitives if not each.available),
@@ -163,7 +180,7 @@ def not_here() -> list[str]:
 
 
 def run(given: argparse.Namespace) -> None:
-    """Measures, and prints its tables."""
+    """Measures, and prints the tables."""
     for name in given.places:
         with place(name, given.congestion) as where:
             show_head(where, given)
@@ -175,7 +192,7 @@ def run(given: argparse.Namespace) -> None:
 
 
 def cell(where: Place, size: int, given: argparse.Namespace) -> Contest:
-    """All comparisons of one size in one place."""
+    """Runs all comparisons of one size in one place."""
     forms = {form.name: form for form in our_forms(size)}
     others = {peer.name: peer for peer in peer_forms(size)}
 
@@ -190,28 +207,30 @@ def cell(where: Place, size: int, given: argparse.Namespace) -> Contest:
 
 
 def ours(form: Form, where: Place, size: int, milliseconds: int, congestion: str) -> Seen:
-    """What the server received between two looks at it, which lie within the window of the client that sends.
+    """Measures what the server received between two readings within the client's window.
 
-    Raises `EngineError` where the machine was too busy for that, or a request went wrong.
+    Raises `EngineError` if the machine was too busy for that, or a request failed.
     """
     looks = looked_at(form, where, size, milliseconds, congestion)
     result, before, after = looks.result, looks.before, looks.after
     if result.tally.errors:
         raise EngineError(f"{form.name}: {result.first_error}")
-    # A look that comes too late sees what had come until the end, and a few packets that were on their way.
+    # A late reading has all bytes until the end of the window, and a few packets that were under way.
     ended = min(after.monotonic_ns, result.window.ended_monotonic_ns) if looks.began and result.window else 0
     if ended <= before.monotonic_ns:
-        raise EngineError(f"{form.name}: could not be read within the window: others keep the CPUs busy")
+        raise EngineError(
+            f"{form.name}: could not be read within the window: other processes keep the CPUs busy"
+        )
     received = after.tally.bytes_received - before.tally.bytes_received
     if received <= 0:
-        raise EngineError(f"{form.name}: nothing came in the window")
+        raise EngineError(f"{form.name}: nothing arrived in the window")
     copied = copied_share(form, before.tally, after.tally, result.tally)
     return Seen(received * 8e9 / (ended - before.monotonic_ns), copied)
 
 
 @dataclass(frozen=True)
 class Looks:
-    """What both sides have told of a run; `began`: the client said in time that its window begins."""
+    """Readings of both sides. `began`: the client reported in time that its window began."""
 
     began: bool
     before: Snapshot
@@ -220,8 +239,10 @@ class Looks:
 
 
 def looked_at(form: Form, where: Place, size: int, milliseconds: int, congestion: str) -> Looks:
-    """Lets the client of a form send, and looks at its server twice, so many milliseconds apart. The server
-    compares the first 64 bytes of each receive, where they are stored."""
+    """Runs a client of a form, and reads the server twice, so many milliseconds apart.
+
+    The server checks the first 64 bytes of each receive, unless it discards them.
+    """
     with Server(
         "thread_per_client",
         workload="stream",
@@ -251,12 +272,12 @@ def looked_at(form: Form, where: Place, size: int, milliseconds: int, congestion
 
 
 def of_sockets(congestion: str) -> dict[str, SettingValue]:
-    """The settings of either side's sockets. Neither has TCP_NODELAY, as no peer's has."""
+    """Returns the settings of both sides' sockets. They do not set TCP_NODELAY, as peers do not."""
     return {"nodelay": False, "congestion": congestion}
 
 
 def of_client(form: Form, size: int, milliseconds: int) -> dict[str, SettingValue]:
-    """The settings of a client that sends in this form while two looks are so far apart."""
+    """Returns the settings of a client of this form whose window covers two readings."""
     settings: dict[str, SettingValue] = {
         "message_bytes": size,
         "clients": 1,
@@ -266,14 +287,13 @@ def of_client(form: Form, size: int, milliseconds: int) -> dict[str, SettingValu
     if form.at_once > 1:
         settings["messages_at_once"] = form.at_once
     if form.source != "memory":
-        # As small a file as there can be: iperf3's has a message, too, which stays in the CPU's cache.
+        # The smallest possible file, so that it stays in the CPU's cache, as iperf3's does.
         settings |= {"source": form.source, "source_bytes": 1}
     return settings
 
 
 def copied_share(form: Form, before: Tally, after: Tally, client: Tally) -> float | None:
-    """Of sends without copying, by their completions; or of bytes that were not to be stored, by the
-    server."""
+    """Returns the copied share, by completions of zero-copy sends or by the server's count of bytes."""
     if client.completions:
         return client.completions_copied / client.completions
     if form.discards:
@@ -283,10 +303,10 @@ def copied_share(form: Form, before: Tally, after: Tally, client: Tally) -> floa
 
 
 def show_head(where: Place, given: argparse.Namespace) -> None:
-    """What the table is about, and its heads."""
+    """Prints the title and the heads of the table."""
     print(
-        f"One stream, {where.title}, {given.congestion}, a CPU for each side; Gbit/s received: the median of "
-        f"{given.judging} rounds (least..most)\nthat had no part in choosing the forms\n"
+        f"One stream, {where.title}, {given.congestion}, a CPU for each side; Gbit/s received: median and "
+        f"range\nof {given.judging} rounds that had no part in choosing the forms\n"
     )
     print(
         f"{'message':>9}  {'comparison':20}{'ours':>45}{'':23}{'best peer':>25}{'':23}{'ours : peer':>24}",
@@ -295,7 +315,7 @@ def show_head(where: Place, given: argparse.Namespace) -> None:
 
 
 def show(size: int, contest: Contest, where: Place, given: argparse.Namespace) -> None:
-    """A row for each comparison."""
+    """Prints a row for each comparison."""
     for outcome in contest.outcomes:
         mine, theirs = outcome.ours, outcome.peer
         figures = [f"{contest.figure(name, 1e9, digits(contest, name)):>23}" for name in (mine, theirs)]
@@ -312,18 +332,18 @@ def show(size: int, contest: Contest, where: Place, given: argparse.Namespace) -
 
 
 def copied(contest: Contest, name: str) -> str:
-    """The copied share of a form, where it is told."""
+    """Writes the copied share of a form, if available."""
     share = contest.copied(name)
     return "" if share is None else f" (copied {100 * share:.0f} %)"
 
 
 def digits(contest: Contest, name: str | None) -> int:
-    """So many places that small figures have some."""
+    """Returns the number of decimals: more for small figures."""
     return 1 if max(contest.values(name), default=0) >= 10e9 else 2
 
 
 def words(size: int) -> str:
-    """A size in the largest unit that divides it."""
+    """Writes a size in the largest unit that divides it."""
     for unit, name in ((1 << 20, "MiB"), (1 << 10, "KiB")):
         if size % unit == 0:
             return f"{size // unit} {name}"
@@ -331,7 +351,7 @@ def words(size: int) -> str:
 
 
 def show_forms(contests: dict[int, Contest], where: Place, given: argparse.Namespace) -> None:
-    """Every form that was tried, by its figures in the rounds that chose."""
+    """Prints every form that was tried, with its figures in the rounds that chose."""
     print(f"\nAll forms, {where.title}: median of the {given.choosing} rounds that chose, Gbit/s\n")
     print(f"{'':34}" + "".join(f"{words(size):>10}" for size in contests))
     for name in dict.fromkeys(name for contest in contests.values() for name in contest.choosing):
@@ -343,13 +363,13 @@ def show_forms(contests: dict[int, Contest], where: Place, given: argparse.Names
             shares += [] if (share := contest.copied(name)) is None else [f"{100 * share:.0f} %"]
         print(row + (f"  copied: {', '.join(shares)}" if shares else ""))
     print(
-        "\n×1024: a call gathers as many messages, of 64 KiB together at most. copied: the share of sends,"
-        "\nor of what was received, that the kernel has copied although it was asked not to; of sendfile,"
-        "\nsplice and vmsplice, and of peers, nothing tells it."
+        "\n×1024: a call gathers up to 1,024 messages, of 64 KiB together at most."
+        "\ncopied: the share of zero-copy sends or receives that the kernel copied after all; unavailable for"
+        "\nsendfile, splice, vmsplice, and for peers."
     )
     for size, contest in contests.items():
         for name, reason in contest.failed.items():
             print(f"{words(size)}, {name}: {reason}")
     for reason in peers.missing(peers.STREAMS):
-        print(f"not here: {reason}")
+        print(f"missing: {reason}")
     print(flush=True)

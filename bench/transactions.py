@@ -1,15 +1,18 @@
-"""Small requests on many connections at a time, ours on both sides beside neper and netbench on both sides.
+"""Small requests on many connections at a time: our server and load compared with neper and with netbench.
 
-Three kinds, which are not to be mixed up: connections are kept; or each request has one of its own, which its
-client ends with RST, or with FIN, and then keeps the port in TIME_WAIT (ours have several source addresses
-then, so that ports are no limit). Two arrangements: each side has a thread and a CPU; or both have a thread
-on each of the two CPUs, and a connection stays on one: ours is one server that steers connections by CPU,
-asked by two loads; of a peer two servers and two clients are put there by hand, since none does it by itself.
-Compared are both sides in the same arrangement; and our best, whose client may leave replies to the kernel,
-with the best peer as it comes.
-A server of ours sleeps until something comes, as the peers' do, or spins: to wake it is the client's work. So
-does a client of ours, or it polls.
-Some rounds choose the best form of each side, others judge it. METHODOLOGY.md has more.
+There are three kinds, each compared separately. Connections are persistent, or each request has a connection.
+The client ends it with RST, or with FIN, and then keeps the port in TIME_WAIT. With FIN our load uses several
+source addresses, so that ports do not limit it.
+
+There are two arrangements. In one, each side has a thread and a CPU. In the other, both sides have a thread
+on each of the two CPUs, and a connection stays on one CPU. There our server steers connections by CPU and has
+two loads. For a peer, the benchmark starts a server and a client on each CPU, since no peer does this itself.
+Both sides are compared in the same arrangement. In addition, our best form, whose client may discard replies
+in the kernel, is compared with the best peer in the first arrangement.
+
+Our server sleeps until a request comes, as the peers' do, or busy-polls, since waking it costs the client
+time. Our client does the same. Some rounds choose the best form of each side, others judge it. METHODOLOGY.md
+has more.
 """
 
 from __future__ import annotations
@@ -19,31 +22,31 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from itertools import product
 
-import peers
-from contest import Comparison, Contest, Seen, held, middle
-from echoes import WARM_UP_MILLISECONDS, echoes, labelled, short
-from places import NAMES, OWN_LOOPBACK, Place, place
+from compare import peers
+from compare.contest import Comparison, Contest, Seen, held, middle
+from compare.echoes import WARM_UP_MILLISECONDS, echoes, labelled, short
+from compare.places import NAMES, OWN_LOOPBACK, Place, place
 from streams import PEER_SECONDS
 from thunderherd.engine.setting_rules import SettingValue
 
 OTHER_SECONDS = 0.4
 KEPT, RESET, FIN = "connections kept", "connection each, RST", "connection each, FIN"
 ENDS = {KEPT: "fin", RESET: "reset", FIN: "fin"}
-"""How our clients end their connections."""
+"""How our clients close connections."""
 
 
 @dataclass(frozen=True)
 class Form:
-    """One of our servers with one of our clients."""
+    """A server of ours with a client of ours."""
 
     design: str
     back_end: str
     wait: str | None = None
-    """How the server waits; None: it is not told."""
+    """How the server waits; None for its default."""
     on_each_cpu: bool = False
-    """Either side is on both CPUs, and a connection stays on one."""
+    """Both sides are on both CPUs, and a connection stays on one CPU."""
     taking: str | None = None
-    """By what its client receives that does not look at replies."""
+    """The receive primitive of a client that discards replies."""
 
     @property
     def name(self) -> str:
@@ -52,17 +55,18 @@ class Form:
 
     @property
     def is_alike(self) -> bool:
-        """It does what peers do, who take what comes."""
+        """Whether its client reads replies, as peers do."""
         return self.taking is None
 
 
 WAITING, STEERING, NEVER_SLEEPS = ("epoll", "io_uring"), ("reuseport", "polling"), "polling"
-"""Our designs with one CPU, which may sleep or spin; those on each; and one of them that does not sleep."""
+"""Our designs on one CPU, which may sleep or busy-poll; those on each CPU; and the one that always
+busy-polls."""
 SOURCES = 8
-"""Addresses that clients of ours have who keep ports in TIME_WAIT."""
+"""Source addresses of our clients that keep ports in TIME_WAIT."""
 BY_FIN = (
-    f"By FIN ours connect from {SOURCES} addresses and a peer from one, whose ports in TIME_WAIT may be what "
-    "holds it\nback: those ratios are no comparison of what either costs."
+    f"With FIN ours connect from {SOURCES} addresses and a peer from one. Its ports in TIME_WAIT may limit "
+    "it,\nso those ratios do not compare costs."
 )
 WAITS, BACK_ENDS = ("sleep", "spin"), ("epoll", "io_uring", "polling")
 KINDS: dict[str, tuple[peers.Peer, ...]] = {
@@ -71,36 +75,48 @@ KINDS: dict[str, tuple[peers.Peer, ...]] = {
     FIN: peers.MANY_FIN,
 }
 WORDS = {"kept": KEPT, "reset": RESET, "fin": FIN}
-"""What a kind is asked for by."""
+"""The options that name the kinds."""
 
 
 def options(parser: argparse.ArgumentParser) -> None:
-    """What may be asked of it."""
-    parser.add_argument("--kinds", nargs="+", choices=WORDS, default=[*WORDS], help="default: all")
+    """Adds the options of this part."""
     parser.add_argument(
-        "--places", nargs="+", choices=NAMES, default=[OWN_LOOPBACK], help=f"default: {OWN_LOOPBACK}"
-    )
-    parser.add_argument("--congestion", default="reno", help="for both sides (default: %(default)s)")
-    parser.add_argument(
-        "--bytes", type=int, default=64, help="of a request and its reply (default: %(default)s)"
+        "--kinds", nargs="+", choices=WORDS, default=[*WORDS], help="kinds of connections (default: all)"
     )
     parser.add_argument(
-        "--waits", nargs="+", choices=WAITS, default=WAITS, help="how our servers wait (default: either way)"
+        "--places",
+        nargs="+",
+        choices=NAMES,
+        default=[OWN_LOOPBACK],
+        help=f"places of the comparison (default: {OWN_LOOPBACK})",
     )
-    parser.add_argument("--choosing", type=int, default=3, help="rounds that choose (default: %(default)s)")
-    parser.add_argument("--judging", type=int, default=7, help="rounds that judge (default: %(default)s)")
     parser.add_argument(
-        "--milliseconds", type=int, default=1000, help="window of ours (default: %(default)s)"
+        "--congestion", default="reno", help="congestion control of both sides (default: %(default)s)"
+    )
+    parser.add_argument(
+        "--bytes", type=int, default=64, help="bytes of a request and of its reply (default: %(default)s)"
+    )
+    parser.add_argument(
+        "--waits", nargs="+", choices=WAITS, default=WAITS, help="how our servers wait (default: both)"
+    )
+    parser.add_argument(
+        "--choosing", type=int, default=3, help="rounds that choose the forms (default: %(default)s)"
+    )
+    parser.add_argument(
+        "--judging", type=int, default=7, help="rounds that judge the chosen forms (default: %(default)s)"
+    )
+    parser.add_argument(
+        "--milliseconds", type=int, default=1000, help="length of our window (default: %(default)s)"
     )
 
 
 def kinds_of(given: argparse.Namespace) -> list[str]:
-    """Those that are asked for."""
+    """Returns the requested kinds."""
     return [kind for word, kind in WORDS.items() if word in given.kinds]
 
 
 def forms_of(given: argparse.Namespace) -> list[Form]:
-    """Ours that are tried."""
+    """Returns our forms."""
     forms = [Form(*each) for each in product(WAITING, BACK_ENDS, given.waits)]
     forms += [Form(NEVER_SLEEPS, back_end) for back_end in BACK_ENDS]
     forms += [Form(*each, on_each_cpu=True) for each in product(STEERING, BACK_ENDS)]
@@ -109,13 +125,13 @@ def forms_of(given: argparse.Namespace) -> list[Form]:
 
 
 def peers_of(kind: str) -> list[peers.Peer]:
-    """Those that are here, as they come and on each CPU."""
+    """Returns the installed peers, as usual and on each CPU."""
     here = [peer for peer in KINDS[kind] if peer.missing() is None]
     return [*here, *map(peers.on_each_cpu, here)]
 
 
 def comparisons_of(kind: str, given: argparse.Namespace) -> list[Comparison]:
-    """In either arrangement, and of whatever is our best with the peers as they come."""
+    """Returns the comparisons in both arrangements, and of our best form with the peers as usual."""
     forms, others = forms_of(given), [peer.name for peer in peers_of(kind)]
 
     def comparison(name: str, of_ours: Sequence[Form], of_peers: Sequence[str]) -> Comparison:
@@ -133,7 +149,7 @@ def comparisons_of(kind: str, given: argparse.Namespace) -> list[Comparison]:
 
 
 def seconds(given: argparse.Namespace) -> float:
-    """How long it will take."""
+    """Estimates the duration."""
     mine = (given.milliseconds + WARM_UP_MILLISECONDS) / 1000 + OTHER_SECONDS
     total = 0.0
     for kind in kinds_of(given):
@@ -144,19 +160,19 @@ def seconds(given: argparse.Namespace) -> float:
 
 
 def not_here() -> list[str]:
-    """What will be missing, and why."""
+    """Describes what is missing on this machine, and how to install it."""
     return peers.missing([peer for others in KINDS.values() for peer in others])
 
 
 def run(given: argparse.Namespace) -> None:
-    """Measures, and prints its tables."""
+    """Measures, and prints the tables."""
     for name in given.places:
         with place(name, given.congestion) as where:
             show(cell(where, given), where, given)
 
 
 def cell(where: Place, given: argparse.Namespace) -> Contest:
-    """All kinds together."""
+    """Runs all kinds in the same rounds."""
     kinds = kinds_of(given)
     forms = {labelled(kind, form.name): (kind, form) for kind in kinds for form in forms_of(given)}
     others = {labelled(kind, peer.name): peer for kind in kinds for peer in peers_of(kind)}
@@ -171,7 +187,7 @@ def cell(where: Place, given: argparse.Namespace) -> Contest:
 
 
 def ours(kind: str, form: Form, where: Place, given: argparse.Namespace) -> Seen:
-    """Echoes on as many connections at a time."""
+    """Measures echoes on as many connections at a time."""
     cpus = where.cpus if form.on_each_cpu else []
     serving: dict[str, SettingValue] = {"wait": form.wait} if form.wait else {}
     if cpus:
@@ -199,10 +215,11 @@ def ours(kind: str, form: Form, where: Place, given: argparse.Namespace) -> Seen
 
 
 def show(contest: Contest, where: Place, given: argparse.Namespace) -> None:
-    """A row for each comparison, and every form that was tried."""
+    """Prints a row for each comparison, and every form that was tried."""
     print(
         f"Requests of {given.bytes} bytes a second, on {peers.FLOWS} connections at a time, {where.title}, "
-        f"{given.congestion}:\nthe median of {given.judging} rounds (least..most) apart from the choice\n"
+        f"{given.congestion}:\nmedian and range of {given.judging} rounds that had no part in choosing the "
+        "forms\n"
     )
     print(f"{'':36}{'ours':>42}{'':28}{'best peer':>40}{'':28}{'ours : peer':>20}")
     for outcome in contest.outcomes:
@@ -221,5 +238,5 @@ def show(contest: Contest, where: Place, given: argparse.Namespace) -> None:
     for name, reason in contest.failed.items():
         print(f"{name}: {reason}")
     for reason in peers.missing([peer for kind in kinds_of(given) for peer in KINDS[kind]]):
-        print(f"not here: {reason}")
+        print(f"missing: {reason}")
     print(flush=True)

@@ -1,4 +1,4 @@
-"""Builds the pages as HTML (`make site`): .venv/bin/python tools/build_site.py [FOLDER]."""
+"""Builds the pages as HTML (`make site`): .venv/bin/python tools/build_site.py [FOLDER] (default site)."""
 
 from __future__ import annotations
 

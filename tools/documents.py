@@ -1,8 +1,8 @@
 """Writes the documents that follow from code, registries, schemas, docs/entries and records.
 
-.venv/bin/python tools/documents.py            writes them (`make docs`), and checks all links
-.venv/bin/python tools/documents.py --check    says which are not current, and which links lead
-                                               nowhere; exit status 1 if any (`make check`)
+.venv/bin/python tools/documents.py            writes them (`make docs`) and checks all links
+.venv/bin/python tools/documents.py --check    prints which documents are not current and which
+                                               links are broken; exit status 1 if any (`make check`)
 """
 
 from __future__ import annotations
@@ -13,35 +13,29 @@ import sys
 from pathlib import Path
 from typing import Any
 
-from handbook import demo, entry_pages, links, reference
+from handbook import links
 from handbook.catalogued import catalogue
-from handbook.kept import kept_calls, kept_studies
 from handbook.markdown import ROOT
-from thunderherd import sources, study_reference
+from handbook.pages import contents, demo, entries, reference, sources, study_file
+from handbook.records.kept import kept_calls, kept_studies
 from thunderherd.doctor import diagnosis
 from thunderherd.engine.client import find_engine
 from thunderherd.records.schemas import as_text, knee_schema, limits_schema, summary_schema, trial_schema
 from thunderherd.records.summary import SUMMARY_SCHEMA
 
-OWNED = ("docs/designs", "docs/primitives")
-"""Folders in which there is nothing but what is written here: what is left of an entry that has gone is
-removed."""
-
 
 def documents() -> dict[Path, str]:
     """Every generated document: its path below the root, and its text."""
-    kept = entry_pages.Recorded(kept_studies(), kept_calls())
+    kept = entries.Recorded(kept_studies(), kept_calls())
     return {
         sources.DOCUMENT: sources.document(sources.source_rows()),
-        study_reference.DOCUMENT: study_reference.document(),
-        **{
-            Path("docs/reference") / f"{name}.schema.json": as_text(schema)
-            for name, schema in schemas().items()
-        },
-        # Of this one the program has a copy, which it leaves beside the results of a run.
+        study_file.DOCUMENT: study_file.document(),
+        **{reference.FOLDER / f"{name}.schema.json": as_text(schema) for name, schema in schemas().items()},
+        # The program has a copy of this schema, and leaves it with the results of a run.
         Path("lab/thunderherd/records") / SUMMARY_SCHEMA: as_text(summary_schema()),
+        **contents.documents(),
         **reference.documents(catalogue()),
-        **entry_pages.documents(catalogue(), kept),
+        **entries.documents(catalogue(), kept),
         **demo.documents(kept.studies),
     }
 
@@ -55,23 +49,24 @@ def schemas() -> dict[str, dict[str, Any]]:
         "trial": trial_schema(),
         "knee": knee_schema(),
         "limits": limits_schema(),
-        "study": study_reference.schema(),
+        "study": study_file.schema(),
         "doctor": diagnosis.schema(),
     }
 
 
 def left_behind(wanted: dict[Path, str]) -> list[Path]:
-    """Pages of entries that there are no longer."""
-    there = {
-        path.relative_to(ROOT) for folder in OWNED for path in (ROOT / folder).glob("*") if path.is_file()
-    }
+    """Files in docs/generated that no document writes, such as the page of a deleted entry."""
+    there = {path.relative_to(ROOT) for path in (ROOT / contents.FOLDER).rglob("*") if path.is_file()}
     return sorted(there - wanted.keys())
 
 
 def main(arguments: list[str]) -> int:
-    """Writes or checks; returns the exit status."""
+    """Writes or checks the documents; returns the exit status."""
     if arguments not in ([], ["--check"]):
-        print(f"documents: {' '.join(arguments)}? allowed: nothing, or --check", file=sys.stderr)
+        print(
+            f"documents: unknown arguments {' '.join(arguments)}\nhint: type --check, or nothing",
+            file=sys.stderr,
+        )
         return 2
     wanted = documents()
     stale = []
@@ -90,10 +85,10 @@ def main(arguments: list[str]) -> int:
             (ROOT / path).unlink()
             print(f"removed {path}")
     if arguments and stale:
-        print(f"not current: {', '.join(stale)}; type `make docs`", file=sys.stderr)
+        print(f"not current: {', '.join(stale)}\nhint: type `make docs`", file=sys.stderr)
     broken = links.faults()
     for fault in broken:
-        print(f"link: {fault}", file=sys.stderr)
+        print(f"broken link: {fault}", file=sys.stderr)
     return 1 if broken or (arguments and stale) else 0
 
 

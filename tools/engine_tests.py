@@ -1,6 +1,6 @@
-"""Runs the engine's tests, several of its test programs at once: most of their time they wait.
+"""Runs the engine's test programs, two at a time, since they spend most of their time waiting.
 
-.venv/bin/python tools/engine_tests.py    compiles what is not compiled; exit status 1 if any of them fails
+.venv/bin/python tools/engine_tests.py    compiles them if needed; exit status 1 if any of them fails
 """
 
 from __future__ import annotations
@@ -16,26 +16,29 @@ from typing import NamedTuple
 ENGINE = Path(__file__).resolve().parents[1] / "engine"
 CARGO = ("cargo", "test", "--locked")
 AT_ONCE = 2
-"""Test programs at the same time, each of which has threads of its own: more would only wait for CPUs."""
+"""Test programs at a time. Each has several threads, so more programs would only wait for CPUs."""
 
 LONG = ("conformance", "engine", "thunderherd_engine")
-"""What takes longest begins, so that at the end nothing is waited for alone. A program that is not named here
-is run as well, behind these, in the order of the names."""
+"""The longest programs start first, so that none runs alone at the end. Other programs follow in the order of
+their names."""
 
 TELLS_OF_ITSELF = ("conformance",)
-"""Programs whose own main lists what it skips; of others, libtest keeps what a test that passes has said."""
+"""Programs that print which tests they skip. The others need an option to show what passed tests print."""
 
 
 class Program(NamedTuple):
-    """A test program, and what cargo would be told to run it."""
+    """A test program, and the options of `cargo test` that run it."""
 
     words: str
     command: tuple[str, ...]
 
 
 def programs() -> list[Program]:
-    """All of them, compiled. Raises CalledProcessError where that fails; what the compiler says is shown.
-    Exits where a name above is of none of them."""
+    """Compiles all test programs and returns them.
+
+    The compiler's messages are shown. Raises CalledProcessError if compiling fails. Exits if a name
+    above belongs to no program.
+    """
     told = subprocess.run(
         [*CARGO, "--no-run", "--message-format=json-render-diagnostics"],
         cwd=ENGINE,
@@ -60,7 +63,7 @@ def programs() -> list[Program]:
 
 
 def run(program: Program) -> subprocess.CompletedProcess[str]:
-    """One of them, to its end, where cargo runs it; both its outputs are one."""
+    """Runs a test program in cargo's folder; joins both its outputs."""
     return subprocess.run(
         program.command,
         cwd=ENGINE,
@@ -73,7 +76,7 @@ def run(program: Program) -> subprocess.CompletedProcess[str]:
 
 
 def told(output: str) -> str:
-    """What a test program printed; of tests that passed only what they skipped, and why."""
+    """Shortens the output of a test program. Of tests that passed it keeps the lines on what they skipped."""
     before, found, after = output.partition("\nsuccesses:\n")
     if not found:
         return output
@@ -89,7 +92,7 @@ def told(output: str) -> str:
 
 
 def main() -> int:
-    """Runs them all, whatever becomes of the others, and shows what each has printed once it has ended."""
+    """Runs all test programs, even if some fail, and prints the output of each at its end."""
     failed = []
     with ThreadPoolExecutor(AT_ONCE) as pool:
         running = {pool.submit(run, program): program.words for program in programs()}

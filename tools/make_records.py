@@ -1,9 +1,8 @@
-"""Makes the records that docs/ rests on (`make records`): runs studies, keeps what there is of them in
-records/DATE.
+"""Makes the records that docs/ shows (`make records`): runs studies and keeps the results in records/DATE.
 
-.venv/bin/python tools/make_records.py                     all: the studies, quick, and system calls
+.venv/bin/python tools/make_records.py                     all studies in quick size, and system calls
 .venv/bin/python tools/make_records.py unp-ch30 calls      some of them
-.venv/bin/python tools/make_records.py --from DIR          a run that there is already
+.venv/bin/python tools/make_records.py --from DIR          keeps an existing run
 """
 
 from __future__ import annotations
@@ -18,15 +17,16 @@ from datetime import date
 from functools import partial
 from pathlib import Path
 
-from handbook import recording, strace_counts
 from handbook.catalogued import catalogue
-from handbook.kept import CALLS, DATE, ERRATA, FOLDER, TABLE, kept_calls, kept_studies
 from handbook.markdown import ROOT, page, plain, table
+from handbook.records import recording, strace_counts
+from handbook.records.kept import CALLS, DATE, ERRATA, FOLDER, TABLE, kept_calls, kept_studies
 from thunderherd.errors import UserError
 
 SOURCES = ("unp-ch30", "cse232-a2", "cse638-pa02", "erss-hw4", "css503-p4")
 EVERY_ENTRY = {name: f"docs/entries/studies/{name}.toml" for name in ("every-design", "every-primitive")}
-"""For the pages of what is in none of the sources' studies: files, as nobody else has a use for them."""
+"""Studies for the pages of entries that no source's study has. They are not bundled, since only pages use
+them."""
 STUDIES = (*SOURCES, *EVERY_ENTRY)
 SYSTEM_CALLS = "calls"
 
@@ -41,12 +41,12 @@ figures."""
 
 
 def main(arguments: list[str]) -> int:
-    """Makes what is asked for; returns the exit status. What one study fails with is told, and the next is
-    run."""
+    """Makes the requested records; returns the exit status.
+
+    If a study fails, its mistake is printed and the next study runs.
+    """
     parser = argparse.ArgumentParser(description="make records of studies")
-    parser.add_argument(
-        "parts", nargs="*", help=f"{', '.join(STUDIES)}, {SYSTEM_CALLS}; all if none is given"
-    )
+    parser.add_argument("parts", nargs="*", help=f"{', '.join(STUDIES)}, {SYSTEM_CALLS} (default: all)")
     parser.add_argument("--from", dest="directories", action="append", type=Path, default=[], metavar="DIR")
     parser.add_argument("--seed", type=int, default=int(date.today().strftime("%Y%m%d")))
     parser.add_argument("--date", default=date.today().isoformat())
@@ -54,9 +54,9 @@ def main(arguments: list[str]) -> int:
     given = parser.parse_args(arguments)
     parts = given.parts or ([] if given.directories else [*STUDIES, SYSTEM_CALLS])
     if unknown := [part for part in parts if part not in (*STUDIES, SYSTEM_CALLS)]:
-        parser.error(f"{', '.join(unknown)}? allowed: {', '.join((*STUDIES, SYSTEM_CALLS))}")
+        parser.error(f"unknown part {', '.join(unknown)}; choose from {', '.join((*STUDIES, SYSTEM_CALLS))}")
     if not DATE.fullmatch(given.date):
-        parser.error(f"--date {given.date}? allowed: a day such as {date.today().isoformat()}")
+        parser.error(f"--date {given.date} is not a day such as {date.today().isoformat()}")
     failed = 0
     scratch = Path(tempfile.mkdtemp(prefix="thunderherd-records-"))
     for directory in given.directories:
@@ -68,10 +68,10 @@ def main(arguments: list[str]) -> int:
         options = [word for each in given.overrides for word in ("--set", each)]
         failed += not _tried(partial(_run, part, given.seed, scratch / part, options, given.date))
     if not failed:
-        # What failed says where its trials are, to go on with them.
+        # After a failure the trials stay, so that the run can be resumed.
         shutil.rmtree(scratch)
     (ROOT / FOLDER / "README.md").write_text(contents(), encoding="utf-8")
-    print("type `make docs` to have the pages follow")
+    print("type `make docs` to update the pages")
     return 1 if failed else 0
 
 
@@ -103,7 +103,7 @@ def _count(day: str) -> None:
 
 
 def contents() -> str:
-    """records/README.md: the newest record of each study, and how they are made."""
+    """Writes records/README.md: the newest record of each study, and how to make records."""
     studies = kept_studies()
     rows = [
         [
@@ -136,6 +136,7 @@ def contents() -> str:
             for wrong in each.errata
         ),
         told,
+        "[benchmarks](benchmarks/README.md) has dated results of `make bench`, which are written by hand.",
         "`make records` makes all records again; use an idle machine. `make records "
         'PARTS="unp-ch30 calls"` makes some of them. `.venv/bin/python tools/make_records.py --from '
         "results/mine` keeps an existing run as a record. `make docs` then updates the pages. The README in "

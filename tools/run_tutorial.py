@@ -1,4 +1,4 @@
-"""Runs the commands of docs/tutorial.md and writes what they print below them."""
+"""Runs the commands of docs/tutorial.md and writes their output below them."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ from thunderherd.errors import UserError
 
 
 def main() -> int:
-    """Returns the exit status."""
+    """Updates the page; returns the exit status."""
     path = ROOT / tutorial.PAGE
     page = path.read_text(encoding="utf-8")
     with tempfile.TemporaryDirectory(prefix="thunderherd-tutorial-") as folder:

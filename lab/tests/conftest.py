@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import os
 import re
 import shutil
 import sys
@@ -12,33 +11,33 @@ from typing import Any
 
 import pytest
 from hypothesis import settings
+from made.engines import real_engine, some_catalogue, use_engine
 from made.machines import MadeMachine, set_up
-from made.paths import DATA, ROOT, TESTS
+from made.paths import TESTS
+from made.shown.pages import browser
 from made.small_studies import SMALL_STUDY
 from xdist.scheduler import LoadFileScheduling
 
 from thunderherd.engine.catalogue import Catalogue
-from thunderherd.engine.client import find_engine
-from thunderherd.errors import UserError
 from thunderherd.study.loading import Study, load_study
+
+__all__ = ["browser", "real_engine", "some_catalogue", "use_engine"]
 
 # How long an example takes says how busy this machine is.
 settings.register_profile("any speed", deadline=None)
 settings.load_profile("any speed")
 
-BUILT = [ROOT / "engine" / "target" / kind / "thunderherd-engine" for kind in ("release", "debug")]
-
-
 LONGEST = (
     "repository/test_extending", "repository/test_sources", "show/report/test_pages",
     "search/test_crossover", "repository/test_tutorial", "trial/test_trial", "studies/test_erss_hw4",
-    "cli/test_main", "statistics/test_comparisons_simulation", "trial/test_forms", "run/test_interrupted",
-    "studies/test_cse638_pa02", "run/test_runner", "show/tables/test_main", "studies/test_self_test",
+    "../../bench/tests/test_parts", "cli/test_main", "statistics/test_comparisons_simulation",
+    "trial/test_forms", "run/test_interrupted", "studies/test_cse638_pa02", "run/test_runner",
+    "show/tables/test_main", "studies/test_self_test",
 )  # fmt: skip
 """The files that take longest are begun first, so that at the end nothing waits for one of them alone. Others
 follow by their names."""
 
-PLACES = {TESTS / f"{name}.py": place for place, name in enumerate(LONGEST)}
+PLACES = {(TESTS / f"{name}.py").resolve(): place for place, name in enumerate(LONGEST)}
 assert all(path.exists() for path in PLACES), "LONGEST names a file that there is not"
 
 
@@ -65,7 +64,7 @@ def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
 
 
 class ByFileAndSource(LoadFileScheduling):
-    """A worker takes all tests of a file, which share fixtures. Of the rows of docs/sources.md,
+    """A worker takes all tests of a file, which share fixtures. Of the rows of docs/generated/sources.md,
     which share runs of studies, it takes those of a source."""
 
     def _split_scope(self, nodeid: str) -> str:
@@ -77,25 +76,6 @@ class ByFileAndSource(LoadFileScheduling):
 def pytest_xdist_make_scheduler(config: pytest.Config, log: Any) -> ByFileAndSource | None:
     """With `--dist loadfile`. Groups by mark (`--dist loadgroup`) xdist 3.8 does not see under pytest 9.2."""
     return ByFileAndSource(config, log) if config.getvalue("dist") == "loadfile" else None
-
-
-@pytest.fixture(scope="session")
-def real_engine() -> Path:
-    """The engine as it is built; tests that need it are skipped where it is not."""
-    for path in BUILT:
-        if not os.environ.get("THUNDERHERD_ENGINE") and os.access(path, os.X_OK):
-            return path
-    try:
-        return find_engine()
-    except UserError as error:
-        pytest.skip(str(error))
-
-
-@pytest.fixture
-def use_engine(monkeypatch: pytest.MonkeyPatch, real_engine: Path) -> Path:
-    """The same, also as what the laboratory finds."""
-    monkeypatch.setenv("THUNDERHERD_ENGINE", str(real_engine))
-    return real_engine
 
 
 @pytest.fixture
@@ -123,12 +103,6 @@ def fake_engine(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> Callable[...
         return path
 
     return install
-
-
-@pytest.fixture(scope="session")
-def some_catalogue() -> Catalogue:
-    """What an engine may offer, from a file: no engine is needed."""
-    return Catalogue.model_validate_json((DATA / "catalogue.json").read_text())
 
 
 @pytest.fixture

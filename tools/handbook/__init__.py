@@ -1,2 +1,1 @@
-"""What `make docs`, `make records` and `make site` are made of: pages from registries, schemas and
-records."""
+"""The code behind `make docs`, `make records` and `make site`."""

@@ -1,5 +1,7 @@
-"""The engine's registries as it prints them, with what the laboratory has no use for, such as sources of
-counters."""
+"""The engine's registries as it prints them.
+
+The lab's model of them leaves out what only pages need, such as the sources of counters.
+"""
 
 from __future__ import annotations
 
@@ -13,7 +15,7 @@ from thunderherd.engine.client import find_engine
 
 @lru_cache(maxsize=1)
 def catalogue() -> dict[str, Any]:
-    """`thunderherd-engine list --json`. What of it is of this machine belongs on no page."""
+    """Runs `thunderherd-engine list --json`. No page may show facts about this machine."""
     told = subprocess.run([find_engine(), "list", "--json"], capture_output=True, text=True, check=True)
     found: dict[str, Any] = json.loads(told.stdout)
     return found

@@ -1,4 +1,4 @@
-"""Links of Markdown pages: whether what they point to is there. Nothing is asked over the network."""
+"""Checks the links of Markdown pages, without the network."""
 
 from __future__ import annotations
 
@@ -20,18 +20,18 @@ OUTSIDE = re.compile(r"[a-z][a-z0-9+.-]*:", re.IGNORECASE)
 
 
 def reader() -> MarkdownIt:
-    """What GitHub makes of Markdown, as far as these pages use it."""
+    """Returns a Markdown parser with the extensions of GitHub that these pages use."""
     return MarkdownIt("commonmark").enable("table").enable("strikethrough")
 
 
 def pages(root: Path = ROOT) -> list[Path]:
-    """All pages of the repository, below the root."""
+    """Returns the paths of all pages, relative to the root."""
     found = {path for pattern in PAGES for path in root.glob(pattern)}
     return sorted(path.relative_to(root) for path in found)
 
 
 def faults(root: Path = ROOT) -> list[str]:
-    """Every link that leads nowhere: page, link and what is wrong."""
+    """Describes every broken link: page, link and reason."""
     return [
         f"{page}: ({link}): {why}"
         for page in pages(root)
@@ -41,7 +41,7 @@ def faults(root: Path = ROOT) -> list[str]:
 
 
 def links_of(path: Path) -> list[str]:
-    """The targets of all links and pictures of a page, in their order."""
+    """Returns the targets of all links and pictures of a page, in order."""
     return [
         str(token.attrs[attribute])
         for token in _tokens(reader().parse(path.read_text(encoding="utf-8")))
@@ -60,7 +60,7 @@ def _wrong(link: str, page: Path, root: Path) -> str | None:
     if link.startswith("https://"):
         return None
     if OUTSIDE.match(link):
-        return "allowed: https, or a path in the repository"
+        return "only https links and paths in the repository are allowed"
     name, _, anchor = unquote(link).partition("#")
     target = (root / page.parent / name).resolve() if name else (root / page).resolve()
     if not target.is_relative_to(root.resolve()):
@@ -76,12 +76,12 @@ def _wrong(link: str, page: Path, root: Path) -> str | None:
 
 @cache
 def anchors_of(path: Path) -> frozenset[str]:
-    """The anchors of a page's headings."""
+    """Returns the anchors of a page's headings."""
     return frozenset(name for _, name in headings(reader().parse(path.read_text(encoding="utf-8"))))
 
 
 def headings(tokens: list[Token]) -> Iterator[tuple[Token, str]]:
-    """Each heading's opening token and its anchor, as GitHub names it."""
+    """Yields each heading's opening token and its anchor, as GitHub names it."""
     seen: Counter[str] = Counter()
     for token, inline in pairwise(tokens):
         if token.type != "heading_open":

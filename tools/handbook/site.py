@@ -1,8 +1,7 @@
-"""The pages as a folder of HTML that works from a disk: `make site`.
+"""Builds a folder of HTML from the pages, for `make site`. A browser can open it from a disk.
 
-markdown-it-py reads them, as it does for the check of links; what is no page but is linked to, such as a
-file of
-code or a drawing, is copied.
+markdown-it-py parses the pages, as it does for the check of links. Linked files that are not pages, such as
+code and drawings, are copied.
 """
 
 from __future__ import annotations
@@ -25,13 +24,13 @@ PLACES = {
     "docs/README.md": "Documentation",
     "docs/tutorial.md": "Tutorial",
     "docs/concepts.md": "Concepts",
-    "docs/designs/README.md": "Designs",
-    "docs/primitives/README.md": "Primitives",
-    "docs/reference/README.md": "Reference",
+    "docs/generated/designs/README.md": "Designs",
+    "docs/generated/primitives/README.md": "Primitives",
+    "docs/generated/reference/README.md": "Reference",
     "records/README.md": "Records",
     "METHODOLOGY.md": "Method",
 }
-"""What stands at the head of every page."""
+"""The links at the top of every page."""
 
 TEMPLATE = """\
 <!doctype html>
@@ -82,7 +81,7 @@ img { max-width: 100%; height: auto; }
 
 
 def build(folder: Path, root: Path = ROOT) -> int:
-    """Writes all pages into a folder, which is emptied first; returns their number."""
+    """Empties a folder, writes all pages into it, and returns their number."""
     if folder.exists():
         shutil.rmtree(folder)
     folder.mkdir(parents=True)
@@ -118,7 +117,7 @@ def _html(page: Path, folder: Path, root: Path) -> str:
         for place, words in PLACES.items()
         if (root / place).is_file()
     ]
-    # The body is this repository's own Markdown, rendered.
+    # The body needs no escaping: it is rendered from this repository's own Markdown.
     return (
         Environment(autoescape=True)
         .from_string(TEMPLATE)
@@ -140,8 +139,10 @@ def _turn_links(tokens: list[Token], page: Path, folder: Path, root: Path) -> No
 
 
 def _turned(link: str, page: Path, folder: Path, root: Path) -> str:
-    """A link to a page leads to its HTML, to a folder to its README or the folder itself; other files are
-    copied."""
+    """Turns a link to a page into one to its HTML, and a link to a folder into one to its README.
+
+    Copies the targets of other links.
+    """
     name, mark, anchor = link.partition("#")
     if not name:
         return link
@@ -149,7 +150,7 @@ def _turned(link: str, page: Path, folder: Path, root: Path) -> str:
     whole = root / target
     if whole.is_dir():
         if not (whole / "README.md").is_file():
-            # A folder of code, which is not copied: the page that says what its folders are.
+            # A folder of code is not copied: link to the page that describes the folders.
             return _from(page, Path("ARCHITECTURE.html"))
         target = target / "README.md"
     if target.suffix == ".md":

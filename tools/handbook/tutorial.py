@@ -1,8 +1,7 @@
-"""docs/tutorial.md as a program: its files are written, its commands run in their order by one shell, and
-what they print is put below them.
+"""Runs docs/tutorial.md as a program, and writes the output of each command below it.
 
-A block `console` has commands, each behind `$ `, and below each what it printed. A block behind a line
-**`NAME`** is the file of that name.
+One shell runs all commands in order. A `console` block has commands, each behind `$ `, with the output of
+each below it. A block behind a line **`NAME`** is the file of that name.
 """
 
 from __future__ import annotations
@@ -30,14 +29,14 @@ FILE = re.compile(r"^\*\*`(?P<name>[\w.]+)`\*\*\n```\w*\n(?P<text>.*?)^```$", re
 
 @dataclass(frozen=True)
 class Command:
-    """A command of the page and the lines that the page shows below it."""
+    """A command of the page, and the output that the page shows below it."""
 
     typed: str
     shown: tuple[str, ...]
 
 
 def commands(page: str) -> list[Command]:
-    """All commands of a page, in their order."""
+    """Returns all commands of a page, in order."""
     return [each for block in BLOCK.finditer(page) for each in _of_block(block["text"])]
 
 
@@ -48,13 +47,13 @@ def _of_block(text: str) -> Iterator[Command]:
 
 
 def run(page: str, folder: Path) -> list[list[str]]:
-    """Runs all commands of a page in a folder; returns what each printed.
+    """Runs all commands of a page in a folder; returns the output of each.
 
-    Raises UserError for a command that fails, anywhere in a pipeline; that files differ is no failure.
+    Raises UserError if a command fails, anywhere in a pipeline. `diff` may exit with 1.
     """
     for file in FILE.finditer(page):
         (folder / file["name"]).write_text(file["text"], encoding="utf-8")
-    # Where the reader is: in the clone.
+    # The reader types the commands in the clone, which has this folder.
     (folder / "engine").symlink_to(ROOT / "engine")
     free = _free_port()
     typed = [each.typed for each in commands(page)]
@@ -79,7 +78,7 @@ def run(page: str, folder: Path) -> list[list[str]]:
             timeout=SECONDS,
         )
     except subprocess.TimeoutExpired:
-        raise UserError(f"{PAGE}: its commands took more than {SECONDS:g} s") from None
+        raise UserError(f"{PAGE}: the commands took more than {SECONDS:g} s") from None
     said = re.split(rf"\n{end} (\d+)\n", done.stdout)
     printed, statuses = said[:-1:2], said[1::2]
     for command, text, status in zip(typed, printed, statuses, strict=False):
@@ -97,7 +96,7 @@ def _lines(text: str) -> list[str]:
 
 
 def written(page: str, printed: list[list[str]]) -> str:
-    """The page with what was printed below each command."""
+    """Returns the page with the new output below each command."""
     outputs = iter(printed)
 
     def block(found: re.Match[str]) -> str:
@@ -112,14 +111,14 @@ def written(page: str, printed: list[list[str]]) -> str:
 
 
 def _fitting(lines: list[str]) -> list[str]:
-    """Lines as they are; one that would be taken for a command or the block's end is not to be."""
+    """Returns the lines; refuses a line that reads as a command or as the end of the block."""
     if any(line.startswith(("$ ", "```")) for line in lines):
-        raise UserError(f"{PAGE}: a command prints a line that begins like a command or ends the block")
+        raise UserError(f"{PAGE}: a command prints a line that begins with `$ ` or ```")
     return lines
 
 
 def words(lines: tuple[str, ...] | list[str]) -> set[str]:
-    """What of an output is alike from run to run: its words, not its figures."""
+    """Returns the words of an output, which stay the same from run to run, without its figures."""
     return set(re.findall(r"[A-Za-z_]{4,}", " ".join(lines)))
 
 

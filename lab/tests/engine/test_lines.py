@@ -8,8 +8,8 @@ from typing import Any
 
 import pytest
 
+from thunderherd.engine.line_base import EngineLine, Used
 from thunderherd.engine.lines import (
-    EngineLine,
     Life,
     LimitRound,
     Limits,
@@ -24,11 +24,12 @@ from thunderherd.engine.lines import (
     ServerSummary,
     Snapshot,
     Tally,
-    Used,
 )
 
 SCHEMA = json.loads(
-    (Path(__file__).resolve().parents[3] / "docs" / "reference" / "engine_lines.schema.json").read_text()
+    (
+        Path(__file__).resolve().parents[3] / "docs" / "generated" / "reference" / "engine_lines.schema.json"
+    ).read_text()
 )
 LINES: list[type[EngineLine]] = [
     Ready, Snapshot, ServerSummary, Mark, LoadResult, Life, Profile, ProfileCheck, SampledStack, Namespaces,

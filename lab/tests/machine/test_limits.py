@@ -15,7 +15,8 @@ from rich.console import Console
 
 from thunderherd.cli.main import run_command
 from thunderherd.engine.catalogue import Limit
-from thunderherd.engine.lines import LimitRound, Limits, LimitUnavailable, Place
+from thunderherd.engine.line_base import Place
+from thunderherd.engine.lines import LimitRound, Limits, LimitUnavailable
 from thunderherd.machine.limits import machine_limits
 from thunderherd.records.limits import MachineLimits
 from thunderherd.show.tables.limits import limit_rows, print_limits, size_in_words

@@ -139,7 +139,8 @@ def serve(arguments):
         workload=settings["workload"], settings=settings,
         cpu_source="whole_life" if "whole_life" in FAULTS else "perf_event",
         cpu_source_reason="perf_event: not permitted" if "whole_life" in FAULTS else None,
-        socket={}, cpus=None,
+        socket={"backlog": 1024, "send_buffer": 16384, "receive_buffer": 131072}, cpus=None, spins=False,
+        descriptor_limit=1024,
         counters={name: "no such thing here" if name in FAULTS else None for name in server.counters},
     )  # fmt: skip
     for line in sys.stdin:
@@ -186,6 +187,7 @@ def load(arguments):
     else:
         tell(settings, connections, done)
     latency = {
+        "from": "sent",
         "requests": done, "mean_ns": 2e6, "p50_ns": 1_500_000, "p90_ns": 3_000_000, "p99_ns": None,
         "p999_ns": None, "maximum_ns": 9_000_000, "histogram": None,
     }  # fmt: skip

@@ -24,7 +24,7 @@ from thunderherd.records.schemas import kept_summary_schema, summary_schema, tri
 from thunderherd.records.summary import Summary, TrialRecord
 from thunderherd.study.loading import Study
 
-REFERENCE = TESTS.parents[1] / "docs" / "reference"
+REFERENCE = TESTS.parents[1] / "docs" / "generated" / "reference"
 
 
 def some_trials(study: Study, blocks: int = 2) -> list[TrialRecord]:
@@ -238,7 +238,7 @@ def test_the_default_directory_is_named_after_study_and_time() -> None:
 def test_published_schemas_are_current(name: str, schema: Callable[[], dict[str, object]]) -> None:
     expected = json.dumps(schema(), indent=2, ensure_ascii=False) + "\n"
     assert (REFERENCE / name).read_text() == expected, (
-        f"docs/reference/{name} is out of date; type: make docs"
+        f"docs/generated/reference/{name} is out of date; type: make docs"
     )
 
 

@@ -274,7 +274,8 @@ def test_the_page_names_the_modules_of_the_engine() -> None:
 
 def all_files() -> list[Path]:
     rust = [*ENGINE.rglob("*.rs"), *(ROOT / "engine" / "tests").rglob("*.rs")]
-    return sorted([*rust, *LAB.rglob("*.py"), *(ROOT / "lab" / "tests").rglob("*.py")])
+    python = [path for each in ("lab", "bench", "tools") for path in (ROOT / each).rglob("*.py")]
+    return sorted([*rust, *python])
 
 
 @pytest.mark.parametrize("path", all_files(), ids=lambda path: str(path.relative_to(ROOT)))

@@ -20,6 +20,7 @@ from test_architecture import (
     engine_files,
     is_test,
     lab_files,
+    lab_module,
     place_in_lab,
     rust_code,
     rust_code_that_ships,
@@ -71,27 +72,33 @@ def test_the_engine_lists_what_its_files_are_called() -> None:
 
 
 SAID_IN_THE_LAB = {
-    ("catalogue", "send_each"): "how bytes are sent where nothing is said of it, as the engine has it",
-    ("catalogue", "recv"): "how they are received, likewise",
-    ("catalogue", "closed"): "who asks, likewise",
-    ("knee_study", "open"): "a rate is what only this load keeps to, and what a knee is looked for on",
-    ("knee_study", "closed_connections"): "what finds out the most that a design does, to know where to look",
-    ("questions", "open"): "a question that the data does not decide, and no load",
-    ("questions_file", "open"): "likewise",
-    ("catalogue", "thread_per_client"): "the server of two primitives, where the user names none",
-    ("limits", "pipe_round_trip"): "what the prices of a switch and of a wake-up are differences of",
-    ("limits", "pipe_transfer"): "likewise",
-    ("bounds", "system_call"): "the least that a system call costs a server",
-    ("bounds", "memcpy"): "what bounds bytes a second",
-    ("bounds", "tcp_connection"): "what bounds connections a second",
-    ("bounds", "tcp_transfer"): "what bounds requests a second over connections that are kept",
-    ("bounds", "tcp_exchange"): "what bounds a server's CPU time for a request",
-    ("bounds", "tcp_accept_close"): "what bounds a server's CPU time for a connection",
-    ("bounds", "pipe_round_trip"): "what bounds round trips",
-    ("bounds", "fork_exit_wait"): "what a design that makes a process for every connection pays",
-    ("bounds", "thread_creation"): "likewise, a thread",
+    ("engine.catalogue", "send_each"): "how bytes are sent where nothing is said of it, as the engine has it",
+    ("engine.catalogue", "recv"): "how they are received, likewise",
+    ("engine.catalogue", "closed"): "who asks, likewise",
+    ("search.knee_study", "open"): "a rate is what only this load keeps to, and what a knee is looked for on",
+    (
+        "search.knee_study",
+        "closed_connections",
+    ): "what finds out the most that a design does, to know where to look",
+    ("judge.claims.answers", "open"): "a question that the data does not decide, and no load",
+    ("judge.claims.question_tables", "open"): "likewise",
+    ("engine.catalogue", "thread_per_client"): "the server of two primitives, where the user names none",
+    ("machine.limits", "pipe_round_trip"): "what the prices of a switch and of a wake-up are differences of",
+    ("machine.limits", "pipe_transfer"): "likewise",
+    ("judge.summary.bounds", "system_call"): "the least that a system call costs a server",
+    ("judge.summary.bounds", "memcpy"): "what bounds bytes a second",
+    ("judge.summary.bounds", "tcp_connection"): "what bounds connections a second",
+    ("judge.summary.bounds", "tcp_transfer"): "what bounds requests a second over connections that are kept",
+    ("judge.summary.bounds", "tcp_exchange"): "what bounds a server's CPU time for a request",
+    ("judge.summary.bounds", "tcp_accept_close"): "what bounds a server's CPU time for a connection",
+    ("judge.summary.bounds", "pipe_round_trip"): "what bounds round trips",
+    (
+        "judge.summary.bounds",
+        "fork_exit_wait",
+    ): "what a design that makes a process for every connection pays",
+    ("judge.summary.bounds", "thread_creation"): "likewise, a thread",
     **{
-        ("explanation", price): "what a cause of a difference is priced at"
+        ("judge.why.causes", price): "what a cause of a difference is priced at"
         for price in (
             "fork_exit_wait",
             "thread_creation",
@@ -101,12 +108,12 @@ SAID_IN_THE_LAB = {
             "tcp_connection",
         )
     },
-    ("explanation", "bytes"): "the unit of what is copied",
-    ("sizes_text", "bytes"): "the column of a recording",
-    ("quantity", "bytes"): "the unit, as the engine has it of settings",
-    ("metrics", "bytes"): "the unit of memory",
-    ("live_charts", "select"): "what Vega-Lite calls how a parameter is chosen",
-    ("sampled_symbols", "memcpy"): "a function that copies (memcpy(3))",
+    ("judge.why.causes", "bytes"): "the unit of what is copied",
+    ("engine.sizes", "bytes"): "the column of a recording",
+    ("text.quantities", "bytes"): "the unit, as the engine has it of settings",
+    ("metrics.table", "bytes"): "the unit of memory",
+    ("show.charts.interactive", "select"): "what Vega-Lite calls how a parameter is chosen",
+    ("stacks.symbols", "memcpy"): "a function that copies (memcpy(3))",
 }
 """Names that a module of the laboratory may say, with the reason."""
 
@@ -123,7 +130,7 @@ def test_the_lab_says_no_entrys_name(path: Path) -> None:
         for node in ast.walk(ast.parse(path.read_text(encoding="utf-8")))
         if isinstance(node, ast.Constant) and isinstance(node.value, str) and node.value in names
     }
-    allowed = {name for module, name in SAID_IN_THE_LAB if module == path.stem}
+    allowed = {name for module, name in SAID_IN_THE_LAB if module == lab_module(path)}
     unreasoned = [f"{path.name}:{line}: {name}" for name, line in said.items() if name not in allowed]
     assert unreasoned == [], "what there is comes from the engine's catalogue and from the studies"
     assert allowed <= set(said), "an exception that nothing needs any more"
@@ -131,10 +138,12 @@ def test_the_lab_says_no_entrys_name(path: Path) -> None:
 
 LABS = LAB / "labs"
 LABS_SAID = {
-    ("holders", "unix"): "the kernel's table of Unix sockets, /proc/net/unix",
-    ("network_symbols", "unix"): "a folder of the kernel's source, net/unix",
-    ("lab_words", "unix"): "what an address of the engine's begins with",
-    ("claims_file", "veth"): "an example of a condition, in the words that explain the key",
+    ("engine.lines", "loopback"): "the engine's description of an interface, generated",
+    ("engine.lines", "unix"): "the engine's description of an address, generated",
+    ("trial.listener_holders", "unix"): "the kernel's table of Unix sockets, /proc/net/unix",
+    ("stacks.symbols", "unix"): "a folder of the kernel's source, net/unix",
+    ("labs.words", "unix"): "what an address of the engine's begins with",
+    ("judge.claims.claim_file", "veth"): "an example of a condition, in the words that explain the key",
 }
 """Names of labs that a module may say, with the reason."""
 
@@ -149,17 +158,18 @@ def texts_of(path: Path) -> Iterator[str]:
 
 
 def test_a_kind_of_lab_is_called_what_its_file_is() -> None:
-    assert set(KINDS) == {path.stem for path in LABS.glob("*.py")} - {"__init__"}
+    assert set(KINDS) == {path.stem for path in LABS.glob("*.py")} - {"__init__", "kind", "words"}
 
 
 @pytest.mark.parametrize(
     "path", [*lab_files(), *sorted((ROOT / "bench").glob("*.py"))], ids=lambda path: path.stem
 )
 def test_a_kind_of_lab_is_one_entry(path: Path) -> None:
-    own = {path.stem} if path.parent == LABS else set()
+    own = {path.stem} & {*KINDS} if path.parent == LABS else set()
     names = re.compile(rf"\b({'|'.join({*KINDS} - own)})\b")
     said = {name for text in texts_of(path) for name in names.findall(text)}
-    allowed = {name for module, name in LABS_SAID if module == path.stem}
+    module = lab_module(path) if path.is_relative_to(LAB) else path.stem
+    allowed = {name for key, name in LABS_SAID if key == module}
     assert said == allowed, "what tells a kind from others is in its entry, in labs/"
 
 

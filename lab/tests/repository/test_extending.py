@@ -13,7 +13,7 @@ import sys
 from pathlib import Path
 
 import pytest
-from made.compiled import target_of_its_own
+from made.engines import target_of_its_own
 
 ROOT = Path(__file__).resolve().parents[3]
 LAB = ROOT / "lab" / "thunderherd"

@@ -11,10 +11,12 @@ from xml.etree import ElementTree
 import pytest
 
 import make_records
-from handbook import demo, entry_pages, links, reference, site, strace_counts
+from handbook import links, site
 from handbook.catalogued import catalogue
-from handbook.drawing import drawing, in_words
-from handbook.entries import (
+from handbook.markdown import between, fenced, plain, table
+from handbook.pages import demo, entries, reference
+from handbook.pages.drawing import drawing, in_words
+from handbook.pages.notes import (
     DesignNotes,
     Journey,
     PrimitiveNotes,
@@ -23,8 +25,9 @@ from handbook.entries import (
     read_notes,
     without_entry,
 )
-from handbook.kept import kept_studies
-from handbook.markdown import between, fenced, plain, table
+from handbook.pages.recorded_figures import NOT_RECORDED
+from handbook.records import strace_counts
+from handbook.records.kept import kept_studies
 from thunderherd.cli.main import app
 from thunderherd.engine.catalogue import Catalogue
 from thunderherd.errors import UserError
@@ -32,7 +35,7 @@ from thunderherd.metrics.table import METRICS
 from thunderherd.study.loading import load_study
 
 ROOT = Path(__file__).resolve().parents[3]
-NOTHING_KEPT = entry_pages.Recorded((), None)
+NOTHING_KEPT = entries.Recorded((), None)
 COLOURED = (["copied"], ["kept"], ["device"])
 FORMS: dict[str, Any] = {"designs": DesignNotes, "primitives": PrimitiveNotes}
 
@@ -63,13 +66,13 @@ def test_what_is_done_instead_of_waiting_is_said_of_the_design_that_does_it(tmp_
     other = {**polling, "name": "other"}
     (tmp_path / "engine/src/designs").mkdir(parents=True)
     (tmp_path / "engine/src/designs/other.rs").write_text("pub static ENTRY")
-    assert " Never waits. Rests on " in entry_pages.design_page(other, NOTHING_KEPT, tmp_path)
+    assert " Busy-polls. Rests on " in entries.design_page(other, NOTHING_KEPT, tmp_path)
     file = tmp_path / notes_file("designs", "other")
     file.parent.mkdir(parents=True)
     file.write_text("wins = 'x'\ncosts = 'y'\ninstead = 'it guesses'\n")
-    assert " Never waits: it guesses. Rests on " in entry_pages.design_page(other, NOTHING_KEPT, tmp_path)
-    assert {entry_pages.waits_of(each) for each in catalogue()["designs"]} == {
-        "in the call", "for readiness", "for completion", "never",
+    assert " Busy-polls: it guesses. Rests on " in entries.design_page(other, NOTHING_KEPT, tmp_path)
+    assert {entries.waits_of(each) for each in catalogue()["designs"]} == {
+        "in the call", "for readiness", "for completion", "busy-polls",
     }  # fmt: skip
 
 
@@ -97,13 +100,13 @@ def test_what_is_said_of_copies_is_what_the_engine_says() -> None:
 
 def test_a_page_without_notes_and_without_records_says_what_is_missing(tmp_path: Path) -> None:
     (tmp_path / "engine").symlink_to(ROOT / "engine")
-    pages = entry_pages.documents(catalogue(), NOTHING_KEPT, tmp_path)
-    page = pages[Path("docs/designs/epoll.md")]
+    pages = entries.documents(catalogue(), NOTHING_KEPT, tmp_path)
+    page = pages[Path("docs/generated/designs/epoll.md")]
     assert page.count("`docs/entries/designs/epoll.toml` (docs/extending/design.md)") == 2
-    assert page.count("Not in a recorded run.") == 2
+    assert page.count(NOT_RECORDED) == 2
     assert "fn serve(run: &'static Run)" in page
-    assert "docs/entries/primitives/splice.toml" in pages[Path("docs/primitives/splice.md")]
-    assert Path("docs/primitives/splice.svg") not in pages
+    assert "docs/entries/primitives/splice.toml" in pages[Path("docs/generated/primitives/splice.md")]
+    assert Path("docs/generated/primitives/splice.svg") not in pages
 
 
 @pytest.mark.parametrize(
@@ -125,7 +128,7 @@ def test_a_wrong_file_is_named_with_what_is_wrong(tmp_path: Path, text: str, sai
 
 
 def test_a_page_has_code_without_imports_and_tests() -> None:
-    code = entry_pages.code_of(ROOT / "engine/src/primitives/uring_send_zc.rs")
+    code = entries.code_of(ROOT / "engine/src/primitives/uring_send_zc.rs")
     assert code.startswith("pub static ENTRY") and "#[cfg(test)]" not in code and "impl Sender" in code
 
 
@@ -148,14 +151,14 @@ def test_no_record_compares_what_is_not_told_of_a_server_that_never_sleeps() -> 
     awake = {each.name for each in study.contenders if each.spins}
     assert awake and not study.load.is_timed
     assert [pair for pair in study.comparisons if awake & {pair.a, pair.b}] == []
-    page = (ROOT / "docs/designs/polling.md").read_text()
+    page = (ROOT / "docs/generated/designs/polling.md").read_text()
     assert "| `polling` | - |  | - | left out, as it is known to be wrong: the server busy-polls, " in page
-    assert "`polling`" not in (ROOT / "docs/designs/prefork.md").read_text()
+    assert "`polling`" not in (ROOT / "docs/generated/designs/prefork.md").read_text()
 
 
 def test_what_a_page_rests_on_is_told_apart() -> None:
     """A name of a feature may have a comma."""
-    page = (ROOT / "docs/primitives/zerocopy.md").read_text()
+    page = (ROOT / "docs/generated/primitives/zerocopy.md").read_text()
     assert "Rests on sendmsg(2); sendmsg(2), MSG\\_ZEROCOPY (Linux 4.14)." in page
 
 
@@ -182,7 +185,7 @@ def test_a_drawing_is_well_formed_and_says_its_steps_aloud() -> None:
 
 def test_nothing_of_a_drawing_lies_outside() -> None:
     for entry in catalogue()["primitives"]:
-        root = ElementTree.parse(ROOT / "docs/primitives" / f"{entry['name']}.svg").getroot()
+        root = ElementTree.parse(ROOT / "docs/generated/primitives" / f"{entry['name']}.svg").getroot()
         width, height = float(root.get("width", 0)), float(root.get("height", 0))
         for box in (each for each in root.iter() if each.get("class") == "box"):
             assert 0 <= float(box.get("x", -1)) <= width - float(box.get("width", 0))
@@ -193,7 +196,7 @@ def test_words_of_a_drawing_stand_clear_of_its_lines() -> None:
     """Of 7 pixels a character, as wide as the usual fonts draw 12 pixels: none crosses the border of two
     lanes, the arrow that turns beside it, or a box."""
     for entry in catalogue()["primitives"]:
-        root = ElementTree.parse(ROOT / "docs/primitives" / f"{entry['name']}.svg").getroot()
+        root = ElementTree.parse(ROOT / "docs/generated/primitives" / f"{entry['name']}.svg").getroot()
         parts = [(each, (each.get("class") or "").split()) for each in root.iter()]
         borders = [float(each.get("y1", 0)) for each, kinds in parts if kinds == ["rule"]]
         boxes = [
@@ -227,7 +230,7 @@ def test_what_is_thrown_away_goes_nowhere() -> None:
     told = in_words(
         journey(("receive_queue", "dma", "the card"), ("nothing", "discarded", "recv"), begins="card")
     )
-    assert told.endswith("then thrown away (recv).")
+    assert told.endswith("then discarded (recv).")
 
 
 # The reference ----------------------------------------------------------------------------------------------
@@ -282,7 +285,7 @@ def test_no_link_of_the_repository_leads_nowhere() -> None:
         ("docs/none.md", "there is no such file"),
         ("docs/other.md#three", "no heading #three"),
         ("../outside.md", "leads out of the repository"),
-        ("http://example.org", "allowed: https"),
+        ("http://example.org", "only https"),
     ],
 )
 def test_links(tmp_path: Path, link: str, why: str | None) -> None:

@@ -13,8 +13,11 @@ import pytest
 from typer.testing import CliRunner
 
 import make_records
-from handbook import entry_pages, recording
-from handbook.kept import (
+from handbook.pages import entries
+from handbook.pages.entries import DESIGNS, PRIMITIVES
+from handbook.pages.recorded_figures import NOT_RECORDED, recorded, system_calls
+from handbook.records import recording
+from handbook.records.kept import (
     ARCHIVE,
     ERRATA,
     FIGURES,
@@ -26,7 +29,6 @@ from handbook.kept import (
     kept_calls,
     kept_studies,
 )
-from handbook.recorded_figures import NOT_RECORDED, recorded, system_calls
 from thunderherd.cli.main import app
 from thunderherd.errors import UserError
 from thunderherd.metrics.table import CPU_PER_CONNECTION
@@ -115,7 +117,7 @@ def test_a_record_can_be_made_again_of_what_is_kept(tmp_path: Path) -> None:
 def test_what_has_not_ended_is_not_kept(tmp_path: Path) -> None:
     run = unpacked(KEPT[0], tmp_path)
     (run / "summary.json").unlink()
-    with pytest.raises(UserError, match=r"not at its end; go on with it: .*--resume"):
+    with pytest.raises(UserError, match=r"not complete.*--resume"):
         recording.keep(run, tmp_path, "2026-01-02")
     with pytest.raises(UserError, match="holds no run"):
         recording.keep(tmp_path, tmp_path, "2026-01-02")
@@ -154,7 +156,7 @@ def test_what_is_too_large_is_left_out_and_told(
     again, _ = recording.archived(run, tmp_path / ARCHIVE)
     assert "trials.parquet" in again
     monkeypatch.setattr(recording, "MOST_BYTES", 500)
-    with pytest.raises(UserError, match="even without its raw lines"):
+    with pytest.raises(UserError, match="even without raw lines"):
         recording.archived(run, tmp_path / ARCHIVE)
 
 
@@ -176,17 +178,19 @@ def pair(a: str, b: str, verdict: str, point: str | None = None) -> KeptPair:
 
 def on_page(shown: KeptTable, design: str) -> str:
     kept = Kept(Path("records/2026-01-02/x"), KEPT[0].figures.model_copy(update={"tables": (shown,)}))
-    return recorded([kept], design, {"": lambda each: each.design}, Path("docs/designs/x.md"))
+    return recorded([kept], design, {"": lambda each: each.design}, DESIGNS / "x.md")
 
 
 def test_a_verdict_is_told_from_the_entrys_side() -> None:
     rows = (row("a", 1.0), row("b", 2.0), row("c", 3.0), row("d", 1.5, is_control=True))
     pairs = (pair("a", "b", "faster"), pair("c", "b", "slower"), pair("b", "d", "undecided"))
     shown = KeptTable(sweep=None, title="", caption="CPU", better="less", remarks=(), rows=rows, pairs=pairs)
-    assert "| 2 of 3 | better than `c`; worse than `a`; not separated from `d` |" in on_page(shown, "b")
-    assert "| `d` (a control) | 1.5 | 1..2 | - | not separated from `b` |" in on_page(shown, "d")
+    assert "| 2 of 3 | better than `c`; worse than `a`; no significant difference from `d` |" in on_page(
+        shown, "b"
+    )
+    assert "| `d` (a control) | 1.5 | 1..2 | - | no significant difference from `b` |" in on_page(shown, "d")
     more = shown.model_copy(update={"better": "more", "remarks": ("all was copied",)})
-    assert "CPU; more is better. To know: all was copied. From the record" in on_page(more, "a")
+    assert "CPU; more is better. Note: all was copied. From the record" in on_page(more, "a")
     assert "| 3 of 3 | better than `b` |" in on_page(more, "a")
 
 
@@ -213,16 +217,13 @@ def test_what_is_known_to_be_wrong_is_on_no_page(tmp_path: Path) -> None:
 
     (folder / ERRATA).write_text('[[errata]]\ncontender = "b"\nwhy = "it never sleeps"\n')
     (kept,) = kept_studies(tmp_path)
-    pages = {
-        name: recorded([kept], name, {"": lambda each: each.design}, Path("docs/designs/x.md"))
-        for name in "abc"
-    }
+    pages = {name: recorded([kept], name, {"": lambda each: each.design}, DESIGNS / "x.md") for name in "abc"}
     assert "| `b` | - |  | - | left out, as it is known to be wrong: it never sleeps |" in pages["b"]
     assert "| 1 of 2 | not compared |" in pages["a"] and "| 2 of 2 | not compared |" in pages["c"]
     assert kept.figures == figures, "the record itself stays as it is"
 
     (folder / ERRATA).write_text('[[errata]]\ncontender = "d"\nwhy = "?"\n')
-    with pytest.raises(UserError, match=r"d\? the record has a, b, c"):
+    with pytest.raises(UserError, match=r"the record has no d; it has a, b, c"):
         kept_studies(tmp_path)
     (folder / ERRATA).write_text("[[errata]]\n")
     with pytest.raises(UserError, match="contender"):
@@ -260,10 +261,10 @@ def test_what_only_the_clients_move_by_is_told_as_theirs() -> None:
     rows = tuple(row(name, 1.0, client_primitive=name) for name in ("writev", "write_each"))
     shown = KeptTable(sweep=None, title="", caption="CPU", better="less", remarks=(), rows=rows, pairs=())
     kept = Kept(Path("records/2026-01-02/x"), KEPT[0].figures.model_copy(update={"tables": (shown,)}))
-    page = recorded([kept], "writev", entry_pages.SENDING, Path("docs/primitives/writev.md"))
-    assert "less is better. It is the clients that send by it. From the record" in page
+    page = recorded([kept], "writev", entries.SENDING, PRIMITIVES / "writev.md")
+    assert "less is better. The clients send by it. From the record" in page
     assert "| `writev` |" in page and "`write_each`" not in page
-    assert recorded([kept], "send_each", entry_pages.SENDING, Path("docs/primitives/x.md")) == NOT_RECORDED
+    assert recorded([kept], "send_each", entries.SENDING, PRIMITIVES / "x.md") == NOT_RECORDED
 
 
 def test_a_record_that_cannot_be_made_leaves_the_one_that_is_there(
@@ -274,16 +275,16 @@ def test_a_record_that_cannot_be_made_leaves_the_one_that_is_there(
     shutil.copytree(ROOT / kept.folder, there)
     before = sorted(each.name for each in there.iterdir())
     monkeypatch.setattr(recording, "MOST_BYTES", 500)
-    with pytest.raises(UserError, match="even without its raw lines"):
+    with pytest.raises(UserError, match="even without raw lines"):
         recording.keep(unpacked(kept, tmp_path / "taken"), tmp_path, kept.date)
     assert sorted(each.name for each in there.iterdir()) == before
     assert [each.name for each in there.parent.iterdir()] == [there.name]
 
 
 def test_who_was_in_no_run_is_told_so() -> None:
-    assert recorded(KEPT, "nobody", {"": lambda each: each.design}, Path("docs/designs/x.md")) == NOT_RECORDED
-    assert system_calls(None, "designs", "epoll", Path("docs/designs/epoll.md")) == NOT_RECORDED
-    assert system_calls(kept_calls(), "designs", "nobody", Path("docs/designs/x.md")) == NOT_RECORDED
+    assert recorded(KEPT, "nobody", {"": lambda each: each.design}, DESIGNS / "x.md") == NOT_RECORDED
+    assert system_calls(None, "designs", "epoll", DESIGNS / "epoll.md") == NOT_RECORDED
+    assert system_calls(kept_calls(), "designs", "nobody", DESIGNS / "x.md") == NOT_RECORDED
 
 
 def test_a_record_of_another_form_says_how_to_make_it_again(tmp_path: Path) -> None:

@@ -16,23 +16,20 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 import pytest
-from made.shown.pages import browser
 from made.summaries.trials import made_trial
 
-from handbook.kept import ARCHIVE, kept_studies
+from handbook.pages.sources import source_rows
+from handbook.records.kept import ARCHIVE, kept_studies
 from thunderherd.engine import client
 from thunderherd.judge.summary.summarise import summarise
 from thunderherd.metrics.table import CPU_PER_CONNECTION, Metric, metric
 from thunderherd.records.directory import OtherVersionError
 from thunderherd.show.charts.by_name import all_charts
 from thunderherd.show.report.page import write_report
-from thunderherd.sources import source_rows
 from thunderherd.study.loading import load_study
 
 if TYPE_CHECKING:
     from playwright.sync_api import Browser, Page
-
-__all__ = ["browser"]
 
 ROOT = Path(__file__).resolve().parents[3]
 KEPT = {each.figures.study: ROOT / each.folder / ARCHIVE for each in kept_studies()}
@@ -298,7 +295,7 @@ PLOTS = {
     "unp-ch30-measurement-distribution": "a table, of which we have clients-per-worker",
     "cse232-a2-output-figures": "printouts of perf stat, which test_perf_stat.py holds",
 }
-"""By the row of docs/sources.md that names charts: ours; or what they are, where they have no axes."""
+"""By the row of docs/generated/sources.md that names charts: ours; or what they are if they have no axes."""
 
 
 def test_every_row_of_a_source_that_names_charts_is_looked_at() -> None:

@@ -12,7 +12,7 @@ import zipfile
 from pathlib import Path
 
 import pytest
-from made.compiled import target_of_its_own
+from made.engines import target_of_its_own
 
 ROOT = Path(__file__).resolve().parents[3]
 PREREQUISITES = ROOT / "tools" / "prerequisites"

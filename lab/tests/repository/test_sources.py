@@ -1,5 +1,5 @@
-"""Every row of docs/sources.md works: its commands are run as they stand, on a free port instead of the
-source's."""
+"""Every row of docs/generated/sources.md works: its commands are run as they are, on a free port instead of
+the source's."""
 
 from __future__ import annotations
 
@@ -21,9 +21,9 @@ from pathlib import Path
 import pytest
 from made.source_checks.common import Run, check_of, checks_of, sources_with_checks
 
+from handbook.pages.sources import DOCUMENT, SourceRow, document, rows_of, source_rows
 from thunderherd.engine.client import catalogue
 from thunderherd.labs import KINDS
-from thunderherd.sources import DOCUMENT, SourceRow, document, rows_of, source_rows
 from thunderherd.study.file.names import bundled_studies
 
 ROOT = Path(__file__).resolve().parents[3]
@@ -245,10 +245,10 @@ def only_row(directory: Path, text: str) -> SourceRow:
 @pytest.mark.parametrize(
     ("text", "fault"),
     [
-        ("d,a,i,x,document,,,,,,\n", "neither a command of ours nor a reason"),
-        ("d,a,i,x,document,,,thunderherd list,,t.py::t,\n", "go together"),
-        ("d,a,i,x,document,,,thunderherd list,designs,,\n", "go together"),
-        ("d,a,i,x,document,,thunderherd serve prefork,,,,later\n", "nobody asks"),
+        ("d,a,i,x,document,,,,,,\n", "neither a command nor a reason"),
+        ("d,a,i,x,document,,,thunderherd list,,t.py::t,\n", "only some of a command"),
+        ("d,a,i,x,document,,,thunderherd list,designs,,\n", "only some of a command"),
+        ("d,a,i,x,document,,thunderherd serve prefork,,,,later\n", "a server without a client"),
     ],
 )
 def test_faulty_rows_are_told(text: str, fault: str, tmp_path: Path) -> None:

@@ -12,12 +12,12 @@ from typing import Any
 import pytest
 from pydantic import BaseModel
 
-from thunderherd import study_reference
+from handbook.pages import study_file
 from thunderherd.study.file.names import bundled_studies, find_study
 from thunderherd.study.file.tables import StudyForm
 
 ROOT = Path(__file__).resolve().parents[3]
-SCHEMA = json.loads((ROOT / "docs" / "reference" / "study.schema.json").read_text())
+SCHEMA = json.loads((ROOT / "docs" / "generated" / "reference" / "study.schema.json").read_text())
 jsonschema: Any = importlib.import_module("jsonschema")
 
 
@@ -36,12 +36,12 @@ def tables(model: type[BaseModel], seen: set[type[BaseModel]]) -> Iterator[type[
 
 
 def test_both_are_current() -> None:
-    assert study_reference.schema() == SCHEMA
-    assert (ROOT / study_reference.DOCUMENT).read_text() == study_reference.document()
+    assert study_file.schema() == SCHEMA
+    assert (ROOT / study_file.DOCUMENT).read_text() == study_file.document()
 
 
 def test_every_key_of_every_table_is_explained() -> None:
-    page = study_reference.document()
+    page = study_file.document()
     models = list(tables(StudyForm, set()))
     assert len(models) > 20
     for model in models:

@@ -80,5 +80,5 @@ def test_a_shell_that_ends_early_is_told(tmp_path: Path) -> None:
 
 
 def test_lines_that_would_be_taken_for_commands_are_refused() -> None:
-    with pytest.raises(UserError, match="begins like a command"):
+    with pytest.raises(UserError, match="that begins with"):
         written(EXAMPLE, [["$ rm"], []])

@@ -128,7 +128,7 @@ def test_the_summary_names_the_schema_beside_it(folder: Path) -> None:
     found = json.loads((folder / "summary.json").read_text())
     schema = json.loads((folder / found["$schema"]).read_text())
     assert set(found) == set(schema["properties"])
-    published = Path(__file__).parents[3] / "docs" / "reference" / "summary.schema.json"
+    published = Path(__file__).parents[3] / "docs" / "generated" / "reference" / "summary.schema.json"
     assert schema == json.loads(published.read_text())
 
 

@@ -12,7 +12,7 @@ from typing import Annotated, Any, Literal, NamedTuple
 
 from pydantic import BaseModel, ConfigDict, Field
 
-from thunderherd.engine.lines import MeasuredBy, SchemaNumber
+from thunderherd.engine.line_base import MeasuredBy, SchemaNumber
 from thunderherd.engine.load_requirements import Requirement
 from thunderherd.engine.setting_rules import Agreement, Instead, Product, SettingValue
 from thunderherd.engine.sizes import SIZES, is_sizes

@@ -16,7 +16,7 @@ from typing import IO, Any, NoReturn, TypeVar
 
 from pydantic import BaseModel, ValidationError
 
-from thunderherd.engine.lines import SCHEMA
+from thunderherd.engine.line_base import SCHEMA
 from thunderherd.errors import Refusal, UserError
 
 ENGINE_NAME = "thunderherd-engine"

@@ -61,7 +61,7 @@ class PairSite(Site):
     def __init__(self, kind: Kind, holder: NamespaceHolder) -> None:
         super().__init__(kind)
         self._holder, self._there = holder, holder.namespaces
-        self.title = in_words(kind.name, self._there.settings)
+        self.title = in_words(kind.name, {name: int(value) for name, value in self._there.settings.items()})
         self.address = self._there.server.address
         self.listen = f"{self.address}:0"
         self.server_namespace, self.client_namespace = self._there.server.path, self._there.client.path

@@ -18,7 +18,8 @@ from statistics import median
 
 from thunderherd.engine.catalogue import Limit
 from thunderherd.engine.client import limit_line, limit_lines
-from thunderherd.engine.lines import LimitRound, Limits, LimitUnavailable, Place
+from thunderherd.engine.line_base import Place
+from thunderherd.engine.lines import LimitRound, Limits, LimitUnavailable
 from thunderherd.engine.setting_rules import SettingValue
 from thunderherd.machine import noise
 from thunderherd.machine.noise import NoiseLimits
@@ -80,7 +81,7 @@ def machine_limits(
     ]
     return MachineLimits(
         cpus=head.cpus,
-        settings=head.settings,
+        settings={name: int(value) for name, value in head.settings.items()},
         figures=[*figures, *_derived(rounds)],
         unavailable=unavailable,
     )

@@ -6,7 +6,7 @@ from typing import Literal
 
 from pydantic import BaseModel, ConfigDict, Field
 
-from thunderherd.engine.lines import Place
+from thunderherd.engine.line_base import Place
 
 SchemaNumber = Literal[1]
 SCHEMA: SchemaNumber = 1

@@ -1,4 +1,4 @@
-"""The published schemas of what a run leaves on disk (docs/reference)."""
+"""The published schemas of what a run leaves on disk (docs/generated/reference)."""
 
 from __future__ import annotations
 
@@ -42,8 +42,8 @@ def knee_schema() -> dict[str, Any]:
 def published(
     model: type[BaseModel], title: str, mode: Literal["serialization", "validation"] = "serialization"
 ) -> dict[str, Any]:
-    """A model's schema with its dialect and title named, as the files in docs/reference hold it: of what is
-    written, or of what is read (`validation`)."""
+    """A model's schema with its dialect and title named, as the files in docs/generated/reference hold it:
+    of what is written, or of what is read (`validation`)."""
     schema = model.model_json_schema(mode=mode, by_alias=True)
     return {"$schema": "https://json-schema.org/draft/2020-12/schema", **schema, "title": title}
 

@@ -1,7 +1,7 @@
 """The shapes of what a run leaves on disk: one line of `trials.jsonl`, and `summary.json`.
 
-These models are the published schemas (`docs/reference/trial.schema.json` and `summary.schema.json`).
-Times are in seconds, and every name that is not a plain count says its unit.
+These models are the published schemas (`trial.schema.json` and `summary.schema.json` in
+`docs/generated/reference`). Times are in seconds, and every name that is not a plain count says its unit.
 """
 
 from __future__ import annotations

@@ -66,7 +66,7 @@ FILES = {
     EXTRAPOLATED: "which cells are extrapolated: by trial and counter, the share of the time in which "
     "it was counted where events took turns on the CPU's counters. No line: there is none",
     RUN: "what was run: the study with every default filled in, seed, machine, command line",
-    TRIALS: "the raw observations: one JSON object a line, one line a trial (docs/reference, "
+    TRIALS: "the raw observations: one JSON object a line, one line a trial (docs/generated/reference, "
     "trial.schema.json)",
     LIMITS: "the machine's limits, measured before the first trial: the engine's lines, and last "
     "what else the machine did meanwhile",

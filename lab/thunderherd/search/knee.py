@@ -4,7 +4,7 @@
 DIR/probe.toml, DIR/probe/       a short closed loop, if no rates are given: the range of rates
 DIR/knee.toml, DIR/knee/         the designs at their rates, in blocks
 DIR/confirm.toml, DIR/confirm/   the same close around the knees that this finds; not with --quick
-DIR/knee.json                    the answer (docs/reference/knee.schema.json)
+DIR/knee.json                    the answer (docs/generated/reference/knee.schema.json)
 DIR/knee.svg, DIR/knee.png       latency over rate
 ```
 """

@@ -11,7 +11,7 @@ from typing import NamedTuple
 
 from hdrh.histogram import HdrHistogram
 
-from thunderherd.engine.lines import (
+from thunderherd.engine.line_base import (
     LAST,
     PAYLOAD_BEGAN,
     PAYLOAD_BYTES,
@@ -19,13 +19,8 @@ from thunderherd.engine.lines import (
     PAYLOAD_NANOSECONDS,
     REQUESTS,
     Counters,
-    LoadResult,
-    Scheduled,
-    Snapshot,
-    Tally,
-    Times,
-    Validity,
 )
+from thunderherd.engine.lines import LoadResult, Scheduled, Snapshot, Tally, Times, Validity
 from thunderherd.metrics.table import (
     BOTH,
     ELAPSED,

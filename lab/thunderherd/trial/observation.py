@@ -8,18 +8,8 @@ from __future__ import annotations
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 
-from thunderherd.engine.lines import (
-    Connection,
-    Counters,
-    Life,
-    LoadResult,
-    Mark,
-    Ready,
-    ServerSummary,
-    Snapshot,
-    Tally,
-    Used,
-)
+from thunderherd.engine.line_base import Counters, Used
+from thunderherd.engine.lines import Connection, Life, LoadResult, Mark, Ready, ServerSummary, Snapshot, Tally
 from thunderherd.machine import noise
 from thunderherd.metrics.table import (
     COPIED_SHARE,

@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING
 
 import pytest
 from made.shown.drawings import rows, svg_texts
-from made.shown.pages import browser, visit
+from made.shown.pages import visit
 from made.shown.printed import printed
 from made.summaries import sweeps as synthetic_sweeps
 from made.summaries.crossed import A, B, asked, both_stages, found_of, study_of, summary_of, sweep_of, trials
@@ -29,8 +29,6 @@ from thunderherd.trial.caveats import NO_COMPLETION
 
 if TYPE_CHECKING:
     from playwright.sync_api import Browser
-
-__all__ = ["browser"]
 
 AT = 9000.0
 

@@ -22,7 +22,7 @@ from typing import Any, TypeVar
 
 import pytest
 
-from thunderherd.sources import SourceRow
+from handbook.pages.sources import SourceRow
 
 PATIENCE_SECONDS = 20.0
 

@@ -13,7 +13,7 @@ from thunderherd.cli.main import run_command
 from thunderherd.records.summary import Summary
 from thunderherd.show.charts import by_name
 from thunderherd.show.charts.files import FORMATS
-from thunderherd.show.report.page import Run, render_runs
+from thunderherd.show.report.page import ReportedRun, render_runs
 
 MAGIC = {"svg": b"<svg", "png": b"\x89PNG\r\n", "pdf": b"%PDF-1.", "json": b"{"}
 
@@ -28,7 +28,7 @@ def of(monkeypatch: pytest.MonkeyPatch) -> Summary:
 def test_every_chart_of_the_report_is_listed(of: Summary, capsys: pytest.CaptureFixture[str]) -> None:
     assert run_command(["plot", "run"]) == 0
     listed = [line.split()[0] for line in capsys.readouterr().out.splitlines()]
-    page = render_runs([Run(of, trials=trials(30))])
+    page = render_runs([ReportedRun(of, trials=trials(30))])
     assert len(listed) == len(set(listed)) >= 2
     assert all(f'<figure id="{name}"' in page for name in listed)
     assert "blocks" in listed, "which is of the trials, not of the summary"

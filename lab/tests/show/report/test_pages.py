@@ -10,7 +10,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 import pytest
-from made.shown.pages import HOSTILE, Elements, browser, visit
+from made.shown.pages import HOSTILE, Elements, visit
 from made.summaries import sweeps as synthetic_sweeps
 from made.summaries.summary import TITLE, document, summary, trials
 
@@ -22,18 +22,16 @@ from thunderherd.records.summary import Summary
 from thunderherd.show.charts.by_name import all_charts
 from thunderherd.show.charts.interactive import live
 from thunderherd.show.charts.style import colours_of
-from thunderherd.show.report.page import Run, render_runs, write_report
+from thunderherd.show.report.page import ReportedRun, render_runs, write_report
 from thunderherd.show.sentences.answer import answer
 
 if TYPE_CHECKING:
     from playwright.sync_api import Browser, Page
 
-__all__ = ["browser"]
-
 DARK, LIGHT = "rgb(20, 23, 28)", "rgb(255, 255, 255)"
 
 
-def written(path: Path, runs: Sequence[Run]) -> Path:
+def written(path: Path, runs: Sequence[ReportedRun]) -> Path:
     path.write_text(render_runs(runs), encoding="utf-8")
     return path
 
@@ -41,7 +39,7 @@ def written(path: Path, runs: Sequence[Run]) -> Path:
 @pytest.fixture(scope="module")
 def file(tmp_path_factory: pytest.TempPathFactory) -> Path:
     """Of a run with its trials, and of one of sweeps."""
-    runs = [Run(summary(), trials=trials(30)), Run(synthetic_sweeps.summary())]
+    runs = [ReportedRun(summary(), trials=trials(30)), ReportedRun(synthetic_sweeps.summary())]
     return written(tmp_path_factory.mktemp("pages") / "report.html", runs)
 
 
@@ -138,7 +136,7 @@ def test_several_runs_are_one_page_in_each_width(browser: Browser, file: Path, w
 
 
 def test_the_first_screen_has_question_answer_ranking_and_machine(browser: Browser, tmp_path: Path) -> None:
-    seen = visit(browser, written(tmp_path / "one.html", [Run(summary(), trials=trials(30))]))
+    seen = visit(browser, written(tmp_path / "one.html", [ReportedRun(summary(), trials=trials(30))]))
     for part in (".lead", ".first > .answer", "#ranking", ".machine", ".notes .weighty"):
         box = seen.page.locator(part).first.bounding_box()
         assert box is not None and box["y"] + box["height"] <= 800, part
@@ -207,7 +205,7 @@ def test_hostile_names_stay_texts_in_what_trials_tell() -> None:
         each.model_copy(update={"contender": HOSTILE}) if each.contender == "prefork" else each
         for each in trials(30)
     ]
-    text = render_runs([Run(Summary.model_validate(data), trials=seen)])
+    text = render_runs([ReportedRun(Summary.model_validate(data), trials=seen)])
     tags = [tag for tag, _ in Elements(text).tags]
     assert tags.count("script") == 3 and "img" not in tags and "&lt;script&gt;alert" in text
 
@@ -219,7 +217,7 @@ def test_a_directory_twice_and_a_file_that_is_no_report_are_refused(
         write_report([tmp_path, tmp_path / "."])
     monkeypatch.chdir(tmp_path)
     Path("report.html").write_text("mine")
-    monkeypatch.setattr("thunderherd.show.report.page._run", lambda _: Run(summary()))
+    monkeypatch.setattr("thunderherd.show.report.page._run", lambda _: ReportedRun(summary()))
     with pytest.raises(UserError, match=r"report\.html is there and is no report; say where"):
         write_report([tmp_path / "a", tmp_path / "b"])
     Path("report.html").unlink()
@@ -245,7 +243,7 @@ def test_ten_thousand_trials_stay_small() -> None:
         each.model_copy(update={"block": each.block + 14 * time}) for time in range(77) for each in trials(30)
     ]
     assert len(many) > 10_000
-    assert len(render_runs([Run(summary(), trials=many)]).encode()) < 10_000_000
+    assert len(render_runs([ReportedRun(summary(), trials=many)]).encode()) < 10_000_000
 
 
 # A real run

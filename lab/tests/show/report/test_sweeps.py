@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING
 
 import pytest
 from made.questions import GOOD
-from made.shown.pages import HOSTILE, Elements, browser, visit
+from made.shown.pages import HOSTILE, Elements, visit
 from made.summaries import sweeps as synthetic_sweeps
 
 from thunderherd.errors import UserError
@@ -20,8 +20,6 @@ from thunderherd.show.tables.sweeps import sweep_matrices
 
 if TYPE_CHECKING:
     from playwright.sync_api import Browser
-
-__all__ = ["browser"]
 
 
 @pytest.fixture(scope="module")

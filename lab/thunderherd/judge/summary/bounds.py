@@ -11,7 +11,7 @@ from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from typing import NamedTuple
 
-from thunderherd.engine.lines import Place
+from thunderherd.engine.line_base import Place
 from thunderherd.labs import has_tcp
 from thunderherd.metrics.table import CPU_PER_CONNECTION, PAYLOAD_RATE, PERCENTILES, SIDES, TASK_CLOCK
 from thunderherd.metrics.table import metric as metric_named

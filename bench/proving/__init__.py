@@ -1,0 +1,1 @@
+"""Proofs of the load generator: formulas, and the trials that are checked against them."""

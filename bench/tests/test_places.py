@@ -1,0 +1,67 @@
+"""Where comparisons take place, and that there all have the same congestion control."""
+
+from __future__ import annotations
+
+import argparse
+import ast
+import os
+import sys
+from pathlib import Path
+
+import pytest
+from started import in_a_place
+
+import streams
+from compare import peers, places
+from thunderherd.errors import UserError
+
+
+def test_a_congestion_control_that_there_is_not_is_refused_beforehand() -> None:
+    side = places.Side((0,))
+    where = places.Place("loopback", "loopback", "127.0.0.1", side, side, "reno")
+    places.may_be_chosen("reno", where)
+    with pytest.raises(UserError, match="--congestion no_such is refused in loopback"):
+        places.may_be_chosen("no_such", where)
+
+
+@pytest.mark.usefixtures("use_engine")
+@pytest.mark.skipif(len(os.sched_getaffinity(0)) < 2, reason="needs two CPUs")
+def test_in_a_loopback_of_our_own_who_chooses_no_congestion_control_has_that_of_all() -> None:
+    machine = Path("/proc/sys/net/ipv4/tcp_congestion_control").read_text()
+    with in_a_place(places.OWN_LOOPBACK) as where:
+        told = (
+            "import socket; print(socket.socket().getsockopt(socket.IPPROTO_TCP, socket.TCP_CONGESTION, 16))"
+        )
+        said = peers.client([sys.executable, "-c", told], peers.Run(where, 1, 1, "reno"))
+        assert ast.literal_eval(said).rstrip(b"\0") == b"reno"
+        assert where.server.namespace == where.client.namespace and where.server.cpus != where.client.cpus
+        assert peers.other_congestion("netbench epoll", where, "reno") == ""
+    assert Path("/proc/sys/net/ipv4/tcp_congestion_control").read_text() == machine
+
+
+@pytest.mark.usefixtures("use_engine")
+@pytest.mark.skipif(len(os.sched_getaffinity(0)) < 2, reason="needs two CPUs")
+def test_a_congestion_control_that_no_namespace_can_have_is_refused_beforehand() -> None:
+    with in_a_place(places.OWN_LOOPBACK):
+        pass
+    with (
+        pytest.raises(UserError, match="--congestion no_such cannot be the default of a network namespace"),
+        places.place(places.OWN_LOOPBACK, "no_such"),
+    ):
+        pass
+
+
+def test_a_peer_without_the_choice_is_marked() -> None:
+    side = places.Side((0,))
+    where = places.Place("loopback", "loopback", "127.0.0.1", side, side, "bbr")
+    assert peers.other_congestion("netperf sendfile", where, "cubic") == " (bbr)"
+    assert peers.other_congestion("netperf sendfile", where, "bbr") == ""
+    assert peers.other_congestion("netperf", where, "cubic") == ""
+    assert peers.other_congestion("netbench epoll on each CPU", where, "cubic") == " (bbr)"
+
+
+def test_streams_are_measured_in_the_labs_unless_another_place_is_asked_for() -> None:
+    """Of a namespace of its own the usual congestion control may not be the default."""
+    parser = argparse.ArgumentParser()
+    streams.options(parser)
+    assert places.OWN_LOOPBACK not in parser.parse_args([]).places

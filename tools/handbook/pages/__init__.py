@@ -1,0 +1,1 @@
+"""The generated pages: what of each follows from registries, schemas, notes and records."""

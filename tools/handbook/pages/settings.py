@@ -1,0 +1,48 @@
+"""Tables of settings, from the engine's registry."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from typing import Any
+
+from handbook.markdown import plain, table
+
+Setting = Mapping[str, Any]
+
+
+def settings_table(settings: Sequence[Setting]) -> str:
+    """Writes a table of settings: name in studies, option, meaning, values and default."""
+    return table(
+        ["setting", "option", "meaning", "values", "default"],
+        [
+            [
+                f"`{each['name']}`",
+                f"`--{each['name'].replace('_', '-')}`",
+                plain(each["help"]),
+                allowed(each),
+                f"`{shown(each['default'])}`",
+            ]
+            for each in settings
+        ],
+    )
+
+
+def allowed(setting: Setting) -> str:
+    """Returns the allowed values of a setting, in words."""
+    match setting["kind"]:
+        case "integer":
+            unit = f" {setting['unit']}" if setting.get("unit") else ""
+            return f"{setting['minimum']:,} to {setting['maximum']:,}{unit}"
+        case "boolean":
+            return "true or false"
+        case "choice":
+            return ", ".join(f"`{choice}`" for choice in setting["choices"])
+        case "text":
+            return f"text of at most {setting['longest']:,} characters without spaces"
+        case other:
+            raise ValueError(f"unknown kind of setting: {other}; add it to handbook/pages/settings.py")
+
+
+def shown(value: object) -> str:
+    """Returns a value as a user types it."""
+    return str(value).lower() if isinstance(value, bool) else str(value)

@@ -1,0 +1,1 @@
+"""Records of runs: made, kept in records/, and read for pages."""

@@ -1,0 +1,354 @@
+"""Makes records: runs studies, or takes existing runs, and keeps what pages and readers need."""
+
+from __future__ import annotations
+
+import io
+import os
+import shlex
+import shutil
+import subprocess
+import sys
+import tarfile
+import tempfile
+from collections.abc import Mapping, Sequence
+from pathlib import Path
+from typing import Any
+
+from handbook.markdown import ROOT, fenced, page, plain, table
+from handbook.records.kept import (
+    ARCHIVE,
+    FIGURES,
+    TABLE,
+    Kept,
+    KeptChart,
+    KeptFigures,
+    KeptPair,
+    KeptRow,
+    KeptTable,
+)
+from thunderherd.errors import UserError
+from thunderherd.records.directory import (
+    COUNTED,
+    EXTRAPOLATED,
+    LIMITS,
+    PROFILES,
+    RUN,
+    SUMMARY,
+    TRIALS,
+    UNAVAILABLE,
+    WITH_COUNTERS,
+    WITHOUT_COUNTERS,
+    load,
+)
+from thunderherd.records.summary import ContenderSummary, PairSummary, Summary, SweepSummary, TrialRecord
+from thunderherd.show.charts.by_name import NamedChart, all_charts
+from thunderherd.show.charts.files import as_file
+from thunderherd.show.sentences.tables import main_caption
+from thunderherd.show.tables.main import print_study, study_rows
+from thunderherd.show.tables.sweeps import why_none
+from thunderherd.text.figures import ABSENT, capital, main_of, number
+from thunderherd.text.layout import make_console
+from thunderherd.text.shown import at_points, caption_of, digits_for, shown_of, unit_for
+
+FORM = 1
+
+MOST_BYTES = 1536 * 1024
+"""The largest size of an archive. Files that would exceed it are left out, and the README names them."""
+
+ALWAYS = (RUN, SUMMARY, LIMITS)
+RAW = TRIALS
+IN_PLACE_OF_RAW = "trials.parquet"
+IF_THERE_IS_ROOM = (COUNTED, WITH_COUNTERS, WITHOUT_COUNTERS, PROFILES, UNAVAILABLE, EXTRAPOLATED)
+
+COLUMNS = 120
+LONGEST_RUN_SECONDS = 3600
+
+
+def run(study: str, seed: int, directory: Path, options: Sequence[str] = ()) -> None:
+    """Runs the quick size of a study, which is bundled or a file below the root.
+
+    Raises UserError if it fails or takes more than an hour.
+    """
+    command = ["run", study, "--quick", "--seed", str(seed), *options, "--out", str(directory)]
+    print(f"==> thunderherd {shlex.join(command)}", flush=True)
+    try:
+        status = subprocess.run(
+            [sys.executable, "-m", "thunderherd", *command], timeout=LONGEST_RUN_SECONDS, cwd=ROOT
+        )
+    except subprocess.TimeoutExpired:
+        raise UserError(
+            f"{study} did not end within {LONGEST_RUN_SECONDS} s; its trials are in {directory}",
+            code="records.run_too_long",
+        ) from None
+    if status.returncode:
+        raise UserError(
+            f"{study} ended with status {status.returncode}; its results so far are in {directory}",
+            code="records.run_failed",
+        )
+
+
+def keep(directory: Path, root: Path, date: str) -> Kept:
+    """Keeps a run below records/DATE, and replaces the record of the same study and day.
+
+    Raises UserError if the directory has no complete run.
+    """
+    results = load(directory)
+    summary = results.summary
+    if summary is None or not summary.study.complete:
+        raise UserError(
+            "the run is not complete",
+            code="records.incomplete_run",
+            hint="type thunderherd run ... --resume",
+            where=str(directory),
+        )
+    folder = Path("records") / date / summary.study.name
+    target = root / folder
+    target.parent.mkdir(parents=True, exist_ok=True)
+    # Written to a temporary folder first: the old record goes only when the new one is complete.
+    with tempfile.TemporaryDirectory(dir=target.parent, prefix=".") as beside:
+        made = Path(beside) / target.name
+        made.mkdir()
+        printed = _printed(summary)
+        (made / TABLE).write_text(printed, encoding="utf-8")
+        charts = [_chart(each, made) for each in _wanted(summary, results.trials)]
+        figures = figures_of(summary, charts, results.run.model_dump(mode="json"))
+        (made / FIGURES).write_text(figures.model_dump_json(indent=1) + "\n", encoding="utf-8")
+        kept, left_out = archived(directory, made / ARCHIVE)
+        (made / "README.md").write_text(_readme(figures, printed, kept, left_out), encoding="utf-8")
+        if target.exists():
+            shutil.rmtree(target)
+        made.rename(target)
+    return Kept(folder, figures)
+
+
+# Figures ----------------------------------------------------------------------------------------------------
+
+
+def figures_of(summary: Summary, charts: Sequence[KeptChart], run: Mapping[str, Any]) -> KeptFigures:
+    """Returns the figures of a run that pages show."""
+    study = summary.study
+    tables = [_main(summary)] if main_of(summary) else []
+    tables += [_sweep(summary, sweep) for sweep in summary.sweeps]
+    return KeptFigures(
+        form=FORM,
+        study=study.name,
+        title=study.title,
+        question=study.question.strip(),
+        size=study.size,
+        seed=study.seed,
+        blocks=study.blocks,
+        command=tuple(_without_out(study.command)),
+        started=study.started,
+        finished=study.finished,
+        version=str(run["version"]),
+        machine=_machine(run["machine"]),
+        tables=tuple(tables),
+        charts=tuple(charts),
+    )
+
+
+def _main(summary: Summary) -> KeptTable:
+    texts = {row.name: (row.value, row.value_span) for row in study_rows(summary)}
+    study = summary.study
+    rows = [_row(each, summary, study.metric, texts[each.name]) for each in main_of(summary)]
+    pairs = [_pair(each) for each in summary.pairs if each.sweep is None]
+    return KeptTable(
+        sweep=None,
+        title=study.title,
+        caption=capital(main_caption(summary).partition(";")[0]),
+        better=study.better,
+        remarks=tuple(study.remarks),
+        rows=tuple(rows),
+        pairs=tuple(pairs),
+    )
+
+
+def _sweep(summary: Summary, sweep: SweepSummary) -> KeptTable:
+    """Returns a sweep's table of the metric of its verdicts, or of the metric shown in its place."""
+    metric = sweep.substitutes.get(sweep.metric, sweep.metric)
+    contenders = [each for each in at_points(summary, sweep).values() if each.sweep == sweep.name]
+    figures = {each.name: shown_of(summary, each, metric) for each in contenders}
+    unit = unit_for(summary, metric, figures.values())
+    digits = digits_for([unit.of(figure.value) for figure in figures.values() if figure], metric)
+    rows = []
+    for each in contenders:
+        figure = figures[each.name]
+        text = (
+            (number(unit.of(figure.value), digits), figure.span(unit, digits, ".."))
+            if figure
+            else (ABSENT, "")
+        )
+        rows.append(_row(each, summary, metric, text))
+    return KeptTable(
+        sweep=sweep.name,
+        title=sweep.title,
+        caption=capital(caption_of(metric, unit)),
+        better=sweep.better,
+        remarks=tuple(sweep.remarks),
+        rows=tuple(rows),
+        pairs=tuple(_pair(each) for each in summary.pairs if each.sweep == sweep.name),
+    )
+
+
+def _row(each: ContenderSummary, summary: Summary, metric: str, text: tuple[str, str]) -> KeptRow:
+    figure = shown_of(summary, each, metric)
+    return KeptRow(
+        contender=each.name,
+        base=each.base,
+        point=each.point,
+        design=each.design,
+        primitive=each.primitive,
+        receive=each.receive,
+        client_primitive=each.load.get("primitive") if each.load else None,
+        client_receive=each.load.get("receive") if each.load else None,
+        is_control=each.control_of is not None,
+        value=figure.value if figure else None,
+        low=figure.low if figure else None,
+        high=figure.high if figure else None,
+        shown=text[0],
+        span=text[1],
+        rank=each.rank,
+        letters=each.letters,
+        why=None if figure else why_none(summary, metric, each),
+    )
+
+
+def _pair(pair: PairSummary) -> KeptPair:
+    return KeptPair(
+        a=pair.a,
+        b=pair.b,
+        point=pair.point,
+        verdict=pair.verdict,
+        ratio=pair.ratio,
+        low=pair.low,
+        high=pair.high,
+    )
+
+
+def _machine(machine: Mapping[str, Any]) -> str:
+    """Describes a machine: `2 CPUs (AMD EPYC), Linux 6.18.44, Debian GNU/Linux 12 (bookworm)`."""
+    cpu = machine["cpu"]
+    kernel = " ".join(str(machine["kernel"]).split()[:2]).partition("-")[0]
+    return f"{cpu['count']} CPUs ({cpu['model']}), {kernel}, {machine['distribution']}"
+
+
+# Files ------------------------------------------------------------------------------------------------------
+
+
+def _printed(summary: Summary) -> str:
+    """Returns the table as a terminal of COLUMNS columns shows it, without colours."""
+    stream = io.StringIO()
+    before = os.environ.get("COLUMNS")
+    os.environ["COLUMNS"] = str(COLUMNS)
+    try:
+        print_study(summary, make_console(stream))
+    finally:
+        os.environ.pop("COLUMNS")
+        if before is not None:
+            os.environ["COLUMNS"] = before
+    return "\n".join(line.rstrip() for line in stream.getvalue().strip("\n").splitlines()) + "\n"
+
+
+def _wanted(summary: Summary, trials: Sequence[TrialRecord]) -> list[NamedChart]:
+    """Returns the charts of the main table, and one chart of each sweep: that of its verdicts.
+
+    They are drawn as `thunderherd plot` draws them, since the README shows that command below each chart.
+    """
+    wanted = {
+        each.name
+        for each in all_charts(summary)
+        if not each.name.startswith("sweep-") or each.name.endswith("-0")
+    }
+    return [each for each in all_charts(summary, trials) if each.name in wanted]
+
+
+def _chart(chart: NamedChart, folder: Path) -> KeptChart:
+    file = f"{chart.name}.svg"
+    (folder / file).write_bytes(as_file(chart.specification(), "svg"))
+    return KeptChart(name=chart.name, title=chart.title, file=file)
+
+
+def archived(directory: Path, archive: Path) -> tuple[list[str], list[str]]:
+    """Packs a run; returns the files in the archive, and those that would have made it too large."""
+    there = [name for name in IF_THERE_IS_ROOM if (directory / name).is_file()]
+    kept = [name for name in ALWAYS if (directory / name).is_file()]
+    if (directory / RAW).is_file() and _pack(
+        directory, archive, all_of_it := [*kept, RAW, *there]
+    ) <= MOST_BYTES:
+        return all_of_it, []
+    for raw in (RAW, IN_PLACE_OF_RAW):
+        # An unpacked record may have only one of the two.
+        if (directory / raw).is_file() and _pack(directory, archive, [*kept, raw]) <= MOST_BYTES:
+            kept.append(raw)
+            break
+    else:
+        raise UserError(
+            f"{directory}: the archive is larger than {MOST_BYTES:,} bytes even without raw lines",
+            code="records.archive_too_large",
+        )
+    for name in there:
+        if _pack(directory, archive, [*kept, name]) <= MOST_BYTES:
+            kept.append(name)
+    _pack(directory, archive, kept)
+    left_out = [name for name in (RAW, *there) if name not in kept]
+    return kept, left_out
+
+
+def _pack(directory: Path, archive: Path, names: Sequence[str]) -> int:
+    """Writes the archive, with the same bytes for the same files; returns its size."""
+    with tarfile.open(archive, "w:xz", preset=9) as packed:
+        for name in names:
+            content = (directory / name).read_bytes()
+            about = tarfile.TarInfo(f"run/{name}")
+            about.size = len(content)
+            packed.addfile(about, io.BytesIO(content))
+    return archive.stat().st_size
+
+
+def _readme(figures: KeptFigures, printed: str, kept: Sequence[str], left_out: Sequence[str]) -> str:
+    typed = shlex.join(figures.command)
+    unpack = f"tar -xf {ARCHIVE}"
+    without = f" Left out to keep the archive small: {', '.join(left_out)}." if left_out else ""
+    return page(
+        f"# {plain(figures.title)}",
+        "*Written by `make records`; do not edit this page.*",
+        plain(" ".join(figures.question.split())),
+        table(
+            ["", ""],
+            [
+                ["command", f"`{typed}`"],
+                ["seed, size", f"{figures.seed}, {figures.size}, {figures.blocks} blocks"],
+                ["from, to", f"{figures.started}, {figures.finished}"],
+                ["machine", plain(figures.machine)],
+                ["version", f"Thunderherd {figures.version}"],
+                [
+                    "files",
+                    f"[{FIGURES}]({FIGURES}): the figures that pages show; [{ARCHIVE}]({ARCHIVE}): "
+                    f"{', '.join(kept)}.{without}",
+                ],
+            ],
+        ),
+        "run.json describes the whole machine. These commands show the run again and check every figure:",
+        fenced(
+            "sh",
+            f"{unpack}\nthunderherd table run --pairs\nthunderherd report run --output report.html"
+            f"\nthunderherd claims {figures.study} run",
+        ),
+        "## Table",
+        fenced("text", printed),
+        "## Charts" if figures.charts else "",
+        *(
+            f"![{plain(chart.title)}]({chart.file})\n\n"
+            f"`thunderherd plot run {chart.name} --output {chart.file}`"
+            for chart in figures.charts
+        ),
+    )
+
+
+def _without_out(command: Sequence[str]) -> list[str]:
+    """Returns a command line without its `--out`."""
+    words = list(command)
+    if "--out" in words:
+        place = words.index("--out")
+        del words[place : place + 2]
+    return words
