@@ -15,6 +15,7 @@ from typing import Any
 
 import pytest
 from made.machines import ALL_CAPABILITIES, MadeMachine, limits, made_noise, status
+from made.refusals import codes_printed
 from rich.console import Console
 
 from thunderherd.cli.doctor import page, print_page
@@ -107,7 +108,9 @@ def test_a_study_that_cannot_run_is_exit_status_1(fake_engine: Callable[..., Pat
 def test_wrong_usage_is_exit_status_2(wrong: str) -> None:
     done = doctor(wrong)
     assert done.returncode == 2
-    assert done.stderr.count("\n") == 1
+    assert codes_printed(done.stderr) == [
+        "usage.unknown_option" if wrong.startswith("-") else "usage.invalid"
+    ]
     assert wrong in done.stderr
 
 
@@ -263,11 +266,11 @@ def test_a_study_without_why_runs_in_part(offered: Catalogue, made_machine: Made
     assert (found.runs, found.uncounted) == ("in part", ())
     assert found.uncounted_apart == ("system_calls", "wakeups")
     said = " ".join(" ".join(lines_of(diagnosed(made_machine, found))).split())
-    assert "not counted in its counted trials: system_calls, wakeups; no why: " in said
-    assert "attributes nothing to system_calls or wakeups" in said
+    assert "system_calls, wakeups" in said and "system_calls or wakeups" in said
     memory = study_here("erss-hw4", without(offered, "memory"))
     assert memory.uncounted_apart == ("memory",)
-    assert "no why" not in " ".join(lines_of(diagnosed(made_machine, memory))), "it explains nothing"
+    said = " ".join(lines_of(diagnosed(made_machine, memory)))
+    assert "thunderherd explain" not in said, "memory explains nothing"
 
 
 def test_a_study_without_counted_trials_runs_in_part(
@@ -285,7 +288,7 @@ def test_a_study_without_counted_trials_runs_in_part(
     found = study_here("self-test", offered)
     assert (found.runs, found.has_counted_trials, found.uncounted_apart) == ("in part", False, ())
     said = " ".join(" ".join(lines_of(diagnosed(made_machine, found))).split())
-    assert "no why: it has no counted trials; `--set counting.trials=1` makes some" in said
+    assert "`--set counting.trials=1`" in said
 
 
 # Who uses the CPUs ------------------------------------------------------------------------------------------

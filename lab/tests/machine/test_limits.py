@@ -228,10 +228,10 @@ def test_the_command_prints_a_table(use_engine: Path, capsys: pytest.CaptureFixt
 @pytest.mark.parametrize(
     ("words", "said"),
     [
-        (["memcpi"], "did you mean 'memcpy'"),
-        (["--cpus", "0,x"], "--cpus 0,x"),
-        (["--cpus", "0,0"], "two that differ"),
-        (["--cpus", "4096"], "not all of these are there"),
+        (["memcpi"], "'memcpy'"),
+        (["--cpus", "0,x"], "0,x"),
+        (["--cpus", "0,0"], "0,0"),
+        (["--cpus", "4096"], "4096"),
         (["--rounds", "0"], "--rounds"),
         (["--milliseconds", "soon"], "--milliseconds"),
         (["--roundz", "3"], "--rounds"),
@@ -243,7 +243,7 @@ def test_mistakes_are_refused_with_what_helps(
     assert run_command(["limits", *words]) == 2
     written = capsys.readouterr()
     assert written.out == ""
-    assert written.err.count("\n") == 1 and said in written.err
+    assert written.err.count("thunderherd: ") == 1 and said in written.err
 
 
 def test_an_engine_that_fails_is_told(

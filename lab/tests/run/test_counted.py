@@ -9,6 +9,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+from made.refusals import codes_printed
 from made.small_studies import head
 from made.summaries.trials import made_trial
 
@@ -233,7 +234,7 @@ def test_what_is_missing_is_told_with_what_to_type(rig: Rig, capsys: pytest.Capt
     assert 'no such contender "prefrok"' in refused("prefrok", "iterative")
     assert "did you mean 'prefork'" in refused("prefrok", "iterative")
     assert "prefork is given twice; give two contenders, such as prefork" in refused("prefork", "prefork")
-    assert "prefork against whom?" in refused("prefork")
+    assert codes_printed(refused("prefork")) == ["explain.one_contender"]
     assert 'no such measure "reqest"' in refused("prefork", "iterative", "--per", "reqest")
     assert "no limits of the machine" in refused()
     again = "--size quick --set counting.trials=2 --set measure.limits_milliseconds=3000`"

@@ -15,6 +15,7 @@ import polars
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
+from made.refusals import codes_printed
 from made.summaries.summary import summary
 from made.summaries.sweeps import summary as sweeps_summary
 from markdown_it import MarkdownIt
@@ -156,22 +157,27 @@ def test_a_file_takes_its_format_from_its_name(
 
 
 @pytest.mark.parametrize(
-    ("words", "said"),
+    ("words", "code", "fact"),
     [
-        (["mian"], "did you mean 'main'?"),
-        (["main", "--format", "html"], "--format html; allowed: text, markdown, latex, csv"),
-        (["main", "--output", "it.html"], "--format html; allowed: text, markdown, latex, csv"),
-        (["main", "--format", "csv", "--output", "it.md"], "contradict each other"),
-        (["main", "--output", "/nowhere/it.md"], "/nowhere/it.md cannot be written"),
-        (["main", "--pairs"], "its name does: pairs"),
+        (["mian"], "table.unknown_table", "'main'?"),
+        (["main", "--format", "html"], "table.unknown_format", "text, markdown, latex, csv"),
+        (["main", "--output", "it.html"], "table.unknown_format", "text, markdown, latex, csv"),
+        (["main", "--format", "csv", "--output", "it.md"], "table.format_contradicts_output", "it.md"),
+        (["main", "--output", "/nowhere/it.md"], "table.output_unwritable", "/nowhere/it.md: "),
+        (["main", "--pairs"], "table.option_without_effect", "run pairs`"),
     ],
 )
 def test_mistakes_say_what_is_allowed(
-    words: list[str], said: str, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
+    words: list[str],
+    code: str,
+    fact: str,
+    capsys: pytest.CaptureFixture[str],
+    monkeypatch: pytest.MonkeyPatch,
 ) -> None:
     monkeypatch.setattr(table, "summary_of", lambda directory: summary())
     assert run_command(["table", "run", *words]) == 2
-    assert said in " ".join(capsys.readouterr().err.split())
+    stderr = capsys.readouterr().err
+    assert codes_printed(stderr) == [code] and fact in stderr
 
 
 # Escaping ---------------------------------------------------------------------------------------------------
