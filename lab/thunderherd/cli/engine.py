@@ -145,7 +145,7 @@ def _in_words(found: MergedLoads) -> Iterator[str]:
     for name, values in found.differing.items():
         yield f"different between loads: {name} ({', '.join(map(str, values))})"
     if found.valid is not None:
-        yield "valid: every load reports that it is" if found.valid else "NOT VALID:"
+        yield "valid: every load reports so" if found.valid else "NOT VALID:"
     yield from found.reasons
 
 

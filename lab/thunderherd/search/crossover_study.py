@@ -11,7 +11,6 @@ import math
 import shlex
 from collections.abc import Mapping, Sequence
 from copy import deepcopy
-from dataclasses import dataclass, field
 from typing import Any
 
 from thunderherd.engine.catalogue import USUAL_DESIGN, WARM_UP, Catalogue, ChoiceSetting, Load, Way
@@ -31,19 +30,17 @@ from thunderherd.search.contenders import (
 )
 from thunderherd.search.crossover_effect import DIRECTION
 from thunderherd.search.request import CrossoverRequest
+from thunderherd.search.taken_over import OWN_TABLES, taken_over
 from thunderherd.search.written_study import SIZE, Tables, Typed
 from thunderherd.statistics.comparisons import first_look_blocks
 from thunderherd.statistics.crossings import DENSE_POINTS, grid
-from thunderherd.study.file.contenders import declared
-from thunderherd.study.file.names import find_study
-from thunderherd.study.file.recovery import shaped
-from thunderherd.study.file.tables import LoadTable, StudyForm, SweepTable, keys_of
+from thunderherd.study.file.tables import LoadTable, SweepTable, keys_of
 from thunderherd.study.lab_option import read as read_lab
 from thunderherd.study.overrides import parse_override
 from thunderherd.study.resolved import CONNECTIONS, KEPT
 from thunderherd.text.figures import words_of
 from thunderherd.text.quantities import Range, amounts, parse_range
-from thunderherd.toml.file import KeyPath, Problems, TomlFile, flat, near, show, unknown
+from thunderherd.toml.file import KeyPath, flat, near, show, unknown
 from thunderherd.toml.write import inline
 
 __all__ = ["coarse_study", "dense_study", "name_of", "typed_keys"]
@@ -71,18 +68,6 @@ OCTAVES = 2.0
 OF_LOAD = "load.settings"
 """The place of a load's settings in a contender's table."""
 
-OWN_TABLES = ("measure", "server", "load", "lab", "noise")
-"""The tables that a search takes over from a study."""
-
-
-@dataclass(frozen=True)
-class _Source:
-    """What a search takes over from a study: tables, contenders by name, sweeps. Empty without a study."""
-
-    tables: Mapping[str, Any] = field(default_factory=dict)
-    contenders: Mapping[str, dict[str, Any]] = field(default_factory=dict)
-    sweeps: Sequence[SweepTable] = ()
-
 
 # The first stage --------------------------------------------------------------------------------------------
 
@@ -93,15 +78,15 @@ def coarse_study(request: CrossoverRequest, catalogue: Catalogue) -> Tables:
     The study itself does not have the keys of --set.
     """
     range_ = _range_of(request, catalogue)
-    source = _taken_over(request)
+    study_parts = taken_over(request)
     lab = request.lab_keys()
-    tables: dict[str, Any] = {**source.tables, "lab": {**source.tables.get("lab", {}), **lab}}
+    tables: dict[str, Any] = {**study_parts.tables, "lab": {**study_parts.tables.get("lab", {}), **lab}}
     basis = _basis(request, range_, tables, catalogue)
-    pair = [contender(typed, basis, source.contenders) for typed in (request.a, request.b)]
+    pair = [contender(typed, basis, study_parts.contenders) for typed in (request.a, request.b)]
     _check_pair(request, pair, catalogue)
     given = tables.get("server", {}).get("settings", {})
     over = swept(request, range_, basis, pair, given)
-    _check_sizes_fit(request, range_, over, basis, source.sweeps)
+    _check_sizes_fit(request, range_, over, basis, study_parts.sweeps)
     _check_not_fixed(request, over, lab)
     sizes = _coarse_sizes(request, range_)
     _check_blocks(request, len(sizes))
@@ -421,46 +406,6 @@ def _value(key: str, size: int) -> int | str:
 def _raised_note(over: Swept) -> dict[str, str]:
     raised = [f"{name} of the server is raised to {value:,}" for name, value in over.raised.items()]
     return {"note": f"{'; '.join(raised)}, as {over.name} goes so far"} if raised else {}
-
-
-# What a study hands over ------------------------------------------------------------------------------------
-
-
-def _taken_over(request: CrossoverRequest) -> _Source:
-    """What both stages take over from the study of --study. Raises `UserError` for what contradicts it."""
-    if not request.study:
-        return _Source()
-    for name in ("workload", "load", "milliseconds"):
-        if (value := getattr(request, name)) is not None:
-            raise request.refusal(
-                f"--{name} {value}",
-                f"--study {request.study} has its own",
-                "crossover.option_contradicts_study",
-                "leave one out, or --set a key of the study",
-            )
-    file = TomlFile(find_study(request.study))
-    problems = Problems(file)
-    form, data, _ = shaped(file.data, problems)
-    problems.raise_any()
-    if form.scale is not None:
-        raise request.refusal(
-            f"--study {request.study}",
-            "this study has a [scale], which also scales the range",
-            "crossover.study_is_scaled",
-            "leave --study out, and give contenders as design=...,setting=value",
-        )
-    tables = {name: deepcopy(data[name]) for name in OWN_TABLES if name in data}
-    for name in ("baseline", "single_runs", "trial"):
-        tables["measure"].pop(name, None)
-    tables["set"] = _size_set(form)
-    return _Source(tables, {base.table.name: base.own()[0] for base in declared(form)}, form.sweeps)
-
-
-def _size_set(form: StudyForm) -> dict[str, Any]:
-    """What the study's quick size sets, except for contenders and sweeps."""
-    quick = form.sizes.get(SIZE)
-    own = {} if quick is None else quick.set
-    return {key: value for key, value in own.items() if key.partition(".")[0] in OWN_TABLES}
 
 
 def _own_set(tables: Mapping[str, Any]) -> dict[str, Any]:
