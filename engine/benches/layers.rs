@@ -16,14 +16,16 @@ use std::time::{Duration, Instant};
 use anyhow::{Context, Result, anyhow, bail};
 use nix::sys::epoll::{Epoll, EpollCreateFlags, EpollEvent, EpollFlags, EpollTimeout};
 use nix::time::{ClockId, clock_gettime};
-use thunderherd_engine::about::Entry;
-use thunderherd_engine::exchange::{Caller, Failure, Progress};
-use thunderherd_engine::measure::{Measure, Window, now};
-use thunderherd_engine::pattern::BYTES;
-use thunderherd_engine::registry::{find, usual, way};
-use thunderherd_engine::setting::{Settings, Value};
-use thunderherd_engine::tally::Tally;
-use thunderherd_engine::workload::{Client, Workload};
+use thunderherd_engine::base::about::Entry;
+use thunderherd_engine::base::setting::{Settings, Value};
+use thunderherd_engine::base::window::Window;
+use thunderherd_engine::client::exchange::{Caller, Failure, Progress};
+use thunderherd_engine::client::measure::Measure;
+use thunderherd_engine::count::tally::Tally;
+use thunderherd_engine::protocol::pattern::BYTES;
+use thunderherd_engine::protocol::workload::{Client, Workload};
+use thunderherd_engine::registry::catalogue::{find, usual, way};
+use thunderherd_engine::sys::clock::now;
 use thunderherd_engine::workloads::WORKLOADS;
 
 /// Events of one wait.

@@ -2,9 +2,9 @@
 
 use std::process::ExitCode;
 
+use thunderherd_engine::base::mistake::Mistake;
+use thunderherd_engine::base::output::complain;
 use thunderherd_engine::cli;
-use thunderherd_engine::mistake::Mistake;
-use thunderherd_engine::output::complain;
 
 fn main() -> ExitCode {
     match cli::run(std::env::args_os().collect()) {

@@ -2,9 +2,9 @@
 
 use anyhow::Result;
 
-use crate::about::About;
-use crate::control_group::{ControlGroup, Hierarchy};
-use crate::counter::{Counter, Figure, Reading, Subject};
+use crate::base::about::About;
+use crate::count::control_group::{ControlGroup, Hierarchy};
+use crate::count::counter::{Counter, Figure, Reading, Subject};
 
 pub static ENTRY: Counter = Counter::elsewhere(
     About {

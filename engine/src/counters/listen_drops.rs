@@ -3,8 +3,8 @@
 use std::net::TcpListener;
 use std::os::fd::AsFd;
 
-use crate::about::About;
-use crate::counter::Counter;
+use crate::base::about::About;
+use crate::count::counter::Counter;
 use crate::sys::socket;
 
 pub static ENTRY: Counter = Counter::elsewhere(

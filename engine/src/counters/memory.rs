@@ -2,9 +2,9 @@
 
 use anyhow::{Context, Result, bail};
 
-use crate::about::About;
-use crate::control_group::{ControlGroup, Hierarchy};
-use crate::counter::{Counter, Figure, Kind, Part, Reading, Source, Subject};
+use crate::base::about::About;
+use crate::count::control_group::{ControlGroup, Hierarchy};
+use crate::count::counter::{Counter, Figure, Kind, Part, Reading, Source, Subject};
 
 pub static ENTRY: Counter = Counter {
     about: About {

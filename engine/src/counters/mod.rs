@@ -1,10 +1,13 @@
-//! The counters: what is read before, after and in between. A file each, and a line here.
+//! The counters: what is read before, after and in between. A counter with code of its own is a
+//! file, and a line here; one that is a perf event and nothing else is a row here.
 
-use crate::about::{About, Entry};
-use crate::counter::Counter;
-use crate::named_event::{self, Named};
-use crate::perf_event::TreeEvent;
-use crate::perf_names;
+use perf_event::events::{CacheId, CacheResult, Hardware, Software};
+
+use crate::base::about::{About, Entry};
+use crate::count::counter::Counter;
+use crate::count::event_name::{self, Named};
+use crate::count::perf_event::{Group, TreeEvent};
+use crate::count::perf_names;
 
 /// The counters that can be asked for.
 pub fn countable() -> impl Iterator<Item = &'static Entry<Counter>> {
@@ -17,7 +20,7 @@ pub fn named(name: &str) -> Option<Result<&'static Entry<Counter>, String>> {
     if let Some(entry) = countable().find(|entry| entry.name == name) {
         return Some(Ok(entry));
     }
-    if let Some((event, modifiers)) = named_event::with_modifiers(name)
+    if let Some((event, modifiers)) = event_name::with_modifiers(name)
         && named(event).is_some()
     {
         return Some(Err(format!(
@@ -25,7 +28,7 @@ pub fn named(name: &str) -> Option<Result<&'static Entry<Counter>, String>> {
              always; write {event}"
         )));
     }
-    named_event::named(name).map(|form| {
+    event_name::named(name).map(|form| {
         let form = form?;
         let listed = countable().find(|entry| matches!(form, Named::Generic(event) if entry.item.is_event(event)));
         Ok(listed.unwrap_or_else(|| of_event(name, &form)))
@@ -57,36 +60,141 @@ fn of_event(name: &str, form: &Named<'_>) -> &'static Entry<Counter> {
     Box::leak(Box::new(Entry { name, item }))
 }
 
+/// A counter that is a perf event and nothing else: what it counts in, the event, and what `list` says of it.
+const fn event(unit: &'static str, event: TreeEvent, summary: &'static str, source: &'static str) -> Counter {
+    Counter::of_event(About { summary, source }, unit, event)
+}
+
 crate::register! {
     /// All counters.
     COUNTERS: Counter {
         cgroup_cpu,
         process_clocks,
-        task_clock,
-        cpu_clock,
+        task_clock = event(
+            "nanoseconds",
+            TreeEvent::clock(Software::TASK_CLOCK),
+            "CPU time of a whole process tree at any moment, from perf; too low, since it misses what tasks do as they end",
+            "perf_event_open(2), PERF_COUNT_SW_TASK_CLOCK with inherit",
+        ),
+        cpu_clock = event(
+            "nanoseconds",
+            TreeEvent::clock(Software::CPU_CLOCK),
+            "CPU time of a process tree at any moment, from perf's timer of a CPU; beside task_clock it shows how well either is kept",
+            "perf_event_open(2), PERF_COUNT_SW_CPU_CLOCK with inherit",
+        ),
         resource_usage,
         listen_drops,
-        context_switches,
-        cpu_migrations,
-        wakeups,
+        context_switches = event(
+            "switches",
+            TreeEvent::software(Software::CONTEXT_SWITCHES),
+            "Context switches of a process tree at any moment, from perf; misses the last one of every process and thread that ends",
+            "perf_event_open(2), PERF_COUNT_SW_CONTEXT_SWITCHES with inherit",
+        ),
+        cpu_migrations = event(
+            "migrations",
+            TreeEvent::software(Software::CPU_MIGRATIONS),
+            "Times that a thread of a process tree went on upon another CPU, at any moment, from perf",
+            "perf_event_open(2), PERF_COUNT_SW_CPU_MIGRATIONS with inherit",
+        ),
+        wakeups = event(
+            // Whoever wakes counts, not who is woken.
+            "wake-ups",
+            TreeEvent::tracepoint("sched", "sched_waking"),
+            "Times that a process tree woke a thread, its own or another's: also what its sends wake at the other end of a \
+             connection over loopback",
+            "Linux, include/trace/events/sched.h, sched_waking, which is always called by whoever wakes; sched_wakeup may be by \
+             the other CPU",
+        ),
         voluntary_switches,
         involuntary_switches,
-        page_faults,
-        minor_faults,
-        major_faults,
+        page_faults = event(
+            "faults",
+            TreeEvent::software(Software::PAGE_FAULTS),
+            "Page faults of a process tree at any moment, with and without input, from perf",
+            "perf_event_open(2), PERF_COUNT_SW_PAGE_FAULTS with inherit",
+        ),
+        minor_faults = event(
+            "faults",
+            TreeEvent::software(Software::PAGE_FAULTS_MIN),
+            "Page faults of a process tree without input, at any moment, from perf",
+            "perf_event_open(2), PERF_COUNT_SW_PAGE_FAULTS_MIN with inherit",
+        ),
+        major_faults = event(
+            "faults",
+            TreeEvent::software(Software::PAGE_FAULTS_MAJ),
+            "Page faults of a process tree that waited for input, at any moment, from perf",
+            "perf_event_open(2), PERF_COUNT_SW_PAGE_FAULTS_MAJ with inherit",
+        ),
         memory,
         system_calls,
         tcp_info,
-        cpu_cycles,
-        instructions,
-        bus_cycles,
-        branch_instructions,
-        branch_misses,
-        cache_references,
-        cache_misses,
-        llc_loads,
-        llc_load_misses,
-        l1_dcache_loads,
-        l1_dcache_load_misses,
+        cpu_cycles = event(
+            "cycles",
+            TreeEvent::hardware(Hardware::CPU_CYCLES).in_group(Group::Cycles),
+            "Cycles of the CPUs while they ran a process tree, its kernel's included",
+            "perf_event_open(2), PERF_COUNT_HW_CPU_CYCLES with inherit",
+        ),
+        instructions = event(
+            "instructions",
+            TreeEvent::hardware(Hardware::INSTRUCTIONS).in_group(Group::Cycles),
+            "Instructions that a process tree retired, its kernel's included; counted at the same times as its cycles",
+            "perf_event_open(2), PERF_COUNT_HW_INSTRUCTIONS with inherit",
+        ),
+        bus_cycles = event(
+            "cycles",
+            TreeEvent::hardware(Hardware::BUS_CYCLES),
+            "Cycles of the CPUs' bus, or of another clock that does not change its rate, while they ran a process tree",
+            "perf_event_open(2), PERF_COUNT_HW_BUS_CYCLES with inherit",
+        ),
+        branch_instructions = event(
+            "branches",
+            TreeEvent::hardware(Hardware::BRANCH_INSTRUCTIONS).in_group(Group::Branches),
+            "Branches that a process tree retired, its kernel's included",
+            "perf_event_open(2), PERF_COUNT_HW_BRANCH_INSTRUCTIONS with inherit",
+        ),
+        branch_misses = event(
+            "branches",
+            TreeEvent::hardware(Hardware::BRANCH_MISSES).in_group(Group::Branches),
+            "Branches of a process tree that were predicted wrongly, its kernel's included; counted at the same times as all of them",
+            "perf_event_open(2), PERF_COUNT_HW_BRANCH_MISSES with inherit",
+        ),
+        cache_references = event(
+            "references",
+            TreeEvent::hardware(Hardware::CACHE_REFERENCES).in_group(Group::Caches),
+            "Uses of the cache by a process tree, its kernel's included; which level is the CPU's choice, mostly the last",
+            "perf_event_open(2), PERF_COUNT_HW_CACHE_REFERENCES with inherit",
+        ),
+        cache_misses = event(
+            "misses",
+            TreeEvent::hardware(Hardware::CACHE_MISSES).in_group(Group::Caches),
+            "Cache misses of a process tree, its kernel's included; which level is the CPU's choice, mostly the last",
+            "perf_event_open(2), PERF_COUNT_HW_CACHE_MISSES with inherit",
+        ),
+        llc_loads = event(
+            "loads",
+            TreeEvent::cache_load(CacheId::LL, CacheResult::ACCESS).in_group(Group::LastLevel),
+            "Loads of a process tree that asked the last level of the cache, its kernel's included",
+            "perf_event_open(2), PERF_COUNT_HW_CACHE_LL, OP_READ, RESULT_ACCESS with inherit",
+        ),
+        llc_load_misses = event(
+            "misses",
+            TreeEvent::cache_load(CacheId::LL, CacheResult::MISS).in_group(Group::LastLevel),
+            "Loads of a process tree that missed the last level of the cache, its kernel's included; counted at the same times as \
+             all of them",
+            "perf_event_open(2), PERF_COUNT_HW_CACHE_LL, OP_READ, RESULT_MISS with inherit",
+        ),
+        l1_dcache_loads = event(
+            "loads",
+            TreeEvent::cache_load(CacheId::L1D, CacheResult::ACCESS).in_group(Group::FirstLevel),
+            "Loads of a process tree from the first level of the data cache, its kernel's included",
+            "perf_event_open(2), PERF_COUNT_HW_CACHE_L1D, OP_READ, RESULT_ACCESS with inherit",
+        ),
+        l1_dcache_load_misses = event(
+            "misses",
+            TreeEvent::cache_load(CacheId::L1D, CacheResult::MISS).in_group(Group::FirstLevel),
+            "Loads of a process tree that missed the first level of the data cache, its kernel's included; counted at the same \
+             times as all of them",
+            "perf_event_open(2), PERF_COUNT_HW_CACHE_L1D, OP_READ, RESULT_MISS with inherit",
+        ),
     }
 }

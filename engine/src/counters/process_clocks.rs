@@ -3,9 +3,9 @@
 
 use anyhow::{Context, Result};
 
-use crate::about::About;
-use crate::counter::{Counter, Figure, Reading, Subject};
-use crate::process_tree::{self, Tree};
+use crate::base::about::About;
+use crate::count::counter::{Counter, Figure, Reading, Subject};
+use crate::count::process_tree::{self, Tree};
 use crate::sys::process;
 
 pub static ENTRY: Counter = Counter::of(

@@ -1,7 +1,7 @@
 //! What ended processes have used: exact, but known only when they have been waited for.
 
-use crate::about::About;
-use crate::counter::Counter;
+use crate::base::about::About;
+use crate::count::counter::Counter;
 
 pub static ENTRY: Counter = Counter::elsewhere(
     About {

@@ -2,10 +2,10 @@
 
 use anyhow::Result;
 
-use crate::about::About;
-use crate::counter::{Counter, Figure, Kind, Part, Reading, Source, Subject};
-use crate::events_at_once::EventsAtOnce;
-use crate::perf_event::TreeEvent;
+use crate::base::about::About;
+use crate::count::counter::{Counter, Figure, Kind, Part, Reading, Source, Subject};
+use crate::count::perf_event::TreeEvent;
+use crate::count::perf_events_at_once::EventsAtOnce;
 
 pub static ENTRY: Counter = Counter {
     about: About {

@@ -2,9 +2,9 @@
 
 use anyhow::{Result, anyhow};
 
-use crate::about::About;
-use crate::counter::{Counter, Figure, Kind, Part, Reading, Source, Subject};
-use crate::socket_diagnosis::{Ends, SocketDiagnosis, TcpInfo};
+use crate::base::about::About;
+use crate::count::counter::{Counter, Figure, Kind, Part, Reading, Source, Subject};
+use crate::net::socket_diagnosis::{Ends, SocketDiagnosis, TcpInfo};
 
 pub static ENTRY: Counter = Counter {
     about: About {

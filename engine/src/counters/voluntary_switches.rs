@@ -2,9 +2,9 @@
 
 use anyhow::{Context, Result};
 
-use crate::about::About;
-use crate::counter::{Counter, Reading, Subject};
-use crate::process_tree::{Kind, Switches};
+use crate::base::about::About;
+use crate::count::counter::{Counter, Reading, Subject};
+use crate::count::process_tree::{Kind, Switches};
 
 pub static ENTRY: Counter = Counter::of(
     About {

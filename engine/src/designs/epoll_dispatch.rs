@@ -12,14 +12,14 @@ use std::sync::{Mutex, MutexGuard, PoisonError};
 
 use anyhow::{Context, Result};
 
-use crate::about::About;
-use crate::connection::{Connection, Turn};
-use crate::design::{Accepted, COMMON, Design, POOL, Run, pool};
-use crate::feature::{EPOLL, EVENTFD, THREADS};
-use crate::pool::threads;
-use crate::primitive::Waits;
+use crate::base::about::About;
+use crate::base::feature::{EPOLL, EVENTFD, THREADS};
+use crate::server::connection::{Connection, Turn};
+use crate::server::design::{Accepted, COMMON, Design, POOL, Run, pool};
+use crate::server::pool::threads;
 use crate::sys::descriptor::{EventDescriptor, PollFlags};
-use crate::sys::epoll::{self, Epoll, EpollFlags};
+use crate::sys::readiness::epoll::{self, Epoll, EpollFlags};
+use crate::transfer::primitive::Waits;
 
 pub static ENTRY: Design = Design {
     about: About {

@@ -8,14 +8,14 @@ use std::os::fd::{AsRawFd, RawFd};
 
 use anyhow::Result;
 
-use crate::about::About;
-use crate::connection::{Connection, Turn};
-use crate::design::{Accepted, COMMON, Design, Run};
-use crate::feature::EPOLL;
-use crate::primitive::Waits;
+use crate::base::about::About;
+use crate::base::feature::EPOLL;
+use crate::server::connection::{Connection, Turn};
+use crate::server::design::{Accepted, COMMON, Design, Run};
 use crate::sys::descriptor::set_nonblocking;
-use crate::sys::epoll::{self, Epoll, EpollFlags};
-use crate::waiting::{WAIT, spins};
+use crate::sys::readiness::epoll::{self, Epoll, EpollFlags};
+use crate::transfer::primitive::Waits;
+use crate::transfer::waiting::{WAIT, spins};
 
 pub static ENTRY: Design = Design {
     about: About { summary: "One process, an event loop with epoll, edge-triggered", source: "epoll(7), EPOLLET" },

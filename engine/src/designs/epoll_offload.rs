@@ -11,15 +11,15 @@ use std::sync::{Condvar, Mutex, MutexGuard, PoisonError};
 
 use anyhow::Result;
 
-use crate::about::About;
-use crate::connection::{Connection, Progress};
-use crate::design::{Accepted, COMMON, Design, POOL, Run, Worker};
-use crate::feature::{EPOLL, EVENTFD, THREADS};
-use crate::pool::threads;
-use crate::primitive::Waits;
+use crate::base::about::About;
+use crate::base::feature::{EPOLL, EVENTFD, THREADS};
+use crate::protocol::workload::Job;
+use crate::server::connection::{Connection, Progress};
+use crate::server::design::{Accepted, COMMON, Design, POOL, Run, Worker};
+use crate::server::pool::threads;
 use crate::sys::descriptor::{EventDescriptor, PollFlags, set_nonblocking};
-use crate::sys::epoll::{self, Epoll, EpollFlags};
-use crate::workload::Job;
+use crate::sys::readiness::epoll::{self, Epoll, EpollFlags};
+use crate::transfer::primitive::Waits;
 
 pub static ENTRY: Design = Design {
     about: About {
@@ -206,13 +206,13 @@ mod tests {
     use std::time::Duration;
 
     use super::*;
-    use crate::outbox::{Outbox, Piece};
-    use crate::primitive::Want;
-    use crate::registry;
-    use crate::setting::{Settings, Value};
+    use crate::base::setting::{Settings, Value};
+    use crate::count::tally::{ErrorKind, Tally};
+    use crate::protocol::workload::{Input, Next, Service, Session, Then};
+    use crate::registry::catalogue;
     use crate::sys::socket;
-    use crate::tally::{ErrorKind, Tally};
-    use crate::workload::{Input, Next, Service, Session, Then};
+    use crate::transfer::outbox::{Outbox, Piece};
+    use crate::transfer::primitive::Want;
 
     /// A request is a byte, and so is its answer: `p` panics in its job, `w` waits there until it is let go, a figure
     /// works so many milliseconds, and anything else needs no computing.
@@ -280,7 +280,7 @@ mod tests {
             settings: Settings::new([&POOL], &BTreeMap::from([(POOL.name, Value::Integer(pool))])),
             tally: Tally::new(0).unwrap(),
             service: Box::new(service.clone()),
-            way: registry::way("send_each", "recv"),
+            way: catalogue::way("send_each", "recv"),
         }));
         let event_loop = Arc::new(AtomicI32::new(0));
         let thread = Arc::clone(&event_loop);

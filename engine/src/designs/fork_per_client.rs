@@ -2,12 +2,12 @@
 
 use anyhow::Result;
 
-use crate::about::About;
-use crate::design::{COMMON, Design, Makes, Run, no_pool};
-use crate::feature::FORK;
-use crate::pool::report;
-use crate::primitive::Waits;
+use crate::base::about::About;
+use crate::base::feature::FORK;
+use crate::server::design::{COMMON, Design, Makes, Run, no_pool};
+use crate::server::pool::report;
 use crate::sys::{descriptor, process, signal};
+use crate::transfer::primitive::Waits;
 
 pub static ENTRY: Design = Design {
     about: About {

@@ -11,15 +11,15 @@ use std::sync::MutexGuard;
 
 use anyhow::{Context, Result};
 
-use crate::about::About;
-use crate::connection::Connection;
-use crate::design::{COMMON, Design, Run, Worker, no_pool};
-use crate::feature::{Feature, IO_URING};
-use crate::primitive::Waits;
-use crate::setting::{Kind, Setting};
+use crate::base::about::About;
+use crate::base::feature::{Feature, IO_URING};
+use crate::base::setting::{Kind, Setting};
+use crate::server::connection::Connection;
+use crate::server::design::{COMMON, Design, Run, Worker, no_pool};
 use crate::sys::ring::{Buffer, Completion, Ring};
-use crate::through_ring::{Parcels, ThroughRing};
-use crate::waiting::{WAIT, spins};
+use crate::transfer::primitive::Waits;
+use crate::transfer::ring::{Parcels, ThroughRing};
+use crate::transfer::waiting::{WAIT, spins};
 
 pub static ENTRY: Design = Design {
     about: About {

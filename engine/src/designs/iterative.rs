@@ -4,10 +4,10 @@
 
 use anyhow::Result;
 
-use crate::about::About;
-use crate::design::{COMMON, Design, Run, no_pool};
-use crate::feature::ACCEPT;
-use crate::primitive::Waits;
+use crate::base::about::About;
+use crate::base::feature::ACCEPT;
+use crate::server::design::{COMMON, Design, Run, no_pool};
+use crate::transfer::primitive::Waits;
 
 pub static ENTRY: Design = Design {
     about: About {

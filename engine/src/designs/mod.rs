@@ -1,6 +1,6 @@
 //! The designs: a file each, and a line here.
 
-use crate::design::Design;
+use crate::server::design::Design;
 
 crate::register! {
     /// All designs: those of UNP chapter 30 in the order in which it builds them up, then event loops, alone and as pools.

@@ -7,13 +7,13 @@ use std::os::fd::{AsRawFd, RawFd};
 
 use anyhow::Result;
 
-use crate::about::About;
-use crate::connection::{Connection, Turn};
-use crate::design::{Accepted, COMMON, Design, Run};
-use crate::feature::Feature;
-use crate::primitive::Waits;
+use crate::base::about::About;
+use crate::base::feature::Feature;
+use crate::server::connection::{Connection, Turn};
+use crate::server::design::{Accepted, COMMON, Design, Run};
 use crate::sys::descriptor::{PollFlags, set_nonblocking};
-use crate::sys::poll::{PollFd, poll};
+use crate::sys::readiness::poll::{PollFd, poll};
+use crate::transfer::primitive::Waits;
 
 pub static ENTRY: Design = Design {
     about: About {

@@ -13,15 +13,15 @@ use std::time::Duration;
 
 use anyhow::Result;
 
-use crate::about::About;
-use crate::connection::{Connection, Turn};
-use crate::design::{Accepted, COMMON, Design, MOST_WORKERS, POOL, Run, pool};
-use crate::feature::FORK;
-use crate::pool::{RESPAWN, fork_pool};
-use crate::primitive::Waits;
-use crate::setting::{Kind, Setting};
-use crate::steering::{ONE_ADDRESS, REUSEPORT, STEER, check, keep_own_listener, steer};
+use crate::base::about::About;
+use crate::base::feature::FORK;
+use crate::base::setting::{Kind, Setting};
+use crate::server::connection::{Connection, Turn};
+use crate::server::design::{Accepted, COMMON, Design, MOST_WORKERS, POOL, Run, pool};
+use crate::server::pool::{RESPAWN, fork_pool};
+use crate::server::steering::{ONE_ADDRESS, REUSEPORT, STEER, check, keep_own_listener, steer};
 use crate::sys::descriptor::{PollFlags, poll, set_nonblocking};
+use crate::transfer::primitive::Waits;
 
 pub static ENTRY: Design = Design {
     about: About {

@@ -4,11 +4,11 @@
 
 use anyhow::Result;
 
-use crate::about::About;
-use crate::design::{COMMON, Design, POOL, Run, pool};
-use crate::feature::FORK;
-use crate::pool::{RESPAWN, fork_pool};
-use crate::primitive::Waits;
+use crate::base::about::About;
+use crate::base::feature::FORK;
+use crate::server::design::{COMMON, Design, POOL, Run, pool};
+use crate::server::pool::{RESPAWN, fork_pool};
+use crate::transfer::primitive::Waits;
 
 pub static ENTRY: Design = Design {
     about: About {

@@ -12,16 +12,16 @@ use std::time::Instant;
 
 use anyhow::{Context, Result, ensure};
 
-use crate::about::About;
-use crate::design::{COMMON, Design, Run, Worker};
-use crate::feature::FORK;
-use crate::pool::report;
-use crate::primitive::Waits;
-use crate::scoreboard::{SETTINGS, Scoreboard, check, maximum_workers};
+use crate::base::about::About;
+use crate::base::feature::FORK;
+use crate::count::tally::ErrorKind;
+use crate::server::design::{COMMON, Design, Run, Worker};
+use crate::server::pool::report;
+use crate::server::scoreboard::{SETTINGS, Scoreboard, check, maximum_workers};
 use crate::sys::descriptor::{self, PollFlags};
 use crate::sys::process::{self, Ended};
 use crate::sys::signal::{self, Signal, SignalDescriptor};
-use crate::tally::ErrorKind;
+use crate::transfer::primitive::Waits;
 
 pub static ENTRY: Design = Design {
     about: About {

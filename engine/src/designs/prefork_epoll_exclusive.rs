@@ -9,14 +9,14 @@ use std::os::fd::{AsFd, AsRawFd, RawFd};
 
 use anyhow::Result;
 
-use crate::about::About;
-use crate::connection::{Connection, Turn};
-use crate::design::{Accepted, COMMON, Design, POOL, Run, pool};
-use crate::feature::{EPOLL, FORK, Feature, refused};
-use crate::pool::{RESPAWN, fork_pool};
-use crate::primitive::Waits;
+use crate::base::about::About;
+use crate::base::feature::{EPOLL, FORK, Feature, refused};
+use crate::server::connection::{Connection, Turn};
+use crate::server::design::{Accepted, COMMON, Design, POOL, Run, pool};
+use crate::server::pool::{RESPAWN, fork_pool};
 use crate::sys::descriptor::{self, PollFlags, set_nonblocking};
-use crate::sys::epoll::{self, Epoll, EpollFlags};
+use crate::sys::readiness::epoll::{self, Epoll, EpollFlags};
+use crate::transfer::primitive::Waits;
 
 pub static ENTRY: Design = Design {
     about: About {

@@ -2,12 +2,12 @@
 
 use anyhow::{Context, Result};
 
-use crate::about::About;
-use crate::design::{COMMON, Design, POOL, Run, pool};
-use crate::feature::{FORK, Feature, refused};
-use crate::pool::{RESPAWN, fork_pool};
-use crate::primitive::Waits;
+use crate::base::about::About;
+use crate::base::feature::{FORK, Feature, refused};
+use crate::server::design::{COMMON, Design, POOL, Run, pool};
+use crate::server::pool::{RESPAWN, fork_pool};
 use crate::sys::lock::SharedMutex;
+use crate::transfer::primitive::Waits;
 
 pub static ENTRY: Design = Design {
     about: About {

@@ -7,14 +7,14 @@ use std::sync::atomic::Ordering::Relaxed;
 
 use anyhow::{Result, bail};
 
-use crate::about::About;
-use crate::design::{COMMON, Design, POOL, Run, Worker, pool};
-use crate::feature::{FORK, Feature, refused};
-use crate::pool::{RESPAWN, fork_worker, replace};
-use crate::primitive::Waits;
+use crate::base::about::About;
+use crate::base::feature::{FORK, Feature, refused};
+use crate::server::design::{COMMON, Design, POOL, Run, Worker, pool};
+use crate::server::pool::{RESPAWN, fork_worker, replace};
 use crate::sys::descriptor::{self, PollFlags};
 use crate::sys::process;
 use crate::sys::socket;
+use crate::transfer::primitive::Waits;
 
 pub static ENTRY: Design = Design {
     about: About {

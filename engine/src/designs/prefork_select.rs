@@ -8,13 +8,13 @@ use std::os::fd::{AsFd, AsRawFd};
 
 use anyhow::{Result, ensure};
 
-use crate::about::About;
-use crate::design::{Accepted, COMMON, Design, POOL, Run, pool};
-use crate::feature::{FORK, SELECT};
-use crate::pool::{RESPAWN, fork_pool};
-use crate::primitive::Waits;
+use crate::base::about::About;
+use crate::base::feature::{FORK, SELECT};
+use crate::server::design::{Accepted, COMMON, Design, POOL, Run, pool};
+use crate::server::pool::{RESPAWN, fork_pool};
 use crate::sys::descriptor::set_nonblocking;
-use crate::sys::select::{FD_SETSIZE, FdSet, select};
+use crate::sys::readiness::select::{FD_SETSIZE, FdSet, select};
+use crate::transfer::primitive::Waits;
 
 pub static ENTRY: Design = Design {
     about: About {

@@ -4,11 +4,11 @@ use std::sync::{Mutex, PoisonError};
 
 use anyhow::Result;
 
-use crate::about::About;
-use crate::design::{COMMON, Design, POOL, Run, Worker, pool};
-use crate::feature::THREADS;
-use crate::pool::thread_pool;
-use crate::primitive::Waits;
+use crate::base::about::About;
+use crate::base::feature::THREADS;
+use crate::server::design::{COMMON, Design, POOL, Run, Worker, pool};
+use crate::server::pool::thread_pool;
+use crate::transfer::primitive::Waits;
 
 pub static ENTRY: Design = Design {
     about: About {

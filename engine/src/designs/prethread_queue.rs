@@ -7,12 +7,12 @@ use std::sync::{Condvar, Mutex, MutexGuard, PoisonError};
 
 use anyhow::Result;
 
-use crate::about::About;
-use crate::design::{COMMON, Design, POOL, Run, Worker, pool};
-use crate::feature::THREADS;
-use crate::pool::thread_pool;
-use crate::primitive::Waits;
-use crate::setting::{Kind, Setting};
+use crate::base::about::About;
+use crate::base::feature::THREADS;
+use crate::base::setting::{Kind, Setting};
+use crate::server::design::{COMMON, Design, POOL, Run, Worker, pool};
+use crate::server::pool::thread_pool;
+use crate::transfer::primitive::Waits;
 
 pub static ENTRY: Design = Design {
     about: About {

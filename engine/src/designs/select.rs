@@ -8,14 +8,14 @@ use std::os::fd::{AsRawFd, RawFd};
 
 use anyhow::{Result, ensure};
 
-use crate::about::About;
-use crate::connection::{Connection, Turn};
-use crate::design::{Accepted, COMMON, Design, Run};
-use crate::feature::SELECT;
-use crate::primitive::Waits;
+use crate::base::about::About;
+use crate::base::feature::SELECT;
+use crate::count::tally::ErrorKind;
+use crate::server::connection::{Connection, Turn};
+use crate::server::design::{Accepted, COMMON, Design, Run};
 use crate::sys::descriptor::{PollFlags, set_nonblocking};
-use crate::sys::select::{FD_SETSIZE, FdSet, select};
-use crate::tally::ErrorKind;
+use crate::sys::readiness::select::{FD_SETSIZE, FdSet, select};
+use crate::transfer::primitive::Waits;
 
 pub static ENTRY: Design = Design {
     about: About {

@@ -5,12 +5,12 @@ use std::time::Duration;
 
 use anyhow::Result;
 
-use crate::about::About;
-use crate::design::{COMMON, Design, Makes, Run, no_pool};
-use crate::feature::THREADS;
-use crate::pool::report;
-use crate::primitive::Waits;
+use crate::base::about::About;
+use crate::base::feature::THREADS;
+use crate::server::design::{COMMON, Design, Makes, Run, no_pool};
+use crate::server::pool::report;
 use crate::sys::thread;
+use crate::transfer::primitive::Waits;
 
 pub static ENTRY: Design = Design {
     about: About {

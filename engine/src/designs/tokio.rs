@@ -16,18 +16,18 @@ use tokio::sync::mpsc;
 use tokio::task::{coop, spawn_blocking, yield_now};
 use tokio::time::sleep;
 
-use crate::about::About;
-use crate::connection::{Connection, Progress, Turn};
-use crate::design::{COMMON, Design, Run, no_pool};
-use crate::feature::{EPOLL, EVENTFD, THREADS};
-use crate::outbox::Outbox;
-use crate::primitive::Waits;
-use crate::setting::{Kind, Setting, Settings};
+use crate::base::about::About;
+use crate::base::feature::{EPOLL, EVENTFD, THREADS};
+use crate::base::setting::{Kind, Setting, Settings};
+use crate::count::tally::ErrorKind;
+use crate::protocol::workload::Job;
+use crate::server::connection::{Connection, Progress, Turn};
+use crate::server::design::{COMMON, Design, Run, no_pool};
 use crate::sys::descriptor::PollFlags;
-use crate::sys::readiness::register;
+use crate::sys::readiness::runtime::register;
 use crate::sys::{process, socket};
-use crate::tally::ErrorKind;
-use crate::workload::Job;
+use crate::transfer::outbox::Outbox;
+use crate::transfer::primitive::Waits;
 
 pub static ENTRY: Design = Design {
     about: About { summary: "A task for every connection, on the runtime tokio", source: "docs.rs/tokio; epoll(7)" },

@@ -1,8 +1,8 @@
 //! Bytes from one place in memory to another.
 
-use crate::about::About;
-use crate::limit::{Call, Figure, Limit, ONE_CPU, Point};
-use crate::sys::memory::Pages;
+use crate::base::about::About;
+use crate::base::limit::{Call, Figure, Limit, ONE_CPU, Point};
+use crate::sys::memory::pages::Pages;
 
 pub static ENTRY: Limit = Limit {
     about: About {

@@ -1,6 +1,6 @@
 //! The machine's limits: what one thing costs here when nothing else is done. A file each, and a line here.
 
-use crate::limit::Limit;
+use crate::base::limit::Limit;
 
 crate::register! {
     /// All limits.

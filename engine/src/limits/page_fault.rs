@@ -4,9 +4,9 @@ use std::time::{Duration, Instant};
 
 use anyhow::Result;
 
-use crate::about::About;
-use crate::limit::{Figure, Limit, ONE_CPU, Probe};
-use crate::sys::memory::Pages;
+use crate::base::about::About;
+use crate::base::limit::{Figure, Limit, ONE_CPU, Probe};
+use crate::sys::memory::pages::Pages;
 
 pub static ENTRY: Limit = Limit {
     about: About {

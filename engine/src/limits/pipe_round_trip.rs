@@ -1,8 +1,8 @@
 //! A byte to another process and back, by pipes.
 
-use crate::about::About;
-use crate::limit::{BOTH_PLACES, Figure, Limit, Point};
-use crate::round_trip::{Ends, RoundTrip};
+use crate::base::about::About;
+use crate::base::limit::{BOTH_PLACES, Figure, Limit, Point};
+use crate::base::round_trip::{Ends, RoundTrip};
 use crate::sys::descriptor;
 
 pub static ENTRY: Limit = Limit {

@@ -4,8 +4,8 @@ use std::os::fd::AsFd;
 
 use anyhow::ensure;
 
-use crate::about::About;
-use crate::limit::{Call, Figure, Limit, ONE_CPU};
+use crate::base::about::About;
+use crate::base::limit::{Call, Figure, Limit, ONE_CPU};
 use crate::sys::descriptor;
 
 pub static ENTRY: Limit = Limit {

@@ -7,9 +7,9 @@ use std::time::Duration;
 use anyhow::{Context, Result};
 use socket2::SockRef;
 
-use crate::about::About;
-use crate::limit::{Figure, Limit, ONE_CPU, Point, Probe};
-use crate::sys::{process, socket};
+use crate::base::about::About;
+use crate::base::limit::{Figure, Limit, ONE_CPU, Point, Probe};
+use crate::sys::{clock, socket};
 
 pub static ENTRY: Limit = Limit {
     about: About {
@@ -48,15 +48,15 @@ impl Probe for Accepting {
             asking.push(each);
         }
         let mut accepted = Vec::with_capacity(asking.len());
-        let began = process::thread_cpu_time();
+        let began = clock::thread_cpu_time();
         for _ in 0..times {
             accepted.push(self.listener.accept()?);
         }
-        let accepting = process::thread_cpu_time() - began;
+        let accepting = clock::thread_cpu_time() - began;
         drop(asking);
-        let began = process::thread_cpu_time();
+        let began = clock::thread_cpu_time();
         drop(accepted);
-        Ok(accepting + process::thread_cpu_time() - began)
+        Ok(accepting + clock::thread_cpu_time() - began)
     }
 
     fn most(&self) -> u64 {

@@ -5,8 +5,8 @@ use std::time::{Duration, Instant};
 
 use anyhow::{Context, Result};
 
-use crate::about::About;
-use crate::limit::{Figure, Limit, ONE_CPU, Point, Probe};
+use crate::base::about::About;
+use crate::base::limit::{Figure, Limit, ONE_CPU, Point, Probe};
 
 pub static ENTRY: Limit = Limit {
     about: About {

@@ -6,9 +6,9 @@ use std::time::Duration;
 
 use anyhow::{Context, Result};
 
-use crate::about::About;
-use crate::limit::{Figure, Limit, ONE_CPU, Point, Probe};
-use crate::sys::process;
+use crate::base::about::About;
+use crate::base::limit::{Figure, Limit, ONE_CPU, Point, Probe};
+use crate::sys::clock;
 
 pub static ENTRY: Limit = Limit {
     about: About {
@@ -39,7 +39,7 @@ impl Probe for Exchange {
     fn round(&mut self, times: u64) -> Result<Duration> {
         let Exchange { asking, answering } = self;
         let mut byte = [0];
-        let began = process::thread_cpu_time();
+        let began = clock::thread_cpu_time();
         for _ in 0..times {
             // What was written is there when it is read; where the kernel has put its work off, the read waits for it.
             asking.write_all(&byte)?;
@@ -47,6 +47,6 @@ impl Probe for Exchange {
             answering.write_all(&byte)?;
             asking.read_exact(&mut byte)?;
         }
-        Ok(process::thread_cpu_time() - began)
+        Ok(clock::thread_cpu_time() - began)
     }
 }

@@ -6,8 +6,8 @@ use std::time::Duration;
 
 use anyhow::{Context, Result, bail, ensure};
 
-use crate::about::About;
-use crate::limit::{Call, Figure, Limit, ONE_CPU, Point};
+use crate::base::about::About;
+use crate::base::limit::{Call, Figure, Limit, ONE_CPU, Point};
 use crate::sys::descriptor::{self, PollFlags};
 use crate::sys::socket;
 

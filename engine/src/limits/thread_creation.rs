@@ -2,8 +2,8 @@
 
 use anyhow::Context;
 
-use crate::about::About;
-use crate::limit::{Call, Figure, Limit, ONE_CPU};
+use crate::base::about::About;
+use crate::base::limit::{Call, Figure, Limit, ONE_CPU};
 use crate::sys::thread;
 
 pub static ENTRY: Limit = Limit {

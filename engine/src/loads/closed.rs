@@ -6,11 +6,12 @@ use std::sync::atomic::Ordering::Relaxed;
 
 use anyhow::{Context, Result};
 
-use crate::about::About;
-use crate::course::{Client, Course};
-use crate::load::{COMMON, LOOPS, Load, LoadRun, THINK};
-use crate::pool::report;
-use crate::setting::{Kind, Setting};
+use crate::base::about::About;
+use crate::base::setting::{Kind, Setting};
+use crate::client::blocking::BlockingClient;
+use crate::client::load::{COMMON, LOOPS, Load, LoadRun, THINK};
+use crate::client::state::ClientState;
+use crate::server::pool::report;
 use crate::sys::process::{self, Ended};
 use crate::sys::signal::{self, Signal};
 
@@ -66,7 +67,7 @@ fn run(run: &'static LoadRun) -> Result<()> {
 fn child(run: &'static LoadRun, index: usize) -> Result<()> {
     // A terminal interrupts every process of its group, and a reply may be long in coming.
     signal::leave_at_interrupt()?;
-    let course = Course::new(run, run.tally.worker(index), index + 1, run.settings.integer(LOOPS.name));
-    Client::new(course, false, None)?.take_turns();
+    let state = ClientState::new(run, run.tally.worker(index), index + 1, run.settings.integer(LOOPS.name));
+    BlockingClient::new(state, false, None)?.take_turns();
     Ok(())
 }

@@ -1,11 +1,13 @@
 //! A closed load of very many connections from one process: an event loop a thread.
 
-use crate::about::About;
-use crate::course::pause;
-use crate::crowd::{self, CLOSING, Kind, PIN_THREADS, PIPELINE, REQUESTS_PER_CONNECTION, REQUIREMENTS, THREADS};
-use crate::load::{CLIENTS, CONNECTIONS, LOOPS, Load, MILLISECONDS, RAMP_UP, THINK, WARM_UP};
-use crate::primitive::Waits;
-use crate::waiting::{BACK_END, COMPLETIONS};
+use crate::base::about::About;
+use crate::client::event_loop::{
+    self, CLOSING, Kind, PIN_THREADS, PIPELINE, REQUESTS_PER_CONNECTION, REQUIREMENTS, THREADS,
+};
+use crate::client::load::{CLIENTS, CONNECTIONS, LOOPS, Load, MILLISECONDS, RAMP_UP, THINK, WARM_UP};
+use crate::client::state::pause;
+use crate::transfer::primitive::Waits;
+use crate::transfer::waiting::{BACK_END, COMPLETIONS};
 
 pub static ENTRY: Load = Load {
     about: About {
@@ -33,5 +35,5 @@ pub static ENTRY: Load = Load {
     duration: Some(&MILLISECONDS),
     without_primitives: Some((&BACK_END, COMPLETIONS)),
     requirements: REQUIREMENTS,
-    run: |run| crowd::run(run, Kind::Closed { pause: pause(run) }),
+    run: |run| event_loop::run(run, Kind::Closed { pause: pause(run) }),
 };

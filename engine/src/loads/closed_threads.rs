@@ -11,15 +11,17 @@ use std::time::Duration;
 
 use anyhow::{Error, Result};
 
-use crate::about::About;
-use crate::course::{CONNECT_INTERVAL, Client, Course, requests_each};
-use crate::edges::Edges;
-use crate::load::{CLIENTS, COMMON, CONNECTIONS, LOOPS, Load, LoadRun, MILLISECONDS, THINK, WARM_UP, clients};
-use crate::measure::{Measure, now};
-use crate::mistake::in_words;
-use crate::own_memory;
+use crate::base::about::About;
+use crate::base::mistake::in_words;
+use crate::client::blocking::BlockingClient;
+use crate::client::edges::Edges;
+use crate::client::load::{CLIENTS, COMMON, CONNECTIONS, LOOPS, Load, LoadRun, MILLISECONDS, THINK, WARM_UP, clients};
+use crate::client::measure::Measure;
+use crate::client::state::{CONNECT_INTERVAL, ClientState, requests_each};
+use crate::count::own_memory;
+use crate::count::tally::ErrorKind;
+use crate::sys::clock::now;
 use crate::sys::{signal, thread};
-use crate::tally::ErrorKind;
 
 pub static ENTRY: Load = Load {
     about: About {
@@ -74,8 +76,8 @@ fn run(run: &'static LoadRun) -> Result<()> {
 }
 
 fn client(run: &'static LoadRun, number: usize, connect_first: bool, ticket: &Ticket) -> Result<()> {
-    let course = Course::new(run, run.tally.worker(number - 1), number, requests_each(run));
-    let mut client = Client::new(course, run.keeps(), Some(Measure::new(&run.window)))?;
+    let state = ClientState::new(run, run.tally.worker(number - 1), number, requests_each(run));
+    let mut client = BlockingClient::new(state, run.keeps(), Some(Measure::new(&run.window)))?;
     if connect_first {
         client.connect();
     }

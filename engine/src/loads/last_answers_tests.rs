@@ -8,18 +8,19 @@ use std::sync::{Arc, Mutex};
 use std::time::Duration;
 
 use super::LOADS;
-use crate::address::Address;
-use crate::load::{ByClient, FirstError, Load, LoadRun, TIMEOUT};
-use crate::measure::{Measured, Window};
-use crate::outbox::{Outbox, Piece};
-use crate::primitive::Want;
-use crate::registry;
-use crate::setting::{Setting, Settings, Value};
-use crate::source_addresses::Sources;
-use crate::tally::{Counts, Tally};
-use crate::target::Target;
-use crate::tcp::{self, TcpOptions};
-use crate::workload::{Answer, Client, Conversation, Input};
+use crate::base::setting::{Setting, Settings, Value};
+use crate::base::window::Window;
+use crate::client::load::{ByClient, FirstError, Load, LoadRun, TIMEOUT};
+use crate::client::measure::Measured;
+use crate::count::tally::{Counts, Tally};
+use crate::net::address::Address;
+use crate::net::source_addresses::Sources;
+use crate::net::target::Target;
+use crate::net::tcp::{self, TcpOptions};
+use crate::protocol::workload::{Answer, Client, Conversation, Input};
+use crate::registry::catalogue;
+use crate::transfer::outbox::{Outbox, Piece};
+use crate::transfer::primitive::Want;
 
 /// Asks with one byte and takes the answer, which says whether the connection ends: `l` for the last one, `e` where the
 /// end of the input is a part of the answer.
@@ -96,7 +97,7 @@ fn counts(load: &Load, address: SocketAddr, think: u64) -> Counts {
         settings,
         schedule: None,
         client: Box::new(Letters::default()),
-        way: registry::way("send_each", "recv"),
+        way: catalogue::way("send_each", "recv"),
         first_error: FirstError::new().unwrap(),
         by_client: ByClient::new(2).unwrap(),
         window: Window::whole_life(),

@@ -1,6 +1,6 @@
 //! The loads: a file each, and a line here.
 
-use crate::load::Load;
+use crate::client::load::Load;
 
 #[cfg(test)]
 mod last_answers_tests;

@@ -3,13 +3,15 @@
 
 use anyhow::Result;
 
-use crate::about::About;
-use crate::crowd::{self, CLOSING, Kind, PIN_THREADS, PIPELINE, REQUESTS_PER_CONNECTION, REQUIREMENTS, THREADS};
-use crate::load::{self, KEPT, Load, LoadRun, RAMP_UP, WARM_UP};
-use crate::primitive::Waits;
-use crate::schedule::{ARRIVAL_SEED, ARRIVALS, RATE, RECORDING};
-use crate::setting::{Kind as Values, Setting};
-use crate::waiting::{BACK_END, COMPLETIONS, WAIT};
+use crate::base::about::About;
+use crate::base::setting::{Kind as Values, Setting};
+use crate::client::event_loop::{
+    self, CLOSING, Kind, PIN_THREADS, PIPELINE, REQUESTS_PER_CONNECTION, REQUIREMENTS, THREADS,
+};
+use crate::client::load::{self, KEPT, Load, LoadRun, RAMP_UP, WARM_UP};
+use crate::client::schedule::{ARRIVAL_SEED, ARRIVALS, RATE, RECORDING};
+use crate::transfer::primitive::Waits;
+use crate::transfer::waiting::{BACK_END, COMPLETIONS, WAIT};
 
 /// More than of a closed loop, whose clients are its load: here they only stand ready, and a request that finds none free is
 /// late for want of clients, which is not what was to be measured.
@@ -59,5 +61,5 @@ pub static ENTRY: Load = Load {
 
 fn run(run: &'static LoadRun) -> Result<()> {
     let schedule = run.schedule.expect("the load has the settings of a schedule");
-    crowd::run(run, Kind::Open(schedule))
+    event_loop::run(run, Kind::Open(schedule))
 }

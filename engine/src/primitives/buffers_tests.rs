@@ -11,12 +11,12 @@ use super::fixtures::{
     Buffers, PATIENCE, TINY, channel, compare, connection, has, in_a_network_of_its_own, in_memory, noise, openers,
     primitives, put, reader, send_all,
 };
-use crate::channel::Channel;
-use crate::outbox::{Outbox, Piece};
-use crate::primitive::{Direction, Received, Receiver, Sender, Sent, Want, send_all as send_by};
+use crate::count::tally::Tally;
 use crate::sys::descriptor::{self, PollFlags};
 use crate::sys::{socket, zero_copy};
-use crate::tally::Tally;
+use crate::transfer::channel::Channel;
+use crate::transfer::outbox::{Outbox, Piece};
+use crate::transfer::primitive::{Direction, Received, Receiver, Sender, Sent, Want, send_all as send_by};
 
 /// What a program reuses its buffers for, as soon as it may.
 const REUSED: u8 = 0xee;
@@ -95,7 +95,7 @@ impl Receiver for Deaf {
         &mut self,
         _socket: BorrowedFd<'_>,
         _want: Want,
-        _inbox: &mut crate::inbox::Inbox,
+        _inbox: &mut crate::transfer::inbox::Inbox,
     ) -> io::Result<Received> {
         Ok(Received::Blocked)
     }

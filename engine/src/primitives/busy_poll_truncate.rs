@@ -3,10 +3,10 @@
 use std::io;
 use std::os::fd::BorrowedFd;
 
-use crate::about::About;
-use crate::feature::TRUNCATE;
-use crate::inbox::Inbox;
-use crate::primitive::{Primitive, Received, Receiver, Waits, Want, receive_discarded, receive_spinning};
+use crate::base::about::About;
+use crate::base::feature::TRUNCATE;
+use crate::transfer::inbox::Inbox;
+use crate::transfer::primitive::{Primitive, Received, Receiver, Waits, Want, receive_discarded, receive_spinning};
 
 pub static ENTRY: Primitive = Primitive {
     stores: false,

@@ -10,16 +10,16 @@ use std::sync::atomic::Ordering::Relaxed;
 use std::time::{Duration, Instant};
 
 use super::fixtures::{openers, openers_with, primitives};
-use crate::channel::Channel;
-use crate::connection::{Connection, Progress, Turn};
-use crate::exchange::Caller;
-use crate::measure::Window;
-use crate::outbox::{Outbox, Piece};
-use crate::primitive::{Direction, Sent, Waits, Want};
-use crate::setting::{Settings, Value};
+use crate::base::setting::{Settings, Value};
+use crate::base::window::Window;
+use crate::client::exchange::Caller;
+use crate::count::tally::{Counts, Tally};
+use crate::protocol::workload::{Input, Job, More, Next, Session, Then, Workload};
+use crate::server::connection::{Connection, Progress, Turn};
 use crate::sys::descriptor::{self, PollFlags};
-use crate::tally::{Counts, Tally};
-use crate::workload::{Input, Job, More, Next, Session, Then, Workload};
+use crate::transfer::channel::Channel;
+use crate::transfer::outbox::{Outbox, Piece};
+use crate::transfer::primitive::{Direction, Sent, Waits, Want};
 use crate::workloads::WORKLOADS;
 
 fn pair() -> (TcpStream, TcpStream) {
@@ -220,7 +220,7 @@ impl Session for InParts {
         Want::AtMost(1)
     }
 
-    fn receive(&mut self, input: &mut Input<'_>, _outbox: &mut Outbox) -> Result<Next, crate::tally::ErrorKind> {
+    fn receive(&mut self, input: &mut Input<'_>, _outbox: &mut Outbox) -> Result<Next, crate::count::tally::ErrorKind> {
         if input.ended {
             return Ok(Next::Close);
         }
@@ -280,7 +280,7 @@ impl Session for Computing {
         Want::Exactly(2)
     }
 
-    fn receive(&mut self, input: &mut Input<'_>, _outbox: &mut Outbox) -> Result<Next, crate::tally::ErrorKind> {
+    fn receive(&mut self, input: &mut Input<'_>, _outbox: &mut Outbox) -> Result<Next, crate::count::tally::ErrorKind> {
         if input.ended {
             return Ok(Next::Close);
         }
@@ -291,7 +291,7 @@ impl Session for Computing {
             outbox.push(Piece::Bytes(vec![digit].into(), 0..1));
             outbox.end_message();
             // As when something that the request needed was not to be had.
-            if digit == b'!' { Err(crate::tally::ErrorKind::ResourceLimit) } else { Ok(()) }
+            if digit == b'!' { Err(crate::count::tally::ErrorKind::ResourceLimit) } else { Ok(()) }
         });
         Ok(Next::Work(job, Then::Receive(Want::Exactly(2))))
     }

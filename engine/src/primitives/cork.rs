@@ -4,11 +4,11 @@
 use std::io;
 use std::os::fd::BorrowedFd;
 
-use crate::about::About;
-use crate::feature::{Feature, SEND, on_tcp_socket};
-use crate::outbox::Outbox;
-use crate::primitive::{Primitive, Sender, Sent, send_all};
+use crate::base::about::About;
+use crate::base::feature::{Feature, SEND, on_tcp_socket};
 use crate::sys::socket;
+use crate::transfer::outbox::Outbox;
+use crate::transfer::primitive::{Primitive, Sender, Sent, send_all};
 
 pub static ENTRY: Primitive = Primitive {
     tcp_only: Some("TCP_CORK is an option of TCP"),

@@ -15,13 +15,13 @@ use nix::sched::{CloneFlags, unshare};
 use socket2::{Domain, Socket, Type};
 
 use super::PRIMITIVES;
-use crate::about::Entry;
-use crate::channel::{Channel, Openers, Way};
-use crate::outbox::Piece;
-use crate::primitive::{Direction, Primitive, Sent};
-use crate::setting::{Settings, Value};
+use crate::base::about::Entry;
+use crate::base::setting::{Settings, Value};
+use crate::count::tally::Tally;
 use crate::sys::descriptor::{self, PollFlags};
-use crate::tally::Tally;
+use crate::transfer::channel::{Channel, Openers, Way};
+use crate::transfer::outbox::Piece;
+use crate::transfer::primitive::{Direction, Primitive, Sent};
 
 /// The longest that anything here takes.
 pub const PATIENCE: Duration = Duration::from_secs(60);

@@ -5,11 +5,11 @@ use std::cell::Cell;
 use std::io;
 use std::os::fd::BorrowedFd;
 
-use crate::about::About;
-use crate::feature::WRITE;
-use crate::outbox::{Outbox, Piece};
-use crate::primitive::{Primitive, Sender, Sent, send_all};
+use crate::base::about::About;
+use crate::base::feature::WRITE;
 use crate::sys::descriptor;
+use crate::transfer::outbox::{Outbox, Piece};
+use crate::transfer::primitive::{Primitive, Sender, Sent, send_all};
 
 pub static ENTRY: Primitive = Primitive {
     gathers: true,

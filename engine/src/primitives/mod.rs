@@ -1,6 +1,6 @@
 //! The primitives: a file each, and a line here.
 
-use crate::primitive::Primitive;
+use crate::transfer::primitive::Primitive;
 
 #[cfg(test)]
 mod buffers_tests;

@@ -3,11 +3,11 @@
 use std::io::{self, IoSliceMut};
 use std::os::fd::BorrowedFd;
 
-use crate::about::About;
-use crate::feature::Feature;
-use crate::inbox::Inbox;
-use crate::primitive::{Primitive, Received, Receiver, Want, receive_once};
+use crate::base::about::About;
+use crate::base::feature::Feature;
 use crate::sys::descriptor;
+use crate::transfer::inbox::Inbox;
+use crate::transfer::primitive::{Primitive, Received, Receiver, Want, receive_once};
 
 pub static ENTRY: Primitive = Primitive::receiving::<Readv>(
     About { summary: "One readv a time, into parts of the buffer", source: "readv(2)" },

@@ -7,17 +7,17 @@ use std::thread::{self, JoinHandle};
 use std::time::{Duration, Instant};
 
 use super::fixtures::{Buffers, PATIENCE, TINY, channel, compare, connection, has, noise, primitives, put, send_all};
-use crate::channel::Channel;
-use crate::outbox::Piece;
-use crate::primitive::{Direction, Received, Want};
 use crate::sys::descriptor::{self, PollFlags};
 use crate::sys::signal;
+use crate::transfer::channel::Channel;
+use crate::transfer::outbox::Piece;
+use crate::transfer::primitive::{Direction, Received, Want};
 
 /// Does this with every primitive, over a socket that blocks, and over one that does not if the primitive works that way.
 fn with_every_primitive(test: impl Fn(&str, bool)) {
     for entry in primitives(Direction::In) {
         test(entry.name, true);
-        if entry.item.waits.contains(&crate::primitive::Waits::ForReadiness) {
+        if entry.item.waits.contains(&crate::transfer::primitive::Waits::ForReadiness) {
             test(entry.name, false);
         }
     }

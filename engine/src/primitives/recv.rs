@@ -3,10 +3,10 @@
 use std::io;
 use std::os::fd::BorrowedFd;
 
-use crate::about::About;
-use crate::feature::RECV;
-use crate::inbox::Inbox;
-use crate::primitive::{Primitive, Received, Receiver, Waits, Want, receive_stored};
+use crate::base::about::About;
+use crate::base::feature::RECV;
+use crate::transfer::inbox::Inbox;
+use crate::transfer::primitive::{Primitive, Received, Receiver, Waits, Want, receive_stored};
 
 pub static ENTRY: Primitive = Primitive {
     waits: &[Waits::InTheCall, Waits::ForReadiness, Waits::ForCompletion],

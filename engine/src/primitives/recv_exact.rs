@@ -4,11 +4,11 @@
 use std::io;
 use std::os::fd::BorrowedFd;
 
-use crate::about::About;
-use crate::feature::RECV;
-use crate::inbox::Inbox;
-use crate::primitive::{Primitive, Received, Receiver, Want, receive_once};
+use crate::base::about::About;
+use crate::base::feature::RECV;
 use crate::sys::socket;
+use crate::transfer::inbox::Inbox;
+use crate::transfer::primitive::{Primitive, Received, Receiver, Want, receive_once};
 
 pub static ENTRY: Primitive = Primitive::receiving::<RecvExact>(
     About { summary: "All that is wanted in one call: recv with MSG_WAITALL", source: "recv(2), MSG_WAITALL" },

@@ -7,13 +7,13 @@ use std::time::Duration;
 
 use socket2::SockRef;
 
-use crate::about::About;
-use crate::feature::{Feature, RECV};
-use crate::inbox::Inbox;
-use crate::primitive::{Moves, Opener, Primitive, Received, Receiver, Want, receive_stored};
-use crate::setting::Settings;
+use crate::base::about::About;
+use crate::base::feature::{Feature, RECV};
+use crate::base::setting::Settings;
 use crate::sys::descriptor::{self, PollFlags};
-use crate::sys::mapped::{self, Mapped, Mapping};
+use crate::sys::memory::mapped::{self, Mapped, Mapping};
+use crate::transfer::inbox::Inbox;
+use crate::transfer::primitive::{Moves, Opener, Primitive, Received, Receiver, Want, receive_stored};
 
 pub static ENTRY: Primitive = Primitive {
     stores: false,

@@ -3,11 +3,11 @@
 use std::io;
 use std::os::fd::BorrowedFd;
 
-use crate::about::About;
-use crate::feature::SEND;
-use crate::outbox::Outbox;
-use crate::primitive::{Primitive, Sender, Sent, Waits, send_all};
+use crate::base::about::About;
+use crate::base::feature::SEND;
 use crate::sys::socket;
+use crate::transfer::outbox::Outbox;
+use crate::transfer::primitive::{Primitive, Sender, Sent, Waits, send_all};
 
 pub static ENTRY: Primitive = Primitive {
     waits: &[Waits::InTheCall, Waits::ForReadiness, Waits::ForCompletion],

@@ -3,11 +3,11 @@
 use std::io;
 use std::os::fd::{AsFd, BorrowedFd};
 
-use crate::about::About;
-use crate::feature::{Feature, SEND, refused};
-use crate::outbox::{Outbox, Piece};
-use crate::primitive::{Primitive, Sender, Sent, send_all};
+use crate::base::about::About;
+use crate::base::feature::{Feature, SEND, refused};
 use crate::sys::{descriptor, socket, zero_copy};
+use crate::transfer::outbox::{Outbox, Piece};
+use crate::transfer::primitive::{Primitive, Sender, Sent, send_all};
 
 pub static ENTRY: Primitive = Primitive::sending::<Sendfile>(
     About { summary: "sendfile of a file, send of what is in memory", source: "sendfile(2)" },

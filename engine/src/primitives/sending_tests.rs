@@ -11,10 +11,10 @@ use super::fixtures::{
     Buffers, PATIENCE, TINY, awkward_messages, channel, compare, connection, file, has, in_memory, noise, openers,
     primitives, put, reader, send_all,
 };
-use crate::outbox::Piece;
-use crate::primitive::{Direction, Sent};
+use crate::count::tally::Tally;
 use crate::sys::signal;
-use crate::tally::Tally;
+use crate::transfer::outbox::Piece;
+use crate::transfer::primitive::{Direction, Sent};
 
 /// Does this with every primitive, over a socket that blocks and over one that does not, all at the same time: they wait
 /// most of it.
@@ -144,7 +144,7 @@ fn signals_interrupt_no_message() {
 }
 
 /// Fills the socket of a peer that does not read.
-fn stuck(name: &str, blocking: bool) -> (TcpStream, crate::channel::Channel, Vec<u8>, Vec<Piece>) {
+fn stuck(name: &str, blocking: bool) -> (TcpStream, crate::transfer::channel::Channel, Vec<u8>, Vec<Piece>) {
     let (peer, own) = connection(Buffers { send: Some(1), receive: Some(16 << 10) });
     own.set_nonblocking(!blocking).unwrap();
     own.set_write_timeout(Some(Duration::from_millis(200))).unwrap();

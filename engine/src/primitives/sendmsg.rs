@@ -11,12 +11,12 @@
 use std::io::{self, IoSlice};
 use std::os::fd::BorrowedFd;
 
-use crate::about::About;
-use crate::feature::SENDMSG;
-use crate::outbox::Outbox;
-use crate::primitive::{Primitive, Sender, Sent, send_all};
-use crate::sys::piece_table::PieceTable;
+use crate::base::about::About;
+use crate::base::feature::SENDMSG;
+use crate::sys::memory::piece_table::PieceTable;
 use crate::sys::socket;
+use crate::transfer::outbox::Outbox;
+use crate::transfer::primitive::{Primitive, Sender, Sent, send_all};
 
 pub static ENTRY: Primitive = Primitive {
     gathers: true,
@@ -103,9 +103,9 @@ mod tests {
     use std::sync::Arc;
 
     use super::*;
-    use crate::outbox::Piece;
     use crate::primitives::fixtures::{Buffers, PATIENCE, TINY, compare, connection, file, in_memory, noise, reader};
     use crate::sys::descriptor::{self, PollFlags};
+    use crate::transfer::outbox::Piece;
 
     /// Buffers of eight fields that no other seed has.
     fn fields(seed: u64, bytes: usize) -> Vec<Arc<[u8]>> {

@@ -4,12 +4,12 @@ use std::io;
 use std::os::fd::BorrowedFd;
 use std::sync::{Arc, Mutex, PoisonError};
 
-use crate::about::About;
-use crate::feature::{Feature, IO_URING};
-use crate::outbox::Outbox;
-use crate::primitive::{Moves, Opener, Primitive, Sender, Sent, send_all};
-use crate::setting::Settings;
-use crate::sys::sends::{self, Patience, SENDS_AT_A_TIME, SendRing};
+use crate::base::about::About;
+use crate::base::feature::{Feature, IO_URING};
+use crate::base::setting::Settings;
+use crate::sys::ring::sends::{self, Patience, SENDS_AT_A_TIME, SendRing};
+use crate::transfer::outbox::Outbox;
+use crate::transfer::primitive::{Moves, Opener, Primitive, Sender, Sent, send_all};
 
 pub static ENTRY: Primitive = Primitive {
     descriptors: 1,

@@ -5,12 +5,12 @@ use std::io;
 use std::os::fd::BorrowedFd;
 use std::sync::{Arc, Mutex, PoisonError, TryLockError};
 
-use crate::about::About;
-use crate::feature::{Feature, IO_URING};
-use crate::outbox::Outbox;
-use crate::primitive::{Completions, Moves, Opener, Primitive, Sender, Sent, send_all};
-use crate::setting::Settings;
-use crate::sys::sends::{self, Owner, Patience, SendRing};
+use crate::base::about::About;
+use crate::base::feature::{Feature, IO_URING};
+use crate::base::setting::Settings;
+use crate::sys::ring::sends::{self, Owner, Patience, SendRing};
+use crate::transfer::outbox::Outbox;
+use crate::transfer::primitive::{Completions, Moves, Opener, Primitive, Sender, Sent, send_all};
 
 pub static ENTRY: Primitive = Primitive {
     completes: true,
@@ -112,7 +112,7 @@ mod tests {
     use std::time::{Duration, Instant};
 
     use super::*;
-    use crate::outbox::Piece;
+    use crate::transfer::outbox::Piece;
 
     /// A sender of this ring, its socket and the peer's.
     fn opened(ring: &mut OneRing) -> (Box<dyn Sender>, TcpStream, TcpStream) {

@@ -7,13 +7,13 @@
 use std::io::{self, IoSlice};
 use std::os::fd::{AsFd, BorrowedFd};
 
-use crate::about::About;
-use crate::feature::{Feature, SPLICE, refused};
-use crate::outbox::{Outbox, Piece};
-use crate::pipes::{self, Pipes, ThroughPipe, file_into};
-use crate::primitive::{Moves, Opener, Primitive, Sender, Sent};
-use crate::setting::Settings;
+use crate::base::about::About;
+use crate::base::feature::{Feature, SPLICE, refused};
+use crate::base::setting::Settings;
 use crate::sys::{descriptor, zero_copy};
+use crate::transfer::outbox::{Outbox, Piece};
+use crate::transfer::pipes::{self, Pipes, ThroughPipe, file_into};
+use crate::transfer::primitive::{Moves, Opener, Primitive, Sender, Sent};
 
 pub static ENTRY: Primitive = Primitive {
     descriptors: pipes::DESCRIPTORS,

@@ -5,11 +5,11 @@
 use std::io;
 use std::os::fd::BorrowedFd;
 
-use crate::about::About;
-use crate::feature::Feature;
-use crate::outbox::Outbox;
-use crate::primitive::{Primitive, Sender, Sent, send_all};
+use crate::base::about::About;
+use crate::base::feature::Feature;
 use crate::sys::descriptor;
+use crate::transfer::outbox::Outbox;
+use crate::transfer::primitive::{Primitive, Sender, Sent, send_all};
 
 pub static ENTRY: Primitive = Primitive {
     gathers: true,

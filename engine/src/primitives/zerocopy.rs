@@ -5,12 +5,12 @@ use std::collections::BTreeMap;
 use std::io;
 use std::os::fd::BorrowedFd;
 
-use crate::about::About;
-use crate::feature::{Feature, SENDMSG, on_tcp_socket};
-use crate::outbox::{Outbox, Piece};
-use crate::primitive::{Completions, Moves, Opener, Primitive, Sender, Sent};
-use crate::setting::Settings;
+use crate::base::about::About;
+use crate::base::feature::{Feature, SENDMSG, on_tcp_socket};
+use crate::base::setting::Settings;
 use crate::sys::{socket, zero_copy};
+use crate::transfer::outbox::{Outbox, Piece};
+use crate::transfer::primitive::{Completions, Moves, Opener, Primitive, Sender, Sent};
 
 pub static ENTRY: Primitive = Primitive {
     gathers: true,

@@ -6,8 +6,8 @@ use std::os::fd::{AsRawFd, OwnedFd};
 
 use nix::sys::memfd::{MFdFlags, memfd_create};
 
-use super::shared::SharedArray;
 use super::{check, check_number, retry};
+use crate::sys::memory::shared::SharedArray;
 
 /// A record lock, fcntl(2) F_SETLKW, as UNP section 30.7 puts around accept. The book locks a file that it has unlinked at
 /// once; this one never had a name (memfd_create(2)).

@@ -2,23 +2,16 @@
 
 #![allow(unsafe_code)]
 
+pub mod clock;
 pub mod descriptor;
-pub mod epoll;
 pub mod lock;
-pub mod mapped;
 pub mod memory;
 pub mod namespace;
-pub mod piece_table;
-pub mod poll;
 pub mod process;
 pub mod readiness;
 pub mod ring;
-#[cfg(test)]
-mod ring_tests;
-pub mod select;
-pub mod sends;
-pub mod shared;
 pub mod signal;
+mod signal_mask;
 pub mod socket;
 pub mod thread;
 pub mod zero_copy;

@@ -19,7 +19,7 @@ use nix::unistd::{getpid, getppid, setpgid};
 
 pub use nix::unistd::Pid;
 
-use super::{check, retry, signal};
+use super::{check, retry, signal_mask};
 
 /// The status with which a child exits whose code panicked.
 const PANICKED: i32 = 101;
@@ -37,7 +37,7 @@ pub fn fork(child: impl FnOnce() -> i32) -> io::Result<Pid> {
         nix::unistd::ForkResult::Parent { child } => Ok(child),
         nix::unistd::ForkResult::Child => {
             let status = catch_unwind(AssertUnwindSafe(|| {
-                if die_with_parent(parent).and_then(|()| signal::unblock_all()).is_err() {
+                if die_with_parent(parent).and_then(|()| signal_mask::unblock_all()).is_err() {
                     return PANICKED;
                 }
                 let status = child();
@@ -405,15 +405,4 @@ pub fn most_descriptors() -> Option<u64> {
 pub fn may_raise_descriptor_limit(wanted: u64) -> bool {
     let Ok((soft, hard)) = getrlimit(Resource::RLIMIT_NOFILE) else { return false };
     setrlimit(Resource::RLIMIT_NOFILE, soft, wanted).is_ok() && setrlimit(Resource::RLIMIT_NOFILE, soft, hard).is_ok()
-}
-
-/// CPU time of the calling thread so far.
-pub fn thread_cpu_time() -> Duration {
-    nix::time::clock_gettime(nix::time::ClockId::CLOCK_THREAD_CPUTIME_ID).expect("this clock always exists").into()
-}
-
-/// Nanoseconds of CLOCK_MONOTONIC, which all processes of a machine share.
-pub fn monotonic_nanoseconds() -> u64 {
-    let now = nix::time::clock_gettime(nix::time::ClockId::CLOCK_MONOTONIC).expect("this clock always exists");
-    now.tv_sec() as u64 * 1_000_000_000 + now.tv_nsec() as u64
 }

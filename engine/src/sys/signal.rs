@@ -7,8 +7,8 @@ use std::sync::atomic::{AtomicBool, AtomicPtr, AtomicU64, Ordering::Relaxed};
 use std::thread::JoinHandle;
 use std::time::Duration;
 
-use super::process;
-use super::shared::SharedArray;
+use super::{clock, process};
+use crate::sys::memory::shared::SharedArray;
 pub use nix::sys::signal::Signal;
 use nix::sys::signal::{SaFlags, SigAction, SigHandler, SigSet, sigaction};
 use nix::sys::signalfd::{SfdFlags, SignalFd};
@@ -49,11 +49,6 @@ impl AsFd for SignalDescriptor {
     fn as_fd(&self) -> BorrowedFd<'_> {
         self.descriptor.as_fd()
     }
-}
-
-/// Lets every signal through again, as a process expects that was just started.
-pub(super) fn unblock_all() -> io::Result<()> {
-    SigSet::empty().thread_set_mask().map_err(io::Error::from)
 }
 
 static LOST: AtomicPtr<AtomicU64> = AtomicPtr::new(std::ptr::null_mut());
@@ -117,7 +112,7 @@ pub fn interrupted() -> bool {
 }
 
 extern "C" fn note(signal: libc::c_int) {
-    let at = process::monotonic_nanoseconds();
+    let at = clock::now();
     match FIRST.compare_exchange(0, at, Relaxed, Relaxed) {
         // SAFETY: the flag was set before the handler was, and lives for ever.
         Ok(_) => unsafe { (*INTERRUPTED.load(Relaxed)).store(true, Relaxed) },

@@ -3,11 +3,11 @@
 
 use std::collections::VecDeque;
 
-use crate::inbox::Inbox;
-use crate::measure::Window;
-use crate::outbox::Outbox;
-use crate::primitive::Want;
-use crate::workload::{Answer, Conversation, End, Input, More, Next, Service, Session, Then};
+use crate::base::window::Window;
+use crate::protocol::workload::{Answer, Conversation, End, Input, More, Next, Service, Session, Then};
+use crate::transfer::inbox::Inbox;
+use crate::transfer::outbox::Outbox;
+use crate::transfer::primitive::Want;
 
 /// A connection between a session and a conversation.
 pub struct Between<'a> {

@@ -3,21 +3,24 @@
 
 mod buckets;
 mod client;
+mod request;
 
 use std::sync::Arc;
 use std::time::{Duration, Instant};
 
 use anyhow::{Context, Result};
 
-use crate::about::About;
-use crate::inbox;
-use crate::outbox::{Outbox, Piece};
-use crate::primitive::{Waits, Want};
-use crate::setting::{Kind, Setting, Settings};
-use crate::tally::ErrorKind;
-use crate::workload::{Account, Agreement, COMMON, Input, KEEP, Next, Relation, Service, Session, Then, Workload};
+use crate::base::about::About;
+use crate::base::setting::{Kind, Setting, Settings};
+use crate::count::tally::ErrorKind;
+use crate::protocol::workload::{
+    Account, Agreement, COMMON, Input, KEEP, Next, Relation, Service, Session, Then, Workload,
+};
+use crate::transfer::outbox::{Outbox, Piece};
+use crate::transfer::primitive::{Waits, Want};
 
 use buckets::Buckets;
+use request::{BUCKETS, DELAY_SUM, request};
 
 pub static ENTRY: Workload = Workload {
     about: About {
@@ -37,14 +40,6 @@ pub static ENTRY: Workload = Workload {
     service,
     client: client::client,
     ..COMMON
-};
-
-const BUCKETS: Setting = Setting {
-    name: "buckets",
-    help: "Buckets there are; a request for another one is refused",
-    unit: Some("buckets"),
-    kind: Kind::Integer { minimum: 1, maximum: 65_536, default: 32 },
-    for_more: Some("for more, several servers, and a load for each"),
 };
 
 const LOCK: Setting = Setting {
@@ -89,13 +84,8 @@ const DELAY_LIMIT: Setting = Setting {
     for_more: None,
 };
 
-/// The name of the sum that both ends account for: the delays of all requests that were served.
-const DELAY_SUM: &str = "delay_sum";
-
 /// The longest line that is taken for a request: room for two 64-bit numbers and white space.
 const LONGEST_LINE: usize = 64;
-
-const BUFFER: Want = Want::AtMost(inbox::CAPACITY);
 
 fn service(settings: &Settings, _waits: Waits) -> Result<Box<dyn Service>> {
     let buckets = Buckets::new(settings.integer(BUCKETS.name) as usize, settings.word(LOCK.name));
@@ -106,7 +96,7 @@ fn service(settings: &Settings, _waits: Waits) -> Result<Box<dyn Service>> {
             _ => Busy::FixedWork(settings.integer(ITERATIONS.name)),
         },
         delay_limit: settings.integer(DELAY_LIMIT.name),
-        then: if settings.boolean(KEEP.name) { Then::Receive(BUFFER) } else { Then::Close },
+        then: if settings.boolean(KEEP.name) { Then::Receive(Want::ANYTHING) } else { Then::Close },
     }))
 }
 
@@ -135,7 +125,7 @@ struct BucketSession {
 
 impl Session for BucketSession {
     fn first(&self) -> Want {
-        BUFFER
+        Want::ANYTHING
     }
 
     fn receive(&mut self, input: &mut Input<'_>, _outbox: &mut Outbox) -> std::result::Result<Next, ErrorKind> {
@@ -151,7 +141,7 @@ impl Session for BucketSession {
         let taken = part.len() + usize::from(newline.is_some());
         input.take(taken);
         if newline.is_none() {
-            return Ok(Next::Receive(BUFFER));
+            return Ok(Next::Receive(Want::ANYTHING));
         }
         let BucketService { buckets, busy, delay_limit, then } = self.service.clone();
         let (delay, bucket) = request(&std::mem::take(&mut self.line))
@@ -168,18 +158,6 @@ impl Session for BucketSession {
         };
         Ok(Next::Work(Box::new(work), then))
     }
-}
-
-/// The delay and the bucket on a line, a telnet's carriage return allowed behind them.
-fn request(line: &[u8]) -> Option<(u64, u64)> {
-    let line = std::str::from_utf8(line.strip_suffix(b"\r").unwrap_or(line)).ok()?;
-    let (delay, bucket) = line.split_once(',')?;
-    Some((number(delay)?, number(bucket)?))
-}
-
-/// An unsigned number: digits and nothing else.
-fn number(text: &str) -> Option<u64> {
-    text.bytes().all(|byte| byte.is_ascii_digit()).then(|| text.parse().ok())?
 }
 
 /// How a delay is spent.

@@ -5,23 +5,22 @@ use std::sync::Arc;
 
 use anyhow::Result;
 
-use crate::about::About;
-use crate::inbox;
-use crate::measure::now;
-use crate::numbering::REQUEST_SEED;
-use crate::outbox::{Outbox, Piece};
-use crate::pattern::{BYTES, CHECK, Reception, pattern};
-use crate::primitive::{Waits, Want};
-use crate::setting::{Kind, Setting, Settings};
-use crate::sizes::{SIZES, USUAL_MOST};
-use crate::spin::{SPIN, Spin};
-use crate::stall::{STALL, STALL_EVERY, Stalls};
-use crate::tally::ErrorKind;
-use crate::traffic::{SizesInTurn, Traffic};
-use crate::workload::{
+use crate::base::about::About;
+use crate::base::setting::{Kind, Setting, Settings};
+use crate::count::tally::ErrorKind;
+use crate::protocol::pattern::{BYTES, CHECK, Reception, pattern};
+use crate::protocol::spin::{SPIN, Spin};
+use crate::protocol::stall::{STALL, STALL_EVERY, Stalls};
+use crate::protocol::workload::{
     Agreement, Answer, COMMON, Client, Conversation, End, Input, Instead, Next, Relation, Service, Session, Then,
     Workload,
 };
+use crate::requests::numbering::REQUEST_SEED;
+use crate::requests::sizes::{SIZES, USUAL_MOST};
+use crate::requests::traffic::{SizesInTurn, Traffic};
+use crate::sys::clock::now;
+use crate::transfer::outbox::{Outbox, Piece};
+use crate::transfer::primitive::{Waits, Want};
 
 pub static ENTRY: Workload = Workload {
     about: About {
@@ -52,8 +51,6 @@ const LIMIT: Setting = Setting {
     kind: Kind::Integer { minimum: 1, maximum: 1 << 30, default: USUAL_MOST },
     for_more: None,
 };
-
-const BUFFER: Want = Want::AtMost(inbox::CAPACITY);
 
 /// The longest line that is taken for a number: room for any 64-bit number, a sign and white space.
 const LONGEST_LINE: usize = 64;
@@ -88,7 +85,7 @@ struct BytesSession {
 
 impl Session for BytesSession {
     fn first(&self) -> Want {
-        BUFFER
+        Want::ANYTHING
     }
 
     fn receive(&mut self, input: &mut Input<'_>, outbox: &mut Outbox) -> std::result::Result<Next, ErrorKind> {
@@ -104,7 +101,7 @@ impl Session for BytesSession {
         let taken = part.len() + usize::from(newline.is_some());
         input.take(taken);
         if newline.is_none() {
-            return Ok(Next::Receive(BUFFER));
+            return Ok(Next::Receive(Want::ANYTHING));
         }
         let length = number(&self.line).filter(|length| (1..=self.payload.len()).contains(length));
         self.line.clear();
@@ -112,7 +109,7 @@ impl Session for BytesSession {
         let BytesSession { spin, stalls, .. } = *self;
         if spin.is_zero() && stalls.is_none() {
             answer(reply, outbox);
-            return Ok(Next::Answered(Then::Receive(BUFFER)));
+            return Ok(Next::Answered(Then::Receive(Want::ANYTHING)));
         }
         let work = move |outbox: &mut Outbox| {
             stalls.wait();
@@ -120,7 +117,7 @@ impl Session for BytesSession {
             answer(reply, outbox);
             Ok(())
         };
-        Ok(Next::Work(Box::new(work), Then::Receive(BUFFER)))
+        Ok(Next::Work(Box::new(work), Then::Receive(Want::ANYTHING)))
     }
 }
 
@@ -200,7 +197,7 @@ mod tests {
     use std::collections::BTreeMap;
 
     use super::*;
-    use crate::inbox::Inbox;
+    use crate::transfer::inbox::Inbox;
 
     /// Gives a session what a peer sends, cut into segments; returns the bytes of each answer, or the error.
     fn answers(segments: &[&[u8]]) -> std::result::Result<Vec<u64>, ErrorKind> {

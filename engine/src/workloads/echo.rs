@@ -8,20 +8,19 @@ use std::sync::atomic::{AtomicU64, Ordering::Relaxed};
 
 use anyhow::{Context, Result};
 
-use crate::about::About;
-use crate::inbox;
-use crate::numbering::REQUEST_SEED;
-use crate::outbox::{Outbox, Piece};
-use crate::pattern::{self, CHECK, Reception, pattern};
-use crate::primitive::{Waits, Want};
-use crate::setting::{Kind, Setting, Settings};
-use crate::sizes::SIZES;
-use crate::sys::shared::SharedArray;
-use crate::tally::ErrorKind;
-use crate::traffic::{SizesInTurn, Traffic};
-use crate::workload::{
+use crate::base::about::About;
+use crate::base::setting::{Kind, Setting, Settings};
+use crate::count::tally::ErrorKind;
+use crate::protocol::pattern::{self, CHECK, Reception, pattern};
+use crate::protocol::workload::{
     Account, Answer, COMMON, Client, Conversation, End, Input, Instead, Next, Service, Session, Then, Workload,
 };
+use crate::requests::numbering::REQUEST_SEED;
+use crate::requests::sizes::SIZES;
+use crate::requests::traffic::{SizesInTurn, Traffic};
+use crate::sys::memory::shared::SharedArray;
+use crate::transfer::outbox::{Outbox, Piece};
+use crate::transfer::primitive::{Waits, Want};
 
 pub static ENTRY: Workload = Workload {
     about: About { summary: "What the client sends, the server sends back", source: "RFC 862" },
@@ -37,8 +36,6 @@ pub static ENTRY: Workload = Workload {
     client,
     ..COMMON
 };
-
-const BUFFER: Want = Want::AtMost(inbox::CAPACITY);
 
 /// The most that a client sends before it receives. The server takes no more in while it cannot send, so a client that
 /// does not read meanwhile waits for ever once all buffers between the two are full; the smallest that Linux gives them
@@ -95,7 +92,7 @@ impl Service for Echo {
 
 impl Session for Echo {
     fn first(&self) -> Want {
-        BUFFER
+        Want::ANYTHING
     }
 
     /// Whatever one receive brought counts as one request: see [`Workload::counts_requests`].
@@ -109,7 +106,7 @@ impl Session for Echo {
         self.echoed.add(length);
         outbox.push(Piece::Bytes(bytes, 0..length));
         outbox.end_message();
-        Ok(Next::Answered(Then::Receive(BUFFER)))
+        Ok(Next::Answered(Then::Receive(Want::ANYTHING)))
     }
 }
 
@@ -181,8 +178,8 @@ mod tests {
     use std::collections::BTreeMap;
 
     use super::*;
-    use crate::inbox::Inbox;
-    use crate::setting::Value;
+    use crate::base::setting::Value;
+    use crate::transfer::inbox::Inbox;
 
     /// What a service sends back of what comes in such segments.
     fn echoed(service: &dyn Service, segments: &[Vec<u8>]) -> Vec<u8> {

@@ -6,17 +6,17 @@ use std::sync::atomic::{AtomicU64, Ordering::Relaxed};
 
 use anyhow::{Context, Result};
 
-use crate::about::About;
-use crate::outbox::{Outbox, Piece};
-use crate::pattern::{CHECK, difference, pattern};
-use crate::primitive::Want;
-use crate::setting::{Kind, Setting, Settings};
-use crate::sys::shared::SharedArray;
-use crate::tally::ErrorKind;
-use crate::workload::{
+use crate::base::about::About;
+use crate::base::setting::{Kind, Setting, Settings};
+use crate::count::tally::ErrorKind;
+use crate::protocol::pattern::{CHECK, difference, pattern};
+use crate::protocol::workload::{
     Agreement, Answer, COMMON, Client, Conversation, End, Figures, Input, Next, Outcome, PAYLOAD_BYTES, Relation,
     Service, Session, Then, Workload,
 };
+use crate::sys::memory::shared::SharedArray;
+use crate::transfer::outbox::{Outbox, Piece};
+use crate::transfer::primitive::Want;
 
 pub static ENTRY: Workload = Workload {
     about: About {
@@ -212,10 +212,10 @@ mod tests {
     use std::collections::BTreeMap;
 
     use super::*;
-    use crate::inbox::Inbox;
-    use crate::measure::Window;
-    use crate::primitive::Waits;
-    use crate::setting::Value;
+    use crate::base::setting::Value;
+    use crate::base::window::Window;
+    use crate::transfer::inbox::Inbox;
+    use crate::transfer::primitive::Waits;
     use crate::workloads::both_ends::Between;
 
     fn settings(field_size: u64, check: &str) -> Settings {

@@ -7,6 +7,7 @@
 
 mod chunks;
 mod client;
+mod fields;
 mod kinds;
 mod reply_body;
 mod reply_head;
@@ -17,17 +18,19 @@ use std::sync::Arc;
 use anyhow::Result;
 use httparse::{Header, Status as Parsed};
 
-use crate::about::About;
-use crate::inbox;
-use crate::numbering::REQUEST_SEED;
-use crate::outbox::Outbox;
-use crate::pattern::{BYTES, CHECK, pattern};
-use crate::primitive::{Waits, Want};
-use crate::setting::{Kind, Setting, Settings};
-use crate::sizes::SIZES;
-use crate::tally::ErrorKind;
-use crate::workload::{Agreement, COMMON, End, Input, Instead, Next, Relation, Service, Session, Then, Workload};
+use crate::base::about::About;
+use crate::base::setting::{Kind, Setting, Settings};
+use crate::count::tally::ErrorKind;
+use crate::protocol::pattern::{BYTES, CHECK, pattern};
+use crate::protocol::workload::{
+    Agreement, COMMON, End, Input, Instead, Next, Relation, Service, Session, Then, Workload,
+};
+use crate::requests::numbering::REQUEST_SEED;
+use crate::requests::sizes::SIZES;
+use crate::transfer::outbox::Outbox;
+use crate::transfer::primitive::{Waits, Want};
 
+use fields::{MOST_HEADERS, content_length};
 use kinds::{MIX, PATH};
 use responses::{Responses, Status};
 
@@ -66,11 +69,6 @@ const LARGEST: Setting = Setting {
 /// The longest head of a request, 8 KiB as in nginx (large_client_header_buffers); a longer one is answered with 431.
 const LONGEST_HEAD: usize = 8 * 1024;
 
-/// The most header fields of a request or a reply; more are answered with 431.
-const MOST_HEADERS: usize = 64;
-
-const BUFFER: Want = Want::AtMost(inbox::CAPACITY);
-
 fn service(settings: &Settings, _waits: Waits) -> Result<Box<dyn Service>> {
     let (resource, largest) = (pattern(settings.integer(BYTES.name)), pattern(settings.integer(LARGEST.name)));
     Ok(Box::new(Http { responses: Arc::new(Responses::new(&resource, largest)) }))
@@ -94,7 +92,7 @@ struct HttpSession {
 
 impl Session for HttpSession {
     fn first(&self) -> Want {
-        BUFFER
+        Want::ANYTHING
     }
 
     fn receive(&mut self, input: &mut Input<'_>, outbox: &mut Outbox) -> std::result::Result<Next, ErrorKind> {
@@ -114,7 +112,7 @@ impl Session for HttpSession {
                 self.head.extend_from_slice(input.bytes());
             }
             input.take(input.bytes().len());
-            return Ok(Next::Receive(BUFFER));
+            return Ok(Next::Receive(Want::ANYTHING));
         };
         self.head.clear();
         input.take(request.length.map_or(input.bytes().len(), |length| length - before));
@@ -127,7 +125,7 @@ impl Session for HttpSession {
         }
         match request {
             Request { length: None, .. } => Err(ErrorKind::BadRequest),
-            Request { keep: true, .. } => Ok(Next::Answered(Then::Receive(BUFFER))),
+            Request { keep: true, .. } => Ok(Next::Answered(Then::Receive(Want::ANYTHING))),
             Request { keep: false, .. } => Ok(Next::Answered(Then::Close)),
         }
     }
@@ -220,12 +218,6 @@ impl Fields {
         }
         Some(fields)
     }
-}
-
-/// A Content-Length: digits and nothing else.
-fn content_length(value: &[u8]) -> Option<u64> {
-    let digits = std::str::from_utf8(value).ok()?;
-    digits.bytes().all(|byte| byte.is_ascii_digit()).then(|| digits.parse().ok())?
 }
 
 /// The path of a request's target, which may be a whole address, without its query.

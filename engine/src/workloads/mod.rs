@@ -1,6 +1,6 @@
 //! The workloads: a file each, both ends of its protocol in it, and a line here.
 
-use crate::workload::Workload;
+use crate::protocol::workload::Workload;
 
 #[cfg(test)]
 mod both_ends;

@@ -13,26 +13,33 @@
 //! Byte number i of a stream is i % 65,536 % 251, however it is cut into messages: so the receiver need not know how it was.
 
 mod client;
+mod receiving;
 mod reel;
+mod request;
+mod sums;
 #[cfg(test)]
 mod tests;
 
 use std::sync::Arc;
-use std::sync::atomic::{AtomicU64, Ordering::Relaxed};
+use std::sync::atomic::Ordering::Relaxed;
 
 use anyhow::{Context, Result};
 
-use crate::about::About;
-use crate::measure::now;
-use crate::outbox::{Outbox, Piece};
-use crate::pattern::difference;
-use crate::primitive::{Waits, Want};
-use crate::setting::{Kind, Setting, Settings};
-use crate::sys::shared::SharedArray;
-use crate::tally::ErrorKind;
-use crate::workload::{Account, COMMON, End, Input, MeasuredBy, More, Next, Service, Session, Then, Workload};
+use crate::base::about::About;
+use crate::base::setting::Settings;
+use crate::count::tally::ErrorKind;
+use crate::protocol::workload::{
+    Account, COMMON, End, Input, MeasuredBy, More, Next, Service, Session, Then, Workload,
+};
+use crate::sys::clock::now;
+use crate::sys::memory::shared::SharedArray;
+use crate::transfer::outbox::Outbox;
+use crate::transfer::primitive::{Waits, Want};
 
+use receiving::{RECEIVE_BYTES, Receiving, VERIFY};
 use reel::Reel;
+use request::{LONGEST_LINE, Request, say};
+use sums::Sums;
 
 pub static ENTRY: Workload = Workload {
     about: About {
@@ -58,151 +65,6 @@ pub static ENTRY: Workload = Workload {
     client: client::client,
     ..COMMON
 };
-
-const RECEIVE_BYTES: Setting = Setting {
-    name: "receive_bytes",
-    help: "The most that one receive of a stream takes",
-    unit: Some("bytes"),
-    kind: Kind::Integer { minimum: 1, maximum: 16 << 20, default: 128 << 10 },
-    for_more: Some("no receive takes more than the socket's buffer holds (sysctl net.ipv4.tcp_rmem)"),
-};
-
-const VERIFY: Setting = Setting {
-    name: "verify",
-    help: "Which bytes of a stream the receiver compares with those that are sent: all, the first 64 of each receive, or \
-           none; bytes that are not stored are counted only",
-    unit: None,
-    kind: Kind::Choice { choices: &["all", "sample", "none"], default: "sample" },
-    for_more: None,
-};
-
-/// Bytes of each receive that are compared as a sample.
-const SAMPLE: usize = 64;
-
-/// Bytes that are compared by one comparison.
-const AT_A_TIME: usize = 64 << 10;
-
-/// Names of the sums that both ends account for: bytes of all streams that have come to their end.
-const TO_SERVER: &str = "bytes_streamed_to_server";
-const TO_CLIENT: &str = "bytes_streamed_to_client";
-
-/// The longest line that is taken for a request, with its newline.
-const LONGEST_LINE: usize = 32;
-
-/// The most bytes that a stream may announce.
-const MOST_BYTES: u64 = 1 << 60;
-
-/// The longest that a stream may last: a day.
-const MOST_MICROSECONDS: u64 = 86_400_000_000;
-
-/// What a line asks for.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
-enum Request {
-    /// So many bytes come, or as many as come before the end.
-    Put(Option<u64>),
-    /// So many bytes are to be sent.
-    Get(u64),
-    /// For so many microseconds.
-    GetFor(u64),
-}
-
-impl Request {
-    fn parse(line: &[u8]) -> Option<Self> {
-        let line = std::str::from_utf8(line).ok()?;
-        let number = |text: &str, most: u64| {
-            let digits = text.bytes().all(|byte| byte.is_ascii_digit());
-            text.parse().ok().filter(|number| digits && (1..=most).contains(number))
-        };
-        match line.split_once(' ') {
-            None if line == "put" => Some(Request::Put(None)),
-            Some(("put", bytes)) => number(bytes, MOST_BYTES).map(|bytes| Request::Put(Some(bytes))),
-            Some(("get", amount)) => match amount.strip_suffix("us") {
-                Some(time) => number(time, MOST_MICROSECONDS).map(Request::GetFor),
-                None => number(amount, MOST_BYTES).map(Request::Get),
-            },
-            _ => None,
-        }
-    }
-
-    fn line(self) -> Arc<[u8]> {
-        let line = match self {
-            Request::Put(None) => "put\n".to_owned(),
-            Request::Put(Some(bytes)) => format!("put {bytes}\n"),
-            Request::Get(bytes) => format!("get {bytes}\n"),
-            Request::GetFor(microseconds) => format!("get {microseconds}us\n"),
-        };
-        line.into_bytes().into()
-    }
-}
-
-/// Puts a line into the outbox, as a message of its own.
-fn say(line: Arc<[u8]>, outbox: &mut Outbox) {
-    let length = line.len();
-    outbox.push(Piece::Bytes(line, 0..length));
-    outbox.end_message();
-}
-
-/// How an end takes the bytes of a stream that comes to it.
-#[derive(Clone)]
-struct Receiving {
-    most: usize,
-    /// How many bytes of each receive are compared.
-    compared: usize,
-    /// Bytes as they come next at any place of a stream, so many.
-    expected: Arc<[u8]>,
-}
-
-impl Receiving {
-    fn new(settings: &Settings) -> Self {
-        let compared = match settings.word(VERIFY.name) {
-            "all" => usize::MAX,
-            "sample" => SAMPLE,
-            _ => 0,
-        };
-        let expected = reel::bytes_of_a_stream(AT_A_TIME + reel::PERIOD).into();
-        Receiving { most: settings.integer(RECEIVE_BYTES.name) as usize, compared, expected }
-    }
-
-    fn want(&self, due: u64) -> Want {
-        Want::Exactly(due.min(self.most as u64) as usize)
-    }
-
-    /// Takes what has come of a stream, of which so many bytes came before and so many are due; says how many came. The error
-    /// says which byte is wrong.
-    fn take(&self, input: &mut Input<'_>, before: u64, due: u64) -> std::result::Result<u64, String> {
-        let not_stored = input.not_stored as u64;
-        let part = (input.bytes().len() as u64).min(due - not_stored) as usize;
-        let from = before + not_stored;
-        let compared = &input.bytes()[..part.min(self.compared)];
-        for (index, seen) in compared.chunks(AT_A_TIME).enumerate() {
-            let from = from + (index * AT_A_TIME) as u64;
-            let expected = &self.expected[(from % reel::PERIOD as u64) as usize..][..seen.len()];
-            if let Some(place) = difference(seen, expected) {
-                return Err(format!(
-                    "byte {} of the stream is {}, and {} is sent there (--verify none for other programs)",
-                    from + place as u64,
-                    seen[place],
-                    expected[place]
-                ));
-            }
-        }
-        input.take(part);
-        Ok(not_stored + part as u64)
-    }
-}
-
-/// Bytes of streams that have come to their end, in memory that processes share.
-#[derive(Default)]
-struct Sums {
-    to_server: AtomicU64,
-    to_client: AtomicU64,
-}
-
-impl Sums {
-    fn account(&self) -> Account {
-        Account::from([(TO_SERVER, self.to_server.load(Relaxed)), (TO_CLIENT, self.to_client.load(Relaxed))])
-    }
-}
 
 fn service(settings: &Settings, _waits: Waits) -> Result<Box<dyn Service>> {
     Ok(Box::new(Stream {

@@ -9,17 +9,16 @@ use std::time::Duration;
 
 use anyhow::{Error, Result};
 
-use crate::about::About;
-use crate::inbox;
-use crate::mistake::mistake;
-use crate::outbox::{Outbox, Piece};
-use crate::primitive::{Waits, Want};
-use crate::setting::{Form, Kind, Setting, Settings};
-use crate::spin::{SPIN, Spin};
-use crate::tally::ErrorKind;
-use crate::workload::{
+use crate::base::about::About;
+use crate::base::mistake::mistake;
+use crate::base::setting::{Form, Kind, Setting, Settings};
+use crate::count::tally::ErrorKind;
+use crate::protocol::spin::{SPIN, Spin};
+use crate::protocol::workload::{
     Agreement, Answer, COMMON, Client, Conversation, End, Input, Next, Relation, Service, Session, Then, Workload,
 };
+use crate::transfer::outbox::{Outbox, Piece};
+use crate::transfer::primitive::{Waits, Want};
 
 use processes::{Process, is_shortage, top_two};
 
@@ -77,8 +76,6 @@ const REQUEST: &[u8] = b"Requesting top 2 processes";
 /// What anything else is answered with, before the connection is closed: where a next request would begin nobody knows.
 const UNSUPPORTED: &[u8] = b"Unsupported request";
 
-const BUFFER: Want = Want::AtMost(inbox::CAPACITY);
-
 fn service(settings: &Settings, waits: Waits) -> Result<Box<dyn Service>> {
     let proc = Path::new(settings.word(PROC.name));
     check(proc)?;
@@ -91,7 +88,7 @@ fn service(settings: &Settings, waits: Waits) -> Result<Box<dyn Service>> {
         long: settings.word(FORM.name) == "long",
         spin: Spin::new(settings),
         wait: Duration::from_micros(settings.integer(WAIT.name)),
-        then: if server_closes { Then::Close } else { Then::Receive(BUFFER) },
+        then: if server_closes { Then::Close } else { Then::Receive(Want::ANYTHING) },
     }))
 }
 
@@ -136,7 +133,7 @@ struct TopSession {
 
 impl Session for TopSession {
     fn first(&self) -> Want {
-        BUFFER
+        Want::ANYTHING
     }
 
     fn receive(&mut self, input: &mut Input<'_>, outbox: &mut Outbox) -> std::result::Result<Next, ErrorKind> {
@@ -155,7 +152,7 @@ impl Session for TopSession {
         input.take(part);
         self.seen += part;
         if self.seen < REQUEST.len() {
-            return Ok(Next::Receive(BUFFER));
+            return Ok(Next::Receive(Want::ANYTHING));
         }
         (self.seen, self.after_request) = (0, true);
         let TopProcesses { proc, long, spin, wait, then } = self.service.clone();
@@ -223,7 +220,7 @@ impl Conversation for Asker {
         self.reply.clear();
         outbox.push(Piece::Bytes(Arc::clone(&self.request), 0..self.request.len()));
         outbox.end_message();
-        BUFFER
+        Want::ANYTHING
     }
 
     fn kept_by(&self) -> Option<&'static str> {
@@ -248,7 +245,7 @@ impl Conversation for Asker {
             None if !begins_well(&self.reply) || self.reply.len() > LONGEST_REPLY => {
                 Err(format!("the reply does not name two processes in the {} form: {:?}", self.form(), seen()))
             }
-            None => Ok(Answer::Receive(BUFFER)),
+            None => Ok(Answer::Receive(Want::ANYTHING)),
         }
     }
 }

@@ -9,16 +9,16 @@ use std::time::Duration;
 
 use anyhow::Result;
 use libtest_mimic::Trial;
-use thunderherd_engine::about::Entry;
-use thunderherd_engine::address::Family;
-use thunderherd_engine::connection::{Connection, Turn};
-use thunderherd_engine::design::{Accepted, COMMON, Design, Run};
-use thunderherd_engine::primitive::Waits;
-use thunderherd_engine::registry;
-use thunderherd_engine::setting::Settings;
-use thunderherd_engine::supervisor::{self, Plan};
+use thunderherd_engine::base::about::Entry;
+use thunderherd_engine::base::setting::Settings;
+use thunderherd_engine::net::address::Family;
+use thunderherd_engine::registry::catalogue;
+use thunderherd_engine::runs::serve::{self, Plan};
+use thunderherd_engine::server::connection::{Connection, Turn};
+use thunderherd_engine::server::design::{Accepted, COMMON, Design, Run};
 use thunderherd_engine::sys::descriptor::set_nonblocking;
-use thunderherd_engine::sys::epoll::{self, Epoll, EpollFlags};
+use thunderherd_engine::sys::readiness::epoll::{self, Epoll, EpollFlags};
+use thunderherd_engine::transfer::primitive::Waits;
 use thunderherd_engine::workloads::WORKLOADS;
 
 use crate::requests;
@@ -66,8 +66,8 @@ pub fn serve() -> Option<ExitCode> {
     let arguments: Vec<String> = std::env::args().collect();
     let [_, command, design, _, workload, ..] = &arguments[..] else { return None };
     let design = DESIGNS.iter().find(|entry| command == "serve" && entry.name == design)?;
-    let (way, workload) = (registry::way("send_each", "recv"), registry::find(WORKLOADS, workload));
-    let declared = registry::server_settings(design.item, way, workload.item, Family::Tcp);
+    let (way, workload) = (catalogue::way("send_each", "recv"), catalogue::find(WORKLOADS, workload));
+    let declared = catalogue::server_settings(design.item, way, workload.item, Family::Tcp);
     let plan = Plan {
         design,
         way,
@@ -79,7 +79,7 @@ pub fn serve() -> Option<ExitCode> {
         counters: Vec::new(),
         control: true,
     };
-    Some(supervisor::serve(&plan).unwrap_or(ExitCode::FAILURE))
+    Some(serve::serve(&plan).unwrap_or(ExitCode::FAILURE))
 }
 
 /// The design `epoll_edge`, smaller, with its fault to order.

@@ -142,7 +142,7 @@ fn faults(case: &Case) -> Vec<(String, Fault, Concerns)> {
         Workers::ProcessPool if case.has_setting("pool") => {
             of_processes.extend([shortages::OF_POOLS, shortages::OF_PROCESS_POOLS, workers::OF_PROCESS_POOLS]);
         }
-        // What happens to the workers of a dynamic pool, tests/engine/dynamic_pools.rs knows.
+        // What happens to the workers of a dynamic pool, tests/engine/serve/dynamic_pools.rs knows.
         Workers::None | Workers::ThreadPool | Workers::ProcessPool => {}
     }
     let mut faults: Vec<(String, Fault, Concerns)> = Vec::new();

@@ -6,19 +6,17 @@
 pub mod asking;
 pub mod both_ends;
 pub mod client;
-pub mod crowd;
+pub mod event_loops;
 pub mod gated;
 pub mod interactive;
 pub mod lines;
 pub mod made_processes;
 pub mod namespaces;
-pub mod nobody;
 pub mod process;
 pub mod protocol;
-pub mod schema;
 pub mod seccomp;
 pub mod server;
-pub mod untouched;
+pub mod unserved;
 
 use std::os::unix::process::CommandExt;
 use std::process::Command;

@@ -7,9 +7,9 @@ use std::os::unix::fs::MetadataExt;
 use std::process::{Child, ChildStdin, Command, Stdio};
 
 use serde_json::Value;
-use thunderherd_engine::netlink::Netlink;
+use thunderherd_engine::net::netlink::Netlink;
+use thunderherd_engine::net::veth::{Interface, interfaces};
 use thunderherd_engine::sys::namespace::enter_network;
-use thunderherd_engine::veth::{Interface, interfaces};
 
 use super::{engine, run};
 

@@ -163,7 +163,7 @@ const ECHO: Protocol = Protocol {
     ..COMMON
 };
 
-/// Reads processes that are no more than files, so that the reply is known byte by byte. `tests/engine/workloads.rs` has the
+/// Reads processes that are no more than files, so that the reply is known byte by byte. `tests/engine/serve/workloads.rs` has the
 /// real ones.
 const TOP_PROCESSES: Protocol = Protocol {
     name: "top_processes",
@@ -189,7 +189,7 @@ const TOP_PROCESSES: Protocol = Protocol {
     ..COMMON
 };
 
-/// Delays of 0, so that no reply depends on the requests before it. `tests/engine/workloads.rs` has buckets that grow.
+/// Delays of 0, so that no reply depends on the requests before it. `tests/engine/serve/workloads.rs` has buckets that grow.
 const BUCKET: Protocol = Protocol {
     name: "bucket",
     options: || vec!["--keep-connections".to_owned(), "true".to_owned()],
@@ -302,7 +302,7 @@ const FIELDS: Protocol = Protocol {
 
 /// The reply depends on how the iterations came: there are as many reads as iterations at least, and one for each byte at most,
 /// but a server that spins makes many that bring nothing.
-/// The count of 4 bytes is as long for every number. `tests/engine/blast.rs` has the other form.
+/// The count of 4 bytes is as long for every number. `tests/engine/serve/blast.rs` has the other form.
 const BLAST: Protocol = Protocol {
     name: "blast",
     options: || ["--keep-connections", "true", "--count-form", "big_endian"].map(str::to_owned).to_vec(),

@@ -11,7 +11,7 @@ import time
 from pathlib import Path
 
 import pytest
-from made.processes import processes_of
+from made.engines import processes_of
 from made.refusals import codes_printed, refused
 
 from thunderherd.cli import labs

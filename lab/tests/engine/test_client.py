@@ -12,7 +12,7 @@ from collections.abc import Callable
 from pathlib import Path
 
 import pytest
-from made.processes import processes_of
+from made.engines import processes_of
 
 from thunderherd.engine import client, process
 from thunderherd.engine.catalogue import TextSetting

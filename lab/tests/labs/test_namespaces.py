@@ -16,7 +16,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from made.processes import processes_of
+from made.engines import processes_of
 from made.small_studies import head
 
 from thunderherd.engine.client import Server, catalogue, start_load

@@ -56,3 +56,17 @@ def target_of_its_own(name: str, profile: str) -> Path:
         for part, copy in (("deps", os.link), ("build", shutil.copy2), (".fingerprint", shutil.copy2)):
             shutil.copytree(TARGET / profile / part, own / profile / part, copy_function=copy)
     return own
+
+
+def processes_of(engine: Path) -> dict[int, str]:
+    """The processes that run this engine file, by process id: their command lines. Zombies do not count."""
+    found: dict[int, str] = {}
+    for entry in Path("/proc").iterdir():
+        if not entry.name.isdigit():
+            continue
+        try:
+            if (entry / "exe").readlink() == engine:
+                found[int(entry.name)] = (entry / "cmdline").read_bytes().replace(b"\0", b" ").decode()
+        except OSError:
+            continue
+    return found

@@ -10,7 +10,7 @@ from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
-from test_architecture import (
+from made.code_tree import (
     ENGINE,
     ENTRIES,
     LAB,
@@ -41,11 +41,11 @@ def test_an_entry_is_one_file_and_one_line(registry: str) -> None:
     code = rust_code(folder / "mod.rs")
     declared = re.search(r"register!\s*\{(.*)\}", code, re.DOTALL)
     assert declared, f"{folder.name}/mod.rs has no register! {{ ... }}"
-    lines = [
-        line.strip().removesuffix(",") for line in declared[1].splitlines() if line.strip().endswith(",")
-    ]
+    lines = re.findall(r"^ {8}(\w+),$", declared[1], re.MULTILINE)
     files = {path.stem for path in folder.glob("*.rs")} - {"mod", *TEST_FILE.findall(code)}
     assert sorted(lines) == sorted(files)
+    lines += rows_of(registry)
+    assert len(lines) == len(set(lines))
 
     elsewhere = [
         f"{path.relative_to(ENGINE)} names {registry}::{name}"
@@ -58,17 +58,20 @@ def test_an_entry_is_one_file_and_one_line(registry: str) -> None:
     assert elsewhere == [], "an entry is found by its registry alone"
 
 
-def test_the_engine_lists_what_its_files_are_called() -> None:
+def rows_of(registry: str) -> list[str]:
+    """The entries of a registry that are no more than a value and have no file: `name = value`."""
+    return re.findall(r"^ {8}(\w+) = ", rust_code(ENGINE / registry / "mod.rs"), re.MULTILINE)
+
+
+def test_the_engine_lists_what_its_files_and_rows_are_called() -> None:
     offered = json.loads(
         subprocess.run([find_engine(), "list", "--json"], capture_output=True, check=True).stdout
     )
     for registry in ENTRIES:
         names = {entry["name"] for entry in offered[registry]}
         code = rust_code(ENGINE / registry / "mod.rs")
-        assert names == {path.stem for path in (ENGINE / registry).glob("*.rs")} - {
-            "mod",
-            *TEST_FILE.findall(code),
-        }
+        files = {path.stem for path in (ENGINE / registry).glob("*.rs")} - {"mod", *TEST_FILE.findall(code)}
+        assert names == files | set(rows_of(registry))
 
 
 SAID_IN_THE_LAB = {
@@ -180,26 +183,27 @@ def test_what_is_usual_is_so_at_both_ends() -> None:
 
 
 SAID_IN_THE_ENGINE = {
-    ("registry.rs", "send_each"): "how bytes are sent where the command line says nothing of it",
-    ("registry.rs", "recv"): "how they are received, likewise",
-    ("registry.rs", "closed"): "who asks, likewise",
-    ("recording.rs", "bytes"): "the column of a recording",
+    ("registry/catalogue.rs", "send_each"): "how bytes are sent where the command line says nothing of it",
+    ("registry/catalogue.rs", "recv"): "how they are received, likewise",
+    ("registry/catalogue.rs", "closed"): "who asks, likewise",
+    ("requests/recording.rs", "bytes"): "the column of a recording",
     ("workloads/http.rs", "bytes"): "the unit of a setting",
-    ("registry.rs", "bytes"): "what is asked for, likewise",
-    ("waiting.rs", "epoll"): "the kernel's interface, epoll(7)",
-    ("waiting.rs", "io_uring"): "the kernel's interface, io_uring(7)",
-    ("waiting.rs", "polling"): "a client's nonblocking I/O",
+    ("registry/catalogue.rs", "bytes"): "what is asked for, likewise",
+    ("transfer/waiting.rs", "epoll"): "the kernel's interface, epoll(7)",
+    ("transfer/waiting.rs", "io_uring"): "the kernel's interface, io_uring(7)",
+    ("transfer/waiting.rs", "polling"): "a client's nonblocking I/O",
     ("loads/closed_connections.rs", "io_uring"): "likewise",
     ("primitives/uring_send_zc.rs", "io_uring"): "the kernel's interface, io_uring(7)",
     ("primitives/uring_send.rs", "io_uring"): "likewise",
-    ("feature.rs", "io_uring"): "likewise, which a design and two primitives rest on",
-    ("feature.rs", "splice"): "the system call, which two primitives rest on",
+    ("base/feature.rs", "io_uring"): "likewise, which a design and two primitives rest on",
+    ("base/feature.rs", "splice"): "the system call, which two primitives rest on",
     **dict.fromkeys(
         [
             (f"{name}.rs", "bytes")
             for name in (
-                "counters/memory", "designs/io_uring", "namespace", "pattern", "workloads/blast/client",
-                "workloads/fields", "workloads/stream", "workloads/stream/client", "workloads/stream/reel",
+                "counters/memory", "designs/io_uring", "protocol/pattern", "runs/namespace",
+                "workloads/blast/client", "workloads/fields", "workloads/stream/client",
+                "workloads/stream/receiving", "workloads/stream/reel",
             )
         ],
         "the unit of a setting, or the setting of that name",

@@ -12,9 +12,9 @@ from collections.abc import Callable
 from pathlib import Path
 
 import pytest
+from made.engines import processes_of
 from made.interrupted import STUDY
 from made.paths import TESTS
-from made.processes import processes_of
 
 import thunderherd
 

@@ -14,8 +14,8 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+from made.engines import processes_of
 from made.paths import TESTS
-from made.processes import processes_of
 from made.summaries.trials import made_trial
 
 import thunderherd

@@ -165,5 +165,5 @@ def test_what_is_typed_instead_is_not_refused(use_engine: Path, tmp_path: Path) 
 def test_the_least_file_is_the_engines() -> None:
     engine = Path(__file__).parents[3] / "engine" / "src"
     assert f"const PERIOD: usize = {PERIOD >> 10} << 10;" in (engine / "workloads/stream/reel.rs").read_text()
-    assert f"const PART: usize = {PART >> 10} * 1024;" in (engine / "outbox.rs").read_text()
+    assert f"const PART: usize = {PART >> 10} * 1024;" in (engine / "transfer/outbox.rs").read_text()
     assert [least_source_bytes(each) for each in (1, 1000, 131_072)] == [131_071, 130_535, 196_607]

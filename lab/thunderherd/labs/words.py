@@ -47,7 +47,7 @@ QUANTITIES: dict[str, Quantity] = {
         {"bit": 1, "kbit": 10**3, "mbit": 10**6, "gbit": 10**9},
         "10gbit",
         "100mbit..10gbit",
-        least=8000,  # LEAST_RATE of engine/src/namespace.rs: a byte a millisecond
+        least=8000,  # LEAST_RATE of engine/src/runs/namespace.rs: a byte a millisecond
     ),
     "delay": Quantity("delay_microseconds", {"us": 1, "ms": 10**3, "s": 10**6}, "5ms", "1ms..100ms"),
     "loss": Quantity("loss_per_million", {"%": 10**4}, "0.1%", "0.1%..10%"),

@@ -35,8 +35,8 @@ ENDLESS = "stream_bytes"
 """The setting of a stream's clients for its length; 0: until the load ends by time."""
 
 PART, PERIOD = 65_536, 65_536
-"""Bytes that the engine sends at a time (engine/src/outbox.rs, PART), and after which a stream repeats itself
-(engine/src/workloads/stream/reel.rs, PERIOD)."""
+"""Bytes that the engine sends at a time, and after which a stream repeats itself (PART of
+engine/src/transfer/outbox.rs, and PERIOD of engine/src/workloads/stream/reel.rs)."""
 
 FIRST = 2
 """This many sizes of a sweep show what its contenders are."""

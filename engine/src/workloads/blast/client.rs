@@ -5,18 +5,19 @@ use std::sync::atomic::{AtomicU64, Ordering::Relaxed};
 
 use anyhow::{Context, Result};
 
-use super::{Count, CountForm, ITERATION, LONGEST_LINE, MOST_REPETITIONS, SERVER_READS};
-use crate::measure::{Window, now};
-use crate::mistake::mistake;
-use crate::outbox::{Outbox, PART, Piece};
-use crate::pattern::pattern;
-use crate::primitive::Want;
-use crate::setting::{Kind, Setting, Settings};
-use crate::sys::shared::SharedArray;
-use crate::workload::{
+use super::count::{Count, CountForm, ITERATION, LONGEST_LINE, MOST_REPETITIONS, SERVER_READS};
+use crate::base::mistake::mistake;
+use crate::base::setting::{Kind, Setting, Settings};
+use crate::base::window::Window;
+use crate::protocol::pattern::pattern;
+use crate::protocol::workload::{
     Account, Answer, Client, Conversation, Figures, Input, KEEP, More, Outcome, PAYLOAD_BEGAN, PAYLOAD_BYTES,
     PAYLOAD_ENDED, PAYLOAD_NANOSECONDS, Product, REQUESTS, last,
 };
+use crate::sys::clock::now;
+use crate::sys::memory::shared::SharedArray;
+use crate::transfer::outbox::{Outbox, PART, Piece};
+use crate::transfer::primitive::Want;
 
 /// How many iterations a request has.
 pub const REPETITIONS: Setting = Setting {

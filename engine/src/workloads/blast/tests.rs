@@ -1,12 +1,13 @@
 use std::collections::BTreeMap;
 
+use super::count::LONGEST_LINE;
 use super::*;
-use crate::inbox::Inbox;
-use crate::measure::Window;
+use crate::base::setting::Value;
+use crate::base::window::Window;
 use crate::primitives::PRIMITIVES;
-use crate::registry::find;
-use crate::setting::Value;
-use crate::workload::{Answer, Client, Outcome};
+use crate::protocol::workload::{Answer, Client, Outcome};
+use crate::registry::catalogue::find;
+use crate::transfer::inbox::Inbox;
 use crate::workloads::both_ends::Between;
 
 fn settings(declared: &[Setting], given: &[(&'static str, Value)]) -> Settings {

@@ -4,7 +4,7 @@ use std::io;
 use std::sync::atomic::{AtomicU64, Ordering::Relaxed};
 
 use crate::sys::lock::SharedMutexes;
-use crate::sys::shared::SharedArray;
+use crate::sys::memory::shared::SharedArray;
 
 /// A number on a cache line of its own, so that buckets that have nothing to do with each other share none.
 #[derive(Default)]

@@ -5,13 +5,13 @@ use std::sync::atomic::{AtomicU64, Ordering::Relaxed};
 
 use anyhow::{Context, Result};
 
-use super::{BUCKETS, DELAY_SUM, number};
-use crate::mistake::mistake;
-use crate::outbox::{Outbox, Piece};
-use crate::primitive::Want;
-use crate::setting::{Kind, Setting, Settings};
-use crate::sys::shared::SharedArray;
-use crate::workload::{Account, Answer, Client, Conversation, Input, KEEP};
+use super::request::{BUCKETS, DELAY_SUM, number};
+use crate::base::mistake::mistake;
+use crate::base::setting::{Kind, Setting, Settings};
+use crate::protocol::workload::{Account, Answer, Client, Conversation, Input, KEEP};
+use crate::sys::memory::shared::SharedArray;
+use crate::transfer::outbox::{Outbox, Piece};
+use crate::transfer::primitive::Want;
 
 /// For [`Setting::for_more`].
 const A_LARGER_UNIT: &str = "for longer delays, a server with a larger unit (--unit-microseconds, --unit-iterations)";
@@ -178,8 +178,8 @@ mod tests {
     use std::collections::{BTreeMap, BTreeSet};
 
     use super::*;
-    use crate::inbox::Inbox;
-    use crate::setting::Value;
+    use crate::base::setting::Value;
+    use crate::transfer::inbox::Inbox;
 
     fn new(given: &[(&'static str, u64)]) -> Result<Box<dyn Client>> {
         let given = given.iter().map(|&(name, number)| (name, Value::Integer(number))).collect::<BTreeMap<_, _>>();

@@ -1,9 +1,9 @@
 use std::collections::BTreeMap;
 
 use super::*;
-use crate::inbox::Inbox;
-use crate::setting::Value;
-use crate::sys::process::thread_cpu_time;
+use crate::base::setting::Value;
+use crate::sys::clock::thread_cpu_time;
+use crate::transfer::inbox::Inbox;
 
 fn new(given: &[(&'static str, Value)]) -> Box<dyn Service> {
     let mut all =

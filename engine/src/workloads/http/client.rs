@@ -7,19 +7,18 @@ use anyhow::{Context, Result};
 use rand_distr::Distribution;
 use rand_distr::weighted::WeightedAliasIndex;
 
-use super::BUFFER;
 use super::kinds::{Body, Head as RequestHead, KindOfRequest, MIX, kinds};
 use super::reply_body::Unmeasured;
 use super::reply_head::{Extent, Head, read};
-use crate::mistake::mistake;
-use crate::outbox::{Outbox, Piece};
-use crate::pattern::{BYTES, Reception};
-use crate::primitive::Want;
-use crate::setting::{NONE, Settings};
-use crate::sizes::alias;
-use crate::sys::shared::SharedArray;
-use crate::traffic::{KindSent, SizesInTurn, Traffic};
-use crate::workload::{Answer, Client, Conversation, Input};
+use crate::base::mistake::mistake;
+use crate::base::setting::{NONE, Settings};
+use crate::protocol::pattern::{BYTES, Reception};
+use crate::protocol::workload::{Answer, Client, Conversation, Input};
+use crate::requests::sizes::alias;
+use crate::requests::traffic::{KindSent, SizesInTurn, Traffic};
+use crate::sys::memory::shared::SharedArray;
+use crate::transfer::outbox::{Outbox, Piece};
+use crate::transfer::primitive::Want;
 
 /// The longest head of a reply that is taken.
 const LONGEST_HEAD: usize = 64 * 1024;
@@ -171,7 +170,7 @@ impl Conversation for Asker {
         let length = request.len();
         outbox.push(Piece::Bytes(request, 0..length));
         outbox.end_message();
-        BUFFER
+        Want::ANYTHING
     }
 
     fn receive(&mut self, input: &mut Input<'_>) -> std::result::Result<Answer, String> {
@@ -196,7 +195,7 @@ impl Conversation for Asker {
                 if self.head.len() > LONGEST_HEAD {
                     return Err(format!("the reply's head has more than {LONGEST_HEAD} bytes"));
                 }
-                return Ok(Answer::Receive(BUFFER));
+                return Ok(Answer::Receive(Want::ANYTHING));
             };
             input.take(length - before);
             self.head.clear();
@@ -209,7 +208,7 @@ impl Conversation for Asker {
                     if self.interim > LONGEST_HEAD {
                         return Err(format!("heads of more than {LONGEST_HEAD} bytes (1xx), and no reply"));
                     }
-                    BUFFER
+                    Want::ANYTHING
                 }
                 Extent::Bytes(bytes) if compares => {
                     self.coming = Coming::Body;
@@ -217,12 +216,12 @@ impl Conversation for Asker {
                 }
                 Extent::Bytes(bytes) => {
                     self.coming = Coming::Any(bytes);
-                    BUFFER
+                    Want::ANYTHING
                 }
                 Extent::Chunks | Extent::Connection => {
                     self.body.begin(self.asked.bytes.unwrap_or_default());
                     self.coming = Coming::Unmeasured(Unmeasured::new(body == Extent::Chunks, self.asked.bytes));
-                    BUFFER
+                    Want::ANYTHING
                 }
             };
             if input.bytes().is_empty() {
@@ -232,7 +231,7 @@ impl Conversation for Asker {
         if let Coming::Unmeasured(coming) = &mut self.coming {
             let kind = &self.kinds[self.asked.kind];
             let is_all = coming.receive(input, kind, &mut self.body)?;
-            return if is_all { self.complete() } else { Ok(Answer::Receive(BUFFER)) };
+            return if is_all { self.complete() } else { Ok(Answer::Receive(Want::ANYTHING)) };
         }
         let Coming::Any(left) = self.coming else {
             let answer = self.body.receive(input)?;
@@ -244,7 +243,7 @@ impl Conversation for Asker {
         let part = (input.bytes().len() as u64).min(left);
         input.take(part as usize);
         self.coming = Coming::Any(left - part);
-        if left == part { self.complete() } else { Ok(Answer::Receive(BUFFER)) }
+        if left == part { self.complete() } else { Ok(Answer::Receive(Want::ANYTHING)) }
     }
 }
 
@@ -259,9 +258,9 @@ mod tests {
     use std::collections::BTreeMap;
 
     use super::*;
-    use crate::inbox::Inbox;
-    use crate::pattern::pattern;
-    use crate::setting::Value;
+    use crate::base::setting::Value;
+    use crate::protocol::pattern::pattern;
+    use crate::transfer::inbox::Inbox;
     use crate::workloads::http::ENTRY;
 
     fn new(path: &str) -> Result<Box<dyn Client>> {

@@ -5,10 +5,10 @@ use std::sync::Arc;
 
 use anyhow::Result;
 
-use crate::mistake::mistake;
-use crate::pattern::BYTES;
-use crate::setting::{Form, Kind as SettingKind, NONE, Setting, Settings};
-use crate::sizes::{SIZES, weight};
+use crate::base::mistake::mistake;
+use crate::base::setting::{Form, Kind as SettingKind, NONE, Setting, Settings};
+use crate::protocol::pattern::BYTES;
+use crate::requests::sizes::{SIZES, weight};
 
 /// What is asked for.
 pub const PATH: Setting = Setting {
@@ -197,7 +197,7 @@ mod tests {
     use std::collections::BTreeMap;
 
     use super::*;
-    use crate::setting::Value;
+    use crate::base::setting::Value;
     use crate::workloads::http::ENTRY;
 
     fn read(given: &[(&'static str, &str)]) -> Result<Vec<KindOfRequest>> {

@@ -3,8 +3,8 @@
 use super::chunks::{Chunks, Part};
 use super::kinds::{Body, KindOfRequest};
 use super::reply_head::{LONGEST_UNKNOWN, unlike};
-use crate::pattern::Reception;
-use crate::workload::Input;
+use crate::protocol::pattern::Reception;
+use crate::protocol::workload::Input;
 
 /// Such a body on its way in.
 #[derive(Debug, Clone, Copy)]

@@ -4,8 +4,8 @@ use std::cell::RefCell;
 
 use httparse::Status as Parsed;
 
+use super::fields::{MOST_HEADERS, content_length};
 use super::kinds::{KindOfRequest, STATUSES};
-use super::{MOST_HEADERS, content_length};
 
 /// The longest body that is taken where nobody has said how long it is to be.
 pub const LONGEST_UNKNOWN: u64 = 1 << 20;

@@ -2,7 +2,7 @@
 
 use std::sync::Arc;
 
-use crate::outbox::{Outbox, Piece};
+use crate::transfer::outbox::{Outbox, Piece};
 
 /// What a reply says of its request (RFC 9110, section 15).
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]

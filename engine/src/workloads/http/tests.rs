@@ -1,9 +1,9 @@
 use std::collections::BTreeMap;
 
 use super::*;
-use crate::inbox::Inbox;
-use crate::outbox::Piece;
-use crate::setting::Value::Integer;
+use crate::base::setting::Value::Integer;
+use crate::transfer::inbox::Inbox;
+use crate::transfer::outbox::Piece;
 
 /// Gives a session what a peer sends, cut into segments; returns all that it sent and how the connection stands.
 fn served(segments: &[&[u8]]) -> (String, &'static str) {

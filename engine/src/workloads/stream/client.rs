@@ -5,16 +5,21 @@ use std::sync::{Arc, Mutex, PoisonError};
 
 use anyhow::{Context, Result};
 
+use super::receiving::Receiving;
 use super::reel::Reel;
-use super::{LONGEST_LINE, MOST_MICROSECONDS, Receiving, Request, Sums, say};
-use crate::load::MILLISECONDS;
-use crate::measure::{Window, now};
-use crate::mistake::mistake;
-use crate::outbox::Outbox;
-use crate::primitive::Want;
-use crate::setting::{Kind, Setting, Settings, Value};
-use crate::sys::shared::SharedArray;
-use crate::workload::{Account, Answer, Client, Conversation, Figures, Input, MeasuredBy, More, PAYLOAD_BYTES};
+use super::request::{LONGEST_LINE, MOST_MICROSECONDS, Request, say};
+use super::sums::Sums;
+use crate::base::mistake::mistake;
+use crate::base::setting::{Kind, Setting, Settings, Value};
+use crate::base::window::Window;
+use crate::client::load::MILLISECONDS;
+use crate::protocol::workload::{
+    Account, Answer, Client, Conversation, Figures, Input, MeasuredBy, More, PAYLOAD_BYTES,
+};
+use crate::sys::clock::now;
+use crate::sys::memory::shared::SharedArray;
+use crate::transfer::outbox::Outbox;
+use crate::transfer::primitive::Want;
 
 /// Who sends.
 pub const DIRECTION: Setting = Setting {

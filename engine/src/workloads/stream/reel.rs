@@ -7,10 +7,10 @@ use std::sync::atomic::{AtomicU32, Ordering::Relaxed};
 
 use anyhow::{Context, Result};
 
-use crate::outbox::{Outbox, PART, Piece};
-use crate::pattern::pattern;
-use crate::setting::{Kind, Setting, Settings};
+use crate::base::setting::{Kind, Setting, Settings};
+use crate::protocol::pattern::pattern;
 use crate::sys::descriptor;
+use crate::transfer::outbox::{Outbox, PART, Piece};
 
 /// How a stream is cut.
 pub const MESSAGE_BYTES: Setting = Setting {

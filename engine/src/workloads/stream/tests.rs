@@ -1,12 +1,14 @@
 use std::collections::BTreeMap;
 
+use super::request::{MOST_BYTES, MOST_MICROSECONDS};
 use super::*;
-use crate::inbox::Inbox;
-use crate::load::MILLISECONDS;
-use crate::measure::Window;
-use crate::pattern::pattern;
-use crate::setting::Value;
-use crate::workload::{Answer, Client};
+use crate::base::setting::{Setting, Value};
+use crate::base::window::Window;
+use crate::client::load::MILLISECONDS;
+use crate::protocol::pattern::pattern;
+use crate::protocol::workload::{Answer, Client};
+use crate::transfer::inbox::Inbox;
+use crate::transfer::outbox::Piece;
 use crate::workloads::both_ends::Between;
 
 fn settings(declared: &[Setting], given: &[(&'static str, Value)]) -> Settings {

@@ -1,9 +1,9 @@
 use std::collections::BTreeMap;
 
 use super::*;
-use crate::inbox::Inbox;
-use crate::setting::Value;
-use crate::sys::process::thread_cpu_time;
+use crate::base::setting::Value;
+use crate::sys::clock::thread_cpu_time;
+use crate::transfer::inbox::Inbox;
 
 fn settings(given: &[(&'static str, &str)]) -> Settings {
     let given = given
@@ -107,7 +107,7 @@ fn a_folder_without_processes_is_refused() {
     // such a folder may be of processes.
     for proc in ["/proc/nothing", "/proc/self/fdinfo"] {
         let error = service(&settings(&[("proc", proc)]), Waits::InTheCall).err().unwrap();
-        assert!(error.is::<crate::mistake::Mistake>() && error.to_string().contains("--proc"), "{error:#}");
+        assert!(error.is::<crate::base::mistake::Mistake>() && error.to_string().contains("--proc"), "{error:#}");
     }
 }
 
@@ -154,7 +154,7 @@ fn both_ends_agree_on_both_forms_under_any_name() {
         for (form, long) in [("short", false), ("long", true)] {
             let text = reply(&top, long);
             assert_eq!(judge(form, &[&text]), Ok(Answer::Last), "{name:?}");
-            assert_eq!(judge(form, &[&text[..text.len() - 1]]), Ok(Answer::Receive(BUFFER)), "{name:?}");
+            assert_eq!(judge(form, &[&text[..text.len() - 1]]), Ok(Answer::Receive(Want::ANYTHING)), "{name:?}");
         }
     }
     let text = reply(&[process(1, "init", 40, 2), process(2, "sh", 0, 41)], true);

@@ -1,0 +1,182 @@
+//! What of the kernel designs and primitives rest on, and whether it is there.
+//!
+//! An entry names what it rests on in its own file. What several of them rest on stands here; what is one entry's alone, beside
+//! that entry.
+
+use std::collections::BTreeMap;
+use std::io;
+use std::os::fd::{AsFd, BorrowedFd};
+use std::sync::{Mutex, PoisonError};
+
+use serde_json::{Value, json};
+use socket2::{Domain, Socket, Type};
+
+use crate::sys::descriptor::EventDescriptor;
+use crate::sys::readiness::epoll::Epoll;
+use crate::sys::ring::sends;
+use crate::sys::{descriptor, zero_copy};
+
+/// A feature of the kernel.
+pub struct Feature {
+    /// As the manual pages have it.
+    pub name: &'static str,
+    /// The first Linux that has all that is used of it; none: every one has it.
+    pub since: Option<&'static str>,
+    /// Why it is not here, found out by trying it; `None` where it is.
+    pub refusal: fn() -> Option<String>,
+}
+
+impl Feature {
+    /// A feature of every Linux, which this program could not have come so far without.
+    pub const fn everywhere(name: &'static str) -> Self {
+        Feature { name, since: None, refusal: || None }
+    }
+
+    /// One that came at some time, and that nobody can take away again: flags of calls that every Linux has.
+    pub const fn flag(name: &'static str, since: &'static str) -> Self {
+        Feature { name, since: Some(since), refusal: || None }
+    }
+
+    /// Why it is not here, as far as it was in the first try of this process: several entries rest on the same.
+    fn missing(&self) -> Option<String> {
+        let mut tried = TRIED.lock().unwrap_or_else(PoisonError::into_inner);
+        tried.entry(self.name).or_insert_with(self.refusal).clone()
+    }
+
+    /// For `list --json`.
+    fn described(&self) -> Value {
+        let reason = self.missing();
+        json!({"name": self.name, "since": self.since, "available": reason.is_none(), "reason": reason})
+    }
+}
+
+/// What came of trying each, by its name.
+static TRIED: Mutex<BTreeMap<&'static str, Option<String>>> = Mutex::new(BTreeMap::new());
+
+/// The features that an entry rests on.
+pub type RestsOn = &'static [&'static Feature];
+
+/// Why one of them is not here; `None` where all are.
+pub fn missing(rests_on: RestsOn) -> Option<String> {
+    rests_on.iter().find_map(|feature| feature.missing())
+}
+
+/// All of them, for `list --json`.
+pub fn described(rests_on: RestsOn) -> Vec<Value> {
+    rests_on.iter().map(|feature| feature.described()).collect()
+}
+
+/// Why a call that was tried says that there is no such thing here; `None` where it went well, and where it failed for something
+/// else, such as descriptors that have run out: whoever needs them says so.
+pub fn refused<T>(call: &'static str, tried: io::Result<T>) -> Option<String> {
+    let error = tried.err()?;
+    let why = match error.raw_os_error()? {
+        libc::EPERM | libc::EACCES => "a policy forbids it, such as a container's seccomp filter",
+        libc::ENOSYS | libc::ENOPROTOOPT | libc::EOPNOTSUPP => {
+            "this kernel was built without it, or a seccomp filter says so"
+        }
+        libc::EINVAL => "this kernel does not know it",
+        _ => return None,
+    };
+    Some(format!("{call}: {error}: {why}"))
+}
+
+/// As [`refused`], of something that is asked of a TCP socket without a peer.
+pub fn on_tcp_socket(call: &'static str, ask: impl FnOnce(BorrowedFd<'_>) -> io::Result<()>) -> Option<String> {
+    let socket = Socket::new(Domain::IPV4, Type::STREAM, None);
+    refused(call, socket.and_then(|socket| ask(socket.as_fd())))
+}
+
+/// accept(2) on a socket that listens.
+pub const ACCEPT: Feature = Feature::everywhere("accept(2)");
+/// Processes.
+pub const FORK: Feature = Feature::everywhere("fork(2)");
+/// Threads.
+pub const THREADS: Feature = Feature::everywhere("pthread_create(3)");
+/// Waiting with sets.
+pub const SELECT: Feature = Feature::everywhere("select(2)");
+/// Sending.
+pub const SEND: Feature = Feature::everywhere("send(2)");
+/// Receiving.
+pub const RECV: Feature = Feature::everywhere("recv(2)");
+/// Writing.
+pub const WRITE: Feature = Feature::everywhere("write(2)");
+/// Sending what lies in several places.
+pub const SENDMSG: Feature = Feature::everywhere("sendmsg(2)");
+/// Bytes thrown away as they are received.
+pub const TRUNCATE: Feature = Feature::flag("recv(2), MSG_TRUNC of TCP", "2.4");
+
+/// Waiting with an epoll instance.
+pub const EPOLL: Feature =
+    Feature { name: "epoll(7)", since: Some("2.6"), refusal: || refused("epoll_create1", Epoll::create()) };
+
+/// Waking a loop from another thread.
+pub const EVENTFD: Feature =
+    Feature { name: "eventfd(2)", since: Some("2.6.22"), refusal: || refused("eventfd", EventDescriptor::new()) };
+
+/// Rings of submissions and completions.
+pub const IO_URING: Feature = Feature {
+    name: "io_uring(7)",
+    since: Some("5.1"),
+    refusal: || sends::no_ring().map(|refusal| refusal.to_string()),
+};
+
+/// Bytes from a pipe into a socket.
+pub const SPLICE: Feature =
+    Feature { name: "splice(2)", since: Some("2.6.17"), refusal: || refused("splice", spliced()) };
+
+fn spliced() -> io::Result<usize> {
+    let ((from, into), (near, _far)) = (descriptor::pipe()?, descriptor::stream_pair()?);
+    descriptor::write(into.as_fd(), b"x")?;
+    zero_copy::splice(from.as_fd(), near.as_fd(), 1)
+}
+
+#[cfg(test)]
+mod tests {
+    use std::sync::atomic::AtomicU32;
+    use std::sync::atomic::Ordering::Relaxed;
+
+    use super::*;
+    use crate::designs::DESIGNS;
+    use crate::primitives::PRIMITIVES;
+
+    #[test]
+    fn every_entry_rests_on_something_and_a_name_is_that_of_one_feature() {
+        let designs = DESIGNS.iter().map(|entry| (entry.name, entry.item.rests_on));
+        let primitives = PRIMITIVES.iter().map(|entry| (entry.name, entry.item.rests_on));
+        let mut known = BTreeMap::new();
+        for (entry, rests_on) in designs.chain(primitives) {
+            assert!(!rests_on.is_empty(), "{entry} says nothing of the kernel");
+            for feature in rests_on {
+                let since = *known.entry(feature.name).or_insert(feature.since);
+                assert_eq!(since, feature.since, "{entry}: {}", feature.name);
+            }
+        }
+    }
+
+    #[test]
+    fn what_is_refused_says_by_whom() {
+        let of = |number| refused("splice", Err::<(), _>(io::Error::from_raw_os_error(number)));
+        assert!(of(libc::EPERM).unwrap().contains("seccomp"));
+        assert!(of(libc::ENOSYS).unwrap().contains("without it"));
+        assert!(of(libc::EINVAL).unwrap().contains("does not know"));
+        assert_eq!((of(libc::EMFILE), refused("splice", Ok(1))), (None, None));
+        const GONE: Feature = Feature { name: "gone", since: None, refusal: || Some("it is gone".to_owned()) };
+        assert_eq!(missing(&[&FORK, &GONE]), Some("it is gone".to_owned()));
+        assert_eq!(described(&[&GONE])[0]["available"], false);
+    }
+
+    #[test]
+    fn a_feature_is_tried_once_however_many_entries_rest_on_it() {
+        static TRIES: AtomicU32 = AtomicU32::new(0);
+        const COUNTED: Feature = Feature {
+            name: "counted",
+            since: None,
+            refusal: || Some(format!("try {}", TRIES.fetch_add(1, Relaxed) + 1)),
+        };
+        for rests_on in [&[&COUNTED][..], &[&FORK, &COUNTED]] {
+            assert_eq!(missing(rests_on).unwrap(), "try 1");
+            assert_eq!(described(rests_on).last().unwrap()["reason"], "try 1");
+        }
+    }
+}

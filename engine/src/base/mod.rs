@@ -1,0 +1,10 @@
+//! What every floor above uses: settings, features of the kernel, mistakes, output, the window of a load.
+
+pub mod about;
+pub mod feature;
+pub mod limit;
+pub mod mistake;
+pub mod output;
+pub mod round_trip;
+pub mod setting;
+pub mod window;

@@ -1,0 +1,466 @@
+//! The command line, once it is typed: what was asked for, and what is wrong with it.
+
+pub mod arguments;
+
+use std::collections::{BTreeMap, BTreeSet};
+use std::ffi::OsString;
+use std::path::PathBuf;
+use std::process::ExitCode;
+
+use anyhow::{Result, bail};
+use clap::ArgMatches;
+use clap::error::{ContextKind, ContextValue, ErrorKind};
+use clap::parser::ValueSource;
+
+use crate::base::about::Entry;
+use crate::base::mistake::mistake;
+use crate::base::output::{remark, say, unless_closed, warn};
+use crate::base::setting::{Setting, Settings, Value};
+use crate::cli::arguments::{KINDS, command, settings};
+use crate::client::load::Load;
+use crate::client::schedule;
+use crate::count::counter::Counter;
+use crate::count::event_name::FORMS;
+use crate::designs::DESIGNS;
+use crate::limits::LIMITS;
+use crate::lines;
+use crate::loads::LOADS;
+use crate::net::address::{self, Address, Family};
+use crate::net::tcp::TcpOptions;
+use crate::primitives::PRIMITIVES;
+use crate::protocol::workload::{End, Workload};
+use crate::registry::{catalogue, fit};
+use crate::runs;
+use crate::server::design::Design;
+use crate::stacks::flame;
+use crate::sys::process::{self, Pid};
+use crate::transfer::channel::Way;
+use crate::transfer::primitive::Primitive;
+use crate::workloads::WORKLOADS;
+
+/// Runs the command line.
+pub fn run(arguments: Vec<OsString>) -> Result<ExitCode> {
+    let matches = match command().try_get_matches_from(&arguments) {
+        Ok(matches) => matches,
+        // Help and version; colours only where a terminal shows them.
+        Err(error) if !error.use_stderr() => return unless_closed(error.print()).map(|()| ExitCode::SUCCESS),
+        Err(error) => return Err(refused(&error, arguments)),
+    };
+    match matches.subcommand() {
+        Some(("serve", matches)) => serve(matches),
+        Some(("load", matches)) => load(matches).map(|()| ExitCode::SUCCESS),
+        Some(("count", matches)) => count(matches),
+        Some(("profile", matches)) => profile(matches),
+        Some(("flame", matches)) => flame(matches).map(|()| ExitCode::SUCCESS),
+        Some(("namespace", matches)) => namespace(matches).map(|()| ExitCode::SUCCESS),
+        Some(("limits", matches)) => limits(matches).map(|()| ExitCode::SUCCESS),
+        Some(("list", matches)) => list(matches).map(|()| ExitCode::SUCCESS),
+        Some(("schema", _)) => say(&format!("{:#}\n", lines::schema())).map(|()| ExitCode::SUCCESS),
+        _ => unreachable!("a subcommand is required"),
+    }
+}
+
+/// What was chosen, for its name and for the settings that it has.
+struct Chosen {
+    name: String,
+    declared: Vec<Setting>,
+    family: Family,
+}
+
+impl Chosen {
+    /// As far as a command line that may be wrong elsewhere goes.
+    fn of(matches: &ArgMatches) -> Option<Chosen> {
+        let (command, matches) = matches.subcommand()?;
+        let word = |name| matches.try_get_one::<String>(name).ok().flatten();
+        let way = catalogue::way(word("primitive")?, word("receive")?);
+        let workload = catalogue::find(WORKLOADS, word("workload")?);
+        let address = word(if command == "serve" { "listen" } else { "connect" });
+        let family = address.map_or(Family::Tcp, |address| address::family(address));
+        match command {
+            "serve" => Some(Chosen::server(catalogue::find(DESIGNS, word("design")?), way, workload, family)),
+            _ => Some(Chosen::load(catalogue::find(LOADS, word("load")?), way, workload, family)),
+        }
+    }
+
+    fn server(design: &Entry<Design>, way: Way, workload: &Entry<Workload>, family: Family) -> Chosen {
+        Chosen {
+            name: format!("{} with {}, {} and {}", design.name, workload.name, way.out.name, way.into.name),
+            declared: catalogue::server_settings(design.item, way, workload.item, family),
+            family,
+        }
+    }
+
+    fn load(load: &Entry<Load>, way: Way, workload: &Entry<Workload>, family: Family) -> Chosen {
+        Chosen {
+            name: format!("{} with {}, {} and {}", load.name, workload.name, way.out.name, way.into.name),
+            declared: catalogue::load_settings(load.item, way, workload.item, family),
+            family,
+        }
+    }
+
+    /// That it has no such option, whose setting that is, and those that it has.
+    fn has_no(&self, option: &str) -> String {
+        if self.family == Family::Unix && catalogue::TCP_SETTINGS.iter().any(|setting| setting.option() == option) {
+            return format!("--{option} is an option of TCP, which a Unix socket has not; leave it out");
+        }
+        let owners = catalogue::owners(option).join(", ");
+        let owners = if owners.is_empty() { owners } else { format!(", which is one of {owners}") };
+        let names: Vec<String> = self.declared.iter().map(|setting| format!("--{}", setting.option())).collect();
+        format!("{} has no setting --{option}{owners}; it has {}", self.name, names.join(", "))
+    }
+}
+
+/// The given settings over the defaults; an option that means nothing to what was chosen is refused.
+fn given_settings(matches: &ArgMatches, chosen: &Chosen) -> Result<Settings> {
+    let given = parsed(matches, &chosen.declared)?;
+    for id in matches.ids() {
+        let name = id.as_str();
+        let is_setting = all_settings().iter().any(|setting| setting.name == name);
+        if is_setting && !given.contains_key(name) {
+            return Err(mistake(chosen.has_no(&name.replace('_', "-"))));
+        }
+    }
+    Ok(Settings::new(&chosen.declared, &given))
+}
+
+/// What is given of these settings.
+fn parsed(matches: &ArgMatches, declared: &[Setting]) -> Result<BTreeMap<&'static str, Value>> {
+    let mut given = BTreeMap::new();
+    for setting in declared {
+        if let Some(text) = matches.try_get_one::<String>(setting.name).ok().flatten() {
+            given.insert(setting.name, setting.parse(text)?);
+        }
+    }
+    Ok(given)
+}
+
+fn all_settings() -> Vec<Setting> {
+    let mut all = [catalogue::SERVER_SETTINGS, catalogue::LOAD_SETTINGS].concat();
+    all.extend(settings(DESIGNS, |design| design.settings));
+    all.extend(settings(PRIMITIVES, Primitive::all_settings));
+    all.extend(settings(LOADS, |load| load.settings));
+    all.extend(settings(WORKLOADS, |workload| workload.service_settings));
+    all.extend(settings(WORKLOADS, |workload| workload.client_settings));
+    all
+}
+
+fn word<'a>(matches: &'a ArgMatches, name: &str) -> &'a str {
+    matches.get_one::<String>(name).expect("it is required or has a default")
+}
+
+/// The counters asked for, each once. Whoever misspelled the name of an event is told at once.
+fn asked(matches: &ArgMatches) -> Vec<&'static Entry<Counter>> {
+    let mut asked: Vec<&'static Entry<Counter>> = Vec::new();
+    for &entry in matches.get_many::<Vec<&'static Entry<Counter>>>("count").into_iter().flatten().flatten() {
+        if !asked.iter().any(|other| other.name == entry.name) {
+            asked.push(entry);
+            if let Err(reason) = entry.item.find() {
+                warn(&format!("--count {} will be unavailable: {reason:#}", entry.name));
+            }
+        }
+    }
+    asked
+}
+
+/// What comes before there is any thread, child or socket. Another user namespace may forget the parent (prctl(2),
+/// PR_SET_PDEATHSIG), so it comes first.
+fn begin(matches: &ArgMatches) -> Result<()> {
+    if let Some(path) = matches.get_one::<String>("network-namespace") {
+        runs::namespace::enter(path)?;
+    }
+    follow_parent(matches)
+}
+
+fn follow_parent(matches: &ArgMatches) -> Result<()> {
+    let Some(&parent) = matches.get_one::<i32>("parent") else { return Ok(()) };
+    process::die_with_parent(Pid::from_raw(parent))
+        .map_err(|error| mistake(format!("--parent {parent} is not this process's parent: {error}")))
+}
+
+/// Pins this process, and all that it will fork, to the CPUs asked for; all of them.
+fn pin(matches: &ArgMatches) -> Result<Option<Vec<usize>>> {
+    let Some(cpus) = cpus(matches) else { return Ok(None) };
+    let allowed = process::allowed_cpus()?;
+    // The kernel leaves out silently what it has not, if it has any of them (sched_setaffinity(2)).
+    let pinned = process::pin(&cpus).and_then(|()| process::allowed_cpus());
+    if pinned.as_ref().is_ok_and(|pinned| *pinned == cpus) {
+        return Ok(Some(cpus));
+    }
+    let listed = |cpus: &[usize]| cpus.iter().map(usize::to_string).collect::<Vec<_>>().join(",");
+    Err(mistake(format!(
+        "--cpus {}: not all of these are there; this process may run on {}, and the machine has {}, counted from 0",
+        listed(&cpus),
+        listed(&allowed),
+        process::online_cpus()?
+    )))
+}
+
+/// The CPUs asked for, in their order, each once.
+fn cpus(matches: &ArgMatches) -> Option<Vec<usize>> {
+    let cpus: BTreeSet<usize> = matches.get_many("cpus")?.copied().collect();
+    Some(cpus.into_iter().collect())
+}
+
+fn serve(matches: &ArgMatches) -> Result<ExitCode> {
+    begin(matches)?;
+    let design = catalogue::find(DESIGNS, word(matches, "design"));
+    let way = catalogue::way(word(matches, "primitive"), word(matches, "receive"));
+    let workload = catalogue::find(WORKLOADS, word(matches, "workload"));
+    let port = matches.get_one("port").copied().unwrap_or(workload.item.port);
+    let listen = matches.get_one("listen").cloned().unwrap_or_else(|| format!("127.0.0.1:{port}"));
+    let family = address::family(&listen);
+    fit::check_server(design, way, workload, family)?;
+    if let Some(reason) = design.item.unavailable() {
+        return Err(mistake(format!("{} cannot run here: {reason}", design.name)));
+    }
+    let settings = given_settings(matches, &Chosen::server(design, way, workload, family))?;
+    check_tcp(&settings)?;
+    fit::check_made_anew(workload, way, End::Service, &settings)?;
+    // What a design can be told may depend on the CPUs that it may use.
+    let cpus = pin(matches)?;
+    (design.item.check)(&settings)?;
+    runs::serve::serve(&runs::serve::Plan {
+        design,
+        way,
+        workload,
+        listen,
+        settings,
+        cpus,
+        cpu_source: word(matches, "cpu-source").to_owned(),
+        counters: asked(matches),
+        control: matches.get_flag("control"),
+    })
+}
+
+fn load(matches: &ArgMatches) -> Result<()> {
+    begin(matches)?;
+    let load = catalogue::find(LOADS, word(matches, "load"));
+    let way = catalogue::way(word(matches, "primitive"), word(matches, "receive"));
+    let workload = catalogue::find(WORKLOADS, word(matches, "workload"));
+    let connect = word(matches, "connect");
+    let family = address::family(connect);
+    fit::check_load(load, way, workload, family)?;
+    let mut settings = given_settings(matches, &Chosen::load(load, way, workload, family))?;
+    check_tcp(&settings)?;
+    let given = |name: &str| matches.value_source(name) == Some(ValueSource::CommandLine);
+    load.item.check(&settings, given)?;
+    schedule::settle(&mut settings, given)?;
+    workload.item.settle(&mut settings, given)?;
+    fit::check_pipeline(workload, way, &settings)?;
+    fit::check_made_anew(workload, way, End::Client, &settings)?;
+    let requests = runs::load::Requests::read(workload.item, &settings)?;
+    let target = address::resolve("--connect", connect)?;
+    if target.contains(&Address::Unix(String::new())) {
+        return Err(mistake("--connect unix:@ names no socket: a server that listens there says which name it has"));
+    }
+    if let Some(address) = target.iter().find(|address| address.port() == Some(0)) {
+        return Err(mistake(format!(
+            "--connect {connect}: {address} has port 0, at which nobody listens; give the server's port"
+        )));
+    }
+    if let Some(remote) = runs::remote::first_remote(&target)? {
+        if !matches.get_flag("allow-remote") {
+            return Err(mistake(format!(
+                "--connect {connect} leads to {remote}, which is not a loopback address, nor in a namespace that \
+                 `thunderherd-engine namespace` has made; --allow-remote loads it all the same"
+            )));
+        }
+        remark(&runs::remote::bounds_in_words(&target, load.item, &requests, &settings));
+    }
+    pin(matches)?;
+    let plan = runs::load::Plan {
+        load,
+        way,
+        workload,
+        target,
+        settings,
+        // A reader that has gone away cannot be told that the window begins; the load is made all the same.
+        mark: if matches.get_flag("json") { |mark| drop(say_line(&lines::Line::Mark(mark))) } else { |_| () },
+        show: matches.get_flag("show"),
+        original: matches.get_flag("original"),
+        counters: asked(matches),
+    };
+    if matches.get_flag("dry-run") {
+        return Ok(());
+    }
+    let result = runs::load::ask(&plan, requests)?;
+    let (all, tally) = (result.expected_requests, &result.tally);
+    let complete = all.is_none_or(|all| tally.requests == all) && tally.errors.is_empty() && tally.workers_lost == 0;
+    let interrupted = result.interrupted;
+    let is_valid = result.validity.as_ref().is_none_or(|validity| validity.valid != Some(false));
+    if matches.get_flag("json") {
+        say_line(&lines::Line::Load(Box::new(result)))?;
+    } else {
+        say(&runs::load_report::in_words(&plan, &result))?;
+        if plan.original {
+            // Nothing may stand among the source's own lines, and no figure without this.
+            remark(&way.copying_in_words(&result.tally));
+        }
+    }
+    match (complete, interrupted) {
+        (false, _) => bail!("not every reply came and was right"),
+        (true, true) => bail!("stopped by an interrupt before its end"),
+        (true, false) if !is_valid => bail!("the load did not measure its server, so the result is not valid"),
+        (true, false) => Ok(()),
+    }
+}
+
+fn say_line(line: &lines::Line) -> Result<()> {
+    say(&(serde_json::to_string(line)? + "\n"))
+}
+
+fn count(matches: &ArgMatches) -> Result<ExitCode> {
+    let command = behind_gate("count", matches)?;
+    let (life, status) = runs::count::count(&runs::count::Plan { counters: asked(matches), command })?;
+    say_line(&lines::Line::Life(life))?;
+    Ok(status)
+}
+
+fn profile(matches: &ArgMatches) -> Result<ExitCode> {
+    let event = matches.get_one::<String>("event").and_then(|name| runs::profile::event(name));
+    let frequency = *matches.get_one("frequency").expect("it has a default");
+    if matches.get_flag("check") {
+        say_line(&lines::Line::ProfileCheck(runs::profile::check(event, frequency)?))?;
+        return Ok(ExitCode::SUCCESS);
+    }
+    let plan = runs::profile::Plan {
+        command: behind_gate("profile", matches)?,
+        event,
+        frequency,
+        output: matches.get_one("output").cloned().expect("it is required"),
+    };
+    let (profile, status) = runs::profile::profile(&plan)?;
+    say_line(&lines::Line::Profile(profile))?;
+    Ok(status)
+}
+
+/// The command that is run behind a gate by this one. What it would refuse itself is refused before it is run.
+fn behind_gate(by: &str, matches: &ArgMatches) -> Result<runs::start_gate::Command> {
+    follow_parent(matches)?;
+    let words: Vec<OsString> = matches.get_many("command").into_iter().flatten().cloned().collect();
+    let inner = [&[OsString::from(by)], &words[..]].concat();
+    let cpus = match command().try_get_matches_from(&inner) {
+        Err(error) if error.use_stderr() => return Err(refused(&error, inner)),
+        Ok(inner) => match inner.subcommand() {
+            Some(("serve" | "load", inner)) if inner.contains_id("parent") => {
+                return Err(mistake(format!(
+                    "--parent belongs before serve or load: it is {by}'s, and {by} is theirs"
+                )));
+            }
+            Some(("serve" | "load", inner)) => cpus(inner),
+            other => {
+                let name = other.map_or("nothing", |(name, _)| name);
+                return Err(mistake(format!("{by} runs serve or load, not {name}")));
+            }
+        },
+        // Help.
+        Err(_) => None,
+    };
+    Ok(runs::start_gate::Command { words, cpus })
+}
+
+fn flame(matches: &ArgMatches) -> Result<()> {
+    let path = |name: &str| matches.get_one::<PathBuf>(name).cloned();
+    flame::draw(&flame::Plan {
+        stacks: path("stacks").expect("it is required"),
+        before: path("before"),
+        output: path("output").expect("it is required"),
+        title: word(matches, "title").to_owned(),
+        subtitle: matches.get_one("subtitle").cloned(),
+        unit: word(matches, "unit").to_owned(),
+        minimum_width: *matches.get_one("minimum-width").expect("it has a default"),
+    })
+}
+
+fn check_tcp(settings: &Settings) -> Result<()> {
+    TcpOptions::of(settings).map_or(Ok(()), |options| options.check())
+}
+
+fn namespace(matches: &ArgMatches) -> Result<()> {
+    let settings = Settings::new(runs::namespace::SETTINGS, &parsed(matches, runs::namespace::SETTINGS)?);
+    runs::namespace::check(&settings)?;
+    let sysctls: Vec<String> = matches.get_many("sysctls").into_iter().flatten().cloned().collect();
+    let pair = runs::namespace::make(&settings, &sysctls)?;
+    follow_parent(matches)?;
+    say_line(&lines::Line::Namespaces(pair.line))?;
+    runs::namespace::hold(pair.server)
+}
+
+fn limits(matches: &ArgMatches) -> Result<()> {
+    follow_parent(matches)?;
+    let asked: Vec<&String> = matches.get_many("names").into_iter().flatten().collect();
+    let settings = Settings::new(runs::limits::SETTINGS, &parsed(matches, runs::limits::SETTINGS)?);
+    // In the order in which they are typed, which says whose each is.
+    let typed: Option<Vec<usize>> = matches.get_many("cpus").map(|cpus| cpus.copied().collect());
+    pin(matches)?;
+    let cpus = runs::limits::cpus(typed)?;
+    let limits = LIMITS.iter().filter(|entry| asked.is_empty() || asked.iter().any(|name| *name == entry.name));
+    runs::limits::probe(&runs::limits::Plan { limits: limits.collect(), cpus, settings }, say_line)
+}
+
+fn list(matches: &ArgMatches) -> Result<()> {
+    if matches.get_flag("matrix") {
+        return say(&fit::matrix());
+    }
+    let catalogue = catalogue::as_json();
+    let only = matches.get_one::<String>("kind").map(String::as_str);
+    if matches.get_flag("json") {
+        return say(&format!("{:#}\n", only.map_or(&catalogue, |kind| &catalogue[kind])));
+    }
+    let mut text = String::new();
+    for kind in KINDS.iter().filter(|&&kind| only.is_none_or(|only| only == kind)) {
+        text += &format!("{kind}\n");
+        for entry in catalogue[kind].as_array().into_iter().flatten() {
+            let field = |name: &str| entry[name].as_str().unwrap_or_default();
+            let moves = match field("moves") {
+                "out" => "sends: ",
+                "in" => "receives: ",
+                _ => "",
+            };
+            text += &format!("  {:24} {moves}{} ({})\n", field("name"), field("summary"), field("source"));
+            if let Some(names) = entry["names_of_perf"].as_array().filter(|names| !names.is_empty()) {
+                text += &format!("  {:24} perf: {}\n", "", listed(names));
+            }
+            if let Some(reason) = entry["reason"].as_str() {
+                text += &format!("  {:24} not available here: {reason}\n", "");
+            }
+        }
+        if *kind == "counters" {
+            let more = catalogue["events_of_perf"].as_array().map(|names| listed(names)).unwrap_or_default();
+            text += &format!("  any event by its name: {FORMS}\n  perf's names beside those above: {more}\n");
+        }
+    }
+    say(&text)
+}
+
+fn listed(names: &[serde_json::Value]) -> String {
+    names.iter().filter_map(serde_json::Value::as_str).collect::<Vec<_>>().join(", ")
+}
+
+/// The user's mistake, as clap has found it. An option that there is not, and that is like no other or is another's, is told
+/// with those that there are: clap would advise to pass it as a value, which is of no use anywhere.
+fn refused(error: &clap::Error, arguments: Vec<OsString>) -> anyhow::Error {
+    if error.kind() == ErrorKind::UnknownArgument
+        && let Some(ContextValue::String(option)) = error.get(ContextKind::InvalidArg)
+        && let Some(option) = option.strip_prefix("--")
+        && (error.get(ContextKind::SuggestedArg).is_none() || !catalogue::owners(option).is_empty())
+        && let Ok(rest) = command().ignore_errors(true).try_get_matches_from(arguments)
+        && let Some(chosen) = Chosen::of(&rest)
+    {
+        return mistake(chosen.has_no(option));
+    }
+    mistake(in_one_line(error))
+}
+
+/// What clap has to say, in one line: the message, the values allowed, the near match.
+fn in_one_line(error: &clap::Error) -> String {
+    let rendered = error.render().to_string();
+    let parts: Vec<&str> = rendered
+        .lines()
+        .map(str::trim)
+        .take_while(|line| !line.starts_with("Usage:") && !line.starts_with("For more information"))
+        .filter(|line| !line.is_empty() && !line.starts_with("tip: to pass"))
+        .collect();
+    let text = parts.join("; ").replace(":;", ":");
+    format!("{} (--help shows what there is)", text.trim_start_matches("error: "))
+}

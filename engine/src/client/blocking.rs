@@ -1,0 +1,95 @@
+//! A client that waits in its calls: a process or a thread of its own.
+
+use anyhow::{Context, Result};
+
+use crate::client::connect::connect;
+use crate::client::edges::sleep_until;
+use crate::client::exchange::{Caller, Failure};
+use crate::client::measure::Measure;
+use crate::client::state::{ClientState, pause};
+use crate::count::tally::ErrorKind;
+use crate::sys::clock::now;
+use crate::transfer::channel::Openers;
+
+/// A client that waits in its calls: a process or a thread of its own.
+pub struct BlockingClient<'run> {
+    state: ClientState<'run>,
+    keeps: bool,
+    openers: Openers,
+    caller: Option<Caller<'run>>,
+    measure: Option<Measure<'run>>,
+}
+
+impl<'run> BlockingClient<'run> {
+    /// To be made where it runs. Keeps its connection or not; measures or only counts.
+    pub fn new(state: ClientState<'run>, keeps: bool, measure: Option<Measure<'run>>) -> Result<Self> {
+        let prepared = state.run.way.prepare(&state.run.settings);
+        let openers = prepared
+            .inspect_err(|error| state.slot.error(ErrorKind::of(error)))
+            .context("the primitives could not be prepared")?;
+        Ok(BlockingClient { state, keeps, openers, caller: None, measure })
+    }
+
+    /// Makes the connection that is to be kept, before there is anything to ask.
+    pub fn connect(&mut self) {
+        match self.connected() {
+            Ok(caller) => self.caller = Some(caller),
+            Err(failure) => self.state.failed(&failure),
+        }
+    }
+
+    /// Asks again and again until the end. What was measured is added to the sums of the load.
+    pub fn take_turns(mut self) {
+        let (run, pause) = (self.state.run, pause(self.state.run));
+        let mut at = now();
+        while self.state.goes_on(at) {
+            if let Err(failure) = self.turn(&mut at) {
+                self.state.failed(&failure);
+            }
+            if pause > 0 {
+                sleep_until(at + pause, || self.state.goes_on(now()));
+                at = now();
+            }
+        }
+        if let Some(caller) = self.caller {
+            caller.finish(run.target.patience);
+        }
+        if let Some(measure) = &self.measure {
+            run.measured().add(measure);
+        }
+    }
+
+    /// One request; sets the time to when its reply was there.
+    fn turn(&mut self, at: &mut u64) -> Result<(), Failure> {
+        let mut caller = match self.caller.take() {
+            Some(caller) => caller,
+            None => self.connected()?,
+        };
+        let asked = now();
+        let result = caller.exchange();
+        *at = now();
+        if result.is_ok() {
+            self.state.answered(&mut caller, *at);
+            if let Some(measure) = &mut self.measure {
+                measure.answered(asked, *at);
+                if let Some(kind) = caller.kind() {
+                    measure.answered_of_kind(kind, asked, *at);
+                }
+            }
+        }
+        match result {
+            Ok(true) if self.keeps => self.caller = Some(caller),
+            _ => caller.finish(self.state.run.target.patience),
+        }
+        result.map(drop)
+    }
+
+    fn connected(&mut self) -> Result<Caller<'run>, Failure> {
+        let run = self.state.run;
+        let socket = connect(&run.target, self.state.number())?;
+        if let Some(measure) = &mut self.measure {
+            measure.connected(now());
+        }
+        self.state.caller(socket, &mut self.openers)
+    }
+}

@@ -1,0 +1,136 @@
+//! How a client of a load connects: in a call that waits, or beside others.
+
+use std::io;
+use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
+
+use socket2::{Socket, Type};
+
+use crate::client::exchange::Failure;
+use crate::net::address::Address;
+use crate::net::target::Target;
+
+fn connecting(address: &Address) -> String {
+    format!("connecting to {address}")
+}
+
+/// Connects to the first address that answers, for a client with this number, counted from 1. Every later call on the socket
+/// fails after the target's patience without progress.
+pub fn connect(target: &Target, client: usize) -> Result<OwnedFd, Failure> {
+    let mut failure = None;
+    for (index, address) in target.addresses.iter().enumerate() {
+        match connect_to(index, target, client) {
+            Ok(socket) => return Ok(socket.into()),
+            Err(error) => failure = Some(Failure::system(&connecting(address), &error)),
+        }
+    }
+    Err(failure.expect("a target has at least one address"))
+}
+
+fn connect_to(index: usize, target: &Target, client: usize) -> io::Result<Socket> {
+    let socket = open(index, Type::STREAM, target, client)?;
+    socket.set_read_timeout(Some(target.patience))?;
+    socket.set_write_timeout(Some(target.patience))?;
+    socket.connect(&target.addresses[index].for_the_kernel()?)?;
+    Ok(socket)
+}
+
+fn open(index: usize, kind: Type, target: &Target, client: usize) -> io::Result<Socket> {
+    let socket = Socket::new(target.addresses[index].domain(), kind, None)?;
+    if let Some(options) = &target.tcp {
+        options.apply(&socket)?;
+    }
+    target.sources.bind(&socket, index, client)?;
+    Ok(socket)
+}
+
+/// A connection that is being made without waiting for it (connect(2), EINPROGRESS).
+pub struct Attempt<'run> {
+    socket: Socket,
+    target: &'run Target,
+    /// Of the target's addresses, which is tried now.
+    index: usize,
+    /// The number of the client that it is for.
+    client: usize,
+    /// The queue of a Unix listener was full: nothing will come of it, and nothing says when to try again (EAGAIN).
+    found_no_room: bool,
+}
+
+/// What became of an [`Attempt`].
+pub enum Attempted<'run> {
+    /// The connection is there; its socket does not block.
+    Connected(OwnedFd),
+    /// This address did not answer; the next one is being tried, with another socket.
+    Again(Attempt<'run>),
+}
+
+impl<'run> Attempt<'run> {
+    /// Begins to connect to the first address that can be tried, for a client with this number, counted from 1.
+    pub fn begin(target: &'run Target, client: usize) -> Result<Self, Failure> {
+        Self::begin_from(target, client, 0)
+    }
+
+    fn begin_from(target: &'run Target, client: usize, first: usize) -> Result<Self, Failure> {
+        let mut failure = None;
+        for (index, address) in target.addresses.iter().enumerate().skip(first) {
+            match Self::begin_with(index, target, client) {
+                Ok((socket, found_no_room)) => return Ok(Attempt { socket, target, index, client, found_no_room }),
+                Err(error) => failure = Some(Failure::system(&connecting(address), &error)),
+            }
+        }
+        Err(failure.expect("a target has at least one address"))
+    }
+
+    fn begin_with(index: usize, target: &Target, client: usize) -> io::Result<(Socket, bool)> {
+        let address = &target.addresses[index];
+        let socket = open(index, Type::STREAM.nonblocking(), target, client)?;
+        match socket.connect(&address.for_the_kernel()?) {
+            Err(error) => match (error.raw_os_error(), address) {
+                (Some(libc::EINPROGRESS), _) => Ok((socket, false)),
+                (Some(libc::EAGAIN), Address::Unix(_)) => Ok((socket, true)),
+                _ => Err(error),
+            },
+            Ok(()) => Ok((socket, false)),
+        }
+    }
+
+    /// Nothing will come of it, since a Unix listener's queue was full: to be begun anew a little later, or given up.
+    pub fn found_no_room(&self) -> bool {
+        self.found_no_room
+    }
+
+    /// The socket, for whoever waits until it is writable.
+    pub fn socket(&self) -> BorrowedFd<'_> {
+        self.socket.as_fd()
+    }
+
+    /// To be called when the socket has become writable.
+    pub fn finish(self) -> Result<Attempted<'run>, Failure> {
+        match self.socket.take_error() {
+            Ok(None) => Ok(Attempted::Connected(self.socket.into())),
+            Ok(Some(error)) | Err(error) => self.next(Failure::system(&self.connecting(), &error)),
+        }
+    }
+
+    /// To be called when it has taken too long.
+    pub fn give_up(self) -> Result<Attempted<'run>, Failure> {
+        self.next(self.timed_out())
+    }
+
+    /// It has taken too long, and no other address is tried.
+    pub fn timed_out(&self) -> Failure {
+        Failure::timed_out(&self.connecting())
+    }
+
+    fn connecting(&self) -> String {
+        connecting(&self.target.addresses[self.index])
+    }
+
+    fn next(&self, failure: Failure) -> Result<Attempted<'run>, Failure> {
+        match self.index + 1 {
+            next if next < self.target.addresses.len() => {
+                Attempt::begin_from(self.target, self.client, next).map(Attempted::Again)
+            }
+            _ => Err(failure),
+        }
+    }
+}

@@ -1,0 +1,173 @@
+//! Very many clients of one process: threads with an event loop each, in which clients connect, ask and are answered,
+//! whoever decides when they ask (`pace`) and whatever tells that a socket is ready (`back_end`).
+//!
+//! Kept connections are all made before the first request. Where the load ends by time, that comes before its warm-up.
+
+mod account;
+mod arrivals;
+mod back_end;
+mod completions;
+mod connecting;
+mod epoll;
+mod member;
+mod own_time;
+mod pace;
+mod polling;
+mod settings;
+mod start;
+mod turns;
+
+use anyhow::{Context, Result, anyhow};
+
+use crate::client::edges::Edges;
+use crate::client::load::{LoadRun, clients, closing, uses_a_ring};
+use crate::count::own_memory;
+use crate::sys::{process, signal, thread};
+use crate::transfer::waiting::{BACK_END, COMPLETIONS, POLLING};
+
+use back_end::BackEnd;
+use completions::Completions;
+use epoll::Readiness;
+pub use pace::Kind;
+use pace::Share;
+use polling::Polling;
+use settings::ConnectionUse;
+pub use settings::{CLOSING, PIN_THREADS, PIPELINE, REQUESTS_PER_CONNECTION, REQUIREMENTS, THREADS};
+use start::Start;
+use turns::Turns;
+
+/// Runs a load of such clients to its end.
+pub fn run(run: &'static LoadRun, kind: Kind) -> Result<()> {
+    let threads = run.settings.integer(THREADS.name) as usize;
+    let usage = ConnectionUse::of(run);
+    if uses_a_ring(&run.settings) {
+        Completions::check()?;
+    }
+    let clients = clients(&run.settings);
+    // Before its threads are pinned, of which this is one.
+    run.measured().cpus = process::allowed_cpus()?.len();
+    // Each thread has a ring or an epoll instance; by polling too, which asks that of what cannot be tried.
+    let of_threads = threads * (1 + run.way.descriptors());
+    run.make_room(clients, closing(clients, &run.settings) + of_threads)?;
+    signal::note_interrupts()?;
+    let before = run.keeps().then(own_memory::private_bytes).flatten();
+    let start = Start::new(threads);
+    let part = |thread| {
+        let plan = Plan { run, kind, usage, share: Share { thread, threads }, start: &start, before };
+        plan.ask()
+    };
+    std::thread::scope(|scope| {
+        let mut others = Vec::new();
+        for thread in 1..threads {
+            let body = move || part(thread);
+            match std::thread::Builder::new().spawn_scoped(scope, body) {
+                Ok(other) => others.push(other),
+                Err(error) => {
+                    start.lose();
+                    let context = format!("thread {} of {threads} could not be made (fewer --threads)", thread + 1);
+                    return Err(anyhow!(error).context(context));
+                }
+            }
+        }
+        let own = part(0);
+        let results =
+            others.into_iter().map(|other| other.join().unwrap_or_else(|_| Err(anyhow!("a thread panicked"))));
+        // The first that has a reason.
+        results.fold(own, Result::and)
+    })?;
+    // Not of connections that the server has closed.
+    let kept = run.tally.counts().connections == clients as u64;
+    if let Kind::Closed { pause: 0 } = kind {
+        run.measured().always_under_way = usage.always_under_way(clients).filter(|_| kept);
+    }
+    Ok(())
+}
+
+/// What a thread of the load needs to know.
+struct Plan<'a> {
+    run: &'static LoadRun,
+    kind: Kind,
+    usage: ConnectionUse,
+    share: Share,
+    start: &'a Start,
+    /// Of the process's memory, what it had before its connections, where they are kept.
+    before: Option<u64>,
+}
+
+impl Plan<'_> {
+    fn ask(&self) -> Result<()> {
+        let guard = Guard(self.start);
+        if self.run.settings.boolean(PIN_THREADS.name) {
+            let cpus = process::allowed_cpus()?;
+            process::pin(&[cpus[self.share.thread % cpus.len()]]).context("--pin-threads: the kernel refused")?;
+        }
+        thread::set_timer_slack(1).context("the timer slack cannot be set")?;
+        match self.run.settings.word(BACK_END.name) {
+            COMPLETIONS => {
+                let connections = clients(&self.run.settings).div_ceil(self.share.threads);
+                self.ask_with(Completions::new(connections)?)
+            }
+            POLLING => self.ask_with(Polling::new(self.run)?),
+            _ => self.ask_with(Readiness::new(self.run)?),
+        }?;
+        std::mem::forget(guard);
+        Ok(())
+    }
+
+    fn ask_with<B: BackEnd>(&self, back_end: B) -> Result<()> {
+        let Plan { run, kind, usage, share, start, before } = *self;
+        let mut turns = Turns::new(run, back_end, kind, usage, share, clients(&run.settings));
+        turns.connect_all(|| !start.is_lost())?;
+        let mut edges = None;
+        let began = if share.thread == 0 {
+            let led = start.lead(|| {
+                run.note_connected(before);
+                let edges = Edges::begin(run);
+                (edges.began(), edges)
+            });
+            led.map(|(began, own)| {
+                edges = Some(own);
+                began
+            })
+        } else {
+            start.follow()
+        };
+        // Another thread has failed, and says why.
+        let Some(began) = began else { return Ok(()) };
+        turns.begin(began);
+        let mut is_counted = true;
+        let mut goes_on = |turns: &Turns<B>| {
+            if is_counted && !turns.go_on() {
+                is_counted = false;
+                start.finished();
+            }
+            !start.is_lost() && (turns.go_on() || share.thread == 0 && start.goes_on())
+        };
+        while goes_on(&turns) && !signal::interrupted() {
+            turns.step(edges.as_ref().and_then(Edges::next))?;
+            if let Some(edges) = &mut edges {
+                edges.look(turns.at());
+            }
+        }
+        if let Some(edges) = &mut edges {
+            edges.cut();
+            start.close();
+        }
+        while goes_on(&turns) {
+            turns.step(None)?;
+        }
+        start.wait_until_closed();
+        let measure = turns.finish()?;
+        run.measured().add(&measure);
+        Ok(())
+    }
+}
+
+/// Of a thread that ends before its time, by a panic too: nobody is to wait for it.
+struct Guard<'a>(&'a Start);
+
+impl Drop for Guard<'_> {
+    fn drop(&mut self) {
+        self.0.lose();
+    }
+}

@@ -1,0 +1,102 @@
+//! What the loads with an event loop can be told, beside what all loads can.
+
+use crate::base::setting::{Kind, SEVERAL_LOADS, Setting};
+use crate::client::load::{CLIENTS, CONNECTIONS, KEPT, LoadRun};
+use crate::client::requirement::{Needs, Requirement};
+
+/// How many event loops there are.
+pub const THREADS: Setting = Setting {
+    name: "threads",
+    help: "Threads that ask, each with an event loop and its share of the clients; all begin together",
+    unit: Some("threads"),
+    kind: Kind::Integer { minimum: 1, maximum: 256, default: 1 },
+    for_more: Some(SEVERAL_LOADS),
+};
+
+/// Whether threads stay on a CPU.
+pub const PIN_THREADS: Setting = Setting {
+    name: "pin_threads",
+    help: "Pin every thread to one CPU, in turn, of those that the load may use; otherwise the kernel moves them among these. Several \
+           loads that may use the same CPUs pin their first threads to the same one: give each CPUs of its own (--cpus)",
+    unit: None,
+    kind: Kind::Boolean { default: false },
+    for_more: None,
+};
+
+/// How many requests a connection has under way.
+pub const PIPELINE: Setting = Setting {
+    name: "pipeline",
+    help: "Requests that a connection may have under way at a time, without waiting for the replies before; those that are \
+           due together leave by one call where the primitive gathers (--primitive writev --messages-at-once N)",
+    unit: Some("requests"),
+    kind: Kind::Integer { minimum: 1, maximum: 1024, default: 1 },
+    for_more: Some("for more requests under way, more --clients"),
+};
+
+/// After how many requests a kept connection is closed.
+pub const REQUESTS_PER_CONNECTION: Setting = Setting {
+    name: "requests_per_connection",
+    help: "Requests after which a kept connection is closed and another made; 0: it is kept to the end",
+    unit: Some("requests"),
+    kind: Kind::Integer { minimum: 0, maximum: 1_000_000_000, default: 0 },
+    for_more: Some("for more, 0: connections are kept to the end"),
+};
+
+/// How a client ends its connections.
+pub const CLOSING: Setting = Setting {
+    name: "closing",
+    help: "How clients end their connections: with FIN, which leaves TIME_WAIT at the end that closes first, or with RST \
+           (SO_LINGER of 0), which leaves none; what ends a stream of no fixed length is FIN in either case",
+    unit: None,
+    kind: Kind::Choice { choices: &["fin", "reset"], default: "fin" },
+    for_more: None,
+};
+
+/// Requests under way at a time, all clients together: each takes memory from the beginning on, some hundred bytes.
+const MOST_UNDER_WAY: u64 = 1 << 20;
+
+/// Connections that are kept.
+const KEPT_ONES: Needs = Needs::Word { other: CONNECTIONS.name, word: KEPT };
+
+/// What these settings need of others.
+pub const REQUIREMENTS: &[Requirement] = &[
+    Requirement { setting: PIPELINE.name, beyond: 1, needs: KEPT_ONES },
+    Requirement { setting: REQUESTS_PER_CONNECTION.name, beyond: 0, needs: KEPT_ONES },
+    Requirement { setting: THREADS.name, beyond: 1, needs: Needs::AsMany { other: CLIENTS.name } },
+    Requirement {
+        setting: PIPELINE.name,
+        beyond: 1,
+        needs: Needs::Product { other: CLIENTS.name, most: MOST_UNDER_WAY },
+    },
+];
+
+/// What a connection is used for, and how it ends.
+#[derive(Debug, Clone, Copy)]
+pub struct ConnectionUse {
+    /// Requests under way at a time.
+    pub pipeline: usize,
+    /// Requests after which it is closed.
+    pub requests: u64,
+    /// Closed with RST.
+    pub resets: bool,
+}
+
+impl ConnectionUse {
+    /// As the settings have it.
+    pub fn of(run: &LoadRun) -> Self {
+        let number = |setting: Setting| run.settings.integer(setting.name);
+        let (pipeline, requests) = (number(PIPELINE), number(REQUESTS_PER_CONNECTION));
+        let requests = match requests {
+            _ if !run.keeps() => 1,
+            0 => u64::MAX,
+            number => number,
+        };
+        ConnectionUse { pipeline: pipeline as usize, requests, resets: run.settings.word(CLOSING.name) == "reset" }
+    }
+
+    /// How many requests so many clients always have under way that ask again as soon as they are answered, over connections
+    /// that they have; `None` where they are to connect now and then.
+    pub fn always_under_way(&self, clients: usize) -> Option<u64> {
+        (self.requests == u64::MAX).then(|| (clients * self.pipeline) as u64)
+    }
+}

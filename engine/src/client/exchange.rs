@@ -1,0 +1,412 @@
+//! A load's connection and what goes over it: the asking end of what [`crate::server::connection`] is to the serving end. Clients
+//! that wait in their calls and clients of an event loop run this same code; they differ in when they call it.
+
+use std::collections::VecDeque;
+use std::io;
+use std::os::fd::BorrowedFd;
+use std::sync::atomic::Ordering::Relaxed;
+use std::time::Duration;
+
+use crate::base::window::Window;
+use crate::client::show::Shown;
+use crate::count::tally::ErrorKind;
+use crate::net::closings::ShutDown;
+use crate::protocol::workload::{Answer, Client, Conversation, Input, MeasuredBy, More};
+use crate::sys::clock::now;
+use crate::sys::descriptor::PollFlags;
+use crate::transfer::channel::Channel;
+use crate::transfer::inbox::CAPACITY;
+use crate::transfer::primitive::{Received, Sent, Want};
+
+/// How many times the time allowed without progress a reply may take that comes in pieces.
+pub const LONGEST: u32 = 10;
+
+/// A request that failed: the kind that is counted, and the words for the user.
+#[derive(Debug)]
+pub struct Failure {
+    /// What is counted.
+    pub kind: ErrorKind,
+    /// What is shown.
+    pub message: String,
+}
+
+impl Failure {
+    /// An error of the system, met while doing this.
+    pub fn system(doing: &str, error: &io::Error) -> Self {
+        match ErrorKind::of(error) {
+            ErrorKind::TimedOut => Failure::timed_out(doing),
+            kind => Failure { kind, message: format!("{doing}: {error}") },
+        }
+    }
+
+    /// A connection cannot be waited for.
+    pub fn waiting(error: &io::Error) -> Self {
+        Failure::system("waiting for a connection", error)
+    }
+
+    /// What was under way behind the window's end was waited for, and has not come, though there may have been progress.
+    pub fn behind_the_window() -> Self {
+        let message =
+            "awaiting replies behind the window: the time for that is over (--timeout-milliseconds)".to_owned();
+        Failure { kind: ErrorKind::TimedOut, message }
+    }
+
+    /// Of the reply something came again and again, and it is not whole after so long.
+    fn in_pieces(longest: Duration) -> Self {
+        let message = format!(
+            "{RECEIVING}: it came piece by piece and is not whole after {:.1} s, {LONGEST} times the time allowed \
+             (--timeout-milliseconds)",
+            longest.as_secs_f64()
+        );
+        Failure { kind: ErrorKind::TimedOut, message }
+    }
+
+    /// Nothing came of doing this in time.
+    pub fn timed_out(doing: &str) -> Self {
+        let message = format!("{doing}: no progress within the time allowed (--timeout-milliseconds)");
+        Failure { kind: ErrorKind::TimedOut, message }
+    }
+}
+
+/// One connection of a load.
+pub struct Caller<'run> {
+    channel: Channel,
+    client: &'run dyn Client,
+    /// One for each request under way, in their order, and then those that are free.
+    conversations: VecDeque<Box<dyn Conversation>>,
+    /// Requests under way.
+    asked: usize,
+    /// How many of them were put, and not begun.
+    gathered: usize,
+    shown: Option<Shown<'run>>,
+    window: &'run Window,
+    want: Want,
+    /// Something may be left in the outbox, or in a pipe or queue of the sender, or to come of the request.
+    unsent: bool,
+    /// Something was sent or has come since this was asked.
+    moved: bool,
+    /// A request was answered, and nothing has come since.
+    at_rest: bool,
+    /// This end has said that no more comes, and receives on.
+    shut_down: Option<ShutDown>,
+    /// What came behind the last reply is in the inbox: the beginning of the next, or all of it.
+    left_over: bool,
+    /// When the first piece of the reply came that is not whole (CLOCK_MONOTONIC, nanoseconds); 0: none has.
+    first_piece: u64,
+    /// How long a reply may come in pieces; `None` where it takes as long as the load.
+    longest: Option<Duration>,
+}
+
+/// Why [`Caller::ask`] or [`Caller::advance`] came back.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Progress {
+    /// The socket would block until it is ready for this.
+    Blocked(PollFlags),
+    /// Its turn is over, and there may be more; the socket is to be ready for this.
+    Yields(PollFlags),
+    /// The reply came and was right.
+    Answered {
+        /// The connection takes another request.
+        open: bool,
+    },
+}
+
+impl<'run> Caller<'run> {
+    /// Takes a channel of a connected socket, which blocks or not, for a load with this window that waits so long for progress.
+    pub fn new(
+        channel: Channel,
+        client: &'run dyn Client,
+        shown: Option<Shown<'run>>,
+        window: &'run Window,
+        patience: Duration,
+    ) -> Self {
+        if let Some(shown) = &shown {
+            shown.connected(channel.socket());
+        }
+        Caller {
+            channel,
+            client,
+            conversations: VecDeque::from([client.open()]),
+            asked: 0,
+            gathered: 0,
+            shown,
+            window,
+            want: Want::AtMost(0),
+            unsent: false,
+            moved: false,
+            at_rest: false,
+            shut_down: None,
+            left_over: false,
+            first_piece: 0,
+            longest: (client.measured_by() == MeasuredBy::Requests).then(|| patience * LONGEST),
+        }
+    }
+
+    /// Asks, and waits for the reply in the calls of a blocking socket, whose own time limit ends the waiting. Says
+    /// whether the connection takes another request.
+    pub fn exchange(&mut self) -> Result<bool, Failure> {
+        let mut progress = self.ask()?;
+        if progress == Progress::Blocked(PollFlags::POLLIN) {
+            progress = self.advance()?;
+        }
+        loop {
+            match progress {
+                Progress::Answered { open } => return Ok(open),
+                Progress::Blocked(_) => return Err(self.timed_out()),
+                Progress::Yields(_) if self.window.is_left() => return Err(Failure::behind_the_window()),
+                Progress::Yields(_) => progress = self.advance()?,
+            }
+        }
+    }
+
+    /// Sends the next request, as far as the socket allows. Does not receive: a reply cannot be there yet. Whatever was to be
+    /// sent before must have been ([`Caller::is_sending`]).
+    pub fn ask(&mut self) -> Result<Progress, Failure> {
+        self.put(None);
+        self.begin()
+    }
+
+    /// Makes the next request ready, which is the arrival of this number, counted from 0, where the load goes by a schedule.
+    /// [`Caller::begin`] sends it.
+    pub fn put(&mut self, arrival: Option<u64>) {
+        if self.asked == self.conversations.len() {
+            self.conversations.push_back(self.client.open());
+        }
+        if let Some(arrival) = arrival {
+            self.conversations[self.asked].numbered(arrival);
+        }
+        let before = self.channel.outbox.bytes();
+        let want = self.conversations[self.asked].ask(&mut self.channel.outbox);
+        // Several replies may come together.
+        self.want = if self.asked == 0 { want } else { Want::AtMost(CAPACITY) };
+        self.asked += 1;
+        self.gathered += 1;
+        if let Some(shown) = &mut self.shown {
+            shown.asks(&self.channel.outbox, before);
+        }
+        self.unsent = true;
+    }
+
+    /// Whether another request that is put beside those that were not begun goes out by the same call.
+    pub fn gathers_another(&self) -> bool {
+        self.gathered < self.channel.outbox.messages_at_once()
+    }
+
+    /// Sends what was put, as far as the socket allows, as [`Caller::ask`] does.
+    pub fn begin(&mut self) -> Result<Progress, Failure> {
+        self.gathered = 0;
+        self.send().map_err(|failure| self.explained(failure))
+    }
+
+    /// The request that was answered last counts.
+    pub fn counts(&mut self) {
+        if let Some(last) = self.conversations.back_mut() {
+            last.counts();
+        }
+    }
+
+    /// The kind of the request that was answered last ([`Conversation::kind`]).
+    pub fn kind(&self) -> Option<usize> {
+        self.conversations.back().and_then(|last| last.kind())
+    }
+
+    /// Whether a request has not been sent in full.
+    pub fn is_sending(&self) -> bool {
+        self.unsent
+    }
+
+    /// Whether anything was sent, or has come, since this was last asked.
+    pub fn has_moved(&mut self) -> bool {
+        std::mem::take(&mut self.moved)
+    }
+
+    /// Whether something is to be done without waiting for the socket: more than one reply has come.
+    pub fn is_behind(&self) -> bool {
+        self.left_over
+    }
+
+    /// Goes on as far as the socket allows.
+    pub fn advance(&mut self) -> Result<Progress, Failure> {
+        self.go_on().map_err(|failure| self.explained(failure))
+    }
+
+    /// A server that closes after its reply is met by the next request of whoever keeps the connection.
+    fn explained(&self, failure: Failure) -> Failure {
+        let closed = matches!(failure.kind, ErrorKind::Truncated | ErrorKind::Reset | ErrorKind::BrokenPipe);
+        match self.conversations[0].kept_by().filter(|_| closed && self.at_rest) {
+            None => failure,
+            Some(option) => Failure {
+                message: format!(
+                    "{}; the server had closed after its last reply: serve with {option}, or load without \
+                     --connections kept",
+                    failure.message
+                ),
+                ..failure
+            },
+        }
+    }
+
+    fn go_on(&mut self) -> Result<Progress, Failure> {
+        if self.unsent {
+            let progress = self.send()?;
+            // Earlier requests may have been answered: a server that cannot send its replies receives nothing more.
+            if self.unsent && self.asked == 1 {
+                return Ok(progress);
+            }
+        }
+        for _ in 0..RECEIVES_IN_A_TURN {
+            let (not_stored, ended) = if std::mem::take(&mut self.left_over) {
+                (0, false)
+            } else {
+                match self.channel.receive(self.want).map_err(|error| Failure::system(RECEIVING, &error))? {
+                    Received::Bytes(_) => (0, false),
+                    Received::Discarded(bytes) | Received::Mapped(bytes) => (bytes, false),
+                    Received::End => (0, true),
+                    Received::Blocked => {
+                        self.channel.inbox.give_back();
+                        return Ok(Progress::Blocked(self.waits_for()));
+                    }
+                }
+            };
+            self.moved = true;
+            self.at_rest &= ended;
+            match self.take(not_stored, ended)? {
+                Answer::Receive(_) if self.window.is_left() => return Err(Failure::behind_the_window()),
+                Answer::Receive(want) => {
+                    self.comes_in_time()?;
+                    self.want = if self.asked == 1 { want } else { Want::AtMost(CAPACITY) };
+                }
+                Answer::Complete => return self.answered(ended),
+                Answer::Last => return self.answered(true),
+                Answer::Surplus { due } => {
+                    let message = format!("the reply has more than the {due} bytes that were asked for");
+                    return Err(Failure { kind: ErrorKind::Surplus, message });
+                }
+            }
+        }
+        Ok(Progress::Yields(self.waits_for()))
+    }
+
+    /// A reply that comes drop by drop is never without progress, and is not to be awaited for ever.
+    fn comes_in_time(&mut self) -> Result<(), Failure> {
+        let Some(longest) = self.longest else { return Ok(()) };
+        let at = now();
+        match self.first_piece {
+            0 => self.first_piece = at,
+            first if at - first > longest.as_nanos() as u64 => return Err(Failure::in_pieces(longest)),
+            _ => {}
+        }
+        Ok(())
+    }
+
+    fn waits_for(&self) -> PollFlags {
+        if self.unsent { PollFlags::POLLIN | PollFlags::POLLOUT } else { PollFlags::POLLIN }
+    }
+
+    /// Gives what has come to the conversation that it is for.
+    fn take(&mut self, not_stored: usize, ended: bool) -> Result<Answer, Failure> {
+        let unread = self.channel.inbox.unread();
+        let before = self.shown.is_some().then(|| unread.to_vec());
+        let calls = self.channel.take_calls();
+        let mut input = Input::new(&mut self.channel.inbox, calls, not_stored, ended);
+        input.more_follow = self.asked > 1;
+        let answer = self.conversations[0].receive(&mut input);
+        let left = input.bytes().len();
+        if let (Some(shown), Some(before)) = (&mut self.shown, before) {
+            shown.receives(&before[..before.len() - left], not_stored);
+        }
+        let kind = if ended { ErrorKind::Truncated } else { ErrorKind::WrongReply };
+        answer.map_err(|message| Failure { kind, message })
+    }
+
+    /// The first of the requests under way was answered.
+    fn answered(&mut self, last: bool) -> Result<Progress, Failure> {
+        self.asked -= 1;
+        self.first_piece = 0;
+        self.conversations.rotate_left(1);
+        if self.asked == 0 {
+            self.nothing_is_left()?;
+            self.channel.inbox.give_back();
+        } else {
+            self.left_over = !self.channel.inbox.unread().is_empty();
+            self.want = Want::AtMost(CAPACITY);
+        }
+        self.at_rest = !self.left_over;
+        self.channel.slot().requests.fetch_add(1, Relaxed);
+        if let Some(shown) = &mut self.shown {
+            shown.replied();
+        }
+        Ok(Progress::Answered { open: !last })
+    }
+
+    /// The socket, for whoever waits for it.
+    pub fn socket(&self) -> BorrowedFd<'_> {
+        self.channel.socket()
+    }
+
+    /// As [`Channel::reap`].
+    pub fn reap(&mut self) -> io::Result<()> {
+        self.channel.reap()
+    }
+
+    /// What is being waited for has not come in time.
+    pub fn timed_out(&self) -> Failure {
+        Failure::timed_out(if self.unsent { SENDING } else { RECEIVING })
+    }
+
+    /// Closes, and gives the sender the time that the kernel needs for its pieces.
+    pub fn finish(self, patience: Duration) {
+        self.channel.slot().closings.note_close(self.channel.socket(), self.shut_down);
+        self.channel.finish(patience);
+    }
+
+    /// Sends, and asks for more of the request when that is done.
+    fn send(&mut self) -> Result<Progress, Failure> {
+        let failure = |error| Failure::system(SENDING, &error);
+        for _ in 0..PARTS_IN_A_TURN {
+            let before = self.channel.outbox.bytes();
+            let sent = self.channel.send().map_err(failure)?;
+            self.moved |= self.channel.outbox.bytes() < before;
+            if sent == Sent::Blocked {
+                return Ok(Progress::Blocked(PollFlags::POLLOUT));
+            }
+            match self.conversations[self.asked - 1].more(&mut self.channel.outbox, self.window) {
+                More::Part => {
+                    if let Some(shown) = &mut self.shown {
+                        shown.goes_on(&self.channel.outbox);
+                    }
+                    continue;
+                }
+                More::Nothing => {}
+                More::End => {
+                    self.shut_down = Some(self.channel.slot().closings.note_shutdown(self.channel.socket()));
+                    self.channel.end().map_err(failure)?;
+                }
+            }
+            self.unsent = false;
+            return Ok(Progress::Blocked(PollFlags::POLLIN));
+        }
+        Ok(Progress::Yields(PollFlags::POLLOUT))
+    }
+
+    /// A server that says more than it was asked would be taken at its word by the next request.
+    fn nothing_is_left(&self) -> Result<(), Failure> {
+        match self.channel.inbox.unread().len() {
+            0 => Ok(()),
+            bytes => Err(Failure {
+                kind: ErrorKind::Surplus,
+                message: format!("{bytes} bytes more came than the reply has"),
+            }),
+        }
+    }
+}
+
+/// Parts of a request that are sent in one turn: a server that takes all that comes as it comes must not keep the other
+/// connections of an event loop waiting, nor the edges of its window.
+const PARTS_IN_A_TURN: usize = 8;
+
+/// Receives in one turn, for the same reason: a server that sends faster than they are taken.
+const RECEIVES_IN_A_TURN: usize = 16;
+
+const SENDING: &str = "sending a request";
+const RECEIVING: &str = "receiving a reply";

@@ -1,0 +1,443 @@
+//! The vocabulary of loads: who asks, and how often.
+
+use std::net::SocketAddr;
+use std::sync::atomic::{AtomicBool, AtomicU8, AtomicU64, Ordering::Relaxed};
+use std::sync::{Mutex, MutexGuard, PoisonError};
+
+use anyhow::{Context, Result, bail};
+
+use crate::base::about::About;
+use crate::base::mistake::{mistake, raise_to};
+use crate::base::output::warn;
+use crate::base::setting::{Kind, SEVERAL_LOADS, Setting, Settings};
+use crate::base::window::Window;
+use crate::client::measure::Measured;
+use crate::client::requirement::Requirement;
+use crate::client::schedule::Schedule;
+use crate::client::show::Show;
+use crate::count::own_memory::{self, Connected};
+use crate::count::tally::Tally;
+use crate::net::address::Address;
+use crate::net::source_addresses::{self, SOURCE_ADDRESSES};
+use crate::net::target::Target;
+use crate::protocol::workload::Client;
+use crate::sys::memory::shared::SharedArray;
+use crate::sys::process;
+use crate::transfer::channel::Way;
+use crate::transfer::primitive::Waits;
+use crate::transfer::waiting::{BACK_END, COMPLETIONS};
+
+/// A registered load. Its file's name is its name.
+pub struct Load {
+    /// What it is.
+    pub about: About,
+    /// How its clients wait for their sockets.
+    pub waits: Waits,
+    /// Its own settings.
+    pub settings: &'static [Setting],
+    /// How many workers of it count apart.
+    pub workers: fn(&Settings) -> usize,
+    /// The settings whose product is the number of requests that it makes when nothing fails; the last of them is the number
+    /// of each client. None where it always ends by time.
+    pub requests: &'static [Setting],
+    /// The setting that ends it by time where it is not 0: then the last of [`Load::requests`] says nothing, and their
+    /// number is not known beforehand.
+    pub duration: Option<&'static Setting>,
+    /// A setting and its word by which primitives have no part in how bytes are moved.
+    pub without_primitives: Option<(&'static Setting, &'static str)>,
+    /// What its settings need of each other.
+    pub requirements: &'static [Requirement],
+    /// Makes them. Only what keeps the load from being run at all is an error; what fails in it is tallied.
+    pub run: fn(&'static LoadRun) -> Result<()>,
+}
+
+/// What most loads have in common: the end of their entry is `..COMMON`.
+pub const COMMON: Load = Load {
+    about: About { summary: "", source: "" },
+    waits: Waits::InTheCall,
+    settings: &[],
+    workers: |_| 1,
+    requests: &[],
+    duration: None,
+    without_primitives: None,
+    requirements: &[],
+    run: |_| bail!("a load makes its requests in a way of its own"),
+};
+
+impl Load {
+    /// How many requests it makes when nothing fails; `None` where it ends by time.
+    pub fn expected_requests(&self, settings: &Settings) -> Option<u64> {
+        let timed = self.duration.is_some_and(|duration| settings.integer(duration.name) > 0);
+        (!timed).then(|| self.requests.iter().map(|setting| settings.integer(setting.name)).product())
+    }
+
+    /// Whether its clients are threads, or connections, of the process itself; else they are processes of their own.
+    pub fn is_one_process(&self) -> bool {
+        self.settings.iter().any(|setting| setting.name == CLIENTS.name)
+    }
+
+    /// How many clients there are.
+    pub fn clients(&self, settings: &Settings) -> usize {
+        if self.is_one_process() {
+            return clients(settings);
+        }
+        let others = self.requests.split_last().map_or(&[][..], |(_, others)| others);
+        others.iter().map(|setting| settings.integer(setting.name) as usize).product()
+    }
+
+    /// Refuses what would go without effect: to be told both when to end and how many requests to make, to warm up without a
+    /// window that begins afterwards, or to move bytes by a primitive where none has a part; and settings that do not have
+    /// what they need of each other ([`Load::requirements`]).
+    pub fn check(&self, settings: &Settings, given: impl Fn(&str) -> bool) -> Result<()> {
+        if let Some((setting, word)) = self.without_primitives
+            && settings.word(setting.name) == word
+            && let Some(option) = ["primitive", "receive"].into_iter().find(|option| given(option))
+        {
+            return Err(mistake(format!(
+                "--{option} with --{} {word}: what is submitted to a ring moves bytes itself, and no primitive has a part \
+                 in it; leave one of them out",
+                setting.option()
+            )));
+        }
+        self.requirements.iter().try_for_each(|requirement| requirement.check(settings))?;
+        let (Some(duration), Some(each)) = (self.duration, self.requests.last()) else { return Ok(()) };
+        let is_timed = settings.integer(duration.name) > 0;
+        if is_timed && given(each.name) {
+            return Err(mistake(format!(
+                "--{} and --{} contradict each other: a load ends when every client has made so many requests, or by \
+                 time; give one of them",
+                each.option(),
+                duration.option()
+            )));
+        }
+        let warms_up = self.settings.iter().any(|setting| setting.name == WARM_UP.name);
+        if !is_timed && warms_up && settings.integer(WARM_UP.name) > 0 {
+            return Err(mistake(format!(
+                "--{} comes before the window of a load that ends by time; give --{} too",
+                WARM_UP.option(),
+                duration.option()
+            )));
+        }
+        Ok(())
+    }
+}
+
+/// How long a load waits for progress.
+pub const TIMEOUT: Setting = Setting {
+    name: "timeout_milliseconds",
+    help: "A connection without any progress for so long has failed, and so has a reply that comes piece by piece for ten times \
+           as long",
+    unit: Some("milliseconds"),
+    kind: Kind::Integer { minimum: 1, maximum: 3_600_000, default: 10_000 },
+    for_more: Some("for replies that take longer, a server that sends some of each at least once an hour"),
+};
+
+/// How many clients there are, in loads whose clients are not processes.
+pub const CLIENTS: Setting = Setting {
+    name: "clients",
+    help: "Clients that ask at the same time, each on a connection of its own",
+    unit: Some("clients"),
+    kind: Kind::Integer { minimum: 1, maximum: 100_000, default: 4 },
+    for_more: Some(SEVERAL_LOADS),
+};
+
+/// Whether a client keeps its connection.
+pub const CONNECTIONS: Setting = Setting {
+    name: "connections",
+    help: "A connection for every request, or one kept for all requests of a client (as far as the protocol allows)",
+    unit: None,
+    kind: Kind::Choice { choices: &["per_request", KEPT], default: "per_request" },
+    for_more: None,
+};
+
+/// The word of [`CONNECTIONS`] for one that is kept.
+pub const KEPT: &str = "kept";
+
+/// How many requests a client makes.
+pub const LOOPS: Setting = Setting {
+    name: "loops",
+    help: "Requests that each client makes, unless the load ends by time",
+    unit: Some("requests"),
+    kind: Kind::Integer { minimum: 1, maximum: 10_000_000, default: 500 },
+    for_more: Some(
+        "for more, a load that ends by time (--milliseconds; not --load closed), or several one after another",
+    ),
+};
+
+/// How long the measured window is.
+pub const MILLISECONDS: Setting = Setting {
+    name: "milliseconds",
+    help: "Length of the measured window, after which the load ends; 0, where it may be: when every client has made its loops",
+    unit: Some("milliseconds"),
+    kind: Kind::Integer { minimum: 0, maximum: 86_400_000, default: 0 },
+    for_more: Some("for more than a day, several loads one after another"),
+};
+
+/// How long clients ask before the window begins.
+pub const WARM_UP: Setting = Setting {
+    name: "warm_up_milliseconds",
+    help: "Time from the first request, every kept connection made, to the beginning of the measured window",
+    unit: Some("milliseconds"),
+    kind: Kind::Integer { minimum: 0, maximum: 3_600_000, default: 0 },
+    for_more: Some("for more than an hour, a load before this one, whose result nobody looks at"),
+};
+
+/// Over which time the load grows.
+pub const RAMP_UP: Setting = Setting {
+    name: "ramp_up_milliseconds",
+    help: "Time before the warm-up, every kept connection made, over which clients begin one after another, or the rate rises",
+    unit: Some("milliseconds"),
+    kind: Kind::Integer { minimum: 0, maximum: 3_600_000, default: 0 },
+    for_more: Some("for more than an hour, several loads one after another, each larger than the one before"),
+};
+
+/// How long a client waits between two requests.
+pub const THINK: Setting = Setting {
+    name: "think_microseconds",
+    help: "Pause of a client between a reply and its next request",
+    unit: Some("microseconds"),
+    kind: Kind::Integer { minimum: 0, maximum: 3_600_000_000, default: 0 },
+    for_more: Some("for more than an hour, a load anew for every request"),
+};
+
+/// For [`Load::workers`] of a load with the setting [`CLIENTS`], and for the load itself.
+pub fn clients(settings: &Settings) -> usize {
+    settings.integer(CLIENTS.name) as usize
+}
+
+/// Whether a load with these settings, which may not have that one, hands its calls to a ring.
+pub fn uses_a_ring(settings: &Settings) -> bool {
+    settings.values().contains_key(BACK_END.name) && settings.word(BACK_END.name) == COMPLETIONS
+}
+
+/// Of a ring, connections that may still be open although their clients are done with them, however many clients there are.
+const CLOSING_AT_A_TIME: usize = 1024;
+
+/// How many connections of so many clients may be open beyond one for each: those that a ring still works on are closed a little
+/// later. While there are as many, none is made.
+pub fn closing(clients: usize, settings: &Settings) -> usize {
+    if uses_a_ring(settings) { clients.min(CLOSING_AT_A_TIME) } else { 0 }
+}
+
+/// Nanoseconds over which a load with these settings grows; 0 where it has no such setting.
+pub fn ramp(settings: &Settings) -> u64 {
+    settings.values().get(RAMP_UP.name).map_or(0, |_| settings.integer(RAMP_UP.name)) * 1_000_000
+}
+
+/// One life of a load.
+pub struct LoadRun {
+    /// Whom to ask.
+    pub target: Target,
+    /// The complete settings.
+    pub settings: Settings,
+    /// When its requests are due; none of a closed loop.
+    pub schedule: Option<Schedule>,
+    /// Where everything is counted.
+    pub tally: &'static Tally,
+    /// The asking end of the workload.
+    pub client: Box<dyn Client>,
+    /// How bytes are moved.
+    pub way: Way,
+    /// The first thing that went wrong.
+    pub first_error: FirstError,
+    /// The requests of each client that count.
+    pub by_client: ByClient,
+    /// The part of its life that is counted.
+    pub window: Window,
+    /// What was measured in that part; each thread of the load adds what it has as it ends.
+    pub measured: Mutex<Measured>,
+    /// Called as the window begins, nears its end and ends, with that moment (CLOCK_MONOTONIC, nanoseconds).
+    pub mark: Box<dyn Fn(Edge, u64) + Send + Sync>,
+    /// Where everything is shown, if it is.
+    pub show: Option<Show>,
+}
+
+/// An edge of the window, or close to one.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Edge {
+    /// Its beginning.
+    Started,
+    /// Its last tenth begins: what lives can still be looked at, which at the end is being closed.
+    Nearing,
+    /// Its end.
+    Ended,
+}
+
+/// Descriptors that a load needs beside those of its connections and threads: the standard ones, files that are read.
+const OTHER_DESCRIPTORS: u64 = 24;
+
+impl LoadRun {
+    /// What was measured so far.
+    pub fn measured(&self) -> MutexGuard<'_, Measured> {
+        self.measured.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    /// Whether connections are kept; panics where the load has no such setting.
+    pub fn keeps(&self) -> bool {
+        self.settings.word(CONNECTIONS.name) == KEPT
+    }
+
+    /// Whether the load ends by time; panics where the load has no such setting.
+    pub fn is_timed(&self) -> bool {
+        self.settings.integer(MILLISECONDS.name) > 0
+    }
+
+    /// How long its window is to be, of a load that ends by time.
+    pub fn window_ns(&self) -> Option<u64> {
+        self.settings.values().get(MILLISECONDS.name)?;
+        self.is_timed().then(|| self.settings.integer(MILLISECONDS.name) * 1_000_000)
+    }
+
+    /// Nanoseconds over which the load grows; 0 where it has no such setting.
+    pub fn ramp(&self) -> u64 {
+        ramp(&self.settings)
+    }
+
+    /// Makes room in this process for a connection of each client, and for so many descriptors beside those, of connections that
+    /// are being closed while their clients have others already and of what threads wait with; or says what is in the way: before
+    /// the first connection, since a load of fewer clients is another load.
+    pub fn make_room(&self, clients: usize, beside: usize) -> Result<()> {
+        let needed = (clients + beside) as u64 + OTHER_DESCRIPTORS;
+        let allowed = process::raise_descriptor_limit().context("the limit on descriptors cannot be raised")?;
+        if allowed < needed {
+            let (least, raise) = (self.least_descriptors(), raise_to(needed));
+            let help = if allowed < least {
+                format!("a load of a single client needs {least}, so that only more descriptors help: {raise}")
+            } else {
+                format!(
+                    "fewer --clients, or {raise}; or several loads of fewer each, whose --json results `thunderherd merge` puts \
+                     together"
+                )
+            };
+            return Err(mistake(format!(
+                "--clients {clients} needs {needed} descriptors, and this process may have {allowed}; {help}"
+            )));
+        }
+        let range = std::fs::read_to_string(PORT_RANGE).ok().and_then(|text| port_range(&text));
+        match (range, self.target.addresses.first()) {
+            // Where the range cannot be read, ports that run out are counted as they do.
+            (Some((first, last)), Some(Address::Tcp(address))) => {
+                let (ports, sources) = ((last - first) as usize + 1, self.target.sources.count());
+                if clients <= ports * sources {
+                    if clients > ports * sources / 2 {
+                        warn(&format!(
+                            "--clients {clients} take more than half of the {ports} local ports of each address, and beyond \
+                             that the kernel searches long for a free one; fewer --clients, {}or more ports (sysctl \
+                             net.ipv4.ip_local_port_range)",
+                            more_addresses(*address, clients, ports)
+                        ));
+                    }
+                    return Ok(());
+                }
+                let at_each = if sources > 1 { format!(" at each of {sources} addresses") } else { String::new() };
+                Err(mistake(format!(
+                    "--clients {clients} needs as many local ports towards {address}, and there are {ports} \
+                     ({first} to {last}){at_each}; fewer --clients, {}or more ports: \
+                     sysctl -w net.ipv4.ip_local_port_range='1024 65535'",
+                    more_addresses(*address, clients, ports)
+                )))
+            }
+            _ => Ok(()),
+        }
+    }
+
+    /// Descriptors of the smallest load of this kind: its one client has a connection and what moves its bytes, and an event loop
+    /// has something to wait with.
+    fn least_descriptors(&self) -> u64 {
+        let loops = usize::from(self.settings.values().contains_key(BACK_END.name));
+        OTHER_DESCRIPTORS + (1 + self.way.descriptors() + loops + closing(1, &self.settings)) as u64
+    }
+
+    /// Notes what the connections took that have all been made, of which nobody has been asked over yet. `before` is what the
+    /// process had before the first.
+    pub fn note_connected(&self, before: Option<u64>) {
+        let Some((before, after)) = before.zip(own_memory::private_bytes()) else { return };
+        let counted = self.tally.counts();
+        let (connections, bytes) = (counted.connections - counted.closed, after.saturating_sub(before));
+        self.measured().connected = Some(Connected { connections, bytes });
+    }
+}
+
+/// What to type for ports at further addresses, where there are any: so many of them that half of the ports are enough.
+fn more_addresses(target: SocketAddr, clients: usize, ports: usize) -> String {
+    let (option, needed) = (SOURCE_ADDRESSES.option(), clients.div_ceil((ports / 2).max(1)));
+    match source_addresses::most(target) {
+        1 => format!("more local addresses (--{option} {needed}, where the machine has so many), "),
+        most if needed <= most => format!("more local addresses (--{option} {needed}), "),
+        _ => String::new(),
+    }
+}
+
+/// The ports that connect(2) chooses from, of IPv6 too (ip(7)).
+const PORT_RANGE: &str = "/proc/sys/net/ipv4/ip_local_port_range";
+
+fn port_range(text: &str) -> Option<(u32, u32)> {
+    let (first, last) = text.trim().split_once(char::is_whitespace)?;
+    Some((first.parse().ok()?, last.trim().parse().ok()?)).filter(|(first, last)| first <= last)
+}
+
+/// The first error of a load, in words, in memory that its processes share.
+pub struct FirstError {
+    claimed: SharedArray<AtomicBool>,
+    text: SharedArray<AtomicU8>,
+}
+
+impl FirstError {
+    /// Room for one error.
+    pub fn new() -> std::io::Result<Self> {
+        Ok(FirstError { claimed: SharedArray::new(1)?, text: SharedArray::new(240)? })
+    }
+
+    /// Keeps the error if it is the first.
+    pub fn note(&self, error: &str) {
+        if !self.claimed[0].swap(true, Relaxed) {
+            for (place, byte) in self.text.iter().zip(error.bytes()) {
+                place.store(byte, Relaxed);
+            }
+        }
+    }
+
+    /// The error, if there was one.
+    pub fn get(&self) -> Option<String> {
+        let bytes: Vec<u8> = self.text.iter().map(|byte| byte.load(Relaxed)).take_while(|&byte| byte != 0).collect();
+        (!bytes.is_empty()).then(|| String::from_utf8_lossy(&bytes).into_owned())
+    }
+}
+
+/// A number for each client of a load, in memory that its processes share.
+pub struct ByClient(SharedArray<AtomicU64>);
+
+impl ByClient {
+    /// More clients than these are not told apart.
+    const MOST: usize = 1024;
+
+    /// Zero for every client.
+    pub fn new(clients: usize) -> std::io::Result<Self> {
+        Ok(ByClient(SharedArray::new(if clients > Self::MOST { 1 } else { clients })?))
+    }
+
+    /// That of the client with this number, counted from 1.
+    pub fn set(&self, number: usize, value: u64) {
+        if let Some(place) = self.0.get(number - 1) {
+            place.store(value, Relaxed);
+        }
+    }
+
+    /// All of them; `None` where there are more clients than are told apart.
+    pub fn get(&self, clients: usize) -> Option<Vec<u64>> {
+        (clients == self.0.len()).then(|| self.0.iter().map(|value| value.load(Relaxed)).collect())
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_range_of_ports_is_read() {
+        assert_eq!(port_range("32768\t60999\n"), Some((32768, 60999)));
+        for text in ["", "32768", "a b", "60999 32768"] {
+            assert_eq!(port_range(text), None, "{text}");
+        }
+    }
+}

@@ -1,0 +1,309 @@
+//! What is measured of a load as it runs: how many replies came, and how long they took.
+//!
+//! Times are nanoseconds of CLOCK_MONOTONIC. A request costs two readings of that clock and one entry in a histogram,
+//! some 100 ns together where the clock is read without a system call (vdso(7)).
+
+use std::ops::Range;
+
+use hdrhistogram::Histogram;
+
+use crate::base::window::Window;
+use crate::client::generator::Generator;
+use crate::client::histograms::{histogram, record};
+use crate::client::scheduled::{Moments, Scheduled};
+use crate::count::own_memory::Connected;
+use crate::count::tally::Counts;
+
+/// What one thread of a load measures.
+pub struct Measure<'run> {
+    window: &'run Window,
+    requests: u64,
+    connections: u64,
+    // 32 bits, and no larger than its largest value needs: there may be thousands of threads.
+    latency: Histogram<u32>,
+    /// The same of each kind of request, where there are several.
+    by_kind: Vec<Histogram<u32>>,
+    population: Population,
+    /// Of an open loop.
+    scheduled: Option<Box<Scheduled>>,
+    /// What the thread itself used in the window, once that is over.
+    pub generator: Option<Generator>,
+}
+
+impl<'run> Measure<'run> {
+    /// Nothing yet.
+    pub fn new(window: &'run Window) -> Self {
+        Measure {
+            window,
+            requests: 0,
+            connections: 0,
+            latency: histogram(),
+            by_kind: Vec::new(),
+            population: Population::default(),
+            scheduled: None,
+            generator: None,
+        }
+    }
+
+    /// Nothing yet, of an open loop: its latencies are those of the requests that were due in the window.
+    pub fn of_schedule(window: &'run Window) -> Self {
+        Measure { scheduled: Some(Box::default()), ..Measure::new(window) }
+    }
+
+    /// A connection was made.
+    pub fn connected(&mut self, at: u64) {
+        self.connections += u64::from(self.window.contains(at));
+    }
+
+    /// A reply came to a request.
+    pub fn answered(&mut self, asked: u64, at: u64) {
+        if self.window.contains(at) {
+            self.requests += 1;
+            record(&mut self.latency, at.saturating_sub(asked));
+        }
+    }
+
+    /// The request was of this kind, counted from 0; its latency ran from this moment, which in an open loop is the one at which
+    /// it was due.
+    pub fn answered_of_kind(&mut self, kind: usize, from: u64, at: u64) {
+        let counts_by = if self.scheduled.is_some() { from } else { at };
+        if self.window.contains(counts_by) {
+            if kind >= self.by_kind.len() {
+                self.by_kind.resize_with(kind + 1, histogram);
+            }
+            record(&mut self.by_kind[kind], at.saturating_sub(from));
+        }
+    }
+
+    /// A request comes into the system.
+    pub fn comes(&mut self, at: u64) {
+        self.population.comes(&self.window.edges(), at);
+    }
+
+    /// A request leaves it, well or not.
+    pub fn goes(&mut self, at: u64) {
+        self.population.goes(&self.window.edges(), at);
+    }
+
+    /// What was measured by the schedule, for a request that was due in the window.
+    fn of_window(&mut self, due: u64) -> Option<&mut Scheduled> {
+        self.scheduled.as_deref_mut().filter(|_| self.window.contains(due))
+    }
+
+    /// A request is due; it comes into the system whether or not there is a connection for it.
+    pub fn due(&mut self, due: u64) {
+        self.comes(due);
+        if let Some(scheduled) = self.of_window(due) {
+            scheduled.due(due);
+        }
+    }
+
+    /// A request of a schedule was sent, or its connection begun.
+    pub fn sent(&mut self, moments: Moments) {
+        if let Some(scheduled) = self.of_window(moments.due) {
+            scheduled.sent(moments);
+        }
+    }
+
+    /// A reply came to a request of a schedule.
+    pub fn answered_by_schedule(&mut self, moments: Moments, at: u64) {
+        self.requests += u64::from(self.window.contains(at));
+        if let Some(scheduled) = self.of_window(moments.due) {
+            scheduled.answered(moments, at);
+        }
+    }
+
+    /// A request of a schedule failed.
+    pub fn failed(&mut self, due: u64) {
+        if let Some(scheduled) = self.of_window(due) {
+            scheduled.failed += 1;
+        }
+    }
+
+    /// It is too late to send a request that was due.
+    pub fn never_sent(&mut self, due: u64) {
+        self.goes(u64::MAX);
+        if let Some(scheduled) = self.of_window(due) {
+            scheduled.never_sent += 1;
+        }
+    }
+}
+
+/// The number of requests in the system, summed over the time of the window: counted as they come and go, whichever they
+/// are, so that it can be held against what their latencies say.
+#[derive(Debug, Default, Clone, Copy)]
+pub struct Population {
+    // The sum over all who went of when, less that over all who came: as the moments of a life, in nanoseconds.
+    area: i128,
+}
+
+impl Population {
+    fn comes(&mut self, window: &Range<u64>, at: u64) {
+        self.area -= i128::from(at.max(window.start).min(window.end));
+    }
+
+    fn goes(&mut self, window: &Range<u64>, at: u64) {
+        self.area += i128::from(at.max(window.start).min(window.end));
+    }
+
+    /// The mean number over a window of such a length, when all have gone.
+    pub fn mean(&self, nanoseconds: u64) -> f64 {
+        self.area as f64 / nanoseconds as f64
+    }
+}
+
+/// The sums over all threads of a load.
+pub struct Measured {
+    /// Beginning and end of the window, of a load that ends by time and has come so far.
+    pub window: Option<Range<u64>>,
+    /// Requests whose reply came within the window.
+    pub requests: u64,
+    /// Connections made within the window.
+    pub connections: u64,
+    /// How long replies took from when they were asked for; empty where the load does not measure it, and of an open loop,
+    /// whose latencies are in `scheduled`.
+    pub latency: Histogram<u64>,
+    /// The same of each kind of request that came; empty where there is only one.
+    pub by_kind: Vec<Histogram<u64>>,
+    /// How many requests were in the system; of loads with an event loop.
+    pub population: Population,
+    /// How many always were, of a closed loop of which that is known.
+    pub always_under_way: Option<u64>,
+    /// CPUs that its threads might run on, one of them on each if they were pinned; of loads with an event loop.
+    pub cpus: usize,
+    /// Of an open loop.
+    pub scheduled: Option<Box<Scheduled>>,
+    /// What each thread that asks used in the window.
+    pub generators: Vec<Generator>,
+    /// What the kept connections took when all of them had been made.
+    pub connected: Option<Connected>,
+    /// What the load had counted at the edges of the window, each with the moment at which it was read.
+    pub at_edges: Vec<(u64, Counts)>,
+}
+
+impl Default for Measured {
+    fn default() -> Self {
+        Measured {
+            window: None,
+            requests: 0,
+            connections: 0,
+            latency: histogram(),
+            by_kind: Vec::new(),
+            population: Population::default(),
+            always_under_way: None,
+            cpus: 0,
+            scheduled: None,
+            generators: Vec::new(),
+            connected: None,
+            at_edges: Vec::new(),
+        }
+    }
+}
+
+impl Measured {
+    /// Adds what a thread has measured.
+    pub fn add(&mut self, measure: &Measure<'_>) {
+        self.requests += measure.requests;
+        self.connections += measure.connections;
+        self.population.area += measure.population.area;
+        self.generators.extend(measure.generator.clone());
+        if let Some(scheduled) = &measure.scheduled {
+            self.scheduled.get_or_insert_default().add(scheduled);
+        }
+        add(&mut self.latency, &measure.latency);
+        let most = self.by_kind.len().max(measure.by_kind.len());
+        self.by_kind.resize_with(most, histogram);
+        for (sum, part) in self.by_kind.iter_mut().zip(&measure.by_kind) {
+            add(sum, part);
+        }
+    }
+}
+
+fn add(sum: &mut Histogram<u64>, part: &Histogram<u32>) {
+    for step in part.iter_recorded() {
+        let (value, count) = (step.value_iterated_to(), step.count_since_last_iteration());
+        sum.record_n(value, count).expect("there is a bucket for every number");
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn what_is_complete_within_the_window_counts() {
+        let window = Window::whole_life();
+        window.set(100..200);
+        let mut measure = Measure::new(&window);
+        for (asked, at) in [(10, 99), (10, 100), (150, 199), (150, 200)] {
+            measure.answered(asked, at);
+            measure.connected(at);
+        }
+        let mut sums = Measured::default();
+        sums.add(&measure);
+        sums.add(&measure);
+        assert_eq!((sums.requests, sums.connections, sums.latency.len()), (4, 4, 4));
+        assert_eq!((sums.latency.min(), sums.latency.max()), (49, 90));
+    }
+
+    #[test]
+    fn the_number_in_the_system_is_that_of_the_window() {
+        let window = Window::whole_life();
+        window.set(100..200);
+        let mut measure = Measure::new(&window);
+        for (comes, goes) in [(50, 150), (120, 140), (90, 95), (190, 900), (300, 400)] {
+            measure.comes(comes);
+            measure.goes(goes);
+        }
+        let mut sums = Measured::default();
+        sums.add(&measure);
+        assert!((sums.population.mean(100) - (50.0 + 20.0 + 10.0) / 100.0).abs() < 1e-12);
+    }
+
+    #[test]
+    fn kinds_of_requests_are_told_apart_however_many_a_thread_has_met() {
+        let window = Window::whole_life();
+        window.set(100..200);
+        let [mut one, mut other] = [Measure::new(&window), Measure::new(&window)];
+        one.answered_of_kind(1, 90, 110);
+        one.answered_of_kind(0, 90, 99);
+        other.answered_of_kind(0, 90, 190);
+        let mut sums = Measured::default();
+        sums.add(&other);
+        sums.add(&one);
+        let seen: Vec<_> = sums.by_kind.iter().map(|kind| (kind.len(), kind.max())).collect();
+        assert_eq!(seen, [(1, 100), (1, 20)]);
+        let mut open = Measure::of_schedule(&window);
+        open.answered_of_kind(0, 190, 300);
+        open.answered_of_kind(0, 90, 150);
+        assert_eq!((open.by_kind[0].len(), open.by_kind[0].max()), (1, 110));
+    }
+
+    #[test]
+    fn requests_of_a_schedule_count_by_the_moment_at_which_they_were_due() {
+        let window = Window::whole_life();
+        window.set(100..200);
+        let mut measure = Measure::of_schedule(&window);
+        for (due, answered) in [(90, 150), (110, 160), (190, 250)] {
+            let moments = Moments { due, free: 0, begun: due };
+            measure.due(due);
+            measure.sent(moments);
+            measure.answered_by_schedule(moments, answered);
+            measure.goes(answered);
+        }
+        for due in [195, 205] {
+            measure.due(due);
+            measure.never_sent(due);
+        }
+        measure.due(199);
+        measure.failed(199);
+        measure.goes(300);
+        let mut sums = Measured::default();
+        sums.add(&measure);
+        let scheduled = sums.scheduled.unwrap();
+        assert_eq!((sums.requests, scheduled.due, scheduled.sent, scheduled.answered), (2, 4, 2, 2));
+        assert_eq!((scheduled.failed, scheduled.never_sent), (1, 1));
+        assert_eq!((scheduled.latency.min(), scheduled.latency.max()), (50, 60));
+        assert!((sums.population.mean(100) - (50.0 + 50.0 + 10.0 + 5.0 + 1.0) / 100.0).abs() < 1e-12);
+    }
+}

@@ -1,0 +1,17 @@
+//! What every load stands on: its settings, its clients, and what is measured of them.
+
+pub mod blocking;
+pub mod connect;
+pub mod edges;
+pub mod event_loop;
+pub mod exchange;
+pub mod generator;
+pub mod histograms;
+pub mod load;
+pub mod measure;
+pub mod requirement;
+pub mod schedule;
+pub(crate) mod scheduled;
+pub mod show;
+pub mod state;
+pub mod validity;

@@ -1,0 +1,76 @@
+//! What settings of a load need of each other, told as data: the engine refuses what breaks it, and so does whoever reads a study.
+
+use anyhow::Result;
+use serde::Serialize;
+
+use crate::base::mistake::mistake;
+use crate::base::setting::Settings;
+
+/// What a setting needs of another as soon as it has an effect; the laboratory holds studies against it.
+#[derive(Debug, Clone, Copy, Serialize)]
+pub struct Requirement {
+    /// Its name; it is a whole number.
+    pub setting: &'static str,
+    /// It has an effect beyond this value.
+    pub beyond: u64,
+    /// What then has to be so.
+    #[serde(flatten)]
+    pub needs: Needs,
+}
+
+/// See [`Requirement`].
+#[derive(Debug, Clone, Copy, Serialize)]
+#[serde(tag = "needs", rename_all = "snake_case")]
+pub enum Needs {
+    /// The other setting has this value.
+    Word {
+        /// Its name.
+        other: &'static str,
+        /// The value.
+        word: &'static str,
+    },
+    /// The other setting is at least as large.
+    AsMany {
+        /// Its name.
+        other: &'static str,
+    },
+    /// The product with the other setting is no larger than this.
+    Product {
+        /// Its name.
+        other: &'static str,
+        /// The bound.
+        most: u64,
+    },
+}
+
+impl Requirement {
+    /// Refuses settings that have it broken.
+    pub fn check(&self, settings: &Settings) -> Result<()> {
+        let option = |name: &str| format!("--{}", name.replace('_', "-"));
+        let (value, own) = (settings.integer(self.setting), option(self.setting));
+        if value <= self.beyond {
+            return Ok(());
+        }
+        match self.needs {
+            Needs::Word { other, word } if settings.word(other) != word => {
+                let other = option(other);
+                Err(mistake(format!("{own} {value} needs {other} {word}; give that too, or leave {own} out")))
+            }
+            Needs::AsMany { other } if settings.integer(other) < value => {
+                let (other, less) = (option(other), settings.integer(other));
+                Err(mistake(format!(
+                    "{own} {value} needs {other} {value} or more, and it is {less}; a smaller {own}, or {other} {value}"
+                )))
+            }
+            Needs::Product { other, most } if value.saturating_mul(settings.integer(other)) > most => {
+                let (other, factor) = (option(other), settings.integer(other));
+                let product = value.saturating_mul(factor);
+                Err(mistake(format!(
+                    "{own} {value} with {other} {factor} comes to {product}, and {most} is the most; a smaller {own}, or a \
+                     smaller {other}"
+                )))
+            }
+            _ => Ok(()),
+        }
+    }
+}

@@ -1,0 +1,142 @@
+//! When the requests of an open load are to be due: what its settings say of that, read once.
+
+use anyhow::Result;
+
+use crate::base::mistake::mistake;
+use crate::base::setting::{A_NUMBER_OF_64_BITS, Form, Kind, NONE, SEVERAL_LOADS, Setting, Settings};
+use crate::requests::recording::RecordedGaps;
+
+/// How many requests are due.
+pub const RATE: Setting = Setting {
+    name: "rate",
+    help: "Requests that are due each second, all threads together; recorded ones come at their own rate unless this is given",
+    unit: Some("requests a second"),
+    kind: Kind::Integer { minimum: 1, maximum: 10_000_000, default: 1000 },
+    for_more: Some(SEVERAL_LOADS),
+};
+
+/// How they follow each other.
+pub const ARRIVALS: Setting = Setting {
+    name: "arrivals",
+    help: "Requests become due independently of each other (a Poisson process), evenly, or as they were recorded (--recording)",
+    unit: None,
+    kind: Kind::Choice { choices: &["poisson", "constant", RECORDED], default: "poisson" },
+    for_more: None,
+};
+
+/// The word of [`ARRIVALS`] for those of a file.
+const RECORDED: &str = "recorded";
+
+/// The file.
+pub const RECORDING: Setting = Setting {
+    name: "recording",
+    help: "For recorded arrivals a CSV file with a column gap_microseconds, one row a request: how long after the one before it \
+           is due, from the start again when the file ends",
+    unit: None,
+    kind: Kind::Text { longest: 4096, default: NONE, form: Form::File },
+    for_more: None,
+};
+
+/// What the moments follow from.
+pub const ARRIVAL_SEED: Setting = Setting {
+    name: "arrival_seed",
+    help: "Loads with the same seed, rate and threads have their requests due at the same moments; several loads beside each \
+           other need different ones",
+    unit: None,
+    kind: Kind::Integer { minimum: 0, maximum: u64::MAX, default: 1 },
+    for_more: Some(A_NUMBER_OF_64_BITS),
+};
+
+/// How arrivals follow each other.
+#[derive(Debug, Clone, Copy, PartialEq)]
+pub enum Process {
+    /// Each independent of all others.
+    Poisson,
+    /// One like the other.
+    Constant,
+    /// As they did once, again and again.
+    Recorded(&'static RecordedGaps),
+}
+
+/// When requests of a whole load are due.
+#[derive(Debug, Clone, Copy)]
+pub struct Schedule {
+    /// How they follow each other.
+    pub process: Process,
+    /// Requests a second, once the ramp is over; of recorded arrivals in the mean.
+    pub rate: f64,
+    /// Two schedules with the same seed have the same moments.
+    pub seed: u64,
+    /// Nanoseconds over which the rate rises from 0, in a straight line.
+    pub ramp: u64,
+}
+
+impl Schedule {
+    /// As the settings have it, with the load's own ramp; `None` of a load that goes by none. A file is read here, and kept
+    /// for as long as the program lives.
+    pub fn of(settings: &Settings, ramp: u64) -> Result<Option<Self>> {
+        if !settings.values().contains_key(ARRIVALS.name) {
+            return Ok(None);
+        }
+        let process = match settings.word(ARRIVALS.name) {
+            "poisson" => Process::Poisson,
+            "constant" => Process::Constant,
+            _ => Process::Recorded(Box::leak(Box::new(RecordedGaps::read(
+                RECORDING.name,
+                settings.word(RECORDING.name),
+            )?))),
+        };
+        let given = settings.values().get(RATE.name).map(|_| settings.integer(RATE.name) as f64);
+        let rate = match (given, process) {
+            (Some(rate), _) => rate,
+            (None, Process::Recorded(gaps)) => recorded_rate(gaps)?,
+            (None, _) => panic!("{} is a setting of every load that goes by a schedule", RATE.name),
+        };
+        Ok(Some(Schedule { process, rate, seed: settings.integer(ARRIVAL_SEED.name), ramp }))
+    }
+
+    /// The most requests that are due in so many milliseconds from the beginning, a ramp without its being one: of a Poisson
+    /// process six standard deviations more than are expected, which one load in a milliard exceeds.
+    pub fn most_within(&self, milliseconds: u64) -> u64 {
+        let nanoseconds = milliseconds as f64 * 1e6;
+        let expected = nanoseconds * self.rate / 1e9;
+        match self.process {
+            Process::Poisson => (expected + 6.0 * expected.sqrt()).ceil() as u64 + 6,
+            Process::Constant => expected.ceil() as u64,
+            Process::Recorded(gaps) => gaps.within(expected * gaps.mean()),
+        }
+    }
+}
+
+/// Requests a second of recorded arrivals that come at their own rate, which may be no higher than one that is given.
+fn recorded_rate(gaps: &RecordedGaps) -> Result<f64> {
+    let rate = 1e9 / gaps.mean();
+    let Kind::Integer { maximum, .. } = RATE.kind else { unreachable!("{} is a number", RATE.name) };
+    if rate > maximum as f64 {
+        return Err(mistake(format!(
+            "--{} has {rate:.0} requests a second in the mean; allowed: up to {maximum}; longer gaps, or --{} to have them come \
+             at another rate",
+            RECORDING.option(),
+            RATE.option()
+        )));
+    }
+    Ok(rate)
+}
+
+/// Takes away what has no effect on a schedule: a rate that nobody has given beside a recording, whose own it is then. Refuses
+/// recorded arrivals without a recording, and one for arrivals that are none of it.
+pub fn settle(settings: &mut Settings, given: impl Fn(&str) -> bool) -> Result<()> {
+    if !settings.values().contains_key(ARRIVALS.name) {
+        return Ok(());
+    }
+    let (is_recorded, has_file) = (settings.word(ARRIVALS.name) == RECORDED, settings.word(RECORDING.name) != NONE);
+    match (is_recorded, has_file) {
+        (true, false) => Err(mistake(format!("--arrivals {RECORDED} needs a file: give --recording PATH too"))),
+        (false, true) => Err(mistake(format!("--recording is for recorded arrivals: give --arrivals {RECORDED} too"))),
+        (true, true) if !given(RATE.name) => {
+            settings.forget(RATE.name);
+            Ok(())
+        }
+        _ => Ok(()),
+    }
+}

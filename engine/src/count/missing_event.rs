@@ -1,0 +1,54 @@
+//! What a machine lacks, told apart from what it has and does not give; and the nearest that it does have.
+
+use std::fs;
+use std::io;
+use std::path::Path;
+
+/// The machine has no such thing. The message says what is not there, where that could be seen, and what is near.
+#[derive(Debug)]
+pub struct MissingEvent(pub String);
+
+impl std::fmt::Display for MissingEvent {
+    fn fmt(&self, formatter: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        formatter.write_str(&self.0)
+    }
+}
+
+impl std::error::Error for MissingEvent {}
+
+/// The names of a folder's entries, without those that have a dot (`event.scale`: what belongs to another); none where there
+/// is no such folder.
+pub fn names_in(folder: &Path) -> io::Result<Vec<String>> {
+    let entries = match fs::read_dir(folder) {
+        Ok(entries) => entries,
+        Err(error) if error.kind() == io::ErrorKind::NotFound => return Ok(Vec::new()),
+        Err(error) => return Err(error),
+    };
+    let names = entries.flatten().filter_map(|entry| entry.file_name().into_string().ok());
+    let mut names: Vec<String> = names.filter(|name| !name.contains('.')).collect();
+    names.sort();
+    Ok(names)
+}
+
+/// The one that is most like a word, if any is.
+pub fn nearest<'a>(word: &str, known: &'a [String]) -> Option<&'a String> {
+    let alike = known.iter().map(|name| (strsim::jaro(word, name), name));
+    alike.filter(|(alike, _)| *alike > 0.7).max_by(|one, other| one.0.total_cmp(&other.0)).map(|(_, name)| name)
+}
+
+/// `; did you mean it?`, or nothing.
+pub fn did_you_mean(near: Option<String>) -> String {
+    near.map(|near| format!("; did you mean {near}?")).unwrap_or_default()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn the_nearest_is_near() {
+        let known = ["sched_switch", "sched_wakeup", "sched_waking"].map(str::to_owned);
+        assert_eq!(nearest("sched_wakup", &known).unwrap(), "sched_wakeup");
+        assert_eq!(nearest("xyz", &known), None);
+    }
+}

@@ -1,0 +1,266 @@
+//! The tally: counts that survive a killed worker, because they live in memory shared by all processes of a server.
+
+use std::collections::BTreeMap;
+use std::sync::atomic::{AtomicU64, Ordering::Relaxed};
+
+use anyhow::{Context, Result};
+use schemars::JsonSchema;
+use serde::Serialize;
+
+use crate::net::closings::{Closed, Closings};
+use crate::net::tcp::FirstConnection;
+use crate::sys::memory::shared::SharedArray;
+use crate::sys::process::Reaped;
+use crate::sys::ring::number;
+
+/// Declares the kinds of errors once: the enumeration and its names in the results.
+macro_rules! error_kinds {
+    ($($(#[$meta:meta])* $kind:ident = $name:literal,)+) => {
+        /// Kinds of errors, counted apart. One client's error never ends a server, nor a worker.
+        #[derive(Debug, Clone, Copy, PartialEq, Eq)]
+        pub enum ErrorKind { $($(#[$meta])* $kind,)+ }
+        impl ErrorKind {
+            /// All kinds, in the order of their counters.
+            pub const ALL: &'static [(ErrorKind, &'static str)] = &[$((ErrorKind::$kind, $name),)+];
+        }
+    };
+}
+
+error_kinds! {
+    /// A request that the protocol does not allow.
+    BadRequest = "bad_request",
+    /// The peer ended in the middle of a request or a reply.
+    Truncated = "truncated",
+    /// The peer reset the connection (ECONNRESET).
+    Reset = "reset",
+    /// The peer had closed when something was sent to it (EPIPE).
+    BrokenPipe = "broken_pipe",
+    /// Nobody listens there (ECONNREFUSED).
+    Refused = "refused",
+    /// No progress within the time allowed.
+    TimedOut = "timed_out",
+    /// The reply was not what the protocol says.
+    WrongReply = "wrong_reply",
+    /// More came than the reply has by the protocol.
+    Surplus = "surplus",
+    /// The connection was gone before accept returned it (ECONNABORTED, EPROTO).
+    Aborted = "aborted",
+    /// No descriptor, port, memory, process or thread was to be had.
+    ResourceLimit = "resource_limit",
+    /// Connections whose serving had not begun when the server stopped; the kernel resets them.
+    QueuedAtStop = "queued_at_stop",
+    /// A fault of this program while it served a connection.
+    Fault = "fault",
+    /// Any other error of the system.
+    Other = "other",
+}
+
+impl ErrorKind {
+    /// The kind of an error of the system.
+    pub fn of(error: &std::io::Error) -> Self {
+        match number(error) {
+            Some(libc::ECONNRESET) => ErrorKind::Reset,
+            Some(libc::EPIPE) => ErrorKind::BrokenPipe,
+            Some(libc::ECONNREFUSED) => ErrorKind::Refused,
+            Some(libc::ETIMEDOUT | libc::EAGAIN | libc::EINPROGRESS) => ErrorKind::TimedOut,
+            Some(libc::ECONNABORTED | libc::EPROTO) => ErrorKind::Aborted,
+            // ENOSPC is that of epoll_ctl(2): no watch is left.
+            Some(libc::EMFILE | libc::ENFILE | libc::ENOBUFS | libc::ENOMEM | libc::EADDRNOTAVAIL | libc::ENOSPC) => {
+                ErrorKind::ResourceLimit
+            }
+            _ => ErrorKind::Other,
+        }
+    }
+
+    /// The name in the results.
+    pub fn name(self) -> &'static str {
+        ErrorKind::ALL[self as usize].1
+    }
+}
+
+/// Declares the counts once: the counters of a slot, and their sums in the results.
+macro_rules! counts {
+    ($($(#[$meta:meta])* $name:ident,)+) => {
+        /// The counters of one worker, on cache lines of their own so that counting does not make workers share one.
+        #[derive(Default)]
+        #[repr(align(64))]
+        pub struct Slot {
+            $($(#[$meta])* pub $name: AtomicU64,)+
+            /// How its connections ended, of a load.
+            pub closings: Closings,
+            errors: [AtomicU64; ErrorKind::ALL.len()],
+        }
+
+        /// The sums of a tally at one moment, of a server or of a load, all counted from the start.
+        #[derive(Debug, Clone, Default, PartialEq, Eq, Serialize, JsonSchema)]
+        pub struct Counts {
+            $($(#[$meta])* pub $name: u64,)+
+            /// Workers (of a load, client processes) that a signal or a fault ended.
+            pub workers_lost: u64,
+            /// Workers forked in place of lost ones.
+            pub workers_replaced: u64,
+            /// Errors by kind; kinds that did not occur are left out.
+            pub errors: BTreeMap<&'static str, u64>,
+        }
+
+        impl Counts {
+            /// Adds what a slot has counted.
+            fn add(&mut self, slot: &Slot) {
+                $(self.$name += slot.$name.load(Relaxed);)+
+                for (&(_, name), counter) in ErrorKind::ALL.iter().zip(&slot.errors) {
+                    match counter.load(Relaxed) {
+                        0 => {}
+                        count => *self.errors.entry(name).or_default() += count,
+                    }
+                }
+            }
+        }
+    };
+}
+
+counts! {
+    /// Connections whose serving began (of a load: that were made).
+    connections,
+    /// Connections whose serving ended, well or not.
+    closed,
+    /// Requests answered (of a load: whose reply came and was right) in full.
+    requests,
+    /// Bytes received.
+    bytes_received,
+    /// Bytes handed to the kernel.
+    bytes_sent,
+    /// Bytes among those received that were not copied to the program: mapped, or thrown away by the kernel.
+    bytes_not_copied,
+    /// System calls that ask a socket for bytes, those that brought nothing included: a primitive that spins makes many. No
+    /// waiting for readiness (poll, epoll_wait), whoever does it.
+    receive_calls,
+    /// System calls that send, and those that prepare for it: filling a pipe, corking. No reading of completions from the
+    /// error queue: it brings no bytes, and completions are counted themselves.
+    send_calls,
+    /// Sends without copying that the kernel is done with, as it says (MSG_ZEROCOPY, IORING_OP_SEND_ZC), and those that
+    /// had to be made copying (ENOBUFS).
+    completions,
+    /// Those among them of which the bytes were copied after all (SO_EE_CODE_ZEROCOPY_COPIED).
+    completions_copied,
+    /// Wake-ups that found nothing to do.
+    empty_wakeups,
+}
+
+impl Slot {
+    /// Counts an error.
+    pub fn error(&self, kind: ErrorKind) {
+        self.errors[kind as usize].fetch_add(1, Relaxed);
+    }
+
+    /// Counts several errors of a kind.
+    pub fn errors(&self, kind: ErrorKind, count: u64) {
+        self.errors[kind as usize].fetch_add(count, Relaxed);
+    }
+}
+
+/// A slot for each worker of a pool, and one, atomic, that everything else shares. Slot 0 is the shared one.
+pub struct Tally {
+    slots: SharedArray<Slot>,
+    general: SharedArray<General>,
+}
+
+/// Counts of the server as a whole.
+#[derive(Default)]
+pub struct General {
+    /// Workers that a signal or a fault ended.
+    pub workers_lost: AtomicU64,
+    /// Workers forked in place of lost ones.
+    pub workers_replaced: AtomicU64,
+    /// Connections that were accepted and wait for a worker, in designs where one accepts for others.
+    pub handed_over: AtomicU64,
+    /// What the processes had used that the server's, or the load's, processes have waited for.
+    pub reaped: Reaped,
+    /// User and system time in nanoseconds of the server's first process, which says so itself as it ends.
+    pub server_process_user: AtomicU64,
+    /// See [`General::server_process_user`].
+    pub server_process_system: AtomicU64,
+    /// What the kernel has made of the first connection's options.
+    pub first_connection: FirstConnection,
+}
+
+impl Tally {
+    /// A tally for a pool of so many workers (0 for designs without one). It lives as long as the process.
+    pub fn new(workers: usize) -> Result<&'static Tally> {
+        let mapped = || "the tally could not be mapped";
+        Ok(Box::leak(Box::new(Tally {
+            slots: SharedArray::new(workers + 1).with_context(mapped)?,
+            general: SharedArray::new(1).with_context(mapped)?,
+        })))
+    }
+
+    /// The slot that is shared by whatever is no pool worker.
+    pub fn shared(&self) -> &Slot {
+        &self.slots[0]
+    }
+
+    /// The slot of a pool worker, counted from 0.
+    pub fn worker(&self, index: usize) -> &Slot {
+        &self.slots[index + 1]
+    }
+
+    /// Counts of the server as a whole.
+    pub fn general(&self) -> &General {
+        &self.general[0]
+    }
+
+    /// The sums over all slots.
+    pub fn counts(&self) -> Counts {
+        let mut counts = Counts {
+            workers_lost: self.general().workers_lost.load(Relaxed),
+            workers_replaced: self.general().workers_replaced.load(Relaxed),
+            ..Counts::default()
+        };
+        self.slots.iter().for_each(|slot| counts.add(slot));
+        counts
+    }
+
+    /// How a load's connections ended; `None` where none has, or none was of TCP.
+    pub fn closings(&self) -> Option<Closed> {
+        Closed::of(self.slots.iter().map(|slot| &slot.closings))
+    }
+
+    /// Connections by pool worker; `None` for designs without a pool.
+    pub fn connections_by_worker(&self) -> Option<Vec<u64>> {
+        (self.slots.len() > 1).then(|| self.slots[1..].iter().map(|slot| slot.connections.load(Relaxed)).collect())
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn kinds_stand_at_their_own_counters() {
+        for (index, &(kind, name)) in ErrorKind::ALL.iter().enumerate() {
+            assert_eq!(kind as usize, index);
+            assert_eq!(kind.name(), name);
+        }
+    }
+
+    #[test]
+    fn a_slot_shares_no_cache_line() {
+        assert_eq!(size_of::<Slot>() % 64, 0);
+        assert_eq!(align_of::<Slot>(), 64);
+    }
+
+    #[test]
+    fn sums_go_over_all_slots() {
+        let tally = Tally::new(2).unwrap();
+        tally.shared().requests.fetch_add(1, Relaxed);
+        tally.worker(0).requests.fetch_add(2, Relaxed);
+        tally.worker(1).connections.fetch_add(4, Relaxed);
+        tally.worker(1).error(ErrorKind::Reset);
+        let counts = tally.counts();
+        assert_eq!((counts.requests, counts.connections), (3, 4));
+        assert_eq!(counts.errors, BTreeMap::from([("reset", 1)]));
+        tally.shared().errors(ErrorKind::Reset, 2);
+        assert_eq!(tally.counts().errors, BTreeMap::from([("reset", 3)]));
+        assert_eq!(tally.connections_by_worker(), Some(vec![0, 4]));
+        assert_eq!(Tally::new(0).unwrap().connections_by_worker(), None);
+    }
+}

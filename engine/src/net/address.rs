@@ -1,0 +1,137 @@
+//! Where a server listens: a host and a port of TCP, or the name of a Unix socket.
+
+use std::fmt;
+use std::io;
+use std::net::{SocketAddr, ToSocketAddrs};
+
+use anyhow::Result;
+use socket2::{Domain, SockAddr};
+
+use crate::base::mistake::mistake;
+
+/// How the address of a Unix socket begins. Its name is an abstract one (unix(7)): no file that could be left behind, and
+/// gone with its last socket. Without a name it is the kernel's choice, as port 0 is.
+const UNIX: &str = "unix:@";
+
+/// The longest name: what sun_path takes behind its zero byte.
+const LONGEST: usize = 107;
+
+/// One address.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub enum Address {
+    /// Of TCP, over IPv4 or IPv6.
+    Tcp(SocketAddr),
+    /// An abstract name of a Unix stream socket.
+    Unix(String),
+}
+
+/// What the sockets are of.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Family {
+    /// TCP, over IPv4 or IPv6.
+    Tcp,
+    /// Unix stream sockets.
+    Unix,
+}
+
+/// What the sockets of an address are of, as far as can be told from its beginning.
+pub fn family(text: &str) -> Family {
+    if text.starts_with("unix:") { Family::Unix } else { Family::Tcp }
+}
+
+/// All addresses of `HOST:PORT` (a name, an IPv4 address, or an IPv6 address in brackets), or the one of `unix:@NAME`.
+pub fn resolve(option: &str, text: &str) -> Result<Vec<Address>> {
+    if family(text) == Family::Unix {
+        let name = text.strip_prefix(UNIX).filter(|name| name.len() <= LONGEST);
+        let name = name.filter(|name| name.bytes().all(|byte| byte.is_ascii_graphic()));
+        return match name {
+            Some(name) => Ok(vec![Address::Unix(name.to_owned())]),
+            None => Err(mistake(format!(
+                "{option} is '{text}'; a Unix socket is {UNIX}NAME with at most {LONGEST} visible ASCII characters"
+            ))),
+        };
+    }
+    let addresses: Vec<_> = text
+        .to_socket_addrs()
+        .map_err(|error| {
+            mistake(format!(
+                "{option} is '{text}': {error}; it takes HOST:PORT, for instance 127.0.0.1:8888, [::1]:8888 or \
+                 localhost:8888, or {UNIX}NAME"
+            ))
+        })?
+        .map(Address::Tcp)
+        .collect();
+    if addresses.is_empty() {
+        Err(mistake(format!("{option} is '{text}', which has no address")))
+    } else {
+        Ok(addresses)
+    }
+}
+
+impl Address {
+    /// The family, as socket(2) takes it.
+    pub fn domain(&self) -> Domain {
+        match self {
+            Address::Tcp(address) => Domain::for_address(*address),
+            Address::Unix(_) => Domain::UNIX,
+        }
+    }
+
+    /// As bind(2) and connect(2) take it. A Unix socket without a name is bound to one of the kernel's choice.
+    pub fn for_the_kernel(&self) -> io::Result<SockAddr> {
+        match self {
+            Address::Tcp(address) => Ok((*address).into()),
+            Address::Unix(name) if name.is_empty() => SockAddr::unix(""),
+            Address::Unix(name) => SockAddr::unix(format!("\0{name}")),
+        }
+    }
+
+    /// What the kernel says of a socket; `None` where it has no address, as a Unix socket that was never bound.
+    pub fn of(address: &SockAddr) -> Option<Self> {
+        let unix = || Some(Address::Unix(String::from_utf8_lossy(address.as_abstract_namespace()?).into_owned()));
+        address.as_socket().map(Address::Tcp).or_else(unix)
+    }
+
+    /// The port of TCP.
+    pub fn port(&self) -> Option<u16> {
+        match self {
+            Address::Tcp(address) => Some(address.port()),
+            Address::Unix(_) => None,
+        }
+    }
+}
+
+impl fmt::Display for Address {
+    fn fmt(&self, formatter: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            Address::Tcp(address) => address.fmt(formatter),
+            Address::Unix(name) => write!(formatter, "{UNIX}{name}"),
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn an_address_reads_as_it_is_written() {
+        for text in ["127.0.0.1:80", "[::1]:8888", "unix:@", "unix:@a/b.c"] {
+            let found = resolve("--listen", text).unwrap();
+            assert_eq!(found.iter().map(Address::to_string).collect::<Vec<_>>(), [text]);
+            let kernel = found[0].for_the_kernel().unwrap();
+            assert_eq!(Address::of(&kernel), found.into_iter().next().filter(|_| text != "unix:@"));
+        }
+    }
+
+    #[test]
+    fn what_is_no_name_is_refused() {
+        let long = format!("unix:@{}", "x".repeat(LONGEST + 1));
+        for wrong in ["unix:", "unix:/tmp/socket", "unix:@a b", "unix:@\u{e9}", &long] {
+            let message = resolve("--listen", wrong).unwrap_err().to_string();
+            assert!(message.contains("--listen") && message.contains("unix:@NAME"), "{message}");
+        }
+        assert!(resolve("--listen", &long[..long.len() - 1]).is_ok());
+        assert!(resolve("--connect", "localhost").unwrap_err().to_string().contains("HOST:PORT"));
+    }
+}

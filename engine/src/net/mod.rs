@@ -1,0 +1,11 @@
+//! Addresses, options of TCP, how connections close, and what netlink shows and makes.
+
+pub mod address;
+pub mod closings;
+pub mod netlink;
+pub mod qdisc;
+pub mod socket_diagnosis;
+pub mod source_addresses;
+pub mod target;
+pub mod tcp;
+pub mod veth;

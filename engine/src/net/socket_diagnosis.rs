@@ -1,0 +1,141 @@
+//! What the kernel knows of TCP connections while they live (sock_diag(7), what `ss -ti` shows): asked from beside, so that it
+//! costs whoever serves or asks them nothing.
+
+use anyhow::{Context, Result};
+use netlink_packet_sock_diag::SockDiagMessage;
+use netlink_packet_sock_diag::constants::{AF_INET, AF_INET6, IPPROTO_TCP};
+use netlink_packet_sock_diag::inet::nlas::Nla;
+use netlink_packet_sock_diag::inet::{ExtensionFlags, InetRequest, SocketId, StateFlags};
+use netlink_sys::protocols::NETLINK_SOCK_DIAG;
+
+use crate::net::netlink::Netlink;
+
+/// Whose ends of which connections: by the port of the end itself, by that of its peer. 0 is any.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
+pub struct Ends {
+    own: u16,
+    peer: u16,
+}
+
+impl Ends {
+    /// Those of whoever listens at a port.
+    pub fn of_server(port: u16) -> Self {
+        Ends { own: port, peer: 0 }
+    }
+
+    /// Those of whoever asks a server at a port.
+    pub fn of_clients(port: u16) -> Self {
+        Ends { own: 0, peer: port }
+    }
+}
+
+/// What the kernel says of one end of a connection (tcp(7), TCP_INFO; `struct tcp_info` of linux/tcp.h).
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct TcpInfo {
+    /// The smoothed round-trip time.
+    pub rtt_microseconds: u32,
+    /// The congestion window, in segments.
+    pub congestion_window: u32,
+    /// Segments that were sent again, over its whole life.
+    pub retransmits: u32,
+    /// How fast the last bytes were delivered, in bytes a second.
+    pub delivery_rate: u64,
+}
+
+/// Asks the kernel about one network namespace.
+pub struct SocketDiagnosis(Netlink<SockDiagMessage>);
+
+impl SocketDiagnosis {
+    /// About the one that this process is in.
+    pub fn open() -> Result<Self> {
+        let netlink = Netlink::of_family(NETLINK_SOCK_DIAG);
+        Ok(SocketDiagnosis(netlink.context("the kernel does not tell of sockets (sock_diag, CONFIG_INET_DIAG)")?))
+    }
+
+    /// The connections that are established, or that one end has closed and the other has not: what an end knows is forgotten
+    /// once both have closed it.
+    pub fn connections(&mut self, ends: Ends) -> Result<Vec<TcpInfo>> {
+        let mut found = Vec::new();
+        for (family, mut id) in [(AF_INET, SocketId::new_v4()), (AF_INET6, SocketId::new_v6())] {
+            (id.source_port, id.destination_port) = (ends.own, ends.peer);
+            // Whoever asks for no one socket says so in its cookie (linux/inet_diag.h, INET_DIAG_NOCOOKIE).
+            id.cookie = [0xff; 8];
+            let answers = self.0.list(SockDiagMessage::InetRequest(InetRequest {
+                family,
+                protocol: IPPROTO_TCP,
+                extensions: ExtensionFlags::INFO,
+                states: StateFlags::ESTABLISHED
+                    | StateFlags::CLOSE_WAIT
+                    | StateFlags::FIN_WAIT1
+                    | StateFlags::FIN_WAIT2,
+                socket_id: id,
+            }))?;
+            for answer in answers {
+                let SockDiagMessage::InetResponse(answer) = answer else { continue };
+                found.extend(answer.nlas.iter().find_map(|each| match each {
+                    Nla::TcpInfo(bytes) => TcpInfo::of(bytes),
+                    _ => None,
+                }));
+            }
+        }
+        Ok(found)
+    }
+}
+
+impl TcpInfo {
+    /// From `struct tcp_info`, which only ever grows at its end; none from one before Linux 4.9, which has no delivery rate.
+    fn of(bytes: &[u8]) -> Option<Self> {
+        let number = |at: usize| Some(u32::from_ne_bytes(bytes.get(at..at + 4)?.try_into().ok()?));
+        Some(TcpInfo {
+            rtt_microseconds: number(68)?,
+            congestion_window: number(80)?,
+            retransmits: number(100)?,
+            delivery_rate: u64::from_ne_bytes(bytes.get(160..168)?.try_into().ok()?),
+        })
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use std::io::Write;
+    use std::net::{TcpListener, TcpStream};
+
+    use super::*;
+
+    /// Both ends of connections over both families, told apart by whose port it is.
+    #[test]
+    fn both_ends_of_a_connection_are_found_and_forgotten() {
+        for address in ["127.0.0.1:0", "[::1]:0"] {
+            let Ok(listener) = TcpListener::bind(address) else {
+                println!("skipped: nobody listens at {address} here");
+                continue;
+            };
+            let port = listener.local_addr().unwrap().port();
+            let clients: Vec<_> = (0..3).map(|_| TcpStream::connect(listener.local_addr().unwrap()).unwrap()).collect();
+            let mut accepted: Vec<_> = (0..3).map(|_| listener.accept().unwrap().0).collect();
+            accepted.iter_mut().for_each(|each| each.write_all(&[7; 100_000]).unwrap());
+            let mut kernel = SocketDiagnosis::open().unwrap();
+            for ends in [Ends::of_server(port), Ends::of_clients(port)] {
+                let found = kernel.connections(ends).unwrap();
+                assert_eq!(found.len(), 3, "{address}, {ends:?}: {found:?}");
+                assert!(found.iter().all(|each| each.congestion_window > 0 && each.rtt_microseconds > 0), "{found:?}");
+            }
+            let senders = kernel.connections(Ends::of_server(port)).unwrap();
+            assert!(senders.iter().all(|each| each.delivery_rate > 0), "what was sent has a rate: {senders:?}");
+            drop((clients, accepted));
+            assert_eq!(kernel.connections(Ends::of_server(port)).unwrap(), []);
+        }
+    }
+
+    #[test]
+    fn a_kernel_that_says_less_says_nothing_wrong() {
+        assert_eq!(TcpInfo::of(&[0; 160]), None);
+        let mut bytes = [0; 240];
+        bytes[68] = 1;
+        bytes[80] = 2;
+        bytes[100] = 3;
+        bytes[160] = 4;
+        let info = TcpInfo { rtt_microseconds: 1, congestion_window: 2, retransmits: 3, delivery_rate: 4 };
+        assert_eq!(TcpInfo::of(&bytes), cfg!(target_endian = "little").then_some(info));
+    }
+}

@@ -1,0 +1,176 @@
+//! Where connections come from: a pair of addresses and a port has one connection for each local port, so that more
+//! connections than ports need several local addresses.
+
+use std::io;
+use std::net::{IpAddr, Ipv4Addr, SocketAddr, UdpSocket};
+
+use anyhow::{Context, Result};
+use nix::ifaddrs::{InterfaceAddress, getifaddrs};
+use nix::sys::socket::setsockopt;
+use nix::sys::socket::sockopt::IpBindAddressNoPort;
+use socket2::Socket;
+
+use crate::base::mistake::mistake;
+use crate::base::setting::{Kind, Setting, Settings};
+use crate::net::address::Address;
+
+/// How many there are.
+pub const SOURCE_ADDRESSES: Setting = Setting {
+    name: "source_addresses",
+    help: "Local addresses that clients connect from by turns, each with all local ports: 127.0.0.1, 127.0.0.2 and so on, or \
+           those that the machine has on the way to the server; 1: the kernel's choice",
+    unit: Some("addresses"),
+    kind: Kind::Integer { minimum: 1, maximum: LOOPBACK as u64, default: 1 },
+    for_more: Some("for more connections than these have ports, a server at several ports, and a load for each"),
+};
+
+/// Of 127.0.0.0/8, those of which the last byte says the number.
+const LOOPBACK: u8 = 254;
+
+/// The local addresses of a load's connections.
+#[derive(Debug, Default)]
+pub struct Sources {
+    /// Towards each address of the target, in its order; none at all: the kernel's choice.
+    towards: Vec<Vec<IpAddr>>,
+}
+
+impl Sources {
+    /// As many as the settings ask for towards each of these addresses; refused where there are fewer.
+    pub fn find(target: &[Address], settings: &Settings) -> Result<Self> {
+        let wanted = settings.values().get(SOURCE_ADDRESSES.name).map(|_| settings.integer(SOURCE_ADDRESSES.name));
+        // Over Unix sockets there is no such setting.
+        let Some(wanted @ 2..) = wanted else { return Ok(Self::default()) };
+        let towards = target.iter().map(|address| match address {
+            Address::Tcp(address) => towards(*address, wanted as usize),
+            Address::Unix(_) => Ok(Vec::new()),
+        });
+        Ok(Sources { towards: towards.collect::<Result<_>>()? })
+    }
+
+    /// How many there are towards the target's first address.
+    pub fn count(&self) -> usize {
+        self.towards.first().map_or(1, Vec::len)
+    }
+
+    /// Gives a socket its local address, and leaves the port to connect(2), which has a port twice as long as the other end
+    /// differs (IP_BIND_ADDRESS_NO_PORT, ip(7)). `index` is the place of the address that it connects to among the target's;
+    /// clients are counted from 1.
+    pub fn bind(&self, socket: &Socket, index: usize, client: usize) -> io::Result<()> {
+        let Some(sources @ [_, ..]) = self.towards.get(index).map(Vec::as_slice) else { return Ok(()) };
+        setsockopt(socket, IpBindAddressNoPort, &true)?;
+        socket.bind(&SocketAddr::new(sources[(client - 1) % sources.len()], 0).into())
+    }
+}
+
+/// How many there can be towards an address, as far as can be told without looking at interfaces.
+pub fn most(target: SocketAddr) -> usize {
+    if is_loopback(target) { LOOPBACK.into() } else { 1 }
+}
+
+fn is_loopback(target: SocketAddr) -> bool {
+    matches!(target.ip().to_canonical(), IpAddr::V4(host) if host.is_loopback())
+}
+
+fn towards(target: SocketAddr, wanted: usize) -> Result<Vec<IpAddr>> {
+    let found: Vec<IpAddr> = if is_loopback(target) {
+        (1..=LOOPBACK).map(|last| Ipv4Addr::new(127, 0, 0, last).into()).collect()
+    } else {
+        of_the_interface(target)
+            .with_context(|| format!("the local addresses on the way to {target} cannot be told (without --source-addresses they are not needed)"))?
+    };
+    if found.len() < wanted {
+        let listed: Vec<String> = found.iter().map(IpAddr::to_string).collect();
+        return Err(mistake(format!(
+            "--{} {wanted}: on the way to {target} this machine has {} ({}); fewer of them, more (ip address add), or a server \
+             at 127.0.0.1, towards which there are {LOOPBACK}",
+            SOURCE_ADDRESSES.option(),
+            found.len(),
+            listed.join(", ")
+        )));
+    }
+    let mapped = |address| match (address, target) {
+        (IpAddr::V4(address), SocketAddr::V6(_)) => address.to_ipv6_mapped().into(),
+        _ => address,
+    };
+    Ok(found.into_iter().take(wanted).map(mapped).collect())
+}
+
+/// The addresses of the interface that the kernel reaches the target over, its own choice first.
+fn of_the_interface(target: SocketAddr) -> Result<Vec<IpAddr>> {
+    let unspecified = if target.is_ipv4() { "0.0.0.0:0" } else { "[::]:0" };
+    // Sends nothing: connecting such a socket only looks the route up (udp(7)).
+    let socket = UdpSocket::bind(unspecified)?;
+    socket.connect(target)?;
+    let chosen = socket.local_addr()?.ip().to_canonical();
+    let all: Vec<InterfaceAddress> = getifaddrs()?.collect();
+    let name = all.iter().find(|each| address(each) == Some(chosen)).map(|each| &each.interface_name);
+    let others = all.iter().filter(|each| Some(&each.interface_name) == name).filter_map(address);
+    let fits = |other: &IpAddr| *other != chosen && other.is_ipv4() == chosen.is_ipv4() && !is_link_local(*other);
+    Ok([chosen].into_iter().chain(others.filter(fits)).collect())
+}
+
+fn address(of: &InterfaceAddress) -> Option<IpAddr> {
+    let storage = of.address.as_ref()?;
+    let four = || storage.as_sockaddr_in().map(|address| IpAddr::V4(address.ip()));
+    four().or_else(|| storage.as_sockaddr_in6().map(|address| IpAddr::V6(address.ip())))
+}
+
+/// Such an address means something only together with an interface.
+fn is_link_local(address: IpAddr) -> bool {
+    matches!(address, IpAddr::V6(address) if address.is_unicast_link_local())
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::base::setting::Value;
+    use socket2::{Domain, Type};
+    use std::collections::BTreeMap;
+    use std::net::TcpListener;
+
+    fn find(target: &str, count: u64) -> Result<Sources> {
+        let given = BTreeMap::from([(SOURCE_ADDRESSES.name, Value::Integer(count))]);
+        Sources::find(&[Address::Tcp(target.parse()?)], &Settings::new([&SOURCE_ADDRESSES], &given))
+    }
+
+    #[test]
+    fn clients_connect_from_them_by_turns() {
+        let listener = TcpListener::bind("127.0.0.1:0").unwrap();
+        let target = listener.local_addr().unwrap();
+        let mapped = SocketAddr::new(Ipv4Addr::LOCALHOST.to_ipv6_mapped().into(), target.port());
+        for target in [target, mapped] {
+            let sources = find(&target.to_string(), 3).unwrap();
+            for (client, last) in [(1, 1), (2, 2), (3, 3), (4, 1)] {
+                let socket = Socket::new(Domain::for_address(target), Type::STREAM, None).unwrap();
+                sources.bind(&socket, 0, client).unwrap();
+                socket.connect(&target.into()).unwrap();
+                let (_, from) = listener.accept().unwrap();
+                assert_eq!(from.ip(), IpAddr::V4(Ipv4Addr::new(127, 0, 0, last)), "client {client} to {target}");
+            }
+        }
+    }
+
+    #[test]
+    fn of_one_the_kernel_chooses() {
+        let socket = Socket::new(Domain::IPV4, Type::STREAM, None).unwrap();
+        let sources = find("127.0.0.1:1", 1).unwrap();
+        sources.bind(&socket, 0, 1).unwrap();
+        assert_eq!((sources.count(), socket.local_addr().unwrap().as_socket()), (1, "0.0.0.0:0".parse().ok()));
+        assert_eq!(Sources::find(&[], &Settings::new([], &BTreeMap::new())).unwrap().count(), 1);
+    }
+
+    #[test]
+    fn more_than_there_are_is_refused_with_those_that_there_are() {
+        match find("[::1]:80", 200) {
+            Ok(sources) => panic!("so many addresses of loopback: {sources:?}"),
+            // Without IPv6 there is no way at all.
+            Err(error) if error.to_string().contains("cannot be told") => println!("skipped: {error:#}"),
+            Err(error) => {
+                let message = error.to_string();
+                for word in ["--source-addresses 200", "[::1]:80", "::1", "127.0.0.1", "254"] {
+                    assert!(message.contains(word), "'{word}' is not in {message}");
+                }
+            }
+        }
+    }
+}

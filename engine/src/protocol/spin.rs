@@ -1,0 +1,42 @@
+//! Service time that is added to a request on purpose: a slowdown of known size.
+
+use std::time::Duration;
+
+use crate::base::setting::{Kind, Setting, Settings};
+use crate::sys::clock::thread_cpu_time;
+
+/// How much is added, for the serving end of a workload.
+pub const SPIN: Setting = Setting {
+    name: "spin_microseconds",
+    help: "CPU time to burn before every answer: a slowdown of known size, by which the measuring itself is tested",
+    unit: Some("microseconds"),
+    kind: Kind::Integer { minimum: 0, maximum: 1_000_000, default: 0 },
+    for_more: None,
+};
+
+/// CPU time to be burnt.
+#[derive(Debug, Clone, Copy)]
+pub struct Spin(Duration);
+
+impl Spin {
+    /// As [`SPIN`] says.
+    pub fn new(settings: &Settings) -> Self {
+        Spin(Duration::from_micros(settings.integer(SPIN.name)))
+    }
+
+    /// Nothing is added, so a request that has nothing else to compute can be answered at once.
+    pub fn is_zero(self) -> bool {
+        self.0.is_zero()
+    }
+
+    /// Uses the CPU for so long, by this thread's own clock: to be interrupted does not count.
+    pub fn burn(self) {
+        if self.is_zero() {
+            return;
+        }
+        let end = thread_cpu_time() + self.0;
+        while thread_cpu_time() < end {
+            std::hint::spin_loop();
+        }
+    }
+}

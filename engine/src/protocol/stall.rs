@@ -1,0 +1,134 @@
+//! A server that stands still for a while, again and again, on purpose: as one does whose garbage is collected, or whose disk
+//! hangs. What comes meanwhile waits, and a load that measures right sees it.
+
+use std::time::Duration;
+
+use anyhow::Result;
+
+use crate::base::mistake::mistake;
+use crate::base::setting::{Kind, Setting, Settings};
+use crate::sys::clock::now;
+
+/// How long it stands still.
+pub const STALL: Setting = Setting {
+    name: "stall_milliseconds",
+    help: "Time for which the whole server stands still, again and again: by such stalls, whose effect on latency can be \
+           computed, the measuring itself is tested",
+    unit: Some("milliseconds"),
+    kind: Kind::Integer { minimum: 0, maximum: 60_000, default: 0 },
+    for_more: None,
+};
+
+/// How often.
+pub const STALL_EVERY: Setting = Setting {
+    name: "stall_every_milliseconds",
+    help: "Time from the beginning of one stall to that of the next",
+    unit: Some("milliseconds"),
+    kind: Kind::Integer { minimum: 1, maximum: 3_600_000, default: 1000 },
+    for_more: None,
+};
+
+/// When a server stands still, by the clock that all of its processes share (CLOCK_MONOTONIC, nanoseconds). So its workers do so
+/// together, whichever design they are of: none of them begins to answer a request during a stall. Only what was begun before
+/// is answered; connections are made, which the kernel does without the server.
+#[derive(Debug, Clone, Copy)]
+pub struct Stalls {
+    began: u64,
+    length: u64,
+    every: u64,
+}
+
+impl Stalls {
+    /// As [`STALL`] and [`STALL_EVERY`] say, of a server that begins at this moment. Each stall is at the end of its period.
+    pub fn new(settings: &Settings, began: u64) -> Result<Self> {
+        let (length, every) = (settings.integer(STALL.name), settings.integer(STALL_EVERY.name));
+        if length >= every {
+            return Err(mistake(format!(
+                "--{} {length} with --{} {every}: a server that is to answer anything has stalls that are shorter than the time \
+                 from one to the next; give a --{} above {length}",
+                STALL.option(),
+                STALL_EVERY.option(),
+                STALL_EVERY.option()
+            )));
+        }
+        Ok(Stalls { began, length: length * 1_000_000, every: every * 1_000_000 })
+    }
+
+    /// There are none.
+    pub fn is_none(self) -> bool {
+        self.length == 0
+    }
+
+    /// The end of the stall that this moment is in.
+    fn end(self, at: u64) -> Option<u64> {
+        let since = at.saturating_sub(self.began);
+        let next = self.began + (since / self.every + 1) * self.every;
+        (at + self.length >= next && !self.is_none()).then_some(next)
+    }
+
+    /// Sleeps to the end of the stall that is now, if one is.
+    pub fn wait(self) {
+        let Some(end) = self.end(now()) else { return };
+        loop {
+            match end.saturating_sub(now()) {
+                0 => return,
+                left => std::thread::sleep(Duration::from_nanos(left)),
+            }
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use std::collections::BTreeMap;
+
+    use super::*;
+    use crate::base::setting::Value;
+
+    fn stalls(length: u64, every: u64, began: u64) -> Result<Stalls> {
+        let given = [(STALL.name, length), (STALL_EVERY.name, every)];
+        let given: BTreeMap<_, _> = given.into_iter().map(|(name, value)| (name, Value::Integer(value))).collect();
+        Stalls::new(&Settings::new([&STALL, &STALL_EVERY], &given), began)
+    }
+
+    #[test]
+    fn a_stall_ends_every_period() {
+        const MILLISECOND: u64 = 1_000_000;
+        let stalls = stalls(50, 500, 7).unwrap();
+        for (at, end) in [
+            (0, None),
+            (7, None),
+            (7 + 450 * MILLISECOND - 1, None),
+            (7 + 450 * MILLISECOND, Some(7 + 500 * MILLISECOND)),
+            (7 + 500 * MILLISECOND - 1, Some(7 + 500 * MILLISECOND)),
+            (7 + 500 * MILLISECOND, None),
+            (7 + 975 * MILLISECOND, Some(7 + 1000 * MILLISECOND)),
+        ] {
+            assert_eq!(stalls.end(at), end, "{at}");
+        }
+    }
+
+    #[test]
+    fn who_waits_goes_on_with_the_end_of_the_stall() {
+        let began = now();
+        let stalls = stalls(49, 50, began).unwrap();
+        std::thread::sleep(Duration::from_millis(2));
+        stalls.wait();
+        assert!(now() - began >= 50_000_000, "it came back {} ns after the beginning", now() - began);
+    }
+
+    #[test]
+    fn without_a_length_there_is_none() {
+        let none = stalls(0, 1, 0).unwrap();
+        assert!(none.is_none());
+        assert!((0..3_000_000).step_by(999).all(|at| none.end(at).is_none()));
+    }
+
+    #[test]
+    fn a_stall_without_an_end_is_refused() {
+        for (length, every) in [(1, 1), (500, 500), (501, 500), (60_000, 1)] {
+            let refusal = stalls(length, every, 0).unwrap_err().to_string();
+            assert!(refusal.contains(&format!("--stall-every-milliseconds above {length}")), "{refusal}");
+        }
+    }
+}

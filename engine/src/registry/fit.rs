@@ -1,0 +1,337 @@
+//! What fits what: the primitives at the ends of workloads and under the ways of waiting, and why not where they do not.
+
+use anyhow::Result;
+use serde_json::{Value, json};
+
+use crate::base::about::Entry;
+use crate::base::mistake::mistake;
+use crate::base::setting::Settings;
+use crate::client::event_loop::PIPELINE;
+use crate::client::load::Load;
+use crate::designs::DESIGNS;
+use crate::loads::LOADS;
+use crate::net::address::Family;
+use crate::primitives::PRIMITIVES;
+use crate::protocol::workload::{End, Workload};
+use crate::server::design::Design;
+use crate::transfer::channel::Way;
+use crate::transfer::primitive::{Direction, Primitive, Waits};
+use crate::workloads::WORKLOADS;
+
+/// Why bytes cannot be moved by this primitive where sockets are waited for in this way; `None` where they can.
+pub fn of_waiting(waits: Waits, primitive: &Primitive) -> Option<String> {
+    if primitive.waits.contains(&waits) {
+        return None;
+    }
+    let how = words(waits);
+    Some(match waits {
+        Waits::ForCompletion => {
+            format!("who waits {how} moves bytes itself, and no operation of its does what the primitive's calls do")
+        }
+        Waits::ForReadiness => format!(
+            "it waits in its own call; who waits {how} calls it when something has come, so that there is nothing left to wait \
+             for, and where there is, everybody else it serves waits, too"
+        ),
+        Waits::InTheCall => {
+            format!("who waits {how} needs one that waits until bytes can be moved, and it never waits")
+        }
+    })
+}
+
+/// Why this end of a workload cannot have its bytes moved by this primitive; `None` where it can.
+pub fn of_end(workload: &Workload, end: End, primitive: &Primitive) -> Option<String> {
+    let reason = if !primitive.stores && !workload.takes_unstored.contains(&end) {
+        "what comes has to be read, and the primitive does not store it"
+    } else if primitive.laid_out && !workload.laid_out.contains(&end) {
+        "the protocol's messages are of several buffers, and the primitive sends from one"
+    } else if primitive.lends && !workload.lasting.contains(&end) {
+        "the peer reads from where the primitive finds the bytes, as late as it likes, and these messages do not stay there"
+    } else {
+        return None;
+    };
+    Some(reason.to_owned())
+}
+
+/// Why a design or a primitive that gives this reason cannot do with these sockets; `None` where it can.
+pub fn of_family(tcp_only: Option<&str>, family: Family) -> Option<String> {
+    tcp_only.filter(|_| family == Family::Unix).map(|reason| format!("it runs over TCP alone: {reason}"))
+}
+
+/// Refuses a server that cannot be: its primitives do not run here, or do not fit its design, its workload or its sockets.
+pub fn check_server(design: &Entry<Design>, way: Way, workload: &Entry<Workload>, family: Family) -> Result<()> {
+    if let Some(reason) = of_family(design.item.tcp_only, family) {
+        return Err(mistake(format!("{}: {reason} (see: list --matrix)", design.name)));
+    }
+    check(way, design.name, design.item.waits, workload, End::Service, family)
+}
+
+/// As [`check_server`], of a load.
+pub fn check_load(load: &Entry<Load>, way: Way, workload: &Entry<Workload>, family: Family) -> Result<()> {
+    check(way, load.name, load.item.waits, workload, End::Client, family)
+}
+
+/// Refuses several requests under way on a connection where the workload's client could not tell their replies apart.
+pub fn check_pipeline(workload: &Entry<Workload>, way: Way, settings: &Settings) -> Result<()> {
+    let pipeline = settings.values().get(PIPELINE.name).map_or(1, |_| settings.integer(PIPELINE.name));
+    if pipeline > 1 && !workload.item.pipelines {
+        let can: Vec<&str> = WORKLOADS.iter().filter(|entry| entry.item.pipelines).map(|entry| entry.name).collect();
+        return Err(mistake(format!(
+            "--pipeline {pipeline}: the client of {} cannot tell replies apart that come together; those of {} can",
+            workload.name,
+            can.join(", ")
+        )));
+    }
+    if pipeline > 1 && !way.into.item.stores {
+        return Err(mistake(format!(
+            "--pipeline {pipeline} with --receive {}: what comes has to be told apart, and the primitive does not store it",
+            way.into.name
+        )));
+    }
+    Ok(())
+}
+
+/// Refuses to send messages that are made anew for each request in a way that leaves them to the peer to read.
+pub fn check_made_anew(workload: &Entry<Workload>, way: Way, end: End, settings: &Settings) -> Result<()> {
+    for (of, setting) in workload.item.made_anew.iter().filter(|(of, _)| *of == end && way.out.item.lends) {
+        let is_given = settings.values().get(setting.name).is_some_and(|value| *value != setting.default());
+        if *of == end && is_given {
+            return Err(mistake(format!(
+                "--{} with --primitive {}: the peer reads from where the primitive finds the bytes, as late as it likes, and with \
+                 this setting messages are made anew for each request; leave one of them out",
+                setting.option(),
+                way.out.name
+            )));
+        }
+    }
+    Ok(())
+}
+
+fn check(way: Way, name: &str, waits: Waits, workload: &Entry<Workload>, end: End, family: Family) -> Result<()> {
+    for primitive in [way.out, way.into] {
+        let by = primitive.name;
+        if let Some(reason) = of_family(primitive.item.tcp_only, family) {
+            return Err(mistake(format!("{by}: {reason} (see: list --matrix)")));
+        }
+        if let Some(reason) = primitive.item.unavailable() {
+            return Err(mistake(format!("{by} cannot run here: {reason}")));
+        }
+        if let Some(reason) = of_waiting(waits, primitive.item) {
+            return Err(mistake(format!("{name} with {by}: {reason} (see: list --matrix)")));
+        }
+        if let Some(reason) = of_end(workload.item, end, primitive.item) {
+            return Err(mistake(format!("{} with {by}: {reason} (see: list --matrix)", workload.name)));
+        }
+    }
+    Ok(())
+}
+
+/// All of them, for `list --json`: of a primitive and a design, a load, or an end of a workload.
+pub fn all() -> Vec<Value> {
+    let mut holes = Vec::new();
+    for Entry { name: primitive, item } in PRIMITIVES {
+        for design in DESIGNS {
+            if let Some(reason) = of_waiting(design.item.waits, item) {
+                holes.push(json!({"primitive": primitive, "design": design.name, "reason": reason}));
+            }
+        }
+        for load in LOADS {
+            if let Some(reason) = of_waiting(load.item.waits, item) {
+                holes.push(json!({"primitive": primitive, "load": load.name, "reason": reason}));
+            }
+        }
+        for workload in WORKLOADS {
+            for end in [End::Service, End::Client] {
+                if let Some(reason) = of_end(workload.item, end, item) {
+                    let workload = workload.name;
+                    holes.push(json!({"primitive": primitive, "workload": workload, "end": end, "reason": reason}));
+                }
+            }
+        }
+    }
+    holes
+}
+
+/// Columns of a terminal in which a table is to be read.
+const COLUMNS: usize = 100;
+
+/// What fits what in words: `list --matrix`. The primitives by direction, first under the ways of waiting, then at the ends
+/// of workloads; holes have a number, and their reasons stand below.
+pub fn matrix() -> String {
+    let mut reasons = Reasons::default();
+    let mut text = waiting_in_words();
+    let ways = [Waits::InTheCall, Waits::ForReadiness, Waits::ForCompletion];
+    text += &table(&ways.map(words), |primitive| {
+        ways.map(|waits| reasons.mark("no", of_waiting(waits, primitive))).to_vec()
+    });
+    text += "\nAt both ends of a workload, of the client's (load) or of the server's (serve) alone:\n\n";
+    let names: Vec<String> = WORKLOADS.iter().map(|entry| entry.name.to_owned()).collect();
+    text += &table(&names, |primitive| {
+        let at = |workload: &Workload| match [End::Service, End::Client].map(|end| of_end(workload, end, primitive)) {
+            [Some(reason), None] => reasons.mark("client", Some(reason)),
+            [None, Some(reason)] => reasons.mark("server", Some(reason)),
+            [reason, _] => reasons.mark("no", reason),
+        };
+        WORKLOADS.iter().map(|entry| entry.item).map(at).collect()
+    });
+    text + "\n" + &reasons.in_words() + "\n" + &tcp_only_in_words() + &unavailable_in_words()
+}
+
+/// What does not do with Unix sockets.
+fn tcp_only_in_words() -> String {
+    let primitives = PRIMITIVES.iter().map(|entry| (entry.name, entry.item.tcp_only));
+    let designs = DESIGNS.iter().map(|entry| (entry.name, entry.item.tcp_only));
+    let bound = primitives.chain(designs).filter_map(|(name, reason)| Some((name, reason?)));
+    let lines = bound.map(|(name, reason)| paragraph(&format!("  {name}: "), &split(reason), " "));
+    format!("Over TCP alone, and over no Unix socket:\n{}\n", lines.collect::<String>())
+}
+
+/// What cannot run on this machine, whatever it would fit.
+fn unavailable_in_words() -> String {
+    let primitives = PRIMITIVES.iter().map(|entry| (entry.name, entry.item.unavailable()));
+    let designs = DESIGNS.iter().map(|entry| (entry.name, entry.item.unavailable()));
+    let missing = primitives.chain(designs).filter_map(|(name, reason)| Some((name, reason?)));
+    missing.map(|(name, reason)| format!("{name} cannot run here: {reason}\n")).collect()
+}
+
+/// Who waits in which way.
+fn waiting_in_words() -> String {
+    let mut text = String::from("Who waits for sockets in which way:\n\n");
+    for waits in [Waits::InTheCall, Waits::ForReadiness, Waits::ForCompletion] {
+        let designs = DESIGNS.iter().filter(|entry| entry.item.waits == waits).map(|entry| entry.name.to_owned());
+        let loads = LOADS.iter().filter(|entry| entry.item.waits == waits).map(|entry| format!("load {}", entry.name));
+        text += &wrapped(&format!("{:16}", words(waits)), &designs.chain(loads).collect::<Vec<_>>());
+    }
+    text + "\n"
+}
+
+/// One row for each primitive, those that send before those that receive; below one another where they are too wide.
+fn table(heads: &[String], mut row: impl FnMut(&Primitive) -> Vec<String>) -> String {
+    let mut rows = Vec::new();
+    for (direction, title) in [(Direction::Out, "sending"), (Direction::In, "receiving")] {
+        rows.push([&[title.to_owned()], heads].concat());
+        for entry in PRIMITIVES.iter().filter(|entry| entry.item.moves.direction() == direction) {
+            rows.push([vec![format!("  {}", entry.name)], row(entry.item)].concat());
+        }
+    }
+    let width = |column: usize| rows.iter().map(|row| row[column].len()).max().unwrap_or(0) + BETWEEN;
+    let mut tables = Vec::new();
+    let mut columns = vec![0];
+    for column in 1..=heads.len() {
+        if columns.iter().copied().chain([column]).map(width).sum::<usize>() > COLUMNS + BETWEEN {
+            tables.push(std::mem::replace(&mut columns, vec![0]));
+        }
+        columns.push(column);
+    }
+    tables.push(columns);
+    let line = |row: &Vec<String>, columns: &[usize]| {
+        let cells = columns.iter().map(|&column| format!("{:1$}", row[column], width(column)));
+        cells.collect::<String>().trim_end().to_owned() + "\n"
+    };
+    let lines = |columns: &Vec<usize>| rows.iter().map(|row| line(row, columns)).collect::<String>();
+    tables.iter().map(lines).collect::<Vec<_>>().join("\n")
+}
+
+/// Blanks between two columns.
+const BETWEEN: usize = 2;
+
+/// The reasons of holes, each with a number.
+#[derive(Default)]
+struct Reasons(Vec<String>);
+
+impl Reasons {
+    /// A cell: what fits in spite of the reason, and the reason's number.
+    fn mark(&mut self, fits: &str, reason: Option<String>) -> String {
+        let Some(reason) = reason else { return "yes".to_owned() };
+        let known = self.0.iter().position(|known| *known == reason).unwrap_or_else(|| {
+            self.0.push(reason);
+            self.0.len() - 1
+        });
+        format!("{fits} ({})", known + 1)
+    }
+
+    fn in_words(&self) -> String {
+        let numbered = self.0.iter().enumerate();
+        numbered.map(|(index, reason)| paragraph(&format!("({}) ", index + 1), &split(reason), " ")).collect()
+    }
+}
+
+fn split(text: &str) -> Vec<String> {
+    text.split(' ').map(str::to_owned).collect()
+}
+
+fn wrapped(head: &str, names: &[String]) -> String {
+    paragraph(head, names, ", ")
+}
+
+/// Words behind a head, in lines that a terminal shows whole.
+fn paragraph(head: &str, words: &[String], between: &str) -> String {
+    let mut lines = vec![head.to_owned()];
+    for (index, word) in words.iter().enumerate() {
+        let word = if index + 1 < words.len() { word.clone() + between } else { word.clone() };
+        let line = lines.last_mut().expect("there is a first line");
+        if line.len() > head.len() && line.len() + word.trim_end().len() > COLUMNS {
+            lines.push(" ".repeat(head.len()) + &word);
+        } else {
+            *line += &word;
+        }
+    }
+    lines.iter().map(|line| line.trim_end().to_owned() + "\n").collect()
+}
+
+fn words(waits: Waits) -> String {
+    json!(waits).as_str().unwrap_or_default().replace('_', " ")
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::registry::catalogue::find;
+
+    #[test]
+    fn whoever_moves_bytes_itself_has_holes_with_a_reason() {
+        let send = find(PRIMITIVES, "send_each").item;
+        assert_eq!(of_waiting(Waits::InTheCall, send), None);
+        assert_eq!(of_waiting(Waits::ForCompletion, send), None, "send has an operation that does the same");
+        let other =
+            Primitive { waits: &[Waits::InTheCall], ..Primitive::moving(send.about, send.rests_on, send.moves) };
+        assert!(of_waiting(Waits::ForCompletion, &other).unwrap().contains("moves bytes itself"));
+        let reason = of_waiting(Waits::ForReadiness, &other).unwrap();
+        assert!(reason.contains("waits for readiness") && reason.contains("nothing left to wait for"), "{reason}");
+    }
+
+    #[test]
+    fn a_hole_is_of_one_end_where_the_other_fits() {
+        let of =
+            |workload, end, primitive| of_end(find(WORKLOADS, workload).item, end, find(PRIMITIVES, primitive).item);
+        assert_eq!(of("bytes", End::Client, "recv_truncate"), None);
+        assert!(of("bytes", End::Service, "recv_truncate").unwrap().contains("read"));
+        assert_eq!(of("echo", End::Client, "vmsplice"), None);
+        assert!(of("echo", End::Service, "vmsplice").unwrap().contains("stay"));
+        assert_eq!(of("bytes", End::Service, "write_once"), None);
+        for (workload, end) in [("http", End::Service), ("fields", End::Service)] {
+            assert!(of(workload, end, "write_once").unwrap().contains("several buffers"));
+            assert_eq!(of(workload, End::Client, "write_once"), None);
+        }
+    }
+
+    #[test]
+    fn what_takes_tcp_is_a_hole_of_unix_sockets() {
+        assert_eq!(of_family(Some("so"), Family::Tcp), None);
+        assert_eq!(of_family(None, Family::Unix), None);
+        assert!(of_family(Some("so"), Family::Unix).unwrap().ends_with("TCP alone: so"));
+    }
+
+    #[test]
+    fn the_matrix_is_read_in_a_terminal_and_says_all() {
+        let matrix = matrix();
+        let widest = matrix.lines().map(str::len).max().unwrap();
+        assert!(widest <= COLUMNS, "{widest} columns:\n{matrix}");
+        for name in DESIGNS.iter().map(|entry| entry.name).chain(PRIMITIVES.iter().map(|entry| entry.name)) {
+            assert!(matrix.contains(name), "{name}:\n{matrix}");
+        }
+        let reasons: std::collections::BTreeSet<String> =
+            all().iter().map(|hole| hole["reason"].as_str().unwrap().to_owned()).collect();
+        let unwrapped = matrix.split_whitespace().collect::<Vec<_>>().join(" ");
+        reasons.iter().for_each(|reason| assert!(unwrapped.contains(reason), "{reason}:\n{matrix}"));
+    }
+}

@@ -1,0 +1,104 @@
+//! The numbers of a load's requests, from which follows what each asks for, whichever client makes it.
+
+use std::io;
+use std::sync::Arc;
+use std::sync::atomic::{AtomicU64, Ordering::Relaxed};
+
+use rand_xoshiro::rand_core::{Rng, SeedableRng};
+use rand_xoshiro::{SplitMix64, Xoshiro256PlusPlus};
+
+use crate::base::setting::{A_NUMBER_OF_64_BITS, Kind, Setting, Settings};
+use crate::sys::memory::shared::SharedArray;
+
+/// What sizes and kinds of requests follow from.
+pub const REQUEST_SEED: Setting = Setting {
+    name: "request_seed",
+    help: "Loads with the same seed make the same requests one after another: the size and the kind of each follow from it and \
+           from its number; several loads beside each other need different ones",
+    unit: None,
+    kind: Kind::Integer { minimum: 0, maximum: u64::MAX, default: 1 },
+    for_more: Some(A_NUMBER_OF_64_BITS),
+};
+
+/// One request, before it is made.
+pub struct Draw {
+    /// Its number in the load, counted from 0; in an open one that of its arrival.
+    pub number: u64,
+    /// What its size and kind are drawn from: its own, so that no other has a part in it.
+    pub random: Xoshiro256PlusPlus,
+}
+
+impl Draw {
+    /// The request with this number of a load with this seed.
+    pub fn new(seed: u64, number: u64) -> Self {
+        // Neighbours must have nothing in common, neither among numbers nor among seeds.
+        let mixed = |value: u64| SplitMix64::seed_from_u64(value).next_u64();
+        let random = Xoshiro256PlusPlus::seed_from_u64(mixed(seed ^ mixed(number)));
+        Draw { number, random }
+    }
+}
+
+/// The requests of a load as they are made, counted in memory that its processes share.
+#[derive(Clone)]
+pub struct Numbering {
+    seed: u64,
+    sums: Arc<SharedArray<Sums>>,
+}
+
+#[derive(Default)]
+struct Sums {
+    made: AtomicU64,
+    sized: AtomicU64,
+    bytes: AtomicU64,
+}
+
+impl Numbering {
+    /// Of a load with these settings, [`REQUEST_SEED`] among them.
+    pub fn new(settings: &Settings) -> io::Result<Self> {
+        Ok(Numbering { seed: settings.integer(REQUEST_SEED.name), sums: Arc::new(SharedArray::new(1)?) })
+    }
+
+    /// The next request; the number of its arrival, where the load has such, goes before that of its making.
+    pub fn next(&self, arrival: Option<u64>) -> Draw {
+        let made = self.sums[0].made.fetch_add(1, Relaxed);
+        Draw::new(self.seed, arrival.unwrap_or(made))
+    }
+
+    /// The request asks for so many bytes.
+    pub fn asks_for(&self, bytes: u64) {
+        self.sums[0].sized.fetch_add(1, Relaxed);
+        self.sums[0].bytes.fetch_add(bytes, Relaxed);
+    }
+
+    /// What they follow from.
+    pub fn seed(&self) -> u64 {
+        self.seed
+    }
+
+    /// How many there were.
+    pub fn made(&self) -> u64 {
+        self.sums[0].made.load(Relaxed)
+    }
+
+    /// How many there were that have a size, and the sum of these.
+    pub fn sums(&self) -> (u64, u64) {
+        (self.sums[0].sized.load(Relaxed), self.sums[0].bytes.load(Relaxed))
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_draw_follows_from_seed_and_number_and_from_nothing_else() {
+        let first = |seed, number| Draw::new(seed, number).random.next_u64();
+        let mut seen = std::collections::HashSet::new();
+        for seed in 0..30 {
+            for number in 0..30 {
+                assert_eq!(first(seed, number), first(seed, number));
+                assert!(seen.insert(first(seed, number)), "seed {seed}, number {number}");
+            }
+        }
+    }
+}

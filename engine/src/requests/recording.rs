@@ -1,0 +1,313 @@
+//! Recorded traffic: a file that says for each request how long after the one before it was due, and how large it is.
+//!
+//! Comma-separated values with a header, `gap_microseconds,bytes`, of which either column may be missing. It is read once,
+//! before the first connection, and bounded: whatever is wrong with it is said with its line.
+
+use std::fs::File;
+use std::io::{BufRead, BufReader, Read};
+use std::ops::RangeInclusive;
+
+use anyhow::Result;
+
+use crate::base::mistake::mistake;
+
+/// The column of gaps: microseconds, fractions allowed. The first is that between the load's beginning and its first request.
+pub const GAP: &str = "gap_microseconds";
+
+/// The column of sizes.
+pub const BYTES: &str = "bytes";
+
+/// More rows than these are refused: they are kept in memory, 8 bytes a column each.
+pub const MOST_ROWS: usize = 1_000_000;
+
+/// What some programs write before a text in UTF-8.
+const BYTE_ORDER_MARK: char = '\u{feff}';
+
+/// The longest line, without its end.
+const LONGEST_LINE: usize = 100;
+
+/// The longest gap in microseconds: an hour.
+const LONGEST_GAP: f64 = 3_600_000_000.0;
+
+/// Who asks for a file: the option as it is typed, and the path.
+struct Source<'a> {
+    option: &'a str,
+    path: &'a str,
+}
+
+impl Source<'_> {
+    fn refused(&self, why: &str) -> anyhow::Error {
+        mistake(format!("--{} names the file {}: {why}", self.option, self.path))
+    }
+
+    fn wrong(&self, line: usize, why: &str) -> anyhow::Error {
+        mistake(format!("--{} names the file {}, line {line}: {why}", self.option, self.path))
+    }
+
+    /// The values of one column; `None` where the file has none of that name.
+    fn column<T>(&self, name: &str, read: impl Fn(&str) -> Option<T>, allowed: &str) -> Result<Vec<T>> {
+        // What is no file may have no end, or keep waiting whoever opens it.
+        if std::fs::metadata(self.path).is_ok_and(|known| !known.is_file()) {
+            return Err(self.refused("it is no regular file"));
+        }
+        let file = File::open(self.path).map_err(|error| self.refused(&error.to_string()))?;
+        let mut reader = BufReader::new(file);
+        let mut values = Vec::new();
+        let mut place = None;
+        for number in 1.. {
+            let Some(line) = self.line(&mut reader, number)? else { break };
+            let Some(place) = place else {
+                place = Some(self.place_of(name, &line)?);
+                continue;
+            };
+            let mut cells = line.split(',').map(str::trim);
+            let (columns, place): (usize, usize) = place;
+            let count = line.split(',').count();
+            if count != columns {
+                let why = format!("'{line}' has {count} values, and the header names {columns}");
+                return Err(self.wrong(number, &why));
+            }
+            let text = cells.nth(place).unwrap_or_default();
+            let value =
+                read(text).ok_or_else(|| self.wrong(number, &format!("{name} is '{text}'; allowed: {allowed}")))?;
+            if values.len() == MOST_ROWS {
+                return Err(self.wrong(number, &format!("more than {MOST_ROWS} rows; allowed: 1 to {MOST_ROWS}")));
+            }
+            values.push(value);
+        }
+        if values.is_empty() {
+            return Err(
+                self.refused(&format!("it is empty; it takes a header ({GAP},{BYTES}) and 1 to {MOST_ROWS} rows"))
+            );
+        }
+        Ok(values)
+    }
+
+    /// The next line without its end; `None` behind the last.
+    fn line(&self, reader: &mut impl BufRead, number: usize) -> Result<Option<String>> {
+        let mut line = Vec::new();
+        let most = LONGEST_LINE as u64 + 2;
+        reader.take(most).read_until(b'\n', &mut line).map_err(|error| self.wrong(number, &error.to_string()))?;
+        if line.is_empty() {
+            return Ok(None);
+        }
+        let end = line.trim_ascii_end().len();
+        line.truncate(end);
+        if end > LONGEST_LINE {
+            return Err(
+                self.wrong(number, &format!("more than {LONGEST_LINE} characters; allowed: up to {LONGEST_LINE}"))
+            );
+        }
+        match String::from_utf8(line) {
+            Ok(text) if text.chars().all(|each| !each.is_control()) => Ok(Some(text)),
+            _ => Err(self.wrong(number, "it is no text of one line after the other")),
+        }
+    }
+
+    /// How many columns there are, and which is that of this name.
+    fn place_of(&self, name: &str, header: &str) -> Result<(usize, usize)> {
+        let names: Vec<&str> = header.trim_start_matches(BYTE_ORDER_MARK).split(',').map(str::trim).collect();
+        let is_known = |each: &&str| [GAP, BYTES].contains(each);
+        if !names.iter().all(is_known) || (names.len() == 2 && names[0] == names[1]) || names.len() > 2 {
+            return Err(self.wrong(1, &format!("the header is '{header}'; allowed: {GAP},{BYTES}, or one of the two")));
+        }
+        let place = names.iter().position(|each| *each == name);
+        let why = || {
+            self.wrong(
+                1,
+                &format!("there is no column {name}, which --{} needs; the header is '{header}'", self.option),
+            )
+        };
+        place.map(|place| (names.len(), place)).ok_or_else(why)
+    }
+}
+
+/// The sizes of a file, for an option; each within these bounds.
+pub fn sizes(option: &str, path: &str, allowed: RangeInclusive<u64>) -> Result<Vec<u64>> {
+    let read = |text: &str| text.parse().ok().filter(|bytes| allowed.contains(bytes));
+    let (least, most) = (allowed.start(), allowed.end());
+    Source { option, path }.column(BYTES, read, &format!("a whole number from {least} to {most}"))
+}
+
+/// Gaps between requests, which begin again when they end.
+#[derive(Debug, PartialEq)]
+pub struct RecordedGaps {
+    /// When each request is due, in nanoseconds from the beginning.
+    ends: Vec<f64>,
+}
+
+impl RecordedGaps {
+    /// Those of a file, for an option.
+    pub fn read(option: &str, path: &str) -> Result<Self> {
+        let source = Source { option, path };
+        let read = |text: &str| text.parse().ok().filter(|gap| (0.0..=LONGEST_GAP).contains(gap));
+        let allowed = format!("a number of microseconds from 0 to {LONGEST_GAP}, such as 12.5");
+        let gaps = source.column(GAP, read, &allowed)?;
+        if gaps.iter().all(|gap| *gap == 0.0) {
+            return Err(source.refused("all gaps are 0, so that everything would be due at once, for ever"));
+        }
+        Ok(RecordedGaps::new(&gaps))
+    }
+
+    /// Of gaps in microseconds, one of them at least more than 0.
+    pub fn new(microseconds: &[f64]) -> Self {
+        let sum = |sum: &mut f64, gap: &f64| {
+            *sum += gap * 1000.0;
+            Some(*sum)
+        };
+        RecordedGaps { ends: microseconds.iter().scan(0.0, sum).collect() }
+    }
+
+    /// When the request of this number, counted from 0, is due: nanoseconds from the beginning. Nothing is added up over many
+    /// requests, so that nothing is lost by rounding.
+    pub fn moment(&self, number: u64) -> f64 {
+        let rows = self.ends.len() as u64;
+        (number / rows) as f64 * self.total() + self.ends[(number % rows) as usize]
+    }
+
+    /// How many requests are due within so many nanoseconds from the beginning, both included.
+    pub fn within(&self, nanoseconds: f64) -> u64 {
+        let rounds = (nanoseconds / self.total()).floor();
+        let rest = nanoseconds - rounds * self.total();
+        rounds as u64 * self.ends.len() as u64 + self.ends.partition_point(|end| *end <= rest) as u64
+    }
+
+    /// Mean gap in nanoseconds.
+    pub fn mean(&self) -> f64 {
+        self.total() / self.ends.len() as f64
+    }
+
+    fn total(&self) -> f64 {
+        self.ends.last().copied().unwrap_or_default()
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    /// A file of its own, which goes with it.
+    struct Written(std::path::PathBuf);
+
+    impl Written {
+        fn new(name: &str, text: &[u8]) -> Self {
+            let path = std::env::temp_dir().join(format!("recording-{}-{name}.csv", std::process::id()));
+            std::fs::write(&path, text).unwrap();
+            Written(path)
+        }
+
+        fn path(&self) -> &str {
+            self.0.to_str().unwrap()
+        }
+    }
+
+    impl Drop for Written {
+        fn drop(&mut self) {
+            let _ = std::fs::remove_file(&self.0);
+        }
+    }
+
+    #[test]
+    fn what_is_due_within_a_time_is_counted_in_the_file_and_its_repetitions() {
+        // Three at once after 10 us, and one 30 us later; then again.
+        let gaps = RecordedGaps::new(&[10.0, 0.0, 0.0, 30.0]);
+        let counted = |microseconds: f64| gaps.within(microseconds * 1000.0);
+        let expected =
+            [(0.0, 0), (9.9, 0), (10.0, 3), (39.9, 3), (40.0, 4), (50.0, 7), (400.0, 40), (4_000_010.0, 400_003)];
+        for (microseconds, requests) in expected {
+            assert_eq!(counted(microseconds), requests, "{microseconds} us");
+            let moments = (0..).take_while(|number| gaps.moment(*number) <= microseconds * 1000.0).count();
+            assert_eq!(moments as u64, requests, "{microseconds} us");
+        }
+    }
+
+    #[test]
+    fn either_column_may_be_missing_and_either_may_come_first() {
+        for (name, text) in [
+            ("both", "gap_microseconds,bytes\n10,64\n0.5,4000\r\n"),
+            ("turned", "bytes,gap_microseconds\n64, 10\n4000, 5e-1"),
+        ] {
+            let file = Written::new(name, text.as_bytes());
+            assert_eq!(sizes("sizes", file.path(), 1..=4000).unwrap(), [64, 4000]);
+            assert_eq!(RecordedGaps::read("recording", file.path()).unwrap(), RecordedGaps::new(&[10.0, 0.5]));
+        }
+        let file = Written::new("one", b"bytes\n7\n");
+        assert_eq!(sizes("sizes", file.path(), 1..=10).unwrap(), [7]);
+        let missing = RecordedGaps::read("recording", file.path()).unwrap_err().to_string();
+        assert!(missing.contains("no column gap_microseconds") && missing.contains("'bytes'"), "{missing}");
+    }
+
+    #[test]
+    fn each_mistake_is_told_with_file_line_value_and_what_is_allowed() {
+        let endless = [&b"bytes\n"[..], &b"1".repeat(1000)].concat();
+        let faults: [(&str, &[u8], usize, &str); 13] = [
+            ("letters", b"bytes\n1\nten\n", 3, "bytes is 'ten'; allowed: a whole number from 1 to 100"),
+            ("negative", b"bytes\n-1\n", 2, "bytes is '-1'"),
+            ("zero", b"bytes\n0\n", 2, "bytes is '0'"),
+            ("many", b"bytes\n101\n", 2, "bytes is '101'"),
+            ("fraction", b"bytes\n1.5\n", 2, "bytes is '1.5'"),
+            ("blank", b"bytes\n1\n\n2\n", 3, "bytes is ''"),
+            ("marked", b"\xef\xbb\xbfsize\n1\n", 1, "allowed: gap_microseconds,bytes"),
+            ("cells", b"bytes\n1,2\n", 2, "'1,2' has 2 values, and the header names 1"),
+            ("header", b"size\n1\n", 1, "the header is 'size'; allowed: gap_microseconds,bytes"),
+            ("twice", b"bytes,bytes\n1,1\n", 1, "the header is 'bytes,bytes'"),
+            ("more", b"bytes,gap_microseconds,bytes\n1,1,1\n", 1, "the header is"),
+            ("binary", b"bytes\n\0\x01\n", 2, "no text"),
+            ("endless", &endless, 2, "more than 100 characters"),
+        ];
+        for (name, text, line, words) in faults {
+            let file = Written::new(name, text);
+            let error = sizes("sizes", file.path(), 1..=100).unwrap_err().to_string();
+            assert!(error.contains(&format!("--sizes names the file {}, line {line}: ", file.path())), "{error}");
+            assert!(error.contains(words) && !error.contains('\n'), "{error}");
+        }
+        for (name, text) in [
+            ("gap", "gap_microseconds\n-1\n"),
+            ("nan", "gap_microseconds\nNaN\n"),
+            ("long", "gap_microseconds\n3600000001\n"),
+        ] {
+            let file = Written::new(name, text.as_bytes());
+            let error = RecordedGaps::read("recording", file.path()).unwrap_err().to_string();
+            assert!(error.contains("line 2") && error.contains("from 0 to 3600000000"), "{error}");
+        }
+    }
+
+    #[test]
+    fn what_is_no_file_with_rows_is_refused() {
+        let empty = Written::new("empty", b"");
+        let marked = Written::new("marked", b"\xef\xbb\xbfgap_microseconds\n10\n");
+        assert_eq!(RecordedGaps::read("recording", marked.path()).unwrap(), RecordedGaps::new(&[10.0]));
+        let header = Written::new("only", b"bytes\n");
+        let still = Written::new("still", b"gap_microseconds\n0\n0\n");
+        for (path, words) in [
+            (empty.path(), "it is empty"),
+            (header.path(), "it is empty"),
+            ("/nowhere/at/all.csv", "No such file"),
+            ("/tmp", "no regular file"),
+            ("/dev/zero", "no regular file"),
+        ] {
+            let error = sizes("sizes", path, 1..=100).unwrap_err().to_string();
+            assert!(error.contains(path) && error.contains(words), "{error}");
+        }
+        assert!(RecordedGaps::read("recording", still.path()).unwrap_err().to_string().contains("all gaps are 0"));
+    }
+
+    #[test]
+    fn more_rows_than_are_kept_are_refused_with_the_limit() {
+        let rows = |rows: usize| ["bytes\n", &"1\n".repeat(rows)].concat();
+        let full = Written::new("full", rows(MOST_ROWS).as_bytes());
+        assert_eq!(sizes("sizes", full.path(), 1..=1).unwrap().len(), MOST_ROWS);
+        let over = Written::new("over", rows(MOST_ROWS + 1).as_bytes());
+        let error = sizes("sizes", over.path(), 1..=1).unwrap_err().to_string();
+        assert!(error.contains("line 1000002") && error.contains("1 to 1000000"), "{error}");
+    }
+
+    #[test]
+    fn gaps_begin_again_without_an_error_that_grows() {
+        let gaps = RecordedGaps::new(&[0.1, 0.2, 0.7]);
+        assert!((gaps.mean() - 1000.0 / 3.0).abs() < 1e-9);
+        for (number, expected) in [(0, 100.0), (1, 300.0), (2, 1000.0), (3, 1100.0), (3_000_000_000, 1e12 + 100.0)] {
+            assert!((gaps.moment(number) - expected).abs() < 1e-3, "{number}");
+        }
+    }
+}

@@ -1,0 +1,382 @@
+//! How many bytes each request of a load is about: all alike, or drawn from a distribution, or as they were recorded.
+//!
+//! The size of a request follows from the load's seed and the request's number ([`Draw`]), whichever client makes it.
+
+use std::ops::RangeInclusive;
+use std::sync::Arc;
+
+use anyhow::Result;
+use rand_distr::weighted::WeightedAliasIndex;
+use rand_distr::{Distribution as _, LogNormal, Uniform};
+use schemars::JsonSchema;
+use serde::Serialize;
+
+use crate::base::mistake::mistake;
+use crate::base::setting::{Form, Kind, NONE, Setting, Settings};
+use crate::requests::numbering::Draw;
+use crate::requests::recording;
+
+/// How the sizes are distributed.
+pub const SIZES: Setting = Setting {
+    name: "sizes",
+    help: "Bytes of each reply, where they are not all alike: fixed:4000, uniform:64..16384 (every whole number alike), \
+           lognormal:4096,1.5 (median and sigma of the logarithm, drawn anew outside of 1..16384, or of a range that is given: \
+           lognormal:4096,1.5,64..65536), weighted:64@90,16384@10 (each with its weight), or file:PATH (the column bytes of a \
+           CSV file, one row a request, from the start again when it ends)",
+    unit: None,
+    kind: Kind::Text { longest: 4096, default: NONE, form: Form::Sizes },
+    for_more: None,
+};
+
+/// What may be given, in short.
+const FORMS: &str = "fixed:BYTES, uniform:LEAST..MOST, lognormal:MEDIAN,SIGMA or lognormal:MEDIAN,SIGMA,LEAST..MOST, \
+                     weighted:BYTES@WEIGHT,BYTES@WEIGHT,..., or file:PATH";
+
+/// The most bytes of a lognormal distribution that says no other range: what a server of `bytes` serves that was told no
+/// other limit.
+pub const USUAL_MOST: u64 = 16384;
+
+/// The largest sigma: with it, two sizes in three lie within a factor of 20 of the median.
+const LARGEST_SIGMA: f64 = 3.0;
+
+/// Of a lognormal distribution, the share that has to lie within the range: what lies outside is drawn anew.
+const LEAST_WITHIN: f64 = 0.05;
+
+/// Draws that the share is found out by; they follow from a seed of their own.
+const TRIED: u64 = 10_000;
+
+/// A size that was so often outside of the range is the median: of 10^20 draws with the least share there is not one.
+const DRAWN_ANEW: usize = 1000;
+
+/// The most sizes of a list, and the largest weight of one.
+const MOST_WEIGHTS: usize = 1000;
+const HEAVIEST: u64 = 1_000_000_000;
+
+/// The sizes of a load's requests.
+#[derive(Debug, Clone)]
+pub struct Sizes {
+    text: String,
+    distribution: Distribution,
+}
+
+#[derive(Debug, Clone)]
+enum Distribution {
+    Fixed(u64),
+    Uniform { within: Uniform<u64>, most: u64 },
+    Lognormal { distribution: LogNormal<f64>, median: u64, least: u64, most: u64 },
+    Weighted { sizes: Arc<[u64]>, index: WeightedAliasIndex<u64> },
+    Recorded(Arc<[u64]>),
+}
+
+/// What the sizes of a load were.
+#[derive(Debug, Clone, Serialize, JsonSchema)]
+pub struct SizesSent {
+    /// The distribution as it was typed.
+    pub distribution: String,
+    /// The most that a request may ask for.
+    pub largest: u64,
+    /// Mean of all requests that were made, in the window or not; null where none was.
+    pub mean_bytes: Option<f64>,
+}
+
+impl Sizes {
+    /// As the settings have it, [`SIZES`] or, where that says none, the workload's own setting of one size for all, whose
+    /// bounds are those of each size; 0 where nothing says how large a reply is.
+    pub fn of(settings: &Settings, bytes: &Setting) -> Result<Self> {
+        let Kind::Integer { minimum, maximum, .. } = bytes.kind else { panic!("{} is no number", bytes.name) };
+        match settings.word(SIZES.name) {
+            NONE => {
+                let bytes = settings.values().get(bytes.name).map_or(0, |_| settings.integer(bytes.name));
+                Ok(Sizes { text: format!("fixed:{bytes}"), distribution: Distribution::Fixed(bytes) })
+            }
+            text => Sizes::parse(text, minimum..=maximum),
+        }
+    }
+
+    fn parse(text: &str, bounds: RangeInclusive<u64>) -> Result<Self> {
+        let refused = |why: String| mistake(format!("--{} is '{text}': {why}; it takes {FORMS}", SIZES.name));
+        let Some((form, rest)) = text.split_once(':') else {
+            return Err(refused("it does not begin with the name of a distribution and a colon".to_owned()));
+        };
+        if form == "file" {
+            let sizes = recording::sizes(SIZES.name, rest, bounds)?.into();
+            return Ok(Sizes { text: text.to_owned(), distribution: Distribution::Recorded(sizes) });
+        }
+        let distribution = match form {
+            "fixed" => size(rest, &bounds).map(Distribution::Fixed),
+            "uniform" => uniform(rest, &bounds),
+            "lognormal" => lognormal(rest, &bounds),
+            "weighted" => weighted(rest, &bounds),
+            _ => Err(format!("'{form}' is no distribution")),
+        };
+        Ok(Sizes { text: text.to_owned(), distribution: distribution.map_err(refused)? })
+    }
+
+    /// Whether all are alike, so that none has to be drawn.
+    pub fn fixed(&self) -> Option<u64> {
+        match self.distribution {
+            Distribution::Fixed(bytes) => Some(bytes),
+            _ => None,
+        }
+    }
+
+    /// The most that a request may ask for.
+    pub fn largest(&self) -> u64 {
+        match &self.distribution {
+            Distribution::Fixed(bytes) => *bytes,
+            Distribution::Uniform { most, .. } | Distribution::Lognormal { most, .. } => *most,
+            Distribution::Weighted { sizes, .. } | Distribution::Recorded(sizes) => {
+                sizes.iter().copied().max().unwrap_or_default()
+            }
+        }
+    }
+
+    /// The size of a request.
+    pub fn draw(&self, draw: &mut Draw) -> u64 {
+        let random = &mut draw.random;
+        match &self.distribution {
+            Distribution::Fixed(bytes) => *bytes,
+            Distribution::Uniform { within, .. } => within.sample(random),
+            Distribution::Lognormal { distribution, median, least, most } => {
+                let mut draws = (0..DRAWN_ANEW).map(|_| distribution.sample(random).round());
+                draws.find(|bytes| within(*bytes, *least, *most)).map_or(*median, |bytes| bytes as u64)
+            }
+            Distribution::Weighted { sizes, index } => sizes[index.sample(random)],
+            Distribution::Recorded(sizes) => sizes[(draw.number % sizes.len() as u64) as usize],
+        }
+    }
+
+    /// What they were, of so many requests that asked for so many bytes together.
+    pub fn sent(&self, (requests, bytes): (u64, u64)) -> SizesSent {
+        let mean = (requests > 0).then(|| bytes as f64 / requests as f64);
+        SizesSent {
+            distribution: self.text.clone(),
+            largest: self.largest(),
+            mean_bytes: self.fixed().map(|bytes| bytes as f64).or(mean),
+        }
+    }
+}
+
+fn within(bytes: f64, least: u64, most: u64) -> bool {
+    (least as f64..=most as f64).contains(&bytes)
+}
+
+fn size(text: &str, bounds: &RangeInclusive<u64>) -> Result<u64, String> {
+    let allowed = || format!("'{text}' is no whole number from {} to {}", bounds.start(), bounds.end());
+    text.parse().ok().filter(|bytes| bounds.contains(bytes)).ok_or_else(allowed)
+}
+
+fn range(text: &str, bounds: &RangeInclusive<u64>) -> Result<(u64, u64), String> {
+    let (least, most) = text.split_once("..").ok_or(format!("'{text}' is no range such as 64..16384"))?;
+    let (least, most) = (size(least, bounds)?, size(most, bounds)?);
+    if least > most { Err(format!("{least} is more than {most}")) } else { Ok((least, most)) }
+}
+
+fn uniform(text: &str, bounds: &RangeInclusive<u64>) -> Result<Distribution, String> {
+    let (least, most) = range(text, bounds)?;
+    let within = Uniform::new_inclusive(least, most).map_err(|error| error.to_string())?;
+    Ok(Distribution::Uniform { within, most })
+}
+
+fn lognormal(text: &str, bounds: &RangeInclusive<u64>) -> Result<Distribution, String> {
+    let parts: Vec<&str> = text.splitn(3, ',').collect();
+    let [median, sigma, ..] = parts[..] else {
+        return Err(format!("'{text}' is no median and sigma, such as 4096,1.5"));
+    };
+    let (least, most) = match parts.get(2) {
+        Some(given) => range(given, bounds)?,
+        None => (*bounds.start(), USUAL_MOST.min(*bounds.end())),
+    };
+    let hint = if parts.len() == 2 { ", or give another range" } else { "" };
+    let median = size(median, &(least..=most)).map_err(|why| why + hint)?;
+    let allowed = format!("'{sigma}' is no sigma, a number of more than 0 and up to {LARGEST_SIGMA}");
+    let sigma = sigma.parse().ok().filter(|sigma| *sigma > 0.0 && *sigma <= LARGEST_SIGMA).ok_or(allowed)?;
+    let distribution = LogNormal::new((median as f64).ln(), sigma).map_err(|error| error.to_string())?;
+    let tried = (0..TRIED).map(|number| distribution.sample(&mut Draw::new(0, number).random).round());
+    let share = tried.filter(|bytes| within(*bytes, least, most)).count() as f64 / TRIED as f64;
+    if share < LEAST_WITHIN {
+        let percent = LEAST_WITHIN * 100.0;
+        return Err(format!(
+            "less than {percent} % of it lies from {least} to {most}, and what does not is drawn anew"
+        ));
+    }
+    Ok(Distribution::Lognormal { distribution, median, least, most })
+}
+
+fn weighted(text: &str, bounds: &RangeInclusive<u64>) -> Result<Distribution, String> {
+    let one = |part: &str| {
+        let (bytes, weight) =
+            part.split_once('@').ok_or(format!("'{part}' is no size with a weight, such as 64@90"))?;
+        Ok::<_, String>((size(bytes, bounds)?, self::weight(weight)?))
+    };
+    let (sizes, weights): (Vec<u64>, Vec<u64>) =
+        text.split(',').map(one).collect::<Result<Vec<_>, _>>()?.into_iter().unzip();
+    let index = alias(weights)?;
+    Ok(Distribution::Weighted { sizes: sizes.into(), index })
+}
+
+/// A weight as it is typed.
+pub fn weight(text: &str) -> Result<u64, String> {
+    let allowed = || format!("'{text}' is no weight, a whole number from 1 to {HEAVIEST}");
+    text.parse().ok().filter(|weight| (1..=HEAVIEST).contains(weight)).ok_or_else(allowed)
+}
+
+/// What is drawn from, of a few with these weights.
+pub fn alias(weights: Vec<u64>) -> Result<WeightedAliasIndex<u64>, String> {
+    if weights.len() > MOST_WEIGHTS {
+        return Err(format!("{} of them are given, and up to {MOST_WEIGHTS} are allowed", weights.len()));
+    }
+    WeightedAliasIndex::new(weights).map_err(|error| error.to_string())
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    const BOUNDS: RangeInclusive<u64> = 1..=1 << 30;
+
+    fn drawn(text: &str, seed: u64, count: u64) -> Vec<u64> {
+        let sizes = Sizes::parse(text, BOUNDS).unwrap();
+        (0..count).map(|number| sizes.draw(&mut Draw::new(seed, number))).collect()
+    }
+
+    fn moments(values: &[f64]) -> (f64, f64) {
+        let mean = values.iter().sum::<f64>() / values.len() as f64;
+        let square = values.iter().map(|value| (value - mean).powi(2)).sum::<f64>() / (values.len() - 1) as f64;
+        (mean, square)
+    }
+
+    /// Mean and variance within four standard errors of what theory says; of the variance, by the fourth central moment as it
+    /// was drawn.
+    fn agree(values: &[f64], mean: f64, variance: f64) {
+        let count = values.len() as f64;
+        let (seen, square) = moments(values);
+        assert!((seen - mean).abs() < 4.0 * (variance / count).sqrt(), "mean {seen}, and not {mean}");
+        let fourth = values.iter().map(|value| (value - seen).powi(4)).sum::<f64>() / count;
+        let error = ((fourth - square.powi(2)) / count).sqrt();
+        assert!((square - variance).abs() < 4.0 * error, "variance {square}, and not {variance}");
+    }
+
+    fn as_numbers(values: &[u64]) -> Vec<f64> {
+        values.iter().map(|value| *value as f64).collect()
+    }
+
+    const MANY: u64 = 200_000;
+
+    #[test]
+    fn uniform_sizes_have_the_moments_of_their_distribution_and_both_ends() {
+        let (least, most) = (64.0, 16384.0);
+        let sizes = drawn("uniform:64..16384", 1, MANY);
+        let values = most - least + 1.0;
+        agree(&as_numbers(&sizes), f64::midpoint(least, most), (values * values - 1.0) / 12.0);
+        let few = drawn("uniform:3..5", 1, 3000);
+        assert!([3, 4, 5].iter().all(|size| few.iter().filter(|each| *each == size).count() > 800), "all alike");
+        assert!(few.iter().all(|size| (3..=5).contains(size)));
+    }
+
+    #[test]
+    fn lognormal_sizes_have_the_moments_of_the_truncated_distribution() {
+        for (text, median, sigma, least, most) in [
+            ("lognormal:4096,1.5", 4096.0_f64, 1.5_f64, 1.0_f64, 16384.0_f64),
+            ("lognormal:100000,0.5,50000..1000000", 1e5, 0.5, 5e4, 1e6),
+        ] {
+            // Moments by integration over the normal density of the logarithm, which is cut where sizes are rounded away.
+            let (from, to) = ((least - 0.5).ln(), (most + 0.5).ln());
+            let steps = 100_000;
+            let mut sums = [0.0; 3];
+            for step in 0..steps {
+                let at = from + (to - from) * (f64::from(step) + 0.5) / f64::from(steps);
+                let density = (-((at - median.ln()) / sigma).powi(2) / 2.0).exp();
+                sums[0] += density;
+                sums[1] += density * at.exp();
+                sums[2] += density * (2.0 * at).exp();
+            }
+            let mean = sums[1] / sums[0];
+            let sizes = drawn(text, 7, MANY);
+            assert!(sizes.iter().all(|size| (least..=most).contains(&(*size as f64))));
+            agree(&as_numbers(&sizes), mean, sums[2] / sums[0] - mean * mean);
+        }
+        // No bound is hit more often than its neighbours, as it would be if what lies outside were moved there.
+        let narrow = drawn("lognormal:100,0.5,90..110", 1, MANY);
+        let at = |size| narrow.iter().filter(|each| **each == size).count();
+        assert!(at(110) < at(91) && at(90) < at(91) * 6 / 5, "{} {} {}", at(90), at(91), at(110));
+    }
+
+    #[test]
+    fn weighted_sizes_come_as_often_as_their_weights_say() {
+        let sizes = drawn("weighted:64@90,16384@9,1@1", 1, MANY);
+        for (size, share) in [(64, 0.9_f64), (16384, 0.09), (1, 0.01)] {
+            let seen = sizes.iter().filter(|each| **each == size).count() as f64;
+            let expected = MANY as f64 * share;
+            assert!((seen - expected).abs() < 4.0 * (expected * (1.0 - share)).sqrt(), "{size}: {seen}");
+        }
+        assert!(sizes.iter().all(|size| [64, 16384, 1].contains(size)));
+        assert_eq!(drawn("fixed:7", 1, 3), [7, 7, 7]);
+    }
+
+    #[test]
+    fn a_size_follows_from_the_seed_and_its_number_and_neighbours_have_nothing_in_common() {
+        let text = "uniform:1..1000000";
+        assert_eq!(drawn(text, 5, 100), drawn(text, 5, 100));
+        assert_ne!(drawn(text, 5, 100), drawn(text, 6, 100));
+        let sizes = as_numbers(&drawn(text, 5, MANY));
+        let other = as_numbers(&drawn(text, 6, MANY));
+        let (mean, variance) = moments(&sizes);
+        let correlation = |of: Vec<(&f64, &f64)>| {
+            let count = of.len() as f64;
+            of.into_iter().map(|(a, b)| (a - mean) * (b - mean)).sum::<f64>() / count / variance
+        };
+        for seen in
+            [correlation(sizes.iter().zip(&sizes[1..]).collect()), correlation(sizes.iter().zip(&other).collect())]
+        {
+            assert!(seen.abs() < 4.0 / (MANY as f64).sqrt(), "{seen}");
+        }
+    }
+
+    #[test]
+    fn what_is_no_distribution_is_refused_with_what_is() {
+        for (text, words) in [
+            ("4000", "does not begin with the name"),
+            ("normal:1,2", "'normal' is no distribution"),
+            ("fixed:0", "'0' is no whole number from 1 to 1073741824"),
+            ("fixed:1e3", "'1e3'"),
+            ("uniform:9", "no range"),
+            ("uniform:9..8", "9 is more than 8"),
+            ("uniform:0..8", "'0'"),
+            ("uniform:1..2000000000", "'2000000000'"),
+            ("lognormal:4096", "no median and sigma"),
+            ("lognormal:4096,0", "'0' is no sigma"),
+            ("lognormal:4096,-1", "'-1' is no sigma"),
+            ("lognormal:4096,NaN", "'NaN' is no sigma"),
+            ("lognormal:4096,9", "up to 3"),
+            ("lognormal:65536,1", "or give another range"),
+            ("lognormal:65536,1,1..100", "'65536' is no whole number from 1 to 100"),
+            ("lognormal:5000,3,5000..5001", "less than 5 %"),
+            ("weighted:", "no size with a weight"),
+            ("weighted:64", "no size with a weight"),
+            ("weighted:64@0", "'0' is no weight"),
+            ("weighted:64@x", "'x' is no weight"),
+            ("weighted:64@1,", "no size with a weight"),
+            ("file:/nowhere.csv", "/nowhere.csv: No such file"),
+        ] {
+            let error = Sizes::parse(text, BOUNDS).unwrap_err().to_string();
+            assert!(error.contains("--sizes") && error.contains(words) && !error.contains('\n'), "{text}: {error}");
+        }
+        let many = format!("weighted:{}", vec!["1@1"; MOST_WEIGHTS + 1].join(","));
+        assert!(Sizes::parse(&many, BOUNDS).unwrap_err().to_string().contains("up to 1000 are allowed"));
+    }
+
+    #[test]
+    fn the_largest_is_known_beforehand() {
+        for (text, largest) in [
+            ("fixed:9", 9),
+            ("uniform:1..9", 9),
+            ("lognormal:4096,1", 16384),
+            ("lognormal:4096,1,1..5000", 5000),
+            ("weighted:5@1,9@1,2@1", 9),
+        ] {
+            assert_eq!(Sizes::parse(text, BOUNDS).unwrap().largest(), largest, "{text}");
+        }
+        assert_eq!(Sizes::parse("lognormal:40,1", 1..=100).unwrap().largest(), 100);
+    }
+}

@@ -1,0 +1,73 @@
+//! CPU time of a server's whole process tree at any moment, from the best source that this machine allows.
+//!
+//! The control group comes first because it alone is exact; docs/decisions/0004 has the figures.
+
+use anyhow::{Context, Result};
+
+use crate::count::counter::{Reading, Subject};
+use crate::count::process_tree::Tree;
+use crate::counters::{cgroup_cpu, process_clocks, task_clock};
+use crate::lines::cpu_source::CpuSource;
+
+/// The words of `--cpu-source`.
+pub const CHOICES: [&str; 5] = ["auto", "cgroup", "process_clocks", "perf_event", "whole_life"];
+
+/// What is said beside every figure of a source that is not exact.
+const OF_CLOCKS: &str = "process_clocks misses the last steps of ended threads: figures of designs that make a thread for \
+                         every client are somewhat too low";
+const OF_PERF_EVENT: &str = "perf_event misses what tasks do as they end and around context switches: figures are too low, \
+                             most of all those of designs that make a process or thread for every client";
+
+/// The CPU time of one tree.
+pub struct CpuTime {
+    source: CpuSource,
+    clock: Option<Box<dyn Reading>>,
+    /// Why a better source is not used, and what this one misses.
+    pub reason: Option<String>,
+}
+
+impl CpuTime {
+    /// Begins to count a tree: from the source asked for, or with `auto` from the best that works. An error when the
+    /// source asked for does not.
+    pub fn open(tree: &Tree, choice: &str) -> Result<Self> {
+        Self::choose(&mut Subject::new(*tree, None), choice)
+            .with_context(|| format!("--cpu-source {choice} is not to be had"))
+    }
+
+    fn choose(subject: &mut Subject, choice: &str) -> Result<Self> {
+        match choice {
+            "cgroup" => {
+                Ok(CpuTime { source: CpuSource::Cgroup, clock: Some(cgroup_cpu::open(subject)?), reason: None })
+            }
+            "process_clocks" => {
+                Ok(Self::with(CpuSource::ProcessClocks, Some(process_clocks::ENTRY.open(subject)?), OF_CLOCKS))
+            }
+            "perf_event" => Ok(Self::with(CpuSource::PerfEvent, Some(task_clock::ENTRY.open(subject)?), OF_PERF_EVENT)),
+            "whole_life" => Ok(Self::with(CpuSource::WholeLife, None, "asked for")),
+            _ => Self::choose(subject, "cgroup").or_else(|no_group| {
+                Ok(match process_clocks::ENTRY.open(subject) {
+                    Ok(clocks) => {
+                        let reason = format!("{no_group:#}; {OF_CLOCKS}");
+                        Self::with(CpuSource::ProcessClocks, Some(clocks), &reason)
+                    }
+                    Err(no_clocks) => Self::with(CpuSource::WholeLife, None, &format!("{no_group:#}; {no_clocks:#}")),
+                })
+            }),
+        }
+    }
+
+    fn with(source: CpuSource, clock: Option<Box<dyn Reading>>, reason: &str) -> Self {
+        CpuTime { source, clock, reason: Some(reason.to_owned()) }
+    }
+
+    /// Which source it is.
+    pub fn source(&self) -> CpuSource {
+        self.source
+    }
+
+    /// Nanoseconds so far, of every process and thread, ended or not; `None` where only the whole life is known.
+    pub fn read(&mut self) -> Result<Option<u64>> {
+        let figures = self.clock.as_mut().map(|clock| clock.read()).transpose()?;
+        Ok(figures.and_then(|figures| figures.first()?.value))
+    }
+}

@@ -1,0 +1,253 @@
+//! Measures the machine's limits: many short rounds, each with every limit once in an order of its own.
+//!
+//! What disturbs a machine for a while hits some rounds of all limits, instead of all rounds of one; whoever reads the rounds
+//! takes their median. Nothing is computed here.
+
+use std::time::{Duration, Instant};
+
+use anyhow::{Result, bail};
+
+use crate::base::about::Entry;
+use crate::base::limit::{Limit, Place, Point, Probe};
+use crate::base::mistake::mistake;
+use crate::base::setting::{Kind, Setting, Settings};
+use crate::lines::{self, LimitPoint, LimitRound, LimitUnavailable, Line};
+use crate::sys::process;
+
+const MILLISECONDS: Setting = Setting {
+    name: "milliseconds",
+    help: "How long all of it takes, about: the rounds are as long as this allows",
+    unit: Some("ms"),
+    kind: Kind::Integer { minimum: 1, maximum: 600_000, default: 10_000 },
+    for_more: None,
+};
+
+const ROUNDS: Setting = Setting {
+    name: "rounds",
+    help: "Rounds; the fewer, the longer each is",
+    unit: None,
+    kind: Kind::Integer { minimum: 1, maximum: 10_000, default: 31 },
+    for_more: None,
+};
+
+const SEED: Setting = Setting {
+    name: "seed",
+    help: "What the order within the rounds follows from",
+    unit: None,
+    kind: Kind::Integer { minimum: 0, maximum: u32::MAX as u64, default: 1 },
+    for_more: None,
+};
+
+/// Settings of the measurement.
+pub const SETTINGS: &[Setting] = &[MILLISECONDS, ROUNDS, SEED];
+
+/// No further round begins once they have taken so many times as long as all of it was to, and this on top: what was asked
+/// for may be shorter than a round can be.
+const OVERDUE: (u32, Duration) = (3, Duration::from_secs(5));
+
+/// What to measure.
+pub struct Plan {
+    /// The limits.
+    pub limits: Vec<&'static Entry<Limit>>,
+    /// The CPU of this process, and that of the other ends, where there are two.
+    pub cpus: Vec<usize>,
+    /// Values of [`SETTINGS`].
+    pub settings: Settings,
+}
+
+/// The CPUs to be used, one or two: those that were typed, or the first ones that this process may run on.
+pub fn cpus(typed: Option<Vec<usize>>) -> Result<Vec<usize>> {
+    let Some(typed) = typed else { return Ok(process::allowed_cpus()?.into_iter().take(2).collect()) };
+    match typed[..] {
+        [_] => Ok(typed),
+        [near, far] if near != far => Ok(typed),
+        _ => {
+            let listed: Vec<String> = typed.iter().map(usize::to_string).collect();
+            Err(mistake(format!("--cpus {}: limits takes one CPU or two that differ, such as 0,1", listed.join(","))))
+        }
+    }
+}
+
+/// Measures them, and says each line as soon as there is one.
+pub fn probe(plan: &Plan, say: impl Fn(&Line) -> Result<()>) -> Result<()> {
+    let (near, far) = (plan.cpus[0], plan.cpus.get(1).copied());
+    say(&Line::Limits(lines::Limits {
+        schema: lines::SCHEMA,
+        cpus: plan.cpus.clone(),
+        settings: plan.settings.values().clone(),
+    }))?;
+    process::pin(&[near])?;
+    let points = plan.limits.iter().flat_map(|entry| points_of(entry));
+    let mut probes = Vec::new();
+    for point in points {
+        match ready(&point, plan, near, far) {
+            Ok(probe) => probes.push((point, probe)),
+            Err(error) => say(&unavailable(point, &error))?,
+        }
+    }
+    let rounds = plan.settings.integer(ROUNDS.name);
+    let whole = Duration::from_millis(plan.settings.integer(MILLISECONDS.name));
+    // One more, in which it is found out how often each fits into a round.
+    let slice = whole / u32::try_from((rounds + 1) * probes.len().max(1) as u64).unwrap_or(u32::MAX);
+    let mut random = Random(plan.settings.integer(SEED.name));
+    let mut running = Vec::new();
+    for (point, mut probe) in probes {
+        match times_within(slice, &mut *probe) {
+            Ok(times) => running.push(Running { point, probe, times }),
+            Err(error) => say(&unavailable(point, &error))?,
+        }
+    }
+    let began = Instant::now();
+    for round in 1..=rounds {
+        if began.elapsed() > whole * OVERDUE.0 + OVERDUE.1 {
+            break;
+        }
+        random.shuffle(&mut running);
+        let mut left = Vec::with_capacity(running.len());
+        for mut each in running {
+            let earlier = page_faults()?;
+            match each.probe.round(each.times) {
+                Ok(elapsed) => {
+                    let (point, times) = (each.point.clone(), each.times);
+                    let (elapsed_ns, page_faults) = (elapsed.as_nanos() as u64, page_faults()? - earlier);
+                    say(&Line::LimitRound(LimitRound { point, round, times, elapsed_ns, page_faults }))?;
+                    left.push(each);
+                }
+                Err(error) => say(&unavailable(each.point, &error))?,
+            }
+        }
+        running = left;
+    }
+    if running.is_empty() {
+        bail!("none of the limits could be measured here");
+    }
+    Ok(())
+}
+
+/// Those of this process and of all that it has waited for.
+fn page_faults() -> Result<u64> {
+    let used = process::usage_of_self()? + process::usage_of_children()?;
+    Ok(used.minor_faults + used.major_faults)
+}
+
+/// One that is being measured, so many times a round.
+struct Running {
+    point: LimitPoint,
+    probe: Box<dyn Probe>,
+    times: u64,
+}
+
+/// A limit at each of its places and sizes.
+fn points_of(entry: &Entry<Limit>) -> Vec<LimitPoint> {
+    let sizes: Vec<Option<usize>> = match entry.item.sizes {
+        [] => vec![None],
+        sizes => sizes.iter().copied().map(Some).collect(),
+    };
+    let at = |&place: &Place| sizes.iter().map(move |&bytes| LimitPoint { limit: entry.name, place, bytes });
+    entry.item.places.iter().flat_map(at).collect()
+}
+
+/// A probe that is ready to be run on these CPUs, or the reason why there is none.
+fn ready(point: &LimitPoint, plan: &Plan, near: usize, far: Option<usize>) -> Result<Box<dyn Probe>> {
+    let far = match (point.place, far) {
+        (Place::OneCpu, _) => near,
+        (Place::TwoCpus, Some(far)) => far,
+        (Place::TwoCpus, None) => bail!("it takes two CPUs, and this process has CPU {near} alone"),
+    };
+    let entry = plan.limits.iter().find(|entry| entry.name == point.limit).expect("the points are those of the plan");
+    (entry.item.prepare)(&Point { place: point.place, bytes: point.bytes, near, far })
+}
+
+fn unavailable(point: LimitPoint, error: &anyhow::Error) -> Line {
+    Line::LimitUnavailable(LimitUnavailable { point, reason: format!("{error:#}") })
+}
+
+/// How often it can be done within a time: 1 at least. Found by doing it ever more often, which also warms it up.
+fn times_within(slice: Duration, probe: &mut dyn Probe) -> Result<u64> {
+    let mut times = 1;
+    loop {
+        let elapsed = probe.round(times)?.max(Duration::from_nanos(1));
+        if elapsed * 4 >= slice || times >= probe.most() {
+            let fit = slice.as_nanos() * u128::from(times) / elapsed.as_nanos();
+            return Ok(u64::try_from(fit).unwrap_or(u64::MAX).clamp(1, probe.most()));
+        }
+        times = times.saturating_mul(2).min(probe.most());
+    }
+}
+
+/// Random numbers that follow from a seed: splitmix64 (Steele, Lea and Flood, OOPSLA 2014).
+struct Random(u64);
+
+impl Random {
+    fn next(&mut self) -> u64 {
+        self.0 = self.0.wrapping_add(0x9e37_79b9_7f4a_7c15);
+        let mut mixed = self.0;
+        mixed = (mixed ^ (mixed >> 30)).wrapping_mul(0xbf58_476d_1ce4_e5b9);
+        mixed = (mixed ^ (mixed >> 27)).wrapping_mul(0x94d0_49bb_1331_11eb);
+        mixed ^ (mixed >> 31)
+    }
+
+    /// Fisher and Yates; of so few that the remainder favours none.
+    fn shuffle<T>(&mut self, items: &mut [T]) {
+        for last in (1..items.len()).rev() {
+            items.swap(last, (self.next() % (last as u64 + 1)) as usize);
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::limits::LIMITS;
+
+    #[test]
+    fn it_is_done_as_often_as_fits_and_once_at_least() {
+        struct Taking(Duration, u64);
+        impl Probe for Taking {
+            fn round(&mut self, times: u64) -> Result<Duration> {
+                Ok(self.0 * u32::try_from(times)?)
+            }
+            fn most(&self) -> u64 {
+                self.1
+            }
+        }
+        let within = |each, most| times_within(Duration::from_millis(1), &mut Taking(each, most)).unwrap();
+        assert_eq!(within(Duration::from_micros(10), u64::MAX), 100);
+        assert_eq!(within(Duration::from_micros(10), 64), 64);
+        assert_eq!(within(Duration::from_secs(1), u64::MAX), 1);
+        // A clock that stands still takes no more than so many doublings.
+        assert!(within(Duration::ZERO, 1 << 20) >= 1);
+    }
+
+    #[test]
+    fn an_order_follows_from_the_seed_and_loses_nothing() {
+        let order = |seed| {
+            let mut items: Vec<u32> = (0..20).collect();
+            Random(seed).shuffle(&mut items);
+            items
+        };
+        assert_eq!(order(1), order(1));
+        assert_ne!(order(1), order(2));
+        let mut sorted = order(3);
+        sorted.sort_unstable();
+        assert_eq!(sorted, (0..20).collect::<Vec<u32>>());
+    }
+
+    #[test]
+    fn every_limit_has_a_place_and_sizes_that_grow() {
+        for entry in LIMITS {
+            assert!(!entry.item.places.is_empty(), "{}", entry.name);
+            assert!(entry.item.sizes.is_sorted() && !entry.item.sizes.contains(&0), "{}", entry.name);
+            assert_eq!(points_of(entry).len(), entry.item.places.len() * entry.item.sizes.len().max(1));
+        }
+    }
+
+    #[test]
+    fn two_ends_have_two_cpus() {
+        assert_eq!(cpus(Some(vec![1, 0])).unwrap(), [1, 0]);
+        assert_eq!(cpus(Some(vec![1])).unwrap(), [1]);
+        for wrong in [vec![0, 0], vec![0, 1, 2]] {
+            assert!(cpus(Some(wrong)).unwrap_err().to_string().contains("one CPU or two that differ"));
+        }
+    }
+}

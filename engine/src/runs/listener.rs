@@ -1,0 +1,128 @@
+//! Listening sockets and addresses.
+
+use std::net::IpAddr;
+use std::os::fd::AsFd;
+
+use anyhow::{Context, Result, anyhow};
+use socket2::{Socket, Type};
+
+use crate::base::mistake::{mistake, more_descriptors};
+use crate::base::setting::{Kind, Setting, Settings};
+use crate::lines::SocketOptions;
+use crate::net::address::Address;
+use crate::net::netlink::Netlink;
+use crate::net::tcp::TcpOptions;
+use crate::net::veth;
+use crate::sys::socket;
+
+/// The queue of connections that wait to be accepted.
+pub const BACKLOG: Setting = Setting {
+    name: "backlog",
+    help: "Connections that may wait to be accepted (listen(2)); net.core.somaxconn bounds it",
+    unit: Some("connections"),
+    kind: Kind::Integer { minimum: 0, maximum: 1 << 20, default: 1024 },
+    for_more: None,
+};
+
+/// Listens on the first of the addresses that can be had, with as many sockets as wanted and the server's options.
+pub fn listen(addresses: &[Address], wanted: usize, settings: &Settings) -> Result<Vec<Socket>> {
+    let mut failure = anyhow!("no address to listen on");
+    for address in addresses {
+        match listen_on(address.clone(), wanted, settings) {
+            Ok(sockets) => return Ok(sockets),
+            Err(error) => failure = explain(error, address),
+        }
+    }
+    Err(failure)
+}
+
+fn listen_on(mut address: Address, wanted: usize, settings: &Settings) -> std::io::Result<Vec<Socket>> {
+    let mut sockets = Vec::new();
+    for _ in 0..wanted {
+        let socket = listen_once(&address, wanted > 1, settings)?;
+        // The first may have left the choice of the port to the kernel; the others share it.
+        address = Address::of(&socket.local_addr()?).unwrap_or(address);
+        sockets.push(socket);
+    }
+    Ok(sockets)
+}
+
+fn listen_once(address: &Address, shared: bool, settings: &Settings) -> std::io::Result<Socket> {
+    let socket = Socket::new(address.domain(), Type::STREAM, None)?;
+    if let Address::Tcp(_) = address {
+        socket.set_reuse_address(true)?;
+        socket.set_reuse_port(shared)?;
+    }
+    // Accepted sockets inherit these options, which saves every design the same calls.
+    if let Some(options) = TcpOptions::of(settings) {
+        options.apply(&socket)?;
+    }
+    socket.bind(&address.for_the_kernel()?)?;
+    socket.listen(settings.integer(BACKLOG.name) as i32)?;
+    Ok(socket)
+}
+
+fn explain(error: std::io::Error, address: &Address) -> anyhow::Error {
+    match (error.raw_os_error(), address) {
+        (Some(libc::EMFILE | libc::ENFILE), _) => {
+            mistake(format!("no descriptor is left for the listeners; {}", more_descriptors()))
+        }
+        (Some(libc::EADDRINUSE), Address::Unix(_)) => {
+            mistake(format!("{address} is in use; choose another name, or see who has it: ss -lxp"))
+        }
+        (Some(libc::EADDRINUSE), Address::Tcp(address)) => mistake(format!(
+            "port {port} of {} is in use; choose another with --port, or see who has it: ss -ltnp 'sport = :{port}'",
+            address.ip(),
+            port = address.port()
+        )),
+        (Some(libc::EACCES), Address::Tcp(address)) => mistake(format!(
+            "port {} needs a permission that you do not have; choose one above 1023 with --port",
+            address.port()
+        )),
+        (Some(libc::EADDRNOTAVAIL), Address::Tcp(address)) => mistake(format!(
+            "{} is no address that can be had here; --listen takes {}",
+            address.ip(),
+            those_there_are(address.ip())
+        )),
+        _ => anyhow::Error::new(error).context(format!("listening on {address} failed")),
+    }
+}
+
+/// The addresses of the network namespace that this process is in, where there are any those of the same family: whoever typed
+/// this one may not be in there, and see others.
+fn those_there_are(like: IpAddr) -> String {
+    let all = Netlink::open().map_err(Into::into).and_then(|mut netlink| veth::addresses(&mut netlink));
+    let of_family = |all: Vec<IpAddr>| {
+        let (same, others): (Vec<_>, Vec<_>) = all.into_iter().partition(|each| each.is_ipv4() == like.is_ipv4());
+        if same.is_empty() { others } else { same }
+    };
+    match all.map(of_family) {
+        Ok(all) if !all.is_empty() => all.iter().map(IpAddr::to_string).collect::<Vec<_>>().join(", "),
+        // Without an interface that is up, or where a filter forbids netlink.
+        _ => "one of those that `ip addr` shows".to_owned(),
+    }
+}
+
+/// What the kernel made of a listener's options.
+pub fn options(listener: &Socket, settings: &Settings) -> Result<SocketOptions> {
+    let read = || -> std::io::Result<SocketOptions> {
+        let is_tcp = TcpOptions::of(settings).is_some();
+        Ok(SocketOptions {
+            congestion_control: is_tcp.then(|| socket::congestion_control(listener.as_fd())).transpose()?,
+            nodelay: is_tcp.then(|| listener.tcp_nodelay()).transpose()?,
+            backlog: settings.integer(BACKLOG.name),
+            backlog_effective: queue(listener)?.map(|(_, limit)| limit),
+            send_buffer: listener.send_buffer_size()?,
+            receive_buffer: listener.recv_buffer_size()?,
+        })
+    };
+    read().context("the listener's options could not be read")
+}
+
+/// How many connections wait, and how many may; `None` where the kernel does not say, as of a Unix socket.
+pub fn queue(listener: &Socket) -> std::io::Result<Option<(u32, u32)>> {
+    match socket::listen_queue(listener.as_fd()) {
+        Err(error) if error.raw_os_error() == Some(libc::EOPNOTSUPP) => Ok(None),
+        result => result.map(Some),
+    }
+}

@@ -1,0 +1,212 @@
+//! Runs a load from beginning to end and accounts for it: what the supervisor is to a server.
+
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+use std::time::Duration;
+
+use anyhow::{Context, Result};
+
+use crate::base::about::Entry;
+use crate::base::mistake::mistake;
+use crate::base::output::remark;
+use crate::base::setting::{Settings, Value};
+use crate::base::window::Window;
+use crate::client::load::{ByClient, Edge, FirstError, Load, LoadRun, TIMEOUT, ramp};
+use crate::client::measure::Measured;
+use crate::client::schedule::Schedule;
+use crate::client::show::Show;
+use crate::count::counter::{Counter, Counting, Subject};
+use crate::count::own_memory::Memory;
+use crate::count::process_tree::Tree;
+use crate::count::tally::Tally;
+use crate::lines::load::{self, Latency, Traffic};
+use crate::lines::{self, LoadResult, Mark, MarkKind, SCHEMA};
+use crate::net::address::Address;
+use crate::net::socket_diagnosis::Ends;
+use crate::net::source_addresses::Sources;
+use crate::net::target::Target;
+use crate::net::tcp::TcpOptions;
+use crate::protocol::workload::{Client, MeasuredBy, Workload};
+use crate::requests::sizes::SIZES;
+use crate::sys::{clock, process, signal};
+use crate::transfer::channel::Way;
+use crate::transfer::linger;
+use crate::transfer::waiting;
+
+/// Whom to ask, and how.
+pub struct Plan {
+    /// The load.
+    pub load: &'static Entry<Load>,
+    /// How bytes are moved.
+    pub way: Way,
+    /// The workload.
+    pub workload: &'static Entry<Workload>,
+    /// The addresses of the server's name.
+    pub target: Vec<Address>,
+    /// The complete settings.
+    pub settings: Settings,
+    /// Called with the marks of a load that ends by time, as they come.
+    pub mark: fn(Mark),
+    /// Whether everything that goes over the connections is shown on standard output.
+    pub show: bool,
+    /// Whether what the source's own client prints is to be shown in the end, and nothing else.
+    pub original: bool,
+    /// What is to be counted.
+    pub counters: Vec<&'static Entry<Counter>>,
+}
+
+/// When the requests of a load are due, and what they are: all that it is told, files included, read before the first connection.
+pub struct Requests {
+    /// When they are due; none of a closed loop.
+    pub schedule: Option<Schedule>,
+    /// The asking end of the workload.
+    pub client: Box<dyn Client>,
+}
+
+impl Requests {
+    /// As the settings have them. An error says what of it cannot be.
+    pub fn read(workload: &Workload, settings: &Settings) -> Result<Self> {
+        let schedule = Schedule::of(settings, ramp(settings))?;
+        let client = (workload.client)(settings)?;
+        if schedule.is_some() && client.measured_by() != MeasuredBy::Requests {
+            return Err(mistake(
+                "an open load needs requests that are answered one by one, and those of this workload take as long as the load; \
+                 a closed load makes them",
+            ));
+        }
+        Ok(Requests { schedule, client })
+    }
+}
+
+/// Runs the load with these requests. An error when it could not be run at all; what failed in it is in the result.
+pub fn ask(plan: &Plan, requests: Requests) -> Result<LoadResult> {
+    if plan.original && plan.workload.item.original.is_none() {
+        let workload = plan.workload.name;
+        return Err(mistake(format!("--original: {workload} has no client of its own whose words are known")));
+    }
+    let expected_requests = plan.load.item.expected_requests(&plan.settings);
+    let clients = plan.load.item.clients(&plan.settings);
+    let tally = Tally::new((plan.load.item.workers)(&plan.settings))?;
+    let reaped = &tally.general().reaped;
+    process::count_reaped(reaped);
+    let ends = plan.target.first().and_then(Address::port).map(Ends::of_clients);
+    let counting = Counting::begin(&plan.counters, Subject::new(Tree::of_this(reaped), ends));
+    let counting = Arc::new(Mutex::new(counting));
+    let run: &'static LoadRun = Box::leak(Box::new(LoadRun {
+        target: Target {
+            addresses: plan.target.clone(),
+            tcp: TcpOptions::of(&plan.settings),
+            sources: Sources::find(&plan.target, &plan.settings)?,
+            patience: Duration::from_millis(plan.settings.integer(TIMEOUT.name)),
+        },
+        settings: plan.settings.clone(),
+        schedule: requests.schedule,
+        tally,
+        client: requests.client,
+        way: plan.way,
+        first_error: FirstError::new().context(UNMAPPED)?,
+        by_client: ByClient::new(clients).context(UNMAPPED)?,
+        window: if expected_requests.is_some() { Window::whole_life() } else { Window::to_come() },
+        measured: Mutex::default(),
+        mark: {
+            let (mark, counting) = (plan.mark, Arc::clone(&counting));
+            Box::new(move |edge, monotonic_ns| match edge {
+                Edge::Started => mark(Mark { mark: MarkKind::WindowStarted, monotonic_ns }),
+                Edge::Ended => mark(Mark { mark: MarkKind::WindowEnded, monotonic_ns }),
+                // What cannot be read now cannot be in the end either, and says so then.
+                Edge::Nearing => drop(locked(&counting).note_states()),
+            })
+        },
+        show: plan.show.then(Show::new).transpose().context(UNMAPPED)?,
+    }));
+    say_what_is_needed(plan, run);
+    let counted_from = clock::now();
+    // What this process had used before is not the load's: a launcher that became the engine brings its own past along.
+    let counted_before = locked(&counting).read()?;
+    let before = process::usage_of_self()?;
+    let started = clock::now();
+    (plan.load.item.run)(run)?;
+    let ended = clock::now();
+    linger::wait();
+    let usage = process::usage_of_self()?.since(&before) + reaped.usage();
+    let readout = locked(&counting).since(&counted_before)?;
+    let counted_to = clock::now();
+    let measured = run.measured();
+    let (window, counted) = (window(&measured), run.tally.counts());
+    let edges = measured.window.as_ref();
+    Ok(LoadResult {
+        schema: SCHEMA,
+        workload: plan.workload.name,
+        load: plan.load.name,
+        primitive: plan.way.out.name,
+        receive: plan.way.into.name,
+        settings: plan.settings.values().clone(),
+        measured_by: run.client.measured_by(),
+        expected_requests,
+        scheduled: load::scheduled(&measured, edges, run.schedule.as_ref())?,
+        traffic: run.client.traffic().map(|drawn| Traffic::of(drawn, &measured)).transpose()?,
+        validity: load::validity(
+            &measured,
+            edges,
+            run.schedule.as_ref(),
+            waiting::spins(&run.settings),
+            run.window_ns().filter(|_| !signal::interrupted()),
+            &counted,
+        ),
+        tally: counted,
+        elapsed_ns: ended - started,
+        started_monotonic_ns: started,
+        ended_monotonic_ns: ended,
+        boot_id: load::boot_id(),
+        counted_from_ns: counted_from,
+        counted_to_ns: counted_to,
+        window,
+        latency: Latency::of(&measured)?,
+        memory: plan.load.item.is_one_process().then(|| Memory::now(measured.connected)).flatten(),
+        used: (&usage).into(),
+        readout,
+        account: run.client.account(),
+        figures: run.client.figures(),
+        requests_by_client: run.by_client.get(clients),
+        connection: run.tally.general().first_connection.options(),
+        closings: run.tally.closings(),
+        first_error: run.first_error.get(),
+        interrupted: signal::interrupted(),
+    })
+}
+
+/// Sizes are not seen at a glance: where the largest is more than a server takes that was told nothing, whoever starts one is
+/// told what to tell it.
+fn say_what_is_needed(plan: &Plan, run: &LoadRun) {
+    let Some(largest) = run.client.largest() else { return };
+    let agreements = plan.workload.item.agreements.iter().filter(|agreement| agreement.client == SIZES);
+    let is_enough = |usual: &Value| *usual >= Value::Integer(largest);
+    if agreements.into_iter().any(|agreement| !is_enough(&agreement.service.default())) {
+        let needed = plan.workload.item.needed(&plan.settings, Some(largest));
+        remark(&format!("sizes of up to {largest} bytes need a server with {}\n", needed.join(" and ")));
+    }
+}
+
+fn locked<T>(shared: &Mutex<T>) -> MutexGuard<'_, T> {
+    shared.lock().unwrap_or_else(PoisonError::into_inner)
+}
+
+/// What is known of the window; `None` where the load has none, or has not come so far.
+fn window(measured: &Measured) -> Option<lines::Window> {
+    let edges = measured.window.clone()?;
+    let [(first_read, before), (last_read, after)] = &measured.at_edges[..] else { return None };
+    Some(lines::Window {
+        started_monotonic_ns: edges.start,
+        ended_monotonic_ns: edges.end,
+        requests: measured.requests,
+        connections: measured.connections,
+        counted: lines::Counted {
+            elapsed_ns: last_read - first_read,
+            bytes_sent: after.bytes_sent - before.bytes_sent,
+            bytes_received: after.bytes_received - before.bytes_received,
+            send_calls: after.send_calls - before.send_calls,
+            receive_calls: after.receive_calls - before.receive_calls,
+        },
+    })
+}
+
+const UNMAPPED: &str = "shared memory could not be mapped";

@@ -1,0 +1,13 @@
+//! One run of a command from start to end: a file for each command, and what they share.
+
+pub mod count;
+pub mod cpu_time;
+pub mod limits;
+pub mod listener;
+pub mod load;
+pub mod load_report;
+pub mod namespace;
+pub mod profile;
+pub mod remote;
+pub mod serve;
+pub mod start_gate;

@@ -1,0 +1,379 @@
+//! `namespace`: two network namespaces joined by a pair of interfaces, one for a server and one for its clients; and how a
+//! server or a load enters one.
+//!
+//! They have no name. One is that of the process that has made them, the other is a descriptor of that process, so that
+//! they are gone when it is and nobody is in them any more, however it has ended
+//! ([decision 6](../docs/decisions/0006-namespaces-are-held-by-a-process.md)).
+
+use std::collections::BTreeMap;
+use std::fs::OpenOptions;
+use std::io;
+use std::ops::RangeInclusive;
+use std::os::fd::{AsFd, AsRawFd, OwnedFd};
+use std::os::unix::fs::OpenOptionsExt;
+use std::time::Duration;
+
+use anyhow::{Context, Result};
+use serde_json::{Value, json};
+
+use crate::base::mistake::mistake;
+use crate::base::setting::{Kind, Setting, Settings};
+use crate::lines::{NamespaceEnd, Namespaces, SCHEMA};
+use crate::net::netlink::Netlink;
+use crate::net::qdisc::{self, Shaping};
+use crate::net::veth::{self, End};
+use crate::sys::descriptor;
+use crate::sys::namespace;
+use crate::sys::process::{self, Pid};
+
+/// What a pair can be told.
+pub const SETTINGS: &[Setting] = &[MTU, RATE, DELAY, LOSS];
+
+const MTU: Setting = Setting {
+    name: "mtu",
+    help: "The most that a packet has, its IP header included",
+    unit: Some("bytes"),
+    kind: Kind::Integer { minimum: 68, maximum: 65_535, default: 1500 },
+    for_more: None,
+};
+
+const RATE: Setting = Setting {
+    name: "rate_bits_per_second",
+    help: "What either end sends at most (tbf), frames counted with their Ethernet headers; 0: no limit",
+    unit: Some("bits a second"),
+    kind: Kind::Integer { minimum: 0, maximum: 1_000_000_000_000, default: 0 },
+    for_more: None,
+};
+
+/// A rate below would be a byte a millisecond.
+const LEAST_RATE: u64 = 8000;
+
+const DELAY: Setting = Setting {
+    name: "delay_microseconds",
+    help: "How long either end holds what it sends (netem), so that a round trip takes twice as long more",
+    unit: Some("microseconds"),
+    kind: Kind::Integer { minimum: 0, maximum: 10_000_000, default: 0 },
+    for_more: None,
+};
+
+const LOSS: Setting = Setting {
+    name: "loss_per_million",
+    help: "Packets that either end loses of a million that it sends (netem)",
+    unit: Some("packets"),
+    kind: Kind::Integer { minimum: 0, maximum: 1_000_000, default: 0 },
+    for_more: None,
+};
+
+/// The ports that a client's connection may have in these namespaces, nearly all that need no privilege: each connection
+/// that has ended keeps one for a minute.
+const LOCAL_PORTS: RangeInclusive<u16> = 1024..=65_535;
+
+/// What is set in both namespaces, by its name under /proc/sys (proc_sys(5), ip-sysctl of the kernel's documentation).
+fn sysctls_set() -> [(&'static str, String); 2] {
+    [
+        ("net.ipv4.ip_local_port_range", format!("{} {}", LOCAL_PORTS.start(), LOCAL_PORTS.end())),
+        // Nobody outside can mistake a connection for an older one with the same ports.
+        ("net.ipv4.tcp_tw_reuse", "1".to_owned()),
+    ]
+}
+
+/// Two namespaces that have been made; they live as long as this does, and whoever has entered them.
+pub struct Pair {
+    /// What is to be said of them.
+    pub line: Namespaces,
+    /// The server's. The clients' is that of this process.
+    pub server: OwnedFd,
+}
+
+/// Refuses what contradicts itself.
+pub fn check(settings: &Settings) -> Result<()> {
+    match settings.integer(RATE.name) {
+        rate @ 1..LEAST_RATE => {
+            Err(mistake(format!("--rate-bits-per-second is {rate}; it takes {LEAST_RATE} at least, or 0 for no limit")))
+        }
+        _ => Ok(()),
+    }
+}
+
+/// Makes both namespaces and what joins them; this process, which must have one thread, is in the clients' afterwards.
+/// `sysctls` are names of kernel settings that are to be told of both.
+pub fn make(settings: &Settings, sysctls: &[String]) -> Result<Pair> {
+    let shaping = Shaping {
+        rate: settings.integer(RATE.name),
+        delay: Duration::from_micros(settings.integer(DELAY.name)),
+        loss: settings.integer(LOSS.name) as u32,
+    };
+    let user_namespace = unshare()?;
+    let server = namespace::own_network()?;
+    let mut of_server = Netlink::open()?;
+    namespace::unshare_network().map_err(refused)?;
+    let mut of_client = Netlink::open()?;
+    let mtu = settings.integer(MTU.name) as u32;
+    veth::create(&mut of_client, server.as_fd(), mtu).map_err(no_veth)?;
+    let client = namespace::own_network()?;
+    // The kernel's settings are those of the namespace that asks for them.
+    namespace::enter_network(server.as_fd())?;
+    let for_server = furnish(&mut of_server, veth::SERVER, sysctls)?;
+    namespace::enter_network(client.as_fd())?;
+    let for_client = furnish(&mut of_client, veth::CLIENT, sysctls)?;
+    let pid = Pid::this().as_raw();
+    let end = |netlink: &mut Netlink, end: End, path: String, furnished: &Furnished| -> Result<NamespaceEnd> {
+        let interface = veth::await_running(netlink)?;
+        qdisc::shape(netlink, interface.number, interface.mtu, shaping).map_err(|error| no_qdisc(error, settings))?;
+        Ok(NamespaceEnd {
+            path,
+            interface: veth::INTERFACE,
+            mtu: interface.mtu,
+            address: end.address.to_string(),
+            address6: furnished.without_ipv6.is_none().then(|| end.address6.to_string()),
+            sysctls: furnished.sysctls.clone(),
+        })
+    };
+    let line = Namespaces {
+        schema: SCHEMA,
+        pid,
+        user_namespace,
+        settings: settings.values().clone(),
+        server: end(&mut of_server, veth::SERVER, format!("/proc/{pid}/fd/{}", server.as_raw_fd()), &for_server)?,
+        client: end(&mut of_client, veth::CLIENT, format!("/proc/{pid}/ns/net"), &for_client)?,
+        without_ipv6: for_server.without_ipv6,
+    };
+    Ok(Pair { line, server })
+}
+
+/// Holds the server's namespace until whoever has standard input's other end closes it or ends.
+pub fn hold(_server: OwnedFd) -> Result<()> {
+    let input = io::stdin();
+    while descriptor::read(input.as_fd(), &mut [0; 64])? > 0 {}
+    Ok(())
+}
+
+/// What there is of this, for `list --json`: whether a pair can be made here is found out by making one.
+pub fn described() -> Value {
+    let (reason, without_netem) = unavailable();
+    let netem = |setting: &Setting| [DELAY, LOSS].contains(setting).then(|| without_netem.clone()).flatten();
+    let unavailable: BTreeMap<&str, String> =
+        SETTINGS.iter().filter_map(|setting| Some((setting.name, netem(setting)?))).collect();
+    json!({
+        "settings": SETTINGS, "local_ports": [LOCAL_PORTS.start(), LOCAL_PORTS.end()],
+        "available": reason.is_none(), "reason": reason, "unavailable_settings": unavailable,
+    })
+}
+
+/// Why no pair can be made here, and why none that delays or loses packets.
+fn unavailable() -> (Option<String>, Option<String>) {
+    match tried_in_a_child() {
+        Ok(reasons) => reasons,
+        Err(error) => (Some(format!("{error:#}")), None),
+    }
+}
+
+/// A child makes a pair and ends, which ends the pair.
+fn tried_in_a_child() -> Result<(Option<String>, Option<String>)> {
+    let (reader, writer) = descriptor::pipe()?;
+    process::fork(move || {
+        let said = serde_json::to_vec(&tried()).unwrap_or_default();
+        i32::from(descriptor::write(writer.as_fd(), &said).is_err())
+    })?;
+    let mut said = Vec::new();
+    let mut buffer = [0; 4096];
+    loop {
+        match descriptor::read(reader.as_fd(), &mut buffer)? {
+            0 => break,
+            bytes => said.extend_from_slice(&buffer[..bytes]),
+        }
+    }
+    process::wait_for_all()?;
+    serde_json::from_slice(&said).context("the process that tried it has not said what came of it")
+}
+
+fn tried() -> (Option<String>, Option<String>) {
+    let settings = Settings::new(SETTINGS, &BTreeMap::new());
+    let delayed = |_pair: Pair| -> Result<()> {
+        let mut netlink = Netlink::open()?;
+        let interface = veth::await_running(&mut netlink)?;
+        let shaping = Shaping { rate: 0, delay: Duration::from_micros(1), loss: 0 };
+        qdisc::shape(&mut netlink, interface.number, interface.mtu, shaping).map_err(without_netem)
+    };
+    match make(&settings, &[]) {
+        Ok(pair) => (None, delayed(pair).err().map(|error| format!("{error:#}"))),
+        Err(error) => (Some(format!("{error:#}")), None),
+    }
+}
+
+/// Puts this process into a network namespace, before it has made any thread, socket or child: `--network-namespace`.
+pub fn enter(path: &str) -> Result<()> {
+    let whose = "; it takes one of the paths that `thunderherd-engine namespace` prints, for as long as that runs";
+    // A path that leads to something which opens only when somebody writes is not to be waited for.
+    let opened = OpenOptions::new().read(true).custom_flags(libc::O_NONBLOCK).open(path);
+    let entered = opened.and_then(|file| {
+        if namespace::is_network(file.as_fd()) {
+            namespace::enter_network(file.as_fd())
+        } else {
+            Err(io::Error::other("it is no network namespace"))
+        }
+    });
+    entered.map_err(|error| match error.raw_os_error() {
+        Some(libc::EPERM | libc::EACCES) => {
+            mistake(format!("--network-namespace {path} is another user's: {error}{whose}"))
+        }
+        _ => mistake(format!("--network-namespace {path}: {error}{whose}")),
+    })
+}
+
+/// A network namespace for this process, and first a user namespace where it may not have one otherwise; says whether.
+fn unshare() -> Result<bool> {
+    match namespace::unshare_network() {
+        Err(error) if error.raw_os_error() == Some(libc::EPERM) => {
+            namespace::unshare_user().and_then(|()| namespace::unshare_network()).map_err(refused)?;
+            Ok(true)
+        }
+        result => result.map(|()| false).map_err(refused),
+    }
+}
+
+/// What a namespace has once it was furnished.
+struct Furnished {
+    without_ipv6: Option<String>,
+    sysctls: BTreeMap<String, Option<String>>,
+}
+
+/// Sets what the namespace that this process is in is to have, and reads what is asked for.
+fn furnish(netlink: &mut Netlink, end: End, sysctls: &[String]) -> Result<Furnished> {
+    for (name, value) in sysctls_set() {
+        std::fs::write(path_of(name), &value).map_err(|error| {
+            let why = match error.raw_os_error() {
+                Some(libc::EROFS) => "; /proc/sys is mounted for reading only, as in a container",
+                _ => "",
+            };
+            mistake(format!("{name} cannot be set to '{value}' in a namespace of its own: {error}{why}"))
+        })?;
+    }
+    veth::raise_loopback(netlink)?;
+    let without_ipv6 = veth::raise_end(netlink, end)?;
+    let read = |name: &str| Some(std::fs::read_to_string(path_of(name)).ok()?.trim().replace('\t', " "));
+    let told = sysctls_set().into_iter().map(|(name, _)| name.to_owned()).chain(sysctls.iter().cloned());
+    Ok(Furnished { without_ipv6, sysctls: told.map(|name| (name.clone(), read(&name))).collect() })
+}
+
+fn path_of(sysctl: &str) -> String {
+    format!("/proc/sys/{}", sysctl.replace('.', "/"))
+}
+
+/// The name of a kernel setting of a network, as the command line has it.
+pub fn sysctl_name(text: &str) -> std::result::Result<String, String> {
+    let plain = |part: &str| !part.is_empty() && part.bytes().all(|byte| byte.is_ascii_alphanumeric() || byte == b'_');
+    match text.strip_prefix("net.") {
+        Some(rest) if rest.split('.').all(plain) => Ok(text.to_owned()),
+        _ => Err("it takes the name of a kernel setting that begins with net., such as net.ipv4.tcp_wmem".to_owned()),
+    }
+}
+
+fn no_veth(error: io::Error) -> anyhow::Error {
+    match error.raw_os_error() {
+        Some(libc::EOPNOTSUPP) => mistake("this kernel has no pairs of interfaces (CONFIG_VETH; modprobe veth)"),
+        _ => anyhow::Error::new(error).context("the pair of interfaces could not be made"),
+    }
+}
+
+fn no_qdisc(error: io::Error, settings: &Settings) -> anyhow::Error {
+    let given = |setting: &Setting| settings.integer(setting.name) > 0;
+    let options: Vec<String> = [RATE, DELAY, LOSS]
+        .iter()
+        .filter(|setting| given(setting))
+        .map(|setting| format!("--{} {}", setting.option(), settings.integer(setting.name)))
+        .collect();
+    if given(&DELAY) || given(&LOSS) {
+        return mistake(format!("{}: {}", options.join(" "), without_netem(error)));
+    }
+    let why = missing(error, "tbf", "SCH_TBF");
+    mistake(format!("{}: {why}", options.join(" ")))
+}
+
+fn without_netem(error: io::Error) -> anyhow::Error {
+    anyhow::anyhow!(missing(error, "netem", "SCH_NETEM"))
+}
+
+/// ENOENT: the kernel knows no such discipline, and found no module of it either.
+fn missing(error: io::Error, discipline: &str, option: &str) -> String {
+    match error.raw_os_error() {
+        Some(libc::ENOENT) => {
+            format!("this kernel has no {discipline} (CONFIG_NET_{option}; modprobe {})", option.to_lowercase())
+        }
+        _ => format!("{discipline} cannot be had: {error}"),
+    }
+}
+
+/// Why the kernel lets nobody have namespaces, as far as it says.
+fn refused(error: io::Error) -> anyhow::Error {
+    mistake(format!(
+        "no network namespaces can be made: {}",
+        why_refused(&error, |name| { Some(std::fs::read_to_string(path_of(name)).ok()?.trim().to_owned()) })
+    ))
+}
+
+fn why_refused(error: &io::Error, sysctl: impl Fn(&str) -> Option<String>) -> String {
+    let is = |name: &str, value: &str| sysctl(name).is_some_and(|found| found == value);
+    match error.raw_os_error() {
+        Some(libc::ENOSPC | libc::EUSERS) => {
+            let limits: Vec<String> = ["user.max_user_namespaces", "user.max_net_namespaces"]
+                .iter()
+                .filter_map(|name| Some(format!("{name} = {}", sysctl(name)?)))
+                .collect();
+            format!("a limit is reached ({}); an administrator raises it with sysctl -w", limits.join(", "))
+        }
+        Some(libc::EINVAL | libc::ENOSYS) => {
+            format!("{error}: this kernel has none (CONFIG_NET_NS, CONFIG_USER_NS)")
+        }
+        Some(libc::EPERM | libc::EACCES) if is("kernel.unprivileged_userns_clone", "0") => {
+            "kernel.unprivileged_userns_clone is 0, so only root may: run this as root, or \
+             sysctl -w kernel.unprivileged_userns_clone=1"
+                .to_owned()
+        }
+        Some(libc::EPERM | libc::EACCES) if is("kernel.apparmor_restrict_unprivileged_userns", "1") => {
+            "AppArmor keeps user namespaces from ordinary users (kernel.apparmor_restrict_unprivileged_userns is 1): \
+             run this as root, or give the engine a profile with `userns,`, or \
+             sysctl -w kernel.apparmor_restrict_unprivileged_userns=0"
+                .to_owned()
+        }
+        Some(libc::EPERM | libc::EACCES) => format!(
+            "{error}: the process may make no user namespace; in a container its seccomp filter forbids that \
+             (docker run --cap-add SYS_ADMIN allows network namespaces)"
+        ),
+        _ => error.to_string(),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn why(number: i32, sysctls: &[(&str, &str)]) -> String {
+        why_refused(&io::Error::from_raw_os_error(number), |name| {
+            sysctls.iter().find(|(other, _)| *other == name).map(|(_, value)| (*value).to_owned())
+        })
+    }
+
+    #[test]
+    fn what_forbids_namespaces_is_named() {
+        let clone = ("kernel.unprivileged_userns_clone", "0");
+        assert!(why(libc::EPERM, &[clone]).contains("unprivileged_userns_clone=1"));
+        let restricted = ("kernel.apparmor_restrict_unprivileged_userns", "1");
+        assert!(why(libc::EACCES, &[("kernel.unprivileged_userns_clone", "1"), restricted]).contains("AppArmor"));
+        assert!(why(libc::EPERM, &[]).contains("seccomp"));
+        let none = why(libc::ENOSPC, &[("user.max_user_namespaces", "0"), ("user.max_net_namespaces", "9")]);
+        assert!(none.contains("user.max_user_namespaces = 0, user.max_net_namespaces = 9"), "{none}");
+        assert!(why(libc::EINVAL, &[]).contains("CONFIG_USER_NS"));
+    }
+
+    #[test]
+    fn a_sysctl_is_one_of_networks_and_no_path() {
+        for right in ["net.ipv4.tcp_wmem", "net.core.somaxconn"] {
+            assert_eq!(sysctl_name(right).as_deref(), Ok(right));
+        }
+        for wrong in ["", "net", "net.", "net..core", "vm.swappiness", "net.../../kernel/pid_max", "net/ipv4/tcp_wmem"]
+        {
+            assert!(sysctl_name(wrong).is_err(), "{wrong}");
+        }
+    }
+}

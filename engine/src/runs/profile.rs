@@ -1,0 +1,253 @@
+//! Profiles the whole life of a server or a load, its supervisor included, from exec to exit: what `perf record` does.
+
+use std::collections::{BTreeMap, BTreeSet, HashMap};
+use std::fs::File;
+use std::io::{self, BufWriter, Write};
+use std::path::PathBuf;
+use std::process::ExitCode;
+use std::rc::Rc;
+use std::time::Duration;
+
+use anyhow::{Context, Result};
+
+use crate::base::mistake::{Mistake, mistake};
+use crate::count::process_tree::{Beginning, Tree};
+use crate::count::tally::Tally;
+use crate::lines::profile::{Profile, ProfileCheck, Stack};
+use crate::lines::{Line, SCHEMA};
+use crate::runs::start_gate::{self, Command, Passed, Watcher};
+use crate::stacks::address_space::{AddressSpaces, Place};
+use crate::stacks::perf_record::Moment;
+use crate::stacks::sampling::{Event, Sampling, Scope};
+use crate::stacks::symbols::{self, Frame};
+use crate::sys::process::Pid;
+
+/// What to run, and how to look at it.
+pub struct Plan {
+    /// The command.
+    pub command: Command,
+    /// What makes the kernel take a sample; none: cycles where they are to be had, else the clock.
+    pub event: Option<Event>,
+    /// Samples for each second of CPU time of a thread.
+    pub frequency: u64,
+    /// The file to write.
+    pub output: PathBuf,
+}
+
+/// What can be asked for.
+pub const EVENTS: [&str; 3] = ["auto", "cycles", "cpu-clock"];
+
+/// The event of that name; none where it is left to the machine.
+pub fn event(name: &str) -> Option<Event> {
+    match name {
+        "cycles" => Some(Event::Cycles),
+        "cpu-clock" => Some(Event::CpuClock),
+        _ => None,
+    }
+}
+
+/// Runs the command to its end, and writes its profile. Beside what stands first in it, the status that this process is to
+/// end with.
+pub fn profile(plan: &Plan) -> Result<(Profile, ExitCode)> {
+    let shown = plan.output.display();
+    let begin = |tree| {
+        let watch = Watch::begin(plan.event, plan.frequency, &tree)?;
+        // Where nothing is sampled, what an earlier one has written is left as it is.
+        let file = File::create(&plan.output).map_err(|error| {
+            mistake(format!("--output {shown} cannot be written: {error}; name a file in a folder that is there"))
+        })?;
+        Ok(Watched { watch, file })
+    };
+    let (Watched { mut watch, file }, passed) = start_gate::run(&plan.command, begin)?;
+    let rest = watch.sampling.rest()?;
+    watch.take_in(rest);
+    let why_unnamed = symbols::kernel_unknown();
+    let stacks = watch.named(why_unnamed.is_none())?;
+    let profile = watch.profile(plan, why_unnamed, &passed);
+    write(BufWriter::new(file), &profile, stacks).with_context(|| format!("--output {shown} cannot be written"))?;
+    Ok((profile, passed.exit_code()))
+}
+
+/// What a profile would be, here and now: all that it needs is opened, and let go of.
+pub fn check(wanted: Option<Event>, frequency: u64) -> Result<ProfileCheck> {
+    let reaped = &Tally::new(0)?.general().reaped;
+    let tree = Tree { root: Pid::this(), from: Beginning::Exec, reaped };
+    let (opened, reason) = match Watch::begin(wanted, frequency, &tree) {
+        Ok(watch) => (Some(watch), None),
+        Err(error) => (None, Some(format!("{error:#}"))),
+    };
+    let opened = opened.as_ref();
+    Ok(ProfileCheck {
+        schema: SCHEMA,
+        reason,
+        event: opened.map(|watch| watch.event),
+        why_not_cycles: opened.and_then(|watch| watch.why_not_cycles.clone()),
+        scope: opened.map(|watch| watch.scope),
+        why_not_cpus: opened.and_then(|watch| watch.why_not_cpus.clone()),
+        frequency_hertz: frequency,
+        kernel_symbols: symbols::kernel_unknown().into(),
+        frame_pointers: without_frame_pointers(env!("BUILD_FLAGS")).into(),
+    })
+}
+
+fn write(mut file: impl Write, profile: &Profile, stacks: Vec<Stack>) -> io::Result<()> {
+    let mut line = |line: &Line| {
+        serde_json::to_writer(&mut file, line)?;
+        file.write_all(b"\n")
+    };
+    line(&Line::Profile(profile.clone()))?;
+    for stack in stacks {
+        line(&Line::Stack(stack))?;
+    }
+    file.flush()
+}
+
+/// How often the ring buffers are emptied: half a mebibyte each, which 10 kHz of stacks of a KiB would fill in 50 ms.
+const INTERVAL: Duration = Duration::from_millis(25);
+
+/// A thread's name, and a stack of places: when it was found there.
+type Found = HashMap<(Rc<str>, Vec<Place>), Vec<u64>>;
+
+struct Watch {
+    event: Event,
+    why_not_cycles: Option<String>,
+    scope: Scope,
+    why_not_cpus: Option<String>,
+    sampling: Sampling,
+    spaces: AddressSpaces,
+    found: Found,
+}
+
+/// Who watches, and where that will be written.
+struct Watched {
+    watch: Watch,
+    file: File,
+}
+
+impl Watcher for Watched {
+    fn interval(&self) -> Option<Duration> {
+        Some(INTERVAL)
+    }
+
+    fn look(&mut self) -> Result<()> {
+        let moments = self.watch.sampling.read()?;
+        self.watch.take_in(moments);
+        Ok(())
+    }
+}
+
+impl Watch {
+    fn begin(wanted: Option<Event>, frequency: u64, tree: &Tree) -> Result<Watch> {
+        // Without privilege it may still be had of one's own processes.
+        let open = |event| match Sampling::open(event, frequency, Scope::Cpus, tree) {
+            Ok(sampling) => Ok((sampling, Scope::Cpus, None)),
+            Err(reason) if reason.is::<Mistake>() => Err(reason),
+            Err(reason) => Sampling::open(event, frequency, Scope::Tree, tree)
+                .map(|sampling| (sampling, Scope::Tree, Some(format!("{reason:#}")))),
+        };
+        let of_clock = |why_not| Ok((Event::CpuClock, open(Event::CpuClock)?, Some(why_not)));
+        let opened: Result<_> = match wanted {
+            Some(Event::Cycles) => {
+                open(Event::Cycles).context("--event cycles").map(|opened| (Event::Cycles, opened, None))
+            }
+            Some(Event::CpuClock) => of_clock("--event cpu-clock was asked for".to_owned()),
+            None => match open(Event::Cycles) {
+                Ok(opened) => Ok((Event::Cycles, opened, None)),
+                Err(error) => of_clock(format!("{error:#}")),
+            },
+        };
+        let (event, (sampling, scope, why_not_cpus), why_not_cycles) = opened?;
+        let spaces = AddressSpaces::of_tree(tree.root.as_raw().unsigned_abs());
+        Ok(Watch { event, why_not_cycles, scope, why_not_cpus, sampling, spaces, found: Found::new() })
+    }
+
+    fn take_in(&mut self, moments: Vec<Moment>) {
+        for moment in moments {
+            if let Some(sample) = self.spaces.see(moment) {
+                self.found.entry((sample.command, sample.stack)).or_default().push(sample.at_ns);
+            }
+        }
+    }
+
+    /// The stacks with the names of their functions, each once.
+    fn named(&self, kernel: bool) -> Result<Vec<Stack>> {
+        let places: BTreeSet<Place> = self.found.keys().flat_map(|(_, stack)| stack).copied().collect();
+        let places: Vec<Place> = places.into_iter().collect();
+        Ok(fold(&self.found, &symbols::names(&places, self.spaces.files(), kernel)?))
+    }
+
+    fn profile(&self, plan: &Plan, why_unnamed: Option<String>, passed: &Passed) -> Profile {
+        Profile {
+            schema: SCHEMA,
+            event: self.event,
+            why_not_cycles: self.why_not_cycles.clone(),
+            scope: self.scope,
+            why_not_cpus: self.why_not_cpus.clone(),
+            frequency_hertz: plan.frequency,
+            samples: self.found.values().map(|at_ns| at_ns.len() as u64).sum(),
+            lost: self.sampling.lost,
+            throttled: self.sampling.throttled,
+            from_ns: passed.started_ns,
+            to_ns: passed.gone_ns,
+            kernel_symbols: why_unnamed.into(),
+            frame_pointers: without_frame_pointers(env!("BUILD_FLAGS")).into(),
+            used: (&passed.used).into(),
+            status: passed.status,
+        }
+    }
+}
+
+/// Different places may be in the same functions.
+fn fold(found: &Found, names: &HashMap<Place, Vec<Frame>>) -> Vec<Stack> {
+    let mut stacks = BTreeMap::<(Vec<Frame>, &str), Vec<u64>>::new();
+    for ((command, places), at_ns) in found {
+        let frames = places.iter().flat_map(|place| names.get(place).into_iter().flatten()).cloned().collect();
+        stacks.entry((frames, command)).or_default().extend(at_ns);
+    }
+    let stack = |((frames, command), mut at_ns): ((Vec<Frame>, &str), Vec<u64>)| {
+        at_ns.sort_unstable();
+        Stack { frames, command: command.to_owned(), at_ns }
+    };
+    stacks.into_iter().map(stack).collect()
+}
+
+/// Why the kernel cannot walk the stacks of this program, if it cannot.
+fn without_frame_pointers(flags: &str) -> Option<String> {
+    (!flags.contains("force-frame-pointers=yes")).then(|| {
+        "the engine was built without -C force-frame-pointers=yes; build it in its own folder, where .cargo/config.toml \
+         says so, without RUSTFLAGS"
+            .to_owned()
+    })
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::stacks::symbols::Mode;
+
+    #[test]
+    fn places_in_the_same_functions_are_one_stack_and_threads_of_another_name_another() {
+        let frame = |name: &str| Frame(name.to_owned(), Mode::User);
+        let [main, early, late] = [1, 2, 3].map(|offset| Place::File(0, offset));
+        let inlined = vec![frame("serve"), frame("send")];
+        let names = HashMap::from([(main, vec![frame("main")]), (early, inlined.clone()), (late, inlined)]);
+        let found = Found::from([
+            (("worker".into(), vec![main, late]), vec![50, 10]),
+            (("worker".into(), vec![main, early]), vec![30]),
+            (("other".into(), vec![main, early]), vec![40]),
+        ]);
+        let frames = vec![frame("main"), frame("serve"), frame("send")];
+        let stack = |command: &str, at_ns: &[u64]| Stack {
+            frames: frames.clone(),
+            command: command.to_owned(),
+            at_ns: at_ns.to_vec(),
+        };
+        assert_eq!(fold(&found, &names), [stack("other", &[40]), stack("worker", &[10, 30, 50])]);
+    }
+
+    #[test]
+    fn whoever_is_built_without_frame_pointers_says_so() {
+        assert_eq!(without_frame_pointers("-C force-frame-pointers=yes"), None);
+        assert!(without_frame_pointers("").unwrap().contains("RUSTFLAGS"));
+    }
+}

@@ -1,0 +1,278 @@
+//! Loads that leave this machine: which do, and what is said of them before the first connection.
+
+use anyhow::Result;
+
+use crate::base::setting::Settings;
+use crate::base::window::Window;
+use crate::client::exchange::LONGEST;
+use crate::client::load::{Load, MILLISECONDS, RAMP_UP, TIMEOUT, WARM_UP, closing};
+use crate::client::schedule::{Process, Schedule};
+use crate::net::address::Address;
+use crate::net::veth;
+use crate::protocol::pattern::BYTES;
+use crate::protocol::workload::{Client, More};
+use crate::runs::load::Requests;
+use crate::transfer::outbox::Outbox;
+
+/// Parts of a request that are put together to tell its length; one that has more is told to have at least so much.
+const PARTS: usize = 64;
+
+/// Of the addresses of a server's name, the first that leads out of this machine, as far as can be told from here: neither one
+/// of loopback nor in a namespace that `thunderherd-engine namespace` has made. An IPv4 address that is written as one of IPv6
+/// counts as what it is.
+pub fn first_remote(target: &[Address]) -> Result<Option<&Address>> {
+    for address in target {
+        let Address::Tcp(host) = address else { continue };
+        let host = host.ip().to_canonical();
+        if !host.is_loopback() && !veth::leads_to_an_end(host)? {
+            return Ok(Some(address));
+        }
+    }
+    Ok(None)
+}
+
+/// Whom such a load asks and what it does to them at most, in one line: connections, rate, duration, bytes.
+pub fn bounds_in_words(target: &[Address], load: &Load, asked: &Requests, settings: &Settings) -> String {
+    let addresses: Vec<String> = target.iter().map(Address::to_string).collect();
+    let clients = load.clients(settings);
+    let connections = clients + closing(clients, settings);
+    let milliseconds = milliseconds(load, settings);
+    let scheduled = || Some(asked.schedule?.most_within(milliseconds?));
+    let requests = load.expected_requests(settings).or_else(scheduled);
+    let rate = match asked.schedule {
+        Some(Schedule { process: Process::Constant, rate, .. }) => {
+            format!("{rate} requests a second, whether or not replies come")
+        }
+        Some(Schedule { rate, .. }) => {
+            format!("{:.0} requests a second on average, whether or not replies come", rate.ceil())
+        }
+        None => "as many requests a second as replies come".to_owned(),
+    };
+    let timeout = integer(settings, TIMEOUT.name).unwrap_or_default() as f64 / 1000.0;
+    let duration = match (requests, milliseconds) {
+        (_, Some(milliseconds)) => format!(
+            "for {:.1} s, {timeout:.1} s more behind it where replies are missing, and as long before it where nobody can \
+             connect",
+            milliseconds as f64 / 1000.0
+        ),
+        (Some(requests), None) => format!(
+            "until {requests} are made, of which each may take {timeout:.1} s to connect, and {:.1} s for its reply to come, and \
+             a client that fails three times in a row makes no more",
+            timeout * f64::from(LONGEST)
+        ),
+        (None, None) => "until it is interrupted".to_owned(),
+    };
+    let client = asked.client.as_ref();
+    let sent = match (requests, client.longest_request().map_or_else(|| any_request(client), Each::Bytes)) {
+        (Some(requests), Each::Bytes(bytes)) => {
+            format!("{bytes} bytes a request, {} in all", requests.saturating_mul(bytes))
+        }
+        (None, Each::Bytes(bytes)) => format!("{bytes} bytes a request"),
+        (_, Each::AtLeast(bytes)) => format!("more than {bytes} bytes a request"),
+    };
+    let replies = match (client.largest(), integer(settings, BYTES.name)) {
+        (Some(largest), _) => format!(", sizes of up to {largest}"),
+        (None, Some(bytes)) => format!(", replies of {bytes}"),
+        (None, None) => String::new(),
+    };
+    format!(
+        "--allow-remote: {} is not a loopback address, nor in a namespace of this program's. At most {connections} \
+         connections at a time; {rate}; {duration}; {sent}{replies}\n",
+        addresses.join(" or "),
+    )
+}
+
+/// The length of a request.
+enum Each {
+    Bytes(u64),
+    AtLeast(u64),
+}
+
+/// That of a request that is sent to nobody.
+fn any_request(client: &dyn Client) -> Each {
+    let (mut conversation, mut outbox, window) = (client.open(), Outbox::default(), Window::to_come());
+    conversation.ask(&mut outbox);
+    for _ in 0..PARTS {
+        if conversation.more(&mut outbox, &window) != More::Part {
+            return Each::Bytes(outbox.bytes());
+        }
+    }
+    Each::AtLeast(outbox.bytes())
+}
+
+/// How long a load that ends by time asks; `None` of others.
+fn milliseconds(load: &Load, settings: &Settings) -> Option<u64> {
+    let of = |name: &str| integer(settings, name).unwrap_or_default();
+    let window = load.duration.map(|_| of(MILLISECONDS.name)).filter(|&window| window > 0)?;
+    Some(window + of(WARM_UP.name) + of(RAMP_UP.name))
+}
+
+fn integer(settings: &Settings, name: &str) -> Option<u64> {
+    match settings.values().get(name) {
+        Some(crate::base::setting::Value::Integer(number)) => Some(*number),
+        _ => None,
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::base::setting::Value;
+    use crate::loads::LOADS;
+    use crate::registry::catalogue;
+    use crate::transfer::outbox::Piece;
+    use crate::workloads::WORKLOADS;
+    use std::collections::BTreeMap;
+
+    fn remote(addresses: &[&str]) -> Option<String> {
+        let target: Vec<Address> = addresses.iter().map(|text| Address::Tcp(text.parse().unwrap())).collect();
+        first_remote(&target).unwrap().map(Address::to_string)
+    }
+
+    #[test]
+    fn what_is_not_of_this_machine_is_seen_however_it_is_written() {
+        for local in ["127.0.0.1:1", "127.200.3.4:1", "[::1]:1", "[::ffff:127.0.0.1]:1"] {
+            assert_eq!(remote(&[local]), None);
+        }
+        assert_eq!(first_remote(&[Address::Unix("name".to_owned())]).unwrap(), None);
+        for other in ["0.0.0.0:1", "[::]:1", "192.0.2.1:1", "[::ffff:192.0.2.1]:1", "[2001:db8::1]:1", "[fe80::1]:1"] {
+            assert_eq!(remote(&[other]).as_deref(), Some(other));
+            // Of a name with several addresses one is enough.
+            assert_eq!(remote(&["127.0.0.1:1", other]).as_deref(), Some(other));
+        }
+    }
+
+    fn bounds(load: &str, workload: &str, given: &[(&'static str, u64)]) -> String {
+        let given = given.iter().map(|(name, value)| (*name, Value::Integer(*value))).collect();
+        bounds_of(load, workload, &given)
+    }
+
+    fn bounds_of(load: &str, workload: &str, given: &BTreeMap<&str, Value>) -> String {
+        let (load, workload) = (catalogue::find(LOADS, load), catalogue::find(WORKLOADS, workload));
+        let declared = [load.item.settings, workload.item.client_settings, &[TIMEOUT]].concat();
+        let target = [Address::Tcp("192.0.2.1:80".parse().unwrap())];
+        let settings = Settings::new(&declared, given);
+        match Requests::read(workload.item, &settings) {
+            Ok(requests) => bounds_in_words(&target, load.item, &requests, &settings),
+            // Refused all the same: a stream without an end.
+            Err(refusal) => format!("{refusal}\n"),
+        }
+    }
+
+    #[test]
+    fn the_bounds_are_those_of_the_settings() {
+        let said =
+            bounds("closed", "bytes", &[("children", 3), ("loops", 7), ("bytes", 123), ("timeout_milliseconds", 500)]);
+        for words in [
+            "192.0.2.1:80 is",
+            "most 3 connections",
+            "until 21 are made",
+            "4 bytes a request, 84 in all",
+            "replies of 123",
+            "0.5 s",
+        ] {
+            assert!(said.contains(words), "'{words}' is not in {said}");
+        }
+        let said = bounds(
+            "closed_connections",
+            "echo",
+            &[("clients", 50), ("milliseconds", 2500), ("warm_up_milliseconds", 500), ("bytes", 64)],
+        );
+        for words in ["most 50 connections", "as replies come", "for 3.0 s", "64 bytes a request, replies of 64"] {
+            assert!(said.contains(words), "'{words}' is not in {said}");
+        }
+        let said = bounds(
+            "open",
+            "bytes",
+            &[("clients", 9), ("rate", 100), ("milliseconds", 10_000), ("ramp_up_milliseconds", 1000)],
+        );
+        for words in
+            ["most 9 connections", "100 requests a second on average", "for 11.0 s", "5 bytes a request, 6525 in all"]
+        {
+            assert!(said.contains(words), "'{words}' is not in {said}");
+        }
+    }
+
+    #[test]
+    fn the_bounds_hold_of_what_is_rounded_and_of_what_is_being_closed() {
+        let word = |word: &str| Value::Word(word.to_owned());
+        let uneven =
+            [("rate", Value::Integer(1)), ("milliseconds", Value::Integer(1500)), ("arrivals", word("constant"))];
+        let said = bounds_of("open", "bytes", &BTreeMap::from(uneven));
+        assert!(said.contains("; 1 requests a second,") && said.contains("5 bytes a request, 10 in all"), "{said}");
+        let ring = [("clients", Value::Integer(2000)), ("back_end", word("io_uring"))];
+        let said = bounds_of("closed_connections", "echo", &BTreeMap::from(ring));
+        assert!(said.contains("most 3024 connections at a time"), "{said}");
+    }
+
+    /// Of a burst all is due, however few requests a second that is in the mean.
+    #[test]
+    fn a_recording_is_counted_request_by_request() {
+        let path = std::env::temp_dir().join(format!("bounds-{}.csv", std::process::id()));
+        std::fs::write(&path, format!("gap_microseconds\n{}3600000000\n", "0\n".repeat(9999))).unwrap();
+        let word = |word: &str| Value::Word(word.to_owned());
+        let recorded = [("arrivals", word("recorded")), ("recording", word(path.to_str().unwrap()))];
+        for rate in [None, Some(1000)] {
+            let rate = rate.map(|rate| ("rate", Value::Integer(rate)));
+            let given = recorded.clone().into_iter().chain(rate).chain([("milliseconds", Value::Integer(1000))]);
+            let said = bounds_of("open", "bytes", &given.collect());
+            assert!(said.contains("5 bytes a request, 49995 in all") && said.contains("on average"), "{said}");
+        }
+        std::fs::remove_file(path).unwrap();
+    }
+
+    #[test]
+    fn of_requests_that_are_drawn_the_longest_counts() {
+        let request = |path: &str| {
+            let given = BTreeMap::from([("path", Value::Word(path.to_owned()))]);
+            let said = bounds_of("closed_connections", "http", &given);
+            said.split_once(" bytes a request").unwrap().0.rsplit(' ').next().unwrap().parse::<usize>().unwrap()
+        };
+        let long = "/a-path-that-is-rarely-asked-for";
+        assert_eq!(request(long), request("/") + long.len() - 1);
+        let mix = BTreeMap::from([("mix", Value::Word(format!("GET:/@999999,GET:{long}@1")))]);
+        let said = bounds_of("closed_connections", "http", &mix);
+        assert!(said.contains(&format!("{} bytes a request", request(long))), "{said}");
+        let sizes = BTreeMap::from([("sizes", Value::Word("weighted:64@1000000,60000@1".to_owned()))]);
+        for (workload, bytes) in [("echo", 60_000), ("bytes", 6)] {
+            let said = bounds_of("closed_connections", workload, &sizes);
+            assert!(said.contains(&format!("; {bytes} bytes a request,")), "{workload}: {said}");
+            assert!(said.contains("sizes of up to 60000"), "{workload}: {said}");
+        }
+    }
+
+    /// What is announced and what is asked come of the same client.
+    #[test]
+    fn to_tell_the_bounds_takes_no_request_away() {
+        let first = |client: &dyn Client| {
+            let mut outbox = Outbox::default();
+            client.open().ask(&mut outbox);
+            let Some(Piece::Bytes(bytes, range)) = outbox.front() else { panic!("a request comes from memory") };
+            bytes[range.clone()].to_vec()
+        };
+        let drawn = [("sizes", Value::Word("uniform:1..60000".to_owned()))];
+        for (workload, given) in
+            [("bytes", &drawn[..]), ("echo", &drawn), ("bucket", &[]), ("fields", &[]), ("http", &[])]
+        {
+            let workload = catalogue::find(WORKLOADS, workload).item;
+            let load = catalogue::find(LOADS, "closed_connections").item;
+            let declared = [load.settings, workload.client_settings, &[TIMEOUT]].concat();
+            let settings = Settings::new(&declared, &given.iter().cloned().collect());
+            let [told, untold] = [(); 2].map(|()| Requests::read(workload, &settings).unwrap());
+            bounds_in_words(&[], load, &told, &settings);
+            assert_eq!(first(told.client.as_ref()), first(untold.client.as_ref()));
+        }
+        let far = BTreeMap::from([("delay_maximum", Value::Integer(1_000_000)), ("buckets", Value::Integer(65_536))]);
+        let said = bounds_of("closed_connections", "bucket", &far);
+        assert!(said.contains(&format!("; {} bytes a request,", "1000000,65535\n".len())), "{said}");
+    }
+
+    #[test]
+    fn every_load_of_every_workload_has_bounds() {
+        for load in LOADS {
+            for workload in WORKLOADS {
+                assert_eq!(bounds(load.name, workload.name, &[]).lines().count(), 1, "{} {}", load.name, workload.name);
+            }
+        }
+    }
+}

@@ -1,0 +1,436 @@
+//! The supervisor: starts a server, answers for it while it lives, stops it, and accounts for it when it is over.
+//!
+//! It has one thread, forks the server into a process group of its own, and is the reaper of all that the server leaves
+//! behind, so that no CPU time is lost. Nothing of the server outlives it: every process carries a parent-death signal.
+
+use std::io;
+use std::os::fd::{AsFd, OwnedFd};
+use std::process::ExitCode;
+use std::sync::atomic::Ordering::Relaxed;
+use std::time::{Duration, Instant};
+
+use anyhow::{Context, Result, bail};
+use socket2::Socket;
+
+use crate::base::about::Entry;
+use crate::base::output::say;
+use crate::base::setting::{Kind, Setting, Settings};
+use crate::count::counter::{Counter, Counting, Subject};
+use crate::count::process_tree::{Beginning, Tree};
+use crate::count::tally::{ErrorKind, Tally};
+use crate::lines::cpu_source::CpuSource;
+use crate::lines::usage::Split;
+use crate::lines::{Line, Ready, SCHEMA, Snapshot, Summary};
+use crate::net::address::{self, Address};
+use crate::net::socket_diagnosis::Ends;
+use crate::protocol::workload::Workload;
+use crate::runs::cpu_time::CpuTime;
+use crate::runs::listener;
+use crate::server::design::{Design, Run};
+use crate::server::pool::{FAILED, report};
+use crate::sys::clock;
+use crate::sys::descriptor::{self, PollFlags};
+use crate::sys::process::{self, Ended, Pid};
+use crate::sys::signal::{ECHO, Signal, SignalDescriptor};
+use crate::sys::socket;
+use crate::transfer::channel::Way;
+use crate::transfer::waiting;
+
+/// How long connections in flight may take to end when the server is stopped.
+pub const DRAIN: Setting = Setting {
+    name: "drain_milliseconds",
+    help: "How long connections in flight may take to end when the server is stopped; then they are reset",
+    unit: Some("milliseconds"),
+    kind: Kind::Integer { minimum: 0, maximum: 600_000, default: 2000 },
+    for_more: None,
+};
+
+/// What to serve, and how.
+pub struct Plan {
+    /// The design.
+    pub design: &'static Entry<Design>,
+    /// How bytes are moved.
+    pub way: Way,
+    /// The workload.
+    pub workload: &'static Entry<Workload>,
+    /// `HOST:PORT`, where port 0 is the kernel's choice.
+    pub listen: String,
+    /// The complete settings.
+    pub settings: Settings,
+    /// CPUs that this process was pinned to, and the server with it.
+    pub cpus: Option<Vec<usize>>,
+    /// A word of [`crate::runs::cpu_time::CHOICES`].
+    pub cpu_source: String,
+    /// What is to be counted besides.
+    pub counters: Vec<&'static Entry<Counter>>,
+    /// Lines for a program on standard output, its commands on standard input; otherwise words for a person.
+    pub control: bool,
+}
+
+/// Serves until it is stopped; the exit status says whether the server ended because of that.
+pub fn serve(plan: &Plan) -> Result<ExitCode> {
+    let descriptor_limit = process::raise_descriptor_limit().context("the limit on descriptors cannot be raised")?;
+    let signals = SignalDescriptor::new(&[Signal::SIGINT, Signal::SIGTERM, Signal::SIGCHLD])?;
+    process::become_subreaper()?;
+    let mut supervisor = Supervisor::start(plan, signals, descriptor_limit)?;
+    let died = supervisor.watch()?;
+    supervisor.end()?;
+    supervisor.tally_handed_over();
+    let summary = supervisor.summary(died.map(|ended| ended.to_string()))?;
+    supervisor.print_summary(&summary)?;
+    match died {
+        None => Ok(ExitCode::SUCCESS),
+        // It has said why itself.
+        Some(Ended::Exited(FAILED)) => Ok(ExitCode::FAILURE),
+        Some(ended) => bail!("the server process was not stopped, it {ended}"),
+    }
+}
+
+struct Supervisor<'a> {
+    plan: &'a Plan,
+    /// Descriptors that each process of the server may have open.
+    descriptor_limit: u64,
+    signals: SignalDescriptor,
+    listeners: Vec<Socket>,
+    run: &'static Run,
+    tally: &'static Tally,
+    server: Pid,
+    cpu_time: CpuTime,
+    counting: Counting,
+    /// When the server was asked to stop.
+    stopped: Option<Instant>,
+    /// When it will be killed.
+    deadline: Option<Instant>,
+    /// Set when the deadline has passed and the supervisor has killed the server.
+    killed: bool,
+    /// Set when every process of the server has been waited for, and its numbers may be another's.
+    ended: bool,
+}
+
+impl<'a> Supervisor<'a> {
+    /// Opens the listener, forks the server, and lets it go once its CPU time is being counted.
+    fn start(plan: &'a Plan, signals: SignalDescriptor, descriptor_limit: u64) -> Result<Self> {
+        let addresses = address::resolve("--listen", &plan.listen)?;
+        let wanted = (plan.design.item.listeners)(&plan.settings);
+        let listeners = listener::listen(&addresses, wanted, &plan.settings)?;
+        let duplicates: io::Result<_> = listeners.iter().map(|listener| Ok(listener.try_clone()?.into())).collect();
+        let tally = Tally::new((plan.design.item.workers)(&plan.settings))?;
+        let run: &'static Run = Box::leak(Box::new(Run {
+            listeners: duplicates.context("the listeners could not be duplicated (ulimit -n)")?,
+            settings: plan.settings.clone(),
+            tally,
+            service: (plan.workload.item.service)(&plan.settings, plan.design.item.waits)?,
+            way: plan.way,
+        }));
+        let (gate, opener) = descriptor::pipe()?;
+        let server = process::fork(|| {
+            descriptor::close_inherited(&opener);
+            descriptor::close_inherited(&signals);
+            listeners.iter().for_each(descriptor::close_inherited);
+            report(server(plan.design.item, run, gate))
+        })
+        .context("the server could not be forked (ulimit -u)")?;
+        process::lead_group(server)?;
+        let tree = Tree { root: server, from: Beginning::Now, reaped: &tally.general().reaped };
+        let address = Address::of(&listeners[0].local_addr()?);
+        let ends = address.and_then(|address| address.port()).map(Ends::of_server);
+        let mut supervisor = Supervisor {
+            plan,
+            descriptor_limit,
+            signals,
+            listeners,
+            run,
+            tally,
+            server,
+            cpu_time: CpuTime::open(&tree, &plan.cpu_source)?,
+            counting: Counting::begin(&plan.counters, Subject::new(tree, ends)),
+            stopped: None,
+            deadline: None,
+            killed: false,
+            ended: false,
+        };
+        descriptor::write(opener.as_fd(), b"\n")?;
+        supervisor.announce()?;
+        Ok(supervisor)
+    }
+
+    fn announce(&mut self) -> Result<()> {
+        let address = Address::of(&self.listeners[0].local_addr()?).context("the listener has no address")?;
+        if !self.plan.control {
+            return say(&format!("listening on {address}\n"));
+        }
+        self.line(&Line::Ready(Ready {
+            schema: SCHEMA,
+            address: address.to_string(),
+            port: address.port(),
+            supervisor_pid: Pid::this().as_raw(),
+            server_pid: self.server.as_raw(),
+            design: self.plan.design.name,
+            primitive: self.plan.way.out.name,
+            receive: self.plan.way.into.name,
+            workload: self.plan.workload.name,
+            settings: self.plan.settings.values().clone(),
+            spins: self.plan.design.item.spins || waiting::spins(&self.plan.settings),
+            cpu_source: self.cpu_time.source(),
+            cpu_source_reason: self.cpu_time.reason.clone(),
+            socket: listener::options(&self.listeners[0], &self.plan.settings)?,
+            cpus: self.plan.cpus.clone(),
+            descriptor_limit: self.descriptor_limit,
+            counters: self.counting.reasons(),
+        }))
+    }
+
+    /// Answers commands and signals until the server's first process has ended. Says how, if nobody had stopped it.
+    fn watch(&mut self) -> Result<Option<Ended>> {
+        let standard_input = std::io::stdin();
+        let mut commands = Commands::default();
+        loop {
+            let mut descriptors = vec![(self.signals.as_fd(), PollFlags::POLLIN)];
+            if self.plan.control && self.deadline.is_none() {
+                descriptors.push((standard_input.as_fd(), PollFlags::POLLIN));
+            }
+            let deadline = self.deadline.filter(|_| !self.killed);
+            let patience = deadline.map(|deadline| deadline.saturating_duration_since(Instant::now()));
+            let ready = descriptor::poll(&descriptors, patience)?;
+            if ready.get(1).is_some_and(|flags| !flags.is_empty()) {
+                match commands.read(standard_input.as_fd())? {
+                    None => self.stop()?,
+                    Some(lines) => lines.iter().try_for_each(|line| self.answer(line))?,
+                }
+            }
+            while let Some(signal) = self.signals.read()? {
+                if signal == Signal::SIGCHLD {
+                    if let Some(ended) = self.reap()? {
+                        let stopped = self.killed || ended == Ended::Exited(0);
+                        return Ok((!stopped).then_some(ended));
+                    }
+                } else {
+                    match self.stopped {
+                        None => self.stop()?,
+                        // Whoever asks twice does not want to wait for the connections in flight.
+                        Some(stopped) if stopped.elapsed() > ECHO => self.deadline = Some(Instant::now()),
+                        Some(_) => {}
+                    }
+                }
+            }
+            if !self.killed && self.deadline.is_some_and(|deadline| deadline <= Instant::now()) {
+                self.killed = true;
+                process::kill_group(self.server);
+            }
+        }
+    }
+
+    /// Reaps what has ended; says how the server's first process did.
+    fn reap(&mut self) -> Result<Option<Ended>> {
+        while let Some((process, ended)) = process::wait_without_hanging()? {
+            if process == self.server {
+                return Ok(Some(ended));
+            }
+        }
+        Ok(None)
+    }
+
+    fn answer(&mut self, command: &str) -> Result<()> {
+        match command {
+            "snapshot" => {
+                let snapshot = self.snapshot()?;
+                self.line(&Line::Snapshot(snapshot))
+            }
+            other => {
+                bail!("standard input says '{other}'; the only command is: snapshot (end of file stops the server)")
+            }
+        }
+    }
+
+    fn snapshot(&mut self) -> Result<Snapshot> {
+        Ok(Snapshot {
+            monotonic_ns: clock::now(),
+            cpu_ns: self.cpu_time.read()?,
+            tally: self.tally.counts(),
+            workers: self.tally.connections_by_worker(),
+            listen_drops: self.listen_drops()?,
+            listen_queue: self.listen_queue()?,
+            readout: self.counting.read()?,
+            // Fields are filled in the order in which they stand here: this is the last to be read.
+            read_ns: clock::now(),
+        })
+    }
+
+    fn listen_drops(&self) -> io::Result<u32> {
+        self.listeners.iter().map(|listener| socket::listen_drops(listener.as_fd())).sum()
+    }
+
+    fn listen_queue(&self) -> io::Result<Option<u32>> {
+        self.listeners.iter().map(|listener| Ok(listener::queue(listener)?.map(|(queued, _)| queued))).sum()
+    }
+
+    /// Wakes every accept of the server for the last time, and gives what is in flight its time to end.
+    fn stop(&mut self) -> Result<()> {
+        // Those that wait for a Unix socket are still accepted.
+        self.tally.shared().errors(ErrorKind::QueuedAtStop, self.listen_queue()?.unwrap_or(0).into());
+        self.listeners.iter().try_for_each(|listener| socket::shutdown(listener.as_fd()))?;
+        self.stopped = Some(Instant::now());
+        self.deadline = Some(Instant::now() + Duration::from_millis(self.plan.settings.integer(DRAIN.name)));
+        Ok(())
+    }
+
+    /// Kills what is left of the server and reaps to the last process, so that its CPU time is complete.
+    fn end(&mut self) -> Result<()> {
+        if !std::mem::replace(&mut self.ended, true) {
+            process::kill_group(self.server);
+            process::wait_for_all()?;
+        }
+        Ok(())
+    }
+
+    /// What was accepted and never reached a worker.
+    fn tally_handed_over(&self) {
+        let left = self.tally.general().handed_over.load(Relaxed);
+        self.tally.shared().errors(ErrorKind::QueuedAtStop, left);
+    }
+
+    fn summary(&mut self, died: Option<String>) -> Result<Summary> {
+        let whole = process::usage_of_children()?;
+        let general = self.tally.general();
+        // All are waited for, also those whose parent died first.
+        general.reaped.replace(&whole);
+        let own = Split {
+            user_ns: general.server_process_user.load(Relaxed),
+            system_ns: general.server_process_system.load(Relaxed),
+        };
+        let total = Split::from(&whole);
+        let known = own.user_ns + own.system_ns > 0;
+        let account = self.run.service.account();
+        Ok(Summary {
+            cpu_ns: match self.cpu_time.source() {
+                CpuSource::Cgroup => self.cpu_time.read()?.unwrap_or_default(),
+                _ => total.user_ns + total.system_ns,
+            },
+            used: (&whole).into(),
+            server_process: known.then_some(own),
+            dead_children: known.then(|| Split {
+                user_ns: total.user_ns.saturating_sub(own.user_ns),
+                system_ns: total.system_ns.saturating_sub(own.system_ns),
+            }),
+            max_resident_kib: whole.max_resident_kib,
+            tally: self.tally.counts(),
+            workers: self.tally.connections_by_worker(),
+            listen_drops: self.listen_drops()?,
+            readout: self.counting.read()?,
+            account: account.clone().unwrap_or_default(),
+            connection: general.first_connection.options(),
+            account_fault: account.err(),
+            died,
+        })
+    }
+
+    fn print_summary(&self, summary: &Summary) -> Result<()> {
+        if self.plan.control {
+            return self.line(&Line::Summary(summary.clone()));
+        }
+        let counted = summary.readout.in_words(&self.plan.counters);
+        let copying = self.plan.way.copying_in_words(&summary.tally);
+        let text = in_words(summary, self.descriptor_limit) + "\n" + &copying + &counted;
+        say(&(text.trim_end().to_owned() + "\n"))
+    }
+
+    fn line(&self, line: &Line) -> Result<()> {
+        say(&(serde_json::to_string(line)? + "\n"))
+    }
+}
+
+impl Drop for Supervisor<'_> {
+    /// Whatever went wrong, nothing of the server outlives its supervisor, and its control group can be removed.
+    fn drop(&mut self) {
+        let _ = self.end();
+    }
+}
+
+/// The life of the server's first process.
+fn server(design: &Design, run: &'static Run, gate: OwnedFd) -> Result<()> {
+    if descriptor::read(gate.as_fd(), &mut [0])? == 0 {
+        // The supervisor has given up, and says why.
+        return Ok(());
+    }
+    drop(gate);
+    process::count_reaped(&run.tally.general().reaped);
+    let result = (design.serve)(run);
+    let usage = Split::from(&process::usage_of_self()?);
+    run.tally.general().server_process_user.store(usage.user_ns, Relaxed);
+    run.tally.general().server_process_system.store(usage.system_ns, Relaxed);
+    result
+}
+
+/// What the textbook's servers print at an interrupt, and what was counted besides.
+fn in_words(summary: &Summary, descriptor_limit: u64) -> String {
+    let seconds = |nanoseconds: u64| nanoseconds as f64 / 1e9;
+    let mut text =
+        format!("user {:.6} s, system {:.6} s", seconds(summary.used.user_ns), seconds(summary.used.system_ns));
+    if let (Some(own), Some(children)) = (&summary.server_process, &summary.dead_children) {
+        text += &format!(
+            " (server process {:.6} + {:.6}, dead children {:.6} + {:.6})",
+            seconds(own.user_ns),
+            seconds(own.system_ns),
+            seconds(children.user_ns),
+            seconds(children.system_ns)
+        );
+    } else {
+        text += " (server process and dead children together: it was killed before it could tell them apart)";
+    }
+    let tally = &summary.tally;
+    text += &format!("\nconnections {}, requests {}", tally.connections, tally.requests);
+    if let Some(workers) = &summary.workers {
+        let counts: Vec<String> = workers.iter().map(u64::to_string).collect();
+        text += &format!("\nclients per worker: {}", counts.join(" "));
+    }
+    if let Some(connection) = &summary.connection {
+        text += &format!("\n{}", connection.in_words());
+    }
+    let mut troubles: Vec<String> = tally.errors.iter().map(|(kind, count)| format!("{kind} {count}")).collect();
+    for (count, name) in [
+        (tally.workers_lost, "workers lost"),
+        (tally.workers_replaced, "workers replaced"),
+        (summary.listen_drops.into(), "connections dropped by the full queue"),
+    ] {
+        if count > 0 {
+            troubles.push(format!("{name} {count}"));
+        }
+    }
+    if !troubles.is_empty() {
+        text += &format!("\nerrors: {}", troubles.join(", "));
+    }
+    if tally.errors.contains_key(ErrorKind::ResourceLimit.name()) {
+        text += &format!("\na process of this server may have {descriptor_limit} descriptors open (ulimit -Hn)");
+    }
+    for (name, sum) in &summary.account {
+        text += &format!("\n{}: {sum}", name.replace('_', " "));
+    }
+    if let Some(fault) = &summary.account_fault {
+        text += &format!("\nthe books do not balance: {fault}");
+    }
+    text
+}
+
+/// Commands from standard input, read without waiting for whole lines.
+#[derive(Default)]
+struct Commands {
+    text: Vec<u8>,
+}
+
+impl Commands {
+    /// The whole lines that have come; `None` at the end of file.
+    fn read(&mut self, input: std::os::fd::BorrowedFd<'_>) -> Result<Option<Vec<String>>> {
+        let mut buffer = [0; 4096];
+        let bytes = descriptor::read(input, &mut buffer)?;
+        if bytes == 0 {
+            return Ok(None);
+        }
+        self.text.extend_from_slice(&buffer[..bytes]);
+        let mut lines = Vec::new();
+        while let Some(end) = self.text.iter().position(|&byte| byte == b'\n') {
+            let line: Vec<u8> = self.text.drain(..=end).collect();
+            lines.push(String::from_utf8_lossy(&line).trim().to_owned());
+        }
+        Ok(Some(lines))
+    }
+}

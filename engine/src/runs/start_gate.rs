@@ -1,0 +1,148 @@
+//! A server or a load that is watched from outside, from exec to exit.
+//!
+//! The engine runs itself as a child, which waits at a gate until whoever watches is ready, and goes through exec then. Standard
+//! input and output are the child's own.
+
+use std::ffi::OsString;
+use std::io::IsTerminal;
+use std::os::fd::{AsFd, OwnedFd};
+use std::process::ExitCode;
+use std::sync::atomic::{AtomicU64, Ordering::Relaxed};
+use std::time::{Duration, Instant};
+
+use anyhow::{Context, Result, bail};
+
+use crate::count::process_tree::{Beginning, Tree};
+use crate::count::tally::Tally;
+use crate::server::pool::report;
+use crate::sys::clock;
+use crate::sys::descriptor::{self, PollFlags};
+use crate::sys::memory::shared::SharedArray;
+use crate::sys::process::{self, Ended, Pid, Reaped, Usage};
+use crate::sys::signal::{ECHO, Signal, SignalDescriptor};
+
+/// What to run.
+pub struct Command {
+    /// The command with its arguments; this process becomes its parent, as `--parent` says to it.
+    pub words: Vec<OsString>,
+    /// The CPUs that the command will pin itself to.
+    pub cpus: Option<Vec<usize>>,
+}
+
+/// Who looks at the command while it runs.
+pub trait Watcher {
+    /// How often [`look`](Self::look) is to be called; never where there is nothing to look at until the end.
+    fn interval(&self) -> Option<Duration> {
+        None
+    }
+
+    /// Looks. An error ends the command.
+    fn look(&mut self) -> Result<()> {
+        Ok(())
+    }
+}
+
+/// A command that has ended, with all that it forked.
+pub struct Passed {
+    /// CLOCK_MONOTONIC right before its exec.
+    pub started_ns: u64,
+    /// CLOCK_MONOTONIC once it had ended.
+    pub ended_ns: u64,
+    /// CLOCK_MONOTONIC once nothing was left of what it had forked.
+    pub gone_ns: u64,
+    /// What all of it used.
+    pub used: Usage,
+    /// The exit status; 128 and the signal's number where a signal ended it.
+    pub status: i32,
+}
+
+impl Passed {
+    /// The status that this process is to end with.
+    pub fn exit_code(&self) -> ExitCode {
+        ExitCode::from(self.status as u8)
+    }
+}
+
+/// Runs the command to its end. `begin` has the process that waits at the gate, and makes who watches it; where it fails the
+/// command does not begin.
+pub fn run<W: Watcher>(command: &Command, begin: impl FnOnce(Tree) -> Result<W>) -> Result<(W, Passed)> {
+    let signals = SignalDescriptor::new(&[Signal::SIGINT, Signal::SIGTERM, Signal::SIGCHLD])?;
+    process::become_subreaper()?;
+    let reaped = &Tally::new(0)?.general().reaped;
+    process::count_reaped(reaped);
+    let started = SharedArray::<AtomicU64>::new(1)?;
+    let (gate, opener) = descriptor::pipe()?;
+    let parent = Pid::this();
+    let child = process::fork(|| {
+        descriptor::close_inherited(&opener);
+        descriptor::close_inherited(&signals);
+        report(become_command(command, parent, gate, reaped, &started[0]))
+    })
+    .context("the command could not be forked (ulimit -u)")?;
+    let mut watcher = begin(Tree { root: child, from: Beginning::Exec, reaped })?;
+    // A key of a terminal signals a whole group, and what is passed on would come twice. But only the terminal's own group
+    // may read from it.
+    let terminal = std::io::stdin().is_terminal();
+    if !terminal {
+        process::lead_group(child)?;
+    }
+    descriptor::write(opener.as_fd(), b"\n")?;
+    let ended = wait(child, &signals, terminal, &mut watcher)?;
+    let ended_ns = clock::now();
+    let started_ns = started[0].load(Relaxed);
+    if started_ns == 0 {
+        bail!("the command was not started, {ended}");
+    }
+    // Whoever it left behind has lost its parent, and is being killed.
+    process::wait_for_all()?;
+    let gone_ns = clock::now();
+    let status = match ended {
+        Ended::Exited(status) => status,
+        Ended::Killed(signal) => 128 + signal as i32,
+    };
+    Ok((watcher, Passed { started_ns, ended_ns, gone_ns, used: reaped.usage(), status }))
+}
+
+/// The child's way to exec. What it has used before is not the command's.
+fn become_command(command: &Command, parent: Pid, gate: OwnedFd, reaped: &Reaped, started: &AtomicU64) -> Result<()> {
+    if descriptor::read(gate.as_fd(), &mut [0])? == 0 {
+        // The parent has given up, and says why.
+        return Ok(());
+    }
+    let mut words = command.words.clone();
+    words.splice(1..1, ["--parent".into(), parent.to_string().into()]);
+    // Pinned by itself, after exec, it would be counted as moved. CPUs that are not there it refuses in its own words.
+    if let Some(cpus) = &command.cpus {
+        let _ = process::pin(cpus);
+    }
+    reaped.take_off(&process::usage_of_self()?);
+    started.store(clock::now(), Relaxed);
+    let error = process::become_engine(&words);
+    started.store(0, Relaxed);
+    error.map(drop).context("/proc/self/exe could not be started")
+}
+
+/// Passes signals on until the child has ended; says how it did.
+fn wait(child: Pid, signals: &SignalDescriptor, terminal: bool, watcher: &mut impl Watcher) -> Result<Ended> {
+    let mut passed_on: Option<(Signal, Instant)> = None;
+    loop {
+        descriptor::poll(&[(signals.as_fd(), PollFlags::POLLIN)], watcher.interval())?;
+        watcher.look()?;
+        while let Some((signal, by_kernel)) = signals.read_with_origin()? {
+            if signal == Signal::SIGCHLD {
+                while let Some((process, ended)) = process::wait_without_hanging()? {
+                    if process == child {
+                        return Ok(ended);
+                    }
+                }
+                continue;
+            }
+            let echo = passed_on.is_some_and(|(last, when)| last == signal && when.elapsed() < ECHO);
+            // A key of the terminal has signalled the child, too, where both are in its group.
+            if !(echo || terminal && by_kernel) {
+                process::pass_on(signal, child);
+                passed_on = Some((signal, Instant::now()));
+            }
+        }
+    }
+}

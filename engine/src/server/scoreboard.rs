@@ -1,0 +1,246 @@
+//! The scoreboard of a pool that grows and shrinks: which workers there are and which of them are free, in memory that
+//! all of them share; and the rule of Apache's prefork MPM, by which there are never too few spare workers nor too many.
+//!
+//! A place is one byte, and every change of it one atomic step. So nothing is out of order when a worker is killed: its
+//! place is vacated, and who counts the places counts right.
+
+use std::io;
+use std::sync::atomic::{AtomicU8, Ordering::SeqCst};
+use std::time::Duration;
+
+use anyhow::Result;
+
+use crate::base::mistake::mistake;
+use crate::base::setting::{Kind, Setting, Settings};
+use crate::server::design::MOST_WORKERS;
+use crate::sys::descriptor::EventDescriptor;
+use crate::sys::memory::shared::SharedArray;
+
+/// The settings of a pool that grows and shrinks, with Apache's defaults.
+pub const SETTINGS: &[Setting] = &[START_WORKERS, MINIMUM_SPARE, MAXIMUM_SPARE, MAXIMUM_WORKERS, MAINTENANCE];
+
+const START_WORKERS: Setting = workers("start_workers", "Workers made at the start", 5);
+const MINIMUM_SPARE: Setting =
+    workers("minimum_spare", "Free workers below which more are made at once; so there are never fewer workers", 5);
+const MAXIMUM_SPARE: Setting = workers("maximum_spare", "Free workers above which the excess is ended", 10);
+const MAXIMUM_WORKERS: Setting = workers("maximum_workers", "The most workers, free and busy together", 256);
+const MAINTENANCE: Setting = Setting {
+    name: "maintenance_milliseconds",
+    help: "How often the excess of free workers is ended, and what could not be made is tried again",
+    unit: Some("milliseconds"),
+    kind: Kind::Integer { minimum: 10, maximum: 600_000, default: 1000 },
+    for_more: None,
+};
+
+const fn workers(name: &'static str, help: &'static str, default: u64) -> Setting {
+    Setting {
+        name,
+        help,
+        unit: Some("workers"),
+        kind: Kind::Integer { minimum: 1, maximum: MOST_WORKERS, default },
+        for_more: None,
+    }
+}
+
+/// For `Design::workers`: as many as there may be at once.
+pub fn maximum_workers(settings: &Settings) -> usize {
+    settings.integer(MAXIMUM_WORKERS.name) as usize
+}
+
+/// For `Design::check`: limits that cannot be kept together.
+pub fn check(settings: &Settings) -> Result<()> {
+    for (low, high) in
+        [(MINIMUM_SPARE, MAXIMUM_SPARE), (MINIMUM_SPARE, MAXIMUM_WORKERS), (START_WORKERS, MAXIMUM_WORKERS)]
+    {
+        let (least, most) = (settings.integer(low.name), settings.integer(high.name));
+        if least > most {
+            let (low, high) = (low.option(), high.option());
+            return Err(mistake(format!(
+                "--{low} is {least} and --{high} is {most}, but there cannot be more of the former; type --{low} {most} \
+                 or less, or --{high} {least} or more"
+            )));
+        }
+    }
+    Ok(())
+}
+
+// What a place says. The first is what new shared memory holds.
+const VACANT: u8 = 0;
+const FREE: u8 = 1;
+const BUSY: u8 = 2;
+/// Free, and to leave instead of waiting for a connection.
+const TOLD: u8 = 3;
+/// The worker, a thread, has nothing left to do.
+const LEFT: u8 = 4;
+
+/// The places of a pool's workers.
+pub struct Scoreboard {
+    /// Side by side, so that to count them touches few cache lines.
+    places: SharedArray<AtomicU8>,
+    /// Notified when a worker has become busy and too few are free, and when a thread has left.
+    pub event: EventDescriptor,
+    /// How many workers there are to be at first.
+    pub start: usize,
+    /// How often the excess is to be ended.
+    pub interval: Duration,
+    minimum_spare: usize,
+    maximum_spare: usize,
+}
+
+impl Scoreboard {
+    /// A scoreboard without workers.
+    pub fn new(settings: &Settings) -> io::Result<Self> {
+        let number = |setting: Setting| settings.integer(setting.name) as usize;
+        Ok(Scoreboard {
+            places: SharedArray::new(maximum_workers(settings))?,
+            event: EventDescriptor::new()?,
+            start: number(START_WORKERS),
+            interval: Duration::from_millis(settings.integer(MAINTENANCE.name)),
+            minimum_spare: number(MINIMUM_SPARE),
+            maximum_spare: number(MAXIMUM_SPARE),
+        })
+    }
+
+    /// Whether a worker has been told to leave: to be asked before it waits for a connection.
+    pub fn is_told(&self, place: usize) -> bool {
+        self.places[place].load(SeqCst) == TOLD
+    }
+
+    /// A worker has got a connection. If it had been told to leave it stays: it is not one too many any more.
+    pub fn busy(&self, place: usize) {
+        self.places[place].store(BUSY, SeqCst);
+        // Most often the first few places tell that enough are free.
+        let few = self.with(FREE).take(self.minimum_spare).count() < self.minimum_spare;
+        if few && self.with(VACANT).next().is_some() {
+            self.event.notify();
+        }
+    }
+
+    /// A worker is done with its connection.
+    pub fn free(&self, place: usize) {
+        self.places[place].store(FREE, SeqCst);
+    }
+
+    /// A worker, a thread, is about to end.
+    pub fn leave(&self, place: usize) {
+        self.places[place].store(LEFT, SeqCst);
+        self.event.notify();
+    }
+
+    /// The places of the threads that have left.
+    pub fn left(&self) -> Vec<usize> {
+        self.with(LEFT).collect()
+    }
+
+    /// The worker of a place is gone, whatever it was doing.
+    pub fn vacate(&self, place: usize) {
+        self.places[place].store(VACANT, SeqCst);
+    }
+
+    /// Takes places for so many new workers, or for as many as there may be; they count as free from now on.
+    pub fn take(&self, workers: usize) -> Vec<usize> {
+        let places: Vec<usize> = self.with(VACANT).take(workers).collect();
+        places.iter().for_each(|&place| self.free(place));
+        places
+    }
+
+    /// Takes a place for one more worker if fewer than the minimum are free, and a place is vacant.
+    pub fn take_missing(&self) -> Option<usize> {
+        let few = self.with(FREE).take(self.minimum_spare).count() < self.minimum_spare;
+        if few { self.take(1).pop() } else { None }
+    }
+
+    /// Tells the excess of free workers to leave. Returns the places of all that have been told and are still there, to
+    /// be interrupted where they wait: an interruption that came a moment before the wait is made up for the next time.
+    pub fn tell_excess(&self) -> Vec<usize> {
+        let excess = self.with(FREE).count().saturating_sub(self.maximum_spare);
+        let free = (0..self.places.len()).rev();
+        // A worker that has become busy meanwhile does not count: only one that is free can be told.
+        free.filter(|&place| self.places[place].compare_exchange(FREE, TOLD, SeqCst, SeqCst).is_ok())
+            .take(excess)
+            .for_each(drop);
+        self.with(TOLD).collect()
+    }
+
+    fn with(&self, state: u8) -> impl Iterator<Item = usize> {
+        (0..self.places.len()).filter(move |&place| self.places[place].load(SeqCst) == state)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use std::collections::BTreeMap;
+
+    use super::*;
+    use crate::base::setting::Value;
+
+    fn settings(start: u64, minimum: u64, maximum: u64, workers: u64) -> Settings {
+        let names = [START_WORKERS, MINIMUM_SPARE, MAXIMUM_SPARE, MAXIMUM_WORKERS].map(|setting| setting.name);
+        let values = [start, minimum, maximum, workers].map(Value::Integer);
+        Settings::new(SETTINGS, &BTreeMap::from_iter(names.into_iter().zip(values)))
+    }
+
+    fn board(start: u64, minimum: u64, maximum: u64, workers: u64) -> Scoreboard {
+        let board = Scoreboard::new(&settings(start, minimum, maximum, workers)).unwrap();
+        board.take(board.start);
+        board
+    }
+
+    fn states(board: &Scoreboard) -> Vec<u8> {
+        board.places.iter().map(|place| place.load(SeqCst)).collect()
+    }
+
+    #[test]
+    fn the_least_and_the_most_of_everything_fit() {
+        let all = |value| settings(value, value, value, value);
+        assert!(check(&all(1)).is_ok() && check(&all(MOST_WORKERS)).is_ok());
+        assert!(check(&Settings::new(SETTINGS, &BTreeMap::new())).is_ok());
+        // More may be spare than there may be at all: then nobody is ever one too many.
+        assert!(check(&settings(1, 1, 10, 2)).is_ok());
+    }
+
+    #[test]
+    fn new_workers_take_the_lowest_places_and_never_more_than_there_are() {
+        let board = board(2, 3, 3, 4);
+        assert_eq!([board.take_missing(), board.take_missing()], [Some(2), None]);
+        board.busy(0);
+        board.busy(1);
+        assert_eq!([board.take_missing(), board.take_missing()], [Some(3), None]);
+        board.vacate(1);
+        assert_eq!([board.take_missing(), board.take_missing()], [Some(1), None]);
+        assert_eq!(states(&board), [BUSY, FREE, FREE, FREE]);
+    }
+
+    #[test]
+    fn the_excess_is_told_once_from_the_top_and_interrupted_until_it_is_gone() {
+        let board = board(5, 1, 2, 5);
+        board.busy(4);
+        assert_eq!(board.tell_excess(), [2, 3]);
+        assert_eq!(board.tell_excess(), [2, 3]);
+        assert_eq!(states(&board), [FREE, FREE, TOLD, TOLD, BUSY]);
+        // One gets a connection before it has looked: it stays, and is one of the free afterwards.
+        board.busy(3);
+        board.free(3);
+        board.vacate(2);
+        assert!(!board.is_told(3));
+        assert_eq!(states(&board), [FREE, FREE, VACANT, FREE, BUSY]);
+        assert_eq!(board.tell_excess(), [3]);
+    }
+
+    #[test]
+    fn who_becomes_busy_rings_where_too_few_are_free_and_more_can_be_had() {
+        use crate::sys::descriptor::{PollFlags, poll};
+        use std::os::fd::AsFd;
+        let rings = |board: &Scoreboard, place| {
+            board.busy(place);
+            let ready = poll(&[(board.event.as_fd(), PollFlags::POLLIN)], Some(Duration::ZERO)).unwrap();
+            board.event.clear();
+            !ready[0].is_empty()
+        };
+        let board = board(3, 2, 3, 4);
+        assert!(!rings(&board, 0));
+        assert!(rings(&board, 1));
+        assert_eq!(board.take_missing(), Some(3));
+        assert!(!rings(&board, 2), "there is no place left");
+    }
+}

@@ -1,0 +1,182 @@
+//! A listener for every worker of a pool, all at one address, and which of them a connection comes to.
+
+use std::os::fd::{AsFd, AsRawFd, BorrowedFd, OwnedFd};
+
+use anyhow::{Context, Result};
+use socket2::SockRef;
+
+use crate::base::feature::{Feature, on_tcp_socket};
+use crate::base::mistake::mistake;
+use crate::base::setting::{Kind, Setting, Settings};
+use crate::server::design::{Run, Worker, pool};
+use crate::sys::descriptor::close_inherited;
+use crate::sys::process::{allowed_cpus, pin};
+use crate::sys::socket::steer_by_cpu;
+
+/// Why such a design can serve over TCP alone; `tcp_only` of its entry.
+pub const ONE_ADDRESS: Option<&str> = Some("SO_REUSEPORT shares a port (socket(7))");
+
+/// Several listeners at one address (SO_REUSEPORT).
+pub const REUSEPORT: Feature = Feature {
+    name: "socket(7), SO_REUSEPORT",
+    since: Some("3.9"),
+    refusal: || on_tcp_socket("setsockopt, SO_REUSEPORT", |socket| SockRef::from(&socket).set_reuse_port(true)),
+};
+
+/// Which of its listeners a connection comes to.
+pub const STEER: Setting = Setting {
+    name: "steer",
+    help: "Who gets a connection: by a hash, or the worker that is pinned to the CPU on which the connection came in (by the hash \
+           too where that worker is lost and not replaced)",
+    unit: None,
+    kind: Kind::Choice { choices: &["none", "cpu"], default: "none" },
+    for_more: None,
+};
+
+fn is_by_cpu(settings: &Settings) -> bool {
+    settings.word(STEER.name) == "cpu"
+}
+
+/// Tells the kernel how to choose among the listeners, before the first worker is forked. Gives the CPU of each worker, where
+/// they are to have one.
+pub fn steer(run: &Run) -> Result<Option<Vec<usize>>> {
+    if !is_by_cpu(&run.settings) {
+        return Ok(None);
+    }
+    let cpus = allowed_cpus()?;
+    // One by itself is in no group, and gets all.
+    if run.listeners.len() > 1 {
+        let group: Vec<usize> = (0..run.listeners.len()).collect();
+        steer_group(&group, run.listener().as_fd(), &cpus)?;
+    }
+    Ok(Some(cpus))
+}
+
+/// Tells the kernel anew how to choose, now that the listener of a worker has left the group. `group` has the workers whose
+/// listeners are there, in the kernel's order.
+pub fn left(run: &Run, group: &mut Vec<usize>, worker: usize) -> Result<()> {
+    let is_steered = run.settings.values().contains_key(STEER.name) && is_by_cpu(&run.settings);
+    if !is_steered {
+        return Ok(());
+    }
+    steer_without(worker, group, &run.listeners, &allowed_cpus()?)
+}
+
+/// The last of the group has the place of the one that left (socket(7)): as the kernel was told before, it would get the
+/// connections of that one's CPU, and not those of its own.
+fn steer_without(worker: usize, group: &mut Vec<usize>, listeners: &[OwnedFd], cpus: &[usize]) -> Result<()> {
+    if let Some(place) = group.iter().position(|&other| other == worker) {
+        group.swap_remove(place);
+    }
+    let Some(&any) = group.first() else { return Ok(()) };
+    steer_group(group, listeners[any].as_fd(), cpus)
+}
+
+/// `cpus` has that of each worker.
+fn steer_group(group: &[usize], listener: BorrowedFd<'_>, cpus: &[usize]) -> Result<()> {
+    let theirs: Vec<usize> = group.iter().filter_map(|&worker| cpus.get(worker)).copied().collect();
+    steer_by_cpu(listener, &theirs).context("--steer cpu: the kernel refused SO_ATTACH_REUSEPORT_CBPF")
+}
+
+/// A worker's first steps, after the fork: it has no listener but its own, and runs on the CPU whose connections come to that.
+pub fn keep_own_listener(run: &Run, worker: &Worker, cpus: Option<&[usize]>) -> Result<()> {
+    for (index, listener) in run.listeners.iter().enumerate() {
+        if listener.as_raw_fd() != worker.listener().as_raw_fd() {
+            close_inherited(listener);
+        } else if let Some(cpus) = cpus {
+            pin(&cpus[index..=index])?;
+        }
+    }
+    Ok(())
+}
+
+/// Refuses what `--steer cpu` cannot do; for `check` of such a design.
+///
+/// The kernel's program can say no more than which listener gets the connections of a CPU, and it is only of use if that
+/// listener's worker runs there. SO_INCOMING_CPU would take any number of workers, but before Linux 6.2 a group of
+/// SO_REUSEPORT does not heed it.
+pub fn check(settings: &Settings) -> Result<()> {
+    if !is_by_cpu(settings) {
+        return Ok(());
+    }
+    let (cpus, pool) = (allowed_cpus()?, pool(settings));
+    if pool != cpus.len() {
+        return Err(mistake(format!(
+            "--steer cpu takes one worker for each CPU that this server may use, which are {cpus:?}, and --pool is {pool}: \
+             --pool {}",
+            cpus.len()
+        )));
+    }
+    Ok(())
+}
+
+#[cfg(test)]
+mod tests {
+    use std::net::{SocketAddr, TcpListener, TcpStream};
+
+    use socket2::{Domain, Socket, Type};
+
+    use super::*;
+    use crate::sys::socket;
+
+    /// So many listeners at one address, in a group.
+    fn group_of(count: usize) -> Vec<OwnedFd> {
+        let mut address = SocketAddr::from(([127, 0, 0, 1], 0));
+        let mut listeners = Vec::new();
+        for _ in 0..count {
+            let socket = Socket::new(Domain::IPV4, Type::STREAM, None).unwrap();
+            socket.set_reuse_port(true).unwrap();
+            socket.bind(&address.into()).unwrap();
+            socket.listen(128).unwrap();
+            address = socket.local_addr().unwrap().as_socket().unwrap();
+            listeners.push(socket.into());
+        }
+        listeners
+    }
+
+    /// How many of the connections that this thread makes each of these gets.
+    fn share_of(listeners: &[&OwnedFd]) -> Vec<usize> {
+        let own = |listener: &OwnedFd| TcpListener::from(listener.try_clone().unwrap());
+        let address = own(listeners[0]).local_addr().unwrap();
+        let clients: Vec<TcpStream> = (0..EACH).map(|_| TcpStream::connect(address).unwrap()).collect();
+        let accepted = |listener: &&OwnedFd| {
+            let listener = own(listener);
+            listener.set_nonblocking(true).unwrap();
+            listener.incoming().map_while(Result::ok).count()
+        };
+        let shares = listeners.iter().map(accepted).collect();
+        drop(clients);
+        shares
+    }
+
+    const EACH: usize = 40;
+
+    /// Of three listeners, since of two that are left one gets all. Only one of the CPUs has to be there.
+    #[test]
+    fn those_that_are_left_keep_their_cpus() {
+        let comes = || {
+            let cpu = allowed_cpus().unwrap()[0];
+            pin(&[cpu]).unwrap();
+            for own in 0..3 {
+                let mut cpus = [900, 901, 902];
+                cpus[own] = cpu;
+                for lost in 0..3 {
+                    let (mut group, listeners) = (vec![0, 1, 2], group_of(3));
+                    steer_group(&group, listeners[0].as_fd(), &cpus).unwrap();
+                    assert_eq!(share_of(&listeners.iter().collect::<Vec<_>>())[own], EACH);
+                    socket::shutdown(listeners[lost].as_fd()).unwrap();
+                    steer_without(lost, &mut group, &listeners, &cpus).unwrap();
+                    let left: Vec<usize> = (0..3).filter(|&worker| worker != lost).collect();
+                    let shares = share_of(&left.iter().map(|&worker| &listeners[worker]).collect::<Vec<_>>());
+                    assert_eq!(shares.iter().sum::<usize>(), EACH, "{own} has the CPU, {lost} is lost");
+                    match left.iter().position(|&worker| worker == own) {
+                        Some(place) => assert_eq!(shares[place], EACH, "{own} has the CPU, {lost} is lost"),
+                        None => assert!(shares.iter().all(|&share| share > 0), "the hash gave {shares:?}"),
+                    }
+                }
+            }
+        };
+        // In a thread of its own, which is pinned.
+        std::thread::spawn(comes).join().unwrap();
+    }
+}

@@ -1,0 +1,126 @@
+//! Flame graphs of folded stacks, and of the difference between two (inferno).
+
+use std::fs;
+use std::path::{Path, PathBuf};
+
+use anyhow::{Context, Result};
+use inferno::differential;
+use inferno::flamegraph::color::{MultiPalette, Palette};
+use inferno::flamegraph::{self, Options};
+
+use crate::base::mistake::mistake;
+
+/// What to draw.
+pub struct Plan {
+    /// Folded stacks.
+    pub stacks: PathBuf,
+    /// Folded stacks to compare them with.
+    pub before: Option<PathBuf>,
+    /// The file to write.
+    pub output: PathBuf,
+    /// What stands above it.
+    pub title: String,
+    /// What stands below that.
+    pub subtitle: Option<String>,
+    /// What is counted.
+    pub unit: String,
+    /// The smallest share that is shown, in percent.
+    pub minimum_width: f64,
+}
+
+/// Draws it. The same stacks come to the same picture, byte for byte.
+pub fn draw(plan: &Plan) -> Result<()> {
+    if !(0.0..100.0).contains(&plan.minimum_width) {
+        return Err(mistake(format!(
+            "--minimum-width {}: it takes a share of all samples in percent, from 0 to below 100, for instance 0.1",
+            plan.minimum_width
+        )));
+    }
+    let after = folded(&plan.stacks)?;
+    let stacks = match &plan.before {
+        Some(before) => difference(&folded(before)?, &after)?,
+        None => after,
+    };
+    let mut options = Options::default();
+    options.title = plan.title.clone();
+    options.subtitle = plan.subtitle.clone();
+    options.count_name = plan.unit.clone();
+    options.min_width = plan.minimum_width;
+    // The one that knows functions of the kernel by their ending.
+    options.colors = Palette::Multi(MultiPalette::Java);
+    options.deterministic = true;
+    let mut picture = Vec::new();
+    flamegraph::from_lines(&mut options, stacks.lines(), &mut picture).context("the flame graph could not be drawn")?;
+    fs::write(&plan.output, picture).map_err(|error| {
+        mistake(format!(
+            "--output {} cannot be written: {error}; name a file in a folder that is there",
+            plan.output.display()
+        ))
+    })
+}
+
+/// Both counts of each stack, in the order of their names.
+fn difference(before: &str, after: &str) -> Result<String> {
+    let mut both = Vec::new();
+    differential::from_readers(differential::Options::default(), before.as_bytes(), after.as_bytes(), &mut both)
+        .context("the stacks could not be compared")?;
+    let both = String::from_utf8(both).context("the stacks are no text")?;
+    let mut lines: Vec<&str> = both.lines().collect();
+    lines.sort_unstable();
+    Ok(lines.join("\n"))
+}
+
+/// The stacks of a file, each line of which is one.
+fn folded(path: &Path) -> Result<String> {
+    let shown = path.display();
+    let text = fs::read_to_string(path).map_err(|error| mistake(format!("{shown} cannot be read: {error}")))?;
+    match check(&text) {
+        Ok(()) => Ok(text),
+        Err(reason) => Err(mistake(format!("{shown}{reason}"))),
+    }
+}
+
+fn check(text: &str) -> Result<(), String> {
+    let mut total = 0;
+    for (number, line) in text.lines().enumerate() {
+        let count = line.rsplit_once(' ').and_then(|(stack, count)| Some((stack, count.parse::<u64>().ok()?)));
+        match count {
+            Some((stack, count)) if !stack.trim().is_empty() => total += count,
+            _ => {
+                return Err(format!(
+                    ", line {}: {line:?} is no folded stack; it takes functions, outermost first, with semicolons between \
+                     them, then a space and how many samples, for instance main;serve;send_[k] 42",
+                    number + 1
+                ));
+            }
+        }
+    }
+    match total {
+        0 => Err(" has no samples: there is nothing to draw".to_owned()),
+        _ => Ok(()),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_line_that_is_no_stack_is_refused_with_its_number() {
+        assert_eq!(check("main;send_[k] 3\nmain;with a space 0\n"), Ok(()));
+        for (text, line) in
+            [("a 1\nb", "line 2: \"b\""), ("a;b 1.5", "line 1"), ("a 1\n\nb 2", "line 2"), (" 7", "line 1")]
+        {
+            let reason = check(text).unwrap_err();
+            assert!(reason.contains(line) && reason.contains("main;serve;send_[k] 42"), "{text:?}: {reason}");
+        }
+        for empty in ["", "a 0\n"] {
+            assert!(check(empty).unwrap_err().contains("no samples"), "{empty:?}");
+        }
+    }
+
+    #[test]
+    fn a_difference_has_both_counts_of_each_stack_whoever_has_it() {
+        assert_eq!(difference("b 1\na 2\n", "c 4\na 3\n").unwrap(), "a 2 3\nb 1 0\nc 0 4");
+    }
+}

@@ -1,0 +1,117 @@
+//! An epoll instance (epoll(7)). To be made where it is used, after every fork: an inherited one is shared with the parent.
+
+use std::io;
+use std::os::fd::{AsFd, AsRawFd, RawFd};
+use std::time::Duration;
+
+use nix::errno::Errno;
+use nix::poll::{PollFd, PollFlags};
+use nix::sys::epoll::{self, EpollCreateFlags, EpollEvent, EpollTimeout};
+
+pub use nix::sys::epoll::EpollFlags;
+
+use crate::sys::retry;
+
+/// The most events that one wait brings: as many as nginx takes.
+pub const MOST_EVENTS: usize = 512;
+
+/// Room for them.
+pub type Events = [EpollEvent; MOST_EVENTS];
+
+/// No event yet.
+pub fn no_events() -> Events {
+    [EpollEvent::empty(); MOST_EVENTS]
+}
+
+/// The instance.
+pub struct Epoll(epoll::Epoll);
+
+impl Epoll {
+    /// Makes an instance that watches nothing (epoll_create1(2)).
+    pub fn create() -> io::Result<Self> {
+        Ok(Epoll(epoll::Epoll::new(EpollCreateFlags::EPOLL_CLOEXEC)?))
+    }
+
+    /// Watches a descriptor (EPOLL_CTL_ADD, epoll_ctl(2)). It is forgotten when its last copy is closed.
+    pub fn add(&self, descriptor: impl AsFd, flags: EpollFlags) -> io::Result<()> {
+        let event = event(&descriptor, flags);
+        Ok(self.0.add(descriptor, event)?)
+    }
+
+    /// Watches it for something else (EPOLL_CTL_MOD). What it is ready for already is reported anew, also as an edge.
+    pub fn modify(&self, descriptor: impl AsFd, flags: EpollFlags) -> io::Result<()> {
+        let mut event = event(&descriptor, flags);
+        Ok(self.0.modify(descriptor, &mut event)?)
+    }
+
+    /// Watches it no longer (EPOLL_CTL_DEL).
+    pub fn delete(&self, descriptor: impl AsFd) -> io::Result<()> {
+        Ok(self.0.delete(descriptor)?)
+    }
+
+    /// Waits until something is ready, or only looks; every descriptor comes once, with what it is ready for
+    /// (epoll_wait(2)).
+    pub fn wait<'a>(
+        &self,
+        events: &'a mut Events,
+        waiting: bool,
+    ) -> io::Result<impl Iterator<Item = (RawFd, PollFlags)> + use<'a>> {
+        let timeout = if waiting { EpollTimeout::NONE } else { EpollTimeout::ZERO };
+        let count = retry(|| self.0.wait(events, timeout).map_err(io::Error::from))?;
+        Ok(events[..count].iter().map(ready))
+    }
+
+    /// As [`Epoll::wait`], for so long at most; a signal ends the waiting too. Says how many events have come
+    /// (epoll_pwait2(2)).
+    pub fn wait_at_most(&self, events: &mut Events, time: Duration) -> io::Result<usize> {
+        let length = events.len() as libc::c_int;
+        let timeout = libc::timespec {
+            tv_sec: libc::time_t::try_from(time.as_secs()).unwrap_or(libc::time_t::MAX),
+            tv_nsec: time.subsec_nanos().into(),
+        };
+        // SAFETY: nix's events are the kernel's, which writes no more than there is room for, and only reads the time.
+        let result = unsafe {
+            let (epoll, events) = (self.0.0.as_raw_fd(), events.as_mut_ptr());
+            libc::syscall(libc::SYS_epoll_pwait2, epoll, events, length, &raw const timeout, std::ptr::null::<u8>(), 0)
+        };
+        match Errno::result(result) {
+            Ok(count) => Ok(count as usize),
+            Err(Errno::EINTR) => Ok(0),
+            Err(Errno::ENOSYS) => self.wait_at_most_as_before(events, time),
+            Err(error) => Err(error.into()),
+        }
+    }
+
+    /// The same before Linux 5.11: epoll_wait counts whole milliseconds, so it is let wait for most of the time, and ppoll
+    /// for the end of it.
+    fn wait_at_most_as_before(&self, events: &mut Events, time: Duration) -> io::Result<usize> {
+        let whole = time.as_millis().saturating_sub(1);
+        if whole == 0 && !time.is_zero() {
+            let mut this = [PollFd::new(self.0.0.as_fd(), PollFlags::POLLIN)];
+            if let Err(error) = nix::poll::ppoll(&mut this, Some(time.into()), None)
+                && error != Errno::EINTR
+            {
+                return Err(error.into());
+            }
+        }
+        match self.0.wait(events, EpollTimeout::try_from(whole).unwrap_or(EpollTimeout::MAX)) {
+            Ok(count) => Ok(count),
+            Err(Errno::EINTR) => Ok(0),
+            Err(error) => Err(error.into()),
+        }
+    }
+}
+
+/// Which descriptor an event is of, and what that is ready for.
+pub fn ready(event: &EpollEvent) -> (RawFd, PollFlags) {
+    (event.data() as RawFd, PollFlags::from_bits_retain(event.events().bits() as libc::c_short))
+}
+
+fn event(descriptor: &impl AsFd, flags: EpollFlags) -> EpollEvent {
+    EpollEvent::new(flags, descriptor.as_fd().as_raw_fd() as u64)
+}
+
+/// The flags of poll(2) as those of epoll, which are the same numbers.
+pub fn flags(flags: PollFlags) -> EpollFlags {
+    EpollFlags::from_bits_retain(flags.bits().into())
+}

@@ -1,0 +1,88 @@
+//! What a ring of submissions and completions does for real.
+
+use std::os::fd::{AsFd, AsRawFd, OwnedFd};
+use std::sync::Arc;
+use std::time::Duration;
+
+use super::{Completion, Ring};
+use crate::sys::descriptor::{read, stream_pair, write};
+
+/// A ring, and the two ends of a connection; none where this machine has no rings, which is said.
+fn ring(buffers: u16) -> Option<(Ring, OwnedFd, OwnedFd)> {
+    let ring = Ring::new(buffers, 64).inspect_err(|refusal| println!("skipped: {refusal}")).ok()?;
+    let (near, far) = stream_pair().unwrap();
+    Some((ring, near, far))
+}
+
+fn next(ring: &mut Ring) -> Completion {
+    loop {
+        if let Some(completion) = ring.completion() {
+            return completion;
+        }
+        ring.wait().unwrap();
+    }
+}
+
+#[test]
+fn a_single_buffer_brings_all_bytes_and_then_the_end() {
+    let Some((mut ring, near, far)) = ring(1) else { return };
+    let sent: Vec<u8> = (0..=255).collect();
+    write(far.as_fd(), &sent).unwrap();
+    drop(far);
+    let (mut received, mut without_buffer) = (Vec::new(), 0);
+    ring.receive(near.as_fd()).unwrap();
+    loop {
+        let Completion::Received { socket, result, more } = next(&mut ring) else { panic!("a receive was made") };
+        assert_eq!(socket, near.as_raw_fd());
+        match result {
+            Ok(Some(buffer)) => ring.take(buffer, &mut received),
+            Ok(None) => break,
+            Err(error) => {
+                assert_eq!(error.raw_os_error(), Some(libc::ENOBUFS));
+                without_buffer += 1;
+            }
+        }
+        if !more {
+            ring.receive(near.as_fd()).unwrap();
+        }
+    }
+    assert_eq!(received, sent);
+    assert!(without_buffer > 0, "256 bytes came in one buffer of 64");
+}
+
+#[test]
+fn a_cancelled_receive_says_so_and_comes_no_more() {
+    let Some((mut ring, near, far)) = ring(4) else { return };
+    ring.receive(near.as_fd()).unwrap();
+    ring.cancel_receive(near.as_fd()).unwrap();
+    let Completion::Received { result, more, .. } = next(&mut ring) else { panic!("a receive was cancelled") };
+    assert_eq!(result.err().and_then(|error| error.raw_os_error()), Some(libc::ECANCELED));
+    assert!(!more);
+    write(far.as_fd(), b"too late").unwrap();
+    ring.pause(Duration::from_millis(10)).unwrap();
+    assert!(matches!(next(&mut ring), Completion::Paused));
+}
+
+#[test]
+fn a_send_keeps_its_bytes_until_it_is_done_or_the_ring_goes() {
+    let Some((mut ring, near, far)) = ring(4) else { return };
+    let bytes: Arc<[u8]> = vec![7; 16 << 20].into();
+    ring.send(near.as_fd(), Arc::clone(&bytes), 0..bytes.len()).unwrap();
+    let Completion::Sent { result: Ok(sent), .. } = next(&mut ring) else { panic!("a send was made") };
+    assert!(0 < sent && sent < bytes.len(), "{sent} bytes fit into a socket that nobody reads");
+    assert_eq!(Arc::strong_count(&bytes), 1);
+    // Nothing fits any more: this one stays in flight.
+    ring.send(near.as_fd(), Arc::clone(&bytes), sent..bytes.len()).unwrap();
+    ring.pause(Duration::from_millis(1)).unwrap();
+    assert!(matches!(next(&mut ring), Completion::Paused));
+    assert_eq!(Arc::strong_count(&bytes), 2);
+    drop(ring);
+    assert_eq!(Arc::strong_count(&bytes), 1);
+    // What was cancelled sends nothing more.
+    drop(near);
+    let (mut buffer, mut left) = (vec![0; 1 << 16], sent);
+    while left > 0 {
+        left -= read(far.as_fd(), &mut buffer).unwrap();
+    }
+    assert_eq!(read(far.as_fd(), &mut buffer).unwrap(), 0);
+}

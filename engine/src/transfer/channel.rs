@@ -1,0 +1,226 @@
+//! A connected socket and the primitives that move bytes over it: what both ends of a connection share.
+
+use std::io;
+use std::net::Shutdown;
+use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
+use std::sync::atomic::Ordering::Relaxed;
+use std::time::Duration;
+
+use socket2::SockRef;
+
+use crate::base::about::Entry;
+use crate::base::setting::{Setting, Settings};
+use crate::count::tally::{Counts, Slot};
+use crate::transfer::inbox::Inbox;
+use crate::transfer::linger::{Lingering, count_completions};
+use crate::transfer::outbox::Outbox;
+use crate::transfer::primitive::{Moves, Opener, Primitive, Received, Receiver, Sender, Sent, Want};
+
+/// A way of moving bytes: one primitive for each direction.
+#[derive(Clone, Copy)]
+pub struct Way {
+    /// How bytes go out.
+    pub out: &'static Entry<Primitive>,
+    /// How bytes come in.
+    pub into: &'static Entry<Primitive>,
+}
+
+impl Way {
+    /// The settings of both.
+    pub fn settings(&self) -> Vec<Setting> {
+        [self.out.item.all_settings(), self.into.item.all_settings()].concat()
+    }
+
+    /// Descriptors that each worker holds beside those of its connections.
+    pub fn descriptors(&self) -> usize {
+        self.out.item.descriptors + self.into.item.descriptors
+    }
+
+    /// Prepares for the connections of one worker. To be called where it runs, after every fork.
+    ///
+    /// # Panics
+    /// When a primitive moves the other way, which the command line does not let through.
+    pub fn prepare(&self, settings: &Settings) -> io::Result<Openers> {
+        let (Moves::Out(senders), Moves::In(receivers)) = (self.out.item.moves, self.into.item.moves) else {
+            panic!("{} is to send and {} to receive", self.out.name, self.into.name);
+        };
+        let messages_at_once = self.out.item.messages_at_once(settings);
+        Ok(Openers { senders: senders(settings)?, receivers: receivers(settings)?, messages_at_once })
+    }
+
+    /// What was copied after all of what was not to be, a line each; nothing where nobody tried, that is where bytes went out
+    /// by a primitive without completions and came in by one that stores them: then they are copied by right.
+    pub fn copying_in_words(self, counted: &Counts) -> String {
+        let share = |part: u64, whole: u64| format!("{:.1} %", 100.0 * part as f64 / whole as f64);
+        let mut text = String::new();
+        if counted.completions > 0 {
+            let Counts { completions, completions_copied: copied, .. } = counted;
+            let share = share(*copied, *completions);
+            text +=
+                &format!("sends without copying: {completions}, of which {copied} were copied after all ({share})\n");
+        } else if self.out.item.completes && counted.send_calls > 0 {
+            text += "sends without copying: copied share not known: no completion was read\n";
+        }
+        if !self.into.item.stores && counted.bytes_received > 0 {
+            let (all, not) = (counted.bytes_received, counted.bytes_not_copied);
+            text += &format!(
+                "bytes received without copying: {all}, of which {} were copied after all ({})\n",
+                all - not,
+                share(all - not, all)
+            );
+        }
+        text
+    }
+}
+
+/// What a worker keeps of a [`Way`] for all its connections.
+pub struct Openers {
+    senders: Box<dyn Opener<dyn Sender>>,
+    receivers: Box<dyn Opener<dyn Receiver>>,
+    messages_at_once: usize,
+}
+
+impl Openers {
+    /// Makes a channel of a connected socket, blocking or not.
+    pub fn open(&mut self, socket: OwnedFd, slot: &'static Slot) -> io::Result<Channel> {
+        let (sender, receiver) = (self.senders.open(socket.as_fd())?, self.receivers.open(socket.as_fd())?);
+        let mut channel = Channel::new(socket, sender, receiver, slot);
+        channel.outbox = Outbox::gathering(self.messages_at_once);
+        Ok(channel)
+    }
+}
+
+/// One socket, what is on its way in and out, and the account of it.
+pub struct Channel {
+    socket: OwnedFd,
+    sender: Box<dyn Sender>,
+    receiver: Box<dyn Receiver>,
+    slot: &'static Slot,
+    /// What has come and was not yet taken.
+    pub inbox: Inbox,
+    /// What is to be sent.
+    pub outbox: Outbox,
+    /// Receive calls of which the protocol has not been told.
+    calls: u64,
+}
+
+impl Channel {
+    /// With these ends of its own; see [`Openers::open`].
+    pub fn new(socket: OwnedFd, sender: Box<dyn Sender>, receiver: Box<dyn Receiver>, slot: &'static Slot) -> Self {
+        slot.connections.fetch_add(1, Relaxed);
+        Channel { socket, sender, receiver, slot, inbox: Inbox::default(), outbox: Outbox::default(), calls: 0 }
+    }
+
+    /// The socket, for whoever waits for it.
+    pub fn socket(&self) -> BorrowedFd<'_> {
+        self.socket.as_fd()
+    }
+
+    /// Where it is counted.
+    pub fn slot(&self) -> &'static Slot {
+        self.slot
+    }
+
+    /// Sends what is in the outbox, and in any pipe or queue of the sender, as far as the socket allows.
+    pub fn send(&mut self) -> io::Result<Sent> {
+        let before = self.outbox.bytes();
+        let result = self.sender.send(self.socket.as_fd(), &mut self.outbox);
+        self.slot.send_calls.fetch_add(self.outbox.take_calls(), Relaxed);
+        self.slot.bytes_sent.fetch_add(before - self.outbox.bytes(), Relaxed);
+        self.account();
+        result
+    }
+
+    /// Receives once.
+    pub fn receive(&mut self, want: Want) -> io::Result<Received> {
+        let result = self.receiver.receive(self.socket.as_fd(), want, &mut self.inbox);
+        let calls = self.inbox.take_calls();
+        self.calls += calls;
+        self.slot.receive_calls.fetch_add(calls, Relaxed);
+        if let Ok(Received::Bytes(bytes) | Received::Discarded(bytes) | Received::Mapped(bytes)) = result {
+            self.slot.bytes_received.fetch_add(bytes as u64, Relaxed);
+        }
+        if let Ok(Received::Discarded(bytes) | Received::Mapped(bytes)) = result {
+            self.slot.bytes_not_copied.fetch_add(bytes as u64, Relaxed);
+        }
+        result
+    }
+
+    /// Nothing more will be sent, and the peer is to see that (shutdown(2), SHUT_WR). Where the peer has reset the connection,
+    /// the next call says so.
+    pub fn end(&self) -> io::Result<()> {
+        match SockRef::from(&self.socket).shutdown(Shutdown::Write) {
+            Err(error) if error.kind() == io::ErrorKind::NotConnected => Ok(()),
+            result => result,
+        }
+    }
+
+    /// Receive calls since the last time this was asked.
+    pub fn take_calls(&mut self) -> u64 {
+        std::mem::take(&mut self.calls)
+    }
+
+    /// Collects completions: to be called on error readiness, before that counts as a failure.
+    pub fn reap(&mut self) -> io::Result<()> {
+        let result = self.sender.reap(self.socket.as_fd());
+        self.account();
+        result
+    }
+
+    fn account(&mut self) {
+        count_completions(self.slot, self.sender.as_mut());
+    }
+
+    /// Closes. Where the kernel still reads pieces that were sent, that is when it is done with them, or when the peer has
+    /// taken nothing for so long; then the connection is reset.
+    pub fn finish(mut self, patience: Duration) {
+        let slot = self.slot;
+        if self.sender.holds() {
+            // After an error it holds still, as is seen below.
+            let _ = self.sender.reap(self.socket.as_fd());
+        }
+        let holds = self.sender.holds();
+        self.account();
+        if holds {
+            Lingering::new(self.socket, self.sender, slot, patience).begin();
+        } else {
+            drop(self.socket);
+        }
+        slot.closed.fetch_add(1, Relaxed);
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::registry::catalogue;
+
+    #[test]
+    fn what_was_copied_after_all_is_said_where_it_was_not_to_be() {
+        let counts = Counts {
+            completions: 8,
+            completions_copied: 6,
+            bytes_received: 1000,
+            bytes_not_copied: 250,
+            ..Counts::default()
+        };
+        let (usual, discarding) = (catalogue::way("send_each", "recv"), catalogue::way("send_each", "recv_truncate"));
+        let said = discarding.copying_in_words(&counts);
+        assert!(said.contains("8, of which 6 were copied after all (75.0 %)"), "{said}");
+        assert!(said.contains("1000, of which 750 were copied after all (75.0 %)"), "{said}");
+        assert_eq!(usual.copying_in_words(&counts).lines().count(), 1);
+        assert_eq!(discarding.copying_in_words(&Counts::default()), "");
+    }
+
+    #[test]
+    fn a_share_that_no_completion_tells_is_said_not_to_be_known() {
+        let (usual, zerocopy) = (catalogue::way("send_each", "recv"), catalogue::way("zerocopy", "recv"));
+        let sent = Counts { send_calls: 3, ..Counts::default() };
+        let said = zerocopy.copying_in_words(&sent);
+        assert!(said.contains("copied share not known: no completion was read"), "{said}");
+        assert_eq!(usual.copying_in_words(&sent), "");
+        assert_eq!(zerocopy.copying_in_words(&Counts::default()), "", "nothing was sent");
+        let completed = Counts { completions: 3, ..sent };
+        assert!(!zerocopy.copying_in_words(&completed).contains("not known"));
+    }
+}

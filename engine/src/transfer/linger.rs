@@ -1,0 +1,266 @@
+//! Connections that are over while the kernel still reads bytes where the program has them, since they were sent without
+//! being copied. Those bytes must stay as they are until then, and neither an event loop nor a worker has the time to wait.
+
+use std::os::fd::{AsFd, OwnedFd};
+use std::sync::atomic::Ordering::Relaxed;
+use std::sync::mpsc::{Receiver, SendError, Sender as Queue, channel};
+use std::sync::{Mutex, PoisonError};
+use std::thread::{self, JoinHandle};
+use std::time::{Duration, Instant};
+
+use nix::unistd::{Pid, getpid};
+
+use crate::count::tally::Slot;
+use crate::sys::{process, socket, zero_copy};
+use crate::transfer::primitive::{Completions, Sender};
+
+/// How often is asked: completions are due within the time of a round trip.
+const NAP: Duration = Duration::from_millis(5);
+
+/// The thread that waits for all of a process, which the first connection that lingers makes.
+struct Waiting {
+    /// Whose it is: a forked child has none.
+    process: Pid,
+    queue: Queue<Lingering>,
+    thread: JoinHandle<()>,
+}
+
+static WAITING: Mutex<Option<Waiting>> = Mutex::new(None);
+
+/// A socket to be closed once the kernel is done with what was sent.
+pub struct Lingering {
+    socket: OwnedFd,
+    sender: Box<dyn Sender>,
+    slot: &'static Slot,
+    patience: Duration,
+    /// Bytes that the peer's TCP has not acknowledged, when that was last asked.
+    left: u64,
+    /// When to reset the connection instead, which makes the kernel let go.
+    until: Instant,
+}
+
+impl Lingering {
+    /// With what holds the pieces, where its completions are counted, and how long the peer may take nothing.
+    pub fn new(socket: OwnedFd, sender: Box<dyn Sender>, slot: &'static Slot, patience: Duration) -> Self {
+        Lingering { socket, sender, slot, patience, left: u64::MAX, until: Instant::now() + patience }
+    }
+
+    /// Hands it to the thread that waits for all of this process. Where no thread can be made, or it is gone, it is waited for
+    /// here: a delay is no harm to the bytes that are on their way.
+    pub fn begin(self) {
+        // The peer is told at once that no more comes, as by closing. An error says that there is no peer any more.
+        let _ = socket::shutdown_sending(self.socket.as_fd());
+        let mut waiting = WAITING.lock().unwrap_or_else(PoisonError::into_inner);
+        if waiting.as_ref().is_none_or(|waiting| waiting.process != getpid()) {
+            // The parent's thread is no thread of this process, and there is nothing to give back of it.
+            std::mem::forget(waiting.take());
+            *waiting = Waiting::begin();
+        }
+        let left = self.hand_to(waiting.as_ref().map(|waiting| &waiting.queue));
+        drop(waiting);
+        if let Err(left) = left {
+            left.wait();
+        }
+    }
+
+    /// Hands it to whoever takes from a queue; comes back where nobody does.
+    fn hand_to(self, queue: Option<&Queue<Lingering>>) -> Result<(), Self> {
+        match queue {
+            Some(queue) => queue.send(self).map_err(|SendError(left)| left),
+            None => Err(self),
+        }
+    }
+
+    fn wait(mut self) {
+        while !self.is_done() {
+            thread::sleep(NAP);
+        }
+        self.end();
+    }
+
+    /// True when it need not be waited for any longer.
+    fn is_done(&mut self) -> bool {
+        let reaped = self.sender.reap(self.socket.as_fd());
+        let holds = self.sender.holds();
+        count_completions(self.slot, self.sender.as_mut());
+        if reaped.is_err() || !holds {
+            return true;
+        }
+        match zero_copy::unacknowledged(self.socket.as_fd()) {
+            Ok(left) if left < self.left => {
+                self.left = left;
+                self.until = Instant::now() + self.patience;
+                false
+            }
+            Ok(_) => Instant::now() >= self.until,
+            Err(_) => true,
+        }
+    }
+
+    fn end(mut self) {
+        let holds = self.sender.holds();
+        count_completions(self.slot, self.sender.as_mut());
+        if holds {
+            // Fails on a socket that is no connection any more, and then the kernel reads nothing.
+            let _ = zero_copy::reset_on_close(self.socket.as_fd());
+        }
+        drop(self.socket);
+        drop(self.sender);
+    }
+}
+
+/// Adds what has been completed to a slot.
+pub fn count_completions(slot: &Slot, sender: &mut dyn Sender) {
+    let Completions { completed, copied } = sender.take_completions();
+    if completed > 0 {
+        slot.completions.fetch_add(completed, Relaxed);
+        slot.completions_copied.fetch_add(copied, Relaxed);
+    }
+}
+
+/// Waits until nothing of this process lingers any more, each connection no longer than it was given. Forked children do so
+/// before they leave, since their completions would go uncounted; a process that was not forked has to ask for it.
+pub fn wait() {
+    let waiting = WAITING.lock().unwrap_or_else(PoisonError::into_inner).take();
+    match waiting {
+        Some(Waiting { process, queue, thread }) if process == getpid() => {
+            drop(queue);
+            // It panics where a sender does, and then nothing is waited for any more.
+            let _ = thread.join();
+        }
+        parents => std::mem::forget(parents),
+    }
+}
+
+impl Waiting {
+    fn begin() -> Option<Self> {
+        process::before_leaving(wait);
+        let (queue, coming) = channel();
+        let thread = thread::Builder::new().name("linger".into()).spawn(move || wait_for_all(&coming)).ok()?;
+        Some(Waiting { process: getpid(), queue, thread })
+    }
+}
+
+/// Until nobody can bring any more and the last has ended. All are asked once in a [`NAP`], however many come meanwhile.
+fn wait_for_all(coming: &Receiver<Lingering>) {
+    while let Ok(first) = coming.recv() {
+        let mut waiting = vec![first];
+        while !waiting.is_empty() {
+            let until = Instant::now() + NAP;
+            take_until(until, coming, &mut waiting);
+            thread::sleep(until.saturating_duration_since(Instant::now()));
+            for mut lingering in std::mem::take(&mut waiting) {
+                if lingering.is_done() {
+                    lingering.end();
+                } else {
+                    waiting.push(lingering);
+                }
+            }
+        }
+    }
+}
+
+/// Takes what comes until then, or until no more can come.
+fn take_until(until: Instant, coming: &Receiver<Lingering>, waiting: &mut Vec<Lingering>) {
+    while let Ok(next) = coming.recv_timeout(until.saturating_duration_since(Instant::now())) {
+        waiting.push(next);
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use std::io;
+    use std::net::{TcpListener, TcpStream};
+    use std::os::fd::BorrowedFd;
+    use std::sync::atomic::AtomicUsize;
+
+    use super::*;
+    use crate::count::tally::Tally;
+    use crate::transfer::channel::Channel;
+    use crate::transfer::inbox::Inbox;
+    use crate::transfer::outbox::Outbox;
+    use crate::transfer::primitive::{Received, Receiver, Sent, Want};
+
+    /// One whose last completion is collected by another thread, just when it is asked whether it holds anything.
+    #[derive(Default)]
+    struct Late {
+        /// Questions that are answered by yes before.
+        held: usize,
+        asked: AtomicUsize,
+        told: bool,
+    }
+
+    impl Late {
+        fn after(held: usize) -> Box<Self> {
+            Box::new(Late { held, ..Late::default() })
+        }
+    }
+
+    impl Sender for Late {
+        fn send(&mut self, _socket: BorrowedFd<'_>, _outbox: &mut Outbox) -> io::Result<Sent> {
+            Ok(Sent::Done)
+        }
+
+        fn take_completions(&mut self) -> Completions {
+            let completed = *self.asked.get_mut() > self.held && !self.told;
+            self.told |= completed;
+            Completions { completed: completed.into(), copied: completed.into() }
+        }
+
+        fn holds(&self) -> bool {
+            self.asked.fetch_add(1, Relaxed) < self.held
+        }
+    }
+
+    impl Receiver for Late {
+        fn receive(&mut self, _socket: BorrowedFd<'_>, _want: Want, _inbox: &mut Inbox) -> io::Result<Received> {
+            Ok(Received::Blocked)
+        }
+    }
+
+    fn socket() -> (OwnedFd, TcpStream) {
+        let listener = TcpListener::bind("127.0.0.1:0").unwrap();
+        let peer = TcpStream::connect(listener.local_addr().unwrap()).unwrap();
+        (listener.accept().unwrap().0.into(), peer)
+    }
+
+    #[test]
+    fn a_completion_that_comes_between_two_questions_is_counted() {
+        for held in 0..6 {
+            let (socket, _peer) = socket();
+            let tally = Tally::new(0).unwrap();
+            let channel = Channel::new(socket, Late::after(held), Late::after(0), tally.shared());
+            channel.finish(Duration::from_secs(60));
+            let deadline = Instant::now() + Duration::from_secs(10);
+            while tally.counts().completions == 0 && Instant::now() < deadline {
+                thread::sleep(NAP);
+            }
+            assert_eq!(tally.counts().completions, 1, "after {held} questions");
+        }
+    }
+
+    /// One whose peer takes nothing is given up; what came until then counts.
+    #[test]
+    fn a_completion_that_comes_as_it_is_given_up_is_counted() {
+        for held in 1..4 {
+            let (socket, _peer) = socket();
+            let tally = Tally::new(0).unwrap();
+            Lingering::new(socket, Late::after(held), tally.shared(), Duration::ZERO).wait();
+            assert_eq!(tally.counts().completions, u64::from(held < 3), "after {held} questions");
+        }
+    }
+
+    #[test]
+    fn what_nobody_takes_comes_back_and_is_waited_for() {
+        let (queue, coming) = channel();
+        drop(coming);
+        for queue in [None, Some(&queue)] {
+            let (socket, _peer) = socket();
+            let tally = Tally::new(0).unwrap();
+            let lingering = Lingering::new(socket, Late::after(3), tally.shared(), Duration::from_secs(60));
+            let Err(left) = lingering.hand_to(queue) else { panic!("nobody is there to take it") };
+            left.wait();
+            assert_eq!(tally.counts().completions, 1);
+        }
+    }
+}

@@ -1,0 +1,207 @@
+//! What stands in the place of primitives where bytes move through a ring of submissions and completions (io_uring(7)).
+
+use std::cell::RefCell;
+use std::collections::VecDeque;
+use std::io::{self, Read};
+use std::ops::Range;
+use std::os::fd::BorrowedFd;
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+
+use crate::sys::ring::{Buffer, Ring};
+use crate::transfer::inbox::{CAPACITY, Inbox};
+use crate::transfer::outbox::Outbox;
+use crate::transfer::primitive::{Received, Receiver, Sender, Sent, Want};
+
+/// How many pieces of memory are kept for connections that receive much at a time.
+const MOST_SPARES: usize = 16;
+
+/// The largest of them, in bytes: more than 16 MiB are never kept by a thread.
+const LARGEST_SPARE: usize = 1 << 20;
+
+thread_local! {
+    /// Empty ones, of more than [`CAPACITY`] each.
+    static SPARES: RefCell<Vec<VecDeque<u8>>> = const { RefCell::new(Vec::new()) };
+}
+
+/// What passes between the ring and the two ends of one connection. One thread has both, so nobody ever waits for it.
+#[derive(Default)]
+pub struct Parcels {
+    received: VecDeque<u8>,
+    /// Completions of receives that the connection has not counted.
+    receives: u64,
+    /// After what was received comes the end, or an error.
+    ended: Option<io::Result<()>>,
+    /// What is to be submitted.
+    pub to_send: Option<(Arc<[u8]>, Range<usize>)>,
+    /// It was submitted, and nothing has come of it yet.
+    pub in_flight: bool,
+    /// What came of that.
+    pub sent: Option<io::Result<usize>>,
+}
+
+impl Parcels {
+    /// Takes what a completion of a receive has brought. Where no buffer was free, or the receive was cancelled, that is
+    /// nothing.
+    pub fn take(&mut self, ring: &mut Ring, result: io::Result<Option<Buffer>>) {
+        match result {
+            Ok(Some(buffer)) => {
+                self.make_room(buffer.length());
+                ring.take(buffer, &mut self.received);
+            }
+            Ok(None) => self.ended = Some(Ok(())),
+            Err(error) if matches!(error.raw_os_error(), Some(libc::ENOBUFS | libc::ECANCELED | libc::EINTR)) => return,
+            Err(error) => self.ended = Some(Err(error)),
+        }
+        self.receives += 1;
+    }
+
+    /// Memory that another connection has done with, where there is some, is there already: what comes from the heap in large
+    /// pieces, and goes back, is mapped and cleared by the kernel each time. The largest is taken, which may have to grow.
+    fn make_room(&mut self, bytes: usize) {
+        let capacity = CAPACITY.max(self.received.capacity());
+        if self.received.len() + bytes <= capacity {
+            return;
+        }
+        let spare = SPARES.with_borrow_mut(|spares| {
+            let (index, largest) = spares.iter().enumerate().max_by_key(|(_, spare)| spare.capacity())?;
+            (largest.capacity() > capacity).then(|| spares.swap_remove(index))
+        });
+        if let Some(mut spare) = spare {
+            spare.append(&mut self.received);
+            self.received = spare;
+        }
+    }
+
+    /// A connection that has nothing left keeps no more memory than an inbox has: what is beyond that goes to whichever needs it
+    /// next in this thread.
+    fn give_back(&mut self) {
+        if self.received.capacity() <= CAPACITY {
+            return;
+        }
+        let memory = std::mem::take(&mut self.received);
+        SPARES.with_borrow_mut(|spares| {
+            if spares.len() < MOST_SPARES && memory.capacity() <= LARGEST_SPARE {
+                spares.push(memory);
+            }
+        });
+    }
+
+    /// Bytes that have come and were not taken.
+    pub fn bytes(&self) -> usize {
+        self.received.len()
+    }
+
+    /// Whether there is something to be received.
+    pub fn has_some(&self) -> bool {
+        !self.received.is_empty() || self.ended.is_some()
+    }
+
+    /// Whether more is to be received: the peer has not ended, and there is no more than an inbox holds.
+    pub fn wants_more(&self) -> bool {
+        self.ended.is_none() && self.received.len() < CAPACITY
+    }
+}
+
+/// Stands where other designs have primitives: takes from what completions have brought, and leaves what is to be
+/// submitted.
+#[derive(Clone, Default)]
+pub struct ThroughRing {
+    parcels: Arc<Mutex<Parcels>>,
+}
+
+impl ThroughRing {
+    /// What passes.
+    pub fn parcels(&self) -> MutexGuard<'_, Parcels> {
+        self.parcels.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+}
+
+impl Receiver for ThroughRing {
+    fn receive(&mut self, _socket: BorrowedFd<'_>, want: Want, inbox: &mut Inbox) -> io::Result<Received> {
+        let mut parcels = self.parcels();
+        (0..std::mem::take(&mut parcels.receives)).for_each(|_| inbox.count_call());
+        let bytes = parcels.received.read(inbox.room(want.most()))?;
+        if bytes > 0 {
+            inbox.filled(bytes);
+            return Ok(Received::Bytes(bytes));
+        }
+        parcels.give_back();
+        match &mut parcels.ended {
+            None => Ok(Received::Blocked),
+            Some(end) => std::mem::replace(end, Ok(())).map(|()| Received::End),
+        }
+    }
+}
+
+impl Sender for ThroughRing {
+    /// A piece is one operation, and a short one is followed by another.
+    fn send(&mut self, _socket: BorrowedFd<'_>, outbox: &mut Outbox) -> io::Result<Sent> {
+        let mut parcels = self.parcels();
+        if parcels.in_flight {
+            return Ok(Sent::Blocked);
+        }
+        if let Some(result) = parcels.sent.take() {
+            outbox.count_call();
+            match result {
+                Err(error) if error.kind() == io::ErrorKind::Interrupted => {}
+                result => outbox.sent(result? as u64),
+            }
+        }
+        parcels.to_send = match outbox.front() {
+            None => return Ok(Sent::Done),
+            Some(piece) => Some(piece.in_memory()?),
+        };
+        Ok(Sent::Blocked)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn memory_of_who_has_done_with_much_goes_to_who_needs_it() {
+        let (mut first, mut second, mut idle) = (Parcels::default(), Parcels::default(), Parcels::default());
+        first.received.extend(std::iter::repeat_n(1, 5 * CAPACITY));
+        first.received.clear();
+        let memory = first.received.capacity();
+        first.give_back();
+        assert_eq!(first.received.capacity(), 0);
+        idle.received.reserve(CAPACITY / 2);
+        idle.give_back();
+        assert!(idle.received.capacity() > 0, "what an inbox has too may stay");
+        second.received.extend([1, 2, 3]);
+        second.make_room(CAPACITY / 2);
+        assert!(second.received.capacity() <= CAPACITY, "little needs no memory of others");
+        second.make_room(2 * CAPACITY);
+        assert_eq!((second.received.capacity(), second.received.make_contiguous()), (memory, &mut [1, 2, 3][..]));
+        first.make_room(2 * CAPACITY);
+        assert_eq!(first.received.capacity(), 0, "there was one");
+    }
+
+    #[test]
+    fn a_spare_that_is_smaller_than_what_is_there_stays_one() {
+        for capacity in [2 * CAPACITY, 8 * CAPACITY, 4 * CAPACITY] {
+            Parcels { received: VecDeque::with_capacity(capacity), ..Parcels::default() }.give_back();
+        }
+        let mut needs_more = Parcels { received: VecDeque::from(vec![1; 20 * CAPACITY]), ..Parcels::default() };
+        let memory = needs_more.received.as_slices().0.as_ptr();
+        needs_more.make_room(100 * CAPACITY);
+        assert_eq!(needs_more.received.as_slices().0.as_ptr(), memory);
+        let mut needs_some = Parcels::default();
+        needs_some.make_room(3 * CAPACITY);
+        assert!(needs_some.received.capacity() >= 8 * CAPACITY, "the largest");
+        assert_eq!(SPARES.with_borrow(Vec::len), 2);
+    }
+
+    #[test]
+    fn the_memory_that_is_kept_is_bounded() {
+        for capacity in [vec![2 * LARGEST_SPARE], vec![2 * CAPACITY; 3 * MOST_SPARES]].concat() {
+            Parcels { received: VecDeque::with_capacity(capacity), ..Parcels::default() }.give_back();
+        }
+        SPARES.with_borrow(|spares| {
+            assert_eq!(spares.len(), MOST_SPARES);
+            assert!(spares.iter().all(|spare| spare.capacity() <= LARGEST_SPARE));
+        });
+    }
+}

@@ -1,0 +1,82 @@
+//! How an end takes the bytes of a stream, and which of them it compares.
+
+use std::sync::Arc;
+
+use crate::base::setting::{Kind, Setting, Settings};
+use crate::protocol::pattern::difference;
+use crate::protocol::workload::Input;
+use crate::transfer::primitive::Want;
+
+use super::reel;
+
+pub const RECEIVE_BYTES: Setting = Setting {
+    name: "receive_bytes",
+    help: "The most that one receive of a stream takes",
+    unit: Some("bytes"),
+    kind: Kind::Integer { minimum: 1, maximum: 16 << 20, default: 128 << 10 },
+    for_more: Some("no receive takes more than the socket's buffer holds (sysctl net.ipv4.tcp_rmem)"),
+};
+
+pub const VERIFY: Setting = Setting {
+    name: "verify",
+    help: "Which bytes of a stream the receiver compares with those that are sent: all, the first 64 of each receive, or \
+           none; bytes that are not stored are counted only",
+    unit: None,
+    kind: Kind::Choice { choices: &["all", "sample", "none"], default: "sample" },
+    for_more: None,
+};
+
+/// Bytes of each receive that are compared as a sample.
+const SAMPLE: usize = 64;
+
+/// Bytes that are compared by one comparison.
+const AT_A_TIME: usize = 64 << 10;
+
+/// How an end takes the bytes of a stream that comes to it.
+#[derive(Clone)]
+pub struct Receiving {
+    most: usize,
+    /// How many bytes of each receive are compared.
+    compared: usize,
+    /// Bytes as they come next at any place of a stream, so many.
+    expected: Arc<[u8]>,
+}
+
+impl Receiving {
+    pub fn new(settings: &Settings) -> Self {
+        let compared = match settings.word(VERIFY.name) {
+            "all" => usize::MAX,
+            "sample" => SAMPLE,
+            _ => 0,
+        };
+        let expected = reel::bytes_of_a_stream(AT_A_TIME + reel::PERIOD).into();
+        Receiving { most: settings.integer(RECEIVE_BYTES.name) as usize, compared, expected }
+    }
+
+    pub fn want(&self, due: u64) -> Want {
+        Want::Exactly(due.min(self.most as u64) as usize)
+    }
+
+    /// Takes what has come of a stream, of which so many bytes came before and so many are due; says how many came. The error
+    /// says which byte is wrong.
+    pub fn take(&self, input: &mut Input<'_>, before: u64, due: u64) -> std::result::Result<u64, String> {
+        let not_stored = input.not_stored as u64;
+        let part = (input.bytes().len() as u64).min(due - not_stored) as usize;
+        let from = before + not_stored;
+        let compared = &input.bytes()[..part.min(self.compared)];
+        for (index, seen) in compared.chunks(AT_A_TIME).enumerate() {
+            let from = from + (index * AT_A_TIME) as u64;
+            let expected = &self.expected[(from % reel::PERIOD as u64) as usize..][..seen.len()];
+            if let Some(place) = difference(seen, expected) {
+                return Err(format!(
+                    "byte {} of the stream is {}, and {} is sent there (--verify none for other programs)",
+                    from + place as u64,
+                    seen[place],
+                    expected[place]
+                ));
+            }
+        }
+        input.take(part);
+        Ok(not_stored + part as u64)
+    }
+}

@@ -1,0 +1,426 @@
+//! The command line: what a mistake is answered with, what a person reads, what a program reads.
+//!
+//! A mistake ends with exit status 2, exactly one line on standard error that says what was wrong and what to do, and
+//! nothing on standard output.
+
+use std::net::{Ipv4Addr, Ipv6Addr, TcpListener};
+use std::process::Command;
+
+use serde_json::Value;
+
+use crate::support::client::Client;
+use crate::support::interactive::Interactive;
+use crate::support::lines::schema;
+use crate::support::server::Server;
+use crate::support::{
+    Ran, Unprivileged, engine, engine_with_descriptors, eventually, mistake, one_line, process, run, with,
+};
+
+#[test]
+fn a_port_in_use_is_named_with_the_way_out() {
+    let holder = TcpListener::bind("127.0.0.1:0").unwrap();
+    let port = holder.local_addr().unwrap().port();
+    mistake(&format!("serve iterative --port {port}"), &[&format!("port {port}"), "in use", "--port", "ss -ltnp"]);
+    mistake(&format!("serve prefork --control --listen localhost:{port}"), &[&format!("port {port}"), "in use"]);
+}
+
+#[test]
+fn a_name_that_is_not_registered_gets_those_that_are_and_the_nearest() {
+    mistake("serve prefrok", &["prefrok", "similar", "'prefork'", "prefork_file_lock"]);
+    mistake("serve iterativ", &["'iterative'"]);
+    mistake("serve nothing_like_it", &["nothing_like_it", "possible values", "iterative", "thread_per_client"]);
+    mistake("serve prefork --workload byte", &["--workload", "'bytes'"]);
+    mistake("serve prefork --primitive sned_each", &["--primitive", "'send_each'"]);
+    mistake("serve prefork --receive redv", &["--receive", "'readv'"]);
+    mistake("serve prefork --primitive recv", &["--primitive", "'recv'", "send_each", "writev"]);
+    mistake("load bytes --connect 127.0.0.1:1 --receive writev", &["--receive", "'writev'", "recv", "busy_poll"]);
+    mistake("load byts --connect 127.0.0.1:1", &["byts", "'bytes'"]);
+    mistake("load bytes --connect 127.0.0.1:1 --load close", &["--load", "'closed'"]);
+    mistake("list design", &["design", "'designs'"]);
+    mistake("sevre prefork", &["sevre", "'serve'"]);
+}
+
+#[test]
+fn a_setting_of_another_design_is_refused_with_those_that_there_are() {
+    mistake("serve iterative --pool 3", &["iterative", "no setting --pool", "--backlog"]);
+    mistake("serve prefork --ring 3", &["prefork", "no setting --ring", "--pool", "--respawn"]);
+    mistake("serve prethread --respawn true", &["prethread", "no setting --respawn", "--pool"]);
+    mistake("serve prefork --polo 3", &["--polo", "'--pool'"]);
+}
+
+/// What the two namespaces of a laboratory can be told stands neither with a server nor with a load.
+#[test]
+fn a_setting_of_a_pair_of_namespaces_is_told_as_the_laboratory_has_it() {
+    for command in ["serve prefork", "load bytes --connect 127.0.0.1:1"] {
+        for option in ["mtu", "rate", "rate-bits-per-second", "delay", "loss"] {
+            let key = option.split('-').next().unwrap();
+            let belongs = format!("thunderherd serve DESIGN --lab veth --{key} VALUE");
+            mistake(
+                &format!("{command} --{option} 9000"),
+                &[&format!("no setting --{option},"), "namespace", &belongs],
+            );
+        }
+    }
+    let ran = with("serve prefork --per-second 5");
+    assert!(ran.errors.contains("no setting --per-second") && !ran.errors.contains("veth"), "{ran:?}");
+}
+
+#[test]
+fn a_value_out_of_range_is_refused_with_the_range() {
+    for value in ["0", "16001", "-1", "99999999999999999999", "many", "1.5", "''", "0x10"] {
+        mistake(&format!("serve prefork --pool {value}"), &["--pool", value, "from 1 to 16000"]);
+    }
+    mistake("serve prefork --respawn maybe", &["--respawn", "maybe", "true or false"]);
+    mistake("serve prefork --limit 0", &["--limit", "from 1 to"]);
+    mistake("serve prefork --drain-milliseconds -5", &["--drain-milliseconds", "-5"]);
+    mistake("load bytes --connect 127.0.0.1:1 --children 0", &["--children", "from 1 to 4096"]);
+    mistake("load bytes --connect 127.0.0.1:1 --check some", &["--check", "pattern or count"]);
+    for value in ["65536", "-1", "http"] {
+        mistake(&format!("serve prefork --port={value}"), &["--port", value]);
+    }
+}
+
+#[test]
+fn what_is_missing_or_too_much_is_named() {
+    mistake("serve", &["design"]);
+    mistake("load", &["workload"]);
+    mistake("load bytes", &["--connect"]);
+    mistake("serve prefork --pool", &["--pool"]);
+    mistake("serve prefork prethread", &["prethread"]);
+    mistake("serve prefork --pool 3 --pool 4", &["--pool"]);
+    mistake("serve prefork --port 8888 --listen 127.0.0.1:8888", &["--port", "--listen"]);
+    mistake("list --matrix --json", &["--matrix", "--json"]);
+}
+
+#[test]
+fn without_a_command_those_that_there_are_are_named() {
+    mistake("", &["serve", "load", "list", "--help"]);
+}
+
+#[test]
+fn an_address_that_is_none_is_refused() {
+    for (option, command) in [("--listen", "serve prefork"), ("--connect", "load bytes")] {
+        for address in
+            ["no-such-host.invalid:8888", "8888", "127.0.0.1", "127.0.0.1:99999", "::1:8888:", "1.2.3.4.5:80"]
+        {
+            mistake(&format!("{command} {option} {address}"), &[option, address, "HOST:PORT"]);
+        }
+    }
+    // An address of documentation (RFC 5737), which no machine has.
+    mistake("serve prefork --listen 192.0.2.1:8888", &["192.0.2.1", "--listen takes", "127.0.0.1"]);
+    mistake("serve prefork --listen [2001:db8::1]:8888", &["2001:db8::1 is no address", "--listen takes"]);
+}
+
+#[test]
+fn a_server_elsewhere_is_loaded_only_on_purpose() {
+    mistake("load bytes --connect 192.0.2.1:8888", &["192.0.2.1:8888", "loopback", "--allow-remote"]);
+}
+
+#[test]
+fn a_cpu_that_is_not_there_is_refused() {
+    for command in ["serve prefork", "load bytes --connect 127.0.0.1:1"] {
+        // One that is there does not make up for one that is not.
+        for cpus in ["999", "0,999", "99999", "4294967296"] {
+            mistake(&format!("{command} --cpus {cpus}"), &["--cpus", cpus, "may run on", "counted from 0"]);
+        }
+        for wrong in ["one", "0-1", ""] {
+            mistake(&format!("{command} --cpus={wrong}"), &["--cpus", wrong, "for instance 0,1"]);
+        }
+        mistake(&format!("{command} --cpus=-1"), &["--cpus", "-1"]);
+    }
+}
+
+#[test]
+fn a_parent_that_is_none_is_refused() {
+    mistake("serve prefork --parent 1", &["--parent 1"]);
+    mistake("load bytes --connect 127.0.0.1:1 --parent 1", &["--parent 1"]);
+}
+
+#[test]
+fn a_cpu_source_that_is_not_to_be_had_is_refused() {
+    mistake("serve prefork --cpu-source clock", &["--cpu-source", "perf_event", "cgroup", "whole_life"]);
+    let Ok(user) = Unprivileged::new().inspect_err(|reason| println!("skipped: {reason}")) else { return };
+    let arguments = ["serve", "prefork", "--listen", "127.0.0.1:0", "--cpu-source", "cgroup"];
+    one_line(&run(user.command(None).args(arguments)), 1, &["could not be made", "systemd-run"]);
+}
+
+/// Where no control group can be made the next best source is taken, and why is said.
+#[test]
+fn without_a_control_group_another_cpu_source_is_taken_and_that_is_said() {
+    let Ok(user) = Unprivileged::new().inspect_err(|reason| println!("skipped: {reason}")) else { return };
+    let mut server = Server::launch(&mut user.command(None), "prefork", "bytes", &[]);
+    assert_eq!(server.ready["cpu_source"], "process_clocks", "{}", server.ready);
+    let reason = server.ready["cpu_source_reason"].as_str().unwrap_or_default();
+    assert!(reason.contains("could not be made") && reason.contains("too low"), "{reason}");
+    server.settle();
+    assert!(server.snapshot()["cpu_ns"].as_u64().is_some_and(|time| time > 0));
+    server.stop().is_good();
+}
+
+#[test]
+fn a_port_that_needs_a_permission_is_refused() {
+    let lowest = std::fs::read_to_string("/proc/sys/net/ipv4/ip_unprivileged_port_start").unwrap_or_default();
+    if lowest.trim().parse().is_ok_and(|lowest: u16| lowest <= 80) {
+        return println!("skipped: here every user may have port 80 (net.ipv4.ip_unprivileged_port_start = {lowest})");
+    }
+    let Ok(user) = Unprivileged::new().inspect_err(|reason| println!("skipped: {reason}")) else { return };
+    let ran = run(user.command(None).args(["serve", "prefork", "--port", "80"]));
+    one_line(&ran, 2, &["port 80", "permission", "1023", "--port"]);
+}
+
+/// Whatever the number of descriptors at which they run out: one line that says what to do. From a certain limit on the
+/// server starts.
+#[test]
+fn too_low_a_limit_on_descriptors_is_said() {
+    for design in ["iterative", "prefork_pass_descriptor"] {
+        let mut starts = false;
+        for limit in 4..40 {
+            let mut command = engine_with_descriptors(limit);
+            let ran = ended_or_interrupted(command.args(["serve", design, "--listen", "127.0.0.1:0"]));
+            starts = ran.status == Some(0);
+            if starts {
+                break;
+            }
+            assert_eq!(ran.errors.lines().count(), 1, "{design} with {limit} descriptors: {ran:?}");
+            assert!(ran.errors.contains("raise the hard limit"), "{design} with {limit} descriptors: {ran:?}");
+            assert!(ran.errors.starts_with("thunderherd-engine: ") && !ran.errors.contains("panicked"), "{ran:?}");
+        }
+        assert!(starts, "{design} does not start with 40 descriptors");
+    }
+}
+
+#[test]
+fn too_low_a_limit_on_processes_is_said() {
+    let Ok(user) = Unprivileged::new().inspect_err(|reason| println!("skipped: {reason}")) else { return };
+    for design in ["prefork", "prefork_pass_descriptor", "prethread", "prethread_queue"] {
+        for limit in [1, 2, 3, 10] {
+            let mut command = user.command(Some(limit));
+            let ran = ended_or_interrupted(command.args(["serve", design, "--listen", "127.0.0.1:0"]));
+            assert_eq!(ran.errors.lines().count(), 1, "{design} with {limit} processes: {ran:?}");
+            assert!(ran.errors.contains("ulimit -u"), "{design} with {limit} processes: {ran:?}");
+            assert_eq!(ran.status, Some(1), "{design} with {limit} processes: {ran:?}");
+        }
+    }
+    let ran = run(user.command(Some(3)).args(["load", "bytes", "--connect", "127.0.0.1:1", "--children", "5"]));
+    one_line(&ran, 1, &["child", "could not be forked", "--children", "ulimit -u"]);
+}
+
+/// Runs a server that should not start; one that does is interrupted.
+fn ended_or_interrupted(command: &mut Command) -> Ran {
+    use std::io::{BufRead, BufReader, Read};
+    use std::process::Stdio;
+    let mut child = command.stdin(Stdio::null()).stdout(Stdio::piped()).stderr(Stdio::piped()).spawn().unwrap();
+    let mut stdout = BufReader::new(child.stdout.take().unwrap());
+    let (mut output, mut errors) = (String::new(), String::new());
+    stdout.read_line(&mut output).unwrap();
+    if !output.is_empty() {
+        // It listens; whatever it still has to make it makes, or fails to, within this time.
+        for _ in 0..30 {
+            if child.try_wait().unwrap().is_some() {
+                break;
+            }
+            std::thread::sleep(std::time::Duration::from_millis(10));
+        }
+        if child.try_wait().unwrap().is_none() {
+            process::signal(child.id() as i32, nix::sys::signal::Signal::SIGINT);
+        }
+    }
+    let status = eventually("the server ends", || child.try_wait().unwrap());
+    stdout.read_to_string(&mut output).unwrap();
+    child.stderr.take().unwrap().read_to_string(&mut errors).unwrap();
+    Ran { status: status.code(), output, errors }
+}
+
+#[test]
+fn a_command_that_is_none_ends_the_server_with_a_word() {
+    use std::io::Write;
+    use std::process::Stdio;
+    let mut command = engine();
+    command.args(["serve", "prefork", "--control", "--listen", "127.0.0.1:0"]);
+    let mut child =
+        command.stdin(Stdio::piped()).stdout(Stdio::piped()).stderr(Stdio::piped()).spawn().expect("it starts");
+    child.stdin.as_mut().unwrap().write_all(b"snapshto\n").unwrap();
+    let output = child.wait_with_output().unwrap();
+    let errors = String::from_utf8_lossy(&output.stderr);
+    assert_eq!(errors.lines().count(), 1, "{errors}");
+    assert!(errors.contains("'snapshto'") && errors.contains("snapshot"), "{errors}");
+    assert_ne!(output.status.code(), Some(0));
+}
+
+#[test]
+fn names_and_both_kinds_of_addresses_can_be_listened_on_and_connected_to() {
+    let mut hosts = vec!["localhost".to_owned(), Ipv4Addr::LOCALHOST.to_string()];
+    match TcpListener::bind((Ipv6Addr::LOCALHOST, 0)) {
+        Ok(_) => hosts.push("[::1]".to_owned()),
+        Err(error) => println!("[::1] is skipped: {error}"),
+    }
+    for host in hosts {
+        let server = Interactive::start(&["prefork", "--pool", "2", "--listen", &format!("{host}:0")]);
+        let port = server.address.port();
+        let ran = with(&format!("load bytes --connect {host}:{port} --children 2 --loops 3 --json"));
+        assert_eq!(ran.status, Some(0), "{ran:?}");
+        let line: Value = serde_json::from_str(&ran.output).unwrap();
+        assert_eq!(
+            (&line["tally"]["requests"], &line["tally"]["errors"]),
+            (&6.into(), &serde_json::json!({})),
+            "{line}"
+        );
+        let summary = server.interrupt();
+        assert!(summary.contains("connections 6, requests 6"), "{summary}");
+    }
+}
+
+/// As the textbook's servers do: CPU time by mode, by server process and children, and the clients of each worker.
+#[test]
+fn an_interrupted_server_prints_its_account() {
+    let server = Interactive::start(&["prefork", "--pool", "3", "--port", "0"]);
+    assert!(server.address.ip().is_loopback(), "without a word about it, a server listens on loopback only");
+    let ran = with(&format!("load bytes --connect {} --children 2 --loops 20", server.address));
+    assert_eq!(ran.status, Some(0), "{ran:?}");
+    assert!(ran.output.contains("40 of 40 replies"), "{}", ran.output);
+    let account = server.interrupt();
+    let first = account.lines().next().unwrap();
+    assert!(first.starts_with("user ") && first.contains(" s, system "), "{account}");
+    assert!(first.contains("server process ") && first.contains("dead children "), "{account}");
+    assert!(account.contains("connections 40, requests 40"), "{account}");
+    let workers = account.lines().find_map(|line| line.strip_prefix("clients per worker: ")).expect(&account);
+    let counts: Vec<u64> = workers.split(' ').map(|count| count.parse().unwrap()).collect();
+    assert_eq!((counts.len(), counts.iter().sum::<u64>()), (3, 40), "{account}");
+
+    let server = Interactive::start(&["fork_per_client", "--port", "0"]);
+    assert!(!server.interrupt().contains("clients per worker"), "a design without a pool has no workers to list");
+}
+
+#[test]
+fn what_is_registered_is_listed() {
+    let listed = with("list");
+    assert_eq!(listed.status, Some(0));
+    let catalogue: Value = serde_json::from_str(&with("list --json").output).unwrap();
+    assert_eq!(catalogue["schema"], 4);
+    for kind in ["designs", "primitives", "workloads", "loads", "counters"] {
+        assert!(listed.output.contains(kind), "{listed:?}");
+        let entries = catalogue[kind].as_array().unwrap();
+        assert!(!entries.is_empty(), "{kind}");
+        let only: Value = serde_json::from_str(&with(&format!("list {kind} --json")).output).unwrap();
+        // Whether a counter can be had may change between two looks; its name does not.
+        assert_eq!(only.as_array().unwrap().len(), entries.len(), "{kind}");
+        let text = with(&format!("list {kind}")).output;
+        for entry in entries {
+            let name = entry["name"].as_str().unwrap();
+            assert!(listed.output.contains(name) && text.contains(name), "{kind} {name}");
+            for field in ["summary", "source"] {
+                assert!(entry[field].as_str().is_some_and(|text| !text.is_empty()), "{kind} {name} {field}");
+            }
+        }
+    }
+    // A file in this folder is a design, and its name is the design's.
+    let folder = concat!(env!("CARGO_MANIFEST_DIR"), "/src/designs");
+    let files = std::fs::read_dir(folder).unwrap().map(|file| file.unwrap().path());
+    let mut files: Vec<String> = files
+        .filter(|path| path.extension().is_some_and(|extension| extension == "rs") && !path.ends_with("mod.rs"))
+        .map(|path| path.file_stem().unwrap().to_str().unwrap().to_owned())
+        .collect();
+    let designs = catalogue["designs"].as_array().unwrap().iter();
+    let mut names: Vec<&str> = designs.filter_map(|design| design["name"].as_str()).collect();
+    files.sort_unstable();
+    names.sort_unstable();
+    assert_eq!(names, files);
+}
+
+/// A setting's default is within its own bounds, and can be given on the command line.
+#[test]
+fn every_setting_can_be_typed() {
+    let catalogue: Value = serde_json::from_str(&with("list --json").output).unwrap();
+    let help = with("serve --help").output + &with("load --help").output;
+    let lists = |kind: &str, key: &str| -> Vec<Value> {
+        catalogue[kind].as_array().unwrap().iter().flat_map(|entry| entry[key].as_array().unwrap().clone()).collect()
+    };
+    let mut settings =
+        [lists("designs", "settings"), lists("primitives", "settings"), lists("loads", "settings")].concat();
+    settings.extend(lists("workloads", "service_settings"));
+    settings.extend(lists("workloads", "client_settings"));
+    settings.extend(catalogue["server_settings"].as_array().unwrap().clone());
+    settings.extend(catalogue["load_settings"].as_array().unwrap().clone());
+    for setting in settings {
+        let option = format!("--{}", setting["name"].as_str().unwrap().replace('_', "-"));
+        assert!(help.contains(&option), "{option} is not in the help");
+        match setting["kind"].as_str().unwrap() {
+            "integer" => {
+                let [minimum, default, maximum] = ["minimum", "default", "maximum"].map(|key| setting[key].as_u64());
+                assert!(minimum <= default && default <= maximum, "{setting}");
+            }
+            "boolean" => assert!(setting["default"].is_boolean(), "{setting}"),
+            "choice" => assert!(setting["choices"].as_array().unwrap().contains(&setting["default"]), "{setting}"),
+            "text" => {
+                let length = setting["default"].as_str().map(|text| text.len() as u64);
+                assert!(length > Some(0) && length <= setting["longest"].as_u64(), "{setting}");
+            }
+            kind => panic!("{kind} is no kind of setting: {setting}"),
+        }
+    }
+}
+
+#[test]
+fn help_and_version_are_output_without_colours_for_a_program() {
+    for arguments in ["--help", "serve --help", "load --help", "list --help", "--version"] {
+        let ran = with(arguments);
+        assert_eq!((ran.status, ran.errors.as_str()), (Some(0), ""), "{arguments}");
+        assert!(!ran.output.contains('\u{1b}'), "{arguments} prints escape sequences into a pipe");
+    }
+}
+
+#[test]
+fn all_lines_are_as_the_schema_says() {
+    let schema: Value = serde_json::from_str(&with("schema").output).unwrap();
+    let fits = |line: &Value| {
+        schema::check(&schema, line).unwrap_or_else(|wrong| panic!("{wrong}\nin {line}"));
+    };
+    for options in [&[][..], &["--cpus", "0", "--cpu-source", "whole_life"]] {
+        let mut server = Server::start("prefork", "bytes", options);
+        fits(&server.ready);
+        fits(&server.snapshot());
+        let ran = with(&format!("load bytes --connect 127.0.0.1:{} --children 1 --loops 2 --json", server.port));
+        fits(&serde_json::from_str(&ran.output).unwrap());
+        Client::connect(server.port).send(b"letters\n");
+        server.snapshot_when("an error", |snapshot| snapshot["tally"]["errors"]["bad_request"] == 1);
+        fits(&server.snapshot());
+        let ending = server.stop();
+        fits(ending.summary());
+    }
+    let server = Server::start("iterative", "bytes", &[]);
+    fits(&server.ready);
+    process::signal(server.first, nix::sys::signal::Signal::SIGKILL);
+    fits(server.wait().summary());
+    let ran = with("load bytes --connect 127.0.0.1:1 --json");
+    fits(&serde_json::from_str(&ran.output).unwrap());
+
+    // The schema is no sieve: what is missing or of another type does not fit.
+    let mut line: Value = serde_json::from_str(&ran.output).unwrap();
+    line["tally"]["requests"] = "many".into();
+    assert!(schema::check(&schema, &line).is_err());
+    line.as_object_mut().unwrap().remove("tally");
+    assert!(schema::check(&schema, &line).is_err());
+    line["line"] = "other".into();
+    assert!(schema::check(&schema, &line).is_err());
+}
+
+#[test]
+fn ready_tells_what_the_server_was_told() {
+    let server = Server::start(
+        "prethread_queue",
+        "bytes",
+        &["--pool", "4", "--ring", "7", "--backlog", "33", "--nodelay", "false", "--cpus", "0"],
+    );
+    let ready = &server.ready;
+    let values = [("pool", 4.into()), ("ring", 7.into()), ("backlog", 33.into()), ("nodelay", false.into())];
+    for (name, value) in values {
+        assert_eq!(ready["settings"][name], Value::clone(&value), "{name} in {ready}");
+    }
+    assert_eq!(ready["settings"]["limit"], 16384, "what was not given has its default: {ready}");
+    assert_eq!((&ready["socket"]["backlog"], &ready["socket"]["backlog_effective"]), (&33.into(), &33.into()));
+    assert_eq!(ready["socket"]["nodelay"], false);
+    assert_eq!(ready["cpus"], serde_json::json!([0]));
+    assert_eq!((&ready["design"], &ready["workload"]), (&"prethread_queue".into(), &"bytes".into()));
+    let status = std::fs::read_to_string(format!("/proc/{}/status", server.first)).unwrap();
+    assert!(status.contains("Cpus_allowed_list:\t0\n"), "the server is not pinned: {status}");
+}

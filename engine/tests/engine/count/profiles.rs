@@ -1,0 +1,317 @@
+//! Profiles: the stacks of servers and loads over real sockets, of the kernel as well as of the program.
+
+use std::fs;
+use std::path::{Path, PathBuf};
+
+use serde_json::{Value, json};
+
+use crate::support::gated::Gated;
+use crate::support::lines::number_of;
+use crate::support::lines::schema;
+use crate::support::server::Server;
+use crate::support::{Ran, Unprivileged, engine, eventually, one_line, process, run, seccomp};
+
+/// A file of its own, which goes with this value.
+struct Written(PathBuf);
+
+impl Written {
+    fn new(name: &str) -> Written {
+        Written(std::env::temp_dir().join(format!("thunderherd-{}-{name}", std::process::id())))
+    }
+
+    fn path(&self) -> &str {
+        self.0.to_str().expect("a path of this test's own")
+    }
+}
+
+impl Drop for Written {
+    fn drop(&mut self) {
+        let _ = fs::remove_file(&self.0);
+    }
+}
+
+/// A profile as it was written.
+struct Profile {
+    header: Value,
+    stacks: Vec<Value>,
+}
+
+impl Profile {
+    fn read(path: &Path) -> Profile {
+        let schema: Value = serde_json::from_str(&run(engine().arg("schema")).output).unwrap();
+        let text = fs::read_to_string(path).unwrap();
+        let mut lines = text.lines().map(|line| {
+            let line: Value = serde_json::from_str(line).unwrap_or_else(|error| panic!("{error}: {line}"));
+            schema::check(&schema, &line).unwrap();
+            line
+        });
+        let header = lines.next().expect("a first line");
+        assert_eq!(header["line"], "profile", "{header}");
+        Profile { header, stacks: lines.collect() }
+    }
+
+    /// What holds for every profile.
+    fn check(&self) {
+        let (from, to) = (number_of(&self.header, "from_ns"), number_of(&self.header, "to_ns"));
+        let mut samples = 0;
+        for stack in &self.stacks {
+            assert_eq!(stack["line"], "stack");
+            let times: Vec<u64> =
+                stack["at_ns"].as_array().unwrap().iter().map(|time| time.as_u64().unwrap()).collect();
+            assert!(times.is_sorted() && times[0] >= from && times[times.len() - 1] <= to, "{from} to {to}: {stack}");
+            samples += times.len() as u64;
+            // A program calls the kernel, never the other way round.
+            let modes: Vec<&str> = frames(stack).map(|(_, mode)| mode).collect();
+            assert!(modes.is_sorted_by_key(|mode| *mode == "kernel"), "{stack}");
+        }
+        assert_eq!(number_of(&self.header, "samples"), samples, "{}", self.header);
+        assert_eq!(
+            (&self.header["lost"], &self.header["frame_pointers"]),
+            (&json!(0), &json!(true)),
+            "{}",
+            self.header
+        );
+    }
+
+    /// How many samples have functions with these parts in their names, in this order from outside.
+    fn samples(&self, parts: &[(&str, &str)]) -> usize {
+        let has = |stack: &&Value| {
+            let mut frames = frames(stack);
+            parts.iter().all(|(part, mode)| frames.any(|(name, of)| of == *mode && name.contains(part)))
+        };
+        self.stacks.iter().filter(has).map(|stack| stack["at_ns"].as_array().unwrap().len()).sum()
+    }
+}
+
+fn frames(stack: &Value) -> impl Iterator<Item = (&str, &str)> {
+    let frames = stack["frames"].as_array().expect("frames");
+    frames.iter().map(|frame| (frame[0].as_str().unwrap(), frame[1].as_str().unwrap()))
+}
+
+/// A load that nobody answers, under `profile`.
+fn unanswered(options: &[&str]) -> Ran {
+    let load = ["load", "bytes", "--connect", "127.0.0.1:1", "--children", "1", "--json"];
+    run(engine().arg("profile").args(options).args(load))
+}
+
+/// Why this machine samples nothing, if it does not.
+fn refused() -> Option<String> {
+    let written = Written::new("probe");
+    let ran = unanswered(&["--event", "cpu-clock", "--output", written.path()]);
+    ran.errors.contains("perf_event_open was refused").then(|| {
+        println!("skipped: {}", ran.errors);
+        ran.errors
+    })
+}
+
+/// What happens in a process or thread of a client is found there, however short its life, and the kernel's part with it.
+#[test]
+fn of_a_server_with_its_forked_children_and_threads() {
+    if refused().is_some() {
+        return;
+    }
+    // In a process of one thread the C library's send has the frame pointer of who called it.
+    let in_child = [("::serve", "user"), ("send", "kernel")];
+    let in_thread = [("start", "user"), ("thunderherd_engine", "user"), ("", "kernel")];
+    for (design, parts) in [("fork_per_client", &in_child[..]), ("thread_per_client", &in_thread[..])] {
+        let written = Written::new(design);
+        let mut server = Gated::serve(&["profile", "--event", "cpu-clock", "--output", written.path()], design);
+        let port = number_of(&server.line("ready"), "port").to_string();
+        let connect = format!("127.0.0.1:{port}");
+        let load = run(engine().args(["load", "bytes", "--connect", &connect, "--children", "2", "--loops", "1000"]));
+        assert_eq!(load.status, Some(0), "{load:?}");
+        server.input = None;
+        assert_eq!(server.line("summary")["tally"]["requests"], 2000);
+        let (line, status) = server.end("profile");
+        assert_eq!((status, &line["status"]), (Some(0), &json!(0)), "{line}");
+
+        let profile = Profile::read(&written.0);
+        assert_eq!(profile.header, line, "the first line of the file is the last one that is printed");
+        profile.check();
+        assert_eq!(line["event"], "cpu-clock", "{line}");
+        assert_eq!(line["why_not_cycles"], "--event cpu-clock was asked for", "{line}");
+        assert!(profile.stacks.iter().any(|stack| stack["command"] == "thunderherd-engine"));
+        if line["kernel_symbols"] != true || line["scope"] != "cpus" {
+            println!("skipped: {line}");
+            continue;
+        }
+        assert!(profile.samples(parts) > 5, "{design}: {parts:?} is not in {:#?}", profile.stacks);
+        // Each second of CPU time has as many samples as it should, though no process here lives as long as between two.
+        let cpu_ns = number_of(&line, "user_ns") + number_of(&line, "system_ns");
+        let due = cpu_ns as f64 / 1e9 * number_of(&line, "frequency_hertz") as f64;
+        let share = number_of(&line, "samples") as f64 / due;
+        assert!((0.4..2.5).contains(&share), "{design}: {share} of {due} samples in {line}");
+    }
+}
+
+#[test]
+fn of_a_load_whose_event_is_left_to_the_machine() {
+    if refused().is_some() {
+        return;
+    }
+    let written = Written::new("load");
+    let server = Server::start("prefork", "bytes", &[]);
+    let connect = format!("127.0.0.1:{}", server.port);
+    let load = ["load", "bytes", "--connect", &connect, "--children", "2", "--loops", "500", "--json"];
+    let ran = run(engine().args(["profile", "--frequency", "499", "--output", written.path()]).args(load));
+    assert_eq!(ran.status, Some(0), "{ran:?}");
+    let lines: Vec<Value> = ran.output.lines().map(|line| serde_json::from_str(line).unwrap()).collect();
+    assert_eq!((lines.len(), &lines[0]["line"]), (2, &json!("load")), "{ran:?}");
+    let profile = Profile::read(&written.0);
+    assert_eq!(profile.header, lines[1]);
+    profile.check();
+    assert_eq!(profile.header["frequency_hertz"], 499);
+    let clock = profile.header["event"] == "cpu-clock";
+    assert_eq!(profile.header["why_not_cycles"].is_string(), clock, "{}", profile.header);
+    if profile.header["kernel_symbols"] == true {
+        assert!(profile.samples(&[("connect", "kernel")]) > 0, "{:#?}", profile.stacks);
+    }
+    // What it asks for by name is either had or refused with the reason.
+    let written = Written::new("cycles");
+    let ran = unanswered(&["--event", "cycles", "--output", written.path()]);
+    if clock {
+        one_line(&ran, 1, &["--event cycles", profile.header["why_not_cycles"].as_str().unwrap()]);
+    } else {
+        assert_eq!(Profile::read(&written.0).header["event"], "cycles");
+    }
+}
+
+#[test]
+fn a_signal_ends_the_command_and_its_profile_is_written() {
+    if refused().is_some() {
+        return;
+    }
+    let written = Written::new("signal");
+    let server = Gated::serve(&["profile", "--output", written.path()], "prefork");
+    let ready = server.line("ready");
+    process::signal(number_of(&ready, "supervisor_pid") as i32, nix::sys::signal::Signal::SIGKILL);
+    let (line, status) = server.end("profile");
+    assert_eq!((status, &line["status"]), (Some(137), &json!(137)), "128 and SIGKILL: {line}");
+    Profile::read(&written.0).check();
+
+    let server = Gated::serve(&["profile", "--output", written.path()], "prefork");
+    server.line("ready");
+    let family = process::family(server.id());
+    process::signal(server.id(), nix::sys::signal::Signal::SIGKILL);
+    eventually("none of the family lives", || family.iter().all(|&id| !process::lives(id)).then_some(()));
+}
+
+#[test]
+fn where_sampling_is_refused_the_reason_is_told_and_nothing_is_run() {
+    let written = Written::new("refused");
+    fs::write(&written.0, "an earlier one").unwrap();
+    let load = ["load", "bytes", "--connect", "127.0.0.1:1", "--json"];
+    let mut command = engine();
+    command.args(["profile", "--output", written.path()]).args(load);
+    seccomp::forbid(&mut command, libc::SYS_perf_event_open, libc::EPERM);
+    one_line(&run(&mut command), 1, &["perf_event_open was refused by a policy"]);
+    assert_eq!(fs::read_to_string(&written.0).unwrap(), "an earlier one");
+
+    let paranoid = fs::read_to_string("/proc/sys/kernel/perf_event_paranoid").unwrap_or_default();
+    if paranoid.trim().parse::<i32>().ok().is_none_or(|value| value < 2) {
+        return println!("skipped: kernel.perf_event_paranoid is '{}', which forbids nothing", paranoid.trim());
+    }
+    let Ok(user) = Unprivileged::new().inspect_err(|reason| println!("skipped: {reason}")) else { return };
+    let written = Written::new("forbidden");
+    let ran = run(user.command(None).args(["profile", "--output", written.path()]).args(load));
+    let setting = format!("kernel.perf_event_paranoid is {}", paranoid.trim());
+    one_line(&ran, 1, &[&setting, "sysctl kernel.perf_event_paranoid=1 allows it"]);
+}
+
+#[test]
+fn what_is_typed_wrongly_is_refused_before_anything_runs() {
+    let written = Written::new("mistake");
+    let output = ["--output", written.path()];
+    let load = ["load", "bytes", "--connect", "127.0.0.1:1"];
+    let profile = |options: &[&str], words: &[&str]| run(engine().arg("profile").args(options).args(words));
+    one_line(&profile(&[], &load), 2, &["--output <FILE>"]);
+    one_line(&profile(&output, &[]), 2, &["serve ... | load ..."]);
+    one_line(&profile(&output, &["list"]), 2, &["profile runs serve or load, not list"]);
+    let own = [&output[..], &["--frequency", "0"]].concat();
+    one_line(&profile(&own, &load), 2, &["--frequency", "0 is not in 1..=10000"]);
+    let own = [&output[..], &["--event", "cycle"]].concat();
+    one_line(&profile(&own, &load), 2, &["'cycle'", "auto, cycles, cpu-clock"]);
+    let theirs = [&load[..], &["--parent", "1"]].concat();
+    one_line(&profile(&output, &theirs), 2, &["--parent belongs before serve or load: it is profile's"]);
+    let theirs = [&load[..], &["--childern", "1"]].concat();
+    one_line(&profile(&output, &theirs), 2, &["--childern", "--children"]);
+    let nowhere = ["--output", "/nowhere/at/all"];
+    one_line(&profile(&nowhere, &load), 2, &["--output /nowhere/at/all cannot be written", "No such file"]);
+    assert!(!written.0.exists(), "nothing was begun");
+}
+
+/// What a profile would be, before there is one: as it is, or why not.
+#[test]
+fn whether_there_can_be_a_profile_is_told_by_trying() {
+    let checked = |command: &mut std::process::Command, options: &[&str]| -> Value {
+        let ran = run(command.args(["profile", "--check"]).args(options));
+        assert_eq!(ran.status, Some(0), "{ran:?}");
+        let line: Value = serde_json::from_str(&ran.output).unwrap_or_else(|error| panic!("{error}: {ran:?}"));
+        let schema: Value = serde_json::from_str(&run(engine().arg("schema")).output).unwrap();
+        schema::check(&schema, &line).unwrap();
+        assert_eq!(line["line"], "profile_check", "{line}");
+        line
+    };
+    let here = checked(&mut engine(), &[]);
+    assert_eq!(here["reason"].is_null(), here["event"].is_string() && here["scope"].is_string(), "{here}");
+    assert_eq!(here["frequency_hertz"], 997);
+    if here["reason"].is_null() {
+        // The same as a profile that is then taken.
+        let written = Written::new("checked");
+        unanswered(&["--output", written.path()]);
+        let taken = Profile::read(&written.0).header;
+        for name in ["event", "why_not_cycles", "scope", "why_not_cpus", "kernel_symbols", "frame_pointers"] {
+            assert_eq!(taken[name], here[name], "{name}");
+        }
+    }
+
+    let mut command = engine();
+    seccomp::forbid(&mut command, libc::SYS_perf_event_open, libc::EPERM);
+    let refused = checked(&mut command, &[]);
+    assert!(refused["reason"].as_str().unwrap().contains("refused by a policy"), "{refused}");
+    assert_eq!((&refused["event"], &refused["scope"]), (&Value::Null, &Value::Null));
+
+    let most = fs::read_to_string("/proc/sys/kernel/perf_event_max_sample_rate").unwrap_or_default();
+    if most.trim().parse::<u64>().is_ok_and(|most| most < 10_000) {
+        let often = checked(&mut engine(), &["--frequency", "10000"]);
+        assert!(often["reason"].as_str().unwrap().contains("perf_event_max_sample_rate=10000"), "{often}");
+    }
+    let ran = run(engine().args(["profile", "--check", "serve", "iterative"]));
+    one_line(&ran, 2, &["--check", "cannot be used with"]);
+
+    let Ok(user) = Unprivileged::new().inspect_err(|reason| println!("skipped: {reason}")) else { return };
+    let theirs = checked(&mut user.command(None), &[]);
+    let paranoid = fs::read_to_string("/proc/sys/kernel/perf_event_paranoid").unwrap_or_default();
+    match paranoid.trim().parse::<i32>().unwrap_or_default() {
+        ..=0 => assert_eq!(theirs["scope"], "cpus", "{theirs}"),
+        1 => assert!(theirs["scope"] == "tree" && theirs["why_not_cpus"].is_string(), "{theirs}"),
+        2.. => {
+            let reason = theirs["reason"].as_str().unwrap();
+            assert!(reason.contains("sysctl kernel.perf_event_paranoid=1 allows it"), "{theirs}");
+            assert!(theirs["kernel_symbols"].as_str().unwrap().contains("kernel.kptr_restrict"), "{theirs}");
+        }
+    }
+}
+
+/// All profiles of a user share what may be locked for them: a server's leaves room for that of its load.
+#[test]
+fn two_profiles_at_once_have_room_without_privilege() {
+    let Ok(user) = Unprivileged::new().inspect_err(|reason| println!("skipped: {reason}")) else { return };
+    let checked = run(user.sampling().args(["profile", "--check"]));
+    if !checked.output.contains("\"reason\":null") {
+        return println!("skipped: {checked:?}");
+    }
+    let written = ["of-server", "of-load"].map(Written::new);
+    let serve = ["--", "serve", "prefork", "--control", "--listen", "127.0.0.1:0"];
+    let mut server = Gated::start(user.sampling().args(["profile", "--output", written[0].path()]).args(serve));
+    let connect = format!("127.0.0.1:{}", server.line("ready")["port"]);
+    let load = ["load", "bytes", "--connect", &connect, "--children", "1", "--loops", "50", "--json"];
+    let ran = run(user.sampling().args(["profile", "--output", written[1].path()]).args(load));
+    assert_eq!(ran.status, Some(0), "{ran:?}");
+    server.input = None;
+    server.line("summary");
+    server.end("profile");
+    for each in &written {
+        Profile::read(&each.0).check();
+    }
+}

@@ -1,0 +1,419 @@
+//! Servers that fail, each in its own way, against every load: what failed is counted under its kind, the run ends in time, its
+//! result says that it is not valid, the exit status is not 0, and memory stays bounded however much a server sends.
+
+use std::io::{Read, Write};
+use std::net::{Shutdown, TcpListener, TcpStream};
+use std::sync::atomic::{AtomicUsize, Ordering::SeqCst};
+use std::sync::{Arc, Mutex};
+use std::time::Duration;
+
+use serde_json::{Value, json};
+use socket2::{SockRef, Socket};
+
+use crate::support::event_loops::{back_ends, count, load, serve};
+use crate::support::{Ran, protocol, unserved};
+
+/// Bytes of a reply's payload.
+const BYTES: usize = 64;
+
+/// How long a load waits for progress, in milliseconds, where the server is to be waited for.
+const SHORT: u64 = 300;
+
+/// The same where only a machine that is busy could keep a reply from coming.
+const LONG: u64 = 20_000;
+
+/// The longest that a load's process may ever have had resident: a server that sends for as long as it is not stopped sends
+/// more than this within a tenth of a second.
+const MOST_RESIDENT: u64 = 96 << 20;
+
+/// A workload, and what is right in it.
+#[derive(Clone, Copy)]
+struct Spoken {
+    workload: &'static str,
+    /// Bytes of a request.
+    request: usize,
+    reply: fn() -> Vec<u8>,
+}
+
+const SPOKEN: [Spoken; 3] = [
+    Spoken { workload: "bytes", request: "64\n".len(), reply: || protocol::bytes(BYTES).reply },
+    Spoken { workload: "echo", request: BYTES, reply: || protocol::bytes(BYTES).reply },
+    Spoken {
+        workload: "http",
+        // Until the empty line.
+        request: 0,
+        reply: || {
+            let mut reply = format!("HTTP/1.1 200 OK\r\nContent-Length: {BYTES}\r\n\r\n").into_bytes();
+            reply.extend(protocol::bytes(BYTES).reply);
+            reply
+        },
+    },
+];
+
+impl Spoken {
+    /// Takes one request; whether it came.
+    fn takes(self, stream: &mut TcpStream) -> bool {
+        let (mut taken, mut byte) = (Vec::new(), [0]);
+        while self.request == 0 || taken.len() < self.request {
+            match stream.read(&mut byte) {
+                Ok(1) => taken.push(byte[0]),
+                _ => return false,
+            }
+            if self.request == 0 && taken.ends_with(b"\r\n\r\n") {
+                return true;
+            }
+        }
+        true
+    }
+}
+
+/// What a server does wrong.
+struct Fault {
+    name: &'static str,
+    /// The kind that has to be counted.
+    kind: &'static str,
+    /// Kinds that may be counted beside it: what a client meets that asks or sends while the connection ends.
+    beside: &'static [&'static str],
+    /// How long the load is to wait for progress, in milliseconds.
+    timeout: u64,
+    /// Some requests are answered.
+    answers: bool,
+    port: u16,
+    /// What has to live as long as the test.
+    _listener: Option<Socket>,
+}
+
+const ENDING: &[&str] = &["reset", "broken_pipe", "truncated"];
+
+/// Every server is the same for all loads.
+fn faults(spoken: Spoken) -> Vec<Fault> {
+    let fault = |name, kind, timeout, each: Box<dyn Fn(TcpStream) + Send + Sync>| Fault {
+        name,
+        kind,
+        beside: &[],
+        timeout,
+        answers: false,
+        port: serve(each),
+        _listener: None,
+    };
+    let after_request = move |act: fn(TcpStream, Vec<u8>)| -> Box<dyn Fn(TcpStream) + Send + Sync> {
+        Box::new(move |mut stream| {
+            stream.set_nodelay(true).unwrap();
+            if spoken.takes(&mut stream) {
+                act(stream, (spoken.reply)());
+            }
+        })
+    };
+    fn until_closed(mut stream: TcpStream) {
+        let _ = std::io::copy(&mut stream, &mut std::io::sink());
+    }
+    fn endless(mut stream: TcpStream, part: &[u8]) {
+        let many = part.repeat((64 << 10) / part.len());
+        while stream.write_all(&many).is_ok() {}
+    }
+    let reset = |stream: TcpStream| SockRef::from(&stream).set_linger(Some(Duration::ZERO)).unwrap();
+    let (refusing, held) = unserved::nobody_listens();
+    let (port, listener) = unserved::nobody_accepts();
+    vec![
+        Fault { port: refusing, _listener: Some(held), ..fault("refuses", "refused", LONG, Box::new(drop)) },
+        Fault { port, _listener: Some(listener), ..fault("accepts nobody", "timed_out", SHORT, Box::new(drop)) },
+        Fault { beside: ENDING, ..fault("resets at once", "reset", LONG, Box::new(reset)) },
+        fault(
+            "resets instead of a reply",
+            "reset",
+            LONG,
+            after_request(|stream, _| {
+                SockRef::from(&stream).set_linger(Some(Duration::ZERO)).unwrap();
+            }),
+        ),
+        Fault { beside: ENDING, ..fault("closes at once", "truncated", LONG, Box::new(drop)) },
+        fault("closes early", "truncated", LONG, after_request(|stream, _| drop(stream))),
+        fault(
+            "answers short",
+            "truncated",
+            LONG,
+            after_request(|mut stream, reply| {
+                let _ = stream.write_all(&reply[..reply.len() - 1]);
+            }),
+        ),
+        Fault {
+            port: serve(move |mut stream| {
+                stream.set_nodelay(true).unwrap();
+                let mut reply = (spoken.reply)();
+                reply.push(0xff);
+                while spoken.takes(&mut stream) && stream.write_all(&reply).is_ok() {}
+            }),
+            ..fault("answers too much", "surplus", LONG, Box::new(drop))
+        },
+        fault("stalls for ever", "timed_out", SHORT, after_request(|stream, _| until_closed(stream))),
+        fault(
+            "stalls within a reply",
+            "timed_out",
+            SHORT,
+            after_request(|mut stream, reply| {
+                let _ = stream.write_all(&reply[..reply.len() / 2]);
+                until_closed(stream);
+            }),
+        ),
+        fault(
+            "sends a wrong byte",
+            "wrong_reply",
+            LONG,
+            after_request(|mut stream, mut reply| {
+                *reply.last_mut().unwrap() ^= 1;
+                let _ = stream.write_all(&reply);
+                until_closed(stream);
+            }),
+        ),
+        fault(
+            "sends garbage",
+            "wrong_reply",
+            LONG,
+            after_request(|mut stream, _| {
+                let _ = stream.write_all(&b"\xff\x80rubbish".repeat(3));
+                until_closed(stream);
+            }),
+        ),
+        fault(
+            "sends garbage without end",
+            "wrong_reply",
+            LONG,
+            after_request(|stream, _| endless(stream, b"\xff\x80rubbish")),
+        ),
+        fault(
+            "sends a head without end",
+            "wrong_reply",
+            LONG,
+            after_request(|mut stream, _| {
+                let _ = stream.write_all(b"HTTP/1.1 200 OK\r\nX: ");
+                endless(stream, b"x");
+            }),
+        ),
+        Fault {
+            beside: &["wrong_reply"],
+            ..fault(
+                "answers without end",
+                "surplus",
+                LONG,
+                after_request(|mut stream, reply| {
+                    let _ = stream.write_all(&[&reply[..], &reply[..]].concat());
+                    endless(stream, &reply);
+                }),
+            )
+        },
+        Fault {
+            port: vanishes(spoken),
+            beside: ENDING,
+            answers: true,
+            ..fault("vanishes", "refused", LONG, Box::new(drop))
+        },
+    ]
+}
+
+/// Answers some requests rightly, so few that a load on a busy machine has more within its time, and then is gone with
+/// its listener and all its connections.
+fn vanishes(spoken: Spoken) -> u16 {
+    const ANSWERED: usize = 3;
+    let listener = TcpListener::bind("127.0.0.1:0").unwrap();
+    let port = listener.local_addr().unwrap().port();
+    let (answered, open) = (Arc::new(AtomicUsize::new(0)), Arc::new(Mutex::new(Vec::new())));
+    let accepting = listener.try_clone().unwrap();
+    std::thread::spawn(move || {
+        for mut stream in accepting.incoming().map_while(Result::ok) {
+            let (answered, open) = (Arc::clone(&answered), Arc::clone(&open));
+            let listener = listener.try_clone().unwrap();
+            open.lock().unwrap().push(stream.try_clone().unwrap());
+            std::thread::spawn(move || {
+                stream.set_nodelay(true).unwrap();
+                while spoken.takes(&mut stream) {
+                    if answered.fetch_add(1, SeqCst) >= ANSWERED {
+                        // Wakes whoever accepts, and refuses from then on.
+                        let _ = SockRef::from(&listener).shutdown(Shutdown::Both);
+                        for stream in open.lock().unwrap().drain(..) {
+                            let _ = stream.shutdown(Shutdown::Both);
+                        }
+                        return;
+                    }
+                    if stream.write_all(&(spoken.reply)()).is_err() {
+                        return;
+                    }
+                }
+            });
+        }
+    });
+    port
+}
+
+/// Every load, with 4 clients, how it ends, and for how many milliseconds it asks if that is known.
+fn loads() -> Vec<(String, Option<u64>)> {
+    let mut loads = vec![("--load closed --children 4 --loops 20".to_owned(), None)];
+    for kept in ["kept", "per_request"] {
+        let clients = format!("--clients 4 --connections {kept}");
+        loads.push((format!("--load closed_threads {clients} --loops 20"), None));
+        loads.push((format!("--load closed_threads {clients} --milliseconds 400"), Some(400)));
+        for back_end in back_ends() {
+            loads.push((format!("--load closed_connections {clients} --loops 20 {back_end}"), None));
+            loads.push((format!("--load closed_connections {clients} --milliseconds 400 {back_end}"), Some(400)));
+            let open = format!("--load open {clients} --rate 2000 --milliseconds 400 {back_end}");
+            loads.push((format!("{open} --threads 2"), Some(400)));
+            if kept == "kept" {
+                loads.push((format!("{open} --pipeline 3"), Some(400)));
+            }
+            // Without primitives nothing is gathered.
+            if kept == "kept" && back_end.is_empty() {
+                loads.push((format!("{open} --pipeline 3 --primitive writev --messages-at-once 3"), Some(400)));
+            }
+        }
+    }
+    loads
+}
+
+/// Whatever else runs on the machine, a load that takes so much longer than it may does not end by itself.
+const GRACE: u64 = 15_000;
+
+#[track_caller]
+fn has_failed_as_it_should(fault: &Fault, options: &str, asks: Option<u64>, ran: &Ran, line: &Value) {
+    let about = format!("{}: {options}: {ran:?}", fault.name);
+    assert_eq!(ran.status, Some(1), "{about}");
+    assert_eq!(ran.errors.lines().count(), 1, "{about}");
+    let errors = line["tally"]["errors"].as_object().unwrap();
+    let pipelined = options.contains("--pipeline");
+    // Of requests that are under way together, those behind the one that failed fail as the connection ends; and what
+    // is too much begins the next reply.
+    let also = |kind: &str| pipelined && (ENDING.contains(&kind) || fault.kind == "surplus" && kind == "wrong_reply");
+    let known = |kind: &str| kind == fault.kind || fault.beside.contains(&kind) || also(kind);
+    let expected = |kind: &String| kind == fault.kind || fault.beside.contains(&kind.as_str());
+    assert!(errors.keys().any(|kind| expected(kind) || pipelined && also(kind)), "{about}");
+    assert!(errors.keys().all(|kind| known(kind)), "{about}");
+    // Those before the first wrong byte are right.
+    assert!((count(line, "tally.requests") > 0) == fault.answers || pipelined, "{about}");
+    assert_eq!((&line["validity"]["valid"], &line["interrupted"]), (&json!(false), &json!(false)), "{about}");
+    let failed = line["validity"]["checks"].as_array().unwrap().iter().find(|check| check["name"] == "errors").unwrap();
+    assert_eq!((&failed["holds"], failed["value"].as_f64().unwrap() > 0.0), (&json!(false), true), "{about}");
+    assert!(line["first_error"].as_str().is_some_and(|first| !first.is_empty()), "{about}");
+    // Three failures in a row and a client gives up; those that are waited for take the time allowed each.
+    let waits = if fault.timeout == SHORT { 4 * SHORT } else { 0 };
+    let most = asks.unwrap_or_default() + waits + GRACE;
+    assert!(count(line, "elapsed_ns") / 1_000_000 < most, "{about}");
+    match line["memory"]["peak_resident_bytes"].as_u64() {
+        Some(peak) => assert!(peak < MOST_RESIDENT, "{about}"),
+        None => assert!(options.contains("--load closed ") && line["memory"].is_null(), "{about}"),
+    }
+}
+
+fn every_fault_has_its_kind(spoken: Spoken) {
+    let loads = loads();
+    for fault in faults(spoken) {
+        // Who vanishes does so once: one server for each load.
+        std::thread::scope(|scope| {
+            for (options, asks) in &loads {
+                let fault = &fault;
+                scope.spawn(move || {
+                    let port = if fault.answers { vanishes(spoken) } else { fault.port };
+                    let all = format!("--bytes {BYTES} {options} --timeout-milliseconds {}", fault.timeout);
+                    let (ran, line) = load(spoken.workload, port, &all);
+                    has_failed_as_it_should(fault, options, *asks, &ran, &line);
+                });
+            }
+        });
+    }
+}
+
+#[test]
+fn every_fault_of_a_server_of_bytes_has_its_kind() {
+    every_fault_has_its_kind(SPOKEN[0]);
+}
+
+#[test]
+fn every_fault_of_a_server_that_echoes_has_its_kind() {
+    every_fault_has_its_kind(SPOKEN[1]);
+}
+
+#[test]
+fn every_fault_of_a_server_of_http_has_its_kind() {
+    every_fault_has_its_kind(SPOKEN[2]);
+}
+
+/// A redirection is a wrong reply; nobody goes where it leads.
+#[test]
+fn a_redirection_is_not_followed() {
+    let elsewhere = TcpListener::bind("127.0.0.1:0").unwrap();
+    elsewhere.set_nonblocking(true).unwrap();
+    let to = elsewhere.local_addr().unwrap();
+    let port = serve(move |mut stream| {
+        while SPOKEN[2].takes(&mut stream) {
+            let head = format!("HTTP/1.1 302 Found\r\nLocation: http://{to}/\r\nContent-Length: 0\r\n\r\n");
+            let _ = stream.write_all(head.as_bytes());
+        }
+    });
+    for (options, _) in loads() {
+        let (ran, line) = load("http", port, &options);
+        assert_eq!((ran.status, &line["tally"]["requests"]), (Some(1), &0.into()), "{ran:?}");
+        assert!(line["first_error"].as_str().unwrap().contains("302 Found"), "{line}");
+    }
+    assert!(elsewhere.accept().is_err(), "somebody followed it");
+}
+
+/// A server whose queue of connections is full, and stays so: the kernel drops whoever comes, and TCP tries again and again.
+/// A load of many clients does not have each of them try in its turn.
+#[test]
+fn who_cannot_connect_for_too_long_gives_up_together_with_all_that_wait() {
+    let (port, _listener) = unserved::nobody_accepts();
+    let _first = TcpStream::connect(("127.0.0.1", port)).unwrap();
+    for back_end in back_ends() {
+        for asks in ["closed_connections --loops 1", "closed_connections --milliseconds 100", "open --milliseconds 100"]
+        {
+            let options =
+                format!("--load {asks} --clients 1000 --connections kept --threads 2 --timeout-milliseconds 300");
+            let (ran, line) = load("bytes", port, &format!("{options} {back_end}"));
+            assert_eq!((ran.status, &line["validity"]["valid"]), (Some(1), &json!(false)), "{asks}: {ran:?}");
+            let errors = line["tally"]["errors"].as_object().unwrap();
+            assert_eq!(errors.keys().collect::<Vec<_>>(), ["timed_out"], "{asks}: {ran:?}");
+            // Those that tried, a share of 64 for each thread.
+            assert!((1..=128).contains(&count(&line, "tally.errors.timed_out")), "{asks}: {line}");
+        }
+    }
+}
+
+/// A server that answers drop by drop is never without progress, and yet does not decide when a load ends that ends by time.
+#[test]
+fn a_reply_that_comes_drop_by_drop_is_not_awaited_for_ever() {
+    const DROP: Duration = Duration::from_millis(20);
+    let port = serve(|mut stream| {
+        stream.set_nodelay(true).unwrap();
+        while SPOKEN[1].takes(&mut stream) {
+            for byte in protocol::bytes(2000).reply {
+                std::thread::sleep(DROP);
+                if stream.write_all(&[byte]).is_err() {
+                    return;
+                }
+            }
+        }
+    });
+    let takes = 2000 * DROP.as_millis() as u64;
+    std::thread::scope(|scope| {
+        // Of a load that ends by count a reply may take ten times the time without progress, and a client three of these.
+        for (options, _) in loads().into_iter().filter(|(_, asks)| asks.is_none()) {
+            scope.spawn(move || {
+                let all = format!("--bytes 2000 {options} --timeout-milliseconds 200");
+                let (ran, line) = load("echo", port, &all);
+                let errors = line["tally"]["errors"].as_object().unwrap();
+                assert_eq!(ran.status, Some(1), "{options}: {ran:?}");
+                assert_eq!(errors.keys().collect::<Vec<_>>(), ["timed_out"], "{options}: {ran:?}");
+                assert!(count(&line, "elapsed_ns") / 1_000_000 < takes / 2, "{options}: {ran:?}");
+            });
+        }
+        for (options, asks) in loads().into_iter().filter_map(|(options, asks)| Some((options, asks?))) {
+            scope.spawn(move || {
+                // A busy machine may keep a drop for longer than the load waits: both are counted as what took too long.
+                let all = format!("--bytes 2000 {options} --timeout-milliseconds 2000");
+                let (ran, line) = load("echo", port, &all);
+                let about = format!("{options}: {ran:?}");
+                assert_eq!((ran.status, &line["validity"]["valid"]), (Some(1), &json!(false)), "{about}");
+                let errors = line["tally"]["errors"].as_object().unwrap();
+                assert_eq!(errors.keys().collect::<Vec<_>>(), ["timed_out"], "{about}");
+                assert!(count(&line, "elapsed_ns") / 1_000_000 < asks + takes / 2, "{about}");
+            });
+        }
+    });
+}

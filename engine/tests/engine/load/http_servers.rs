@@ -1,0 +1,133 @@
+//! Servers of HTTP that do not know beforehand how long a reply will be: it comes in chunks, or ends with its connection.
+
+use std::io::{Read, Write};
+use std::net::TcpStream;
+
+use serde_json::json;
+
+use crate::support::event_loops::{back_ends, count, load, serve};
+use crate::support::protocol;
+
+/// Bytes of a reply's body.
+const BYTES: usize = 4000;
+
+/// What follows a status in a reply, and how its body is written.
+#[derive(Clone, Copy)]
+struct Form {
+    version: &'static str,
+    fields: &'static str,
+    in_chunks: bool,
+    /// The server closes behind it.
+    closes: bool,
+}
+
+const CHUNKED: &str = "Transfer-Encoding: chunked\r\n";
+
+const FORMS: [Form; 5] = [
+    Form { version: "1.1", fields: CHUNKED, in_chunks: true, closes: false },
+    Form {
+        version: "1.1",
+        fields: "Transfer-Encoding: chunked\r\nConnection: close\r\n",
+        in_chunks: true,
+        closes: true,
+    },
+    Form { version: "1.1", fields: "Connection: close\r\n", in_chunks: false, closes: true },
+    Form { version: "1.1", fields: "Server: any\r\n", in_chunks: false, closes: true },
+    Form { version: "1.0", fields: "", in_chunks: false, closes: true },
+];
+
+/// A reply whose body has these bytes, as a program writes it that makes a page: piece by piece.
+fn say(stream: &mut TcpStream, form: Form, body: &[u8]) -> std::io::Result<()> {
+    let Form { version, fields, in_chunks, .. } = form;
+    stream.write_all(format!("HTTP/{version} 200 OK\r\n{fields}\r\n").as_bytes())?;
+    for piece in body.chunks(1234) {
+        if in_chunks {
+            let framed = [format!("{:X};a=b\r\n", piece.len()).as_bytes(), piece, b"\r\n"].concat();
+            stream.write_all(&framed)?;
+        } else {
+            stream.write_all(piece)?;
+        }
+    }
+    stream.write_all(if in_chunks { b"0\r\nServer-Timing: a;dur=1\r\n\r\n" } else { b"" })
+}
+
+/// Answers requests until one is the last; with bodies of this length.
+fn answers(form: Form, bytes: usize) -> impl Fn(TcpStream) + Send + Sync + 'static {
+    move |mut stream| {
+        stream.set_nodelay(true).unwrap();
+        let body = protocol::bytes(bytes).reply;
+        let (mut came, mut buffer) = (Vec::new(), [0; 4096]);
+        loop {
+            while let Some(end) = came.windows(4).position(|window| window == b"\r\n\r\n") {
+                came.drain(..end + 4);
+                if say(&mut stream, form, &body).is_err() || form.closes {
+                    return;
+                }
+            }
+            match stream.read(&mut buffer) {
+                Ok(length @ 1..) => came.extend_from_slice(&buffer[..length]),
+                _ => return,
+            }
+        }
+    }
+}
+
+#[test]
+fn a_reply_of_any_form_is_taken_by_every_load() {
+    let loops = back_ends().into_iter().map(|back_end| format!("--load closed_connections {back_end}"));
+    let loads: Vec<String> = loops.chain(["--load closed_threads".to_owned()]).collect();
+    for form in FORMS {
+        let port = serve(answers(form, BYTES));
+        let about = form.fields;
+        for which in &loads {
+            for connections in ["kept", "per_request"] {
+                let options = format!("{which} --connections {connections} --clients 3 --loops 20");
+                let (ran, line) = load("http", port, &options);
+                assert_eq!((ran.status, count(&line, "tally.requests")), (Some(0), 60), "{about} {options}: {line}");
+                let made = if connections == "kept" && !form.closes { 3 } else { 60 };
+                assert_eq!(count(&line, "tally.connections"), made, "{about} {options}: {line}");
+            }
+        }
+        // Of a path that no server of ours has, any length is right.
+        let (ran, line) = load("http", port, "--load closed --children 2 --loops 5 --path /page?id=7");
+        assert_eq!((ran.status, count(&line, "tally.requests")), (Some(0), 10), "{about}: {line}");
+    }
+}
+
+/// They are made again and again, however much they are to be kept, and no request is under way meanwhile.
+#[test]
+fn connections_that_the_server_closes_do_not_always_have_a_request_under_way() {
+    let port = serve(answers(FORMS[4], BYTES));
+    let (ran, line) = load("http", port, "--load closed_connections --connections kept --clients 2 --milliseconds 400");
+    assert_eq!(ran.status, Some(0), "{line}");
+    let checks = line["validity"]["checks"].as_array().unwrap();
+    let little = checks.iter().find(|check| check["name"] == "little").unwrap();
+    // Unless others have kept the CPUs so long that there is nothing to be judged.
+    assert_ne!(little["holds"], false, "{little}");
+}
+
+#[test]
+fn chunks_of_several_replies_come_behind_each_other() {
+    let port = serve(answers(FORMS[0], BYTES));
+    for back_end in back_ends() {
+        let options =
+            format!("--load closed_connections --connections kept --pipeline 8 --clients 2 --loops 80 {back_end}");
+        let (ran, line) = load("http", port, &options);
+        assert_eq!((ran.status, count(&line, "tally.requests")), (Some(0), 160), "{back_end}: {line}");
+        assert_eq!(count(&line, "tally.connections"), 2, "{back_end}: {line}");
+    }
+}
+
+#[test]
+fn a_reply_of_another_length_is_wrong() {
+    for (form, kind) in [(FORMS[0], "wrong_reply"), (FORMS[4], "truncated")] {
+        let port = serve(answers(form, BYTES - 1));
+        let (ran, line) = load("http", port, "--load closed_connections --clients 1 --loops 1");
+        assert_eq!((ran.status, &line["tally"]["errors"]), (Some(1), &json!({kind: 1})), "{line}");
+        let error = line["first_error"].as_str().unwrap();
+        assert!(error.contains("3999 bytes, and 4000 are due"), "{error}");
+        let (ran, line) =
+            load("http", port, "--load closed_connections --clients 1 --loops 1 --bytes 3999 --check count");
+        assert_eq!(ran.status, Some(0), "{line}");
+    }
+}

@@ -1,0 +1,397 @@
+//! The open load: what its latencies count from, what becomes of its schedule, and how it ends whatever the server does.
+
+use std::io::{Read, Write};
+use std::net::TcpStream;
+use std::sync::{Arc, Mutex};
+use std::time::{Duration, Instant};
+
+use serde_json::{Value, json};
+
+use crate::support::event_loops::{
+    answer_lines, back_ends, count, field, load, says_nothing, serve, with_each_back_end,
+};
+use crate::support::lines::{items, name};
+use crate::support::server::Server;
+use crate::support::unserved::Untouched;
+use crate::support::{Ran, engine, process, run, unserved};
+
+#[test]
+fn all_that_is_due_is_asked_and_answered_and_counted_by_both_ends() {
+    with_each_back_end(|back_end| {
+        for (connections, threads) in [("kept", 1), ("kept", 3), ("per_request", 2)] {
+            let server = Server::start("epoll", "bytes", &[]);
+            let options = format!(
+                "--load open --rate 1000 --arrivals constant --clients 32 --threads {threads} --connections {connections} \
+             --warm-up-milliseconds 100 --ramp-up-milliseconds 200 --milliseconds 500 {back_end}"
+            );
+            let (ran, line) = load("bytes", server.port, &options);
+            assert_eq!(line["tally"]["errors"], json!({}), "{ran:?}");
+            // Even arrivals: of the window half a second's, however many threads they were shared by.
+            let scheduled = &line["scheduled"];
+            for (what, expected) in [("due", 500), ("sent", 500), ("answered", 500), ("failed", 0), ("never_sent", 0)] {
+                assert_eq!(scheduled[what], expected, "{what} with {threads} threads: {scheduled}");
+            }
+            // Before it half of the rate over the ramp, and all of it over the warm-up.
+            assert_eq!(line["tally"]["requests"], 500 + 100 + 100, "{line}");
+            assert_eq!((&line["latency"]["from"], &line["latency"]["requests"]), (&"intended".into(), &500.into()));
+            for times in ["service_time", "send_lag"] {
+                assert_eq!(scheduled[times]["requests"], 500, "{scheduled}");
+            }
+            assert_eq!(scheduled["gaps"]["requests"], 500 - threads, "{scheduled}");
+            assert_eq!(line["expected_requests"], Value::Null);
+            assert_eq!(line["validity"]["generators"].as_array().unwrap().len(), threads);
+            // Whether the machine let the load keep its times is not this test's to say; that it says so is.
+            let checks = line["validity"]["checks"].as_array().unwrap();
+            let failed = checks.iter().any(|check| check["holds"] == false);
+            assert_eq!((&line["validity"]["valid"], ran.status), (&json!(!failed), Some(i32::from(failed))), "{ran:?}");
+            let ending = server.stop();
+            let made = if connections == "kept" { 32 } else { 700 };
+            let tally = &ending.summary()["tally"];
+            assert_eq!((&tally["requests"], &tally["connections"]), (&700.into(), &made.into()), "{tally}");
+            ending.is_good();
+        }
+    });
+}
+
+/// A server that stalls for 300 ms: whoever was to ask meanwhile waits, and that is seen by the open loop alone.
+#[test]
+fn a_stall_is_in_the_latencies_of_an_open_loop_and_not_in_those_of_a_closed_one() {
+    let stalls = || {
+        let first: Arc<Mutex<Option<Instant>>> = Arc::default();
+        serve(move |stream| {
+            answer_lines(stream, || {
+                let began = *first.lock().unwrap().get_or_insert_with(Instant::now);
+                let (from, until) = (began + Duration::from_millis(400), began + Duration::from_millis(700));
+                if (from..until).contains(&Instant::now()) {
+                    std::thread::sleep(until - Instant::now());
+                }
+            });
+        })
+    };
+    let common = "--bytes 1 --check count --connections kept --clients 4 --milliseconds 1000";
+    let (ran, open) = load("bytes", stalls(), &format!("{common} --load open --rate 500 --arrivals constant"));
+    assert_eq!(open["tally"]["errors"], json!({}), "{ran:?}");
+    // Of a second's requests those of 300 ms wait, the first of them for as long: 10 % do for more than 200 ms.
+    let p90 = count(&open, "latency.p90_ns") / 1_000_000;
+    assert!((150..300).contains(&p90), "{open}");
+    assert!(count(&open, "scheduled.waited") > 100, "{open}");
+    // The time in the system is rate times latency, whoever waited where.
+    let by_law = 500.0 * field(&open, "latency.mean_ns").as_f64().unwrap() / 1e9;
+    let seen = field(&open, "validity.in_system").as_f64().unwrap();
+    assert!((by_law / seen - 1.0).abs() < 0.05, "{by_law} {seen}");
+    // Once asked, few waited: four connections were held by the stall.
+    assert!(count(&open, "scheduled.service_time.p90_ns") < 150_000_000, "{open}");
+    let (ran, closed) = load("bytes", stalls(), &format!("{common} --load closed_connections"));
+    assert_eq!(ran.status, Some(0), "{ran:?}");
+    assert_eq!(closed["latency"]["from"], "sent");
+    assert!(count(&closed, "latency.p90_ns") < 150_000_000, "{closed}");
+    assert!(count(&closed, "latency.maximum_ns") > 200_000_000, "{closed}");
+    assert_eq!((&closed["scheduled"], &closed["validity"]["valid"]), (&Value::Null, &Value::Null));
+}
+
+#[test]
+fn a_schedule_is_the_same_with_the_same_seed() {
+    let server = Server::start("epoll", "bytes", &[]);
+    let due = |seed: u64, threads: u64| {
+        let options = format!(
+            "--load open --rate 2000 --arrival-seed {seed} --threads {threads} --clients 8 --connections kept \
+             --milliseconds 300"
+        );
+        let (_, line) = load("bytes", server.port, &options);
+        assert_eq!(line["tally"]["errors"], json!({}), "{line}");
+        count(&line, "scheduled.due")
+    };
+    let seen: Vec<u64> = [(1, 1), (1, 1), (1, 2), (2, 1), (3, 1)].map(|(seed, threads)| due(seed, threads)).into();
+    assert_eq!(seen[0], seen[1]);
+    // Poisson's scatter, four standard deviations of it.
+    assert!(seen.iter().all(|due| due.abs_diff(600) < 98), "{seen:?}");
+    assert!(seen[2..].iter().any(|due| *due != seen[0]), "{seen:?}");
+}
+
+#[test]
+fn a_server_that_never_answers_is_not_waited_for_beyond_the_time_allowed() {
+    with_each_back_end(|back_end| {
+        for connections in ["kept", "per_request"] {
+            let options = format!(
+                "--load open --rate 1000 --arrivals constant --clients 5 --connections {connections} --milliseconds 300 \
+             --timeout-milliseconds 400 {back_end}"
+            );
+            let (ran, line) = load("bytes", serve(says_nothing), &options);
+            assert_eq!((ran.status, &line["validity"]["valid"]), (Some(1), &json!(false)), "{ran:?}");
+            assert!(count(&line, "elapsed_ns") < 3_000_000_000, "{line}");
+            let scheduled = &line["scheduled"];
+            assert_eq!((&scheduled["due"], &scheduled["answered"]), (&300.into(), &0.into()), "{scheduled}");
+            let (failed, never) = (count(scheduled, "failed"), count(scheduled, "never_sent"));
+            assert!(failed >= 5 && failed + never == 300, "{scheduled}");
+            assert_eq!(line["tally"]["errors"], json!({"timed_out": failed}), "{line}");
+            assert!(ran.errors.contains("not every reply"), "{ran:?}");
+        }
+    });
+}
+
+/// Each way in which a server can fail is counted as what it is, and the load ends in time and says that it is not valid.
+#[test]
+fn each_fault_of_a_server_has_its_kind() {
+    with_each_back_end(|back_end| {
+        fn reset(stream: TcpStream) {
+            let _ = (&stream).read(&mut [0; 64]);
+            socket2::SockRef::from(&stream).set_linger(Some(Duration::ZERO)).unwrap();
+        }
+        fn answers(answer: &'static [u8]) -> impl Fn(TcpStream) + Send + Sync {
+            move |mut stream| {
+                let _ = stream.read(&mut [0; 64]);
+                let _ = stream.write_all(answer);
+            }
+        }
+        let (refusing, _held) = unserved::nobody_listens();
+        let servers = [
+            ("refused", refusing),
+            ("reset", serve(reset)),
+            ("truncated", serve(|stream| drop((&stream).read(&mut [0; 64])))),
+            ("truncated", serve(answers(&[0, 1, 2]))),
+            ("surplus", serve(answers(&[0, 1, 2, 3, 4]))),
+            ("wrong_reply", serve(answers(b"rubbish"))),
+        ];
+        for (kind, port) in servers {
+            for options in
+                ["--connections kept", "--connections per_request", "--connections kept --pipeline 4 --threads 2"]
+            {
+                let options = format!(
+                    "--load open --bytes 4 --rate 500 --clients 4 {options} --milliseconds 3600000 --timeout-milliseconds 2000 {back_end}"
+                );
+                let (ran, line) = load("bytes", port, &options);
+                assert_eq!(ran.status, Some(1), "{ran:?}");
+                let kinds: Vec<&String> = line["tally"]["errors"].as_object().unwrap().keys().collect();
+                // What was under way on a connection fails as that does, or as its next request meets it.
+                let known = |seen: &&&String| {
+                    seen.as_str() == kind || ["reset", "broken_pipe", "truncated"].contains(&seen.as_str())
+                };
+                // Of several under way, what is too much for one begins the next.
+                let begins = |seen: &String| kind == "surplus" && options.contains("pipeline") && seen == "wrong_reply";
+                assert!(
+                    kinds.iter().any(|seen| *seen == kind || begins(seen))
+                        && kinds.iter().all(|seen| known(&seen) || begins(seen)),
+                    "{kind}: {line}"
+                );
+                // Of several replies that come together, those before the first wrong byte are right.
+                assert!(options.contains("pipeline") || line["tally"]["requests"] == 0, "{line}");
+                let window = count(&line, "window.ended_monotonic_ns") - count(&line, "window.started_monotonic_ns");
+                assert!(
+                    count(&line, "scheduled.due") < 10 + 2 * window / 2_000_000,
+                    "more was due than until the end: {line}"
+                );
+                assert_ne!(line["validity"]["valid"], true, "{line}");
+            }
+        }
+    });
+}
+
+#[test]
+fn a_server_that_vanishes_ends_the_load() {
+    with_each_back_end(|back_end| {
+        let mut server = Server::start("epoll", "bytes", &[]);
+        let port = server.port;
+        let options =
+            format!("--load open --rate 300 --clients 4 --connections kept --milliseconds 3600000 {back_end}");
+        let loading = std::thread::spawn(move || load("bytes", port, &options));
+        server.snapshot_when("requests come", |snapshot| count(snapshot, "tally.requests") > 20);
+        server.signal(nix::sys::signal::Signal::SIGINT);
+        let (ran, line) = loading.join().unwrap();
+        assert_eq!((ran.status, &line["validity"]["valid"]), (Some(1), &json!(false)), "{ran:?}");
+        assert!(line["tally"]["errors"].as_object().unwrap().contains_key("refused"), "{line}");
+        assert!(count(&line, "tally.requests") > 20 && count(&line, "elapsed_ns") < 60_000_000_000, "{line}");
+    });
+}
+
+/// What is due behind the moment at which nobody asks any more is in no count, so that has to be said.
+#[test]
+fn a_load_whose_clients_all_give_up_says_when_that_was() {
+    with_each_back_end(|back_end| {
+        let port = serve(drop);
+        for load_options in ["--load open --rate 200", "--load closed_connections"] {
+            let (ran, line) =
+                load("bytes", port, &format!("{load_options} --clients 4 --milliseconds 20000 {back_end}"));
+            says_that_it_was_cut(&ran, &line);
+        }
+    });
+}
+
+fn says_that_it_was_cut(ran: &Ran, line: &Value) {
+    assert_eq!((ran.status, &line["validity"]["valid"]), (Some(1), &json!(false)), "{line}");
+    let cut = items(&line["validity"], "checks").iter().find(|check| check["name"] == "cut_window").unwrap();
+    let words = cut["words"].as_str().unwrap();
+    assert!(words.contains("all clients gave up") && words.contains(" of 20.000 s"), "{words}: {ran:?}");
+    assert!(cut["value"].as_f64().unwrap() > 0.5 && cut["holds"] == json!(false), "{line}");
+}
+
+/// So also where nobody could connect at all, and of a load that has no event loop.
+#[test]
+fn a_load_that_nobody_answers_says_that_it_gave_up() {
+    let (port, _held) = unserved::nobody_accepts();
+    for load_options in
+        ["open --rate 200 --connections kept", "closed_connections --connections kept", "closed_threads"]
+    {
+        let options = format!("--load {load_options} --clients 4 --milliseconds 20000 --timeout-milliseconds 200");
+        let (ran, line) = load("bytes", port, &options);
+        says_that_it_was_cut(&ran, &line);
+    }
+}
+
+/// A client that thinks takes nothing of what a server sends meanwhile, and does not keep it either.
+#[test]
+fn what_a_server_sends_unasked_takes_little_memory() {
+    const SENT: usize = 64 << 20;
+    let sends_unasked = |mut stream: TcpStream| {
+        let mut asked = [0; 100];
+        if stream.read(&mut asked).is_ok_and(|bytes| bytes > 0) {
+            stream.write_all(&[0]).unwrap();
+            // What came with the reply would be a surplus at once.
+            std::thread::sleep(Duration::from_millis(100));
+            let part = [0; 1 << 16];
+            // Not faster than it is taken: where no buffer is free a ring receives no more, and nothing is found out.
+            let goes_on = |_| {
+                std::thread::sleep(Duration::from_micros(500));
+                stream.write_all(&part).is_ok()
+            };
+            let _ = (0..SENT / part.len()).all(goes_on);
+        }
+    };
+    let peak = |back_end| {
+        let port = serve(sends_unasked);
+        let options = "--bytes 1 --check count --load closed_connections --connections kept --clients 3";
+        let idle = "--think-microseconds 20000000 --milliseconds 1500 --timeout-milliseconds 500";
+        let (ran, line) = load("bytes", port, &format!("{options} {idle} {back_end}"));
+        assert_eq!(line["tally"]["requests"], 3, "each was answered once, and thinks: {ran:?}");
+        count(&line, "memory.peak_resident_bytes")
+    };
+    let peaks: Vec<(&str, u64)> = back_ends().into_iter().map(|back_end| (back_end, peak(back_end))).collect();
+    println!("{peaks:?}");
+    // Where it stays with the kernel; the most of it is the program.
+    let (_, least) = peaks[0];
+    assert!(least < 24 << 20, "{peaks:?}");
+    // Beside it the buffers of a ring, 4 MiB, and of each connection what may wait and comes until its receive has ended.
+    assert!(peaks.iter().all(|&(_, peak)| peak < least + (10 << 20)), "{peaks:?}");
+}
+
+#[test]
+fn what_cannot_be_is_refused_before_the_first_connection() {
+    let server = Untouched::new();
+    let refused = |workload: &str, options: &str, words: &[&str]| {
+        server.refuses(workload, &options.split_whitespace().collect::<Vec<_>>(), words);
+    };
+    refused("bytes", "--load open --milliseconds 0", &["--milliseconds", "1 to 86400000"]);
+    for rate in ["0", "-1", "10000001", "1000000000000", "fast"] {
+        let options = format!("--load open --milliseconds 10 --rate {rate}");
+        refused("bytes", &options, &["--rate", rate, "1 to 10000000"]);
+    }
+    refused("bytes", "--load open --milliseconds 10 --clients 0", &["--clients", "1 to 100000"]);
+    refused("bytes", "--load open --milliseconds 10 --loops 5", &["--loops"]);
+    let timed = "--load open --milliseconds 10";
+    let anew = "--connections per_request";
+    refused("bytes", &format!("{timed} {anew} --pipeline 2"), &["--pipeline 2", "--connections kept"]);
+    let per = "--requests-per-connection";
+    refused("bytes", &format!("{timed} {anew} {per} 2"), &["--requests-per-connection 2", "--connections kept"]);
+    refused("fields", &format!("{timed} --connections kept --pipeline 2"), &["--pipeline 2", "bytes, echo, http can"]);
+    let discards = format!("{timed} --connections kept --pipeline 2 --receive recv_truncate --check count");
+    refused("bytes", &discards, &["--pipeline 2", "recv_truncate"]);
+    refused("bytes", &format!("{timed} --clients 2 --threads 3"), &["--threads 3", "2", "--clients 3"]);
+    for (option, primitive) in [("--primitive", "writev"), ("--receive", "recv"), ("--primitive", "send_each")] {
+        let options = format!("{timed} --back-end io_uring {option} {primitive}");
+        refused("bytes", &options, &[option, "--back-end io_uring", "leave one of them out"]);
+    }
+    for only_read in ["", " --dry-run"] {
+        refused("stream", &format!("{timed}{only_read}"), &["open load", "a closed load"]);
+    }
+}
+
+/// A closed loop's few clients are its load; an open one's only stand ready.
+#[test]
+fn an_open_load_has_connections_at_hand_that_are_kept() {
+    let server = Server::start("epoll", "bytes", &[]);
+    let told = |load: &str| {
+        let mut command = engine();
+        command.args(["load", "bytes", "--connect", &format!("127.0.0.1:{}", server.port), "--json"]);
+        let ran = run(command.args(format!("--load {load} --bytes 1 --milliseconds 200").split_whitespace()));
+        let line: Value = serde_json::from_str(ran.output.lines().last().unwrap()).unwrap();
+        let settings = (line["settings"]["clients"].clone(), line["settings"]["connections"].clone());
+        (settings, count(&line, "tally.connections"))
+    };
+    assert_eq!(told("open --rate 500"), ((64.into(), "kept".into()), 64));
+    assert_eq!(told("open --rate 500 --clients 3").1, 3);
+    assert!(told("open --rate 500 --connections per_request").1 > 64);
+    assert_eq!(told("closed_connections").0, (4.into(), "per_request".into()));
+    let help = run(engine().args(["load", "--help"])).output;
+    for words in ["default: 4; of open 64]", "default: per_request; of open kept]"] {
+        assert!(help.split_whitespace().collect::<Vec<_>>().join(" ").contains(words), "'{words}' is not in {help}");
+    }
+}
+
+#[test]
+fn an_interrupt_ends_an_open_load() {
+    with_each_back_end(|back_end| {
+        let mut server = Server::start("epoll", "bytes", &[]);
+        let port = server.port;
+        let mut command = engine();
+        command.args(["load", "bytes", "--connect", &format!("127.0.0.1:{port}"), "--json", "--load", "open"]);
+        command.args(["--milliseconds", "3600000", "--connections", "kept", "--threads", "2", "--rate", "200"]);
+        command.args(back_end.split_whitespace());
+        let child = command.stdout(std::process::Stdio::piped()).stderr(std::process::Stdio::piped()).spawn().unwrap();
+        server.snapshot_when("requests come", |snapshot| count(snapshot, "tally.requests") > 10);
+        process::signal(child.id() as i32, nix::sys::signal::Signal::SIGTERM);
+        let output = child.wait_with_output().unwrap();
+        let line: Value = serde_json::from_slice(output.stdout.split(|&byte| byte == b'\n').nth(2).unwrap()).unwrap();
+        assert_eq!((output.status.code(), &line["interrupted"]), (Some(1), &json!(true)), "{line}");
+        assert_eq!((&line["tally"]["errors"], &line["scheduled"]["failed"]), (&json!({}), &0.into()), "{line}");
+        let window = count(&line, "window.ended_monotonic_ns") - count(&line, "window.started_monotonic_ns");
+        assert!(window < 60_000_000_000, "{line}");
+        server.stop().is_good();
+    });
+}
+
+/// Nothing speaks against a window in which nothing happened, and nothing was measured in it.
+#[test]
+fn a_window_in_which_nothing_was_due_is_not_valid() {
+    let server = Server::start("epoll", "bytes", &[]);
+    let options = "--load open --rate 1 --arrivals constant --warm-up-milliseconds 300 --milliseconds 200";
+    let (ran, line) = load("bytes", server.port, options);
+    assert_eq!((ran.status, &line["scheduled"]["due"]), (Some(1), &0.into()), "{line}");
+    let failed = items(&line["validity"], "checks").iter().filter(|check| check["holds"] == false);
+    assert_eq!(failed.map(name).collect::<Vec<_>>(), ["empty_window"], "{line}");
+    server.stop().is_good();
+}
+
+#[test]
+fn an_open_load_says_in_words_what_it_found() {
+    let ran = run(engine()
+        .args(["load", "bytes", "--connect", &format!("127.0.0.1:{}", serve(says_nothing)), "--load"])
+        .args([
+            "open",
+            "--milliseconds",
+            "200",
+            "--timeout-milliseconds",
+            "200",
+            "--rate",
+            "1000",
+            "--connections",
+            "kept",
+        ]));
+    assert_eq!(ran.status, Some(1), "{ran:?}");
+    for words in ["NOT VALID", "never_sent", "achieved_rate", "errors: timed_out", "--clients", "were never sent"] {
+        assert!(ran.output.contains(words), "'{words}' is not in {ran:?}");
+    }
+}
+
+/// So few requests that hardly anything can be judged: what could not be is told with "valid".
+#[test]
+fn what_could_not_be_judged_is_told_with_what_is_valid() {
+    let server = Server::start("epoll", "bytes", &[]);
+    let address = format!("127.0.0.1:{}", server.port);
+    let options = ["--load", "open", "--rate", "50", "--milliseconds", "200", "--arrivals", "constant"];
+    let ran = run(engine().args(["load", "bytes", "--connect", &address]).args(options));
+    let said = ran.output.lines().find(|line| line.starts_with("valid")).unwrap_or_else(|| panic!("{ran:?}"));
+    assert!(said.contains("whether the load kept its schedule so little does not tell"), "{said}");
+    for check in ["achieved_rate", "send_lag", "little"] {
+        assert!(said.contains(&format!("{check} (not judged: 10 requests")), "{said}");
+    }
+    server.stop().is_good();
+}

@@ -1,0 +1,415 @@
+//! Requests that are not all alike: sizes of a distribution, mixes, and recorded traffic, over real sockets.
+
+use std::io::{BufRead, BufReader, Write};
+use std::path::PathBuf;
+use std::process::Command;
+use std::sync::{Arc, Mutex};
+use std::time::Instant;
+
+use serde_json::{Value, json};
+
+use crate::support::event_loops::{back_ends, count, field, load, serve, with_each_back_end};
+use crate::support::server::Server;
+use crate::support::unserved::Untouched;
+use crate::support::{engine, eventually, process, run};
+
+/// A folder of a test's own, which goes with it.
+struct Folder(PathBuf);
+
+impl Folder {
+    fn new(name: &str) -> Self {
+        let path = std::env::temp_dir().join(format!("thunderherd-traffic-{}-{name}", std::process::id()));
+        std::fs::create_dir_all(&path).unwrap();
+        Folder(path)
+    }
+
+    fn write(&self, name: &str, text: &str) -> String {
+        let path = self.0.join(name);
+        std::fs::write(&path, text).unwrap();
+        path.to_str().unwrap().to_owned()
+    }
+}
+
+impl Drop for Folder {
+    fn drop(&mut self) {
+        let _ = std::fs::remove_dir_all(&self.0);
+    }
+}
+
+/// Every load, each making 120 requests by another number of clients.
+fn loads() -> Vec<String> {
+    let mut loads: Vec<String> = ["closed --children 3 --loops 40", "closed --children 1 --loops 120"]
+        .into_iter()
+        .chain(["closed_threads --clients 4 --loops 30", "closed_threads --clients 2 --loops 60 --connections kept"])
+        .map(|load| format!("--load {load}"))
+        .collect();
+    for back_end in back_ends() {
+        for rest in ["--clients 6 --loops 20", "--clients 4 --loops 30 --connections kept --pipeline 5 --threads 2"] {
+            loads.push(format!("--load closed_connections {rest} {back_end}"));
+        }
+    }
+    loads
+}
+
+#[test]
+fn the_same_sizes_are_asked_for_whichever_load_and_design_there_are() {
+    let (workloads, designs) =
+        (["bytes", "echo", "http"], ["epoll", "io_uring", "prefork", "thread_per_client", "tokio"]);
+    for (workload, options) in workloads.into_iter().zip([&[][..], &[], &["--largest-resource", "16384"]]) {
+        let mut means = Vec::new();
+        for design in designs {
+            let server = Server::start(design, workload, options);
+            for load_options in loads() {
+                // A design with a process for each of a few clients at a time serves no more that are kept.
+                if design == "prefork" && load_options.contains("kept") {
+                    continue;
+                }
+                let sizes = format!("{load_options} --sizes lognormal:2000,1 --request-seed 5");
+                let (ran, line) = load(workload, server.port, &sizes);
+                assert_eq!(
+                    (ran.status, &line["tally"]["requests"]),
+                    (Some(0), &120.into()),
+                    "{design} {sizes}: {ran:?}"
+                );
+                assert_eq!(line["settings"].get("bytes"), None, "{line}");
+                let traffic = &line["traffic"];
+                assert_eq!((&traffic["seed"], &traffic["requests"]), (&5.into(), &120.into()), "{traffic}");
+                assert_eq!(traffic["sizes"]["distribution"], "lognormal:2000,1");
+                assert_eq!(traffic["sizes"]["largest"], 16384);
+                means.push(traffic["sizes"]["mean_bytes"].as_f64().unwrap());
+            }
+            server.stop().is_good();
+        }
+        assert!(means.iter().all(|mean| *mean == means[0]) && (1000.0..8000.0).contains(&means[0]), "{means:?}");
+    }
+}
+
+#[test]
+fn what_is_sent_is_what_was_drawn() {
+    let server = Server::start("epoll", "bytes", &[]);
+    for options in ["--load closed_connections --clients 1 --loops 50", "--load closed --children 1 --loops 50"] {
+        let (_, line) = load("bytes", server.port, &format!("{options} --sizes weighted:100@3,7@1"));
+        let received = count(&line, "tally.bytes_received") as f64;
+        assert_eq!(received / 50.0, field(&line, "traffic.sizes.mean_bytes").as_f64().unwrap(), "{line}");
+        assert!(received > 50.0 * 7.0 && received < 50.0 * 100.0);
+    }
+    let (_, line) = load("bytes", server.port, "--load closed --children 1 --loops 5 --sizes fixed:9");
+    assert_eq!(line["traffic"]["requests"], Value::Null);
+    assert_eq!((count(&line, "tally.bytes_received"), &line["traffic"]["sizes"]["mean_bytes"]), (45, &json!(9.0)));
+    let (_, line) = load("bytes", server.port, "--load closed --children 1 --loops 5 --bytes 9");
+    assert_eq!((&line["traffic"], &line["settings"]["sizes"]), (&Value::Null, &json!("none")));
+}
+
+#[test]
+fn kinds_are_counted_and_timed_apart_and_each_must_be_right() {
+    let server = Server::start("epoll", "http", &["--largest-resource", "1000"]);
+    let mix = "--mix GET:/@6,HEAD:/@2,GET=404:/missing@1,GET+77:/bytes/77@1";
+    let kept = "--connections kept --pipeline 4";
+    for (options, is_timed) in [
+        ("--load closed --children 2 --loops 500".to_owned(), false),
+        ("--load closed_threads --clients 2 --loops 500 --connections kept".to_owned(), true),
+        (format!("--load closed_connections --clients 2 --loops 500 {kept} --threads 2"), true),
+        (format!("--load open --rate 2000 --arrivals constant --clients 2 {kept} --milliseconds 500"), true),
+    ] {
+        let (_, line) = load("http", server.port, &format!("{options} {mix}"));
+        assert_eq!((&line["tally"]["errors"], &line["tally"]["requests"]), (&json!({}), &1000.into()), "{line}");
+        let kinds = line["traffic"]["kinds"].as_array().unwrap();
+        // In an open loop a reply that comes behind the window's end does not count there, and is timed all the same.
+        let is_open = options.contains("open");
+        let requests = |kind: &Value| count(kind, if is_open { "latency.requests" } else { "requests" });
+        assert_eq!(kinds.iter().map(requests).sum::<u64>(), 1000, "{kinds:?}");
+        for (kind, (text, weight)) in
+            kinds.iter().zip([("GET:/", 6), ("HEAD:/", 2), ("GET=404:/missing", 1), ("GET+77:/bytes/77", 1)])
+        {
+            assert_eq!((&kind["request"], &kind["weight"]), (&json!(text), &json!(weight)));
+            let share = weight as f64 / 10.0;
+            let off = (requests(kind) as f64 - 1000.0 * share).abs();
+            assert!(off < 4.0 * (1000.0 * share * (1.0 - share)).sqrt(), "{kind}");
+            assert_eq!(kind["latency"].is_object(), is_timed, "{kind}");
+            if is_timed {
+                assert_eq!(count(kind, "latency.requests"), requests(kind), "{kind}");
+            }
+        }
+        assert_eq!(line["settings"].get("path"), None);
+    }
+    for (mix, words) in
+        [("GET=404:/@1", "status is 200"), ("GET:/missing@1", "status is 404"), ("HEAD+5:/@1", "5 are due")]
+    {
+        let (ran, line) = load("http", server.port, &format!("--load closed --children 1 --loops 1 --mix {mix}"));
+        assert_eq!((ran.status, &line["tally"]["errors"]), (Some(1), &json!({"wrong_reply": 1})), "{line}");
+        assert!(line["first_error"].as_str().unwrap().contains(words), "{line}");
+    }
+    let sized = "--load closed_connections --clients 2 --loops 50 --sizes uniform:1..1000 --mix GET:/bytes/{bytes}@1,GET+4000:/@1";
+    let (ran, line) = load("http", server.port, sized);
+    assert_eq!((ran.status, &line["traffic"]["requests"]), (Some(0), &100.into()), "{ran:?}");
+    let mean = field(&line, "traffic.sizes.mean_bytes").as_f64().unwrap();
+    assert!((350.0..650.0).contains(&mean), "the mean is that of the requests with a size: {mean}");
+    server.stop().is_good();
+}
+
+/// nginx on a port of its own, which ends with this value.
+struct Nginx {
+    child: std::process::Child,
+    _folder: Folder,
+    port: u16,
+}
+
+impl Nginx {
+    /// `None` where it is not installed, which is told.
+    fn start() -> Option<Self> {
+        if Command::new("nginx").arg("-v").output().is_err() {
+            println!("skipped: nginx is not installed (apt-get install nginx-light)");
+            return None;
+        }
+        let folder = Folder::new("nginx");
+        let port = std::net::TcpListener::bind("127.0.0.1:0").unwrap().local_addr().unwrap().port();
+        let root = folder.0.display();
+        folder.write("page.html", "nginx says so\n");
+        folder.write("empty", "");
+        let configuration = folder.write(
+            "nginx.conf",
+            &format!(
+                "daemon off; pid {root}/pid; error_log {root}/errors;\nevents {{}}\nhttp {{ access_log off; \
+                 client_body_temp_path {root}/a; proxy_temp_path {root}/b; fastcgi_temp_path {root}/c; uwsgi_temp_path \
+                 {root}/d; scgi_temp_path {root}/e; server {{ listen 127.0.0.1:{port}; root {root}; \
+                 location = /gone {{ return 204; }} }} }}\n"
+            ),
+        );
+        let child =
+            Command::new("nginx").args(["-c", &configuration, "-e", &format!("{root}/errors")]).spawn().unwrap();
+        let nginx = Nginx { child, _folder: folder, port };
+        eventually("nginx listens", || std::net::TcpStream::connect(("127.0.0.1", port)).ok());
+        Some(nginx)
+    }
+}
+
+impl Drop for Nginx {
+    fn drop(&mut self) {
+        process::signal(self.child.id() as i32, nix::sys::signal::Signal::SIGTERM);
+        let _ = self.child.wait();
+    }
+}
+
+#[test]
+fn nginx_answers_a_mix() {
+    let Some(nginx) = Nginx::start() else { return };
+    let mix = "--check count --mix GET+14:/page.html@5,HEAD+14:/page.html@2,GET=404:/missing@2,GET=204:/gone@1";
+    // What no server of ours has may be of any length.
+    for path in ["/page.html", "/empty"] {
+        let (ran, line) = load("http", nginx.port, &format!("--load closed_connections --loops 5 --path {path}"));
+        assert_eq!((ran.status, &line["tally"]["requests"]), (Some(0), &20.into()), "{ran:?} {line}");
+        assert_eq!((line["settings"].get("bytes"), line["settings"].get("check")), (None, None), "{line}");
+    }
+    for (options, words) in [("/missing", "status is 404"), ("/page.html --bytes 15", "has 14 bytes")] {
+        let (ran, line) = load("http", nginx.port, &format!("--load closed --loops 1 --path {options}"));
+        assert_eq!(ran.status, Some(1), "{ran:?}");
+        assert!(line["first_error"].as_str().unwrap().contains(words), "{line}");
+    }
+    let (ran, line) = load("http", nginx.port, "--load closed_connections --loops 1 --path /empty --check count");
+    let said = line["first_error"].as_str().unwrap();
+    assert!(said.contains("has 0 bytes") && said.ends_with("--mix GET+0:/empty@1"), "{ran:?}");
+    with_each_back_end(|back_end| {
+        let empty = format!("--load closed_connections --clients 3 --loops 10 --mix GET+0:/empty@1 {back_end}");
+        for kept in ["kept", "per_request"] {
+            let (ran, line) = load("http", nginx.port, &format!("{empty} --connections {kept}"));
+            assert_eq!((ran.status, &line["tally"]["requests"]), (Some(0), &30.into()), "{ran:?} {line}");
+        }
+        let options = format!("--load closed_connections --clients 3 --loops 100 --connections kept {mix} {back_end}");
+        let (ran, line) = load("http", nginx.port, &options);
+        assert_eq!((ran.status, &line["tally"]["requests"]), (Some(0), &300.into()), "{ran:?} {line}");
+        let kinds = line["traffic"]["kinds"].as_array().unwrap();
+        assert!(kinds.iter().all(|kind| count(kind, "requests") > 5), "{kinds:?}");
+    });
+}
+
+/// When a server was asked for how many bytes.
+type Asked = Arc<Mutex<Vec<(Instant, u64)>>>;
+
+/// A server that writes down when it was asked for how much.
+fn noting() -> (u16, Asked) {
+    let seen = Asked::default();
+    let noted = Arc::clone(&seen);
+    let port = serve(move |mut stream| {
+        stream.set_nodelay(true).unwrap();
+        let mut lines = BufReader::new(stream.try_clone().unwrap());
+        let mut line = String::new();
+        while lines.read_line(&mut line).is_ok_and(|bytes| bytes > 0) {
+            let size: u64 = line.trim().parse().unwrap();
+            noted.lock().unwrap().push((Instant::now(), size));
+            if stream.write_all(&vec![0; size as usize]).is_err() {
+                return;
+            }
+            line.clear();
+        }
+    });
+    (port, seen)
+}
+
+#[test]
+fn a_recording_is_replayed_gap_by_gap_and_size_by_size() {
+    let folder = Folder::new("replay");
+    let rows = [(20_000, 10), (40_000, 20), (10_000, 30), (70_000, 40), (30_000, 50)];
+    let text: String = rows.iter().map(|(gap, bytes)| format!("{gap},{bytes}\n")).collect();
+    let file = folder.write("recording.csv", &format!("gap_microseconds,bytes\n{text}"));
+    for (threads, back_end) in back_ends().into_iter().flat_map(|back_end| [(1, back_end), (2, back_end)]) {
+        for (rate, factor) in [("", 1.0_f64), ("--rate 59", 1e6_f64 / 59.0 / 34_000.0)] {
+            let (port, seen) = noting();
+            let options = format!(
+                "--load open --arrivals recorded --recording {file} --sizes file:{file} --check count --clients 4 \
+                 --connections kept --threads {threads} --milliseconds 850 {rate} {back_end}"
+            );
+            let (ran, line) = load("bytes", port, &options);
+            assert_eq!(line["tally"]["errors"], json!({}), "{ran:?}");
+            let seen = seen.lock().unwrap();
+            // What is due in the window: five rounds of 170 ms less a gap at the end, or ten of half of that.
+            let due = (850_000.0 / factor / 170_000.0 * 5.0).floor() as u64;
+            assert!(count(&line, "scheduled.due").abs_diff(due) <= 1, "{due} {line}");
+            let sizes: Vec<u64> = seen.iter().map(|(_, size)| *size).collect();
+            let expected: Vec<u64> = rows.iter().cycle().map(|(_, size)| *size).take(sizes.len()).collect();
+            // A machine that is busy may let a connection's thread come late to its CPU.
+            let elsewhere = sizes.iter().zip(&expected).filter(|(seen, expected)| seen != expected).count();
+            assert!(elsewhere <= sizes.len() / 4, "{threads} threads: {sizes:?}");
+            assert_eq!(sorted(sizes), sorted(expected), "each arrival has its own size, however late it was seen");
+            // An eighth of all gaps are within 3 ms of what was recorded, half of all arrivals within 40 ms of the earliest:
+            // a busy machine makes single ones late.
+            let (mut off, mut late) = (Vec::new(), vec![0.0]);
+            for place in 1..seen.len() {
+                let gap = seen[place].0.duration_since(seen[place - 1].0).as_secs_f64() * 1e6;
+                let more = gap - f64::from(rows[place % 5].0) * factor;
+                off.push(more.abs());
+                late.push(late[place - 1] + more);
+            }
+            off.sort_by(f64::total_cmp);
+            late.sort_by(f64::total_cmp);
+            assert!(off[off.len() / 8] < 3000.0, "{off:?}");
+            assert!(late[late.len() / 2] - late[0] < 40_000.0, "{late:?}");
+            let asked = field(&line, "scheduled.offered_per_second").as_f64().unwrap();
+            assert!((asked - 1e6 / 34_000.0 / factor).abs() < 1e-6, "{asked}");
+            assert_eq!(line["settings"].get("rate").is_some(), !rate.is_empty(), "{line}");
+            assert_eq!(line["traffic"]["sizes"]["distribution"], format!("file:{file}"));
+            if threads == 1 {
+                let mean = field(&line, "scheduled.gap_due_mean_ns").as_f64().unwrap();
+                assert!((mean / (34e6 * factor) - 1.0).abs() < 0.1, "{line}");
+            }
+        }
+    }
+}
+
+/// Of a recording the check of the gaps knows what was due: bursts are no fault of the load.
+#[test]
+fn the_gaps_of_a_recording_are_held_against_the_recording() {
+    let folder = Folder::new("bursts");
+    let rows = "0\n0\n0\n40000\n".repeat(10);
+    let file = folder.write("bursts.csv", &format!("gap_microseconds\n{rows}"));
+    let server = Server::start("epoll", "bytes", &[]);
+    let options = format!(
+        "--load open --arrivals recorded --recording {file} --clients 8 --connections kept --milliseconds 2000"
+    );
+    let (_, line) = load("bytes", server.port, &options);
+    assert_eq!(line["tally"]["errors"], json!({}));
+    // Of gaps of 40 ms every fourth, and none between: the root of 3.
+    let variation = field(&line, "scheduled.gap_due_variation").as_f64().unwrap();
+    assert!((variation - 3.0_f64.sqrt()).abs() < 0.05, "{line}");
+    let checks = line["validity"]["checks"].as_array().unwrap();
+    for name in ["gap_mean", "gap_variation"] {
+        let check = checks.iter().find(|check| check["name"] == name).unwrap();
+        assert_ne!(check["holds"], json!(false), "{check}");
+    }
+    server.stop().is_good();
+}
+
+/// Of requests that are due at one moment each is late by what those took that were sent before it.
+#[test]
+fn the_calls_of_a_burst_make_its_later_requests_late() {
+    let folder = Folder::new("burst");
+    let burst = "0\n".repeat(63);
+    let file = folder.write("burst.csv", &format!("gap_microseconds\n20000\n{burst}"));
+    let server = Server::start("epoll", "echo", &[]);
+    let options = format!(
+        "--load open --arrivals recorded --recording {file} --bytes 16384 --check count --clients 1 --connections kept \
+         --pipeline 64 --wait spin --milliseconds 500"
+    );
+    let (_, line) = load("echo", server.port, &options);
+    assert_eq!(line["tally"]["errors"], json!({}));
+    // 32 times 16 KiB are copied before one half of them are sent: in no less than 1 us each.
+    assert!(count(&line, "scheduled.send_lag.p50_ns") >= 32_000, "{line}");
+    server.stop().is_good();
+}
+
+fn sorted(mut sizes: Vec<u64>) -> Vec<u64> {
+    sizes.sort_unstable();
+    sizes
+}
+
+#[test]
+fn sizes_go_with_arrivals_of_a_schedule() {
+    let seen = |threads: u32, seed: u64| {
+        let (port, seen) = noting();
+        let options = format!(
+            "--load open --arrivals constant --rate 100 --sizes uniform:1..9999 --request-seed {seed} --check count \
+             --clients 4 --connections kept --threads {threads} --milliseconds 300"
+        );
+        let (ran, line) = load("bytes", port, &options);
+        assert_eq!(line["tally"]["errors"], json!({}), "{ran:?}");
+        let seen = seen.lock().unwrap();
+        // Neighbours may change places where a thread of the server is held up: each connection has its own.
+        sorted(seen.iter().map(|(_, size)| *size).collect::<Vec<u64>>())
+    };
+    let first = seen(1, 1);
+    assert_eq!((first.len(), &first), (30, &seen(2, 1)));
+    assert_ne!(first, seen(1, 2));
+}
+
+#[test]
+fn where_the_largest_size_is_more_than_a_server_takes_it_is_said_beforehand() {
+    let server = Server::start("epoll", "bytes", &["--limit", "100000"]);
+    let common = "--load closed --children 1 --loops 20";
+    let (ran, _) = load("bytes", server.port, &format!("{common} --sizes uniform:1..100000"));
+    assert_eq!(ran.status, Some(0), "{ran:?}");
+    assert!(ran.errors.contains("100000 bytes need a server with --limit 100000 or more"), "{ran:?}");
+    let (ran, _) = load("bytes", server.port, &format!("{common} --sizes uniform:1..16384"));
+    assert_eq!((ran.status, ran.errors.as_str()), (Some(0), ""));
+    let small = Server::start("epoll", "bytes", &["--limit", "10"]);
+    let mut command = engine();
+    command.args(["load", "bytes", "--connect", &format!("127.0.0.1:{}", small.port)]);
+    let ran = run(command.args(format!("{common} --sizes fixed:11").split(' ')));
+    assert!(ran.output.contains("needs a server with --limit 11 or more"), "{ran:?}");
+    let (ran, _) = load("http", small.port, &format!("{common} --sizes uniform:1..9 --timeout-milliseconds 300"));
+    assert!(ran.errors.contains("need a server with --largest-resource 9 or more"), "{ran:?}");
+}
+
+#[test]
+fn what_cannot_be_is_refused_before_the_first_connection() {
+    let folder = Folder::new("refused");
+    let bad = folder.write("bad.csv", "gap_microseconds,bytes\n10,64\n-10,64\n");
+    let sizes = folder.write("sizes.csv", "bytes\n64\n");
+    let server = Untouched::new();
+    let refused = |workload: &str, options: &str, words: &[&str]| {
+        let options: Vec<&str> = options.split_whitespace().collect();
+        for only_read in [&[][..], &["--dry-run"]] {
+            server.refuses(workload, &[only_read, &options].concat(), words);
+        }
+    };
+    let good = format!("--dry-run --load open --milliseconds 10 --sizes file:{sizes}");
+    let ran = server.load("bytes", &good.split(' ').collect::<Vec<_>>());
+    assert_eq!((ran.status, ran.output.as_str(), ran.errors.as_str()), (Some(0), "", ""));
+    server.is_untouched("a load that is only read");
+    refused("bytes", "--sizes 4000", &["--sizes is '4000'", "fixed:BYTES", "uniform:LEAST..MOST"]);
+    refused("bytes", "--bytes 4000 --sizes fixed:4000", &["--sizes and --bytes contradict each other"]);
+    refused("http", "--path /x --mix GET:/@1", &["--mix and --path contradict each other"]);
+    refused("echo", "--sizes uniform:1..65537", &["'65537'", "from 1 to 65536"]);
+    refused("bytes", &format!("--sizes file:{}", folder.0.join("none.csv").display()), &["none.csv", "No such file"]);
+    refused("fields", "--sizes fixed:1", &["no setting --sizes", "load bytes"]);
+    refused("http", "--mix POST:/@1", &["--mix", "'POST' is not GET or HEAD", "METHOD:PATH@WEIGHT"]);
+    refused("bytes", "--sizes uniform:1..9 --primitive vmsplice", &["--sizes with --primitive vmsplice", "leave one"]);
+    refused("bytes", "--request-seed x", &["--request-seed is 'x'"]);
+    let open = "--load open --milliseconds 10";
+    refused("bytes", &format!("{open} --arrivals recorded"), &["--arrivals recorded", "give --recording PATH"]);
+    refused("bytes", &format!("{open} --recording {bad}"), &["--recording", "give --arrivals recorded"]);
+    let recorded = format!("{open} --arrivals recorded --recording");
+    let dense = folder.write("dense.csv", "gap_microseconds\n0.09\n");
+    refused("bytes", &format!("{recorded} {dense}"), &["--recording has 11111111", "up to 10000000", "--rate"]);
+    refused("bytes", &format!("{recorded} {bad}"), &["bad.csv", "line 3", "gap_microseconds is '-10'", "from 0 to"]);
+    refused("bytes", &format!("{recorded} {sizes}"), &["sizes.csv", "no column gap_microseconds"]);
+    refused("bytes", &format!("{recorded} /dev/zero"), &["/dev/zero", "no regular file"]);
+}

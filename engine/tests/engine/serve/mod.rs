@@ -1,0 +1,13 @@
+//! Servers: every design with every workload, what moves their bytes, who asks them, and how they end.
+
+mod blast;
+mod cpu_accounting;
+mod deaths;
+mod dynamic_pools;
+mod event_loops;
+mod fields;
+mod http_clients;
+mod many_clients;
+mod moving_bytes;
+mod streams;
+mod workloads;

@@ -1,0 +1,57 @@
+//! Ports of loopback where no server answers as long as the socket is held, or where none is to be asked.
+
+use std::net::{SocketAddr, TcpListener};
+
+use socket2::{Domain, Socket, Type};
+
+use super::{Ran, engine, one_line, run};
+
+/// Nobody listens: whoever connects is refused.
+pub fn nobody_listens() -> (u16, Socket) {
+    let socket = Socket::new(Domain::IPV4, Type::STREAM, None).expect("a socket");
+    socket.bind(&SocketAddr::from(([127, 0, 0, 1], 0)).into()).expect("a port");
+    let port = socket.local_addr().expect("an address").as_socket().expect("of the Internet").port();
+    (port, socket)
+}
+
+/// A listener whose queue is full and is never emptied.
+pub fn nobody_accepts() -> (u16, Socket) {
+    let (port, socket) = nobody_listens();
+    socket.listen(0).expect("a listener");
+    (port, socket)
+}
+
+/// A listener that nobody is to reach.
+pub struct Untouched(TcpListener);
+
+impl Untouched {
+    pub fn new() -> Self {
+        let listener = TcpListener::bind("127.0.0.1:0").unwrap();
+        listener.set_nonblocking(true).unwrap();
+        Untouched(listener)
+    }
+
+    /// Where it listens.
+    pub fn address(&self) -> String {
+        self.0.local_addr().unwrap().to_string()
+    }
+
+    /// A load of it.
+    pub fn load(&self, workload: &str, arguments: &[&str]) -> Ran {
+        run(engine().args(["load", workload, "--connect", &self.address()]).args(arguments))
+    }
+
+    /// The load is refused with these words, and nobody has connected.
+    #[track_caller]
+    pub fn refuses(&self, workload: &str, arguments: &[&str], words: &[&str]) {
+        one_line(&self.load(workload, arguments), 2, words);
+        self.is_untouched(&format!("{workload} {arguments:?}"));
+    }
+
+    /// Nobody has connected.
+    #[track_caller]
+    pub fn is_untouched(&self, what: &str) {
+        let accepted = self.0.accept();
+        assert!(accepted.is_err(), "{what} was refused after it had connected");
+    }
+}
