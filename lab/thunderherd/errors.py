@@ -11,13 +11,13 @@ class Problem:
     """One thing that is wrong with what the user typed or wrote."""
 
     message: str
-    """What is wrong, with the value seen; under fifteen words where possible."""
+    """What is wrong, with the value seen; under fifteen words if possible."""
     code: str = ""
-    """`study.unknown_design`: the area, then what is wrong. It stays when the words change."""
+    """The area and the kind of mistake: `study.unknown_design`. Rewording a message never changes it."""
     hint: str = ""
     """What to type instead."""
     where: str = ""
-    """FILE:LINE, or the command with its option."""
+    """FILE:LINE, or `COMMAND: OPTION` with the value typed."""
 
     def at(self, where: str) -> Self:
         """The same problem at another place."""

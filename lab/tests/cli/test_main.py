@@ -2,19 +2,17 @@
 
 from __future__ import annotations
 
-import io
 import json
 import os
 import signal
 import subprocess
 import sys
 import tomllib
-from contextlib import redirect_stderr, redirect_stdout
 from pathlib import Path
 
 import pytest
 from made.refusals import codes_printed
-from made.stand_in import CATALOGUE, STAND_IN
+from made.stand_in import HOLES, UNAVAILABLE, answered
 
 import thunderherd
 from thunderherd.cli import main
@@ -22,14 +20,7 @@ from thunderherd.cli import main
 ROOT = Path(__file__).resolve().parents[3]
 
 
-@pytest.fixture(autouse=True)
-def stand_in(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
-    engine = tmp_path / "stand-in"
-    engine.write_text(STAND_IN)
-    engine.chmod(0o755)
-    Path(f"{engine}.catalogue").write_text(json.dumps(CATALOGUE))
-    monkeypatch.setenv("THUNDERHERD_ENGINE", str(engine))
-    return engine
+pytestmark = pytest.mark.usefixtures("stand_in")
 
 
 def run(*arguments: str, stdin: str = "", cwd: Path | None = None) -> subprocess.CompletedProcess[str]:
@@ -39,23 +30,19 @@ def run(*arguments: str, stdin: str = "", cwd: Path | None = None) -> subprocess
     )
 
 
-def answered(*arguments: str) -> subprocess.CompletedProcess[str]:
-    """What `run` gives, of a command that leaves its process as it is: without the second that Python takes
-    to begin."""
-    out, errors = io.StringIO(), io.StringIO()
-    with redirect_stdout(out), redirect_stderr(errors):
-        status = main.run_command([*arguments])
-    return subprocess.CompletedProcess(arguments, status, out.getvalue(), errors.getvalue())
+OTHERS = None
+"""The code is another package's."""
 
 
-def assert_mistake(done: subprocess.CompletedProcess[str], *said: str) -> None:
-    """One line on stderr that says all this, nothing on stdout, exit status 2."""
+def assert_mistake(done: subprocess.CompletedProcess[str], code: str | None, *facts: str) -> None:
+    """A line with the code on stderr, perhaps a hint, and the facts; nothing on stdout; exit status 2."""
     assert done.returncode == 2, done
     assert done.stdout == ""
-    assert done.stderr.startswith("thunderherd: "), done.stderr
-    assert done.stderr.count("thunderherd: ") == 1, done.stderr
-    for part in said:
-        assert part in done.stderr
+    refusal, *hints = done.stderr.splitlines()
+    assert refusal.startswith("thunderherd: "), done.stderr
+    assert [line[:6] for line in hints] in ([], ["hint: "]), done.stderr
+    assert code is OTHERS or codes_printed(done.stderr) == [code], done.stderr
+    assert [fact for fact in facts if fact not in done.stderr] == [], done.stderr
 
 
 # serve, load and count become the engine --------------------------------------------------------------------
@@ -106,13 +93,18 @@ def test_the_program_is_called_thunderherd(stand_in: Path) -> None:
     stand_in.unlink()
     stand_in.symlink_to("/bin/sleep")
     # A real executable, unlike a script, is told its argv[0]; sleep complains under that name.
-    assert run("serve").stderr.startswith("thunderherd: invalid time interval")
+    assert run("serve").stderr.startswith("thunderherd: invalid ")
 
 
 def test_an_engine_that_is_not_there(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
     monkeypatch.setenv("THUNDERHERD_ENGINE", str(tmp_path / "nothing"))
-    assert_mistake(run("serve", "prefork"), "THUNDERHERD_ENGINE", "nothing")
-    assert_mistake(run("list"), "THUNDERHERD_ENGINE", "nothing")
+    assert_mistake(run("serve", "prefork"), OTHERS, "THUNDERHERD_ENGINE", "nothing")
+    assert_mistake(run("list"), OTHERS, "THUNDERHERD_ENGINE", "nothing")
+
+
+def test_an_engine_that_cannot_be_started(stand_in: Path) -> None:
+    stand_in.write_text("#!/no/such/interpreter\n")
+    assert_mistake(answered("serve", "prefork"), "engine.cannot_start", str(stand_in), "`make build`")
 
 
 # list -------------------------------------------------------------------------------------------------------
@@ -131,7 +123,7 @@ def test_list_shows_everything() -> None:
         "unp-ch30",
     ):
         assert part in done.stdout
-    assert "unavailable here: no such event" in done.stdout
+    assert f": {UNAVAILABLE['reason']}" in done.stdout
 
 
 def test_list_says_whose_a_setting_is() -> None:
@@ -197,10 +189,8 @@ def test_list_as_json_is_the_engines_and_the_studies() -> None:
 def test_the_matrix_is_the_engines_and_holes_have_reasons() -> None:
     assert answered("list", "--matrix").stdout == "what fits what\n"
     holes = json.loads(answered("list", "--matrix", "--json").stdout)
-    assert [(hole["primitive"], hole["reason"]) for hole in holes] == [
-        ("send", "no time to send"),
-        ("take", "nothing to take"),
-    ]
+    reasons = [(hole["primitive"], hole["reason"]) for hole in HOLES]
+    assert [(hole["primitive"], hole["reason"]) for hole in holes] == reasons
     assert (holes[0]["design"], holes[1]["workload"], holes[1]["end"]) == ("prefork", "bytes", "service")
 
 
@@ -229,46 +219,95 @@ def test_a_reader_that_leaves_is_no_error() -> None:
 
 
 @pytest.mark.parametrize(
-    ("arguments", "said"),
+    ("arguments", "code", "facts"),
     [
-        (["serv"], ["serv", "did you mean", "serve"]),
-        (["rnu", "unp-ch30"], ["did you mean", "run"]),
-        (["run"], ["STUDY"]),
-        (["run", "unp-ch30", "--quik"], ["--quik", "did you mean --quick?"]),
-        (["run", "unp-ch30", "--sed", "3"], ["--sed", "--seed"]),
-        (["run", "unp-ch30", "--seed", "three"], ["--seed"]),
-        (["run", "unp-ch30", "--seed", "-1"], ["--seed"]),
-        (["run", "unp-ch30", "--set"], ["--set"]),
-        (["run", "unp-ch30", "--quick", "--full"], ["--quick and --full"]),
-        (["run", "unp-ch30", "--full", "--size", "pools"], ["--full and --size pools"]),
-        (["run", "unp-ch30", "--size", "pols"], ["pols", "quick, pools, full", "did you mean", "pools"]),
-        (["run", "unp-ch30", "--resume"], ["--resume", "--out DIR"]),
-        (["run", "unp-ch31"], ["unp-ch31", "did you mean", "unp-ch30"]),
-        (["run", "no-such.toml"], ["no-such.toml"]),
-        (["list", "desings"], ["desings", "did you mean", "designs"]),
-        (["list", "designs", "--matrix"], ["--matrix"]),
-        (["table", "/"], ["/", "thunderherd run"]),
-        (["table", "no/such/directory"], ["no/such/directory"]),
-        (["report", "no/such/directory"], ["no/such/directory"]),
-        (["claims", "unp-ch30", "no/such/directory"], ["no/such/directory"]),
-        (["claims", "unp-ch30"], ["DIR"]),
-        (["--versoin"], ["--versoin", "--version"]),
+        (["serv"], "usage.unknown_command", ["'serv'", "did you mean", "'serve'"]),
+        (["rnu", "unp-ch30"], "usage.unknown_command", ["did you mean", "'run'"]),
+        (["run"], "usage.missing", ["STUDY"]),
+        (["run", "unp-ch30", "--quik"], "usage.unknown_option", ["--quik", "did you mean --quick?"]),
+        (["run", "unp-ch30", "--sed", "3"], "usage.unknown_option", ["--sed", "--seed"]),
+        (["run", "unp-ch30", "--seed", "three"], "usage.invalid_value", ["--seed"]),
+        (["run", "unp-ch30", "--seed", "-1"], "usage.invalid_value", ["--seed"]),
+        (["run", "unp-ch30", "--set"], "usage.missing_value", ["--set"]),
+        (["run", "unp-ch30", "--quick", "--full"], "run.several_sizes", ["--quick and --full"]),
+        (["run", "unp-ch30", "--full", "--size", "pools"], "run.several_sizes", ["--full and --size pools"]),
+        (["run", "unp-ch30", "--size", "pols"], "study.unknown_size", ["pols", "quick, pools, full"]),
+        (["run", "unp-ch30", "--size", "pols"], "study.unknown_size", ["did you mean 'pools'?"]),
+        (["run", "unp-ch30", "--resume"], "run.resume_without_out", ["--resume", "--out DIR"]),
+        (["run", "unp-ch31"], OTHERS, ["unp-ch31", "did you mean", "unp-ch30"]),
+        (["run", "no-such.toml"], "file.unreadable", ["no-such.toml"]),
+        (["list", "desings"], "list.unknown_list", ["desings", "did you mean", "designs"]),
+        (["list", "designs", "--matrix"], "list.matrix_of_one_kind", ["--matrix"]),
+        (["limits", "cal"], "limits.unknown_limit", ["cal", "did you mean 'call'?"]),
+        (["limits", "--cpus", "0;1"], "limits.invalid_cpus", ["--cpus 0;1", "--cpus 0,1"]),
+        (["table", "/"], OTHERS, ["/", "thunderherd run"]),
+        (["table", "no/such/directory"], OTHERS, ["no/such/directory"]),
+        (["table", ".", "--format", "yaml"], "table.unknown_format", ["yaml", "markdown"]),
+        (["table", ".", "--format", "csv", "--pairs"], "table.option_without_effect", ["table . pairs"]),
+        (["report", "no/such/directory"], OTHERS, ["no/such/directory"]),
+        (["claims", "unp-ch30", "no/such/directory"], OTHERS, ["no/such/directory"]),
+        (["claims", "unp-ch30"], "usage.missing", ["DIR"]),
+        (["--versoin"], "usage.unknown_option", ["--versoin", "--version"]),
     ],
     ids=lambda value: " ".join(value) if value and value[0] else None,
 )
-def test_mistakes_are_one_line(arguments: list[str], said: list[str]) -> None:
-    assert_mistake(answered(*arguments), *said)
-
-
-def test_all_mistakes_of_a_study_have_a_line_each(
-    monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+def test_a_mistake_is_a_line_and_perhaps_a_hint(
+    arguments: list[str], code: str | None, facts: list[str]
 ) -> None:
-    def refuse(**_: object) -> None:
-        raise main.UserError("a.toml:3: one thing\na.toml:9: another")
+    assert_mistake(answered(*arguments), code, *facts)
 
-    monkeypatch.setattr("thunderherd.cli.run.run_and_show", refuse)
+
+def test_each_problem_has_a_line(monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]) -> None:
+    def refuse(*_: object) -> None:
+        problems = (main.Problem("one thing", "a.code", where="a.toml:3"), main.Problem("another", "b.code"))
+        raise main.UserError(*problems)
+
+    monkeypatch.setattr("thunderherd.study.loading.load_study", refuse)
     assert main.run_command(["run", "a.toml"]) == 2
-    assert capsys.readouterr().err == "thunderherd: a.toml:3: one thing\nthunderherd: a.toml:9: another\n"
+    assert capsys.readouterr().err == (
+        "thunderherd: a.toml:3: one thing [a.code]\nthunderherd: another [b.code]\n"
+    )
+
+
+@pytest.mark.parametrize(
+    ("arguments", "status", "code"),
+    [
+        (["list", "desings", "--json"], 2, "list.unknown_list"),
+        (["list", "designs", "--matrix", "--json"], 2, "list.matrix_of_one_kind"),
+        (["doctor", "epoll", "--json"], 2, "usage.invalid"),
+        (["limits", "cal", "--json"], 2, "limits.unknown_limit"),
+        (["limits", "--json"], 1, "engine.failed"),
+        (["merge", "no-such-file", "--json"], 2, OTHERS),
+        (["explain", "no/such/directory", "--json"], 2, OTHERS),
+        (["explain", "--per", "mile", "--json"], 2, "usage.missing"),
+        (["serve", "prefork", "--lab", "unix", "--port", "80", "--json"], 2, "lab.port_without_tcp"),
+        (["load", "bytes", "--lab", "unix:1", "--json"], 2, "lab.invalid_holder"),
+        (["list", "--jsn", "--json"], 2, "usage.unknown_option"),
+    ],
+    ids=lambda value: " ".join(value) if isinstance(value, list) else None,
+)
+def test_with_json_the_errors_are_on_stdout_too(arguments: list[str], status: int, code: str | None) -> None:
+    done = answered(*arguments)
+    assert done.returncode == status, done
+    printed = json.loads(done.stdout)
+    assert [*printed] == ["errors"]
+    (error,) = printed["errors"]
+    assert [*error] == ["message", "code", "hint", "where"]
+    assert code in (error["code"], OTHERS)
+    assert main.Problem(**error).line in done.stderr
+    assert f"hint: {error['hint']}\n" in done.stderr or not error["hint"]
+
+
+@pytest.mark.parametrize("command", ["serve", "load", "count", "list", "doctor", "limits"])
+def test_without_an_engine_each_command_with_json_has_an_error(
+    command: str, monkeypatch: pytest.MonkeyPatch, tmp_path: Path
+) -> None:
+    monkeypatch.setenv("THUNDERHERD_ENGINE", str(tmp_path / "nothing"))
+    done = answered(command, "--json")
+    assert done.returncode == 2, done
+    (error,) = json.loads(done.stdout)["errors"]
+    assert "THUNDERHERD_ENGINE" in main.Problem(**error).line
+    assert main.Problem(**error).line in done.stderr
 
 
 @pytest.mark.parametrize("place", ["file/results", "file"])
@@ -276,17 +315,17 @@ def test_out_that_cannot_be_written(real_commands: None, tmp_path: Path, place: 
     (tmp_path / "file").write_text("")
     done = answered("run", "unp-ch30", "--out", str(tmp_path / place))
     assert done.returncode != 0
-    assert done.stderr.count("thunderherd: ") == 1, done.stderr
     assert "--out" in done.stderr
+    assert place == "file" or codes_printed(done.stderr) == ["system.enotdir"], done.stderr
 
 
 def test_control_c_is_130_without_a_trace(
     monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:
-    def interrupted(**_: object) -> None:
+    def interrupted(*_: object) -> None:
         raise KeyboardInterrupt
 
-    monkeypatch.setattr("thunderherd.cli.run.run_and_show", interrupted)
+    monkeypatch.setattr("thunderherd.study.loading.load_study", interrupted)
     assert main.run_command(["run", "unp-ch30"]) == 130
     assert "Traceback" not in capsys.readouterr().err
 
@@ -319,8 +358,9 @@ def test_a_run_is_shown_and_shown_again(real_commands: None, small_study_file: P
     assert written.stdout == f"{tmp_path / 'mine.html'}\n"
     assert (tmp_path / "mine.html").stat().st_size > 1000
 
-    assert_mistake(answered("claims", "unp-ch30", str(out)), "small", "not of unp-ch30")
-    assert_mistake(answered("run", str(small_study_file), "--out", str(out)), "--resume", "--out")
+    other = answered("claims", "unp-ch30", str(out))
+    assert_mistake(other, "claims.other_study", f"`thunderherd claims small {out}`")
+    assert_mistake(answered("run", str(small_study_file), "--out", str(out)), OTHERS, "--resume", "--out")
 
 
 def test_control_c_keeps_what_is_there_and_resume_goes_on(

@@ -111,7 +111,9 @@ def test_a_study_that_cannot_run_is_exit_status_1(fake_engine: Callable[..., Pat
 def test_wrong_usage_is_exit_status_2(wrong: str) -> None:
     done = doctor(wrong)
     assert done.returncode == 2
-    assert codes_printed(done.stderr) == ["usage.invalid"]
+    assert codes_printed(done.stderr) == [
+        "usage.unknown_option" if wrong.startswith("-") else "usage.invalid"
+    ]
     assert wrong in done.stderr
 
 

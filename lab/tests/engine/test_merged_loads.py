@@ -12,7 +12,7 @@ import pytest
 
 import thunderherd
 from thunderherd.cli import main
-from thunderherd.cli.merge import _in_words
+from thunderherd.cli.engine import _in_words
 from thunderherd.engine import client
 from thunderherd.engine.lines import Closings, LoadResult
 from thunderherd.engine.merged_loads import load_lines, merged_loads

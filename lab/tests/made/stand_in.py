@@ -1,6 +1,12 @@
-"""A program that stands for the engine, and what it lists: small enough to be known by heart."""
+"""A program that stands for the engine, what it lists, and commands that are answered in this process."""
 
 from __future__ import annotations
+
+import io
+import subprocess
+from contextlib import redirect_stderr, redirect_stdout
+
+from thunderherd.cli import main
 
 STAND_IN = """#!/bin/sh
 # Stands for the engine: answers `list --json` and `--matrix`, else says how it was called, copies its stdin.
@@ -34,6 +40,21 @@ FORM = {
     "default": "short",
 }
 LIMIT, CHECK = FORM | {"name": "limit"}, FORM | {"name": "check"}
+
+UNAVAILABLE = {
+    "name": "cycles",
+    "summary": "CPU cycles",
+    "unit": "cycles",
+    "available": False,
+    "reason": "no such event",
+}
+"""A counter that this machine does not have."""
+
+HOLES = [
+    {"primitive": "send", "design": "prefork", "reason": "no time to send"},
+    {"primitive": "take", "workload": "bytes", "end": "service", "reason": "nothing to take"},
+]
+"""What cannot be combined."""
 
 CATALOGUE = {
     "schema": 4,
@@ -70,19 +91,21 @@ CATALOGUE = {
     ],
     "loads": [{"name": "closed", "summary": "in turn", "source": "UNP 30.3", "settings": []}],
     "counters": [
-        {
-            "name": "cycles",
-            "summary": "CPU cycles",
-            "unit": "cycles",
-            "available": False,
-            "reason": "no such event",
-        }
+        UNAVAILABLE,
     ],
     "limits": [{"name": "call", "summary": "a system call", "figure": "nanoseconds"}],
     "server_settings": [BACKLOG],
     "load_settings": [],
-    "holes": [
-        {"primitive": "send", "design": "prefork", "reason": "no time to send"},
-        {"primitive": "take", "workload": "bytes", "end": "service", "reason": "nothing to take"},
-    ],
+    "holes": HOLES,
 }
+
+
+def answered(*arguments: str) -> subprocess.CompletedProcess[str]:
+    """Runs a command in this process, which saves the second that Python takes to start.
+
+    The command must not replace the process.
+    """
+    out, errors = io.StringIO(), io.StringIO()
+    with redirect_stdout(out), redirect_stderr(errors):
+        status = main.run_command([*arguments])
+    return subprocess.CompletedProcess(arguments, status, out.getvalue(), errors.getvalue())

@@ -21,7 +21,7 @@ from made.summaries.sweeps import summary as sweeps_summary
 from made.summaries.trials import made_trial
 
 import thunderherd
-from thunderherd.cli import run
+from thunderherd.cli import options
 from thunderherd.cli.main import run_command
 from thunderherd.judge.summary.summarise import summarise
 from thunderherd.records.directory import RunDirectory, SavedRun
@@ -227,5 +227,5 @@ def test_the_command_prints_it_and_writes_the_folder(
     assert run_command(["summary", str(folder), "--write"]) == 0
     for name in ("summary.md", "README.md", "estimates.csv", "summary.schema.json"):
         assert (folder / name).exists()
-    assert isinstance(run.summary_of(folder), Summary)
+    assert isinstance(options.summary_of(folder), Summary)
     assert isinstance(thunderherd.load(folder), SavedRun)

@@ -9,15 +9,17 @@ from pathlib import Path
 from typing import Any, Literal
 
 import pytest
+from made import refusals
 from made.summaries.crossed import asked, both_stages, found_of, study_of
 from made.summaries.swept import CATALOGUE
 
 from thunderherd.engine import client as engine_client
 from thunderherd.engine.catalogue import Catalogue, Counter, IntegerSetting, Workload
 from thunderherd.engine.setting_rules import Agreement
-from thunderherd.errors import UserError
+from thunderherd.errors import Problem
 from thunderherd.records.crossover import CrossoverSummary
-from thunderherd.search.crossover_study import Asked, coarse_study, dense_study
+from thunderherd.search.crossover_study import coarse_study, dense_study
+from thunderherd.search.request import CrossoverRequest
 from thunderherd.study.loading import Study, load_study
 
 MORE = "test_chunks"
@@ -25,14 +27,13 @@ MORE = "test_chunks"
 
 
 def coarse(tmp_path: Path, *overrides: str, catalogue: Catalogue = CATALOGUE, **changes: Any) -> Study:
-    text = coarse_study(asked(**changes), catalogue)
-    return study_of(text, tmp_path / "coarse.toml", *overrides, catalogue=catalogue)
+    tables = coarse_study(asked(**changes), catalogue)
+    return study_of(tables, tmp_path / "coarse.toml", *overrides, catalogue=catalogue)
 
 
-def refused(catalogue: Catalogue = CATALOGUE, **changes: Any) -> str:
-    with pytest.raises(UserError) as caught:
-        coarse_study(asked(**changes), catalogue)
-    return str(caught.value)
+def refused(catalogue: Catalogue = CATALOGUE, **changes: Any) -> Problem:
+    (problem,) = refusals.refused(coarse_study, asked(**changes), catalogue)
+    return problem
 
 
 # The first stage --------------------------------------------------------------------------------------------
@@ -58,7 +59,8 @@ def test_it_is_a_study_of_one_sweep(tmp_path: Path) -> None:
 def test_a_limit_of_the_server_is_raised_and_that_is_said(tmp_path: Path) -> None:
     study = coarse(tmp_path)
     assert {each.settings["limit"] for each in study.contenders} == {4 * 2**20}
-    assert study.sweeps[0].note == "limit of the server is raised to 4,194,304, as bytes goes so far"
+    note = study.sweeps[0].note or ""
+    assert note.startswith("limit ") and " 4,194,304" in note and " bytes " in note
     small = coarse(tmp_path, over="bytes=1..1k")
     assert {each.settings["limit"] for each in small.contenders} == {16384}
     assert small.sweeps[0].note is None
@@ -135,8 +137,8 @@ def test_both_ends_take_a_value_that_must_be_equal(tmp_path: Path) -> None:
     assert study.sweeps[0].key == ("load.settings.field", "settings.field")
     nothing = dict.fromkeys(CrossoverSummary.model_fields)
     found = CrossoverSummary.model_construct(**nothing | {"points": [], "blocks": 12})
-    text = (tmp_path / "coarse.toml").read_text()
-    dense = study_of(dense_study(text, [4, 8], found, (1, 1)), tmp_path / "dense.toml", catalogue=catalogue)
+    tables = tomllib.loads((tmp_path / "coarse.toml").read_text())
+    dense = study_of(dense_study(tables, [4, 8], found, (1, 1)), tmp_path / "dense.toml", catalogue=catalogue)
     assert dense.sweeps[0].key == study.sweeps[0].key
     assert [(each.settings["field"], each.load.settings["field"]) for each in dense.contenders[::2]] == [
         (4, 4), (8, 8)
@@ -175,7 +177,7 @@ def test_a_setting_of_both_ends_is_that_of_the_end_that_sends(
     }
     assert {key for key, primitive in moved.items() if primitive == MORE} == set(keys)
     typed = coarse_study(asked(over="settings.field=1..1k", workload="flow"), catalogue)
-    assert tomllib.loads(typed)["sweeps"][0]["key"] == "settings.field"
+    assert typed["sweeps"][0]["key"] == "settings.field"
 
 
 def test_who_receives_does_so_where_the_bytes_go(tmp_path: Path) -> None:
@@ -213,8 +215,9 @@ def test_the_number_of_requests_ends_the_load_where_it_is_swept(tmp_path: Path) 
         not each.load.is_timed and each.load.told["loops"] == int(each.point or 0)
         for each in study.contenders
     )
-    with pytest.raises(UserError, match="loops would have no effect: the load ends by time"):
-        coarse(tmp_path, "load.settings.milliseconds=50", over="loops=1..100", load=None)
+    set_by_user = ("load.settings.milliseconds=50",)
+    (problem,) = refusals.refused(coarse, tmp_path, *set_by_user, over="loops=1..100", load=None)
+    assert "loops" in problem.message and "milliseconds" in str(problem)
     assert coarse(tmp_path, over="milliseconds=10..100", load=None).load.is_timed
 
 
@@ -228,10 +231,10 @@ def test_contenders_of_a_study_with_all_that_they_stand_on(tmp_path: Path) -> No
         Counter(name=name, summary="", unit="times", available=True, countable=True) for name in names
     ]
     catalogue = CATALOGUE.model_copy(update={"counters": (*CATALOGUE.counters, *counters)})
-    text = coarse_study(
-        Asked(a="prefork_modern", b="fork_per_client", over="bytes=64..16k", study="unp-ch30"), catalogue
+    request = CrossoverRequest(
+        a="prefork_modern", b="fork_per_client", over="bytes=64..16k", study="unp-ch30"
     )
-    study = study_of(text, tmp_path / "coarse.toml", catalogue=catalogue)
+    study = study_of(coarse_study(request, catalogue), tmp_path / "coarse.toml", catalogue=catalogue)
     whole = load_study("unp-ch30", "quick", [], catalogue)
     first = study.contender("prefork_modern@coarse=64")
     own = whole.contender("prefork_modern")
@@ -241,136 +244,146 @@ def test_contenders_of_a_study_with_all_that_they_stand_on(tmp_path: Path) -> No
     assert study.noise == whole.noise
 
 
+OTHERS = None
+"""The code is another package's."""
+
+
 @pytest.mark.parametrize(
-    ("changes", "said"),
+    ("changes", "code", "facts"),
     [
-        ({"workload": "bytes"}, "--workload bytes contradicts --study unp-ch30"),
-        ({"load": "closed"}, "--load closed contradicts --study unp-ch30"),
-        ({"milliseconds": 5}, "--milliseconds 5 contradicts --study unp-ch30"),
-        ({"a": "prefork_modem"}, "no such contender of the study, design or primitive"),
-        ({"a": "prefork_modem"}, "did you mean 'prefork_modern'?"),
-        ({"study": "unp-ch3"}, "no such study"),
+        ({"workload": "bytes"}, "crossover.option_contradicts_study", ["--workload bytes", "unp-ch30"]),
+        ({"load": "closed"}, "crossover.option_contradicts_study", ["--load closed", "unp-ch30"]),
+        ({"milliseconds": 5}, "crossover.option_contradicts_study", ["--milliseconds 5", "unp-ch30"]),
+        ({"a": "prefork_modem"}, "contender.unknown", ['"prefork_modem"', "'prefork_modern'?"]),
+        ({"study": "unp-ch3"}, OTHERS, ['"unp-ch3"', "'unp-ch30'?"]),
+        ({"study": "erss-hw4", "over": "pool=1..64"}, "crossover.study_is_scaled", ["--study erss-hw4"]),
     ],
 )
-def test_mistakes_with_a_study(changes: dict[str, Any], said: str) -> None:
-    assert said in refused(**{"load": None, "study": "unp-ch30", **changes})
-
-
-def test_a_scaled_study_is_refused(tmp_path: Path) -> None:
-    assert "--study erss-hw4 has a [scale]" in refused(study="erss-hw4", load=None, over="pool=1..64")
+def test_mistakes_with_a_study(changes: dict[str, Any], code: str | None, facts: list[str]) -> None:
+    problem = refused(**{"load": None, "study": "unp-ch30", **changes})
+    assert code in (problem.code, OTHERS)
+    assert [fact for fact in facts if fact not in str(problem)] == []
 
 
 # Mistakes ---------------------------------------------------------------------------------------------------
 
 
 @pytest.mark.parametrize(
-    ("changes", "said"),
+    ("changes", "code", "facts"),
     [
-        ({"a": "prefrk"}, 'no such design or primitive "prefrk"'),
-        ({"a": "prefrk"}, "did you mean 'prefork'?"),
-        ({"a": "send_ech", "b": MORE}, "did you mean 'send_each'?"),
-        ({"a": "prefork", "b": "prefork"}, "prefork and prefork are the same contender"),
+        ({"a": "prefrk"}, "contender.unknown", ['"prefrk"', "'prefork'?"]),
+        ({"a": "send_ech", "b": MORE}, "contender.unknown", ["'send_each'?"]),
+        ({"a": "prefork", "b": "prefork"}, "crossover.same_contender", ["prefork and prefork"]),
+        ({"a": "prefork", "b": "design=prefork"}, "crossover.same_contender", ["prefork and design=prefork"]),
+        ({"over": "byte=1..9"}, "crossover.over_unknown", ["workload bytes", "load timed", "'bytes'?"]),
+        ({"over": "load.settings.pool=1..9"}, "crossover.over_unknown", ["pool is settings.pool"]),
+        ({"over": "check=1..9"}, "crossover.over_is_no_number", ['"pattern", "count"', "numbers: "]),
+        ({"over": "nodelay=1..9"}, "crossover.over_is_no_number", ["true or false", "numbers: "]),
+        ({"over": "settings.nodelay=1..9"}, "crossover.over_is_no_number", ["true or false", "numbers: "]),
+        ({"over": "bytes=1..4GiB"}, "crossover.over_exceeds_setting", ["1 to 1073741824 bytes"]),
+        ({"over": "bytes=2..4GiB"}, "crossover.over_exceeds_setting", ["--over bytes=2..1073741824"]),
+        ({"over": "pool=1..20000"}, "crossover.over_exceeds_setting", ["1 to 4096 workers"]),
+        ({"over": "bytes=9..1"}, OTHERS, ["--over bytes=9..1", "--over bytes=1..9"]),
+        ({"over": "bytes=1..many"}, OTHERS, ["'many'"]),
+        ({"over": "message_bytes"}, OTHERS, ["LOW..HIGH", "--over message_bytes=64..4MiB"]),
+        ({"over": "settings.pool=5"}, OTHERS, ["LOW..HIGH", "--over settings.pool=1..64"]),
         (
-            {"a": "prefork", "b": "design=prefork"},
-            "are the same contender, and nothing changes places with itself",
+            {"a": MORE, "b": "recv"},
+            "crossover.sender_against_receiver",
+            [f"{MORE} sends and recv receives", f"`crossover {MORE} send_each`"],
         ),
-        ({"over": "byte=1..9"}, "neither contender, nor workload bytes, nor load timed has such a setting"),
-        ({"over": "byte=1..9"}, "did you mean 'bytes'?"),
-        ({"over": "load.settings.pool=1..9"}, "no such key; pool is settings.pool"),
-        ({"over": "check=1..9"}, 'it is no number but "pattern", "count"; numbers: '),
-        ({"over": "nodelay=1..9"}, "it is no number but true or false; numbers: "),
-        ({"over": "settings.nodelay=1..9"}, "it is no number but true or false; numbers: "),
-        (
-            {"over": "bytes=1..4GiB"},
-            "bytes=1..4294967296 goes beyond what it allows: a whole number from 1 to",
-        ),
-        ({"over": "pool=1..20000"}, "goes beyond what it allows: a whole number from 1 to 4096 workers"),
-        ({"over": "bytes=9..1"}, "crossover: --over bytes=9..1: 9 is not below 1"),
-        ({"over": "bytes=1..many"}, "'many' is no number"),
-        ({"over": "message_bytes"}, "LOW..HIGH, such as --over message_bytes=64..4MiB"),
-        ({"over": "settings.pool=5"}, "LOW..HIGH, such as --over settings.pool=1..64"),
-        ({"over": "bytes=9..1"}, "write the lower end first, such as --over bytes=1..9"),
-        ({"a": MORE, "b": "recv"}, f"{MORE} sends and recv receives, so that neither can take the other's"),
-        ({"a": MORE, "b": "recv"}, f"type `crossover {MORE} send_each`"),
         (
             {"a": "recv", "b": f"primitive={MORE}", "side": "both"},
-            "`crossover primitive=test_chunks primitive=",
+            "crossover.sender_against_receiver",
+            [f"`crossover primitive={MORE} primitive="],
         ),
-        ({"workload": "byte"}, "no such workload \"byte\"; known: bytes; did you mean 'bytes'?"),
-        ({"load": "close"}, 'no such load "close"'),
-        ({"design": "thread"}, 'no such design "thread"'),
-        ({"metric": "gigabits"}, '--metric gigabits: no such metric "gigabits"; known: '),
-        ({"show": ("latency",)}, "--show latency: no such metric"),
-        ({"side": "serve"}, "no such side \"serve\"; known: server, client, both; did you mean 'server'?"),
-        ({"blocks": 5}, "--blocks 5 are too few: with 9 sizes at alpha 0.025"),
-        ({"lab": ("appart",)}, "did you mean 'apart'?"),
-        ({"lab": ("vethh",)}, "did you mean 'veth'?"),
-        ({"lab": ("placment=apart",)}, "did you mean 'placement'?"),
-        ({"over": "loops=1..9", "milliseconds": 50, "load": None}, "leave --milliseconds out"),
-        ({"over": "bytes=2..4GiB"}, "; type --over bytes=2..10"),
-        ({"load": "closed", "milliseconds": 100}, "load closed does not end by time"),
-        ({"a": "design=prefork,pol=3"}, 'no such key "pol"; known: design, primitive,'),
-        ({"a": "design=prefork,pol=3"}, "did you mean 'pool'?"),
-        ({"a": "design=prefork,pool"}, '"pool" is no key=value, such as pool=30, load.processes=2 or'),
-        ({"a": "prefork,pool=3"}, "a design with settings is design=prefork,pool=3"),
-        ({"a": "design="}, '"design=" is no key=value'),
-        ({"a": "design=prefork,,pool=3"}, '"" is no key=value'),
-        ({"a": "design=prefork,pool={"}, "'{' is no TOML value"),
-        ({"a": "design=prefork,pool=3,pool=4"}, "pool is said twice"),
-        ({"a": "design=prefork,nodelay=true"}, "could be settings.nodelay or load.settings.nodelay"),
+        ({"workload": "byte"}, "crossover.unknown_workload", ["--workload byte", "known: bytes", "'bytes'?"]),
+        ({"load": "close"}, "crossover.unknown_load", ["--load close", "'closed'?"]),
+        ({"design": "thread"}, "crossover.unknown_design", ["--design thread"]),
+        ({"metric": "gigabits"}, "crossover.unknown_metric", ["--metric gigabits", "known: "]),
+        ({"show": ("latency",)}, "crossover.unknown_metric", ["--show latency"]),
+        ({"side": "serve"}, "crossover.unknown_side", ["server, client, both", "'server'?"]),
+        ({"blocks": 5}, "crossover.too_few_blocks", ["--blocks 5", "9 sizes at alpha 0.025", "at least 10"]),
+        ({"lab": ("appart",)}, OTHERS, ["--lab appart", "'apart'?"]),
+        ({"lab": ("vethh",)}, OTHERS, ["--lab vethh", "'veth'?"]),
+        ({"lab": ("placment=apart",)}, OTHERS, ["--lab placment=apart", "'placement'?"]),
+        (
+            {"over": "loops=1..9", "milliseconds": 50, "load": None},
+            "crossover.milliseconds_contradict_over",
+            ["--milliseconds 50", "--over loops"],
+        ),
+        (
+            {"load": "closed", "milliseconds": 100},
+            "crossover.load_without_time",
+            ["--milliseconds 100", "load closed", "--set load.settings.loops="],
+        ),
+        ({"a": "design=prefork,pol=3"}, "contender.unknown_key", ['"pol"', "known: design, prim", "'pool'?"]),
+        ({"a": "design=prefork,pool"}, "contender.no_key_value", ['"pool"', "pool=30, load.processes=2"]),
+        ({"a": "prefork,pool=3"}, "contender.no_key_value", ["design=prefork,pool=3"]),
+        ({"a": "design="}, "contender.no_key_value", ['"design="']),
+        ({"a": "design=prefork,,pool=3"}, "contender.no_key_value", ['""']),
+        ({"a": "design=prefork,pool={"}, OTHERS, ["design=prefork,pool={", "'{'"]),
+        ({"a": "design=prefork,pool=3,pool=4"}, "contender.key_repeated", ["pool=3,pool=4"]),
+        (
+            {"a": "design=prefork,nodelay=true"},
+            "contender.ambiguous_key",
+            ["settings.nodelay or load.settings.nodelay"],
+        ),
     ],
 )
-def test_mistakes_say_what_is_allowed(changes: dict[str, Any], said: str) -> None:
-    text = refused(**changes)
-    assert text.startswith("crossover: ") and said in text
+def test_mistakes_say_what_is_allowed(changes: dict[str, Any], code: str | None, facts: list[str]) -> None:
+    problem = refused(**changes)
+    assert code in (problem.code, OTHERS)
+    assert str(problem).startswith("crossover: ")
+    assert [fact for fact in facts if fact not in str(problem)] == []
 
 
 def test_sizes_that_a_product_forbids_are_refused_with_what_to_type_instead(use_engine: Path) -> None:
-    """The contenders of the study, over one of two settings whose product is given: what is said, if it is
-    typed, compares both at sizes that can be had."""
+    """The command in the hint compares both contenders at sizes that exist."""
     offered = engine_client.catalogue()
     for name, other, sizes in (
         ("buffers", "buffer_size", [15, 20, 25, 30, 50, 60, 75, 100]),
         ("buffer_size", "buffers", [15, 20, 25, 30, 50, 60, 75, 100]),
     ):
         both = {"a": "writev", "b": "single_write", "over": f"{name}=15..100"}
-        said = refused(offered, **both, study="css503-p4", workload=None, load=None)
-        assert f"few sizes of the range can be had: {', '.join(map(str, sizes))};" in said
-        words = shlex.split(said.partition("compare both at those: ")[2])
-        assert words[:3] == ["thunderherd", "run", "css503-p4"]
-        advised = load_study("css503-p4", "quick", words[4::2], offered)
+        problem = refused(offered, **both, study="css503-p4", workload=None, load=None)
+        assert problem.code == "crossover.over_has_gaps"
+        assert f": {', '.join(map(str, sizes))};" in problem.hint
+        words = shlex.split(problem.hint.rpartition(": thunderherd run ")[2])
+        assert words[0] == "css503-p4"
+        advised = load_study("css503-p4", "quick", words[2::2], offered)
         loads = {each.point: each.load.settings for each in advised.contenders if each.base == "writev"}
         assert {int(point or 0): load[name] for point, load in loads.items()} == {
             each: each for each in sizes
         }
         assert all(int(load[name]) * int(load[other]) == 1500 for load in loads.values())
-    said = refused(offered, a="writev", b="write_once", over="buffers=15..20", workload="blast", load=None)
-    assert said.endswith('"load.settings.buffers" = 20, "load.settings.buffer_size" = 75 } }]')
-    said = refused(offered, a="writev", b="write_once", over="buffers=16..19", workload="blast", load=None)
-    assert "few sizes of the range can be had: none, and the nearest are 15 and 20; compare both" in said
-    assert '"load.settings.buffers" = 15, "load.settings.buffer_size" = 100' in said
-    said = refused(offered, a="writev", b="write_once", over="mesage_bytes=64..100", load=None)
-    assert said.endswith("did you mean 'message_bytes'?")
-    said = refused(offered, over="bytes=1..1MiB", workload="echo", load=None)
-    assert said.endswith("a whole number from 1 to 65536 bytes; type --over bytes=1..65536")
+    blast = {"a": "writev", "b": "write_once", "workload": "blast", "load": None}
+    hint = refused(offered, **blast, over="buffers=15..20").hint
+    assert hint.endswith('"load.settings.buffers" = 20, "load.settings.buffer_size" = 75 } }]')
+    hint = refused(offered, **blast, over="buffers=16..19").hint
+    assert ": none" in hint and "15 and 20" in hint
+    assert '"load.settings.buffers" = 15, "load.settings.buffer_size" = 100' in hint
+    problem = refused(offered, a="writev", b="write_once", over="mesage_bytes=64..100", load=None)
+    assert problem.hint.endswith("'message_bytes'?")
+    problem = refused(offered, over="bytes=1..1MiB", workload="echo", load=None)
+    assert problem.hint == "type --over bytes=1..65536" and "1 to 65536 bytes" in problem.message
 
 
 @pytest.mark.parametrize(
-    ("changes", "overrides", "said"),
+    ("changes", "overrides", "code", "fact"),
     [
-        ({"a": "design=prefrk"}, (), "no such design"),
-        ({"a": "design=prefork,pool=0"}, (), "pool = 0; allowed: a whole number from 1 to 4096 workers"),
-        ({"metric": "request_per_second"}, (), "no such metric"),
-        ({"show": ("latency",)}, (), "no such metric"),
-        ({}, ("load.settings.byte=3",), "--set load.settings.byte=3: no such key"),
+        ({"a": "design=prefrk"}, (), "study.unknown_design", '"prefrk"'),
+        ({"a": "design=prefork,pool=0"}, (), OTHERS, "1 to 4096 workers"),
+        ({"metric": "request_per_second"}, (), "crossover.unknown_metric", '"request_per_second"'),
+        ({"show": ("latency",)}, (), "crossover.unknown_metric", '"latency"'),
+        ({}, ("load.settings.byte=3",), OTHERS, "--set load.settings.byte=3"),
     ],
 )
 def test_what_the_study_itself_refuses(
-    tmp_path: Path, changes: dict[str, Any], overrides: tuple[str, ...], said: str
+    tmp_path: Path, changes: dict[str, Any], overrides: tuple[str, ...], code: str | None, fact: str
 ) -> None:
-    with pytest.raises(UserError) as caught:
-        coarse(tmp_path, *overrides, **changes)
-    assert said in str(caught.value)
+    problems = refusals.refused(coarse, tmp_path, *overrides, **changes)
+    assert any(code in (each.code, OTHERS) and fact in str(each) for each in problems)
 
 
 # The second stage -------------------------------------------------------------------------------------------

@@ -1,40 +1,49 @@
-"""`thunderherd doctor`: what this machine can and cannot do, and how to change it, on a page or as JSON.
-
-Looks, and changes nothing. Whether the bundled studies can run is the exit status.
-"""
+"""The command `doctor`: what this machine can and cannot do, and how to change it, as a page or as JSON."""
 
 from __future__ import annotations
 
 import json
 from collections.abc import Iterable, Iterator, Sequence
+from typing import TYPE_CHECKING
 
-from rich.console import Console
-from rich.text import Text
+from thunderherd.cli.options import AsJson
 
-from thunderherd.doctor.diagnosis import Diagnosis, diagnose
-from thunderherd.doctor.kind import Change, Finding
-from thunderherd.doctor.runnable_studies import LeftOut, SizeHere, StudyHere
-from thunderherd.records.extra_trials import WHAT_EXPLAINS
-from thunderherd.text.figures import count
-from thunderherd.text.layout import make_console, wrapped
+if TYPE_CHECKING:
+    from rich.console import Console
+    from rich.text import Text
+
+    from thunderherd.doctor.diagnosis import Diagnosis
+    from thunderherd.doctor.kind import Change, Finding
+    from thunderherd.doctor.runnable_studies import LeftOut, SizeHere, StudyHere
+
+__all__ = ["doctor", "page", "print_page"]
 
 RUN, SOME_CANNOT = 0, 1
-"""Exit status: all bundled studies can run, wholly or in part; or one cannot."""
+"""Exit status if all bundled studies can run, wholly or in part; and if one cannot."""
 
 MARKS = {"good": " ", "notable": "!", "stops": "x", "unknown": "?"}
 OF_STUDIES = {"wholly": " ", "in part": "!", "not": "x"}
 STYLES = {"!": "yellow", "x": "bold red", "?": "dim", " ": ""}
-LEGEND = "! worth knowing   x something cannot be done here   ? this machine does not tell"
+LEGEND = "! worth knowing   x not possible here   ? unknown on this machine"
 
 LONGEST_LIST = 4
-"""How many contenders and reasons are named; --json has all of them."""
+"""How many contenders and reasons the page names; --json has all of them."""
 
 NAME = 26
-"""Columns for the name of a finding; what does not fit moves its text to the right."""
+"""Columns for the name of a finding; a longer name moves its text to the right."""
 
 
-def show(*, as_json: bool) -> int:
-    """Prints it, for people or as JSON; returns the exit status."""
+def doctor(as_json: AsJson = False) -> int:
+    """Show what this machine can measure, and how to change that.
+
+    Looks for a few seconds and changes nothing. Its JSON: docs/generated/reference/doctor.schema.json.
+
+    Exit status: 0 if all bundled studies can run, wholly or in part (the page names what is left out, and
+    why); 1 if one cannot run; 2 for wrong usage.
+    """
+    from thunderherd.doctor.diagnosis import diagnose
+    from thunderherd.text.layout import make_console
+
     found = diagnose()
     if as_json:
         print(json.dumps(found.model_dump(mode="json"), indent=2, ensure_ascii=False))
@@ -44,14 +53,15 @@ def show(*, as_json: bool) -> int:
 
 
 def print_page(console: Console, found: Diagnosis) -> None:
-    """The page: what is good on a line each, what is not with what it means and what to type."""
+    """Prints the page: a line for each good finding; for others what they mean and what to type."""
     for line in page(console, found):
         console.print(line, soft_wrap=True)
 
 
 def page(console: Console, found: Diagnosis) -> Iterator[Text]:
-    """Its lines, no wider than the console or than is easily read, but for commands, which are never
-    divided."""
+    """The lines of the page, no wider than the console or than is easily read. Commands are never divided."""
+    from rich.text import Text
+
     yield from _paragraph(console, f"{found.processor}, Linux {found.kernel}", "", "bold")
     yield from _paragraph(console, LEGEND, "", "dim")
     for examined in found.examinations.values():
@@ -65,7 +75,7 @@ def page(console: Console, found: Diagnosis) -> Iterator[Text]:
 
 
 def verdict(found: Diagnosis) -> str:
-    """Whether the bundled studies can run, in a sentence, with the exit status."""
+    """A sentence on whether the bundled studies can run, with the exit status."""
     runs = [each.runs for each in found.studies]
     cannot = [each.name for each in found.studies if each.runs == "not"]
     if cannot:
@@ -88,6 +98,8 @@ def _finding(console: Console, finding: Finding) -> Iterator[Text]:
 
 
 def _study(console: Console, study: StudyHere) -> Iterator[Text]:
+    from thunderherd.records.extra_trials import WHAT_EXPLAINS
+
     sizes = f"sizes {', '.join(study.sizes)}"
     said = f"{study.runs} ({sizes})" if study.runs != "not" else f"cannot run: size {study.usual_size}"
     yield from _row(console, OF_STUDIES[study.runs], study.name, said)
@@ -97,14 +109,14 @@ def _study(console: Console, study: StudyHere) -> Iterator[Text]:
             yield from _paragraph(console, f"{' and '.join(alike)}: {line}", " " * NAME)
             yield from _changes(changes)
     if study.uncounted:
-        why = f"not counted: {', '.join(study.uncounted)}; claims about them are not testable here"
+        why = f"not counted here: {', '.join(study.uncounted)}; claims about them cannot be tested"
         yield from _paragraph(console, why, " " * NAME)
     if not study.has_counted_trials:
-        why = "no why: it has no counted trials; `--set counting.trials=1` makes some"
+        why = "no counted trials, so nothing for `thunderherd explain`; `--set counting.trials=1` adds some"
         yield from _paragraph(console, why, " " * NAME)
     if study.uncounted_apart:
         without = [each for each in study.uncounted_apart if each in WHAT_EXPLAINS]
-        means = f"; no why: `thunderherd explain` attributes nothing to {_or(without)}" if without else ""
+        means = f"; `thunderherd explain` attributes nothing to {_or(without)}" if without else ""
         why = f"not counted in its counted trials: {', '.join(study.uncounted_apart)}{means}"
         yield from _paragraph(console, why, " " * NAME)
 
@@ -114,7 +126,7 @@ def _or(names: Sequence[str]) -> str:
 
 
 def _alike(sizes: dict[str, SizeHere]) -> Iterator[tuple[list[str], SizeHere]]:
-    """The sizes of which the same is to be said, together."""
+    """Groups the sizes that are alike."""
     seen: list[SizeHere] = []
     for size in sizes.values():
         if size not in seen:
@@ -123,6 +135,8 @@ def _alike(sizes: dict[str, SizeHere]) -> Iterator[tuple[list[str], SizeHere]]:
 
 
 def _of_size(size: SizeHere) -> Iterator[tuple[str, Sequence[Change]]]:
+    from thunderherd.text.figures import count
+
     for reason in size.reasons[:LONGEST_LIST]:
         yield f"cannot run: {reason}", ()
     if (more := len(size.reasons) - LONGEST_LIST) > 0:
@@ -139,7 +153,9 @@ def _names(left_out: LeftOut) -> str:
 
 
 def _changes(changes: Iterable[Change]) -> Iterator[Text]:
-    """What to type, in lines that can be copied: they are not divided, however long."""
+    """Commands to type. Their lines are not divided, so that they can be copied."""
+    from rich.text import Text
+
     for change in changes:
         yield Text.assemble(("      type  ", "dim"), (change.command, "cyan"))
         if change.undo:
@@ -147,6 +163,10 @@ def _changes(changes: Iterable[Change]) -> Iterator[Text]:
 
 
 def _row(console: Console, mark: str, name: str, text: str) -> Iterator[Text]:
+    from rich.text import Text
+
+    from thunderherd.text.layout import wrapped
+
     head = f"  {mark} {name}".ljust(NAME - 1) + " "
     first, *others = wrapped(text, console, head=head)
     yield Text.assemble((first[:4], STYLES[mark]), first[4:])
@@ -154,4 +174,8 @@ def _row(console: Console, mark: str, name: str, text: str) -> Iterator[Text]:
 
 
 def _paragraph(console: Console, text: str, indent: str, style: str = "") -> Iterator[Text]:
+    from rich.text import Text
+
+    from thunderherd.text.layout import wrapped
+
     yield from (Text(line, style=style) for line in wrapped(text, console, head=indent))

@@ -1,66 +1,85 @@
-"""`thunderherd explain`: why one contender of a run needs more CPU time than another."""
+"""The command `explain`: why one contender of a run needs more CPU time than another."""
 
 from __future__ import annotations
 
 import json
 from collections.abc import Sequence
-from typing import get_args
+from typing import TYPE_CHECKING, Annotated, get_args
 
-from rich.console import Console
+import typer
 
-from thunderherd.engine.client import EngineError
+from thunderherd.cli.options import AsJson, ResultsDirectory, summary_of
 from thunderherd.errors import UserError
-from thunderherd.judge.why.flame_graphs import differential, differential_file
-from thunderherd.judge.why.pairs import EXPLAINED_SIDES, counts_of, explained, is_first, limits_of, pairs_of
-from thunderherd.judge.why.profiles import sampled
-from thunderherd.records.directory import SavedRun
-from thunderherd.records.explanation import Explanation, Per
-from thunderherd.records.summary import Summary
-from thunderherd.show.report.profiles import copying_sentences
-from thunderherd.show.sentences.counting_cost import about_cpu_time
-from thunderherd.show.sentences.explanation import (
-    elsewhere,
-    legend,
-    print_explanation,
-    reasons,
-    remarks,
-    sentence,
-)
-from thunderherd.show.sentences.left_out import not_counted, not_sampled
-from thunderherd.show.tables.noise import noise_view, print_noise
-from thunderherd.text.figures import printable
-from thunderherd.text.layout import make_console, prose
-from thunderherd.toml.file import unknown
+
+if TYPE_CHECKING:
+    from rich.console import Console
+
+    from thunderherd.records.directory import SavedRun
+    from thunderherd.records.explanation import Explanation, Per
+    from thunderherd.records.summary import Summary
+
+__all__ = ["explain"]
 
 
-def show_explanation(
-    results: SavedRun,
-    summary: Summary,
-    a: str | None,
-    b: str | None,
-    *,
-    per: str | None,
-    as_json: bool,
+def explain(
+    directory: ResultsDirectory,
+    a: Annotated[
+        str | None,
+        typer.Argument(metavar="[A]", help="Contender to explain (default: the best of each table)."),
+    ] = None,
+    b: Annotated[
+        str | None, typer.Argument(metavar="[B]", help="Contender to compare with (default: each other).")
+    ] = None,
+    per: Annotated[
+        str | None,
+        typer.Option(
+            "--per",
+            metavar="request|byte|connection",
+            help="Unit to which CPU time refers (default: byte if the study compares bytes, else request).",
+        ),
+    ] = None,
+    as_json: AsJson = False,
 ) -> None:
-    """Prints why `a` needs more than `b`, or less; without both, why the best of each table beats the others.
+    """Explain why one contender needs more CPU time than another.
 
-    Raises `UserError` where it cannot be told, with what to type.
+    An explanation lists what happens more often, each at its price.
     """
+    from thunderherd.judge.why.pairs import EXPLAINED_SIDES, is_first
+    from thunderherd.records.directory import load
+    from thunderherd.show.sentences.counting_cost import about_cpu_time
+    from thunderherd.show.sentences.explanation import (
+        elsewhere,
+        legend,
+        print_explanation,
+        reasons,
+        remarks,
+        sentence,
+    )
+    from thunderherd.show.sentences.left_out import not_counted, not_sampled
+    from thunderherd.show.tables.noise import noise_view, print_noise
+    from thunderherd.text.figures import printable
+    from thunderherd.text.layout import make_console, prose
+
+    results, summary = load(directory), summary_of(directory)
     if a is not None and b is None:
         names = [each.name for each in summary.contenders if each.name != a]
-        other = names[0] if names else "B"
-        raise UserError(f"explain: {a} against whom? Give two contenders, such as {a} {other}, or none")
+        raise UserError(
+            f"{a} has nothing to be compared with",
+            code="explain.one_contender",
+            hint=f"give two contenders, such as {a} {names[0] if names else 'B'}, or none",
+            where="explain",
+        )
     chosen = _per(per)
     profiles = _profiles(results, summary, a, b)
     try:
-        found, missing = _asked(results, summary, a, b, chosen)
+        found, missing = _explanations(results, summary, a, b, chosen)
     except UserError as error:
-        # What was sampled can be told without what was counted.
+        # Profiles need no counted trials.
         if as_json or not profiles:
             raise
         console = make_console()
         console.print()
-        prose(console, f"Not by cause: {str(error).removeprefix('explain: ')}", style="")
+        prose(console, f"Not by cause: {_reason(error)}", style="")
         console.print()
         _print_profiles(profiles, console)
         return
@@ -97,8 +116,13 @@ def show_explanation(
 
 
 def _profiles(results: SavedRun, summary: Summary, a: str | None, b: str | None) -> list[str]:
-    """How much of two contenders' time is copying, and where the flame graphs of the difference are; of
-    all, where none is named. Nothing where one of both was not sampled."""
+    """Sentences on copying, and the files of differential flame graphs, of two contenders or of all.
+
+    Empty if one of the two was not sampled.
+    """
+    from thunderherd.judge.why.profiles import sampled
+    from thunderherd.show.report.profiles import copying_sentences
+
     known = sampled(summary)
     if summary.profiles is None or (a is not None and a == b) or not {a, b} - {None} <= {*known}:
         return []
@@ -110,7 +134,10 @@ def _profiles(results: SavedRun, summary: Summary, a: str | None, b: str | None)
 
 
 def _differential(results: SavedRun, a: str, b: str) -> str:
-    """Where the flame graph of a against b is, which is drawn if the run has not; or why there is none."""
+    """A sentence with the file of the flame graph of a against b, which is drawn if needed."""
+    from thunderherd.engine.client import EngineError
+    from thunderherd.judge.why.flame_graphs import differential, differential_file
+
     file = results.path / differential_file(a, b)
     if not file.exists():
         try:
@@ -120,39 +147,65 @@ def _differential(results: SavedRun, a: str, b: str) -> str:
     return f"Where {a} spends more time than {b}, and where less: {file}"
 
 
-def _print_profiles(said: Sequence[str], console: Console) -> None:
-    for line in said:
+def _print_profiles(sentences: Sequence[str], console: Console) -> None:
+    from thunderherd.text.layout import prose
+
+    for line in sentences:
         prose(console, line, style="")
-    if said:
+    if sentences:
         console.print()
 
 
+def _reason(error: UserError) -> str:
+    """Why there is no explanation, without the name of the command."""
+    return "; ".join(str(each.at("")) for each in error.problems).removeprefix("explain: ")
+
+
 def _per(text: str | None) -> Per | None:
+    from thunderherd.records.explanation import Per
+    from thunderherd.toml.file import unknown
+
     if text is None:
         return None
     measures: tuple[Per, ...] = get_args(Per)
     for each in measures:
         if text == each:
             return each
-    raise UserError(f"explain: --per: {unknown('measure', text, measures)}")
+    raise UserError(unknown("measure", text, measures, "explain").at(f"explain: --per {text}"))
 
 
-def _asked(
+def _explanations(
     results: SavedRun, summary: Summary, a: str | None, b: str | None, per: Per | None
 ) -> tuple[Sequence[Explanation], list[str]]:
-    """The explanations, and of which pairs there are none, and why. Raises `UserError` where there is none at
-    all."""
+    """The explanations, and a line for each pair that has none.
+
+    Raises `UserError` if there is no explanation at all.
+    """
+    from thunderherd.judge.why.pairs import (
+        EXPLAINED_SIDES,
+        command_to_run_again,
+        counts_of,
+        explained,
+        limits_of,
+        pairs_of,
+    )
+
     where, sides = str(results.path), EXPLAINED_SIDES
     if a is not None and b is not None:
-        told = [explained(summary, results.trials, a, b, side=side, per=per, where=where) for side in sides]
-        return told, []
+        of_both = [
+            explained(summary, results.trials, a, b, side=side, per=per, where=where) for side in sides
+        ]
+        return of_both, []
     limits_of(summary, where)
     pairs = pairs_of(summary)
     if not pairs:
         for each in summary.contenders[:1]:
             counts_of(summary, each.name, where)
         raise UserError(
-            f"explain: {where} has fewer than two contenders with counted trials: nothing to compare"
+            "fewer than two contenders have counted trials",
+            code="explain.nothing_to_compare",
+            hint=f"run the study again: {command_to_run_again(summary)}",
+            where=f"explain: {where}",
         )
     found: list[Explanation] = []
     failed: list[UserError] = []
@@ -165,7 +218,7 @@ def _asked(
             ]
         except UserError as error:
             failed.append(error)
-            missing.append(f"{one} against {other}: {str(error).removeprefix('explain: ')}")
+            missing.append(f"{one} against {other}: {_reason(error)}")
     if not found:
         raise failed[0]
     return found, missing

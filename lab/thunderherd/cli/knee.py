@@ -1,79 +1,86 @@
-"""The options of `thunderherd knee`."""
+"""The command `knee`: the highest rate at which each design meets a latency goal."""
 
 from __future__ import annotations
 
-import sys
-from pathlib import Path
-from typing import Annotated
+from typing import Annotated, Any
 
 import typer
 
-from thunderherd.errors import UserError
-from thunderherd.labs.words import OPTION, OPTION_HELP
+from thunderherd.cli.options import Lab, Out, Overrides, Resume, Seed, check_resume, command_line
 
-Goal = str | None
+__all__ = ["knee"]
+
+
+def _goal(option: str, percentile: str, example: str) -> Any:
+    help_ = f"Goal for the {percentile} of latency, such as {example} (default: none)."
+    return typer.Option(option, metavar="TIME", help=help_)
 
 
 def knee(
     designs: Annotated[
-        list[str], typer.Argument(metavar="DESIGN...", help="Designs, or design=prefork,pool=30.")
+        list[str], typer.Argument(metavar="DESIGN...", help="Design, or settings: design=prefork,pool=30.")
     ],
-    p50: Annotated[Goal, typer.Option("--p50", metavar="TIME", help="The goal, such as 500us.")] = None,
-    p90: Annotated[Goal, typer.Option("--p90", metavar="TIME", help="Or of the 90th percentile.")] = None,
-    p99: Annotated[Goal, typer.Option("--p99", metavar="TIME", help="Or of the 99th: 2ms.")] = None,
-    p999: Annotated[Goal, typer.Option("--p999", metavar="TIME", help="Or of the 99.9th.")] = None,
+    p50: Annotated[str | None, _goal("--p50", "median", "500us")] = None,
+    p90: Annotated[str | None, _goal("--p90", "90th percentile", "1ms")] = None,
+    p99: Annotated[str | None, _goal("--p99", "99th percentile", "2ms")] = None,
+    p999: Annotated[str | None, _goal("--p999", "99.9th percentile", "5ms")] = None,
     rates: Annotated[
         str | None,
         typer.Option(
             "--rates",
             metavar="LOW..HIGH",
-            help="Requests a second, such as 1k..50k; shares of what a closed loop comes to if not given.",
+            help="Requests per second, such as 1k..50k (default: shares of a closed loop's rate).",
         ),
     ] = None,
-    workload: Annotated[str | None, typer.Option("--workload", help="The first if not given.")] = None,
+    workload: Annotated[
+        str | None, typer.Option("--workload", help="Workload (default: the first measured by requests).")
+    ] = None,
     clients: Annotated[
-        int | None,
-        typer.Option("--clients", min=1, max=100_000, help="The most connections; as `load open` has."),
+        int | None, typer.Option("--clients", min=1, max=100_000, help="Maximum connections (default 64).")
     ] = None,
     connections: Annotated[
-        str | None, typer.Option("--connections", help="kept, or per_request; as `load open` has.")
+        str | None, typer.Option("--connections", help="Connections: kept or per_request (default kept).")
     ] = None,
-    lab: Annotated[list[str] | None, typer.Option(OPTION, metavar="LAB", help=OPTION_HELP)] = None,
+    lab: Lab = None,
     milliseconds: Annotated[
-        int | None, typer.Option("--milliseconds", min=1, help="How long a trial measures; 1000, or 500.")
+        int | None,
+        typer.Option(
+            "--milliseconds",
+            min=1,
+            help="Length of a trial's window (default 1000, or 500 with --quick; more if the goal needs it).",
+        ),
     ] = None,
     points: Annotated[
-        int | None, typer.Option("--points", min=3, max=64, help="Rates of each design; 8, or 5.")
+        int | None,
+        typer.Option("--points", min=3, max=64, help="Rates per design (default 8, or 5 with --quick)."),
     ] = None,
     blocks: Annotated[
-        int | None, typer.Option("--blocks", min=1, max=1000, help="Blocks; 10, or 6 and more.")
-    ] = None,
-    quick: Annotated[bool, typer.Option("--quick", help="Fewer and shorter trials.")] = False,
-    overrides: Annotated[
-        list[str] | None,
-        typer.Option("--set", metavar="KEY=VALUE", help="Fix a key of the study; may be repeated."),
-    ] = None,
-    seed: Annotated[
         int | None,
-        typer.Option("--seed", min=0, help="Seed of the order of trials; drawn and recorded if not given."),
+        typer.Option(
+            "--blocks",
+            min=1,
+            max=1000,
+            help="Blocks (default 10, or 6 with --quick; more if many designs need them).",
+        ),
     ] = None,
-    out: Annotated[
-        Path | None,
-        typer.Option("--out", metavar="DIR", help="Where the results go; results/... if not given."),
-    ] = None,
-    resume: Annotated[
-        bool,
-        typer.Option("--resume", help="Go on with the unfinished search in --out: same words, same seed."),
+    quick: Annotated[
+        bool, typer.Option("--quick", help="Fewer and shorter trials, no second run (default: off).")
     ] = False,
+    overrides: Overrides = None,
+    seed: Seed = None,
+    out: Out = None,
+    resume: Resume = False,
 ) -> int:
-    """Up to which rate does a design meet a latency goal? An open loop at several rates, design by design."""
-    if resume and out is None:
-        raise UserError("knee: --resume goes on with a search that was begun; say which with --out DIR")
+    """Find the highest rate at which designs meet a latency goal.
+
+    An open loop loads each design at several rates. Exactly one of the goals is required.
+    """
+    check_resume("knee", resume=resume, out=out)
 
     from thunderherd.search.knee import find_knees
-    from thunderherd.search.knee_study import Asked
+    from thunderherd.search.request import KneeRequest
 
-    asked = Asked(
+    request = KneeRequest(
         designs=tuple(designs),
         percentiles={"p50": p50, "p90": p90, "p99": p99, "p999": p999},
         rates=rates,
@@ -85,12 +92,10 @@ def knee(
         blocks=blocks,
         quick=quick,
         lab=tuple(lab or ()),
-    )
-    return find_knees(
-        asked,
-        fixed=overrides or [],
+        fixed=tuple(overrides or ()),
         seed=seed,
         out=out,
         resume=resume,
-        command=["thunderherd", *sys.argv[1:]],
+        words=tuple(command_line()),
     )
+    return find_knees(request)

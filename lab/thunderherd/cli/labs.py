@@ -1,7 +1,7 @@
 """`serve --lab` and `load --lab`: the engine's own commands in a lab, for a person with two terminals.
 
-`serve --lab veth` makes two network namespaces and serves in one of them; `load --lab veth` joins those of
-the server that runs, which it finds among this user's processes.
+`serve --lab veth` makes two network namespaces and serves in one of them. `load --lab veth` joins the
+namespaces of the running server, which it finds among this user's processes.
 """
 
 from __future__ import annotations
@@ -15,11 +15,12 @@ from collections.abc import Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
 
+from thunderherd.cli.options import LAB_VALUE, PROGRAM
 from thunderherd.engine.client import find_engine
-from thunderherd.errors import UserError
+from thunderherd.errors import Problem, UserError
 from thunderherd.labs import KINDS, USUAL, with_namespaces
 from thunderherd.labs.kind import Kind, Site
-from thunderherd.labs.words import OPTION, OPTION_HELP, QUANTITIES, in_words, parse
+from thunderherd.labs.words import OPTION, QUANTITIES, in_words, parse
 from thunderherd.study import lab_option
 from thunderherd.study.loading import Lab
 from thunderherd.trial.listener_holders import is_listening
@@ -28,17 +29,17 @@ from thunderherd.trial.sites import site_of
 PROC = Path("/proc")
 
 CHECK_SECONDS = 0.5
-"""How often a server in namespaces asks whether these are still held."""
+"""Interval at which a server in namespaces checks that these are still held."""
 
 LISTENING_SECONDS = 0.02
-"""How often it is asked, until then, whether it listens."""
+"""Interval at which a new server is checked, until it listens."""
 
 JOINED = " or ".join(f"{OPTION} {each.name}" for each in with_namespaces())
-"""The labs that a load joins, and whose quantities a server may choose."""
+"""The labs that a load joins, and whose quantities a server may set."""
 
 HELP = f"""
 Options of the laboratory:
-      {OPTION} <LAB>      {OPTION_HELP}
+      {OPTION} <LAB>      {LAB_VALUE}
                        [default: {USUAL.name}]. load joins the server's: {JOINED}, or {JOINED}:PID of several
 """
 SERVE_HELP = f"""\
@@ -48,8 +49,8 @@ SERVE_HELP = f"""\
 
 
 @dataclass
-class Asked:
-    """What of a command line is the laboratory's, and what is left for the engine."""
+class LabRequest:
+    """The lab's part of a command line, and the words that are left for the engine."""
 
     command: str
     words: list[str] = field(default_factory=list)
@@ -57,17 +58,21 @@ class Asked:
     holder: int | None = None
     settings: dict[str, int] = field(default_factory=dict)
     typed: dict[str, str] = field(default_factory=dict)
-    """The settings as they were typed: `--rate 1gbit`, by the engine's option for it."""
+    """By the engine's option, the words that were typed for it: `--rate 1gbit`."""
 
     @property
     def serves_in_namespaces(self) -> bool:
-        """Whether the engine cannot be told alone: something has to be held while it serves."""
+        """Whether namespaces have to be held while the engine serves."""
         return self.command == "serve" and self.kind is not None and self.kind.has_namespaces
 
+    def refusal(self, typed: str, message: str, code: str, hint: str = "") -> UserError:
+        """What is wrong with an option, as it was typed."""
+        return UserError(message, code=code, hint=hint, where=f"{self.command}: {typed}")
 
-def read(command: str, arguments: Sequence[str]) -> Asked:
-    """Takes the laboratory's options out of those of `serve` or `load`."""
-    asked = Asked(command)
+
+def read(command: str, arguments: Sequence[str]) -> LabRequest:
+    """Takes the lab's options out of those of `serve` or `load`."""
+    request = LabRequest(command)
     labs: list[str] = []
     given: dict[str, str] = {}
     quantities = tuple(QUANTITIES) if command == "serve" else ()
@@ -75,73 +80,78 @@ def read(command: str, arguments: Sequence[str]) -> Asked:
     for word in words:
         name, equals, value = word.removeprefix("--").partition("=")
         if not word.startswith("--") or (f"--{name}" != OPTION and name not in quantities):
-            asked.words.append(word)
+            request.words.append(word)
             continue
         value = value if equals else next(words, "")
         if not value:
-            raise UserError(f"--{name} takes a value")
+            raise request.refusal(f"--{name}", "it takes a value", "lab.value_missing")
         if name in given:
-            raise UserError(f"--{name} is given twice: {given[name]}, and {value}; leave one out")
+            message = f"it is given twice: {given[name]}, and {value}"
+            raise request.refusal(f"--{name}", message, "lab.given_twice", "leave one out")
         if f"--{name}" == OPTION:
-            labs.append(_without_holder(asked, value))
+            labs.append(_without_holder(request, value))
         else:
             given[name] = value
-    found = lab_option.read(labs, ("kind", *quantities))
+    found = lab_option.read(labs, ("kind", *quantities), f"{command}: ")
     if (kind := found.pop("kind", None)) is not None:
-        asked.kind = KINDS[kind]
+        request.kind = KINDS[kind]
     typed = {name: f"{OPTION} {name}={value}" for name, value in found.items()}
     for name, value in given.items():
         if name in found:
-            raise UserError(f"{typed[name]} and --{name} {value} say the same; leave one out")
+            message = f"{typed[name]} sets the same"
+            raise request.refusal(f"--{name} {value}", message, "lab.given_twice", "leave one out")
         found[name], typed[name] = _number_or_text(value), f"--{name} {value}"
     for name, value in found.items():
-        if asked.kind is None or name not in asked.kind.keys:
+        if request.kind is None or name not in request.kind.keys:
             owners = " or ".join(f"{OPTION} {each.name}" for each in KINDS.values() if name in each.keys)
-            raise UserError(f"{typed[name]} is of {owners}; give both, or neither")
+            message = f"{name} belongs to {owners}"
+            raise request.refusal(typed[name], message, "lab.key_of_other_lab", "give both, or neither")
         setting = QUANTITIES[name].setting
         try:
-            asked.settings[setting] = parse(name, value, on_command_line=True)
+            request.settings[setting] = parse(name, value, on_command_line=True)
         except ValueError as error:
-            raise UserError(f"{typed[name]}: {error}") from None
-        asked.typed["--" + setting.replace("_", "-")] = typed[name]
-    _check_address(asked)
-    return asked
+            raise request.refusal(typed[name], str(error), "lab.invalid_quantity") from None
+        request.typed["--" + setting.replace("_", "-")] = typed[name]
+    _check_address(request)
+    return request
 
 
-def _check_address(asked: Asked) -> None:
-    """Refuses an address that is not one of the lab."""
-    option = "listen" if asked.command == "serve" else "connect"
-    address, kind = _value(asked.words, option), asked.kind
+def _check_address(request: LabRequest) -> None:
+    """Refuses an address that the lab does not have."""
+    option = "listen" if request.command == "serve" else "connect"
+    address, kind = _value(request.words, option), request.kind
     if kind is None:
         return
+    lab = f"{OPTION} {kind.name}"
     if address and not kind.may_have(address):
-        raise UserError(f"--lab {kind.name}: --{option} is '{address}', but it takes {kind.takes} there")
-    if not kind.has_tcp and _is_given(asked.words, "port"):
-        raise UserError(
-            f"--lab {kind.name}: a Unix socket has no --port; leave it out, or give --listen {kind.takes}"
-        )
+        message = f"--{option} is '{address}', but this lab takes {kind.takes}"
+        raise request.refusal(lab, message, "lab.invalid_address")
+    if not kind.has_tcp and _is_given(request.words, "port"):
+        hint = f"leave --port out, or give --listen {kind.takes}"
+        raise request.refusal(lab, "a Unix socket has no --port", "lab.port_without_tcp", hint)
 
 
 def _number_or_text(text: str) -> int | str:
     return int(text) if text.isascii() and text.isdigit() else text
 
 
-def _without_holder(asked: Asked, lab: str) -> str:
-    """Takes the process out of `veth:PID`, by which a load joins one server's network of several."""
+def _without_holder(request: LabRequest, lab: str) -> str:
+    """Takes the process id out of `veth:PID`, by which a load chooses one of several servers."""
     kind, colon, holder = lab.partition(":")
     if not colon or kind not in KINDS:
         return lab
-    joins = asked.command == "load" and KINDS[kind].has_namespaces
+    joins = request.command == "load" and KINDS[kind].has_namespaces
     if not (joins and holder.isascii() and holder.isdigit()):
         joined = ", ".join(f"{each.name}:PID" for each in with_namespaces())
-        raise UserError(f"{OPTION} {lab}: it takes {', '.join(KINDS)}; load takes {joined}, too")
-    asked.holder = int(holder)
+        hint = f"{OPTION} takes {', '.join(KINDS)}; load also takes {joined}"
+        raise request.refusal(f"{OPTION} {lab}", f"no such lab '{lab}'", "lab.invalid_holder", hint)
+    request.holder = int(holder)
     return kind
 
 
 def show_help(command: str, arguments: Sequence[str]) -> int:
-    """The engine's help, and then the laboratory's own options; the exit status."""
-    status = subprocess.call(["thunderherd", command, *arguments], executable=find_engine())
+    """Prints the engine's help, then the lab's own options; returns the exit status."""
+    status = subprocess.call([PROGRAM, command, *arguments], executable=find_engine())
     if status == 0:
         print(HELP + (SERVE_HELP if command == "serve" else ""), end="")
     return status
@@ -150,41 +160,41 @@ def show_help(command: str, arguments: Sequence[str]) -> int:
 # Serving ----------------------------------------------------------------------------------------------------
 
 
-def serve_in_namespaces(asked: Asked) -> int:
-    """Serves in one of two network namespaces that are made for it, until it ends; its exit status.
+def serve_in_namespaces(request: LabRequest) -> int:
+    """Makes two network namespaces and serves in one of them. Returns the server's exit status.
 
-    Signals that ask it to stop are the server's to obey, as if it ran alone.
+    SIGTERM and SIGINT reach the server as if it ran alone.
     """
-    engine, kind = find_engine(), asked.kind
+    engine, kind = find_engine(), request.kind
     assert kind is not None
-    lab = Lab(kind=kind.name, settings=asked.settings, server_cpus=None, client_cpus=None)
-    words = list(asked.words)
-    # Where both are given, the engine says that they contradict each other.
-    port = None if _is_given(words, "listen") else _port_taken(words)
+    lab = Lab(kind=kind.name, settings=request.settings, server_cpus=None, client_cpus=None)
+    words = list(request.words)
+    # If both are given, the engine reports the contradiction.
+    port = None if _is_given(words, "listen") else _take_port(request, words)
     with contextlib.ExitStack() as made:
         try:
             site = made.enter_context(site_of(lab, engine))
         except UserError as error:
-            raise UserError(_as_typed(asked, str(error))) from None
+            raise UserError(*(_as_typed(request, each) for each in error.problems)) from None
         words += ["--network-namespace", str(site.server_namespace)]
         if not _is_given(words, "listen"):
             words += ["--listen", f"{site.address}:{port or 0}"]
-        command = ["thunderherd", "serve", *words, "--parent", str(os.getpid())]
+        command = [PROGRAM, "serve", *words, "--parent", str(os.getpid())]
         with subprocess.Popen(command, executable=engine) as server:
             signal.signal(signal.SIGTERM, lambda number, _frame: server.send_signal(number))
-            # Ctrl-C reaches the server by itself: it is of the same process group.
+            # Ctrl-C reaches the server by itself, which is in the same process group.
             signal.signal(signal.SIGINT, signal.SIG_IGN)
-            status = _status_of(server, site, kind, in_words(kind.name, asked.settings))
+            status = _status_of(server, site, kind, in_words(kind.name, request.settings))
     if status < 0:
-        print(f"thunderherd: the server was killed by {signal.Signals(-status).name}", file=sys.stderr)
+        print(f"{PROGRAM}: the server was killed by {signal.Signals(-status).name}", file=sys.stderr)
     return status if status >= 0 else 128 - status
 
 
 def _status_of(server: subprocess.Popen[bytes], site: Site, kind: Kind, lab: str) -> int:
-    """Waits for the end of a server, which ends with its namespaces: nobody could enter them any more.
+    """Waits for the end of a server, and ends the server if its namespaces are gone.
 
-    As soon as it listens, it is said how to reach it in its lab, which `lab` says in words: the engine may
-    refuse what it was told until then.
+    Prints how to reach the server, with the description `lab`, as soon as it listens: until then the engine
+    may refuse its options.
     """
     is_announced = False
     while True:
@@ -194,8 +204,8 @@ def _status_of(server: subprocess.Popen[bytes], site: Site, kind: Kind, lab: str
             pass
         if not is_announced and (is_announced := _listens(server.pid, site)):
             print(
-                f"thunderherd: {lab}; from another terminal: "
-                f"thunderherd load WORKLOAD --lab {kind.name} --connect ADDRESS",
+                f"{PROGRAM}: {lab}; from another terminal: "
+                f"{PROGRAM} load WORKLOAD --lab {kind.name} --connect ADDRESS",
                 file=sys.stderr,
                 flush=True,
             )
@@ -208,7 +218,7 @@ def _status_of(server: subprocess.Popen[bytes], site: Site, kind: Kind, lab: str
 
 
 def _listens(pid: int, site: Site) -> bool:
-    """Whether a server has entered its namespace, and listens there."""
+    """Whether a server listens inside its namespace."""
     try:
         has_entered = (PROC / str(pid) / "ns" / "net").samefile(str(site.server_namespace))
         return has_entered and is_listening(pid)
@@ -216,10 +226,12 @@ def _listens(pid: int, site: Site) -> bool:
         return False  # it has ended
 
 
-def _as_typed(asked: Asked, message: str) -> str:
-    """What the engine says of its options, behind what was typed in their place."""
-    typed = [words for option, words in asked.typed.items() if option in message and option not in words]
-    return ": ".join([*typed, message])
+def _as_typed(request: LabRequest, problem: Problem) -> Problem:
+    """The engine's complaint about its options, placed at the options that were typed for them."""
+    typed = [
+        words for option, words in request.typed.items() if option in problem.message and option not in words
+    ]
+    return problem.at(": ".join([request.command, *typed, *filter(None, [problem.where])]))
 
 
 def _is_given(words: Sequence[str], option: str) -> bool:
@@ -227,7 +239,7 @@ def _is_given(words: Sequence[str], option: str) -> bool:
 
 
 def _value(words: Sequence[str], option: str) -> str | None:
-    """The value of an option, "" where that is missing; None where the option is not among the words."""
+    """The value of an option: "" if the value is missing, None if the option is."""
     for place, word in enumerate(words):
         if word.startswith(f"--{option}="):
             return word.partition("=")[2]
@@ -236,13 +248,14 @@ def _value(words: Sequence[str], option: str) -> str | None:
     return None
 
 
-def _port_taken(words: list[str]) -> int | None:
-    """Takes --port and its value out of the words; None where it is not among them."""
+def _take_port(request: LabRequest, words: list[str]) -> int | None:
+    """Takes --port and its value out of the words; None if they have no --port."""
     value = _value(words, "port")
     if value is None:
         return None
     if not (value.isascii() and value.isdigit() and int(value) < 2**16):
-        raise UserError(f"--port is '{value}', but it takes a whole number from 0 to 65535")
+        message = f"--port is '{value}', but it takes a whole number from 0 to 65535"
+        raise UserError(message, code="serve.invalid_port", where=request.command)
     if f"--port={value}" in words:
         words.remove(f"--port={value}")
     else:
@@ -254,25 +267,26 @@ def _port_taken(words: list[str]) -> int | None:
 # Loading ----------------------------------------------------------------------------------------------------
 
 
-def words_of(asked: Asked) -> list[str]:
-    """What the engine is told where nothing has to be held: a server over loopback or Unix sockets, and a
-    load, which is made where its server is."""
-    kind = asked.kind or USUAL
-    if asked.command == "serve" and not kind.has_tcp and not _is_given(asked.words, "listen"):
-        return [*asked.words, "--listen", kind.listen]
+def engine_words(request: LabRequest) -> list[str]:
+    """The engine's words for a command that has no namespaces to hold.
+
+    That is a server over loopback or Unix sockets, and any load, which joins the namespaces of its server.
+    """
+    kind = request.kind or USUAL
+    if request.command == "serve" and not kind.has_tcp and not _is_given(request.words, "listen"):
+        return [*request.words, "--listen", kind.listen]
     if not kind.has_namespaces:
-        return asked.words
-    engine, lab = find_engine(), f"--lab {kind.name}"
-    holder = asked.holder or _only(lab, holders(engine))
+        return request.words
+    engine = find_engine()
+    holder = request.holder or _only_holder(request, kind, holders(engine))
     if not _holds(PROC / str(holder), engine):
-        running = (
-            ", ".join(map(str, holders(engine))) or f"none; start one first: thunderherd serve DESIGN {lab}"
+        raise request.refusal(
+            f"{OPTION} {kind.name}:{holder}",
+            f"process {holder} holds no network namespaces that you may enter",
+            "lab.not_a_holder",
+            f"processes that do: {', '.join(map(str, holders(engine))) or f'none; {_start(kind)}'}",
         )
-        raise UserError(
-            f"{lab}:{holder}: process {holder} holds no network namespaces that you may enter; "
-            f"those that do: {running}"
-        )
-    return [*asked.words, "--network-namespace", str(PROC / str(holder) / "ns" / "net")]
+    return [*request.words, "--network-namespace", str(PROC / str(holder) / "ns" / "net")]
 
 
 def holders(engine: Path) -> list[int]:
@@ -286,18 +300,23 @@ def holders(engine: Path) -> list[int]:
 
 
 def _holds(process: Path, engine: Path) -> bool:
-    """Whether a process, by its folder in /proc, holds namespaces, and is not another user's."""
+    """Whether a process, given by its folder in /proc, holds namespaces and belongs to this user."""
     try:
         words = (process / "cmdline").read_bytes().split(b"\0")
         return (process / "exe").readlink() == engine.resolve() and words[1:2] == [b"namespace"]
     except OSError:
-        return False  # it has ended, or is another's
+        return False  # it has ended, or belongs to another user
 
 
-def _only(lab: str, found: Sequence[int]) -> int:
+def _only_holder(request: LabRequest, kind: Kind, found: Sequence[int]) -> int:
+    lab = f"{OPTION} {kind.name}"
     if not found:
-        raise UserError(f"{lab}: no server runs in one; start it first: thunderherd serve DESIGN {lab}")
+        raise request.refusal(lab, "no server runs in this lab", "lab.no_server", _start(kind))
     if len(found) > 1:
-        which = " or ".join(f"{lab}:{pid}" for pid in found)
-        raise UserError(f"{lab}: there are {len(found)}; say which: {which}")
+        hint = " or ".join(f"{lab}:{pid}" for pid in found)
+        raise request.refusal(lab, f"{len(found)} servers run in this lab", "lab.several_servers", hint)
     return found[0]
+
+
+def _start(kind: Kind) -> str:
+    return f"start one first: {PROGRAM} serve DESIGN {OPTION} {kind.name}"

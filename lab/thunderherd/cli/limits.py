@@ -1,54 +1,72 @@
-"""`thunderherd limits`: measures the machine's limits and prints them."""
+"""The command `limits`: measures the machine's limits and prints them."""
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from typing import Annotated
 
-from thunderherd.engine.client import catalogue
+import typer
+
+from thunderherd.cli.options import AsJson
 from thunderherd.errors import UserError
-from thunderherd.machine.limits import limits_of_lines, measured_lines
-from thunderherd.show.tables.limits import print_limits
-from thunderherd.study.file.tables import NoiseTable
-from thunderherd.text.layout import make_console
-from thunderherd.toml.file import unknown
+
+__all__ = ["limits"]
 
 
-def cpus_of(text: str | None) -> list[int] | None:
-    """`0,1` as numbers. Which of them there are the engine knows."""
-    if text is None:
-        return None
-    try:
-        return [int(part) for part in text.split(",")]
-    except ValueError:
-        raise UserError(
-            f"limits: --cpus {text}: it takes one CPU, or two with a comma between them, counted from 0, "
-            "such as --cpus 0,1"
-        ) from None
-
-
-def show_limits(
-    names: Sequence[str],
-    *,
-    cpus: Sequence[int] | None,
-    milliseconds: int | None,
-    rounds: int | None,
-    seed: int | None,
-    as_json: bool,
+def limits(
+    names: Annotated[
+        list[str] | None,
+        typer.Argument(metavar="[NAMES...]", help="Limits, see `list limits` (default: all)."),
+    ] = None,
+    as_json: AsJson = False,
+    cpus: Annotated[
+        str | None,
+        typer.Option("--cpus", metavar="A,B", help="CPU that measures, and CPU of its peer (default: any)."),
+    ] = None,
+    milliseconds: Annotated[
+        int | None,
+        typer.Option("--milliseconds", min=1, max=600_000, help="Approximate duration (default 10000)."),
+    ] = None,
+    rounds: Annotated[
+        int | None, typer.Option("--rounds", min=1, max=10_000, help="Rounds (default 31).")
+    ] = None,
+    seed: Annotated[
+        int | None, typer.Option("--seed", min=0, help="Seed of the order within a round (default 1).")
+    ] = None,
 ) -> None:
-    """Measures the limits of these names, all if there is none, and prints a table, or JSON.
+    """Measure what system calls, copies, wake-ups and processes cost here."""
+    chosen = _cpus(cpus)
 
-    `None` leaves it to the engine. Raises `UserError` for what cannot be asked, and `EngineError`.
-    """
+    from thunderherd.engine.client import catalogue
+    from thunderherd.machine.limits import limits_of_lines, measured_lines
+    from thunderherd.show.tables.limits import print_limits
+    from thunderherd.study.file.tables import NoiseTable
+    from thunderherd.text.layout import make_console
+    from thunderherd.toml.file import unknown
+
     listed = catalogue().limits
     offered = [each.name for each in listed]
-    for name in names:
+    for name in names or []:
         if name not in offered:
-            raise UserError(f"limits: {unknown('limit', name, offered)}")
+            raise UserError(unknown("limit", name, offered, "limits").at("limits"))
+    # The engine has a default for each setting that is left out.
     given = {"milliseconds": milliseconds, "rounds": rounds, "seed": seed}
     settings = {name: value for name, value in given.items() if value is not None}
-    lines = measured_lines(names, cpus=cpus, settings=settings, allowed=NoiseTable())
-    limits = limits_of_lines(lines, listed)
+    lines = measured_lines(names or [], cpus=chosen, settings=settings, allowed=NoiseTable())
+    found = limits_of_lines(lines, listed)
     if as_json:
-        print(limits.model_dump_json(by_alias=True, indent=2))
+        print(found.model_dump_json(by_alias=True, indent=2))
     else:
-        print_limits(limits, listed, make_console())
+        print_limits(found, listed, make_console())
+
+
+def _cpus(text: str | None) -> list[int] | None:
+    """`0,1` as numbers. The engine knows which CPUs exist."""
+    try:
+        return None if text is None else [int(part) for part in text.split(",")]
+    except ValueError:
+        raise UserError(
+            f"'{text}' is no list of CPUs",
+            code="limits.invalid_cpus",
+            hint="give one CPU, or two with a comma, counted from 0: --cpus 0,1",
+            where=f"limits: --cpus {text}",
+        ) from None

@@ -1,12 +1,15 @@
-"""What `thunderherd list` prints: the engine's registries, the bundled studies, the possible combinations."""
+"""The command `list`: the engine's registries, the bundled studies, and what can be combined."""
 
 from __future__ import annotations
 
 import json
 import tomllib
 from collections.abc import Sequence
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Annotated, Any
 
+import typer
+
+from thunderherd.cli.options import AsJson
 from thunderherd.errors import UserError
 
 if TYPE_CHECKING:
@@ -22,11 +25,11 @@ HEADINGS = {
     "designs": "Designs: how connections are accepted and handed on (thunderherd serve DESIGN)",
     "primitives": "Primitives: how the bytes of a message go out (--primitive) and come in (--receive)",
     "workloads": "Workloads: one protocol, both ends (--workload; thunderherd load WORKLOAD)",
-    "loads": "Loads: who asks, how often (--load)",
-    "labs": "Labs: where server and clients are, and what joins them (--lab; [lab] kind of a study)",
-    "counters": "Counters: what is read before and after",
-    "limits": "Limits: what one thing costs when nothing else is done (thunderherd limits)",
-    "studies": "Studies: a question and all that it takes (thunderherd run STUDY)",
+    "loads": "Loads: which clients send requests, and how often (--load)",
+    "labs": "Labs: where server and clients run, and what joins them (--lab; [lab] kind of a study)",
+    "counters": "Counters: events counted during a trial",
+    "limits": "Limits: what one operation costs on an otherwise idle machine (thunderherd limits)",
+    "studies": "Studies: a question, and the experiment that answers it (thunderherd run STUDY)",
 }
 
 SHARED_SETTINGS = {
@@ -34,29 +37,51 @@ SHARED_SETTINGS = {
     "loads": ("load_settings", "every load"),
     "limits": ("limit_settings", "thunderherd limits"),
 }
-"""The settings that all entries of a section have, beside those of their own, and whose they are."""
+"""By section, the list of settings that all its entries share, and who takes them."""
 
 SETTING_LISTS = {"settings": "", "service_settings": "serve", "client_settings": "load"}
-"""An entry's lists of settings, and the command that takes them where its two ends have their own."""
+"""An entry's lists of settings, and the command that takes them if its two ends have different ones."""
 
 PLAIN_WIDTH = 160
-"""Columns where the output is no terminal: wide enough that a pipe sees one entry a line."""
+"""Columns if the output is no terminal: wide enough that a pipe sees one entry a line."""
 
 Entry = dict[str, Any]
 
 
-def section(name: str) -> str:
-    """`name` if it is a section, else a UserError with the nearest one."""
-    if name in SECTIONS:
-        return name
-    from thunderherd.toml.file import unknown
-
-    raise UserError(f"list: {unknown('list', name, SECTIONS)}")
+def list_(
+    what: Annotated[
+        str | None,
+        typer.Argument(metavar=f"[{'|'.join(SECTIONS)}]", help="Kind of entry (default: all kinds)."),
+    ] = None,
+    as_json: AsJson = False,
+    matrix: Annotated[
+        bool, typer.Option("--matrix", help="Print which primitive fits what, and why not (default: off).")
+    ] = False,
+) -> None:
+    """List designs, primitives, workloads, loads, labs, counters, limits and studies."""
+    if matrix and what is not None:
+        raise UserError(
+            f"--matrix covers all kinds, not '{what}' alone",
+            code="list.matrix_of_one_kind",
+            hint=f"leave {what} out",
+            where="list",
+        )
+    if matrix:
+        print_matrix(as_json)
+    else:
+        print_list(what, as_json)
 
 
 def print_list(what: str | None, as_json: bool) -> None:
-    """One section, or all of them, for people or as JSON (one section: a list; all: an object)."""
-    wanted = SECTIONS if what is None else (section(what),)
+    """Prints one section, or all, as text or as JSON (one section: a list; all: an object).
+
+    Raises `UserError` for an unknown section.
+    """
+    if what is not None and what not in SECTIONS:
+        from thunderherd.toml.file import unknown
+
+        raise UserError(unknown("list", what, SECTIONS, "list").at("list"))
+    wanted = SECTIONS if what is None else (what,)
     offered = _offered(wanted)
     if as_json:
         print(json.dumps(offered if what is None else offered[wanted[0]], indent=2, ensure_ascii=False))
@@ -71,7 +96,7 @@ def print_list(what: str | None, as_json: bool) -> None:
 
 
 def _events(of_perf: Sequence[str]) -> Entry:
-    """What may be asked for as a counter may, and is in no list."""
+    """The events that may be requested like a counter and that no list has."""
     from thunderherd.engine.counter_names import FORMS
 
     names = f"; perf's, besides those above: {', '.join(of_perf)}" if of_perf else ""
@@ -79,7 +104,7 @@ def _events(of_perf: Sequence[str]) -> Entry:
 
 
 def print_matrix(as_json: bool) -> None:
-    """What fits what, as the engine says it; as JSON what does not: the holes, each with its reason."""
+    """Prints the engine's matrix of what fits what; as JSON the combinations that do not, with reasons."""
     if as_json:
         holes = _offered(("primitives",))["holes"]
         print(json.dumps(holes, indent=2, ensure_ascii=False))
@@ -90,7 +115,7 @@ def print_matrix(as_json: bool) -> None:
 
 
 def _offered(wanted: tuple[str, ...]) -> dict[str, Any]:
-    """What the engine and the package offer; the engine is not asked where only studies are wanted."""
+    """What the engine and the package offer. Does not start the engine if only studies are wanted."""
     offered: dict[str, Any] = {}
     if wanted != ("studies",):
         from thunderherd.engine.client import catalogue
@@ -105,7 +130,7 @@ def _offered(wanted: tuple[str, ...]) -> dict[str, Any]:
 
 
 def _labs(catalogue: Catalogue) -> list[Entry]:
-    """The kinds of lab, and whether this machine has what the engine needs for them."""
+    """The kinds of lab, and whether they are available on this machine."""
     from thunderherd.labs import KINDS
 
     return [
@@ -122,7 +147,7 @@ def _labs(catalogue: Catalogue) -> list[Entry]:
 
 
 def _studies() -> list[Entry]:
-    """The bundled studies; titles are read without validating the whole study."""
+    """The bundled studies. Their titles are read without validating the studies."""
     from thunderherd.study.file.names import bundled_studies
 
     studies = []
@@ -150,8 +175,7 @@ def _console() -> Console:
 def _print_section(
     console: Console, heading: str, entries: list[Entry], shared: list[Entry], everybody: str
 ) -> None:
-    """A heading, name and summary of each entry, then every setting once, however many entries have it; one
-    that some have with another default is told with each."""
+    """Prints a heading, the name and summary of each entry, then every setting once for each default."""
     from rich.table import Table
     from rich.text import Text
 
@@ -174,7 +198,7 @@ def _print_section(
 
 
 def _print(console: Console, table: Table) -> None:
-    """Prints a table without the blanks that would fill its last column."""
+    """Prints a table without blanks at the ends of its lines."""
     with console.capture() as captured:
         console.print(table)
     for line in captured.get().splitlines():
@@ -191,7 +215,7 @@ def _summary(entry: Entry) -> str:
 
 
 def _options(entry: Entry) -> str:
-    """The options of an entry; those of its two ends apart: `serve: --form; load: --form, --closes`."""
+    """The options of an entry, by end if it has two: `serve: --form; load: --form, --closes`."""
     sides = {side: entry.get(key) or [] for key, side in SETTING_LISTS.items()}
     named = [
         _of_side(side, [_option(setting) for setting in settings])
@@ -203,7 +227,7 @@ def _options(entry: Entry) -> str:
 
 
 def _owners(setting: Entry, entries: list[Entry]) -> str:
-    """Whose setting it is: `prefork, prethread`; of which end: `serve: bytes; serve and load: bucket`."""
+    """The entries that have a setting: `prefork, prethread`, or `serve: bytes; serve and load: bucket`."""
     owners: dict[str, list[str]] = {}
     for entry in entries:
         sides = [
@@ -225,7 +249,7 @@ def _of_side(side: str, names: list[str]) -> str:
 
 
 def _setting_row(setting: Entry, owners: str) -> tuple[Text, Text]:
-    """An option with its default; what it is for, what may be given, and whose it is."""
+    """An option with its default; its purpose, its values, and the entries that have it."""
     from rich.text import Text
 
     return (
@@ -244,7 +268,7 @@ def _default(setting: Entry) -> str:
 
 
 def _meaning(setting: Entry) -> str:
-    """What it is for and what may be given: `workers in the pool (1 to 1024)`."""
+    """The purpose and the values of a setting: `workers in the pool (1 to 1024)`."""
     unit = f" {setting['unit']}" if setting.get("unit") else ""
     match setting["kind"]:
         case "integer":

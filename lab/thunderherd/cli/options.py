@@ -1,47 +1,137 @@
-"""What commands about a run that there is take alike: its directory, a format, a file to write to."""
+"""Options and arguments that several commands share, and what these commands do with them."""
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+import sys
+from collections.abc import Mapping, Sequence
 from pathlib import Path
-from typing import Annotated
+from typing import TYPE_CHECKING, Annotated
 
 import typer
 
 from thunderherd.errors import UserError
 
-__all__ = ["ResultsDirectory", "chosen_format", "write_output"]
+if TYPE_CHECKING:
+    from thunderherd.records.summary import Summary, TrialRecord
 
-ResultsDirectory = Annotated[
-    Path, typer.Argument(metavar="DIR", help="The directory that a run has written.")
+PROGRAM = "thunderherd"
+
+LAB_VALUE = "Kind of lab (`list labs`), or a key of one such as mtu=9000; may be repeated"
+"""The value of --lab, of every command that has it."""
+
+StudyName = Annotated[
+    str, typer.Argument(metavar="STUDY", help="Bundled study (`list studies`), or path of a TOML file.")
 ]
+ResultsDirectory = Annotated[Path, typer.Argument(metavar="DIR", help="Directory of a run's results.")]
+
+Lab = Annotated[
+    list[str] | None,
+    typer.Option("--lab", metavar="LAB", help=f"{LAB_VALUE} (default: the study's, else loopback)."),
+]
+Overrides = Annotated[
+    list[str] | None,
+    typer.Option(
+        "--set", metavar="KEY=VALUE", help="Value of a key of the study; may be repeated (default: none)."
+    ),
+]
+Seed = Annotated[
+    int | None,
+    typer.Option("--seed", min=0, help="Seed of the trial order (default: drawn, and recorded)."),
+]
+Out = Annotated[
+    Path | None,
+    typer.Option(
+        "--out", metavar="DIR", help="Directory for the results (default: a new one below results/)."
+    ),
+]
+Resume = Annotated[
+    bool,
+    typer.Option(
+        "--resume", help="Continue the unfinished run or search in --out (default: start a new one)."
+    ),
+]
+AsJson = Annotated[bool, typer.Option("--json", help="Print JSON (default: text).")]
+
+
+def command_line() -> list[str]:
+    """The words of this process, for the record of a run."""
+    return [PROGRAM, *sys.argv[1:]]
+
+
+def check_resume(command: str, *, resume: bool, out: Path | None) -> None:
+    """Raises `UserError` for --resume without --out."""
+    if resume and out is None:
+        raise UserError(
+            "--resume needs the directory to continue in",
+            code=f"{command}.resume_without_out",
+            hint="add --out DIR",
+            where=command,
+        )
+
+
+# The results of a run ---------------------------------------------------------------------------------------
+
+
+def summary_of(directory: Path) -> Summary:
+    """The summary of a run. Raises `UserError` for a directory without a run, and for an unfinished run."""
+    return ended(directory)[0]
+
+
+def ended(directory: Path) -> tuple[Summary, Sequence[TrialRecord]]:
+    """The summary of a finished run, and its trials. Raises `UserError` like `summary_of`."""
+    from thunderherd.records.directory import load
+
+    results = load(directory)
+    if results.summary is None:
+        study = results.run.study.get("name", "STUDY")
+        raise UserError(
+            f"the run has not ended ({len(results.trials)} trials so far)",
+            code="results.unfinished",
+            hint=f"continue it: `{PROGRAM} run {study} --out {directory} --resume`",
+            where=str(directory),
+        )
+    return results.summary, results.trials
+
+
+# Files that commands write ----------------------------------------------------------------------------------
 
 
 def chosen_format(
     command: str, typed: str | None, output: Path | None, formats: Mapping[str, str], usual: str
 ) -> str:
-    """What was typed, else what the file's ending says, else the usual one.
+    """The format that was typed, else that of the file's ending, else the usual one.
 
-    `formats` has them by the endings of their files. Raises `UserError` for one that is not among them, and
-    for two that contradict each other.
+    `formats` are by the endings of their files. Raises `UserError` for an unknown format, and for a format
+    and an ending that contradict each other.
     """
     ending = output.suffix[1:].lower() if output is not None else ""
     found = typed or formats.get(ending, ending) or usual
     if found not in formats.values():
-        raise UserError(f"{command}: --format {found}; allowed: {', '.join(formats.values())}")
+        raise UserError(
+            f"no such format '{found}'",
+            code=f"{command}.unknown_format",
+            hint=f"allowed: {', '.join(formats.values())}",
+            where=f"{command}: --format {typed}" if typed else f"{command}: --output {output}",
+        )
     if formats.get(ending, found) != found:
         raise UserError(
-            f"{command}: --format {typed} and --output {output} contradict each other; leave one out"
+            f"--format {typed} and --output {output} contradict each other",
+            code=f"{command}.format_contradicts_output",
+            hint="leave one out",
+            where=command,
         )
     return found
 
 
 def write_output(command: str, path: Path, content: bytes) -> None:
-    """Writes a file, and says where it is. Raises `UserError` where it cannot be written."""
+    """Writes a file, and prints its path. Raises `UserError` if the file cannot be written."""
     try:
         path.write_bytes(content)
     except OSError as error:
         raise UserError(
-            f"{command}: {path} cannot be written: {error.strerror}; choose another place with --output"
+            f"cannot be written: {error.strerror}",
+            code=f"{command}.output_unwritable",
+            hint="choose another place with --output",
+            where=f"{command}: {path}",
         ) from None
     print(path)

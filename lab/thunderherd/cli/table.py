@@ -1,4 +1,4 @@
-"""The command `table`: the tables of a run, printed, or one of them as Markdown, LaTeX or CSV."""
+"""The commands `table` and `claims`: tables of a run, and verdicts on the claims of its study's source."""
 
 from __future__ import annotations
 
@@ -9,46 +9,62 @@ from typing import IO, TYPE_CHECKING, Annotated
 
 import typer
 
-from thunderherd.cli.options import ResultsDirectory, chosen_format, write_output
+from thunderherd.cli.options import (
+    PROGRAM,
+    ResultsDirectory,
+    StudyName,
+    chosen_format,
+    summary_of,
+    write_output,
+)
 from thunderherd.errors import UserError
 
 if TYPE_CHECKING:
     from thunderherd.show.tables.model import NamedTable
 
-__all__ = ["table"]
+__all__ = ["claims", "table"]
 
 FORMATS = {"txt": "text", "md": "markdown", "tex": "latex", "csv": "csv"}
-"""By the endings of their files."""
+"""Formats by the endings of their files."""
 
 
 def table(
     directory: ResultsDirectory,
     name: Annotated[
-        str | None, typer.Argument(metavar="[NAME]", help="One table; a format without a name: the first.")
+        str | None,
+        typer.Argument(metavar="[NAME]", help="Name of a table (default: all, or the first with a format)."),
     ] = None,
     form: Annotated[
         str | None,
-        typer.Option("--format", help="text, markdown (GitHub's), latex (booktabs), or csv (unrounded)."),
+        typer.Option(
+            "--format",
+            help="Format: text, markdown (GitHub's), latex (booktabs) or csv (unrounded) (default text).",
+        ),
     ] = None,
     output: Annotated[
         Path | None,
         typer.Option(
-            "--output", metavar="FILE", help="Not to stdout; its ending is a format (md, tex, csv)."
+            "--output", metavar="FILE", help="File; its ending (md, tex, csv) is a format (default: stdout)."
         ),
     ] = None,
-    pairs: Annotated[bool, typer.Option("--pairs", help="The table of all comparisons, too.")] = False,
-    counters: Annotated[bool, typer.Option("--counters", help="All that was counted of each side.")] = False,
+    pairs: Annotated[
+        bool, typer.Option("--pairs", help="Also print the table of all comparisons (default: off).")
+    ] = False,
+    counters: Annotated[
+        bool, typer.Option("--counters", help="Also print all counters of each side (default: off).")
+    ] = False,
 ) -> None:
-    """Print the tables of a run again, or one of them by name, for a report: Markdown, LaTeX or CSV."""
-    from thunderherd.cli.run import show_table, summary_of
-
+    """Print the tables of a run, or write one of them."""
     if name is None and form is None and output is None:
         show_table(directory, pairs=pairs, counters=counters)
         return
     for option, given in (("--pairs", pairs), ("--counters", counters)):
         if given:
             raise UserError(
-                f"table: {option} belongs to the tables as printed; here its name does: {option[2:]}"
+                f"{option} belongs to the printed tables, not to one table in a format",
+                code="table.option_without_effect",
+                hint=f"name that table: `{PROGRAM} table {directory} {option[2:]}`",
+                where="table",
             )
     chosen = chosen_format("table", form, output, FORMATS, "text")
 
@@ -57,7 +73,7 @@ def table(
     summary = summary_of(directory)
     found = {each.name: each for each in all_tables(summary)}
     if not found:
-        raise UserError(f"table: {directory} holds a run without any table")
+        raise UserError("the run has no table", code="table.none", where=str(directory))
     if name is None:
         name = next(iter(found))
         if len(found) > 1:
@@ -65,13 +81,36 @@ def table(
     if name not in found:
         from thunderherd.toml.file import unknown
 
-        raise UserError(f"table: {unknown('table', name, list(found))}")
+        raise UserError(unknown("table", name, list(found), "table").at("table"))
     if output is not None:
         write_output("table", output, _text(found[name], chosen, summary.study.name).encode())
     elif chosen == "text":
         _print(found[name], sys.stdout)
     else:
         sys.stdout.write(_text(found[name], chosen, summary.study.name))
+
+
+def show_table(directory: Path, *, pairs: bool, counters: bool = False) -> None:
+    """Prints the main table of a run, and the tables of its comparisons and of its counters if wanted."""
+    from thunderherd.show.tables.counters import asks_for_counters, print_counters
+    from thunderherd.show.tables.main import print_pairs, print_study
+    from thunderherd.text.layout import make_console
+
+    summary = summary_of(directory)
+    if counters and not asks_for_counters(summary):
+        raise UserError(
+            "the run has no counters",
+            code="table.no_counters",
+            hint=f"request some in another run: `{PROGRAM} run {summary.study.name} "
+            f"--set 'measure.counters=[\"task_clock\"]'` ({PROGRAM} list counters)",
+            where=str(directory),
+        )
+    console = make_console()
+    print_study(summary, console, directory)
+    if pairs:
+        print_pairs(summary, console)
+    if counters:
+        print_counters(summary, console)
 
 
 def _text(table: NamedTable, form: str, study: str) -> str:
@@ -89,7 +128,7 @@ def _text(table: NamedTable, form: str, study: str) -> str:
 
 
 def _print(table: NamedTable, stream: IO[str]) -> None:
-    """As a terminal has it: long texts are folded."""
+    """Prints a table as a terminal shows it: long texts are folded."""
     from rich.table import Table
     from rich.text import Text
 
@@ -107,3 +146,20 @@ def _print(table: NamedTable, stream: IO[str]) -> None:
         for note in section.notes:
             prose(console, note)
         console.print()
+
+
+def claims(study: StudyName, directory: ResultsDirectory) -> None:
+    """Judge the claims of a study's source by a run."""
+    from thunderherd.show.tables.claims import print_claims
+    from thunderherd.text.layout import make_console
+
+    summary = summary_of(directory)
+    name = Path(study).stem if study.endswith(".toml") else study
+    if name != summary.study.name:
+        raise UserError(
+            f"holds a run of {summary.study.name}, not of {name}",
+            code="claims.other_study",
+            hint=f"type `{PROGRAM} claims {summary.study.name} {directory}`",
+            where=str(directory),
+        )
+    print_claims(summary, make_console())

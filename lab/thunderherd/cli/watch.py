@@ -1,4 +1,4 @@
-"""The command `watch`: a run in another terminal, as it stands; ends with the run."""
+"""The command `watch`: shows a run of another terminal until that ends."""
 
 from __future__ import annotations
 
@@ -23,15 +23,16 @@ if TYPE_CHECKING:
 __all__ = ["watch"]
 
 SECONDS = 1.0
-"""Between two looks."""
+"""Interval between two looks."""
 
 
 def watch(
-    directory: Annotated[
-        Path, typer.Argument(metavar="DIR", help="The directory into which a run is being written.")
-    ],
+    directory: Annotated[Path, typer.Argument(metavar="DIR", help="Directory of a run's results.")],
 ) -> None:
-    """Watch a run in another terminal: ranking so far, intervals, time left, the trial in flight, noise."""
+    """Watch a run that another terminal has started.
+
+    Shows the ranking so far, intervals, time left, the current trial, and noise.
+    """
     from thunderherd.run.follow import Followed
     from thunderherd.run.live_view import LiveView, PlainView
 
@@ -50,23 +51,25 @@ def watch(
 
 
 def step_aside(study: Study) -> str:
-    """Takes this process away from the CPUs that are measured, where there are others, and behind all else
-    that wants to run; says where it is."""
+    """Keeps this process off the measured CPUs, if there are others, and at the lowest priority.
+
+    Returns where it runs, for the view.
+    """
     measured = {*(study.lab.server_cpus or ()), *(study.lab.client_cpus or ())}
     here = os.sched_getaffinity(0)
     others = here - measured
-    told = "shares CPUs with what is measured"
+    where = "shares CPUs with the trials"
     if measured and others:
         os.sched_setaffinity(0, others)
-        told = f"runs on CPU {', '.join(map(str, sorted(others)))}, where nothing is measured"
+        where = f"runs on CPU {', '.join(map(str, sorted(others)))}, where nothing is measured"
     with contextlib.suppress(OSError):
         os.sched_setscheduler(0, os.SCHED_IDLE, os.sched_param(0))
-        told += ", and only when nothing else wants to"
-    return told
+        where += ", and only when nothing else wants to"
+    return where
 
 
 def follow(followed: Followed, view: LiveView | PlainView, where: str) -> None:
-    """Looks until the run ends."""
+    """Updates the view until the run ends."""
     from thunderherd.run.live_view import LiveView
     from thunderherd.run.plan import next_in_block
     from thunderherd.text.figures import count
@@ -75,9 +78,9 @@ def follow(followed: Followed, view: LiveView | PlainView, where: str) -> None:
     if not isinstance(view, LiveView):
         study, there = followed.study, count(len(followed.trials), "trial")
         view.say(f"{study.name} ({study.size}), seed {followed.seed}: {there} so far")
-    told, planned = None, _planned(followed, view)
+    last_extra, planned = None, _planned(followed, view)
     began, starting = time.monotonic(), time.process_time()
-    # Asked before the lines are read: what a run wrote before it ended is seen.
+    # Checked before the lines are read, so that none that the run wrote before its end is missed.
     running = True
     while running:
         running = followed.is_running()
@@ -89,9 +92,9 @@ def follow(followed: Followed, view: LiveView | PlainView, where: str) -> None:
                 view.block_ends(trial.block, last_of_block(so_far, trial.block), "")
         if new:
             planned = _planned(followed, view)
-        if planned.number is None and (extra := followed.extra_trials()) != told and running:
+        if planned.number is None and (extra := followed.extra_trials()) != last_extra and running:
             view.say(f"extra trials: {extra or 'begin'}")
-            told = extra
+            last_extra = extra
         if isinstance(view, LiveView):
             used = time.process_time() - starting
             share = used / max(SECONDS, time.monotonic() - began)
@@ -104,7 +107,7 @@ def follow(followed: Followed, view: LiveView | PlainView, where: str) -> None:
 
 
 def _planned(followed: Followed, view: LiveView | PlainView) -> Plan:
-    """What is still to come by what is there, told to the view: a block's line has their number."""
+    """The trials that are still to come, which it also passes to the view."""
     from thunderherd.run.plan import next_in_block, plan
 
     planned = plan(followed.study, followed.trials)
@@ -125,7 +128,7 @@ def last_of_block(trials: Sequence[TrialRecord], number: int) -> list[TrialRecor
 
 
 def _conclude(followed: Followed, view: LiveView | PlainView) -> None:
-    """Says how it ended, and what to type next."""
+    """Prints how the run ended, and what to type next."""
     from thunderherd.run.live_view import standing_line
     from thunderherd.text.figures import count
 
@@ -136,4 +139,4 @@ def _conclude(followed: Followed, view: LiveView | PlainView) -> None:
     if followed.has_summary():
         print(f"ended: {trials}; see: thunderherd table {where}")
     else:
-        print(f"not running: {trials}, and no summary; go on with it as its run said, by --resume")
+        print(f"not running: {trials}, and no summary; continue it with --resume, as the run printed")

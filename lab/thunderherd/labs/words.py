@@ -13,8 +13,6 @@ from decimal import Decimal
 from thunderherd.text.quantities import UNITS, NoQuantity, Written, in_units
 
 OPTION = "--lab"
-OPTION_HELP = "Where it runs: a kind (`list labs`), or a key of a study's lab (mtu=9000); may be repeated."
-"""Of every command that has it (`lab_option`)."""
 
 UNIX_ADDRESS = "unix:"
 """The prefix by which the engine distinguishes Unix addresses from TCP addresses."""

@@ -1,7 +1,7 @@
-"""What the user typed of two contenders and a setting: their tables in a study, and the keys of the setting.
+"""Contenders and the searched setting as the user typed them: their tables and keys in a study.
 
-A contender is the name of a design, of a primitive, or of a contender of a study (`--study`); or what it is
-made of: `design=prefork,pool=30`, `primitive=sendmsg,load.processes=2`.
+A contender is the name of a design, of a primitive, or of a contender of a study (`--study`); or a list of
+settings: `design=prefork,pool=30`, `primitive=sendmsg,load.processes=2`.
 """
 
 from __future__ import annotations
@@ -14,8 +14,10 @@ from typing import Any
 from thunderherd.engine.catalogue import USUAL_WAY, Catalogue, IntegerSetting, Primitive, Setting, Way
 from thunderherd.errors import UserError
 from thunderherd.labs import KINDS, USUAL, owners
+from thunderherd.labs.kind import Kind
 from thunderherd.labs.words import QUANTITIES, written
 from thunderherd.search.crossover_effect import OF_RECEIVER, sender_of
+from thunderherd.search.request import CrossoverRequest
 from thunderherd.study.checks.names import DIRECTIONS
 from thunderherd.study.file.contenders import OWN
 from thunderherd.study.file.tables import LOAD_PROCESSES
@@ -23,10 +25,10 @@ from thunderherd.study.overrides import parse_override
 from thunderherd.text.quantities import Range
 from thunderherd.toml.file import assign, near, show
 
-__all__ = ["SIDE_CHOICES", "Common", "Swept", "check_directions", "contender", "names_of_settings", "swept"]
+__all__ = ["SIDE_CHOICES", "Basis", "Swept", "check_directions", "contender", "names_of_settings", "swept"]
 
 SIDE_CHOICES = ("server", "client", "both")
-"""Who moves bytes by a primitive that is a contender."""
+"""The sides that may use a primitive that is a contender."""
 
 PROCESSES = IntegerSetting(
     name="processes", help=LOAD_PROCESSES, unit=None, kind="integer", minimum=1, maximum=64, default=1
@@ -37,8 +39,8 @@ _SUCH_AS = "pool=30, load.processes=2 or lab.server_cpus=[0, 1]"
 
 
 @dataclass(frozen=True)
-class Common:
-    """What both contenders stand on: the workload, the load, and what each has where it says nothing."""
+class Basis:
+    """What all contenders share: the workload, the load, and defaults for what a contender leaves out."""
 
     catalogue: Catalogue
     workload: str
@@ -47,36 +49,39 @@ class Common:
     server_way: Way
     load_way: Way
     side: str | None
-    """As the user said; None: the end that the workload is about."""
+    """As typed. None means the side that the workload is about."""
     lab: str = USUAL.name
-    """The kind."""
+    """The kind of lab."""
     direction: object = None
-    """Which way the bytes of a stream go, where that is said."""
+    """The direction of a stream's bytes, if one is given."""
     command: str = "crossover"
-    """Which command what is wrong is said of."""
 
     def settings_of_server(self, table: Mapping[str, Any]) -> dict[str, Setting]:
-        """What a contender's server can be told."""
+        """The settings of a contender's server."""
         return self.catalogue.settings_of_server(
             table.get("design", self.design), _way(table, self.server_way), self.workload
         )
 
     def settings_of_load(self, table: Mapping[str, Any]) -> dict[str, Setting]:
-        """What a contender's load can be told."""
+        """The settings of a contender's load."""
         own = table.get("load", {})
         return self.catalogue.settings_of_load(
             own.get("kind", self.load), _way(own, self.load_way), self.workload
         )
 
     def settings_of_lab(self, table: Mapping[str, Any]) -> dict[str, Setting]:
-        """What a contender's lab can be told of quantities, by the keys of [lab]."""
-        kind = KINDS.get(table.get("lab", {}).get("kind", self.lab), USUAL)
+        """The quantities of a contender's lab, by the keys of [lab]."""
+        kind = self.lab_of(table)
         own = kind.settings(self.catalogue)
         return {
             key: _from(own[each.setting], each.least)
             for key, each in QUANTITIES.items()
             if key in kind.keys and each.setting in own
         }
+
+    def lab_of(self, table: Mapping[str, Any]) -> Kind:
+        """The kind of a contender's lab."""
+        return KINDS.get(table.get("lab", {}).get("kind", self.lab), USUAL)
 
     @property
     def sender(self) -> str:
@@ -90,9 +95,8 @@ class Common:
         """The other side."""
         return "server" if self.sender == "client" else "client"
 
-    def mover(self, primitive: Primitive) -> str:
-        """Who moves bytes by a primitive that is a contender: it sends where the bytes come from, or receives
-        where they go."""
+    def side_of(self, primitive: Primitive) -> str:
+        """The side that uses a primitive that is a contender: a send primitive belongs to the sender."""
         if self.side is not None:
             return self.side
         return self.sender if primitive.moves == "out" else self.receiver
@@ -112,66 +116,71 @@ def _way(table: Mapping[str, Any], usual: Way) -> Way:
 # Contenders -------------------------------------------------------------------------------------------------
 
 
-def contender(typed: str, common: Common, of_study: Mapping[str, dict[str, Any]]) -> dict[str, Any]:
-    """The table of a contender. Raises UserError for what is not there, with what is."""
+def contender(typed: str, basis: Basis, of_study: Mapping[str, dict[str, Any]]) -> dict[str, Any]:
+    """The table of a contender. Raises `UserError` with the known names for an unknown one."""
     if "=" in typed:
-        return _made_of(typed, common)
+        return _of_settings(typed, basis)
     if typed in of_study:
         return {"name": typed, **of_study[typed]}
-    designs = [each.name for each in common.catalogue.designs]
-    primitives = [each.name for each in common.catalogue.primitives]
+    designs = [each.name for each in basis.catalogue.designs]
+    primitives = [each.name for each in basis.catalogue.primitives]
     if typed in designs and typed in primitives:
         raise UserError(
-            f"{common.command}: {typed} is a design and a primitive; write design={typed} or "
-            f"primitive={typed}"
+            f"{typed} is a design and a primitive",
+            code="contender.ambiguous_name",
+            hint=f"write design={typed} or primitive={typed}",
+            where=f"{basis.command}: {typed}",
         )
     if typed in designs:
         return {"name": typed, "design": typed}
-    if primitive := common.catalogue.primitive(typed):
-        return {"name": typed, "design": common.design, **_moved(primitive, common.mover(primitive))}
-    known = [*of_study, *designs, *primitives]
-    of = "contender of the study, design or primitive" if of_study else "design or primitive"
+    if primitive := basis.catalogue.primitive(typed):
+        return {"name": typed, "design": basis.design, **_moved(primitive, basis.side_of(primitive))}
+    kinds = "contender of the study, design or primitive" if of_study else "design or primitive"
     raise UserError(
-        f"{common.command}: no such {of} {show(typed)}; "
-        + (f"contenders: {', '.join(of_study)}; " if of_study else "")
-        + f"designs: {', '.join(designs)}; primitives: {', '.join(primitives)}; "
-        f"or what it is made of, such as design={designs[0]},settings.nodelay=false{near(typed, known)}"
+        f"no such {kinds} {show(typed)}",
+        code="contender.unknown",
+        hint=(f"contenders: {', '.join(of_study)}; " if of_study else "")
+        + f"designs: {', '.join(designs)}; primitives: {', '.join(primitives)}; or settings, such as "
+        f"design={designs[0]},settings.nodelay=false{near(typed, [*of_study, *designs, *primitives])}",
+        where=basis.command,
     )
 
 
-def check_directions(typed: tuple[str, str], pair: Sequence[Mapping[str, Any]], catalogue: Catalogue) -> None:
-    """Of two contenders that differ in a primitive alone both send by it, or both receive: otherwise they are
-    no two ways of doing the same."""
-    moved = [_movers(table) for table in pair]
-    same = _without_movers(pair[0]) == _without_movers(pair[1])
+def check_directions(
+    request: CrossoverRequest, pair: Sequence[Mapping[str, Any]], catalogue: Catalogue
+) -> None:
+    """Refuses two contenders that differ in a primitive alone, if one sends by it and the other receives."""
+    moved = [_primitives(table) for table in pair]
+    same = _without_primitives(pair[0]) == _without_primitives(pair[1])
     if not (same and len(moved[0]) == len(moved[1]) == 1 and {*moved[0]} != {*moved[1]}):
         return
-    said = []
+    does = []
     instead = []
-    for words, own in zip(typed, moved, strict=True):
+    for words, own in zip((request.a, request.b), moved, strict=True):
         ((field, name),) = own.items()
-        does = "sends" if field == "primitive" else "receives"
-        said.append(f"{words} {does}")
+        does.append(f"{words} {'sends' if field == 'primitive' else 'receives'}")
         usual = getattr(USUAL_WAY, field)
         others = [each.name for each in catalogue.primitives if each.moves == DIRECTIONS[field]]
         other = usual if name != usual else next((each for each in others if each != name), None)
         if other is not None:
             another = words.replace(name, other) if name in words else other
             instead.append(f"`crossover {words} {another}`")
-    raise UserError(
-        f"crossover: {' and '.join(said)}, so that neither can take the other's place; type "
-        f"{' or '.join(instead)} (`list primitives` has all)"
+    raise request.refusal(
+        "",
+        f"{' and '.join(does)}, so they cannot replace each other",
+        "crossover.sender_against_receiver",
+        f"type {' or '.join(instead)} (`list primitives` has all)",
     )
 
 
-def _movers(table: Mapping[str, Any]) -> dict[str, str]:
-    """The primitives that a contender names, of either end, by direction."""
+def _primitives(table: Mapping[str, Any]) -> dict[str, str]:
+    """The primitives that a contender names for either side, by direction."""
     ends = (table.get("load", {}), table)
     return {field: end[field] for end in ends for field in Way._fields if field in end}
 
 
-def _without_movers(table: Mapping[str, Any]) -> dict[str, Any]:
-    """What else it is made of, but for its names."""
+def _without_primitives(table: Mapping[str, Any]) -> dict[str, Any]:
+    """The rest of a contender, without its names."""
     left = {key: value for key, value in table.items() if key not in (*OWN, *Way._fields)}
     load = {key: value for key, value in left.pop("load", {}).items() if key not in Way._fields}
     return {**left, **({"load": load} if load else {})}
@@ -183,58 +192,74 @@ def _moved(primitive: Primitive, side: str) -> dict[str, Any]:
     return own if side == "server" else {**own, "load": how}
 
 
-def _made_of(typed: str, common: Common) -> dict[str, Any]:
-    """A contender from `key=value`, commas between; a value may be a list."""
-    where = f"{common.command}: {typed}"
-    said: dict[str, Any] = {}
-    for part in re.split(r",(?![^\[]*\])", typed):
+def _of_settings(typed: str, basis: Basis) -> dict[str, Any]:
+    """A contender from `key=value` parts with commas between. A value may be a list."""
+    where = f"{basis.command}: {typed}"
+    given: dict[str, Any] = {}
+    for part in _parts(typed):
         if not all(each.strip() for each in part.partition("=")):
-            # Whoever writes settings behind a name has left out what it is the name of.
+            # A name before settings may be a design whose key was left out.
             name_first = part == typed.partition(",")[0] and "=" not in part
             instead = f"; a design with settings is design={typed}" if part and name_first else ""
             raise UserError(
-                f"{where}: {show(part)} is no key=value, such as {_SUCH_AS}; commas stand between{instead}"
+                f"{show(part)} is no key=value",
+                code="contender.no_key_value",
+                hint=f"give {_SUCH_AS}, with commas between several{instead}",
+                where=where,
             )
         key, value = parse_override(part, where)
-        if key in said:
-            raise UserError(f"{where}: {key} is said twice")
-        said[key] = value
+        if key in given:
+            raise UserError(
+                f"{key} is given twice", code="contender.key_repeated", hint="leave one out", where=where
+            )
+        given[key] = value
     table: dict[str, Any] = {}
-    name = said.pop("name", None)
+    name = given.pop("name", None)
     for key in ("design", *Way._fields):
-        if key in said:
-            table[key] = said.pop(key)
-    for key in [each for each in said if each in ("load.kind", *(f"load.{field}" for field in Way._fields))]:
-        assign(table, tuple(key.split(".")), said.pop(key))
-    table.setdefault("design", common.design)
-    for key, value in said.items():
-        assign(table, _path(key, table, common, where), value)
+        if key in given:
+            table[key] = given.pop(key)
+    for key in [each for each in given if each in ("load.kind", *(f"load.{field}" for field in Way._fields))]:
+        assign(table, tuple(key.split(".")), given.pop(key))
+    table.setdefault("design", basis.design)
+    for key, value in given.items():
+        assign(table, _path(key, table, basis, where), value)
     return {"name": name or _named(typed), **table}
 
 
-def _path(key: str, table: Mapping[str, Any], common: Common, where: str) -> tuple[str, ...]:
-    """Where the value of a key stands in a contender's table; a setting may be written short."""
+def _parts(typed: str) -> list[str]:
+    """The text between commas, except for commas inside a list."""
+    return re.split(r",(?![^\[]*\])", typed)
+
+
+def _path(key: str, table: Mapping[str, Any], basis: Basis, where: str) -> tuple[str, ...]:
+    """The place of a key in a contender's table. A setting may be written without its table."""
     if key.startswith(("settings.", "load.", "lab.")) or key == "trial":
         return tuple(key.split("."))
-    server, load = common.settings_of_server(table), common.settings_of_load(table)
+    server, load = basis.settings_of_server(table), basis.settings_of_load(table)
     places: list[tuple[str, ...]] = [("settings", key)] if key in server else []
     places += [("load", "settings", key)] if key in load else []
     if not places:
         known = ["design", *Way._fields, *server, *load, "load.processes"]
         raise UserError(
-            f"{where}: no such key {show(key)}; known: {', '.join(dict.fromkeys(known))}{near(key, known)}"
+            f"no such key {show(key)}",
+            code="contender.unknown_key",
+            hint=f"known: {', '.join(dict.fromkeys(known))}{near(key, known)}",
+            where=where,
         )
     if len(places) > 1:
         raise UserError(
-            f"{where}: {show(key)} could be {' or '.join('.'.join(each) for each in places)}; write which one"
+            f"{show(key)} could be {' or '.join('.'.join(each) for each in places)}",
+            code="contender.ambiguous_key",
+            hint="write which one",
+            where=where,
         )
     return places[0]
 
 
 def _named(typed: str) -> str:
-    """`design=prefork,pool=30` as prefork_pool_30: a name that tells what it is made of."""
+    """A name made of the settings: `design=prefork,pool=30` is prefork_pool_30."""
     words = []
-    for part in re.split(r",(?![^\[]*\])", typed):
+    for part in _parts(typed):
         key, _, value = part.partition("=")
         short = key.strip().rpartition(".")[2]
         words += [value] if short in ("design", *Way._fields) else [short, value]
@@ -247,107 +272,131 @@ def _named(typed: str) -> str:
 
 @dataclass(frozen=True)
 class Swept:
-    """The keys that take each value, whether every contender has them, and what the setting allows.
-
-    `raised` are settings of the server that must reach as far, and the value that they need.
-    """
+    """The setting of --over: the keys that take each value, and what the setting allows."""
 
     name: str
     keys: tuple[str, ...]
     by_all: bool
+    """Whether every contender has the keys."""
     setting: IntegerSetting
     raised: Mapping[str, int]
+    """Limits of the server that must be as high as the range, with the value that they need."""
 
 
-def swept(asked: Range, common: Common, tables: list[dict[str, Any]], given: Mapping[str, Any]) -> Swept:
-    """The setting that is swept. Raises UserError where there is none, or where the range goes beyond it.
+@dataclass(frozen=True)
+class _Sought:
+    """The range that --over asks for, and the contenders in which its setting is looked up."""
+
+    request: CrossoverRequest
+    range_: Range
+    basis: Basis
+    tables: Sequence[dict[str, Any]]
+
+    @property
+    def leaf(self) -> str:
+        return self.range_.name.rpartition(".")[2]
+
+    def refusal(self, message: str, code: str, hint: str = "") -> UserError:
+        return self.request.refusal(f"--over {self.request.over.strip()}", message, code, hint)
+
+
+def swept(
+    request: CrossoverRequest,
+    range_: Range,
+    basis: Basis,
+    tables: Sequence[dict[str, Any]],
+    given: Mapping[str, Any],
+) -> Swept:
+    """Finds the setting of --over. Raises `UserError` if there is none, or if the range exceeds it.
 
     Parameters
     ----------
-    asked
-        As typed; a name may be short or a whole key.
+    range_
+        As typed. Its name may be short or a whole key.
     tables
-        Those of both contenders.
+        The tables of both contenders.
     given
         The settings that the study gives every server.
     """
-    leaf = asked.name.rpartition(".")[2]
-    found = _places(leaf, common, tables)
-    if "." in asked.name:
-        found = {key: own for key, own in found.items() if key == asked.name}
+    sought = _Sought(request, range_, basis, tables)
+    found = _places(sought)
+    if "." in range_.name:
+        found = {key: own for key, own in found.items() if key == range_.name}
     if not found:
-        raise UserError(_no_such_setting(asked, common, tables))
-    keys = _agreeing(leaf, found, common)
+        raise _no_such_setting(sought)
+    keys = _agreeing(found, sought)
     setting = next(iter(found[keys[0]].values()))
     if not isinstance(setting, IntegerSetting):
-        numeric = ", ".join(_numeric(common, tables))
-        raise UserError(
-            f"crossover: --over {asked.name}: it is no number but {setting.allowed()}; numbers: {numeric}"
-        )
-    _check_there(keys, common, tables)
+        hint = f"numbers: {', '.join(_numeric(sought))}"
+        raise sought.refusal(f"it is no number but {setting.allowed()}", "crossover.over_is_no_number", hint)
+    _check_available(keys, sought)
     for own in (each for key in keys for each in found[key].values()):
-        if not (own.accepts(asked.low) and own.accepts(asked.high)):
-            raise UserError(
-                f"crossover: --over {_typed(asked.name, asked.low, asked.high)} goes beyond what it allows: "
-                f"{_allowed(leaf, own)}{_within(asked, own)}"
+        if not (own.accepts(range_.low) and own.accepts(range_.high)):
+            raise sought.refusal(
+                f"the range exceeds what it allows: {_allowed(sought.leaf, own)}",
+                "crossover.over_exceeds_setting",
+                _within(range_, own),
             )
     by_all = all(len(found[key]) == len(tables) for key in keys)
-    return Swept(leaf, keys, by_all, setting, _raised(leaf, keys, asked, common, tables, given))
+    return Swept(sought.leaf, keys, by_all, setting, _raised(keys, sought, given))
 
 
-def _check_there(keys: tuple[str, ...], common: Common, tables: list[dict[str, Any]]) -> None:
-    """This machine has what is swept of a lab."""
+def _check_available(keys: tuple[str, ...], sought: _Sought) -> None:
+    """This machine supports the quantity of a lab."""
     for key in keys:
         table, _, name = key.partition(".")
-        for each in tables if table == "lab" else ():
-            kind = KINDS.get(each.get("lab", {}).get("kind", common.lab), USUAL)
-            if reason := kind.unavailable_settings(common.catalogue).get(QUANTITIES[name].setting):
-                raise UserError(f"crossover: --over {name}: lab {kind.name} cannot have it here: {reason}")
+        for each in sought.tables if table == "lab" else ():
+            kind = sought.basis.lab_of(each)
+            if reason := kind.unavailable_settings(sought.basis.catalogue).get(QUANTITIES[name].setting):
+                message = f"lab {kind.name} has no {name} on this machine: {reason}"
+                raise sought.refusal(message, "crossover.over_unavailable")
 
 
 def _allowed(leaf: str, setting: Setting) -> str:
-    """The values of a setting, in words: quantities of a lab with their units."""
+    """The values of a setting in words, with the units of a lab's quantity."""
     if leaf not in QUANTITIES or not QUANTITIES[leaf].units or not isinstance(setting, IntegerSetting):
         return setting.allowed()
     return f"{written(leaf, setting.minimum)} to {written(leaf, setting.maximum)}"
 
 
 def _within(asked: Range, setting: Setting) -> str:
-    """What to type of a range that goes beyond its setting."""
+    """The part of a range that its setting allows, as a hint."""
     if not isinstance(setting, IntegerSetting):
         return ""
     low, high = max(asked.low, setting.minimum), min(asked.high, setting.maximum)
-    return f"; type --over {_typed(asked.name, low, high)}" if low < high else ""
+    return f"type --over {_typed(asked.name, low, high)}" if low < high else ""
 
 
 def _typed(name: str, low: int, high: int) -> str:
-    """A range as it is typed: quantities of a lab with their units."""
+    """A range as it is typed, with the units of a lab's quantity."""
     leaf = name.rpartition(".")[2]
     ends = [written(leaf, end) if leaf in QUANTITIES else end for end in (low, high)]
     return f"{name}={ends[0]}..{ends[1]}"
 
 
-def _places(leaf: str, common: Common, tables: list[dict[str, Any]]) -> dict[str, dict[int, Setting]]:
-    """The keys of that last name: for each contender, by place, that has it, the setting."""
+def _places(sought: _Sought) -> dict[str, dict[int, Setting]]:
+    """The keys with that last name. Each has the settings of the contenders that have it, by their number."""
     found: dict[str, dict[int, Setting]] = {}
-    for place, table in enumerate(tables):
+    leaf = sought.leaf
+    for place, table in enumerate(sought.tables):
         for key, known in (
-            (f"load.settings.{leaf}", common.settings_of_load(table)),
-            (f"settings.{leaf}", common.settings_of_server(table)),
+            (f"load.settings.{leaf}", sought.basis.settings_of_load(table)),
+            (f"settings.{leaf}", sought.basis.settings_of_server(table)),
             (f"load.{leaf}", {PROCESSES.name: PROCESSES}),
-            (f"lab.{leaf}", common.settings_of_lab(table)),
+            (f"lab.{leaf}", sought.basis.settings_of_lab(table)),
         ):
             if leaf in known:
                 found.setdefault(key, {})[place] = known[leaf]
     return found
 
 
-def _agreeing(leaf: str, found: Mapping[str, Any], common: Common) -> tuple[str, ...]:
-    """The keys that take a value together: both ends' where the workload says that they must be equal, else
-    the key of the end that makes use of it."""
+def _agreeing(found: Mapping[str, Any], sought: _Sought) -> tuple[str, ...]:
+    """The keys that take a value together: both sides' keys if the workload wants them equal, else the key of
+    the side that uses it."""
     if len(found) == 1:
         return tuple(found)
-    workload = common.catalogue.workload(common.workload)
+    leaf, basis = sought.leaf, sought.basis
+    workload = basis.catalogue.workload(basis.workload)
     equal = [
         each
         for each in (workload.agreements if workload else ())
@@ -357,82 +406,70 @@ def _agreeing(leaf: str, found: Mapping[str, Any], common: Common) -> tuple[str,
         return tuple(found)
     ends = {"server": f"settings.{leaf}", "client": f"load.settings.{leaf}"}
     if set(found) == set(ends.values()):
-        side = common.side or (common.receiver if leaf in OF_RECEIVER else common.sender)
+        side = basis.side or (basis.receiver if leaf in OF_RECEIVER else basis.sender)
         return tuple(found) if side == "both" else (ends[side],)
-    raise UserError(f"crossover: --over {leaf} could be {' or '.join(found)}; write which one")
+    raise sought.refusal(f"it could be {' or '.join(found)}", "crossover.over_ambiguous", "write which one")
 
 
-def _raised(
-    leaf: str,
-    keys: tuple[str, ...],
-    asked: Range,
-    common: Common,
-    tables: list[dict[str, Any]],
-    given: Mapping[str, Any],
-) -> dict[str, int]:
-    """The limits of the server that the clients' setting must not exceed, where they are too low."""
-    workload = common.catalogue.workload(common.workload)
+def _raised(keys: tuple[str, ...], sought: _Sought, given: Mapping[str, Any]) -> dict[str, int]:
+    """The server's limits on the clients' setting that are too low, with the value that they need."""
+    basis, leaf, high = sought.basis, sought.leaf, sought.range_.high
+    workload = basis.catalogue.workload(basis.workload)
     raised: dict[str, int] = {}
     for each in workload.agreements if workload else ():
         if keys != (f"load.settings.{leaf}",) or each.client != leaf or each.relation != "at_most":
             continue
-        limit = common.settings_of_server(tables[0]).get(each.service)
+        limit = basis.settings_of_server(sought.tables[0]).get(each.service)
         if not isinstance(limit, IntegerSetting) or each.service in given:
             continue
-        if limit.default < asked.high and limit.accepts(asked.high):
-            raised[each.service] = asked.high
+        if limit.default < high and limit.accepts(high):
+            raised[each.service] = high
     return raised
 
 
 def names_of_settings(catalogue: Catalogue) -> list[str]:
-    """The names of all settings that any contender could have, in any lab, whatever their values are."""
+    """The names of all settings that any contender could have, in any lab."""
     of_workloads = [(*each.client_settings, *each.service_settings) for each in catalogue.workloads]
     entries = (*catalogue.designs, *catalogue.primitives, *catalogue.loads)
-    common = [catalogue.server_settings, catalogue.load_settings]
-    settings = [*of_workloads, *(each.settings for each in entries), *common]
+    shared = [catalogue.server_settings, catalogue.load_settings]
+    settings = [*of_workloads, *(each.settings for each in entries), *shared]
     return list(
         dict.fromkeys([*(own.name for each in settings for own in each), PROCESSES.name, *QUANTITIES])
     )
 
 
-def _numeric(common: Common, tables: list[dict[str, Any]]) -> list[str]:
-    """The names of all settings that are numbers."""
+def _numeric(sought: _Sought) -> list[str]:
+    """The names of the contenders' settings that are numbers."""
+    basis = sought.basis
     settings = {
         name: setting
-        for table in tables
-        for known in (
-            common.settings_of_load(table),
-            common.settings_of_server(table),
-            common.settings_of_lab(table),
-        )
-        for name, setting in known.items()
+        for table in sought.tables
+        for known in (basis.settings_of_load, basis.settings_of_server, basis.settings_of_lab)
+        for name, setting in known(table).items()
     }
     numbers = [name for name, setting in settings.items() if isinstance(setting, IntegerSetting)]
     return [*numbers, PROCESSES.name]
 
 
-def _no_such_setting(asked: Range, common: Common, tables: list[dict[str, Any]]) -> str:
-    numeric = _numeric(common, tables)
-    leaf = asked.name.rpartition(".")[2]
-    full = list(_places(leaf, common, tables))
-    if full:
-        return f"crossover: --over {asked.name}: no such key; {leaf} is {' and '.join(full)}"
+def _no_such_setting(sought: _Sought) -> UserError:
+    basis, leaf, numeric = sought.basis, sought.leaf, _numeric(sought)
+    if full := list(_places(sought)):
+        return sought.refusal("no such key", "crossover.over_unknown", f"{leaf} is {' and '.join(full)}")
     if leaf in QUANTITIES:
         kinds = [kind.name for kind in owners(leaf)]
         typed = " or ".join(f"--lab {kind} --over {leaf}={QUANTITIES[leaf].range_example}" for kind in kinds)
-        return (
-            f"crossover: --over {asked.name}: lab {common.lab} has no {leaf}, which is a key of lab "
-            f"{' and '.join(kinds)}; type {typed}"
-        )
+        message = f"lab {basis.lab} has no {leaf}, which is a key of lab {' and '.join(kinds)}"
+        return sought.refusal(message, "crossover.over_of_other_lab", f"type {typed}")
     of_workloads: dict[str, list[str]] = {}
-    for each in common.catalogue.workloads:
+    for each in basis.catalogue.workloads:
         for own in dict.fromkeys((*each.client_settings, *each.service_settings)):
             if isinstance(own, IntegerSetting):
                 of_workloads.setdefault(own.name, []).append(each.name)
     hint = near(leaf, [*numeric, *of_workloads])
     if elsewhere := of_workloads.get(leaf):
         hint = f"; it is a setting of workload {' and '.join(dict.fromkeys(elsewhere))} (--workload)"
-    return (
-        f"crossover: --over {asked.name}: neither contender, nor workload {common.workload}, nor load "
-        f"{common.load} has such a setting; numbers: {', '.join(numeric)}{hint}"
+    return sought.refusal(
+        f"neither contender, nor workload {basis.workload}, nor load {basis.load} has this setting",
+        "crossover.over_unknown",
+        f"numbers: {', '.join(numeric)}{hint}",
     )

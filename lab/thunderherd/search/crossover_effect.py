@@ -1,170 +1,180 @@
-"""Whether what a search is to go over has an effect with its contenders, as they are resolved: refused, with
-what to type, before anything is written or run.
+"""Checks that the setting to be searched has an effect on the contenders as they are resolved.
 
-The ends of a stream have the same settings, and only one end makes use of each: that which sends, or that
-which receives (engine/src/workloads/stream.rs). Which one that is, a setting of the clients says.
+Both sides of a stream have the same settings, and only one side uses each: the sender or the receiver
+(engine/src/workloads/stream.rs). A setting of the clients chooses the direction.
 """
 
 from __future__ import annotations
 
-import tomllib
 from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass
+from typing import TYPE_CHECKING
 
-from thunderherd.engine.catalogue import Catalogue, Workload
 from thunderherd.engine.setting_rules import SettingValue
 from thunderherd.errors import UserError
 from thunderherd.labs import KINDS
+from thunderherd.labs.words import WRITTEN
 from thunderherd.study.checks.machine import ports_allowed
 from thunderherd.study.file.tables import keys_of
-from thunderherd.study.resolved import Contender, Study
-from thunderherd.text.quantities import Range
+from thunderherd.text.quantities import Range, parse_range
 from thunderherd.toml.file import show
-from thunderherd.toml.write import toml_text
+
+if TYPE_CHECKING:
+    from thunderherd.engine.catalogue import Catalogue, Workload
+    from thunderherd.search.request import CrossoverRequest
+    from thunderherd.search.written_study import Tables
+    from thunderherd.study.resolved import Contender, Study
 
 DIRECTION, TO_SERVER, TO_CLIENT = "direction", "to_server", "to_client"
-"""The setting of a stream's clients that says which way its bytes go."""
+"""The setting of a stream's clients for the direction of its bytes."""
 
 OF_SENDER = ("message_bytes", "source", "source_bytes")
 OF_RECEIVER = ("receive_bytes", "verify")
 
 ENDLESS = "stream_bytes"
-"""The setting of a stream's clients that says how long one is; 0: until the load ends by time."""
+"""The setting of a stream's clients for its length; 0: until the load ends by time."""
 
 PART, PERIOD = 65_536, 65_536
-"""Bytes that are put out at a time, and after which a stream repeats itself (PART of
+"""Bytes that the engine sends at a time, and after which a stream repeats itself (PART of
 engine/src/transfer/outbox.rs, and PERIOD of engine/src/workloads/stream/reel.rs)."""
 
 FIRST = 2
-"""So many sizes of a sweep are enough to tell what its contenders are."""
+"""This many sizes of a sweep show what its contenders are."""
 
 
 def sender_of(workload: Workload | None, direction: object) -> str | None:
-    """The end that sends a stream; None of a workload that has no such choice."""
+    """The side that sends a stream. None for a workload without a choice of direction."""
     if workload is None or DIRECTION not in {each.name for each in workload.client_settings}:
         return None
     return "server" if direction == TO_CLIENT else "client"
 
 
 def least_source_bytes(message: int) -> int:
-    """The smallest file that a stream of such messages is sent from: the engine makes no smaller one."""
+    """Size of the smallest file that the engine makes to send messages of this size from."""
     return max(PART // message, 1) * message + PERIOD - 1
 
 
-def first_sizes(text: str) -> str:
+def first_sizes(tables: Tables) -> Tables:
     """The study of a first stage with its smallest sizes alone."""
-    study = tomllib.loads(text)
-    (sweep,) = study["sweeps"]
-    sweep["values"] = sweep["values"][:FIRST]
-    return toml_text(study)
+    (sweep,) = tables["sweeps"]
+    return {**tables, "sweeps": [{**sweep, "values": sweep["values"][:FIRST]}]}
 
 
-def check_effect(
-    text: str, study: Study, over: str, range_: Range, side: str | None, catalogue: Catalogue
-) -> None:
-    """Raises UserError where a contender does the same at every size, or cannot be run at the largest.
+def check_effect(tables: Tables, study: Study, request: CrossoverRequest, catalogue: Catalogue) -> None:
+    """Raises `UserError` if a contender does the same at every size, or cannot run at the largest.
 
     Parameters
     ----------
-    text
+    tables
         The study of the first stage.
     study
-        The same, resolved, with its `first_sizes`.
-    over, range_
-        What the user wants to be swept, as it was typed and as it was read.
-    side
-        What the user said of the end that has the setting.
+        The same with its `first_sizes`, resolved.
     """
-    (sweep,) = tomllib.loads(text)["sweeps"]
+    (sweep,) = tables["sweeps"]
     keys = keys_of(sweep["key"]) if "key" in sweep else tuple(sweep["values"][0]["set"])
-    typed = f"crossover: --over {over.strip()}"
+    over = _Over(request, keys, parse_range(request.over, "crossover: --over", WRITTEN))
     for each in study.contenders:
         direction = each.load.settings.get(DIRECTION)
         sender = sender_of(catalogue.workload(each.workload), direction)
         if sender is not None:
-            _check_end(typed, keys, range_, sender, side)
-            _check_source(typed, keys, each, range_)
-            _check_ends(typed, each)
-    _check_ports(typed, keys, study.contenders, range_, catalogue)
+            over.check_side(sender)
+            over.check_source(each)
+            over.check_end(each)
+    over.check_ports(study.contenders, catalogue)
 
 
-def _check_end(typed: str, keys: Sequence[str], range_: Range, sender: str, side: str | None) -> None:
-    """One of the keys at least is of the end that makes use of it."""
-    receiver = "server" if sender == "client" else "client"
-    for key in keys:
+@dataclass(frozen=True)
+class _Over:
+    """What --over searches: the keys that take each size, and their range."""
+
+    request: CrossoverRequest
+    keys: tuple[str, ...]
+    range_: Range
+
+    def refusal(self, message: str, code: str, hint: str) -> UserError:
+        return self.request.refusal(f"--over {self.request.over.strip()}", message, code, hint)
+
+    def typed(self, low: int, high: int, name: str = "") -> str:
+        """The option with another range, or another name."""
+        return f"--over {name or self.range_.name}={low}..{high}"
+
+    def check_side(self, sender: str) -> None:
+        """At least one of the keys belongs to the side that uses it."""
+        receiver = "server" if sender == "client" else "client"
+        for key in self.keys:
+            leaf = key.rpartition(".")[2]
+            user = sender if leaf in OF_SENDER else receiver if leaf in OF_RECEIVER else _side(key)
+            if user == _side(key):
+                return
+        now, turned = (TO_SERVER, TO_CLIENT) if sender == "client" else (TO_CLIENT, TO_SERVER)
+        key, side = self.keys[0], self.request.side
         leaf = key.rpartition(".")[2]
-        user = sender if leaf in OF_SENDER else receiver if leaf in OF_RECEIVER else _end(key)
-        if user == _end(key):
-            return
-    key, (now, turned) = keys[0], (TO_SERVER, TO_CLIENT) if sender == "client" else (TO_CLIENT, TO_SERVER)
-    leaf = key.rpartition(".")[2]
-    does = "sends nothing" if leaf in OF_SENDER else "receives nothing"
-    other = f"settings.{leaf}" if key.startswith("load.") else f"load.settings.{leaf}"
-    instead = (
-        f"leave --side {side} out"
-        if side is not None and "." not in range_.name
-        else f"type --over {other}={range_.low}..{range_.high}"
-    )
-    raise UserError(
-        f"{typed}: {leaf} of the {_end(key)} would have no effect: the stream goes to the {receiver} "
-        f"({DIRECTION} = {show(now)}), and the {_end(key)} {does} of it; {instead}, or, for a stream the "
-        f"other way, add --set load.settings.{DIRECTION}={turned}"
-    )
-
-
-def _check_source(typed: str, keys: Sequence[str], each: Contender, range_: Range) -> None:
-    """The size of the file that a stream is sent from matters where it is sent from one, and as far as the
-    engine makes it no larger."""
-    for key in keys:
-        if key.rpartition(".")[2] != "source_bytes":
-            continue
-        own = _settings(key, each)
-        table = "load.settings" if _end(key) == "client" else "server.settings"
-        if own["source"] == "memory":
-            raise UserError(
-                f"{typed}: source_bytes would have no effect: it is the size of a file, and the stream is "
-                f'sent from memory (source = "memory"); add --set {table}.source=file, or memfd'
-            )
-        message = int(own["message_bytes"])
-        least = least_source_bytes(message)
-        if range_.low < least:
-            instead = (
-                f"type --over {range_.name}={least}..{range_.high}"
-                if least < range_.high
-                else f"go beyond that, or lower it by --set {table}.message_bytes=..."
-            )
-            raise UserError(
-                f"{typed}: below {least} all sizes would be the same file, which has room for what is sent "
-                f"at a time (message_bytes = {message}) from any of {PERIOD} places; {instead}"
-            )
-
-
-def _check_ends(typed: str, each: Contender) -> None:
-    """A stream comes to an end."""
-    if not each.load.is_timed and each.load.settings.get(ENDLESS) == 0:
-        raise UserError(
-            f"{typed}: a stream has to end, and here the load does not end by time: say how many bytes each "
-            f"stream has, such as --set load.settings.{ENDLESS}=10000000"
+        other = f"settings.{leaf}" if key.startswith("load.") else f"load.settings.{leaf}"
+        instead = (
+            f"leave --side {side} out"
+            if side is not None and "." not in self.range_.name
+            else f"type {self.typed(self.range_.low, self.range_.high, other)}"
+        )
+        raise self.refusal(
+            f"{leaf} of the {_side(key)} has no effect: the stream goes to the {receiver} "
+            f"({DIRECTION} = {show(now)})",
+            "crossover.side_without_effect",
+            f"{instead}; or reverse the stream: --set load.settings.{DIRECTION}={turned}",
         )
 
+    def check_source(self, each: Contender) -> None:
+        """The size of a stream's source matters only for a file, and only above the engine's smallest one."""
+        for key in self.keys:
+            if key.rpartition(".")[2] != "source_bytes":
+                continue
+            own = _settings(key, each)
+            table = "load.settings" if _side(key) == "client" else "server.settings"
+            if own["source"] == "memory":
+                raise self.refusal(
+                    'source_bytes has no effect: the stream is sent from memory (source = "memory")',
+                    "crossover.source_is_memory",
+                    f"add --set {table}.source=file, or memfd",
+                )
+            message, high = int(own["message_bytes"]), self.range_.high
+            least = least_source_bytes(message)
+            if self.range_.low < least:
+                instead = (
+                    f"type {self.typed(least, high)}"
+                    if least < high
+                    else f"go above {least}, or lower that by --set {table}.message_bytes=..."
+                )
+                raise self.refusal(
+                    f"below {least} all sizes are the same file (message_bytes = {message})",
+                    "crossover.source_too_small",
+                    instead,
+                )
 
-def _check_ports(
-    typed: str, keys: Sequence[str], contenders: Sequence[Contender], range_: Range, catalogue: Catalogue
-) -> None:
-    """There are ports for all connections at the largest size, whose number grows with what is swept."""
-    most, allowed = min(_most(keys, contenders, catalogue), default=(range_.high, 0))
-    if range_.low < most < range_.high:
-        raise UserError(
-            f"{typed}: connections to one port; allowed: {allowed}, half of the local ports "
-            f"(net.ipv4.ip_local_port_range), since each stays in TIME_WAIT; type --over "
-            f"{range_.name}={range_.low}..{most}"
-        )
+    def check_end(self, each: Contender) -> None:
+        """A stream has an end."""
+        if not each.load.is_timed and each.load.settings.get(ENDLESS) == 0:
+            raise self.refusal(
+                "the stream never ends: this load does not end by time",
+                "crossover.endless_stream",
+                f"give each stream a length, such as --set load.settings.{ENDLESS}=10000000",
+            )
+
+    def check_ports(self, contenders: Sequence[Contender], catalogue: Catalogue) -> None:
+        """There are ports for all connections at the largest size."""
+        low, high = self.range_.low, self.range_.high
+        most, allowed = min(_most(self.keys, contenders, catalogue), default=(high, 0))
+        if low < most < high:
+            raise self.refusal(
+                f"too many connections to one port; allowed: {allowed}",
+                "crossover.too_few_ports",
+                f"type {self.typed(low, most)}; {allowed} is half of the local ports "
+                "(net.ipv4.ip_local_port_range), since each stays in TIME_WAIT",
+            )
 
 
 def _most(
     keys: Sequence[str], contenders: Sequence[Contender], catalogue: Catalogue
 ) -> Iterator[tuple[int, int]]:
-    """Of each contender whose connections are so many times what is swept: how large that may be, and how
-    many connections it may make."""
+    """The largest size, and the connections allowed, of each contender whose connections grow with size."""
     for each in contenders:
         counted = {*(f"load.settings.{name}" for name in each.load.connections_by), "load.processes"}
         ports, connections = KINDS[each.lab.kind].local_ports(catalogue), each.load.connections_per_trial
@@ -175,9 +185,9 @@ def _most(
         yield (allowed - warm_up) * int(each.point or 1) // connections, allowed
 
 
-def _end(key: str) -> str:
+def _side(key: str) -> str:
     return "client" if key.startswith("load.") else "server"
 
 
 def _settings(key: str, each: Contender) -> Mapping[str, SettingValue]:
-    return each.load.settings if _end(key) == "client" else each.settings
+    return each.load.settings if _side(key) == "client" else each.settings

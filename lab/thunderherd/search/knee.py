@@ -1,11 +1,11 @@
-"""The command `knee`: what each design can do at all, then its latency at shares of that, and the answer.
+"""The search for knees: the capacity of each design, its latency at shares of that, and the answer.
 
 ```
-DIR/probe.toml, DIR/probe/   a short closed loop, where no rates are given: between which rates to look
-DIR/knee.toml, DIR/knee/     the designs at their rates, in blocks
-DIR/confirm.toml, DIR/confirm/   the same at rates close around the knees that this finds; not with --quick
-DIR/knee.json                the answer (docs/generated/reference/knee.schema.json)
-DIR/knee.svg, DIR/knee.png   latency over rate
+DIR/probe.toml, DIR/probe/       a short closed loop, if no rates are given: the range of rates
+DIR/knee.toml, DIR/knee/         the designs at their rates, in blocks
+DIR/confirm.toml, DIR/confirm/   the same close around the knees that this finds; not with --quick
+DIR/knee.json                    the answer (docs/generated/reference/knee.schema.json)
+DIR/knee.svg, DIR/knee.png       latency over rate
 ```
 """
 
@@ -18,86 +18,66 @@ from pathlib import Path
 from statistics import median
 from typing import TYPE_CHECKING, NamedTuple
 
-from thunderherd.errors import UserError
-from thunderherd.search.knee_study import (
-    CLOSED,
-    OPEN,
-    Asked,
-    Goal,
-    confirmation_study,
-    goal_of,
-    knee_study,
-    probe_study,
-    requests_per_second,
-    sketched_study,
-    typed_keys,
-)
-from thunderherd.search.stages import SIZE, Stages
+from thunderherd.search.knee_study import CLOSED, OPEN, Goal, KneeStudies, goal_of, requests_per_second
+from thunderherd.search.request import KneeRequest
+from thunderherd.search.stages import Stages
 
 if TYPE_CHECKING:
     from thunderherd.engine.catalogue import Catalogue
     from thunderherd.judge.summary.knee import Known
     from thunderherd.records.knee import KneeSummary
     from thunderherd.records.summary import Summary
+    from thunderherd.search.written_study import Tables
     from thunderherd.study.loading import Study
 
 ANSWER = "knee.json"
 
 
 class _Run(NamedTuple):
-    """A run at several rates: its stage and its summary."""
+    """A run at several rates: its stage, the stage's study as written, and its summary."""
 
     stage: str
+    tables: Tables
     summary: Summary
 
 
-def find_knees(
-    asked: Asked,
-    *,
-    fixed: Sequence[str],
-    seed: int | None,
-    out: Path | None,
-    resume: bool,
-    command: Sequence[str],
-) -> int:
-    """Runs the search, prints the answer, draws it, writes the report; the exit status of the command.
+def find_knees(request: KneeRequest) -> int:
+    """Runs the search, prints and draws the answer, writes the report.
 
-    The parameters are those of `crossover_run.find_crossover`. The status is 0 for an answer, "none in this
-    range" among them; 1 where a design has none, as the load did not measure it.
+    Returns 0 for an answer, which includes "none in this range"; 1 if a design has none because the load did
+    not measure it.
     """
     from thunderherd.engine.client import catalogue
     from thunderherd.records.directory import default_directory
 
-    offered, goal = catalogue(), goal_of(asked)
-    directory = out or default_directory("knee")
-    first = "probe" if asked.rates is None else "knee"
-    # What the words alone show to be wrong is said before anything runs.
-    text = probe_study(asked, offered) if asked.rates is None else knee_study(asked, offered, None)
-    stages = Stages(
-        directory, offered, tuple(fixed), tuple(command), resume, first, typed_keys(asked, offered)
-    )
+    offered, goal = catalogue(), goal_of(request)
+    studies = KneeStudies(request, offered)
+    directory, probes = request.out or default_directory(request.command), request.rates is None
+    # Mistakes that the words alone show are reported before anything runs.
+    probe = studies.probe() if probes else {}
+    tables = studies.sketch() if probes else studies.search(None)
+    stages = Stages(request, offered, directory, "probe" if probes else "knee", studies.typed())
     stages.check_place()
-    stages.check("knee", sketched_study(asked, offered) if asked.rates is None else text)
-    capacities = None
-    if asked.rates is None:
-        probe = replace(stages, fixed=tuple(each for each in fixed if _is_of_both(each, offered)))
-        probe.check("probe", text)
-        summary = probe.stage("probe", text, seed)
-        seed, capacities = summary.study.seed, _capacities(directory / "probe")
-        text = knee_study(asked, offered, capacities)
-    last = stages.stage("knee", text, seed)
-    first_run, ends = _Run("knee", last), {} if asked.quick else _ends(stages, goal)
-    runs = [first_run]
-    if ends:
-        again = confirmation_study(asked, offered, ends)
-        runs.append(_Run("confirm", stages.stage("confirm", again, last.study.seed)))
+    stages.study("knee", tables)
+    seed = capacities = None
+    if probes:
+        of_both = tuple(each for each in request.fixed if _is_of_both_loops(each, offered))
+        probing = replace(stages, request=replace(request, fixed=of_both))
+        probing.study("probe", probe)
+        seed = probing.run("probe", probe).study.seed
+        capacities = _capacities(request, directory / "probe")
+        tables = studies.search(capacities)
+    runs = [_Run("knee", tables, stages.run("knee", tables, seed))]
+    if ends := {} if request.quick else _ends(stages, runs[0], goal):
+        again = studies.confirmation(ends)
+        runs.append(_Run("confirm", again, stages.run("confirm", again, runs[0].summary.study.seed)))
     found = _answer(stages, goal, runs, capacities)
     _show(found, runs, directory)
     return 0 if all(each.outcome is not None for each in found.designs) else 1
 
 
-def _is_of_both(override: str, offered: Catalogue) -> bool:
-    """Whether a `key=value` is not of the open loop alone."""
+def _is_of_both_loops(override: str, offered: Catalogue) -> bool:
+    """Whether a `key=value` is no setting of the open loop alone."""
     name = override.partition("=")[0].strip().rpartition(".")[2]
     of_open, of_closed = (
         {each.name for each in load.settings} if (load := offered.load(kind)) else set()
@@ -106,11 +86,11 @@ def _is_of_both(override: str, offered: Catalogue) -> bool:
     return name not in of_open - of_closed
 
 
-def _capacities(run: Path) -> dict[str, float]:
-    """Requests a second of each design in a closed loop. Raises UserError for one that answered none rightly.
+def _capacities(request: KneeRequest, run: Path) -> dict[str, float]:
+    """Requests a second of each design in a closed loop. Raises `UserError` if a design answered none.
 
-    Nothing is judged by them, so whether its server was read in time, or its client was the slower end, does
-    not matter.
+    A trial may be invalid because its server was read late or its client was the slower end: nothing is
+    judged by these rates.
     """
     from thunderherd.records.directory import load
 
@@ -121,27 +101,26 @@ def _capacities(run: Path) -> dict[str, float]:
         right = [trial for trial in own if not any(each.tally.errors for each in trial.loads)]
         rates = [rate for trial in right if (rate := requests_per_second(trial.loads))]
         if not rates:
-            reason = "; ".join(own[-1].invalid_reasons)
-            raise UserError(f"knee: {name} did not work in a closed loop: {reason}; its trials are in {run}")
+            message = f"it did not work in a closed loop: {'; '.join(own[-1].invalid_reasons)}"
+            raise request.refusal(name, message, "knee.probe_failed", f"its trials are in {run}")
         found[name] = median(rates)
     return found
 
 
-def _ends(stages: Stages, goal: Goal) -> dict[str, tuple[int, int]]:
-    """Between which rates knees are to be looked for again."""
+def _ends(stages: Stages, run: _Run, goal: Goal) -> dict[str, tuple[int, int]]:
+    """The rates between which each knee is looked for again."""
     from thunderherd.judge.summary.knee import around
 
-    return around(_known(stages, "knee", goal)[1][1])
+    return around(_known(stages, run, goal)[1][1])
 
 
-def _known(stages: Stages, stage: str, goal: Goal, family: int | None = None) -> tuple[Study, Known]:
-    """What the trials of a stage tell."""
+def _known(stages: Stages, run: _Run, goal: Goal, family: int | None = None) -> tuple[Study, Known]:
+    """The study of a run, and the knees in its trials."""
     from thunderherd.judge.summary.knee import knees
     from thunderherd.records.directory import load
-    from thunderherd.study.loading import load_study
 
-    study = load_study(str(stages.directory / f"{stage}.toml"), SIZE, stages.fixed, stages.catalogue)
-    return study, knees(study, load(stages.directory / stage).trials, goal.seconds, family=family)
+    study = stages.study(run.stage, run.tables)
+    return study, knees(study, load(stages.directory / run.stage).trials, goal.seconds, family=family)
 
 
 def _answer(
@@ -153,17 +132,17 @@ def _answer(
     from thunderherd.records.knee import KneeSummary
 
     directory, last = stages.directory, runs[0].summary
-    study, known = _known(stages, runs[0].stage, goal)
+    study, known = _known(stages, runs[0], goal)
     for run in runs[1:]:
-        known = confirmed(known, _known(stages, run.stage, goal, math.comb(len(study.sweeps), 2))[1])
+        known = confirmed(known, _known(stages, run, goal, math.comb(len(study.sweeps), 2))[1])
     pairs, designs = known
     notes = list(last.study.notes)
     if study.contenders[0].load.settings.items() & stages.catalogue.never_sleeps.items():
-        notes.append("the load never sleeps, so that it is not late by a wake-up")
+        notes.append("the load is busy-polling, so a wake-up does not make it late")
     notes += [f"again: {note}" for run in runs[1:] for note in run.summary.study.notes if note not in notes]
     if capacities:
-        told = ", ".join(f"{name} {rate:,.0f}" for name, rate in capacities.items())
-        notes.insert(0, f"rates are shares of what a closed loop came to, in requests a second: {told}")
+        rates = ", ".join(f"{name} {rate:,.0f}" for name, rate in capacities.items())
+        notes.insert(0, f"rates are shares of the closed loop's requests per second: {rates}")
     found = KneeSummary(
         workload=study.contenders[0].workload,
         metric=goal.metric,
@@ -171,7 +150,7 @@ def _answer(
         alpha=study.measure.alpha,
         equivalence_percent=study.measure.equivalence_percent,
         seed=last.study.seed,
-        command=list(stages.command),
+        command=list(stages.request.words),
         capacities=capacities,
         notes=notes,
         designs=designs,
@@ -191,7 +170,7 @@ def _show(found: KneeSummary, runs: Sequence[_Run], directory: Path) -> None:
 
     console = make_console()
     try:
-        # First, as in `run`: whoever reads the answer may leave early (`| head`).
+        # Before the answer, as in `run`: its reader may leave early (`| head`).
         reports = [write_report(directory / run.stage) for run in runs]
         pictures = write_pictures(found, directory, colours_of(*(run.summary for run in runs)))
     finally:

@@ -1,66 +1,94 @@
-"""A study that a command has made of what the user typed: what is wrong with it is told in those words.
-
-The user has not written its file, and could not mend it there.
-"""
+"""A study that a search writes. Its mistakes are reported in the words of the command line."""
 
 from __future__ import annotations
 
 import re
-from collections.abc import Mapping
-from dataclasses import dataclass
+from collections.abc import Mapping, Sequence
+from copy import deepcopy
+from dataclasses import dataclass, replace
 from pathlib import Path
+from typing import TYPE_CHECKING, Any
 
-from thunderherd.toml.file import KeyPath, TomlFile, dotted, element_names
+from thunderherd.errors import Problem, UserError
+from thunderherd.study.file.tables import StudyForm
+from thunderherd.study.loading import load_study
+from thunderherd.toml.file import KeyPath, TomlFile, dotted, element_names, field_at
 
-__all__ = ["MadeFile", "Typed"]
+if TYPE_CHECKING:
+    from thunderherd.engine.catalogue import Catalogue
+    from thunderherd.study.loading import Study
 
-KEY = re.compile(
-    r"""(?<![\w.'"-])(?<!--set\ )        # neither a part of something else nor typed already
-    (?<!each\ side,\ such\ as\ )         # nor a metric of a side, which is named alike
-    ((?:lab|load|measure|server|sizes)(?:\.\w+)+)
-    (?:\ =\ ("[^"]*"|[\w.]*\w))?         # perhaps with the value that it should have""",
-    re.VERBOSE,
-)
-"""A key of a study in the words of a complaint."""
+__all__ = ["SIZE", "Tables", "Typed", "load_written"]
+
+SIZE = "quick"
+"""The one size of the studies that searches write."""
+
+Tables = dict[str, Any]
+"""A study as a dictionary, ready for `toml_text`."""
+
+DOTTED = re.compile(r"""(?<![\w.'"-])(?<!--set )([a-z]+(?:\.\w+)+)(?: = ("[^"]*"|[\w.]*\w))?""")
+"""What may be a key of a study in a hint, perhaps with a value, unless it follows --set already."""
 
 
 @dataclass(frozen=True)
 class Typed:
-    """What a command's options are in the studies that it makes."""
+    """How a command line gave the keys of the studies that it makes."""
 
     command: str
-    """What a complaint begins with."""
-    options: Mapping[str, str]
-    """By key, dotted, how it was typed: `--clients 50000`; the option alone where it was left out."""
+    options: Mapping[KeyPath, str]
+    """By key, the words that set it: `--clients 50000`, or the option alone if it was left out.
 
-    def where(self, key: str) -> str:
-        """What was typed of a key: of itself, else of the nearest table around it; else what would be."""
-        around = [each for each in self.options if re.match(rf"{re.escape(each)}(?![\w-])", key)]
-        said = self.options[max(around, key=len)] if around else f"--set {key}" if key else ""
-        return f"{self.command}: {said}".rstrip(": ")
+    An element of an array is known by its name, or by its number.
+    """
 
-    def told(self, message: str) -> str:
-        """The same with each key as it is typed."""
-        return KEY.sub(self._as_option, message)
+    def where(self, key: KeyPath, names: Mapping[KeyPath, str]) -> str:
+        """The words that set a key, or the nearest table around it; else the --set that would."""
+        named = tuple(names.get(key[: place + 1], part) for place, part in enumerate(key))
+        for length in range(len(key), 0, -1):
+            for each in (key[:length], named[:length]):
+                if each in self.options:
+                    return f"{self.command}: {self.options[each]}"
+        return f"{self.command}: --set {dotted(key, names)}" if key else self.command
 
-    def _as_option(self, key: re.Match[str]) -> str:
-        value, option = key[2], self.options.get(key[1], "").partition(" ")[0]
-        if option:
+    def translated(self, problem: Problem) -> Problem:
+        """The same problem, with the command in its place and keys of the study as options."""
+        where = problem.where
+        if where.partition(":")[0] != self.command:
+            where = ": ".join(filter(None, (self.command, where)))
+        message, hint = (DOTTED.sub(self._as_option, text) for text in (problem.message, problem.hint))
+        return replace(problem, where=where, message=message, hint=hint)
+
+    def _as_option(self, found: re.Match[str]) -> str:
+        key, value = tuple(found[1].split(".")), found[2]
+        if not _is_key(key):
+            return found[0]
+        if option := self.options.get(key, "").partition(" ")[0]:
             return f"{option} {value}" if value else option
-        return f"--set {key[1]}={value}" if value else f"--set {key[1]}"
+        return f"--set {found[1]}={value}" if value else f"--set {found[1]}"
 
 
-class MadeFile(TomlFile):
-    """The file of such a study, whether it has been written yet or not."""
+def _is_key(key: tuple[str, ...]) -> bool:
+    """Whether studies have such a key with a value. Settings are free, as each workload has its own."""
+    return key[-1] != "settings" and (field_at(StudyForm, key) is not None or key[1:-1] == ("settings",))
 
-    def __init__(self, path: Path, text: str, typed: Typed) -> None:
-        super().__init__(path, text)
+
+class _WrittenFile(TomlFile):
+    """The tables of such a study in the place of its file, whether that is written yet or not."""
+
+    def __init__(self, path: Path, tables: Tables, typed: Typed) -> None:
+        self.path, self.data = path, deepcopy(tables)
         self._typed = typed
 
     def where(self, key: KeyPath) -> str:
-        """The command, and what was typed of a key."""
-        return self._typed.where(dotted(key, element_names(self.data)))
+        """The command, and the words that set a key."""
+        return self._typed.where(key, element_names(self.data))
 
-    def told(self, message: str) -> str:
-        """The same with each key as it is typed."""
-        return self._typed.told(message)
+
+def load_written(
+    path: Path, tables: Tables, typed: Typed, fixed: Sequence[str], catalogue: Catalogue
+) -> Study:
+    """Loads a study that a search writes to `path`. Raises `UserError` in the words of the command line."""
+    try:
+        return load_study(_WrittenFile(path, tables, typed), SIZE, fixed, catalogue)
+    except UserError as error:
+        raise UserError(*map(typed.translated, error.problems)) from None

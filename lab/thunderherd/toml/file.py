@@ -63,10 +63,6 @@ class TomlFile:
             key = key[:-1]
         return f"{self.path}:{self.lines.get(key, 1)}"
 
-    def told(self, message: str) -> str:
-        """A problem in the words of whoever is to mend it."""
-        return message
-
 
 def read_text(path: Path) -> str:
     """Return the text of a file; raise UserError if it cannot be read."""
@@ -112,8 +108,7 @@ class Problems:
         if key in self.settled:
             return
         found = problem if isinstance(problem, Problem) else Problem(problem, code, hint)
-        told = self.file.told
-        self.note(Problem(told(found.message), found.code, told(found.hint), self.where(key)))
+        self.note(found.at(self.where(key)))
 
     def note(self, problem: Problem | str, *, code: str = "", hint: str = "") -> None:
         """Add a problem that already has its place."""

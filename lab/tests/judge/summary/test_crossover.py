@@ -25,6 +25,7 @@ from thunderherd.show.charts.crossover import about, crossover_chart, write_pict
 from thunderherd.show.report.page import render, write_report
 from thunderherd.show.sentences.crossover import sentences
 from thunderherd.statistics.crossings import line_crossing
+from thunderherd.toml.write import toml_text
 from thunderherd.trial.caveats import NO_COMPLETION, ZERO_COPY_SENDS
 
 if TYPE_CHECKING:
@@ -133,7 +134,7 @@ def test_the_estimate_is_that_of_the_runs_own_blocks() -> None:
 
 def test_exchanging_the_two_exchanges_nothing_but_the_names() -> None:
     with TemporaryDirectory() as directory:
-        text = coarse_study(asked(), CATALOGUE)
+        text = toml_text(coarse_study(asked(), CATALOGUE))
         study = study_of(text, Path(directory) / "coarse.toml")
         made = trials(study, line())
         ours = found_of(summary_of(study, made))

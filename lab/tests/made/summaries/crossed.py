@@ -15,8 +15,11 @@ from thunderherd.engine.catalogue import Catalogue
 from thunderherd.judge.summary.summarise import summarise
 from thunderherd.records.crossover import CrossoverSummary
 from thunderherd.records.summary import Summary, SweepSummary, TrialRecord
-from thunderherd.search.crossover_study import Asked, coarse_study, dense_study
+from thunderherd.search.crossover_study import coarse_study, dense_study
+from thunderherd.search.request import CrossoverRequest
+from thunderherd.search.written_study import Tables
 from thunderherd.study.loading import Study, load_study
+from thunderherd.toml.write import toml_text
 
 Truth = Callable[[float], float]
 """The log ratio of the cost of A to that of B at a size."""
@@ -25,13 +28,13 @@ A, B = "prefork", "thread_per_client"
 MACHINE: dict[str, Any] = {"kernel": "Linux 6.1.0-synthetic"}
 
 
-def asked(**changes: Any) -> Asked:
-    return Asked(**{"a": A, "b": B, "over": "bytes=64..4MiB", "load": "timed", **changes})
+def asked(**changes: Any) -> CrossoverRequest:
+    return CrossoverRequest(**{"a": A, "b": B, "over": "bytes=64..4MiB", "load": "timed", **changes})
 
 
-def study_of(text: str, path: Path, *overrides: str, catalogue: Catalogue = CATALOGUE) -> Study:
+def study_of(study: str | Tables, path: Path, *overrides: str, catalogue: Catalogue = CATALOGUE) -> Study:
     path.parent.mkdir(parents=True, exist_ok=True)
-    path.write_text(text)
+    path.write_text(study if isinstance(study, str) else toml_text(study))
     return load_study(str(path), "quick", overrides, catalogue)
 
 
@@ -66,13 +69,13 @@ def both_stages(
     directory: Path, truth: Truth, *, noise: float = 0.03, seed: int = 1, **changes: Any
 ) -> list[Summary]:
     """The summaries of a search: of the first stage, and of the second where there is one."""
-    text = coarse_study(asked(**changes), CATALOGUE)
-    study = study_of(text, directory / "coarse.toml")
+    tables = coarse_study(asked(**changes), CATALOGUE)
+    study = study_of(tables, directory / "coarse.toml")
     first = summary_of(study, trials(study, truth, noise=noise, seed=seed))
     found = found_of(first)
     if not found.next_sizes:
         return [first]
-    second = study_of(dense_study(text, found.next_sizes, found, (216, 216)), directory / "dense.toml")
+    second = study_of(dense_study(tables, found.next_sizes, found, (216, 216)), directory / "dense.toml")
     return [first, summary_of(second, trials(second, truth, noise=noise, seed=seed + 1))]
 
 

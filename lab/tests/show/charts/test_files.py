@@ -9,7 +9,7 @@ import pytest
 from made.refusals import codes_printed
 from made.summaries.summary import summary, trials
 
-from thunderherd.cli import run
+from thunderherd.cli import export
 from thunderherd.cli.main import run_command
 from thunderherd.records.summary import Summary
 from thunderherd.show.charts import by_name
@@ -22,7 +22,7 @@ MAGIC = {"svg": b"<svg", "png": b"\x89PNG\r\n", "pdf": b"%PDF-1.", "json": b"{"}
 @pytest.fixture
 def of(monkeypatch: pytest.MonkeyPatch) -> Summary:
     found = summary()
-    monkeypatch.setattr(run, "ended", lambda directory: (found, trials(30)))
+    monkeypatch.setattr(export, "ended", lambda directory: (found, trials(30)))
     return found
 
 
@@ -53,21 +53,30 @@ def test_a_chart_is_written_in_each_format(
 
 
 @pytest.mark.parametrize(
-    ("words", "said"),
+    ("words", "code", "fact"),
     [
-        (["process-contrl"], "did you mean 'process-control'?"),
-        (["process-control", "--format", "gif"], "--format gif; allowed: svg, png, pdf, json"),
-        (["process-control", "--output", "chart.gif"], "--format gif; allowed: svg, png, pdf, json"),
-        (["process-control", "--format", "png", "--output", "chart.svg"], "contradict each other"),
-        (["process-control", "--output", "/nowhere/chart.svg"], "/nowhere/chart.svg cannot be written"),
+        (["process-contrl"], "plot.unknown_chart", "'process-control'?"),
+        (["process-control", "--format", "gif"], "plot.unknown_format", "svg, png, pdf, json"),
+        (["process-control", "--output", "chart.gif"], "plot.unknown_format", "svg, png, pdf, json"),
+        (
+            ["process-control", "--format", "png", "--output", "chart.svg"],
+            "plot.format_contradicts_output",
+            "chart.svg",
+        ),
+        (
+            ["process-control", "--output", "/nowhere/chart.svg"],
+            "plot.output_unwritable",
+            "/nowhere/chart.svg: ",
+        ),
     ],
 )
 @pytest.mark.usefixtures("of")
 def test_mistakes_say_what_is_allowed(
-    words: list[str], said: str, capsys: pytest.CaptureFixture[str]
+    words: list[str], code: str, fact: str, capsys: pytest.CaptureFixture[str]
 ) -> None:
     assert run_command(["plot", "run", *words]) == 2
-    assert said in " ".join(capsys.readouterr().err.split())
+    stderr = capsys.readouterr().err
+    assert codes_printed(stderr) == [code] and fact in stderr
 
 
 def test_a_directory_without_a_run_says_so(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:

@@ -14,7 +14,7 @@ from made.shown.pages import HOSTILE, Elements, visit
 from made.summaries import sweeps as synthetic_sweeps
 from made.summaries.summary import TITLE, document, summary, trials
 
-from thunderherd.cli import report
+from thunderherd.cli import export
 from thunderherd.cli.main import run_command
 from thunderherd.errors import UserError
 from thunderherd.records.directory import load
@@ -231,9 +231,9 @@ def test_open_names_the_file_to_the_browser(
 ) -> None:
     asked: list[str] = []
     monkeypatch.setattr("webbrowser.open", lambda url: asked.append(url) or len(asked) == 1)
-    assert report._open(tmp_path / "a report.html") == 0
+    assert export._open(tmp_path / "a report.html") == 0
     assert asked == [(tmp_path / "a report.html").as_uri()]
-    assert report._open(tmp_path / "b.html") == 1
+    assert export._open(tmp_path / "b.html") == 1
     assert "no browser could be started here" in capsys.readouterr().err
 
 

@@ -15,11 +15,12 @@ import polars
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
+from made.refusals import codes_printed
 from made.summaries.summary import summary
 from made.summaries.sweeps import summary as sweeps_summary
 from markdown_it import MarkdownIt
 
-from thunderherd.cli import run
+from thunderherd.cli import table
 from thunderherd.cli.main import run_command
 from thunderherd.cli.table import FORMATS
 from thunderherd.records.summary import Summary
@@ -43,7 +44,7 @@ NASTY = "<script>a|b & c_d_e *f* [g](http://h) `i` ~j~ $k$ #l %m ^n \\o {p} @q w
 @pytest.fixture(params=[summary, sweeps_summary], ids=["main", "sweeps"])
 def of(request: pytest.FixtureRequest, monkeypatch: pytest.MonkeyPatch) -> Summary:
     found: Summary = request.param()
-    monkeypatch.setattr(run, "summary_of", lambda directory: found)
+    monkeypatch.setattr(table, "summary_of", lambda directory: found)
     return found
 
 
@@ -103,7 +104,7 @@ def test_csv_has_the_figures_of_the_summary_with_all_their_digits(
     capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
 ) -> None:
     found = summary()
-    monkeypatch.setattr(run, "summary_of", lambda directory: found)
+    monkeypatch.setattr(table, "summary_of", lambda directory: found)
     assert run_command(["table", "run", "main", "--format", "csv"]) == 0
     frame = polars.read_csv(io.StringIO(capsys.readouterr().out))
     unit = "[s per 5,000 connections]"
@@ -122,7 +123,7 @@ def test_csv_of_a_sweep_has_a_row_for_each_point_and_contender(
     capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
 ) -> None:
     found = sweeps_summary()
-    monkeypatch.setattr(run, "summary_of", lambda directory: found)
+    monkeypatch.setattr(table, "summary_of", lambda directory: found)
     for sweep in found.sweeps:
         assert run_command(["table", "run", f"sweep-{sweep.name}", "--format", "csv"]) == 0
         frame = polars.read_csv(io.StringIO(capsys.readouterr().out), infer_schema_length=None)
@@ -156,22 +157,27 @@ def test_a_file_takes_its_format_from_its_name(
 
 
 @pytest.mark.parametrize(
-    ("words", "said"),
+    ("words", "code", "fact"),
     [
-        (["mian"], "did you mean 'main'?"),
-        (["main", "--format", "html"], "--format html; allowed: text, markdown, latex, csv"),
-        (["main", "--output", "it.html"], "--format html; allowed: text, markdown, latex, csv"),
-        (["main", "--format", "csv", "--output", "it.md"], "contradict each other"),
-        (["main", "--output", "/nowhere/it.md"], "/nowhere/it.md cannot be written"),
-        (["main", "--pairs"], "its name does: pairs"),
+        (["mian"], "table.unknown_table", "'main'?"),
+        (["main", "--format", "html"], "table.unknown_format", "text, markdown, latex, csv"),
+        (["main", "--output", "it.html"], "table.unknown_format", "text, markdown, latex, csv"),
+        (["main", "--format", "csv", "--output", "it.md"], "table.format_contradicts_output", "it.md"),
+        (["main", "--output", "/nowhere/it.md"], "table.output_unwritable", "/nowhere/it.md: "),
+        (["main", "--pairs"], "table.option_without_effect", "run pairs`"),
     ],
 )
 def test_mistakes_say_what_is_allowed(
-    words: list[str], said: str, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
+    words: list[str],
+    code: str,
+    fact: str,
+    capsys: pytest.CaptureFixture[str],
+    monkeypatch: pytest.MonkeyPatch,
 ) -> None:
-    monkeypatch.setattr(run, "summary_of", lambda directory: summary())
+    monkeypatch.setattr(table, "summary_of", lambda directory: summary())
     assert run_command(["table", "run", *words]) == 2
-    assert said in " ".join(capsys.readouterr().err.split())
+    stderr = capsys.readouterr().err
+    assert codes_printed(stderr) == [code] and fact in stderr
 
 
 # Escaping ---------------------------------------------------------------------------------------------------

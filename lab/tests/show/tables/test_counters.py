@@ -7,14 +7,13 @@ import io
 from functools import cache
 from pathlib import Path
 
-import pytest
+from made.refusals import refused
 from made.summaries.counters_by_decree import Counters
 from made.summaries.trials import made_trial
 from rich.console import Console
 
-from thunderherd.cli import run
+from thunderherd.cli import table
 from thunderherd.engine import client
-from thunderherd.errors import UserError
 from thunderherd.judge.summary.summarise import summarise
 from thunderherd.records.directory import RunDirectory, RunInfo
 from thunderherd.records.summary import Summary
@@ -109,8 +108,8 @@ def test_where_nothing_was_asked_for_there_is_no_table(small_study: Study, tmp_p
     )  # fmt: skip
     with RunDirectory.create(tmp_path / "run", info) as directory:
         directory.finish(summary)
-    with pytest.raises(UserError, match=r"was asked for no counters.*--set 'measure.counters="):
-        run.show_table(tmp_path / "run", pairs=False, counters=True)
+    (problem,) = refused(table.show_table, tmp_path / "run", pairs=False, counters=True)
+    assert problem.code == "table.no_counters" and "--set 'measure.counters=" in problem.hint
 
 
 def test_what_tells_of_a_moment_has_no_row_per_byte_or_per_second() -> None:

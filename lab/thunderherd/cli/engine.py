@@ -1,0 +1,158 @@
+"""The commands `serve`, `load` and `count`, which become the engine, and `merge`, which adds up loads."""
+
+from __future__ import annotations
+
+import os
+import signal
+from collections.abc import Iterator
+from pathlib import Path
+from typing import TYPE_CHECKING, Annotated, Any, NoReturn
+
+import typer
+from typer.core import TyperCommand
+
+from thunderherd.cli.options import PROGRAM, AsJson
+from thunderherd.errors import UserError
+
+if TYPE_CHECKING:
+    from thunderherd.engine.lines import Times
+    from thunderherd.engine.merged_loads import MergedLoads
+
+__all__ = ["EngineCommand", "count", "load", "merge", "serve"]
+
+
+class EngineCommand(TyperCommand):
+    """A command whose arguments, --help among them, go to the engine untouched."""
+
+    def parse_args(self, ctx: Any, args: list[str]) -> list[str]:
+        """Takes all arguments as they stand."""
+        ctx.args = list(args)
+        return []
+
+
+def serve(context: typer.Context) -> None:
+    """Serve a workload by one design until Ctrl-C.
+
+    The engine's command: see `serve --help`. With --lab veth it serves in its own network namespace.
+    """
+    _become_engine_in_a_lab("serve", context.args)
+
+
+def load(context: typer.Context) -> None:
+    """Send requests to a server and check its replies.
+
+    The engine's command: see `load --help`. With --lab veth it joins the server's network.
+    """
+    _become_engine_in_a_lab("load", context.args)
+
+
+def count(context: typer.Context) -> None:
+    """Run serve or load and count its events.
+
+    The engine's command, which counts from exec to exit: see `count --help`.
+    """
+    _become_engine("count", context.args)
+
+
+def _become_engine_in_a_lab(command: str, arguments: list[str]) -> NoReturn:
+    """Becomes the engine, in a lab if --lab names one. Loads nothing of the labs if there is no --lab."""
+    asks_for_help = not {"-h", "--help"}.isdisjoint(arguments)
+    if asks_for_help or any(word.partition("=")[0] == "--lab" for word in arguments):
+        from thunderherd.cli import labs
+
+        if asks_for_help:
+            raise typer.Exit(labs.show_help(command, arguments))
+        request = labs.read(command, arguments)
+        if request.serves_in_namespaces:
+            raise typer.Exit(labs.serve_in_namespaces(request))
+        arguments = labs.engine_words(request)
+    _become_engine(command, arguments)
+
+
+def _become_engine(command: str, arguments: list[str]) -> NoReturn:
+    """Replaces this process by the engine, so that stdin, signals and exit status are the engine's."""
+    from thunderherd.engine.client import find_engine
+
+    engine = find_engine()
+    # Exec keeps ignored signals ignored, and Python ignores these two.
+    signal.signal(signal.SIGPIPE, signal.SIG_DFL)
+    signal.signal(signal.SIGXFSZ, signal.SIG_DFL)
+    try:
+        os.execv(engine, [PROGRAM, command, *arguments])
+    except OSError as error:
+        raise UserError(
+            f"cannot be started: {error.strerror}",
+            code="engine.cannot_start",
+            hint="run `make build`",
+            where=str(engine),
+        ) from None
+
+
+# merge ------------------------------------------------------------------------------------------------------
+
+PERCENTILES = {"half": "p50_ns", "90 %": "p90_ns", "99 %": "p99_ns", "99.9 %": "p999_ns"}
+
+
+def merge(
+    files: Annotated[
+        list[Path],
+        typer.Argument(metavar="FILE...", help="Files with the output of `thunderherd load ... --json`."),
+    ],
+    as_json: AsJson = False,
+) -> int:
+    """Merge the results of several loads into one.
+
+    Rates add up, histograms are merged, and percentiles are those of the merged histogram. The exit status is
+    1 if a load was invalid or had errors, or if loads of one machine did not run at the same time.
+    """
+    from thunderherd.engine.merged_loads import load_lines, merged_loads
+
+    found = merged_loads([line for file in files for line in load_lines(file)])
+    print(found.model_dump_json() if as_json else "\n".join(_in_words(found)))
+    return int(found.valid is False or bool(found.errors))
+
+
+def _in_words(found: MergedLoads) -> Iterator[str]:
+    from thunderherd.trial.caveats import where_kept
+
+    loads = f"{found.loads} loads" if found.loads > 1 else "1 load"
+    yield (
+        f"{loads} ({found.load}) of {found.workload}: {found.requests:,} replies, "
+        f"{found.per_second:,.0f} a second"
+    )
+    if found.latency is not None:
+        start = {"sent": "closed loop", "intended": "open loop, from when they were due"}[
+            found.latency.starts
+        ]
+        yield _times_in_words(f"replies ({start})", found.latency)
+    if (schedule := found.scheduled) is not None:
+        yield (
+            f"of {schedule.due:,} requests that were due {schedule.sent:,} were sent, {schedule.waited:,} of "
+            f"them late since no connection was free; {schedule.answered:,} were answered, "
+            f"{schedule.failed:,} failed, {schedule.never_sent:,} were never sent"
+        )
+        for what, times in (
+            ("from the sending (service time)", schedule.service_time),
+            ("waiting for a connection", schedule.connection_wait),
+            ("sent too late by", schedule.send_lag),
+        ):
+            if times is not None:
+                yield _times_in_words(what, times)
+    if found.errors:
+        yield "errors: " + ", ".join(f"{kind} {number:,}" for kind, number in found.errors.items())
+    if found.closings is not None:
+        yield f"ended connections stay in TIME_WAIT {where_kept(found.closings)}"
+    for name, values in found.differing.items():
+        yield f"different between loads: {name} ({', '.join(map(str, values))})"
+    if found.valid is not None:
+        yield "valid: every load reports so" if found.valid else "NOT VALID:"
+    yield from found.reasons
+
+
+def _times_in_words(what: str, times: Times) -> str:
+    known = {name: getattr(times, field) for name, field in PERCENTILES.items()} | {"all": times.maximum_ns}
+    texts = [
+        f"{name} within {value / 1e6:.3f} ms" if value is not None else f"{name}: too few"
+        for name, value in known.items()
+    ]
+    return f"{what}: {', '.join(texts)}"

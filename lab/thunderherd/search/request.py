@@ -1,0 +1,80 @@
+"""The requests of `crossover` and `knee`: what the user typed. None and empty mean that it was left out."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any, ClassVar
+
+from thunderherd.errors import UserError
+from thunderherd.study.lab_option import read as read_lab
+
+__all__ = ["CrossoverRequest", "KneeRequest", "Request"]
+
+
+@dataclass(frozen=True, kw_only=True)
+class Request:
+    """The options that both searches have."""
+
+    command: ClassVar[str]
+
+    workload: str | None = None
+    milliseconds: int | None = None
+    points: int | None = None
+    blocks: int | None = None
+    lab: tuple[str, ...] = ()
+    """Values of --lab (`lab_option`)."""
+    fixed: tuple[str, ...] = ()
+    """Values of --set, which hold for all stages."""
+    seed: int | None = None
+    """None draws a seed, or with `resume` takes that of the run."""
+    out: Path | None = None
+    """Directory for the results. None is a new one below ./results."""
+    resume: bool = False
+    """Whether to continue the search in `out`."""
+    words: tuple[str, ...] = ()
+    """The command line, for the record."""
+
+    def lab_keys(self) -> dict[str, Any]:
+        """The keys of [lab] that --lab sets. Raises `UserError` for those that do not exist."""
+        return read_lab(self.lab, command=f"{self.command}: ")
+
+    def refusal(self, option: str, message: str, code: str, hint: str = "") -> UserError:
+        """A mistake in an option, given with its value, or in the whole request if `option` is empty."""
+        where = f"{self.command}: {option}" if option else self.command
+        return UserError(message, code=code, hint=hint, where=where)
+
+
+@dataclass(frozen=True, kw_only=True)
+class CrossoverRequest(Request):
+    """From which value of `over` on does `a` beat `b`?"""
+
+    command = "crossover"
+
+    a: str
+    b: str
+    over: str
+    study: str | None = None
+    load: str | None = None
+    design: str | None = None
+    side: str | None = None
+    metric: str | None = None
+    show: tuple[str, ...] = ()
+    blocks: int = 12
+
+
+@dataclass(frozen=True, kw_only=True)
+class KneeRequest(Request):
+    """Up to which rate do `designs` meet the one goal in `percentiles`?"""
+
+    command = "knee"
+
+    designs: tuple[str, ...]
+    percentiles: Mapping[str, str | None]
+    """By option without its dashes, the goal that was typed."""
+    rates: str | None = None
+    clients: int | None = None
+    """Maximum connections. None, here and for `connections`, means the default of an open load."""
+    connections: str | None = None
+    quick: bool = False
