@@ -174,7 +174,7 @@ def test_where_more_is_better_the_best_is_the_most(tmp_path: Path) -> None:
         ('base = "prefork_mutex"', 'base = "prefork_mutes"', 25, "claims.unknown_contender",
          "'prefork_mutex'?"),
         ('sweep = "pool_size"', 'sweep = "pool_sizes"', 25, "claims.unknown_sweep", "'pool_size'?"),
-        ("small = {", "small = { wait = 1,", 16, "study.unknown_key", "wait"),
+        ("small = {", "small = { wait = 1,", 16, "claims.unknown_key", "wait"),
         ('small = { weights = { "prefork@pool_size=10"', 'small = { weights = { "prefork@pool_size=1"', 16,
          "claims.unknown_point", '"1"'),
         ('metric = "server_cpu_per_connection"', 'metric = "server_cpu_per_conection"', 8, "",
