@@ -7,7 +7,7 @@ from dataclasses import dataclass
 
 from thunderherd.metrics.table import ELAPSED, SIDES, known_metric
 from thunderherd.records.summary import ContenderSummary, Estimate, Spread, Summary, SweepSummary
-from thunderherd.text.figures import Unit, decimals, number, span, unit_of, words_of
+from thunderherd.text.figures import BETWEEN, Unit, decimals, number, span, unit_of, words_of
 
 DECADES = 100.0
 """Figures of a table that differ by more than this factor have decimals of their own in each row."""
@@ -23,7 +23,7 @@ class ShownEstimate:
     deviation: float | None = None
     is_mean: bool = False
 
-    def span(self, unit: Unit, digits: int, between: str) -> str:
+    def span(self, unit: Unit, digits: int, between: str = BETWEEN) -> str:
         """The interval, or the deviation of repeated runs."""
         if not self.is_mean:
             return span(unit.of(self.low), unit.of(self.high), digits, between)

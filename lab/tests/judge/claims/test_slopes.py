@@ -9,6 +9,7 @@ from pathlib import Path
 
 import pytest
 from made.shown.printed import printed
+from made.shown.tables import cells, heads, rows
 from made.summaries import sweeps as synthetic_sweeps
 from made.summaries.sweeps import LIVES
 from made.summaries.swept import STUDY, loaded
@@ -19,7 +20,7 @@ from thunderherd.judge.claims.contrasts import measure
 from thunderherd.judge.claims.slopes import slopes
 from thunderherd.records.summary import SlopeSummary, Summary
 from thunderherd.show.report.page import render
-from thunderherd.show.tables.slopes import slope_matrix
+from thunderherd.show.tables.slopes import slope_table
 from thunderherd.study.loading import Study, Sweep
 
 CLOCK = "server.task_clock"
@@ -126,10 +127,10 @@ def test_a_run_of_one_point_has_none() -> None:
 
 def test_slopes_are_in_the_report() -> None:
     of = summary()
-    matrix = slope_matrix(of, next(each for each in of.sweeps if each.name == "whole_life"), " to ")
+    table = slope_table(of, next(each for each in of.sweeps if each.name == "whole_life"))
     page = render(of)
-    assert matrix is not None and matrix.caption in page
-    assert all(f">{cell.value}<" in page and cell.span in page for _, cells in matrix.rows for cell in cells)
+    assert table is not None and table.caption in page
+    assert all(f">{cell.value}<" in page and cell.span in page for cell in cells(table))
 
 
 @pytest.mark.parametrize("width", [80, 100, 200])
@@ -138,18 +139,18 @@ def test_slopes_are_printed_with_their_start_below_and_in_the_summary(
     width: int, repetitions: int | None
 ) -> None:
     of = summary(repetitions)
-    matrix = slope_matrix(of, next(each for each in of.sweeps if each.name == "whole_life"))
-    assert matrix is not None and matrix.columns == ("iterative", "prefork", "thread_per_client")
-    rows = dict(matrix.rows)
-    assert "task clock of the server (µs), each connection" in rows
-    assert list(rows)[1] == "elapsed time of the clients (ms), start-up"
-    cell = rows["task clock of the server (µs), each connection"][0]
+    table = slope_table(of, next(each for each in of.sweeps if each.name == "whole_life"))
+    assert table is not None and heads(table) == ["iterative", "prefork", "thread_per_client"]
+    own = rows(table)
+    assert "task clock of the server (µs), each connection" in own
+    assert list(own)[1] == "elapsed time of the clients (ms), start-up"
+    cell = own["task clock of the server (µs), each connection"][0]
     line = found(of, "iterative", CLOCK)
     value = line.each_spread.mean if line.each_spread else line.each and line.each.value
     assert float(cell.value) == pytest.approx((value or 0) * 1e6, rel=0.01)
     text = printed(of, width)
     assert "What each connection adds, and start-up beside it" in text
-    assert cell.value in text and cell.span in text
+    assert cell.value in text and cell.span.replace(" to ", "..") in text
     data = json.loads(of.model_dump_json(by_alias=True))["sweeps"][2]
     assert data["slope"] == "connection" and data["slopes"][3]["base"] == "iterative"
 

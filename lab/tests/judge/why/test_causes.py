@@ -6,12 +6,22 @@ import random
 from collections.abc import Mapping
 
 import pytest
+from made.shown.tables import rows
 
 from thunderherd.judge.why.causes import explain
 from thunderherd.records.explanation import Cause, Difference, Explanation, Range
 from thunderherd.records.extra_trials import ContenderCounts, Count, SideCounts
 from thunderherd.records.limits import LimitFigure, LimitReason, MachineLimits
-from thunderherd.show.sentences.explanation import WITHIN_CALLS, decomposition, how_often, legend, sentence
+from thunderherd.show.sentences.explanation import (
+    SWITCHES_ALONE,
+    WITHIN_CALLS,
+    how_often,
+    legend,
+    reasons,
+    sentence,
+)
+from thunderherd.show.tables.explanation import calls_table, causes_table
+from thunderherd.show.tables.model import Cell
 
 MICROSECOND = 1e-6
 
@@ -182,8 +192,8 @@ def test_what_was_not_counted_says_so_and_is_in_the_rest() -> None:
     assert why_switches.startswith("not counted here: tracefs is not mounted; switches alone")
     assert cause(found, "system_calls").why == "not counted here: perf_event_paranoid is 3"
     assert "system calls" in sentence(found) and "among it" in sentence(found)
-    assert f"switches without wake-ups: {why_switches}" in decomposition(found).reasons
-    assert len(decomposition(found).reasons) == len({each.why for each in found.causes if each.why})
+    assert f"switches without wake-ups: {why_switches}" in reasons([found])
+    assert len(reasons([found])) == len({each.why for each in found.causes if each.why})
     left_out = counts("left_out", system_calls=3, calls_read=3, wakeups=0, context_switches=0, **MOVED)
     reason = cause(explain(left_out, LEAN, limits(), between(1)), "page_faults").why
     assert reason == "not counted here: the counted trials of the run leave page_faults out"
@@ -218,7 +228,7 @@ def test_per_byte_and_per_connection() -> None:
     assert cause(by_byte, "system_calls").a == pytest.approx(13 / 4000)
     small = explain(more, LEAN, limits(), between(0.001), per="byte")
     assert "2,500 system calls a MB more" in sentence(small)
-    assert ("read", "3,250", "750", "") in decomposition(by_byte).calls
+    assert [cell.value for cell in rows(calls_table(by_byte))["read"]] == ["3,250", "750", ""]
     unopened = more.model_copy(update={"requests_per_connection": None})
     told = cause(explain(unopened, LEAN, limits(), between(10), per="connection"), "system_calls")
     assert told.amount is None and told.why == "not counted here: no connection was opened in the window"
@@ -300,12 +310,9 @@ def test_what_profiles_say_of_the_rest_is_told_beside_it_and_is_no_cause() -> No
         "9.0 to 15.0)."
     )
     assert "cannot be told" not in text
-    names = [row.cause for row in decomposition(told).rows]
-    assert names[-3:] == ["the rest", "network code in it, by profiles", "difference"]
-    assert (decomposition(told).rows[-2].amount, decomposition(told).rows[-2].span) == (
-        "-12.0",
-        "-15.0 to -9.0",
-    )
+    own = rows(causes_table(told))
+    assert [*own][-3:] == ["the rest", "network code in it, by profiles", "difference"]
+    assert own["network code in it, by profiles"][-1] == Cell("-12.0", "-15.0 to -9.0")
     assert told.rest == found.rest
     assert any("Network code" in line for line in legend(told))
     assert not any("Network code" in line for line in legend(found))
@@ -369,9 +376,8 @@ def test_without_wake_ups_the_switches_of_proc_are_explained_and_labelled() -> N
     assert cause.why is not None and "it takes root" in cause.why
     assert "voluntary and involuntary ones of /proc" in cause.why
     assert "3 switches more" in sentence(found) and "wake-ups more" not in sentence(found)
-    shown = decomposition(found)
-    assert "switches without wake-ups" in [row.cause for row in shown.rows]
-    assert any(text.startswith("switches without wake-ups: ") for text in shown.reasons)
+    assert SWITCHES_ALONE in rows(causes_table(found))
+    assert any(text.startswith(f"{SWITCHES_ALONE}: ") for text in reasons([found]))
     with_perf = [each.model_copy(deep=True) for each in told]
     for each in with_perf:
         counted = each.sides["server"].counts

@@ -14,6 +14,7 @@ from typing import Any
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
+from made.shown.tables import by_name
 from made.summaries.summary import document, summary
 from rich.console import Console
 
@@ -177,22 +178,25 @@ def test_a_row_has_one_line_where_there_is_room() -> None:
 
 
 def test_the_rows_hold_what_a_reader_looks_for() -> None:
-    row = {row.name: row for row in main.study_rows(summary())}
-    assert (row["iterative"].row, row["iterative"].control, row["iterative"].paper) == (
-        "0",
-        "baseline",
-        "0.00",
-    )
-    assert (row["prefork"].row, row["prefork"].paper, row["prefork"].workers_deviation[0]) == (
-        "2",
-        "1.80",
-        "1",
-    )
-    assert row["prethread"].row == figures.ABSENT == row["prethread"].paper
-    assert row["fork_per_client"].workers == figures.ABSENT
-    assert row["prefork_modern"].is_control and row["prefork_modern"].rank == figures.ABSENT
-    assert set(row["prefork"].letters) & set(row["prefork_mutex"].letters), "not separated, so they share one"
-    assert not set(row["prefork"].letters) & set(row["fork_per_client"].letters)
+    table = main.main_table(summary())
+    row = {
+        name: {head: cell.value for head, cell in own.items()} | {"sd": own["Clients/worker"].span}
+        for name, own in by_name(table).items()
+    }
+    for name, expected in (
+        ("iterative", {"Row": "0", "Process control": "baseline", "Paper": "0.00"}),
+        ("prefork", {"Row": "2", "Paper": "1.80"}),
+        ("prethread", {"Row": figures.ABSENT, "Paper": figures.ABSENT}),
+        ("fork_per_client", {"Clients/worker": figures.ABSENT}),
+        ("prefork_modern", {"Rank": f" {figures.ABSENT}"}),
+    ):
+        assert row[name] | expected == row[name]
+    assert row["prefork"]["sd"].startswith("sd 1")
+    (control,) = [each for each in table.rows if each.kind == "control"]
+    assert control.cells[1].value == "prefork_modern"
+    letters = {name: {*own["Rank"]} - {*" 0123456789"} for name, own in row.items()}
+    assert letters["prefork"] & letters["prefork_mutex"], "not separated, so they share one"
+    assert not letters["prefork"] & letters["fork_per_client"]
 
 
 def test_the_printed_study_says_what_must_stand_beside_its_figures() -> None:
@@ -234,13 +238,23 @@ def test_claims_are_shown_whole() -> None:
 
 
 def test_pairs_show_both_names_ratio_interval_and_verdict() -> None:
-    row = main.pair_rows(summary())[0]
-    assert (row.a, row.b, row.verdict, row.blocks) == ("iterative", "fork_per_client", "faster", "11")
+    row = dict(
+        zip(["a", "is", "b", "ratio", "blocks"], main.pairs_table(summary()).rows[0].cells, strict=False)
+    )
+    values = {name: cell.value for name, cell in row.items()}
+    expected = {"a": "iterative", "is": "faster", "b": "fork_per_client", "blocks": "11"}
+    assert values | expected == values
     text = printed(main.print_pairs, 120)
     line = next(
         line for line in text.splitlines() if line.startswith("iterative") and "fork_per_client" in line
     )
-    assert line.split()[:5] == ["iterative", "faster", "fork_per_client", row.ratio, row.span]
+    assert line.split()[:5] == [
+        "iterative",
+        "faster",
+        "fork_per_client",
+        values["ratio"],
+        row["ratio"].span.replace(" to ", ".."),
+    ]
 
 
 def test_a_run_without_anything_to_show_is_shown() -> None:

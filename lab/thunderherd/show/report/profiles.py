@@ -16,6 +16,7 @@ from thunderherd.records.extra_trials import (
 from thunderherd.records.summary import Summary
 from thunderherd.show.report.flame_graphs import FlameGraph, flame_view
 from thunderherd.show.sentences.left_out import not_sampled
+from thunderherd.show.tables.model import Cell, Column, Row, Table
 from thunderherd.stacks.symbols import CopyKind
 from thunderherd.text.figures import (
     ABSENT,
@@ -43,35 +44,21 @@ MOST_CHARACTERS = 5_000_000
 """Of all flame graphs in a report: with its script it stays below 10 MB."""
 
 
-@dataclass(frozen=True)
-class ProfileRow:
-    """A contender's side: texts for a table."""
-
-    contender: str
-    samples: str
-    covered: str
-    copying: str
-    copying_span: str
-    kinds: list[str]
-    moved: str
-    top: str
-
-
-@dataclass(frozen=True)
-class ProfileTable:
-    """What was sampled of one side: a row for each contender."""
-
-    heading: str
-    rows: list[ProfileRow]
-    has_moved: bool
-    """Whether samples were counted for callers."""
+COLUMNS = (
+    Column("", "name"),
+    Column("Samples"),
+    Column("Copying"),
+    Column("Of it", "words"),
+    Column("Without interrupts"),
+    Column("Where most samples are", "words"),
+)
 
 
 @dataclass(frozen=True)
 class ProfileView:
     """The profiles of a run."""
 
-    tables: list[ProfileTable]
+    tables: list[Table]
     legend: list[str]
     graphs: list[FlameGraph]
     differentials: list[FlameGraph]
@@ -85,11 +72,9 @@ def profile_view(summary: Summary, directory: Path | None) -> ProfileView | None
     if profiles is None:
         return None
     tables = [
-        ProfileTable(
-            f"{words}: where the CPU time goes, by samples", rows, any(row.moved != ABSENT for row in rows)
-        )
+        Table(f"{words}: where the CPU time goes, by samples", COLUMNS, rows, kind="profile").without_empty()
         for side, words in SIDE_NAMES.items()
-        if (rows := [_row(each, each.sides[side]) for each in profiles.contenders if side in each.sides])
+        if (rows := tuple(_row(each, each.sides[side]) for each in profiles.contenders if side in each.sides))
     ]
     graphs, differentials, least = _graphs(profiles, directory)
     return ProfileView(
@@ -109,21 +94,22 @@ def share_of(share: Share | None) -> tuple[str, str]:
     return share_in_percent(share.value), span(100 * share.low, 100 * share.high, 1)
 
 
-def _row(contender: ContenderProfile, side: SideProfile) -> ProfileRow:
-    value, interval = share_of(side.copying)
+def _row(contender: ContenderProfile, side: SideProfile) -> Row:
     kinds = [(words, side.copying_by_kind.get(kind, 0.0)) for kind, words in KINDS.items()]
-    return ProfileRow(
-        contender=contender.contender,
-        samples=f"{side.samples:,}",
-        covered="" if side.covered is None else f"{number(100 * side.covered, 0)} % of the time",
-        copying=value,
-        copying_span=interval,
-        kinds=[f"{words} {share_in_percent(share)}" for words, share in kinds if share],
-        moved=share_in_percent(side.interrupts_off),
-        top=", ".join(
-            f"{printable(each.symbol)} {share_in_percent(each.share)}" for each in side.top[:NAMED]
+    cells = (
+        Cell(contender.contender),
+        Cell(
+            f"{side.samples:,}",
+            "" if side.covered is None else f"{number(100 * side.covered, 0)} % of the time",
+        ),
+        Cell(*share_of(side.copying)),
+        Cell("\n".join(f"{words} {share_in_percent(share)}" for words, share in kinds if share)),
+        Cell(share_in_percent(side.interrupts_off)),
+        Cell(
+            ", ".join(f"{printable(each.symbol)} {share_in_percent(each.share)}" for each in side.top[:NAMED])
         ),
     )
+    return Row(cells)
 
 
 def legend(profiles: ProfilingSummary) -> list[str]:

@@ -17,7 +17,7 @@ import vl_convert
 from markupsafe import Markup
 
 from thunderherd.judge.summary.block_order import FiguresOfBlocks, figures_of_blocks
-from thunderherd.records.summary import Estimate, Summary, SweepSummary, TrialRecord
+from thunderherd.records.summary import Summary, SweepSummary, TrialRecord
 from thunderherd.show.charts.by_name import (
     NamedChart,
     block_charts,
@@ -39,21 +39,16 @@ from thunderherd.show.sentences.source_figures import papers_of
 from thunderherd.show.tables import claims, counters, paper_counters
 from thunderherd.show.tables import main as tables_main
 from thunderherd.show.tables import runs as tables_runs
-from thunderherd.show.tables import sweeps as matrices
+from thunderherd.show.tables import sweeps as tables_sweeps
 from thunderherd.show.tables.by_name import parts_of_report
-from thunderherd.show.tables.limits import legend, limit_rows
+from thunderherd.show.tables.limits import limits_table
+from thunderherd.show.tables.model import Table
 from thunderherd.show.tables.perf_stat import perf_stat_legend, perf_stats
-from thunderherd.show.tables.slopes import slope_matrix
-from thunderherd.show.tables.sweeps import Matrix
+from thunderherd.show.tables.slopes import slope_table
 from thunderherd.study.file.names import typed
 from thunderherd.text.figures import (
-    BETWEEN,
-    interval_span,
-    interval_value,
     main_of,
-    places,
     printable,
-    shows_process_control,
     words_of,
 )
 
@@ -83,7 +78,6 @@ def run_view(run: ReportedRun, colours: Mapping[str, str], prefix: str = "") -> 
     sweeps = [_sweep(summary, sweep, colours, prefix, figures) for sweep in summary.sweeps]
     latency = [_chart(each, prefix) for each in latency_charts(summary, run.trials, colours)]
     blocks = [_chart(each, prefix) for each in block_charts(summary, run.trials, colours)]
-    rows = tables_main.study_rows(summary, between=BETWEEN)
     view = {
         "prefix": prefix,
         "shown_first": SHOWN_FIRST,
@@ -98,17 +92,10 @@ def run_view(run: ReportedRun, colours: Mapping[str, str], prefix: str = "") -> 
         "drawn": [*main, *(chart for sweep in sweeps for chart in sweep.charts), *latency, *blocks],
         "title": printable(summary.study.title),
         "per": sentences_tables.per_connections(summary),
-        "caption": sentences_tables.main_caption(summary),
         "beside": printable("; ".join(summary.study.remarks)),
-        "heading": tables_main.heading_of(summary),
-        "has_control": shows_process_control(summary),
-        "rows": rows,
-        "columns": tables_main.study_columns(rows),
-        "more": _more_rows(summary),
-        "pairs": tables_main.pair_rows(summary, between=BETWEEN),
-        "pairs_legend": tables_main.pairs_legend(summary),
-        "legend": sentences_tables.legend(summary),
-        "notes": tables_main.table_notes(summary).texts,
+        "main": tables_main.main_table(summary) if main_of(summary) else None,
+        "more": tables_main.more_table(summary) if main_of(summary) else None,
+        "pairs": tables_main.pairs_table(summary) if summary.pairs else None,
         "verdicts": sentences_tables.verdict_counts(summary),
         "claims": sentences_tables.claim_counts(summary),
         "claims_legend": claims.claims_legend(),
@@ -117,9 +104,8 @@ def run_view(run: ReportedRun, colours: Mapping[str, str], prefix: str = "") -> 
         "run": sentences_tables.run_line(summary),
         "bounds": bounds_in_words(summary),
         "why": why_view(summary, directory),
-        "own_parts": [(each.name, each.title, each.sections()) for each in parts_of_report(summary)],
-        "limits": limit_rows(summary.limits, ()) if summary.limits else [],
-        "limits_legend": legend(summary.limits) if summary.limits else "",
+        "own_parts": [(each.name, each.title, each.tables()) for each in parts_of_report(summary)],
+        "limits": limits_table(summary.limits) if summary.limits else None,
         "warnings": sentences_tables.warnings(summary),
         "machine": list(_flat(summary.machine)),
         "settings": [
@@ -129,12 +115,12 @@ def run_view(run: ReportedRun, colours: Mapping[str, str], prefix: str = "") -> 
         "replay": _replay(summary, directory),
         "charts": main,
         "sweeps": sweeps,
-        "sweeps_legend": matrices.sweeps_legend(summary),
-        "main_further": matrices.main_further(summary, between=BETWEEN),
+        "sweeps_legend": tables_sweeps.sweeps_legend(summary),
+        "main_further": tables_sweeps.main_further(summary),
         "main_runs": tables_runs.main_runs(summary),
         "counted_title": printable(paper_counters.counted_title(summary)),
-        "counted": paper_counters.counted_matrices(summary, between=BETWEEN),
-        "counter_tables": counters.counter_tables(summary, between=BETWEEN),
+        "counted": paper_counters.counted_tables(summary),
+        "counter_tables": counters.counter_tables(summary),
         "counter_tables_legend": counters.counters_legend(summary),
         "perf_stats": perf_stats(summary),
         "perf_stats_legend": perf_stat_legend(summary),
@@ -147,7 +133,7 @@ def _parts(view: Mapping[str, Any]) -> list[tuple[str, str]]:
     """Where a reader may go from the first screen: the anchors of what is there, with their words."""
     summary: Summary = view["summary"]
     parts = [
-        ("designs", "Designs", view["rows"]),
+        ("designs", "Designs", view["main"]),
         *((f"over-{sweep.name}", sweep.title, True) for sweep in view["sweeps"][:MOST_SWEEPS]),
         ("claims", "Claims", summary.claims),
         ("questions", "Questions", summary.questions),
@@ -175,7 +161,7 @@ class DrawnChart:
     title: str
     about: str
     note: str
-    table: Matrix | None
+    table: Table | None
     svg: Markup
     live: dict[str, Any]
 
@@ -189,24 +175,26 @@ class _Sweep:
     about: str
     charts: list[DrawnChart]
     crossover: list[str]
-    matrices: list[Matrix]
-    slopes: Matrix | None
-    runs: tables_runs.Runs | None
+    tables: list[Table]
+    slopes: Table | None
+    runs: Table | None
     why: list[str]
 
 
 def _sweep(
     summary: Summary, sweep: SweepSummary, colours: Mapping[str, str], prefix: str, blocks: FiguresOfBlocks
 ) -> _Sweep:
-    missing = [name for name in matrices.metrics_of(sweep) if name not in drawable_metrics(summary, sweep)]
+    missing = [
+        name for name in tables_sweeps.metrics_of(sweep) if name not in drawable_metrics(summary, sweep)
+    ]
     return _Sweep(
         name=sweep.name,
         title=printable(sweep.title),
         about=_about(summary, sweep) + _not_drawn(sweep, missing),
         charts=[_chart(each, prefix) for each in sweep_charts(summary, sweep, colours, blocks)],
         crossover=[printable(each) for each in sentences(summary, sweep)],
-        matrices=matrices.sweep_matrices(summary, sweep, between=BETWEEN),
-        slopes=slope_matrix(summary, sweep, between=BETWEEN),
+        tables=tables_sweeps.sweep_tables(summary, sweep),
+        slopes=slope_table(summary, sweep),
         runs=tables_runs.sweep_runs(summary, sweep),
         why=why_lines(summary, sweep),
     )
@@ -232,7 +220,7 @@ def _about(summary: Summary, sweep: SweepSummary) -> str:
         text = f"Beside each figure: {'; '.join(sweep.remarks)}. {text}"
     if sweep.trial == "whole_life":
         text += " Counted from the start of each program to its end, without a warm-up."
-    if any(papers_of(summary, sweep.name, name) for name in matrices.metrics_of(sweep)):
+    if any(papers_of(summary, sweep.name, name) for name in tables_sweeps.metrics_of(sweep)):
         text += " Open marks and dashes: the paper's figures, from another machine."
     return text
 
@@ -257,28 +245,7 @@ def _chart(chart: NamedChart, prefix: str) -> DrawnChart:
     )
 
 
-# Tables ---------------------------------------------------------------------------------------------------
-
-
-def _more_rows(summary: Summary) -> list[tuple[str, list[tuple[str, str]]]]:
-    """For each contender what else was measured: figures with their intervals."""
-    digits = places(summary)
-    return [
-        (
-            each.name,
-            [
-                _with_span(each.client_cpu_seconds, digits),
-                _with_span(each.machine_cpu_seconds, digits),
-                _with_span(each.connections_per_second, 0),
-                _with_span(each.voluntary_switches_per_connection, 2),
-            ],
-        )
-        for each in main_of(summary)
-    ]
-
-
-def _with_span(interval: Estimate | None, digits: int) -> tuple[str, str]:
-    return interval_value(interval, digits), interval_span(interval, digits)
+# Settings -------------------------------------------------------------------------------------------------
 
 
 def _flat(values: Mapping[str, Any], above: str = "") -> Iterator[tuple[str, str]]:

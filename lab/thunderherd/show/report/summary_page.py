@@ -11,8 +11,8 @@ from collections.abc import Iterator, Sequence
 from thunderherd.records.summary import Summary
 from thunderherd.show.sentences.answer import Answer, answer, machine_in_short, weighty
 from thunderherd.show.sentences.tables import claim_counts, run_line, trial_counts, verdict_counts, warnings
-from thunderherd.show.tables.formats import markdown_grid, markdown_line, markdown_text
-from thunderherd.show.tables.model import Grid
+from thunderherd.show.tables.formats import markdown_line, markdown_table, markdown_text
+from thunderherd.show.tables.model import plain_table
 from thunderherd.study.file.names import typed
 from thunderherd.text.figures import count
 
@@ -52,14 +52,16 @@ def _ranking(found: Answer) -> str:
         heads = ["contender", *found.over.points]
         texts = [[name, *places] for name, places in found.over.rows[:MOST_RANKED]]
         what = "Places" if found.over.is_judged else "Ranks by the means"
-        return f"{what} over {markdown_text(found.over.corner)}:\n\n{markdown_grid(Grid.of(heads, texts))}"
+        return (
+            f"{what} over {markdown_text(found.over.corner)}:\n\n{markdown_table(plain_table(heads, texts))}"
+        )
     if not found.ranking:
         return ""
     rows = [[each.place, each.name, each.value, each.span] for each in found.ranking]
     heads = ["place" if found.is_judged else "rank", "contender", found.heading, "interval"]
     left = len(rows) - MOST_RANKED
     more = f"\n\nand {count(left, 'contender')} more" if left > 0 else ""
-    return markdown_grid(Grid.of(heads, rows[:MOST_RANKED], 2)) + more
+    return markdown_table(plain_table(heads, rows[:MOST_RANKED], 2)) + more
 
 
 def _facts(summary: Summary) -> Iterator[tuple[str, str]]:

@@ -9,21 +9,24 @@ from dataclasses import dataclass
 from thunderherd.judge.summary.block_order import BlockSeen, blocks_seen
 from thunderherd.records.summary import Summary, TrialRecord
 from thunderherd.show.sentences.tables import trial_counts
+from thunderherd.show.tables.model import Cell, Column, Row, Table
 from thunderherd.text.figures import count, printable, share_in_percent
 
 __all__ = ["ValidityView", "validity_view"]
 
 
-@dataclass(frozen=True)
-class BlockRow:
-    """A block, as texts."""
-
-    number: str
-    state: str
-    invalid: str
-    stolen: str
-    others: str
-    order: str
+CAPTION = (
+    "Every block: what became of it, the loudest moment beside one of its trials, and the order in which its "
+    "contenders came"
+)
+COLUMNS = (
+    Column("Block"),
+    Column("Counts?", "short"),
+    Column("Invalid trials"),
+    Column("Stolen at most"),
+    Column("Others at most"),
+    Column("Order", "words"),
+)
 
 
 @dataclass(frozen=True)
@@ -33,7 +36,7 @@ class ValidityView:
     lines: tuple[str, ...]
     reasons: tuple[tuple[str, str], ...]
     """What was given up or invalid, and why."""
-    blocks: tuple[BlockRow, ...]
+    blocks: Table
 
 
 def validity_view(summary: Summary, trials: Sequence[TrialRecord]) -> ValidityView:
@@ -52,7 +55,7 @@ def validity_view(summary: Summary, trials: Sequence[TrialRecord]) -> ValidityVi
     return ValidityView(
         tuple(lines),
         tuple((printable(what), printable(why)) for what, why in [*given_up, *invalid]),
-        tuple(map(_row, blocks_seen(summary, trials))),
+        Table(CAPTION, COLUMNS, tuple(map(_row, blocks_seen(summary, trials)))),
     )
 
 
@@ -75,13 +78,14 @@ def _listed(blocks: Sequence[int]) -> str:
     return ", ".join(map(str, sorted(blocks))) or "none"
 
 
-def _row(block: BlockSeen) -> BlockRow:
+def _row(block: BlockSeen) -> Row:
     repeated = f" ({block.repeated} repeated)" if block.repeated else ""
-    return BlockRow(
-        number=str(block.number),
-        state=block.state,
-        invalid=f"{block.invalid}{repeated}",
-        stolen=share_in_percent(block.steal_share),
-        others=share_in_percent(block.foreign_share),
-        order=printable(", ".join(block.order)),
+    texts = (
+        str(block.number),
+        block.state,
+        f"{block.invalid}{repeated}",
+        share_in_percent(block.steal_share),
+        share_in_percent(block.foreign_share),
+        printable(", ".join(block.order)),
     )
+    return Row(tuple(map(Cell, texts)))

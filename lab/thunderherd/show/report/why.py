@@ -13,16 +13,16 @@ from thunderherd.records.summary import ContenderSummary, Summary
 from thunderherd.show.report.profiles import ProfileView, profile_view
 from thunderherd.show.sentences.counting_cost import about_cpu_time
 from thunderherd.show.sentences.explanation import (
-    Decomposition,
-    decomposition,
     how_often,
     legend,
     remarks,
     sentence,
 )
 from thunderherd.show.sentences.left_out import not_counted
+from thunderherd.show.tables.explanation import causes_table
+from thunderherd.show.tables.model import Cell, Table
 from thunderherd.show.tables.sweeps import Reasons
-from thunderherd.text.figures import ABSENT, count, decimals, extrapolated, number, printable, unit_of
+from thunderherd.text.figures import count, decimals, extrapolated, number, printable, unit_of
 
 OFTEN = 0.01
 """What happens less often in a request than this, under every contender, has no row."""
@@ -30,27 +30,16 @@ NOT_IN_EACH = "not told in each of its counted trials"
 
 
 @dataclass(frozen=True)
-class CountsTable:
-    """What was counted of one side per request: a row for each counter, a column for each contender."""
-
-    heading: str
-    contenders: list[str]
-    rows: list[tuple[str, list[str]]]
-    notes: list[str]
-    """Why cells are empty, and which figures are extrapolated, by their marks."""
-
-
-@dataclass(frozen=True)
 class WhyView:
     """The reasons of a run."""
 
-    explanations: list[Decomposition]
+    explanations: list[Table]
     sentences: list[str]
     """Of those that are told first: of the main table, and without one of the last point of each sweep."""
     at_points: list[tuple[str, list[str]]]
     """The other sentences, by a heading that says where."""
     legend: list[str]
-    counted: list[CountsTable]
+    counted: list[Table]
     counted_legend: list[str]
     reasons: list[str]
     """Who could not be counted, what could not be explained, and why."""
@@ -64,7 +53,7 @@ def why_view(summary: Summary, directory: Path | None = None) -> WhyView | None:
     if counting is None and profiles is None:
         return None
     return WhyView(
-        explanations=[decomposition(each) for each in summary.explanations],
+        explanations=[causes_table(each) for each in summary.explanations],
         sentences=[printable(sentence(each)) for each in summary.explanations if is_first(summary, each.a)],
         at_points=_at_points(summary),
         legend=[
@@ -97,7 +86,7 @@ def _where(contender: ContenderSummary) -> str:
     return printable(f"Sweep {contender.sweep} at {contender.point}") if contender.sweep else ""
 
 
-def _counted(summary: Summary, counting: CountingSummary) -> Iterator[CountsTable]:
+def _counted(summary: Summary, counting: CountingSummary) -> Iterator[Table]:
     """A table for each side of the main table, and of each counted point of a sweep."""
     where = {each.name: _where(each) for each in summary.contenders}
     groups: dict[str, list[ContenderCounts]] = {}
@@ -114,7 +103,7 @@ def _tables(
     side: Side,
     place: str,
     counters_of_all_trials: Collection[str],
-) -> Iterator[CountsTable]:
+) -> Iterator[Table]:
     told = [each for each in group if side in each.sides]
     names = dict.fromkeys(name for each in told for name in each.sides[side].counts)
     calls = sorted(name for name in names if name.startswith(f"{SYSTEM_CALLS}."))
@@ -138,11 +127,11 @@ def _tables(
     contenders = [each.contender for each in told]
     if rows:
         heading = f"{place}{SIDE_NAMES[side]}: system calls by name, and what else was counted, per request"
-        yield CountsTable(heading, contenders, rows, marks.notes)
+        yield Table.matrix(heading, "", contenders, rows, marks.notes)
     marks = _Marks(told, side)
     if states := [*_states(told, side, marks)]:
         heading = f"{place}{SIDE_NAMES[side]}: what the kernel told near the end of the window"
-        yield CountsTable(heading, contenders, states, marks.notes)
+        yield Table.matrix(heading, "", contenders, states, marks.notes)
 
 
 class _Marks:
@@ -154,11 +143,11 @@ class _Marks:
         self._shares = [share for each in told for share in each.sides[side].scaled.values()]
         self._reasons = Reasons()
 
-    def absent(self, each: ContenderCounts, name: str) -> str:
+    def absent(self, each: ContenderCounts, name: str) -> Cell:
         """A cell without a figure."""
         unavailable = each.sides[self._side].unavailable
         why = unavailable.get(name) or unavailable.get(name.partition(".")[0]) or NOT_IN_EACH
-        return f"{ABSENT}{self._reasons.mark(printable(why))}"
+        return Cell(mark=self._reasons.mark(printable(why)))
 
     def of_figure(self, each: ContenderCounts, name: str) -> str:
         """What stands behind a figure."""
@@ -173,7 +162,7 @@ class _Marks:
 
 def _states(
     told: Sequence[ContenderCounts], side: CountedSide, marks: _Marks
-) -> Iterator[tuple[str, list[str]]]:
+) -> Iterator[tuple[str, list[Cell]]]:
     """A row for each figure of a state, with its unit."""
     for name in dict.fromkeys(name for each in told for name in each.sides[side].states):
         found = [each.sides[side].states.get(name) for each in told]
@@ -182,7 +171,7 @@ def _states(
         unit = unit_of(f"{side}.{name}", 1, [each.value for each in known], {name: told_in})
         digits = decimals([unit.of(each.value) for each in known])
         cells = [
-            marks.absent(counts, name) if each is None else number(unit.of(each.value), digits)
+            marks.absent(counts, name) if each is None else Cell(number(unit.of(each.value), digits))
             for each, counts in zip(found, told, strict=True)
         ]
         of_what = unit.name or known[0].unit
@@ -196,7 +185,7 @@ def _rows(
     side: CountedSide,
     marks: _Marks,
     least: float = 0.0,
-) -> Iterator[tuple[str, list[str]]]:
+) -> Iterator[tuple[str, list[Cell]]]:
     for name in names:
         found = [each.sides[side].counts.get(name) for each in told]
         if max((each.per_request for each in found if each), default=least) < least:
@@ -209,7 +198,7 @@ def _rows(
             cells.append(
                 marks.absent(counts, name)
                 if value is None
-                else f"{how_often(value)}{marks.of_figure(counts, name)}"
+                else Cell(how_often(value), mark=marks.of_figure(counts, name))
             )
         shown = name.partition(".")[2] if is_call else name.replace("_", " ")
         yield printable(shown), cells

@@ -26,9 +26,10 @@ from thunderherd.metrics.table import (
 )
 from thunderherd.records.summary import ContenderSummary, Summary
 from thunderherd.show.sentences.counting_cost import cost_lines
-from thunderherd.show.tables.sweeps import Cell, Matrix, Reasons, why_none
-from thunderherd.show.tables.terminal import print_matrix
-from thunderherd.text.figures import ABSENT, extrapolated, not_offered, number, printable
+from thunderherd.show.tables.model import Cell, Table, estimate_cell
+from thunderherd.show.tables.sweeps import Reasons, why_none
+from thunderherd.show.tables.terminal import print_table
+from thunderherd.text.figures import extrapolated, not_offered, printable
 from thunderherd.text.layout import prose
 from thunderherd.text.shown import digits_for, shown_of, unit_for
 
@@ -54,10 +55,16 @@ class CounterTables:
 
     where: str
     """Empty of the main table."""
-    first: list[Matrix]
+    first: list[Table]
     """Per request, with what follows from two counters, and what is as it was at a moment."""
-    further: list[Matrix]
+    further: list[Table]
     """Per byte, per second."""
+
+    @property
+    def all(self) -> list[Table]:
+        """All of them, and where they belong in their captions."""
+        head = f"{self.where}. " if self.where else ""
+        return [replace(each, caption=f"{head}{each.caption}") for each in (*self.first, *self.further)]
 
 
 def asks_for_counters(summary: Summary) -> bool:
@@ -65,8 +72,8 @@ def asks_for_counters(summary: Summary) -> bool:
     return bool(summary.study.counters)
 
 
-def counter_tables(summary: Summary, between: str = "..") -> list[CounterTables]:
-    """The tables of each place; none where no counter was asked for. `between` the ends of intervals."""
+def counter_tables(summary: Summary) -> list[CounterTables]:
+    """The tables of each place; none where no counter was asked for."""
     if not asks_for_counters(summary):
         return []
     places: dict[str, list[ContenderSummary]] = {}
@@ -76,13 +83,8 @@ def counter_tables(summary: Summary, between: str = "..") -> list[CounterTables]
     return [
         CounterTables(
             where,
-            [_matrix(summary, group, side, PER_REQUEST, between) for side in SIDES],
-            [
-                found
-                for side in SIDES
-                for per in FURTHER
-                if (found := _matrix(summary, group, side, per, between)).rows
-            ],
+            [_table(summary, group, side, PER_REQUEST) for side in SIDES],
+            [found for side in SIDES for per in FURTHER if (found := _table(summary, group, side, per)).rows],
         )
         for where, group in places.items()
     ]
@@ -96,18 +98,15 @@ def counters_legend(summary: Summary) -> list[str]:
 def print_counters(summary: Summary, console: Console) -> None:
     """Prints them all."""
     for tables in counter_tables(summary):
-        for matrix in [*tables.first, *tables.further]:
+        for table in tables.all:
             console.print()
-            head = f"{tables.where}. " if tables.where else ""
-            print_matrix(replace(matrix, caption=f"{head}{matrix.caption}"), console)
+            print_table(table, console)
     console.print()
     for line in counters_legend(summary):
         prose(console, line)
 
 
-def _matrix(
-    summary: Summary, group: Sequence[ContenderSummary], side: Side, per: str, between: str
-) -> Matrix:
+def _table(summary: Summary, group: Sequence[ContenderSummary], side: Side, per: str) -> Table:
     """Counters x contenders, of a side. Without rows where nothing is known by this measure."""
     if per == PER_REQUEST:
         names = [*_first_names(summary, group, side)]
@@ -125,13 +124,11 @@ def _matrix(
         if name in each.scaled and shown_of(summary, each, name)
     ]
     scaled = reasons.mark(extrapolated(shares)) if shares else ""
-    rows = tuple(
-        (_head(summary, group, side, name), _cells(summary, group, name, between, reasons, scaled))
-        for name in names
-    )
-    columns = tuple(each.base for each in group)
+    rows = [
+        (_head(summary, group, side, name), _cells(summary, group, name, reasons, scaled)) for name in names
+    ]
     caption = WHOSE[side] if per == PER_REQUEST else f"{WHOSE[side]}, {PER[per]}"
-    return Matrix(caption, "counter", columns, rows, tuple(reasons.notes))
+    return Table.matrix(caption, "counter", [each.base for each in group], rows, reasons.notes)
 
 
 def _first_names(summary: Summary, group: Sequence[ContenderSummary], side: Side) -> Iterator[str]:
@@ -175,23 +172,18 @@ def _cells(
     summary: Summary,
     group: Sequence[ContenderSummary],
     name: str,
-    between: str,
     reasons: Reasons,
     scaled: str,
-) -> tuple[Cell, ...]:
+) -> list[Cell]:
     figures = [shown_of(summary, each, name) for each in group]
     unit = unit_for(summary, name, figures)
     digits = digits_for([unit.of(figure.value) for figure in figures if figure], name)
-    return tuple(
-        Cell(ABSENT, mark=reasons.mark(_why(summary, name, each)))
+    return [
+        Cell(mark=reasons.mark(_why(summary, name, each)))
         if figure is None
-        else Cell(
-            number(unit.of(figure.value), digits),
-            span=figure.span(unit, digits, between),
-            mark=scaled if name in each.scaled else "",
-        )
+        else estimate_cell(figure, unit, digits, mark=scaled if name in each.scaled else "")
         for each, figure in zip(group, figures, strict=True)
-    )
+    ]
 
 
 def _why(summary: Summary, name: str, each: ContenderSummary) -> str:

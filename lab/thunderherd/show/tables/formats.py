@@ -12,16 +12,16 @@ import re
 import unicodedata
 from collections.abc import Sequence
 
-from thunderherd.show.tables.model import Field, Grid, Section
-from thunderherd.text.figures import ABSENT, printable
+from thunderherd.show.tables.model import Table, for_readers
+from thunderherd.text.figures import printable
 
 __all__ = [
     "as_csv",
     "as_latex",
     "as_markdown",
     "latex_text",
-    "markdown_grid",
     "markdown_line",
+    "markdown_table",
     "markdown_text",
 ]
 
@@ -48,22 +48,23 @@ def markdown_line(text: str) -> str:
     return _ITEM.sub(r"\1\\\2", markdown_text(text))
 
 
-def as_markdown(title: str, sections: Sequence[Section]) -> str:
-    """The sections below each other, each with its caption above and its notes below."""
+def as_markdown(title: str, tables: Sequence[Table]) -> str:
+    """The tables below each other, each with its caption above and its notes below."""
     parts = []
-    for section in sections:
-        caption = section.caption or title
+    for table in tables:
+        caption = table.caption or title
         parts.append(f"**{markdown_text(caption)}**" if caption else "")
-        parts.append(markdown_grid(section.grid))
-        parts.append("\n".join(f"- {markdown_line(note)}" for note in section.notes))
+        parts.append(markdown_table(table))
+        parts.append("\n".join(f"- {markdown_line(note)}" for note in table.notes))
     return "\n\n".join(part for part in parts if part) + "\n"
 
 
-def markdown_grid(grid: Grid) -> str:
+def markdown_table(table: Table) -> str:
     """The table alone; figures stand to the right."""
-    lines = [[markdown_text(head) or " " for head in grid.heads]]
-    lines.append(["---:" if figure else ":---" for figure in grid.figures])
-    lines += [[markdown_text(_text(field)) for field in row] for row in grid.rows]
+    shown = for_readers(table)
+    lines = [[markdown_text(column.head) or " " for column in shown.columns]]
+    lines.append(["---:" if column.is_figure else ":---" for column in shown.columns])
+    lines += [[markdown_text(f"{cell.value}{cell.mark}") for cell in row.cells] for row in shown.rows]
     return "\n".join(f"| {' | '.join(line)} |" for line in lines)
 
 
@@ -125,32 +126,32 @@ def _latex_character(each: str) -> str:
     return each
 
 
-def as_latex(title: str, sections: Sequence[Section], label: str) -> str:
-    """A `table` for each section, with caption, label, the rules of booktabs, and its notes below."""
+def as_latex(title: str, tables: Sequence[Table], label: str) -> str:
+    """A `table` for each, with caption, label, the rules of booktabs, and its notes below."""
     text = "% needs \\usepackage{booktabs}\n"
-    for number, section in enumerate(sections, start=1):
-        own = label if len(sections) == 1 else f"{label}-{number}"
-        text += "\n".join(_latex_table(section.caption or title, section, own)) + "\n"
+    for number, table in enumerate(tables, start=1):
+        own = label if len(tables) == 1 else f"{label}-{number}"
+        text += "\n".join(_latex_table(table.caption or title, table, own)) + "\n"
     return text
 
 
-def _latex_table(caption: str, section: Section, label: str) -> list[str]:
-    grid = section.grid
-    columns = "".join("r" if figure else "l" for figure in grid.figures)
+def _latex_table(caption: str, table: Table, label: str) -> list[str]:
+    shown = for_readers(table)
+    columns = "".join("r" if column.is_figure else "l" for column in shown.columns)
     lines = [
         r"\begin{table}",
         r"  \centering",
         rf"  \caption{{{latex_text(caption)}}}\label{{tab:{label}}}",
         rf"  \begin{{tabular}}{{{columns}}}",
         r"    \toprule",
-        f"    {_latex_row(grid.heads)}",
+        f"    {_latex_row([column.head for column in shown.columns])}",
         r"    \midrule",
-        *(f"    {_latex_row([_text(field) for field in row])}" for row in grid.rows),
+        *(f"    {_latex_row([f'{cell.value}{cell.mark}' for cell in row.cells])}" for row in shown.rows),
         r"    \bottomrule",
         r"  \end{tabular}",
     ]
-    if section.notes:
-        notes = r" \\ ".join(map(latex_text, section.notes))
+    if table.notes:
+        notes = r" \\ ".join(map(latex_text, table.notes))
         lines.append(
             rf"  \par\smallskip\begin{{minipage}}{{\linewidth}}\footnotesize {notes}\end{{minipage}}"
         )
@@ -164,14 +165,12 @@ def _latex_row(texts: Sequence[str]) -> str:
 # CSV --------------------------------------------------------------------------------------------------------
 
 
-def as_csv(grid: Grid) -> str:
+def as_csv(table: Table) -> str:
     """One line of heads, then one a row; figures with all their digits, what is missing empty."""
     text = io.StringIO()
     writer = csv.writer(text, lineterminator="\n")
-    writer.writerow(grid.heads)
-    writer.writerows(["" if field is None else field for field in row] for row in grid.rows)
+    writer.writerow([head for column in table.columns for head in column.csv or (column.head,)])
+    for row in table.rows:
+        fields = [field for cell in row.cells for field in cell.data or (cell.value,)]
+        writer.writerow(["" if field is None else field for field in fields])
     return text.getvalue()
-
-
-def _text(field: Field) -> str:
-    return ABSENT if field is None else str(field)

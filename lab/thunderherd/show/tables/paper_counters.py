@@ -2,29 +2,27 @@
 
 from __future__ import annotations
 
-from thunderherd.records.paper_counters import CountedCell
+from thunderherd.records.paper_counters import CountedCell, CountedSummary
 from thunderherd.records.summary import Summary
 from thunderherd.show.sentences.source_figures import as_printed
-from thunderherd.show.tables.sweeps import Cell, Matrix, Reasons
-from thunderherd.text.figures import ABSENT, Unit, decimals, estimator, extrapolated, number
+from thunderherd.show.tables.model import Cell, Table, estimate_cell
+from thunderherd.show.tables.sweeps import Reasons
+from thunderherd.text.figures import ABSENT, Unit, decimals, estimator, extrapolated
 from thunderherd.text.shown import not_tiny, shown
 
-__all__ = ["counted_legend", "counted_matrices", "counted_title"]
+__all__ = ["counted_legend", "counted_tables", "counted_title"]
 
 
-def counted_matrices(summary: Summary, between: str = "..") -> list[Matrix]:
+def counted_tables(summary: Summary) -> list[Table]:
     """The source's events x contenders, for each side; none where the source has no such table."""
-    table = summary.counted
-    if table is None:
+    counted = summary.counted
+    if counted is None:
         return []
-    sides = dict.fromkeys(cell.side for cell in table.cells)
-    return [_counted_matrix(summary, side, between) for side in sides]
+    sides = dict.fromkeys(cell.side for cell in counted.cells)
+    return [_counted_table(summary, counted, side) for side in sides]
 
 
-def _counted_matrix(summary: Summary, side: str, between: str) -> Matrix:
-    table = summary.counted
-    if table is None:
-        raise ValueError("the summary has no table of counters")
+def _counted_table(summary: Summary, table: CountedSummary, side: str) -> Table:
     cells = {(cell.event, cell.base): cell for cell in table.cells if cell.side == side}
     reasons = Reasons()
     rows = []
@@ -42,24 +40,21 @@ def _counted_matrix(summary: Summary, side: str, between: str) -> Matrix:
         head = event if unit in ("", "count") else f"{event} ({unit})"
         if note := table.notes.get(event):
             head += reasons.mark(f"the source: {note}")
-        rows.append(
-            (head, tuple(_counted_cell(summary, cell, digits, between, reasons, mark) for cell in row))
-        )
-    return Matrix(
-        f"{side.capitalize()} side", "event", tuple(table.contenders), tuple(rows), tuple(reasons.notes)
-    )
+        rows.append((head, [_counted_cell(summary, cell, digits, reasons, mark) for cell in row]))
+    return Table.matrix(f"{side.capitalize()} side", "event", table.contenders, rows, reasons.notes)
 
 
 def _counted_cell(
-    summary: Summary, cell: CountedCell | None, digits: int, between: str, reasons: Reasons, scaled: str
+    summary: Summary, cell: CountedCell | None, digits: int, reasons: Reasons, scaled: str
 ) -> Cell:
     """`scaled` is the mark of a figure that is extrapolated."""
     if cell is None:
         return Cell(ABSENT, mark=reasons.mark("not in the source's table"), paper=ABSENT)
     figure = shown(summary, cell.value, cell.spread)
-    return Cell(
-        value=ABSENT if figure is None else number(figure.value, digits),
-        span="" if figure is None else figure.span(Unit(1, cell.unit), digits, between),
+    return estimate_cell(
+        figure,
+        Unit(1, cell.unit),
+        digits,
         paper=ABSENT if cell.paper is None else as_printed(cell.paper),
         mark=reasons.mark(cell.why or "not measured")
         if figure is None

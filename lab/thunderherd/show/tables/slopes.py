@@ -5,34 +5,38 @@ from __future__ import annotations
 from collections.abc import Iterator, Sequence
 
 from thunderherd.records.summary import SlopeSummary, Summary, SweepSummary
-from thunderherd.show.tables.sweeps import Cell, Matrix, Reasons
-from thunderherd.text.figures import ABSENT, Unit, count, extrapolated, number, words_of
+from thunderherd.show.tables.model import Cell, Table, estimate_cell
+from thunderherd.show.tables.sweeps import Reasons
+from thunderherd.text.figures import Unit, count, extrapolated, words_of
 from thunderherd.text.shown import ShownEstimate, at_points, caption_of, digits_for, shown, unit_for
 
-__all__ = ["slope_matrix"]
+__all__ = ["slope_table"]
 
 STRAIGHT = "the share of what varies over the points that the line explains"
 DIGITS = 4
 """Decimals of R²: a line that looks straight is above .99."""
 
 
-def slope_matrix(summary: Summary, sweep: SweepSummary, between: str = "..") -> Matrix | None:
+def slope_table(summary: Summary, sweep: SweepSummary) -> Table | None:
     """Metrics x contenders: the slope, and in the rows below it the start and R²; None where the sweep asks
     for none, or this run has too few of its points."""
     if sweep.slope is None or not sweep.slopes:
         return None
     start = "start-up" if sweep.trial == "whole_life" else "at none"
     reasons = Reasons()
-    rows: list[tuple[str, tuple[Cell, ...]]] = []
+    rows: list[tuple[str, list[Cell]]] = []
     for name in dict.fromkeys(each.metric for each in sweep.slopes):
         own = {each.base: each for each in sweep.slopes if each.metric == name}
         lines = [own.get(base) for base in sweep.contenders]
         adds = [shown(summary, each.each, each.each_spread) if each else None for each in lines]
         starts = [shown(summary, each.start, each.start_spread) if each else None for each in lines]
-        rows.append(_row(summary, name, f"each {sweep.slope}", adds, lines, reasons, between))
-        rows.append(_row(summary, name, start, starts, lines, reasons, between))
+        rows.append(_row(summary, name, f"each {sweep.slope}", adds, lines, reasons))
+        rows.append(_row(summary, name, start, starts, lines, reasons))
         straight = [shown(summary, each.r_squared, each.r_squared_spread) if each else None for each in lines]
-        rows.append((f"{words_of(name)}, R²", tuple(_straight(each, between) for each in straight)))
+        # Why there is no R² is said of its slope.
+        rows.append(
+            (f"{words_of(name)}, R²", [estimate_cell(each, Unit(1, ""), DIGITS) for each in straight])
+        )
     points = ", ".join(point.label for point in sweep.points)
     remarks = f" [{'; '.join(sweep.remarks)}]" if sweep.remarks else ""
     runs = summary.study.repetitions
@@ -41,11 +45,11 @@ def slope_matrix(summary: Summary, sweep: SweepSummary, between: str = "..") -> 
         if runs
         else "in each block; Hodges-Lehmann estimate and its interval over the blocks"
     )
-    return Matrix(
+    return Table.matrix(
         f"What each {sweep.slope} adds, and {start} beside it{remarks}",
         "metric",
-        tuple(sweep.contenders),
-        tuple(rows),
+        sweep.contenders,
+        rows,
         (
             *reasons.notes,
             *_scaled(summary, sweep),
@@ -63,13 +67,6 @@ def _scaled(summary: Summary, sweep: SweepSummary) -> Iterator[str]:
             yield f"{words_of(name)}: {said}"
 
 
-def _straight(figure: ShownEstimate | None, between: str) -> Cell:
-    """R² of a line; why there is none stands with its slope."""
-    if figure is None:
-        return Cell(ABSENT)
-    return Cell(number(figure.value, DIGITS), figure.span(Unit(1, ""), DIGITS, between))
-
-
 def _row(
     summary: Summary,
     name: str,
@@ -77,15 +74,14 @@ def _row(
     figures: Sequence[ShownEstimate | None],
     lines: Sequence[SlopeSummary | None],
     reasons: Reasons,
-    between: str,
-) -> tuple[str, tuple[Cell, ...]]:
+) -> tuple[str, list[Cell]]:
     """A row has a unit of its own: what one adds may be a thousandth of the start."""
     unit = unit_for(summary, name, figures)
     digits = digits_for([unit.of(each.value) for each in figures if each], name)
-    cells = tuple(
-        Cell(number(unit.of(figure.value), digits), figure.span(unit, digits, between))
+    cells = [
+        estimate_cell(figure, unit, digits)
         if figure
-        else Cell(ABSENT, mark=reasons.mark((line.why if line else None) or "not measured"))
+        else Cell(mark=reasons.mark((line.why if line else None) or "not measured"))
         for figure, line in zip(figures, lines, strict=True)
-    )
+    ]
     return f"{caption_of(name, unit)}, {what}", cells

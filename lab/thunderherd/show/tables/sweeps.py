@@ -6,7 +6,6 @@ Everything is taken from the summary. The printed tables and the report show the
 from __future__ import annotations
 
 from collections.abc import Iterable, Mapping, Sequence
-from dataclasses import dataclass
 
 from thunderherd.metrics.table import (
     METRICS,
@@ -28,6 +27,7 @@ from thunderherd.show.sentences.source_figures import (
     paper_texts,
     papers_of,
 )
+from thunderherd.show.tables.model import Cell, Table, estimate_cell
 from thunderherd.text.figures import (
     ABSENT,
     decimals,
@@ -35,7 +35,6 @@ from thunderherd.text.figures import (
     extrapolated,
     main_of,
     not_offered,
-    number,
     percent,
     superscript,
     words_of,
@@ -54,14 +53,12 @@ from thunderherd.text.shown import (
 __all__ = [
     "BEST",
     "LEVEL",
-    "Cell",
-    "Matrix",
     "Reasons",
     "main_further",
     "main_papers",
     "metrics_of",
     "scaled_marks",
-    "sweep_matrices",
+    "sweep_tables",
     "sweeps_legend",
     "why_none",
     "why_not",
@@ -69,34 +66,6 @@ __all__ = [
 
 BEST, LEVEL = "*", "~"
 """The best estimate at a point; one that is not separated from it."""
-
-
-@dataclass(frozen=True)
-class Cell:
-    """A figure of this machine, its interval or spread, the source's figure, a mark, and what bounds it; all
-    texts."""
-
-    value: str
-    span: str = ""
-    paper: str = ""
-    mark: str = ""
-    bound: str = ""
-
-
-@dataclass(frozen=True)
-class Matrix:
-    """Rows x columns of cells. `corner` heads the rows, `notes` belong below."""
-
-    caption: str
-    corner: str
-    columns: tuple[str, ...]
-    rows: tuple[tuple[str, tuple[Cell, ...]], ...]
-    notes: tuple[str, ...] = ()
-
-    def part(self, columns: slice) -> Matrix:
-        """Some of its columns; its notes stay with the whole."""
-        rows = tuple((head, cells[columns]) for head, cells in self.rows)
-        return Matrix(self.caption, self.corner, self.columns[columns], rows)
 
 
 # Figures ----------------------------------------------------------------------------------------------------
@@ -125,7 +94,7 @@ def main_papers(summary: Summary) -> dict[tuple[str, str | None], str]:
     return paper_texts(papers_of(summary, None, name), unit.name, aligned=True)
 
 
-def main_further(summary: Summary, between: str = "..") -> Matrix | None:
+def main_further(summary: Summary) -> Table | None:
     """The main table's contenders x the metrics of which the source has figures, besides those that stand in
     the main table itself; None where it has no more."""
     named = in_order(each.metric for each in summary.paper if each.sweep is None)
@@ -144,36 +113,37 @@ def main_further(summary: Summary, between: str = "..") -> Matrix | None:
         head += f", {in_place_of(summary.study.metric)}" if name == instead else ""
         scaled = scaled_marks(main, name, reasons)
         cells = [
-            Cell(
-                value=ABSENT if figure is None else number(unit.of(figure.value), digits),
-                span="" if figure is None else figure.span(unit, digits, between),
+            estimate_cell(
+                figures[each.name],
+                unit,
+                digits,
                 paper=texts.get((each.name, None), ABSENT),
-                mark=scaled.get(each.name, "") if figure else reasons.mark(why_none(summary, name, each)),
+                mark=scaled.get(each.name, "")
+                if figures[each.name]
+                else reasons.mark(why_none(summary, name, each)),
             )
             for each in main
-            for figure in [figures[each.name]]
         ]
         columns.append((head, cells))
         notes += [f"{head}, {note}" for note in paper_notes(papers)]
     if not columns or not main:
         return None
-    rows = tuple((each.name, tuple(cells[place] for _, cells in columns)) for place, each in enumerate(main))
-    heads = tuple(head for head, _ in columns)
+    rows = [(each.name, [cells[place] for _, cells in columns]) for place, each in enumerate(main)]
     title = "Further figures of the source" if len(names) > (instead is not None) else "In its place"
-    return Matrix(title, "Design", heads, rows, (*reasons.notes, *notes))
+    return Table.matrix(title, "Design", [head for head, _ in columns], rows, [*reasons.notes, *notes])
 
 
 # Sweeps -----------------------------------------------------------------------------------------------------
 
 
-def sweep_matrices(summary: Summary, sweep: SweepSummary, between: str = "..") -> list[Matrix]:
+def sweep_tables(summary: Summary, sweep: SweepSummary) -> list[Table]:
     """A sweep's points x contenders: of the metric of its verdicts, then of each further one.
 
     Where the runs of a study are repeated and not judged, the further metrics are in `repeated_runs`.
     """
     if summary.study.repetitions:
-        return [_sweep_matrix(summary, sweep, sweep.metric, between)]
-    return [_sweep_matrix(summary, sweep, name, between) for name in metrics_of(sweep)]
+        return [_sweep_table(summary, sweep, sweep.metric)]
+    return [_sweep_table(summary, sweep, name) for name in metrics_of(sweep)]
 
 
 def metrics_of(sweep: SweepSummary) -> list[str]:
@@ -187,7 +157,7 @@ def metrics_of(sweep: SweepSummary) -> list[str]:
     )
 
 
-def _sweep_matrix(summary: Summary, sweep: SweepSummary, name: str, between: str) -> Matrix:
+def _sweep_table(summary: Summary, sweep: SweepSummary, name: str) -> Table:
     is_first = name == sweep.metric
     contenders = at_points(summary, sweep)
     figures = {key: shown_of(summary, each, name) for key, each in contenders.items()}
@@ -208,9 +178,10 @@ def _sweep_matrix(summary: Summary, sweep: SweepSummary, name: str, between: str
                 printed += absent.mark(f"paper: {note}")
             shown = digits if figure is None else digits_of_cell(unit.of(figure.value), digits)
             cells.append(
-                Cell(
-                    value=ABSENT if figure is None else number(unit.of(figure.value), shown),
-                    span="" if figure is None else figure.span(unit, shown, between),
+                estimate_cell(
+                    figure,
+                    unit,
+                    shown,
                     paper=printed if paper else "",
                     bound=_bound(summary, name, contenders.get(key)),
                     mark=marks.get(key, "") + scaled.get(f"{key[0]}@{sweep.name}={key[1]}", "")
@@ -218,7 +189,7 @@ def _sweep_matrix(summary: Summary, sweep: SweepSummary, name: str, between: str
                     else absent.mark(why_not(summary, sweep, name, *key, contenders.get(key))),
                 )
             )
-        rows.append((label, tuple(cells)))
+        rows.append((label, cells))
     notes = (
         [*absent.notes, *(f"not run here: {each}" for each in _left_out(sweep))] if is_first else absent.notes
     )
@@ -233,7 +204,7 @@ def _sweep_matrix(summary: Summary, sweep: SweepSummary, name: str, between: str
     replaced = next((each for each, other in sweep.substitutes.items() if other == name), None)
     instead = f", {in_place_of(replaced)}" if replaced and name not in (sweep.metric, *sweep.metrics) else ""
     caption = f"{caption_of(name, unit)}{over and f', {over}'}{instead}{remarks}"
-    return Matrix(caption, sweep.x_label, tuple(sweep.contenders), tuple(rows), tuple(notes))
+    return Table.matrix(caption, sweep.x_label, sweep.contenders, rows, notes)
 
 
 def _bound(summary: Summary, name: str, contender: ContenderSummary | None) -> str:
@@ -332,17 +303,17 @@ def _marks(
 
 def sweeps_legend(summary: Summary) -> list[str]:
     """How to read the tables of all sweeps."""
-    matrices = [_sweep_matrix(summary, sweep, sweep.metric, "..") for sweep in summary.sweeps]
-    marks = {cell.mark for each in matrices for _, cells in each.rows for cell in cells}
+    tables = [_sweep_table(summary, sweep, sweep.metric) for sweep in summary.sweeps]
+    cells = [cell for table in tables for row in table.rows for cell in row.cells]
     lines = []
-    if any(BEST in mark for mark in marks):
+    if any(BEST in cell.mark for cell in cells):
         lines.append(
             f"{BEST} the best estimate at its point; {LEVEL} not separated from it, which does not make them "
             "equal."
         )
     if any(papers_of(summary, each.name, name) for each in summary.sweeps for name in metrics_of(each)):
         lines.append("Paper: the source's figure, on its own machine.")
-    if any(cell.bound for each in matrices for _, cells in each.rows for cell in cells):
+    if any(cell.bound for cell in cells):
         lines.append(
             "Bound: requests that are in service at once (workers, but no more than clients) / mean delay."
         )
