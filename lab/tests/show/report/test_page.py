@@ -13,11 +13,11 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 import pytest
+from made.refusals import refused
 from made.shown.pages import HOSTILE, Elements, visit
 from made.summaries.summary import document, summary, trials
 
 from thunderherd.engine.client import flame_graph
-from thunderherd.errors import UserError
 from thunderherd.records.extra_trials import (
     ContenderProfile,
     DifferentialProfile,
@@ -136,8 +136,7 @@ def test_the_report_of_a_directory(tmp_path: Path, monkeypatch: pytest.MonkeyPat
     assert oct((tmp_path / "report.html").stat().st_mode & 0o777) == oct(0o666 & ~_umask())
     assert list(tmp_path.iterdir()) == [tmp_path / "report.html"], "nothing else is left behind"
     monkeypatch.setattr(report_page, "load", lambda _: Loaded())
-    with pytest.raises(UserError, match="has not ended"):
-        write_report(tmp_path)
+    assert refused(write_report, tmp_path)[0].code == "report.run_not_ended"
 
 
 def _umask() -> int:
@@ -147,14 +146,11 @@ def _umask() -> int:
 
 
 def test_a_summary_needs_a_path(tmp_path: Path) -> None:
-    with pytest.raises(UserError, match="needs the path"):
-        write_report(summary())
-    with pytest.raises(UserError, match=r"there is no directory .*missing; make it"):
-        write_report(summary(), tmp_path / "missing" / "report.html")
-    with pytest.raises(
-        UserError, match=f"{tmp_path} cannot be written: it is a directory; name a file in it"
-    ):
-        write_report(summary(), tmp_path)
+    assert refused(write_report, summary())[0].code == "report.no_path"
+    (problem,) = refused(write_report, summary(), tmp_path / "missing" / "report.html")
+    assert (problem.code, problem.where) == ("report.no_folder", "report: --output")
+    (problem,) = refused(write_report, summary(), tmp_path)
+    assert problem.code == "report.path_is_folder" and str(tmp_path / "report.html") in problem.hint
 
 
 def test_a_study_without_pools_claims_or_questions_has_a_report() -> None:

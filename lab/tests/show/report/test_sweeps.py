@@ -9,11 +9,11 @@ from typing import TYPE_CHECKING
 
 import pytest
 from made.questions import GOOD
+from made.refusals import refused
 from made.shown.pages import HOSTILE, Elements, visit
 from made.shown.tables import cells, rows
 from made.summaries import sweeps as synthetic_sweeps
 
-from thunderherd.errors import UserError
 from thunderherd.records.summary import Summary
 from thunderherd.show.report.page import render, write_report
 from thunderherd.show.tables.runs import sweep_runs
@@ -120,5 +120,6 @@ def test_a_report_for_a_directory_that_is_not_there_is_refused_in_the_users_word
     of: Summary, tmp_path: Path
 ) -> None:
     path = tmp_path / "nowhere" / "report.html"
-    with pytest.raises(UserError, match=f"{path} cannot be written: there is no directory {path.parent};"):
-        write_report(of, path)
+    (problem,) = refused(write_report, of, path)
+    assert problem.code == "report.no_folder"
+    assert str(path) in problem.message and str(path.parent) in problem.message

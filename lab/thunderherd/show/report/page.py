@@ -60,18 +60,30 @@ def write_report(source: Summary | Path | Sequence[Path], path: Path | None = No
     if isinstance(source, Summary):
         runs = [ReportedRun(source)]
         if path is None:
-            raise UserError("the report of a summary needs the path of the file to be written")
+            raise UserError(
+                "the report of a summary needs the path of the file to write",
+                code="report.no_path",
+                hint="give `path`",
+                where="report",
+            )
     else:
         directories = [source] if isinstance(source, Path) else [*source]
         runs = [_run(directory) for directory in _different(directories)]
         path = path or (directories[0] / FILE_NAME if len(directories) == 1 else _here())
     if not path.parent.is_dir():
         raise UserError(
-            f"{path} cannot be written: there is no directory {path.parent}; make it, or choose another "
-            "place with --output"
+            f"{path} cannot be written: there is no directory {path.parent}",
+            code="report.no_folder",
+            hint="make it, or choose another place with --output",
+            where="report: --output",
         )
     if path.is_dir():
-        raise UserError(f"{path} cannot be written: it is a directory; name a file in it, {path / FILE_NAME}")
+        raise UserError(
+            f"{path} cannot be written: it is a directory",
+            code="report.path_is_folder",
+            hint=f"name a file in it: {path / FILE_NAME}",
+            where="report: --output",
+        )
     text = render_runs(runs)
     # Renamed into place: whoever looks at the old report meanwhile never sees half of the new one.
     unfinished = path.with_name(f".{path.name}.{os.getpid()}")
@@ -87,7 +99,10 @@ def _run(directory: Path) -> ReportedRun:
     results = load(directory)
     if results.summary is None:
         raise UserError(
-            f"{directory} holds a run that has not ended; go on with it: thunderherd run ... --resume"
+            f"{directory} holds a run that has not ended",
+            code="report.run_not_ended",
+            hint="resume it: thunderherd run ... --resume",
+            where="report",
         )
     return ReportedRun(results.summary, directory, results.trials)
 
@@ -96,7 +111,12 @@ def _different(directories: Sequence[Path]) -> Sequence[Path]:
     seen: dict[Path, Path] = {}
     for each in directories:
         if (first := seen.setdefault(each.resolve(), each)) is not each:
-            raise UserError(f"report: {each} is the same directory as {first}; leave one of them out")
+            raise UserError(
+                f"{each} is the same directory as {first}",
+                code="report.same_run_twice",
+                hint="leave one of them out",
+                where="report",
+            )
     return directories
 
 
@@ -104,7 +124,12 @@ def _here() -> Path:
     """Where the report of several runs goes, whose directories are all as good."""
     path = Path(FILE_NAME)
     if path.exists() and WRITTEN_BY not in path.read_text(encoding="utf-8", errors="replace")[:4096]:
-        raise UserError(f"report: {path} is there and is no report; say where this one goes: --output FILE")
+        raise UserError(
+            f"{path} exists and is no report",
+            code="report.would_overwrite",
+            hint="write the report elsewhere: --output FILE",
+            where="report",
+        )
     return path
 
 
