@@ -17,10 +17,11 @@ from thunderherd.cli import run
 from thunderherd.engine import client
 from thunderherd.errors import UserError
 from thunderherd.judge.summary.summarise import summarise
+from thunderherd.metrics.table import PER, SIDES
 from thunderherd.records.directory import RunDirectory, RunInfo
 from thunderherd.records.summary import Summary
 from thunderherd.show.report.page import render
-from thunderherd.show.tables.counters import counter_tables, print_counters
+from thunderherd.show.tables.counters import FURTHER, WHOSE, counter_tables, print_counters
 from thunderherd.study.loading import Study, load_study
 
 HIDDEN = "the stand-in is told to have none"
@@ -73,7 +74,8 @@ def test_marks_are_at_the_figures_and_each_reason_stands_once() -> None:
         }
         assert exact == ""
     captions = [table.caption for table in place.further]
-    assert "Server, per second" in captions and "Clients, per second of its CPU time" in captions
+    assert {f"{WHOSE[side]}, {PER[per]}" for side in SIDES for per in FURTHER} >= {*captions}
+    assert f"Server, {PER['_per_second']}" in captions and f"Clients, {PER['_per_cpu_second']}" in captions
 
 
 def test_points_of_sweeps_have_tables_of_their_own() -> None:
@@ -82,7 +84,7 @@ def test_points_of_sweeps_have_tables_of_their_own() -> None:
     assert [place.where for place in places] == [
         f"Sweep sizes_8 at {point.name}" for point in study.sweeps[0].points
     ]
-    assert any(table.caption == "Server, per byte of payload" for table in places[0].further)
+    assert any(table.caption == f"Server, {PER['_per_byte']}" for table in places[0].further)
 
 
 def test_terminal_and_report_have_them() -> None:

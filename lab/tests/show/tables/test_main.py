@@ -18,7 +18,7 @@ from made.shown.tables import by_name
 from made.summaries.summary import document, summary
 from rich.console import Console
 
-from thunderherd.records.summary import Summary
+from thunderherd.records.summary import PROCESS_CONTROL, Summary
 from thunderherd.show.sentences import tables as sentences_tables
 from thunderherd.show.tables import claims as tables_claims
 from thunderherd.show.tables import main
@@ -201,13 +201,14 @@ def test_the_rows_hold_what_a_reader_looks_for() -> None:
 
 def test_the_printed_study_says_what_must_stand_beside_its_figures() -> None:
     text = " ".join(printed(main.print_study, 100).split())
-    assert "measured on 4,000 connections, shown per 5,000" in text
+    assert sentences_tables.per_connections(summary()) in text
+    assert "4,000" in sentences_tables.per_connections(summary())
     assert sentences_tables.NOT_SEPARATED in text
     assert re.search(r"1\.93[¹²³]", text), "a figure that the source flags carries its mark"
-    assert "1.93 > 0.99; the slide flags it" in text
-    assert "11 rejected for outside noise (block 4)" in text
-    assert "1 trial invalid: prefork: 3 connections were refused" in text
-    assert "congestion control is bbr" in text
+    shown = [each.note for each in summary().paper if each.note and each.metric == PROCESS_CONTROL]
+    assert shown and all(" ".join(note.split()) in text for note in shown)
+    assert sentences_tables.trial_counts(summary()) in text
+    assert all(warning in text for warning in sentences_tables.warnings(summary()))
     assert "seed 30" in text and "11 blocks" in text
 
 

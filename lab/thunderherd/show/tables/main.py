@@ -70,6 +70,8 @@ from thunderherd.text.figures import (
 from thunderherd.text.layout import print_facts, prose
 from thunderherd.text.shown import digits_for, shown_of, unit_for
 
+MORE_IS_BETTER = "If more is better, the ratio is that of the times per item: below 1, a is better."
+
 # The main table ---------------------------------------------------------------------------------------------
 
 
@@ -358,9 +360,7 @@ def pairs_legend(summary: Summary) -> list[str]:
         "equal."
     ]
     if any(metric(name).better == "more" for name in {pair.metric for pair in summary.pairs}):
-        lines.append(
-            "Where more is better the ratio is that of the times that one takes: below 1, a is better."
-        )
+        lines.append(MORE_IS_BETTER)
     if confidences:
         lines.append(f"Intervals: {percent(min(confidences))}, each for its own pair.")
     lines += _about_counts(summary)

@@ -23,6 +23,7 @@ __all__ = ["main_runs", "sweep_runs"]
 
 
 NOT_OF_SOURCE = f"{ABSENT} below Paper: the source gives no such figure"
+NO_DEVIATION = f"sd {ABSENT}: a single run has no deviation"
 
 
 POINT, CONTENDER, RUN, FIXED = 0, 1, 2, 3
@@ -235,7 +236,7 @@ def _runs(
         (
             *reasons.notes,
             *dict.fromkeys(lacking),
-            *([f"sd {ABSENT}: of a single run there is no deviation"] if alone else []),
+            *([NO_DEVIATION] if alone else []),
         ),
         kind="runs",
         fixed=FIXED,
