@@ -1,6 +1,6 @@
 """Text on a terminal: consoles, paragraphs, heads with their texts.
 
-Where the output is no terminal it is plain: no colours, no blanks at line ends, 120 columns or $COLUMNS.
+If the output is no terminal, it is plain: no colours, no blanks at line ends, 120 columns or $COLUMNS.
 """
 
 from __future__ import annotations
@@ -22,30 +22,30 @@ LONGEST_PROSE = 100
 
 
 def make_console(stream: IO[str] | None = None) -> Console:
-    """A console on `stream` (stdout): no colours and 120 columns (or $COLUMNS) where it is no terminal."""
+    """Makes a console on `stream` (stdout). Without a terminal it has no colours and 120 columns or $COLUMNS."""
     stream = stream or sys.stdout
     width = None if stream.isatty() or os.environ.get("COLUMNS") else PLAIN_WIDTH
     reconfigure = getattr(stream, "reconfigure", None)
     if reconfigure is not None:
-        # A note that the terminal's encoding cannot show must not end the command that prints it.
+        # A character that the terminal's encoding lacks must not end the command.
         reconfigure(errors="replace")
     return Console(file=stream, width=width, markup=False, highlight=False, emoji=False, soft_wrap=False)
 
 
 def divided(name: str, width: int) -> str:
-    """A name or a head on several lines of about that width, divided at blanks and behind `_` and `/`."""
+    """Divides a name or a head into lines of about that width, at blanks and behind `_` and `/`."""
     breakable = re.sub(r"[_/](?! )", "\\g<0>\0 ", name)
     lines = textwrap.wrap(breakable, width, break_long_words=False, break_on_hyphens=False)
     return "\n".join(lines).replace("\0 ", "").replace("\0", "")
 
 
 def prose(console: Console, text: str, *, head: str = "", style: str = "dim") -> None:
-    """A paragraph no wider than is easily read; further lines stand under the text, not under its head."""
+    """Prints a paragraph of readable width; further lines are aligned with the text behind its head."""
     console.print(Text("\n".join(wrapped(text, console, head=head)), style=style))
 
 
 def print_facts(console: Console, facts: Iterable[tuple[str, str]], *, indent: int = 0) -> None:
-    """Heads with their texts beside them; a head is not repeated, and one without a text is left out."""
+    """Prints heads with their texts. A head is not repeated; one without a text is left out."""
     shown = [(head, text) for head, text in facts if text]
     width = indent + max((len(head) for head, _ in shown), default=0) + 2
     previous = ""
@@ -58,7 +58,7 @@ def print_facts(console: Console, facts: Iterable[tuple[str, str]], *, indent: i
 
 
 def wrapped(text: str, console: Console, *, head: str = "") -> list[str]:
-    """The lines of a text after its head; words and commands are never divided."""
+    """Folds a text behind its head into lines; words and commands are never divided."""
     return textwrap.wrap(
         printable(text),
         min(console.width, LONGEST_PROSE),
