@@ -22,7 +22,7 @@ LONGEST_PROSE = 100
 
 
 def make_console(stream: IO[str] | None = None) -> Console:
-    """Makes a console on `stream` (stdout). Without a terminal it has no colours and 120 columns or $COLUMNS."""
+    """Makes a console on `stream` (stdout); without a terminal, plain with 120 columns or $COLUMNS."""
     stream = stream or sys.stdout
     width = None if stream.isatty() or os.environ.get("COLUMNS") else PLAIN_WIDTH
     reconfigure = getattr(stream, "reconfigure", None)

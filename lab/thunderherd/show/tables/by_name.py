@@ -1,4 +1,4 @@
-"""The tables of a run, by name: what `thunderherd table DIR NAME` writes, for readers or for programs."""
+"""The tables of a run, by name, for readers and for programs."""
 
 from __future__ import annotations
 
@@ -27,7 +27,7 @@ __all__ = ["all_tables", "parts_of_report"]
 
 
 def all_tables(summary: Summary) -> list[NamedTable]:
-    """Those that the run has something for."""
+    """Lists the tables for which the run has data."""
     return [
         *_main(summary),
         *(each for sweep in summary.sweeps for each in _sweep(summary, sweep)),
@@ -38,7 +38,7 @@ def all_tables(summary: Summary) -> list[NamedTable]:
 
 
 def parts_of_report(summary: Summary) -> list[NamedTable]:
-    """Those that the report shows by themselves."""
+    """Lists the tables that have their own section in the report."""
     return [each for each in all_tables(summary) if each.is_part]
 
 
@@ -118,7 +118,7 @@ def _judged(summary: Summary) -> Iterator[NamedTable]:
 
 
 def _one(name: str, title: str, make: Callable[[], Table]) -> NamedTable:
-    """A table that is the same for readers and for programs."""
+    """Makes a table that is the same for readers and for programs."""
     return NamedTable(name, title, lambda: [make().without_empty()], make)
 
 

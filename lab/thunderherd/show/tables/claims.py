@@ -51,7 +51,7 @@ CLAIM_COLUMNS = (
 
 
 def paper_table(summary: Summary) -> Table:
-    """Each figure of the source, and this machine's."""
+    """Shows each figure of the source beside this machine's."""
     rows = []
     for each, (value, low, high, unit) in _beside(summary):
         ends = "" if low is None or high is None else f"{low:.4g}{BETWEEN}{high:.4g}"
@@ -75,7 +75,7 @@ Ours = tuple[float | None, float | None, float | None, str | None]
 
 
 def _beside(summary: Summary) -> Iterator[tuple[PaperFigure, Ours]]:
-    """Each figure of the source, and ours with its interval and unit where there is one."""
+    """Pairs each figure of the source with this machine's, its interval and its unit."""
     by_place = {(each.base, each.sweep, each.point): each for each in summary.contenders}
     for each in summary.paper:
         contender = by_place.get((each.base, each.sweep, each.point))
@@ -99,7 +99,7 @@ def _ours(summary: Summary, contender: ContenderSummary, name: str) -> Ours | No
 
 
 def claims_table(summary: Summary) -> Table:
-    """The claims of the source, what it says, what this machine shows, and the verdicts."""
+    """Shows the source's claims with its figures, this machine's, and the verdicts."""
     rows = []
     for each in summary.claims:
         estimate: list[Field] = interval_fields(each.estimate)
@@ -117,7 +117,7 @@ def claims_table(summary: Summary) -> Table:
 
 
 def questions_table(summary: Summary) -> Table:
-    """The questions of the source, and the answers that this run's figures give."""
+    """Shows the source's questions with the answers from this run's figures."""
     rows = [[each.id, each.text, " ".join(each.answer), each.note or ""] for each in summary.questions]
     table = plain_table(["Id", "Question", "Answer", "Note"], rows, 4)
     columns = tuple(replace(each, csv=(each.head.lower(),)) for each in table.columns)
@@ -125,11 +125,9 @@ def questions_table(summary: Summary) -> Table:
 
 
 def print_claims(summary: Summary, console: Console) -> None:
-    """Prints each claim of the source: the paper's figure, this machine's with its interval, the verdict,
-    why.
-    """
+    """Prints each claim of the source: its figure, this machine's, the verdict and the reason."""
     if not summary.claims and not summary.questions:
-        prose(console, f"{summary.study.name}: its source makes no claims that the study knows of", style="")
+        prose(console, f"{summary.study.name}: the study has no claims of its source", style="")
         return
     for claim in summary.claims:
         head = f"{claim.id}  {claim.verdict}  "
@@ -163,18 +161,18 @@ def print_claims(summary: Summary, console: Console) -> None:
 
 
 def questions_legend() -> str:
-    """How the words of answers come about, in two sentences."""
+    """Explains the answers."""
     return (
-        "Answers are filled from this run's figures; in brackets intervals, each for its own figure. Words "
-        'such as "is more than" are verdicts, corrected (Holm) for all of the answers together; "is not '
-        'separated from" does not mean equal.'
+        "Answers contain this run's figures, with the interval of each in brackets. Words such as "
+        '"is more than" are verdicts, corrected (Holm) for all answers together; "is not separated from" '
+        "does not mean equal."
     )
 
 
 def claims_legend() -> str:
-    """How claims are judged, in two sentences."""
+    """Explains the verdicts of claims."""
     return (
-        "Supported: every difference that the claim needs is shown to be above zero; refuted: one is shown "
-        "to be below. Verdicts are corrected (Holm) for all claims together; an interval is for its own "
-        "figure."
+        "Supported: every difference that the claim needs is significantly above zero; refuted: one is "
+        "significantly below. Verdicts are corrected (Holm) for all claims together; each interval is for "
+        "its own figure."
     )

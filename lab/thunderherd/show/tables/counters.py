@@ -1,8 +1,6 @@
-"""Every counter that a run was asked for, and what follows from two of them, by side, as rows and columns of
-texts: for `thunderherd table --counters` and the report.
+"""Every requested counter, and ratios of two of them, by side.
 
-Everything is taken from the summary. A figure that is extrapolated, and one that is missing, has a mark; what
-the marks say stands below each table, each reason once.
+An extrapolated figure and a missing one have marks, whose reasons are notes of the table.
 """
 
 from __future__ import annotations
@@ -36,44 +34,43 @@ from thunderherd.text.shown import digits_for, shown_of, unit_for
 __all__ = ["CounterTables", "asks_for_counters", "counter_tables", "counters_legend", "print_counters"]
 
 _LEGEND = (
-    "What is not per anything is of the whole window, or as it was near its end. The clients' counts are of "
-    "all of their load and of what they do behind its last reply, by the time in which all of that was read."
+    "Figures that are not per anything are of the whole window, or of a moment near its end. The clients' "
+    "counts cover their whole load and their work after its last reply, over the time until they were read."
 )
 NOT_TOLD = (
-    "not told in each of its trials: there was no connection that could be asked, or the kernel does not "
-    "tell it, or it was read late"
+    "unavailable in some of its trials: no connection was left to read it from, the kernel does not report "
+    "it, or it was read late"
 )
 WHOSE: dict[Side, str] = {"server": "Server", "client": "Clients"}
 FURTHER = [per for per in PER if per not in (PER_REQUEST, PER_CONNECTION)]
-"""What counters are divided by besides, in tables of their own."""
+"""The other measures that counters are divided by, each in a separate table."""
 
 
 @dataclass(frozen=True)
 class CounterTables:
-    """What was counted of the contenders that stand together, of each side: the main table's, or those at a
-    point of a sweep."""
+    """The counters of the main table's contenders, or of those at one point of a sweep."""
 
     where: str
-    """Empty of the main table."""
+    """Empty for the main table."""
     first: list[Table]
-    """Per request, with what follows from two counters, and what is as it was at a moment."""
+    """Per request, with ratios of two counters, and states at a moment."""
     further: list[Table]
     """Per byte, per second."""
 
     @property
     def all(self) -> list[Table]:
-        """All of them, and where they belong in their captions."""
+        """All tables; their captions say where they belong."""
         head = f"{self.where}. " if self.where else ""
         return [replace(each, caption=f"{head}{each.caption}") for each in (*self.first, *self.further)]
 
 
 def asks_for_counters(summary: Summary) -> bool:
-    """Whether the run was asked for any counter in all of its trials."""
+    """Whether the study requests any counter in all of its trials."""
     return bool(summary.study.counters)
 
 
 def counter_tables(summary: Summary) -> list[CounterTables]:
-    """The tables of each place; none where no counter was asked for."""
+    """Makes the tables of each place; none if no counter was requested."""
     if not asks_for_counters(summary):
         return []
     places: dict[str, list[ContenderSummary]] = {}
@@ -91,12 +88,12 @@ def counter_tables(summary: Summary) -> list[CounterTables]:
 
 
 def counters_legend(summary: Summary) -> list[str]:
-    """How to read the tables, and what counting changed in their figures."""
+    """Explains the tables, and says what counting changed in their figures."""
     return [_LEGEND, *cost_lines(summary)]
 
 
 def print_counters(summary: Summary, console: Console) -> None:
-    """Prints them all."""
+    """Prints the tables of all places."""
     for tables in counter_tables(summary):
         for table in tables.all:
             console.print()
@@ -107,7 +104,7 @@ def print_counters(summary: Summary, console: Console) -> None:
 
 
 def _table(summary: Summary, group: Sequence[ContenderSummary], side: Side, per: str) -> Table:
-    """Counters x contenders, of a side. Without rows where nothing is known by this measure."""
+    """Shows a side's counters by contender; without rows if none is known by this measure."""
     if per == PER_REQUEST:
         names = [*_first_names(summary, group, side)]
     else:
@@ -132,12 +129,12 @@ def _table(summary: Summary, group: Sequence[ContenderSummary], side: Side, per:
 
 
 def _first_names(summary: Summary, group: Sequence[ContenderSummary], side: Side) -> Iterator[str]:
-    """The metrics of the first table: of each figure per request, or else whole; then those made of two."""
+    """Lists the metrics of the first table: each counter per request or else whole, then ratios."""
     figures = [*summary.study.counters]
     for figure in figures:
         per_request, whole = f"{side}.{figure}{PER_REQUEST}", f"{side}.{figure}"
         known = [name for name in (per_request, whole) if _is_known(summary, group, name)]
-        # Some counters have nothing but parts.
+        # Some counters have only parts.
         parts = [f"{side}.{each}" for each in figures if each.startswith(f"{figure}.")]
         if known or not any(_is_known(summary, group, part) for part in parts):
             yield known[0] if known else whole
@@ -154,7 +151,7 @@ def _is_known(summary: Summary, group: Sequence[ContenderSummary], name: str) ->
 
 
 def _head(summary: Summary, group: Sequence[ContenderSummary], side: Side, name: str) -> str:
-    """A metric without its side, and without the measure that the whole table is by; with its unit."""
+    """Names a metric with its unit, without its side and without the measure of the whole table."""
     what, counters = name.partition(".")[2], summary.study.counters
     words = metric(name, counters).words.replace(f" {SIDES[side]}", "")
     unit = unit_for(summary, name, [shown_of(summary, each, name) for each in group]).name
@@ -187,7 +184,7 @@ def _cells(
 
 
 def _why(summary: Summary, name: str, each: ContenderSummary) -> str:
-    """Why a contender has no such figure; where the machine does not offer it, in the same words for all."""
+    """Says why a contender has no such figure; an unavailable counter has one reason for all."""
     if each.blocks and (why := not_offered(summary, name)):
         return why
     figure = name.partition(".")[2]

@@ -40,13 +40,13 @@ __all__ = [
 ]
 
 REMARKS = "remarks"
-"""The head of the column that says why figures of a row are missing, or that they are extrapolated."""
+"""The head of the column that explains missing and extrapolated figures."""
 HERE = "ran here"
-"""The head of what ran in place of a point, where the source's experiment is scaled."""
+"""The head of what ran instead of a point, if the source's experiment is scaled."""
 
 
 def _headed(name: str, unit: str) -> str:
-    """`server_cpu_per_request [µs]`; a plain number has no unit."""
+    """Writes `server_cpu_per_request [µs]`; a plain number has no unit."""
     return f"{name} [{unit}]" if unit else name
 
 
@@ -57,9 +57,9 @@ def figures_data(
     *,
     more: Sequence[tuple[str, Sequence[Field]]] = (),
 ) -> Table:
-    """A row for each contender: who it is, `more` columns, then each metric with its interval.
+    """Makes a row for each contender: its names, `more` columns, then each metric with its interval.
 
-    Of repeated runs it is the mean, and the ends are one standard deviation away.
+    Repeated runs have their mean, with ends one standard deviation away.
     """
     units = _units(summary, contenders, names)
     heads = ["contender", "base", "sweep", "point", "design", "blocks", *(head for head, _ in more)]
@@ -75,7 +75,7 @@ def figures_data(
 
 
 def main_data(summary: Summary) -> Table:
-    """The main table: its metric, ranks, and what process control costs."""
+    """Makes the main table: metric, ranks, cost of process control."""
     main = main_of(summary)
     more: list[tuple[str, Sequence[Field]]] = [
         ("row", [each.row for each in main]),
@@ -92,15 +92,17 @@ def main_data(summary: Summary) -> Table:
 
 
 def counters_data(summary: Summary) -> Table:
-    """All that was told of the sides, of every contender."""
+    """Makes a row with all metrics of both sides for each contender."""
     told = in_order(name for each in summary.contenders for name in (*each.metrics, *each.spread))
     names = [name for name in told if name.partition(".")[0] in (*SIDES, "both") and "." in name]
     return figures_data(summary, summary.contenders, names)
 
 
 def sweep_data(summary: Summary, sweep: SweepSummary, names: Sequence[str]) -> Table:
-    """A row for each point and contender of a sweep, also of those that were not run here: the metrics, and
-    the source's figure behind each."""
+    """Makes a row for each point and contender of a sweep, with the source's figure behind each metric.
+
+    Contenders that this machine did not run have rows, too.
+    """
     found = at_points(summary, sweep)
     units = _units(summary, [*found.values()], names)
     papers = {name: _single(papers_of(summary, sweep.name, name)) for name in names}
@@ -124,7 +126,7 @@ def sweep_data(summary: Summary, sweep: SweepSummary, names: Sequence[str]) -> T
 
 
 def slopes_data(summary: Summary, sweep: SweepSummary) -> Table:
-    """Each line in its metric's own unit; of repeated runs means, the ends one standard deviation away."""
+    """Makes a row for each slope, in its metric's unit; repeated runs as in `figures_data`."""
     parts = ("each", "start", "r_squared")
     heads = ["contender", "metric", *(f"{part}{end}" for part in parts for end in ("", " low", " high"))]
     rows = []
@@ -137,7 +139,7 @@ def slopes_data(summary: Summary, sweep: SweepSummary) -> Table:
 
 
 def runs_data(summary: Summary, contenders: Sequence[ContenderSummary], names: Sequence[str]) -> Table:
-    """Every run a row, its metrics in their own units."""
+    """Makes a row for each run, with metrics in their own units."""
     rows = [
         [each.base, each.sweep, each.point, number, *(run.get(name) for name in names)]
         for each in contenders
@@ -149,7 +151,7 @@ def runs_data(summary: Summary, contenders: Sequence[ContenderSummary], names: S
 
 
 def counted_data(summary: Summary) -> Table:
-    """The source's counters of both sides beside this machine's."""
+    """Makes a row for each counter of the source, beside this machine's."""
     heads = ["side", "event", "contender", "unit", "metric", "value", "low", "high", "paper", "why"]
     rows = []
     for each in summary.counted.cells if summary.counted else ():
@@ -161,7 +163,7 @@ def counted_data(summary: Summary) -> Table:
 
 
 def records_data(found: Sequence[object], **heads: str) -> Table:
-    """A row for each record of one kind, with all of its fields; some of them under other `heads`."""
+    """Makes a row for each record of one kind, with all of its fields; `heads` renames some."""
     names = type(found[0]).model_fields  # type: ignore[attr-defined]
     rows = [[getattr(each, name) for name in names] for each in found]
     return plain_table([heads.get(name, name) for name in names], rows)
@@ -202,8 +204,7 @@ def _remarks(
 
 
 def _single(papers: Sequence[PaperFigure]) -> dict[tuple[str, str | None], PaperFigure]:
-    """The source's figures by contender and point, where it gives one: those of several systems have a table
-    of their own."""
+    """Gives the source's figures by contender and point; those of several systems have another table."""
     found: dict[tuple[str, str | None], list[PaperFigure]] = {}
     for each in papers:
         found.setdefault((each.base, each.point), []).append(each)
@@ -211,7 +212,7 @@ def _single(papers: Sequence[PaperFigure]) -> dict[tuple[str, str | None], Paper
 
 
 def _without_optional(heads: Sequence[str], rows: Sequence[Sequence[Field]]) -> Table:
-    """The table without optional columns that hold nothing; the last column has the remarks."""
+    """Drops optional columns without data; the last column has the remarks."""
     table, optional = plain_table([*heads, REMARKS], rows), {"sweep", "point", HERE, REMARKS}
     return table.part(
         place

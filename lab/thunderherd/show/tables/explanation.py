@@ -25,7 +25,7 @@ __all__ = ["calls_table", "causes_table", "print_explanation"]
 
 
 def causes_table(explanation: Explanation) -> Table:
-    """What each cause adds to the difference: counts of both sides, the price of one, and the amount."""
+    """Shows the counts, the price and the amount of each cause of a difference."""
     unit, between = unit_of_times(explanation), explanation.difference
     digits, scale = digits_of(explanation, unit), scale_of(explanation)
     a_megabyte = ", a MB" if explanation.per == "byte" else ""
@@ -73,7 +73,7 @@ def causes_table(explanation: Explanation) -> Table:
 
 
 def calls_table(explanation: Explanation) -> Table:
-    """The system calls that differ, and which of them another price has in it."""
+    """Shows the system calls that differ, and which of them another price includes."""
     scale = scale_of(explanation)
     rows = tuple(
         Row(
@@ -93,7 +93,7 @@ def calls_table(explanation: Explanation) -> Table:
 
 
 def _price(cause: Cause) -> str:
-    """`197 ns`; of copies how many bytes a second."""
+    """Writes `197 ns`, or bytes per second for copies."""
     if cause.price is None or not cause.price.value:
         return ABSENT if cause.cause != "rest" else ""
     if cause.cause == "copies":

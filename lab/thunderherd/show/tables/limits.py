@@ -1,4 +1,4 @@
-"""The machine's limits for people: a row for each figure, for report and terminal."""
+"""The machine's limits: a row for each figure."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ SIZES = (("B", 1), ("KiB", 1 << 10), ("MiB", 1 << 20))
 
 
 def limits_table(limits: MachineLimits) -> Table:
-    """The limits, in the order of the figures, and how they came about."""
+    """Shows the limits in the order of the figures."""
     columns = (
         Column("Limit", "name", repeats=False),
         Column("Where, size"),
@@ -48,20 +48,20 @@ def _row(each: LimitFigure) -> Row:
 
 
 def _unit(each: LimitFigure) -> tuple[str, float]:
-    """The unit in which it is read most easily, and how many of its own that has."""
+    """Chooses the unit in which a figure is easiest to read, and its factor."""
     if each.unit == "bytes_per_second":
         return "GB/s", 1e9
     return next((unit for unit in reversed(UNITS) if abs(each.value) >= unit[1]), UNITS[0])
 
 
 def size_in_words(size: int) -> str:
-    """`64 KiB`; what is no whole number of a larger unit stays in bytes."""
+    """Writes `64 KiB`, or bytes if the size is no whole number of a larger unit."""
     name, factor = next(unit for unit in reversed(SIZES) if size % unit[1] == 0)
     return f"{size // factor:,} {name}"
 
 
 def print_limits(limits: MachineLimits, listed: Sequence[Limit], console: Console) -> None:
-    """Prints the table, what it means, and what could not be measured."""
+    """Prints the table, the meaning of each limit, and the limits that could not be measured."""
     table = limits_table(limits)
     print_table(replace(table, caption="", notes=()), console)
     console.print()
@@ -83,7 +83,7 @@ def print_limits(limits: MachineLimits, listed: Sequence[Limit], console: Consol
 
 
 def legend(limits: MachineLimits) -> str:
-    """How the figures came about."""
+    """Explains how the limits were measured."""
     rounds = {each.rounds for each in limits.figures}
     confidences = [each.confidence for each in limits.figures if each.low is not None]
     most = count(max(rounds, default=0), "round")

@@ -1,6 +1,6 @@
 """The study's table, its comparisons, and the page of a run on a terminal.
 
-Everything comes from the summary alone, so `summary.json` holds every figure that is printed.
+Every printed figure is in `summary.json`.
 """
 
 from __future__ import annotations
@@ -76,7 +76,7 @@ MORE_IS_BETTER = "If more is better, the ratio is that of the times per item: be
 
 
 def main_table(summary: Summary) -> Table:
-    """The study's table, in the order of the study: the metric, what stands beside it, and the ranks."""
+    """Shows the study's metric by contender, with the source's figures, worker use and ranks."""
     main = main_of(summary)
     figures, papers, marks = main_figures(summary), main_papers(summary), _marks_of_main(summary)
     unit = _main_unit(summary)
@@ -113,7 +113,7 @@ def main_table(summary: Summary) -> Table:
 
 
 def heading_of(summary: Summary) -> str:
-    """The head of the main table's column of figures."""
+    """Names the metric in the head of the main table."""
     return metric(summary.study.metric).heading or "Figure"
 
 
@@ -124,7 +124,7 @@ def _main_unit(summary: Summary) -> str:
 
 
 def _control(each: ContenderSummary, summary: Summary) -> Cell:
-    """What process control costs; of repeated runs without an interval."""
+    """Gives the cost of process control; repeated runs have no interval."""
     if not shows_process_control(summary):
         return Cell()
     if each.name == summary.study.baseline:
@@ -135,7 +135,7 @@ def _control(each: ContenderSummary, summary: Summary) -> Cell:
 
 
 def main_figures(summary: Summary) -> dict[str, Cell]:
-    """The study's metric by contender, with its interval; of repeated runs mean and deviation."""
+    """Gives the study's metric by contender, with its interval or the deviation of repeated runs."""
     name, main = summary.study.metric, main_of(summary)
     if name == CPU_PER_CONNECTION and not summary.study.repetitions:
         digits = places(summary)
@@ -152,7 +152,7 @@ def main_figures(summary: Summary) -> dict[str, Cell]:
 
 @dataclass(frozen=True)
 class _Marks:
-    """The marks of the main table by contender, of its figures and of the source's, and their notes."""
+    """The marks of the main table by contender, on its figures and on the source's, and their notes."""
 
     ours: dict[str, str]
     papers: dict[str, str]
@@ -160,7 +160,7 @@ class _Marks:
 
 
 def _marks_of_main(summary: Summary) -> _Marks:
-    """Notes on the source's figures, then why ours are missing, or that they are extrapolated."""
+    """Marks notes on the source's figures, then missing and extrapolated figures of this machine."""
     papers, name, main = notes_by_mark(summary), summary.study.metric, main_of(summary)
     reasons, figures = Reasons(papers.texts), main_figures(summary)
     ours = scaled_marks(main, name, reasons)
@@ -171,7 +171,7 @@ def _marks_of_main(summary: Summary) -> _Marks:
 
 
 def more_table(summary: Summary) -> Table:
-    """What else was measured of each contender of the main table."""
+    """Shows the further CPU times, rates and switches of the main table's contenders."""
     digits = places(summary)
     heads = (
         "CPU of the clients",
@@ -197,7 +197,7 @@ def more_table(summary: Summary) -> Table:
 
 
 def pairs_table(summary: Summary) -> Table:
-    """Every comparison of the declared family, in its order."""
+    """Shows every comparison of the declared family, in its order."""
     bases = {each.name: each.base for each in summary.contenders}
     rows = []
     for pair in summary.pairs:
@@ -232,9 +232,9 @@ def pairs_table(summary: Summary) -> Table:
 
 
 def print_study(summary: Summary, console: Console, directory: Path | None = None) -> None:
-    """Prints the tables of a study and what belongs to them, as wide as the console.
+    """Prints the tables and facts of a study.
 
-    directory: where the results lie, for the lines that say so and name the next command.
+    `directory` is the results folder, for the lines that name it and the next command.
     """
     console.print()
     prose(console, summary.study.title, style="bold")
@@ -269,8 +269,7 @@ def print_study(summary: Summary, console: Console, directory: Path | None = Non
 
 
 def _print_sweeps(summary: Summary, console: Console) -> None:
-    """Prints every sweep: title, points x contenders for each metric, where two change places, slopes, and
-    runs where repeated."""
+    """Prints every sweep: title, tables, crossover, slopes and runs."""
     for sweep in summary.sweeps:
         console.print()
         prose(console, sweep.title, style="bold")
@@ -297,7 +296,7 @@ def _print_sweeps(summary: Summary, console: Console) -> None:
 
 
 def _print_counted(summary: Summary, console: Console) -> None:
-    """Prints the counters of both sides beside the source's, where it has such a table."""
+    """Prints the counters of both sides beside the source's, if it has such a table."""
     tables = counted_tables(summary)
     if not tables:
         return
@@ -312,7 +311,7 @@ def _print_counted(summary: Summary, console: Console) -> None:
         console.print()
         prose(console, output.title, style="bold")
         for line in output.lines:
-            # Its columns are those of the source: never folded.
+            # The columns are the source's, so lines are never folded.
             console.print(Text(line), soft_wrap=True)
         for note in output.notes:
             head, _, text = note.partition(" ")
@@ -330,11 +329,11 @@ def print_pairs(summary: Summary, console: Console) -> None:
 
 
 def _about_counts(summary: Summary) -> Iterator[str]:
-    """Of what pairs are compared by: what this machine does not tell, and what is extrapolated."""
+    """Says which compared metrics are unavailable, extrapolated or unknown."""
     for name in dict.fromkeys(pair.metric for pair in summary.pairs):
         compared = {each for pair in summary.pairs if pair.metric == name for each in (pair.a, pair.b)}
         if why := not_offered(summary, name):
-            yield f"Not to be had here: {words_of(name)}: {why}."
+            yield f"Unavailable on this machine: {words_of(name)}: {why}."
         if said := extrapolated(
             each.scaled.get(name) for each in summary.contenders if each.name in compared
         ):
@@ -346,16 +345,16 @@ def _about_counts(summary: Summary) -> Iterator[str]:
         }
         for why in dict.fromkeys(unknown.values()):
             names = ", ".join(each for each in unknown if unknown[each] == why)
-            yield f"{capital(words_of(name))} of {names} not known: {why}."
+            yield f"{capital(words_of(name))} of {names} is unknown: {why}."
 
 
 def pairs_legend(summary: Summary) -> list[str]:
-    """How to read the table of pairs."""
+    """Explains the table of comparisons."""
     study = summary.study
     confidences = {pair.confidence for pair in summary.pairs if pair.low is not None}
     metrics = ", ".join(words_of(name) for name in dict.fromkeys(pair.metric for pair in summary.pairs))
     lines = [
-        f"Ratios of {metrics or words_of(study.metric)}; faster: a is the better one. Verdicts are corrected "
+        f"Ratios of {metrics or words_of(study.metric)}; faster: a is better. Verdicts are corrected "
         f"(Holm) for all {count(study.family_size, 'comparison')}, alpha {study.alpha:g}; undecided is not "
         "equal."
     ]
@@ -365,5 +364,5 @@ def pairs_legend(summary: Summary) -> list[str]:
         lines.append(f"Intervals: {percent(min(confidences))}, each for its own pair.")
     lines += _about_counts(summary)
     lines += about_metrics(summary, (pair.metric for pair in summary.pairs))
-    lines.append("Smallest detectable: the difference that a run like this finds four times out of five.")
+    lines.append("Smallest detectable: the difference that a run like this detects in four of five runs.")
     return lines

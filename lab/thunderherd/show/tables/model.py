@@ -114,28 +114,28 @@ class Table:
         rows: Iterable[tuple[str, Sequence[Cell]]],
         notes: Iterable[str] = (),
     ) -> Table:
-        """Figures by row and contender; `corner` heads the heads of the rows."""
+        """Makes a table of figures by row and contender; `corner` is the head of the first column."""
         columns = (Column(corner, "name"), *map(Column, heads))
         found = tuple(Row((Cell(head), *cells)) for head, cells in rows)
         return cls(caption, columns, found, tuple(notes), "matrix")
 
     def part(self, places: Iterable[int]) -> Table:
-        """The table with these columns alone, counted from 0."""
+        """Keeps only these columns, counted from 0."""
         chosen = [*places]
         rows = tuple(replace(row, cells=tuple(row.cells[place] for place in chosen)) for row in self.rows)
         return replace(self, columns=tuple(self.columns[place] for place in chosen), rows=rows)
 
     @property
     def name_place(self) -> int | None:
-        """The place of the column that says what a row is about; None without names."""
+        """The place of the first column of names; None without any."""
         return next((place for place, each in enumerate(self.columns) if each.kind == "name"), None)
 
     def cells_of(self, place: int) -> list[Cell]:
-        """The cells of a column, from top to bottom."""
+        """Gives the cells of a column, from top to bottom."""
         return [row.cells[place] for row in self.rows]
 
     def without_empty(self) -> Table:
-        """The table without columns in which no cell has anything."""
+        """Drops the columns in which every cell is empty."""
         return self.part(
             place
             for place in range(len(self.columns))
@@ -158,21 +158,21 @@ class NamedTable:
     """Whether the report gives it a section, and shows it nowhere else."""
 
     def for_programs(self) -> Table:
-        """The table that a CSV file holds."""
+        """Makes the table of a CSV file."""
         return self.data() if self.data else self.tables()[0]
 
 
 def estimate_cell(
     figure: ShownEstimate | None, unit: Unit, digits: int, *, mark: str = "", paper: str = "", bound: str = ""
 ) -> Cell:
-    """An estimate with its interval, or a mean with its deviation, rounded."""
+    """Rounds an estimate with its interval, or a mean with its deviation."""
     if figure is None:
         return Cell(ABSENT, "", mark, paper, bound)
     return Cell(number(unit.of(figure.value), digits), figure.span(unit, digits), mark, paper, bound)
 
 
 def interval_fields(found: Estimate | ShownEstimate | None) -> list[Field]:
-    """An estimate and its ends, for programs."""
+    """Gives an estimate and its ends, for programs."""
     return [found.value, found.low, found.high] if found else [None, None, None]
 
 
@@ -185,7 +185,7 @@ def plain_table(
     caption: str = "",
     notes: Iterable[str] = (),
 ) -> Table:
-    """A table of plain fields. The first `words` columns and the `last` ones are words, others figures."""
+    """Makes a table of plain fields. The first `words` and the `last` columns are words, others figures."""
     columns = tuple(
         Column(head, "name" if not place else "figure" if words <= place < len(heads) - last else "words")
         for place, head in enumerate(heads)
@@ -200,9 +200,9 @@ def plain_table(
 
 
 def beside(table: Table, *, notes: bool, inline: bool = False) -> Table:
-    """The table with a column for each kind of detail that a figure has: interval, bound, source, note.
+    """Gives each kind of detail its own column: interval, bound, source's figure, note.
 
-    With `inline` an interval stands in its figure's field, and further columns name the figure's.
+    With `inline`, intervals stay in the fields of their figures, and heads of details name the column.
     """
     columns: list[Column] = []
     cells: list[list[Cell]] = []
@@ -233,7 +233,7 @@ def beside(table: Table, *, notes: bool, inline: bool = False) -> Table:
 
 
 def for_readers(table: Table) -> Table:
-    """The table as a page of its own shows it: only values, and units in the heads."""
+    """Prepares a table for a separate page: values only, and units in the heads."""
     units = tuple(
         replace(each, head=f"{each.head} ({each.unit})") if each.unit else each for each in table.columns
     )

@@ -1,4 +1,4 @@
-"""What the machine did beside the trials, for readers: a row for each contender, for report and terminal."""
+"""The activity of the machine during the trials: soft interrupts, stolen CPU time, other processes."""
 
 from __future__ import annotations
 
@@ -10,12 +10,12 @@ from thunderherd.show.tables.model import Cell, Column, Row, Table
 from thunderherd.text.figures import ABSENT, decimals, number, printable, share_in_percent
 
 FEWEST_TICKS = 10
-"""A figure of fewer is none: one more or less would change it by more than a tenth."""
+"""The fewest ticks for a figure: with fewer, one tick would change it by more than a tenth."""
 
 CPUS_SHOWN = 8
-"""Those with the most time in soft interrupts; `summary.json` has all."""
+"""The CPUs with the most time in soft interrupts; `summary.json` has all."""
 
-TITLE = "What the machine did beside the trials"
+TITLE = "Activity of the machine during the trials"
 COLUMNS = (
     Column("Contender", "name", csv=("contender", "trials")),
     Column("Soft interrupts, ms/s", csv=("softirq [ms/s]",)),
@@ -26,21 +26,21 @@ COLUMNS = (
 )
 
 ONE_SIDED = (
-    "Soft interrupts, whomever their packets were for: on one machine the receiver's part of the network's "
-    "work is done on the sender's CPU and mostly in its time, so that one side's CPU time alone misleads; "
-    "look at both together."
+    "Soft interrupts are for packets of either side. On one machine the sender's CPU also does the "
+    "receiver's part of the network's work, mostly in the sender's time. One side's CPU time alone "
+    "misleads: look at both together."
 )
 HOW = (
-    "Medians over valid trials; soft interrupts: of all of them together, milliseconds in each second, by "
-    "CPUs counted from 0 in the order of /proc/stat, which counts in ticks of a hundredth of a second. '<': "
-    "too few ticks for a figure; it is less than what ten of them come to. Stolen by the hypervisor, used by "
-    "others: of all CPU time. Retransmitted: TCP segments in a trial, by any socket in the network "
-    "namespaces of both sides."
+    "Medians over valid trials. Soft interrupts: milliseconds in each second, over all valid trials. CPUs "
+    "are numbered from 0 in the order of /proc/stat, which counts in ticks of a hundredth of a second. "
+    "'<': fewer than ten ticks, too few for a figure. Stolen: by the hypervisor; others: by other "
+    "processes; both as shares of all CPU time. Retransmitted: TCP segments in a trial, by any socket in "
+    "the network namespaces of both sides."
 )
 
 
 def noise_table(summary: Summary, names: Sequence[str] = ()) -> Table | None:
-    """What the machine did beside the trials of these contenders, or of all; None where nothing is known."""
+    """Shows the activity during the trials of these contenders, or of all; None if none is known."""
     told = [each for each in summary.contenders if not names or each.name in names]
     rows = tuple(_row(each.name, each.noise) for each in told if each.noise is not None)
     if not rows:
@@ -48,7 +48,7 @@ def noise_table(summary: Summary, names: Sequence[str] = ()) -> Table | None:
     missing: dict[str, list[str]] = {}
     for each in told:
         if each.noise is None:
-            missing.setdefault("no valid trial tells of it", []).append(each.name)
+            missing.setdefault("no valid trial recorded it", []).append(each.name)
         for figure, why in (each.noise.why if each.noise else {}).items():
             missing.setdefault(f"{NAMES[figure]} are missing: {why}", []).append(each.name)
     reasons = [f"{', '.join(alike)}: {why}" for why, alike in missing.items()]
@@ -56,7 +56,7 @@ def noise_table(summary: Summary, names: Sequence[str] = ()) -> Table | None:
 
 
 NAMES = {SOFTIRQ_RATES: "soft interrupts", RETRANSMITTED: "retransmitted segments"}
-"""The figures that may be missing, as a reason has them."""
+"""The figures that may be missing, as reasons name them."""
 
 
 def _row(contender: str, told: NoiseSummary) -> Row:
@@ -77,14 +77,14 @@ def _row(contender: str, told: NoiseSummary) -> Row:
 
 
 def _by_cpu(rates: Sequence[float], resolution: float | None) -> str:
-    """`0: 120, 1: < 3.1`; of many CPUs the busiest, and how many are left out."""
+    """Writes `0: 120, 1: < 3.1`; of many CPUs the busiest, and how many are left out."""
     busiest = sorted(range(len(rates)), key=lambda cpu: -rates[cpu])[:CPUS_SHOWN]
     shown = ", ".join(f"{cpu}: {_rate(rates[cpu], resolution)}" for cpu in sorted(busiest))
     return shown if len(rates) <= CPUS_SHOWN else f"{shown}, and {len(rates) - CPUS_SHOWN} with less"
 
 
 def _rate(value: float, resolution: float | None) -> str:
-    """A rate; where it rests on too few ticks, only below what it is. Older results have no resolution."""
+    """Writes a rate, or its upper bound if it has too few ticks. Older results have no resolution."""
     fewest = FEWEST_TICKS * (resolution or 0.0)
     # Rates are rounded in the summary.
     if value < fewest - 1e-3:

@@ -1,4 +1,4 @@
-"""The source's counters of both sides beside this machine's, as rows and columns of texts."""
+"""The source's counters of both sides beside this machine's."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ __all__ = ["counted_legend", "counted_tables", "counted_title"]
 
 
 def counted_tables(summary: Summary) -> list[Table]:
-    """The source's events x contenders, for each side; none where the source has no such table."""
+    """Shows the source's events by contender, a table for each side; none without such a table."""
     counted = summary.counted
     if counted is None:
         return []
@@ -47,7 +47,7 @@ def _counted_table(summary: Summary, table: CountedSummary, side: str) -> Table:
 def _counted_cell(
     summary: Summary, cell: CountedCell | None, digits: int, reasons: Reasons, scaled: str
 ) -> Cell:
-    """`scaled` is the mark of a figure that is extrapolated."""
+    """Makes a cell; `scaled` is the mark of an extrapolated figure."""
     if cell is None:
         return Cell(ABSENT, mark=reasons.mark("not in the source's table"), paper=ABSENT)
     figure = shown(summary, cell.value, cell.spread)
@@ -63,12 +63,12 @@ def _counted_cell(
 
 
 def counted_legend(summary: Summary) -> str:
-    """How to read the tables of counters."""
+    """Explains the tables of counters."""
     return f"{estimator(summary)}. Paper: the source's figure, on its own machine."
 
 
 def counted_title(summary: Summary) -> str:
-    """The head of the tables of counters, with the contenders that they are about."""
+    """Writes the title of the tables of counters, with the point of the sweep that they show."""
     table = summary.counted
     if table is None:
         return ""

@@ -1,4 +1,4 @@
-"""The source's outputs of perf-stat(1) in their own form, and below each line this machine's figure."""
+"""The source's outputs of perf-stat(1) in their own form, with this machine's figure below each line."""
 
 from __future__ import annotations
 
@@ -15,17 +15,17 @@ from thunderherd.text.shown import shown
 __all__ = ["PerfStat", "perf_stat_legend", "perf_stats"]
 
 _LEGEND = (
-    "Each line is the report's, as perf stat prints it. Below it, behind \"here\", is this machine's: the "
-    "estimate over all blocks, whose interval is in the tables above, and what follows from it. "
-    "<not supported> is perf stat's word for an event that is not to be had, (40%) for one that was counted "
-    "for so much of the time and is extrapolated."
+    "Each line is the report's, as perf stat prints it. The line \"here\" below it is this machine's: the "
+    "estimate over all blocks and what follows from it. Its interval is in the tables above. "
+    "<not supported> marks an unavailable event. (40%) marks one that was counted for that share of the "
+    "time and is extrapolated."
 )
 
 NOT_SUPPORTED = "<not supported>"
 HERE = "here"
 
 SECONDS = {"elapsed": "seconds time elapsed", "user": "seconds user", "sys": "seconds sys"}
-"""The lines that stand below the events, with their words."""
+"""The lines below the events, with their words."""
 
 BEHIND = {
     "cpus_utilized": (1.0, 3, " CPUs utilized"),
@@ -35,14 +35,14 @@ BEHIND = {
     "branch_miss_share": (100.0, 2, "% of all branches"),
     "cache_miss_share": (100.0, 2, "% of all cache refs"),
 }
-"""What stands behind an event: by what it is multiplied, its decimals, and the words."""
+"""The derived figure of an event: its factor, its decimals, and its words."""
 
 RATES = ((1e9, "G"), (1e6, "M"), (1e3, "K"))
 
 
 @dataclass(frozen=True)
 class PerfStat:
-    """One output: its title, its lines, and why some of ours are missing."""
+    """One output: its title, its lines, and why some of this machine's figures are missing."""
 
     title: str
     lines: tuple[str, ...]
@@ -50,12 +50,12 @@ class PerfStat:
 
 
 def perf_stat_legend(summary: Summary) -> list[str]:
-    """How to read them, and what counting changed in our figures."""
+    """Explains the outputs, and says what counting changed in this machine's figures."""
     return [_LEGEND, *cost_lines(summary)]
 
 
 def perf_stats(summary: Summary) -> list[PerfStat]:
-    """One for each of the source's outputs that this run has; none where the source prints no such form."""
+    """Makes one output for each of the source's that this run has."""
     table = summary.counted
     return [_output(summary, table, each) for each in table.programs] if table else []
 
@@ -94,7 +94,7 @@ def _event(summary: Summary, cell: CountedCell, reasons: Reasons) -> Iterator[st
 
 
 def _line(whose: str, count: str, unit: str, event: str, digits: str, words: str) -> str:
-    """One of perf stat's lines, with its columns."""
+    """Writes one of perf stat's lines with its columns."""
     behind = f"#{digits:>9}{words}" if digits else words
     return f"{whose:>5} {count:>16} {unit:<4} {event:<21} {behind}"
 
@@ -104,7 +104,7 @@ def _count(value: float, unit: str) -> str:
 
 
 def _behind(summary: Summary, derived: Derived | None) -> tuple[str, str]:
-    """Digits and words; empty where nothing follows from an event."""
+    """Gives the digits and words of the derived figure; empty without one."""
     figure = shown(summary, derived.value, derived.spread) if derived else None
     if derived is None or figure is None:
         return "", ""
@@ -116,7 +116,7 @@ def _behind(summary: Summary, derived: Derived | None) -> tuple[str, str]:
 
 
 def _seconds(summary: Summary, cell: CountedCell, reasons: Reasons) -> Iterator[str]:
-    """A time: nine decimals, as perf stat has them."""
+    """Writes a time with nine decimals, as perf stat does."""
     figure = shown(summary, cell.value, cell.spread)
     ours = (
         f"{NOT_SUPPORTED}{reasons.mark(cell.why or 'not measured')}"

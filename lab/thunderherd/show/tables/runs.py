@@ -1,7 +1,6 @@
-"""Every run of a study that repeats instead of judging, or the single runs that it shows beside its verdicts:
-rows of texts, beside the source's runs where it gives them.
+"""Every run of a study that repeats its trials, or the single runs that a judged study shows.
 
-Everything is taken from the summary. The printed tables and the report show the same rows.
+The source's runs stand in further columns.
 """
 
 from __future__ import annotations
@@ -31,7 +30,7 @@ POINT, CONTENDER, RUN, FIXED = 0, 1, 2, 3
 
 
 def sweep_runs(summary: Summary, sweep: SweepSummary) -> Table | None:
-    """The runs of a sweep with the metrics that it shows; None where blocks are judged and no runs shown."""
+    """Shows the runs of a sweep with its metrics; None if blocks are judged and no runs shown."""
     contenders = at_points(summary, sweep)
     if not _has_runs(summary, contenders.values()):
         return None
@@ -40,7 +39,7 @@ def sweep_runs(summary: Summary, sweep: SweepSummary) -> Table | None:
         for point in sweep.points
         for base in sweep.contenders
     ]
-    # What is judged stands last, as the sources have it: time, requests, throughput.
+    # The judged metric is last, as in the sources: time, requests, throughput.
     reasons = Reasons()
     runs = _runs(summary, found, [*metrics_of(sweep)[1:], sweep.metric], reasons, sweep)
     runs = _beside_the_source(runs, summary, sweep, reasons)
@@ -51,8 +50,7 @@ def sweep_runs(summary: Summary, sweep: SweepSummary) -> Table | None:
 
 
 def _beside_the_source(runs: Table, summary: Summary, sweep: SweepSummary, reasons: Reasons) -> Table:
-    """The runs with those of the source in columns of their own, where it gives any. `reasons` are those of
-    the runs, which are below them already."""
+    """Adds columns with the source's runs, if it gives any. `reasons` has the notes that the runs have."""
     names = [*metrics_of(sweep)[1:], sweep.metric]
     before = len(reasons.notes)
     columns = [each for name in names for each in _columns_of_source(summary, sweep, name, reasons)]
@@ -63,11 +61,11 @@ def _beside_the_source(runs: Table, summary: Summary, sweep: SweepSummary, reaso
         point, base, own, *cells = row.cells
         texts = [column.texts(point.value, base.value) for column in columns]
         theirs = sorted({run for each in texts for run in each}, key=_place_of_run)
-        # What was not run here stands in the source all the same.
+        # The source has its runs even if this machine ran none.
         for run in theirs if own.value == ABSENT and theirs else [own.value]:
             found = [each.get(run, Cell()) for each in texts]
             rows.append(_row(point.value, base.value, run, [*cells, *found], is_run=run.isdigit()))
-    # Those of the metric of verdicts stand below the table of means.
+    # Notes on the judged metric are below the table of means.
     papers = [papers_of(summary, sweep.name, name) for name in names[:-1]]
     further = [note for each in papers for note in paper_notes(each, marked=True)]
     lacks = any(cell == Cell() for row in rows for cell in row.cells[len(runs.columns) :])
@@ -90,7 +88,7 @@ def _has_runs(summary: Summary, contenders: Iterable[ContenderSummary]) -> bool:
 
 
 def _counted_over(summary: Summary, contenders: Sequence[ContenderSummary], metrics: Sequence[str]) -> str:
-    """`; counts of the clients: over 0.41 to 0.44 s`, once for all columns of a side."""
+    """Writes `; counts of the clients: over 0.41 to 0.44 s`, once for all columns of a side."""
     said = {
         words: over
         for side, words in SIDES.items()
@@ -101,24 +99,24 @@ def _counted_over(summary: Summary, contenders: Sequence[ContenderSummary], metr
 
 
 def _caption(summary: Summary, contenders: Iterable[ContenderSummary]) -> str:
-    """Which runs these are."""
+    """Says which runs these are."""
     if summary.study.repetitions:
         return "Every run"
     most = max(len(each.runs) for each in contenders)
-    return f"Single runs: the first {most} of {summary.study.blocks} accepted; what is judged rests on all"
+    return f"Single runs: the first {most} of {summary.study.blocks} accepted; verdicts use all"
 
 
 @dataclass(frozen=True)
 class _SourceColumn:
-    """The source's runs of a metric on one of its systems."""
+    """A column with the source's runs of a metric on one of its systems."""
 
     heading: str
     runs: dict[tuple[str | None, str], list[float]]
     marks: dict[tuple[str | None, str], str]
-    """Of those that something is to be known about, by point and contender."""
+    """The marks of figures with a note, by point and contender."""
 
     def texts(self, point: str, base: str) -> dict[str, Cell]:
-        """What stands in the rows of a contender at a point: of each run, their mean and deviation."""
+        """Makes the cells of a contender at a point: each run, their mean and deviation."""
         own, mark = self.runs.get((point, base), []), self.marks.get((point, base), "")
         if len(own) < 2:
             return {"mean": Cell(as_printed(own[0]), mark=mark)} if own else {}
@@ -129,9 +127,9 @@ class _SourceColumn:
 def _columns_of_source(
     summary: Summary, sweep: SweepSummary, name: str, reasons: Reasons
 ) -> Iterator[_SourceColumn]:
-    """A column for each system of the source; what is to be known of single figures goes to `reasons`.
+    """Makes a column for each system of the source; notes on single figures go to `reasons`.
 
-    A single figure stands in the metric's own table, if it has one; else it stands here.
+    A single figure is shown in the metric's own table if it has one, else here.
     """
     is_first = name == sweep.metric
     fewest = 2 if is_first or not summary.study.repetitions else 1
@@ -155,17 +153,16 @@ def _columns_of_source(
 
 
 def _place_of_run(run: str) -> tuple[int, str]:
-    """Runs by their number, then mean and deviation."""
+    """Orders runs by their number, then mean and deviation."""
     return (int(run), "") if run.isdigit() else (sys.maxsize, run)
 
 
 MAIN_METRICS = ("requests", "elapsed_seconds", "requests_per_second")
-"""What the runs of the main table show beside the study's metric."""
+"""The metrics that runs of the main table show in addition to the study's."""
 
 
 def main_runs(summary: Summary) -> Table | None:
-    """The runs of the main table; None where there is no such table, or where blocks are judged and no runs
-    shown."""
+    """Shows the runs of the main table; None without such a table, or if no runs are shown."""
     main = [("", each.name, each) for each in summary.contenders if each.sweep is None]
     if not main or not _has_runs(summary, [each for _, _, each in main]):
         return None
@@ -203,14 +200,14 @@ def _runs(
             rows.append(_row(point, base, ABSENT, cells, is_run=False))
             continue
         if not summary.study.repetitions:
-            continue  # the estimate of all blocks stands in the tables
+            continue  # the estimate over all blocks is in the other tables
         spreads = [contender.spread.get(column.name) for column in columns]
         means = [
             column.cell(each.mean, is_run=False) if each else absent(column.name, point, base, contender)
             for column, each in zip(columns, spreads, strict=True)
         ]
         deviations = [
-            # Of a single run there is none.
+            # A single run has no deviation.
             column.cell(each.standard_deviation, is_run=False) if each else mean
             for column, each, mean in zip(columns, spreads, means, strict=True)
         ]
@@ -221,7 +218,7 @@ def _runs(
         for column in columns
         if (said := extrapolated(each.scaled.get(column.name) for each in known))
     ]
-    # Of a single run there is no deviation; a mark would say why there is no figure.
+    # A deviation without a mark is missing because there is a single run.
     alone = any(row.cells[RUN].value == "sd" and Cell() in row.cells for row in rows)
     heads = (
         Column(printable(sweep.x_label if sweep else ""), "name", repeats=False),
@@ -244,7 +241,7 @@ def _runs(
 
 
 class _RunColumn:
-    """A metric of repeated runs: how its figures are written."""
+    """The unit, decimals and head of a metric of repeated runs."""
 
     def __init__(self, summary: Summary, name: str, contenders: Sequence[ContenderSummary]) -> None:
         self.name = name
@@ -257,12 +254,12 @@ class _RunColumn:
         short = heading_of(name)
         unit = self.unit.name.partition(" per ")[0]
         head = f"{short} ({unit})" if unit and unit not in ("requests", "connections") else short
-        # The source's own runs, which may stand beside, are not scaled.
+        # The source's own runs in further columns are not scaled.
         scales = dict.fromkeys(each.scale for each in contenders if each.scale)
         self.heading = f"{head} [{'; '.join(scales)}]" if scales else head
 
     def cell(self, value: float | None, *, is_run: bool = True) -> Cell:
-        """A figure of a run, or a mean of them, which has decimals even of a count."""
+        """Writes the figure of a run, or a mean, which has decimals even if it is of a count."""
         shown = self.unit.of(None if value is None else float(value))
         if self.is_count:
             return Cell(number(shown, 0 if is_run else max(1, self.digits)))

@@ -1,4 +1,4 @@
-"""What each further one on a sweep's axis adds, and what starting up costs, as rows and columns of texts."""
+"""The slopes of a sweep: what each unit on its axis adds, and the cost at zero."""
 
 from __future__ import annotations
 
@@ -12,14 +12,16 @@ from thunderherd.text.shown import ShownEstimate, at_points, caption_of, digits_
 
 __all__ = ["slope_table"]
 
-STRAIGHT = "the share of what varies over the points that the line explains"
+STRAIGHT = "the share of the variation over the points that the line explains"
 DIGITS = 4
-"""Decimals of R²: a line that looks straight is above .99."""
+"""Decimals of R²; a line that looks straight has more than .99."""
 
 
 def slope_table(summary: Summary, sweep: SweepSummary) -> Table | None:
-    """Metrics x contenders: the slope, and in the rows below it the start and R²; None where the sweep asks
-    for none, or this run has too few of its points."""
+    """Shows slope, start and R² of each metric by contender.
+
+    None if the sweep requests no slope, or the run has too few of its points.
+    """
     if sweep.slope is None or not sweep.slopes:
         return None
     start = "start-up" if sweep.trial == "whole_life" else "at none"
@@ -60,7 +62,7 @@ def slope_table(summary: Summary, sweep: SweepSummary) -> Table | None:
 
 
 def _scaled(summary: Summary, sweep: SweepSummary) -> Iterator[str]:
-    """Which of its lines rest on counts of a part of the time."""
+    """Says which lines are fitted to extrapolated counts."""
     contenders = at_points(summary, sweep).values()
     for name in dict.fromkeys(each.metric for each in sweep.slopes):
         if said := extrapolated(each.scaled.get(name) for each in contenders):
@@ -75,7 +77,7 @@ def _row(
     lines: Sequence[SlopeSummary | None],
     reasons: Reasons,
 ) -> tuple[str, list[Cell]]:
-    """A row has a unit of its own: what one adds may be a thousandth of the start."""
+    """Makes a row in its own unit: a slope may be a thousandth of the start."""
     unit = unit_for(summary, name, figures)
     digits = digits_for([unit.of(each.value) for each in figures if each], name)
     cells = [

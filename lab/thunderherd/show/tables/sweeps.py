@@ -1,7 +1,4 @@
-"""What sweeps, repetitions and counters of both sides came to, as rows and columns of texts.
-
-Everything is taken from the summary. The printed tables and the report show the same matrices.
-"""
+"""The tables of sweeps, the source's further figures of the main table, and why cells are empty."""
 
 from __future__ import annotations
 
@@ -65,14 +62,14 @@ __all__ = [
 ]
 
 BEST, LEVEL = "*", "~"
-"""The best estimate at a point; one that is not separated from it."""
+"""The marks of the best estimate at a point, and of one that does not differ significantly from it."""
 
 
 # Figures ----------------------------------------------------------------------------------------------------
 
 
 def _digits_of_rows(rows: Sequence[Sequence[float]], name: str) -> list[int]:
-    """The decimals of each row: the same for all, so that columns can be compared, unless decades apart."""
+    """Counts the decimals of each row: the same in all rows, unless their figures are decades apart."""
     sizes = [abs(value) for row in rows for value in row if value]
     if sizes and max(sizes) > DECADES * min(sizes):
         return [digits_for(row, name) for row in rows]
@@ -80,7 +77,7 @@ def _digits_of_rows(rows: Sequence[Sequence[float]], name: str) -> list[int]:
 
 
 def digits_of_cell(value: float, digits: int) -> int:
-    """Those of its row or column; of a figure that would keep less than two digits, as many as show them."""
+    """Counts the decimals of a figure: those of its row or column, or as many as show two digits."""
     return max(digits, decimals([value], 2)) if 0 < abs(value) < 10.0 ** (1 - digits) else digits
 
 
@@ -88,15 +85,17 @@ def digits_of_cell(value: float, digits: int) -> int:
 
 
 def main_papers(summary: Summary) -> dict[tuple[str, str | None], str]:
-    """The source's figures in the main table, by contender."""
+    """Writes the source's figures of the main table, by contender."""
     name = paper_metric(summary)
     unit = unit_for(summary, name, [shown_of(summary, each, name) for each in main_of(summary)])
     return paper_texts(papers_of(summary, None, name), unit.name, aligned=True)
 
 
 def main_further(summary: Summary) -> Table | None:
-    """The main table's contenders x the metrics of which the source has figures, besides those that stand in
-    the main table itself; None where it has no more."""
+    """Shows the source's figures of further metrics beside this run's, by contender of the main table.
+
+    The first column may be the metric that stands in for an unavailable one. None without any.
+    """
     named = in_order(each.metric for each in summary.paper if each.sweep is None)
     names = [name for name in named if name not in (paper_metric(summary), PROCESS_CONTROL, WORKERS)]
     if instead := main_substitute(summary):
@@ -137,9 +136,9 @@ def main_further(summary: Summary) -> Table | None:
 
 
 def sweep_tables(summary: Summary, sweep: SweepSummary) -> list[Table]:
-    """A sweep's points x contenders: of the metric of its verdicts, then of each further one.
+    """Shows a sweep's points by contender: first the metric of its verdicts, then each further one.
 
-    Where the runs of a study are repeated and not judged, the further metrics are in `repeated_runs`.
+    Repeated runs have their further metrics in `sweep_runs`.
     """
     if summary.study.repetitions:
         return [_sweep_table(summary, sweep, sweep.metric)]
@@ -147,8 +146,10 @@ def sweep_tables(summary: Summary, sweep: SweepSummary) -> list[Table]:
 
 
 def metrics_of(sweep: SweepSummary) -> list[str]:
-    """The metrics that a sweep shows: that of its verdicts, then the further ones; behind one that cannot be
-    had, what is shown in its place."""
+    """Lists the metrics of a sweep: that of its verdicts, then the further ones.
+
+    An unavailable metric is followed by its substitute.
+    """
     shown = [sweep.metric, *sweep.metrics]
     return list(
         dict.fromkeys(
@@ -208,17 +209,17 @@ def _sweep_table(summary: Summary, sweep: SweepSummary, name: str) -> Table:
 
 
 def _bound(summary: Summary, name: str, contender: ContenderSummary | None) -> str:
-    """What bounds a rate of requests by arithmetic, where that is known."""
+    """Writes the queueing bound of a rate of requests; empty without one."""
     bound = shown_of(summary, contender, "queueing_bound") if name == "requests_per_second" else None
     return "" if bound is None else as_printed(round(bound.value, 1))
 
 
 class Reasons:
-    """Why cells are empty, each reason once, by mark."""
+    """The marks of a table and their reasons, each reason once."""
 
     def __init__(self, taken: Mapping[str, str] = {}) -> None:
         self.marks = {text: mark for mark, text in taken.items()}
-        """By text; some may be `taken`, by mark."""
+        """By reason; `taken` has some by mark."""
 
     def mark(self, reason: str) -> str:
         return self.marks.setdefault(reason, superscript(len(self.marks) + 1))
@@ -231,7 +232,7 @@ class Reasons:
 def scaled_marks(
     contenders: Iterable[ContenderSummary | None], name: str, reasons: Reasons
 ) -> dict[str, str]:
-    """By contender, the mark of its figure of a metric where that is extrapolated: one note for all."""
+    """Marks the contenders whose figure of a metric is extrapolated; one note serves all."""
     shares = {each.name: each.scaled[name] for each in contenders if each and name in each.scaled}
     return dict.fromkeys(shares, reasons.mark(extrapolated(shares.values()))) if shares else {}
 
@@ -244,7 +245,7 @@ def why_not(
     point: str,
     contender: ContenderSummary | None,
 ) -> str:
-    """Why there is no figure of a metric at a point of a sweep."""
+    """Says why a metric has no figure at a point of a sweep."""
     if contender is None:
         return sweep.absent.get(f"{base}@{sweep.name}={point}") or sweep.absent.get(base) or "not run"
     if name in sweep.unavailable:
@@ -253,7 +254,7 @@ def why_not(
 
 
 def why_none(summary: Summary, name: str, contender: ContenderSummary) -> str:
-    """Why a contender has no figure of a metric."""
+    """Says why a contender has no figure of a metric."""
     if contender.blocks == 0:
         return "no valid trials"
     if why := not_offered(summary, name):
@@ -270,7 +271,7 @@ def why_none(summary: Summary, name: str, contender: ContenderSummary) -> str:
 
 
 def _left_out(sweep: SweepSummary) -> list[str]:
-    """The contenders that stand in no row or no column, with the reason."""
+    """Lists the contenders without a row or a column, with the reason."""
     points = {point.name for point in sweep.points}
     by_reason: dict[str, list[str]] = {}
     for name, why in sweep.absent.items():
@@ -283,7 +284,7 @@ def _left_out(sweep: SweepSummary) -> list[str]:
 def _marks(
     summary: Summary, sweep: SweepSummary, figures: Mapping[tuple[str, str], ShownEstimate | None]
 ) -> dict[tuple[str, str], str]:
-    """At each point where contenders are compared: which estimate is the best, and who is not separated."""
+    """Marks the best estimate at each compared point, and those that do not differ significantly from it."""
     marks: dict[tuple[str, str], str] = {}
     sign = -1 if sweep.better == "more" else 1
     for point in sweep.points:
@@ -302,20 +303,20 @@ def _marks(
 
 
 def sweeps_legend(summary: Summary) -> list[str]:
-    """How to read the tables of all sweeps."""
+    """Explains the tables of all sweeps."""
     tables = [_sweep_table(summary, sweep, sweep.metric) for sweep in summary.sweeps]
     cells = [cell for table in tables for row in table.rows for cell in row.cells]
     lines = []
     if any(BEST in cell.mark for cell in cells):
         lines.append(
-            f"{BEST} the best estimate at its point; {LEVEL} not separated from it, which does not make them "
-            "equal."
+            f"{BEST} best estimate at its point; {LEVEL} does not differ significantly from it, which does "
+            "not mean that they are equal."
         )
     if any(papers_of(summary, each.name, name) for each in summary.sweeps for name in metrics_of(each)):
         lines.append("Paper: the source's figure, on its own machine.")
     if any(cell.bound for cell in cells):
         lines.append(
-            "Bound: requests that are in service at once (workers, but no more than clients) / mean delay."
+            "Bound: requests in service at once (workers, at most the number of clients) / mean delay."
         )
     lines += cpu_cost_lines(summary, (name for each in summary.sweeps for name in metrics_of(each)))
     lines += about_metrics(summary, (each.metric for each in summary.sweeps))

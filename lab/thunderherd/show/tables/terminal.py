@@ -42,7 +42,7 @@ VERDICT_STYLES = {
 
 @dataclass(frozen=True)
 class _Layout:
-    """What stands side by side, and the widths at which heads and names are divided."""
+    """Whether details are beside their figures, and the widths at which heads and names are divided."""
 
     beside: bool
     notes: bool = False
@@ -77,10 +77,10 @@ def print_table(table: Table, console: Console) -> None:
 
 
 def _parts(table: Table, console: Console) -> list[Table]:
-    """The fewest parts of a matrix that fit the console, of about the same size; a list is never divided."""
+    """Divides a matrix into the fewest parts that fit, of about the same size; a list stays whole."""
     first = range(table.fixed)
     figures = range(table.fixed, len(table.columns))
-    # Names of runs are divided only where not even one column has room.
+    # Names of runs are divided only if not even one column fits beside them.
     layouts = [each for each in LAYOUTS[table.kind] if table.kind == "matrix" or each.names is None]
     parts = [table]
     for count in range(1, len(figures) + 1 if table.kind != "list" else 1):
@@ -93,13 +93,13 @@ def _parts(table: Table, console: Console) -> list[Table]:
 
 
 def _fits(table: Table, layout: _Layout, console: Console) -> bool:
-    """Whether nothing but words would be folded."""
+    """Whether only words would be folded."""
     made = _rich_table(table, layout, console.is_terminal, words=WORDS_WIDTH)
     return Measurement.get(console, console.options.update(width=1000), made).maximum <= console.width
 
 
 def _rich_table(table: Table, layout: _Layout, terminal: bool, words: int | None = None) -> RichTable:
-    """The table in a layout; with `words`, columns of words cut to so many characters."""
+    """Lays out a table; `words` cuts columns of words to so many characters, to measure the rest."""
     shown = beside(table, notes=layout.notes) if layout.beside else table
     gap = 2 if layout.beside else 1
     made = RichTable(
@@ -141,7 +141,7 @@ def _rich_table(table: Table, layout: _Layout, terminal: bool, words: int | None
 
 
 def _text(cell: Cell, column: Column, layout: _Layout, room: str) -> Text:
-    """A cell; `room` is as wide as a mark, for figures without one in a column with marks."""
+    """Writes a cell; `room` replaces a mark if other figures of the column have one."""
     value = printable(cell.value)
     if column.kind == "name" and layout.names:
         value = divided(value, layout.names)
