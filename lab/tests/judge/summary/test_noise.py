@@ -1,4 +1,4 @@
-"""What the machine did beside the trials: soft interrupts, steal, retransmitted segments, or why not."""
+"""The activity of the machine during the trials: soft interrupts, steal, retransmitted segments, or why not."""
 
 from __future__ import annotations
 

@@ -217,7 +217,8 @@ def beside(table: Table, *, notes: bool, inline: bool = False) -> Table:
                 for cell, span in zip(cells[-1], spans, strict=True)
             ]
         details: list[tuple[Column, list[str]]] = [
-            (Column(column.span, "detail"), [] if inline else spans),
+            # A deviation is a figure itself.
+            (Column(column.span, "figure" if column.span == "sd" else "detail"), [] if inline else spans),
             (Column(f"{before}bound"), [each.bound for each in own]),
             (Column(f"{before}paper"), [each.paper for each in own]),
             (Column(column.note, "short"), [each.note for each in own] if notes and column.note else []),
