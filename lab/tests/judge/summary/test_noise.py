@@ -1,4 +1,4 @@
-"""The activity of the machine during the trials: soft interrupts, steal, retransmitted segments, or why not."""
+"""Activity of the machine during the trials: soft interrupts, steal, retransmitted segments, or why not."""
 
 from __future__ import annotations
 

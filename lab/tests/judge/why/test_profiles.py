@@ -286,7 +286,7 @@ def test_what_is_not_covered_is_told(rig: Rig) -> None:
     rig.lines[0]["system_ns"] = 40_000_000
     page = render(rig.run(), rig.directory)
     assert "30 % of the time" in page and "than the time between two samples are not met" in page
-    assert "are not to be had: perf_event_paranoid is 2" in page
+    assert "unavailable: perf_event_paranoid is 2" in page
     assert "Not by cycles: there is no PMU" in page and "switched them on" in page
     assert "18 samples lost" in page
 

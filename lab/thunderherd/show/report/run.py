@@ -1,7 +1,7 @@
-"""What the report shows of one run, ready for its template: texts, tables, charts.
+"""The texts, tables and charts of one run, for the report's template.
 
-Everything is of the summary, but the percentile curves and the order of the blocks, which are of the trials,
-and the flame graphs, which are of the run's directory.
+Percentile curves and the order of blocks come from the trials, flame graphs from the run's directory. All
+else comes from the summary.
 """
 
 from __future__ import annotations
@@ -55,15 +55,15 @@ from thunderherd.text.figures import (
 __all__ = ["DrawnChart", "ReportedRun", "run_view"]
 
 MOST_SWEEPS = 6
-"""That are named among the parts; the others follow the last of them."""
+"""The most sweeps in the list of parts; the others follow the last of them."""
 
 SHOWN_FIRST, SHOWN_NOTES = 10, 2
-"""How much of the ranking, and how many notes, are seen before anything is unfolded."""
+"""The rows of the ranking and the notes that are visible at first."""
 
 
 @dataclass(frozen=True)
 class ReportedRun:
-    """A run that a report shows. Without its directory and trials, what they alone tell is left out."""
+    """A run of a report. Without directory and trials, the parts that need them are left out."""
 
     summary: Summary
     directory: Path | None = None
@@ -71,7 +71,7 @@ class ReportedRun:
 
 
 def run_view(run: ReportedRun, colours: Mapping[str, str], prefix: str = "") -> dict[str, Any]:
-    """The names that the template of a run uses. `prefix` begins what names its parts in the page."""
+    """Makes the variables of a run's template. `prefix` begins the ids of its elements."""
     summary, directory = run.summary, run.directory
     figures = figures_of_blocks(summary, run.trials)
     main = [_chart(each, prefix) for each in main_charts(summary, colours, figures)]
@@ -130,7 +130,7 @@ def run_view(run: ReportedRun, colours: Mapping[str, str], prefix: str = "") -> 
 
 
 def _parts(view: Mapping[str, Any]) -> list[tuple[str, str]]:
-    """Where a reader may go from the first screen: the anchors of what is there, with their words."""
+    """Lists the sections that the run has, with their anchors."""
     summary: Summary = view["summary"]
     parts = [
         ("designs", "Designs", view["main"]),
@@ -154,8 +154,7 @@ def _parts(view: Mapping[str, Any]) -> list[tuple[str, str]]:
 
 @dataclass(frozen=True)
 class DrawnChart:
-    """A chart drawn as SVG, in which vl-convert escapes every text, and what the page's script draws in its
-    place."""
+    """A chart as SVG, in which vl-convert escapes every text, and as the page's script draws it."""
 
     id: str
     title: str
@@ -168,7 +167,7 @@ class DrawnChart:
 
 @dataclass(frozen=True)
 class _Sweep:
-    """A sweep as the report shows it: the chart of its verdicts' metric first, then those of further ones."""
+    """A sweep with its charts; the first is of the metric of its verdicts."""
 
     name: str
     title: str
@@ -201,21 +200,19 @@ def _sweep(
 
 
 def _not_drawn(sweep: SweepSummary, names: Iterable[str]) -> str:
-    """Which metrics have no chart since this machine does not tell them."""
+    """Says which metrics have no chart because they are unavailable on this machine."""
     said = [f"{words_of(name)} ({why})" for name in names if (why := sweep.unavailable.get(name))]
-    return f" Not to be had here, and not drawn: {'; '.join(said)}." if said else ""
+    return f" Unavailable on this machine, and not drawn: {'; '.join(said)}." if said else ""
 
 
 def _about(summary: Summary, sweep: SweepSummary) -> str:
-    """What stands above a sweep's chart."""
+    """Explains the charts of a sweep."""
     text = "A mark is this machine's figure, the bar its interval"
     if summary.study.repetitions:
         text = "A mark is the mean of this machine's runs, the bar their standard deviation, a dot is a run"
     text += f"; {sweep.better} is better."
     if len(sweep.contenders) > 1 and all(point.number is not None for point in sweep.points):
-        text += (
-            " At a point the contenders stand a little apart, so that their bars can be told from each other."
-        )
+        text += " At each point the contenders are drawn a little apart, so that their bars do not overlap."
     if sweep.remarks:
         text = f"Beside each figure: {'; '.join(sweep.remarks)}. {text}"
     if sweep.trial == "whole_life":
@@ -249,8 +246,9 @@ def _chart(chart: NamedChart, prefix: str) -> DrawnChart:
 
 
 def _flat(values: Mapping[str, Any], above: str = "") -> Iterator[tuple[str, str]]:
-    """Nested settings as `name.name`, text. Without a value: what is said about it stands under
-    `unavailable`.
+    """Flattens nested settings to `name.name` and text.
+
+    Settings without a value are left out; `unavailable` has their reasons.
     """
     for key, value in values.items():
         name = f"{above}{key}"
@@ -263,7 +261,7 @@ def _flat(values: Mapping[str, Any], above: str = "") -> Iterator[tuple[str, str
 
 
 def _replay(summary: Summary, directory: Path | None) -> list[tuple[str, str]]:
-    """What to type, each command with what it does."""
+    """Lists the commands that repeat the run or read it, with their purpose."""
     study = summary.study
     words = typed(study.asked_for or study.name, study.size, study.overrides)
     again = shlex.join([*words, "--seed", str(study.seed)])

@@ -1,5 +1,4 @@
-"""Which trials and blocks count, for readers: what was invalid and why, what was rejected, and whether the
-verdicts would be others if nothing had been rejected."""
+"""Invalid trials and rejected blocks, their reasons, and whether rejection changed a verdict."""
 
 from __future__ import annotations
 
@@ -16,8 +15,7 @@ __all__ = ["ValidityView", "validity_view"]
 
 
 CAPTION = (
-    "Every block: what became of it, the loudest moment beside one of its trials, and the order in which its "
-    "contenders came"
+    "Every block: whether it counts, the most noise during one of its trials, and the order of its contenders"
 )
 COLUMNS = (
     Column("Block"),
@@ -31,16 +29,16 @@ COLUMNS = (
 
 @dataclass(frozen=True)
 class ValidityView:
-    """What counts of a run, and why not the rest."""
+    """The valid parts of a run, and why others do not count."""
 
     lines: tuple[str, ...]
     reasons: tuple[tuple[str, str], ...]
-    """What was given up or invalid, and why."""
+    """Abandoned contenders and invalid trials, with the reason."""
     blocks: Table
 
 
 def validity_view(summary: Summary, trials: Sequence[TrialRecord]) -> ValidityView:
-    """Of a run; without its trials the blocks are not told one by one."""
+    """Describes the validity of a run; the table of blocks needs the trials."""
     counts = summary.trials
     lines = [f"Trials: {trial_counts(summary)}."]
     lines.append(
@@ -60,7 +58,7 @@ def validity_view(summary: Summary, trials: Sequence[TrialRecord]) -> ValidityVi
 
 
 def _both_analyses(summary: Summary) -> str:
-    """Whether rejecting blocks changed a verdict: both analyses are kept."""
+    """Says whether rejecting blocks changed a verdict, by the analysis of all blocks."""
     kept = {(pair.a, pair.b): pair.verdict for pair in summary.pairs_all_blocks}
     changed = [
         f"{pair.a} against {pair.b}: {pair.verdict}, else {kept[pair.a, pair.b]}"

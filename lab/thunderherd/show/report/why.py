@@ -1,4 +1,4 @@
-"""What a report shows of the reasons: explanations, and what was counted at a request, by name."""
+"""The reasons for differences: explanations, counts per request, profiles."""
 
 from __future__ import annotations
 
@@ -25,8 +25,8 @@ from thunderherd.show.tables.sweeps import Reasons
 from thunderherd.text.figures import count, decimals, extrapolated, number, printable, unit_of
 
 OFTEN = 0.01
-"""What happens less often in a request than this, under every contender, has no row."""
-NOT_IN_EACH = "not told in each of its counted trials"
+"""The fewest calls per request, by any contender, for a row."""
+NOT_IN_EACH = "unavailable in some of its counted trials"
 
 
 @dataclass(frozen=True)
@@ -35,20 +35,22 @@ class WhyView:
 
     explanations: list[Table]
     sentences: list[str]
-    """Of those that are told first: of the main table, and without one of the last point of each sweep."""
+    """Those about the main table; without one, about the last point of each sweep."""
     at_points: list[tuple[str, list[str]]]
-    """The other sentences, by a heading that says where."""
+    """The other sentences, by their point of a sweep."""
     legend: list[str]
     counted: list[Table]
     counted_legend: list[str]
     reasons: list[str]
-    """Who could not be counted, what could not be explained, and why."""
+    """Why contenders were not counted or differences not explained."""
     profiles: ProfileView | None
 
 
 def why_view(summary: Summary, directory: Path | None = None) -> WhyView | None:
-    """What the report shows; None where nothing was counted and nothing sampled. `directory`: where the files
-    of the profiles are."""
+    """Makes the section Why; None if nothing was counted or sampled.
+
+    `directory` has the files of the profiles.
+    """
     counting, profiles = summary.counting, profile_view(summary, directory)
     if counting is None and profiles is None:
         return None
@@ -72,7 +74,7 @@ def why_view(summary: Summary, directory: Path | None = None) -> WhyView | None:
 
 
 def _at_points(summary: Summary) -> list[tuple[str, list[str]]]:
-    """The sentences that are not told first, by where they hold."""
+    """Groups the further sentences by their point of a sweep."""
     found: dict[str, list[str]] = {}
     where = {each.name: _where(each) for each in summary.contenders}
     for each in summary.explanations:
@@ -82,12 +84,12 @@ def _at_points(summary: Summary) -> list[tuple[str, list[str]]]:
 
 
 def _where(contender: ContenderSummary) -> str:
-    """`Sweep lives at 64`; empty of the main table."""
+    """Writes `Sweep lives at 64`; empty for the main table."""
     return printable(f"Sweep {contender.sweep} at {contender.point}") if contender.sweep else ""
 
 
 def _counted(summary: Summary, counting: CountingSummary) -> Iterator[Table]:
-    """A table for each side of the main table, and of each counted point of a sweep."""
+    """Makes tables for both sides of the main table and of each counted point of a sweep."""
     where = {each.name: _where(each) for each in summary.contenders}
     groups: dict[str, list[ContenderCounts]] = {}
     for told in counting.contenders:
@@ -109,7 +111,7 @@ def _tables(
     calls = sorted(name for name in names if name.startswith(f"{SYSTEM_CALLS}."))
     others = [name for name in names if name not in calls]
     missing = dict.fromkeys(name for each in told for name in each.sides[side].unavailable)
-    # What all trials count has tables of its own (`counter_tables`).
+    # Counters of all trials have other tables (`counter_tables`).
     elsewhere = {*counters_of_all_trials} - {*counting.counters}
     whole = [
         name
@@ -126,17 +128,16 @@ def _tables(
     ]
     contenders = [each.contender for each in told]
     if rows:
-        heading = f"{place}{SIDE_NAMES[side]}: system calls by name, and what else was counted, per request"
+        heading = f"{place}{SIDE_NAMES[side]}: system calls by name, and further counters, per request"
         yield Table.matrix(heading, "", contenders, rows, marks.notes)
     marks = _Marks(told, side)
     if states := [*_states(told, side, marks)]:
-        heading = f"{place}{SIDE_NAMES[side]}: what the kernel told near the end of the window"
+        heading = f"{place}{SIDE_NAMES[side]}: state of the kernel near the end of the window"
         yield Table.matrix(heading, "", contenders, states, marks.notes)
 
 
 class _Marks:
-    """The marks of one table: of figures that are missing, each reason once, and of extrapolated ones, one
-    for all of them."""
+    """The marks of one table: one for each reason of missing figures, and one for all extrapolated ones."""
 
     def __init__(self, told: Sequence[ContenderCounts], side: CountedSide) -> None:
         self._side = side
@@ -144,13 +145,13 @@ class _Marks:
         self._reasons = Reasons()
 
     def absent(self, each: ContenderCounts, name: str) -> Cell:
-        """A cell without a figure."""
+        """Makes a cell without a figure."""
         unavailable = each.sides[self._side].unavailable
         why = unavailable.get(name) or unavailable.get(name.partition(".")[0]) or NOT_IN_EACH
         return Cell(mark=self._reasons.mark(printable(why)))
 
     def of_figure(self, each: ContenderCounts, name: str) -> str:
-        """What stands behind a figure."""
+        """Gives the mark of an extrapolated figure; empty for others."""
         scaled = each.sides[self._side].scaled
         is_scaled = name in scaled or name.partition(".")[0] in scaled
         return self._reasons.mark(extrapolated(self._shares)) if is_scaled else ""
@@ -163,7 +164,7 @@ class _Marks:
 def _states(
     told: Sequence[ContenderCounts], side: CountedSide, marks: _Marks
 ) -> Iterator[tuple[str, list[Cell]]]:
-    """A row for each figure of a state, with its unit."""
+    """Makes a row for each state, with its unit."""
     for name in dict.fromkeys(name for each in told for name in each.sides[side].states):
         found = [each.sides[side].states.get(name) for each in told]
         known = [each for each in found if each]
@@ -207,9 +208,8 @@ def _rows(
 def _legend(counting: CountingSummary) -> list[str]:
     trials = count(counting.trials, "trial")
     return [
-        f"Of {trials} of each contender, made after all others: to count costs, so that no other figure of "
-        "these trials is used anywhere. The clients' counts are of all of their load, from its start to its "
-        "end, by all of its requests."
+        f"From {trials} of each contender, made after all others. Counting costs time, so no other figure of "
+        "these trials is used. The clients' counts are of their whole load, divided by all of its requests."
     ]
 
 
