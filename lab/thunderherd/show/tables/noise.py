@@ -33,9 +33,9 @@ ONE_SIDED = (
 HOW = (
     "Medians over valid trials. Soft interrupts: milliseconds in each second, over all valid trials. CPUs "
     "are numbered from 0 in the order of /proc/stat, which counts in ticks of a hundredth of a second. "
-    "'<': fewer than ten ticks, too few for a figure. Stolen: by the hypervisor; others: by other "
-    "processes; both as shares of all CPU time. Retransmitted: TCP segments in a trial, by any socket in "
-    "the network namespaces of both sides."
+    "'<': too few ticks for a figure, which is below that of ten ticks. Stolen: by the hypervisor; others: "
+    "by other processes; both as shares of all CPU time. Retransmitted: TCP segments in a trial, by any "
+    "socket in the network namespaces of both sides."
 )
 
 
