@@ -285,7 +285,7 @@ def test_a_scaled_study_is_refused(tmp_path: Path) -> None:
             "bytes=1..4294967296 goes beyond what it allows: a whole number from 1 to",
         ),
         ({"over": "pool=1..20000"}, "goes beyond what it allows: a whole number from 1 to 4096 workers"),
-        ({"over": "bytes=9..1"}, "crossover: --over bytes=9..1: 9 is not below 1"),
+        ({"over": "bytes=9..1"}, "crossover: --over: 9 is not below 1"),
         ({"over": "bytes=1..many"}, "'many' is no number"),
         ({"over": "message_bytes"}, "LOW..HIGH, such as --over message_bytes=64..4MiB"),
         ({"over": "settings.pool=5"}, "LOW..HIGH, such as --over settings.pool=1..64"),

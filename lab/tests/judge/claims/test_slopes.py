@@ -20,7 +20,7 @@ from thunderherd.judge.claims.contrasts import measure
 from thunderherd.judge.claims.slopes import slopes
 from thunderherd.records.summary import SlopeSummary, Summary
 from thunderherd.show.report.page import render
-from thunderherd.show.tables.slopes import slope_table
+from thunderherd.show.tables.sweeps import slope_table
 from thunderherd.study.loading import Study, Sweep
 
 CLOCK = "server.task_clock"

@@ -268,7 +268,7 @@ def test_a_run_without_anything_to_show_is_shown() -> None:
     empty = Summary.model_validate(data | {"claims": [], "questions": []})
     for show in (main.print_study, main.print_pairs, tables_claims.print_claims):
         assert printed(show, 80, empty)
-    assert "makes no claims" in printed(tables_claims.print_claims, 80, empty)
+    assert "no claims" in printed(tables_claims.print_claims, 80, empty)
 
 
 def test_names_stay_text() -> None:

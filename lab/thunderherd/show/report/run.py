@@ -43,8 +43,8 @@ from thunderherd.show.tables import sweeps as tables_sweeps
 from thunderherd.show.tables.by_name import parts_of_report
 from thunderherd.show.tables.limits import limits_table
 from thunderherd.show.tables.model import Table
-from thunderherd.show.tables.perf_stat import perf_stat_legend, perf_stats
-from thunderherd.show.tables.slopes import slope_table
+from thunderherd.show.tables.paper_counters import perf_stat_legend, perf_stats
+from thunderherd.show.tables.sweeps import slope_table
 from thunderherd.study.file.names import typed
 from thunderherd.text.figures import (
     main_of,

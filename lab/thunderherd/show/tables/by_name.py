@@ -18,8 +18,7 @@ from thunderherd.show.tables.model import NamedTable, Table, plain_table
 from thunderherd.show.tables.noise import TITLE, noise_table
 from thunderherd.show.tables.paper_counters import counted_legend, counted_tables, counted_title
 from thunderherd.show.tables.runs import MAIN_METRICS, main_runs, sweep_runs
-from thunderherd.show.tables.slopes import slope_table
-from thunderherd.show.tables.sweeps import main_further, metrics_of, sweep_tables, sweeps_legend
+from thunderherd.show.tables.sweeps import main_further, metrics_of, slope_table, sweep_tables, sweeps_legend
 from thunderherd.text.figures import main_of
 from thunderherd.text.shown import at_points
 

@@ -36,15 +36,16 @@ from thunderherd.show.tables.paper_counters import (
     counted_legend,
     counted_tables,
     counted_title,
+    perf_stat_legend,
+    perf_stats,
 )
-from thunderherd.show.tables.perf_stat import perf_stat_legend, perf_stats
 from thunderherd.show.tables.runs import main_runs, sweep_runs
-from thunderherd.show.tables.slopes import slope_table
 from thunderherd.show.tables.sweeps import (
     Reasons,
     main_further,
     main_papers,
     scaled_marks,
+    slope_table,
     sweep_tables,
     sweeps_legend,
     why_none,

@@ -11,7 +11,7 @@ from made.summaries.marked import printed
 
 from thunderherd.show.report.page import render
 from thunderherd.show.tables.main import print_study
-from thunderherd.show.tables.perf_stat import HERE, SECONDS, PerfStat, perf_stats
+from thunderherd.show.tables.paper_counters import HERE, SECONDS, PerfStat, perf_stats
 
 
 def outputs() -> dict[str, PerfStat]:
