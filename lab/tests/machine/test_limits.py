@@ -11,6 +11,7 @@ from pathlib import Path
 
 import numpy as np
 import pytest
+from made.shown.tables import by_name
 from rich.console import Console
 
 from thunderherd.cli.main import run_command
@@ -19,7 +20,7 @@ from thunderherd.engine.line_base import Place
 from thunderherd.engine.lines import LimitRound, Limits, LimitUnavailable
 from thunderherd.machine.limits import machine_limits
 from thunderherd.records.limits import MachineLimits
-from thunderherd.show.tables.limits import limit_rows, print_limits, size_in_words
+from thunderherd.show.tables.limits import limits_table, print_limits, size_in_words
 from thunderherd.statistics.samples import median_estimate
 
 HEAD = Limits.model_validate(
@@ -145,7 +146,7 @@ def test_lines_that_make_no_sense_are_refused() -> None:
 
 
 TABLE = """\
-Limit            Where, size  Median  interval    Best
+Limit            Where, size  Median  interval    Best  Unit
 pipe_transfer        one CPU    1.02  1.00..1.50  1.00  µs
 pipe_round_trip      one CPU    5.25  5.00..9.00  5.00  µs
                     two CPUs    45.8  44.0..90.0  44.0  µs
@@ -194,8 +195,8 @@ def test_sizes_are_read_easily(size: int, words: str) -> None:
 def test_small_and_large_times_have_units_of_their_own() -> None:
     def unit(nanoseconds: float) -> tuple[str, str]:
         found = machine_limits([HEAD, *rounds("pipe_transfer", [nanoseconds], times=1000)], LISTED)
-        row = limit_rows(found, LISTED)[0]
-        return row.value, row.unit
+        (row, *_) = by_name(limits_table(found)).values()
+        return row["Median"].value, row["Unit"].value
 
     assert unit(21.5) == ("21.5", "ns")
     assert unit(999) == ("999", "ns")

@@ -293,7 +293,7 @@ PLOTS = {
     "erss-hw4-experiment-repetition": OF_DELAYS,
     "erss-hw4-output-tables-plots": OF_DELAYS,
     "unp-ch30-measurement-distribution": "a table, of which we have clients-per-worker",
-    "cse232-a2-output-figures": "printouts of perf stat, which test_perf_stat.py holds",
+    "cse232-a2-output-figures": "printouts of perf stat, which test_paper_counters.py holds",
 }
 """By the row of docs/generated/sources.md that names charts: ours; or what they are if they have no axes."""
 

@@ -283,7 +283,7 @@ def test_mistakes_with_a_study(changes: dict[str, Any], code: str | None, facts:
         ({"over": "bytes=1..4GiB"}, "crossover.over_exceeds_setting", ["1 to 1073741824 bytes"]),
         ({"over": "bytes=2..4GiB"}, "crossover.over_exceeds_setting", ["--over bytes=2..1073741824"]),
         ({"over": "pool=1..20000"}, "crossover.over_exceeds_setting", ["1 to 4096 workers"]),
-        ({"over": "bytes=9..1"}, OTHERS, ["--over bytes=9..1", "--over bytes=1..9"]),
+        ({"over": "bytes=9..1"}, OTHERS, ["--over", "9", "--over bytes=1..9"]),
         ({"over": "bytes=1..many"}, OTHERS, ["'many'"]),
         ({"over": "message_bytes"}, OTHERS, ["LOW..HIGH", "--over message_bytes=64..4MiB"]),
         ({"over": "settings.pool=5"}, OTHERS, ["LOW..HIGH", "--over settings.pool=1..64"]),

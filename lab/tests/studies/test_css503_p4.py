@@ -9,13 +9,14 @@ from pathlib import Path
 
 import numpy as np
 import pytest
+from made.shown.tables import cells, heads
 
 from thunderherd.engine import client
 from thunderherd.judge.claims.claim_file import Claim, load_claims
 from thunderherd.judge.claims.claims import judge
 from thunderherd.records.summary import ClaimVerdict, Summary, TrialRecord
 from thunderherd.run.runner import run_study
-from thunderherd.show.tables.sweeps import sweep_matrices
+from thunderherd.show.tables.sweeps import sweep_tables
 from thunderherd.study.loading import Study, load_study
 from thunderherd.study.resolver import outside_size
 
@@ -298,16 +299,16 @@ def test_tables_stand_beside_the_sources_and_the_garbled_cell_is_marked(quick: S
         for each in quick.contenders
     ]  # fmt: skip
     summary = summarise(quick, trials, {}, seed=1)
-    matrices = {matrix.caption: matrix for matrix in sweep_matrices(summary, summary.sweeps[0])}
-    reads = next(each for caption, each in matrices.items() if caption.startswith("reads of the server"))
-    cell = reads.rows[0][1][reads.columns.index("writev")]
+    shown = {table.caption: table for table in sweep_tables(summary, summary.sweeps[0])}
+    reads = next(each for caption, each in shown.items() if caption.startswith("reads of the server"))
+    cell = cells(reads)[heads(reads).index("writev")]
     assert cell.paper.startswith("17,675") and cell.paper[-1] in "¹²³"
     mark = cell.paper[-1]
     assert any(note.startswith(f"{mark} paper: type 2 reads 17,675") for note in reads.notes)
-    others = [each.paper for _, row in reads.rows for each in row if each is not cell]
+    others = [each.paper for each in cells(reads) if each is not cell]
     assert not any(paper.endswith(mark) for paper in others)
-    of_ceiling = next(each for caption, each in matrices.items() if "ceiling" in caption)
-    shares = dict(zip(of_ceiling.columns, of_ceiling.rows[0][1], strict=True))
+    of_ceiling = next(each for caption, each in shown.items() if "ceiling" in caption)
+    shares = dict(zip(heads(of_ceiling), cells(of_ceiling), strict=False))
     assert float(shares["single_write"].value) == pytest.approx(100 * 4.76 / 9.4, abs=0.01)
 
 

@@ -11,6 +11,8 @@ from pathlib import Path
 
 import pytest
 from made.refusals import refused
+from made.shown.tables import heads
+from made.shown.tables import runs as shown_runs
 
 from thunderherd.engine import client
 from thunderherd.judge.claims.claim_file import Claim, load_claims
@@ -359,7 +361,7 @@ def test_quick_form_runs_to_its_table(use_engine: Path, tmp_path: Path) -> None:
     runs = tables_runs.sweep_runs(summary, sweep)
     assert runs is not None and runs.caption.startswith("Every run [scaled 1:25")
     scaled = ("Time (s) [scaled 1:25]", "Req# [scaled 1:25]", "Throughput (/s) [scaled 1:25]")
-    assert runs.headings == (*scaled, "Paper")
+    assert heads(runs) == [*scaled, "Paper"]
 
 
 def test_the_sources_runs_stand_beside_ours_and_alone(
@@ -371,13 +373,14 @@ def test_the_sources_runs_stand_beside_ours_and_alone(
     summary = run_study(of, tmp_path / "run", seed=4)
     runs = tables_runs.sweep_runs(summary, summary.sweeps[0])
     assert runs is not None
-    assert len(runs.headings) == 4 and runs.headings[3] == "Paper", "the source's runs are not scaled"
-    rows = {(row.point, row.contender, row.run): row.cells for row in runs.rows}
-    assert rows[("1", "pre", "1")][3] == "317.4"
-    assert "-" not in rows[("1", "pre", "1")]
+    assert len(heads(runs)) == 4 and heads(runs)[3] == "Paper", "the source's runs are not scaled"
+    first = shown_runs(runs, "pre", "1")[0]
+    assert first.run == "1" and first.figures[3] == "317.4"
+    assert "-" not in first.figures
+    rows = {row.run: row.figures for row in shown_runs(runs, "per", "4")}
     why = {note[0]: note[2:] for note in runs.notes}
     for run, printed in (("3", "175.03"), ("sd", "8.75")):
-        *ours, source = rows[("4", "per", run)]
+        *ours, source = rows[run]
         assert source == printed
         assert [cell[0] for cell in ours] == ["-"] * 3 and len(set(ours)) == 1
         assert "CPU" in why[ours[0][1:]], "why it was not run here"

@@ -11,6 +11,7 @@ from typing import Any
 
 import pytest
 from made.refusals import refused
+from made.shown.tables import heads
 from made.small_studies import head
 from made.summaries.trials import made_trial
 
@@ -139,10 +140,10 @@ def test_those_of_the_main_table_are_told_first(summary: Summary) -> None:
 def test_counts_of_each_point_have_a_table_of_their_own(summary: Summary) -> None:
     view = why_view(summary)
     assert view is not None
-    assert [each.heading.partition(":")[0] for each in view.counted if "Clients" not in each.heading] == [
+    assert [each.caption.partition(":")[0] for each in view.counted if "Clients" not in each.caption] == [
         "Server", "Sweep clients at 1. Server", "Sweep clients at 5. Server",
     ]  # fmt: skip
-    assert all(len(each.contenders) == 2 for each in view.counted)
+    assert all(len(heads(each)) == 2 for each in view.counted)
 
 
 # What is told of a moment -----------------------------------------------------------------------------------

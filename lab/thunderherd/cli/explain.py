@@ -50,13 +50,14 @@ def explain(
     from thunderherd.show.sentences.explanation import (
         elsewhere,
         legend,
-        print_explanation,
         reasons,
         remarks,
         sentence,
     )
     from thunderherd.show.sentences.left_out import not_counted, not_sampled
-    from thunderherd.show.tables.noise import noise_view, print_noise
+    from thunderherd.show.tables.explanation import print_explanation
+    from thunderherd.show.tables.noise import noise_table
+    from thunderherd.show.tables.terminal import print_table
     from thunderherd.text.figures import printable
     from thunderherd.text.layout import make_console, prose
 
@@ -102,8 +103,10 @@ def explain(
     for line in [*not_counted(summary), *not_sampled(summary)] if a is None else ():
         prose(console, line)
     _print_profiles(profiles, console)
-    if view := noise_view(summary, [*dict.fromkeys(name for each in found for name in (each.a, each.b))]):
-        print_noise(view, console)
+    names = [*dict.fromkeys(name for each in found for name in (each.a, each.b))]
+    if (noise := noise_table(summary, names)) is not None:
+        print_table(noise, console)
+        console.print()
     disturbed = summary.limits.disturbed if summary.limits else ""
     for line in [
         *([f"{disturbed}."] if disturbed else []),

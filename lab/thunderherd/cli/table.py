@@ -117,35 +117,25 @@ def _text(table: NamedTable, form: str, study: str) -> str:
     from thunderherd.show.tables import formats
 
     if form == "csv":
-        return formats.as_csv(table.data())
+        return formats.as_csv(table.for_programs())
     if form == "markdown":
-        return formats.as_markdown(table.title, table.sections())
+        return formats.as_markdown(table.title, table.tables())
     if form == "latex":
-        return formats.as_latex(table.title, table.sections(), f"{study}-{table.name}")
+        return formats.as_latex(table.title, table.tables(), f"{study}-{table.name}")
     text = io.StringIO()
     _print(table, text)
     return text.getvalue()
 
 
 def _print(table: NamedTable, stream: IO[str]) -> None:
-    """Prints a table as a terminal shows it: long texts are folded."""
-    from rich.table import Table
-    from rich.text import Text
-
-    from thunderherd.text.layout import make_console, prose, show_table
+    from thunderherd.show.tables.terminal import print_table
+    from thunderherd.text.layout import make_console
 
     console = make_console(stream)
-    for section in table.sections():
-        prose(console, section.caption or table.title, style="bold")
-        made = Table(box=None, pad_edge=False, padding=(0, 2, 0, 0))
-        for head, is_figure in zip(section.grid.heads, section.grid.figures, strict=True):
-            made.add_column(Text(head), justify="right" if is_figure else "left", overflow="fold")
-        for row in section.grid.rows:
-            made.add_row(*(Text("-" if field is None else str(field)) for field in row))
-        show_table(console, made)
-        for note in section.notes:
-            prose(console, note)
-        console.print()
+    for place, each in enumerate(table.tables()):
+        if place:
+            console.print()
+        print_table(each, console)
 
 
 def claims(study: StudyName, directory: ResultsDirectory) -> None:

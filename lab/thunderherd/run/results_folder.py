@@ -35,8 +35,8 @@ from thunderherd.records.schemas import kept_summary_schema
 from thunderherd.records.summary import SUMMARY_SCHEMA, Summary
 from thunderherd.run import recordings
 from thunderherd.show.report.summary_page import replay_words, summary_page
-from thunderherd.show.tables.formats import markdown_grid, markdown_text
-from thunderherd.show.tables.model import Grid
+from thunderherd.show.tables.formats import markdown_table, markdown_text
+from thunderherd.show.tables.model import plain_table
 from thunderherd.text.figures import words_of
 from thunderherd.text.shown import shown_of
 
@@ -158,15 +158,15 @@ def readme(results: SavedRun) -> str:
         parts.append("The run has not ended. Files that need all of its trials do not exist yet.")
     else:
         parts.append(f"Results: [{PAGE}]({PAGE}).")
-    parts += ["## Files", markdown_grid(Grid.of(["file", "content"], list(_files(results)), 2))]
+    parts += ["## Files", markdown_table(plain_table(["file", "content"], list(_files(results)), 2))]
     if summary is not None:
         parts += ["## Opening them", *_opening_parts(_shown_metric(results))]
     columns = [[each.name, each.kind, each.unit, each.meaning] for each in results.described_columns()]
     parts += [
         "## Columns of the trials",
-        markdown_grid(Grid.of(["column", "kind", "unit", "meaning"], columns, 4)),
+        markdown_table(plain_table(["column", "kind", "unit", "meaning"], columns, 4)),
         "## Columns of the estimates",
-        markdown_grid(Grid.of(["column", "meaning"], ESTIMATE_COLUMNS, 2)),
+        markdown_table(plain_table(["column", "meaning"], ESTIMATE_COLUMNS, 2)),
     ]
     if summary is not None:
         parts += [

@@ -1,1 +1,1 @@
-"""How figures, quantities and paragraphs are written."""
+"""Figures, quantities and paragraphs as texts."""

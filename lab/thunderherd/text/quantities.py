@@ -1,4 +1,4 @@
-"""Whole quantities as people type and read them: `4MiB`, `64..1M`; 13,108 bytes (12.8 KiB)."""
+"""Whole quantities as users type and read them: `4MiB`, `64..1M`; 13,108 bytes (12.8 KiB)."""
 
 from __future__ import annotations
 
@@ -39,11 +39,11 @@ UNITS = {
 
 ALLOWED = "a whole number, alone or with k, M, G (thousands) or KiB, MiB, GiB (powers of 1,024)"
 QUANTITY = re.compile(r"(\d+(?:\.\d+)?)\s*([A-Za-z%]*)", re.ASCII)
-"""A number and its unit: without a sign, and without an exponent, which nobody types for either."""
+"""A number and its unit, without a sign and without an exponent."""
 
 
 class NoQuantity(ValueError):
-    """`text` is no number, or is no unit that a number, `digits`, may have here."""
+    """A text that is no number, or no unit of the number `digits`."""
 
     def __init__(self, text: str, digits: str = "") -> None:
         self.text, self.digits = text, digits
@@ -51,7 +51,7 @@ class NoQuantity(ValueError):
 
 
 def in_units(text: str, units: Mapping[str, int]) -> Fraction:
-    """`1.5 MiB` as a number of the unit that is 1 of `units`. Raises `NoQuantity` for what is none."""
+    """Reads `1.5 MiB` as a number of the smallest of `units`. Raises `NoQuantity` for other texts."""
     found = QUANTITY.fullmatch(text.strip())
     if found is None:
         raise NoQuantity(text.strip())
@@ -72,41 +72,49 @@ class Range:
 
 @dataclass(frozen=True, slots=True)
 class Written:
-    """How values of a setting are written that has units of its own, and a range of them."""
+    """How a user writes the values of a setting that has its own units, with an example of a range."""
 
     units: Mapping[str, int]
     example: str
 
 
 def parse_range(text: str, option: str, own: Mapping[str, Written] = MappingProxyType({})) -> Range:
-    """`message_bytes=64..4MiB`. Raises UserError, which names the option, for anything else.
+    """Reads `message_bytes=64..4MiB`. Raises UserError, which names the option, for other texts.
 
-    `option` may have the command before it, as an error has: `crossover: --over`. `own` are settings with
-    units of their own, by name, of which the caller says what is the least.
+    `option` is the place of an error: `crossover: --over`. `own` are the settings that have their own units,
+    by name; the caller checks their least values.
     """
     name, equals, values = text.partition("=")
     first, dots, last = values.partition("..")
     name, typed = name.strip(), option.rpartition(" ")[2]
     if not name or not equals or not dots:
-        raise UserError(f"{option} {text}: it takes SETTING=LOW..HIGH, such as {typed} {_example(name, own)}")
+        hint = f"write SETTING=LOW..HIGH, such as {typed} {_example(name, own)}"
+        raise UserError(f"{text!r} is no range", code="quantity.not_a_range", hint=hint, where=option)
     units = own[name].units if name in own else UNITS
-    ends = [parse_quantity(each, f"{option} {text}", units) for each in (first, last)]
+    ends = [parse_quantity(each, option, units) for each in (first, last)]
     if ends[0] >= ends[1]:
         such_as = f"{last.strip()}..{first.strip()}" if ends[1] < ends[0] else f"1..{2 * max(1, ends[0])}"
         if ends[1] == ends[0] and name in own:
             such_as = own[name].example
         raise UserError(
-            f"{option} {text}: {first.strip()} is not below {last.strip()}; write the lower end first, such "
-            f"as {typed} {name}={such_as}"
+            f"{first.strip()} is not below {last.strip()}",
+            code="quantity.reversed_range",
+            hint=f"write the lower end first, such as {typed} {name}={such_as}",
+            where=option,
         )
-    # What has units of its own has a least value of its own too, and its lab knows both.
+    # The lab of a setting with its own units checks its least value.
     if ends[0] < 1 and name not in own:
-        raise UserError(f"{option} {text}: its sizes are spaced by their logarithm; begin at 1 at least")
+        raise UserError(
+            f"{text} begins at 0, and its sizes are spaced by their logarithm",
+            code="quantity.range_from_zero",
+            hint="begin at 1 or above",
+            where=option,
+        )
     return Range(name, ends[0], ends[1])
 
 
 def _example(name: str, own: Mapping[str, Written]) -> str:
-    """What could have been typed of a setting, if it was the name of one."""
+    """Gives a range that a user could type for this setting."""
     if name in own:
         return f"{name}={own[name].example}"
     name = name if re.fullmatch(r"[a-z_]+(\.[a-z_]+)*", name) else "bytes"
@@ -114,26 +122,33 @@ def _example(name: str, own: Mapping[str, Written]) -> str:
 
 
 def parse_quantity(text: str, where: str, units: Mapping[str, int] = UNITS) -> int:
-    """`4MiB` as 4194304. Raises UserError, which says where."""
+    """Reads `4MiB` as 4194304. Raises UserError, which names the place."""
     allowed = ALLOWED if units is UNITS else f"a number with its unit ({', '.join(units)})"
     try:
         value = in_units(text, units)
     except NoQuantity as error:
-        raise UserError(f"{where}: {error}; allowed: {allowed}{_nearest(error, units)}") from None
+        code = "quantity.unknown_unit" if error.digits else "quantity.not_a_number"
+        hint = f"allowed: {allowed}{_nearest(error, units)}"
+        raise UserError(str(error), code=code, hint=hint, where=where) from None
     if value.denominator != 1:
-        raise UserError(f"{where}: {text.strip()} is {float(value):g}; allowed: {allowed}")
+        raise UserError(
+            f"{text.strip()} is {float(value):g}",
+            code="quantity.not_whole",
+            hint=f"allowed: {allowed}",
+            where=where,
+        )
     return int(value)
 
 
 def _nearest(error: NoQuantity, units: Mapping[str, int]) -> str:
-    """The quantities that somebody may have meant who typed a unit that there is not."""
+    """Suggests quantities with known units for one with an unknown unit."""
     unit = error.text.lower()
     nearest = sorted(known for known in units if error.digits and known.lower() in (unit, f"{unit}ib"))
     return f"; did you mean {' or '.join(error.digits + each for each in nearest)}?" if nearest else ""
 
 
 def amount(value: float, unit: str = "") -> str:
-    """`13,108 bytes (12.8 KiB)`; `4 MiB` where it is just that; `1 byte`; `30`; of no whole number three
+    """Writes `13,108 bytes (12.8 KiB)`, `4 MiB` if that is exact, `1 byte`, `30`; fractions with three
     digits."""
     text = plain(value, unit)
     if unit != "bytes" or value < UNITS["KiB"] or not text.endswith(unit):
@@ -143,7 +158,7 @@ def amount(value: float, unit: str = "") -> str:
 
 
 def amounts(low: float, high: float, unit: str = "") -> str:
-    """`8,618 to 10,099 bytes`; `64 bytes to 4 MiB`."""
+    """Writes `8,618 to 10,099 bytes`, `64 bytes to 4 MiB`."""
     first, last = plain(low, unit), plain(high, unit)
     if unit and last.endswith(f" {unit}"):
         first = first.removesuffix(f" {unit}").removesuffix(f" {unit.removesuffix('s')}")
@@ -151,7 +166,7 @@ def amounts(low: float, high: float, unit: str = "") -> str:
 
 
 def plain(value: float, unit: str = "") -> str:
-    """`13,108 bytes`; `4 MiB`; `1 byte`; `30`; of no whole number three digits."""
+    """Writes `13,108 bytes`, `4 MiB`, `1 byte`, `30`; fractions with three digits."""
     if value == 1:
         unit = unit.removesuffix("s")
     if not float(value).is_integer():
@@ -163,5 +178,5 @@ def plain(value: float, unit: str = "") -> str:
 
 
 def _binary(value: float) -> str:
-    """The largest of IEC's units that is not above so many bytes."""
+    """Names the largest IEC unit that is at most so many bytes."""
     return max((name for name in ("KiB", "MiB", "GiB") if UNITS[name] <= value), key=UNITS.__getitem__)

@@ -1,4 +1,4 @@
-"""A contender's figure of a metric in the metric's unit, with its interval, as tables and charts show it."""
+"""Estimates as tables and charts show them: in the metric's unit, with an interval."""
 
 from __future__ import annotations
 
@@ -7,15 +7,15 @@ from dataclasses import dataclass
 
 from thunderherd.metrics.table import ELAPSED, SIDES, known_metric
 from thunderherd.records.summary import ContenderSummary, Estimate, Spread, Summary, SweepSummary
-from thunderherd.text.figures import Unit, decimals, number, span, unit_of, words_of
+from thunderherd.text.figures import BETWEEN, Unit, decimals, number, span, unit_of, words_of
 
 DECADES = 100.0
-"""Figures of a table that differ by more than this factor have decimals of their own in each row."""
+"""If the figures of a table differ by more than this factor, each row has its own decimals."""
 
 
 @dataclass(frozen=True)
 class ShownEstimate:
-    """A figure in the metric's own unit: an estimate with its interval, or a mean with its deviation."""
+    """An estimate with its interval, or a mean with its deviation, in the metric's own unit."""
 
     value: float
     low: float | None
@@ -23,22 +23,22 @@ class ShownEstimate:
     deviation: float | None = None
     is_mean: bool = False
 
-    def span(self, unit: Unit, digits: int, between: str) -> str:
-        """The interval, or the deviation of repeated runs."""
+    def span(self, unit: Unit, digits: int, between: str = BETWEEN) -> str:
+        """Writes the interval, or the deviation of repeated runs."""
         if not self.is_mean:
             return span(unit.of(self.low), unit.of(self.high), digits, between)
         return "" if self.deviation is None else f"sd {number(unit.of(self.deviation), digits)}"
 
 
 def shown_of(summary: Summary, contender: ContenderSummary | None, name: str) -> ShownEstimate | None:
-    """A contender's figure of a metric; None where it has none. Runs that are repeated have a mean."""
+    """Gives a contender's estimate of a metric, or the mean of repeated runs; None without one."""
     if contender is None:
         return None
     return shown(summary, contender.metrics.get(name), contender.spread.get(name))
 
 
 def shown(summary: Summary, estimate: Estimate | None, spread: Spread | None) -> ShownEstimate | None:
-    """What is shown of the two: of blocks the estimate, of repeated runs the mean."""
+    """Chooses the estimate over blocks, or the mean of repeated runs."""
     if not summary.study.repetitions:
         return ShownEstimate(estimate.value, estimate.low, estimate.high) if estimate else None
     if spread is None:
@@ -49,7 +49,7 @@ def shown(summary: Summary, estimate: Estimate | None, spread: Spread | None) ->
 
 
 def unit_for(summary: Summary, name: str, figures: Iterable[ShownEstimate | None]) -> Unit:
-    """The unit that suits all these figures of a metric."""
+    """Chooses the unit that suits all these figures of a metric."""
     study = summary.study
     return unit_of(
         name, study.normalise_connections, [each.value for each in figures if each], study.counters
@@ -57,7 +57,7 @@ def unit_for(summary: Summary, name: str, figures: Iterable[ShownEstimate | None
 
 
 def caption_of(name: str, unit: Unit) -> str:
-    """A metric and its unit, as a heading: `requests per second`, `median latency (ms)`."""
+    """Writes a metric and its unit as a heading: `requests per second`, `median latency (ms)`."""
     words = words_of(name)
     if " per " in unit.name:  # the unit says per what
         return f"{words.partition(' per ')[0]} ({unit.name})"
@@ -66,9 +66,9 @@ def caption_of(name: str, unit: Unit) -> str:
 
 
 def counted_over(summary: Summary, name: str, contenders: Iterable[ContenderSummary | None]) -> str:
-    """`counted over 0.41 to 0.44 s`: in which time the counts of a side came to what they are.
+    """Writes `counted over 0.41 to 0.44 s`: the time over which a side's events were counted.
 
-    A source's may be of another time. Empty of what is no count, and where none of these contenders has it.
+    The source may have counted over another time. Empty if the metric is no count or no contender has it.
     """
     side = name.partition(".")[0]
     if side not in SIDES or not is_count(summary, name):
@@ -77,7 +77,7 @@ def counted_over(summary: Summary, name: str, contenders: Iterable[ContenderSumm
         elapsed.value
         for each in contenders
         if shown_of(summary, each, name)
-        # Of a window the server tells no time of its own.
+        # In a window the server reports no elapsed time.
         and (elapsed := shown_of(summary, each, f"{side}.{ELAPSED}") or shown_of(summary, each, ELAPSED))
     ]
     if not times:
@@ -88,23 +88,23 @@ def counted_over(summary: Summary, name: str, contenders: Iterable[ContenderSumm
 
 
 def is_count(summary: Summary, name: str) -> bool:
-    """Whether a metric is a whole number of each run: means of it have decimals, it has none."""
+    """Whether a metric is a whole number in each run; only its means have decimals."""
     found = known_metric(name, summary.study.counters)
     return found is not None and found.whole
 
 
 def digits_for(values: Iterable[float], name: str) -> int:
-    """The decimals that give the smallest of these figures as many digits as the metric is worth."""
+    """Counts the decimals that give the smallest of these figures the digits of its metric."""
     found = known_metric(name)
     return decimals(not_tiny(values), found.digits if found else 3)
 
 
 def not_tiny(values: Iterable[float]) -> list[float]:
-    """Without those beside which the others would have decimals that say nothing: an estimate near zero."""
+    """Leaves out values near zero, which would give the others meaningless decimals."""
     sizes = [abs(value) for value in values]
     return [size for size in sizes if size * DECADES >= max(sizes)]
 
 
 def at_points(summary: Summary, sweep: SweepSummary) -> dict[tuple[str, str], ContenderSummary]:
-    """The contenders of a sweep by base and point."""
+    """Gives the contenders of a sweep by base and point."""
     return {(each.base, each.point or ""): each for each in summary.contenders if each.sweep == sweep.name}

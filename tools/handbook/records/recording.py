@@ -44,9 +44,9 @@ from thunderherd.records.summary import ContenderSummary, PairSummary, Summary, 
 from thunderherd.show.charts.by_name import NamedChart, all_charts
 from thunderherd.show.charts.files import as_file
 from thunderherd.show.sentences.tables import main_caption
-from thunderherd.show.tables.main import print_study, study_rows
+from thunderherd.show.tables.main import main_figures, print_study
 from thunderherd.show.tables.sweeps import why_none
-from thunderherd.text.figures import ABSENT, capital, main_of, number
+from thunderherd.text.figures import ABSENT, BETWEEN, capital, main_of, number
 from thunderherd.text.layout import make_console
 from thunderherd.text.shown import at_points, caption_of, digits_for, shown_of, unit_for
 
@@ -148,7 +148,9 @@ def figures_of(summary: Summary, charts: Sequence[KeptChart], run: Mapping[str, 
 
 
 def _main(summary: Summary) -> KeptTable:
-    texts = {row.name: (row.value, row.value_span) for row in study_rows(summary)}
+    texts = {
+        name: (cell.value, cell.span.replace(BETWEEN, "..")) for name, cell in main_figures(summary).items()
+    }
     study = summary.study
     rows = [_row(each, summary, study.metric, texts[each.name]) for each in main_of(summary)]
     pairs = [_pair(each) for each in summary.pairs if each.sweep is None]

@@ -8,14 +8,15 @@ from typing import Any
 import pytest
 from made.refusals import refused
 from made.shown.printed import printed
+from made.shown.tables import rows
 from made.summaries import sweeps as synthetic_sweeps
 
 from thunderherd.engine.lines import Life
 from thunderherd.judge.claims.paper_counters import NOT_COUNTED, load_counters
 from thunderherd.records.paper_counters import CountedCell, CountedSummary
 from thunderherd.records.summary import Summary
-from thunderherd.show.tables.paper_counters import counted_matrices
-from thunderherd.show.tables.sweeps import Matrix
+from thunderherd.show.tables.model import Table
+from thunderherd.show.tables.paper_counters import counted_tables
 from thunderherd.text.figures import estimator
 from thunderherd.trial.caveats import unavailable_counters
 
@@ -37,15 +38,15 @@ def cell(of: Summary, event: str, side: str, base: str) -> CountedCell:
     )
 
 
-def matrix(of: Summary, side: str) -> Matrix:
-    return next(each for each in counted_matrices(of) if each.caption.lower().startswith(side))
+def table(of: Summary, side: str) -> Table:
+    return next(each for each in counted_tables(of) if each.caption.lower().startswith(side))
 
 
 def test_every_event_of_both_sides_is_there_for_every_contender(tmp_path: Path) -> None:
     found = counted(summary(tmp_path))
     assert (found.events, found.contenders) == (EVENTS, ["iterative", "prefork", "thread_per_client"])
     assert len(found.cells) == 2 * 4 * 3
-    assert [head for head, _ in matrix(summary(tmp_path), "server").rows] == [
+    assert list(rows(table(summary(tmp_path), "server"))) == [
         "task-clock (msec)", "context-switches", "cpu-cycles", "elapsed (s)"
     ]  # fmt: skip
 
@@ -66,7 +67,7 @@ def test_repeated_runs_have_the_mean_of_their_other_tables(tmp_path: Path) -> No
     update = {"paper_counters": written.paper_counters, "path": written.path}
     of = synthetic_sweeps.summary_of(synthetic_sweeps.study(repetitions=3).model_copy(update=update))
     own = {each.name: each for each in of.contenders}["prefork@whole_life=4"].spread["server.task_clock"]
-    (clock,) = [row for head, row in matrix(of, "server").rows if head == "task-clock (msec)"]
+    clock = rows(table(of, "server"))["task-clock (msec)"]
     assert clock[1].value == f"{own.mean * 1000:.2f}"
     assert clock[1].span == f"sd {(own.standard_deviation or 0) * 1000:.2f}"
     text = printed(of, 100)
@@ -78,8 +79,8 @@ def test_what_is_not_counted_shows_a_dash_and_why_never_zero(tmp_path: Path) -> 
     of = summary(tmp_path, reasons={"cpu-cycles": "counted later"})
     cycles = cell(of, "cpu-cycles", "server", "iterative")
     assert (cycles.value, cycles.paper, cycles.why) == (None, 7200631.0, "counted later")
-    shown = matrix(of, "server")
-    row = dict(shown.rows)["cpu-cycles"]
+    shown = table(of, "server")
+    row = rows(shown)["cpu-cycles"]
     assert [(each.value, each.mark, each.paper) for each in row] == [
         ("-", "¹", "7,200,631"), ("-", "¹", "7,874,479"), ("-", "¹", "-")
     ]  # fmt: skip
@@ -127,7 +128,7 @@ def test_a_size_without_its_sweep_has_no_table(tmp_path: Path) -> None:
 
 def test_a_study_without_it_has_none() -> None:
     assert synthetic_sweeps.summary().counted is None
-    assert counted_matrices(synthetic_sweeps.summary()) == []
+    assert counted_tables(synthetic_sweeps.summary()) == []
 
 
 @pytest.mark.parametrize(

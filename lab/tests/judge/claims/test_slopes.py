@@ -10,6 +10,7 @@ from pathlib import Path
 import pytest
 from made.refusals import refused
 from made.shown.printed import printed
+from made.shown.tables import cells, heads, rows
 from made.summaries import sweeps as synthetic_sweeps
 from made.summaries.sweeps import LIVES
 from made.summaries.swept import STUDY, loaded
@@ -20,7 +21,7 @@ from thunderherd.judge.claims.slopes import NOT_EVERY_POINT, slopes
 from thunderherd.metrics.table import metric
 from thunderherd.records.summary import SlopeSummary, Summary
 from thunderherd.show.report.page import render
-from thunderherd.show.tables.slopes import slope_matrix
+from thunderherd.show.tables.sweeps import slope_table
 from thunderherd.study.loading import Study, Sweep
 
 CLOCK = "server.task_clock"
@@ -99,8 +100,8 @@ def test_repeated_runs_have_a_mean_and_a_deviation() -> None:
     assert line.each_spread.standard_deviation == pytest.approx(1e-4)
     assert line.start_spread.mean == pytest.approx(1e-3)
     repeated = summary(repetitions=3)
-    matrix = slope_matrix(repeated, next(each for each in repeated.sweeps if each.name == "whole_life"))
-    assert matrix is not None and any(" 3 runs " in note for note in matrix.notes)
+    table = slope_table(repeated, next(each for each in repeated.sweeps if each.name == "whole_life"))
+    assert table is not None and any(" 3 runs " in note for note in table.notes)
 
 
 def test_every_metric_and_every_contender_has_one() -> None:
@@ -128,10 +129,10 @@ def test_a_run_of_one_point_has_none() -> None:
 
 def test_slopes_are_in_the_report() -> None:
     of = summary()
-    matrix = slope_matrix(of, next(each for each in of.sweeps if each.name == "whole_life"), " to ")
+    table = slope_table(of, next(each for each in of.sweeps if each.name == "whole_life"))
     page = render(of)
-    assert matrix is not None and matrix.caption in page
-    assert all(f">{cell.value}<" in page and cell.span in page for _, cells in matrix.rows for cell in cells)
+    assert table is not None and table.caption in page
+    assert all(f">{cell.value}<" in page and cell.span in page for cell in cells(table))
 
 
 @pytest.mark.parametrize("width", [80, 100, 200])
@@ -140,18 +141,18 @@ def test_slopes_are_printed_with_their_start_below_and_in_the_summary(
     width: int, repetitions: int | None
 ) -> None:
     of = summary(repetitions)
-    matrix = slope_matrix(of, next(each for each in of.sweeps if each.name == "whole_life"))
-    assert matrix is not None and matrix.columns == ("iterative", "prefork", "thread_per_client")
-    rows = dict(matrix.rows)
-    head = next(each for each in rows if each.startswith(f"{metric(CLOCK).words} (µs), "))
-    assert list(rows)[1].startswith(f"{metric('client.elapsed_seconds').words} (ms), ")
-    cell = rows[head][0]
+    table = slope_table(of, next(each for each in of.sweeps if each.name == "whole_life"))
+    assert table is not None and heads(table) == ["iterative", "prefork", "thread_per_client"]
+    own = rows(table)
+    head = next(each for each in own if each.startswith(f"{metric(CLOCK).words} (µs), "))
+    assert list(own)[1].startswith(f"{metric('client.elapsed_seconds').words} (ms), ")
+    cell = own[head][0]
     line = found(of, "iterative", CLOCK)
     value = line.each_spread.mean if line.each_spread else line.each and line.each.value
     assert float(cell.value) == pytest.approx((value or 0) * 1e6, rel=0.01)
     text = printed(of, width)
-    assert matrix.caption in text
-    assert cell.value in text and cell.span in text
+    assert table.caption in text
+    assert cell.value in text and cell.span.replace(" to ", "..") in text
     data = json.loads(of.model_dump_json(by_alias=True))["sweeps"][2]
     assert data["slope"] == "connection" and data["slopes"][3]["base"] == "iterative"
 

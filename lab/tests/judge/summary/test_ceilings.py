@@ -14,7 +14,7 @@ from thunderherd.judge.summary.ceilings import beside_ceilings
 from thunderherd.judge.summary.selection import blocks_of
 from thunderherd.judge.summary.summarise import summarise
 from thunderherd.records.summary import TrialRecord
-from thunderherd.show.tables.sweeps import sweep_matrices
+from thunderherd.show.tables.sweeps import sweep_tables
 from thunderherd.study.loading import Contender, Study
 from thunderherd.trial.trial import run_trial
 
@@ -51,8 +51,8 @@ def test_a_share_is_that_of_the_ceiling_in_the_same_block(tmp_path: Path) -> Non
     summary = summarise(study, trials, {}, seed=1)
     (found,) = [each for each in summary.contenders if each.name == "prefork@pool_size=5"]
     assert found.metrics["share_of_ceiling"].value == pytest.approx(0.04, abs=0.03)
-    (matrix,) = [each for each in sweep_matrices(summary, summary.sweeps[0]) if "ceiling" in each.caption]
-    assert "ceiling: iterative" in matrix.notes
+    (table,) = [each for each in sweep_tables(summary, summary.sweeps[0]) if "ceiling" in each.caption]
+    assert "ceiling: iterative" in table.notes
 
 
 @pytest.mark.parametrize(("rate", "valid"), [(None, True), (0.0, True), (4.0, False)])

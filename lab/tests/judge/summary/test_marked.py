@@ -12,6 +12,7 @@ from dataclasses import replace
 from functools import cache
 
 import pytest
+from made.shown.tables import cells, rows
 from made.summaries.marked import HIDDEN, MACHINE, cse232, cse638, printed, sweep
 
 from thunderherd.judge.summary.source_csv import text_of
@@ -23,9 +24,10 @@ from thunderherd.show.charts.sweeps import sweep_chart
 from thunderherd.show.report.page import render
 from thunderherd.show.report.why import why_view
 from thunderherd.show.tables.claims import print_claims
-from thunderherd.show.tables.main import print_pairs, print_study, study_rows
-from thunderherd.show.tables.paper_counters import counted_matrices
-from thunderherd.show.tables.sweeps import Matrix, sweep_matrices
+from thunderherd.show.tables.main import main_table, print_pairs, print_study
+from thunderherd.show.tables.model import Cell, Table
+from thunderherd.show.tables.paper_counters import counted_tables
+from thunderherd.show.tables.sweeps import sweep_tables
 from thunderherd.text.figures import extrapolated, time_share
 from thunderherd.trial.caveats import scaled_notes
 
@@ -60,8 +62,8 @@ def test_the_trials_warnings_are_told_once_for_each_side() -> None:
     assert "99 %" in time_share(0.995) and "1 %" in time_share(0.001)
 
 
-def about(matrices: list[Matrix], words: str) -> Matrix:
-    return next(each for each in matrices if each.caption.startswith(words))
+def about(tables: list[Table], words: str) -> Table:
+    return next(each for each in tables if each.caption.startswith(words))
 
 
 def test_the_summary_says_so_by_metric_and_by_counter() -> None:
@@ -76,17 +78,16 @@ def test_the_summary_says_so_by_metric_and_by_counter() -> None:
 
 
 def test_tables_of_sweeps_mark_each_figure_and_say_why_another_is_none() -> None:
-    matrices = sweep_matrices(of_sizes(), sweep(of_sizes()))
-    cycles = about(matrices, "CPU cycles of the clients per byte")
-    cells = [cell for _, row in cycles.rows for cell in row]
-    assert {cell.mark for cell in cells} == {"¹"}
+    tables = sweep_tables(of_sizes(), sweep(of_sizes()))
+    cycles = about(tables, "CPU cycles of the clients per byte")
+    assert {cell.mark for cell in cells(cycles)} == {"¹"}
     (note,) = [note for note in cycles.notes if note.startswith("¹")]
     assert note.startswith("¹ ") and SHARE in note
-    missing = about(matrices, "LLC load misses of the clients")
-    assert {cell.value for _, row in missing.rows for cell in row} == {"-"}
+    missing = about(tables, "LLC load misses of the clients")
+    assert {cell.value for cell in cells(missing)} == {"-"}
     assert any(note.endswith(HIDDEN) for note in missing.notes)
-    plain = about(matrices, "cache misses of the clients")
-    assert {cell.mark for _, row in plain.rows for cell in row} == {""}
+    plain = about(tables, "cache misses of the clients")
+    assert {cell.mark for cell in cells(plain)} == {""}
 
 
 def test_charts_say_so_in_themselves() -> None:
@@ -110,28 +111,28 @@ def test_repeated_runs_and_slopes_say_so() -> None:
 
 def test_the_main_table_and_its_pairs_say_so() -> None:
     summary = of_lives()
-    rows = study_rows(summary)
-    assert {row.value_mark for row in rows} == {"¹"} and all(row.value != "-" for row in rows)
+    figures = [row.cells[1] for row in main_table(summary).rows]
+    assert {cell.mark for cell in figures} == {"¹"} and all(cell.value != "-" for cell in figures)
     assert f"¹ {EXTRAPOLATED}" in printed(print_study, summary)
     (note,) = re.findall(rf"[^.]*{CYCLES}[^.]*{EXTRAPOLATED}", printed(print_pairs, summary))
     assert HIDDEN not in note
     lacking = of_lives("server.bus_cycles")
-    assert {(row.value, row.value_mark) for row in study_rows(lacking)} == {("-", "¹")}
+    assert {main_table(lacking).cells_of(1)[0]} == {Cell("-", mark="¹")}
     assert f"¹ {BUS}: {HIDDEN}" in printed(print_study, lacking)
     assert f"{BUS}: {HIDDEN}." in printed(print_pairs, lacking)
 
 
 def test_the_sources_counters_say_so() -> None:
-    for matrix in counted_matrices(of_lives()):
+    for table in counted_tables(of_lives()):
         # The source's own mistakes have marks at the head of a row.
-        rows = {head.rstrip("¹²³⁴⁵⁶⁷⁸⁹⁰"): cells for head, cells in matrix.rows}
-        marks = {cell.mark for cell in rows["cpu-cycles"]}
+        own = {head.rstrip("¹²³⁴⁵⁶⁷⁸⁹⁰"): cells for head, cells in rows(table).items()}
+        marks = {cell.mark for cell in own["cpu-cycles"]}
         assert len(marks) == 1 and any(
-            note.startswith(f"{min(marks)} {EXTRAPOLATED}") for note in matrix.notes
+            note.startswith(f"{min(marks)} {EXTRAPOLATED}") for note in table.notes
         )
-        assert {cell.value for cell in rows["bus-cycles"]} == {"-"}
-        assert any(note.endswith(HIDDEN) for note in matrix.notes)
-        assert {cell.mark for cell in rows["task-clock (msec)"]} == {""}
+        assert {cell.value for cell in own["bus-cycles"]} == {"-"}
+        assert any(note.endswith(HIDDEN) for note in table.notes)
+        assert {cell.mark for cell in own["task-clock (msec)"]} == {""}
 
 
 def test_claims_and_answers_say_so() -> None:
@@ -166,10 +167,14 @@ def test_counted_trials_say_so() -> None:
     view = why_view(of_sizes().model_copy(update={"counting": counting}))
     assert view is not None
     server, _ = view.counted
-    rows = dict(server.rows)
-    assert [cells[0][-1] for cells in rows.values()] == ["¹", rows["cache misses"][0][-1], "²"]
-    assert rows["cache misses"][0][-1].isdecimal() and rows["llc load misses"] == ["-²"]
-    assert "cpu cycles" in rows and "context switches" not in rows, "those of all trials stand elsewhere"
+    own = rows(server)
+    assert {head: found[0].mark for head, found in own.items()} == {
+        "cpu cycles": "¹", "cache misses": "", "llc load misses": "²"
+    }  # fmt: skip
+    assert (
+        own["cache misses"][0].value.replace(",", "").isdecimal() and own["llc load misses"][0].value == "-"
+    )
+    assert "context switches" not in own, "those of all trials stand elsewhere"
     extrapolated, hidden = server.notes
     assert extrapolated.startswith(f"¹ {EXTRAPOLATED}") and hidden == f"² {HIDDEN}"
     assert not any("extrapolated" in reason or HIDDEN in reason for reason in view.reasons)

@@ -8,6 +8,7 @@ from pathlib import Path
 
 import polars
 import pytest
+from made.shown.tables import cells, rows
 from made.summaries.trials import made_trial
 from rich.console import Console
 
@@ -17,7 +18,8 @@ from thunderherd.records.directory import RunInfo, SavedRun
 from thunderherd.records.noise import RETRANSMITTED, SOFTIRQ_RATES, NoiseSummary
 from thunderherd.records.summary import Noise, Summary, TrialRecord
 from thunderherd.show.report.page import render
-from thunderherd.show.tables.noise import CPUS_SHOWN, noise_view, print_noise
+from thunderherd.show.tables.noise import CPUS_SHOWN, HOW, ONE_SIDED, noise_table
+from thunderherd.show.tables.terminal import print_table
 from thunderherd.study.loading import Study
 
 
@@ -98,20 +100,19 @@ def test_the_tidy_table_has_it_by_trial(small_study: Study, tmp_path: Path) -> N
 
 
 def test_readers_are_told_with_the_reason(small_study: Study) -> None:
-    view = noise_view(summary_of(small_study), ["prefork"])
+    view = noise_table(summary_of(small_study), ["prefork"])
     assert view is not None
-    (row,) = view.rows
-    assert (row.contender, row.cells) == ("prefork", ("100", "0: 100, 1: < 16.7", "2.0 %", "10.0 %", "2"))
-    assert "both together" in view.legend[0]
+    values = [cell.value for cell in rows(view)["prefork"]]
+    assert values == ["100", "0: 100, 1: < 16.7", "2.0 %", "10.0 %", "2"]
+    assert ONE_SIDED in view.notes
 
-    view = noise_view(summary_of(small_study, recorded=False))
+    view = noise_table(summary_of(small_study, recorded=False))
     assert view is not None
-    assert [row.cells[0] for row in view.rows] == ["-"] * 3
-    assert any(NOT_RECORDED in line for line in view.legend)
+    assert [own[0].value for own in rows(view).values()] == ["-"] * 3
+    assert any(NOT_RECORDED in line for line in view.notes)
     written = io.StringIO()
-    print_noise(view, Console(file=written, width=100))
-    text = written.getvalue()
-    assert all(row.contender in text for row in view.rows) and NOT_RECORDED in " ".join(text.split())
+    print_table(view, Console(file=written, width=100))
+    assert view.caption in written.getvalue()
 
 
 def test_of_few_ticks_there_is_no_figure(small_study: Study) -> None:
@@ -129,10 +130,10 @@ def test_of_few_ticks_there_is_no_figure(small_study: Study) -> None:
         assert told is not None and told.softirq_resolution == pytest.approx(200 / len(noises))
         summary = summary_of(small_study)
         with_it = summary.contenders[0].model_copy(update={"noise": told})
-        view = noise_view(summary.model_copy(update={"contenders": [with_it]}))
+        view = noise_table(summary.model_copy(update={"contenders": [with_it]}))
         assert view is not None
-        assert any("<" in line for line in view.legend)
-        return view.rows[0].cells[1]
+        assert HOW in view.notes
+        return cells(view)[1].value
 
     assert shown(1, 0) == "0: < 2000, 1: < 2000"
     assert shown(9, 11) == "0: < 100, 1: < 100"
@@ -146,18 +147,18 @@ def test_of_many_cpus_the_busiest_are_shown(small_study: Study) -> None:
     )
     summary = summary_of(small_study)
     one = summary.contenders[0].model_copy(update={"noise": told})
-    view = noise_view(summary.model_copy(update={"contenders": [one]}))
+    view = noise_table(summary.model_copy(update={"contenders": [one]}))
     assert view is not None
-    shown = view.rows[0].cells[1]
+    shown = cells(view)[1].value
     assert shown.startswith("56: 56") and shown.endswith(f"and {64 - CPUS_SHOWN} with less")
-    assert view.rows[0].cells[0] == "2016"
+    assert cells(view)[0].value == "2016"
 
 
 @pytest.mark.parametrize("recorded", [True, False])
 def test_the_report_has_it(small_study: Study, recorded: bool) -> None:
     html = render(summary_of(small_study, recorded=recorded))
     section = html.partition('<section id="noise">')[2].partition("</section>")[0]
-    assert section.count('<th scope="row" class="who name">') == 3
+    assert section.count('<th scope="row" class="who">') == 3
     assert '<th scope="col">Contender</th>' in section and ">Retransmitted</th>" in section, (
         "as in the terminal"
     )

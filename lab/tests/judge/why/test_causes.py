@@ -7,10 +7,11 @@ import re
 from collections.abc import Callable, Mapping
 
 import pytest
+from made.shown.tables import rows
 
+from thunderherd.judge.why import causes
 from thunderherd.judge.why.causes import (
     NOT_DIVIDED,
-    SWITCHES_ALONE,
     SWITCHES_OF_PROC,
     UNKNOWN_KIND,
     explain,
@@ -19,7 +20,16 @@ from thunderherd.judge.why.side import NO_CONNECTION
 from thunderherd.records.explanation import Cause, Difference, Explanation, Range
 from thunderherd.records.extra_trials import ContenderCounts, Count, SideCounts
 from thunderherd.records.limits import LimitFigure, LimitReason, MachineLimits
-from thunderherd.show.sentences.explanation import WITHIN_CALLS, decomposition, how_often, legend, sentence
+from thunderherd.show.sentences.explanation import (
+    SWITCHES_ALONE,
+    WITHIN_CALLS,
+    how_often,
+    legend,
+    reasons,
+    sentence,
+)
+from thunderherd.show.tables.explanation import calls_table, causes_table
+from thunderherd.show.tables.model import Cell
 
 MICROSECOND = 1e-6
 
@@ -201,11 +211,11 @@ def test_what_was_not_counted_says_so_and_is_in_the_rest() -> None:
         "switches_and_wakeups": 10, "copies": 0, "rest": 10,
     }  # fmt: skip
     why_switches = cause(found, "switches_and_wakeups").why or ""
-    assert why_switches.endswith(f": {why['wakeups']}; {SWITCHES_ALONE}")
+    assert why_switches.endswith(f": {why['wakeups']}; {causes.SWITCHES_ALONE}")
     assert (cause(found, "system_calls").why or "").endswith(f": {why['system_calls']}")
     assert "system calls" in sentence(found) and "among it" in sentence(found)
-    assert f"switches without wake-ups: {why_switches}" in decomposition(found).reasons
-    assert len(decomposition(found).reasons) == len({each.why for each in found.causes if each.why})
+    assert f"switches without wake-ups: {why_switches}" in reasons([found])
+    assert len(reasons([found])) == len({each.why for each in found.causes if each.why})
     left_out = counts("left_out", system_calls=3, calls_read=3, wakeups=0, context_switches=0, **MOVED)
     reason = cause(explain(left_out, LEAN, limits(), between(1)), "page_faults").why
     assert " page_faults" in (reason or "")
@@ -240,7 +250,7 @@ def test_per_byte_and_per_connection() -> None:
     assert cause(by_byte, "system_calls").a == pytest.approx(13 / 4000)
     small = explain(more, LEAN, limits(), between(0.001), per="byte")
     assert "2,500 system calls a MB more" in sentence(small)
-    assert ("read", "3,250", "750", "") in decomposition(by_byte).calls
+    assert [cell.value for cell in rows(calls_table(by_byte))["read"]] == ["3,250", "750", ""]
     unopened = more.model_copy(update={"requests_per_connection": None})
     told = cause(explain(unopened, LEAN, limits(), between(10), per="connection"), "system_calls")
     assert told.amount is None and (told.why or "").endswith(f": {NO_CONNECTION}")
@@ -319,13 +329,10 @@ def test_what_profiles_say_of_the_rest_is_told_beside_it_and_is_no_cause() -> No
     assert without.endswith(f"{WITHIN_CALLS}.")
     assert text.startswith(without.removesuffix(f"{WITHIN_CALLS}.")) and WITHIN_CALLS not in text
     assert has(text, "12.0 µs", "9.0 to 15.0)")
-    names = [row.cause for row in decomposition(told).rows]
-    plain = [row.cause for row in decomposition(found).rows]
+    own, plain = rows(causes_table(told)), [*rows(causes_table(found))]
+    names = [*own]
     assert names[-3:] == [plain[-2], names[-2], plain[-1]] and "network code" in names[-2]
-    assert (decomposition(told).rows[-2].amount, decomposition(told).rows[-2].span) == (
-        "-12.0",
-        "-15.0 to -9.0",
-    )
+    assert own[names[-2]][-1] == Cell("-12.0", "-15.0 to -9.0")
     assert told.rest == found.rest
     assert any("Network code" in line for line in legend(told))
     assert not any("Network code" in line for line in legend(found))
@@ -377,7 +384,7 @@ def test_every_explanation_in_words(golden: Callable[[str, str], None]) -> None:
         explain(blind, LEAN, limits("memcpy"), between(30, 20, 40)),
         explain(counts("unknown", calls_clone=4, system_calls=7, **MOVED), LEAN, limits(), between(400)),
     ]
-    pages = ["\n".join([sentence(each), *decomposition(each).reasons]) for each in found]
+    pages = ["\n".join([sentence(each), *reasons([each])]) for each in found]
     pages += ["\n".join(legend(found[0])), "\n".join(legend(found[1])[-1:])]
     golden("explanation-sentences.txt", "\n\n".join(pages) + "\n")
 
@@ -403,9 +410,8 @@ def test_without_wake_ups_the_switches_of_proc_are_explained_and_labelled() -> N
     assert cause.why is not None and "it takes root" in cause.why
     assert cause.why.endswith(f"; {SWITCHES_OF_PROC}")
     assert "3 switches more" in sentence(found) and "wake-ups more" not in sentence(found)
-    shown = decomposition(found)
-    assert "switches without wake-ups" in [row.cause for row in shown.rows]
-    assert any(text.startswith("switches without wake-ups: ") for text in shown.reasons)
+    assert SWITCHES_ALONE in rows(causes_table(found))
+    assert any(text.startswith(f"{SWITCHES_ALONE}: ") for text in reasons([found]))
     with_perf = [each.model_copy(deep=True) for each in told]
     for each in with_perf:
         counted = each.sides["server"].counts

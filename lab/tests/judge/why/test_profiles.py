@@ -394,7 +394,7 @@ def test_network_code_is_its_share_of_the_cpu_time_of_the_judged_trials(rig: Rig
         ({}, None),
         ({"why_not_cpus": "it is 1", "covered": 0.14}, "they cover 14 % of its CPU time"),
         ({"why_not_cpus": "it is 1", "covered": 0.95}, None),
-        ({"kernel_symbols": False}, "what the kernel copies is not known"),
+        ({"kernel_symbols": False}, "copying in the kernel is unknown"),
     ],
 )
 def test_a_share_of_copying_says_what_it_does_not_tell_of(changes: dict[str, Any], words: str | None) -> None:

@@ -9,15 +9,15 @@ from typing import TYPE_CHECKING
 
 import pytest
 from made.questions import GOOD
+from made.refusals import refused
 from made.shown.pages import HOSTILE, Elements, visit
+from made.shown.tables import cells, rows
 from made.summaries import sweeps as synthetic_sweeps
 
-from thunderherd.errors import UserError
-from thunderherd.judge.claims.paper_counters import NOT_COUNTED
 from thunderherd.records.summary import Summary
 from thunderherd.show.report.page import render, write_report
 from thunderherd.show.tables.runs import sweep_runs
-from thunderherd.show.tables.sweeps import sweep_matrices
+from thunderherd.show.tables.sweeps import sweep_tables
 
 if TYPE_CHECKING:
     from playwright.sync_api import Browser
@@ -53,20 +53,22 @@ def test_every_figure_of_each_sweep_stands_in_its_table(browser: Browser, file: 
     for sweep in of.sweeps:
         seen.page.evaluate("document.querySelectorAll('details').forEach(each => each.open = true)")
         shown = seen.page.locator(f"section#over-{sweep.name} table.matrix")
-        for place, matrix in enumerate(sweep_matrices(of, sweep, between=" to ")):
+        for place, table in enumerate(sweep_tables(of, sweep)):
             texts = shown.nth(place).locator("tbody tr").all_inner_texts()
-            for text, (head, cells) in zip(texts, matrix.rows, strict=True):
+            for text, (head, own) in zip(texts, rows(table).items(), strict=True):
                 words = " ".join(text.split())
                 assert words.startswith(head)
-                assert all(f"{cell.value}{cell.mark}" in words and cell.span in words for cell in cells)
-                assert all(f"paper {cell.paper}" in words for cell in cells if cell.paper not in ("", "-"))
+                assert all(f"{cell.value}{cell.mark}" in words and cell.span in words for cell in own)
+                assert all(f"paper {cell.paper}" in words for cell in own if cell.paper not in ("", "-"))
     seen.page.context.close()
 
 
 def test_counters_and_answers_are_there(browser: Browser, file: Path, of: Summary) -> None:
     seen = visit(browser, file)
     counted = " ".join(seen.page.locator("section#counted").inner_text().split())
-    assert "paper 7,200,631" in counted and f"¹ {NOT_COUNTED}" in counted
+    assert of.counted is not None
+    (why,) = {cell.why for cell in of.counted.cells if cell.event == "cpu-cycles"}
+    assert "paper 7,200,631" in counted and f"¹ {why}" in counted
     answer = " ".join(seen.page.locator("article#question-Q1").inner_text().split())
     assert all(sentence in answer for sentence in of.questions[0].answer)
     seen.page.context.close()
@@ -83,10 +85,11 @@ def test_every_run_is_in_the_report() -> None:
     of = synthetic_sweeps.summary(repetitions=3)
     text = render(of)
     for sweep in of.sweeps:
-        runs = sweep_runs(of, sweep)
-        assert runs is not None
-        for row in runs.rows:
-            assert all(f'<td class="figure">{cell}</td>' in text for cell in row.cells)
+        told = sweep_runs(of, sweep)
+        assert told is not None
+        for cell in cells(told):
+            mark = f'<span class="mark">{cell.mark}</span>' if cell.mark else ""
+            assert f'<td class="figure">{cell.value}{mark}</td>' in text
 
 
 def test_a_study_without_a_main_table_has_a_report() -> None:
@@ -119,5 +122,6 @@ def test_a_report_for_a_directory_that_is_not_there_is_refused_in_the_users_word
     of: Summary, tmp_path: Path
 ) -> None:
     path = tmp_path / "nowhere" / "report.html"
-    with pytest.raises(UserError, match=f"{path} cannot be written: there is no directory {path.parent};"):
-        write_report(of, path)
+    (problem,) = refused(write_report, of, path)
+    assert problem.code == "report.no_folder"
+    assert str(path) in problem.message and str(path.parent) in problem.message

@@ -6,6 +6,7 @@ from dataclasses import replace
 from functools import cache
 
 import pytest
+from made.shown.tables import cells, heads
 from made.summaries.marked import HIDDEN, MACHINE, cse232, cse638, printed, sweep
 
 from thunderherd.metrics.cpu_sources import cpu_sources_below
@@ -13,7 +14,7 @@ from thunderherd.records.summary import Summary
 from thunderherd.show.report.page import render
 from thunderherd.show.sentences.cpu_source import cpu_cost_lines
 from thunderherd.show.tables.main import print_study
-from thunderherd.show.tables.sweeps import main_further, sweep_matrices
+from thunderherd.show.tables.sweeps import main_further, sweep_tables
 
 CYCLES = "client.cpu_cycles_per_byte"
 
@@ -53,7 +54,7 @@ def test_what_cannot_be_had_falls_to_the_next_rung_that_can(
 ) -> None:
     summary = without(*hidden)
     assert sweep(summary).substitutes.get(CYCLES) == instead
-    captions = [each.caption for each in sweep_matrices(summary, sweep(summary))]
+    captions = [each.caption for each in sweep_tables(summary, sweep(summary))]
     label = "in place of CPU cycles of the clients per byte of payload, not to be had here"
     # CPU per byte stands in that table by itself.
     assert any(label in caption for caption in captions) == (instead == "client.task_clock_per_byte")
@@ -86,10 +87,10 @@ def test_a_clock_that_is_not_the_best_says_why() -> None:
 def test_the_main_table_has_the_next_rung_beside_its_reason() -> None:
     hidden = {"task_clock": HIDDEN, "cpu_cycles": HIDDEN}
     summary = replace(MACHINE, hidden=hidden, shares={}).summary(cse232())
-    matrix = main_further(summary)
-    assert matrix is not None and matrix.caption == "In its place"
-    (column,) = matrix.columns
+    table = main_further(summary)
+    assert table is not None and table.caption == "In its place"
+    (column,) = heads(table)
     assert column.startswith("CPU time of the server")
     assert column.endswith(", in place of task clock of the server, not to be had here")
-    assert all(cell.value != "-" for _, (cell,) in matrix.rows)
+    assert all(cell.value != "-" for cell in cells(table))
     assert f"¹ task clock of the server: {HIDDEN}" in printed(print_study, summary)

@@ -9,6 +9,8 @@ from typing import Any
 
 import pytest
 from made.shown.drawings import rows, svg_texts
+from made.shown.tables import by_name, cells, heads, runs
+from made.shown.tables import rows as table_rows
 from made.summaries import summary as synthetic_summary
 from made.summaries import sweeps as synthetic_sweeps
 from rich.console import Console
@@ -21,7 +23,7 @@ from thunderherd.show.report.page import render
 from thunderherd.show.sentences.source_figures import as_printed, notes_by_mark, paper_texts
 from thunderherd.show.tables import main
 from thunderherd.show.tables.runs import sweep_runs
-from thunderherd.show.tables.sweeps import main_further, sweep_matrices
+from thunderherd.show.tables.sweeps import main_further, sweep_tables
 from thunderherd.study import loading as studies
 from thunderherd.study.loading import load_study
 
@@ -88,11 +90,11 @@ def test_every_metric_of_a_sweep_has_its_figures_and_their_notes() -> None:
     )
     of = with_papers(synthetic_sweeps.summary(), figure)
     sweep = next(each for each in of.sweeps if each.name == "whole_life")
-    first, _, latency = sweep_matrices(of, sweep)
+    first, _, latency = sweep_tables(of, sweep)
     assert "paper: read off a chart" in latency.notes and "paper: read off a chart" not in first.notes
-    cells = dict(zip(latency.columns, dict(latency.rows)["4"], strict=True))
-    assert (cells["prefork"].paper, cells["iterative"].paper) == ("431 ms", "-"), "ours is in µs"
-    assert all(not cell.paper or cell.paper == "-" for _, row in first.rows for cell in row)
+    found = dict(zip(heads(latency), table_rows(latency)["4"], strict=True))
+    assert (found["prefork"].paper, found["iterative"].paper) == ("431 ms", "-"), "ours is in µs"
+    assert all(not cell.paper or cell.paper == "-" for cell in cells(first))
     assert "paper 431 ms" in render(of) and "431 ms" in printed(of)
 
 
@@ -131,21 +133,17 @@ def test_repeated_runs_stand_beside_those_of_the_source_for_every_metric() -> No
         ),
         paper("elapsed_seconds", "prethread_queue", 31, sweep="delay", point="small", system="VAX"),
     )
-    runs = sweep_runs(of, next(each for each in of.sweeps if each.name == "delay"))
-    assert runs is not None
-    assert runs.headings[3:] == ("Paper: Req#", "Paper: Time (min)", "Paper: Time, VAX", "Paper")
-    found = [
-        (row.run, *row.cells[3:])
-        for row in runs.rows
-        if (row.point, row.contender) == ("small", "prethread_queue")
-    ]
+    told = sweep_runs(of, next(each for each in of.sweeps if each.name == "delay"))
+    assert told is not None
+    assert heads(told)[3:] == ["Paper: Req#", "Paper: Time (min)", "Paper: Time, VAX", "Paper"]
+    found = [(row.run, *row.figures[3:]) for row in runs(told, "prethread_queue", "small")]
     assert found[:4] == [
         ("1", "9000", "-", "-", "319.33"),
         ("2", "10,000", "-", "-", "328.33"),
         ("3", "-", "-", "-", "337.33"),
         ("mean", "9500", "30", "31", "328.33"),
     ]
-    assert "paper: by hand" in runs.notes
+    assert "paper: by hand" in told.notes
     assert "paper: by hand" in printed(of) and "<li>paper: by hand</li>" in render(of)
 
 
@@ -156,13 +154,9 @@ def test_what_was_not_run_here_stands_with_all_that_the_source_has_of_it() -> No
     )
     left = [each for each in of.contenders if each.name != "prethread_queue@delay=small"]
     of = of.model_copy(update={"contenders": left})
-    runs = sweep_runs(of, next(each for each in of.sweeps if each.name == "delay"))
-    assert runs is not None
-    assert [
-        (row.run, *row.cells[3:])
-        for row in runs.rows
-        if (row.point, row.contender) == ("small", "prethread_queue")
-    ] == [
+    told = sweep_runs(of, next(each for each in of.sweeps if each.name == "delay"))
+    assert told is not None
+    assert [(row.run, *row.figures[3:]) for row in runs(told, "prethread_queue", "small")] == [
         ("1", "-", "319.33"),
         ("2", "-", "328.33"),
         ("3", "-", "337.33"),
@@ -182,9 +176,9 @@ def test_the_main_table_has_the_figures_of_its_own_metric() -> None:
         paper("requests_per_second", "iterative", 700),
     ]
     of = of.model_copy(update={"study": rate, "paper": figures})
-    row = {each.name: each for each in main.study_rows(of)}
-    assert (row["prefork"].paper, row["prefork"].mark) == ("8000.5", "¹")
-    assert (row["iterative"].paper, row["iterative"].mark) == ("700.0", "")
+    row = {name: cells["Paper"] for name, cells in by_name(main.main_table(of)).items()}
+    assert (row["prefork"].value, row["prefork"].mark) == ("8000.5", "¹")
+    assert (row["iterative"].value, row["iterative"].mark) == ("700.0", "")
     assert notes_by_mark(of).texts == {"¹": "one run"}
     assert main_further(of) is None
 
@@ -193,7 +187,7 @@ def test_seconds_of_process_control_are_not_shown_beside_another_metric() -> Non
     of = synthetic_summary.summary()
     rate = of.study.model_copy(update={"metric": "connections_per_second", "better": "more"})
     of = of.model_copy(update={"study": rate})
-    assert {each.paper for each in main.study_rows(of)} == {"-"}
+    assert "Paper" not in heads(main.main_table(of))
     assert "20.90" not in printed(of)
 
 
@@ -206,12 +200,12 @@ def test_further_metrics_of_the_main_table_stand_below_it() -> None:
     )
     found = main_further(of)
     assert found is not None
-    assert found.columns == ("connections per second", "99th percentile of latency (s)")
-    cells = dict(found.rows)
+    assert heads(found) == ["connections per second", "99th percentile of latency (s)"]
+    own_cells = table_rows(found)
     own = next(each for each in of.contenders if each.name == "prefork").metrics["connections_per_second"]
-    assert cells["prefork"][0].value == f"{own.value:,.0f}"
-    assert (cells["prefork"][0].paper, cells["iterative"][0].paper) == ("812", "-")
-    assert (cells["iterative"][1].value, cells["iterative"][1].paper) == ("-", "431 µs")
+    assert own_cells["prefork"][0].value == f"{own.value:,.0f}"
+    assert (own_cells["prefork"][0].paper, own_cells["iterative"][0].paper) == ("812", "-")
+    assert (own_cells["iterative"][1].value, own_cells["iterative"][1].paper) == ("-", "431 µs")
     assert found.notes == (
         "¹ too few requests: the 99th percentile of latency takes 1,000 in each trial",
         "connections per second, paper: prethread on Linux",
@@ -220,8 +214,8 @@ def test_further_metrics_of_the_main_table_stand_below_it() -> None:
     for width in (80, 120, 200):
         assert "431 µs" in printed(of, width)
     assert "paper 431 µs" in render(of)
-    row = {each.name: each for each in main.study_rows(of)}
-    assert row["prefork"].paper == "1.80", "the table itself is as it was"
+    row = {name: cells["Paper"] for name, cells in by_name(main.main_table(of)).items()}
+    assert row["prefork"].value == "1.80", "the table itself is as it was"
 
 
 # Digits

@@ -9,6 +9,7 @@ import io
 import re
 import shutil
 import subprocess
+from dataclasses import replace
 from pathlib import Path
 
 import polars
@@ -33,9 +34,9 @@ from thunderherd.show.tables.formats import (
     markdown_line,
     markdown_text,
 )
-from thunderherd.show.tables.main import study_rows
-from thunderherd.show.tables.model import Grid, NamedTable, Section
-from thunderherd.text.figures import printable
+from thunderherd.show.tables.main import main_figures
+from thunderherd.show.tables.model import NamedTable, plain_table
+from thunderherd.text.figures import main_of, printable
 
 GITHUB = MarkdownIt("commonmark").enable(["table", "strikethrough"])
 NASTY = "<script>a|b & c_d_e *f* [g](http://h) `i` ~j~ $k$ #l %m ^n \\o {p} @q www.r.s “t” 5 > 4"
@@ -90,14 +91,14 @@ def test_every_table_is_written_in_each_format(of: Summary, capsys: pytest.Captu
 
 
 def test_the_main_table_has_the_printed_figures(capsys: pytest.CaptureFixture[str], of: Summary) -> None:
-    if not study_rows(of):
+    if not main_of(of):
         pytest.skip("a study of sweeps alone")
     assert run_command(["table", "run", "main", "--format", "markdown"]) == 0
     head, *rows = cells_of_markdown(capsys.readouterr().out)
-    shown = study_rows(of, " to ")
-    assert [row[head.index("design")] for row in rows] == [row.name for row in shown]
-    assert [row[3] for row in rows] == [f"{row.value}{row.value_mark}" for row in shown]
-    assert [row[4] for row in rows] == [row.value_span for row in shown]
+    shown = main_figures(of)
+    assert [row[head.index("Design")] for row in rows] == [*shown]
+    assert [row[3] for row in rows] == [cell.value for cell in shown.values()]
+    assert [row[4] for row in rows] == [cell.span for cell in shown.values()]
 
 
 def test_csv_has_the_figures_of_the_summary_with_all_their_digits(
@@ -191,8 +192,8 @@ def one_line(text: str) -> str:
 
 @given(some_text, some_text)
 def test_markdown_shows_any_text_as_it_is(head: str, cell: str) -> None:
-    grid = Grid.of(["x", f"y{head}"], [["z", f"y{cell}"]])
-    page = as_markdown("t", [Section("", grid, (cell,))])
+    table = plain_table(["x", f"y{head}"], [["z", f"y{cell}"]])
+    page = as_markdown("t", [replace(table, notes=(cell,))])
     assert cells_of_markdown(page)[:2] == [["x", one_line(f"y{head}")], ["z", one_line(f"y{cell}")]]
 
 
@@ -233,8 +234,8 @@ def test_latex_shows_any_text_as_it_is(text: str) -> None:
 
 
 def test_latex_has_rules_and_as_many_columns_as_it_says() -> None:
-    grid = Grid.of(["a", "b & c"], [["[d]", "1¹"], ["e", "2"]])
-    text = as_latex("title", [Section("x_y", grid, ("¹ a note, 5 %",))], "study-main")
+    table = plain_table(["a", "b & c"], [["[d]", "1¹"], ["e", "2"]])
+    text = as_latex("title", [replace(table, caption="x_y", notes=("¹ a note, 5 %",))], "study-main")
     assert r"\begin{tabular}{lr}" in text and r"\label{tab:study-main}" in text
     assert [text.count(rule) for rule in (r"\toprule", r"\midrule", r"\bottomrule")] == [1, 1, 1]
     rows = [line for line in text.splitlines() if line.endswith(r"\\")]
@@ -244,10 +245,10 @@ def test_latex_has_rules_and_as_many_columns_as_it_says() -> None:
 
 @pytest.mark.skipif(shutil.which("pdflatex") is None, reason="no pdflatex on this machine")
 def test_latex_compiles(tmp_path: Path) -> None:
-    grid = Grid.of(["a", NASTY], [["µ × ≤ ¹²", NASTY]])
+    table = plain_table(["a", NASTY], [["µ × ≤ ¹²", NASTY]])
     found: list[NamedTable] = [*all_tables(summary()), *all_tables(sweeps_summary())]
-    tables = [as_latex(each.title, each.sections(), each.name) for each in found]
-    tables.append(as_latex(NASTY, [Section(NASTY, grid, (NASTY,))], "nasty"))
+    tables = [as_latex(each.title, each.tables(), each.name) for each in found]
+    tables.append(as_latex(NASTY, [replace(table, caption=NASTY, notes=(NASTY,))], "nasty"))
     page = "\n".join(
         [r"\documentclass{article}\usepackage{booktabs}\begin{document}", *tables, r"\end{document}"]
     )
@@ -259,6 +260,6 @@ def test_latex_compiles(tmp_path: Path) -> None:
 
 @given(some_text)
 def test_csv_is_read_as_it_was_written(text: str) -> None:
-    shown = as_csv(Grid.of(["a", "b"], [[f"x{text}", 0.1], ["y", None]]))
+    shown = as_csv(plain_table(["a", "b"], [[f"x{text}", 0.1], ["y", None]]))
     frame = polars.read_csv(io.BytesIO(shown.encode("utf-8", "replace")), infer_schema_length=None)
     assert frame["b"].to_list() == [0.1, None]

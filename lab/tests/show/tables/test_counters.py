@@ -8,18 +8,19 @@ from functools import cache
 from pathlib import Path
 
 from made.refusals import refused
+from made.shown.tables import heads, rows
 from made.summaries.counters_by_decree import Counters
 from made.summaries.trials import made_trial
 from rich.console import Console
 
-from thunderherd.cli import table
+from thunderherd.cli import table as table_command
 from thunderherd.engine import client
 from thunderherd.judge.summary.summarise import summarise
+from thunderherd.metrics.table import PER, SIDES
 from thunderherd.records.directory import RunDirectory, RunInfo
 from thunderherd.records.summary import Summary
 from thunderherd.show.report.page import render
-from thunderherd.show.tables.counters import counter_tables, print_counters
-from thunderherd.show.tables.sweeps import Cell, Matrix
+from thunderherd.show.tables.counters import FURTHER, WHOSE, counter_tables, print_counters
 from thunderherd.study.loading import Study, load_study
 
 HIDDEN = "the stand-in is told to have none"
@@ -39,44 +40,41 @@ def of_designs() -> Summary:
     )
 
 
-def rows_of(matrix: Matrix) -> dict[str, tuple[Cell, ...]]:
-    return dict(matrix.rows)
-
-
 def test_every_counter_and_what_follows_has_a_row_for_each_side() -> None:
     (place,) = counter_tables(of_designs())
     server, clients = place.first
     assert (place.where, server.caption, clients.caption) == ("", "Server", "Clients")
-    for matrix in place.first:
-        rows = rows_of(matrix)
-        assert matrix.columns == ("prefork", "twin", "slowed")
-        heads = [
+    for table in place.first:
+        found = rows(table)
+        assert heads(table) == ["prefork", "twin", "slowed"]
+        expected = [
             "CPU cycles per request", "instructions per request", "dTLB-load-misses per request",
             "bus cycles", "task clock per request (µs)", "memory (bytes)", "CPUs utilized",
             "instructions per cycle",
         ]  # fmt: skip
-        assert [head for head in rows if head in heads] == heads
-        assert {cell.value for cell in rows["CPU cycles per request"]} == {"2000"}
-        assert {cell.value for cell in rows["instructions per cycle"]} == {"0.500"}
-        assert all(cell.value != "-" or cell.mark for cells in rows.values() for cell in cells)
+        assert [head for head in found if head in expected] == expected
+        assert {cell.value for cell in found["CPU cycles per request"]} == {"2000"}
+        assert {cell.value for cell in found["instructions per cycle"]} == {"0.500"}
+        assert all(cell.value != "-" or cell.mark for cells in found.values() for cell in cells)
 
 
 def test_marks_are_at_the_figures_and_each_reason_stands_once() -> None:
     (place,) = counter_tables(of_designs())
-    for matrix in [*place.first, *place.further]:
-        rows = rows_of(matrix)
-        by_mark = {note[0]: note[2:] for note in matrix.notes}
-        assert len(set(by_mark.values())) == len(matrix.notes)
-        (cycles,) = {cell.mark for head, cells in rows.items() if "CPU cycles" in head for cell in cells}
+    for table in [*place.first, *place.further]:
+        found = rows(table)
+        by_mark = {note[0]: note[2:] for note in table.notes}
+        assert len(set(by_mark.values())) == len(table.notes)
+        (cycles,) = {cell.mark for head, cells in found.items() if "CPU cycles" in head for cell in cells}
         assert by_mark[cycles].startswith("extrapolated: ") and "40 % of the time" in by_mark[cycles]
-        (bus,) = {cell.mark for head, cells in rows.items() if "bus cycles" in head for cell in cells}
+        (bus,) = {cell.mark for head, cells in found.items() if "bus cycles" in head for cell in cells}
         assert by_mark[bus] == HIDDEN
-        (exact,) = {cell.mark for head, cells in rows.items() if "task clock" in head for cell in cells} or {
+        (exact,) = {cell.mark for head, cells in found.items() if "task clock" in head for cell in cells} or {
             ""
         }
         assert exact == ""
-    captions = [matrix.caption for matrix in place.further]
-    assert "Server, per second" in captions and "Clients, per second of its CPU time" in captions
+    captions = [table.caption for table in place.further]
+    assert {f"{WHOSE[side]}, {PER[per]}" for side in SIDES for per in FURTHER} >= {*captions}
+    assert f"Server, {PER['_per_second']}" in captions and f"Clients, {PER['_per_cpu_second']}" in captions
 
 
 def test_points_of_sweeps_have_tables_of_their_own() -> None:
@@ -85,7 +83,7 @@ def test_points_of_sweeps_have_tables_of_their_own() -> None:
     assert [place.where for place in places] == [
         f"Sweep sizes_8 at {point.name}" for point in study.sweeps[0].points
     ]
-    assert any(matrix.caption == "Server, per byte of payload" for matrix in places[0].further)
+    assert any(table.caption == f"Server, {PER['_per_byte']}" for table in places[0].further)
 
 
 def test_terminal_and_report_have_them() -> None:
@@ -108,7 +106,7 @@ def test_where_nothing_was_asked_for_there_is_no_table(small_study: Study, tmp_p
     )  # fmt: skip
     with RunDirectory.create(tmp_path / "run", info) as directory:
         directory.finish(summary)
-    (problem,) = refused(table.show_table, tmp_path / "run", pairs=False, counters=True)
+    (problem,) = refused(table_command.show_table, tmp_path / "run", pairs=False, counters=True)
     assert problem.code == "table.no_counters" and "--set 'measure.counters=" in problem.hint
 
 
@@ -124,6 +122,6 @@ def test_what_tells_of_a_moment_has_no_row_per_byte_or_per_second() -> None:
     hidden = summary.model_copy(update={"contenders": bare, "unavailable": refused})
     for told in (summary, hidden):
         (place,) = counter_tables(told)
-        assert any(head.startswith("memory") for head in rows_of(place.first[0]))
-        heads = [head for matrix in place.further for head in rows_of(matrix)]
-        assert heads and not [head for head in heads if head.startswith("memory")]
+        assert any(head.startswith("memory") for head in rows(place.first[0]))
+        further = [head for table in place.further for head in rows(table)]
+        assert further and not [head for head in further if head.startswith("memory")]

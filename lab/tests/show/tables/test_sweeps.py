@@ -9,20 +9,28 @@ from pathlib import Path
 
 import pytest
 from made.shown.printed import printed
+from made.shown.tables import cells, heads, rows, runs
 from made.summaries import sweeps as synthetic_sweeps
 from rich.console import Console
 
 from thunderherd.records.summary import Summary, SweepSummary
-from thunderherd.show.tables.runs import RunRow, Runs, main_runs, sweep_runs
-from thunderherd.show.tables.sweeps import BEST, LEVEL, Matrix, sweep_matrices
-from thunderherd.show.tables.terminal import print_runs
+from thunderherd.show.sentences.tables import main_caption, verdict_counts
+from thunderherd.show.tables.main import MORE_IS_BETTER
+from thunderherd.show.tables.model import Cell, Column, Row, Table
+from thunderherd.show.tables.runs import NO_DEVIATION, main_runs, sweep_runs
+from thunderherd.show.tables.sweeps import BEST, LEVEL, sweep_tables
+from thunderherd.show.tables.terminal import print_table
 from thunderherd.study.loading import Study
+from thunderherd.text.figures import estimator, words_of
 
 WIDTHS = (80, 120, 200)
 
 
-def matrix(of: Summary, sweep: str, place: int = 0) -> Matrix:
-    return sweep_matrices(of, next(each for each in of.sweeps if each.name == sweep))[place]
+NOTE = "two switches are one worker's own"
+
+
+def table(of: Summary, sweep: str, place: int = 0) -> Table:
+    return sweep_tables(of, next(each for each in of.sweeps if each.name == sweep))[place]
 
 
 def judged() -> Summary:
@@ -34,12 +42,12 @@ def repeated() -> Summary:
 
 
 def test_each_cell_has_the_figure_of_its_contender_and_the_papers() -> None:
-    found = matrix(judged(), "pool_size")
+    found = table(judged(), "pool_size")
     assert found.caption == "server CPU (s per 5,000 connections)"
     contenders = {each.name: each for each in judged().contenders}
     paper = {(each.base, each.point): each.value for each in judged().paper if each.sweep == "pool_size"}
-    for head, cells in found.rows:
-        for base, cell in zip(found.columns, cells, strict=True):
+    for head, own_cells in rows(found).items():
+        for base, cell in zip(heads(found), own_cells, strict=True):
             name = f"{base}@pool_size={head}"
             if name == synthetic_sweeps.LACKING:
                 assert (cell.value, cell.mark, cell.span) == ("-", "¹", "")
@@ -47,7 +55,7 @@ def test_each_cell_has_the_figure_of_its_contender_and_the_papers() -> None:
             own = contenders[name].metrics["server_cpu_per_connection"]
             low, high = own.low or 0.0, own.high or 0.0
             assert cell.value == f"{own.value * 5000:.3f}"
-            assert cell.span == f"{low * 5000:.3f}..{high * 5000:.3f}"
+            assert cell.span == f"{low * 5000:.3f} to {high * 5000:.3f}"
             source = paper.get((base, head))
             assert cell.paper == ("-" if source is None else f"{source:g}")
     assert found.notes == (f"¹ {synthetic_sweeps.WHY_LACKING}", "paper: BSD/OS")
@@ -55,15 +63,15 @@ def test_each_cell_has_the_figure_of_its_contender_and_the_papers() -> None:
 
 @pytest.mark.parametrize("sweep", ["pool_size", "delay", "whole_life"])
 def test_the_best_of_each_point_is_marked_and_who_is_not_separated(sweep: str) -> None:
-    found = matrix(judged(), sweep)
+    found = table(judged(), sweep)
     own = next(each for each in judged().sweeps if each.name == sweep)
-    for head, cells in found.rows:
+    for head, own_cells in rows(found).items():
         value = {
             base: float(cell.value.replace(",", ""))
-            for base, cell in zip(found.columns, cells, strict=True)
+            for base, cell in zip(heads(found), own_cells, strict=True)
             if cell.value != "-"
         }
-        marks = {base: cell.mark for base, cell in zip(found.columns, cells, strict=True)}
+        marks = {base: cell.mark for base, cell in zip(heads(found), own_cells, strict=True)}
         best = (
             max(value, key=value.__getitem__) if own.better == "more" else min(value, key=value.__getitem__)
         )
@@ -81,46 +89,46 @@ def test_the_best_of_each_point_is_marked_and_who_is_not_separated(sweep: str) -
 
 def test_without_comparisons_nothing_is_marked() -> None:
     data = json.loads(judged().model_dump_json(by_alias=True)) | {"pairs": []}
-    marks = {cell.mark for _, cells in matrix(Summary.model_validate(data), "delay").rows for cell in cells}
+    marks = {cell.mark for cell in cells(table(Summary.model_validate(data), "delay"))}
     assert marks == {""}
 
 
 @pytest.mark.parametrize("repetitions", [None, 3])
 def test_what_to_know_about_a_sweep_stands_below_its_figures(repetitions: int | None) -> None:
     of = synthetic_sweeps.study(repetitions=repetitions)
-    pools = of.sweeps[0].model_copy(update={"note": "two switches are one worker's own"})
+    pools = of.sweeps[0].model_copy(update={"note": NOTE})
     told = synthetic_sweeps.summary_of(of.model_copy(update={"sweeps": (pools, *of.sweeps[1:])}))
-    assert matrix(told, "pool_size").notes[-1] == "note: two switches are one worker's own"
-    assert printed(told, 100).count("two switches are one worker's own") == 1
+    assert table(told, "pool_size").notes[-1] == f"note: {NOTE}"
+    assert printed(told, 100).count(NOTE) == 1
 
 
 def test_further_metrics_have_tables_in_their_own_unit() -> None:
-    assert matrix(judged(), "whole_life").caption == "elapsed time of the clients (ms)"
-    found = matrix(judged(), "whole_life", 2)
-    assert found.caption == "99th percentile of latency (µs)"
-    assert [cell.value for cell in found.rows[0][1]] == ["-"] * 3
+    assert table(judged(), "whole_life").caption == f"{words_of('client.elapsed_seconds')} (ms)"
+    found = table(judged(), "whole_life", 2)
+    assert found.caption == f"{words_of('latency_p99_seconds')} (µs)"
+    assert [cell.value for cell in cells(found)[:3]] == ["-"] * 3
     why = "too few requests: the 99th percentile of latency takes 1,000 in each trial"
     assert found.notes == (f"¹ {why}",)
-    runs = sweep_runs(repeated(), next(each for each in repeated().sweeps if each.name == "whole_life"))
-    assert runs is not None and runs.notes == (f"¹ {why}",)
-    assert {cell for row in runs.rows for cell in row.cells if "-" in cell} == {"-¹"}
+    told = sweep_runs(repeated(), next(each for each in repeated().sweeps if each.name == "whole_life"))
+    assert told is not None and told.notes == (f"¹ {why}",)
+    assert {cell for row in runs(told) for cell in row.figures if "-" in cell} == {"-¹"}
 
 
 def test_a_missing_figure_of_a_run_has_a_mark_and_a_missing_deviation_says_what_it_is() -> None:
     """The same sign would stand for both; and whoever reads one cell must find its reason."""
     once = synthetic_sweeps.summary(repetitions=1)
-    runs = sweep_runs(once, next(each for each in once.sweeps if each.name == "whole_life"))
-    assert runs is not None
-    bare = {row.run for row in runs.rows for cell in row.cells if cell == "-"}
-    assert bare == {"sd"} and "sd -: of a single run there is no deviation" in runs.notes
-    marked = {row.run for row in runs.rows for cell in row.cells if cell == "-¹"}
+    told = sweep_runs(once, next(each for each in once.sweeps if each.name == "whole_life"))
+    assert told is not None
+    bare = {row.run for row in runs(told) for cell in row.figures if cell == "-"}
+    assert bare == {"sd"} and NO_DEVIATION in told.notes
+    marked = {row.run for row in runs(told) for cell in row.figures if cell == "-¹"}
     assert marked == {"1", "mean", "sd"}, "what no run has, has no mean, and no deviation either"
     several = sweep_runs(repeated(), next(each for each in repeated().sweeps if each.name == "pool_size"))
     assert several is not None
     base, _, point = synthetic_sweeps.LACKING.partition("@pool_size=")
-    (row,) = [row for row in several.rows if (row.contender, row.point) == (base, point)]
+    (row,) = runs(several, base, point)
     texts = {note[0]: note[2:] for note in several.notes}
-    ours = [cell for cell, head in zip(row.cells, several.headings, strict=True) if "Paper" not in head]
+    ours = [cell for cell, head in zip(row.figures, heads(several), strict=True) if "Paper" not in head]
     assert {texts[cell[1]] for cell in ours} == {synthetic_sweeps.WHY_LACKING}
 
 
@@ -143,21 +151,28 @@ def test_names_stand_beside_every_part_of_the_runs(width: int) -> None:
     """Many columns, as of the report on thirteen of them: none takes the room of the names."""
     names = ("single_unpinned", "prefork_epoll_exclusive")
     headings = tuple(f"context switches of the clients, {place}" for place in range(12))
-    rows = tuple(
-        RunRow("1600", name, str(run), tuple(f"{1000 * place + run}.25" for place in range(12)), False)
+    figures = [[f"{1000 * place + run}.25" for place in range(12)] for run in (1, 2)]
+    own = tuple(
+        Row((Cell("1600"), Cell(name), Cell(str(run)), *map(Cell, figures[run - 1])))
         for name in names
         for run in (1, 2)
     )
+    columns = (
+        Column("connections", "name", repeats=False),
+        Column("Contender", "name", repeats=False),
+        Column("Run"),
+        *map(Column, headings),
+    )
     stream = io.StringIO()
     console = Console(file=stream, width=width, color_system=None, markup=False, highlight=False)
-    print_runs(Runs("Every run", "connections", headings, rows), console)
+    print_table(Table("Every run", columns, own, kind="runs", fixed=3), console)
     text = stream.getvalue()
     assert max(map(len, text.splitlines())) <= width
     parts = text.count("Contender")
     assert parts >= 1
     for name in names:
         assert len(re.findall(rf"\b{name}\b", text)) == parts
-    assert all(cell in text for row in rows for cell in row.cells)
+    assert all(figure in text for each in figures for figure in each)
 
 
 @pytest.mark.parametrize("width", [80, 100, 200])
@@ -184,10 +199,10 @@ def test_a_run_decades_below_the_others_of_its_column_is_not_zero() -> None:
         each.model_copy(update={"runs": smaller(each.runs)}) if each is small else each
         for each in of.contenders
     ]
-    runs = sweep_runs(of.model_copy(update={"contenders": contenders}), sweep)
-    assert runs is not None
-    own = [row for row in runs.rows if (row.contender, row.point) == (small.base, small.point)]
-    singles = [row.cells[-1] for row in own if row.run.isdigit()]
+    told = sweep_runs(of.model_copy(update={"contenders": contenders}), sweep)
+    assert told is not None
+    own = runs(told, small.base, small.point or "")
+    singles = [row.figures[-1] for row in own if row.run.isdigit()]
     assert len(singles) == 3
     assert all(len(cell.strip("0.")) >= 2 for cell in singles), singles
 
@@ -209,9 +224,9 @@ def test_a_main_table_of_another_metric_shows_that() -> None:
     of = judged()
     rate = of.study.model_copy(update={"metric": "requests_per_second", "better": "more"})
     text = printed(of.model_copy(update={"study": rate}), 80)
-    assert "Requests per second; more is better" in text and "Process control" not in text
+    assert main_caption(of.model_copy(update={"study": rate})) in text and "Process control" not in text
     own = next(each for each in of.contenders if each.name == "prefork").metrics["requests_per_second"]
-    assert re.search(rf"prefork +{own.value:,.0f} ", text)
+    assert re.search(rf"prefork +{own.value:,.0f}\b", text)
 
 
 # Repeated runs
@@ -222,36 +237,36 @@ def test_every_run_is_printed_and_in_the_summary() -> None:
     data = json.loads(of.model_dump_json(by_alias=True))
     text = printed(of, 80)
     for sweep in of.sweeps:
-        runs = sweep_runs(of, sweep)
-        assert runs is not None
+        told = sweep_runs(of, sweep)
+        assert told is not None
         for each in data["contenders"]:
             if each["sweep"] != sweep.name:
                 continue
             assert len(each["runs"]) == 3
-            rows = [row for row in runs.rows if (row.point, row.contender) == (each["point"], each["base"])]
-            assert [row.run for row in rows] == ["1", "2", "3", "mean", "sd"]
+            own = runs(told, each["base"], each["point"])
+            assert [row.run for row in own] == ["1", "2", "3", "mean", "sd"]
             # The source's own runs may stand behind ours.
-            ours = -2 if runs.headings[-1] == "Paper" else -1
-            for row, run in zip(rows, each["runs"], strict=False):
-                shown = float(row.cells[ours].replace(",", "") if row.cells[ours] != "-" else "nan")
+            ours = -2 if heads(told)[-1] == "Paper" else -1
+            for row, run in zip(own, each["runs"], strict=False):
+                shown = float(row.figures[ours].replace(",", "") if row.figures[ours] != "-" else "nan")
                 scale = {"pool_size": 5000, "delay": 1, "whole_life": 1000}[sweep.name]
                 assert shown == pytest.approx(run[sweep.metric] * scale, rel=0.02)
-                assert row.cells[ours] in text
+                assert row.figures[ours] in text
 
 
 def test_columns_are_those_of_the_report() -> None:
     of = repeated()
-    runs = sweep_runs(of, next(each for each in of.sweeps if each.name == "delay"))
-    assert runs is not None and runs.headings == ("Req#", "Time (s)", "Throughput (/s)", "Paper")
-    assert all("." not in row.cells[0] for row in runs.rows if not row.is_summary), "requests are counted"
+    told = sweep_runs(of, next(each for each in of.sweeps if each.name == "delay"))
+    assert told is not None and heads(told) == ["Req#", "Time (s)", "Throughput (/s)", "Paper"]
+    assert all("." not in row.figures[0] for row in runs(told) if not row.is_summary), "requests are counted"
 
 
 def test_mean_and_deviation_are_the_summarys() -> None:
     of = repeated()
-    found = matrix(of, "delay")
+    found = table(of, "delay")
     contenders = {(each.point, each.base): each for each in of.contenders if each.sweep == "delay"}
-    for head, cells in found.rows:
-        for base, cell in zip(found.columns, cells, strict=True):
+    for head, own_cells in rows(found).items():
+        for base, cell in zip(heads(found), own_cells, strict=True):
             spread = contenders[(head, base)].spread["requests_per_second"]
             runs = [float(run["requests_per_second"] or 0) for run in contenders[(head, base)].runs]
             assert spread.mean == pytest.approx(sum(runs) / 3)
@@ -268,35 +283,35 @@ def test_judged_blocks_may_show_their_first_runs(width: int) -> None:
     of = synthetic_sweeps.summary_of(
         study.model_copy(update={"measure": study.measure.model_copy(update={"single_runs": 3})})
     )
-    runs = sweep_runs(of, next(each for each in of.sweeps if each.name == "delay"))
-    assert runs is not None
-    assert runs.caption == "Single runs: the first 3 of 14 accepted; what is judged rests on all"
-    assert runs.headings == ("Req#", "Time (s)", "Throughput (/s)", "Paper")
-    own = [row for row in runs.rows if (row.point, row.contender) == ("small", "prethread_queue")]
+    told = sweep_runs(of, next(each for each in of.sweeps if each.name == "delay"))
+    assert told is not None
+    assert re.findall(r"\d+", told.caption) == ["3", "14"]
+    assert heads(told) == ["Req#", "Time (s)", "Throughput (/s)", "Paper"]
+    own = runs(told, "prethread_queue", "small")
     assert [row.run for row in own] == ["1", "2", "3"]
     first = synthetic_sweeps.trials(study, 5)
     for row, block in zip(own, (1, 2, 3), strict=True):
         (trial,) = [
             each for each in first if (each.block, each.contender) == (block, "prethread_queue@delay=small")
         ]
-        assert row.cells[0].replace(",", "") == str((trial.metrics or {})["requests"])
+        assert row.figures[0].replace(",", "") == str((trial.metrics or {})["requests"])
     text = printed(of, width)
-    assert "no bounds" not in text and runs.caption[:40] in text
-    assert all(cell in text for row in own for cell in row.cells)
+    assert "no bounds" not in text and told.caption[:40] in text
+    assert all(cell in text for row in own for cell in row.figures)
     assert all(not each.spread for each in of.contenders)
-    assert matrix(of, "delay").rows == matrix(judged(), "delay").rows, "what is judged stays as it was"
+    assert table(of, "delay").rows == table(judged(), "delay").rows, "what is judged stays as it was"
 
 
 def test_one_repetition_has_no_deviation() -> None:
     of = synthetic_sweeps.summary(repetitions=1)
     assert printed(of, 80)
-    assert matrix(of, "delay").rows[0][1][0].span == ""
+    assert cells(table(of, "delay"))[0].span == ""
 
 
 def test_repetitions_say_that_nothing_is_judged() -> None:
     text = printed(repeated(), 100)
-    assert "Means of 3 runs, and their standard deviation (sd); nothing is judged." in text
-    assert "Verdicts  none: size quick repeats every trial and judges nothing" in text
+    assert estimator(repeated()) in text and "3 runs" in estimator(repeated())
+    assert verdict_counts(repeated()) in text and verdict_counts(repeated()).startswith("none: ")
     assert "no bounds" not in text
 
 
@@ -308,9 +323,9 @@ def test_a_contender_without_valid_trials_says_so() -> None:
     each = next(each for each in data["contenders"] if each["name"] == "prefork@pool_size=30")
     each |= {"metrics": {}, "blocks": 0}
     of = Summary.model_validate(data)
-    cell = dict(matrix(of, "pool_size").rows)["30"][0]
+    cell = rows(table(of, "pool_size"))["30"][0]
     assert (cell.value, cell.mark) == ("-", "¹")
-    assert matrix(of, "pool_size").notes[0] == "¹ no valid trials"
+    assert table(of, "pool_size").notes[0] == "¹ no valid trials"
     assert printed(of, 80)
 
 
@@ -323,7 +338,7 @@ def test_hostile_names_stay_text(tmp_path: Path) -> None:
 
 def test_where_more_is_better_the_pairs_say_what_is_divided() -> None:
     text = " ".join(printed(judged(), 100).split())
-    assert "Where more is better the ratio is that of the times that one takes" in text
+    assert MORE_IS_BETTER in text
     assert re.search(r"delay=small thread_per_client slower prethread_queue 1\.8", text)
 
 
@@ -341,23 +356,22 @@ def test_counts_say_over_what_time_they_were_counted(width: int) -> None:
     told = synthetic_sweeps.summary_of(with_counts(synthetic_sweeps.study()))
     lives = [each for each in told.contenders if each.sweep == "whole_life"]
     times = [each.metrics["client.elapsed_seconds"].value for each in lives]
-    captions = [each.caption for each in sweep_matrices(told, sweep_of(told, "whole_life"))]
+    captions = [each.caption for each in sweep_tables(told, sweep_of(told, "whole_life"))]
     (counted,) = [each for each in captions if "counted over" in each]
-    found = re.fullmatch(r"context switches of the clients, counted over ([\d.]+) to ([\d.]+) s", counted)
+    found = re.fullmatch(
+        rf"{words_of('client.context_switches')}, counted over ([\d.]+) to ([\d.]+) s", counted
+    )
     assert found, captions
     assert [float(each) for each in found.groups()] == pytest.approx([min(times), max(times)], rel=0.05)
     assert counted in " ".join(printed(told, width).split())
 
 
 def test_repeated_counts_say_over_what_time_they_were_counted() -> None:
-    told = synthetic_sweeps.summary_of(with_counts(synthetic_sweeps.study(repetitions=3)))
-    runs = sweep_runs(told, sweep_of(told, "whole_life"))
-    assert runs is not None
-    assert re.fullmatch(r"Every run; counts of the clients: over [\d.]+ to [\d.]+ s", runs.caption), (
-        runs.caption
-    )
-    other = sweep_runs(told, sweep_of(told, "delay"))
-    assert other is not None and "counts" not in other.caption
+    of = synthetic_sweeps.summary_of(with_counts(synthetic_sweeps.study(repetitions=3)))
+    told, other = (sweep_runs(of, sweep_of(of, name)) for name in ("whole_life", "delay"))
+    assert told is not None and other is not None
+    assert re.search(r"; counts .*: over [\d.]+ to [\d.]+ s$", told.caption), told.caption
+    assert "counts" not in other.caption
 
 
 def sweep_of(of: Summary, name: str) -> SweepSummary:

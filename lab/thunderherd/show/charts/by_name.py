@@ -21,7 +21,7 @@ from thunderherd.show.charts.sweeps import sweep_chart
 from thunderherd.show.charts.vega_lite import Chart
 from thunderherd.show.sentences.source_figures import papers_of
 from thunderherd.show.tables import sweeps
-from thunderherd.show.tables.sweeps import Cell, Matrix
+from thunderherd.show.tables.model import Cell, Table
 from thunderherd.text import shown
 from thunderherd.text.figures import main_of, shows_process_control, words_of
 
@@ -55,7 +55,7 @@ class NamedChart:
     note: str
     """What is to be known about its source's figures; empty where nothing is."""
     specification: Draw
-    table: Matrix | None = None
+    table: Table | None = None
     """The same figures as a table, where no other one has them."""
 
 
@@ -107,7 +107,7 @@ def main_charts(
             about,
             _note_on_workers(summary),
             partial(main.clients_per_worker_chart, summary, colours=colours),
-            _workers_matrix(summary),
+            _workers_table(summary),
         )
     if over_rate(summary):
         yield NamedChart(
@@ -158,7 +158,7 @@ def latency_charts(
                 "at most. The tables' percentiles are of each trial by itself, with an interval over trials.",
                 "",
                 partial(latency.latency_chart, summary, curves, sweep, colours=colours),
-                latency.latency_matrix(summary, curves, sweep),
+                latency.latency_table(summary, curves, sweep),
             )
 
 
@@ -177,7 +177,7 @@ def block_charts(
         )
 
 
-def _workers_matrix(summary: Summary) -> Matrix:
+def _workers_table(summary: Summary) -> Table:
     """The connections of each worker, the busiest first: what the chart's ticks are."""
     pools = [(each.name, each.worker_connections) for each in main_of(summary) if each.worker_connections]
     most = max(len(counts) for _, counts in pools)
@@ -186,7 +186,8 @@ def _workers_matrix(summary: Summary) -> Matrix:
         for name, counts in pools
     )
     heads = tuple(str(place) for place in range(1, most + 1))
-    return Matrix("connections of each worker, the busiest first, averaged over trials", "Pool", heads, rows)
+    caption = "connections of each worker, the busiest first, averaged over trials"
+    return Table.matrix(caption, "Pool", heads, rows)
 
 
 def drawable_metrics(summary: Summary, sweep: SweepSummary) -> list[str]:

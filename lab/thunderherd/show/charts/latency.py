@@ -16,10 +16,10 @@ from thunderherd.records.summary import ContenderSummary, Summary, SweepSummary
 from thunderherd.show.charts.axes import FIGURES, decade_ticks
 from thunderherd.show.charts.style import NARROW, WIDE, colours_of, dressed, heading, told_apart
 from thunderherd.show.charts.vega_lite import Chart, Rows, field, layer, layered, mark
-from thunderherd.show.tables.sweeps import Cell, Matrix
+from thunderherd.show.tables.model import Cell, Table
 from thunderherd.text.figures import Unit, decimals, number, printable, unit_of
 
-__all__ = ["latency_chart", "latency_matrix"]
+__all__ = ["latency_chart", "latency_table"]
 
 HEIGHT = 300
 PANEL, PANEL_HEIGHT, COLUMNS, MOST_PANELS = 240, 190, 3, 9
@@ -63,9 +63,9 @@ def latency_chart(
     return dressed({"concat": panels, "columns": COLUMNS, "spacing": 26})
 
 
-def latency_matrix(
+def latency_table(
     summary: Summary, curves: Mapping[str, LatencyCurve], sweep: SweepSummary | None = None
-) -> Matrix:
+) -> Table:
     """The same figures as a table: the percentiles that have a mark on the axis."""
     shown = _shown(summary, curves, sweep)
     unit = _unit(curves[each.name] for each in shown)
@@ -79,12 +79,12 @@ def latency_matrix(
         )
         where = f" at {each.point}" if sweep is not None else ""
         rows.append((f"{each.base}{where}", (*cells, Cell(f"{curve.requests:,}"))))
-    return Matrix(
+    return Table.matrix(
         f"latency ({unit.name}) within which this share of all requests was answered",
         "Contender",
         (*TOLD.values(), "Requests"),
-        tuple(rows),
-        ("-: fewer than ten requests lie beyond it",) if any("-" in str(row) for row in rows) else (),
+        rows,
+        ["-: fewer than ten requests lie beyond it"] if any(Cell("-") in cells for _, cells in rows) else [],
     )
 
 

@@ -1,7 +1,7 @@
-"""Flame graphs inside the report: what is drawn of the engine's SVG, and nothing else of it.
+"""Flame graphs inside the report: the rectangles of the engine's SVG, without its scripts and styles.
 
-Such a file brings scripts and styles of its own, which have no place in a page whose policy forbids them. Its
-rectangles are read and written anew: only numbers and colours are taken over, and texts, which are escaped.
+The page's policy forbids such scripts. So rectangles are read and written again: only numbers, colours and
+escaped texts are copied.
 """
 
 from __future__ import annotations
@@ -16,16 +16,16 @@ from markupsafe import Markup, escape
 
 SVG = "{http://www.w3.org/2000/svg}"
 WIDTH = 1180
-"""Of the frames, in the units in which inferno fits names into them."""
+"""The width of all frames, in inferno's units for fitting names."""
 CHARACTER, PADDING = 7.08, 6.0
-"""Width of a character of its monospaced font of 12, and what a name needs beside them."""
+"""The width of a character of the monospaced font of 12, and the space around a name."""
 LEAST_CHARACTERS = 3
 COLOUR = re.compile(r"rgb\(\d{1,3},\d{1,3},\d{1,3}\)")
 
 
 @dataclass(frozen=True)
 class FlameGraph:
-    """A flame graph as an SVG element, and where the file lies that can be searched and enlarged."""
+    """A flame graph as an SVG element, and its file, which can be searched and enlarged."""
 
     title: str
     svg: Markup
@@ -45,8 +45,7 @@ class _Box:
 
 
 def flame_view(directory: Path, file: str, title: str, least_percent: float) -> FlameGraph | None:
-    """The flame graph in that file of a run's directory, without frames that are narrower; None where there
-    is no such file, or where it is none."""
+    """Reads a flame graph of a run's directory, without narrower frames; None without such a file."""
     boxes = _boxes(directory / file)
     shown = [each for each in boxes if each.width >= least_percent]
     return FlameGraph(title, _svg(shown, title), file) if shown else None
@@ -73,7 +72,7 @@ def _boxes(path: Path) -> list[_Box]:
 
 
 def _number(text: str) -> float | None:
-    """A length of an SVG, in units or in percent."""
+    """Reads a length of an SVG, in units or in percent."""
     try:
         value = float(text.removesuffix("%"))
     except ValueError:

@@ -1,10 +1,8 @@
-"""The report of one or more runs: one HTML file that holds everything it shows and asks the network for
-nothing.
+"""The report of one or more runs: one HTML file that works offline.
 
-Its charts are drawn twice: as SVG, which is there at once, prints, and needs no script; and by Vega-Lite,
-whose script the file holds too, for figures under the pointer. The page's content security policy allows
-the two scripts of the file by their hashes and no connection at all, so neither a name from a study nor a
-mistake of ours can start anything else or fetch something.
+Charts are drawn twice. SVG is visible at once, prints, and needs no script. Vega-Lite, whose script is in the
+file, adds figures under the pointer. The page's content security policy allows the file's two scripts by
+their hashes, and no connection. So neither a study's name nor a bug can run other scripts or fetch data.
 """
 
 from __future__ import annotations
@@ -36,7 +34,7 @@ __all__ = ["ReportedRun", "render", "render_runs", "write_report"]
 FILE_NAME = "report.html"
 
 WRITTEN_BY = '<meta name="generator" content="Thunderherd">'
-"""What tells a report from another file of that name."""
+"""The line by which a report is recognised."""
 
 
 def write_report(source: Summary | Path | Sequence[Path], path: Path | None = None) -> Path:
@@ -60,20 +58,32 @@ def write_report(source: Summary | Path | Sequence[Path], path: Path | None = No
     if isinstance(source, Summary):
         runs = [ReportedRun(source)]
         if path is None:
-            raise UserError("the report of a summary needs the path of the file to be written")
+            raise UserError(
+                "the report of a summary needs the path of the file to write",
+                code="report.no_path",
+                hint="give `path`",
+                where="report",
+            )
     else:
         directories = [source] if isinstance(source, Path) else [*source]
         runs = [_run(directory) for directory in _different(directories)]
         path = path or (directories[0] / FILE_NAME if len(directories) == 1 else _here())
     if not path.parent.is_dir():
         raise UserError(
-            f"{path} cannot be written: there is no directory {path.parent}; make it, or choose another "
-            "place with --output"
+            f"{path} cannot be written: there is no directory {path.parent}",
+            code="report.no_folder",
+            hint="make it, or choose another place with --output",
+            where="report: --output",
         )
     if path.is_dir():
-        raise UserError(f"{path} cannot be written: it is a directory; name a file in it, {path / FILE_NAME}")
+        raise UserError(
+            f"{path} cannot be written: it is a directory",
+            code="report.path_is_folder",
+            hint=f"name a file in it: {path / FILE_NAME}",
+            where="report: --output",
+        )
     text = render_runs(runs)
-    # Renamed into place: whoever looks at the old report meanwhile never sees half of the new one.
+    # Renamed into place, so that nobody reads half of the new report.
     unfinished = path.with_name(f".{path.name}.{os.getpid()}")
     try:
         unfinished.write_text(text, encoding="utf-8")
@@ -87,7 +97,10 @@ def _run(directory: Path) -> ReportedRun:
     results = load(directory)
     if results.summary is None:
         raise UserError(
-            f"{directory} holds a run that has not ended; go on with it: thunderherd run ... --resume"
+            f"{directory} holds a run that has not ended",
+            code="report.run_not_ended",
+            hint="resume it: thunderherd run ... --resume",
+            where="report",
         )
     return ReportedRun(results.summary, directory, results.trials)
 
@@ -96,26 +109,35 @@ def _different(directories: Sequence[Path]) -> Sequence[Path]:
     seen: dict[Path, Path] = {}
     for each in directories:
         if (first := seen.setdefault(each.resolve(), each)) is not each:
-            raise UserError(f"report: {each} is the same directory as {first}; leave one of them out")
+            raise UserError(
+                f"{each} is the same directory as {first}",
+                code="report.same_run_twice",
+                hint="leave one of them out",
+                where="report",
+            )
     return directories
 
 
 def _here() -> Path:
-    """Where the report of several runs goes, whose directories are all as good."""
+    """Gives the path of a report of several runs, in the current directory."""
     path = Path(FILE_NAME)
     if path.exists() and WRITTEN_BY not in path.read_text(encoding="utf-8", errors="replace")[:4096]:
-        raise UserError(f"report: {path} is there and is no report; say where this one goes: --output FILE")
+        raise UserError(
+            f"{path} exists and is no report",
+            code="report.would_overwrite",
+            hint="write the report elsewhere: --output FILE",
+            where="report",
+        )
     return path
 
 
 def render(summary: Summary, directory: Path | None = None) -> str:
-    """The report of one run as HTML, without what its trials alone tell. `directory`, where the results lie,
-    is named in the commands that replay it."""
+    """Renders the report of one run without its trials. Commands that replay it name `directory`."""
     return render_runs([ReportedRun(summary, directory)])
 
 
 def render_runs(runs: Sequence[ReportedRun]) -> str:
-    """The report of these runs as HTML, one at least. A contender has the same colour in all of them."""
+    """Renders the report of one or more runs. A contender has the same colour in all of them."""
     templates = environment()
     library, start = _vega(), _start_script(templates)
     colours = style.colours_of(*(run.summary for run in runs))
@@ -156,7 +178,7 @@ def render_runs(runs: Sequence[ReportedRun]) -> str:
 
 @cache
 def _vega() -> str:
-    """Vega, Vega-Lite and Vega-Embed with all they need, as one script that sets `vegaEmbed`."""
+    """Bundles Vega, Vega-Lite and Vega-Embed as one script that sets `vegaEmbed`."""
     version = vega_lite_version()
     make = partial(vl_convert.javascript_bundle, "window.vegaEmbed = vegaEmbed;", vl_version=version)
     bundle = kept(f"vega-of-vl-convert-{metadata.version('vl-convert-python')}-{version}.js", make)
@@ -168,7 +190,7 @@ def _start_script(templates: Environment) -> str:
 
 
 def _inside_script(script: str) -> str:
-    """Without what would end a script element, or open a comment in it."""
+    """Escapes texts that would end a script element or open a comment in it."""
     return script.replace("</script", "<\\/script").replace("<!--", "<\\!--")
 
 

@@ -1,4 +1,4 @@
-"""Profiles for readers: how much of the time is copying, and which functions take it."""
+"""Profiles: the share of copying, and the functions with the most samples."""
 
 from __future__ import annotations
 
@@ -16,6 +16,7 @@ from thunderherd.records.extra_trials import (
 from thunderherd.records.summary import Summary
 from thunderherd.show.report.flame_graphs import FlameGraph, flame_view
 from thunderherd.show.sentences.left_out import not_sampled
+from thunderherd.show.tables.model import Cell, Column, Row, Table
 from thunderherd.stacks.symbols import CopyKind
 from thunderherd.text.figures import (
     ABSENT,
@@ -34,44 +35,30 @@ KINDS: dict[CopyKind, str] = {
     "program": "within the program",
 }
 NAMED = 5
-"""Functions that a row names."""
+"""The most functions in a row."""
 COVERED_FROM, COVERED_TO = 0.8, 1.25
-"""Of the CPU time: where less is covered, or more, that is to be explained."""
+"""The shares of covered CPU time between which no explanation is needed."""
 LEAST_PERCENT = (0.1, 0.2, 0.5, 1.0, 2.0)
-"""The narrowest frames that the report draws, the first at which all flame graphs have room."""
+"""The narrowest frame, in percent; the first width at which all flame graphs fit is used."""
 MOST_CHARACTERS = 5_000_000
-"""Of all flame graphs in a report: with its script it stays below 10 MB."""
+"""The most characters of all flame graphs; with its script a report stays below 10 MB."""
 
 
-@dataclass(frozen=True)
-class ProfileRow:
-    """A contender's side: texts for a table."""
-
-    contender: str
-    samples: str
-    covered: str
-    copying: str
-    copying_span: str
-    kinds: list[str]
-    moved: str
-    top: str
-
-
-@dataclass(frozen=True)
-class ProfileTable:
-    """What was sampled of one side: a row for each contender."""
-
-    heading: str
-    rows: list[ProfileRow]
-    has_moved: bool
-    """Whether samples were counted for callers."""
+COLUMNS = (
+    Column("", "name"),
+    Column("Samples"),
+    Column("Copying"),
+    Column("Of it", "words"),
+    Column("Without interrupts"),
+    Column("Where most samples are", "words"),
+)
 
 
 @dataclass(frozen=True)
 class ProfileView:
     """The profiles of a run."""
 
-    tables: list[ProfileTable]
+    tables: list[Table]
     legend: list[str]
     graphs: list[FlameGraph]
     differentials: list[FlameGraph]
@@ -80,16 +67,14 @@ class ProfileView:
 
 
 def profile_view(summary: Summary, directory: Path | None) -> ProfileView | None:
-    """What the report shows; None where nothing was sampled. Without a directory there is no flame graph."""
+    """Makes tables and flame graphs; None if nothing was sampled. Flame graphs need the directory."""
     profiles = summary.profiles
     if profiles is None:
         return None
     tables = [
-        ProfileTable(
-            f"{words}: where the CPU time goes, by samples", rows, any(row.moved != ABSENT for row in rows)
-        )
+        Table(f"{words}: where the CPU time goes, by samples", COLUMNS, rows, kind="profile").without_empty()
         for side, words in SIDE_NAMES.items()
-        if (rows := [_row(each, each.sides[side]) for each in profiles.contenders if side in each.sides])
+        if (rows := tuple(_row(each, each.sides[side]) for each in profiles.contenders if side in each.sides))
     ]
     graphs, differentials, least = _graphs(profiles, directory)
     return ProfileView(
@@ -103,31 +88,32 @@ def profile_view(summary: Summary, directory: Path | None) -> ProfileView | None
 
 
 def share_of(share: Share | None) -> tuple[str, str]:
-    """`3.2 %` and its interval."""
+    """Writes `3.2 %` and its interval."""
     if share is None:
         return ABSENT, ""
     return share_in_percent(share.value), span(100 * share.low, 100 * share.high, 1)
 
 
-def _row(contender: ContenderProfile, side: SideProfile) -> ProfileRow:
-    value, interval = share_of(side.copying)
+def _row(contender: ContenderProfile, side: SideProfile) -> Row:
     kinds = [(words, side.copying_by_kind.get(kind, 0.0)) for kind, words in KINDS.items()]
-    return ProfileRow(
-        contender=contender.contender,
-        samples=f"{side.samples:,}",
-        covered="" if side.covered is None else f"{number(100 * side.covered, 0)} % of the time",
-        copying=value,
-        copying_span=interval,
-        kinds=[f"{words} {share_in_percent(share)}" for words, share in kinds if share],
-        moved=share_in_percent(side.interrupts_off),
-        top=", ".join(
-            f"{printable(each.symbol)} {share_in_percent(each.share)}" for each in side.top[:NAMED]
+    cells = (
+        Cell(contender.contender),
+        Cell(
+            f"{side.samples:,}",
+            "" if side.covered is None else f"{number(100 * side.covered, 0)} % of the time",
+        ),
+        Cell(*share_of(side.copying)),
+        Cell("\n".join(f"{words} {share_in_percent(share)}" for words, share in kinds if share)),
+        Cell(share_in_percent(side.interrupts_off)),
+        Cell(
+            ", ".join(f"{printable(each.symbol)} {share_in_percent(each.share)}" for each in side.top[:NAMED])
         ),
     )
+    return Row(cells)
 
 
 def legend(profiles: ProfilingSummary) -> list[str]:
-    """How to read the tables: by what the samples came, what counts as copying, what is not known."""
+    """Explains the tables: the sampled event, what counts as copying, what is unknown."""
     every = [side for each in profiles.contenders for side in each.sides.values()]
     return [*_of_samples(profiles, every), *_of_copying(every), *_of_interrupts(every), *_of_faults(every)]
 
@@ -138,9 +124,9 @@ def _of_samples(profiles: ProfilingSummary, every: Sequence[SideProfile]) -> Ite
     trials = count(profiles.trials, "trial")
     sampling = max((each.of_sampling for each in every), default=0.0)
     yield (
-        f"Samples by {how or 'nothing'}, of {trials} of each contender, made after all others: sampling "
-        "disturbs, so that no other figure of these trials is used. Up to "
-        f"{share_in_percent(sampling)} of a side's samples found the kernel busy with the sampling: they are "
+        f"Samples by {how or 'nothing'}, from {trials} of each contender, made after all others. Sampling "
+        "disturbs, so no other figure of these trials is used. Up to "
+        f"{share_in_percent(sampling)} of a side's samples found the kernel busy with sampling; they are "
         "left out."
     )
     for why in dict.fromkeys(each.why_not_cycles for each in every if each.why_not_cycles):
@@ -150,20 +136,19 @@ def _of_samples(profiles: ProfilingSummary, every: Sequence[SideProfile]) -> Ite
 def _of_copying(every: Sequence[SideProfile]) -> Iterator[str]:
     if confidences := {each.copying.confidence for each in every if each.copying}:
         yield (
-            "Copying: samples in functions that copy bytes, by a fixed list: between program and kernel, "
-            "within the kernel (a page of a forked process among it), within the program. "
+            "Copying: samples in a fixed list of functions that copy bytes between program and kernel, "
+            "within the kernel (including pages of forked processes), or within the program. "
             f"{percent(min(confidences))} intervals, each for its own figure, over batches of samples in the "
-            "order of time: they say what longer trials like these would show, not how trials differ."
+            "order of time. They estimate what longer trials like these would show, not how much trials vary."
         )
 
 
 def _of_interrupts(every: Sequence[SideProfile]) -> Iterator[str]:
     if any(each.interrupts_off is not None for each in every):
         yield (
-            "Without interrupts: cpu-clock samples by an interrupt, which waits while interrupts are off, "
-            "and then finds the function that switched them on (_raw_spin_unlock_irqrestore, "
-            "finish_task_switch and their like). These samples are counted for its caller, here and in the "
-            "flame graphs."
+            "Without interrupts: cpu-clock samples by an interrupt, which waits while interrupts are off. It "
+            "then finds the function that switched them on, such as _raw_spin_unlock_irqrestore or "
+            "finish_task_switch. Tables and flame graphs count these samples for its caller."
         )
 
 
@@ -172,29 +157,29 @@ def _of_faults(every: Sequence[SideProfile]) -> Iterator[str]:
     covered = [each.covered for each in every if each.covered is not None]
     if reasons:
         yield (
-            "Samples: beside them how much of the CPU time they cover. Processes and threads that live "
-            "shorter than the time between two samples are not met: where little is covered, what they do "
-            "is missing here."
+            "Samples: below them the share of the CPU time that they cover. Samples miss processes and "
+            "threads that live shorter than the time between two samples. If little is covered, their work "
+            "is missing."
         )
     elif any(not COVERED_FROM <= each <= COVERED_TO for each in covered):
         yield (
-            "Samples: beside them how much of the CPU time they cover. By cycles that is less than all where "
-            "a CPU was slower than when the sampling began, or was taken away (steal)."
+            "Samples: below them the share of the CPU time that they cover. Samples by cycles cover less if "
+            "a CPU became slower after sampling began, or was taken away (steal)."
         )
     for why in reasons:
-        yield printable(f"Samples on every CPU, which miss nothing, are not to be had: {why}.")
+        yield printable(f"Samples on every CPU, which miss nothing, are unavailable: {why}.")
     unnamed = max((each.unnamed or 0.0 for each in every), default=0.0)
     if unnamed:
         yield (
             f"Up to {share_in_percent(unnamed)} of a side's samples are in functions without a name "
-            "([library]): what these copy is not counted as copying."
+            "([library]); copying by these is not counted."
         )
     for why in dict.fromkeys(each.why_no_kernel_symbols for each in every if each.why_no_kernel_symbols):
-        yield printable(f"Functions of the kernel have no names, so that its copying is not known: {why}.")
+        yield printable(f"Functions of the kernel have no names, so its copying is unknown: {why}.")
     if lost := sum(each.lost for each in every):
-        yield f"{count(lost, 'sample')} lost: the kernel could not hand them over."
+        yield f"{count(lost, 'sample')} lost: the kernel could not deliver them."
     if throttled := sum(each.throttled for each in every):
-        yield f"The kernel took fewer samples than it was asked for, {count(throttled, 'time')}."
+        yield f"The kernel took fewer samples than requested, {count(throttled, 'time')}."
 
 
 # Flame graphs -----------------------------------------------------------------------------------------------
@@ -203,7 +188,7 @@ def _of_faults(every: Sequence[SideProfile]) -> Iterator[str]:
 def _graphs(
     profiles: ProfilingSummary, directory: Path | None
 ) -> tuple[list[FlameGraph], list[FlameGraph], float]:
-    """Those of each side, those of pairs, and the narrowest frame that they show, in percent."""
+    """Gives the graphs of each side, those of pairs, and the narrowest frame in percent."""
     if directory is None:
         return [], [], LEAST_PERCENT[0]
     for least in LEAST_PERCENT:
@@ -230,13 +215,13 @@ def _title(a: str, b: str, unit: str) -> str:
 
 def _graphs_legend(least: float) -> list[str]:
     return [
-        "A row is a function, below it what called it; its width is its share of the samples, so the topmost "
-        f"edge is where the time was spent. Functions with less than {least:g} % are left out. Under the "
-        "pointer: name and share. The files that are named can be searched, and enlarged by a click, in a "
-        "browser.",
-        "Where one is compared with another, stacks begin at the program's innermost function: two designs "
-        "have no others in common. A colour is about the function itself, not about what it calls; a stack "
-        "that only the other has is not in the graph: look at the one the other way round.",
+        "A row is a function, with its caller below it. Its width is its share of the samples, so the "
+        f"topmost edge is where the time was spent. Functions with less than {least:g} % are left out. The "
+        "pointer shows name and share. In a browser, the named files can be searched, and enlarged by a "
+        "click.",
+        "In a comparison, stacks begin at the program's innermost function, as two designs share no others. "
+        "A colour describes the function itself, not its callees. A stack of only the other contender is "
+        "not in the graph, but in that of the reverse comparison.",
     ]
 
 
@@ -244,7 +229,7 @@ def _graphs_legend(least: float) -> list[str]:
 
 
 def copying_sentences(profiles: ProfilingSummary, names: Sequence[str]) -> list[str]:
-    """`prefork: 3.2 % of the server's 1,024 samples are copying (95 % interval 2.1 to 4.5).`"""
+    """Writes `prefork: 3.2 % of the server's 1,024 samples are copying (95 % interval 2.1 to 4.5).`"""
     found = []
     for name in names:
         profile = profiles.of(name)
@@ -261,7 +246,7 @@ def copying_sentences(profiles: ProfilingSummary, names: Sequence[str]) -> list[
 
 
 def _short_of(told: SideProfile) -> str:
-    """What these samples do not tell of, where it is a part that matters."""
+    """Says what these samples miss, if it matters."""
     text = ""
     if told.why_not_cpus and told.covered is not None and told.covered < COVERED_FROM:
         text += (
@@ -269,5 +254,5 @@ def _short_of(told: SideProfile) -> str:
             "live shorter than the time between two samples"
         )
     if not told.kernel_symbols:
-        text += "; what the kernel copies is not known, as its functions have no names"
+        text += "; copying in the kernel is unknown, as its functions have no names"
     return text

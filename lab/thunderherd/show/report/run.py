@@ -1,7 +1,7 @@
-"""What the report shows of one run, ready for its template: texts, tables, charts.
+"""The texts, tables and charts of one run, for the report's template.
 
-Everything is of the summary, but the percentile curves and the order of the blocks, which are of the trials,
-and the flame graphs, which are of the run's directory.
+Percentile curves and the order of blocks come from the trials, flame graphs from the run's directory. All
+else comes from the summary.
 """
 
 from __future__ import annotations
@@ -17,7 +17,7 @@ import vl_convert
 from markupsafe import Markup
 
 from thunderherd.judge.summary.block_order import FiguresOfBlocks, figures_of_blocks
-from thunderherd.records.summary import Estimate, Summary, SweepSummary, TrialRecord
+from thunderherd.records.summary import Summary, SweepSummary, TrialRecord
 from thunderherd.show.charts.by_name import (
     NamedChart,
     block_charts,
@@ -39,36 +39,31 @@ from thunderherd.show.sentences.source_figures import papers_of
 from thunderherd.show.tables import claims, counters, paper_counters
 from thunderherd.show.tables import main as tables_main
 from thunderherd.show.tables import runs as tables_runs
-from thunderherd.show.tables import sweeps as matrices
+from thunderherd.show.tables import sweeps as tables_sweeps
 from thunderherd.show.tables.by_name import parts_of_report
-from thunderherd.show.tables.limits import legend, limit_rows
-from thunderherd.show.tables.perf_stat import perf_stat_legend, perf_stats
-from thunderherd.show.tables.slopes import slope_matrix
-from thunderherd.show.tables.sweeps import Matrix
+from thunderherd.show.tables.limits import limits_table
+from thunderherd.show.tables.model import Table
+from thunderherd.show.tables.paper_counters import perf_stat_legend, perf_stats
+from thunderherd.show.tables.sweeps import slope_table
 from thunderherd.study.file.names import typed
 from thunderherd.text.figures import (
-    BETWEEN,
-    interval_span,
-    interval_value,
     main_of,
-    places,
     printable,
-    shows_process_control,
     words_of,
 )
 
 __all__ = ["DrawnChart", "ReportedRun", "run_view"]
 
 MOST_SWEEPS = 6
-"""That are named among the parts; the others follow the last of them."""
+"""The most sweeps in the list of parts; the others follow the last of them."""
 
 SHOWN_FIRST, SHOWN_NOTES = 10, 2
-"""How much of the ranking, and how many notes, are seen before anything is unfolded."""
+"""The rows of the ranking and the notes that are visible at first."""
 
 
 @dataclass(frozen=True)
 class ReportedRun:
-    """A run that a report shows. Without its directory and trials, what they alone tell is left out."""
+    """A run of a report. Without directory and trials, the parts that need them are left out."""
 
     summary: Summary
     directory: Path | None = None
@@ -76,14 +71,13 @@ class ReportedRun:
 
 
 def run_view(run: ReportedRun, colours: Mapping[str, str], prefix: str = "") -> dict[str, Any]:
-    """The names that the template of a run uses. `prefix` begins what names its parts in the page."""
+    """Makes the variables of a run's template. `prefix` begins the ids of its elements."""
     summary, directory = run.summary, run.directory
     figures = figures_of_blocks(summary, run.trials)
     main = [_chart(each, prefix) for each in main_charts(summary, colours, figures)]
     sweeps = [_sweep(summary, sweep, colours, prefix, figures) for sweep in summary.sweeps]
     latency = [_chart(each, prefix) for each in latency_charts(summary, run.trials, colours)]
     blocks = [_chart(each, prefix) for each in block_charts(summary, run.trials, colours)]
-    rows = tables_main.study_rows(summary, between=BETWEEN)
     view = {
         "prefix": prefix,
         "shown_first": SHOWN_FIRST,
@@ -98,17 +92,10 @@ def run_view(run: ReportedRun, colours: Mapping[str, str], prefix: str = "") -> 
         "drawn": [*main, *(chart for sweep in sweeps for chart in sweep.charts), *latency, *blocks],
         "title": printable(summary.study.title),
         "per": sentences_tables.per_connections(summary),
-        "caption": sentences_tables.main_caption(summary),
         "beside": printable("; ".join(summary.study.remarks)),
-        "heading": tables_main.heading_of(summary),
-        "has_control": shows_process_control(summary),
-        "rows": rows,
-        "columns": tables_main.study_columns(rows),
-        "more": _more_rows(summary),
-        "pairs": tables_main.pair_rows(summary, between=BETWEEN),
-        "pairs_legend": tables_main.pairs_legend(summary),
-        "legend": sentences_tables.legend(summary),
-        "notes": tables_main.table_notes(summary).texts,
+        "main": tables_main.main_table(summary) if main_of(summary) else None,
+        "more": tables_main.more_table(summary) if main_of(summary) else None,
+        "pairs": tables_main.pairs_table(summary) if summary.pairs else None,
         "verdicts": sentences_tables.verdict_counts(summary),
         "claims": sentences_tables.claim_counts(summary),
         "claims_legend": claims.claims_legend(),
@@ -117,9 +104,8 @@ def run_view(run: ReportedRun, colours: Mapping[str, str], prefix: str = "") -> 
         "run": sentences_tables.run_line(summary),
         "bounds": bounds_in_words(summary),
         "why": why_view(summary, directory),
-        "own_parts": [(each.name, each.title, each.sections()) for each in parts_of_report(summary)],
-        "limits": limit_rows(summary.limits, ()) if summary.limits else [],
-        "limits_legend": legend(summary.limits) if summary.limits else "",
+        "own_parts": [(each.name, each.title, each.tables()) for each in parts_of_report(summary)],
+        "limits": limits_table(summary.limits) if summary.limits else None,
         "warnings": sentences_tables.warnings(summary),
         "machine": list(_flat(summary.machine)),
         "settings": [
@@ -129,12 +115,12 @@ def run_view(run: ReportedRun, colours: Mapping[str, str], prefix: str = "") -> 
         "replay": _replay(summary, directory),
         "charts": main,
         "sweeps": sweeps,
-        "sweeps_legend": matrices.sweeps_legend(summary),
-        "main_further": matrices.main_further(summary, between=BETWEEN),
+        "sweeps_legend": tables_sweeps.sweeps_legend(summary),
+        "main_further": tables_sweeps.main_further(summary),
         "main_runs": tables_runs.main_runs(summary),
         "counted_title": printable(paper_counters.counted_title(summary)),
-        "counted": paper_counters.counted_matrices(summary, between=BETWEEN),
-        "counter_tables": counters.counter_tables(summary, between=BETWEEN),
+        "counted": paper_counters.counted_tables(summary),
+        "counter_tables": counters.counter_tables(summary),
         "counter_tables_legend": counters.counters_legend(summary),
         "perf_stats": perf_stats(summary),
         "perf_stats_legend": perf_stat_legend(summary),
@@ -144,10 +130,10 @@ def run_view(run: ReportedRun, colours: Mapping[str, str], prefix: str = "") -> 
 
 
 def _parts(view: Mapping[str, Any]) -> list[tuple[str, str]]:
-    """Where a reader may go from the first screen: the anchors of what is there, with their words."""
+    """Lists the sections that the run has, with their anchors."""
     summary: Summary = view["summary"]
     parts = [
-        ("designs", "Designs", view["rows"]),
+        ("designs", "Designs", view["main"]),
         *((f"over-{sweep.name}", sweep.title, True) for sweep in view["sweeps"][:MOST_SWEEPS]),
         ("claims", "Claims", summary.claims),
         ("questions", "Questions", summary.questions),
@@ -168,71 +154,70 @@ def _parts(view: Mapping[str, Any]) -> list[tuple[str, str]]:
 
 @dataclass(frozen=True)
 class DrawnChart:
-    """A chart drawn as SVG, in which vl-convert escapes every text, and what the page's script draws in its
-    place."""
+    """A chart as SVG, in which vl-convert escapes every text, and as the page's script draws it."""
 
     id: str
     title: str
     about: str
     note: str
-    table: Matrix | None
+    table: Table | None
     svg: Markup
     live: dict[str, Any]
 
 
 @dataclass(frozen=True)
 class _Sweep:
-    """A sweep as the report shows it: the chart of its verdicts' metric first, then those of further ones."""
+    """A sweep with its charts; the first is of the metric of its verdicts."""
 
     name: str
     title: str
     about: str
     charts: list[DrawnChart]
     crossover: list[str]
-    matrices: list[Matrix]
-    slopes: Matrix | None
-    runs: tables_runs.Runs | None
+    tables: list[Table]
+    slopes: Table | None
+    runs: Table | None
     why: list[str]
 
 
 def _sweep(
     summary: Summary, sweep: SweepSummary, colours: Mapping[str, str], prefix: str, blocks: FiguresOfBlocks
 ) -> _Sweep:
-    missing = [name for name in matrices.metrics_of(sweep) if name not in drawable_metrics(summary, sweep)]
+    missing = [
+        name for name in tables_sweeps.metrics_of(sweep) if name not in drawable_metrics(summary, sweep)
+    ]
     return _Sweep(
         name=sweep.name,
         title=printable(sweep.title),
         about=_about(summary, sweep) + _not_drawn(sweep, missing),
         charts=[_chart(each, prefix) for each in sweep_charts(summary, sweep, colours, blocks)],
         crossover=[printable(each) for each in sentences(summary, sweep)],
-        matrices=matrices.sweep_matrices(summary, sweep, between=BETWEEN),
-        slopes=slope_matrix(summary, sweep, between=BETWEEN),
+        tables=tables_sweeps.sweep_tables(summary, sweep),
+        slopes=slope_table(summary, sweep),
         runs=tables_runs.sweep_runs(summary, sweep),
         why=why_lines(summary, sweep),
     )
 
 
 def _not_drawn(sweep: SweepSummary, names: Iterable[str]) -> str:
-    """Which metrics have no chart since this machine does not tell them."""
+    """Says which metrics have no chart because they are unavailable on this machine."""
     said = [f"{words_of(name)} ({why})" for name in names if (why := sweep.unavailable.get(name))]
-    return f" Not to be had here, and not drawn: {'; '.join(said)}." if said else ""
+    return f" Unavailable on this machine, and not drawn: {'; '.join(said)}." if said else ""
 
 
 def _about(summary: Summary, sweep: SweepSummary) -> str:
-    """What stands above a sweep's chart."""
+    """Explains the charts of a sweep."""
     text = "A mark is this machine's figure, the bar its interval"
     if summary.study.repetitions:
         text = "A mark is the mean of this machine's runs, the bar their standard deviation, a dot is a run"
     text += f"; {sweep.better} is better."
     if len(sweep.contenders) > 1 and all(point.number is not None for point in sweep.points):
-        text += (
-            " At a point the contenders stand a little apart, so that their bars can be told from each other."
-        )
+        text += " At each point the contenders are drawn a little apart, so that their bars do not overlap."
     if sweep.remarks:
         text = f"Beside each figure: {'; '.join(sweep.remarks)}. {text}"
     if sweep.trial == "whole_life":
         text += " Counted from the start of each program to its end, without a warm-up."
-    if any(papers_of(summary, sweep.name, name) for name in matrices.metrics_of(sweep)):
+    if any(papers_of(summary, sweep.name, name) for name in tables_sweeps.metrics_of(sweep)):
         text += " Open marks and dashes: the paper's figures, from another machine."
     return text
 
@@ -257,33 +242,13 @@ def _chart(chart: NamedChart, prefix: str) -> DrawnChart:
     )
 
 
-# Tables ---------------------------------------------------------------------------------------------------
-
-
-def _more_rows(summary: Summary) -> list[tuple[str, list[tuple[str, str]]]]:
-    """For each contender what else was measured: figures with their intervals."""
-    digits = places(summary)
-    return [
-        (
-            each.name,
-            [
-                _with_span(each.client_cpu_seconds, digits),
-                _with_span(each.machine_cpu_seconds, digits),
-                _with_span(each.connections_per_second, 0),
-                _with_span(each.voluntary_switches_per_connection, 2),
-            ],
-        )
-        for each in main_of(summary)
-    ]
-
-
-def _with_span(interval: Estimate | None, digits: int) -> tuple[str, str]:
-    return interval_value(interval, digits), interval_span(interval, digits)
+# Settings -------------------------------------------------------------------------------------------------
 
 
 def _flat(values: Mapping[str, Any], above: str = "") -> Iterator[tuple[str, str]]:
-    """Nested settings as `name.name`, text. Without a value: what is said about it stands under
-    `unavailable`.
+    """Flattens nested settings to `name.name` and text.
+
+    Settings without a value are left out; `unavailable` has their reasons.
     """
     for key, value in values.items():
         name = f"{above}{key}"
@@ -296,7 +261,7 @@ def _flat(values: Mapping[str, Any], above: str = "") -> Iterator[tuple[str, str
 
 
 def _replay(summary: Summary, directory: Path | None) -> list[tuple[str, str]]:
-    """What to type, each command with what it does."""
+    """Lists the commands that repeat the run or read it, with their purpose."""
     study = summary.study
     words = typed(study.asked_for or study.name, study.size, study.overrides)
     again = shlex.join([*words, "--seed", str(study.seed)])

@@ -1,6 +1,6 @@
-"""A run on one short page of Markdown: for a pull request, a chat, the top of its results folder.
+"""A run on one short page of Markdown, for a pull request, a chat or the results folder.
 
-At most `MOST_LINES` lines; what is left out is counted, and lies in `summary.json`.
+The page has at most `MOST_LINES` lines. It counts what it leaves out; `summary.json` has all.
 """
 
 from __future__ import annotations
@@ -11,8 +11,8 @@ from collections.abc import Iterator, Sequence
 from thunderherd.records.summary import Summary
 from thunderherd.show.sentences.answer import Answer, answer, machine_in_short, weighty
 from thunderherd.show.sentences.tables import claim_counts, run_line, trial_counts, verdict_counts, warnings
-from thunderherd.show.tables.formats import markdown_grid, markdown_line, markdown_text
-from thunderherd.show.tables.model import Grid
+from thunderherd.show.tables.formats import markdown_line, markdown_table, markdown_text
+from thunderherd.show.tables.model import plain_table
 from thunderherd.study.file.names import typed
 from thunderherd.text.figures import count
 
@@ -21,11 +21,11 @@ __all__ = ["MOST_LINES", "replay_words", "summary_page"]
 MOST_LINES = 40
 MOST_RANKED, MOST_TABLES, MOST_NOTES = 12, 4, 3
 LONGEST_NOTE = 240
-"""Characters; what is longer is cut."""
+"""The most characters of a note; a longer one is cut."""
 
 
 def summary_page(summary: Summary) -> str:
-    """The page: question, answer, ranking, verdicts, warnings, machine, and how to run it again."""
+    """Writes question, answer, ranking, verdicts, warnings, machine, and the command to run it again."""
     found = answer(summary)
     parts = [
         f"## {markdown_text(summary.study.title)}",
@@ -40,30 +40,32 @@ def summary_page(summary: Summary) -> str:
 
 
 def replay_words(summary: Summary) -> str:
-    """What to type for the same trials in the same order."""
+    """Writes the command for the same trials in the same order."""
     study = summary.study
     words = typed(study.asked_for or study.name, study.size, study.overrides)
     return shlex.join([*words, "--seed", str(study.seed)])
 
 
 def _ranking(found: Answer) -> str:
-    """The ranking; of many the first."""
+    """Writes the first rows of the ranking."""
     if found.over:
         heads = ["contender", *found.over.points]
         texts = [[name, *places] for name, places in found.over.rows[:MOST_RANKED]]
         what = "Places" if found.over.is_judged else "Ranks by the means"
-        return f"{what} over {markdown_text(found.over.corner)}:\n\n{markdown_grid(Grid.of(heads, texts))}"
+        return (
+            f"{what} over {markdown_text(found.over.corner)}:\n\n{markdown_table(plain_table(heads, texts))}"
+        )
     if not found.ranking:
         return ""
     rows = [[each.place, each.name, each.value, each.span] for each in found.ranking]
     heads = ["place" if found.is_judged else "rank", "contender", found.heading, "interval"]
     left = len(rows) - MOST_RANKED
     more = f"\n\nand {count(left, 'contender')} more" if left > 0 else ""
-    return markdown_grid(Grid.of(heads, rows[:MOST_RANKED], 2)) + more
+    return markdown_table(plain_table(heads, rows[:MOST_RANKED], 2)) + more
 
 
 def _facts(summary: Summary) -> Iterator[tuple[str, str]]:
-    """Heads with their texts, as Markdown."""
+    """Gives heads with their texts, as Markdown."""
     yield "Verdicts", markdown_text(verdict_counts(summary))
     if claims := claim_counts(summary):
         yield "Claims of the source", markdown_text(claims)
@@ -93,7 +95,7 @@ def _shortened(text: str) -> str:
 
 
 def _code(text: str) -> str:
-    """A text as code, whatever back quotes are in it."""
+    """Writes a text as code, even if it contains back quotes."""
     fence = "`"
     while fence in text:
         fence += "`"

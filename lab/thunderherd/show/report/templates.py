@@ -1,5 +1,7 @@
-"""Jinja's templates of the package, compiled once and kept in the user's cache: those of a report take longer
-to be compiled than to be filled in."""
+"""Jinja's templates, compiled once and stored in the user's cache.
+
+Compiling those of a report takes longer than rendering them.
+"""
 
 from __future__ import annotations
 
@@ -15,7 +17,7 @@ __all__ = ["environment"]
 
 
 def environment() -> Environment:
-    """What the templates of this package are filled in with."""
+    """Makes the environment that renders the templates of this package."""
     return Environment(
         loader=PackageLoader("thunderherd.show.report"),
         autoescape=True,
@@ -27,8 +29,10 @@ def environment() -> Environment:
 
 
 class _Kept(FileSystemBytecodeCache):
-    """Jinja holds what is kept against the template's text and Python's version; its name tells Jinja's own.
-    A cache that cannot be read or written is done without."""
+    """A cache of compiled templates, which Jinja checks against template and Python version.
+
+    The file's name has Jinja's version. Errors of reading and writing are ignored.
+    """
 
     def load_bytecode(self, bucket: Bucket) -> None:
         with contextlib.suppress(OSError):

@@ -1,5 +1,4 @@
-"""Which trials and blocks count, for readers: what was invalid and why, what was rejected, and whether the
-verdicts would be others if nothing had been rejected."""
+"""Invalid trials and rejected blocks, their reasons, and whether rejection changed a verdict."""
 
 from __future__ import annotations
 
@@ -9,35 +8,37 @@ from dataclasses import dataclass
 from thunderherd.judge.summary.block_order import BlockSeen, blocks_seen
 from thunderherd.records.summary import Summary, TrialRecord
 from thunderherd.show.sentences.tables import trial_counts
+from thunderherd.show.tables.model import Cell, Column, Row, Table
 from thunderherd.text.figures import count, printable, share_in_percent
 
 __all__ = ["ValidityView", "validity_view"]
 
 
-@dataclass(frozen=True)
-class BlockRow:
-    """A block, as texts."""
-
-    number: str
-    state: str
-    invalid: str
-    stolen: str
-    others: str
-    order: str
+CAPTION = (
+    "Every block: whether it counts, the most noise during one of its trials, and the order of its contenders"
+)
+COLUMNS = (
+    Column("Block"),
+    Column("Counts?", "short"),
+    Column("Invalid trials"),
+    Column("Stolen at most"),
+    Column("Others at most"),
+    Column("Order", "words"),
+)
 
 
 @dataclass(frozen=True)
 class ValidityView:
-    """What counts of a run, and why not the rest."""
+    """The valid parts of a run, and why others do not count."""
 
     lines: tuple[str, ...]
     reasons: tuple[tuple[str, str], ...]
-    """What was given up or invalid, and why."""
-    blocks: tuple[BlockRow, ...]
+    """Abandoned contenders and invalid trials, with the reason."""
+    blocks: Table
 
 
 def validity_view(summary: Summary, trials: Sequence[TrialRecord]) -> ValidityView:
-    """Of a run; without its trials the blocks are not told one by one."""
+    """Describes the validity of a run; the table of blocks needs the trials."""
     counts = summary.trials
     lines = [f"Trials: {trial_counts(summary)}."]
     lines.append(
@@ -52,12 +53,12 @@ def validity_view(summary: Summary, trials: Sequence[TrialRecord]) -> ValidityVi
     return ValidityView(
         tuple(lines),
         tuple((printable(what), printable(why)) for what, why in [*given_up, *invalid]),
-        tuple(map(_row, blocks_seen(summary, trials))),
+        Table(CAPTION, COLUMNS, tuple(map(_row, blocks_seen(summary, trials)))),
     )
 
 
 def _both_analyses(summary: Summary) -> str:
-    """Whether rejecting blocks changed a verdict: both analyses are kept."""
+    """Says whether rejecting blocks changed a verdict, by the analysis of all blocks."""
     kept = {(pair.a, pair.b): pair.verdict for pair in summary.pairs_all_blocks}
     changed = [
         f"{pair.a} against {pair.b}: {pair.verdict}, else {kept[pair.a, pair.b]}"
@@ -75,13 +76,14 @@ def _listed(blocks: Sequence[int]) -> str:
     return ", ".join(map(str, sorted(blocks))) or "none"
 
 
-def _row(block: BlockSeen) -> BlockRow:
+def _row(block: BlockSeen) -> Row:
     repeated = f" ({block.repeated} repeated)" if block.repeated else ""
-    return BlockRow(
-        number=str(block.number),
-        state=block.state,
-        invalid=f"{block.invalid}{repeated}",
-        stolen=share_in_percent(block.steal_share),
-        others=share_in_percent(block.foreign_share),
-        order=printable(", ".join(block.order)),
+    texts = (
+        str(block.number),
+        block.state,
+        f"{block.invalid}{repeated}",
+        share_in_percent(block.steal_share),
+        share_in_percent(block.foreign_share),
+        printable(", ".join(block.order)),
     )
+    return Row(tuple(map(Cell, texts)))

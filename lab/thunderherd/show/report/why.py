@@ -1,4 +1,4 @@
-"""What a report shows of the reasons: explanations, and what was counted at a request, by name."""
+"""The reasons for differences: explanations, counts per request, profiles."""
 
 from __future__ import annotations
 
@@ -13,58 +13,49 @@ from thunderherd.records.summary import ContenderSummary, Summary
 from thunderherd.show.report.profiles import ProfileView, profile_view
 from thunderherd.show.sentences.counting_cost import about_cpu_time
 from thunderherd.show.sentences.explanation import (
-    Decomposition,
-    decomposition,
     how_often,
     legend,
     remarks,
     sentence,
 )
 from thunderherd.show.sentences.left_out import not_counted
+from thunderherd.show.tables.explanation import causes_table
+from thunderherd.show.tables.model import Cell, Table
 from thunderherd.show.tables.sweeps import Reasons
-from thunderherd.text.figures import ABSENT, count, decimals, extrapolated, number, printable, unit_of
+from thunderherd.text.figures import count, decimals, extrapolated, number, printable, unit_of
 
 OFTEN = 0.01
-"""What happens less often in a request than this, under every contender, has no row."""
-NOT_IN_EACH = "not told in each of its counted trials"
-
-
-@dataclass(frozen=True)
-class CountsTable:
-    """What was counted of one side per request: a row for each counter, a column for each contender."""
-
-    heading: str
-    contenders: list[str]
-    rows: list[tuple[str, list[str]]]
-    notes: list[str]
-    """Why cells are empty, and which figures are extrapolated, by their marks."""
+"""The fewest calls per request, by any contender, for a row."""
+NOT_IN_EACH = "unavailable in some of its counted trials"
 
 
 @dataclass(frozen=True)
 class WhyView:
     """The reasons of a run."""
 
-    explanations: list[Decomposition]
+    explanations: list[Table]
     sentences: list[str]
-    """Of those that are told first: of the main table, and without one of the last point of each sweep."""
+    """Those about the main table; without one, about the last point of each sweep."""
     at_points: list[tuple[str, list[str]]]
-    """The other sentences, by a heading that says where."""
+    """The other sentences, by their point of a sweep."""
     legend: list[str]
-    counted: list[CountsTable]
+    counted: list[Table]
     counted_legend: list[str]
     reasons: list[str]
-    """Who could not be counted, what could not be explained, and why."""
+    """Why contenders were not counted or differences not explained."""
     profiles: ProfileView | None
 
 
 def why_view(summary: Summary, directory: Path | None = None) -> WhyView | None:
-    """What the report shows; None where nothing was counted and nothing sampled. `directory`: where the files
-    of the profiles are."""
+    """Makes the section Why; None if nothing was counted or sampled.
+
+    `directory` has the files of the profiles.
+    """
     counting, profiles = summary.counting, profile_view(summary, directory)
     if counting is None and profiles is None:
         return None
     return WhyView(
-        explanations=[decomposition(each) for each in summary.explanations],
+        explanations=[causes_table(each) for each in summary.explanations],
         sentences=[printable(sentence(each)) for each in summary.explanations if is_first(summary, each.a)],
         at_points=_at_points(summary),
         legend=[
@@ -83,7 +74,7 @@ def why_view(summary: Summary, directory: Path | None = None) -> WhyView | None:
 
 
 def _at_points(summary: Summary) -> list[tuple[str, list[str]]]:
-    """The sentences that are not told first, by where they hold."""
+    """Groups the further sentences by their point of a sweep."""
     found: dict[str, list[str]] = {}
     where = {each.name: _where(each) for each in summary.contenders}
     for each in summary.explanations:
@@ -93,12 +84,12 @@ def _at_points(summary: Summary) -> list[tuple[str, list[str]]]:
 
 
 def _where(contender: ContenderSummary) -> str:
-    """`Sweep lives at 64`; empty of the main table."""
+    """Writes `Sweep lives at 64`; empty for the main table."""
     return printable(f"Sweep {contender.sweep} at {contender.point}") if contender.sweep else ""
 
 
-def _counted(summary: Summary, counting: CountingSummary) -> Iterator[CountsTable]:
-    """A table for each side of the main table, and of each counted point of a sweep."""
+def _counted(summary: Summary, counting: CountingSummary) -> Iterator[Table]:
+    """Makes tables for both sides of the main table and of each counted point of a sweep."""
     where = {each.name: _where(each) for each in summary.contenders}
     groups: dict[str, list[ContenderCounts]] = {}
     for told in counting.contenders:
@@ -114,13 +105,13 @@ def _tables(
     side: Side,
     place: str,
     counters_of_all_trials: Collection[str],
-) -> Iterator[CountsTable]:
+) -> Iterator[Table]:
     told = [each for each in group if side in each.sides]
     names = dict.fromkeys(name for each in told for name in each.sides[side].counts)
     calls = sorted(name for name in names if name.startswith(f"{SYSTEM_CALLS}."))
     others = [name for name in names if name not in calls]
     missing = dict.fromkeys(name for each in told for name in each.sides[side].unavailable)
-    # What all trials count has tables of its own (`counter_tables`).
+    # Counters of all trials have other tables (`counter_tables`).
     elsewhere = {*counters_of_all_trials} - {*counting.counters}
     whole = [
         name
@@ -137,31 +128,30 @@ def _tables(
     ]
     contenders = [each.contender for each in told]
     if rows:
-        heading = f"{place}{SIDE_NAMES[side]}: system calls by name, and what else was counted, per request"
-        yield CountsTable(heading, contenders, rows, marks.notes)
+        heading = f"{place}{SIDE_NAMES[side]}: system calls by name, and further counters, per request"
+        yield Table.matrix(heading, "", contenders, rows, marks.notes)
     marks = _Marks(told, side)
     if states := [*_states(told, side, marks)]:
-        heading = f"{place}{SIDE_NAMES[side]}: what the kernel told near the end of the window"
-        yield CountsTable(heading, contenders, states, marks.notes)
+        heading = f"{place}{SIDE_NAMES[side]}: state of the kernel near the end of the window"
+        yield Table.matrix(heading, "", contenders, states, marks.notes)
 
 
 class _Marks:
-    """The marks of one table: of figures that are missing, each reason once, and of extrapolated ones, one
-    for all of them."""
+    """The marks of one table: one for each reason of missing figures, and one for all extrapolated ones."""
 
     def __init__(self, told: Sequence[ContenderCounts], side: CountedSide) -> None:
         self._side = side
         self._shares = [share for each in told for share in each.sides[side].scaled.values()]
         self._reasons = Reasons()
 
-    def absent(self, each: ContenderCounts, name: str) -> str:
-        """A cell without a figure."""
+    def absent(self, each: ContenderCounts, name: str) -> Cell:
+        """Makes a cell without a figure."""
         unavailable = each.sides[self._side].unavailable
         why = unavailable.get(name) or unavailable.get(name.partition(".")[0]) or NOT_IN_EACH
-        return f"{ABSENT}{self._reasons.mark(printable(why))}"
+        return Cell(mark=self._reasons.mark(printable(why)))
 
     def of_figure(self, each: ContenderCounts, name: str) -> str:
-        """What stands behind a figure."""
+        """Gives the mark of an extrapolated figure; empty for others."""
         scaled = each.sides[self._side].scaled
         is_scaled = name in scaled or name.partition(".")[0] in scaled
         return self._reasons.mark(extrapolated(self._shares)) if is_scaled else ""
@@ -173,8 +163,8 @@ class _Marks:
 
 def _states(
     told: Sequence[ContenderCounts], side: CountedSide, marks: _Marks
-) -> Iterator[tuple[str, list[str]]]:
-    """A row for each figure of a state, with its unit."""
+) -> Iterator[tuple[str, list[Cell]]]:
+    """Makes a row for each state, with its unit."""
     for name in dict.fromkeys(name for each in told for name in each.sides[side].states):
         found = [each.sides[side].states.get(name) for each in told]
         known = [each for each in found if each]
@@ -182,7 +172,7 @@ def _states(
         unit = unit_of(f"{side}.{name}", 1, [each.value for each in known], {name: told_in})
         digits = decimals([unit.of(each.value) for each in known])
         cells = [
-            marks.absent(counts, name) if each is None else number(unit.of(each.value), digits)
+            marks.absent(counts, name) if each is None else Cell(number(unit.of(each.value), digits))
             for each, counts in zip(found, told, strict=True)
         ]
         of_what = unit.name or known[0].unit
@@ -196,7 +186,7 @@ def _rows(
     side: CountedSide,
     marks: _Marks,
     least: float = 0.0,
-) -> Iterator[tuple[str, list[str]]]:
+) -> Iterator[tuple[str, list[Cell]]]:
     for name in names:
         found = [each.sides[side].counts.get(name) for each in told]
         if max((each.per_request for each in found if each), default=least) < least:
@@ -209,7 +199,7 @@ def _rows(
             cells.append(
                 marks.absent(counts, name)
                 if value is None
-                else f"{how_often(value)}{marks.of_figure(counts, name)}"
+                else Cell(how_often(value), mark=marks.of_figure(counts, name))
             )
         shown = name.partition(".")[2] if is_call else name.replace("_", " ")
         yield printable(shown), cells
@@ -218,9 +208,8 @@ def _rows(
 def _legend(counting: CountingSummary) -> list[str]:
     trials = count(counting.trials, "trial")
     return [
-        f"Of {trials} of each contender, made after all others: to count costs, so that no other figure of "
-        "these trials is used anywhere. The clients' counts are of all of their load, from its start to its "
-        "end, by all of its requests."
+        f"From {trials} of each contender, made after all others. Counting costs time, so no other figure of "
+        "these trials is used. The clients' counts are of their whole load, divided by all of its requests."
     ]
 
 

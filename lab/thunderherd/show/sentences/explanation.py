@@ -1,14 +1,9 @@
-"""Explanations for readers: a sentence, and tables, for the terminal and the report."""
+"""Explanations in sentences, for the terminal and the report."""
 
 from __future__ import annotations
 
 import shlex
 from collections.abc import Sequence
-from dataclasses import dataclass
-
-from rich.console import Console
-from rich.table import Table
-from rich.text import Text
 
 from thunderherd.judge.why.pairs import command_to_run_again
 from thunderherd.records.explanation import Cause, CauseName, Difference, Explanation, Range
@@ -18,7 +13,6 @@ from thunderherd.text.figures import (
     ABSENT,
     SMALL_SECONDS,
     Unit,
-    capital,
     count,
     decimals,
     number,
@@ -26,7 +20,6 @@ from thunderherd.text.figures import (
     printable,
     span,
 )
-from thunderherd.text.layout import Layout, print_table, prose
 
 __all__ = [
     "ALMOST",
@@ -36,16 +29,14 @@ __all__ = [
     "THINGS",
     "WHOSE",
     "WITHIN_CALLS",
-    "CauseRow",
-    "Decomposition",
-    "decomposition",
+    "digits_of",
     "elsewhere",
     "how_often",
     "legend",
     "name_of",
-    "print_explanation",
     "reasons",
     "remarks",
+    "scale_of",
     "sentence",
     "unit_of_times",
     "why_lines",
@@ -110,7 +101,7 @@ def unit_of_times(explanation: Explanation) -> Unit:
     return Unit(1, "s")
 
 
-def _digits(explanation: Explanation, unit: Unit) -> int:
+def digits_of(explanation: Explanation, unit: Unit) -> int:
     """Decimals that give the difference three significant digits."""
     return min(3, decimals([unit.of(explanation.difference.value)]))
 
@@ -119,7 +110,7 @@ def sentence(explanation: Explanation) -> str:
     """`epoll needs 12.3 µs less server CPU per request than prefork (95 % interval 11.0 to 13.1): 11.8 µs are
     3 switches with their wake-ups less; 0.5 µs cannot be attributed, ...`, and what is in that."""
     between, unit = explanation.difference, unit_of_times(explanation)
-    digits = _digits(explanation, unit)
+    digits = digits_of(explanation, unit)
     # Of a difference that is not shown the figure is told as it is, and so are its parts.
     sign = -1 if between.value < 0 and (between.is_shown or between.low is None) else 1
     parts, others = _named(explanation)
@@ -202,12 +193,12 @@ def _things(cause: Cause, explanation: Explanation) -> str:
             if cause.amount and cause.amount.value > 0
             else "copies in larger blocks"
         )
-    often = how_often(abs(more) * _scale(explanation))
+    often = how_often(abs(more) * scale_of(explanation))
     what = f"{singular if often == '1' else plural}{' a MB' if explanation.per == 'byte' else ''}"
     return f"{often} {what} {'more' if more > 0 else 'less'}"
 
 
-def _scale(explanation: Explanation) -> float:
+def scale_of(explanation: Explanation) -> float:
     """What counts are multiplied by: of a byte they are told for a million."""
     return 1e6 if explanation.per == "byte" else 1.0
 
@@ -223,101 +214,6 @@ def _listed(names: Sequence[str]) -> str:
     return names[0] if len(names) == 1 else f"{', '.join(names[:-1])} and {names[-1]}"
 
 
-# Rows -------------------------------------------------------------------------------------------------------
-
-
-@dataclass(frozen=True)
-class CauseRow:
-    """A cause: texts for a table."""
-
-    cause: str
-    a: str
-    b: str
-    price: str
-    amount: str
-    span: str
-    why: str
-
-
-@dataclass(frozen=True)
-class Decomposition:
-    """An explanation as texts."""
-
-    a: str
-    b: str
-    head: str
-    unit: str
-    sentence: str
-    rows: list[CauseRow]
-    calls: list[tuple[str, str, str, str]]
-    """System calls that differ: name, of a, of b, and whether they are in another price."""
-    reasons: list[str]
-
-
-def decomposition(explanation: Explanation) -> Decomposition:
-    """All of an explanation, to be laid out."""
-    unit = unit_of_times(explanation)
-    digits, between = _digits(explanation, unit), explanation.difference
-    scale, a_megabyte = _scale(explanation), ", a MB" if explanation.per == "byte" else ""
-    rows = [
-        CauseRow(
-            cause=name_of(each) + (a_megabyte if each.cause != "rest" else ""),
-            a=ABSENT if each.a is None else how_often(each.a * scale),
-            b=ABSENT if each.b is None else how_often(each.b * scale),
-            price=_price(each),
-            amount=ABSENT if each.amount is None else number(unit.of(each.amount.value), digits),
-            span="" if each.amount is None else _span(each.amount, unit, digits),
-            why=each.why or "",
-        )
-        for each in explanation.causes
-        if each.a or each.b or each.amount is None or each.cause == "rest"
-    ]
-    if (network := explanation.network) is not None:
-        rows.append(
-            CauseRow(
-                cause="network code in it, by profiles",
-                a="",
-                b="",
-                price="",
-                amount=number(unit.of(network.value), digits),
-                span=_span(network, unit, digits),
-                why="",
-            )
-        )
-    rows.append(
-        CauseRow(
-            cause="difference",
-            a=f"{number(unit.of(between.a), digits)} {unit.name}",
-            b=f"{number(unit.of(between.b), digits)} {unit.name}",
-            price="",
-            amount=number(unit.of(between.value), digits),
-            span=span(unit.of(between.low), unit.of(between.high), digits),
-            why="",
-        )
-    )
-    calls = [
-        (
-            item.name,
-            how_often(item.a * scale),
-            how_often(item.b * scale),
-            "" if item.priced else "in the price of a process, a thread or a connection",
-        )
-        for each in explanation.causes
-        if each.cause == "system_calls"
-        for item in each.items
-    ]
-    return Decomposition(
-        a=explanation.a,
-        b=explanation.b,
-        head=f"{WHOSE[explanation.side]} per {explanation.per}",
-        unit=unit.name,
-        sentence=printable(sentence(explanation)),
-        rows=rows,
-        calls=calls,
-        reasons=reasons([explanation]),
-    )
-
-
 def reasons(explanations: Sequence[Explanation]) -> list[str]:
     """Why causes have no amount, each reason once with all the causes that it is of."""
     told: dict[str, list[str]] = {}
@@ -326,26 +222,6 @@ def reasons(explanations: Sequence[Explanation]) -> list[str]:
             if each.why:
                 told.setdefault(each.why, []).append(name_of(each))
     return [printable(f"{'; '.join(dict.fromkeys(causes))}: {why}") for why, causes in told.items()]
-
-
-def _span(amount: Range, unit: Unit, digits: int) -> str:
-    if amount.low == amount.high:
-        return ""
-    return span(unit.of(amount.low), unit.of(amount.high), digits)
-
-
-def _price(cause: Cause) -> str:
-    """`197 ns`; of copies how many bytes a second."""
-    if cause.price is None or not cause.price.value:
-        return ABSENT if cause.cause != "rest" else ""
-    if cause.cause == "copies":
-        rate = 1e-9 / cause.price.value
-        return f"{number(rate, min(2, decimals([rate])))} GB/s"
-    for below, factor, name in SMALL_SECONDS:
-        if cause.price.value < below:
-            value = cause.price.value * factor
-            return f"{number(value, min(2, decimals([value])))} {name}"
-    return f"{number(cause.price.value, 2)} s"
 
 
 def remarks(explanations: Sequence[Explanation]) -> list[str]:
@@ -390,53 +266,6 @@ def legend(explanation: Explanation) -> list[str]:
             else []
         ),
     ]
-
-
-# On a terminal ----------------------------------------------------------------------------------------------
-
-
-def print_explanation(explanation: Explanation, console: Console) -> None:
-    """A sentence and a table."""
-    told = decomposition(explanation)
-    prose(console, told.sentence, style="bold")
-    console.print()
-    print_table(console, lambda layout: _table(told, layout))
-    if told.calls:
-        console.print()
-        print_table(console, lambda layout: _calls(told, layout))
-    console.print()
-
-
-def _table(told: Decomposition, layout: Layout) -> Table:
-    table = layout.table()
-    table.add_column(layout.name(capital(told.head)), overflow="fold")
-    table.add_column(layout.name(told.a), justify="right")
-    table.add_column(layout.name(told.b), justify="right")
-    table.add_column("Price of one", justify="right", no_wrap=True)
-    table.add_column(f"Amount, {told.unit}", justify="right", no_wrap=True)
-    if layout.one_line:
-        table.add_column("bounds", style="dim", no_wrap=True)
-    for row in told.rows:
-        style = "bold" if row.cause == "difference" else ""
-        table.add_row(
-            Text(row.cause, style=style),
-            Text(row.a),
-            Text(row.b),
-            Text(row.price),
-            *layout.figure(row.amount, row.span),
-        )
-    return table
-
-
-def _calls(told: Decomposition, layout: Layout) -> Table:
-    table = layout.table()
-    table.add_column("System calls that differ", overflow="fold")
-    table.add_column(layout.name(told.a), justify="right")
-    table.add_column(layout.name(told.b), justify="right")
-    table.add_column("", style="dim", overflow="fold")
-    for name, of_a, of_b, note in told.calls:
-        table.add_row(Text(name), Text(of_a), Text(of_b), Text(note))
-    return table
 
 
 def why_lines(summary: Summary, sweep: SweepSummary) -> list[str]:

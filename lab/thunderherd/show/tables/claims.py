@@ -1,27 +1,133 @@
-"""The claims and questions of a study's source, as text: what it said, what came out here, the verdict."""
+"""What a study's source says beside what this run shows: figures, claims and questions."""
 
 from __future__ import annotations
+
+from collections.abc import Iterator
+from dataclasses import replace
 
 from rich.console import Console
 from rich.text import Text
 
-from thunderherd.records.summary import Summary
+from thunderherd.records.summary import PROCESS_CONTROL, WORKERS, ContenderSummary, PaperFigure, Summary
+from thunderherd.show.sentences.source_figures import as_printed
 from thunderherd.show.sentences.tables import claim_counts, run_line
-from thunderherd.show.tables.main import VERDICT_STYLES
-from thunderherd.text.figures import ABSENT
+from thunderherd.show.tables.model import Cell, Column, Field, Row, Table, interval_fields, plain_table
+from thunderherd.show.tables.terminal import VERDICT_STYLES
+from thunderherd.text.figures import ABSENT, BETWEEN, printable, seconds_per, words_of
 from thunderherd.text.layout import print_facts, prose, wrapped
+from thunderherd.text.shown import shown_of, unit_for
 
-__all__ = ["claims_legend", "print_claims", "questions_legend"]
+__all__ = [
+    "claims_legend",
+    "claims_table",
+    "paper_table",
+    "print_claims",
+    "questions_legend",
+    "questions_table",
+]
 
 CLAIM_INDENT = 5
 
+PAPER_COLUMNS = (
+    Column("Metric", "words", csv=("metric",)),
+    Column("Contender", "name", csv=("contender",)),
+    Column("At", "short", csv=("sweep", "point")),
+    Column("System", "short", csv=("system",)),
+    Column("Paper", csv=("paper",)),
+    Column("Unit of paper", "short", csv=("paper unit",)),
+    Column("Here", csv=("here", "here low", "here high")),
+    Column("Unit", "short", csv=("here unit",)),
+    Column("Note", "words", csv=("note",)),
+)
+CLAIM_COLUMNS = (
+    Column("Id", "name", csv=("id",)),
+    Column("Claim", "words", csv=("claim",)),
+    Column("Paper", "words", csv=("paper",)),
+    Column("Here", "words", csv=("here",)),
+    Column("Verdict", "short", csv=("verdict", "value", "low", "high")),
+    Column("Why", "words", csv=("why",)),
+    Column("Note", "words", csv=("note",)),
+)
+
+
+def paper_table(summary: Summary) -> Table:
+    """Shows each figure of the source beside this machine's."""
+    rows = []
+    for each, (value, low, high, unit) in _beside(summary):
+        ends = "" if low is None or high is None else f"{low:.4g}{BETWEEN}{high:.4g}"
+        cells = (
+            Cell(printable(words_of(each.metric)), data=(each.metric,)),
+            Cell(each.base),
+            Cell(f"{each.sweep}={each.point}" if each.sweep else "", data=(each.sweep, each.point)),
+            Cell(each.system or "", data=(each.system,)),
+            Cell(as_printed(each.value), data=(each.value,)),
+            Cell(each.unit),
+            Cell("" if value is None else f"{value:.4g}", ends, data=(value, low, high)),
+            Cell(unit or "", data=(unit,)),
+            Cell(each.note or "", data=(each.note,)),
+        )
+        rows.append(Row(cells))
+    title = "The source's figures beside this machine's"
+    return Table(title, PAPER_COLUMNS, tuple(rows), ("Paper: its own machine.",))
+
+
+Ours = tuple[float | None, float | None, float | None, str | None]
+
+
+def _beside(summary: Summary) -> Iterator[tuple[PaperFigure, Ours]]:
+    """Pairs each figure of the source with this machine's, its interval and its unit."""
+    by_place = {(each.base, each.sweep, each.point): each for each in summary.contenders}
+    for each in summary.paper:
+        contender = by_place.get((each.base, each.sweep, each.point))
+        ours = _ours(summary, contender, each.metric) if contender else None
+        yield each, ours or (None, None, None, None)
+
+
+def _ours(summary: Summary, contender: ContenderSummary, name: str) -> Ours | None:
+    if name == PROCESS_CONTROL:
+        found = contender.process_control_seconds
+        unit = seconds_per(summary.study.normalise_connections)
+        return (found.value, found.low, found.high, unit) if found else None
+    if name == WORKERS:
+        workers = contender.clients_per_worker
+        return (workers.mean, workers.minimum, workers.maximum, "connections") if workers else None
+    figure = shown_of(summary, contender, name)
+    if figure is None:
+        return None
+    shown_in = unit_for(summary, name, [figure])
+    return shown_in.of(figure.value), shown_in.of(figure.low), shown_in.of(figure.high), shown_in.name
+
+
+def claims_table(summary: Summary) -> Table:
+    """Shows the source's claims with its figures, this machine's, and the verdicts."""
+    rows = []
+    for each in summary.claims:
+        estimate: list[Field] = interval_fields(each.estimate)
+        cells = (
+            Cell(each.id),
+            Cell(each.statement),
+            Cell(each.paper_figure or ABSENT, data=(each.paper_figure,)),
+            Cell("; ".join(each.our_figure.splitlines()), data=(each.our_figure,)),
+            Cell(each.verdict, kind=each.verdict, data=(each.verdict, *estimate)),
+            Cell(each.why),
+            Cell(each.source_note or "", data=(each.source_note,)),
+        )
+        rows.append(Row(cells))
+    return Table("Claims of the source", CLAIM_COLUMNS, tuple(rows), (claims_legend(),))
+
+
+def questions_table(summary: Summary) -> Table:
+    """Shows the source's questions with the answers from this run's figures."""
+    rows = [[each.id, each.text, " ".join(each.answer), each.note or ""] for each in summary.questions]
+    table = plain_table(["Id", "Question", "Answer", "Note"], rows, 4)
+    columns = tuple(replace(each, csv=(each.head.lower(),)) for each in table.columns)
+    return replace(table, caption="Questions of the source", columns=columns, notes=(questions_legend(),))
+
 
 def print_claims(summary: Summary, console: Console) -> None:
-    """Prints each claim of the source: the paper's figure, this machine's with its interval, the verdict,
-    why.
-    """
+    """Prints each claim of the source: its figure, this machine's, the verdict and the reason."""
     if not summary.claims and not summary.questions:
-        prose(console, f"{summary.study.name}: its source makes no claims that the study knows of", style="")
+        prose(console, f"{summary.study.name}: the study has no claims of its source", style="")
         return
     for claim in summary.claims:
         head = f"{claim.id}  {claim.verdict}  "
@@ -55,18 +161,18 @@ def print_claims(summary: Summary, console: Console) -> None:
 
 
 def questions_legend() -> str:
-    """How the words of answers come about, in two sentences."""
+    """Explains the answers."""
     return (
-        "Answers are filled from this run's figures; in brackets intervals, each for its own figure. Words "
-        'such as "is more than" are verdicts, corrected (Holm) for all of the answers together; "is not '
-        'separated from" does not mean equal.'
+        "Answers contain this run's figures, with the interval of each in brackets. Words such as "
+        '"is more than" are verdicts, corrected (Holm) for all answers together; "is not separated from" '
+        "does not mean equal."
     )
 
 
 def claims_legend() -> str:
-    """How claims are judged, in two sentences."""
+    """Explains the verdicts of claims."""
     return (
-        "Supported: every difference that the claim needs is shown to be above zero; refuted: one is shown "
-        "to be below. Verdicts are corrected (Holm) for all claims together; an interval is for its own "
-        "figure."
+        "Supported: every difference that the claim needs is significantly above zero; refuted: one is "
+        "significantly below. Verdicts are corrected (Holm) for all claims together; each interval is for "
+        "its own figure."
     )

@@ -1,8 +1,6 @@
-"""Every counter that a run was asked for, and what follows from two of them, by side, as rows and columns of
-texts: for `thunderherd table --counters` and the report.
+"""Every requested counter, and ratios of two of them, by side.
 
-Everything is taken from the summary. A figure that is extrapolated, and one that is missing, has a mark; what
-the marks say stands below each table, each reason once.
+An extrapolated figure and a missing one have marks, whose reasons are notes of the table.
 """
 
 from __future__ import annotations
@@ -26,47 +24,53 @@ from thunderherd.metrics.table import (
 )
 from thunderherd.records.summary import ContenderSummary, Summary
 from thunderherd.show.sentences.counting_cost import cost_lines
-from thunderherd.show.tables.sweeps import Cell, Matrix, Reasons, why_none
-from thunderherd.show.tables.terminal import print_matrix
-from thunderherd.text.figures import ABSENT, extrapolated, not_offered, number, printable
+from thunderherd.show.tables.model import Cell, Table, estimate_cell
+from thunderherd.show.tables.sweeps import Reasons, why_none
+from thunderherd.show.tables.terminal import print_table
+from thunderherd.text.figures import extrapolated, not_offered, printable
 from thunderherd.text.layout import prose
 from thunderherd.text.shown import digits_for, shown_of, unit_for
 
 __all__ = ["CounterTables", "asks_for_counters", "counter_tables", "counters_legend", "print_counters"]
 
 _LEGEND = (
-    "What is not per anything is of the whole window, or as it was near its end. The clients' counts are of "
-    "all of their load and of what they do behind its last reply, by the time in which all of that was read."
+    "Figures that are not per anything are of the whole window, or of a moment near its end. The clients' "
+    "counts cover their whole load and their work after its last reply, over the time until they were read."
 )
 NOT_TOLD = (
-    "not told in each of its trials: there was no connection that could be asked, or the kernel does not "
-    "tell it, or it was read late"
+    "unavailable in some of its trials: no connection was left to read it from, the kernel does not report "
+    "it, or it was read late"
 )
 WHOSE: dict[Side, str] = {"server": "Server", "client": "Clients"}
 FURTHER = [per for per in PER if per not in (PER_REQUEST, PER_CONNECTION)]
-"""What counters are divided by besides, in tables of their own."""
+"""The other measures that counters are divided by, each in a separate table."""
 
 
 @dataclass(frozen=True)
 class CounterTables:
-    """What was counted of the contenders that stand together, of each side: the main table's, or those at a
-    point of a sweep."""
+    """The counters of the main table's contenders, or of those at one point of a sweep."""
 
     where: str
-    """Empty of the main table."""
-    first: list[Matrix]
-    """Per request, with what follows from two counters, and what is as it was at a moment."""
-    further: list[Matrix]
+    """Empty for the main table."""
+    first: list[Table]
+    """Per request, with ratios of two counters, and states at a moment."""
+    further: list[Table]
     """Per byte, per second."""
+
+    @property
+    def all(self) -> list[Table]:
+        """All tables; their captions say where they belong."""
+        head = f"{self.where}. " if self.where else ""
+        return [replace(each, caption=f"{head}{each.caption}") for each in (*self.first, *self.further)]
 
 
 def asks_for_counters(summary: Summary) -> bool:
-    """Whether the run was asked for any counter in all of its trials."""
+    """Whether the study requests any counter in all of its trials."""
     return bool(summary.study.counters)
 
 
-def counter_tables(summary: Summary, between: str = "..") -> list[CounterTables]:
-    """The tables of each place; none where no counter was asked for. `between` the ends of intervals."""
+def counter_tables(summary: Summary) -> list[CounterTables]:
+    """Makes the tables of each place; none if no counter was requested."""
     if not asks_for_counters(summary):
         return []
     places: dict[str, list[ContenderSummary]] = {}
@@ -76,39 +80,31 @@ def counter_tables(summary: Summary, between: str = "..") -> list[CounterTables]
     return [
         CounterTables(
             where,
-            [_matrix(summary, group, side, PER_REQUEST, between) for side in SIDES],
-            [
-                found
-                for side in SIDES
-                for per in FURTHER
-                if (found := _matrix(summary, group, side, per, between)).rows
-            ],
+            [_table(summary, group, side, PER_REQUEST) for side in SIDES],
+            [found for side in SIDES for per in FURTHER if (found := _table(summary, group, side, per)).rows],
         )
         for where, group in places.items()
     ]
 
 
 def counters_legend(summary: Summary) -> list[str]:
-    """How to read the tables, and what counting changed in their figures."""
+    """Explains the tables, and says what counting changed in their figures."""
     return [_LEGEND, *cost_lines(summary)]
 
 
 def print_counters(summary: Summary, console: Console) -> None:
-    """Prints them all."""
+    """Prints the tables of all places."""
     for tables in counter_tables(summary):
-        for matrix in [*tables.first, *tables.further]:
+        for table in tables.all:
             console.print()
-            head = f"{tables.where}. " if tables.where else ""
-            print_matrix(replace(matrix, caption=f"{head}{matrix.caption}"), console)
+            print_table(table, console)
     console.print()
     for line in counters_legend(summary):
         prose(console, line)
 
 
-def _matrix(
-    summary: Summary, group: Sequence[ContenderSummary], side: Side, per: str, between: str
-) -> Matrix:
-    """Counters x contenders, of a side. Without rows where nothing is known by this measure."""
+def _table(summary: Summary, group: Sequence[ContenderSummary], side: Side, per: str) -> Table:
+    """Shows a side's counters by contender; without rows if none is known by this measure."""
     if per == PER_REQUEST:
         names = [*_first_names(summary, group, side)]
     else:
@@ -125,22 +121,20 @@ def _matrix(
         if name in each.scaled and shown_of(summary, each, name)
     ]
     scaled = reasons.mark(extrapolated(shares)) if shares else ""
-    rows = tuple(
-        (_head(summary, group, side, name), _cells(summary, group, name, between, reasons, scaled))
-        for name in names
-    )
-    columns = tuple(each.base for each in group)
+    rows = [
+        (_head(summary, group, side, name), _cells(summary, group, name, reasons, scaled)) for name in names
+    ]
     caption = WHOSE[side] if per == PER_REQUEST else f"{WHOSE[side]}, {PER[per]}"
-    return Matrix(caption, "counter", columns, rows, tuple(reasons.notes))
+    return Table.matrix(caption, "counter", [each.base for each in group], rows, reasons.notes)
 
 
 def _first_names(summary: Summary, group: Sequence[ContenderSummary], side: Side) -> Iterator[str]:
-    """The metrics of the first table: of each figure per request, or else whole; then those made of two."""
+    """Lists the metrics of the first table: each counter per request or else whole, then ratios."""
     figures = [*summary.study.counters]
     for figure in figures:
         per_request, whole = f"{side}.{figure}{PER_REQUEST}", f"{side}.{figure}"
         known = [name for name in (per_request, whole) if _is_known(summary, group, name)]
-        # Some counters have nothing but parts.
+        # Some counters have only parts.
         parts = [f"{side}.{each}" for each in figures if each.startswith(f"{figure}.")]
         if known or not any(_is_known(summary, group, part) for part in parts):
             yield known[0] if known else whole
@@ -157,7 +151,7 @@ def _is_known(summary: Summary, group: Sequence[ContenderSummary], name: str) ->
 
 
 def _head(summary: Summary, group: Sequence[ContenderSummary], side: Side, name: str) -> str:
-    """A metric without its side, and without the measure that the whole table is by; with its unit."""
+    """Names a metric with its unit, without its side and without the measure of the whole table."""
     what, counters = name.partition(".")[2], summary.study.counters
     words = metric(name, counters).words.replace(f" {SIDES[side]}", "")
     unit = unit_for(summary, name, [shown_of(summary, each, name) for each in group]).name
@@ -175,27 +169,22 @@ def _cells(
     summary: Summary,
     group: Sequence[ContenderSummary],
     name: str,
-    between: str,
     reasons: Reasons,
     scaled: str,
-) -> tuple[Cell, ...]:
+) -> list[Cell]:
     figures = [shown_of(summary, each, name) for each in group]
     unit = unit_for(summary, name, figures)
     digits = digits_for([unit.of(figure.value) for figure in figures if figure], name)
-    return tuple(
-        Cell(ABSENT, mark=reasons.mark(_why(summary, name, each)))
+    return [
+        Cell(mark=reasons.mark(_why(summary, name, each)))
         if figure is None
-        else Cell(
-            number(unit.of(figure.value), digits),
-            span=figure.span(unit, digits, between),
-            mark=scaled if name in each.scaled else "",
-        )
+        else estimate_cell(figure, unit, digits, mark=scaled if name in each.scaled else "")
         for each, figure in zip(group, figures, strict=True)
-    )
+    ]
 
 
 def _why(summary: Summary, name: str, each: ContenderSummary) -> str:
-    """Why a contender has no such figure; where the machine does not offer it, in the same words for all."""
+    """Says why a contender has no such figure; an unavailable counter has one reason for all."""
     if each.blocks and (why := not_offered(summary, name)):
         return why
     figure = name.partition(".")[2]

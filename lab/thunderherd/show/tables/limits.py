@@ -1,84 +1,73 @@
-"""The machine's limits for people: a row for each figure, for report and terminal."""
+"""The machine's limits: a row for each figure."""
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Sequence
-from dataclasses import dataclass
+from collections.abc import Sequence
+from dataclasses import replace
 
 from rich.console import Console
-from rich.table import Table
-from rich.text import Text
 
 from thunderherd.engine.catalogue import Limit
 from thunderherd.machine.limits import DERIVED
 from thunderherd.records.limits import LimitFigure, MachineLimits
+from thunderherd.show.tables.model import Cell, Column, Row, Table
+from thunderherd.show.tables.terminal import print_table
 from thunderherd.text.figures import ABSENT, count, decimals, number, percent, span
-from thunderherd.text.layout import Layout, print_facts, print_table, prose
+from thunderherd.text.layout import print_facts, prose
 
 PLACES = {"one_cpu": "one CPU", "two_cpus": "two CPUs"}
 UNITS = (("ns", 1.0), ("µs", 1e3), ("ms", 1e6))
 SIZES = (("B", 1), ("KiB", 1 << 10), ("MiB", 1 << 20))
 
 
-@dataclass(frozen=True)
-class LimitRow:
-    """One figure, as texts; `meaning` stands with the first of a limit's rows alone."""
-
-    limit: str
-    where: str
-    value: str
-    span: str
-    best: str
-    unit: str
-    meaning: str
-
-
-def limit_rows(limits: MachineLimits, listed: Iterable[Limit]) -> list[LimitRow]:
-    """The rows of the table, in the order of the figures."""
-    meanings = {each.name: each.summary for each in listed}
-    meanings |= dict(DERIVED.values())
-    rows: list[LimitRow] = []
-    for each in limits.figures:
-        known = any(row.limit == each.limit for row in rows)
-        rows.append(_row(each, "" if known else meanings.get(each.limit, "")))
-    return rows
+def limits_table(limits: MachineLimits) -> Table:
+    """Shows the limits in the order of the figures."""
+    columns = (
+        Column("Limit", "name", repeats=False),
+        Column("Where, size"),
+        Column("Median"),
+        Column("Best"),
+        Column("Unit", "short"),
+    )
+    rows = tuple(map(_row, limits.figures))
+    return Table("Limits of the machine", columns, rows, (legend(limits),))
 
 
-def _row(each: LimitFigure, meaning: str) -> LimitRow:
+def _row(each: LimitFigure) -> Row:
     unit, factor = _unit(each)
     digits = decimals([each.value / factor])
     low, high = (None if end is None else end / factor for end in (each.low, each.high))
-    return LimitRow(
-        limit=each.limit,
-        where=PLACES[each.place] if each.bytes is None else size_in_words(each.bytes),
-        value=number(each.value / factor, digits),
-        span=span(low, high, digits, ".."),
-        best=ABSENT if each.best is None else number(each.best / factor, digits),
-        unit=unit,
-        meaning=meaning,
+    cells = (
+        Cell(each.limit),
+        Cell(PLACES[each.place] if each.bytes is None else size_in_words(each.bytes)),
+        Cell(number(each.value / factor, digits), span(low, high, digits)),
+        Cell(ABSENT if each.best is None else number(each.best / factor, digits)),
+        Cell(unit),
     )
+    return Row(cells)
 
 
 def _unit(each: LimitFigure) -> tuple[str, float]:
-    """The unit in which it is read most easily, and how many of its own that has."""
+    """Chooses the unit in which a figure is easiest to read, and its factor."""
     if each.unit == "bytes_per_second":
         return "GB/s", 1e9
     return next((unit for unit in reversed(UNITS) if abs(each.value) >= unit[1]), UNITS[0])
 
 
 def size_in_words(size: int) -> str:
-    """`64 KiB`; what is no whole number of a larger unit stays in bytes."""
+    """Writes `64 KiB`, or bytes if the size is no whole number of a larger unit."""
     name, factor = next(unit for unit in reversed(SIZES) if size % unit[1] == 0)
     return f"{size // factor:,} {name}"
 
 
 def print_limits(limits: MachineLimits, listed: Sequence[Limit], console: Console) -> None:
-    """Prints the table, what it means, and what could not be measured."""
-    rows = limit_rows(limits, listed)
-    print_table(console, lambda layout: _table(rows, layout))
+    """Prints the table, the meaning of each limit, and the limits that could not be measured."""
+    table = limits_table(limits)
+    print_table(replace(table, caption="", notes=()), console)
     console.print()
-    meanings = [(row.limit, row.meaning) for row in rows if row.meaning]
-    print_facts(console, meanings)
+    meanings = {each.name: each.summary for each in listed} | dict(DERIVED.values())
+    shown = dict.fromkeys(each.limit for each in limits.figures)
+    print_facts(console, [(limit, meanings.get(limit, "")) for limit in shown])
     lost = [
         (each.limit, f"{_point_in_words(each.place, each.bytes)}: {each.reason}")
         for each in limits.unavailable
@@ -88,31 +77,13 @@ def print_limits(limits: MachineLimits, listed: Sequence[Limit], console: Consol
         prose(console, "Not to be had here:", style="")
         print_facts(console, lost, indent=2)
     console.print()
-    prose(console, legend(limits))
+    prose(console, *table.notes)
     if limits.disturbed:
         prose(console, f"{limits.disturbed}.", style="bold")
 
 
-def _table(rows: Sequence[LimitRow], layout: Layout) -> Table:
-    table = layout.table()
-    table.add_column("Limit", overflow="fold")
-    table.add_column("Where, size" if layout.one_line else "Where,\nsize", justify="right", no_wrap=True)
-    table.add_column("Median", justify="right", no_wrap=True)
-    if layout.one_line:
-        table.add_column("interval", style="dim", no_wrap=True)
-    table.add_column("Best", justify="right", no_wrap=True)
-    table.add_column("", no_wrap=True)
-    previous = ""
-    for row in rows:
-        name = "" if row.limit == previous else layout.name(row.limit)
-        figure = layout.figure(row.value, row.span)
-        table.add_row(Text(name, style="bold"), Text(row.where), *figure, Text(row.best), Text(row.unit))
-        previous = row.limit
-    return table
-
-
 def legend(limits: MachineLimits) -> str:
-    """How the figures came about."""
+    """Explains how the limits were measured."""
     rounds = {each.rounds for each in limits.figures}
     confidences = [each.confidence for each in limits.figures if each.low is not None]
     most = count(max(rounds, default=0), "round")

@@ -1,257 +1,241 @@
-"""Tables as heads and rows, whatever they are written as: for readers with texts that are rounded, for
-programs with figures as they are.
+"""The one model of a table. Builders fill it from a summary; each medium has one writer.
 
-A table for programs has one row a thing and one column a figure; its heads have the units.
+Values are rounded texts when they come here. Beside its text a cell keeps what a program reads, unrounded.
 """
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Iterator, Sequence
-from dataclasses import dataclass
+from collections.abc import Callable, Iterable, Sequence
+from dataclasses import dataclass, replace
+from typing import Literal
 
-from thunderherd.records.summary import ContenderSummary, Estimate, PaperFigure, Summary, SweepSummary
-from thunderherd.show.sentences.source_figures import papers_of
-from thunderherd.show.tables.runs import Runs
-from thunderherd.show.tables.sweeps import Matrix, why_none, why_not
-from thunderherd.text.figures import ABSENT, Unit, extrapolated, printable
-from thunderherd.text.shown import ShownEstimate, at_points, shown_of, unit_for
+from thunderherd.records.summary import Estimate
+from thunderherd.text.figures import ABSENT, Unit, number
+from thunderherd.text.shown import ShownEstimate
 
 __all__ = [
+    "NOTHING",
+    "Cell",
+    "Column",
     "Field",
-    "Grid",
     "NamedTable",
-    "Section",
-    "figures_grid",
-    "grid_of_matrix",
-    "grid_of_runs",
-    "headed",
+    "Row",
+    "Table",
+    "beside",
+    "estimate_cell",
+    "for_readers",
     "interval_fields",
-    "of_models",
-    "section_of_matrix",
-    "section_of_runs",
-    "sweep_grid",
+    "plain_table",
 ]
 
 Field = str | int | float | None
-"""None: there is no figure, and a further column says why."""
+"""A value for programs; None where there is no figure, and a further column says why."""
 
-REMARKS = "remarks"
-"""The head of the column that says why figures of a row are missing, or that they are extrapolated."""
-HERE = "ran here"
-"""The head of what ran in place of a point, where the source's experiment is scaled."""
+NOTHING = ("", ABSENT)
 
 
 @dataclass(frozen=True)
-class Grid:
-    """Heads, and rows with a field for each; of `figures` it is known that they are to be aligned as such."""
+class Cell:
+    """A figure or a text, with all that belongs to it."""
 
-    heads: tuple[str, ...]
-    rows: tuple[tuple[Field, ...], ...]
-    figures: tuple[bool, ...]
-
-    @classmethod
-    def of(cls, heads: Sequence[str], rows: Iterable[Sequence[Field]], words: int = 1, last: int = 0) -> Grid:
-        """The first `words` columns and the `last` ones are words, the others figures."""
-        found = tuple(map(tuple, rows))
-        for row in found:
-            if len(row) != len(heads):
-                raise ValueError(f"a row has {len(row)} fields, and there are {len(heads)} heads: {row}")
-        return cls(tuple(heads), found, tuple(words <= at < len(heads) - last for at in range(len(heads))))
-
-    def without_empty(self) -> Grid:
-        """Without the columns in which nothing stands."""
-        kept = [
-            place
-            for place in range(len(self.heads))
-            if any(row[place] not in (None, "", ABSENT) for row in self.rows)
-        ]
-        return self.part(kept)
-
-    def part(self, places: Sequence[int]) -> Grid:
-        """Some of its columns, by their places from 0."""
-        return Grid(
-            tuple(self.heads[place] for place in places),
-            tuple(tuple(row[place] for place in places) for row in self.rows),
-            tuple(self.figures[place] for place in places),
-        )
+    value: str = ABSENT
+    span: str = ""
+    """The interval of an estimate, or the deviation of a mean."""
+    mark: str = ""
+    """The mark of a note below the table, or of a verdict."""
+    paper: str = ""
+    """The source's figure."""
+    bound: str = ""
+    """What the figure cannot exceed."""
+    note: str = ""
+    """Words about this row, for media with room."""
+    kind: str = ""
+    """A verdict, which has a colour."""
+    data: tuple[Field, ...] | None = None
+    """The fields of a CSV file, as `Column.csv` heads them; None: the text alone."""
 
 
 @dataclass(frozen=True)
-class Section:
-    """A table for readers: its caption, its grid of texts, and what belongs below it."""
+class Column:
+    """A column. A name stays whole where there is room; words may be folded, and short ones never are."""
+
+    head: str
+    kind: Literal["name", "words", "short", "figure", "detail"] = "figure"
+    unit: str = ""
+    """The unit, in media that print the table alone."""
+    span: str = "interval"
+    """The head of the intervals, where these have a column."""
+    note: str = ""
+    """The head of the notes; without one only the report shows them."""
+    repeats: bool = True
+    """Whether a terminal prints a value that is also in the row above."""
+    csv: tuple[str, ...] | None = None
+    """The heads of a CSV file; None: the head alone."""
+
+    @property
+    def is_figure(self) -> bool:
+        return self.kind in ("figure", "detail")
+
+
+@dataclass(frozen=True)
+class Row:
+    """The cells of a row. Controls, summaries of runs and totals look different."""
+
+    cells: tuple[Cell, ...]
+    kind: Literal["", "control", "of-runs", "total"] = ""
+
+
+@dataclass(frozen=True)
+class Table:
+    """Columns and rows, with a caption above and notes below."""
 
     caption: str
-    grid: Grid
+    columns: tuple[Column, ...]
+    rows: tuple[Row, ...]
     notes: tuple[str, ...] = ()
+    kind: Literal["list", "matrix", "runs", "profile"] = "list"
+    """A matrix has a figure of a contender in each column; a row of `runs` is one run."""
+    fixed: int = 1
+    """The columns at the left that stay when a wide matrix is printed in parts."""
+
+    def __post_init__(self) -> None:
+        for row in self.rows:
+            if len(row.cells) != len(self.columns):
+                raise ValueError(
+                    f"a row has {len(row.cells)} cells, and there are {len(self.columns)} columns"
+                )
+
+    @classmethod
+    def matrix(
+        cls,
+        caption: str,
+        corner: str,
+        heads: Iterable[str],
+        rows: Iterable[tuple[str, Sequence[Cell]]],
+        notes: Iterable[str] = (),
+    ) -> Table:
+        """Makes a table of figures by row and contender; `corner` is the head of the first column."""
+        columns = (Column(corner, "name"), *map(Column, heads))
+        found = tuple(Row((Cell(head), *cells)) for head, cells in rows)
+        return cls(caption, columns, found, tuple(notes), "matrix")
+
+    def part(self, places: Iterable[int]) -> Table:
+        """Keeps only these columns, counted from 0."""
+        chosen = [*places]
+        rows = tuple(replace(row, cells=tuple(row.cells[place] for place in chosen)) for row in self.rows)
+        return replace(self, columns=tuple(self.columns[place] for place in chosen), rows=rows)
+
+    @property
+    def name_place(self) -> int | None:
+        """The place of the first column of names; None without any."""
+        return next((place for place, each in enumerate(self.columns) if each.kind == "name"), None)
+
+    def cells_of(self, place: int) -> list[Cell]:
+        """Gives the cells of a column, from top to bottom."""
+        return [row.cells[place] for row in self.rows]
+
+    def without_empty(self) -> Table:
+        """Drops the columns in which every cell is empty."""
+        return self.part(
+            place
+            for place in range(len(self.columns))
+            if any({each.value, each.mark, each.paper} - {*NOTHING} for each in self.cells_of(place))
+        )
 
 
 @dataclass(frozen=True)
 class NamedTable:
-    """A table, which is made when it is asked for."""
+    """A table of a run that can be requested by name; it is made on request."""
 
     name: str
-    """Of letters, digits and dashes; no other of the run has it."""
+    """Letters, digits and dashes; unique within a run."""
     title: str
-    sections: Callable[[], list[Section]]
-    """For readers."""
-    data: Callable[[], Grid]
-    """For programs."""
+    tables: Callable[[], list[Table]]
+    """For readers: one table, or one for each metric or side."""
+    data: Callable[[], Table] | None = None
+    """For programs; None: the only one of `tables`."""
     is_part: bool = False
-    """Whether the report shows it under a heading of its own, by this alone: no other place there knows of
-    it."""
+    """Whether the report gives it a section, and shows it nowhere else."""
+
+    def for_programs(self) -> Table:
+        """Makes the table of a CSV file."""
+        return self.data() if self.data else self.tables()[0]
 
 
-# For readers ------------------------------------------------------------------------------------------------
-
-
-def grid_of_matrix(matrix: Matrix) -> Grid:
-    """A figure with its mark and its interval in one field; what bounds it, and the source's, beside it."""
-    heads, columns = [matrix.corner], [[head for head, _ in matrix.rows]]
-    for place, name in enumerate(matrix.columns):
-        cells = [cells[place] for _, cells in matrix.rows]
-        heads.append(name)
-        columns.append(
-            [f"{each.value}{each.mark}" + (f" ({each.span})" if each.span else "") for each in cells]
-        )
-        if any(each.bound for each in cells):
-            heads.append(f"{name}, bound")
-            columns.append([each.bound for each in cells])
-        if any(each.paper not in ("", ABSENT) for each in cells):
-            heads.append(f"{name}, paper")
-            columns.append([each.paper for each in cells])
-    return Grid.of(heads, zip(*columns, strict=True))
-
-
-def section_of_matrix(matrix: Matrix) -> Section:
-    """The same with its caption and notes."""
-    return Section(matrix.caption, grid_of_matrix(matrix), matrix.notes)
-
-
-def grid_of_runs(runs: Runs) -> Grid:
-    """Every run a row: where, who, which run, then its figures."""
-    rows = [(row.point, row.contender, row.run, *row.cells) for row in runs.rows]
-    return Grid.of([runs.corner or "point", "contender", "run", *runs.headings], rows, 3).without_empty()
-
-
-def section_of_runs(runs: Runs) -> Section:
-    """The same with its caption and notes."""
-    return Section(runs.caption, grid_of_runs(runs), runs.notes)
-
-
-# For programs -----------------------------------------------------------------------------------------------
-
-
-def headed(name: str, unit: str) -> str:
-    """`server_cpu_per_request [µs]`; a plain number has no unit."""
-    return f"{name} [{unit}]" if unit else name
-
-
-def figures_grid(
-    summary: Summary,
-    contenders: Sequence[ContenderSummary],
-    names: Sequence[str],
-    *,
-    more: Sequence[tuple[str, Sequence[Field]]] = (),
-) -> Grid:
-    """A row for each contender: who it is, `more` columns, then each metric with its interval, unrounded.
-
-    Of repeated runs it is the mean, and the ends are one standard deviation away. A figure that is missing
-    is an empty field, and the last column says why.
-    """
-    heads = ["contender", "base", "sweep", "point", "design", "blocks", *(head for head, _ in more)]
-    units = {
-        name: unit_for(summary, name, [shown_of(summary, each, name) for each in contenders])
-        for name in names
-    }
-    for name in names:
-        heads += [headed(part, units[name].name) for part in (name, f"{name} low", f"{name} high")]
-    rows = []
-    for place, each in enumerate(contenders):
-        known: list[Field] = [each.name, each.base, each.sweep, each.point, each.design, each.blocks]
-        row = [*known, *(column[place] for _, column in more)]
-        for name in names:
-            row += _figure(summary, each, name, units[name])
-        rows.append([*row, "; ".join(_remarks(summary, each, names))])
-    return _emptied(Grid.of([*heads, REMARKS], rows, 5, last=1))
-
-
-def sweep_grid(summary: Summary, sweep: SweepSummary, names: Sequence[str]) -> Grid:
-    """A row for each point and contender of a sweep, those too that were not run here: the metrics as in
-    `figures_grid`, and behind each the source's figure where it has one of that metric."""
-    found = at_points(summary, sweep)
-    units = {
-        name: unit_for(summary, name, [shown_of(summary, each, name) for each in found.values()])
-        for name in names
-    }
-    papers = {name: _single(papers_of(summary, sweep.name, name)) for name in names}
-    heads = [sweep.x_label, HERE, "contender", "blocks"]
-    for name in names:
-        heads += [headed(part, units[name].name) for part in (name, f"{name} low", f"{name} high")]
-        heads += [f"{name} paper", f"{name} paper unit"]
-    rows = []
-    for point in sweep.points:
-        for base in sweep.contenders:
-            each = found.get((base, point.name))
-            row: list[Field] = [point.name, point.here, base, each.blocks if each else 0]
-            remarks = list(_remarks(summary, each, names, sweep)) if each else []
-            for name in names:
-                row += _figure(summary, each, name, units[name])
-                paper = papers[name].get((base, point.name))
-                row += [paper.value, paper.unit or units[name].name] if paper else [None, None]
-            if each is None:
-                remarks = [why_not(summary, sweep, names[0], base, point.name, None)]
-            rows.append([*row, "; ".join(remarks)])
-    return _emptied(Grid.of([*heads, REMARKS], rows, 3, last=1))
-
-
-def _figure(summary: Summary, each: ContenderSummary | None, name: str, unit: Unit) -> list[Field]:
-    found = shown_of(summary, each, name)
-    return [unit.of(found.value), unit.of(found.low), unit.of(found.high)] if found else [None, None, None]
-
-
-def _remarks(
-    summary: Summary, each: ContenderSummary, names: Sequence[str], sweep: SweepSummary | None = None
-) -> Iterator[str]:
-    for name in names:
-        if shown_of(summary, each, name) is None:
-            why = (
-                why_none(summary, name, each)
-                if sweep is None
-                else why_not(summary, sweep, name, each.base, each.point or "", each)
-            )
-            yield printable(f"{name}: {why}")
-        elif name in each.scaled:
-            yield f"{name}: {extrapolated([each.scaled[name]])}"
-
-
-def _single(papers: Sequence[PaperFigure]) -> dict[tuple[str, str | None], PaperFigure]:
-    """The source's figures by contender and point, where it gives one: those of several systems have a table
-    of their own."""
-    found: dict[tuple[str, str | None], list[PaperFigure]] = {}
-    for each in papers:
-        found.setdefault((each.base, each.point), []).append(each)
-    return {key: own[0] for key, own in found.items() if len(own) == 1}
-
-
-def _emptied(grid: Grid) -> Grid:
-    """Without columns that hold nothing in any row, but with every figure that was asked for."""
-    optional = {"sweep", "point", HERE, REMARKS}
-    kept = [
-        place
-        for place, head in enumerate(grid.heads)
-        if (head not in optional and " paper" not in head)
-        or any(row[place] not in (None, "") for row in grid.rows)
-    ]
-    return grid.part(kept)
+def estimate_cell(
+    figure: ShownEstimate | None, unit: Unit, digits: int, *, mark: str = "", paper: str = "", bound: str = ""
+) -> Cell:
+    """Rounds an estimate with its interval, or a mean with its deviation."""
+    if figure is None:
+        return Cell(ABSENT, "", mark, paper, bound)
+    return Cell(number(unit.of(figure.value), digits), figure.span(unit, digits), mark, paper, bound)
 
 
 def interval_fields(found: Estimate | ShownEstimate | None) -> list[Field]:
-    """An estimate and its ends as fields."""
+    """Gives an estimate and its ends, for programs."""
     return [found.value, found.low, found.high] if found else [None, None, None]
 
 
-def of_models(found: Sequence[object], heads: dict[str, str]) -> Grid:
-    """A row for each record of one kind: its fields that are no records themselves."""
-    first = type(found[0]).model_fields  # type: ignore[attr-defined]
-    rows = [[getattr(each, name) for name in first] for each in found]
-    return Grid.of([heads.get(name, name) for name in first], rows, 0)
+def plain_table(
+    heads: Sequence[str],
+    rows: Iterable[Sequence[Field]],
+    words: int = 1,
+    last: int = 0,
+    *,
+    caption: str = "",
+    notes: Iterable[str] = (),
+) -> Table:
+    """Makes a table of plain fields. The first `words` and the `last` columns are words, others figures."""
+    columns = tuple(
+        Column(head, "name" if not place else "figure" if words <= place < len(heads) - last else "words")
+        for place, head in enumerate(heads)
+    )
+    found = tuple(
+        Row(tuple(Cell(ABSENT if each is None else str(each), data=(each,)) for each in row)) for row in rows
+    )
+    return Table(caption, columns, found, tuple(notes))
+
+
+# Details in columns -----------------------------------------------------------------------------------------
+
+
+def beside(table: Table, *, notes: bool, inline: bool = False) -> Table:
+    """Gives each kind of detail its own column: interval, bound, source's figure, note.
+
+    With `inline`, intervals stay in the fields of their figures, and heads of details name the column.
+    """
+    columns: list[Column] = []
+    cells: list[list[Cell]] = []
+    for place, column in enumerate(table.columns):
+        own, before = table.cells_of(place), f"{column.head}, " if inline else ""
+        columns.append(column)
+        cells.append([Cell(each.value, mark=each.mark, kind=each.kind) for each in own])
+        spans = [each.span.removeprefix(f"{column.span} ") for each in own]
+        if inline:
+            cells[-1] = [
+                replace(cell, mark=cell.mark + (f" ({span})" if span else ""))
+                for cell, span in zip(cells[-1], spans, strict=True)
+            ]
+        details: list[tuple[Column, list[str]]] = [
+            # A deviation is a figure itself.
+            (Column(column.span, "figure" if column.span == "sd" else "detail"), [] if inline else spans),
+            (Column(f"{before}bound"), [each.bound for each in own]),
+            (Column(f"{before}paper"), [each.paper for each in own]),
+            (Column(column.note, "short"), [each.note for each in own] if notes and column.note else []),
+        ]
+        for head, texts in details:
+            if {*texts} - {*NOTHING}:
+                columns.append(head)
+                cells.append(list(map(Cell, texts)))
+    rows = tuple(
+        replace(row, cells=own) for row, own in zip(table.rows, zip(*cells, strict=True), strict=False)
+    )
+    return replace(table, columns=tuple(columns), rows=rows)
+
+
+def for_readers(table: Table) -> Table:
+    """Prepares a table for a separate page: values only, and units in the heads."""
+    units = tuple(
+        replace(each, head=f"{each.head} ({each.unit})") if each.unit else each for each in table.columns
+    )
+    return beside(replace(table, columns=units), notes=True, inline=table.kind == "matrix")

@@ -1,7 +1,6 @@
-"""Every run of a study that repeats instead of judging, or the single runs that it shows beside its verdicts:
-rows of texts, beside the source's runs where it gives them.
+"""Every run of a study that repeats its trials, or the single runs that a judged study shows.
 
-Everything is taken from the summary. The printed tables and the report show the same rows.
+The source's runs stand in further columns.
 """
 
 from __future__ import annotations
@@ -14,46 +13,24 @@ from statistics import fmean, stdev
 from thunderherd.metrics.table import SIDES
 from thunderherd.records.summary import ContenderSummary, Summary, SweepSummary
 from thunderherd.show.sentences.source_figures import as_printed, own_notes, paper_notes, papers_of
+from thunderherd.show.tables.model import Cell, Column, Row, Table
 from thunderherd.show.tables.sweeps import Reasons, digits_of_cell, metrics_of, why_none, why_not
 from thunderherd.text.figures import ABSENT, extrapolated, heading_of, number, printable, unit_of
 from thunderherd.text.shown import at_points, counted_over, digits_for, is_count
 
-__all__ = ["RunRow", "Runs", "main_runs", "sweep_runs"]
+__all__ = ["main_runs", "sweep_runs"]
 
 
 NOT_OF_SOURCE = f"{ABSENT} below Paper: the source gives no such figure"
+NO_DEVIATION = f"sd {ABSENT}: a single run has no deviation"
 
 
-@dataclass(frozen=True)
-class RunRow:
-    """A run of a contender at a point, or the mean or deviation of its runs."""
-
-    point: str
-    contender: str
-    run: str
-    cells: tuple[str, ...]
-    is_summary: bool
+POINT, CONTENDER, RUN, FIXED = 0, 1, 2, 3
+"""The places of the columns at the left, and how many there are."""
 
 
-@dataclass(frozen=True)
-class Runs:
-    """Runs of a sweep or of the main table; the caption says which. Heads say their unit."""
-
-    caption: str
-    corner: str
-    headings: tuple[str, ...]
-    rows: tuple[RunRow, ...]
-    notes: tuple[str, ...] = ()
-    """What to know about figures, the source's and ours."""
-
-    def part(self, columns: slice) -> Runs:
-        """Some of its columns; its notes stay with the whole."""
-        rows = tuple(replace(row, cells=row.cells[columns]) for row in self.rows)
-        return Runs(self.caption, self.corner, self.headings[columns], rows)
-
-
-def sweep_runs(summary: Summary, sweep: SweepSummary) -> Runs | None:
-    """The runs of a sweep with the metrics that it shows; None where blocks are judged and no runs shown."""
+def sweep_runs(summary: Summary, sweep: SweepSummary) -> Table | None:
+    """Shows the runs of a sweep with its metrics; None if blocks are judged and no runs shown."""
     contenders = at_points(summary, sweep)
     if not _has_runs(summary, contenders.values()):
         return None
@@ -62,51 +39,48 @@ def sweep_runs(summary: Summary, sweep: SweepSummary) -> Runs | None:
         for point in sweep.points
         for base in sweep.contenders
     ]
-    # What is judged stands last, as the sources have it: time, requests, throughput.
+    # The judged metric is last, as in the sources: time, requests, throughput.
     reasons = Reasons()
     runs = _runs(summary, found, [*metrics_of(sweep)[1:], sweep.metric], reasons, sweep)
     runs = _beside_the_source(runs, summary, sweep, reasons)
-    labels = {point.name: point.label for point in sweep.points}
-    rows = tuple(replace(row, point=labels[row.point]) for row in runs.rows)
+    labels = {point.name: Cell(point.label) for point in sweep.points}
+    rows = tuple(replace(row, cells=(labels[row.cells[POINT].value], *row.cells[1:])) for row in runs.rows)
     remarks = f" [{'; '.join(sweep.remarks)}]" if sweep.remarks else ""
     return replace(runs, caption=f"{runs.caption}{remarks}", rows=rows)
 
 
-def _beside_the_source(runs: Runs, summary: Summary, sweep: SweepSummary, reasons: Reasons) -> Runs:
-    """The runs with those of the source in columns of their own, where it gives any. `reasons` are those of
-    the runs, which are below them already."""
+def _beside_the_source(runs: Table, summary: Summary, sweep: SweepSummary, reasons: Reasons) -> Table:
+    """Adds columns with the source's runs, if it gives any. `reasons` has the notes that the runs have."""
     names = [*metrics_of(sweep)[1:], sweep.metric]
     before = len(reasons.notes)
     columns = [each for name in names for each in _columns_of_source(summary, sweep, name, reasons)]
     if not columns:
         return runs
-    rows: list[RunRow] = []
+    rows: list[Row] = []
     for row in runs.rows:
-        texts = [column.texts(row.point, row.contender) for column in columns]
+        point, base, own, *cells = row.cells
+        texts = [column.texts(point.value, base.value) for column in columns]
         theirs = sorted({run for each in texts for run in each}, key=_place_of_run)
-        # What was not run here stands in the source all the same.
-        shown = theirs if row.run == ABSENT and theirs else [row.run]
-        rows += [
-            replace(
-                row,
-                run=run,
-                cells=(*row.cells, *(each.get(run, ABSENT) for each in texts)),
-                is_summary=not run.isdigit(),
-            )
-            for run in shown
-        ]
-    # Those of the metric of verdicts stand below the table of means.
+        # The source has its runs even if this machine ran none.
+        for run in theirs if own.value == ABSENT and theirs else [own.value]:
+            found = [each.get(run, Cell()) for each in texts]
+            rows.append(_row(point.value, base.value, run, [*cells, *found], is_run=run.isdigit()))
+    # Notes on the judged metric are below the table of means.
     papers = [papers_of(summary, sweep.name, name) for name in names[:-1]]
     further = [note for each in papers for note in paper_notes(each, marked=True)]
-    headings = (*runs.headings, *(column.heading for column in columns))
-    lacks = any(ABSENT in row.cells[len(runs.headings) :] for row in rows)
+    lacks = any(cell == Cell() for row in rows for cell in row.cells[len(runs.columns) :])
     notes = (
         *runs.notes,
         *reasons.notes[before:],
         *dict.fromkeys(further),
         *([NOT_OF_SOURCE] if lacks else []),
     )
-    return Runs(runs.caption, runs.corner, headings, tuple(rows), notes)
+    heads = (*runs.columns, *(Column(column.heading) for column in columns))
+    return replace(runs, columns=heads, rows=tuple(rows), notes=notes)
+
+
+def _row(point: str, base: str, run: str, cells: Iterable[Cell], *, is_run: bool) -> Row:
+    return Row((Cell(point), Cell(base), Cell(run), *cells), "" if is_run else "of-runs")
 
 
 def _has_runs(summary: Summary, contenders: Iterable[ContenderSummary]) -> bool:
@@ -114,7 +88,7 @@ def _has_runs(summary: Summary, contenders: Iterable[ContenderSummary]) -> bool:
 
 
 def _counted_over(summary: Summary, contenders: Sequence[ContenderSummary], metrics: Sequence[str]) -> str:
-    """`; counts of the clients: over 0.41 to 0.44 s`, once for all columns of a side."""
+    """Writes `; counts of the clients: over 0.41 to 0.44 s`, once for all columns of a side."""
     said = {
         words: over
         for side, words in SIDES.items()
@@ -125,37 +99,37 @@ def _counted_over(summary: Summary, contenders: Sequence[ContenderSummary], metr
 
 
 def _caption(summary: Summary, contenders: Iterable[ContenderSummary]) -> str:
-    """Which runs these are."""
+    """Says which runs these are."""
     if summary.study.repetitions:
         return "Every run"
     most = max(len(each.runs) for each in contenders)
-    return f"Single runs: the first {most} of {summary.study.blocks} accepted; what is judged rests on all"
+    return f"Single runs: the first {most} of {summary.study.blocks} accepted; verdicts use all"
 
 
 @dataclass(frozen=True)
 class _SourceColumn:
-    """The source's runs of a metric on one of its systems."""
+    """A column with the source's runs of a metric on one of its systems."""
 
     heading: str
     runs: dict[tuple[str | None, str], list[float]]
     marks: dict[tuple[str | None, str], str]
-    """Of those that something is to be known about, by point and contender."""
+    """The marks of figures with a note, by point and contender."""
 
-    def texts(self, point: str, base: str) -> dict[str, str]:
-        """What stands in the rows of a contender at a point: of each run, their mean and deviation."""
+    def texts(self, point: str, base: str) -> dict[str, Cell]:
+        """Makes the cells of a contender at a point: each run, their mean and deviation."""
         own, mark = self.runs.get((point, base), []), self.marks.get((point, base), "")
         if len(own) < 2:
-            return {"mean": as_printed(own[0]) + mark} if own else {}
-        texts = {str(place): as_printed(value) for place, value in enumerate(own, start=1)}
-        return texts | {"mean": as_printed(fmean(own)) + mark, "sd": as_printed(stdev(own))}
+            return {"mean": Cell(as_printed(own[0]), mark=mark)} if own else {}
+        texts = {str(place): Cell(as_printed(value)) for place, value in enumerate(own, start=1)}
+        return texts | {"mean": Cell(as_printed(fmean(own)), mark=mark), "sd": Cell(as_printed(stdev(own)))}
 
 
 def _columns_of_source(
     summary: Summary, sweep: SweepSummary, name: str, reasons: Reasons
 ) -> Iterator[_SourceColumn]:
-    """A column for each system of the source; what is to be known of single figures goes to `reasons`.
+    """Makes a column for each system of the source; notes on single figures go to `reasons`.
 
-    A single figure stands in the metric's own table, if it has one; else it stands here.
+    A single figure is shown in the metric's own table if it has one, else here.
     """
     is_first = name == sweep.metric
     fewest = 2 if is_first or not summary.study.repetitions else 1
@@ -179,21 +153,21 @@ def _columns_of_source(
 
 
 def _place_of_run(run: str) -> tuple[int, str]:
-    """Runs by their number, then mean and deviation."""
+    """Orders runs by their number, then mean and deviation."""
     return (int(run), "") if run.isdigit() else (sys.maxsize, run)
 
 
 MAIN_METRICS = ("requests", "elapsed_seconds", "requests_per_second")
-"""What the runs of the main table show beside the study's metric."""
+"""The metrics that runs of the main table show in addition to the study's."""
 
 
-def main_runs(summary: Summary) -> Runs | None:
-    """The runs of the main table; None where there is no such table, or where blocks are judged and no runs
-    shown."""
+def main_runs(summary: Summary) -> Table | None:
+    """Shows the runs of the main table; None without such a table, or if no runs are shown."""
     main = [("", each.name, each) for each in summary.contenders if each.sweep is None]
     if not main or not _has_runs(summary, [each for _, _, each in main]):
         return None
-    return _runs(summary, main, list(dict.fromkeys([*MAIN_METRICS, summary.study.metric])), Reasons())
+    runs = _runs(summary, main, list(dict.fromkeys([*MAIN_METRICS, summary.study.metric])), Reasons())
+    return replace(runs.part(range(CONTENDER, len(runs.columns))), fixed=FIXED - 1)
 
 
 def _runs(
@@ -202,66 +176,72 @@ def _runs(
     metrics: Sequence[str],
     reasons: Reasons,
     sweep: SweepSummary | None = None,
-) -> Runs:
+) -> Table:
     known = [each for _, _, each in found if each]
     columns = [_RunColumn(summary, name, known) for name in metrics]
-    rows: list[RunRow] = []
+    rows: list[Row] = []
 
-    def absent(name: str, point: str, base: str, contender: ContenderSummary | None) -> str:
+    def absent(name: str, point: str, base: str, contender: ContenderSummary | None) -> Cell:
         if sweep is not None:
-            return ABSENT + reasons.mark(why_not(summary, sweep, name, base, point, contender))
-        return ABSENT + reasons.mark(why_none(summary, name, contender) if contender else "not run")
+            return Cell(mark=reasons.mark(why_not(summary, sweep, name, base, point, contender)))
+        return Cell(mark=reasons.mark(why_none(summary, name, contender) if contender else "not run"))
 
     for point, base, contender in found:
         runs = contender.runs if contender else []
         for number_, run in enumerate(runs, start=1):
-            cells = tuple(
-                absent(column.name, point, base, contender) if value is None else column.text(value)
+            cells = [
+                absent(column.name, point, base, contender) if value is None else column.cell(value)
                 for column in columns
                 for value in [run.get(column.name)]
-            )
-            rows.append(RunRow(point, base, str(number_), cells, is_summary=False))
+            ]
+            rows.append(_row(point, base, str(number_), cells, is_run=True))
         if contender is None or not runs:
-            cells = tuple(absent(column.name, point, base, contender) for column in columns)
-            rows.append(RunRow(point, base, ABSENT, cells, is_summary=True))
+            cells = [absent(column.name, point, base, contender) for column in columns]
+            rows.append(_row(point, base, ABSENT, cells, is_run=False))
             continue
         if not summary.study.repetitions:
-            continue  # the estimate of all blocks stands in the tables
+            continue  # the estimate over all blocks is in the other tables
         spreads = [contender.spread.get(column.name) for column in columns]
-        means = tuple(
-            column.text(each.mean, is_run=False) if each else absent(column.name, point, base, contender)
+        means = [
+            column.cell(each.mean, is_run=False) if each else absent(column.name, point, base, contender)
             for column, each in zip(columns, spreads, strict=True)
-        )
-        deviations = tuple(
-            # Of a single run there is none.
-            column.text(each.standard_deviation, is_run=False) if each else mean
+        ]
+        deviations = [
+            # A single run has no deviation.
+            column.cell(each.standard_deviation, is_run=False) if each else mean
             for column, each, mean in zip(columns, spreads, means, strict=True)
-        )
-        rows.append(RunRow(point, base, "mean", means, is_summary=True))
-        rows.append(RunRow(point, base, "sd", deviations, is_summary=True))
+        ]
+        rows.append(_row(point, base, "mean", means, is_run=False))
+        rows.append(_row(point, base, "sd", deviations, is_run=False))
     lacking = [
         f"{column.heading}: {said}"
         for column in columns
         if (said := extrapolated(each.scaled.get(column.name) for each in known))
     ]
-    heads = tuple(column.heading for column in columns)
-    return Runs(
+    # A deviation without a mark is missing because there is a single run.
+    alone = any(row.cells[RUN].value == "sd" and Cell() in row.cells for row in rows)
+    heads = (
+        Column(printable(sweep.x_label if sweep else ""), "name", repeats=False),
+        Column("Contender", "name", repeats=False),
+        Column("Run"),
+        *(Column(column.heading) for column in columns),
+    )
+    return Table(
         _caption(summary, known) + _counted_over(summary, known, metrics),
-        sweep.x_label if sweep else "",
         heads,
         tuple(rows),
-        (*reasons.notes, *dict.fromkeys(lacking), *_about_deviations(rows)),
+        (
+            *reasons.notes,
+            *dict.fromkeys(lacking),
+            *([NO_DEVIATION] if alone else []),
+        ),
+        kind="runs",
+        fixed=FIXED,
     )
 
 
-def _about_deviations(rows: Iterable[RunRow]) -> list[str]:
-    """What the sign of a missing deviation means, where one has it alone."""
-    missing = any(row.run == "sd" and ABSENT in row.cells for row in rows)
-    return [f"sd {ABSENT}: of a single run there is no deviation"] if missing else []
-
-
 class _RunColumn:
-    """A metric of repeated runs: how its figures are written."""
+    """The unit, decimals and head of a metric of repeated runs."""
 
     def __init__(self, summary: Summary, name: str, contenders: Sequence[ContenderSummary]) -> None:
         self.name = name
@@ -274,13 +254,13 @@ class _RunColumn:
         short = heading_of(name)
         unit = self.unit.name.partition(" per ")[0]
         head = f"{short} ({unit})" if unit and unit not in ("requests", "connections") else short
-        # The source's own runs, which may stand beside, are not scaled.
+        # The source's own runs in further columns are not scaled.
         scales = dict.fromkeys(each.scale for each in contenders if each.scale)
         self.heading = f"{head} [{'; '.join(scales)}]" if scales else head
 
-    def text(self, value: float | None, *, is_run: bool = True) -> str:
-        """A figure of a run, or a mean of them, which has decimals even of a count."""
+    def cell(self, value: float | None, *, is_run: bool = True) -> Cell:
+        """Writes the figure of a run, or a mean, which has decimals even if it is of a count."""
         shown = self.unit.of(None if value is None else float(value))
         if self.is_count:
-            return number(shown, 0 if is_run else max(1, self.digits))
-        return number(shown, self.digits if shown is None else digits_of_cell(shown, self.digits))
+            return Cell(number(shown, 0 if is_run else max(1, self.digits)))
+        return Cell(number(shown, self.digits if shown is None else digits_of_cell(shown, self.digits)))

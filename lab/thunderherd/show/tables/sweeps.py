@@ -1,12 +1,8 @@
-"""What sweeps, repetitions and counters of both sides came to, as rows and columns of texts.
-
-Everything is taken from the summary. The printed tables and the report show the same matrices.
-"""
+"""The tables of sweeps and their slopes, the source's further figures, and why cells are empty."""
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping, Sequence
-from dataclasses import dataclass
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 
 from thunderherd.metrics.table import (
     METRICS,
@@ -17,7 +13,14 @@ from thunderherd.metrics.table import (
     in_order,
     is_of_open_loop,
 )
-from thunderherd.records.summary import PROCESS_CONTROL, WORKERS, ContenderSummary, Summary, SweepSummary
+from thunderherd.records.summary import (
+    PROCESS_CONTROL,
+    WORKERS,
+    ContenderSummary,
+    SlopeSummary,
+    Summary,
+    SweepSummary,
+)
 from thunderherd.show.sentences.counting_cost import about_metrics
 from thunderherd.show.sentences.cpu_source import cpu_cost_lines, in_place_of, main_substitute
 from thunderherd.show.sentences.source_figures import (
@@ -28,14 +31,16 @@ from thunderherd.show.sentences.source_figures import (
     paper_texts,
     papers_of,
 )
+from thunderherd.show.tables.model import Cell, Table, estimate_cell
 from thunderherd.text.figures import (
     ABSENT,
+    Unit,
+    count,
     decimals,
     estimator,
     extrapolated,
     main_of,
     not_offered,
-    number,
     percent,
     superscript,
     words_of,
@@ -47,6 +52,7 @@ from thunderherd.text.shown import (
     caption_of,
     counted_over,
     digits_for,
+    shown,
     shown_of,
     unit_for,
 )
@@ -54,56 +60,27 @@ from thunderherd.text.shown import (
 __all__ = [
     "BEST",
     "LEVEL",
-    "Cell",
-    "Matrix",
     "Reasons",
     "main_further",
     "main_papers",
     "metrics_of",
     "scaled_marks",
-    "sweep_matrices",
+    "slope_table",
+    "sweep_tables",
     "sweeps_legend",
     "why_none",
     "why_not",
 ]
 
 BEST, LEVEL = "*", "~"
-"""The best estimate at a point; one that is not separated from it."""
-
-
-@dataclass(frozen=True)
-class Cell:
-    """A figure of this machine, its interval or spread, the source's figure, a mark, and what bounds it; all
-    texts."""
-
-    value: str
-    span: str = ""
-    paper: str = ""
-    mark: str = ""
-    bound: str = ""
-
-
-@dataclass(frozen=True)
-class Matrix:
-    """Rows x columns of cells. `corner` heads the rows, `notes` belong below."""
-
-    caption: str
-    corner: str
-    columns: tuple[str, ...]
-    rows: tuple[tuple[str, tuple[Cell, ...]], ...]
-    notes: tuple[str, ...] = ()
-
-    def part(self, columns: slice) -> Matrix:
-        """Some of its columns; its notes stay with the whole."""
-        rows = tuple((head, cells[columns]) for head, cells in self.rows)
-        return Matrix(self.caption, self.corner, self.columns[columns], rows)
+"""The marks of the best estimate at a point, and of one that does not differ significantly from it."""
 
 
 # Figures ----------------------------------------------------------------------------------------------------
 
 
 def _digits_of_rows(rows: Sequence[Sequence[float]], name: str) -> list[int]:
-    """The decimals of each row: the same for all, so that columns can be compared, unless decades apart."""
+    """Counts the decimals of each row: the same in all rows, unless their figures are decades apart."""
     sizes = [abs(value) for row in rows for value in row if value]
     if sizes and max(sizes) > DECADES * min(sizes):
         return [digits_for(row, name) for row in rows]
@@ -111,7 +88,7 @@ def _digits_of_rows(rows: Sequence[Sequence[float]], name: str) -> list[int]:
 
 
 def digits_of_cell(value: float, digits: int) -> int:
-    """Those of its row or column; of a figure that would keep less than two digits, as many as show them."""
+    """Counts the decimals of a figure: those of its row or column, or as many as show two digits."""
     return max(digits, decimals([value], 2)) if 0 < abs(value) < 10.0 ** (1 - digits) else digits
 
 
@@ -119,15 +96,17 @@ def digits_of_cell(value: float, digits: int) -> int:
 
 
 def main_papers(summary: Summary) -> dict[tuple[str, str | None], str]:
-    """The source's figures in the main table, by contender."""
+    """Writes the source's figures of the main table, by contender."""
     name = paper_metric(summary)
     unit = unit_for(summary, name, [shown_of(summary, each, name) for each in main_of(summary)])
     return paper_texts(papers_of(summary, None, name), unit.name, aligned=True)
 
 
-def main_further(summary: Summary, between: str = "..") -> Matrix | None:
-    """The main table's contenders x the metrics of which the source has figures, besides those that stand in
-    the main table itself; None where it has no more."""
+def main_further(summary: Summary) -> Table | None:
+    """Shows the source's figures of further metrics beside this run's, by contender of the main table.
+
+    The first column may be the metric that stands in for an unavailable one. None without any.
+    """
     named = in_order(each.metric for each in summary.paper if each.sweep is None)
     names = [name for name in named if name not in (paper_metric(summary), PROCESS_CONTROL, WORKERS)]
     if instead := main_substitute(summary):
@@ -144,41 +123,44 @@ def main_further(summary: Summary, between: str = "..") -> Matrix | None:
         head += f", {in_place_of(summary.study.metric)}" if name == instead else ""
         scaled = scaled_marks(main, name, reasons)
         cells = [
-            Cell(
-                value=ABSENT if figure is None else number(unit.of(figure.value), digits),
-                span="" if figure is None else figure.span(unit, digits, between),
+            estimate_cell(
+                figures[each.name],
+                unit,
+                digits,
                 paper=texts.get((each.name, None), ABSENT),
-                mark=scaled.get(each.name, "") if figure else reasons.mark(why_none(summary, name, each)),
+                mark=scaled.get(each.name, "")
+                if figures[each.name]
+                else reasons.mark(why_none(summary, name, each)),
             )
             for each in main
-            for figure in [figures[each.name]]
         ]
         columns.append((head, cells))
         notes += [f"{head}, {note}" for note in paper_notes(papers)]
     if not columns or not main:
         return None
-    rows = tuple((each.name, tuple(cells[place] for _, cells in columns)) for place, each in enumerate(main))
-    heads = tuple(head for head, _ in columns)
+    rows = [(each.name, [cells[place] for _, cells in columns]) for place, each in enumerate(main)]
     title = "Further figures of the source" if len(names) > (instead is not None) else "In its place"
-    return Matrix(title, "Design", heads, rows, (*reasons.notes, *notes))
+    return Table.matrix(title, "Design", [head for head, _ in columns], rows, [*reasons.notes, *notes])
 
 
 # Sweeps -----------------------------------------------------------------------------------------------------
 
 
-def sweep_matrices(summary: Summary, sweep: SweepSummary, between: str = "..") -> list[Matrix]:
-    """A sweep's points x contenders: of the metric of its verdicts, then of each further one.
+def sweep_tables(summary: Summary, sweep: SweepSummary) -> list[Table]:
+    """Shows a sweep's points by contender: first the metric of its verdicts, then each further one.
 
-    Where the runs of a study are repeated and not judged, the further metrics are in `repeated_runs`.
+    Repeated runs have their further metrics in `sweep_runs`.
     """
     if summary.study.repetitions:
-        return [_sweep_matrix(summary, sweep, sweep.metric, between)]
-    return [_sweep_matrix(summary, sweep, name, between) for name in metrics_of(sweep)]
+        return [_sweep_table(summary, sweep, sweep.metric)]
+    return [_sweep_table(summary, sweep, name) for name in metrics_of(sweep)]
 
 
 def metrics_of(sweep: SweepSummary) -> list[str]:
-    """The metrics that a sweep shows: that of its verdicts, then the further ones; behind one that cannot be
-    had, what is shown in its place."""
+    """Lists the metrics of a sweep: that of its verdicts, then the further ones.
+
+    An unavailable metric is followed by its substitute.
+    """
     shown = [sweep.metric, *sweep.metrics]
     return list(
         dict.fromkeys(
@@ -187,7 +169,7 @@ def metrics_of(sweep: SweepSummary) -> list[str]:
     )
 
 
-def _sweep_matrix(summary: Summary, sweep: SweepSummary, name: str, between: str) -> Matrix:
+def _sweep_table(summary: Summary, sweep: SweepSummary, name: str) -> Table:
     is_first = name == sweep.metric
     contenders = at_points(summary, sweep)
     figures = {key: shown_of(summary, each, name) for key, each in contenders.items()}
@@ -208,9 +190,10 @@ def _sweep_matrix(summary: Summary, sweep: SweepSummary, name: str, between: str
                 printed += absent.mark(f"paper: {note}")
             shown = digits if figure is None else digits_of_cell(unit.of(figure.value), digits)
             cells.append(
-                Cell(
-                    value=ABSENT if figure is None else number(unit.of(figure.value), shown),
-                    span="" if figure is None else figure.span(unit, shown, between),
+                estimate_cell(
+                    figure,
+                    unit,
+                    shown,
                     paper=printed if paper else "",
                     bound=_bound(summary, name, contenders.get(key)),
                     mark=marks.get(key, "") + scaled.get(f"{key[0]}@{sweep.name}={key[1]}", "")
@@ -218,7 +201,7 @@ def _sweep_matrix(summary: Summary, sweep: SweepSummary, name: str, between: str
                     else absent.mark(why_not(summary, sweep, name, *key, contenders.get(key))),
                 )
             )
-        rows.append((label, tuple(cells)))
+        rows.append((label, cells))
     notes = (
         [*absent.notes, *(f"not run here: {each}" for each in _left_out(sweep))] if is_first else absent.notes
     )
@@ -233,21 +216,21 @@ def _sweep_matrix(summary: Summary, sweep: SweepSummary, name: str, between: str
     replaced = next((each for each, other in sweep.substitutes.items() if other == name), None)
     instead = f", {in_place_of(replaced)}" if replaced and name not in (sweep.metric, *sweep.metrics) else ""
     caption = f"{caption_of(name, unit)}{over and f', {over}'}{instead}{remarks}"
-    return Matrix(caption, sweep.x_label, tuple(sweep.contenders), tuple(rows), tuple(notes))
+    return Table.matrix(caption, sweep.x_label, sweep.contenders, rows, notes)
 
 
 def _bound(summary: Summary, name: str, contender: ContenderSummary | None) -> str:
-    """What bounds a rate of requests by arithmetic, where that is known."""
+    """Writes the queueing bound of a rate of requests; empty without one."""
     bound = shown_of(summary, contender, "queueing_bound") if name == "requests_per_second" else None
     return "" if bound is None else as_printed(round(bound.value, 1))
 
 
 class Reasons:
-    """Why cells are empty, each reason once, by mark."""
+    """The marks of a table and their reasons, each reason once."""
 
     def __init__(self, taken: Mapping[str, str] = {}) -> None:
         self.marks = {text: mark for mark, text in taken.items()}
-        """By text; some may be `taken`, by mark."""
+        """By reason; `taken` has some by mark."""
 
     def mark(self, reason: str) -> str:
         return self.marks.setdefault(reason, superscript(len(self.marks) + 1))
@@ -260,7 +243,7 @@ class Reasons:
 def scaled_marks(
     contenders: Iterable[ContenderSummary | None], name: str, reasons: Reasons
 ) -> dict[str, str]:
-    """By contender, the mark of its figure of a metric where that is extrapolated: one note for all."""
+    """Marks the contenders whose figure of a metric is extrapolated; one note serves all."""
     shares = {each.name: each.scaled[name] for each in contenders if each and name in each.scaled}
     return dict.fromkeys(shares, reasons.mark(extrapolated(shares.values()))) if shares else {}
 
@@ -273,7 +256,7 @@ def why_not(
     point: str,
     contender: ContenderSummary | None,
 ) -> str:
-    """Why there is no figure of a metric at a point of a sweep."""
+    """Says why a metric has no figure at a point of a sweep."""
     if contender is None:
         return sweep.absent.get(f"{base}@{sweep.name}={point}") or sweep.absent.get(base) or "not run"
     if name in sweep.unavailable:
@@ -282,7 +265,7 @@ def why_not(
 
 
 def why_none(summary: Summary, name: str, contender: ContenderSummary) -> str:
-    """Why a contender has no figure of a metric."""
+    """Says why a contender has no figure of a metric."""
     if contender.blocks == 0:
         return "no valid trials"
     if why := not_offered(summary, name):
@@ -299,7 +282,7 @@ def why_none(summary: Summary, name: str, contender: ContenderSummary) -> str:
 
 
 def _left_out(sweep: SweepSummary) -> list[str]:
-    """The contenders that stand in no row or no column, with the reason."""
+    """Lists the contenders without a row or a column, with the reason."""
     points = {point.name for point in sweep.points}
     by_reason: dict[str, list[str]] = {}
     for name, why in sweep.absent.items():
@@ -312,7 +295,7 @@ def _left_out(sweep: SweepSummary) -> list[str]:
 def _marks(
     summary: Summary, sweep: SweepSummary, figures: Mapping[tuple[str, str], ShownEstimate | None]
 ) -> dict[tuple[str, str], str]:
-    """At each point where contenders are compared: which estimate is the best, and who is not separated."""
+    """Marks the best estimate at each compared point, and those that do not differ significantly from it."""
     marks: dict[tuple[str, str], str] = {}
     sign = -1 if sweep.better == "more" else 1
     for point in sweep.points:
@@ -331,20 +314,20 @@ def _marks(
 
 
 def sweeps_legend(summary: Summary) -> list[str]:
-    """How to read the tables of all sweeps."""
-    matrices = [_sweep_matrix(summary, sweep, sweep.metric, "..") for sweep in summary.sweeps]
-    marks = {cell.mark for each in matrices for _, cells in each.rows for cell in cells}
+    """Explains the tables of all sweeps."""
+    tables = [_sweep_table(summary, sweep, sweep.metric) for sweep in summary.sweeps]
+    cells = [cell for table in tables for row in table.rows for cell in row.cells]
     lines = []
-    if any(BEST in mark for mark in marks):
+    if any(BEST in cell.mark for cell in cells):
         lines.append(
-            f"{BEST} the best estimate at its point; {LEVEL} not separated from it, which does not make them "
-            "equal."
+            f"{BEST} best estimate at its point; {LEVEL} does not differ significantly from it, which does "
+            "not mean that they are equal."
         )
     if any(papers_of(summary, each.name, name) for each in summary.sweeps for name in metrics_of(each)):
         lines.append("Paper: the source's figure, on its own machine.")
-    if any(cell.bound for each in matrices for _, cells in each.rows for cell in cells):
+    if any(cell.bound for cell in cells):
         lines.append(
-            "Bound: requests that are in service at once (workers, but no more than clients) / mean delay."
+            "Bound: requests in service at once (workers, at most the number of clients) / mean delay."
         )
     lines += cpu_cost_lines(summary, (name for each in summary.sweeps for name in metrics_of(each)))
     lines += about_metrics(summary, (each.metric for each in summary.sweeps))
@@ -363,3 +346,82 @@ def sweeps_legend(summary: Summary) -> list[str]:
             f"{estimator(summary)}; intervals: {percent(min(confidences))}, each for its own figure."
         )
     return lines
+
+
+# Slopes -----------------------------------------------------------------------------------------------------
+
+STRAIGHT = "the share of the variation over the points that the line explains"
+DIGITS = 4
+"""Decimals of R²; a line that looks straight has more than .99."""
+
+
+def slope_table(summary: Summary, sweep: SweepSummary) -> Table | None:
+    """Shows slope, start and R² of each metric by contender.
+
+    None if the sweep requests no slope, or the run has too few of its points.
+    """
+    if sweep.slope is None or not sweep.slopes:
+        return None
+    start = "start-up" if sweep.trial == "whole_life" else "at none"
+    reasons = Reasons()
+    rows: list[tuple[str, list[Cell]]] = []
+    for name in dict.fromkeys(each.metric for each in sweep.slopes):
+        own = {each.base: each for each in sweep.slopes if each.metric == name}
+        lines = [own.get(base) for base in sweep.contenders]
+        adds = [shown(summary, each.each, each.each_spread) if each else None for each in lines]
+        starts = [shown(summary, each.start, each.start_spread) if each else None for each in lines]
+        rows.append(_row(summary, name, f"each {sweep.slope}", adds, lines, reasons))
+        rows.append(_row(summary, name, start, starts, lines, reasons))
+        straight = [shown(summary, each.r_squared, each.r_squared_spread) if each else None for each in lines]
+        # Why there is no R² is said of its slope.
+        rows.append(
+            (f"{words_of(name)}, R²", [estimate_cell(each, Unit(1, ""), DIGITS) for each in straight])
+        )
+    points = ", ".join(point.label for point in sweep.points)
+    remarks = f" [{'; '.join(sweep.remarks)}]" if sweep.remarks else ""
+    runs = summary.study.repetitions
+    how = (
+        f"in each run; mean of {count(runs, 'run')} and standard deviation (sd)"
+        if runs
+        else "in each block; Hodges-Lehmann estimate and its interval over the blocks"
+    )
+    return Table.matrix(
+        f"What each {sweep.slope} adds, and {start} beside it{remarks}",
+        "metric",
+        sweep.contenders,
+        rows,
+        (
+            *reasons.notes,
+            *_scaled(summary, sweep),
+            f"slope: least squares over {sweep.x_label} {points} {how}",
+            f"R²: {STRAIGHT}",
+        ),
+    )
+
+
+def _scaled(summary: Summary, sweep: SweepSummary) -> Iterator[str]:
+    """Says which lines are fitted to extrapolated counts."""
+    contenders = at_points(summary, sweep).values()
+    for name in dict.fromkeys(each.metric for each in sweep.slopes):
+        if said := extrapolated(each.scaled.get(name) for each in contenders):
+            yield f"{words_of(name)}: {said}"
+
+
+def _row(
+    summary: Summary,
+    name: str,
+    what: str,
+    figures: Sequence[ShownEstimate | None],
+    lines: Sequence[SlopeSummary | None],
+    reasons: Reasons,
+) -> tuple[str, list[Cell]]:
+    """Makes a row in its own unit: a slope may be a thousandth of the start."""
+    unit = unit_for(summary, name, figures)
+    digits = digits_for([unit.of(each.value) for each in figures if each], name)
+    cells = [
+        estimate_cell(figure, unit, digits)
+        if figure
+        else Cell(mark=reasons.mark((line.why if line else None) or "not measured"))
+        for figure, line in zip(figures, lines, strict=True)
+    ]
+    return f"{caption_of(name, unit)}, {what}", cells

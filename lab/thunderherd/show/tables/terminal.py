@@ -1,221 +1,165 @@
-"""Sweeps, repeated runs and counters of both sides, printed: `matrices` in the roomiest form that fits."""
+"""Tables on a terminal, each in the roomiest layout that fits.
+
+Details of a figure stand beside it or below it. A matrix that is still too wide is printed in parts.
+"""
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator
+import re
+from dataclasses import dataclass
 
+from rich import box
 from rich.console import Console
-from rich.table import Table
+from rich.measure import Measurement
+from rich.table import Table as RichTable
 from rich.text import Text
 
-from thunderherd.records.summary import Summary
-from thunderherd.show.sentences.crossover import sentences
-from thunderherd.show.sentences.explanation import why_lines
-from thunderherd.show.tables.paper_counters import counted_legend, counted_matrices, counted_title
-from thunderherd.show.tables.perf_stat import perf_stat_legend, perf_stats
-from thunderherd.show.tables.runs import Runs, main_runs, sweep_runs
-from thunderherd.show.tables.slopes import slope_matrix
-from thunderherd.show.tables.sweeps import Cell, Matrix, main_further, sweep_matrices, sweeps_legend
-from thunderherd.text.figures import ABSENT, printable
-from thunderherd.text.layout import Layout, divided, fits, print_first_that_fits, prose
+from thunderherd.show.tables.model import NOTHING, Cell, Column, Table, beside
+from thunderherd.text.figures import BETWEEN, MARKS, printable
+from thunderherd.text.layout import divided, prose
 
-__all__ = ["print_counted", "print_main_further", "print_main_runs", "print_sweeps"]
+__all__ = ["VERDICT_STYLES", "print_table"]
 
-HEAD_WIDTH, ROW_WIDTH = 12, 30
-"""The heads of narrow columns, and of their rows, are divided for lines of about this length."""
+HEAD_WIDTH, NAME_WIDTH, ROW_WIDTH = 12, 14, 30
+"""The lengths of line at which heads, names, and the heads of a matrix's rows are divided."""
+WORDS_WIDTH = 16
+"""The characters that a column of words needs at least."""
+SHORT_BETWEEN = ".."
+"""What stands between the ends of an interval: shorter than " to ", and clear before a minus sign."""
+NOTE = re.compile(rf"(?:[⁰{MARKS}]+|[a-zR]\S*:) ")
+"""The head of a note. Further lines are aligned with the text after it."""
 
-
-def print_sweeps(summary: Summary, console: Console) -> None:
-    """Prints every sweep: title, points x contenders for each metric, where two change places, slopes, and
-    runs where repeated."""
-    for sweep in summary.sweeps:
-        console.print()
-        prose(console, sweep.title, style="bold")
-        for place, matrix in enumerate(sweep_matrices(summary, sweep)):
-            if place:
-                console.print()
-            print_matrix(matrix, console)
-        for place, sentence in enumerate(sentences(summary, sweep)):
-            if not place:
-                console.print()
-            prose(console, sentence, style="" if place else "bold")
-        if slopes := slope_matrix(summary, sweep):
-            console.print()
-            print_matrix(slopes, console)
-        if runs := sweep_runs(summary, sweep):
-            console.print()
-            print_runs(runs, console)
-        for line in why_lines(summary, sweep):
-            prose(console, line)
-    if summary.sweeps:
-        console.print()
-    for line in sweeps_legend(summary):
-        prose(console, line)
+VERDICT_STYLES = {
+    "supported": "bold green",
+    "refuted": "bold red",
+    "undecided": "yellow",
+    "not testable here": "dim",
+    "faster": "green",
+    "slower": "red",
+    "equivalent": "cyan",
+}
 
 
-def print_counted(summary: Summary, console: Console) -> None:
-    """Prints the counters of both sides beside the source's, where it has such a table."""
-    matrices = counted_matrices(summary)
-    if not matrices:
-        return
-    console.print()
-    prose(console, counted_title(summary), style="bold")
-    for place, matrix in enumerate(matrices):
-        if place:
-            console.print()
-        print_matrix(matrix, console)
-    prose(console, counted_legend(summary))
-    for output in perf_stats(summary):
-        console.print()
-        prose(console, output.title, style="bold")
-        for line in output.lines:
-            # Its columns are those of the source: never folded.
-            console.print(Text(line), soft_wrap=True)
-        for note in output.notes:
-            head, _, text = note.partition(" ")
-            prose(console, text, head=f"{head} ")
-    for line in perf_stat_legend(summary) if perf_stats(summary) else ():
-        prose(console, line)
+@dataclass(frozen=True)
+class _Layout:
+    """Whether details are beside their figures, and the widths at which heads and names are divided."""
+
+    beside: bool
+    notes: bool = False
+    heads: int | None = None
+    names: int | None = None
 
 
-def print_main_further(summary: Summary, console: Console) -> None:
-    """Prints the source's further figures of the main table beside ours, where it has any."""
-    if matrix := main_further(summary):
-        console.print()
-        print_matrix(matrix, console)
+LAYOUTS = {
+    "list": (
+        _Layout(True, notes=True),
+        _Layout(True),
+        _Layout(False, heads=HEAD_WIDTH),
+        _Layout(False, heads=HEAD_WIDTH, names=NAME_WIDTH),
+    ),
+    "matrix": (_Layout(True), _Layout(False), _Layout(False, heads=HEAD_WIDTH, names=ROW_WIDTH)),
+    "runs": (_Layout(True, heads=HEAD_WIDTH), _Layout(True, heads=HEAD_WIDTH, names=NAME_WIDTH)),
+}
+"""By kind of table, the roomiest first."""
 
 
-def print_main_runs(summary: Summary, console: Console) -> None:
-    """Prints every run of the main table, where they are repeated."""
-    if runs := main_runs(summary):
-        console.print()
-        print_runs(runs, console)
+def print_table(table: Table, console: Console) -> None:
+    """Prints caption, table and notes."""
+    if table.caption:
+        prose(console, table.caption, style="")
+    for part in _parts(table, console):
+        layouts = LAYOUTS[part.kind]
+        chosen = next((each for each in layouts if _fits(part, each, console)), layouts[-1])
+        _show(_rich_table(part, chosen, console.is_terminal), console)
+    for note in table.notes:
+        head = found[0] if (found := NOTE.match(note)) else ""
+        prose(console, note.removeprefix(head), head=head)
 
 
-# Matrices ---------------------------------------------------------------------------------------------------
-
-
-def print_matrix(matrix: Matrix, console: Console) -> None:
-    """Prints a matrix; where its columns do not stand side by side, some of them below the others."""
-    prose(console, matrix.caption, style="")
-    for part in _parts(matrix, console):
-        print_first_that_fits(console, _tables(part, console))
-    for note in matrix.notes:
-        head, _, text = note.partition(" ")
-        prose(console, text, head=f"{head} ")
-
-
-def _parts(matrix: Matrix, console: Console) -> list[Matrix]:
-    """The matrix in the fewest parts that fit the console."""
-
-    def fit(part: slice) -> bool:
-        return any(fits(console, table) for table in _tables(matrix.part(part), console))
-
-    return [matrix.part(part) for part in _slices(len(matrix.columns), fit)]
-
-
-def _slices(columns: int, fit: Callable[[slice], bool]) -> list[slice]:
-    """The fewest parts of so many columns that all fit, of about the same size; at worst one column each."""
-    for count in range(1, columns + 1):
-        size = -(-columns // count)
-        parts = [slice(start, start + size) for start in range(0, columns, size)]
-        if all(map(fit, parts)):
+def _parts(table: Table, console: Console) -> list[Table]:
+    """Divides a matrix into the fewest parts that fit, of about the same size; a list stays whole."""
+    first = range(table.fixed)
+    figures = range(table.fixed, len(table.columns))
+    # Names of runs are divided only if not even one column fits beside them.
+    layouts = [each for each in LAYOUTS[table.kind] if table.kind == "matrix" or each.names is None]
+    parts = [table]
+    for count in range(1, len(figures) + 1 if table.kind != "list" else 1):
+        size = -(-len(figures) // count)
+        starts = range(0, len(figures), size)
+        parts = [table.part([*first, *figures[start : start + size]]) for start in starts]
+        if all(any(_fits(part, each, console) for each in layouts) for part in parts):
             break
-    return parts if columns else [slice(None)]
+    return parts
 
 
-def _tables(matrix: Matrix, console: Console) -> Iterator[Table]:
-    """The matrix with intervals beside figures, below them, and with narrow heads; the roomiest first."""
-    terminal = console.is_terminal
-    yield _matrix_table(matrix, Layout(terminal, True, False), narrow=False)
-    yield _matrix_table(matrix, Layout(terminal, False, False), narrow=False)
-    yield _matrix_table(matrix, Layout(terminal, False, False), narrow=True)
+def _fits(table: Table, layout: _Layout, console: Console) -> bool:
+    """Whether only words would be folded."""
+    made = _rich_table(table, layout, console.is_terminal, words=WORDS_WIDTH)
+    return Measurement.get(console, console.options.update(width=1000), made).maximum <= console.width
 
 
-def _matrix_table(matrix: Matrix, layout: Layout, *, narrow: bool) -> Table:
-    table = layout.table()
-    corner = divided(printable(matrix.corner), ROW_WIDTH) if narrow else printable(matrix.corner)
-    table.add_column(corner, no_wrap=not narrow, overflow="fold", style="bold")
-    papers = [
-        any(cells[place].paper != ABSENT and cells[place].paper for _, cells in matrix.rows)
-        for place in range(len(matrix.columns))
-    ]
-    bounds = [any(cells[place].bound for _, cells in matrix.rows) for place in range(len(matrix.columns))]
-    for name, has_paper, has_bound in zip(matrix.columns, papers, bounds, strict=True):
-        head = divided(printable(name), HEAD_WIDTH) if narrow else printable(name)
-        table.add_column(head, justify="right", no_wrap=True)
-        if layout.one_line:
-            table.add_column("interval", style="dim", no_wrap=True)
-            if has_bound:
-                table.add_column("bound", justify="right", no_wrap=True)
-            if has_paper:
-                table.add_column("paper", justify="right", no_wrap=True)
-    for head, cells in matrix.rows:
-        texts = [
-            text
-            for cell, has_paper, has_bound in zip(cells, papers, bounds, strict=True)
-            for text in _texts(cell, layout, has_paper, has_bound)
-        ]
-        name = divided(printable(head), ROW_WIDTH) if narrow else printable(head)
-        table.add_row(Text(name), *texts)
-    return table
-
-
-def _texts(cell: Cell, layout: Layout, has_paper: bool, has_bound: bool) -> list[Text]:
-    # A figure keeps its column whether it has a mark or not.
-    value = f"{cell.value}{cell.mark or ' '}"
-    if layout.one_line:
-        bound, paper = [Text(cell.bound)] if has_bound else [], [Text(cell.paper)] if has_paper else []
-        return [Text(value), Text(cell.span), *bound, *paper]
-    lines = [f"{cell.span} "] if cell.span else []
-    lines += [f"bound {cell.bound} "] if cell.bound else []
-    lines += [f"paper {cell.paper} "] if cell.paper and cell.paper != ABSENT else []
-    return [Text.assemble(value, *(("\n" + line, "dim") for line in lines))]
-
-
-# Runs -------------------------------------------------------------------------------------------------------
-
-
-def print_runs(runs: Runs, console: Console) -> None:
-    """Prints every run, and the mean and deviation of each contender's at each point.
-
-    Where the columns do not stand side by side, some of them stand below the others, with the names again.
-    """
-
-    def fit(part: slice) -> bool:
-        return fits(console, _runs_table(runs.part(part), console, narrow=False))
-
-    prose(console, runs.caption, style="")
-    for part in map(runs.part, _slices(len(runs.headings), fit)):
-        # Only where names leave no room for a single column are they divided.
-        tables = (_runs_table(part, console, narrow=narrow) for narrow in (False, True))
-        print_first_that_fits(console, tables)
-    for note in runs.notes:
-        prose(console, note)
-
-
-def _runs_table(runs: Runs, console: Console, *, narrow: bool) -> Table:
-    table = Layout(console.is_terminal, True, False).table()
-    has_points = any(row.point for row in runs.rows)
-    if has_points:
-        table.add_column(
-            divided(printable(runs.corner), HEAD_WIDTH), no_wrap=not narrow, overflow="fold", style="bold"
+def _rich_table(table: Table, layout: _Layout, terminal: bool, words: int | None = None) -> RichTable:
+    """Lays out a table; `words` cuts columns of words to so many characters, to measure the rest."""
+    shown = beside(table, notes=layout.notes) if layout.beside else table
+    gap = 2 if layout.beside else 1
+    made = RichTable(
+        box=box.SIMPLE_HEAD if terminal else None,
+        header_style="bold" if terminal else "",
+        show_edge=False,
+        pad_edge=False,
+        padding=(0, gap // 2) if terminal else (0, gap, 0, 0),
+        collapse_padding=not layout.beside,
+    )
+    for place, column in enumerate(shown.columns):
+        width = ROW_WIDTH if layout.names and not place and table.kind == "matrix" else layout.heads
+        made.add_column(
+            divided(printable(column.head), width) if width else printable(column.head),
+            justify="right" if column.kind == "figure" else "left",
+            no_wrap=column.kind != "words" and not (column.kind == "name" and layout.names is not None),
+            overflow="fold",
+            style="dim" if column.kind == "detail" else "",
         )
-    table.add_column("Contender", no_wrap=not narrow, overflow="fold")
-    table.add_column("Run", justify="right", no_wrap=True)
-    for heading in runs.headings:
-        table.add_column(divided(heading, HEAD_WIDTH), justify="right", no_wrap=True)
-    previous = ("", "")
-    for row in runs.rows:
-        is_new = (row.point, row.contender) != previous
-        point = row.point if row.point != previous[0] else ""
-        previous = (row.point, row.contender)
-        style = "dim" if row.is_summary else ""
-        name = divided(printable(row.contender), HEAD_WIDTH) if narrow else printable(row.contender)
-        table.add_row(
-            *([Text(printable(point))] if has_points else []),
-            Text(name if is_new else ""),
-            Text(row.run, style=style),
-            *(Text(cell, style=style) for cell in row.cells),
-        )
-    return table
+    marked = [any(cell.mark for cell in shown.cells_of(place)) for place in range(len(shown.columns))]
+    above: tuple[Cell, ...] = ()
+    for row in shown.rows:
+        texts, is_same = [], bool(above)
+        for place, (column, cell) in enumerate(zip(shown.columns, row.cells, strict=True)):
+            is_same = is_same and not column.repeats and cell == above[place]
+            style = VERDICT_STYLES.get(cell.kind, "")
+            if row.kind == "of-runs" and column.kind == "figure":
+                style = "dim"
+            elif place == shown.name_place:
+                style = "italic" if row.kind == "control" else "bold"
+            text = _text(cell, column, layout, " " * marked[place])
+            if words and column.kind == "words":
+                text = Text(text.plain[:words])
+            text.stylize(style, 0, len(cell.value))
+            texts.append(Text("") if is_same else text)
+        made.add_row(*texts)
+        above = row.cells
+    return made
+
+
+def _text(cell: Cell, column: Column, layout: _Layout, room: str) -> Text:
+    """Writes a cell; `room` replaces a mark if other figures of the column have one."""
+    value = printable(cell.value)
+    if column.kind == "name" and layout.names:
+        value = divided(value, layout.names)
+    lines = [f"{value}{printable(cell.mark) or room}"]
+    if not layout.beside:
+        details = ("", cell.span), ("bound ", cell.bound), ("paper ", cell.paper)
+        lines += [f"{head}{printable(each)}{room}" for head, each in details if each not in NOTHING]
+    if column.is_figure:
+        lines = [each.replace(BETWEEN, SHORT_BETWEEN) for each in lines]
+    return Text.assemble(lines[0], *(("\n" + line, "dim") for line in lines[1:]))
+
+
+def _show(table: RichTable, console: Console) -> None:
+    """Prints a table; to a file or a pipe without the blanks that fill each line."""
+    if console.is_terminal:
+        console.print(table)
+        return
+    with console.capture() as captured:
+        console.print(table)
+    for line in captured.get().rstrip("\n").split("\n"):
+        console.print(Text(line.rstrip()), soft_wrap=True)
