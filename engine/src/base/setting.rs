@@ -8,7 +8,7 @@ use std::collections::BTreeMap;
 use anyhow::Result;
 use serde::Serialize;
 
-use crate::base::mistake::mistake;
+use crate::base::mistake::mistake_with_hint;
 
 /// One knob: its name, what it means, and the values it may take.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize)]
@@ -151,7 +151,11 @@ impl Setting {
         value.ok_or_else(|| {
             let help = self.for_more.filter(|_| self.is_exceeded_by(text));
             let help = help.map(|help| format!("; {help}")).unwrap_or_default();
-            mistake(format!("--{} is '{text}', but it takes {}{help}", self.option(), self.allowed()))
+            mistake_with_hint(
+                "setting.invalid_value",
+                format!("--{} cannot be '{text}'", self.option()),
+                format!("allowed: {}{help}", self.allowed()),
+            )
         })
     }
 

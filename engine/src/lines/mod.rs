@@ -13,6 +13,7 @@ use schemars::JsonSchema;
 use serde::Serialize;
 
 use crate::base::limit::Place;
+use crate::base::mistake::Mistake;
 use crate::base::setting::Value;
 use crate::count::counter::Readout;
 use crate::count::own_memory::Memory;
@@ -61,6 +62,8 @@ pub enum Line {
     LimitRound(LimitRound),
     /// A limit cannot be measured here, or no more.
     LimitUnavailable(LimitUnavailable),
+    /// The command was refused, and printed no other line.
+    Refused(Refused),
 }
 
 /// A server that listens, and all that it was told.
@@ -399,6 +402,26 @@ pub struct LimitUnavailable {
     pub point: LimitPoint,
     /// Why.
     pub reason: String,
+}
+
+/// A command that was refused because of what the user typed or wrote; printed with `--json`.
+#[derive(Debug, Serialize, JsonSchema)]
+pub struct Refused {
+    /// Version of the lines.
+    pub schema: u32,
+    /// The area, a dot, and what is wrong, such as `listen.in_use`. It stays when the words change.
+    pub code: &'static str,
+    /// What is wrong, with the value seen.
+    pub message: String,
+    /// What to type instead, or what is allowed.
+    pub hint: Option<String>,
+}
+
+impl Refused {
+    /// The line for a mistake.
+    pub fn of(mistake: &Mistake) -> Self {
+        Refused { schema: SCHEMA, code: mistake.code, message: mistake.message.clone(), hint: mistake.hint.clone() }
+    }
 }
 
 /// The schema of the lines (JSON Schema).

@@ -7,7 +7,7 @@ use std::net::{SocketAddr, ToSocketAddrs};
 use anyhow::Result;
 use socket2::{Domain, SockAddr};
 
-use crate::base::mistake::mistake;
+use crate::base::mistake::{mistake, mistake_with_hint};
 
 /// How the address of a Unix socket begins. Its name is an abstract one (unix(7)): no file that could be left behind, and
 /// gone with its last socket. Without a name it is the kernel's choice, as port 0 is.
@@ -46,23 +46,26 @@ pub fn resolve(option: &str, text: &str) -> Result<Vec<Address>> {
         let name = name.filter(|name| name.bytes().all(|byte| byte.is_ascii_graphic()));
         return match name {
             Some(name) => Ok(vec![Address::Unix(name.to_owned())]),
-            None => Err(mistake(format!(
-                "{option} is '{text}'; a Unix socket is {UNIX}NAME with at most {LONGEST} visible ASCII characters"
-            ))),
+            None => Err(mistake_with_hint(
+                "address.invalid_name",
+                format!("{option} '{text}' is no name of a Unix socket"),
+                format!("allowed: {UNIX}NAME with at most {LONGEST} visible ASCII characters"),
+            )),
         };
     }
     let addresses: Vec<_> = text
         .to_socket_addrs()
         .map_err(|error| {
-            mistake(format!(
-                "{option} is '{text}': {error}; it takes HOST:PORT, for instance 127.0.0.1:8888, [::1]:8888 or \
-                 localhost:8888, or {UNIX}NAME"
-            ))
+            mistake_with_hint(
+                "address.invalid",
+                format!("{option} '{text}' is no address: {error}"),
+                format!("allowed: HOST:PORT, for instance 127.0.0.1:8888, [::1]:8888 or localhost:8888, or {UNIX}NAME"),
+            )
         })?
         .map(Address::Tcp)
         .collect();
     if addresses.is_empty() {
-        Err(mistake(format!("{option} is '{text}', which has no address")))
+        Err(mistake("address.unresolved", format!("{option} '{text}': the name has no address")))
     } else {
         Ok(addresses)
     }

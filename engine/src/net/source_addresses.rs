@@ -10,7 +10,7 @@ use nix::sys::socket::setsockopt;
 use nix::sys::socket::sockopt::IpBindAddressNoPort;
 use socket2::Socket;
 
-use crate::base::mistake::mistake;
+use crate::base::mistake::mistake_with_hint;
 use crate::base::setting::{Kind, Setting, Settings};
 use crate::net::address::Address;
 
@@ -80,13 +80,19 @@ fn towards(target: SocketAddr, wanted: usize) -> Result<Vec<IpAddr>> {
     };
     if found.len() < wanted {
         let listed: Vec<String> = found.iter().map(IpAddr::to_string).collect();
-        return Err(mistake(format!(
-            "--{} {wanted}: on the way to {target} this machine has {} ({}); fewer of them, more (ip address add), or a server \
-             at 127.0.0.1, towards which there are {LOOPBACK}",
-            SOURCE_ADDRESSES.option(),
-            found.len(),
-            listed.join(", ")
-        )));
+        return Err(mistake_with_hint(
+            "source_addresses.too_few",
+            format!(
+                "--{} {wanted}: towards {target} this machine has {} ({})",
+                SOURCE_ADDRESSES.option(),
+                found.len(),
+                listed.join(", ")
+            ),
+            format!(
+                "use fewer, add addresses (ip address add), or load a server at 127.0.0.1, towards which there are \
+                 {LOOPBACK}"
+            ),
+        ));
     }
     let mapped = |address| match (address, target) {
         (IpAddr::V4(address), SocketAddr::V6(_)) => address.to_ipv6_mapped().into(),

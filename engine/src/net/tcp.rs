@@ -11,7 +11,7 @@ use serde::Serialize;
 use serde_json::{Value, json};
 use socket2::{Domain, SockRef, Socket, Type};
 
-use crate::base::mistake::mistake;
+use crate::base::mistake::{mistake, mistake_with_hint};
 use crate::base::setting::{Form, Kind, Setting, Settings};
 use crate::sys::socket;
 
@@ -80,19 +80,23 @@ impl TcpOptions {
                 let text = std::fs::read_to_string(format!("/proc/sys/{}", sysctl.replace('.', "/")));
                 text.map_or("not to be read".to_owned(), |text| text.trim().to_owned())
             };
-            mistake(match error.raw_os_error() {
-                Some(libc::EPERM) => format!(
-                    "--congestion {name} is not allowed to this user; allowed: {} ({ALLOWED}). In a namespace of one's \
-                     own all are: {}",
-                    listed(ALLOWED),
-                    listed(AVAILABLE)
+            match error.raw_os_error() {
+                Some(libc::EPERM) => mistake_with_hint(
+                    "congestion.not_permitted",
+                    format!("--congestion {name} is not allowed to this user"),
+                    format!(
+                        "allowed: {} ({ALLOWED}); in a separate network namespace: {}",
+                        listed(ALLOWED),
+                        listed(AVAILABLE)
+                    ),
                 ),
-                Some(libc::ENOENT) => format!(
-                    "--congestion {name}: the kernel has none of this name; it has: {} ({AVAILABLE})",
-                    listed(AVAILABLE)
+                Some(libc::ENOENT) => mistake_with_hint(
+                    "congestion.unknown",
+                    format!("--congestion {name}: the kernel has none of this name"),
+                    format!("allowed: {} ({AVAILABLE})", listed(AVAILABLE)),
                 ),
-                _ => format!("--congestion {name}: {error}"),
-            })
+                _ => mistake("congestion.refused", format!("--congestion {name}: {error}")),
+            }
         })
     }
 }

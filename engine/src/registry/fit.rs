@@ -4,7 +4,7 @@ use anyhow::Result;
 use serde_json::{Value, json};
 
 use crate::base::about::Entry;
-use crate::base::mistake::mistake;
+use crate::base::mistake::{mistake, mistake_with_hint};
 use crate::base::setting::Settings;
 use crate::client::event_loop::PIPELINE;
 use crate::client::load::Load;
@@ -57,10 +57,13 @@ pub fn of_family(tcp_only: Option<&str>, family: Family) -> Option<String> {
     tcp_only.filter(|_| family == Family::Unix).map(|reason| format!("it runs over TCP alone: {reason}"))
 }
 
+/// The hint for what does not fit.
+const MATRIX: &str = "thunderherd-engine list --matrix shows what fits";
+
 /// Refuses a server that cannot be: its primitives do not run here, or do not fit its design, its workload or its sockets.
 pub fn check_server(design: &Entry<Design>, way: Way, workload: &Entry<Workload>, family: Family) -> Result<()> {
     if let Some(reason) = of_family(design.item.tcp_only, family) {
-        return Err(mistake(format!("{}: {reason} (see: list --matrix)", design.name)));
+        return Err(mistake_with_hint("fit.design_and_socket", format!("{}: {reason}", design.name), MATRIX));
     }
     check(way, design.name, design.item.waits, workload, End::Service, family)
 }
@@ -75,17 +78,24 @@ pub fn check_pipeline(workload: &Entry<Workload>, way: Way, settings: &Settings)
     let pipeline = settings.values().get(PIPELINE.name).map_or(1, |_| settings.integer(PIPELINE.name));
     if pipeline > 1 && !workload.item.pipelines {
         let can: Vec<&str> = WORKLOADS.iter().filter(|entry| entry.item.pipelines).map(|entry| entry.name).collect();
-        return Err(mistake(format!(
-            "--pipeline {pipeline}: the client of {} cannot tell replies apart that come together; those of {} can",
-            workload.name,
-            can.join(", ")
-        )));
+        return Err(mistake_with_hint(
+            "fit.workload_and_pipeline",
+            format!(
+                "--pipeline {pipeline}: the client of {} cannot separate replies that arrive together",
+                workload.name
+            ),
+            format!("use --pipeline 1, or one of these workloads: {}", can.join(", ")),
+        ));
     }
     if pipeline > 1 && !way.into.item.stores {
-        return Err(mistake(format!(
-            "--pipeline {pipeline} with --receive {}: what comes has to be told apart, and the primitive does not store it",
-            way.into.name
-        )));
+        return Err(mistake_with_hint(
+            "fit.receive_and_pipeline",
+            format!(
+                "--pipeline {pipeline} with --receive {}: replies that are not stored cannot be separated",
+                way.into.name
+            ),
+            "use --pipeline 1, or a receive primitive that stores the bytes",
+        ));
     }
     Ok(())
 }
@@ -95,12 +105,12 @@ pub fn check_made_anew(workload: &Entry<Workload>, way: Way, end: End, settings:
     for (of, setting) in workload.item.made_anew.iter().filter(|(of, _)| *of == end && way.out.item.lends) {
         let is_given = settings.values().get(setting.name).is_some_and(|value| *value != setting.default());
         if *of == end && is_given {
-            return Err(mistake(format!(
-                "--{} with --primitive {}: the peer reads from where the primitive finds the bytes, as late as it likes, and with \
-                 this setting messages are made anew for each request; leave one of them out",
-                setting.option(),
-                way.out.name
-            )));
+            let (option, primitive) = (setting.option(), way.out.name);
+            return Err(mistake_with_hint(
+                "fit.primitive_and_new_messages",
+                format!("--{option} makes each message in a buffer that --primitive {primitive} may still be sending"),
+                format!("leave out --{option} or --primitive {primitive}"),
+            ));
         }
     }
     Ok(())
@@ -110,16 +120,17 @@ fn check(way: Way, name: &str, waits: Waits, workload: &Entry<Workload>, end: En
     for primitive in [way.out, way.into] {
         let by = primitive.name;
         if let Some(reason) = of_family(primitive.item.tcp_only, family) {
-            return Err(mistake(format!("{by}: {reason} (see: list --matrix)")));
+            return Err(mistake_with_hint("fit.primitive_and_socket", format!("{by}: {reason}"), MATRIX));
         }
         if let Some(reason) = primitive.item.unavailable() {
-            return Err(mistake(format!("{by} cannot run here: {reason}")));
+            return Err(mistake("primitive.unavailable", format!("{by} cannot run here: {reason}")));
         }
         if let Some(reason) = of_waiting(waits, primitive.item) {
-            return Err(mistake(format!("{name} with {by}: {reason} (see: list --matrix)")));
+            return Err(mistake_with_hint("fit.primitive_and_waiting", format!("{name} with {by}: {reason}"), MATRIX));
         }
         if let Some(reason) = of_end(workload.item, end, primitive.item) {
-            return Err(mistake(format!("{} with {by}: {reason} (see: list --matrix)", workload.name)));
+            let message = format!("{} with {by}: {reason}", workload.name);
+            return Err(mistake_with_hint("fit.primitive_and_workload", message, MATRIX));
         }
     }
     Ok(())

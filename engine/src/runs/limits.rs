@@ -9,7 +9,7 @@ use anyhow::{Result, bail};
 
 use crate::base::about::Entry;
 use crate::base::limit::{Limit, Place, Point, Probe};
-use crate::base::mistake::mistake;
+use crate::base::mistake::mistake_with_hint;
 use crate::base::setting::{Kind, Setting, Settings};
 use crate::lines::{self, LimitPoint, LimitRound, LimitUnavailable, Line};
 use crate::sys::process;
@@ -63,7 +63,11 @@ pub fn cpus(typed: Option<Vec<usize>>) -> Result<Vec<usize>> {
         [near, far] if near != far => Ok(typed),
         _ => {
             let listed: Vec<String> = typed.iter().map(usize::to_string).collect();
-            Err(mistake(format!("--cpus {}: limits takes one CPU or two that differ, such as 0,1", listed.join(","))))
+            Err(mistake_with_hint(
+                "limits.cpus",
+                format!("--cpus {} is not one CPU, nor two different ones", listed.join(",")),
+                "for instance --cpus 0,1",
+            ))
         }
     }
 }

@@ -6,7 +6,7 @@ use std::os::fd::AsFd;
 use anyhow::{Context, Result, anyhow};
 use socket2::{Socket, Type};
 
-use crate::base::mistake::{mistake, more_descriptors};
+use crate::base::mistake::{mistake_with_hint, more_descriptors};
 use crate::base::setting::{Kind, Setting, Settings};
 use crate::lines::SocketOptions;
 use crate::net::address::Address;
@@ -65,25 +65,30 @@ fn listen_once(address: &Address, shared: bool, settings: &Settings) -> std::io:
 fn explain(error: std::io::Error, address: &Address) -> anyhow::Error {
     match (error.raw_os_error(), address) {
         (Some(libc::EMFILE | libc::ENFILE), _) => {
-            mistake(format!("no descriptor is left for the listeners; {}", more_descriptors()))
+            mistake_with_hint("listen.no_descriptors", "no descriptor is left for the listeners", more_descriptors())
         }
         (Some(libc::EADDRINUSE), Address::Unix(_)) => {
-            mistake(format!("{address} is in use; choose another name, or see who has it: ss -lxp"))
+            let hint = "choose another name; ss -lxp shows who has this one";
+            mistake_with_hint("listen.in_use", format!("{address} is in use"), hint)
         }
-        (Some(libc::EADDRINUSE), Address::Tcp(address)) => mistake(format!(
-            "port {port} of {} is in use; choose another with --port, or see who has it: ss -ltnp 'sport = :{port}'",
-            address.ip(),
-            port = address.port()
-        )),
-        (Some(libc::EACCES), Address::Tcp(address)) => mistake(format!(
-            "port {} needs a permission that you do not have; choose one above 1023 with --port",
-            address.port()
-        )),
-        (Some(libc::EADDRNOTAVAIL), Address::Tcp(address)) => mistake(format!(
-            "{} is no address that can be had here; --listen takes {}",
-            address.ip(),
-            those_there_are(address.ip())
-        )),
+        (Some(libc::EADDRINUSE), Address::Tcp(address)) => {
+            let port = address.port();
+            mistake_with_hint(
+                "listen.in_use",
+                format!("port {port} of {} is in use", address.ip()),
+                format!("choose another with --port; ss -ltnp 'sport = :{port}' shows who has this one"),
+            )
+        }
+        (Some(libc::EACCES), Address::Tcp(address)) => mistake_with_hint(
+            "listen.not_permitted",
+            format!("port {} needs a permission that you do not have", address.port()),
+            "choose a port above 1023 with --port",
+        ),
+        (Some(libc::EADDRNOTAVAIL), Address::Tcp(address)) => mistake_with_hint(
+            "listen.no_such_address",
+            format!("this machine does not have the address {}", address.ip()),
+            format!("--listen takes {}", those_there_are(address.ip())),
+        ),
         _ => anyhow::Error::new(error).context(format!("listening on {address} failed")),
     }
 }

@@ -6,7 +6,7 @@ use std::time::Duration;
 use anyhow::{Context, Result};
 
 use crate::base::about::Entry;
-use crate::base::mistake::mistake;
+use crate::base::mistake::mistake_with_hint;
 use crate::base::output::remark;
 use crate::base::setting::{Settings, Value};
 use crate::base::window::Window;
@@ -68,9 +68,10 @@ impl Requests {
         let schedule = Schedule::of(settings, ramp(settings))?;
         let client = (workload.client)(settings)?;
         if schedule.is_some() && client.measured_by() != MeasuredBy::Requests {
-            return Err(mistake(
-                "an open load needs requests that are answered one by one, and those of this workload take as long as the load; \
-                 a closed load makes them",
+            return Err(mistake_with_hint(
+                "load.open_needs_replies",
+                "this workload's only request lasts as long as the load, and an open load needs many",
+                "use a closed load: --load closed_connections",
             ));
         }
         Ok(Requests { schedule, client })
@@ -81,7 +82,11 @@ impl Requests {
 pub fn ask(plan: &Plan, requests: Requests) -> Result<LoadResult> {
     if plan.original && plan.workload.item.original.is_none() {
         let workload = plan.workload.name;
-        return Err(mistake(format!("--original: {workload} has no client of its own whose words are known")));
+        return Err(mistake_with_hint(
+            "load.no_original",
+            format!("--original: the source of {workload} has no client whose output is known"),
+            "leave --original out",
+        ));
     }
     let expected_requests = plan.load.item.expected_requests(&plan.settings);
     let clients = plan.load.item.clients(&plan.settings);

@@ -16,7 +16,7 @@ use std::time::Duration;
 use anyhow::{Context, Result};
 use serde_json::{Value, json};
 
-use crate::base::mistake::mistake;
+use crate::base::mistake::{mistake, mistake_with_hint};
 use crate::base::setting::{Kind, Setting, Settings};
 use crate::lines::{NamespaceEnd, Namespaces, SCHEMA};
 use crate::net::netlink::Netlink;
@@ -88,9 +88,11 @@ pub struct Pair {
 /// Refuses what contradicts itself.
 pub fn check(settings: &Settings) -> Result<()> {
     match settings.integer(RATE.name) {
-        rate @ 1..LEAST_RATE => {
-            Err(mistake(format!("--rate-bits-per-second is {rate}; it takes {LEAST_RATE} at least, or 0 for no limit")))
-        }
+        rate @ 1..LEAST_RATE => Err(mistake_with_hint(
+            "namespace.rate_too_low",
+            format!("--rate-bits-per-second {rate} is too low"),
+            format!("allowed: {LEAST_RATE} or more, or 0 for no limit"),
+        )),
         _ => Ok(()),
     }
 }
@@ -203,7 +205,7 @@ fn tried() -> (Option<String>, Option<String>) {
 
 /// Puts this process into a network namespace, before it has made any thread, socket or child: `--network-namespace`.
 pub fn enter(path: &str) -> Result<()> {
-    let whose = "; it takes one of the paths that `thunderherd-engine namespace` prints, for as long as that runs";
+    let paths = "give a path that `thunderherd-engine namespace` has printed and that still runs";
     // A path that leads to something which opens only when somebody writes is not to be waited for.
     let opened = OpenOptions::new().read(true).custom_flags(libc::O_NONBLOCK).open(path);
     let entered = opened.and_then(|file| {
@@ -215,9 +217,10 @@ pub fn enter(path: &str) -> Result<()> {
     });
     entered.map_err(|error| match error.raw_os_error() {
         Some(libc::EPERM | libc::EACCES) => {
-            mistake(format!("--network-namespace {path} is another user's: {error}{whose}"))
+            let message = format!("--network-namespace {path} is another user's: {error}");
+            mistake_with_hint("namespace.not_permitted", message, paths)
         }
-        _ => mistake(format!("--network-namespace {path}: {error}{whose}")),
+        _ => mistake_with_hint("namespace.not_entered", format!("--network-namespace {path}: {error}"), paths),
     })
 }
 
@@ -242,11 +245,13 @@ struct Furnished {
 fn furnish(netlink: &mut Netlink, end: End, sysctls: &[String]) -> Result<Furnished> {
     for (name, value) in sysctls_set() {
         std::fs::write(path_of(name), &value).map_err(|error| {
-            let why = match error.raw_os_error() {
-                Some(libc::EROFS) => "; /proc/sys is mounted for reading only, as in a container",
-                _ => "",
-            };
-            mistake(format!("{name} cannot be set to '{value}' in a namespace of its own: {error}{why}"))
+            let message = format!("{name} cannot be set to '{value}' in a new namespace: {error}");
+            match error.raw_os_error() {
+                Some(libc::EROFS) => {
+                    mistake_with_hint("namespace.sysctl", message, "/proc/sys is mounted read-only, as in a container")
+                }
+                _ => mistake("namespace.sysctl", message),
+            }
         })?;
     }
     veth::raise_loopback(netlink)?;
@@ -271,7 +276,11 @@ pub fn sysctl_name(text: &str) -> std::result::Result<String, String> {
 
 fn no_veth(error: io::Error) -> anyhow::Error {
     match error.raw_os_error() {
-        Some(libc::EOPNOTSUPP) => mistake("this kernel has no pairs of interfaces (CONFIG_VETH; modprobe veth)"),
+        Some(libc::EOPNOTSUPP) => mistake_with_hint(
+            "namespace.no_veth",
+            "this kernel has no pairs of interfaces (CONFIG_VETH)",
+            "modprobe veth",
+        ),
         _ => anyhow::Error::new(error).context("the pair of interfaces could not be made"),
     }
 }
@@ -284,10 +293,10 @@ fn no_qdisc(error: io::Error, settings: &Settings) -> anyhow::Error {
         .map(|setting| format!("--{} {}", setting.option(), settings.integer(setting.name)))
         .collect();
     if given(&DELAY) || given(&LOSS) {
-        return mistake(format!("{}: {}", options.join(" "), without_netem(error)));
+        return mistake("namespace.no_netem", format!("{}: {}", options.join(" "), without_netem(error)));
     }
     let why = missing(error, "tbf", "SCH_TBF");
-    mistake(format!("{}: {why}", options.join(" ")))
+    mistake("namespace.no_tbf", format!("{}: {why}", options.join(" ")))
 }
 
 fn without_netem(error: io::Error) -> anyhow::Error {
@@ -306,10 +315,8 @@ fn missing(error: io::Error, discipline: &str, option: &str) -> String {
 
 /// Why the kernel lets nobody have namespaces, as far as it says.
 fn refused(error: io::Error) -> anyhow::Error {
-    mistake(format!(
-        "no network namespaces can be made: {}",
-        why_refused(&error, |name| { Some(std::fs::read_to_string(path_of(name)).ok()?.trim().to_owned()) })
-    ))
+    let why = why_refused(&error, |name| Some(std::fs::read_to_string(path_of(name)).ok()?.trim().to_owned()));
+    mistake("namespace.refused", format!("no network namespaces can be made: {why}"))
 }
 
 fn why_refused(error: &io::Error, sysctl: impl Fn(&str) -> Option<String>) -> String {

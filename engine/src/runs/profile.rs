@@ -10,7 +10,7 @@ use std::time::Duration;
 
 use anyhow::{Context, Result};
 
-use crate::base::mistake::{Mistake, mistake};
+use crate::base::mistake::{Mistake, mistake_with_hint};
 use crate::count::process_tree::{Beginning, Tree};
 use crate::count::tally::Tally;
 use crate::lines::profile::{Profile, ProfileCheck, Stack};
@@ -54,7 +54,8 @@ pub fn profile(plan: &Plan) -> Result<(Profile, ExitCode)> {
         let watch = Watch::begin(plan.event, plan.frequency, &tree)?;
         // Where nothing is sampled, what an earlier one has written is left as it is.
         let file = File::create(&plan.output).map_err(|error| {
-            mistake(format!("--output {shown} cannot be written: {error}; name a file in a folder that is there"))
+            let message = format!("--output {shown} cannot be written: {error}");
+            mistake_with_hint("profile.output", message, "name a file in a folder that exists")
         })?;
         Ok(Watched { watch, file })
     };

@@ -13,7 +13,7 @@ use perf_event::{Builder, Clock, Sampler};
 use schemars::JsonSchema;
 use serde::Serialize;
 
-use crate::base::mistake::mistake;
+use crate::base::mistake::mistake_with_hint;
 use crate::count::perf_event::{Modes, refused_above};
 use crate::count::process_tree::{Beginning, Tree};
 use crate::stacks::perf_record::{self, HEADER, Happened, Moment, Seen};
@@ -220,10 +220,11 @@ const MOST: &str = "/proc/sys/kernel/perf_event_max_sample_rate";
 fn check_frequency(frequency: u64) -> Result<()> {
     let most = fs::read_to_string(MOST).ok().and_then(|text| text.trim().parse::<u64>().ok());
     match most {
-        Some(most) if frequency > most => Err(mistake(format!(
-            "--frequency {frequency} is more than this kernel allows, {most} samples a second; take fewer, or type \
-             sysctl kernel.perf_event_max_sample_rate={frequency}"
-        ))),
+        Some(most) if frequency > most => Err(mistake_with_hint(
+            "profile.frequency_too_high",
+            format!("--frequency {frequency} is more than this kernel allows, {most} samples a second"),
+            format!("use --frequency {most}, or type sysctl kernel.perf_event_max_sample_rate={frequency}"),
+        )),
         _ => Ok(()),
     }
 }
