@@ -86,7 +86,7 @@ fn explain(error: std::io::Error, address: &Address) -> anyhow::Error {
         ),
         (Some(libc::EADDRNOTAVAIL), Address::Tcp(address)) => mistake_with_hint(
             "listen.no_such_address",
-            format!("this machine does not have the address {}", address.ip()),
+            format!("no interface has the address {}", address.ip()),
             format!("--listen takes {}", those_there_are(address.ip())),
         ),
         _ => anyhow::Error::new(error).context(format!("listening on {address} failed")),

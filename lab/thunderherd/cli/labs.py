@@ -12,11 +12,11 @@ import signal
 import subprocess
 import sys
 from collections.abc import Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from pathlib import Path
 
 from thunderherd.engine.client import find_engine
-from thunderherd.errors import UserError
+from thunderherd.errors import Problem, UserError
 from thunderherd.labs import KINDS, USUAL, with_namespaces
 from thunderherd.labs.kind import Kind, Site
 from thunderherd.labs.words import OPTION, OPTION_HELP, QUANTITIES, in_words, parse
@@ -165,7 +165,7 @@ def serve_in_namespaces(asked: Asked) -> int:
         try:
             site = made.enter_context(site_of(lab, engine))
         except UserError as error:
-            raise UserError(_as_typed(asked, str(error))) from None
+            raise UserError(*(_as_typed(asked, each) for each in error.problems)) from None
         words += ["--network-namespace", str(site.server_namespace)]
         if not _is_given(words, "listen"):
             words += ["--listen", f"{site.address}:{port or 0}"]
@@ -216,10 +216,11 @@ def _listens(pid: int, site: Site) -> bool:
         return False  # it has ended
 
 
-def _as_typed(asked: Asked, message: str) -> str:
-    """What the engine says of its options, behind what was typed in their place."""
-    typed = [words for option, words in asked.typed.items() if option in message and option not in words]
-    return ": ".join([*typed, message])
+def _as_typed(asked: Asked, problem: Problem) -> Problem:
+    """A problem that the engine has with its options, behind what was typed in their place."""
+    said = problem.message
+    typed = [words for option, words in asked.typed.items() if option in said and option not in words]
+    return replace(problem, message=": ".join([*typed, said]))
 
 
 def _is_given(words: Sequence[str], option: str) -> bool:

@@ -9,6 +9,7 @@ from __future__ import annotations
 import random
 import shlex
 from collections.abc import Mapping, Sequence
+from dataclasses import replace
 from datetime import datetime
 from importlib import metadata
 from pathlib import Path
@@ -255,7 +256,17 @@ class RunState:
         try:
             trial = self._trial(self.study, contender, block=number, position=position, attempt=attempt)
         except UserError as error:
-            raise UserError(f"{name}: {error}; {self._after(error, name)}") from None
+            after = self._after(error, name)
+            raise UserError(
+                *(
+                    replace(
+                        each,
+                        message=f"{name}: {each.message}",
+                        hint="; ".join(filter(None, (each.hint, after))),
+                    )
+                    for each in error.problems
+                )
+            ) from None
         self.directory.append(trial)
         self.show.trial_ends(trial)
         return trial

@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import hashlib
 from collections.abc import Iterator, Mapping
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -15,6 +16,7 @@ from thunderherd.engine.catalogue import Catalogue, Load, Setting, TextSetting
 from thunderherd.engine.dry_run import complaint
 from thunderherd.engine.setting_rules import SettingValue
 from thunderherd.engine.sizes import NONE, path_in, with_path
+from thunderherd.errors import Problem
 from thunderherd.study.file.contenders import Configuration
 from thunderherd.toml.file import Problems, show
 
@@ -91,11 +93,12 @@ def check_traffic(each: Configuration, catalogue: Catalogue, problems: Problems)
         if _is_given(given, name, allowed) and _is_read(allowed[name]):
             text, folder = str(given[name]), problems.file.path.parent
             if why := _misread(name, text, folder, load, each.workload):
-                problems.add(each.where("load", "settings", name), f"{name} = {show(text)}: {why}")
+                problem = replace(why, message=f"{name} = {show(text)}: {why.message}")
+                problems.add(each.where("load", "settings", name), problem)
 
 
-def _misread(name: str, text: str, folder: Path, load: Load, workload: str) -> str | None:
-    """What the engine says of a text that it reads, its file included; None where it understands it."""
+def _misread(name: str, text: str, folder: Path, load: Load, workload: str) -> Problem | None:
+    """The problem that the engine has with a text that it reads, its file included; None if there is none."""
     told: dict[str, SettingValue] = {name: with_path(text, folder)}
     if name == RECORDING:
         told[ARRIVALS] = RECORDED

@@ -130,7 +130,7 @@ fn the_lines_of_the_sources_client_are_printed_as_they_were() {
     }
     server.stop().is_good();
     let ran = run(&mut command("bytes", 1, "--original"));
-    assert!(ran.status == Some(2) && ran.errors.contains("bytes has no client"), "{ran:?}");
+    assert!(ran.status == Some(2) && ran.errors.contains("[load.no_original]"), "{ran:?}");
 }
 
 /// Bytes of payload, their rate, and the length of the window, as a load says them.
