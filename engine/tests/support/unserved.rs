@@ -4,7 +4,7 @@ use std::net::{SocketAddr, TcpListener};
 
 use socket2::{Domain, Socket, Type};
 
-use super::{Ran, engine, one_line, refused, run};
+use super::{Ran, engine, refused, run};
 
 /// Nobody listens: whoever connects is refused.
 pub fn nobody_listens() -> (u16, Socket) {
@@ -43,15 +43,8 @@ impl Untouched {
 
     /// The load is refused with this code, message and hint name these values, and nobody has connected.
     #[track_caller]
-    pub fn refuses_with(&self, code: &str, workload: &str, arguments: &[&str], words: &[&str]) {
+    pub fn refuses(&self, code: &str, workload: &str, arguments: &[&str], words: &[&str]) {
         refused(&self.load(workload, arguments), code, words);
-        self.is_untouched(&format!("{workload} {arguments:?}"));
-    }
-
-    /// As [`Untouched::refuses_with`], whatever the code.
-    #[track_caller]
-    pub fn refuses(&self, workload: &str, arguments: &[&str], words: &[&str]) {
-        one_line(&self.load(workload, arguments), 2, words);
         self.is_untouched(&format!("{workload} {arguments:?}"));
     }
 

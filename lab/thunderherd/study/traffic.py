@@ -92,9 +92,9 @@ def check_traffic(each: Configuration, catalogue: Catalogue, problems: Problems)
     for name in sorted(there):
         if _is_given(given, name, allowed) and _is_read(allowed[name]):
             text, folder = str(given[name]), problems.file.path.parent
-            if why := _misread(name, text, folder, load, each.workload):
-                problem = replace(why, message=f"{name} = {show(text)}: {why.message}")
-                problems.add(each.where("load", "settings", name), problem)
+            if problem := _misread(name, text, folder, load, each.workload):
+                shown = replace(problem, message=f"{name} = {show(text)}: {problem.message}")
+                problems.add(each.where("load", "settings", name), shown)
 
 
 def _misread(name: str, text: str, folder: Path, load: Load, workload: str) -> Problem | None:

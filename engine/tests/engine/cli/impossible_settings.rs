@@ -67,7 +67,7 @@ fn every_setting_of_every_load_and_workload_refuses_what_it_cannot_be() {
                 let help = for_more(setting, &value);
                 let words: Vec<&str> =
                     [&option, &seen].into_iter().chain(&allowed).chain(&help).map(String::as_str).collect();
-                listener.refuses_with("setting.invalid_value", workload, &["--load", load, &option, &value], &words);
+                listener.refuses("setting.invalid_value", workload, &["--load", load, &option, &value], &words);
             }
             tried.insert(name(setting).to_owned());
         }
@@ -85,7 +85,7 @@ fn every_setting_of_every_load_and_workload_refuses_what_it_cannot_be() {
             let most = (u128::from(setting["maximum"].as_u64().unwrap()) + 1).to_string();
             let help = for_more(setting, &most).unwrap();
             let arguments = ["--primitive", name(primitive), &option, &most];
-            listener.refuses_with("setting.invalid_value", "bytes", &arguments, &[&option, &help]);
+            listener.refuses("setting.invalid_value", "bytes", &arguments, &[&option, &help]);
         }
     }
     for expected in ["clients", "children", "rate", "milliseconds", "bytes", "timeout_milliseconds", "source_addresses"]
@@ -100,18 +100,13 @@ fn options_that_are_no_settings_refuse_what_they_cannot_be() {
     for value in ["", "x", "-1", "1e3", "1000000000000", "99999999999999999999"] {
         // The largest that is a number is one that the machine does not have.
         let code = if value == "1000000000000" { "cpus.unavailable" } else { "arguments.invalid_value" };
-        listener.refuses_with(code, "bytes", &[&format!("--cpus={value}")], &["--cpus", value]);
+        listener.refuses(code, "bytes", &[&format!("--cpus={value}")], &["--cpus", value]);
     }
     for value in ["", "x", "1e3", "1000000000000"] {
-        listener.refuses_with(
-            "arguments.invalid_value",
-            "bytes",
-            &[&format!("--parent={value}")],
-            &["--parent", value],
-        );
+        listener.refuses("arguments.invalid_value", "bytes", &[&format!("--parent={value}")], &["--parent", value]);
     }
     for value in ["-1", "0", "2147483647"] {
-        listener.refuses_with("process.not_parent", "bytes", &[&format!("--parent={value}")], &["--parent", value]);
+        listener.refuses("process.not_parent", "bytes", &[&format!("--parent={value}")], &["--parent", value]);
     }
     // A port that is none, or none that can be asked.
     for (connect, code) in [
@@ -128,7 +123,7 @@ fn options_that_are_no_settings_refuse_what_they_cannot_be() {
 fn what_contradicts_itself_is_refused_with_what_to_change() {
     let listener = Untouched::new();
     let refused = |workload: &str, options: &str, code: &str, words: &[&str]| {
-        listener.refuses_with(code, workload, &options.split_whitespace().collect::<Vec<_>>(), words);
+        listener.refuses(code, workload, &options.split_whitespace().collect::<Vec<_>>(), words);
     };
     let event_loops = ["--load closed_connections", "--load open --milliseconds 10"];
     for load in event_loops {
@@ -176,7 +171,8 @@ fn what_contradicts_itself_is_refused_with_what_to_change() {
 fn more_than_one_load_has_is_refused_with_how_to_have_it() {
     let listener = Untouched::new();
     for (option, most) in [("--rate", "10000000"), ("--clients", "100000")] {
-        listener.refuses("bytes", &["--load", "open", option, "1000000000000"], &[option, most, "thunderherd merge"]);
+        let arguments = ["--load", "open", option, "1000000000000"];
+        listener.refuses("setting.invalid_value", "bytes", &arguments, &[option, most, "thunderherd merge"]);
         let ran = listener.load("bytes", &["--load", "open", option, "0"]);
         assert!(!ran.errors.contains("merge"), "{ran:?}");
     }
