@@ -194,17 +194,17 @@ impl Counter {
     }
 }
 
-/// What counters said at one moment, or of a time.
+/// Values of counters at one moment, or over a period.
 #[derive(Debug, Clone, Default, Serialize, JsonSchema)]
 pub struct Readout {
-    /// The counters asked for, by name, with everything that was started; those with several figures have `COUNTER.PART`
-    /// besides. Null where unavailable.
+    /// Requested counters by name, including all child processes. Counters with several figures also have `COUNTER.PART`. Null
+    /// if unavailable.
     pub counters: BTreeMap<String, Option<u64>>,
-    /// Of events that share the CPU's counters: for how long they were counted. What was not counted for all of the time is
-    /// extrapolated in `counters`, and is `scaled` here.
+    /// How long each event was counted, for events that share the CPU's counters. An event that was not counted all the time is
+    /// extrapolated in `counters`, and `scaled` is true.
     pub multiplexing: BTreeMap<String, Multiplexing>,
-    /// Counters that are unavailable, and why: from the start, or because there were too many for the CPU. Parts of a counter
-    /// (`COUNTER.PART`) that there was nothing to tell of when it was read, or that this kernel does not tell.
+    /// Unavailable counters with the reason: not available on this machine, or too many for the CPU. Also parts of a counter
+    /// (`COUNTER.PART`) that had nothing to report, or that this kernel does not report.
     pub unavailable: BTreeMap<String, String>,
 }
 

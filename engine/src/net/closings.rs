@@ -17,7 +17,7 @@ use crate::sys::socket;
 const FIRST: u64 = 16;
 const EVERY: u64 = 64;
 
-/// How connections of one worker of a load ended.
+/// Counts of how connections of one worker of a load ended.
 #[derive(Default)]
 pub struct Closings {
     /// All of them.
@@ -28,18 +28,19 @@ pub struct Closings {
     reset_by_server: AtomicU64,
 }
 
-/// How connections ended that the load looked at before it ended them: of each of its workers the first 16, and every 64th.
+/// How connections of a load ended. Each worker examines its first 16 connections and every 64th.
 #[derive(Debug, Clone, Default, PartialEq, Eq, Serialize, JsonSchema)]
 pub struct Closed {
-    /// The load said first that no more comes (FIN), and keeps what is left in TIME_WAIT.
+    /// Connections that the load closed first (FIN). They stay in TIME_WAIT at the load.
     pub closed_by_load: u64,
-    /// The server did, and keeps it.
+    /// Connections that the server closed first. They stay in TIME_WAIT at the server.
     pub closed_by_server: u64,
-    /// The load reset it (RST): nothing is left. It had not read all that came, or was told to (`--closing reset`).
+    /// Connections that the load reset (RST), which leaves no TIME_WAIT: unread bytes were left, or `--closing reset` was
+    /// given.
     pub reset_by_load: u64,
-    /// The server did.
+    /// Connections that the server reset.
     pub reset_by_server: u64,
-    /// Who keeps ended connections in TIME_WAIT: nobody, where all were reset.
+    /// Which ends keep connections in TIME_WAIT. Empty if all were reset.
     pub time_wait: Vec<&'static str>,
 }
 

@@ -115,16 +115,16 @@ pub fn congestion_controls() -> Value {
     json!({"default": read(DEFAULT).first(), "available": available, "allowed": allowed, "remarks": remarks})
 }
 
-/// What the kernel has made of a connection's options.
+/// Options of a connection, as the kernel reports them.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, JsonSchema)]
 pub struct ConnectionOptions {
-    /// Congestion control in force, chosen or not (TCP_CONGESTION).
+    /// Effective congestion control (TCP_CONGESTION).
     pub congestion_control: String,
-    /// What is known of it that belongs beside figures.
+    /// Known effect of this congestion control on figures.
     pub remark: Option<&'static str>,
     /// TCP_NODELAY.
     pub nodelay: bool,
-    /// The largest segment that is sent, in bytes (tcpi_snd_mss of TCP_INFO): the MTU without headers and timestamps.
+    /// Largest segment sent, in bytes (tcpi_snd_mss of TCP_INFO): the MTU without headers and timestamps.
     pub segment_bytes: u32,
 }
 
