@@ -21,7 +21,7 @@ pub const SETTINGS: &[Setting] = &[NODELAY, CONGESTION];
 /// Nagle's algorithm, off or on, for both ends.
 pub const NODELAY: Setting = Setting {
     name: "nodelay",
-    help: "Send small segments at once (TCP_NODELAY); without it they may wait for an acknowledgement",
+    help: "Send small segments at once (TCP_NODELAY) instead of waiting for an acknowledgement",
     unit: None,
     kind: Kind::Boolean { default: true },
     for_more: None,

@@ -16,7 +16,7 @@ use crate::sys::process;
 
 const MILLISECONDS: Setting = Setting {
     name: "milliseconds",
-    help: "How long all of it takes, about: the rounds are as long as this allows",
+    help: "Approximate total time, which sets the length of the rounds",
     unit: Some("ms"),
     kind: Kind::Integer { minimum: 1, maximum: 600_000, default: 10_000 },
     for_more: None,
@@ -24,7 +24,7 @@ const MILLISECONDS: Setting = Setting {
 
 const ROUNDS: Setting = Setting {
     name: "rounds",
-    help: "Rounds; the fewer, the longer each is",
+    help: "Number of rounds; fewer rounds are longer",
     unit: None,
     kind: Kind::Integer { minimum: 1, maximum: 10_000, default: 31 },
     for_more: None,
@@ -32,7 +32,7 @@ const ROUNDS: Setting = Setting {
 
 const SEED: Setting = Setting {
     name: "seed",
-    help: "What the order within the rounds follows from",
+    help: "Seed of the order within the rounds",
     unit: None,
     kind: Kind::Integer { minimum: 0, maximum: u32::MAX as u64, default: 1 },
     for_more: None,

@@ -18,7 +18,7 @@ use crate::sys::socket;
 /// The queue of connections that wait to be accepted.
 pub const BACKLOG: Setting = Setting {
     name: "backlog",
-    help: "Connections that may wait to be accepted (listen(2)); net.core.somaxconn bounds it",
+    help: "Maximum connections that wait for accept (listen(2)), bounded by net.core.somaxconn",
     unit: Some("connections"),
     kind: Kind::Integer { minimum: 0, maximum: 1 << 20, default: 1024 },
     for_more: None,

@@ -31,7 +31,7 @@ pub const SETTINGS: &[Setting] = &[MTU, RATE, DELAY, LOSS];
 
 const MTU: Setting = Setting {
     name: "mtu",
-    help: "The most that a packet has, its IP header included",
+    help: "Maximum size of a packet, including its IP header",
     unit: Some("bytes"),
     kind: Kind::Integer { minimum: 68, maximum: 65_535, default: 1500 },
     for_more: None,
@@ -39,7 +39,7 @@ const MTU: Setting = Setting {
 
 const RATE: Setting = Setting {
     name: "rate_bits_per_second",
-    help: "What either end sends at most (tbf), frames counted with their Ethernet headers; 0: no limit",
+    help: "Maximum rate of each end (tbf), including Ethernet headers; 0 for no limit",
     unit: Some("bits a second"),
     kind: Kind::Integer { minimum: 0, maximum: 1_000_000_000_000, default: 0 },
     for_more: None,
@@ -50,7 +50,7 @@ const LEAST_RATE: u64 = 8000;
 
 const DELAY: Setting = Setting {
     name: "delay_microseconds",
-    help: "How long either end holds what it sends (netem), so that a round trip takes twice as long more",
+    help: "Delay of each packet at each end (netem); a round trip takes twice this longer",
     unit: Some("microseconds"),
     kind: Kind::Integer { minimum: 0, maximum: 10_000_000, default: 0 },
     for_more: None,
@@ -58,7 +58,7 @@ const DELAY: Setting = Setting {
 
 const LOSS: Setting = Setting {
     name: "loss_per_million",
-    help: "Packets that either end loses of a million that it sends (netem)",
+    help: "Packets lost per million at each end (netem)",
     unit: Some("packets"),
     kind: Kind::Integer { minimum: 0, maximum: 1_000_000, default: 0 },
     for_more: None,

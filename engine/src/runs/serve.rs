@@ -39,7 +39,7 @@ use crate::transfer::waiting;
 /// How long connections in flight may take to end when the server is stopped.
 pub const DRAIN: Setting = Setting {
     name: "drain_milliseconds",
-    help: "How long connections in flight may take to end when the server is stopped; then they are reset",
+    help: "Time for open connections to end after the server is stopped, before it resets them",
     unit: Some("milliseconds"),
     kind: Kind::Integer { minimum: 0, maximum: 600_000, default: 2000 },
     for_more: None,
