@@ -57,7 +57,7 @@ pub fn in_words(error: &anyhow::Error) -> String {
     format!("{error:#}{way_out}")
 }
 
-/// What to type where descriptors ran out.
+/// Returns what to type if descriptors ran out.
 pub fn more_descriptors() -> String {
     match process::descriptor_limits() {
         Ok((soft, hard)) if soft < hard => {
@@ -68,12 +68,12 @@ pub fn more_descriptors() -> String {
     }
 }
 
-/// Twice as many descriptors, or as many as any process may have.
+/// Returns twice as many descriptors, or as many as any process may have.
 fn more_than(hard: u64) -> u64 {
     process::most_descriptors().filter(|&most| most > hard).map_or(2 * hard, |most| most.min(2 * hard))
 }
 
-/// What to type for so many descriptors, more than the hard limit has: of whoever may not raise it, as whom.
+/// Returns what to type for more descriptors than the hard limit. Users who may not raise it get a command with sudo.
 pub fn raise_to(wanted: u64) -> String {
     if let Some(most) = process::most_descriptors().filter(|&most| most < wanted) {
         format!(

@@ -1,4 +1,4 @@
-//! The command line, once it is typed: what was asked for, and what is wrong with it.
+//! The command line: runs the typed command, or refuses it.
 
 pub mod arguments;
 
@@ -42,7 +42,7 @@ use crate::workloads::WORKLOADS;
 pub fn run(arguments: Vec<OsString>) -> Result<ExitCode> {
     let matches = match command().try_get_matches_from(&arguments) {
         Ok(matches) => matches,
-        // Help and version; colours only where a terminal shows them.
+        // Help and version, with colours only on a terminal.
         Err(error) if !error.use_stderr() => return unless_closed(error.print()).map(|()| ExitCode::SUCCESS),
         Err(error) => return Err(refused(&error, arguments)),
     };
@@ -73,7 +73,7 @@ pub fn fail(error: &anyhow::Error) -> ExitCode {
     ExitCode::from(2)
 }
 
-/// What was chosen, for its name and for the settings that it has.
+/// The chosen design or load with its workload and primitives: its name and its settings.
 struct Chosen {
     name: String,
     declared: Vec<Setting>,
@@ -81,7 +81,7 @@ struct Chosen {
 }
 
 impl Chosen {
-    /// As far as a command line that may be wrong elsewhere goes.
+    /// Reads the choice from a command line that may be wrong elsewhere.
     fn of(matches: &ArgMatches) -> Option<Chosen> {
         let (command, matches) = matches.subcommand()?;
         let word = |name| matches.try_get_one::<String>(name).ok().flatten();
@@ -128,7 +128,7 @@ impl Chosen {
     }
 }
 
-/// The given settings over the defaults; an option that means nothing to what was chosen is refused.
+/// Combines the given settings with the defaults. Refuses options that the choice does not have.
 fn given_settings(matches: &ArgMatches, chosen: &Chosen) -> Result<Settings> {
     let given = parsed(matches, &chosen.declared)?;
     for id in matches.ids() {
@@ -141,7 +141,7 @@ fn given_settings(matches: &ArgMatches, chosen: &Chosen) -> Result<Settings> {
     Ok(Settings::new(&chosen.declared, &given))
 }
 
-/// What is given of these settings.
+/// Parses the given ones of these settings.
 fn parsed(matches: &ArgMatches, declared: &[Setting]) -> Result<BTreeMap<&'static str, Value>> {
     let mut given = BTreeMap::new();
     for setting in declared {
@@ -166,7 +166,7 @@ fn word<'a>(matches: &'a ArgMatches, name: &str) -> &'a str {
     matches.get_one::<String>(name).expect("it is required or has a default")
 }
 
-/// The counters asked for, each once. Whoever misspelled the name of an event is told at once.
+/// Returns the requested counters, each once. Warns about unavailable ones, such as a misspelled event.
 fn asked(matches: &ArgMatches) -> Vec<&'static Entry<Counter>> {
     let mut asked: Vec<&'static Entry<Counter>> = Vec::new();
     for &entry in matches.get_many::<Vec<&'static Entry<Counter>>>("count").into_iter().flatten().flatten() {
@@ -180,8 +180,8 @@ fn asked(matches: &ArgMatches) -> Vec<&'static Entry<Counter>> {
     asked
 }
 
-/// What comes before there is any thread, child or socket. Another user namespace may forget the parent (prctl(2),
-/// PR_SET_PDEATHSIG), so it comes first.
+/// Does what must come before any thread, child or socket. Entering another user namespace may clear the parent-death signal
+/// (prctl(2), PR_SET_PDEATHSIG), so it comes first.
 fn begin(matches: &ArgMatches) -> Result<()> {
     if let Some(path) = matches.get_one::<String>("network-namespace") {
         runs::namespace::enter(path)?;
@@ -196,11 +196,11 @@ fn follow_parent(matches: &ArgMatches) -> Result<()> {
     })
 }
 
-/// Pins this process, and all that it will fork, to the CPUs asked for; all of them.
+/// Pins this process and its future children to the requested CPUs. Refuses if any of them is missing.
 fn pin(matches: &ArgMatches) -> Result<Option<Vec<usize>>> {
     let Some(cpus) = cpus(matches) else { return Ok(None) };
     let allowed = process::allowed_cpus()?;
-    // The kernel leaves out silently what it has not, if it has any of them (sched_setaffinity(2)).
+    // The kernel silently ignores missing CPUs if it has at least one of them (sched_setaffinity(2)).
     let pinned = process::pin(&cpus).and_then(|()| process::allowed_cpus());
     if pinned.as_ref().is_ok_and(|pinned| *pinned == cpus) {
         return Ok(Some(cpus));
@@ -213,7 +213,7 @@ fn pin(matches: &ArgMatches) -> Result<Option<Vec<usize>>> {
     ))
 }
 
-/// The CPUs asked for, in their order, each once.
+/// Returns the requested CPUs in ascending order, each once.
 fn cpus(matches: &ArgMatches) -> Option<Vec<usize>> {
     let cpus: BTreeSet<usize> = matches.get_many("cpus")?.copied().collect();
     Some(cpus.into_iter().collect())
@@ -234,7 +234,7 @@ fn serve(matches: &ArgMatches) -> Result<ExitCode> {
     let settings = given_settings(matches, &Chosen::server(design, way, workload, family))?;
     check_tcp(&settings)?;
     fit::check_made_anew(workload, way, End::Service, &settings)?;
-    // What a design can be told may depend on the CPUs that it may use.
+    // Allowed settings of a design may depend on the CPUs that it may use.
     let cpus = pin(matches)?;
     (design.item.check)(&settings)?;
     runs::serve::serve(&runs::serve::Plan {
@@ -299,7 +299,7 @@ fn load(matches: &ArgMatches) -> Result<()> {
         workload,
         target,
         settings,
-        // A reader that has gone away cannot be told that the window begins; the load is made all the same.
+        // If the reader has gone, the mark is lost, and the load goes on.
         mark: if matches.get_flag("json") { |mark| drop(say_line(&lines::Line::Mark(mark))) } else { |_| () },
         show: matches.get_flag("show"),
         original: matches.get_flag("original"),
@@ -318,7 +318,7 @@ fn load(matches: &ArgMatches) -> Result<()> {
     } else {
         say(&runs::load_report::in_words(&plan, &result))?;
         if plan.original {
-            // Nothing may stand among the source's own lines, and no figure without this.
+            // The source's own lines must stay alone, but every figure needs this remark.
             remark(&way.copying_in_words(&result.tally));
         }
     }
@@ -359,7 +359,7 @@ fn profile(matches: &ArgMatches) -> Result<ExitCode> {
     Ok(status)
 }
 
-/// The command that is run behind a gate by this one. What it would refuse itself is refused before it is run.
+/// Returns the command that this one runs behind a gate. What the command would refuse is refused before it runs.
 fn behind_gate(by: &str, matches: &ArgMatches) -> Result<runs::start_gate::Command> {
     follow_parent(matches)?;
     let words: Vec<OsString> = matches.get_many("command").into_iter().flatten().cloned().collect();
@@ -417,7 +417,7 @@ fn limits(matches: &ArgMatches) -> Result<()> {
     follow_parent(matches)?;
     let asked: Vec<&String> = matches.get_many("names").into_iter().flatten().collect();
     let settings = Settings::new(runs::limits::SETTINGS, &parsed(matches, runs::limits::SETTINGS)?);
-    // In the order in which they are typed, which says whose each is.
+    // In the typed order: the first is this process's, the second the peer's.
     let typed: Option<Vec<usize>> = matches.get_many("cpus").map(|cpus| cpus.copied().collect());
     pin(matches)?;
     let cpus = runs::limits::cpus(typed)?;
