@@ -202,6 +202,7 @@ impl Random {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::base::mistake::Mistake;
     use crate::limits::LIMITS;
 
     #[test]
@@ -251,7 +252,8 @@ mod tests {
         assert_eq!(cpus(Some(vec![1, 0])).unwrap(), [1, 0]);
         assert_eq!(cpus(Some(vec![1])).unwrap(), [1]);
         for wrong in [vec![0, 0], vec![0, 1, 2]] {
-            assert!(cpus(Some(wrong)).unwrap_err().to_string().contains("one CPU or two that differ"));
+            let error = cpus(Some(wrong)).unwrap_err();
+            assert_eq!(error.downcast_ref::<Mistake>().unwrap().code, "limits.cpus");
         }
     }
 }

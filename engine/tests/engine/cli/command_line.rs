@@ -425,6 +425,9 @@ fn all_lines_are_as_the_schema_says() {
     fits(&server.ready);
     process::signal(server.first, nix::sys::signal::Signal::SIGKILL);
     fits(server.wait().summary());
+    let refusal: Value = serde_json::from_str(&with("load bytes --connect 127.0.0.1:0 --json").output).unwrap();
+    fits(&refusal);
+    assert_eq!(refusal["code"], "address.port_zero", "{refusal}");
     let ran = with("load bytes --connect 127.0.0.1:1 --json");
     fits(&serde_json::from_str(&ran.output).unwrap());
 
