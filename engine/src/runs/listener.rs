@@ -15,7 +15,7 @@ use crate::net::tcp::TcpOptions;
 use crate::net::veth;
 use crate::sys::socket;
 
-/// The queue of connections that wait to be accepted.
+/// Length of the queue of connections that wait for accept.
 pub const BACKLOG: Setting = Setting {
     name: "backlog",
     help: "Maximum connections that wait for accept (listen(2)), bounded by net.core.somaxconn",
@@ -24,7 +24,7 @@ pub const BACKLOG: Setting = Setting {
     for_more: None,
 };
 
-/// Listens on the first of the addresses that can be had, with as many sockets as wanted and the server's options.
+/// Listens on the first address that works, with the wanted number of sockets and the server's options.
 pub fn listen(addresses: &[Address], wanted: usize, settings: &Settings) -> Result<Vec<Socket>> {
     let mut failure = anyhow!("no address to listen on");
     for address in addresses {
@@ -40,7 +40,7 @@ fn listen_on(mut address: Address, wanted: usize, settings: &Settings) -> std::i
     let mut sockets = Vec::new();
     for _ in 0..wanted {
         let socket = listen_once(&address, wanted > 1, settings)?;
-        // The first may have left the choice of the port to the kernel; the others share it.
+        // The kernel may have chosen the port of the first; the others share it.
         address = Address::of(&socket.local_addr()?).unwrap_or(address);
         sockets.push(socket);
     }
@@ -93,8 +93,8 @@ fn explain(error: std::io::Error, address: &Address) -> anyhow::Error {
     }
 }
 
-/// The addresses of the network namespace that this process is in, where there are any those of the same family: whoever typed
-/// this one may not be in there, and see others.
+/// Returns the addresses in this process's network namespace, of the same family if there are any. The user may be in another
+/// namespace, with other addresses.
 fn those_there_are(like: IpAddr) -> String {
     let all = Netlink::open().map_err(Into::into).and_then(|mut netlink| veth::addresses(&mut netlink));
     let of_family = |all: Vec<IpAddr>| {
@@ -103,12 +103,12 @@ fn those_there_are(like: IpAddr) -> String {
     };
     match all.map(of_family) {
         Ok(all) if !all.is_empty() => all.iter().map(IpAddr::to_string).collect::<Vec<_>>().join(", "),
-        // Without an interface that is up, or where a filter forbids netlink.
+        // No interface is up, or a filter forbids netlink.
         _ => "one of those that `ip addr` shows".to_owned(),
     }
 }
 
-/// What the kernel made of a listener's options.
+/// Reads the options of a listening socket, as the kernel reports them.
 pub fn options(listener: &Socket, settings: &Settings) -> Result<SocketOptions> {
     let read = || -> std::io::Result<SocketOptions> {
         let is_tcp = TcpOptions::of(settings).is_some();
@@ -124,7 +124,7 @@ pub fn options(listener: &Socket, settings: &Settings) -> Result<SocketOptions> 
     read().context("the listener's options could not be read")
 }
 
-/// How many connections wait, and how many may; `None` where the kernel does not say, as of a Unix socket.
+/// Returns the length of the queue and its maximum. `None` if the kernel does not report it, as for Unix sockets.
 pub fn queue(listener: &Socket) -> std::io::Result<Option<(u32, u32)>> {
     match socket::listen_queue(listener.as_fd()) {
         Err(error) if error.raw_os_error() == Some(libc::EOPNOTSUPP) => Ok(None),

@@ -1,9 +1,9 @@
-//! `namespace`: two network namespaces joined by a pair of interfaces, one for a server and one for its clients; and how a
+//! `namespace`: two network namespaces joined by a pair of interfaces, one for a server and one for its clients. Also how a
 //! server or a load enters one.
 //!
-//! They have no name. One is that of the process that has made them, the other is a descriptor of that process, so that
-//! they are gone when it is and nobody is in them any more, however it has ended
-//! ([decision 6](../docs/decisions/0006-namespaces-are-held-by-a-process.md)).
+//! They have no name. One is the namespace of the process that made them, the other a descriptor of that process. So they
+//! disappear after that process and every process in them have ended, however they end ([decision
+//! 6](../docs/decisions/0006-namespaces-are-held-by-a-process.md)).
 
 use std::collections::BTreeMap;
 use std::fs::OpenOptions;
@@ -26,7 +26,7 @@ use crate::sys::descriptor;
 use crate::sys::namespace;
 use crate::sys::process::{self, Pid};
 
-/// What a pair can be told.
+/// Settings of a pair.
 pub const SETTINGS: &[Setting] = &[MTU, RATE, DELAY, LOSS];
 
 const MTU: Setting = Setting {
@@ -45,7 +45,7 @@ const RATE: Setting = Setting {
     for_more: None,
 };
 
-/// A rate below would be a byte a millisecond.
+/// Minimum rate: a byte per millisecond.
 const LEAST_RATE: u64 = 8000;
 
 const DELAY: Setting = Setting {
@@ -64,28 +64,27 @@ const LOSS: Setting = Setting {
     for_more: None,
 };
 
-/// The ports that a client's connection may have in these namespaces, nearly all that need no privilege: each connection
-/// that has ended keeps one for a minute.
+/// Local ports of clients in these namespaces, nearly all that need no privilege. Each ended connection keeps one for a minute.
 const LOCAL_PORTS: RangeInclusive<u16> = 1024..=65_535;
 
-/// What is set in both namespaces, by its name under /proc/sys (proc_sys(5), ip-sysctl of the kernel's documentation).
+/// Kernel settings for both namespaces, by name under /proc/sys (proc_sys(5), ip-sysctl in the kernel's documentation).
 fn sysctls_set() -> [(&'static str, String); 2] {
     [
         ("net.ipv4.ip_local_port_range", format!("{} {}", LOCAL_PORTS.start(), LOCAL_PORTS.end())),
-        // Nobody outside can mistake a connection for an older one with the same ports.
+        // No peer outside can mistake a connection for an older one with the same ports.
         ("net.ipv4.tcp_tw_reuse", "1".to_owned()),
     ]
 }
 
-/// Two namespaces that have been made; they live as long as this does, and whoever has entered them.
+/// Two namespaces. They exist until this value and every process in them are gone.
 pub struct Pair {
-    /// What is to be said of them.
+    /// The line to print.
     pub line: Namespaces,
-    /// The server's. The clients' is that of this process.
+    /// The server's namespace. This process is in the clients'.
     pub server: OwnedFd,
 }
 
-/// Refuses what contradicts itself.
+/// Refuses settings that contradict each other.
 pub fn check(settings: &Settings) -> Result<()> {
     match settings.integer(RATE.name) {
         rate @ 1..LEAST_RATE => Err(mistake_with_hint(
@@ -97,8 +96,8 @@ pub fn check(settings: &Settings) -> Result<()> {
     }
 }
 
-/// Makes both namespaces and what joins them; this process, which must have one thread, is in the clients' afterwards.
-/// `sysctls` are names of kernel settings that are to be told of both.
+/// Makes both namespaces and the pair of interfaces. This process, which must have one thread, is in the clients' namespace
+/// afterwards. `sysctls` are names of kernel settings to report for both.
 pub fn make(settings: &Settings, sysctls: &[String]) -> Result<Pair> {
     let shaping = Shaping {
         rate: settings.integer(RATE.name),
@@ -113,7 +112,7 @@ pub fn make(settings: &Settings, sysctls: &[String]) -> Result<Pair> {
     let mtu = settings.integer(MTU.name) as u32;
     veth::create(&mut of_client, server.as_fd(), mtu).map_err(no_veth)?;
     let client = namespace::own_network()?;
-    // The kernel's settings are those of the namespace that asks for them.
+    // A process reads the kernel settings of its own namespace.
     namespace::enter_network(server.as_fd())?;
     let for_server = furnish(&mut of_server, veth::SERVER, sysctls)?;
     namespace::enter_network(client.as_fd())?;
@@ -143,14 +142,14 @@ pub fn make(settings: &Settings, sysctls: &[String]) -> Result<Pair> {
     Ok(Pair { line, server })
 }
 
-/// Holds the server's namespace until whoever has standard input's other end closes it or ends.
+/// Holds the server's namespace until standard input ends.
 pub fn hold(_server: OwnedFd) -> Result<()> {
     let input = io::stdin();
     while descriptor::read(input.as_fd(), &mut [0; 64])? > 0 {}
     Ok(())
 }
 
-/// What there is of this, for `list --json`: whether a pair can be made here is found out by making one.
+/// Describes namespaces for `list --json`. Makes a pair to find out whether that works on this machine.
 pub fn described() -> Value {
     let (reason, without_netem) = unavailable();
     let netem = |setting: &Setting| [DELAY, LOSS].contains(setting).then(|| without_netem.clone()).flatten();
@@ -162,7 +161,7 @@ pub fn described() -> Value {
     })
 }
 
-/// Why no pair can be made here, and why none that delays or loses packets.
+/// Returns why no pair can be made on this machine, and why no pair with delay or loss.
 fn unavailable() -> (Option<String>, Option<String>) {
     match tried_in_a_child() {
         Ok(reasons) => reasons,
@@ -170,7 +169,7 @@ fn unavailable() -> (Option<String>, Option<String>) {
     }
 }
 
-/// A child makes a pair and ends, which ends the pair.
+/// A child makes a pair and ends, which removes the pair.
 fn tried_in_a_child() -> Result<(Option<String>, Option<String>)> {
     let (reader, writer) = descriptor::pipe()?;
     process::fork(move || {
@@ -203,10 +202,10 @@ fn tried() -> (Option<String>, Option<String>) {
     }
 }
 
-/// Puts this process into a network namespace, before it has made any thread, socket or child: `--network-namespace`.
+/// Enters a network namespace (`--network-namespace`), before this process makes any thread, socket or child.
 pub fn enter(path: &str) -> Result<()> {
     let paths = "give a path that `thunderherd-engine namespace` has printed and that still runs";
-    // A path that leads to something which opens only when somebody writes is not to be waited for.
+    // A path to a pipe must not wait for a writer.
     let opened = OpenOptions::new().read(true).custom_flags(libc::O_NONBLOCK).open(path);
     let entered = opened.and_then(|file| {
         if namespace::is_network(file.as_fd()) {
@@ -224,7 +223,7 @@ pub fn enter(path: &str) -> Result<()> {
     })
 }
 
-/// A network namespace for this process, and first a user namespace where it may not have one otherwise; says whether.
+/// Makes a network namespace for this process, and first a user namespace if needed. Returns whether it was needed.
 fn unshare() -> Result<bool> {
     match namespace::unshare_network() {
         Err(error) if error.raw_os_error() == Some(libc::EPERM) => {
@@ -235,13 +234,13 @@ fn unshare() -> Result<bool> {
     }
 }
 
-/// What a namespace has once it was furnished.
+/// Properties of a namespace after its setup.
 struct Furnished {
     without_ipv6: Option<String>,
     sysctls: BTreeMap<String, Option<String>>,
 }
 
-/// Sets what the namespace that this process is in is to have, and reads what is asked for.
+/// Sets up the namespace of this process, and reads the requested kernel settings.
 fn furnish(netlink: &mut Netlink, end: End, sysctls: &[String]) -> Result<Furnished> {
     for (name, value) in sysctls_set() {
         std::fs::write(path_of(name), &value).map_err(|error| {
@@ -265,7 +264,7 @@ fn path_of(sysctl: &str) -> String {
     format!("/proc/sys/{}", sysctl.replace('.', "/"))
 }
 
-/// The name of a kernel setting of a network, as the command line has it.
+/// Parses the name of a kernel setting of a network.
 pub fn sysctl_name(text: &str) -> std::result::Result<String, String> {
     let plain = |part: &str| !part.is_empty() && part.bytes().all(|byte| byte.is_ascii_alphanumeric() || byte == b'_');
     match text.strip_prefix("net.") {
@@ -303,7 +302,7 @@ fn without_netem(error: io::Error) -> anyhow::Error {
     anyhow::anyhow!(missing(error, "netem", "SCH_NETEM"))
 }
 
-/// ENOENT: the kernel knows no such discipline, and found no module of it either.
+/// ENOENT: the kernel has no such queueing discipline, and no module of it.
 fn missing(error: io::Error, discipline: &str, option: &str) -> String {
     match error.raw_os_error() {
         Some(libc::ENOENT) => {
@@ -313,7 +312,7 @@ fn missing(error: io::Error, discipline: &str, option: &str) -> String {
     }
 }
 
-/// Why the kernel lets nobody have namespaces, as far as it says.
+/// Why the kernel refuses namespaces, as far as it reports.
 fn refused(error: io::Error) -> anyhow::Error {
     let why = why_refused(&error, |name| Some(std::fs::read_to_string(path_of(name)).ok()?.trim().to_owned()));
     mistake("namespace.refused", format!("no network namespaces can be made: {why}"))
