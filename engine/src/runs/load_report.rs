@@ -56,7 +56,7 @@ fn all_in_words(plan: &Plan, result: &LoadResult) -> String {
     );
     text += &result.memory.as_ref().map(Memory::in_words).unwrap_or_default();
     text += &plan.way.copying_in_words(&result.tally);
-    // For received bytes, the kernel tells only the other end.
+    // The server's kernel reports copied sends only at the server's end.
     if result.tally.requests > 0 {
         text += "what a server copied that was to send without copying, it says at its own end\n";
     }
