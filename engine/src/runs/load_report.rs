@@ -58,7 +58,7 @@ fn all_in_words(plan: &Plan, result: &LoadResult) -> String {
     text += &plan.way.copying_in_words(&result.tally);
     // The server's kernel reports copied sends only at the server's end.
     if result.tally.requests > 0 {
-        text += "what a server copied that was to send without copying, it says at its own end\n";
+        text += "zero-copy sends that were copied after all: the server reports its own\n";
     }
     text += &result.readout.in_words(&plan.counters);
     if let Some(connection) = &result.connection {
