@@ -155,7 +155,7 @@ fn what_contradicts_itself_is_refused_with_what_to_change() {
     }
     refused("bytes", "--load open --milliseconds 0", "setting.invalid_value", &["--milliseconds", "1 to 86400000"]);
     refused("bytes", "--load open --milliseconds 10 --loops 5", "setting.unknown", &["--loops"]);
-    refused("stream", "--load open --milliseconds 10", "load.open_needs_replies", &["--load closed"]);
+    refused("stream", "--load open --milliseconds 10", "load.open_needs_replies", &["closed load"]);
     for load in ["closed_threads", "closed_connections"] {
         let both = format!("--load {load} --loops 3 --milliseconds 5");
         refused("bytes", &both, "load.two_ends", &["--loops", "--milliseconds"]);

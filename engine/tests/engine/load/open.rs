@@ -304,7 +304,7 @@ fn what_cannot_be_is_refused_before_the_first_connection() {
         refused("bytes", &options, "load.primitive_without_part", &[option, "--back-end io_uring"]);
     }
     for only_read in ["", " --dry-run"] {
-        refused("stream", &format!("{timed}{only_read}"), "load.open_needs_replies", &["--load closed"]);
+        refused("stream", &format!("{timed}{only_read}"), "load.open_needs_replies", &["closed load"]);
     }
 }
 
