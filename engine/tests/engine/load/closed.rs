@@ -237,7 +237,7 @@ fn a_connection_that_fails_is_shown_and_counted() {
         }
         assert!(ran.output.contains("errors: refused 6"), "{ran:?}");
         let ran = run(command(name, port, clients).args(["--show", "--json"]));
-        assert_eq!((ran.status, ran.output.as_str()), (Some(2), ""), "{ran:?}");
+        assert_eq!(ran.status, Some(2), "{ran:?}");
         assert!(ran.errors.contains("--show") && ran.errors.contains("--json"), "{ran:?}");
     }
 }
