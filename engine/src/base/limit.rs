@@ -8,68 +8,68 @@ use serde::Serialize;
 
 use crate::base::about::About;
 
-/// A registered limit. Its file's name is its name.
+/// A registered machine limit. The name of its file is its name.
 pub struct Limit {
-    /// What is done and where that is described.
+    /// What the limit measures, and where that is described.
     pub about: About,
-    /// What its figure tells.
+    /// Kind of its figure.
     pub figure: Figure,
-    /// The sizes at which it is measured, in bytes; empty where it has none.
+    /// Sizes at which it is measured, in bytes. Empty if it has none.
     pub sizes: &'static [usize],
-    /// Where it is measured.
+    /// Placements at which it is measured.
     pub places: &'static [Place],
-    /// Gets everything ready that is not to be timed. The error is the reason why it cannot be measured here.
+    /// Prepares everything that is not timed. The error is the reason why the limit cannot be measured on this machine.
     pub prepare: fn(&Point) -> Result<Box<dyn Probe>>,
 }
 
-/// What a figure tells, and so its unit.
+/// Kinds of figures, with their unit.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize)]
 #[serde(rename_all = "snake_case")]
 pub enum Figure {
-    /// Nanoseconds that one takes.
+    /// Nanoseconds per operation.
     Nanoseconds,
-    /// Bytes that pass in a second.
+    /// Bytes per second.
     BytesPerSecond,
 }
 
-/// On which CPUs it happens.
+/// Placement on CPUs.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, JsonSchema)]
 #[serde(rename_all = "snake_case")]
 pub enum Place {
-    /// All of it on one CPU.
+    /// Both ends on one CPU.
     OneCpu,
-    /// Between two CPUs, one end on each.
+    /// One end on each of two CPUs.
     TwoCpus,
 }
 
-/// One thing to be measured: a limit at a size and a place.
+/// A machine limit at one size and placement.
 pub struct Point {
-    /// Where.
+    /// Placement.
     pub place: Place,
-    /// How many bytes; none where the limit has no sizes.
+    /// Size in bytes; `None` if the limit has no sizes.
     pub bytes: Option<usize>,
-    /// The CPU of this process.
+    /// CPU of this process.
     pub near: usize,
-    /// The CPU of the other end; the same where all of it is on one.
+    /// CPU of the other end, which is the same if both are on one CPU.
     pub far: usize,
 }
 
 impl Point {
-    /// How many bytes.
+    /// Returns the size in bytes.
     ///
     /// # Panics
-    /// Where the limit has declared no sizes: a fault of the program.
+    /// If the limit has declared no sizes, which is a fault of the program.
     pub fn size(&self) -> usize {
         self.bytes.expect("a limit that asks for its size has declared some")
     }
 }
 
-/// What does it, as often as it is told.
+/// Repeats the operation of a limit.
 pub trait Probe {
-    /// Does it so many times, 1 or more; how long all of them took together.
+    /// Repeats the operation `times` times (at least once), and returns the total time.
     fn round(&mut self, times: u64) -> Result<Duration>;
 
-    /// The most times that a round may have, where more would use up something.
+    /// Returns the maximum repetitions of a round. Fewer if a round would exhaust a resource.
     fn most(&self) -> u64 {
         u64::MAX
     }

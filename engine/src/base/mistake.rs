@@ -1,27 +1,54 @@
-//! A user's mistake, told apart from a failure of the program or the machine: it ends with exit status 2.
+//! Mistakes of the user, as opposed to failures of the program or the machine. They end with exit status 2.
+
+use std::fmt;
 
 use crate::sys::process;
 use crate::sys::ring::number;
 
-/// What the user can mend: the message says what failed, the value seen, what is allowed and what to type.
+/// Something that the user typed or wrote and can correct.
 #[derive(Debug)]
-pub struct Mistake(String);
+pub struct Mistake {
+    /// What is wrong, with the value seen: under 15 words where possible.
+    pub message: String,
+    /// The area, a dot, and what is wrong, such as `listen.in_use`. It stays when the words change.
+    pub code: &'static str,
+    /// What to type instead, or what is allowed.
+    pub hint: Option<String>,
+}
 
-impl std::fmt::Display for Mistake {
-    fn fmt(&self, formatter: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
-        formatter.write_str(&self.0)
+impl Mistake {
+    /// As it is printed: the message with the code, and the hint on the next line.
+    pub fn lines(&self) -> String {
+        let hint = self.hint.as_ref().map(|hint| format!("\nhint: {hint}")).unwrap_or_default();
+        format!("{} [{}]{hint}", self.message, self.code)
+    }
+}
+
+impl fmt::Display for Mistake {
+    /// Message and hint in one line, without the code.
+    fn fmt(&self, formatter: &mut fmt::Formatter<'_>) -> fmt::Result {
+        formatter.write_str(&self.message)?;
+        self.hint.as_ref().map_or(Ok(()), |hint| write!(formatter, "; {hint}"))
     }
 }
 
 impl std::error::Error for Mistake {}
 
-/// An error that is the user's to mend.
-pub fn mistake(message: impl Into<String>) -> anyhow::Error {
-    Mistake(message.into()).into()
+/// An error that the user can correct.
+pub fn mistake(code: &'static str, message: impl Into<String>) -> anyhow::Error {
+    Mistake { message: message.into(), code, hint: None }.into()
 }
 
-/// An error in one line; where descriptors ran out, with what to type.
+/// As [`mistake`], with what to type.
+pub fn mistake_with_hint(code: &'static str, message: impl Into<String>, hint: impl Into<String>) -> anyhow::Error {
+    Mistake { message: message.into(), code, hint: Some(hint.into()) }.into()
+}
+
+/// What a failure is printed as. A mistake has its code and hint; an error for want of descriptors says how to get more.
 pub fn in_words(error: &anyhow::Error) -> String {
+    if let Some(mistake) = error.downcast_ref::<Mistake>() {
+        return mistake.lines();
+    }
     let out_of_descriptors = error
         .chain()
         .filter_map(|cause| number(cause.downcast_ref::<std::io::Error>()?))
@@ -30,7 +57,7 @@ pub fn in_words(error: &anyhow::Error) -> String {
     format!("{error:#}{way_out}")
 }
 
-/// What to type where descriptors ran out.
+/// Returns what to type if descriptors ran out.
 pub fn more_descriptors() -> String {
     match process::descriptor_limits() {
         Ok((soft, hard)) if soft < hard => {
@@ -41,12 +68,12 @@ pub fn more_descriptors() -> String {
     }
 }
 
-/// Twice as many descriptors, or as many as any process may have.
+/// Returns twice as many descriptors, or as many as any process may have.
 fn more_than(hard: u64) -> u64 {
     process::most_descriptors().filter(|&most| most > hard).map_or(2 * hard, |most| most.min(2 * hard))
 }
 
-/// What to type for so many descriptors, more than the hard limit has: of whoever may not raise it, as whom.
+/// Returns what to type for more descriptors than the hard limit. Users who may not raise it get a command with sudo.
 pub fn raise_to(wanted: u64) -> String {
     if let Some(most) = process::most_descriptors().filter(|&most| most < wanted) {
         format!(

@@ -1,7 +1,7 @@
-//! What this program says: results on standard output, why it failed on standard error.
+//! Output of this program: results on standard output, failures on standard error.
 //!
-//! Whoever reads may go away, as the `head` of a pipe does. That is no failure, and never a panic, which `println!` and
-//! `eprintln!` would make of it: the rest is said to nobody.
+//! The reader may go away, as `head` in a pipe does. That is no failure, and must not panic as `println!` and `eprintln!` do.
+//! The rest of the output is discarded.
 
 use std::ffi::OsString;
 use std::io::{self, Write};
@@ -11,13 +11,13 @@ use anyhow::{Context, Result};
 
 use crate::base::mistake::in_words;
 
-/// Writes to standard output, at once. An error when that cannot be done although somebody reads.
+/// Writes to standard output and flushes. Fails if that is not possible although there is a reader.
 pub fn say(text: &str) -> Result<()> {
     let mut output = io::stdout().lock();
     unless_closed(output.write_all(text.as_bytes()).and_then(|()| output.flush()))
 }
 
-/// What came of writing to standard output, by whatever means.
+/// Turns the result of writing to standard output into an error, except if the reader has gone.
 pub fn unless_closed(written: io::Result<()>) -> Result<()> {
     match written {
         Err(error) if error.kind() != io::ErrorKind::BrokenPipe => {
@@ -27,13 +27,13 @@ pub fn unless_closed(written: io::Result<()>) -> Result<()> {
     }
 }
 
-/// Says on standard error why something failed, in one line and one write, under the name by which the program was called.
-/// Where that cannot be written there is nobody to be told.
+/// Prints on standard error why something failed, in one write, behind the name by which the program was called. A failure to
+/// write is ignored, as it has no other place to be reported.
 pub fn complain(error: &anyhow::Error) {
     say_as_program(&in_words(error));
 }
 
-/// Says on standard error, in the same way, what the user has to know although all goes on.
+/// Prints a warning on standard error, as [`complain`] does.
 pub fn warn(text: &str) {
     say_as_program(&format!("warning: {text}"));
 }
@@ -44,7 +44,7 @@ fn say_as_program(text: &str) {
     let _ = io::stderr().write_all(format!("{name}: {text}\n").as_bytes());
 }
 
-/// Says on standard error what has to be known of a result that stands on standard output, if anything.
+/// Prints a remark about a result on standard error.
 pub fn remark(text: &str) {
     let _ = io::stderr().write_all(text.as_bytes());
 }

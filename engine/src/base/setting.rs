@@ -1,19 +1,19 @@
-//! Settings: the declared, bounded knobs of designs, primitives, workloads and loads.
+//! Settings of designs, primitives, workloads and loads: declared, with bounds and defaults.
 //!
-//! Whoever has a knob declares it beside its own code as a [`Setting`]; the command line, the help, `list --json` and
-//! the check of a study are all made from that declaration, so a new knob is written in one place.
+//! Each setting is declared next to the code that uses it. The command line, the help, `list --json` and the check of a study
+//! are made from that declaration, so a new setting is written in one place.
 
 use std::collections::BTreeMap;
 
 use anyhow::Result;
 use serde::Serialize;
 
-use crate::base::mistake::mistake;
+use crate::base::mistake::mistake_with_hint;
 
-/// One knob: its name, what it means, and the values it may take.
+/// A setting: its name, its meaning, and the allowed values.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize)]
 pub struct Setting {
-    /// The name in studies and results; `--drain-milliseconds` is the command-line form of `drain_milliseconds`.
+    /// Name in studies and results. `--drain-milliseconds` is the command-line form of `drain_milliseconds`.
     pub name: &'static str,
     /// One sentence.
     pub help: &'static str,
@@ -22,19 +22,18 @@ pub struct Setting {
     /// Type, bounds and default.
     #[serde(flatten)]
     pub kind: Kind,
-    /// What helps whoever wants more than the largest value, in words that follow the values allowed. Every number that a load can
-    /// be told has it.
+    /// Hint for users who need more than the largest value. It follows the allowed values. Every number of a load has one.
     pub for_more: Option<&'static str>,
 }
 
-/// For [`Setting::for_more`], of what loads have together.
+/// [`Setting::for_more`] of settings that several loads can share.
 pub const SEVERAL_LOADS: &str =
     "for more, several loads beside each other, of several machines too: `thunderherd merge` adds them up";
 
-/// For [`Setting::for_more`], of seeds.
+/// [`Setting::for_more`] of seeds.
 pub const A_NUMBER_OF_64_BITS: &str = "a seed has 64 bits, and any other does as well";
 
-/// The type of a setting with its bounds and its default.
+/// Type of a setting, with its bounds and its default.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize)]
 #[serde(tag = "kind", rename_all = "snake_case")]
 pub enum Kind {
@@ -61,20 +60,20 @@ pub enum Kind {
     },
     /// A text of visible ASCII characters, without spaces.
     Text {
-        /// The most characters allowed; one is the least.
+        /// Maximum number of characters; the minimum is 1.
         longest: usize,
         /// Value when none is given.
         default: &'static str,
-        /// What it says.
+        /// Meaning of the text.
         form: Form,
     },
 }
 
-/// What a text says, for whoever has to know more of it than that it is one.
+/// Meanings of a text, for programs that interpret it.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize)]
 #[serde(rename_all = "snake_case")]
 pub enum Form {
-    /// Whatever it likes.
+    /// Free text.
     Plain,
     /// The path of a file, or [`NONE`].
     File,
@@ -84,7 +83,7 @@ pub enum Form {
     Mix,
 }
 
-/// The text that says that there is nothing of the kind.
+/// The text for no value.
 pub const NONE: &str = "none";
 
 /// The value of one setting.
@@ -100,7 +99,7 @@ pub enum Value {
 }
 
 impl std::fmt::Display for Value {
-    /// As it is typed.
+    /// Formats the value as it is typed.
     fn fmt(&self, formatter: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
         match self {
             Value::Integer(number) => number.fmt(formatter),
@@ -111,7 +110,7 @@ impl std::fmt::Display for Value {
 }
 
 impl Setting {
-    /// The value when none is given.
+    /// Returns the default.
     pub fn default(&self) -> Value {
         match self.kind {
             Kind::Integer { default, .. } => Value::Integer(default),
@@ -120,12 +119,12 @@ impl Setting {
         }
     }
 
-    /// The long option, without its dashes.
+    /// Returns the long option, without its dashes.
     pub fn option(&self) -> String {
         self.name.replace('_', "-")
     }
 
-    /// The values allowed, in words.
+    /// Describes the allowed values.
     pub fn allowed(&self) -> String {
         match self.kind {
             Kind::Integer { minimum, maximum, .. } => format!("a whole number from {minimum} to {maximum}"),
@@ -135,7 +134,7 @@ impl Setting {
         }
     }
 
-    /// Reads a value as typed by a user; the error names the option, the value seen and the values allowed.
+    /// Parses a typed value. The error names the option, the value and the allowed values.
     pub fn parse(&self, text: &str) -> Result<Value> {
         let value = match self.kind {
             Kind::Integer { minimum, maximum, .. } => {
@@ -151,11 +150,15 @@ impl Setting {
         value.ok_or_else(|| {
             let help = self.for_more.filter(|_| self.is_exceeded_by(text));
             let help = help.map(|help| format!("; {help}")).unwrap_or_default();
-            mistake(format!("--{} is '{text}', but it takes {}{help}", self.option(), self.allowed()))
+            mistake_with_hint(
+                "setting.invalid_value",
+                format!("--{} cannot be '{text}'", self.option()),
+                format!("allowed: {}{help}", self.allowed()),
+            )
         })
     }
 
-    /// Whether that is a number larger than the largest; one of any length is.
+    /// Whether the text is a number, of any length, that is larger than the maximum.
     fn is_exceeded_by(&self, text: &str) -> bool {
         let Kind::Integer { maximum, .. } = self.kind else { return false };
         let is_number = !text.is_empty() && text.bytes().all(|byte| byte.is_ascii_digit());
@@ -163,13 +166,13 @@ impl Setting {
     }
 }
 
-/// The complete settings of one server or one load: every declared setting has a value.
+/// All settings of a server or a load: every declared setting has a value.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize)]
 #[serde(transparent)]
 pub struct Settings(BTreeMap<&'static str, Value>);
 
 impl Settings {
-    /// Takes the given values over the defaults of the declared settings.
+    /// Combines the given values with the defaults of the declared settings.
     pub fn new<'a>(declared: impl IntoIterator<Item = &'a Setting>, given: &BTreeMap<&str, Value>) -> Self {
         Settings(
             declared
@@ -179,10 +182,10 @@ impl Settings {
         )
     }
 
-    /// An integer setting.
+    /// Returns an integer setting.
     ///
     /// # Panics
-    /// When the code asks for a setting that it never declared: a fault of the program, not of its user.
+    /// If the code never declared the setting, which is a fault of the program.
     pub fn integer(&self, name: &str) -> u64 {
         match self.0.get(name) {
             Some(Value::Integer(number)) => *number,
@@ -190,7 +193,7 @@ impl Settings {
         }
     }
 
-    /// A boolean setting; panics as [`Settings::integer`] does.
+    /// Returns a boolean setting; panics as [`Settings::integer`] does.
     pub fn boolean(&self, name: &str) -> bool {
         match self.0.get(name) {
             Some(Value::Boolean(value)) => *value,
@@ -198,7 +201,7 @@ impl Settings {
         }
     }
 
-    /// A choice or a text; panics as [`Settings::integer`] does.
+    /// Returns a choice or a text; panics as [`Settings::integer`] does.
     pub fn word(&self, name: &str) -> &str {
         match self.0.get(name) {
             Some(Value::Word(word)) => word,
@@ -206,12 +209,12 @@ impl Settings {
         }
     }
 
-    /// Takes a setting away that has no effect beside the others.
+    /// Removes a setting that has no effect with the others.
     pub fn forget(&mut self, name: &str) {
         self.0.remove(name);
     }
 
-    /// All names with their values, as they stand in the results.
+    /// Returns all names with their values, as printed in results.
     pub fn values(&self) -> &BTreeMap<&'static str, Value> {
         &self.0
     }

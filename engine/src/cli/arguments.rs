@@ -1,5 +1,4 @@
-//! The command line as it may be typed. Options for settings are made from their declarations, so a new setting needs no
-//! line here.
+//! The commands and options. Options for settings are made from their declarations, so a new setting needs no line here.
 
 use std::ffi::{OsStr, OsString};
 use std::path::PathBuf;
@@ -23,14 +22,14 @@ use crate::runs;
 use crate::transfer::primitive::{Direction, Primitive};
 use crate::workloads::WORKLOADS;
 
-/// What there are lists of.
+/// Kinds of entries that `list` prints.
 pub const KINDS: [&str; 6] = ["designs", "primitives", "workloads", "loads", "counters", "limits"];
 
-/// All commands with their options.
+/// Builds all commands with their options.
 pub fn command() -> Command {
     Command::new("thunderherd-engine")
         .version(env!("CARGO_PKG_VERSION"))
-        .about("Serves and loads real sockets, so that server designs and ways of moving bytes can be measured")
+        .about("Serve and load real sockets, to measure server designs and send and receive primitives")
         .subcommand_required(true)
         .subcommand(serve_command())
         .subcommand(load_command())
@@ -40,33 +39,36 @@ pub fn command() -> Command {
         .subcommand(namespace_command())
         .subcommand(limits_command())
         .subcommand(list_command())
-        .subcommand(Command::new("schema").about("Print the JSON Schema of all lines that are printed for programs"))
+        .subcommand(Command::new("schema").about("Print the JSON Schema of all lines printed for programs"))
 }
 
 fn serve_command() -> Command {
     let command = Command::new("serve")
         .about("Serve a workload with a design until SIGINT or SIGTERM")
-        .arg(chosen("design", DESIGNS).required(true).help("How connections are handed to what serves them"))
+        .arg(
+            chosen("design", DESIGNS).required(true).help("Server design: how connections reach processes and threads"),
+        )
         .arg(chosen("workload", WORKLOADS).long("workload").default_value(usual::WORKLOAD).help("The protocol"))
         .args(primitives())
         .arg(
-            text("listen", "HOST:PORT").help(
-                "Where to listen, port 0 is the kernel's choice; or unix:@NAME, without a name the kernel's choice",
-            ),
+            text("listen", "HOST:PORT")
+                .help("Address to listen on, or unix:@NAME; the kernel chooses if the port is 0 or NAME is empty"),
         )
         .arg(
             text("port", "PORT")
                 .value_parser(value_parser!(u16))
-                .help("Port to listen on at 127.0.0.1; the textbook's port when neither is given")
+                .help("Port to listen on at 127.0.0.1 (default: the port in the workload's source)")
                 .conflicts_with("listen"),
         )
         .arg(
             text("cpu-source", "SOURCE")
                 .value_parser(PossibleValuesParser::new(runs::cpu_time::CHOICES))
                 .default_value("auto")
-                .help("Where the CPU time of a window comes from"),
+                .help("CPU source: where the CPU time of a window comes from"),
         )
-        .arg(flag("control").help("Print JSON lines, take the command `snapshot` on standard input, stop at its end"));
+        .arg(flag("control").help(
+            "Print JSON lines, read the command `snapshot` from standard input, and stop when standard input ends",
+        ));
     let groups = [
         ("Settings of designs", settings(DESIGNS, |design| design.settings)),
         ("Settings of primitives", settings(PRIMITIVES, Primitive::all_settings)),
@@ -78,30 +80,30 @@ fn serve_command() -> Command {
 
 fn load_command() -> Command {
     let command = Command::new("load")
-        .about("Ask a server, count the replies and check their bytes; exit status 1 unless all came and were right")
+        .about("Load a server, count its replies and check their bytes; exit status 1 unless every reply came and was right")
         .arg(chosen("workload", WORKLOADS).required(true).help("The protocol"))
         .arg(
             text("connect", "HOST:PORT")
                 .required(true)
-                .help("The server: a name, IPv4, or IPv6 in brackets; or unix:@NAME"),
+                .help("Address of the server: a name, IPv4, or IPv6 in brackets; or unix:@NAME"),
         )
-        .arg(chosen("load", LOADS).long("load").default_value(usual::LOAD).help("Who asks, how often"))
+        .arg(chosen("load", LOADS).long("load").default_value(usual::LOAD).help("How many clients send requests, and when"))
         .args(primitives())
         .arg(
             flag("allow-remote")
-                .help("Load a server that is not on a loopback address; what is done to it at most is said first"),
+                .help("Load a server that is not on a loopback address, after printing the most that the load does to it"),
         )
         .arg(
             flag("dry-run")
-                .help("Connect to nobody: only read all that the load is told, files included, and say what is wrong"),
+                .help("Only check the options and the files that they name, without connecting"),
         )
         .arg(
             flag("show")
                 .conflicts_with("json")
-                .help("Print every connection, request and reply, and what failed, each with its client's number"),
+                .help("Print every connection, request, reply and failure with the number of its client"),
         )
-        .arg(flag("original").conflicts_with_all(["show", "json"]).help("Print what the source's own client prints"))
-        .arg(flag("json").help("Print the result as a JSON line, and before it the marks of a load that ends by time"));
+        .arg(flag("original").conflicts_with_all(["show", "json"]).help("Print what the client of the workload's source prints"))
+        .arg(flag("json").help("Print the result as a JSON line, after the marks of a load that ends by time"));
     let groups = [
         ("Settings of loads", settings(LOADS, |load| load.settings)),
         ("Settings of primitives", settings(PRIMITIVES, Primitive::all_settings)),
@@ -111,16 +113,16 @@ fn load_command() -> Command {
     with_settings(common(command), groups)
 }
 
-/// What `perf stat` shows first when nobody asks for anything else.
+/// The first counters that `perf stat` shows by default.
 const COUNTED: &str = "task_clock,context_switches,cpu_migrations,page_faults";
 
 fn count_command() -> Command {
     Command::new("count")
-        .about("Run serve or load, and print what it and all that it forks used from exec to exit, as perf stat does")
+        .about("Run serve or load, and print what it and its child processes used from exec to exit, as perf stat does")
         .long_about(
-            "Run serve or load, and print what it and all that it forks used from exec to exit, as perf stat does. The line \
-             `life` (JSON) comes after everything that the command prints. SIGINT and SIGTERM are passed on. The exit status \
-             is the command's; 128 and the signal's number where a signal ended it",
+            "Run serve or load, and print what it and its child processes used from exec to exit, as perf stat does. The \
+             JSON line `life` follows everything that the command prints. SIGINT and SIGTERM are passed on. The exit status \
+             is the command's, or 128 plus the signal's number if a signal ended it",
         )
         .arg(counters_asked().default_value(COUNTED))
         .arg(parent())
@@ -129,30 +131,30 @@ fn count_command() -> Command {
 
 fn profile_command() -> Command {
     Command::new("profile")
-        .about("Run serve or load, and write where it and all that it forks spend their time: stacks, from exec to exit")
+        .about("Run serve or load, and write where it and its child processes spend their time, as sampled stacks")
         .long_about(
-            "Run serve or load, and write where it and all that it forks spend their time: sampled stacks, of the kernel as \
-             well as of the program, from exec to exit. The file has one JSON line about the profile, then one for each \
-             stack. The first one also comes after everything that the command prints. SIGINT and SIGTERM are passed on. The \
-             exit status is the command's; 128 and the signal's number where a signal ended it",
+            "Run serve or load, and write where it and its child processes spend their time from exec to exit: sampled stacks \
+             of the program and the kernel. The file has one JSON line about the profile, then one for each stack. The first \
+             line also follows everything that the command prints. SIGINT and SIGTERM are passed on. The exit status is the \
+             command's, or 128 plus the signal's number if a signal ended it",
         )
-        .arg(file("output", "FILE").required_unless_present("check").help("The file to write"))
+        .arg(file("output", "FILE").required_unless_present("check").help("File to write"))
         .arg(
             flag("check")
                 .conflicts_with_all(["output", "command"])
-                .help("Run nothing, and print as a JSON line what a profile would be here, or why there can be none"),
+                .help("Run nothing; print as a JSON line what a profile on this machine would record, or why none is possible"),
         )
         .arg(
             text("frequency", "HERTZ")
                 .value_parser(value_parser!(u64).range(1..=10_000))
                 .default_value("997")
-                .help("Samples for each second of CPU time; no multiple of what the kernel does at its ticks"),
+                .help("Samples per second of CPU time; avoid multiples of the kernel's tick rate"),
         )
         .arg(
             text("event", "EVENT")
                 .value_parser(PossibleValuesParser::new(runs::profile::EVENTS))
                 .default_value(runs::profile::EVENTS[0])
-                .help("What makes the kernel take a sample: auto is cycles where a PMU has them, else cpu-clock"),
+                .help("Event at which the kernel takes a sample; auto is cycles if a PMU counts them, otherwise cpu-clock"),
         )
         .arg(parent())
         .arg(command_to_run().required(false).required_unless_present("check"))
@@ -166,7 +168,7 @@ fn command_to_run() -> Arg {
         .trailing_var_arg(true)
         .allow_hyphen_values(true)
         .required(true)
-        .help("What to run")
+        .help("Command to run")
 }
 
 fn flame_command() -> Command {
@@ -177,20 +179,20 @@ fn flame_command() -> Command {
                 .value_name("STACKS.folded")
                 .value_parser(value_parser!(PathBuf))
                 .required(true)
-                .help("Lines `outer;inner;innermost 42`; functions of the kernel end in _[k]"),
+                .help("Folded stacks: lines `outer;inner;innermost 42`; functions of the kernel end in _[k]"),
         )
-        .arg(file("output", "FILE.svg").required(true).help("The file to write"))
-        .arg(text("title", "TEXT").required(true).help("What stands above it"))
-        .arg(text("subtitle", "TEXT").help("What stands below that"))
+        .arg(file("output", "FILE.svg").required(true).help("File to write"))
+        .arg(text("title", "TEXT").required(true).help("Title above the graph"))
+        .arg(text("subtitle", "TEXT").help("Subtitle"))
         .arg(file("before", "OTHER.folded").help(
-            "Stacks to compare with, count by count: red is what STACKS.folded has more of, blue what it has less of",
+            "Folded stacks to compare with; functions with more counts in STACKS.folded are red, those with fewer blue",
         ))
-        .arg(text("unit", "WORDS").default_value("samples").help("What the numbers of the lines are numbers of"))
+        .arg(text("unit", "WORDS").default_value("samples").help("Unit of the counts"))
         .arg(
             text("minimum-width", "PERCENT")
                 .value_parser(value_parser!(f64))
                 .default_value("0.1")
-                .help("Functions with a smaller share are left out, which keeps the file small"),
+                .help("Leave out functions with a smaller share, to keep the file small"),
         )
 }
 
@@ -203,15 +205,16 @@ fn namespace_command() -> Command {
         .about("Make two network namespaces, joined by a pair of interfaces, and hold them until standard input ends")
         .long_about(
             "Make two network namespaces, joined by a pair of interfaces, and hold them until standard input ends. A JSON \
-             line says where they are: `serve` enters the server's with --network-namespace, `load` the clients'. Whoever \
-             is not root has a user namespace made for them. They vanish when this ends and nothing is in them any more",
+             line prints their paths for --network-namespace: `serve` enters the server's, `load` the clients'. Users who \
+             are not root also get a user namespace. The namespaces disappear after this command and every process in \
+             them have ended",
         )
         .arg(
             text("sysctls", "NAME,NAME")
                 .value_delimiter(',')
                 .value_parser(runs::namespace::sysctl_name)
                 .action(ArgAction::Append)
-                .help("Kernel settings to tell of both, such as net.ipv4.tcp_wmem"),
+                .help("Kernel settings to report for both namespaces, such as net.ipv4.tcp_wmem"),
         )
         .arg(parent());
     with_settings(command, [("Settings of the pair", runs::namespace::SETTINGS.to_vec())])
@@ -219,33 +222,34 @@ fn namespace_command() -> Command {
 
 fn limits_command() -> Command {
     let command = Command::new("limits")
-        .about("Measure what one system call, one copy, one process cost here when nothing else is done")
+        .about("Measure what a system call, a copy or a new process costs on this machine")
         .long_about(
-            "Measure what one system call, one copy, one process cost here when nothing else is done. Prints JSON lines: \
-             every round of every limit as it was, without any statistics, which `thunderherd limits` computes",
+            "Measure what a system call, a copy or a new process costs on this machine. Prints a JSON line for every round \
+             of every machine limit; `thunderherd limits` computes statistics of them",
         )
-        .arg(chosen("names", LIMITS).value_name("NAMES").num_args(0..).help("Only these; all if none is named"))
-        .arg(cpus_asked("CPUs to be pinned to: that of this process, and that of other ends; the first two it may use"))
+        .arg(chosen("names", LIMITS).value_name("NAMES").num_args(0..).help("Machine limits to measure (default: all)"))
+        .arg(cpus_asked("CPU of this process, then CPU of peers (default: the first two that it may use)"))
         .arg(parent());
     with_settings(command, [("Settings", runs::limits::SETTINGS.to_vec())])
 }
 
 fn list_command() -> Command {
     Command::new("list")
-        .about("List what is registered")
-        .arg(Arg::new("kind").value_parser(PossibleValuesParser::new(KINDS)).help("Only these"))
+        .about("List designs, primitives, workloads, loads, counters and limits")
+        .arg(Arg::new("kind").value_parser(PossibleValuesParser::new(KINDS)).help("Kind to list (default: all)"))
         .arg(flag("json").help("Print JSON"))
-        .arg(flag("matrix").help("Show which primitive fits what, and why not").conflicts_with_all(["kind", "json"]))
+        .arg(
+            flag("matrix")
+                .help("Show which primitives fit which designs, loads and workloads, and why others do not")
+                .conflicts_with_all(["kind", "json"]),
+        )
 }
 
 fn common(command: Command) -> Command {
     command
-        .arg(cpus_asked("CPUs to be pinned to, for instance 0 or 0,1"))
+        .arg(cpus_asked("CPUs to pin to, for instance 0 or 0,1 (default: all)"))
         .arg(counters_asked())
-        .arg(
-            text("network-namespace", "PATH")
-                .help("Enter this network namespace before anything else, as `namespace` prints it"),
-        )
+        .arg(text("network-namespace", "PATH").help("Network namespace to enter first, as printed by `namespace`"))
         .arg(parent())
 }
 
@@ -253,28 +257,25 @@ fn cpus_asked(help: &'static str) -> Arg {
     text("cpus", "LIST").value_delimiter(',').value_parser(cpu).action(ArgAction::Append).help(help)
 }
 
-/// The number of a CPU, as the command line has it.
+/// Parses the number of a CPU.
 fn cpu(text: &str) -> Result<usize, &'static str> {
-    text.parse().map_err(|_| "it takes numbers of CPUs with commas between them, counted from 0, for instance 0,1")
+    text.parse().map_err(|_| "allowed: numbers of CPUs, from 0, with commas between them, for instance 0,1")
 }
 
 fn parent() -> Arg {
     text("parent", "PID")
         .value_parser(value_parser!(i32))
-        .help("Be killed when this process, which must be the parent, ends")
+        .help("Process id of the parent; this process is killed when the parent ends")
 }
 
 fn counters_asked() -> Arg {
-    text("count", "NAME,NAME")
-        .value_parser(CounterNames)
-        .action(ArgAction::Append)
-        .help(format!(
-            "Counters to read, of everything that is started; or any event by its name: {FORMS}. What this machine lacks is \
-             unavailable, with the reason"
-        ))
+    text("count", "NAME,NAME").value_parser(CounterNames).action(ArgAction::Append).help(format!(
+        "Counters of the whole process tree, or any event by its name: {FORMS}. A counter that this machine lacks is \
+             reported as unavailable with the reason"
+    ))
 }
 
-/// The names of counters: those of the list, and those of events.
+/// Parses names of counters and events.
 #[derive(Clone)]
 struct CounterNames;
 
@@ -287,11 +288,10 @@ impl TypedValueParser for CounterNames {
         };
         let one = |name: &str| match (counters::named(name), perf_names::nearest_to(name)) {
             (Some(found), _) => found.map_err(|reason| refused(name, &reason)),
-            // Whoever types a hyphen means perf's names, which the list of counters has not.
-            (None, Some(near)) if name.contains('-') => Err(refused(
-                name,
-                &format!("neither a counter nor an event of perf's is called so; did you mean {near}?"),
-            )),
+            // A hyphen means a name of perf, and the list of counters has none of those.
+            (None, Some(near)) if name.contains('-') => {
+                Err(refused(name, &format!("no such counter or perf event; did you mean {near}?")))
+            }
             (None, _) => {
                 let listed = PossibleValuesParser::new(counters::countable().map(|entry| entry.name));
                 let name = listed.parse_ref(command, arg, OsStr::new(name))?;
@@ -324,28 +324,25 @@ fn chosen_of<T>(name: &'static str, entries: &[Entry<T>], fits: impl Fn(&T) -> b
     Arg::new(name).value_parser(PossibleValuesParser::new(fitting))
 }
 
-/// A primitive for each direction.
+/// The options for the send and the receive primitive.
 fn primitives() -> [Arg; 2] {
     let out = |primitive: &Primitive| primitive.moves.direction() == Direction::Out;
     [
-        chosen_of("primitive", PRIMITIVES, out)
-            .long("primitive")
-            .default_value(usual::SENDS)
-            .help("How bytes are sent"),
+        chosen_of("primitive", PRIMITIVES, out).long("primitive").default_value(usual::SENDS).help("Send primitive"),
         chosen_of("receive", PRIMITIVES, |primitive| !out(primitive))
             .long("receive")
             .value_name("PRIMITIVE")
             .default_value(usual::RECEIVES)
-            .help("How bytes are received"),
+            .help("Receive primitive"),
     ]
 }
 
-/// The settings of all entries of a kind.
+/// Collects the settings of all entries of a kind.
 pub fn settings<T, S: AsRef<[Setting]>>(entries: &[Entry<T>], of: impl Fn(&T) -> S) -> Vec<Setting> {
     entries.iter().flat_map(|entry| of(entry.item).as_ref().to_vec()).collect()
 }
 
-/// An option for every setting, each name once.
+/// Adds an option for every setting, each name once.
 fn with_settings<const N: usize>(mut command: Command, groups: [(&'static str, Vec<Setting>); N]) -> Command {
     for (heading, group) in groups {
         for setting in group {

@@ -1,4 +1,4 @@
-//! The command line, once it is typed: what was asked for, and what is wrong with it.
+//! The command line: runs the typed command, or refuses it.
 
 pub mod arguments;
 
@@ -13,8 +13,8 @@ use clap::error::{ContextKind, ContextValue, ErrorKind};
 use clap::parser::ValueSource;
 
 use crate::base::about::Entry;
-use crate::base::mistake::mistake;
-use crate::base::output::{remark, say, unless_closed, warn};
+use crate::base::mistake::{Mistake, mistake, mistake_with_hint};
+use crate::base::output::{complain, remark, say, unless_closed, warn};
 use crate::base::setting::{Setting, Settings, Value};
 use crate::cli::arguments::{KINDS, command, settings};
 use crate::client::load::Load;
@@ -42,7 +42,7 @@ use crate::workloads::WORKLOADS;
 pub fn run(arguments: Vec<OsString>) -> Result<ExitCode> {
     let matches = match command().try_get_matches_from(&arguments) {
         Ok(matches) => matches,
-        // Help and version; colours only where a terminal shows them.
+        // Help and version, with colours only on a terminal.
         Err(error) if !error.use_stderr() => return unless_closed(error.print()).map(|()| ExitCode::SUCCESS),
         Err(error) => return Err(refused(&error, arguments)),
     };
@@ -60,7 +60,20 @@ pub fn run(arguments: Vec<OsString>) -> Result<ExitCode> {
     }
 }
 
-/// What was chosen, for its name and for the settings that it has.
+/// Prints why a command failed: on standard error, and for a mistake with `--json` as a line on standard output, too.
+/// Returns the exit status.
+pub fn fail(error: &anyhow::Error) -> ExitCode {
+    complain(error);
+    let Some(mistake) = error.downcast_ref::<Mistake>() else { return ExitCode::FAILURE };
+    // The command line may be what is wrong, so clap cannot say whether it has this option.
+    if std::env::args_os().any(|argument| argument == "--json") {
+        // The failure to print has no other place to be reported.
+        let _ = say_line(&lines::Line::Refused(lines::Refused::of(mistake)));
+    }
+    ExitCode::from(2)
+}
+
+/// The chosen design or load with its workload and primitives: its name and its settings.
 struct Chosen {
     name: String,
     declared: Vec<Setting>,
@@ -68,7 +81,7 @@ struct Chosen {
 }
 
 impl Chosen {
-    /// As far as a command line that may be wrong elsewhere goes.
+    /// Reads the choice from a command line that may be wrong elsewhere.
     fn of(matches: &ArgMatches) -> Option<Chosen> {
         let (command, matches) = matches.subcommand()?;
         let word = |name| matches.try_get_one::<String>(name).ok().flatten();
@@ -98,32 +111,37 @@ impl Chosen {
         }
     }
 
-    /// That it has no such option, whose setting that is, and those that it has.
-    fn has_no(&self, option: &str) -> String {
+    /// Refuses an option that it does not have, with the owners of that option and the options that it has.
+    fn has_no(&self, option: &str) -> anyhow::Error {
         if self.family == Family::Unix && catalogue::TCP_SETTINGS.iter().any(|setting| setting.option() == option) {
-            return format!("--{option} is an option of TCP, which a Unix socket has not; leave it out");
+            let message = format!("--{option} is an option of TCP, which Unix sockets do not have");
+            return mistake_with_hint("setting.needs_tcp", message, format!("leave --{option} out"));
         }
         let owners = catalogue::owners(option).join(", ");
-        let owners = if owners.is_empty() { owners } else { format!(", which is one of {owners}") };
+        let owners = if owners.is_empty() { owners } else { format!("--{option} is a setting of {owners}; ") };
         let names: Vec<String> = self.declared.iter().map(|setting| format!("--{}", setting.option())).collect();
-        format!("{} has no setting --{option}{owners}; it has {}", self.name, names.join(", "))
+        mistake_with_hint(
+            "setting.unknown",
+            format!("{} has no setting --{option}", self.name),
+            format!("{owners}allowed: {}", names.join(", ")),
+        )
     }
 }
 
-/// The given settings over the defaults; an option that means nothing to what was chosen is refused.
+/// Combines the given settings with the defaults. Refuses options that the choice does not have.
 fn given_settings(matches: &ArgMatches, chosen: &Chosen) -> Result<Settings> {
     let given = parsed(matches, &chosen.declared)?;
     for id in matches.ids() {
         let name = id.as_str();
         let is_setting = all_settings().iter().any(|setting| setting.name == name);
         if is_setting && !given.contains_key(name) {
-            return Err(mistake(chosen.has_no(&name.replace('_', "-"))));
+            return Err(chosen.has_no(&name.replace('_', "-")));
         }
     }
     Ok(Settings::new(&chosen.declared, &given))
 }
 
-/// What is given of these settings.
+/// Parses the given ones of these settings.
 fn parsed(matches: &ArgMatches, declared: &[Setting]) -> Result<BTreeMap<&'static str, Value>> {
     let mut given = BTreeMap::new();
     for setting in declared {
@@ -148,7 +166,7 @@ fn word<'a>(matches: &'a ArgMatches, name: &str) -> &'a str {
     matches.get_one::<String>(name).expect("it is required or has a default")
 }
 
-/// The counters asked for, each once. Whoever misspelled the name of an event is told at once.
+/// Returns the requested counters, each once. Warns about unavailable ones, such as a misspelled event.
 fn asked(matches: &ArgMatches) -> Vec<&'static Entry<Counter>> {
     let mut asked: Vec<&'static Entry<Counter>> = Vec::new();
     for &entry in matches.get_many::<Vec<&'static Entry<Counter>>>("count").into_iter().flatten().flatten() {
@@ -162,8 +180,8 @@ fn asked(matches: &ArgMatches) -> Vec<&'static Entry<Counter>> {
     asked
 }
 
-/// What comes before there is any thread, child or socket. Another user namespace may forget the parent (prctl(2),
-/// PR_SET_PDEATHSIG), so it comes first.
+/// Does what must come before any thread, child or socket. Entering another user namespace may clear the parent-death signal
+/// (prctl(2), PR_SET_PDEATHSIG), so it comes first.
 fn begin(matches: &ArgMatches) -> Result<()> {
     if let Some(path) = matches.get_one::<String>("network-namespace") {
         runs::namespace::enter(path)?;
@@ -173,29 +191,29 @@ fn begin(matches: &ArgMatches) -> Result<()> {
 
 fn follow_parent(matches: &ArgMatches) -> Result<()> {
     let Some(&parent) = matches.get_one::<i32>("parent") else { return Ok(()) };
-    process::die_with_parent(Pid::from_raw(parent))
-        .map_err(|error| mistake(format!("--parent {parent} is not this process's parent: {error}")))
+    process::die_with_parent(Pid::from_raw(parent)).map_err(|error| {
+        mistake("process.not_parent", format!("--parent {parent} is not this process's parent: {error}"))
+    })
 }
 
-/// Pins this process, and all that it will fork, to the CPUs asked for; all of them.
+/// Pins this process and its future children to the requested CPUs. Refuses if any of them is missing.
 fn pin(matches: &ArgMatches) -> Result<Option<Vec<usize>>> {
     let Some(cpus) = cpus(matches) else { return Ok(None) };
     let allowed = process::allowed_cpus()?;
-    // The kernel leaves out silently what it has not, if it has any of them (sched_setaffinity(2)).
+    // The kernel silently ignores missing CPUs if it has at least one of them (sched_setaffinity(2)).
     let pinned = process::pin(&cpus).and_then(|()| process::allowed_cpus());
     if pinned.as_ref().is_ok_and(|pinned| *pinned == cpus) {
         return Ok(Some(cpus));
     }
     let listed = |cpus: &[usize]| cpus.iter().map(usize::to_string).collect::<Vec<_>>().join(",");
-    Err(mistake(format!(
-        "--cpus {}: not all of these are there; this process may run on {}, and the machine has {}, counted from 0",
-        listed(&cpus),
-        listed(&allowed),
-        process::online_cpus()?
-    )))
+    Err(mistake_with_hint(
+        "cpus.unavailable",
+        format!("--cpus {} has CPUs that this process may not use", listed(&cpus)),
+        format!("it may run on {}; the machine has {}, counted from 0", listed(&allowed), process::online_cpus()?),
+    ))
 }
 
-/// The CPUs asked for, in their order, each once.
+/// Returns the requested CPUs in ascending order, each once.
 fn cpus(matches: &ArgMatches) -> Option<Vec<usize>> {
     let cpus: BTreeSet<usize> = matches.get_many("cpus")?.copied().collect();
     Some(cpus.into_iter().collect())
@@ -211,12 +229,12 @@ fn serve(matches: &ArgMatches) -> Result<ExitCode> {
     let family = address::family(&listen);
     fit::check_server(design, way, workload, family)?;
     if let Some(reason) = design.item.unavailable() {
-        return Err(mistake(format!("{} cannot run here: {reason}", design.name)));
+        return Err(mistake("design.unavailable", format!("{} cannot run here: {reason}", design.name)));
     }
     let settings = given_settings(matches, &Chosen::server(design, way, workload, family))?;
     check_tcp(&settings)?;
     fit::check_made_anew(workload, way, End::Service, &settings)?;
-    // What a design can be told may depend on the CPUs that it may use.
+    // Allowed settings of a design may depend on the CPUs that it may use.
     let cpus = pin(matches)?;
     (design.item.check)(&settings)?;
     runs::serve::serve(&runs::serve::Plan {
@@ -251,19 +269,26 @@ fn load(matches: &ArgMatches) -> Result<()> {
     let requests = runs::load::Requests::read(workload.item, &settings)?;
     let target = address::resolve("--connect", connect)?;
     if target.contains(&Address::Unix(String::new())) {
-        return Err(mistake("--connect unix:@ names no socket: a server that listens there says which name it has"));
+        return Err(mistake_with_hint(
+            "address.no_name",
+            "--connect unix:@ names no socket",
+            "give the name that the server printed: --connect unix:@NAME",
+        ));
     }
     if let Some(address) = target.iter().find(|address| address.port() == Some(0)) {
-        return Err(mistake(format!(
-            "--connect {connect}: {address} has port 0, at which nobody listens; give the server's port"
-        )));
+        return Err(mistake_with_hint(
+            "address.port_zero",
+            format!("--connect {connect}: {address} has port 0, at which nobody listens"),
+            "give the server's port",
+        ));
     }
     if let Some(remote) = runs::remote::first_remote(&target)? {
         if !matches.get_flag("allow-remote") {
-            return Err(mistake(format!(
-                "--connect {connect} leads to {remote}, which is not a loopback address, nor in a namespace that \
-                 `thunderherd-engine namespace` has made; --allow-remote loads it all the same"
-            )));
+            return Err(mistake_with_hint(
+                "address.remote",
+                format!("--connect {connect}: {remote} is neither a loopback address nor in a namespace made for it"),
+                "--allow-remote loads it anyway; `thunderherd-engine namespace` makes a namespace",
+            ));
         }
         remark(&runs::remote::bounds_in_words(&target, load.item, &requests, &settings));
     }
@@ -274,7 +299,7 @@ fn load(matches: &ArgMatches) -> Result<()> {
         workload,
         target,
         settings,
-        // A reader that has gone away cannot be told that the window begins; the load is made all the same.
+        // If the reader has gone, the mark is lost, and the load goes on.
         mark: if matches.get_flag("json") { |mark| drop(say_line(&lines::Line::Mark(mark))) } else { |_| () },
         show: matches.get_flag("show"),
         original: matches.get_flag("original"),
@@ -293,7 +318,7 @@ fn load(matches: &ArgMatches) -> Result<()> {
     } else {
         say(&runs::load_report::in_words(&plan, &result))?;
         if plan.original {
-            // Nothing may stand among the source's own lines, and no figure without this.
+            // The source's own lines must stay alone, but every figure needs this remark.
             remark(&way.copying_in_words(&result.tally));
         }
     }
@@ -334,7 +359,7 @@ fn profile(matches: &ArgMatches) -> Result<ExitCode> {
     Ok(status)
 }
 
-/// The command that is run behind a gate by this one. What it would refuse itself is refused before it is run.
+/// Returns the command that this one runs behind a gate. What the command would refuse is refused before it runs.
 fn behind_gate(by: &str, matches: &ArgMatches) -> Result<runs::start_gate::Command> {
     follow_parent(matches)?;
     let words: Vec<OsString> = matches.get_many("command").into_iter().flatten().cloned().collect();
@@ -343,14 +368,16 @@ fn behind_gate(by: &str, matches: &ArgMatches) -> Result<runs::start_gate::Comma
         Err(error) if error.use_stderr() => return Err(refused(&error, inner)),
         Ok(inner) => match inner.subcommand() {
             Some(("serve" | "load", inner)) if inner.contains_id("parent") => {
-                return Err(mistake(format!(
-                    "--parent belongs before serve or load: it is {by}'s, and {by} is theirs"
-                )));
+                return Err(mistake_with_hint(
+                    "arguments.parent_behind_command",
+                    format!("--parent is behind serve or load, whose parent is {by}"),
+                    format!("thunderherd-engine {by} --parent PID -- COMMAND"),
+                ));
             }
             Some(("serve" | "load", inner)) => cpus(inner),
             other => {
                 let name = other.map_or("nothing", |(name, _)| name);
-                return Err(mistake(format!("{by} runs serve or load, not {name}")));
+                return Err(mistake("arguments.not_serve_or_load", format!("{by} runs serve or load, not {name}")));
             }
         },
         // Help.
@@ -390,7 +417,7 @@ fn limits(matches: &ArgMatches) -> Result<()> {
     follow_parent(matches)?;
     let asked: Vec<&String> = matches.get_many("names").into_iter().flatten().collect();
     let settings = Settings::new(runs::limits::SETTINGS, &parsed(matches, runs::limits::SETTINGS)?);
-    // In the order in which they are typed, which says whose each is.
+    // In the typed order: the first is this process's, the second the peer's.
     let typed: Option<Vec<usize>> = matches.get_many("cpus").map(|cpus| cpus.copied().collect());
     pin(matches)?;
     let cpus = runs::limits::cpus(typed)?;
@@ -437,8 +464,8 @@ fn listed(names: &[serde_json::Value]) -> String {
     names.iter().filter_map(serde_json::Value::as_str).collect::<Vec<_>>().join(", ")
 }
 
-/// The user's mistake, as clap has found it. An option that there is not, and that is like no other or is another's, is told
-/// with those that there are: clap would advise to pass it as a value, which is of no use anywhere.
+/// The mistake that clap has found. For an unknown option without a near match, the hint lists the known options: clap's own
+/// advice, to pass the option as a value, helps nowhere.
 fn refused(error: &clap::Error, arguments: Vec<OsString>) -> anyhow::Error {
     if error.kind() == ErrorKind::UnknownArgument
         && let Some(ContextValue::String(option)) = error.get(ContextKind::InvalidArg)
@@ -447,20 +474,42 @@ fn refused(error: &clap::Error, arguments: Vec<OsString>) -> anyhow::Error {
         && let Ok(rest) = command().ignore_errors(true).try_get_matches_from(arguments)
         && let Some(chosen) = Chosen::of(&rest)
     {
-        return mistake(chosen.has_no(option));
+        return chosen.has_no(option);
     }
-    mistake(in_one_line(error))
+    as_mistake(error)
 }
 
-/// What clap has to say, in one line: the message, the values allowed, the near match.
-fn in_one_line(error: &clap::Error) -> String {
+/// An error of clap as a mistake: its message, and as a hint the allowed values and the near match.
+fn as_mistake(error: &clap::Error) -> anyhow::Error {
     let rendered = error.render().to_string();
-    let parts: Vec<&str> = rendered
+    let mut parts = rendered
         .lines()
         .map(str::trim)
         .take_while(|line| !line.starts_with("Usage:") && !line.starts_with("For more information"))
-        .filter(|line| !line.is_empty() && !line.starts_with("tip: to pass"))
-        .collect();
-    let text = parts.join("; ").replace(":;", ":");
-    format!("{} (--help shows what there is)", text.trim_start_matches("error: "))
+        .filter(|line| !line.is_empty() && !line.starts_with("tip: to pass"));
+    let mut message = parts.next().unwrap_or_default().trim_start_matches("error: ").to_owned();
+    let mut hints = Vec::new();
+    for part in parts {
+        // A message that ends in a colon goes on with one name a line.
+        if part.starts_with('[') || part.starts_with("tip: ") {
+            hints.push(part.trim_start_matches("tip: ").trim_matches(['[', ']']));
+        } else {
+            message = format!("{message} {part}");
+        }
+    }
+    hints.push("--help lists everything");
+    let code = match error.kind() {
+        ErrorKind::UnknownArgument => "arguments.unknown",
+        ErrorKind::InvalidSubcommand => "arguments.unknown_command",
+        ErrorKind::InvalidValue | ErrorKind::ValueValidation => "arguments.invalid_value",
+        ErrorKind::MissingRequiredArgument => "arguments.missing",
+        ErrorKind::MissingSubcommand | ErrorKind::DisplayHelpOnMissingArgumentOrSubcommand => {
+            "arguments.missing_command"
+        }
+        ErrorKind::ArgumentConflict => "arguments.conflict",
+        ErrorKind::TooFewValues | ErrorKind::NoEquals | ErrorKind::WrongNumberOfValues => "arguments.missing_value",
+        ErrorKind::TooManyValues => "arguments.too_many_values",
+        _ => "arguments.invalid",
+    };
+    mistake_with_hint(code, message, hints.join("; "))
 }

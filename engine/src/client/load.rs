@@ -93,30 +93,39 @@ impl Load {
             && settings.word(setting.name) == word
             && let Some(option) = ["primitive", "receive"].into_iter().find(|option| given(option))
         {
-            return Err(mistake(format!(
-                "--{option} with --{} {word}: what is submitted to a ring moves bytes itself, and no primitive has a part \
+            return Err(mistake(
+                "load.primitive_without_part",
+                format!(
+                    "--{option} with --{} {word}: what is submitted to a ring moves bytes itself, and no primitive has a part \
                  in it; leave one of them out",
-                setting.option()
-            )));
+                    setting.option()
+                ),
+            ));
         }
         self.requirements.iter().try_for_each(|requirement| requirement.check(settings))?;
         let (Some(duration), Some(each)) = (self.duration, self.requests.last()) else { return Ok(()) };
         let is_timed = settings.integer(duration.name) > 0;
         if is_timed && given(each.name) {
-            return Err(mistake(format!(
-                "--{} and --{} contradict each other: a load ends when every client has made so many requests, or by \
+            return Err(mistake(
+                "load.two_ends",
+                format!(
+                    "--{} and --{} contradict each other: a load ends when every client has made so many requests, or by \
                  time; give one of them",
-                each.option(),
-                duration.option()
-            )));
+                    each.option(),
+                    duration.option()
+                ),
+            ));
         }
         let warms_up = self.settings.iter().any(|setting| setting.name == WARM_UP.name);
         if !is_timed && warms_up && settings.integer(WARM_UP.name) > 0 {
-            return Err(mistake(format!(
-                "--{} comes before the window of a load that ends by time; give --{} too",
-                WARM_UP.option(),
-                duration.option()
-            )));
+            return Err(mistake(
+                "load.warm_up_without_window",
+                format!(
+                    "--{} comes before the window of a load that ends by time; give --{} too",
+                    WARM_UP.option(),
+                    duration.option()
+                ),
+            ));
         }
         Ok(())
     }
@@ -309,9 +318,10 @@ impl LoadRun {
                      together"
                 )
             };
-            return Err(mistake(format!(
-                "--clients {clients} needs {needed} descriptors, and this process may have {allowed}; {help}"
-            )));
+            return Err(mistake(
+                "load.too_few_descriptors",
+                format!("--clients {clients} needs {needed} descriptors, and this process may have {allowed}; {help}"),
+            ));
         }
         let range = std::fs::read_to_string(PORT_RANGE).ok().and_then(|text| port_range(&text));
         match (range, self.target.addresses.first()) {
@@ -330,12 +340,15 @@ impl LoadRun {
                     return Ok(());
                 }
                 let at_each = if sources > 1 { format!(" at each of {sources} addresses") } else { String::new() };
-                Err(mistake(format!(
-                    "--clients {clients} needs as many local ports towards {address}, and there are {ports} \
+                Err(mistake(
+                    "load.too_few_ports",
+                    format!(
+                        "--clients {clients} needs as many local ports towards {address}, and there are {ports} \
                      ({first} to {last}){at_each}; fewer --clients, {}or more ports: \
                      sysctl -w net.ipv4.ip_local_port_range='1024 65535'",
-                    more_addresses(*address, clients, ports)
-                )))
+                        more_addresses(*address, clients, ports)
+                    ),
+                ))
             }
             _ => Ok(()),
         }

@@ -54,21 +54,30 @@ impl Requirement {
         match self.needs {
             Needs::Word { other, word } if settings.word(other) != word => {
                 let other = option(other);
-                Err(mistake(format!("{own} {value} needs {other} {word}; give that too, or leave {own} out")))
+                Err(mistake(
+                    "load.needs_another_setting",
+                    format!("{own} {value} needs {other} {word}; give that too, or leave {own} out"),
+                ))
             }
             Needs::AsMany { other } if settings.integer(other) < value => {
                 let (other, less) = (option(other), settings.integer(other));
-                Err(mistake(format!(
-                    "{own} {value} needs {other} {value} or more, and it is {less}; a smaller {own}, or {other} {value}"
-                )))
+                Err(mistake(
+                    "load.more_than_another_setting",
+                    format!(
+                        "{own} {value} needs {other} {value} or more, and it is {less}; a smaller {own}, or {other} {value}"
+                    ),
+                ))
             }
             Needs::Product { other, most } if value.saturating_mul(settings.integer(other)) > most => {
                 let (other, factor) = (option(other), settings.integer(other));
                 let product = value.saturating_mul(factor);
-                Err(mistake(format!(
-                    "{own} {value} with {other} {factor} comes to {product}, and {most} is the most; a smaller {own}, or a \
+                Err(mistake(
+                    "load.product_too_large",
+                    format!(
+                        "{own} {value} with {other} {factor} comes to {product}, and {most} is the most; a smaller {own}, or a \
                      smaller {other}"
-                )))
+                    ),
+                ))
             }
             _ => Ok(()),
         }

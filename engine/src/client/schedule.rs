@@ -113,12 +113,15 @@ fn recorded_rate(gaps: &RecordedGaps) -> Result<f64> {
     let rate = 1e9 / gaps.mean();
     let Kind::Integer { maximum, .. } = RATE.kind else { unreachable!("{} is a number", RATE.name) };
     if rate > maximum as f64 {
-        return Err(mistake(format!(
-            "--{} has {rate:.0} requests a second in the mean; allowed: up to {maximum}; longer gaps, or --{} to have them come \
+        return Err(mistake(
+            "schedule.rate_too_high",
+            format!(
+                "--{} has {rate:.0} requests a second in the mean; allowed: up to {maximum}; longer gaps, or --{} to have them come \
              at another rate",
-            RECORDING.option(),
-            RATE.option()
-        )));
+                RECORDING.option(),
+                RATE.option()
+            ),
+        ));
     }
     Ok(rate)
 }
@@ -131,8 +134,14 @@ pub fn settle(settings: &mut Settings, given: impl Fn(&str) -> bool) -> Result<(
     }
     let (is_recorded, has_file) = (settings.word(ARRIVALS.name) == RECORDED, settings.word(RECORDING.name) != NONE);
     match (is_recorded, has_file) {
-        (true, false) => Err(mistake(format!("--arrivals {RECORDED} needs a file: give --recording PATH too"))),
-        (false, true) => Err(mistake(format!("--recording is for recorded arrivals: give --arrivals {RECORDED} too"))),
+        (true, false) => Err(mistake(
+            "schedule.no_recording",
+            format!("--arrivals {RECORDED} needs a file: give --recording PATH too"),
+        )),
+        (false, true) => Err(mistake(
+            "schedule.not_recorded",
+            format!("--recording is for recorded arrivals: give --arrivals {RECORDED} too"),
+        )),
         (true, true) if !given(RATE.name) => {
             settings.forget(RATE.name);
             Ok(())

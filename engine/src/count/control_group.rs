@@ -1,5 +1,5 @@
-//! Control groups of our own (cgroups(7)), one below that of this process: in the version 2 hierarchy, and in the version 1
-//! hierarchy of memory where the machine still has that.
+//! Control groups made by this program (cgroups(7)), one below this process's: in the version 2 hierarchy, and in the version 1
+//! hierarchy of memory if the machine has it.
 
 use std::fs;
 use std::path::{Path, PathBuf};
@@ -9,31 +9,31 @@ use anyhow::{Context, Result, anyhow};
 
 use crate::sys::process::Pid;
 
-/// How the names of our groups begin; they end with the number of the process that made them.
+/// Prefix of our groups' names. They end with the id of the process that made them.
 const PREFIX: &str = "thunderherd-";
 
-/// A group younger than this may belong to a supervisor of another container, whose number means nothing here, and which
-/// has not put its server into it yet.
+/// Minimum age of a group to remove. A younger one may belong to a supervisor in another container, whose process id is unknown
+/// here, and which has not put its server into it yet.
 const SETTLED: Duration = Duration::from_secs(2);
 
-/// Where groups can be made.
+/// Hierarchies in which groups can be made.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Hierarchy {
-    /// That of version 2, which all controllers share.
+    /// Version 2, which all controllers share.
     Unified,
-    /// That of version 1 with this controller.
+    /// Version 1 with this controller.
     Controller(&'static str),
 }
 
-/// A group. One of ours goes with this value, and what is still in it goes back to where it was.
+/// A group. A group made by this program is removed with this value, and its processes return to their former group.
 pub struct ControlGroup {
     folder: PathBuf,
-    /// Where it was made; none where another value of this process made it.
+    /// Hierarchy in which it was made; `None` if another value of this process made it.
     parent: Option<PathBuf>,
 }
 
 impl ControlGroup {
-    /// Makes a group below the one of this process.
+    /// Makes a group below this process's.
     pub fn new(hierarchy: Hierarchy, name: &str) -> Result<Self> {
         let parent = folder_of(hierarchy, Pid::this())?;
         sweep(&parent);
@@ -45,7 +45,7 @@ impl ControlGroup {
         Ok(ControlGroup { folder, parent: Some(parent) })
     }
 
-    /// The group of ours that a process is in already, or a new one that it is put into.
+    /// Returns the group of this program that a process is in, or moves it into a new one.
     pub fn with(hierarchy: Hierarchy, name: &str, process: Pid) -> Result<Self> {
         let folder = folder_of(hierarchy, process)?;
         let last = folder.file_name().and_then(|name| name.to_str()).unwrap_or_default();
@@ -57,32 +57,32 @@ impl ControlGroup {
         Ok(group)
     }
 
-    /// Moves a process, which has started nothing yet, into the group.
+    /// Moves a process without children into the group.
     pub fn add(&self, process: Pid) -> Result<()> {
         let file = self.folder.join("cgroup.procs");
         fs::write(&file, process.to_string()).with_context(|| format!("{} could not be written", file.display()))
     }
 
-    /// The text of one of its files.
+    /// Reads one of its files.
     pub fn text(&self, file: &str) -> Result<String> {
         let path = self.folder.join(file);
         fs::read_to_string(&path).with_context(|| format!("{} cannot be read", path.display()))
     }
 
-    /// The number in one of its files.
+    /// Reads the number in one of its files.
     pub fn number(&self, file: &str) -> Result<u64> {
         let text = self.text(file)?;
         text.trim().parse().with_context(|| format!("{} says '{}'", self.folder.join(file).display(), text.trim()))
     }
 
-    /// The number of a line `NAME NUMBER` in one of its files.
+    /// Reads the number of a line `NAME NUMBER` in one of its files.
     pub fn line(&self, file: &str, name: &str) -> Result<u64> {
         let text = self.text(file)?;
         let line = text.lines().find_map(|line| line.strip_prefix(name)?.strip_prefix(' ')?.parse().ok());
         line.ok_or_else(|| anyhow!("{file} has no {name}"))
     }
 
-    /// Its folder, for messages.
+    /// Returns its folder, for messages.
     pub fn folder(&self) -> &Path {
         &self.folder
     }
@@ -91,8 +91,8 @@ impl ControlGroup {
 impl Drop for ControlGroup {
     fn drop(&mut self) {
         let Some(parent) = &self.parent else { return };
-        // A load that counts itself is in it still. An empty group holds nothing; one that cannot be removed is not worth
-        // failing a run.
+        // A load that counts itself is still in it. An empty group holds nothing, and failing to remove it is no reason to fail
+        // a run.
         for process in self.text("cgroup.procs").unwrap_or_default().lines() {
             let _ = fs::write(parent.join("cgroup.procs"), process);
         }
@@ -113,7 +113,7 @@ fn sweep(parent: &Path) {
     }
 }
 
-/// The folder of a process's group: the mount of the hierarchy, and its line of /proc/PID/cgroup.
+/// Returns the folder of a process's group, from the mount of the hierarchy and /proc/PID/cgroup.
 fn folder_of(hierarchy: Hierarchy, process: Pid) -> Result<PathBuf> {
     let mounts = fs::read_to_string("/proc/self/mounts")?;
     let is_it = |fields: &[&str]| match hierarchy {

@@ -1,5 +1,4 @@
-//! What can be counted of a server or a load, and how it is read: before, after and in between. Each counter is a file in
-//! `counters/`.
+//! Counters of a server or a load, and how they are read before, during and after it. Each counter is a file in `counters/`.
 
 use std::collections::{BTreeMap, BTreeSet};
 
@@ -15,66 +14,66 @@ use crate::count::process_tree::{Switches, Tree};
 use crate::count::tally::Tally;
 use crate::net::socket_diagnosis::Ends;
 
-/// A registered counter. Its file's name is its name.
+/// A registered counter. The name of its file is its name.
 pub struct Counter {
-    /// What it counts and where that is described.
+    /// What the counter counts, and where that is described.
     pub about: About,
-    /// The unit of its figure.
+    /// Unit of its figure.
     pub unit: &'static str,
-    /// Where the figure comes from.
+    /// Source of its figure.
     pub source: Source,
-    /// What a figure is: whether two of them have a difference.
+    /// Kind of its figure.
     pub kind: Kind,
-    /// Its figures beside the one of its own name, each by a name of its own.
+    /// Further figures besides the main one, each with its name.
     pub parts: fn() -> Vec<Part>,
 }
 
-/// Where the figures of a counter come from.
+/// Sources of a counter's figures.
 pub enum Source {
-    /// A perf event, which everything that the tree starts inherits.
+    /// A perf event that all child processes inherit.
     Event(TreeEvent),
-    /// A way of its own.
+    /// A separate implementation.
     Own(Open),
-    /// Many perf events, in a way of its own. The one says whether they are to be had: to open and close all, only to see, would
-    /// take seconds.
+    /// Many perf events with a separate implementation. The first event decides whether they are available: opening and closing
+    /// all of them only for that would take seconds.
     Many(TreeEvent, Open),
-    /// It is told in other ways, and not asked for with `--count`. Fails with the reason where this machine does not offer it.
+    /// Reported without `--count`. Fails with the reason if this machine does not offer it.
     Elsewhere(fn() -> Result<()>),
 }
 
-/// What a figure is.
+/// Kinds of figures.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize)]
 #[serde(rename_all = "snake_case")]
 pub enum Kind {
-    /// It only grows: of a window it is the difference of two readings.
+    /// A figure that only grows. For a window, it is the difference of two readings.
     Count,
-    /// How it is at one moment: of a window it is that of one close to its end.
+    /// A state at one moment. For a window, it is the state close to its end.
     State,
 }
 
 /// A further figure of a counter: `COUNTER.NAME`.
 #[derive(Debug, Clone, Copy, Serialize)]
 pub struct Part {
-    /// What stands behind the dot.
+    /// Name behind the dot.
     pub name: &'static str,
-    /// Its unit.
+    /// Unit of the figure.
     pub unit: &'static str,
 }
 
-/// Begins to count. The error is the reason why it cannot be counted.
+/// Begins to count. The error is the reason why the counter is unavailable.
 pub type Open = fn(&mut Subject) -> Result<Box<dyn Reading>>;
 
-/// What is counted.
+/// The subject of counters.
 pub struct Subject {
-    /// The processes: the first has started nothing yet.
+    /// Processes to count. The first has no children yet.
     pub tree: Tree,
-    /// The TCP connections that they serve or make; none where these are not known beforehand, or not of TCP.
+    /// TCP connections that they serve or make; `None` if these are not known beforehand, or not TCP.
     pub ends: Option<Ends>,
     companions: Companions,
 }
 
 impl Subject {
-    /// A process tree with its connections.
+    /// Returns a process tree with its connections as a subject.
     pub fn new(tree: Tree, ends: Option<Ends>) -> Self {
         Subject { tree, ends, companions: Companions::default() }
     }
@@ -87,35 +86,35 @@ impl Subject {
 
 /// A counter that counts one subject.
 pub trait Reading: Send {
-    /// Its figures so far; at the end of a tree, when all of it was waited for, those of the whole life.
+    /// Returns its figures so far. After every process of the tree was reaped, these are of the whole life.
     fn read(&mut self) -> Result<Vec<Figure>>;
 }
 
 /// One figure of a reading.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct Figure {
-    /// The name of the part; empty for the counter's own figure.
+    /// Name of the part; empty for the main figure.
     pub part: &'static str,
-    /// None where there is nothing that it could be of.
+    /// Value; `None` if there was nothing to count.
     pub value: Option<u64>,
-    /// Of an event that shares the CPU's counters with others.
+    /// Multiplexing, for an event that shares the CPU's counters.
     pub multiplexing: Option<Multiplexing>,
     /// Why there is no value.
     pub why: Option<&'static str>,
 }
 
 impl Figure {
-    /// The counter's own.
+    /// Returns the main figure.
     pub fn whole(value: u64) -> Self {
         Figure::part("", Some(value))
     }
 
-    /// That of a part.
+    /// Returns the figure of a part.
     pub fn part(part: &'static str, value: Option<u64>) -> Self {
         Figure { part, value, multiplexing: None, why: None }
     }
 
-    /// That of a part, or why there is none.
+    /// Returns the figure of a part, or the reason why there is none.
     pub fn told(part: &'static str, value: Option<u64>, why: &'static str) -> Self {
         Figure { why: value.is_none().then_some(why), ..Figure::part(part, value) }
     }
@@ -136,32 +135,32 @@ impl Reading for Switches {
 }
 
 impl Counter {
-    /// One that is a perf event and nothing else.
+    /// Returns a counter that is a single perf event.
     pub const fn of_event(about: About, unit: &'static str, event: TreeEvent) -> Self {
         Counter { about, unit, source: Source::Event(event), kind: Kind::Count, parts: Vec::new }
     }
 
-    /// One figure that only grows, opened in a way of its own.
+    /// Returns a counter with one growing figure and a separate implementation.
     pub const fn of(about: About, unit: &'static str, open: Open) -> Self {
         Counter { about, unit, source: Source::Own(open), kind: Kind::Count, parts: Vec::new }
     }
 
-    /// One that is told in other ways than by `--count`.
+    /// Returns a counter that is reported without `--count`.
     pub const fn elsewhere(about: About, unit: &'static str, available: fn() -> Result<()>) -> Self {
         Counter { about, unit, source: Source::Elsewhere(available), kind: Kind::Count, parts: Vec::new }
     }
 
-    /// Whether it can be asked for.
+    /// Whether `--count` accepts it.
     pub fn is_countable(&self) -> bool {
         !matches!(self.source, Source::Elsewhere(_))
     }
 
-    /// Whether it is this event and nothing else.
+    /// Whether it is exactly this perf event.
     pub fn is_event(&self, event: Generic) -> bool {
         matches!(self.source, Source::Event(own) if own.generic() == Some(event))
     }
 
-    /// Fails with the reason where it is an event by a name that means nothing to this machine.
+    /// Fails with the reason if it is an event whose name this machine does not know.
     pub fn find(&self) -> Result<()> {
         if let Source::Event(event) = self.source { event.find() } else { Ok(()) }
     }
@@ -175,7 +174,7 @@ impl Counter {
         }
     }
 
-    /// Fails with the reason where this machine does not offer it.
+    /// Fails with the reason if this machine does not offer it.
     pub fn available(&self) -> Result<()> {
         if let Source::Elsewhere(available) = self.source {
             return available();
@@ -188,42 +187,42 @@ impl Counter {
         self.open(&mut subject)?.read().map(drop)
     }
 
-    /// The unit of one of its figures.
+    /// Returns the unit of one of its figures.
     fn unit_of(&self, part: &str) -> &'static str {
         (self.parts)().iter().find(|each| each.name == part).map_or(self.unit, |each| each.unit)
     }
 }
 
-/// What counters said at one moment, or of a time.
+/// Values of counters at one moment, or over a period.
 #[derive(Debug, Clone, Default, Serialize, JsonSchema)]
 pub struct Readout {
-    /// The counters asked for, by name, with everything that was started; those with several figures have `COUNTER.PART`
-    /// besides. Null where unavailable.
+    /// Requested counters by name, including all child processes. Counters with several figures also have `COUNTER.PART`. Null
+    /// if unavailable.
     pub counters: BTreeMap<String, Option<u64>>,
-    /// Of events that share the CPU's counters: for how long they were counted. What was not counted for all of the time is
-    /// extrapolated in `counters`, and is `scaled` here.
+    /// How long each event was counted, for events that share the CPU's counters. An event that was not counted all the time is
+    /// extrapolated in `counters`, and `scaled` is true.
     pub multiplexing: BTreeMap<String, Multiplexing>,
-    /// Counters that are unavailable, and why: from the start, or because there were too many for the CPU. Parts of a counter
-    /// (`COUNTER.PART`) that there was nothing to tell of when it was read, or that this kernel does not tell.
+    /// Unavailable counters with the reason: not available on this machine, or too many for the CPU. Also parts of a counter
+    /// (`COUNTER.PART`) that had nothing to report, or that this kernel does not report.
     pub unavailable: BTreeMap<String, String>,
 }
 
-/// The counters that were asked for, of one subject.
+/// The requested counters of one subject.
 pub struct Counting(Vec<One>);
 
 struct One {
     entry: &'static Entry<Counter>,
     reading: Result<Box<dyn Reading>, String>,
-    /// A state as it was when it was to be noted.
+    /// States that were noted earlier.
     noted: Option<Vec<Figure>>,
 }
 
 impl Counting {
-    /// Begins to count; what is not to be had here keeps its reason.
+    /// Begins to count. Unavailable counters keep the reason.
     pub fn begin(asked: &[&'static Entry<Counter>], mut subject: Subject) -> Self {
         let mut open = |counter: &Counter| {
             let mut reading = counter.open(&mut subject)?;
-            // What cannot be read is not to be had either, and is known now, not in the middle of a run.
+            // A counter that cannot be read is unavailable, too. This is known now, not in the middle of a run.
             reading.read()?;
             Ok(reading)
         };
@@ -234,7 +233,7 @@ impl Counting {
         Counting(asked.iter().map(one).collect())
     }
 
-    /// The figures so far.
+    /// Reads the figures so far.
     pub fn read(&mut self) -> Result<Readout> {
         let mut readout = Readout::default();
         for One { entry, reading, noted } in &mut self.0 {
@@ -261,7 +260,7 @@ impl Counting {
         Ok(readout)
     }
 
-    /// Keeps the states as they are now: later readings have these, since what they are of may be gone.
+    /// Notes the states now. Later readings report these, because their subject may be gone by then.
     pub fn note_states(&mut self) -> Result<()> {
         for one in self.0.iter_mut().filter(|one| one.entry.item.kind == Kind::State) {
             if let Ok(reading) = &mut one.reading {
@@ -271,7 +270,7 @@ impl Counting {
         Ok(())
     }
 
-    /// What came after an earlier reading of these: of states, what is now.
+    /// Returns the counts since an earlier reading, and the current states.
     pub fn since(&mut self, earlier: &Readout) -> Result<Readout> {
         let mut now = self.read()?;
         let states = self.0.iter().filter(|one| one.entry.item.kind == Kind::State).map(|one| one.entry.name);
@@ -279,7 +278,7 @@ impl Counting {
         Ok(now)
     }
 
-    /// Each counter, and why it cannot be read if it cannot.
+    /// Returns each counter, with the reason if it is unavailable.
     pub fn reasons(&self) -> BTreeMap<String, Option<String>> {
         self.0.iter().map(|one| (one.entry.name.to_owned(), one.reading.as_ref().err().cloned())).collect()
     }
@@ -311,7 +310,7 @@ impl Readout {
         }
     }
 
-    /// The figures for a person, a line each; of the many things that a counter may tell apart those that were there.
+    /// Formats the figures for people, one per line. Of counters with many parts, only those that occurred.
     pub fn in_words(&self, asked: &[&'static Entry<Counter>]) -> String {
         let is_state = |name: &str| asked.iter().any(|entry| entry.name == name && entry.item.kind == Kind::State);
         let shown = |(name, value): &(&String, &Option<u64>)| {
@@ -325,7 +324,7 @@ impl Readout {
                 (None, Some(reason)) => format!("not available here: {reason}"),
                 (None, None) => "there was nothing that it could be of".to_owned(),
             };
-            // An event of this machine is called as the machine calls it.
+            // An event of this machine has the machine's name for it.
             let is_by_name = counter.contains([':', '/']);
             let listed = if is_by_name { counter.to_owned() } else { counter.replace('_', " ") };
             let part = if part.is_empty() { String::new() } else { format!(", {part}") };
@@ -334,7 +333,7 @@ impl Readout {
         self.counters.iter().filter(shown).map(line).collect()
     }
 
-    /// Behind a figure that is extrapolated, that it is.
+    /// Formats the mark of an extrapolated figure.
     fn mark(&self, name: &str) -> String {
         let scaled =
             self.multiplexing.get(name).filter(|multiplexing| multiplexing.scaled && multiplexing.running_ns > 0);
@@ -346,17 +345,17 @@ impl Readout {
     }
 }
 
-/// `COUNTER.PART`, or the counter's own name.
+/// Returns `COUNTER.PART`, or the counter's name for the main figure.
 fn full_name(counter: &str, part: &str) -> String {
     if part.is_empty() { counter.to_owned() } else { format!("{counter}.{part}") }
 }
 
-/// The counter of a figure.
+/// Returns the counter of a figure's name.
 fn counter_of(name: &str) -> &str {
     name.split_once('.').map_or(name, |(counter, _)| counter)
 }
 
-/// The part that a figure is of; empty: the counter's own.
+/// Returns the part of a figure's name; empty for the main figure.
 fn part_of(name: &str) -> &str {
     name.split_once('.').map_or("", |(_, part)| part)
 }

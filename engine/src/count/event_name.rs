@@ -1,34 +1,34 @@
-//! Events that are asked for by a name of theirs, as perf-stat(1) takes them with `-e`: what a word names. Whether this machine
-//! has it is another question, which is answered when it is opened.
+//! Names of events, as `perf stat -e` takes them (perf-stat(1)), and what they mean. Whether this machine has an event is
+//! decided when it is opened.
 
 use crate::count::perf_names::{self, Generic};
 use crate::count::pmu::Term;
 
-/// What a name is one of.
+/// Forms of names.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub enum Named<'a> {
-    /// An event that every kernel knows, by perf's name.
+    /// Perf's name of an event that every kernel knows.
     Generic(Generic),
-    /// A number that the processor's manual has, `rNNNN`.
+    /// A number from the processor's manual, `rNNNN`.
     Raw(u64),
     /// `subsystem:event`.
     Tracepoint {
-        /// The part of the kernel, a folder of tracefs.
+        /// Part of the kernel, a folder of tracefs.
         subsystem: &'a str,
-        /// Its name there.
+        /// Name in that folder.
         event: &'a str,
     },
     /// `pmu/event/` and `pmu/key=value,…/`.
     PmuEvent {
         /// The PMU's name in sysfs.
         pmu: &'a str,
-        /// What stands between the slashes.
+        /// Text between the slashes.
         terms: Vec<Term<'a>>,
     },
 }
 
 impl Named<'_> {
-    /// The same, with words that live as long as the process.
+    /// Copies the name into memory that lives as long as the process.
     pub fn kept(&self) -> Named<'static> {
         let kept = |word: &str| -> &'static str { word.to_owned().leak() };
         match self {
@@ -45,15 +45,15 @@ impl Named<'_> {
     }
 }
 
-/// How such names are written.
+/// Describes the forms of names.
 pub const FORMS: &str = "perf's own names, such as dTLB-load-misses; a tracepoint is subsystem:name, such as sched:sched_switch; \
                          an event of a PMU is pmu/event/ or pmu/key=value,key=value/, such as cpu/cache-misses/; one of the \
                          processor's manual is r and its number in hexadecimal digits, such as r003c";
 
-/// What perf-stat(1) takes behind the name of an event, to count a part of it.
+/// Modifiers that perf-stat(1) takes behind the name of an event, to count a part of it.
 const MODIFIERS: &str = "ukhGHIpPSDWeb";
 
-/// What a word names; none where it has no form of an event's name. The error says how it is to be written.
+/// Parses a name; `None` if it has no form of an event's name. The error describes the correct form.
 pub fn named(word: &str) -> Option<Result<Named<'_>, String>> {
     if let Some(event) = perf_names::named(word) {
         return Some(Ok(Named::Generic(event)));
@@ -67,7 +67,7 @@ pub fn named(word: &str) -> Option<Result<Named<'_>, String>> {
     tracepoint_in(word).map(|(subsystem, event)| Ok(Named::Tracepoint { subsystem, event }))
 }
 
-/// The event and the modifiers behind it, where these are such.
+/// Splits a name into the event and its modifiers, if there are any.
 pub fn with_modifiers(word: &str) -> Option<(&str, &str)> {
     let (event, modifiers) = match word.rsplit_once(':') {
         Some(parts) => parts,
@@ -76,7 +76,7 @@ pub fn with_modifiers(word: &str) -> Option<(&str, &str)> {
     (!modifiers.is_empty() && modifiers.chars().all(|each| MODIFIERS.contains(each))).then_some((event, modifiers))
 }
 
-/// The names of a list with commas between them. Those between two slashes are of one name.
+/// Splits a list at commas, except between two slashes.
 pub fn split(list: &str) -> Vec<&str> {
     let mut is_inside = false;
     list.split(|each| {
@@ -86,7 +86,7 @@ pub fn split(list: &str) -> Vec<&str> {
     .collect()
 }
 
-/// One of its digits is decimal: `read` is a word.
+/// Whether a digit is decimal: `read` is a word.
 fn raw(word: &str) -> Option<u64> {
     let digits = word.strip_prefix('r')?;
     let is_hexadecimal = digits.chars().all(|each| each.is_ascii_hexdigit());
@@ -107,7 +107,7 @@ fn pmu_event_in(word: &str) -> Option<Result<Named<'_>, String>> {
     Some(terms.map(|terms| Named::PmuEvent { pmu, terms }))
 }
 
-/// The PMU, and what stands between the slashes.
+/// Splits a name into the PMU and the text between the slashes.
 fn pmu_and_terms(word: &str) -> Option<(&str, &str)> {
     let (pmu, terms) = word.strip_suffix('/')?.split_once('/')?;
     let is_term =
@@ -115,7 +115,7 @@ fn pmu_and_terms(word: &str) -> Option<(&str, &str)> {
     (is_plain(pmu) && terms.split(',').all(is_term)).then_some((pmu, terms))
 }
 
-/// Neither part has a dot, which stands between a counter and a part of its figures.
+/// Neither part has a dot, which separates a counter from its part.
 fn is_plain(word: &str) -> bool {
     !word.is_empty() && word.chars().all(|each| each.is_ascii_alphanumeric() || "_-".contains(each))
 }

@@ -1,10 +1,10 @@
-//! What a machine lacks, told apart from what it has and does not give; and the nearest that it does have.
+//! Events that a machine lacks, as opposed to those that it refuses, and the nearest that it has.
 
 use std::fs;
 use std::io;
 use std::path::Path;
 
-/// The machine has no such thing. The message says what is not there, where that could be seen, and what is near.
+/// The machine has no such event. The message names the missing part, where to look, and the nearest name.
 #[derive(Debug)]
 pub struct MissingEvent(pub String);
 
@@ -30,13 +30,13 @@ pub fn names_in(folder: &Path) -> io::Result<Vec<String>> {
     Ok(names)
 }
 
-/// The one that is most like a word, if any is.
+/// Returns the name most like a word, if any is similar.
 pub fn nearest<'a>(word: &str, known: &'a [String]) -> Option<&'a String> {
     let alike = known.iter().map(|name| (strsim::jaro(word, name), name));
     alike.filter(|(alike, _)| *alike > 0.7).max_by(|one, other| one.0.total_cmp(&other.0)).map(|(_, name)| name)
 }
 
-/// `; did you mean it?`, or nothing.
+/// Formats `; did you mean it?`, or nothing.
 pub fn did_you_mean(near: Option<String>) -> String {
     near.map(|near| format!("; did you mean {near}?")).unwrap_or_default()
 }

@@ -3,26 +3,26 @@
 use schemars::JsonSchema;
 use serde::Serialize;
 
-/// For how long an event was counted that shares the CPU's counters with others by turns (multiplexing).
+/// How long an event was counted that shares the CPU's counters with others by turns (multiplexing).
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, JsonSchema)]
 pub struct Multiplexing {
-    /// What was counted while it had a counter.
+    /// Count while it had a counter.
     pub counted: u64,
-    /// For how long the tree ran, over all its threads.
+    /// Run time of the tree, summed over its threads.
     pub enabled_ns: u64,
-    /// For how long of that it had a counter.
+    /// Part of the run time in which it had a counter.
     pub running_ns: u64,
-    /// It had none for some of the time, and the figure is extrapolated: counted × enabled / running.
+    /// Whether it lacked a counter for some of the time, so that the figure is extrapolated: counted × enabled / running.
     pub scaled: bool,
 }
 
 impl Multiplexing {
-    /// Of these readings of the kernel (perf_event_open(2), time_enabled and time_running).
+    /// Takes the kernel's readings (perf_event_open(2), time_enabled and time_running).
     pub fn new(counted: u64, enabled_ns: u64, running_ns: u64) -> Self {
         Multiplexing { counted, enabled_ns, running_ns, scaled: running_ns < enabled_ns }
     }
 
-    /// What all of the time would have come to; none where it was never counted while the tree ran.
+    /// Returns the extrapolated count; `None` if it was never counted while the tree ran.
     pub fn value(&self) -> Option<u64> {
         let Multiplexing { counted, enabled_ns, running_ns, scaled } = *self;
         match (scaled, running_ns) {
@@ -35,12 +35,12 @@ impl Multiplexing {
         }
     }
 
-    /// The share of the time in which it was counted.
+    /// Returns the share of the run time in which it was counted.
     pub fn share(&self) -> f64 {
         if self.scaled { self.running_ns as f64 / self.enabled_ns as f64 } else { 1.0 }
     }
 
-    /// What came after an earlier reading: extrapolated by itself, not as a difference of extrapolations.
+    /// Returns the count since an earlier reading. It is extrapolated by itself, not as a difference of extrapolations.
     pub fn since(&self, earlier: &Self) -> Self {
         Multiplexing::new(
             self.counted.saturating_sub(earlier.counted),
@@ -68,7 +68,7 @@ mod tests {
         assert_eq!(long.value(), Some(u64::MAX), "no overflow");
     }
 
-    /// A window is extrapolated from what lies in it: the past, counted in full or not, does not weigh in.
+    /// A window is extrapolated from its own readings; the time before it does not matter.
     #[test]
     fn a_window_is_scaled_by_its_own_share() {
         let before = Multiplexing::new(1_000_000, 1000, 1000);

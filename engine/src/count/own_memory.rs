@@ -1,40 +1,41 @@
-//! Memory of this process, as the kernel tells it (proc(5)): what a load's connections take on its own side.
+//! Memory of this process, as the kernel reports it (proc(5)), for the connections of a load.
 
 use schemars::JsonSchema;
 use serde::Serialize;
 
-/// Memory of a load's process. What the kernel keeps of its sockets is not in it: the counter `memory` tells that, of a
-/// control group of the load's own.
+/// Memory of a load's process, without the kernel's memory of its sockets. The counter `memory` reports that, for a separate
+/// control group of the load.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, JsonSchema)]
 pub struct Memory {
-    /// What the connections took that were all made before the first request; null where connections are not kept, or are
-    /// made as their clients begin.
+    /// Memory of the connections, if all are made before the first request. Null if connections are not persistent, or are made
+    /// as their clients start.
     pub connected: Option<Connected>,
-    /// The most that the process ever had resident: the program's own pages and shared memory included (VmHWM).
+    /// Peak resident memory of the process (VmHWM), including the program's own pages and shared memory.
     pub peak_resident_bytes: u64,
 }
 
-/// What connections took before anybody asked.
+/// Memory of open connections before the first request.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, JsonSchema)]
 pub struct Connected {
-    /// Connections that were open.
+    /// Open connections.
     pub connections: u64,
-    /// By how much the process's private memory, heap and stacks, had grown since before the first of them (the line
-    /// Anonymous of smaps_rollup): clients, connections, histograms, what an event loop keeps of its sockets.
+    /// Growth of the process's private memory (Anonymous in smaps_rollup) since before the first connection. It includes
+    /// clients, connections, histograms, and the event loop's state of its sockets.
     pub bytes: u64,
 }
 
-/// Of fewer connections the memory of each is not said: it is read in pages, and the allocator's own are among them.
+/// Fewest connections for which memory per connection is reported. Memory is read in pages, some of which are the allocator's.
 const FEWEST: u64 = 100;
 
 impl Memory {
-    /// Of this process now, with what was read when its connections had been made; `None` where the kernel does not tell.
+    /// Reads the memory of this process now. `connected` is what was read after its connections were made. `None` if the kernel
+    /// does not report it.
     pub fn now(connected: Option<Connected>) -> Option<Self> {
         let status = std::fs::read_to_string("/proc/self/status").ok()?;
         Some(Memory { connected, peak_resident_bytes: field(&status, "VmHWM:")? })
     }
 
-    /// For a person.
+    /// Formats the memory for people.
     pub fn in_words(&self) -> String {
         let peak = format!("the load's process had {:.1} MiB resident at most", mebibytes(self.peak_resident_bytes));
         match self.connected {
@@ -51,7 +52,7 @@ fn mebibytes(bytes: u64) -> f64 {
     bytes as f64 / f64::from(1 << 20)
 }
 
-/// Private memory of this process that is there, in bytes; `None` where the kernel does not tell.
+/// Returns the resident private memory of this process in bytes; `None` if the kernel does not report it.
 pub fn private_bytes() -> Option<u64> {
     field(&std::fs::read_to_string("/proc/self/smaps_rollup").ok()?, "Anonymous:")
 }

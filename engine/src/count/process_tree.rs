@@ -1,4 +1,4 @@
-//! A process and all that it starts, as /proc shows them (proc(5)).
+//! A process and its descendants, as /proc shows them (proc(5)).
 
 use std::collections::BTreeMap;
 use std::fs;
@@ -6,38 +6,38 @@ use std::io;
 
 use crate::sys::process::{self, Pid, Reaped, Usage};
 
-/// What is counted: a process that has started nothing yet, and all that it will start.
+/// A process without children yet, and all its future descendants.
 #[derive(Clone, Copy)]
 pub struct Tree {
-    /// The process.
+    /// First process.
     pub root: Pid,
-    /// From when on.
+    /// Where counting begins.
     pub from: Beginning,
-    /// Where what its ended processes had used is added up.
+    /// Sums of what ended processes used.
     pub reaped: &'static Reaped,
 }
 
-/// From when on a process is counted.
+/// Moments at which counting begins.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Beginning {
     /// From now on.
     Now,
-    /// From its next execve(2) on. What it used before is taken off by itself ([`Reaped::take_off`]).
+    /// From its next execve(2) on. Its earlier usage is subtracted ([`Reaped::take_off`]).
     Exec,
 }
 
 impl Tree {
-    /// This process, and all that it will start.
+    /// Returns the tree of this process.
     pub fn of_this(reaped: &'static Reaped) -> Self {
         Tree { root: Pid::this(), from: Beginning::Now, reaped }
     }
 
-    /// Its living processes, and those that have ended and were not waited for.
+    /// Lists its processes, living or not yet reaped.
     pub fn processes(&self) -> Vec<Pid> {
         let mut found = vec![self.root];
         let mut next = 0;
         while let Some(&process) = found.get(next) {
-            // One that ends meanwhile has no children any more.
+            // A process that ends meanwhile has no children any more.
             found.extend(children(process).unwrap_or_default());
             next += 1;
         }
@@ -45,26 +45,25 @@ impl Tree {
     }
 }
 
-/// The children of a process's first thread: only single-threaded processes of ours fork.
+/// Lists the children of a process's first thread: only our single-threaded processes fork.
 pub fn children(process: Pid) -> io::Result<Vec<Pid>> {
     let text = fs::read_to_string(format!("/proc/{process}/task/{process}/children"))?;
     Ok(text.split_whitespace().filter_map(|number| number.parse().ok()).map(Pid::from_raw).collect())
 }
 
-/// One kind of context switches, which the kernel counts for each thread and adds up for each ended process.
+/// A kind of context switches. The kernel counts them per thread, and sums them for each ended process.
 #[derive(Clone, Copy)]
 pub struct Kind {
     /// Its line in /proc/PID/task/TID/status.
     pub status: &'static str,
-    /// Its place in what a process has used.
+    /// Its field in the usage of a process.
     pub used: fn(&Usage) -> u64,
 }
 
-/// The switches of one tree.
+/// Context switches of one tree.
 ///
-/// What a thread had when it was last seen stays counted when it has ended, so that the sum never falls; what came after
-/// that, and threads that were never seen, are counted when their process has ended and was waited for. This process
-/// itself is known exactly (getrusage(2)).
+/// Switches of a thread stay counted after its end, so the sum never falls. Later switches, and those of threads that were
+/// never seen, are added when their process is reaped. The switches of this process are exact (getrusage(2)).
 pub struct Switches {
     tree: Tree,
     kind: Kind,
@@ -72,7 +71,7 @@ pub struct Switches {
 }
 
 impl Switches {
-    /// Begins to look at a tree; an error where the kernel does not show its processes or its switches.
+    /// Begins to count a tree. Fails if the kernel does not show its processes or switches.
     pub fn open(tree: Tree, kind: Kind) -> io::Result<Self> {
         children(tree.root)?;
         of_thread(tree.root, tree.root, kind)
@@ -80,7 +79,7 @@ impl Switches {
         Ok(Switches { tree, kind, seen: BTreeMap::new() })
     }
 
-    /// The switches so far.
+    /// Returns the switches so far.
     pub fn read(&mut self) -> io::Result<u64> {
         let processes = self.tree.processes();
         self.seen.retain(|process, _| processes.contains(process));
@@ -97,7 +96,7 @@ impl Switches {
 
     fn of_process(&mut self, process: Pid) -> u64 {
         let Ok(entries) = fs::read_dir(format!("/proc/{process}/task")) else {
-            // It was waited for: what it had is among what the ended ones had used.
+            // The process was reaped: its switches are in the sums of ended processes.
             self.seen.remove(&process);
             return 0;
         };

@@ -16,7 +16,7 @@ use crate::sys::ring::number;
 /// Declares the kinds of errors once: the enumeration and its names in the results.
 macro_rules! error_kinds {
     ($($(#[$meta:meta])* $kind:ident = $name:literal,)+) => {
-        /// Kinds of errors, counted apart. One client's error never ends a server, nor a worker.
+        /// Kinds of errors, counted separately. An error of one client never ends a server or a worker.
         #[derive(Debug, Clone, Copy, PartialEq, Eq)]
         pub enum ErrorKind { $($(#[$meta])* $kind,)+ }
         impl ErrorKind {
@@ -91,15 +91,15 @@ macro_rules! counts {
             errors: [AtomicU64; ErrorKind::ALL.len()],
         }
 
-        /// The sums of a tally at one moment, of a server or of a load, all counted from the start.
+        /// Sums of the tally of a server or a load at one moment, counted from its start.
         #[derive(Debug, Clone, Default, PartialEq, Eq, Serialize, JsonSchema)]
         pub struct Counts {
             $($(#[$meta])* pub $name: u64,)+
-            /// Workers (of a load, client processes) that a signal or a fault ended.
+            /// Workers (in a load: client processes) that a signal or a fault ended.
             pub workers_lost: u64,
-            /// Workers forked in place of lost ones.
+            /// Workers forked to replace lost ones.
             pub workers_replaced: u64,
-            /// Errors by kind; kinds that did not occur are left out.
+            /// Errors by kind. Kinds that did not occur are omitted.
             pub errors: BTreeMap<&'static str, u64>,
         }
 
@@ -119,30 +119,29 @@ macro_rules! counts {
 }
 
 counts! {
-    /// Connections whose serving began (of a load: that were made).
+    /// Connections whose serving began (in a load: connections made).
     connections,
-    /// Connections whose serving ended, well or not.
+    /// Connections whose serving ended, with or without an error.
     closed,
-    /// Requests answered (of a load: whose reply came and was right) in full.
+    /// Requests answered in full (in a load: with a correct reply).
     requests,
     /// Bytes received.
     bytes_received,
     /// Bytes handed to the kernel.
     bytes_sent,
-    /// Bytes among those received that were not copied to the program: mapped, or thrown away by the kernel.
+    /// Received bytes that were not copied to the program: mapped, or discarded by the kernel.
     bytes_not_copied,
-    /// System calls that ask a socket for bytes, those that brought nothing included: a primitive that spins makes many. No
-    /// waiting for readiness (poll, epoll_wait), whoever does it.
+    /// System calls that receive from a socket, including those that returned nothing: a busy-polling primitive makes many.
+    /// Waiting for readiness (poll, epoll_wait) is not included.
     receive_calls,
-    /// System calls that send, and those that prepare for it: filling a pipe, corking. No reading of completions from the
-    /// error queue: it brings no bytes, and completions are counted themselves.
+    /// System calls that send or prepare a send, such as filling a pipe or corking. Reading completions from the error queue is
+    /// not included; completions are counted separately.
     send_calls,
-    /// Sends without copying that the kernel is done with, as it says (MSG_ZEROCOPY, IORING_OP_SEND_ZC), and those that
-    /// had to be made copying (ENOBUFS).
+    /// Zero-copy sends that the kernel has completed (MSG_ZEROCOPY, IORING_OP_SEND_ZC), and those that had to copy (ENOBUFS).
     completions,
-    /// Those among them of which the bytes were copied after all (SO_EE_CODE_ZEROCOPY_COPIED).
+    /// Completed zero-copy sends whose bytes the kernel copied after all (SO_EE_CODE_ZEROCOPY_COPIED).
     completions_copied,
-    /// Wake-ups that found nothing to do.
+    /// Wake-ups that found no work.
     empty_wakeups,
 }
 
@@ -169,7 +168,7 @@ pub struct Tally {
 pub struct General {
     /// Workers that a signal or a fault ended.
     pub workers_lost: AtomicU64,
-    /// Workers forked in place of lost ones.
+    /// Workers forked to replace lost ones.
     pub workers_replaced: AtomicU64,
     /// Connections that were accepted and wait for a worker, in designs where one accepts for others.
     pub handed_over: AtomicU64,

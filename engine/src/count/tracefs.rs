@@ -12,10 +12,10 @@ use rustix::mount::{FsMountFlags, FsOpenFlags, MountAttrFlags, fsconfig_create, 
 
 use crate::count::missing_event::{MissingEvent, did_you_mean, names_in, nearest};
 
-/// Where tracefs is mounted of old: where tracing is on its own, and where it is a part of debugfs.
+/// Usual mounts of tracefs: separate, and as part of debugfs.
 const USUAL: [&str; 2] = ["/sys/kernel/tracing", "/sys/kernel/debug/tracing"];
 
-/// A tracepoint by its name. The error is [`MissingEvent`] where this kernel has none of that name.
+/// Finds a tracepoint by its name. The error is [`MissingEvent`] if this kernel has none of that name.
 pub fn tracepoint(subsystem: &str, event: &str) -> Result<Tracepoint> {
     let events = events_folder()?;
     let file = events.join(subsystem).join(event).join("id");
@@ -31,7 +31,7 @@ pub fn tracepoint(subsystem: &str, event: &str) -> Result<Tracepoint> {
     Ok(Tracepoint::with_id(id))
 }
 
-/// That there is no such tracepoint, and what is near.
+/// The error for an unknown tracepoint, with the nearest name.
 fn absent(events: &Path, subsystem: &str, event: &str) -> Result<MissingEvent> {
     let read = |folder: &Path| names_in(folder).map_err(|error| unreadable(error, folder));
     let subsystems = read(events)?;
@@ -41,7 +41,7 @@ fn absent(events: &Path, subsystem: &str, event: &str) -> Result<MissingEvent> {
         let near = did_you_mean(nearest(event, &known).map(|near| format!("{subsystem}:{near}")));
         return Ok(MissingEvent(format!("'{subsystem}' has no event '{event}'{near} ({} lists them)", here.display())));
     }
-    // Mostly it is the event's name that one knows.
+    // Users mostly know the event's name.
     let elsewhere = subsystems.iter().find(|known| events.join(known).join(event).exists());
     let near =
         did_you_mean(elsewhere.or_else(|| nearest(subsystem, &subsystems)).map(|near| format!("{near}:{event}")));
@@ -52,7 +52,7 @@ fn absent(events: &Path, subsystem: &str, event: &str) -> Result<MissingEvent> {
     )))
 }
 
-/// The folder of all tracepoints; once found it stays where it is.
+/// Finds the folder of all tracepoints, which does not change.
 fn events_folder() -> Result<PathBuf> {
     static FOUND: OnceLock<PathBuf> = OnceLock::new();
     if let Some(found) = FOUND.get() {
@@ -80,8 +80,8 @@ fn events_folder() -> Result<PathBuf> {
     }
 }
 
-/// The tracepoints of a mount in no place of the file system, which nobody else sees and which ends with this process and its
-/// children (fsmount(2)); for root alone.
+/// Mounts tracefs outside the file system, visible to no other process. The mount ends with this process and its children
+/// (fsmount(2)). Needs root.
 fn own_mount() -> io::Result<PathBuf> {
     static MOUNT: OnceLock<OwnedFd> = OnceLock::new();
     let mount = match MOUNT.get() {

@@ -1,18 +1,18 @@
-//! Where a CPU time comes from, as lines tell it.
+//! The CPU source, as printed in lines.
 
 use schemars::JsonSchema;
 use serde::Serialize;
 
-/// Where the CPU time of a window comes from.
+/// CPU source: where the CPU time of a window comes from.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, JsonSchema)]
 #[serde(rename_all = "snake_case")]
 pub enum CpuSource {
-    /// The tree's own control group.
+    /// A control group of the process tree.
     Cgroup,
-    /// The scheduler's clocks of living processes, and what ended ones had used.
+    /// The scheduler's clocks of living processes, plus the CPU time of ended ones.
     ProcessClocks,
-    /// A perf event that the whole tree inherits; only when asked for.
+    /// A perf event that the whole tree inherits. Used only on request.
     PerfEvent,
-    /// None: only the CPU time of the whole life is known, when it is over.
+    /// None: the CPU time is known only for the whole life, after its end.
     WholeLife,
 }

@@ -1,4 +1,4 @@
-//! What the line of a load says of its times, of the schedule of an open one, and of whether it measured its server.
+//! The parts of a load's line about latency, the schedule of an open loop, and validity.
 
 use std::ops::Range;
 
@@ -19,11 +19,11 @@ use crate::count::tally::Counts;
 use crate::requests::sizes::SizesSent;
 use crate::requests::traffic::{self, KindSent};
 
-/// How long something took, in nanoseconds. A percentile is null where fewer than 10 requests lie beyond it: with fewer it
-/// would be a matter of single requests. The maximum is one, and null of fewer than 100 requests.
+/// Distribution of a time in nanoseconds. A percentile is null if fewer than 10 requests lie beyond it, because single requests
+/// would decide it. The maximum is a single request, and null for fewer than 100 requests.
 #[derive(Debug, Clone, Serialize, JsonSchema)]
 pub struct Times {
-    /// Requests that it is of.
+    /// Number of requests.
     pub requests: u64,
     /// Arithmetic mean.
     pub mean_ns: f64,
@@ -35,14 +35,14 @@ pub struct Times {
     pub p99_ns: Option<u64>,
     /// 99.9th percentile.
     pub p999_ns: Option<u64>,
-    /// The largest.
+    /// Maximum.
     pub maximum_ns: Option<u64>,
-    /// All of them: an HdrHistogram (V2, deflated, base64), which other tools read and which can be added to others.
+    /// All values: an HdrHistogram (V2, deflated, base64). Other tools can read it, and histograms can be added.
     pub histogram: String,
 }
 
 impl Times {
-    /// Of a histogram; `None` of an empty one.
+    /// Summarizes a histogram; `None` if it is empty.
     pub fn of(histogram: &Histogram<u64>) -> Result<Option<Self>> {
         if histogram.is_empty() {
             return Ok(None);
@@ -60,28 +60,28 @@ impl Times {
     }
 }
 
-/// How long replies took.
+/// Latency of replies.
 #[derive(Debug, Clone, Serialize, JsonSchema)]
 pub struct Latency {
-    /// From when.
+    /// Where the latency begins.
     pub from: From,
-    /// How long.
+    /// Distribution of the latency.
     #[serde(flatten)]
     pub times: Times,
 }
 
-/// The moment from which a latency runs to the end of the reply.
+/// Moment at which a latency begins. It ends with the reply.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, JsonSchema)]
 #[serde(rename_all = "snake_case")]
 pub enum From {
-    /// The request was sent, its client having waited for the reply before: a closed loop.
+    /// When the request is sent, in a closed loop: each client waits for its previous reply first.
     Sent,
-    /// The request was due by the schedule, whether or not there was a connection for it: an open loop.
+    /// When the request is due by the schedule, in an open loop, whether or not a connection is free.
     Intended,
 }
 
 impl Latency {
-    /// As it was measured; `None` where it was not, or no reply came.
+    /// Returns the measured latency; `None` if it was not measured, or no reply came.
     pub fn of(measured: &Measured) -> Result<Option<Self>> {
         let (from, histogram) = match &measured.scheduled {
             Some(schedule) => (From::Intended, &schedule.latency),
@@ -91,81 +91,82 @@ impl Latency {
     }
 }
 
-/// What became of the schedule of an open loop: of the requests that were due in the window.
+/// How well an open loop kept its schedule, for the requests that were due in the window.
 #[derive(Debug, Clone, Serialize, JsonSchema)]
 pub struct Scheduled {
     /// Requests that were due.
     pub due: u64,
-    /// Those that were sent, or for which a connection was begun.
+    /// Requests that were sent, or for which a connection was begun.
     pub sent: u64,
-    /// Those whose reply came and was right, be it after the window.
+    /// Requests with a correct reply, in the window or after it.
     pub answered: u64,
-    /// Those that failed.
+    /// Requests that failed.
     pub failed: u64,
-    /// Those for which no connection was free until it was too late.
+    /// Requests for which no connection was free in time.
     pub never_sent: u64,
-    /// Those among the sent that had to wait for a free connection.
+    /// Sent requests that first had to wait for a free connection.
     pub waited: u64,
-    /// Requests a second that were asked for; of recorded arrivals those of the whole recording.
+    /// Configured requests per second. For recorded arrivals, the rate of the whole recording.
     pub offered_per_second: f64,
-    /// Replies a second that came in the window.
+    /// Replies per second in the window.
     pub achieved_per_second: f64,
-    /// From the sending of a request, or the beginning of its own connection, to the end of its reply.
+    /// Time from the sending of a request, or the start of its own connection, to the end of its reply.
     pub service_time: Option<Times>,
-    /// How late requests were sent that were due and had a free connection: the load's own lateness.
+    /// How late the load sent requests that were due and had a free connection.
     pub send_lag: Option<Times>,
-    /// How long those waited that had no free connection.
+    /// How long requests waited for a free connection.
     pub connection_wait: Option<Times>,
-    /// Between two sendings of the same thread.
+    /// Time between two sends of the same thread.
     pub gaps: Option<Times>,
-    /// Standard deviation of the gaps as a share of their mean: near 1 of a Poisson process, near 0 of even arrivals.
+    /// Standard deviation of the gaps divided by their mean: near 1 for a Poisson process, near 0 for even arrivals.
     pub gap_variation: Option<f64>,
-    /// Mean gap between the moments at which these requests were due.
+    /// Mean gap between the moments at which requests were due.
     pub gap_due_mean_ns: Option<f64>,
-    /// Standard deviation of these gaps as a share of their mean.
+    /// Standard deviation of the gaps between due requests, divided by their mean.
     pub gap_due_variation: Option<f64>,
 }
 
-/// Whether a load measured its server: what was looked at, and what came of it.
+/// Whether a load measured its server, and the checks that decide it.
 #[derive(Debug, Clone, Serialize, JsonSchema)]
 pub struct Validity {
-    /// Of an open loop: nothing speaks against it. A closed one has no rate to keep up with, and the slower of the two ends is
-    /// what it measured: what was found is told and this is null, but false where requests failed.
+    /// For an open loop, whether no check failed. Null for a closed loop, which has no rate to keep up with and measures the
+    /// slower of the two ends. False if requests failed.
     pub valid: Option<bool>,
-    /// What was looked at.
+    /// Checks and their results.
     pub checks: Vec<Check>,
-    /// The threads that ask.
+    /// Threads that send the requests.
     pub generators: Vec<Generator>,
-    /// Mean number of requests in the window that were due (of a closed loop: sent) and not answered; null without a window.
+    /// Mean number of requests in the window that were due (in a closed loop: sent) and not yet answered. Null without a
+    /// window.
     pub in_system: Option<f64>,
 }
 
-/// What the requests of a load were that are not all alike.
+/// Sizes and kinds of the requests of a load.
 #[derive(Debug, Clone, Serialize, JsonSchema)]
 pub struct Traffic {
-    /// What sizes and kinds followed from.
+    /// Seed of the sizes and kinds.
     pub seed: u64,
-    /// Requests that were made, in the window or not; null where all are alike.
+    /// Requests made, in the window or not. Null if all are alike.
     pub requests: Option<u64>,
-    /// Their sizes; null where no distribution was asked for.
+    /// Sizes of the requests. Null without a distribution.
     pub sizes: Option<SizesSent>,
-    /// Their kinds, in the order of the mix; empty without one.
+    /// Kinds of requests, in the order of the mix. Empty without a mix.
     pub kinds: Vec<KindOfRequest>,
 }
 
-/// A kind of request in a mix.
+/// One kind of request in a mix.
 #[derive(Debug, Clone, Serialize, JsonSchema)]
 pub struct KindOfRequest {
-    /// What was sent of it.
+    /// Requests of this kind that were sent.
     #[serde(flatten)]
     pub sent: KindSent,
-    /// How long replies to it took, from the moment that all latencies of the load run from; null where none came, and where
-    /// the load measures none.
+    /// Latency of replies of this kind, from the same moment as all latencies of the load. Null if no reply came, or if the
+    /// load measures none.
     pub latency: Option<Times>,
 }
 
 impl Traffic {
-    /// As it was drawn by the workload, and measured by the load.
+    /// Joins the requests that the workload drew with the latencies that the load measured.
     pub fn of(drawn: traffic::Traffic, measured: &Measured) -> Result<Self> {
         let times = |number: usize| measured.by_kind.get(number).map_or(Ok(None), Times::of);
         let kind = |(number, sent): (usize, KindSent)| Ok(KindOfRequest { sent, latency: times(number)? });
@@ -177,7 +178,7 @@ impl Traffic {
         })
     }
 
-    /// For a person.
+    /// Formats the traffic for people.
     pub fn in_words(&self) -> String {
         let mut text = String::new();
         if let Some(SizesSent { distribution, mean_bytes: Some(mean), .. }) = &self.sizes {
@@ -196,13 +197,14 @@ impl Traffic {
     }
 }
 
-/// The boot id, which the kernel draws when it starts (random(4)): what has another is of another clock.
+/// Reads the boot id, which the kernel draws when it starts (random(4)). Times with different boot ids are from different
+/// clocks.
 pub fn boot_id() -> Option<String> {
     let text = std::fs::read_to_string("/proc/sys/kernel/random/boot_id").ok()?;
     Some(text.trim().to_owned()).filter(|id| !id.is_empty())
 }
 
-/// What became of the schedule; `None` of a closed loop, and where there was no window.
+/// Summarizes the schedule; `None` for a closed loop, or without a window.
 pub fn scheduled(
     measured: &Measured,
     window: Option<&Range<u64>>,
@@ -228,9 +230,9 @@ pub fn scheduled(
     }))
 }
 
-/// Looks at a load with an event loop that ends by time; of all others at what failed and whether their window was cut, and
-/// `None` where there is nothing to say. `spins` is whether its threads never sleep, `asked_ns` how long its window was to be
-/// unless an interrupt came.
+/// Checks a load with an event loop that ends by time. For other loads, checks only for failures and a shortened window, and
+/// returns `None` if there is nothing to report. `spins`: its threads busy-poll. `asked_ns`: the configured length of the
+/// window.
 pub fn validity(
     measured: &Measured,
     window: Option<&Range<u64>>,
@@ -276,14 +278,14 @@ pub fn validity(
     Some(Validity { valid, checks, generators: measured.generators.clone(), in_system: Some(in_system) })
 }
 
-/// What a histogram holds, and how often.
+/// Returns the values of a histogram with their counts.
 fn rising(histogram: &Histogram<u64>) -> Vec<(f64, u64)> {
     histogram.iter_recorded().map(|step| (step.value_iterated_to() as f64, step.count_at_value())).collect()
 }
 
 fn evidence(came: &scheduled::Scheduled, schedule: &Schedule, threads: usize) -> ScheduleEvidence {
     let by_law = threads as f64 * 1e9 / schedule.rate;
-    // A recording has no law: it is held against what of it was due.
+    // A recording has no law: its gaps are compared with those of the requests that were due.
     let (gap_asked_ns, variation_asked) = match schedule.process {
         Process::Poisson => (by_law, 1.0),
         Process::Constant => (by_law, 0.0),
@@ -310,7 +312,7 @@ fn loop_of(from: From) -> &'static str {
     }
 }
 
-/// Latencies for a person.
+/// Formats a latency for people.
 pub fn latency_in_words(latency: &Latency) -> String {
     times_in_words(loop_of(latency.from), &latency.times)
 }
@@ -332,7 +334,7 @@ fn times_in_words(what: &str, times: &Times) -> String {
     format!("{what}: {}\n", words.join(", "))
 }
 
-/// The schedule for a person.
+/// Formats the schedule for people.
 pub fn scheduled_in_words(scheduled: &Scheduled) -> String {
     let Scheduled { due, sent, answered, failed, never_sent, waited, .. } = scheduled;
     let mut text = format!(
@@ -349,7 +351,7 @@ pub fn scheduled_in_words(scheduled: &Scheduled) -> String {
     text
 }
 
-/// What was found, for a person: of a load that is not valid, why and what to change.
+/// Formats the checks for people. For an invalid load: why, and what to change.
 pub fn validity_in_words(validity: &Validity) -> String {
     let number = |value: f64| if value.fract() == 0.0 { format!("{value:.0}") } else { format!("{value:.3}") };
     let finding = |check: &Check| {

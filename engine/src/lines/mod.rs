@@ -1,6 +1,6 @@
-//! The lines that the engine prints for a program to read: JSON, one object a line, `line` saying which.
+//! Lines that the engine prints for programs: JSON, one object per line. `line` is the kind.
 //!
-//! `thunderherd-engine schema` prints their schema. A change that a reader could stumble over raises [`SCHEMA`].
+//! `thunderherd-engine schema` prints their schema. A change that can break a reader raises [`SCHEMA`].
 
 pub mod cpu_source;
 pub mod load;
@@ -13,6 +13,7 @@ use schemars::JsonSchema;
 use serde::Serialize;
 
 use crate::base::limit::Place;
+use crate::base::mistake::Mistake;
 use crate::base::setting::Value;
 use crate::count::counter::Readout;
 use crate::count::own_memory::Memory;
@@ -31,50 +32,52 @@ pub const SCHEMA: u32 = 4;
 /// The effective settings, by name.
 pub type SettingValues = BTreeMap<&'static str, Value>;
 
-/// Everything that is printed for programs.
+/// Every line that the engine prints for programs.
 #[derive(Debug, Serialize, JsonSchema)]
 #[serde(tag = "line", rename_all = "snake_case")]
 pub enum Line {
     /// The server listens.
     Ready(Ready),
-    /// The answer to `snapshot`.
+    /// The reply to the command `snapshot`.
     Snapshot(Snapshot),
     /// The server has ended.
     Summary(Summary),
-    /// A timed load begins or ends to count.
+    /// The window of a timed load begins or ends.
     Mark(Mark),
     /// The load has ended.
     Load(Box<LoadResult>),
     /// A server or load that `count` ran has ended.
     Life(Life),
-    /// A server or load that `profile` ran has ended; the first line of its file as well.
+    /// A server or load that `profile` ran has ended. This is also the first line of the profile's file.
     Profile(Profile),
-    /// What `profile` would do here.
+    /// What `profile` would record on this machine.
     ProfileCheck(ProfileCheck),
-    /// A stack, in the file of `profile`.
+    /// A stack in the file that `profile` writes.
     Stack(Stack),
-    /// Two namespaces are there.
+    /// Two network namespaces exist.
     Namespaces(Namespaces),
-    /// The limits of the machine are being measured.
+    /// The measurement of machine limits begins.
     Limits(Limits),
-    /// A limit was measured once more.
+    /// One round of a machine limit.
     LimitRound(LimitRound),
-    /// A limit cannot be measured here, or no more.
+    /// A machine limit that cannot be measured, or has no further round.
     LimitUnavailable(LimitUnavailable),
+    /// The command was refused, and printed no other line.
+    Refused(Refused),
 }
 
-/// A server that listens, and all that it was told.
+/// A server that listens, with its configuration.
 #[derive(Debug, Serialize, JsonSchema)]
 pub struct Ready {
     /// Version of the lines.
     pub schema: u32,
     /// Address and port, or `unix:@` and a name.
     pub address: String,
-    /// The port, the kernel's choice where 0 was asked for; null over Unix sockets.
+    /// Port, chosen by the kernel if 0 was given. Null over Unix sockets.
     pub port: Option<u16>,
-    /// The process that supervises, prints this line and is not part of what is measured.
+    /// Process that supervises the server and prints this line. It is not measured.
     pub supervisor_pid: i32,
-    /// The first process of the server.
+    /// First process of the server.
     pub server_pid: i32,
     /// Name of the design.
     pub design: &'static str,
@@ -86,33 +89,33 @@ pub struct Ready {
     pub workload: &'static str,
     /// All effective settings.
     pub settings: SettingValues,
-    /// Its loops never sleep, even when nobody asks for anything: by its design, or as it was told (`--wait spin`). Not said of a
-    /// primitive that spins, which does so only in a call that awaits a client's bytes, and not for long.
+    /// Whether the server busy-polls, even without clients: by its design, or because of `--wait spin`. False for a primitive
+    /// that only busy-polls for a moment in a receive call.
     pub spins: bool,
     /// Where the CPU time of snapshots comes from.
     pub cpu_source: CpuSource,
-    /// Why it does not come from a better source.
+    /// Why no better CPU source is used; null if this is the best.
     pub cpu_source_reason: Option<String>,
-    /// What the kernel made of the socket's options.
+    /// Options of the listening socket, as the kernel reports them.
     pub socket: SocketOptions,
     /// CPUs the server is pinned to.
     pub cpus: Option<Vec<usize>>,
-    /// Descriptors that each process of the server may have open: the hard limit, which the soft one was raised to.
+    /// Descriptors that each process of the server may open. The soft limit was raised to the hard limit.
     pub descriptor_limit: u64,
-    /// The counters asked for: null, or why this machine does not offer it.
+    /// Requested counters: null, or the reason why the counter is unavailable on this machine.
     pub counters: BTreeMap<String, Option<String>>,
 }
 
-/// The listener's options as the kernel reports them; connections inherit them.
+/// Options of the listening socket, as the kernel reports them. Connections inherit them.
 #[derive(Debug, Serialize, JsonSchema)]
 pub struct SocketOptions {
-    /// For instance `cubic`; null over Unix sockets.
+    /// Congestion control, for instance `cubic`. Null over Unix sockets.
     pub congestion_control: Option<String>,
     /// TCP_NODELAY; null over Unix sockets.
     pub nodelay: Option<bool>,
-    /// The backlog asked for.
+    /// Requested backlog.
     pub backlog: u64,
-    /// The backlog in force: net.core.somaxconn bounds it. Null over Unix sockets, of which the kernel does not say it.
+    /// Effective backlog, bounded by net.core.somaxconn. Null over Unix sockets, for which the kernel does not report it.
     pub backlog_effective: Option<u32>,
     /// SO_SNDBUF in bytes.
     pub send_buffer: usize,
@@ -120,59 +123,59 @@ pub struct SocketOptions {
     pub receive_buffer: usize,
 }
 
-/// A server at one moment; everything counts from its start.
+/// State of a server at one moment. All counts begin at its start.
 #[derive(Debug, Serialize, JsonSchema)]
 pub struct Snapshot {
     /// CLOCK_MONOTONIC.
     pub monotonic_ns: u64,
-    /// CPU time of the whole process tree; none where only that of the whole life is known.
+    /// CPU time of the whole process tree. Null if only the CPU time of the whole life is known.
     pub cpu_ns: Option<u64>,
-    /// What was counted.
+    /// Tally of connections, requests, bytes and errors.
     pub tally: Counts,
-    /// Connections of each worker of the pool.
+    /// Connections served by each worker of the pool. Null without a pool.
     pub workers: Option<Vec<u64>>,
-    /// Connections that the listener dropped.
+    /// Connections that the listening socket dropped.
     pub listen_drops: u32,
-    /// Connections that wait to be accepted; null over Unix sockets, of which the kernel does not say it.
+    /// Connections that wait for accept. Null over Unix sockets, for which the kernel does not report it.
     pub listen_queue: Option<u32>,
-    /// What was counted of the whole process tree.
+    /// Counters of the whole process tree.
     #[serde(flatten)]
     pub readout: Readout,
-    /// CLOCK_MONOTONIC once all of this had been read: what was counted by then came no later.
+    /// CLOCK_MONOTONIC after the last of these readings. Everything counted here happened before it.
     pub read_ns: u64,
 }
 
-/// A server's whole life, every process of it ended and waited for.
+/// Whole life of a server whose processes have all ended.
 #[derive(Debug, Clone, Serialize, JsonSchema)]
 pub struct Summary {
-    /// CPU time of all processes and threads: from the control group where there is one, else from getrusage, which
-    /// misses the last steps of a thread.
+    /// CPU time of all processes and threads. It is read from the control group if there is one, otherwise from getrusage,
+    /// which misses the last steps of a thread.
     pub cpu_ns: u64,
-    /// What all processes and threads used.
+    /// Resources that all processes and threads used.
     #[serde(flatten)]
     pub used: Used,
-    /// Of the CPU time, the server's first process; none when it was killed and could not say.
+    /// CPU time of the server's first process. Null if it was killed before it could report.
     pub server_process: Option<Split>,
-    /// Of the CPU time, all other processes.
+    /// CPU time of all other processes.
     pub dead_children: Option<Split>,
-    /// The largest resident set of any one process, in KiB.
+    /// Largest resident set of a single process, in KiB.
     pub max_resident_kib: u64,
-    /// What was counted.
+    /// Tally of connections, requests, bytes and errors.
     pub tally: Counts,
-    /// Connections of each worker of the pool.
+    /// Connections served by each worker of the pool. Null without a pool.
     pub workers: Option<Vec<u64>>,
-    /// Connections that the listener dropped.
+    /// Connections that the listening socket dropped.
     pub listen_drops: u32,
-    /// What was counted over the whole life.
+    /// Counters over the whole life.
     #[serde(flatten)]
     pub readout: Readout,
-    /// Sums that the workload keeps; a load must come to the same where it has one of the same name.
+    /// Sums that the workload keeps. A load that has a sum of the same name must have the same value.
     pub account: Account,
-    /// How the workload's own books do not balance.
+    /// Which of the workload's own sums contradict each other; null if none do.
     pub account_fault: Option<String>,
-    /// What the kernel made of its first connection's options; null without a connection, and over Unix sockets.
+    /// Options of the first connection, as the kernel reports them. Null without a connection, and over Unix sockets.
     pub connection: Option<ConnectionOptions>,
-    /// How the server ended, when nobody had stopped it.
+    /// How the server ended, if it ended without being stopped.
     pub died: Option<String>,
 }
 
@@ -191,100 +194,100 @@ pub struct LoadResult {
     pub receive: &'static str,
     /// All effective settings.
     pub settings: SettingValues,
-    /// What is counted in the window of a load that ends by time.
+    /// What a load that ends by time counts in its window.
     pub measured_by: MeasuredBy,
-    /// Requests that were to be made; null where the load ends by time.
+    /// Number of requests to make. Null if the load ends by time.
     pub expected_requests: Option<u64>,
-    /// What was counted.
+    /// Tally of connections, requests, bytes and errors.
     pub tally: Counts,
-    /// From before the first connection to after the last reply.
+    /// Time from before the first connection until after the last reply.
     pub elapsed_ns: u64,
     /// CLOCK_MONOTONIC before the first connection.
     pub started_monotonic_ns: u64,
     /// CLOCK_MONOTONIC after the last reply.
     pub ended_monotonic_ns: u64,
-    /// Which start of which machine these moments are of: the kernel's boot id. Those of loads of one can be compared. Null where
-    /// it cannot be read.
+    /// The kernel's boot id. Times on CLOCK_MONOTONIC can be compared between loads with the same boot id. Null if it cannot be
+    /// read.
     pub boot_id: Option<String>,
-    /// CLOCK_MONOTONIC before the first reading of what it uses and counts: no later than its beginning.
+    /// CLOCK_MONOTONIC before the first reading of usage and counters, which is no later than the load's start.
     pub counted_from_ns: u64,
-    /// CLOCK_MONOTONIC after the last such reading. What comes after the last reply (connections that are closed, notices that
-    /// are waited for, processes that end) is in the figures, so it has to be in their time too.
+    /// CLOCK_MONOTONIC after the last reading of usage and counters. The figures include work after the last reply: connections
+    /// that are closed, notifications that are awaited, processes that end. This time includes that work, too.
     pub counted_to_ns: u64,
-    /// The measured part of a load that ends by time.
+    /// Measured part of a load that ends by time.
     pub window: Option<Window>,
-    /// How long replies took, of the window where there is one. In a closed loop from the sending of a request, each client
-    /// waiting for its reply before it asks again: what a stall keeps from being asked is not in it. In an open loop from
-    /// when a request was due.
+    /// Latency of replies, in the window if there is one. A closed loop measures from the sending of the request. Each client
+    /// waits for its reply before it sends again, so requests that a stall prevents are not in it. An open loop measures from
+    /// when the request was due.
     pub latency: Option<Latency>,
-    /// What became of the schedule of an open loop.
+    /// How well an open loop kept its schedule.
     pub scheduled: Option<Scheduled>,
-    /// What its requests were that are not all alike; null where they are.
+    /// Sizes and kinds of the requests. Null if all requests are alike.
     pub traffic: Option<Traffic>,
-    /// Whether the load measured its server; null where it has no event loop or does not end by time, and nothing failed.
+    /// Whether the load measured its server. Null if nothing failed and the load has no event loop or does not end by time.
     pub validity: Option<Validity>,
-    /// Memory of the load's process; null where its clients are processes of their own, and where the kernel does not tell.
+    /// Memory of the load's process. Null if each client is a separate process, or if the kernel does not report it.
     pub memory: Option<Memory>,
-    /// What the load used, children included.
+    /// Resources that the load used, including its children.
     #[serde(flatten)]
     pub used: Used,
-    /// What was counted of it, children and threads included; states are those in the last tenth of its window, where
-    /// it has one.
+    /// Counters of the load, including its children and threads. States are those in the last tenth of the window, if there is
+    /// one.
     #[serde(flatten)]
     pub readout: Readout,
-    /// Sums that the workload keeps, to be held against the server's.
+    /// Sums that the workload keeps, to be checked against the server's.
     pub account: Account,
-    /// What the workload has measured itself, summed over the requests that count: those of the window, where there is one.
+    /// Figures that the workload measures itself, summed over the counted requests: those in the window if there is one.
     pub figures: Figures,
-    /// The requests of each client that count; null where there are more than 1024 clients. A client process that was lost
-    /// has none.
+    /// Counted requests of each client. Null for more than 1024 clients. A client process that was lost has 0.
     pub requests_by_client: Option<Vec<u64>>,
-    /// What the kernel made of its first connection's options; null without a connection, and over Unix sockets.
+    /// Options of the first connection, as the kernel reports them. Null without a connection, and over Unix sockets.
     pub connection: Option<ConnectionOptions>,
-    /// How its connections ended, as far as the kernel was asked; null where none did, and over Unix sockets.
+    /// How connections ended, for the sample that was examined. Null if none was examined, and over Unix sockets.
     pub closings: Option<Closed>,
-    /// The first error in words.
+    /// Message of the first error.
     pub first_error: Option<String>,
-    /// Stopped by an interrupt before its end.
+    /// Whether an interrupt stopped the load before its end.
     pub interrupted: bool,
 }
 
-/// The moment at which a timed load begins or ends to count: its server is to be read now.
+/// The moment at which the window of a timed load begins or ends. The reader of this line should take a snapshot of the server
+/// now.
 #[derive(Debug, Serialize, JsonSchema)]
 pub struct Mark {
-    /// Which.
+    /// Kind of the mark.
     pub mark: MarkKind,
     /// CLOCK_MONOTONIC.
     pub monotonic_ns: u64,
 }
 
-/// Which moment of a timed load.
+/// Moments of a timed load.
 #[derive(Debug, Clone, Copy, Serialize, JsonSchema)]
 #[serde(rename_all = "snake_case")]
 pub enum MarkKind {
     /// The warm-up is over.
     WindowStarted,
-    /// What is in flight is waited for, and counted no more.
+    /// The window is over. The load awaits the replies in flight without counting them.
     WindowEnded,
 }
 
-/// The measured part of a timed load.
+/// Measured part of a timed load.
 #[derive(Debug, Clone, Serialize, JsonSchema)]
 pub struct Window {
     /// CLOCK_MONOTONIC at its beginning.
     pub started_monotonic_ns: u64,
     /// CLOCK_MONOTONIC at its end.
     pub ended_monotonic_ns: u64,
-    /// Requests whose reply came within it and was right.
+    /// Requests whose correct reply arrived in the window.
     pub requests: u64,
-    /// Connections made within it.
+    /// Connections made in the window.
     pub connections: u64,
-    /// What the load's own end moved in it.
+    /// Bytes and calls of the load in the window.
     pub counted: Counted,
 }
 
-/// Bytes and calls of a load between two readings of its tally, at the edges of its window. A load that had to wait for its
-/// CPU reads late, so the time between the readings is told too.
+/// Bytes and calls of a load between two readings of its tally at the edges of its window. A load that waits for its CPU reads
+/// late, so the time between the readings is reported, too.
 #[derive(Debug, Clone, Serialize, JsonSchema)]
 pub struct Counted {
     /// Time between the readings.
@@ -299,106 +302,126 @@ pub struct Counted {
     pub receive_calls: u64,
 }
 
-/// The whole life of a server or a load, its supervisor and all that it forked included: from exec to exit.
+/// Whole life of a server or a load, from exec to exit, including its supervisor and all child processes.
 #[derive(Debug, Serialize, JsonSchema)]
 pub struct Life {
-    /// What was counted.
+    /// Counters from exec to exit.
     #[serde(flatten)]
     pub readout: Readout,
-    /// From exec to exit.
+    /// Time from exec to exit.
     pub elapsed_ns: u64,
     /// CLOCK_MONOTONIC right before exec.
     pub started_monotonic_ns: u64,
-    /// What all of it used.
+    /// Resources that all its processes used.
     #[serde(flatten)]
     pub used: Used,
-    /// The exit status; 128 and the signal's number where a signal ended it.
+    /// Exit status; 128 plus the signal's number if a signal ended it.
     pub status: i32,
 }
 
-/// Two network namespaces, joined by a pair of interfaces, that live until the process has ended which printed this, and
-/// whatever has entered them.
+/// Two network namespaces, joined by a pair of interfaces. They exist until the process that printed this line has ended, and
+/// every process that has entered them.
 #[derive(Debug, Serialize, JsonSchema)]
 pub struct Namespaces {
     /// Version of the lines.
     pub schema: u32,
-    /// The process that has made them; it is in the clients', and /proc/PID/net is theirs.
+    /// Process that made the namespaces. It is in the clients' namespace, so /proc/PID/net is the clients'.
     pub pid: i32,
-    /// They are a user namespace's, which was made for them: the user who made them is not root here.
+    /// Whether they belong to a user namespace made for them, because the user is not root.
     pub user_namespace: bool,
-    /// What the pair was told.
+    /// Settings of the pair.
     pub settings: SettingValues,
-    /// For the server.
+    /// The server's namespace.
     pub server: NamespaceEnd,
-    /// For its clients.
+    /// The clients' namespace.
     pub client: NamespaceEnd,
-    /// Why the ends have no IPv6 addresses.
+    /// Why the interfaces have no IPv6 addresses; null if they have.
     pub without_ipv6: Option<String>,
 }
 
-/// One of two namespaces, with its end of the pair.
+/// One of the two namespaces, with its interface.
 #[derive(Debug, Serialize, JsonSchema)]
 pub struct NamespaceEnd {
-    /// What `--network-namespace` takes.
+    /// Path for `--network-namespace`.
     pub path: String,
-    /// Name of the interface, the only one beside the loopback interface.
+    /// Name of the interface, the only one besides loopback.
     pub interface: &'static str,
-    /// Its MTU as the kernel says it, in bytes.
+    /// MTU in bytes, as the kernel reports it.
     pub mtu: u32,
     /// IPv4 address.
     pub address: String,
     /// IPv6 address.
     pub address6: Option<String>,
-    /// Kernel settings that were asked for, and those that were set; null: the namespace has none of its own.
+    /// Kernel settings that were requested or set. Null if the setting is not per namespace.
     pub sysctls: BTreeMap<String, Option<String>>,
 }
 
-/// Where and how the limits of the machine are measured.
+/// Where and how the machine limits are measured.
 #[derive(Debug, Serialize, JsonSchema)]
 pub struct Limits {
     /// Version of the lines.
     pub schema: u32,
-    /// The CPU of this process, and that of the other ends which have one of their own.
+    /// CPU of this process, then the CPU of peers on a second one.
     pub cpus: Vec<usize>,
     /// All effective settings.
     pub settings: SettingValues,
 }
 
-/// A limit at a size and a place.
+/// A machine limit at one size and placement.
 #[derive(Debug, Clone, Serialize, JsonSchema)]
 pub struct LimitPoint {
     /// Name of the limit.
     pub limit: &'static str,
-    /// Where its ends are.
+    /// Placement of its two ends.
     pub place: Place,
-    /// Its size; null where it has none.
+    /// Size in bytes; null if the limit has none.
     pub bytes: Option<usize>,
 }
 
-/// What one round of a limit came to: so many times, one after another.
+/// Result of one round of a machine limit: the operation repeated `times` times in a row.
 #[derive(Debug, Serialize, JsonSchema)]
 pub struct LimitRound {
-    /// Of which limit.
+    /// The machine limit.
     #[serde(flatten)]
     pub point: LimitPoint,
-    /// Number of the round, counted from 1: each has every limit once, in an order of its own.
+    /// Number of the round, from 1. Each round measures every limit once, in random order.
     pub round: u64,
-    /// How often it was done.
+    /// Repetitions of the operation.
     pub times: u64,
-    /// How long all of them took together.
+    /// Time for all repetitions.
     pub elapsed_ns: u64,
-    /// Page faults meanwhile, of this process and of those that it has waited for: a price that has some in it.
+    /// Page faults during the round, of this process and of its ended children. The time includes them.
     pub page_faults: u64,
 }
 
-/// A limit that there is no further round of.
+/// A machine limit that has no further round.
 #[derive(Debug, Serialize, JsonSchema)]
 pub struct LimitUnavailable {
-    /// Which limit.
+    /// The machine limit.
     #[serde(flatten)]
     pub point: LimitPoint,
-    /// Why.
+    /// Why there is no further round.
     pub reason: String,
+}
+
+/// A command that was refused because of what the user typed or wrote; printed with `--json`.
+#[derive(Debug, Serialize, JsonSchema)]
+pub struct Refused {
+    /// Version of the lines.
+    pub schema: u32,
+    /// The area, a dot, and what is wrong, such as `listen.in_use`. It stays when the words change.
+    pub code: &'static str,
+    /// What is wrong, with the value seen.
+    pub message: String,
+    /// What to type instead, or what is allowed.
+    pub hint: Option<String>,
+}
+
+impl Refused {
+    /// The line for a mistake.
+    pub fn of(mistake: &Mistake) -> Self {
+        Refused { schema: SCHEMA, code: mistake.code, message: mistake.message.clone(), hint: mistake.hint.clone() }
+    }
 }
 
 /// The schema of the lines (JSON Schema).

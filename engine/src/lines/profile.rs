@@ -1,4 +1,4 @@
-//! The lines of a profile: about all of it, and of each stack; and what one would be.
+//! The lines of a profile: its header, its stacks, and the check beforehand.
 
 use schemars::JsonSchema;
 use serde::Serialize;
@@ -7,67 +7,68 @@ use crate::lines::usage::Used;
 use crate::stacks::sampling::{Event, Scope};
 use crate::stacks::symbols::Frame;
 
-/// Where a server or a load spent its time, its supervisor and all that it forked included: from exec to exit.
+/// Header of a profile: where a server or a load spent its time from exec to exit, including its supervisor and all child
+/// processes.
 #[derive(Debug, Clone, Serialize, JsonSchema)]
 pub struct Profile {
     /// Version of the lines.
     pub schema: u32,
-    /// What made the kernel take samples.
+    /// Event at which the kernel takes samples.
     pub event: Event,
-    /// Why it was not cycles; null where it was.
+    /// Why the event is not cycles; null if it is.
     pub why_not_cycles: Option<String>,
-    /// Whom the kernel samples: who lives but for a moment is met in one of the ways alone.
+    /// What the kernel samples. Only one of the ways catches short-lived processes.
     pub scope: Scope,
-    /// Why it was not the CPUs; null where it was.
+    /// Why the kernel does not sample whole CPUs; null if it does.
     pub why_not_cpus: Option<String>,
-    /// Samples asked for, for each second of CPU time; of cycles, of a CPU that is as fast as it was before the command began.
+    /// Requested samples per second of CPU time. For cycles, at the CPU's speed before the command began.
     pub frequency_hertz: u64,
-    /// Samples taken.
+    /// Number of samples.
     pub samples: u64,
-    /// Records that the kernel's ring buffers had no room for, samples mostly.
+    /// Records, mostly samples, that did not fit into the kernel's ring buffers.
     pub lost: u64,
-    /// Times that the kernel paused sampling, since it took too much time.
+    /// How often the kernel paused sampling because it took too much time.
     pub throttled: u64,
-    /// CLOCK_MONOTONIC at its exec.
+    /// CLOCK_MONOTONIC at exec.
     pub from_ns: u64,
-    /// CLOCK_MONOTONIC once nothing was left of it.
+    /// CLOCK_MONOTONIC after its last process had ended.
     pub to_ns: u64,
-    /// True where the functions of the kernel have names, else the reason: then they stand as `[kernel]`.
+    /// True if functions of the kernel have names, otherwise the reason. They are then shown as `[kernel]`.
     pub kernel_symbols: Has,
-    /// True where the engine was built so that the kernel can tell who called a function of it, else the reason: then stacks
-    /// of user mode have few frames.
+    /// True if the engine was built with frame pointers, otherwise the reason. Without them, stacks of user mode have few
+    /// frames.
     pub frame_pointers: Has,
-    /// What all of it used.
+    /// Resources that all its processes used.
     #[serde(flatten)]
     pub used: Used,
-    /// The exit status; 128 and the signal's number where a signal ended it.
+    /// Exit status; 128 plus the signal's number if a signal ended it.
     pub status: i32,
 }
 
-/// What a profile would be here, of which nothing is taken.
+/// What a profile on this machine would record. Nothing is sampled.
 #[derive(Debug, Clone, Serialize, JsonSchema)]
 pub struct ProfileCheck {
     /// Version of the lines.
     pub schema: u32,
-    /// Why there can be none, and what helps; null where there can.
+    /// Why no profile is possible, and what helps; null if one is.
     pub reason: Option<String>,
-    /// What would make the kernel take samples; null where nothing would.
+    /// Event at which the kernel would take samples; null if there is none.
     pub event: Option<Event>,
-    /// Why it would not be cycles; null where it would, or where there is no event.
+    /// Why the event would not be cycles; null if it would, or if there is none.
     pub why_not_cycles: Option<String>,
-    /// Whom the kernel would sample; null where it would nobody.
+    /// What the kernel would sample; null if nothing.
     pub scope: Option<Scope>,
-    /// Why it would not be the CPUs; null where it would, or where there is no event.
+    /// Why the kernel would not sample whole CPUs; null if it would, or if there is no event.
     pub why_not_cpus: Option<String>,
-    /// Samples asked for, for each second of CPU time.
+    /// Requested samples per second of CPU time.
     pub frequency_hertz: u64,
-    /// True where the functions of the kernel would have names, else the reason.
+    /// True if functions of the kernel would have names, otherwise the reason.
     pub kernel_symbols: Has,
-    /// True where the engine was built so that the kernel can tell who called a function of it, else the reason.
+    /// True if the engine was built with frame pointers, otherwise the reason.
     pub frame_pointers: Has,
 }
 
-/// Whether there is something: true, or the reason why not.
+/// True, or the reason why not.
 #[derive(Debug, Clone, Serialize, JsonSchema)]
 #[serde(untagged)]
 pub enum Has {
@@ -83,12 +84,12 @@ impl From<Option<String>> for Has {
     }
 }
 
-/// A stack of functions that samples were taken in.
+/// A stack of functions, with its samples.
 #[derive(Debug, Clone, PartialEq, Eq, PartialOrd, Ord, Serialize, JsonSchema)]
 pub struct Stack {
-    /// The functions, outermost first; with what the compiler has inlined.
+    /// Functions, outermost first, including those that the compiler has inlined.
     pub frames: Vec<Frame>,
-    /// The name of the thread, as the kernel has it.
+    /// Name of the thread, as the kernel has it.
     pub command: String,
     /// CLOCK_MONOTONIC of each sample.
     pub at_ns: Vec<u64>,

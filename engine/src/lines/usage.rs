@@ -1,21 +1,21 @@
-//! What processes have used, as lines tell it.
+//! Resources that processes used, as printed in lines.
 
 use schemars::JsonSchema;
 use serde::Serialize;
 
 use crate::sys::process::Usage;
 
-/// What processes and their threads have used, as getrusage(2) and wait4(2) say it. Its fields stand in the line itself.
+/// Resources that processes and their threads used, from getrusage(2) and wait4(2). The fields are in the line itself.
 #[derive(Debug, Clone, Copy, Serialize, JsonSchema)]
 pub struct Used {
-    /// CPU time in user mode. On kernels that sample at the tick, the sum with `system_ns` is exact for processes and the
+    /// CPU time in user mode. On kernels that sample at the tick, the sum with `system_ns` is exact for processes, but the
     /// split is not.
     pub user_ns: u64,
     /// CPU time in the kernel.
     pub system_ns: u64,
-    /// Times that a thread gave up its CPU to wait.
+    /// How often a thread gave up its CPU to wait.
     pub voluntary_switches: u64,
-    /// Times that a thread was made to give up its CPU.
+    /// How often the kernel took the CPU from a thread.
     pub involuntary_switches: u64,
     /// Page faults without input.
     pub minor_faults: u64,
@@ -39,9 +39,9 @@ impl From<&Usage> for Used {
 /// CPU time by mode.
 #[derive(Debug, Clone, Copy, Serialize, JsonSchema)]
 pub struct Split {
-    /// In user mode.
+    /// CPU time in user mode.
     pub user_ns: u64,
-    /// In the kernel.
+    /// CPU time in the kernel.
     pub system_ns: u64,
 }
 

@@ -1,4 +1,4 @@
-//! Where a server listens: a host and a port of TCP, or the name of a Unix socket.
+//! Addresses of servers: a host and a port of TCP, or the name of a Unix socket.
 
 use std::fmt;
 use std::io;
@@ -7,25 +7,25 @@ use std::net::{SocketAddr, ToSocketAddrs};
 use anyhow::Result;
 use socket2::{Domain, SockAddr};
 
-use crate::base::mistake::mistake;
+use crate::base::mistake::{mistake, mistake_with_hint};
 
-/// How the address of a Unix socket begins. Its name is an abstract one (unix(7)): no file that could be left behind, and
-/// gone with its last socket. Without a name it is the kernel's choice, as port 0 is.
+/// Prefix of the address of a Unix socket. Its name is abstract (unix(7)), so no file stays behind after its last socket. The
+/// kernel chooses a name if none is given, like a port for port 0.
 const UNIX: &str = "unix:@";
 
-/// The longest name: what sun_path takes behind its zero byte.
+/// Maximum length of a name: what fits into sun_path after its zero byte.
 const LONGEST: usize = 107;
 
 /// One address.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub enum Address {
-    /// Of TCP, over IPv4 or IPv6.
+    /// A TCP address, over IPv4 or IPv6.
     Tcp(SocketAddr),
     /// An abstract name of a Unix stream socket.
     Unix(String),
 }
 
-/// What the sockets are of.
+/// Families of sockets.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Family {
     /// TCP, over IPv4 or IPv6.
@@ -34,42 +34,45 @@ pub enum Family {
     Unix,
 }
 
-/// What the sockets of an address are of, as far as can be told from its beginning.
+/// Returns the family of an address by its prefix.
 pub fn family(text: &str) -> Family {
     if text.starts_with("unix:") { Family::Unix } else { Family::Tcp }
 }
 
-/// All addresses of `HOST:PORT` (a name, an IPv4 address, or an IPv6 address in brackets), or the one of `unix:@NAME`.
+/// Resolves `HOST:PORT` (a name, an IPv4 address, or an IPv6 address in brackets) to all its addresses, or `unix:@NAME` to one.
 pub fn resolve(option: &str, text: &str) -> Result<Vec<Address>> {
     if family(text) == Family::Unix {
         let name = text.strip_prefix(UNIX).filter(|name| name.len() <= LONGEST);
         let name = name.filter(|name| name.bytes().all(|byte| byte.is_ascii_graphic()));
         return match name {
             Some(name) => Ok(vec![Address::Unix(name.to_owned())]),
-            None => Err(mistake(format!(
-                "{option} is '{text}'; a Unix socket is {UNIX}NAME with at most {LONGEST} visible ASCII characters"
-            ))),
+            None => Err(mistake_with_hint(
+                "address.invalid_name",
+                format!("{option} '{text}' is no name of a Unix socket"),
+                format!("allowed: {UNIX}NAME with at most {LONGEST} visible ASCII characters"),
+            )),
         };
     }
     let addresses: Vec<_> = text
         .to_socket_addrs()
         .map_err(|error| {
-            mistake(format!(
-                "{option} is '{text}': {error}; it takes HOST:PORT, for instance 127.0.0.1:8888, [::1]:8888 or \
-                 localhost:8888, or {UNIX}NAME"
-            ))
+            mistake_with_hint(
+                "address.invalid",
+                format!("{option} '{text}' is no address: {error}"),
+                format!("allowed: HOST:PORT, for instance 127.0.0.1:8888, [::1]:8888 or localhost:8888, or {UNIX}NAME"),
+            )
         })?
         .map(Address::Tcp)
         .collect();
     if addresses.is_empty() {
-        Err(mistake(format!("{option} is '{text}', which has no address")))
+        Err(mistake("address.unresolved", format!("{option} '{text}': the name has no address")))
     } else {
         Ok(addresses)
     }
 }
 
 impl Address {
-    /// The family, as socket(2) takes it.
+    /// Returns the family for socket(2).
     pub fn domain(&self) -> Domain {
         match self {
             Address::Tcp(address) => Domain::for_address(*address),
@@ -77,7 +80,7 @@ impl Address {
         }
     }
 
-    /// As bind(2) and connect(2) take it. A Unix socket without a name is bound to one of the kernel's choice.
+    /// Returns the address for bind(2) and connect(2). The kernel chooses the name of a Unix socket without one.
     pub fn for_the_kernel(&self) -> io::Result<SockAddr> {
         match self {
             Address::Tcp(address) => Ok((*address).into()),
@@ -86,13 +89,13 @@ impl Address {
         }
     }
 
-    /// What the kernel says of a socket; `None` where it has no address, as a Unix socket that was never bound.
+    /// Reads the address of a socket; `None` if it has none, such as an unbound Unix socket.
     pub fn of(address: &SockAddr) -> Option<Self> {
         let unix = || Some(Address::Unix(String::from_utf8_lossy(address.as_abstract_namespace()?).into_owned()));
         address.as_socket().map(Address::Tcp).or_else(unix)
     }
 
-    /// The port of TCP.
+    /// Returns the TCP port.
     pub fn port(&self) -> Option<u16> {
         match self {
             Address::Tcp(address) => Some(address.port()),

@@ -1,5 +1,5 @@
-//! Who ends connections first, and so who keeps what is left of them in TIME_WAIT for a minute (RFC 9293, section 3.6; tcp(7)):
-//! as the kernel tells of some connections of a load, just before it says at its own end that no more comes.
+//! Which end closes connections first and so keeps them in TIME_WAIT for a minute (RFC 9293, section 3.6; tcp(7)). The load
+//! asks the kernel about a sample of its connections just before it shuts them down.
 
 use std::os::fd::BorrowedFd;
 use std::sync::atomic::{AtomicU64, Ordering::Relaxed};
@@ -12,15 +12,15 @@ use socket2::SockRef;
 
 use crate::sys::socket;
 
-/// Of each worker's connections so many are looked at from the first on, and then each whose number can be divided by [`EVERY`]:
-/// three system calls of a connection that takes some dozens.
+/// Number of connections that each worker examines first. Afterwards it examines those whose number is a multiple of [`EVERY`].
+/// This takes three system calls, for a connection that takes some dozens.
 const FIRST: u64 = 16;
 const EVERY: u64 = 64;
 
-/// How connections of one worker of a load ended.
+/// Counts of how connections of one worker of a load ended.
 #[derive(Default)]
 pub struct Closings {
-    /// All of them.
+    /// Connections that ended.
     ended: AtomicU64,
     closed_by_load: AtomicU64,
     closed_by_server: AtomicU64,
@@ -28,22 +28,23 @@ pub struct Closings {
     reset_by_server: AtomicU64,
 }
 
-/// How connections ended that the load looked at before it ended them: of each of its workers the first 16, and every 64th.
+/// How connections of a load ended. Each worker examines its first 16 connections and every 64th.
 #[derive(Debug, Clone, Default, PartialEq, Eq, Serialize, JsonSchema)]
 pub struct Closed {
-    /// The load said first that no more comes (FIN), and keeps what is left in TIME_WAIT.
+    /// Connections that the load closed first (FIN). They stay in TIME_WAIT at the load.
     pub closed_by_load: u64,
-    /// The server did, and keeps it.
+    /// Connections that the server closed first. They stay in TIME_WAIT at the server.
     pub closed_by_server: u64,
-    /// The load reset it (RST): nothing is left. It had not read all that came, or was told to (`--closing reset`).
+    /// Connections that the load reset (RST), which leaves no TIME_WAIT: unread bytes were left, or `--closing reset` was
+    /// given.
     pub reset_by_load: u64,
-    /// The server did.
+    /// Connections that the server reset.
     pub reset_by_server: u64,
-    /// Who keeps ended connections in TIME_WAIT: nobody, where all were reset.
+    /// Which ends keep connections in TIME_WAIT. Empty if all were reset.
     pub time_wait: Vec<&'static str>,
 }
 
-/// What became known of a connection as its load shut it down (shutdown(2)); nothing, where it was not looked at.
+/// State of a connection when its load shut it down (shutdown(2)); empty if it was not examined.
 #[derive(Debug, Clone, Copy)]
 pub struct ShutDown(Option<End>);
 
@@ -57,7 +58,7 @@ enum End {
 }
 
 impl End {
-    /// Of a connection whose load is about to say that no more comes, unless it resets it. `None` where it is not of TCP.
+    /// Examines a connection before its load shuts it down, unless the load resets it. `None` if it is not TCP.
     fn of(connection: BorrowedFd<'_>) -> Option<End> {
         Some(match socket::tcp_state(connection).ok()? {
             socket::TCP_CLOSE => End::ResetByServer,
@@ -68,12 +69,12 @@ impl End {
 }
 
 impl Closings {
-    /// The load is about to shut a connection down for sending: FIN goes, whatever has come and was not read.
+    /// Notes that the load is about to shut down a connection for sending. FIN is sent even if received bytes are unread.
     pub fn note_shutdown(&self, connection: BorrowedFd<'_>) -> ShutDown {
         ShutDown(if self.looks() { End::of(connection) } else { None })
     }
 
-    /// The load is about to close a connection, which it may have shut down before. Nothing is noted of one that is not of TCP.
+    /// Notes that the load is about to close a connection, possibly after a shutdown. Connections that are not TCP are ignored.
     pub fn note_close(&self, connection: BorrowedFd<'_>, shut_down: Option<ShutDown>) {
         let end = match shut_down {
             None if self.looks() => match End::of(connection) {
@@ -81,7 +82,7 @@ impl Closings {
                 end => end,
             },
             None | Some(ShutDown(None)) => None,
-            // The server has not ended it yet: a reset now does, and leaves nothing.
+            // The server has not closed it yet, so a reset ends it now and leaves no TIME_WAIT.
             Some(ShutDown(Some(_))) if awaits_the_server(connection) && resets(connection) => Some(End::ResetByLoad),
             Some(ShutDown(end)) => end,
         };
@@ -95,14 +96,14 @@ impl Closings {
         count.fetch_add(1, Relaxed);
     }
 
-    /// Whether the next that ends is looked at.
+    /// Whether to examine the next connection that ends.
     fn looks(&self) -> bool {
         let before = self.ended.fetch_add(1, Relaxed);
         before < FIRST || before.is_multiple_of(EVERY)
     }
 }
 
-/// Whether close(2) sends RST: with something unread it tells the peer that it was lost (RFC 2525, section 2.17).
+/// Whether close(2) sends RST. Unread bytes cause one, to tell the peer that they were lost (RFC 2525, section 2.17).
 fn resets(connection: BorrowedFd<'_>) -> bool {
     let lingers = SockRef::from(&connection).linger();
     matches!(lingers, Ok(Some(Duration::ZERO))) || ioctl_fionread(connection).is_ok_and(|bytes| bytes > 0)
@@ -113,7 +114,7 @@ fn awaits_the_server(connection: BorrowedFd<'_>) -> bool {
 }
 
 impl Closed {
-    /// Of all workers; `None` where none was looked at.
+    /// Sums the counts of all workers; `None` if no connection was examined.
     pub fn of<'a>(workers: impl Iterator<Item = &'a Closings>) -> Option<Closed> {
         let mut sums = Closed::default();
         for worker in workers {
@@ -131,7 +132,7 @@ impl Closed {
         self.closed_by_load + self.closed_by_server + self.reset_by_load + self.reset_by_server
     }
 
-    /// For a person, in one line without its end.
+    /// Formats the counts for people, in one line without a newline.
     pub fn in_words(&self) -> String {
         let counted = [
             (self.closed_by_load, "closed by the load first"),

@@ -1,4 +1,4 @@
-//! Addresses, options of TCP, how connections close, and what netlink shows and makes.
+//! Addresses, TCP options, closing of connections, and netlink.
 
 pub mod address;
 pub mod closings;

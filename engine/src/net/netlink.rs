@@ -1,5 +1,5 @@
-//! Asks the kernel about the network namespace that this process is in, and changes it (netlink(7)): what `ip`, `tc` and `ss`
-//! do, where they are not installed. One question at a time, and each is answered before the next, so no thread is needed.
+//! Queries and changes this process's network namespace (netlink(7)), as `ip`, `tc` and `ss` do, without needing them. Each
+//! request is answered before the next, so no thread is needed.
 
 use std::fmt::Debug;
 use std::io;
@@ -13,8 +13,8 @@ use netlink_packet_route::RouteNetlinkMessage;
 use netlink_sys::Socket;
 use netlink_sys::protocols::NETLINK_ROUTE;
 
-/// A conversation with the kernel about one namespace: that of the process when it began. What is said belongs to one of the
-/// families of netlink(7), mostly to that of interfaces and addresses (rtnetlink(7)).
+/// A netlink socket for one namespace: the process's namespace when it was opened. Its messages belong to a family of
+/// netlink(7), mostly that of interfaces and addresses (rtnetlink(7)).
 pub struct Netlink<Message = RouteNetlinkMessage> {
     socket: Socket,
     questions: u32,
@@ -22,13 +22,13 @@ pub struct Netlink<Message = RouteNetlinkMessage> {
 }
 
 impl Netlink {
-    /// Begins one about interfaces and addresses.
+    /// Opens a socket for interfaces and addresses.
     pub fn open() -> io::Result<Self> {
         Self::of_family(NETLINK_ROUTE)
     }
 
-    /// Changes something, with flags of `NLM_F_CREATE` and the like besides. The error of what is refused is the system's:
-    /// whoever asked can tell what it means there.
+    /// Sends a change, with additional flags such as `NLM_F_CREATE`. Returns the system's error if the kernel refuses; the
+    /// caller knows its meaning.
     pub fn change(&mut self, message: RouteNetlinkMessage, flags: u16) -> io::Result<()> {
         let answers = self.ask(message, flags | NLM_F_ACK).map_err(|error| match error.downcast() {
             Ok(refused) => refused,
@@ -43,12 +43,12 @@ impl<Message> Netlink<Message>
 where
     Message: NetlinkSerializable + NetlinkDeserializable + Debug + Into<NetlinkPayload<Message>>,
 {
-    /// Begins one of a family (netlink(7), `NETLINK_*`), whose messages are these.
+    /// Opens a socket of a family (netlink(7), `NETLINK_*`) with this type of messages.
     pub fn of_family(family: isize) -> io::Result<Self> {
         Ok(Netlink { socket: Socket::new(family)?, questions: 0, messages: PhantomData })
     }
 
-    /// All that there is of a kind.
+    /// Lists all objects of a kind.
     pub fn list(&mut self, message: Message) -> Result<Vec<Message>> {
         self.ask(message, NLM_F_DUMP)
     }

@@ -1,4 +1,4 @@
-//! What stands at the sending end of a link: tbf, which lets no more through than a rate, and netem, which delays and loses
+//! Queueing disciplines at the sending end of a link: tbf, which limits the rate, and netem, which delays and loses packets
 //! (tc-tbf(8), tc-netem(8)).
 
 use std::io;
@@ -10,19 +10,19 @@ use netlink_packet_route::tc::{TcAttribute, TcHandle, TcMessage, TcOption};
 
 use crate::net::netlink::Netlink;
 
-/// What of a rate may be sent at once: what comes due while a late timer is awaited.
+/// Time whose bytes may be sent at once, because a timer may be late.
 const BURST: Duration = Duration::from_millis(1);
 
-/// How long what waits in the queue may take at the rate; what is more is dropped.
+/// Maximum queue, as the time to send it at the rate. Packets beyond it are dropped.
 const QUEUE: Duration = Duration::from_millis(50);
 
-/// The queue holds so many bytes at least, however low the rate: two of the largest packets that TCP hands down.
+/// Minimum queue in bytes at any rate: two of the largest packets that TCP sends.
 const LEAST_QUEUE: u64 = 128 * 1024;
 
-/// Packets that may be on their way through a delay.
+/// Maximum packets in a delay.
 const DELAYED_PACKETS: u32 = 100_000;
 
-/// The header of an Ethernet frame, which the MTU leaves out and the kernel counts.
+/// Header of an Ethernet frame, which is not in the MTU, but which the kernel counts.
 const ETHERNET_HEADER: u64 = 14;
 
 /// Attributes of linux/rtnetlink.h and linux/pkt_sched.h, which the netlink library leaves to its users.
@@ -30,29 +30,29 @@ const TCA_OPTIONS: u16 = 2;
 const TBF_PARMS: u16 = 1;
 const TBF_RATE64: u16 = 4;
 const TBF_BURST: u16 = 6;
-/// TC_LINKLAYER_ETHERNET: the kernel reckons what a packet takes, and wants no table of it.
+/// TC_LINKLAYER_ETHERNET: the kernel computes the time of a packet, and needs no table.
 const ETHERNET: u8 = 1;
 
 /// The unit of a delay (PSCHED_SHIFT of the kernel; /proc/net/psched has it, too).
 const TICK: Duration = Duration::from_nanos(64);
 
-/// Where netem goes, and the class of it that holds what is within.
+/// Handle of netem, and its class for the inner discipline.
 const OUTER: TcHandle = TcHandle { major: 1, minor: 0 };
 const WITHIN: TcHandle = TcHandle { major: 1, minor: 1 };
 
-/// What one end of a link does to what it sends.
+/// Shaping of the packets that one end of a link sends.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct Shaping {
-    /// Bits a second, frames counted with their Ethernet headers; 0 is no limit.
+    /// Bits per second, including Ethernet headers; 0 for no limit.
     pub rate: u64,
-    /// How long each packet is held.
+    /// Delay of each packet.
     pub delay: Duration,
-    /// How many packets of a million are lost.
+    /// Packets lost per million.
     pub loss: u32,
 }
 
-/// Shapes what the interface with this number and MTU sends. The error is that of the discipline which is refused: netem
-/// where there is none in the kernel (ENOENT).
+/// Shapes the packets that the interface with this number and MTU sends. The error is that of the refused discipline: ENOENT
+/// from netem if the kernel has none.
 pub fn shape(netlink: &mut Netlink, interface: u32, mtu: u32, shaping: Shaping) -> io::Result<()> {
     let mut parent = TcHandle::ROOT;
     if shaping.delays() {
@@ -66,7 +66,7 @@ pub fn shape(netlink: &mut Netlink, interface: u32, mtu: u32, shaping: Shaping) 
 }
 
 impl Shaping {
-    /// Whether it takes netem.
+    /// Whether the shaping needs netem.
     pub fn delays(&self) -> bool {
         !self.delay.is_zero() || self.loss > 0
     }
@@ -87,7 +87,8 @@ fn add(
     netlink.change(RouteNetlinkMessage::NewQueueDiscipline(message), NLM_F_CREATE | NLM_F_EXCL)
 }
 
-/// The options of a tbf with this rate in bits a second: struct tc_tbf_qopt, and what does not fit into its 32 bits.
+/// Builds the options of tbf for a rate in bits per second: struct tc_tbf_qopt, and the values that do not fit into its 32
+/// bits.
 fn tbf(rate: u64, mtu: u32) -> TcAttribute {
     let bytes_a_second = (rate / 8).max(1);
     let of = |time: Duration| (u128::from(bytes_a_second) * time.as_nanos() / 1_000_000_000) as u64;
@@ -106,7 +107,7 @@ fn tbf(rate: u64, mtu: u32) -> TcAttribute {
     ])
 }
 
-/// struct tc_ratespec: log of cells, link layer, overhead, alignment, least packet, bytes a second.
+/// struct tc_ratespec: log of cells, link layer, overhead, alignment, smallest packet, bytes per second.
 fn rate_specification(link_layer: u8, bytes_a_second: u64) -> [u8; 12] {
     let mut specification = [0; 12];
     specification[1] = link_layer;
@@ -114,7 +115,7 @@ fn rate_specification(link_layer: u8, bytes_a_second: u64) -> [u8; 12] {
     specification
 }
 
-/// The options of netem: struct tc_netem_qopt, and no list of attributes.
+/// Builds the options of netem: struct tc_netem_qopt without attributes.
 fn netem(shaping: Shaping) -> TcAttribute {
     let latency = saturated((shaping.delay.as_nanos() / TICK.as_nanos()) as u64);
     let loss = u64::from(shaping.loss) * u64::from(u32::MAX) / 1_000_000;

@@ -1,5 +1,5 @@
-//! What the kernel knows of TCP connections while they live (sock_diag(7), what `ss -ti` shows): asked from beside, so that it
-//! costs whoever serves or asks them nothing.
+//! State of live TCP connections in the kernel (sock_diag(7), as `ss -ti` shows). It is queried from outside, so it costs
+//! neither the server nor its clients anything.
 
 use anyhow::{Context, Result};
 use netlink_packet_sock_diag::SockDiagMessage;
@@ -10,7 +10,7 @@ use netlink_sys::protocols::NETLINK_SOCK_DIAG;
 
 use crate::net::netlink::Netlink;
 
-/// Whose ends of which connections: by the port of the end itself, by that of its peer. 0 is any.
+/// Selects ends of connections by their own port and their peer's port. 0 is any.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
 pub struct Ends {
     own: u16,
@@ -18,47 +18,47 @@ pub struct Ends {
 }
 
 impl Ends {
-    /// Those of whoever listens at a port.
+    /// Selects the ends of a server at a port.
     pub fn of_server(port: u16) -> Self {
         Ends { own: port, peer: 0 }
     }
 
-    /// Those of whoever asks a server at a port.
+    /// Selects the ends of clients of a server at a port.
     pub fn of_clients(port: u16) -> Self {
         Ends { own: 0, peer: port }
     }
 }
 
-/// What the kernel says of one end of a connection (tcp(7), TCP_INFO; `struct tcp_info` of linux/tcp.h).
+/// State of one end of a connection (tcp(7), TCP_INFO; `struct tcp_info` in linux/tcp.h).
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct TcpInfo {
-    /// The smoothed round-trip time.
+    /// Smoothed round-trip time.
     pub rtt_microseconds: u32,
-    /// The congestion window, in segments.
+    /// Congestion window in segments.
     pub congestion_window: u32,
-    /// Segments that were sent again, over its whole life.
+    /// Segments retransmitted over its whole life.
     pub retransmits: u32,
-    /// How fast the last bytes were delivered, in bytes a second.
+    /// Delivery rate of the last bytes, in bytes per second.
     pub delivery_rate: u64,
 }
 
-/// Asks the kernel about one network namespace.
+/// Queries connections of one network namespace.
 pub struct SocketDiagnosis(Netlink<SockDiagMessage>);
 
 impl SocketDiagnosis {
-    /// About the one that this process is in.
+    /// Opens a query for this process's network namespace.
     pub fn open() -> Result<Self> {
         let netlink = Netlink::of_family(NETLINK_SOCK_DIAG);
         Ok(SocketDiagnosis(netlink.context("the kernel does not tell of sockets (sock_diag, CONFIG_INET_DIAG)")?))
     }
 
-    /// The connections that are established, or that one end has closed and the other has not: what an end knows is forgotten
-    /// once both have closed it.
+    /// Lists established connections, and those that only one end has closed. The kernel forgets an end's state once both ends
+    /// have closed.
     pub fn connections(&mut self, ends: Ends) -> Result<Vec<TcpInfo>> {
         let mut found = Vec::new();
         for (family, mut id) in [(AF_INET, SocketId::new_v4()), (AF_INET6, SocketId::new_v6())] {
             (id.source_port, id.destination_port) = (ends.own, ends.peer);
-            // Whoever asks for no one socket says so in its cookie (linux/inet_diag.h, INET_DIAG_NOCOOKIE).
+            // This cookie selects no single socket (linux/inet_diag.h, INET_DIAG_NOCOOKIE).
             id.cookie = [0xff; 8];
             let answers = self.0.list(SockDiagMessage::InetRequest(InetRequest {
                 family,
@@ -83,7 +83,7 @@ impl SocketDiagnosis {
 }
 
 impl TcpInfo {
-    /// From `struct tcp_info`, which only ever grows at its end; none from one before Linux 4.9, which has no delivery rate.
+    /// Reads `struct tcp_info`, which only grows at its end. `None` before Linux 4.9, which has no delivery rate.
     fn of(bytes: &[u8]) -> Option<Self> {
         let number = |at: usize| Some(u32::from_ne_bytes(bytes.get(at..at + 4)?.try_into().ok()?));
         Some(TcpInfo {

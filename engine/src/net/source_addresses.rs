@@ -1,5 +1,5 @@
-//! Where connections come from: a pair of addresses and a port has one connection for each local port, so that more
-//! connections than ports need several local addresses.
+//! Local addresses of connections. Two addresses and a server's port allow one connection per local port, so more connections
+//! than ports need several local addresses.
 
 use std::io;
 use std::net::{IpAddr, Ipv4Addr, SocketAddr, UdpSocket};
@@ -10,11 +10,11 @@ use nix::sys::socket::setsockopt;
 use nix::sys::socket::sockopt::IpBindAddressNoPort;
 use socket2::Socket;
 
-use crate::base::mistake::mistake;
+use crate::base::mistake::mistake_with_hint;
 use crate::base::setting::{Kind, Setting, Settings};
 use crate::net::address::Address;
 
-/// How many there are.
+/// Number of local addresses.
 pub const SOURCE_ADDRESSES: Setting = Setting {
     name: "source_addresses",
     help: "Local addresses that clients connect from by turns, each with all local ports: 127.0.0.1, 127.0.0.2 and so on, or \
@@ -24,21 +24,21 @@ pub const SOURCE_ADDRESSES: Setting = Setting {
     for_more: Some("for more connections than these have ports, a server at several ports, and a load for each"),
 };
 
-/// Of 127.0.0.0/8, those of which the last byte says the number.
+/// Addresses of 127.0.0.0/8 that differ in the last byte.
 const LOOPBACK: u8 = 254;
 
-/// The local addresses of a load's connections.
+/// Local addresses of a load's connections.
 #[derive(Debug, Default)]
 pub struct Sources {
-    /// Towards each address of the target, in its order; none at all: the kernel's choice.
+    /// Local addresses for each address of the target, in its order. Empty if the kernel chooses.
     towards: Vec<Vec<IpAddr>>,
 }
 
 impl Sources {
-    /// As many as the settings ask for towards each of these addresses; refused where there are fewer.
+    /// Finds the configured number of local addresses towards each target address. Refuses if there are fewer.
     pub fn find(target: &[Address], settings: &Settings) -> Result<Self> {
         let wanted = settings.values().get(SOURCE_ADDRESSES.name).map(|_| settings.integer(SOURCE_ADDRESSES.name));
-        // Over Unix sockets there is no such setting.
+        // Unix sockets have no such setting.
         let Some(wanted @ 2..) = wanted else { return Ok(Self::default()) };
         let towards = target.iter().map(|address| match address {
             Address::Tcp(address) => towards(*address, wanted as usize),
@@ -47,13 +47,13 @@ impl Sources {
         Ok(Sources { towards: towards.collect::<Result<_>>()? })
     }
 
-    /// How many there are towards the target's first address.
+    /// Returns the number of local addresses towards the target's first address.
     pub fn count(&self) -> usize {
         self.towards.first().map_or(1, Vec::len)
     }
 
-    /// Gives a socket its local address, and leaves the port to connect(2), which has a port twice as long as the other end
-    /// differs (IP_BIND_ADDRESS_NO_PORT, ip(7)). `index` is the place of the address that it connects to among the target's;
+    /// Binds a socket to its local address. connect(2) chooses the port, and may reuse it towards other addresses
+    /// (IP_BIND_ADDRESS_NO_PORT, ip(7)). `index` is the position of the address to connect to among the target's addresses;
     /// clients are counted from 1.
     pub fn bind(&self, socket: &Socket, index: usize, client: usize) -> io::Result<()> {
         let Some(sources @ [_, ..]) = self.towards.get(index).map(Vec::as_slice) else { return Ok(()) };
@@ -62,7 +62,7 @@ impl Sources {
     }
 }
 
-/// How many there can be towards an address, as far as can be told without looking at interfaces.
+/// Returns the maximum number of local addresses towards an address, without reading interfaces.
 pub fn most(target: SocketAddr) -> usize {
     if is_loopback(target) { LOOPBACK.into() } else { 1 }
 }
@@ -80,13 +80,19 @@ fn towards(target: SocketAddr, wanted: usize) -> Result<Vec<IpAddr>> {
     };
     if found.len() < wanted {
         let listed: Vec<String> = found.iter().map(IpAddr::to_string).collect();
-        return Err(mistake(format!(
-            "--{} {wanted}: on the way to {target} this machine has {} ({}); fewer of them, more (ip address add), or a server \
-             at 127.0.0.1, towards which there are {LOOPBACK}",
-            SOURCE_ADDRESSES.option(),
-            found.len(),
-            listed.join(", ")
-        )));
+        return Err(mistake_with_hint(
+            "source_addresses.too_few",
+            format!(
+                "--{} {wanted}: towards {target} this machine has {} ({})",
+                SOURCE_ADDRESSES.option(),
+                found.len(),
+                listed.join(", ")
+            ),
+            format!(
+                "use fewer, add addresses (ip address add), or load a server at 127.0.0.1, towards which there are \
+                 {LOOPBACK}"
+            ),
+        ));
     }
     let mapped = |address| match (address, target) {
         (IpAddr::V4(address), SocketAddr::V6(_)) => address.to_ipv6_mapped().into(),
@@ -95,10 +101,10 @@ fn towards(target: SocketAddr, wanted: usize) -> Result<Vec<IpAddr>> {
     Ok(found.into_iter().take(wanted).map(mapped).collect())
 }
 
-/// The addresses of the interface that the kernel reaches the target over, its own choice first.
+/// Lists the addresses of the interface that leads to the target, the kernel's choice first.
 fn of_the_interface(target: SocketAddr) -> Result<Vec<IpAddr>> {
     let unspecified = if target.is_ipv4() { "0.0.0.0:0" } else { "[::]:0" };
-    // Sends nothing: connecting such a socket only looks the route up (udp(7)).
+    // Connecting a UDP socket only looks up the route and sends nothing (udp(7)).
     let socket = UdpSocket::bind(unspecified)?;
     socket.connect(target)?;
     let chosen = socket.local_addr()?.ip().to_canonical();
@@ -115,7 +121,7 @@ fn address(of: &InterfaceAddress) -> Option<IpAddr> {
     four().or_else(|| storage.as_sockaddr_in6().map(|address| IpAddr::V6(address.ip())))
 }
 
-/// Such an address means something only together with an interface.
+/// Such an address is valid only together with an interface.
 fn is_link_local(address: IpAddr) -> bool {
     matches!(address, IpAddr::V6(address) if address.is_unicast_link_local())
 }

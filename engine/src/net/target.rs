@@ -1,4 +1,4 @@
-//! Whom a load connects to.
+//! The server that a load connects to.
 
 use std::time::Duration;
 
@@ -6,14 +6,14 @@ use crate::net::address::Address;
 use crate::net::source_addresses::Sources;
 use crate::net::tcp::TcpOptions;
 
-/// Whom a load connects to, and how.
+/// The server that a load connects to, and the options of its sockets.
 pub struct Target {
-    /// The addresses of the server's name, the first that answers is used.
+    /// Addresses of the server's name. The first that answers is used.
     pub addresses: Vec<Address>,
-    /// What sockets of TCP are told; `None` where they are of another family.
+    /// Options of TCP sockets; `None` for another family.
     pub tcp: Option<TcpOptions>,
-    /// Where connections come from.
+    /// Local addresses of the connections.
     pub sources: Sources,
-    /// How long to wait for progress, in connecting and afterwards.
+    /// Time to wait for progress, while connecting and afterwards.
     pub patience: Duration,
 }

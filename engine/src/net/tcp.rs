@@ -1,4 +1,4 @@
-//! What both ends tell their sockets of TCP, and what the kernel makes of it (tcp(7)).
+//! TCP options of both ends, and their effective values (tcp(7)).
 
 use std::collections::BTreeMap;
 use std::io;
@@ -11,23 +11,23 @@ use serde::Serialize;
 use serde_json::{Value, json};
 use socket2::{Domain, SockRef, Socket, Type};
 
-use crate::base::mistake::mistake;
+use crate::base::mistake::{mistake, mistake_with_hint};
 use crate::base::setting::{Form, Kind, Setting, Settings};
 use crate::sys::socket;
 
-/// Settings of both ends that only TCP has.
+/// Settings of both ends for TCP only.
 pub const SETTINGS: &[Setting] = &[NODELAY, CONGESTION];
 
-/// Nagle's algorithm, off or on, for both ends.
+/// Whether Nagle's algorithm is off, for both ends.
 pub const NODELAY: Setting = Setting {
     name: "nodelay",
-    help: "Send small segments at once (TCP_NODELAY); without it they may wait for an acknowledgement",
+    help: "Send small segments at once (TCP_NODELAY) instead of waiting for an acknowledgement",
     unit: None,
     kind: Kind::Boolean { default: true },
     for_more: None,
 };
 
-/// Who says how fast may be sent, for both ends.
+/// Congestion control of both ends.
 pub const CONGESTION: Setting = Setting {
     name: "congestion",
     help: "Congestion control of every connection (TCP_CONGESTION), such as cubic; `default` is the system's",
@@ -36,14 +36,14 @@ pub const CONGESTION: Setting = Setting {
     for_more: None,
 };
 
-/// Bytes of a name with its zero byte (TCP_CA_NAME_MAX).
+/// Maximum bytes of a name, with its zero byte (TCP_CA_NAME_MAX).
 const NAME: usize = 16;
 
 const DEFAULT: &str = "net.ipv4.tcp_congestion_control";
 const AVAILABLE: &str = "net.ipv4.tcp_available_congestion_control";
 const ALLOWED: &str = "net.ipv4.tcp_allowed_congestion_control";
 
-/// What a socket is told before it listens or connects; the connections that it accepts inherit it.
+/// Options to set before a socket listens or connects. Accepted connections inherit them.
 #[derive(Debug, Clone)]
 pub struct TcpOptions {
     nodelay: bool,
@@ -51,7 +51,7 @@ pub struct TcpOptions {
 }
 
 impl TcpOptions {
-    /// Those of the settings; `None` where they have none, since the sockets are not of TCP.
+    /// Reads the options from the settings; `None` if the sockets are not TCP.
     pub fn of(settings: &Settings) -> Option<Self> {
         let given = settings.values().contains_key(NODELAY.name);
         given.then(|| TcpOptions {
@@ -60,7 +60,7 @@ impl TcpOptions {
         })
     }
 
-    /// Tells a socket.
+    /// Sets the options of a socket.
     pub fn apply(&self, socket: &Socket) -> io::Result<()> {
         if self.nodelay {
             socket.set_tcp_nodelay(true)?;
@@ -71,7 +71,7 @@ impl TcpOptions {
         }
     }
 
-    /// Refuses a congestion control that no socket of this process may have, with those that it may.
+    /// Refuses a congestion control that this process may not use. The hint lists the allowed ones.
     pub fn check(&self) -> Result<()> {
         let Some(name) = &self.congestion else { return Ok(()) };
         let socket = Socket::new(Domain::IPV4, Type::STREAM, None)?;
@@ -80,25 +80,29 @@ impl TcpOptions {
                 let text = std::fs::read_to_string(format!("/proc/sys/{}", sysctl.replace('.', "/")));
                 text.map_or("not to be read".to_owned(), |text| text.trim().to_owned())
             };
-            mistake(match error.raw_os_error() {
-                Some(libc::EPERM) => format!(
-                    "--congestion {name} is not allowed to this user; allowed: {} ({ALLOWED}). In a namespace of one's \
-                     own all are: {}",
-                    listed(ALLOWED),
-                    listed(AVAILABLE)
+            match error.raw_os_error() {
+                Some(libc::EPERM) => mistake_with_hint(
+                    "congestion.not_permitted",
+                    format!("--congestion {name} is not allowed to this user"),
+                    format!(
+                        "allowed: {} ({ALLOWED}); in a separate network namespace: {}",
+                        listed(ALLOWED),
+                        listed(AVAILABLE)
+                    ),
                 ),
-                Some(libc::ENOENT) => format!(
-                    "--congestion {name}: the kernel has none of this name; it has: {} ({AVAILABLE})",
-                    listed(AVAILABLE)
+                Some(libc::ENOENT) => mistake_with_hint(
+                    "congestion.unknown",
+                    format!("--congestion {name}: the kernel has none of this name"),
+                    format!("allowed: {} ({AVAILABLE})", listed(AVAILABLE)),
                 ),
-                _ => format!("--congestion {name}: {error}"),
-            })
+                _ => mistake("congestion.refused", format!("--congestion {name}: {error}")),
+            }
         })
     }
 }
 
-/// The congestion controls that there are here, for `list --json`: that of whoever chooses none, those of the kernel, and
-/// those among them that this user may have, in this network namespace; and what is known of some that belongs beside figures.
+/// Lists congestion controls for `list --json`: the default, those of the kernel, those that this user may use in this network
+/// namespace, and remarks on some.
 pub fn congestion_controls() -> Value {
     let read = |sysctl: &str| -> Vec<String> {
         let text = std::fs::read_to_string(format!("/proc/sys/{}", sysctl.replace('.', "/"))).unwrap_or_default();
@@ -111,28 +115,28 @@ pub fn congestion_controls() -> Value {
     json!({"default": read(DEFAULT).first(), "available": available, "allowed": allowed, "remarks": remarks})
 }
 
-/// What the kernel has made of a connection's options.
+/// Options of a connection, as the kernel reports them.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, JsonSchema)]
 pub struct ConnectionOptions {
-    /// Congestion control in force, chosen or not (TCP_CONGESTION).
+    /// Effective congestion control (TCP_CONGESTION).
     pub congestion_control: String,
-    /// What is known of it that belongs beside figures.
+    /// Known effect of this congestion control on figures.
     pub remark: Option<&'static str>,
     /// TCP_NODELAY.
     pub nodelay: bool,
-    /// The largest segment that is sent, in bytes (tcpi_snd_mss of TCP_INFO): the MTU without headers and timestamps.
+    /// Largest segment sent, in bytes (tcpi_snd_mss of TCP_INFO): the MTU without headers and timestamps.
     pub segment_bytes: u32,
 }
 
 impl ConnectionOptions {
-    /// The congestion control with what is known of it, in one line without its end.
+    /// Formats the congestion control with its remark, in one line without a newline.
     pub fn in_words(&self) -> String {
         let remark = self.remark.map(|remark| format!(" ({remark})")).unwrap_or_default();
         format!("congestion control: {}{remark}", self.congestion_control)
     }
 }
 
-/// What is known of a congestion control that makes figures differ from what they could be.
+/// Returns a remark on a congestion control that affects figures.
 pub fn remark(congestion_control: &str) -> Option<&'static str> {
     (congestion_control == "bbr").then_some(
         "bbr paces what it sends, which slows bulk streams over loopback and veth down: with cubic or reno they were 1.5 \
@@ -140,7 +144,7 @@ pub fn remark(congestion_control: &str) -> Option<&'static str> {
     )
 }
 
-/// The options of the first connection of a server or a load, in memory that its processes share.
+/// Options of the first connection of a server or a load, in shared memory.
 #[derive(Default)]
 pub struct FirstConnection {
     state: AtomicU8,
@@ -154,7 +158,7 @@ const BEING_NOTED: u8 = 1;
 const NOTED: u8 = 2;
 
 impl FirstConnection {
-    /// Notes the options of this connection if it is the first, and one of TCP. Costs a look at a flag otherwise.
+    /// Notes the options of this connection if it is the first and uses TCP. Otherwise it only reads a flag.
     pub fn note(&self, connection: BorrowedFd<'_>) {
         let first = |state| state == NONE;
         if !first(self.state.load(Ordering::Relaxed))
@@ -172,7 +176,7 @@ impl FirstConnection {
         }
     }
 
-    /// What was noted; `None` while there was no connection, and where it is not of TCP.
+    /// Returns the noted options; `None` before the first connection, or if it does not use TCP.
     pub fn options(&self) -> Option<ConnectionOptions> {
         if self.state.load(Ordering::Acquire) != NOTED {
             return None;

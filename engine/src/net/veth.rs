@@ -1,5 +1,5 @@
-//! A pair of virtual Ethernet interfaces between two network namespaces (veth(4)): how it is made, and how it is told from
-//! what others have made.
+//! A pair of virtual Ethernet interfaces between two network namespaces (veth(4)): how it is made, and how it is distinguished
+//! from others.
 
 use std::io;
 use std::net::{IpAddr, Ipv4Addr, Ipv6Addr};
@@ -16,22 +16,21 @@ use netlink_packet_route::{AddressFamily, RouteNetlinkMessage};
 
 use crate::net::netlink::Netlink;
 
-/// The interface at either end, each alone in its namespace but for the loopback interface.
+/// Name of the interface at either end, the only one in its namespace besides loopback.
 pub const INTERFACE: &str = "veth0";
 
-/// What is said of it (`ip link` shows it as its alias), so that a namespace of this program is known when it is entered.
+/// Alias of the interface (as `ip link` shows), which marks namespaces of this program.
 const MARK: &str = "thunderherd: nothing but the other end of this pair can be reached";
 
 const LOOPBACK: &str = "lo";
 
-/// IPv6 takes links of this MTU at least (RFC 8200, section 5); Linux has none on others.
+/// Minimum MTU of IPv6 (RFC 8200, section 5). Linux has no IPv6 on links below it.
 const LEAST_IPV6_MTU: u32 = 1280;
 
-/// How long the kernel may take until an interface that has come up sends and receives.
+/// Time for an interface that was set up to send and receive.
 const PATIENCE: Duration = Duration::from_secs(5);
 
-/// One end of the pair. Its addresses are private ones (RFC 1918, RFC 4193), and the two ends are all that their networks
-/// have.
+/// One end of the pair. Its addresses are private (RFC 1918, RFC 4193), and their networks have only the two ends.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct End {
     /// Its IPv4 address.
@@ -40,14 +39,14 @@ pub struct End {
     pub address6: Ipv6Addr,
 }
 
-/// Bits of the networks' prefixes.
+/// Prefix length of the networks.
 const PREFIX: u8 = 30;
 const PREFIX6: u8 = 126;
 
-/// Where the server listens.
+/// The server's end.
 pub const SERVER: End = end(1);
 
-/// Where the clients are.
+/// The clients' end.
 pub const CLIENT: End = end(2);
 
 const fn end(number: u8) -> End {
@@ -56,12 +55,12 @@ const fn end(number: u8) -> End {
     End { address: Ipv4Addr::new(10, 0, 0, number), address6 }
 }
 
-/// An interface as the kernel has it.
+/// An interface, as the kernel reports it.
 #[derive(Debug, Clone)]
 pub struct Interface {
     /// Its number in its namespace.
     pub number: u32,
-    /// The most bytes of a packet.
+    /// Maximum size of a packet in bytes.
     pub mtu: u32,
     /// Its name there.
     pub name: String,
@@ -71,7 +70,7 @@ pub struct Interface {
     is_running: bool,
 }
 
-/// Makes the pair: one end in the namespace that `netlink` speaks of, the other in the one given. Both are down.
+/// Makes the pair: one end in the namespace of `netlink`, the other in the given one. Both are down.
 pub fn create(netlink: &mut Netlink, other: BorrowedFd<'_>, mtu: u32) -> io::Result<()> {
     let named = || vec![LinkAttribute::IfName(INTERFACE.to_owned()), LinkAttribute::Mtu(mtu)];
     let mut peer = LinkMessage::default();
@@ -86,13 +85,13 @@ pub fn create(netlink: &mut Netlink, other: BorrowedFd<'_>, mtu: u32) -> io::Res
     netlink.change(RouteNetlinkMessage::NewLink(pair), NLM_F_CREATE | NLM_F_EXCL)
 }
 
-/// Takes the loopback interface up.
+/// Sets the loopback interface up.
 pub fn raise_loopback(netlink: &mut Netlink) -> Result<()> {
     let loopback = interface(netlink, LOOPBACK)?;
     raise(netlink, loopback.number, vec![]).context("the loopback interface cannot be taken up")
 }
 
-/// Gives an end its addresses and its mark, and takes it up. Says why it has no IPv6 address, where it has none.
+/// Sets the addresses and the alias of an end, and sets it up. Returns why it has no IPv6 address, if it has none.
 pub fn raise_end(netlink: &mut Netlink, end: End) -> Result<Option<String>> {
     let Interface { number, mtu, .. } = interface(netlink, INTERFACE)?;
     let without_ipv6 = without_ipv6(mtu);
@@ -118,7 +117,7 @@ fn without_ipv6(mtu: u32) -> Option<String> {
     }
 }
 
-/// Waits until an end sends and receives; says what it then is.
+/// Waits until an end sends and receives, and returns its state.
 pub fn await_running(netlink: &mut Netlink) -> Result<Interface> {
     let deadline = Instant::now() + PATIENCE;
     loop {
@@ -133,32 +132,32 @@ pub fn await_running(netlink: &mut Netlink) -> Result<Interface> {
     }
 }
 
-/// Whether an address leads nowhere but to an end of a pair of this program's, from the namespace that this process is in:
-/// it is that of an end, and the only interface that is up besides the loopback has the mark.
+/// Whether an address, from this process's namespace, leads only to an end of a pair made by this program: it is the address of
+/// an end, and the only interface that is up besides loopback has the alias.
 pub fn leads_to_an_end(address: IpAddr) -> Result<bool> {
     let of_an_end = |end: End| [IpAddr::V4(end.address), IpAddr::V6(end.address6)].contains(&address);
     if ![SERVER, CLIENT].into_iter().any(of_an_end) {
         return Ok(false);
     }
     let interfaces = interfaces(&mut Netlink::open()?)?;
-    // Where the kernel has tunnels, every namespace has an interface of each that is down.
+    // If the kernel has tunnels, every namespace has an interface of each, which is down.
     let others: Vec<_> = interfaces.iter().filter(|each| each.is_up && each.name != LOOPBACK).collect();
     Ok(matches!(others[..], [pair] if pair.is_veth && pair.alias.as_deref() == Some(MARK)))
 }
 
-/// All interfaces of a namespace.
+/// Lists all interfaces of a namespace.
 pub fn interfaces(netlink: &mut Netlink) -> Result<Vec<Interface>> {
     let answers = netlink.list(RouteNetlinkMessage::GetLink(LinkMessage::default()))?;
     Ok(answers.into_iter().filter_map(Interface::of).collect())
 }
 
-/// All addresses of a namespace that a socket can be bound to without naming an interface: those of one link alone are left out
-/// (ipv6(7), sin6_scope_id).
+/// Lists all addresses of a namespace to which a socket can be bound without naming an interface. Link-local addresses are
+/// omitted (ipv6(7), sin6_scope_id).
 pub fn addresses(netlink: &mut Netlink) -> Result<Vec<IpAddr>> {
     let answers = netlink.list(RouteNetlinkMessage::GetAddress(AddressMessage::default()))?;
     let own = |answer| {
         let RouteNetlinkMessage::NewAddress(message) = answer else { return None };
-        // Where there is a local address, the other is the peer's (rtnetlink(7), IFA_LOCAL).
+        // If there is a local address, the other is the peer's (rtnetlink(7), IFA_LOCAL).
         let ranked = message.attributes.iter().filter_map(|attribute| match attribute {
             AddressAttribute::Local(address) => Some((0, *address)),
             AddressAttribute::Address(address) => Some((1, *address)),
@@ -218,7 +217,7 @@ fn add_address(netlink: &mut Netlink, interface: u32, address: IpAddr, prefix: u
     message.header.index = interface;
     message.attributes = vec![AddressAttribute::Local(address), AddressAttribute::Address(address)];
     if address.is_ipv6() {
-        // Nobody else can have it, so it is not asked who does, which would take a second.
+        // No other interface can have it, so duplicate detection, which takes a second, is skipped.
         message.header.flags = AddressHeaderFlags::Nodad;
         message.attributes.push(AddressAttribute::Flags(AddressFlags::Nodad));
     }

@@ -43,13 +43,16 @@ impl Stalls {
     pub fn new(settings: &Settings, began: u64) -> Result<Self> {
         let (length, every) = (settings.integer(STALL.name), settings.integer(STALL_EVERY.name));
         if length >= every {
-            return Err(mistake(format!(
-                "--{} {length} with --{} {every}: a server that is to answer anything has stalls that are shorter than the time \
+            return Err(mistake(
+                "stall.too_long",
+                format!(
+                    "--{} {length} with --{} {every}: a server that is to answer anything has stalls that are shorter than the time \
                  from one to the next; give a --{} above {length}",
-                STALL.option(),
-                STALL_EVERY.option(),
-                STALL_EVERY.option()
-            )));
+                    STALL.option(),
+                    STALL_EVERY.option(),
+                    STALL_EVERY.option()
+                ),
+            ));
         }
         Ok(Stalls { began, length: length * 1_000_000, every: every * 1_000_000 })
     }

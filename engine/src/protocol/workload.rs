@@ -97,11 +97,14 @@ impl Workload {
                 continue;
             }
             if given(of.name) {
-                return Err(mistake(format!(
-                    "--{} and --{} contradict each other: either says what every request asks for; give one of them",
-                    setting.option(),
-                    of.option()
-                )));
+                return Err(mistake(
+                    "workload.contradiction",
+                    format!(
+                        "--{} and --{} contradict each other: either says what every request asks for; give one of them",
+                        setting.option(),
+                        of.option()
+                    ),
+                ));
             }
             settings.forget(of.name);
         }

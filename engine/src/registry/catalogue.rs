@@ -1,4 +1,4 @@
-//! Finds what is registered, and describes it.
+//! Finds and describes registered entries.
 
 use std::collections::BTreeMap;
 
@@ -35,48 +35,48 @@ pub const SERVER_SETTINGS: &[Setting] = &[BACKLOG, NODELAY, CONGESTION, DRAIN];
 /// Settings of every load.
 pub const LOAD_SETTINGS: &[Setting] = &[NODELAY, CONGESTION, SOURCE_ADDRESSES, TIMEOUT];
 
-/// What is served, asked for and done where the command line names nothing else.
+/// Defaults of the command line.
 pub mod usual {
     /// The workload: the textbook's.
     pub const WORKLOAD: &str = "bytes";
     /// The load: the textbook's.
     pub const LOAD: &str = "closed";
-    /// How bytes are sent.
+    /// The send primitive.
     pub const SENDS: &str = "send_each";
-    /// How bytes are received.
+    /// The receive primitive.
     pub const RECEIVES: &str = "recv";
 }
 
-/// The entry of a name that the command line has checked.
+/// Returns the entry of a name that the command line has checked.
 pub fn find<T>(entries: &'static [Entry<T>], name: &str) -> &'static Entry<T> {
     entries.iter().find(|entry| entry.name == name).expect("the command line lets registered names through only")
 }
 
-/// The way of moving bytes by the primitives of these names.
+/// Returns the send and the receive primitive of these names.
 pub fn way(out: &str, into: &str) -> Way {
     Way { out: find(PRIMITIVES, out), into: find(PRIMITIVES, into) }
 }
 
-/// All settings that a server with this design, way of moving bytes and workload has, over these sockets.
+/// Returns all settings of a server with this design, primitives and workload, over these sockets.
 pub fn server_settings(design: &Design, way: Way, workload: &Workload, family: Family) -> Vec<Setting> {
     let common = of_family(SERVER_SETTINGS, family);
     [design.settings, &way.settings(), workload.service_settings, &common].concat()
 }
 
-/// All settings that a load with this way of moving bytes and workload has, over these sockets.
+/// Returns all settings of a load with these primitives and this workload, over these sockets.
 pub fn load_settings(load: &Load, way: Way, workload: &Workload, family: Family) -> Vec<Setting> {
     let common = of_family(LOAD_SETTINGS, family);
     [load.settings, &way.settings(), workload.client_settings, &common].concat()
 }
 
-/// Settings that only TCP has.
+/// Settings of TCP only.
 pub const TCP_SETTINGS: &[Setting] = &[NODELAY, CONGESTION, SOURCE_ADDRESSES];
 
 fn of_family(settings: &[Setting], family: Family) -> Vec<Setting> {
     settings.iter().filter(|setting| family == Family::Tcp || !TCP_SETTINGS.contains(setting)).copied().collect()
 }
 
-/// Whose setting an option is, as the command line that has it begins: `load http`.
+/// Returns the owners of an option, as the start of a command line: `load http`.
 pub fn owners(option: &str) -> Vec<String> {
     let has = |settings: &[Setting]| settings.iter().any(|setting| setting.option() == option);
     let mut owners = Vec::new();
@@ -98,7 +98,7 @@ pub fn owners(option: &str) -> Vec<String> {
     owners
 }
 
-/// The same of an option of two namespaces, under its own name or the first word of it, which is the laboratory's.
+/// Returns the owner of an option of two namespaces, by its name, or by its first word, which is the lab's key.
 fn of_the_pair(option: &str) -> Option<String> {
     let (key, _) = option.split_once('-').unwrap_or((option, ""));
     let is_meant = |setting: &Setting| setting.option() == option || setting.option().split('-').next() == Some(option);
@@ -109,7 +109,7 @@ fn of_the_pair(option: &str) -> Option<String> {
     })
 }
 
-/// What a setting is when it is not given, and of which loads it is another: `4; of open 64`.
+/// Formats the default of a setting, and of loads that have another: `4; of open 64`.
 pub fn defaults(setting: &Setting) -> String {
     let other = |entry: &Entry<Load>| {
         let own = entry.item.settings.iter().find(|own| own.name == setting.name)?.default();
@@ -118,7 +118,7 @@ pub fn defaults(setting: &Setting) -> String {
     setting.default().to_string() + &LOADS.iter().filter_map(other).collect::<String>()
 }
 
-/// Everything registered, for `list --json`.
+/// Returns all registered entries for `list --json`.
 pub fn as_json() -> Value {
     json!({
         "schema": SCHEMA,

@@ -1,10 +1,10 @@
-//! What fits what: the primitives at the ends of workloads and under the ways of waiting, and why not where they do not.
+//! Which primitives fit which ends of workloads and which ways of waiting, and why others do not.
 
 use anyhow::Result;
 use serde_json::{Value, json};
 
 use crate::base::about::Entry;
-use crate::base::mistake::mistake;
+use crate::base::mistake::{mistake, mistake_with_hint};
 use crate::base::setting::Settings;
 use crate::client::event_loop::PIPELINE;
 use crate::client::load::Load;
@@ -18,7 +18,7 @@ use crate::transfer::channel::Way;
 use crate::transfer::primitive::{Direction, Primitive, Waits};
 use crate::workloads::WORKLOADS;
 
-/// Why bytes cannot be moved by this primitive where sockets are waited for in this way; `None` where they can.
+/// Returns why this primitive does not work with this way of waiting; `None` if it does.
 pub fn of_waiting(waits: Waits, primitive: &Primitive) -> Option<String> {
     if primitive.waits.contains(&waits) {
         return None;
@@ -38,7 +38,7 @@ pub fn of_waiting(waits: Waits, primitive: &Primitive) -> Option<String> {
     })
 }
 
-/// Why this end of a workload cannot have its bytes moved by this primitive; `None` where it can.
+/// Returns why this primitive does not work for this end of a workload; `None` if it does.
 pub fn of_end(workload: &Workload, end: End, primitive: &Primitive) -> Option<String> {
     let reason = if !primitive.stores && !workload.takes_unstored.contains(&end) {
         "what comes has to be read, and the primitive does not store it"
@@ -52,55 +52,65 @@ pub fn of_end(workload: &Workload, end: End, primitive: &Primitive) -> Option<St
     Some(reason.to_owned())
 }
 
-/// Why a design or a primitive that gives this reason cannot do with these sockets; `None` where it can.
+/// Returns why a design or a primitive with this reason does not work with these sockets; `None` if it does.
 pub fn of_family(tcp_only: Option<&str>, family: Family) -> Option<String> {
     tcp_only.filter(|_| family == Family::Unix).map(|reason| format!("it runs over TCP alone: {reason}"))
 }
 
-/// Refuses a server that cannot be: its primitives do not run here, or do not fit its design, its workload or its sockets.
+/// Hint for entries that do not fit.
+const MATRIX: &str = "thunderherd-engine list --matrix shows what fits";
+
+/// Refuses a server whose primitives do not run on this machine, or do not fit its design, workload or sockets.
 pub fn check_server(design: &Entry<Design>, way: Way, workload: &Entry<Workload>, family: Family) -> Result<()> {
     if let Some(reason) = of_family(design.item.tcp_only, family) {
-        return Err(mistake(format!("{}: {reason} (see: list --matrix)", design.name)));
+        return Err(mistake_with_hint("fit.design_and_socket", format!("{}: {reason}", design.name), MATRIX));
     }
     check(way, design.name, design.item.waits, workload, End::Service, family)
 }
 
-/// As [`check_server`], of a load.
+/// As [`check_server`], for a load.
 pub fn check_load(load: &Entry<Load>, way: Way, workload: &Entry<Workload>, family: Family) -> Result<()> {
     check(way, load.name, load.item.waits, workload, End::Client, family)
 }
 
-/// Refuses several requests under way on a connection where the workload's client could not tell their replies apart.
+/// Refuses pipelined requests if the workload's client cannot separate their replies.
 pub fn check_pipeline(workload: &Entry<Workload>, way: Way, settings: &Settings) -> Result<()> {
     let pipeline = settings.values().get(PIPELINE.name).map_or(1, |_| settings.integer(PIPELINE.name));
     if pipeline > 1 && !workload.item.pipelines {
         let can: Vec<&str> = WORKLOADS.iter().filter(|entry| entry.item.pipelines).map(|entry| entry.name).collect();
-        return Err(mistake(format!(
-            "--pipeline {pipeline}: the client of {} cannot tell replies apart that come together; those of {} can",
-            workload.name,
-            can.join(", ")
-        )));
+        return Err(mistake_with_hint(
+            "fit.workload_and_pipeline",
+            format!(
+                "--pipeline {pipeline}: the client of {} cannot separate replies that arrive together",
+                workload.name
+            ),
+            format!("use --pipeline 1, or one of these workloads: {}", can.join(", ")),
+        ));
     }
     if pipeline > 1 && !way.into.item.stores {
-        return Err(mistake(format!(
-            "--pipeline {pipeline} with --receive {}: what comes has to be told apart, and the primitive does not store it",
-            way.into.name
-        )));
+        return Err(mistake_with_hint(
+            "fit.receive_and_pipeline",
+            format!(
+                "--pipeline {pipeline} with --receive {}: replies that are not stored cannot be separated",
+                way.into.name
+            ),
+            "use --pipeline 1, or a receive primitive that stores the bytes",
+        ));
     }
     Ok(())
 }
 
-/// Refuses to send messages that are made anew for each request in a way that leaves them to the peer to read.
+/// Refuses messages that are made anew for each request with a primitive that lends its buffers to the kernel.
 pub fn check_made_anew(workload: &Entry<Workload>, way: Way, end: End, settings: &Settings) -> Result<()> {
     for (of, setting) in workload.item.made_anew.iter().filter(|(of, _)| *of == end && way.out.item.lends) {
         let is_given = settings.values().get(setting.name).is_some_and(|value| *value != setting.default());
         if *of == end && is_given {
-            return Err(mistake(format!(
-                "--{} with --primitive {}: the peer reads from where the primitive finds the bytes, as late as it likes, and with \
-                 this setting messages are made anew for each request; leave one of them out",
-                setting.option(),
-                way.out.name
-            )));
+            let (option, primitive) = (setting.option(), way.out.name);
+            return Err(mistake_with_hint(
+                "fit.primitive_and_new_messages",
+                format!("--{option} makes each message in a buffer that --primitive {primitive} may still be sending"),
+                format!("leave out --{option} or --primitive {primitive}"),
+            ));
         }
     }
     Ok(())
@@ -110,22 +120,23 @@ fn check(way: Way, name: &str, waits: Waits, workload: &Entry<Workload>, end: En
     for primitive in [way.out, way.into] {
         let by = primitive.name;
         if let Some(reason) = of_family(primitive.item.tcp_only, family) {
-            return Err(mistake(format!("{by}: {reason} (see: list --matrix)")));
+            return Err(mistake_with_hint("fit.primitive_and_socket", format!("{by}: {reason}"), MATRIX));
         }
         if let Some(reason) = primitive.item.unavailable() {
-            return Err(mistake(format!("{by} cannot run here: {reason}")));
+            return Err(mistake("primitive.unavailable", format!("{by} cannot run here: {reason}")));
         }
         if let Some(reason) = of_waiting(waits, primitive.item) {
-            return Err(mistake(format!("{name} with {by}: {reason} (see: list --matrix)")));
+            return Err(mistake_with_hint("fit.primitive_and_waiting", format!("{name} with {by}: {reason}"), MATRIX));
         }
         if let Some(reason) = of_end(workload.item, end, primitive.item) {
-            return Err(mistake(format!("{} with {by}: {reason} (see: list --matrix)", workload.name)));
+            let message = format!("{} with {by}: {reason}", workload.name);
+            return Err(mistake_with_hint("fit.primitive_and_workload", message, MATRIX));
         }
     }
     Ok(())
 }
 
-/// All of them, for `list --json`: of a primitive and a design, a load, or an end of a workload.
+/// Returns every combination that does not fit, for `list --json`: a primitive with a design, a load, or an end of a workload.
 pub fn all() -> Vec<Value> {
     let mut holes = Vec::new();
     for Entry { name: primitive, item } in PRIMITIVES {
@@ -151,11 +162,11 @@ pub fn all() -> Vec<Value> {
     holes
 }
 
-/// Columns of a terminal in which a table is to be read.
+/// Maximum width of a table in columns.
 const COLUMNS: usize = 100;
 
-/// What fits what in words: `list --matrix`. The primitives by direction, first under the ways of waiting, then at the ends
-/// of workloads; holes have a number, and their reasons stand below.
+/// Formats `list --matrix`. Primitives are listed by direction, first with the ways of waiting, then with the ends of
+/// workloads. Combinations that do not fit have a number, and the reasons follow below.
 pub fn matrix() -> String {
     let mut reasons = Reasons::default();
     let mut text = waiting_in_words();
@@ -176,7 +187,7 @@ pub fn matrix() -> String {
     text + "\n" + &reasons.in_words() + "\n" + &tcp_only_in_words() + &unavailable_in_words()
 }
 
-/// What does not do with Unix sockets.
+/// Lists entries that do not work with Unix sockets.
 fn tcp_only_in_words() -> String {
     let primitives = PRIMITIVES.iter().map(|entry| (entry.name, entry.item.tcp_only));
     let designs = DESIGNS.iter().map(|entry| (entry.name, entry.item.tcp_only));
@@ -185,7 +196,7 @@ fn tcp_only_in_words() -> String {
     format!("Over TCP alone, and over no Unix socket:\n{}\n", lines.collect::<String>())
 }
 
-/// What cannot run on this machine, whatever it would fit.
+/// Lists entries that cannot run on this machine.
 fn unavailable_in_words() -> String {
     let primitives = PRIMITIVES.iter().map(|entry| (entry.name, entry.item.unavailable()));
     let designs = DESIGNS.iter().map(|entry| (entry.name, entry.item.unavailable()));
@@ -193,7 +204,7 @@ fn unavailable_in_words() -> String {
     missing.map(|(name, reason)| format!("{name} cannot run here: {reason}\n")).collect()
 }
 
-/// Who waits in which way.
+/// Lists designs and loads by their way of waiting.
 fn waiting_in_words() -> String {
     let mut text = String::from("Who waits for sockets in which way:\n\n");
     for waits in [Waits::InTheCall, Waits::ForReadiness, Waits::ForCompletion] {
@@ -204,7 +215,7 @@ fn waiting_in_words() -> String {
     text + "\n"
 }
 
-/// One row for each primitive, those that send before those that receive; below one another where they are too wide.
+/// Formats one row per primitive, send primitives first. Tables that are too wide are split.
 fn table(heads: &[String], mut row: impl FnMut(&Primitive) -> Vec<String>) -> String {
     let mut rows = Vec::new();
     for (direction, title) in [(Direction::Out, "sending"), (Direction::In, "receiving")] {
@@ -231,15 +242,15 @@ fn table(heads: &[String], mut row: impl FnMut(&Primitive) -> Vec<String>) -> St
     tables.iter().map(lines).collect::<Vec<_>>().join("\n")
 }
 
-/// Blanks between two columns.
+/// Spaces between two columns.
 const BETWEEN: usize = 2;
 
-/// The reasons of holes, each with a number.
+/// Numbered reasons of combinations that do not fit.
 #[derive(Default)]
 struct Reasons(Vec<String>);
 
 impl Reasons {
-    /// A cell: what fits in spite of the reason, and the reason's number.
+    /// A cell: what fits in spite of the reason, and the number of the reason.
     fn mark(&mut self, fits: &str, reason: Option<String>) -> String {
         let Some(reason) = reason else { return "yes".to_owned() };
         let known = self.0.iter().position(|known| *known == reason).unwrap_or_else(|| {
@@ -263,7 +274,7 @@ fn wrapped(head: &str, names: &[String]) -> String {
     paragraph(head, names, ", ")
 }
 
-/// Words behind a head, in lines that a terminal shows whole.
+/// Wraps words behind a head, in lines of the maximum width.
 fn paragraph(head: &str, words: &[String], between: &str) -> String {
     let mut lines = vec![head.to_owned()];
     for (index, word) in words.iter().enumerate() {

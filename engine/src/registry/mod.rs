@@ -1,4 +1,4 @@
-//! What there is, and what fits what.
+//! The registered entries, and which of them fit together.
 
 pub mod catalogue;
 pub mod fit;

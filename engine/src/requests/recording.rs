@@ -37,11 +37,11 @@ struct Source<'a> {
 
 impl Source<'_> {
     fn refused(&self, why: &str) -> anyhow::Error {
-        mistake(format!("--{} names the file {}: {why}", self.option, self.path))
+        mistake("recording.unreadable", format!("--{} names the file {}: {why}", self.option, self.path))
     }
 
     fn wrong(&self, line: usize, why: &str) -> anyhow::Error {
-        mistake(format!("--{} names the file {}, line {line}: {why}", self.option, self.path))
+        mistake("recording.invalid_line", format!("--{} names the file {}, line {line}: {why}", self.option, self.path))
     }
 
     /// The values of one column; `None` where the file has none of that name.

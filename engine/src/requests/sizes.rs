@@ -94,7 +94,8 @@ impl Sizes {
     }
 
     fn parse(text: &str, bounds: RangeInclusive<u64>) -> Result<Self> {
-        let refused = |why: String| mistake(format!("--{} is '{text}': {why}; it takes {FORMS}", SIZES.name));
+        let refused =
+            |why: String| mistake("sizes.invalid", format!("--{} is '{text}': {why}; it takes {FORMS}", SIZES.name));
         let Some((form, rest)) = text.split_once(':') else {
             return Err(refused("it does not begin with the name of a distribution and a colon".to_owned()));
         };

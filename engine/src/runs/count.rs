@@ -1,4 +1,4 @@
-//! Counts the whole life of a server or a load, its supervisor included, from exec to exit: what `perf stat` does.
+//! Counts the whole life of a server or a load from exec to exit, including its supervisor, as `perf stat` does.
 
 use std::process::ExitCode;
 
@@ -9,7 +9,7 @@ use crate::count::counter::{Counter, Counting, Subject};
 use crate::lines::Life;
 use crate::runs::start_gate::{self, Command, Watcher};
 
-/// What to run, and what to count of it.
+/// The command to run, and the counters.
 pub struct Plan {
     /// The counters.
     pub counters: Vec<&'static Entry<Counter>>,
@@ -19,7 +19,7 @@ pub struct Plan {
 
 impl Watcher for Counting {}
 
-/// Runs the command to its end. Beside its account, the status that this process is to end with.
+/// Runs the command to its end. Returns its counts, and the exit status for this process.
 pub fn count(plan: &Plan) -> Result<(Life, ExitCode)> {
     let begin = |tree| Ok(Counting::begin(&plan.counters, Subject::new(tree, None)));
     let (mut counting, passed) = start_gate::run(&plan.command, begin)?;

@@ -1,4 +1,4 @@
-//! CPU time of a server's whole process tree at any moment, from the best source that this machine allows.
+//! CPU time of a server's whole process tree at any moment, from the best CPU source on this machine.
 //!
 //! The control group comes first because it alone is exact; docs/decisions/0004 has the figures.
 
@@ -9,26 +9,26 @@ use crate::count::process_tree::Tree;
 use crate::counters::{cgroup_cpu, process_clocks, task_clock};
 use crate::lines::cpu_source::CpuSource;
 
-/// The words of `--cpu-source`.
+/// Values of `--cpu-source`.
 pub const CHOICES: [&str; 5] = ["auto", "cgroup", "process_clocks", "perf_event", "whole_life"];
 
-/// What is said beside every figure of a source that is not exact.
+/// Remark on every figure of a CPU source that is not exact.
 const OF_CLOCKS: &str = "process_clocks misses the last steps of ended threads: figures of designs that make a thread for \
                          every client are somewhat too low";
 const OF_PERF_EVENT: &str = "perf_event misses what tasks do as they end and around context switches: figures are too low, \
                              most of all those of designs that make a process or thread for every client";
 
-/// The CPU time of one tree.
+/// CPU time of one process tree.
 pub struct CpuTime {
     source: CpuSource,
     clock: Option<Box<dyn Reading>>,
-    /// Why a better source is not used, and what this one misses.
+    /// Why no better CPU source is used, and what this one misses.
     pub reason: Option<String>,
 }
 
 impl CpuTime {
-    /// Begins to count a tree: from the source asked for, or with `auto` from the best that works. An error when the
-    /// source asked for does not.
+    /// Begins to count a tree from the requested CPU source, or with `auto` from the best that works. Fails if the requested
+    /// one does not work.
     pub fn open(tree: &Tree, choice: &str) -> Result<Self> {
         Self::choose(&mut Subject::new(*tree, None), choice)
             .with_context(|| format!("--cpu-source {choice} is not to be had"))
@@ -60,12 +60,12 @@ impl CpuTime {
         CpuTime { source, clock, reason: Some(reason.to_owned()) }
     }
 
-    /// Which source it is.
+    /// The CPU source.
     pub fn source(&self) -> CpuSource {
         self.source
     }
 
-    /// Nanoseconds so far, of every process and thread, ended or not; `None` where only the whole life is known.
+    /// Returns the nanoseconds so far of every process and thread, living or ended. `None` if only the whole life is known.
     pub fn read(&mut self) -> Result<Option<u64>> {
         let figures = self.clock.as_mut().map(|clock| clock.read()).transpose()?;
         Ok(figures.and_then(|figures| figures.first()?.value))

@@ -1,7 +1,7 @@
-//! Measures the machine's limits: many short rounds, each with every limit once in an order of its own.
+//! Measures machine limits in many short rounds. Each round has every limit once, in random order.
 //!
-//! What disturbs a machine for a while hits some rounds of all limits, instead of all rounds of one; whoever reads the rounds
-//! takes their median. Nothing is computed here.
+//! A temporary disturbance then hits some rounds of all limits, not all rounds of one. Readers take the median of the rounds;
+//! nothing is computed here.
 
 use std::time::{Duration, Instant};
 
@@ -9,14 +9,14 @@ use anyhow::{Result, bail};
 
 use crate::base::about::Entry;
 use crate::base::limit::{Limit, Place, Point, Probe};
-use crate::base::mistake::mistake;
+use crate::base::mistake::mistake_with_hint;
 use crate::base::setting::{Kind, Setting, Settings};
 use crate::lines::{self, LimitPoint, LimitRound, LimitUnavailable, Line};
 use crate::sys::process;
 
 const MILLISECONDS: Setting = Setting {
     name: "milliseconds",
-    help: "How long all of it takes, about: the rounds are as long as this allows",
+    help: "Approximate total time, which sets the length of the rounds",
     unit: Some("ms"),
     kind: Kind::Integer { minimum: 1, maximum: 600_000, default: 10_000 },
     for_more: None,
@@ -24,7 +24,7 @@ const MILLISECONDS: Setting = Setting {
 
 const ROUNDS: Setting = Setting {
     name: "rounds",
-    help: "Rounds; the fewer, the longer each is",
+    help: "Number of rounds; fewer rounds are longer",
     unit: None,
     kind: Kind::Integer { minimum: 1, maximum: 10_000, default: 31 },
     for_more: None,
@@ -32,7 +32,7 @@ const ROUNDS: Setting = Setting {
 
 const SEED: Setting = Setting {
     name: "seed",
-    help: "What the order within the rounds follows from",
+    help: "Seed of the order within the rounds",
     unit: None,
     kind: Kind::Integer { minimum: 0, maximum: u32::MAX as u64, default: 1 },
     for_more: None,
@@ -41,21 +41,21 @@ const SEED: Setting = Setting {
 /// Settings of the measurement.
 pub const SETTINGS: &[Setting] = &[MILLISECONDS, ROUNDS, SEED];
 
-/// No further round begins once they have taken so many times as long as all of it was to, and this on top: what was asked
-/// for may be shorter than a round can be.
+/// No round begins after this multiple of the configured time, plus this time: the configured time may be shorter than a round
+/// can be.
 const OVERDUE: (u32, Duration) = (3, Duration::from_secs(5));
 
-/// What to measure.
+/// Limits to measure, with their settings.
 pub struct Plan {
     /// The limits.
     pub limits: Vec<&'static Entry<Limit>>,
-    /// The CPU of this process, and that of the other ends, where there are two.
+    /// CPU of this process, then the CPU of peers if there are two.
     pub cpus: Vec<usize>,
     /// Values of [`SETTINGS`].
     pub settings: Settings,
 }
 
-/// The CPUs to be used, one or two: those that were typed, or the first ones that this process may run on.
+/// Returns one or two CPUs: the typed ones, or the first that this process may run on.
 pub fn cpus(typed: Option<Vec<usize>>) -> Result<Vec<usize>> {
     let Some(typed) = typed else { return Ok(process::allowed_cpus()?.into_iter().take(2).collect()) };
     match typed[..] {
@@ -63,12 +63,16 @@ pub fn cpus(typed: Option<Vec<usize>>) -> Result<Vec<usize>> {
         [near, far] if near != far => Ok(typed),
         _ => {
             let listed: Vec<String> = typed.iter().map(usize::to_string).collect();
-            Err(mistake(format!("--cpus {}: limits takes one CPU or two that differ, such as 0,1", listed.join(","))))
+            Err(mistake_with_hint(
+                "limits.cpus",
+                format!("--cpus {} is not one CPU, nor two different ones", listed.join(",")),
+                "for instance --cpus 0,1",
+            ))
         }
     }
 }
 
-/// Measures them, and says each line as soon as there is one.
+/// Measures the limits, and prints each line as soon as it is known.
 pub fn probe(plan: &Plan, say: impl Fn(&Line) -> Result<()>) -> Result<()> {
     let (near, far) = (plan.cpus[0], plan.cpus.get(1).copied());
     say(&Line::Limits(lines::Limits {
@@ -87,7 +91,7 @@ pub fn probe(plan: &Plan, say: impl Fn(&Line) -> Result<()>) -> Result<()> {
     }
     let rounds = plan.settings.integer(ROUNDS.name);
     let whole = Duration::from_millis(plan.settings.integer(MILLISECONDS.name));
-    // One more, in which it is found out how often each fits into a round.
+    // One more round, which finds the repetitions of each limit that fit into a round.
     let slice = whole / u32::try_from((rounds + 1) * probes.len().max(1) as u64).unwrap_or(u32::MAX);
     let mut random = Random(plan.settings.integer(SEED.name));
     let mut running = Vec::new();
@@ -124,20 +128,20 @@ pub fn probe(plan: &Plan, say: impl Fn(&Line) -> Result<()>) -> Result<()> {
     Ok(())
 }
 
-/// Those of this process and of all that it has waited for.
+/// Returns the page faults of this process and of its ended children.
 fn page_faults() -> Result<u64> {
     let used = process::usage_of_self()? + process::usage_of_children()?;
     Ok(used.minor_faults + used.major_faults)
 }
 
-/// One that is being measured, so many times a round.
+/// A limit that is being measured, with its repetitions per round.
 struct Running {
     point: LimitPoint,
     probe: Box<dyn Probe>,
     times: u64,
 }
 
-/// A limit at each of its places and sizes.
+/// Returns a limit at each of its placements and sizes.
 fn points_of(entry: &Entry<Limit>) -> Vec<LimitPoint> {
     let sizes: Vec<Option<usize>> = match entry.item.sizes {
         [] => vec![None],
@@ -147,7 +151,7 @@ fn points_of(entry: &Entry<Limit>) -> Vec<LimitPoint> {
     entry.item.places.iter().flat_map(at).collect()
 }
 
-/// A probe that is ready to be run on these CPUs, or the reason why there is none.
+/// Prepares a probe on these CPUs, or fails with the reason.
 fn ready(point: &LimitPoint, plan: &Plan, near: usize, far: Option<usize>) -> Result<Box<dyn Probe>> {
     let far = match (point.place, far) {
         (Place::OneCpu, _) => near,
@@ -162,7 +166,7 @@ fn unavailable(point: LimitPoint, error: &anyhow::Error) -> Line {
     Line::LimitUnavailable(LimitUnavailable { point, reason: format!("{error:#}") })
 }
 
-/// How often it can be done within a time: 1 at least. Found by doing it ever more often, which also warms it up.
+/// Returns how many repetitions fit into a time, at least 1. Tries ever more repetitions, which also warms up.
 fn times_within(slice: Duration, probe: &mut dyn Probe) -> Result<u64> {
     let mut times = 1;
     loop {
@@ -175,7 +179,7 @@ fn times_within(slice: Duration, probe: &mut dyn Probe) -> Result<u64> {
     }
 }
 
-/// Random numbers that follow from a seed: splitmix64 (Steele, Lea and Flood, OOPSLA 2014).
+/// Random numbers from a seed: splitmix64 (Steele, Lea and Flood, OOPSLA 2014).
 struct Random(u64);
 
 impl Random {
@@ -187,7 +191,7 @@ impl Random {
         mixed ^ (mixed >> 31)
     }
 
-    /// Fisher and Yates; of so few that the remainder favours none.
+    /// Shuffles by Fisher and Yates. With so few elements, the remainder's bias does not matter.
     fn shuffle<T>(&mut self, items: &mut [T]) {
         for last in (1..items.len()).rev() {
             items.swap(last, (self.next() % (last as u64 + 1)) as usize);
@@ -198,6 +202,7 @@ impl Random {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::base::mistake::Mistake;
     use crate::limits::LIMITS;
 
     #[test]
@@ -247,7 +252,8 @@ mod tests {
         assert_eq!(cpus(Some(vec![1, 0])).unwrap(), [1, 0]);
         assert_eq!(cpus(Some(vec![1])).unwrap(), [1]);
         for wrong in [vec![0, 0], vec![0, 1, 2]] {
-            assert!(cpus(Some(wrong)).unwrap_err().to_string().contains("one CPU or two that differ"));
+            let error = cpus(Some(wrong)).unwrap_err();
+            assert_eq!(error.downcast_ref::<Mistake>().unwrap().code, "limits.cpus");
         }
     }
 }

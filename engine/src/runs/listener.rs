@@ -6,7 +6,7 @@ use std::os::fd::AsFd;
 use anyhow::{Context, Result, anyhow};
 use socket2::{Socket, Type};
 
-use crate::base::mistake::{mistake, more_descriptors};
+use crate::base::mistake::{mistake_with_hint, more_descriptors};
 use crate::base::setting::{Kind, Setting, Settings};
 use crate::lines::SocketOptions;
 use crate::net::address::Address;
@@ -15,16 +15,16 @@ use crate::net::tcp::TcpOptions;
 use crate::net::veth;
 use crate::sys::socket;
 
-/// The queue of connections that wait to be accepted.
+/// Length of the queue of connections that wait for accept.
 pub const BACKLOG: Setting = Setting {
     name: "backlog",
-    help: "Connections that may wait to be accepted (listen(2)); net.core.somaxconn bounds it",
+    help: "Maximum connections that wait for accept (listen(2)), bounded by net.core.somaxconn",
     unit: Some("connections"),
     kind: Kind::Integer { minimum: 0, maximum: 1 << 20, default: 1024 },
     for_more: None,
 };
 
-/// Listens on the first of the addresses that can be had, with as many sockets as wanted and the server's options.
+/// Listens on the first address that works, with the wanted number of sockets and the server's options.
 pub fn listen(addresses: &[Address], wanted: usize, settings: &Settings) -> Result<Vec<Socket>> {
     let mut failure = anyhow!("no address to listen on");
     for address in addresses {
@@ -40,7 +40,7 @@ fn listen_on(mut address: Address, wanted: usize, settings: &Settings) -> std::i
     let mut sockets = Vec::new();
     for _ in 0..wanted {
         let socket = listen_once(&address, wanted > 1, settings)?;
-        // The first may have left the choice of the port to the kernel; the others share it.
+        // The kernel may have chosen the port of the first; the others share it.
         address = Address::of(&socket.local_addr()?).unwrap_or(address);
         sockets.push(socket);
     }
@@ -65,31 +65,36 @@ fn listen_once(address: &Address, shared: bool, settings: &Settings) -> std::io:
 fn explain(error: std::io::Error, address: &Address) -> anyhow::Error {
     match (error.raw_os_error(), address) {
         (Some(libc::EMFILE | libc::ENFILE), _) => {
-            mistake(format!("no descriptor is left for the listeners; {}", more_descriptors()))
+            mistake_with_hint("listen.no_descriptors", "no descriptor is left for the listeners", more_descriptors())
         }
         (Some(libc::EADDRINUSE), Address::Unix(_)) => {
-            mistake(format!("{address} is in use; choose another name, or see who has it: ss -lxp"))
+            let hint = "choose another name; ss -lxp shows who has this one";
+            mistake_with_hint("listen.in_use", format!("{address} is in use"), hint)
         }
-        (Some(libc::EADDRINUSE), Address::Tcp(address)) => mistake(format!(
-            "port {port} of {} is in use; choose another with --port, or see who has it: ss -ltnp 'sport = :{port}'",
-            address.ip(),
-            port = address.port()
-        )),
-        (Some(libc::EACCES), Address::Tcp(address)) => mistake(format!(
-            "port {} needs a permission that you do not have; choose one above 1023 with --port",
-            address.port()
-        )),
-        (Some(libc::EADDRNOTAVAIL), Address::Tcp(address)) => mistake(format!(
-            "{} is no address that can be had here; --listen takes {}",
-            address.ip(),
-            those_there_are(address.ip())
-        )),
+        (Some(libc::EADDRINUSE), Address::Tcp(address)) => {
+            let port = address.port();
+            mistake_with_hint(
+                "listen.in_use",
+                format!("port {port} of {} is in use", address.ip()),
+                format!("choose another with --port; ss -ltnp 'sport = :{port}' shows who has this one"),
+            )
+        }
+        (Some(libc::EACCES), Address::Tcp(address)) => mistake_with_hint(
+            "listen.not_permitted",
+            format!("port {} needs a permission that you do not have", address.port()),
+            "choose a port above 1023 with --port",
+        ),
+        (Some(libc::EADDRNOTAVAIL), Address::Tcp(address)) => mistake_with_hint(
+            "listen.no_such_address",
+            format!("no interface has the address {}", address.ip()),
+            format!("--listen takes {}", those_there_are(address.ip())),
+        ),
         _ => anyhow::Error::new(error).context(format!("listening on {address} failed")),
     }
 }
 
-/// The addresses of the network namespace that this process is in, where there are any those of the same family: whoever typed
-/// this one may not be in there, and see others.
+/// Returns the addresses in this process's network namespace, of the same family if there are any. The user may be in another
+/// namespace, with other addresses.
 fn those_there_are(like: IpAddr) -> String {
     let all = Netlink::open().map_err(Into::into).and_then(|mut netlink| veth::addresses(&mut netlink));
     let of_family = |all: Vec<IpAddr>| {
@@ -98,12 +103,12 @@ fn those_there_are(like: IpAddr) -> String {
     };
     match all.map(of_family) {
         Ok(all) if !all.is_empty() => all.iter().map(IpAddr::to_string).collect::<Vec<_>>().join(", "),
-        // Without an interface that is up, or where a filter forbids netlink.
+        // No interface is up, or a filter forbids netlink.
         _ => "one of those that `ip addr` shows".to_owned(),
     }
 }
 
-/// What the kernel made of a listener's options.
+/// Reads the options of a listening socket, as the kernel reports them.
 pub fn options(listener: &Socket, settings: &Settings) -> Result<SocketOptions> {
     let read = || -> std::io::Result<SocketOptions> {
         let is_tcp = TcpOptions::of(settings).is_some();
@@ -119,7 +124,7 @@ pub fn options(listener: &Socket, settings: &Settings) -> Result<SocketOptions> 
     read().context("the listener's options could not be read")
 }
 
-/// How many connections wait, and how many may; `None` where the kernel does not say, as of a Unix socket.
+/// Returns the length of the queue and its maximum. `None` if the kernel does not report it, as for Unix sockets.
 pub fn queue(listener: &Socket) -> std::io::Result<Option<(u32, u32)>> {
     match socket::listen_queue(listener.as_fd()) {
         Err(error) if error.raw_os_error() == Some(libc::EOPNOTSUPP) => Ok(None),

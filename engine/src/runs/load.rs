@@ -1,4 +1,4 @@
-//! Runs a load from beginning to end and accounts for it: what the supervisor is to a server.
+//! Runs a load from start to end and reports its result, as the supervisor does for a server.
 
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::time::Duration;
@@ -6,7 +6,7 @@ use std::time::Duration;
 use anyhow::{Context, Result};
 
 use crate::base::about::Entry;
-use crate::base::mistake::mistake;
+use crate::base::mistake::mistake_with_hint;
 use crate::base::output::remark;
 use crate::base::setting::{Settings, Value};
 use crate::base::window::Window;
@@ -32,56 +32,61 @@ use crate::transfer::channel::Way;
 use crate::transfer::linger;
 use crate::transfer::waiting;
 
-/// Whom to ask, and how.
+/// The server to load, and how.
 pub struct Plan {
     /// The load.
     pub load: &'static Entry<Load>,
-    /// How bytes are moved.
+    /// The send and the receive primitive.
     pub way: Way,
     /// The workload.
     pub workload: &'static Entry<Workload>,
-    /// The addresses of the server's name.
+    /// Addresses of the server's name.
     pub target: Vec<Address>,
-    /// The complete settings.
+    /// All settings.
     pub settings: Settings,
-    /// Called with the marks of a load that ends by time, as they come.
+    /// Called with each mark of a load that ends by time.
     pub mark: fn(Mark),
-    /// Whether everything that goes over the connections is shown on standard output.
+    /// Whether to print everything that passes over the connections.
     pub show: bool,
-    /// Whether what the source's own client prints is to be shown in the end, and nothing else.
+    /// Whether to print only what the source's own client prints at its end.
     pub original: bool,
-    /// What is to be counted.
+    /// Requested counters.
     pub counters: Vec<&'static Entry<Counter>>,
 }
 
-/// When the requests of a load are due, and what they are: all that it is told, files included, read before the first connection.
+/// The requests of a load and when they are due. All files that the settings name are read before the first connection.
 pub struct Requests {
-    /// When they are due; none of a closed loop.
+    /// When requests are due; `None` for a closed loop.
     pub schedule: Option<Schedule>,
-    /// The asking end of the workload.
+    /// The workload's client.
     pub client: Box<dyn Client>,
 }
 
 impl Requests {
-    /// As the settings have them. An error says what of it cannot be.
+    /// Reads the requests from the settings. Refuses impossible ones.
     pub fn read(workload: &Workload, settings: &Settings) -> Result<Self> {
         let schedule = Schedule::of(settings, ramp(settings))?;
         let client = (workload.client)(settings)?;
         if schedule.is_some() && client.measured_by() != MeasuredBy::Requests {
-            return Err(mistake(
-                "an open load needs requests that are answered one by one, and those of this workload take as long as the load; \
-                 a closed load makes them",
+            return Err(mistake_with_hint(
+                "load.open_needs_replies",
+                "this workload's only request lasts as long as the load, and an open load needs many",
+                "use a closed load; thunderherd-engine list loads shows them",
             ));
         }
         Ok(Requests { schedule, client })
     }
 }
 
-/// Runs the load with these requests. An error when it could not be run at all; what failed in it is in the result.
+/// Runs the load with these requests. Fails if the load could not run at all; failed requests are in the result.
 pub fn ask(plan: &Plan, requests: Requests) -> Result<LoadResult> {
     if plan.original && plan.workload.item.original.is_none() {
         let workload = plan.workload.name;
-        return Err(mistake(format!("--original: {workload} has no client of its own whose words are known")));
+        return Err(mistake_with_hint(
+            "load.no_original",
+            format!("--original: the source of {workload} has no client whose output is known"),
+            "leave --original out",
+        ));
     }
     let expected_requests = plan.load.item.expected_requests(&plan.settings);
     let clients = plan.load.item.clients(&plan.settings);
@@ -112,7 +117,7 @@ pub fn ask(plan: &Plan, requests: Requests) -> Result<LoadResult> {
             Box::new(move |edge, monotonic_ns| match edge {
                 Edge::Started => mark(Mark { mark: MarkKind::WindowStarted, monotonic_ns }),
                 Edge::Ended => mark(Mark { mark: MarkKind::WindowEnded, monotonic_ns }),
-                // What cannot be read now cannot be in the end either, and says so then.
+                // A counter that cannot be read now fails again at the end, and is reported then.
                 Edge::Nearing => drop(locked(&counting).note_states()),
             })
         },
@@ -120,7 +125,7 @@ pub fn ask(plan: &Plan, requests: Requests) -> Result<LoadResult> {
     }));
     say_what_is_needed(plan, run);
     let counted_from = clock::now();
-    // What this process had used before is not the load's: a launcher that became the engine brings its own past along.
+    // Subtracts what this process used before the load: a launcher that became the engine has its own usage.
     let counted_before = locked(&counting).read()?;
     let before = process::usage_of_self()?;
     let started = clock::now();
@@ -174,8 +179,8 @@ pub fn ask(plan: &Plan, requests: Requests) -> Result<LoadResult> {
     })
 }
 
-/// Sizes are not seen at a glance: where the largest is more than a server takes that was told nothing, whoever starts one is
-/// told what to tell it.
+/// Hints at the server's option if the largest size is more than a server takes by default. Sizes of a distribution are not
+/// obvious.
 fn say_what_is_needed(plan: &Plan, run: &LoadRun) {
     let Some(largest) = run.client.largest() else { return };
     let agreements = plan.workload.item.agreements.iter().filter(|agreement| agreement.client == SIZES);
@@ -190,7 +195,7 @@ fn locked<T>(shared: &Mutex<T>) -> MutexGuard<'_, T> {
     shared.lock().unwrap_or_else(PoisonError::into_inner)
 }
 
-/// What is known of the window; `None` where the load has none, or has not come so far.
+/// Returns the window; `None` if the load has none, or did not reach it.
 fn window(measured: &Measured) -> Option<lines::Window> {
     let edges = measured.window.clone()?;
     let [(first_read, before), (last_read, after)] = &measured.at_edges[..] else { return None };

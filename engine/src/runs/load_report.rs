@@ -1,4 +1,4 @@
-//! What a load has come to, for a person, or in the words of the source's own client.
+//! Prints the result of a load for people, or as the source's own client does.
 
 use crate::count::own_memory::Memory;
 use crate::count::tally::{Counts, ErrorKind};
@@ -7,7 +7,7 @@ use crate::lines::{self, LoadResult};
 use crate::protocol::workload::{Figures, Outcome, PAYLOAD_BYTES, REQUESTS, last, payload_time};
 use crate::runs::load::Plan;
 
-/// The result for a person, or in the words of the source's own client.
+/// Formats the result for people, or as the source's own client does.
 pub fn in_words(plan: &Plan, result: &LoadResult) -> String {
     match plan.workload.item.original.filter(|_| plan.original) {
         None => all_in_words(plan, result),
@@ -56,9 +56,9 @@ fn all_in_words(plan: &Plan, result: &LoadResult) -> String {
     );
     text += &result.memory.as_ref().map(Memory::in_words).unwrap_or_default();
     text += &plan.way.copying_in_words(&result.tally);
-    // Of what came only the other end is told by the kernel.
+    // The server's kernel reports copied sends only at the server's end.
     if result.tally.requests > 0 {
-        text += "what a server copied that was to send without copying, it says at its own end\n";
+        text += "zero-copy sends that were copied after all: the server reports its own\n";
     }
     text += &result.readout.in_words(&plan.counters);
     if let Some(connection) = &result.connection {
@@ -84,7 +84,7 @@ fn all_in_words(plan: &Plan, result: &LoadResult) -> String {
     text
 }
 
-/// Errors that a server makes, or has made of it, which takes a request for another one than it is.
+/// Errors that occur if a server reads a request differently than the load means it.
 const OF_DISAGREEMENT: [ErrorKind; 6] = [
     ErrorKind::TimedOut,
     ErrorKind::Reset,
@@ -94,7 +94,7 @@ const OF_DISAGREEMENT: [ErrorKind; 6] = [
     ErrorKind::Surplus,
 ];
 
-/// What both ends have to agree on, where that may be why no reply at all was right: neither sees the other's settings.
+/// Hints at settings on which both ends must agree, if no reply was right. Neither end sees the other's settings.
 fn disagreement_in_words(plan: &Plan, result: &LoadResult) -> String {
     let Counts { connections, requests, errors, .. } = &result.tally;
     let largest = result.traffic.as_ref().and_then(|traffic| traffic.sizes.as_ref()).map(|sizes| sizes.largest);
@@ -106,7 +106,7 @@ fn disagreement_in_words(plan: &Plan, result: &LoadResult) -> String {
     format!("perhaps the two ends do not agree: this load needs a server with {}\n", needed.join(" and "))
 }
 
-/// How long the requests that count were counted, in nanoseconds: as long as the window, where there is one.
+/// Returns for how many nanoseconds requests were counted: the length of the window if there is one.
 fn counted_for(result: &LoadResult) -> u64 {
     match &result.window {
         Some(window) => window.ended_monotonic_ns - window.started_monotonic_ns,
@@ -114,7 +114,7 @@ fn counted_for(result: &LoadResult) -> u64 {
     }
 }
 
-/// Bytes and calls of the load's own end.
+/// Formats the bytes and calls of the load.
 fn counted_in_words(counted: &lines::Counted) -> String {
     let seconds = counted.elapsed_ns as f64 / 1e9;
     let way = |bytes: u64, calls: u64| {
@@ -125,8 +125,8 @@ fn counted_in_words(counted: &lines::Counted) -> String {
     format!("in it were sent {sent}, received {received}\n")
 }
 
-/// What the workload has measured itself, of the mean request; the payload and its rate. `counted_for` is the time that the
-/// requests were counted, in nanoseconds.
+/// Formats the figures of the workload: the mean request, the payload and its rate. `counted_for` is the time in nanoseconds
+/// for which requests were counted.
 fn figures_in_words(figures: &Figures, counted_for: u64) -> String {
     let figure = |name: &str| figures.get(name).copied();
     let mut text = String::new();

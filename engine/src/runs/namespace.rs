@@ -1,9 +1,9 @@
-//! `namespace`: two network namespaces joined by a pair of interfaces, one for a server and one for its clients; and how a
+//! `namespace`: two network namespaces joined by a pair of interfaces, one for a server and one for its clients. Also how a
 //! server or a load enters one.
 //!
-//! They have no name. One is that of the process that has made them, the other is a descriptor of that process, so that
-//! they are gone when it is and nobody is in them any more, however it has ended
-//! ([decision 6](../docs/decisions/0006-namespaces-are-held-by-a-process.md)).
+//! They have no name. One is the namespace of the process that made them, the other a descriptor of that process. So they
+//! disappear after that process and every process in them have ended, however they end ([decision
+//! 6](../docs/decisions/0006-namespaces-are-held-by-a-process.md)).
 
 use std::collections::BTreeMap;
 use std::fs::OpenOptions;
@@ -16,7 +16,7 @@ use std::time::Duration;
 use anyhow::{Context, Result};
 use serde_json::{Value, json};
 
-use crate::base::mistake::mistake;
+use crate::base::mistake::{mistake, mistake_with_hint};
 use crate::base::setting::{Kind, Setting, Settings};
 use crate::lines::{NamespaceEnd, Namespaces, SCHEMA};
 use crate::net::netlink::Netlink;
@@ -26,12 +26,12 @@ use crate::sys::descriptor;
 use crate::sys::namespace;
 use crate::sys::process::{self, Pid};
 
-/// What a pair can be told.
+/// Settings of a pair.
 pub const SETTINGS: &[Setting] = &[MTU, RATE, DELAY, LOSS];
 
 const MTU: Setting = Setting {
     name: "mtu",
-    help: "The most that a packet has, its IP header included",
+    help: "Maximum size of a packet, including its IP header",
     unit: Some("bytes"),
     kind: Kind::Integer { minimum: 68, maximum: 65_535, default: 1500 },
     for_more: None,
@@ -39,18 +39,18 @@ const MTU: Setting = Setting {
 
 const RATE: Setting = Setting {
     name: "rate_bits_per_second",
-    help: "What either end sends at most (tbf), frames counted with their Ethernet headers; 0: no limit",
+    help: "Maximum rate of each end (tbf), including Ethernet headers; 0 for no limit",
     unit: Some("bits a second"),
     kind: Kind::Integer { minimum: 0, maximum: 1_000_000_000_000, default: 0 },
     for_more: None,
 };
 
-/// A rate below would be a byte a millisecond.
+/// Minimum rate: a byte per millisecond.
 const LEAST_RATE: u64 = 8000;
 
 const DELAY: Setting = Setting {
     name: "delay_microseconds",
-    help: "How long either end holds what it sends (netem), so that a round trip takes twice as long more",
+    help: "Delay of each packet at each end (netem); a round trip takes twice this longer",
     unit: Some("microseconds"),
     kind: Kind::Integer { minimum: 0, maximum: 10_000_000, default: 0 },
     for_more: None,
@@ -58,45 +58,46 @@ const DELAY: Setting = Setting {
 
 const LOSS: Setting = Setting {
     name: "loss_per_million",
-    help: "Packets that either end loses of a million that it sends (netem)",
+    help: "Packets lost per million at each end (netem)",
     unit: Some("packets"),
     kind: Kind::Integer { minimum: 0, maximum: 1_000_000, default: 0 },
     for_more: None,
 };
 
-/// The ports that a client's connection may have in these namespaces, nearly all that need no privilege: each connection
-/// that has ended keeps one for a minute.
+/// Local ports of clients in these namespaces, nearly all that need no privilege. Each ended connection keeps one for a minute.
 const LOCAL_PORTS: RangeInclusive<u16> = 1024..=65_535;
 
-/// What is set in both namespaces, by its name under /proc/sys (proc_sys(5), ip-sysctl of the kernel's documentation).
+/// Kernel settings for both namespaces, by name under /proc/sys (proc_sys(5), ip-sysctl in the kernel's documentation).
 fn sysctls_set() -> [(&'static str, String); 2] {
     [
         ("net.ipv4.ip_local_port_range", format!("{} {}", LOCAL_PORTS.start(), LOCAL_PORTS.end())),
-        // Nobody outside can mistake a connection for an older one with the same ports.
+        // No peer outside can mistake a connection for an older one with the same ports.
         ("net.ipv4.tcp_tw_reuse", "1".to_owned()),
     ]
 }
 
-/// Two namespaces that have been made; they live as long as this does, and whoever has entered them.
+/// Two namespaces. They exist until this value and every process in them are gone.
 pub struct Pair {
-    /// What is to be said of them.
+    /// The line to print.
     pub line: Namespaces,
-    /// The server's. The clients' is that of this process.
+    /// The server's namespace. This process is in the clients'.
     pub server: OwnedFd,
 }
 
-/// Refuses what contradicts itself.
+/// Refuses settings that contradict each other.
 pub fn check(settings: &Settings) -> Result<()> {
     match settings.integer(RATE.name) {
-        rate @ 1..LEAST_RATE => {
-            Err(mistake(format!("--rate-bits-per-second is {rate}; it takes {LEAST_RATE} at least, or 0 for no limit")))
-        }
+        rate @ 1..LEAST_RATE => Err(mistake_with_hint(
+            "namespace.rate_too_low",
+            format!("--rate-bits-per-second {rate} is too low"),
+            format!("allowed: {LEAST_RATE} or more, or 0 for no limit"),
+        )),
         _ => Ok(()),
     }
 }
 
-/// Makes both namespaces and what joins them; this process, which must have one thread, is in the clients' afterwards.
-/// `sysctls` are names of kernel settings that are to be told of both.
+/// Makes both namespaces and the pair of interfaces. This process, which must have one thread, is in the clients' namespace
+/// afterwards. `sysctls` are names of kernel settings to report for both.
 pub fn make(settings: &Settings, sysctls: &[String]) -> Result<Pair> {
     let shaping = Shaping {
         rate: settings.integer(RATE.name),
@@ -111,7 +112,7 @@ pub fn make(settings: &Settings, sysctls: &[String]) -> Result<Pair> {
     let mtu = settings.integer(MTU.name) as u32;
     veth::create(&mut of_client, server.as_fd(), mtu).map_err(no_veth)?;
     let client = namespace::own_network()?;
-    // The kernel's settings are those of the namespace that asks for them.
+    // A process reads the kernel settings of its own namespace.
     namespace::enter_network(server.as_fd())?;
     let for_server = furnish(&mut of_server, veth::SERVER, sysctls)?;
     namespace::enter_network(client.as_fd())?;
@@ -141,14 +142,14 @@ pub fn make(settings: &Settings, sysctls: &[String]) -> Result<Pair> {
     Ok(Pair { line, server })
 }
 
-/// Holds the server's namespace until whoever has standard input's other end closes it or ends.
+/// Holds the server's namespace until standard input ends.
 pub fn hold(_server: OwnedFd) -> Result<()> {
     let input = io::stdin();
     while descriptor::read(input.as_fd(), &mut [0; 64])? > 0 {}
     Ok(())
 }
 
-/// What there is of this, for `list --json`: whether a pair can be made here is found out by making one.
+/// Describes namespaces for `list --json`. Makes a pair to find out whether that works on this machine.
 pub fn described() -> Value {
     let (reason, without_netem) = unavailable();
     let netem = |setting: &Setting| [DELAY, LOSS].contains(setting).then(|| without_netem.clone()).flatten();
@@ -160,7 +161,7 @@ pub fn described() -> Value {
     })
 }
 
-/// Why no pair can be made here, and why none that delays or loses packets.
+/// Returns why no pair can be made on this machine, and why no pair with delay or loss.
 fn unavailable() -> (Option<String>, Option<String>) {
     match tried_in_a_child() {
         Ok(reasons) => reasons,
@@ -168,7 +169,7 @@ fn unavailable() -> (Option<String>, Option<String>) {
     }
 }
 
-/// A child makes a pair and ends, which ends the pair.
+/// A child makes a pair and ends, which removes the pair.
 fn tried_in_a_child() -> Result<(Option<String>, Option<String>)> {
     let (reader, writer) = descriptor::pipe()?;
     process::fork(move || {
@@ -201,10 +202,10 @@ fn tried() -> (Option<String>, Option<String>) {
     }
 }
 
-/// Puts this process into a network namespace, before it has made any thread, socket or child: `--network-namespace`.
+/// Enters a network namespace (`--network-namespace`), before this process makes any thread, socket or child.
 pub fn enter(path: &str) -> Result<()> {
-    let whose = "; it takes one of the paths that `thunderherd-engine namespace` prints, for as long as that runs";
-    // A path that leads to something which opens only when somebody writes is not to be waited for.
+    let paths = "give a path that `thunderherd-engine namespace` has printed and that still runs";
+    // A path to a pipe must not wait for a writer.
     let opened = OpenOptions::new().read(true).custom_flags(libc::O_NONBLOCK).open(path);
     let entered = opened.and_then(|file| {
         if namespace::is_network(file.as_fd()) {
@@ -215,13 +216,14 @@ pub fn enter(path: &str) -> Result<()> {
     });
     entered.map_err(|error| match error.raw_os_error() {
         Some(libc::EPERM | libc::EACCES) => {
-            mistake(format!("--network-namespace {path} is another user's: {error}{whose}"))
+            let message = format!("--network-namespace {path} is another user's: {error}");
+            mistake_with_hint("namespace.not_permitted", message, paths)
         }
-        _ => mistake(format!("--network-namespace {path}: {error}{whose}")),
+        _ => mistake_with_hint("namespace.not_entered", format!("--network-namespace {path}: {error}"), paths),
     })
 }
 
-/// A network namespace for this process, and first a user namespace where it may not have one otherwise; says whether.
+/// Makes a network namespace for this process, and first a user namespace if needed. Returns whether it was needed.
 fn unshare() -> Result<bool> {
     match namespace::unshare_network() {
         Err(error) if error.raw_os_error() == Some(libc::EPERM) => {
@@ -232,21 +234,23 @@ fn unshare() -> Result<bool> {
     }
 }
 
-/// What a namespace has once it was furnished.
+/// Properties of a namespace after its setup.
 struct Furnished {
     without_ipv6: Option<String>,
     sysctls: BTreeMap<String, Option<String>>,
 }
 
-/// Sets what the namespace that this process is in is to have, and reads what is asked for.
+/// Sets up the namespace of this process, and reads the requested kernel settings.
 fn furnish(netlink: &mut Netlink, end: End, sysctls: &[String]) -> Result<Furnished> {
     for (name, value) in sysctls_set() {
         std::fs::write(path_of(name), &value).map_err(|error| {
-            let why = match error.raw_os_error() {
-                Some(libc::EROFS) => "; /proc/sys is mounted for reading only, as in a container",
-                _ => "",
-            };
-            mistake(format!("{name} cannot be set to '{value}' in a namespace of its own: {error}{why}"))
+            let message = format!("{name} cannot be set to '{value}' in a new namespace: {error}");
+            match error.raw_os_error() {
+                Some(libc::EROFS) => {
+                    mistake_with_hint("namespace.sysctl", message, "/proc/sys is mounted read-only, as in a container")
+                }
+                _ => mistake("namespace.sysctl", message),
+            }
         })?;
     }
     veth::raise_loopback(netlink)?;
@@ -260,7 +264,7 @@ fn path_of(sysctl: &str) -> String {
     format!("/proc/sys/{}", sysctl.replace('.', "/"))
 }
 
-/// The name of a kernel setting of a network, as the command line has it.
+/// Parses the name of a kernel setting of a network.
 pub fn sysctl_name(text: &str) -> std::result::Result<String, String> {
     let plain = |part: &str| !part.is_empty() && part.bytes().all(|byte| byte.is_ascii_alphanumeric() || byte == b'_');
     match text.strip_prefix("net.") {
@@ -271,7 +275,11 @@ pub fn sysctl_name(text: &str) -> std::result::Result<String, String> {
 
 fn no_veth(error: io::Error) -> anyhow::Error {
     match error.raw_os_error() {
-        Some(libc::EOPNOTSUPP) => mistake("this kernel has no pairs of interfaces (CONFIG_VETH; modprobe veth)"),
+        Some(libc::EOPNOTSUPP) => mistake_with_hint(
+            "namespace.no_veth",
+            "this kernel has no pairs of interfaces (CONFIG_VETH)",
+            "modprobe veth",
+        ),
         _ => anyhow::Error::new(error).context("the pair of interfaces could not be made"),
     }
 }
@@ -284,17 +292,17 @@ fn no_qdisc(error: io::Error, settings: &Settings) -> anyhow::Error {
         .map(|setting| format!("--{} {}", setting.option(), settings.integer(setting.name)))
         .collect();
     if given(&DELAY) || given(&LOSS) {
-        return mistake(format!("{}: {}", options.join(" "), without_netem(error)));
+        return mistake("namespace.no_netem", format!("{}: {}", options.join(" "), without_netem(error)));
     }
     let why = missing(error, "tbf", "SCH_TBF");
-    mistake(format!("{}: {why}", options.join(" ")))
+    mistake("namespace.no_tbf", format!("{}: {why}", options.join(" ")))
 }
 
 fn without_netem(error: io::Error) -> anyhow::Error {
     anyhow::anyhow!(missing(error, "netem", "SCH_NETEM"))
 }
 
-/// ENOENT: the kernel knows no such discipline, and found no module of it either.
+/// ENOENT: the kernel has no such queueing discipline, and no module of it.
 fn missing(error: io::Error, discipline: &str, option: &str) -> String {
     match error.raw_os_error() {
         Some(libc::ENOENT) => {
@@ -304,12 +312,10 @@ fn missing(error: io::Error, discipline: &str, option: &str) -> String {
     }
 }
 
-/// Why the kernel lets nobody have namespaces, as far as it says.
+/// Why the kernel refuses namespaces, as far as it reports.
 fn refused(error: io::Error) -> anyhow::Error {
-    mistake(format!(
-        "no network namespaces can be made: {}",
-        why_refused(&error, |name| { Some(std::fs::read_to_string(path_of(name)).ok()?.trim().to_owned()) })
-    ))
+    let why = why_refused(&error, |name| Some(std::fs::read_to_string(path_of(name)).ok()?.trim().to_owned()));
+    mistake("namespace.refused", format!("no network namespaces can be made: {why}"))
 }
 
 fn why_refused(error: &io::Error, sysctl: impl Fn(&str) -> Option<String>) -> String {

@@ -1,4 +1,4 @@
-//! Profiles the whole life of a server or a load, its supervisor included, from exec to exit: what `perf record` does.
+//! Profiles the whole life of a server or a load from exec to exit, including its supervisor, as `perf record` does.
 
 use std::collections::{BTreeMap, BTreeSet, HashMap};
 use std::fs::File;
@@ -10,7 +10,7 @@ use std::time::Duration;
 
 use anyhow::{Context, Result};
 
-use crate::base::mistake::{Mistake, mistake};
+use crate::base::mistake::{Mistake, mistake_with_hint};
 use crate::count::process_tree::{Beginning, Tree};
 use crate::count::tally::Tally;
 use crate::lines::profile::{Profile, ProfileCheck, Stack};
@@ -22,22 +22,22 @@ use crate::stacks::sampling::{Event, Sampling, Scope};
 use crate::stacks::symbols::{self, Frame};
 use crate::sys::process::Pid;
 
-/// What to run, and how to look at it.
+/// The command to run, and how to sample it.
 pub struct Plan {
     /// The command.
     pub command: Command,
-    /// What makes the kernel take a sample; none: cycles where they are to be had, else the clock.
+    /// Event at which the kernel takes a sample. `None`: cycles if available, otherwise the clock.
     pub event: Option<Event>,
-    /// Samples for each second of CPU time of a thread.
+    /// Samples per second of CPU time of a thread.
     pub frequency: u64,
-    /// The file to write.
+    /// File to write.
     pub output: PathBuf,
 }
 
-/// What can be asked for.
+/// Values of `--event`.
 pub const EVENTS: [&str; 3] = ["auto", "cycles", "cpu-clock"];
 
-/// The event of that name; none where it is left to the machine.
+/// Returns the event of this name; `None` if the machine decides.
 pub fn event(name: &str) -> Option<Event> {
     match name {
         "cycles" => Some(Event::Cycles),
@@ -46,15 +46,15 @@ pub fn event(name: &str) -> Option<Event> {
     }
 }
 
-/// Runs the command to its end, and writes its profile. Beside what stands first in it, the status that this process is to
-/// end with.
+/// Runs the command to its end, and writes its profile. Returns its first line, and the exit status for this process.
 pub fn profile(plan: &Plan) -> Result<(Profile, ExitCode)> {
     let shown = plan.output.display();
     let begin = |tree| {
         let watch = Watch::begin(plan.event, plan.frequency, &tree)?;
-        // Where nothing is sampled, what an earlier one has written is left as it is.
+        // If nothing can be sampled, the file of an earlier profile stays.
         let file = File::create(&plan.output).map_err(|error| {
-            mistake(format!("--output {shown} cannot be written: {error}; name a file in a folder that is there"))
+            let message = format!("--output {shown} cannot be written: {error}");
+            mistake_with_hint("profile.output", message, "name a file in a folder that exists")
         })?;
         Ok(Watched { watch, file })
     };
@@ -68,7 +68,7 @@ pub fn profile(plan: &Plan) -> Result<(Profile, ExitCode)> {
     Ok((profile, passed.exit_code()))
 }
 
-/// What a profile would be, here and now: all that it needs is opened, and let go of.
+/// Checks what a profile on this machine would record. Opens everything that it needs, and closes it again.
 pub fn check(wanted: Option<Event>, frequency: u64) -> Result<ProfileCheck> {
     let reaped = &Tally::new(0)?.general().reaped;
     let tree = Tree { root: Pid::this(), from: Beginning::Exec, reaped };
@@ -102,7 +102,7 @@ fn write(mut file: impl Write, profile: &Profile, stacks: Vec<Stack>) -> io::Res
     file.flush()
 }
 
-/// How often the ring buffers are emptied: half a mebibyte each, which 10 kHz of stacks of a KiB would fill in 50 ms.
+/// Interval of emptying the ring buffers. Stacks of 1 KiB at 10 kHz would fill half a mebibyte in 50 ms.
 const INTERVAL: Duration = Duration::from_millis(25);
 
 /// A thread's name, and a stack of places: when it was found there.
@@ -118,7 +118,7 @@ struct Watch {
     found: Found,
 }
 
-/// Who watches, and where that will be written.
+/// The watcher, and the file for its result.
 struct Watched {
     watch: Watch,
     file: File,
@@ -169,7 +169,7 @@ impl Watch {
         }
     }
 
-    /// The stacks with the names of their functions, each once.
+    /// Names the functions of all stacks, and merges equal stacks.
     fn named(&self, kernel: bool) -> Result<Vec<Stack>> {
         let places: BTreeSet<Place> = self.found.keys().flat_map(|(_, stack)| stack).copied().collect();
         let places: Vec<Place> = places.into_iter().collect();
@@ -197,7 +197,7 @@ impl Watch {
     }
 }
 
-/// Different places may be in the same functions.
+/// Different addresses may be in the same functions.
 fn fold(found: &Found, names: &HashMap<Place, Vec<Frame>>) -> Vec<Stack> {
     let mut stacks = BTreeMap::<(Vec<Frame>, &str), Vec<u64>>::new();
     for ((command, places), at_ns) in found {
@@ -211,7 +211,7 @@ fn fold(found: &Found, names: &HashMap<Place, Vec<Frame>>) -> Vec<Stack> {
     stacks.into_iter().map(stack).collect()
 }
 
-/// Why the kernel cannot walk the stacks of this program, if it cannot.
+/// Returns why the kernel cannot walk the stacks of this program; `None` if it can.
 fn without_frame_pointers(flags: &str) -> Option<String> {
     (!flags.contains("force-frame-pointers=yes")).then(|| {
         "the engine was built without -C force-frame-pointers=yes; build it in its own folder, where .cargo/config.toml \

@@ -1,4 +1,4 @@
-//! Loads that leave this machine: which do, and what is said of them before the first connection.
+//! Loads of other machines: which loads are remote, and what is printed before their first connection.
 
 use anyhow::Result;
 
@@ -17,9 +17,8 @@ use crate::transfer::outbox::Outbox;
 /// Parts of a request that are put together to tell its length; one that has more is told to have at least so much.
 const PARTS: usize = 64;
 
-/// Of the addresses of a server's name, the first that leads out of this machine, as far as can be told from here: neither one
-/// of loopback nor in a namespace that `thunderherd-engine namespace` has made. An IPv4 address that is written as one of IPv6
-/// counts as what it is.
+/// Returns the first address that leads to another machine, as far as this machine knows. Loopback addresses and namespaces
+/// made by `thunderherd-engine namespace` do not. An IPv4 address written as IPv6 counts as IPv4.
 pub fn first_remote(target: &[Address]) -> Result<Option<&Address>> {
     for address in target {
         let Address::Tcp(host) = address else { continue };
@@ -31,7 +30,7 @@ pub fn first_remote(target: &[Address]) -> Result<Option<&Address>> {
     Ok(None)
 }
 
-/// Whom such a load asks and what it does to them at most, in one line: connections, rate, duration, bytes.
+/// Describes in one line the target of a remote load, and its maximum connections, rate, duration and bytes.
 pub fn bounds_in_words(target: &[Address], load: &Load, asked: &Requests, settings: &Settings) -> String {
     let addresses: Vec<String> = target.iter().map(Address::to_string).collect();
     let clients = load.clients(settings);
@@ -82,13 +81,13 @@ pub fn bounds_in_words(target: &[Address], load: &Load, asked: &Requests, settin
     )
 }
 
-/// The length of a request.
+/// Returns the length of a request.
 enum Each {
     Bytes(u64),
     AtLeast(u64),
 }
 
-/// That of a request that is sent to nobody.
+/// Returns the length of a request without sending it.
 fn any_request(client: &dyn Client) -> Each {
     let (mut conversation, mut outbox, window) = (client.open(), Outbox::default(), Window::to_come());
     conversation.ask(&mut outbox);
@@ -100,7 +99,7 @@ fn any_request(client: &dyn Client) -> Each {
     Each::AtLeast(outbox.bytes())
 }
 
-/// How long a load that ends by time asks; `None` of others.
+/// Returns the duration of a load that ends by time; `None` for others.
 fn milliseconds(load: &Load, settings: &Settings) -> Option<u64> {
     let of = |name: &str| integer(settings, name).unwrap_or_default();
     let window = load.duration.map(|_| of(MILLISECONDS.name)).filter(|&window| window > 0)?;

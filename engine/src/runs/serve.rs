@@ -1,7 +1,7 @@
-//! The supervisor: starts a server, answers for it while it lives, stops it, and accounts for it when it is over.
+//! The supervisor: starts a server, takes snapshots of it, stops it, and reports its usage after its end.
 //!
-//! It has one thread, forks the server into a process group of its own, and is the reaper of all that the server leaves
-//! behind, so that no CPU time is lost. Nothing of the server outlives it: every process carries a parent-death signal.
+//! The supervisor has one thread and forks the server into a separate process group. It reaps every process that the server
+//! leaves behind, so no CPU time is lost. No process of the server outlives it: each has a parent-death signal.
 
 use std::io;
 use std::os::fd::{AsFd, OwnedFd};
@@ -36,38 +36,38 @@ use crate::sys::socket;
 use crate::transfer::channel::Way;
 use crate::transfer::waiting;
 
-/// How long connections in flight may take to end when the server is stopped.
+/// Time for open connections to end after the server is stopped.
 pub const DRAIN: Setting = Setting {
     name: "drain_milliseconds",
-    help: "How long connections in flight may take to end when the server is stopped; then they are reset",
+    help: "Time for open connections to end after the server is stopped, before it resets them",
     unit: Some("milliseconds"),
     kind: Kind::Integer { minimum: 0, maximum: 600_000, default: 2000 },
     for_more: None,
 };
 
-/// What to serve, and how.
+/// The server to run.
 pub struct Plan {
     /// The design.
     pub design: &'static Entry<Design>,
-    /// How bytes are moved.
+    /// The send and the receive primitive.
     pub way: Way,
     /// The workload.
     pub workload: &'static Entry<Workload>,
-    /// `HOST:PORT`, where port 0 is the kernel's choice.
+    /// `HOST:PORT`; the kernel chooses the port if it is 0.
     pub listen: String,
-    /// The complete settings.
+    /// All settings.
     pub settings: Settings,
-    /// CPUs that this process was pinned to, and the server with it.
+    /// CPUs to which this process and the server are pinned.
     pub cpus: Option<Vec<usize>>,
-    /// A word of [`crate::runs::cpu_time::CHOICES`].
+    /// A value of [`crate::runs::cpu_time::CHOICES`].
     pub cpu_source: String,
-    /// What is to be counted besides.
+    /// Requested counters.
     pub counters: Vec<&'static Entry<Counter>>,
-    /// Lines for a program on standard output, its commands on standard input; otherwise words for a person.
+    /// Whether to print lines for programs and read commands, instead of text for people.
     pub control: bool,
 }
 
-/// Serves until it is stopped; the exit status says whether the server ended because of that.
+/// Serves until stopped. The exit status reports whether the server ended because of that.
 pub fn serve(plan: &Plan) -> Result<ExitCode> {
     let descriptor_limit = process::raise_descriptor_limit().context("the limit on descriptors cannot be raised")?;
     let signals = SignalDescriptor::new(&[Signal::SIGINT, Signal::SIGTERM, Signal::SIGCHLD])?;
@@ -80,7 +80,7 @@ pub fn serve(plan: &Plan) -> Result<ExitCode> {
     supervisor.print_summary(&summary)?;
     match died {
         None => Ok(ExitCode::SUCCESS),
-        // It has said why itself.
+        // The server process has printed the reason.
         Some(Ended::Exited(FAILED)) => Ok(ExitCode::FAILURE),
         Some(ended) => bail!("the server process was not stopped, it {ended}"),
     }
@@ -88,7 +88,7 @@ pub fn serve(plan: &Plan) -> Result<ExitCode> {
 
 struct Supervisor<'a> {
     plan: &'a Plan,
-    /// Descriptors that each process of the server may have open.
+    /// Maximum open descriptors of each process of the server.
     descriptor_limit: u64,
     signals: SignalDescriptor,
     listeners: Vec<Socket>,
@@ -97,18 +97,18 @@ struct Supervisor<'a> {
     server: Pid,
     cpu_time: CpuTime,
     counting: Counting,
-    /// When the server was asked to stop.
+    /// When the server was told to stop.
     stopped: Option<Instant>,
-    /// When it will be killed.
+    /// When the server will be killed.
     deadline: Option<Instant>,
-    /// Set when the deadline has passed and the supervisor has killed the server.
+    /// Whether the supervisor has killed the server after the deadline.
     killed: bool,
-    /// Set when every process of the server has been waited for, and its numbers may be another's.
+    /// Whether every process of the server was reaped, so that its process ids may be reused.
     ended: bool,
 }
 
 impl<'a> Supervisor<'a> {
-    /// Opens the listener, forks the server, and lets it go once its CPU time is being counted.
+    /// Opens the listener, forks the server, and starts it once its CPU time is counted.
     fn start(plan: &'a Plan, signals: SignalDescriptor, descriptor_limit: u64) -> Result<Self> {
         let addresses = address::resolve("--listen", &plan.listen)?;
         let wanted = (plan.design.item.listeners)(&plan.settings);
@@ -180,7 +180,7 @@ impl<'a> Supervisor<'a> {
         }))
     }
 
-    /// Answers commands and signals until the server's first process has ended. Says how, if nobody had stopped it.
+    /// Handles commands and signals until the server's first process ends. Returns how it ended, unless it was stopped.
     fn watch(&mut self) -> Result<Option<Ended>> {
         let standard_input = std::io::stdin();
         let mut commands = Commands::default();
@@ -207,7 +207,7 @@ impl<'a> Supervisor<'a> {
                 } else {
                     match self.stopped {
                         None => self.stop()?,
-                        // Whoever asks twice does not want to wait for the connections in flight.
+                        // A second signal ends the wait for open connections.
                         Some(stopped) if stopped.elapsed() > ECHO => self.deadline = Some(Instant::now()),
                         Some(_) => {}
                     }
@@ -220,7 +220,7 @@ impl<'a> Supervisor<'a> {
         }
     }
 
-    /// Reaps what has ended; says how the server's first process did.
+    /// Reaps ended processes. Returns how the server's first process ended.
     fn reap(&mut self) -> Result<Option<Ended>> {
         while let Some((process, ended)) = process::wait_without_hanging()? {
             if process == self.server {
@@ -251,7 +251,7 @@ impl<'a> Supervisor<'a> {
             listen_drops: self.listen_drops()?,
             listen_queue: self.listen_queue()?,
             readout: self.counting.read()?,
-            // Fields are filled in the order in which they stand here: this is the last to be read.
+            // Fields are evaluated in this order, so this one is read last.
             read_ns: clock::now(),
         })
     }
@@ -264,9 +264,9 @@ impl<'a> Supervisor<'a> {
         self.listeners.iter().map(|listener| Ok(listener::queue(listener)?.map(|(queued, _)| queued))).sum()
     }
 
-    /// Wakes every accept of the server for the last time, and gives what is in flight its time to end.
+    /// Wakes every accept of the server for the last time, and gives open connections time to end.
     fn stop(&mut self) -> Result<()> {
-        // Those that wait for a Unix socket are still accepted.
+        // Connections that wait at a Unix socket are still accepted.
         self.tally.shared().errors(ErrorKind::QueuedAtStop, self.listen_queue()?.unwrap_or(0).into());
         self.listeners.iter().try_for_each(|listener| socket::shutdown(listener.as_fd()))?;
         self.stopped = Some(Instant::now());
@@ -274,7 +274,7 @@ impl<'a> Supervisor<'a> {
         Ok(())
     }
 
-    /// Kills what is left of the server and reaps to the last process, so that its CPU time is complete.
+    /// Kills the rest of the server and reaps every process, so that the CPU time is complete.
     fn end(&mut self) -> Result<()> {
         if !std::mem::replace(&mut self.ended, true) {
             process::kill_group(self.server);
@@ -283,7 +283,7 @@ impl<'a> Supervisor<'a> {
         Ok(())
     }
 
-    /// What was accepted and never reached a worker.
+    /// Connections that were accepted and never reached a worker.
     fn tally_handed_over(&self) {
         let left = self.tally.general().handed_over.load(Relaxed);
         self.tally.shared().errors(ErrorKind::QueuedAtStop, left);
@@ -292,7 +292,7 @@ impl<'a> Supervisor<'a> {
     fn summary(&mut self, died: Option<String>) -> Result<Summary> {
         let whole = process::usage_of_children()?;
         let general = self.tally.general();
-        // All are waited for, also those whose parent died first.
+        // Waits for all processes, including those whose parent died first.
         general.reaped.replace(&whole);
         let own = Split {
             user_ns: general.server_process_user.load(Relaxed),
@@ -340,7 +340,7 @@ impl<'a> Supervisor<'a> {
 }
 
 impl Drop for Supervisor<'_> {
-    /// Whatever went wrong, nothing of the server outlives its supervisor, and its control group can be removed.
+    /// After any failure, no process of the server may outlive its supervisor, and its control group must be removable.
     fn drop(&mut self) {
         let _ = self.end();
     }
@@ -349,7 +349,7 @@ impl Drop for Supervisor<'_> {
 /// The life of the server's first process.
 fn server(design: &Design, run: &'static Run, gate: OwnedFd) -> Result<()> {
     if descriptor::read(gate.as_fd(), &mut [0])? == 0 {
-        // The supervisor has given up, and says why.
+        // The supervisor has given up, and prints the reason.
         return Ok(());
     }
     drop(gate);
@@ -361,7 +361,7 @@ fn server(design: &Design, run: &'static Run, gate: OwnedFd) -> Result<()> {
     result
 }
 
-/// What the textbook's servers print at an interrupt, and what was counted besides.
+/// Formats what the textbook's servers print at an interrupt, and the counters.
 fn in_words(summary: &Summary, descriptor_limit: u64) -> String {
     let seconds = |nanoseconds: u64| nanoseconds as f64 / 1e9;
     let mut text =
@@ -418,7 +418,7 @@ struct Commands {
 }
 
 impl Commands {
-    /// The whole lines that have come; `None` at the end of file.
+    /// Returns the complete lines so far; `None` at the end of file.
     fn read(&mut self, input: std::os::fd::BorrowedFd<'_>) -> Result<Option<Vec<String>>> {
         let mut buffer = [0; 4096];
         let bytes = descriptor::read(input, &mut buffer)?;

@@ -1,7 +1,7 @@
-//! A server or a load that is watched from outside, from exec to exit.
+//! Runs a server or a load that is watched from outside, from exec to exit.
 //!
-//! The engine runs itself as a child, which waits at a gate until whoever watches is ready, and goes through exec then. Standard
-//! input and output are the child's own.
+//! The engine runs itself as a child. The child waits at a gate until the watcher is ready, and then calls exec. Standard input
+//! and output are the child's.
 
 use std::ffi::OsString;
 use std::io::IsTerminal;
@@ -21,50 +21,50 @@ use crate::sys::memory::shared::SharedArray;
 use crate::sys::process::{self, Ended, Pid, Reaped, Usage};
 use crate::sys::signal::{ECHO, Signal, SignalDescriptor};
 
-/// What to run.
+/// A command to run.
 pub struct Command {
-    /// The command with its arguments; this process becomes its parent, as `--parent` says to it.
+    /// Command with its arguments. This process becomes its parent, and `--parent` is added.
     pub words: Vec<OsString>,
-    /// The CPUs that the command will pin itself to.
+    /// CPUs to which the command will pin itself.
     pub cpus: Option<Vec<usize>>,
 }
 
-/// Who looks at the command while it runs.
+/// Watches the command while it runs.
 pub trait Watcher {
-    /// How often [`look`](Self::look) is to be called; never where there is nothing to look at until the end.
+    /// Interval of [`look`](Self::look); `None` if there is nothing to do until the end.
     fn interval(&self) -> Option<Duration> {
         None
     }
 
-    /// Looks. An error ends the command.
+    /// Looks at the command. An error ends the command.
     fn look(&mut self) -> Result<()> {
         Ok(())
     }
 }
 
-/// A command that has ended, with all that it forked.
+/// A command that has ended, with all its child processes.
 pub struct Passed {
-    /// CLOCK_MONOTONIC right before its exec.
+    /// CLOCK_MONOTONIC right before exec.
     pub started_ns: u64,
-    /// CLOCK_MONOTONIC once it had ended.
+    /// CLOCK_MONOTONIC after its end.
     pub ended_ns: u64,
-    /// CLOCK_MONOTONIC once nothing was left of what it had forked.
+    /// CLOCK_MONOTONIC after the end of its last child process.
     pub gone_ns: u64,
-    /// What all of it used.
+    /// Resources that all its processes used.
     pub used: Usage,
-    /// The exit status; 128 and the signal's number where a signal ended it.
+    /// Exit status; 128 plus the signal's number if a signal ended it.
     pub status: i32,
 }
 
 impl Passed {
-    /// The status that this process is to end with.
+    /// Exit status for this process.
     pub fn exit_code(&self) -> ExitCode {
         ExitCode::from(self.status as u8)
     }
 }
 
-/// Runs the command to its end. `begin` has the process that waits at the gate, and makes who watches it; where it fails the
-/// command does not begin.
+/// Runs the command to its end. `begin` gets the process that waits at the gate, and makes the watcher. If `begin` fails, the
+/// command does not start.
 pub fn run<W: Watcher>(command: &Command, begin: impl FnOnce(Tree) -> Result<W>) -> Result<(W, Passed)> {
     let signals = SignalDescriptor::new(&[Signal::SIGINT, Signal::SIGTERM, Signal::SIGCHLD])?;
     process::become_subreaper()?;
@@ -80,8 +80,8 @@ pub fn run<W: Watcher>(command: &Command, begin: impl FnOnce(Tree) -> Result<W>)
     })
     .context("the command could not be forked (ulimit -u)")?;
     let mut watcher = begin(Tree { root: child, from: Beginning::Exec, reaped })?;
-    // A key of a terminal signals a whole group, and what is passed on would come twice. But only the terminal's own group
-    // may read from it.
+    // A key of a terminal signals a whole group, so a signal that is passed on would arrive twice. But only the terminal's own
+    // group may read from it.
     let terminal = std::io::stdin().is_terminal();
     if !terminal {
         process::lead_group(child)?;
@@ -93,7 +93,7 @@ pub fn run<W: Watcher>(command: &Command, begin: impl FnOnce(Tree) -> Result<W>)
     if started_ns == 0 {
         bail!("the command was not started, {ended}");
     }
-    // Whoever it left behind has lost its parent, and is being killed.
+    // Remaining child processes have lost their parent, and are being killed.
     process::wait_for_all()?;
     let gone_ns = clock::now();
     let status = match ended {
@@ -103,15 +103,15 @@ pub fn run<W: Watcher>(command: &Command, begin: impl FnOnce(Tree) -> Result<W>)
     Ok((watcher, Passed { started_ns, ended_ns, gone_ns, used: reaped.usage(), status }))
 }
 
-/// The child's way to exec. What it has used before is not the command's.
+/// Runs in the child until exec. Its usage before exec is not the command's.
 fn become_command(command: &Command, parent: Pid, gate: OwnedFd, reaped: &Reaped, started: &AtomicU64) -> Result<()> {
     if descriptor::read(gate.as_fd(), &mut [0])? == 0 {
-        // The parent has given up, and says why.
+        // The parent has given up, and prints the reason.
         return Ok(());
     }
     let mut words = command.words.clone();
     words.splice(1..1, ["--parent".into(), parent.to_string().into()]);
-    // Pinned by itself, after exec, it would be counted as moved. CPUs that are not there it refuses in its own words.
+    // If the command pinned itself after exec, a migration would be counted. The command itself refuses missing CPUs.
     if let Some(cpus) = &command.cpus {
         let _ = process::pin(cpus);
     }
@@ -122,7 +122,7 @@ fn become_command(command: &Command, parent: Pid, gate: OwnedFd, reaped: &Reaped
     error.map(drop).context("/proc/self/exe could not be started")
 }
 
-/// Passes signals on until the child has ended; says how it did.
+/// Passes signals on until the child has ended. Returns how it ended.
 fn wait(child: Pid, signals: &SignalDescriptor, terminal: bool, watcher: &mut impl Watcher) -> Result<Ended> {
     let mut passed_on: Option<(Signal, Instant)> = None;
     loop {
@@ -138,7 +138,7 @@ fn wait(child: Pid, signals: &SignalDescriptor, terminal: bool, watcher: &mut im
                 continue;
             }
             let echo = passed_on.is_some_and(|(last, when)| last == signal && when.elapsed() < ECHO);
-            // A key of the terminal has signalled the child, too, where both are in its group.
+            // If both are in the terminal's group, its key has signalled the child, too.
             if !(echo || terminal && by_kernel) {
                 process::pass_on(signal, child);
                 passed_on = Some((signal, Instant::now()));

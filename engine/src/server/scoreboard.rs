@@ -55,10 +55,13 @@ pub fn check(settings: &Settings) -> Result<()> {
         let (least, most) = (settings.integer(low.name), settings.integer(high.name));
         if least > most {
             let (low, high) = (low.option(), high.option());
-            return Err(mistake(format!(
-                "--{low} is {least} and --{high} is {most}, but there cannot be more of the former; type --{low} {most} \
+            return Err(mistake(
+                "pool.bounds_reversed",
+                format!(
+                    "--{low} is {least} and --{high} is {most}, but there cannot be more of the former; type --{low} {most} \
                  or less, or --{high} {least} or more"
-            )));
+                ),
+            ));
         }
     }
     Ok(())

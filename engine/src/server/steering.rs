@@ -101,11 +101,14 @@ pub fn check(settings: &Settings) -> Result<()> {
     }
     let (cpus, pool) = (allowed_cpus()?, pool(settings));
     if pool != cpus.len() {
-        return Err(mistake(format!(
-            "--steer cpu takes one worker for each CPU that this server may use, which are {cpus:?}, and --pool is {pool}: \
+        return Err(mistake(
+            "steering.pool_is_not_cpus",
+            format!(
+                "--steer cpu takes one worker for each CPU that this server may use, which are {cpus:?}, and --pool is {pool}: \
              --pool {}",
-            cpus.len()
-        )));
+                cpus.len()
+            ),
+        ));
     }
     Ok(())
 }

@@ -8,7 +8,7 @@ use inferno::differential;
 use inferno::flamegraph::color::{MultiPalette, Palette};
 use inferno::flamegraph::{self, Options};
 
-use crate::base::mistake::mistake;
+use crate::base::mistake::{mistake, mistake_with_hint};
 
 /// What to draw.
 pub struct Plan {
@@ -31,10 +31,11 @@ pub struct Plan {
 /// Draws it. The same stacks come to the same picture, byte for byte.
 pub fn draw(plan: &Plan) -> Result<()> {
     if !(0.0..100.0).contains(&plan.minimum_width) {
-        return Err(mistake(format!(
-            "--minimum-width {}: it takes a share of all samples in percent, from 0 to below 100, for instance 0.1",
-            plan.minimum_width
-        )));
+        return Err(mistake_with_hint(
+            "flame.minimum_width",
+            format!("--minimum-width cannot be {}", plan.minimum_width),
+            "allowed: a share of all samples in percent, from 0 to below 100, for instance 0.1",
+        ));
     }
     let after = folded(&plan.stacks)?;
     let stacks = match &plan.before {
@@ -52,10 +53,11 @@ pub fn draw(plan: &Plan) -> Result<()> {
     let mut picture = Vec::new();
     flamegraph::from_lines(&mut options, stacks.lines(), &mut picture).context("the flame graph could not be drawn")?;
     fs::write(&plan.output, picture).map_err(|error| {
-        mistake(format!(
-            "--output {} cannot be written: {error}; name a file in a folder that is there",
-            plan.output.display()
-        ))
+        mistake_with_hint(
+            "flame.output",
+            format!("--output {} cannot be written: {error}", plan.output.display()),
+            "name a file in a folder that exists",
+        )
     })
 }
 
@@ -73,30 +75,29 @@ fn difference(before: &str, after: &str) -> Result<String> {
 /// The stacks of a file, each line of which is one.
 fn folded(path: &Path) -> Result<String> {
     let shown = path.display();
-    let text = fs::read_to_string(path).map_err(|error| mistake(format!("{shown} cannot be read: {error}")))?;
-    match check(&text) {
-        Ok(()) => Ok(text),
-        Err(reason) => Err(mistake(format!("{shown}{reason}"))),
-    }
+    let unreadable = |error| mistake("flame.unreadable", format!("{shown} cannot be read: {error}"));
+    let text = fs::read_to_string(path).map_err(unreadable)?;
+    check(&shown.to_string(), &text).map(|()| text)
 }
 
-fn check(text: &str) -> Result<(), String> {
+fn check(shown: &str, text: &str) -> Result<()> {
     let mut total = 0;
     for (number, line) in text.lines().enumerate() {
         let count = line.rsplit_once(' ').and_then(|(stack, count)| Some((stack, count.parse::<u64>().ok()?)));
         match count {
             Some((stack, count)) if !stack.trim().is_empty() => total += count,
             _ => {
-                return Err(format!(
-                    ", line {}: {line:?} is no folded stack; it takes functions, outermost first, with semicolons between \
-                     them, then a space and how many samples, for instance main;serve;send_[k] 42",
-                    number + 1
+                return Err(mistake_with_hint(
+                    "flame.no_stack",
+                    format!("{shown}, line {}: {line:?} is no folded stack", number + 1),
+                    "write the functions, outermost first, with semicolons between them, a space and the number of \
+                     samples, for instance main;serve;send_[k] 42",
                 ));
             }
         }
     }
     match total {
-        0 => Err(" has no samples: there is nothing to draw".to_owned()),
+        0 => Err(mistake("flame.no_samples", format!("{shown} has no samples: there is nothing to draw"))),
         _ => Ok(()),
     }
 }
@@ -107,15 +108,15 @@ mod tests {
 
     #[test]
     fn a_line_that_is_no_stack_is_refused_with_its_number() {
-        assert_eq!(check("main;send_[k] 3\nmain;with a space 0\n"), Ok(()));
+        check("FILE", "main;send_[k] 3\nmain;with a space 0\n").unwrap();
         for (text, line) in
             [("a 1\nb", "line 2: \"b\""), ("a;b 1.5", "line 1"), ("a 1\n\nb 2", "line 2"), (" 7", "line 1")]
         {
-            let reason = check(text).unwrap_err();
+            let reason = check("FILE", text).unwrap_err().to_string();
             assert!(reason.contains(line) && reason.contains("main;serve;send_[k] 42"), "{text:?}: {reason}");
         }
         for empty in ["", "a 0\n"] {
-            assert!(check(empty).unwrap_err().contains("no samples"), "{empty:?}");
+            assert!(check("FILE", empty).unwrap_err().to_string().contains("no samples"), "{empty:?}");
         }
     }
 

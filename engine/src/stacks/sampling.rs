@@ -13,36 +13,36 @@ use perf_event::{Builder, Clock, Sampler};
 use schemars::JsonSchema;
 use serde::Serialize;
 
-use crate::base::mistake::mistake;
+use crate::base::mistake::mistake_with_hint;
 use crate::count::perf_event::{Modes, refused_above};
 use crate::count::process_tree::{Beginning, Tree};
 use crate::stacks::perf_record::{self, HEADER, Happened, Moment, Seen};
 use crate::sys::clock;
 
-/// What makes the kernel take a sample.
+/// Events at which the kernel takes a sample.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, JsonSchema)]
 #[serde(rename_all = "kebab-case")]
 pub enum Event {
-    /// The CPU's own cycles, counted by its PMU, which can interrupt the kernel where it has interrupts off.
+    /// The CPU's cycles, counted by its PMU, which can interrupt the kernel even while it has interrupts off.
     Cycles,
-    /// A timer, whose interrupt has to wait while the kernel has interrupts off.
+    /// A timer, whose interrupt waits while the kernel has interrupts off.
     CpuClock,
 }
 
-/// Whose moments the kernel is to write down.
+/// What the kernel samples.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, JsonSchema)]
 #[serde(rename_all = "snake_case")]
 pub enum Scope {
-    /// Whatever each CPU runs, of which the reader takes the tree's. Who lives for less than the time between two samples is
-    /// met as often as is due.
+    /// Everything that each CPU runs; the reader keeps the samples of the tree. Short-lived processes are sampled as often as
+    /// others.
     Cpus,
-    /// The tree's alone. Each process and thread waits for its first sample from its own beginning, so those that live for less
-    /// than that are never met; and the kernel has work with each of them.
+    /// The tree only. Each process and thread waits for its first sample from its own start, so short-lived ones are never
+    /// sampled. The kernel also spends time on each of them.
     Tree,
 }
 
 impl Scope {
-    /// The largest kernel.perf_event_paranoid with which a user without CAP_PERFMON may look at the kernel so.
+    /// Returns the largest kernel.perf_event_paranoid at which a user without CAP_PERFMON may sample the kernel this way.
     fn paranoid_at_most(self) -> i32 {
         match self {
             Scope::Cpus => 0,
@@ -51,31 +51,31 @@ impl Scope {
     }
 }
 
-/// Bytes of the ring buffer of each CPU, where the kernel bounds nobody.
+/// Bytes of each CPU's ring buffer, for users without a limit.
 const RING: usize = 512 << 10;
 
-/// The same for a user without privilege, whose profiles have to share what one may lock for each CPU
+/// Bytes of each CPU's ring buffer, for users without privilege. Their profiles share what a user may lock per CPU
 /// (kernel.perf_event_mlock_kb, 516 KiB): a server and its loads are sampled at once.
 const SHARED_RING: usize = 128 << 10;
 
-/// With less than this too much would be lost.
+/// Smallest ring buffer: with less, too many samples would be lost.
 const LEAST_RING: usize = 32 << 10;
 
-/// Samples of a tree, for as long as this lives.
+/// Samples of a process tree, taken until this value is dropped.
 pub struct Sampling {
     rings: Vec<Sampler>,
     pending: BinaryHeap<Pending>,
-    /// When the ring buffers were last begun to be read.
+    /// When the last reading of the ring buffers began.
     read_at_ns: u64,
-    /// Records that the ring buffers had no room for.
+    /// Records that did not fit into the ring buffers.
     pub lost: u64,
-    /// Times that the kernel paused sampling, since it took too much time.
+    /// How often the kernel paused sampling because it took too much time.
     pub throttled: u64,
 }
 
 impl Sampling {
-    /// Has the tree sampled from its next exec on, so often in each second of CPU time. The error says why that is not to be had
-    /// here.
+    /// Samples the tree from its next exec, at this rate per second of CPU time. The error says why that is not possible on
+    /// this machine.
     pub fn open(event: Event, frequency: u64, scope: Scope, tree: &Tree) -> Result<Self> {
         debug_assert_eq!(tree.from, Beginning::Exec, "what is mapped before nobody tells");
         check_frequency(frequency)?;
@@ -220,10 +220,11 @@ const MOST: &str = "/proc/sys/kernel/perf_event_max_sample_rate";
 fn check_frequency(frequency: u64) -> Result<()> {
     let most = fs::read_to_string(MOST).ok().and_then(|text| text.trim().parse::<u64>().ok());
     match most {
-        Some(most) if frequency > most => Err(mistake(format!(
-            "--frequency {frequency} is more than this kernel allows, {most} samples a second; take fewer, or type \
-             sysctl kernel.perf_event_max_sample_rate={frequency}"
-        ))),
+        Some(most) if frequency > most => Err(mistake_with_hint(
+            "profile.frequency_too_high",
+            format!("--frequency {frequency} is more than this kernel allows, {most} samples a second"),
+            format!("use --frequency {most}, or type sysctl kernel.perf_event_max_sample_rate={frequency}"),
+        )),
         _ => Ok(()),
     }
 }

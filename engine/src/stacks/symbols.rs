@@ -12,21 +12,21 @@ use blazesym::symbolize::{Input, Symbolized, Symbolizer};
 
 use crate::stacks::address_space::Place;
 
-/// Whose code it is.
+/// Where a function's code is.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, PartialOrd, Ord, serde::Serialize, schemars::JsonSchema)]
 #[serde(rename_all = "snake_case")]
 pub enum Mode {
-    /// A program's or a library's.
+    /// In a program or a library.
     User,
-    /// The kernel's.
+    /// In the kernel.
     Kernel,
 }
 
-/// A function; or, in brackets, where it was, if nobody knows which.
+/// A function. If its name is unknown, the file or `kernel` in brackets.
 #[derive(Debug, Clone, PartialEq, Eq, Hash, PartialOrd, Ord, serde::Serialize, schemars::JsonSchema)]
 pub struct Frame(pub String, pub Mode);
 
-/// The functions at each of these places, outermost first: with what the compiler has inlined a place is in several.
+/// Names the functions at each of these places, outermost first. A place with inlined code is in several functions.
 pub fn names(places: &[Place], files: &[String], kernel: bool) -> Result<HashMap<Place, Vec<Frame>>> {
     let symbolizer = Symbolizer::builder().enable_code_info(false).enable_inlined_fns(true).build();
     let in_kernel = || Frame("[kernel]".to_owned(), Mode::Kernel);
@@ -63,8 +63,8 @@ pub fn names(places: &[Place], files: &[String], kernel: bool) -> Result<HashMap
     Ok(names)
 }
 
-/// The functions at each of these offsets of a file. A symbol table has their whole names, debug information what was inlined in
-/// them; where a distribution keeps both in a package of its own, that is read if it is installed.
+/// Names the functions at each of these offsets of a file. The symbol table has their full names, debug information the
+/// functions inlined in them. If a distribution keeps both in a separate package, that is read if it is installed.
 fn of_file(symbolizer: &Symbolizer, path: &Path, offsets: &[u64]) -> Vec<Option<Vec<Frame>>> {
     let by = |debug_syms| {
         let source = Source::Elf(Elf { debug_syms, ..Elf::new(path) });
@@ -78,7 +78,7 @@ fn of_file(symbolizer: &Symbolizer, path: &Path, offsets: &[u64]) -> Vec<Option<
     by(false).into_iter().zip(by(true)).map(|(table, debug)| joined(table, debug)).collect()
 }
 
-/// What a symbol table calls a function, and what debug information knows to be inlined in it.
+/// Joins a function's name in the symbol table with the functions that debug information lists as inlined in it.
 fn joined(table: Option<Vec<Frame>>, debug: Option<Vec<Frame>>) -> Option<Vec<Frame>> {
     match (table, debug) {
         (Some(table), Some(debug)) => Some(table.into_iter().chain(debug.into_iter().skip(1)).collect()),
@@ -86,20 +86,20 @@ fn joined(table: Option<Vec<Frame>>, debug: Option<Vec<Frame>>) -> Option<Vec<Fr
     }
 }
 
-/// That a function is of this file, and nobody knows which.
+/// The frame of an unknown function of this file.
 fn unknown_in(path: &str) -> String {
     let name = path.rsplit('/').next().unwrap_or(path);
     format!("[{}]", name.trim_matches(['[', ']']))
 }
 
-/// The functions that a place is in, if they have names.
+/// Functions that a place is in, if they have names.
 fn named(symbol: &Symbolized<'_>, mode: Mode) -> Option<Vec<Frame>> {
     let symbol = symbol.as_sym()?;
     let inlined = symbol.inlined.iter().map(|inlined| inlined.name.as_ref());
     Some(std::iter::once(symbol.name.as_ref()).chain(inlined).map(|name| Frame(name.to_owned(), mode)).collect())
 }
 
-/// The file behind a name that a process's kernel gave. This program's own may have been replaced meanwhile.
+/// Opens the file that the kernel names for a process. This program's own file may have been replaced meanwhile.
 fn readable(path: &str) -> Option<PathBuf> {
     const OWN: &str = "/proc/self/exe";
     let own = fs::read_link(OWN).is_ok_and(|own| own == Path::new(path));
@@ -107,7 +107,7 @@ fn readable(path: &str) -> Option<PathBuf> {
     fs::metadata(path).is_ok_and(|found| found.is_file()).then(|| path.into())
 }
 
-/// Why the kernel's functions have no names here, if they have none.
+/// Why functions of the kernel have no names on this machine; `None` if they have.
 pub fn kernel_unknown() -> Option<String> {
     const KALLSYMS: &str = "/proc/kallsyms";
     let file = match fs::File::open(KALLSYMS) {
@@ -130,7 +130,7 @@ pub fn kernel_unknown() -> Option<String> {
 mod tests {
     use super::*;
 
-    /// The file that has been mapped where an address is, and where in it that is.
+    /// File that is mapped at an address, and the offset in it.
     fn within(address: usize) -> (String, u64) {
         let hex = |text: &str| u64::from_str_radix(text, 16).unwrap();
         let address = address as u64;

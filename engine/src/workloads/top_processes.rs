@@ -95,10 +95,13 @@ fn service(settings: &Settings, waits: Waits) -> Result<Box<dyn Service>> {
 /// Refuses a folder that is no proc file system, before anybody asks.
 fn check(proc: &Path) -> Result<()> {
     let refused = |why: String| {
-        mistake(format!(
-            "--proc is '{}', {why}; it takes where a proc file system is mounted, for instance /proc",
-            proc.display()
-        ))
+        mistake(
+            "top_processes.no_processes",
+            format!(
+                "--proc is '{}', {why}; it takes where a proc file system is mounted, for instance /proc",
+                proc.display()
+            ),
+        )
     };
     match top_two(proc) {
         Ok([first, _]) if first != Process::default() => Ok(()),

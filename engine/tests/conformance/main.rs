@@ -110,7 +110,9 @@ fn follow_advice(variant: &mut Value) {
     if refused.status == Some(0) || variant["available"] == false {
         return;
     }
-    let advice = refused.errors.trim_end().rsplit_once(": --").expect("a refusal says what to type").1.to_owned();
+    // The option and its value are the last that the refusal names, whether in its message or in its hint.
+    let (_, behind) = refused.errors.rsplit_once("--").expect("a refusal says what to type");
+    let advice = behind.split_whitespace().take(2).collect::<Vec<_>>().join(" ");
     let setting = advice.split(' ').next().expect("an option").replace('-', "_");
     variant["name"] = format!("{} --{advice}", name(variant)).into();
     variant["settings"].as_array_mut().expect("a list").retain(|known| known["name"] != setting.as_str());

@@ -106,16 +106,47 @@ pub fn with(arguments: &str) -> Ran {
     run(engine().args(arguments.split_whitespace()))
 }
 
-/// Arguments that are a mistake: exit status 2, and one line that has all these words.
+/// Arguments that are refused with this code; message and hint name these values.
 #[track_caller]
-pub fn mistake(arguments: &str, words: &[&str]) {
-    one_line(&with(arguments), 2, words);
+pub fn mistake(arguments: &str, code: &str, words: &[&str]) {
+    refused(&with(arguments), code, words);
 }
 
-/// One line with all of these words, no sign of a panic, nothing on standard output, this exit status.
+/// A refusal with this code: exit status 2, message and code in one line, and the hint, if any, in a second one. With
+/// `--json` a line on standard output says the same.
+#[track_caller]
+pub fn refused(ran: &Ran, code: &str, words: &[&str]) {
+    let mut lines = ran.errors.lines();
+    let message = lines.next().unwrap_or_default();
+    assert!(message.ends_with(&format!(" [{code}]")), "the code is not {code}: {ran:?}");
+    let hint = lines.next().map(|line| line.strip_prefix("hint: ").unwrap_or_else(|| panic!("no hint: {ran:?}")));
+    assert_eq!(lines.next(), None, "{ran:?}");
+    if !ran.output.is_empty() {
+        let line: serde_json::Value = serde_json::from_str(&ran.output).expect("one JSON line");
+        assert_eq!((&line["line"], &line["code"]), (&"refused".into(), &code.into()), "{ran:?}");
+        assert_eq!(line["hint"].as_str(), hint, "{ran:?}");
+    }
+    assert_eq!(ran.status, Some(2), "{ran:?}");
+    has_words(ran, words);
+}
+
+/// One line with all of these words, no sign of a panic, nothing on standard output, this exit status. Of a refusal
+/// (status 2): a line that ends in a code, and at most one more with a hint.
 #[track_caller]
 pub fn one_line(ran: &Ran, status: i32, words: &[&str]) {
+    if status == 2 {
+        let first = ran.errors.lines().next().unwrap_or_default();
+        let code = first.rsplit_once('[').and_then(|(_, code)| code.strip_suffix(']'));
+        return refused(ran, code.unwrap_or_else(|| panic!("no code: {ran:?}")), words);
+    }
     assert_eq!(ran.errors.trim_end().lines().count(), 1, "not one line: {ran:?}");
+    has_words(ran, words);
+    assert_eq!(ran.output, "", "nothing is to be on standard output");
+    assert_eq!(ran.status, Some(status), "{ran:?}");
+}
+
+#[track_caller]
+fn has_words(ran: &Ran, words: &[&str]) {
     for word in words {
         assert!(ran.errors.contains(word), "'{word}' is not in: {}", ran.errors);
     }
@@ -123,8 +154,6 @@ pub fn one_line(ran: &Ran, status: i32, words: &[&str]) {
     for word in ["panicked", "RUST_BACKTRACE", "Error {", "Os {", "\u{1b}"] {
         assert!(!ran.errors.contains(word), "'{word}' is in: {}", ran.errors);
     }
-    assert_eq!(ran.output, "", "nothing is to be on standard output");
-    assert_eq!(ran.status, Some(status), "{ran:?}");
 }
 
 /// A copy of the program that every user may run, and a user of whom no other process is: to meet what only those meet

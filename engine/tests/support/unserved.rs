@@ -4,7 +4,7 @@ use std::net::{SocketAddr, TcpListener};
 
 use socket2::{Domain, Socket, Type};
 
-use super::{Ran, engine, one_line, run};
+use super::{Ran, engine, refused, run};
 
 /// Nobody listens: whoever connects is refused.
 pub fn nobody_listens() -> (u16, Socket) {
@@ -41,10 +41,10 @@ impl Untouched {
         run(engine().args(["load", workload, "--connect", &self.address()]).args(arguments))
     }
 
-    /// The load is refused with these words, and nobody has connected.
+    /// The load is refused with this code, message and hint name these values, and nobody has connected.
     #[track_caller]
-    pub fn refuses(&self, workload: &str, arguments: &[&str], words: &[&str]) {
-        one_line(&self.load(workload, arguments), 2, words);
+    pub fn refuses(&self, code: &str, workload: &str, arguments: &[&str], words: &[&str]) {
+        refused(&self.load(workload, arguments), code, words);
         self.is_untouched(&format!("{workload} {arguments:?}"));
     }
 

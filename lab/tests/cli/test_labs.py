@@ -162,12 +162,12 @@ def test_what_is_wrong_is_told(command: str, words: str, code: str | None, facts
         (["--port"], "serve.invalid_port", ["''", "0 to 65535"]),
         (["--port", "http"], "serve.invalid_port", ["'http'"]),
         (["--port=65536"], "serve.invalid_port", ["'65536'"]),
-        (["--port", "80", "--listen", "10.0.0.1:80"], OTHERS, ["'--port ", "--listen"]),
+        (["--port", "80", "--listen", "10.0.0.1:80"], "arguments.conflict", ["'--port ", "--listen"]),
         (["--rate", "1kbit"], "lab.invalid_quantity", ["thunderherd: serve: --rate 1kbit: ", "8kbit"]),
-        (["--mtu", "67"], OTHERS, ["thunderherd: serve: --mtu ", "'67'", " 68 "]),
+        (["--mtu", "67"], "setting.invalid_value", ["thunderherd: serve: --mtu ", "'67'", " 68 "]),
         (["--network-namespace"], OTHERS, ["--network-namespace"]),
-        (["--pool", "0"], OTHERS, ["--pool ", "'0'"]),
-        (["--listen", "192.0.2.1:80"], OTHERS, ["192.0.2.1 ", "127.0.0.1, 10.0.0.1"]),
+        (["--pool", "0"], "setting.invalid_value", ["--pool ", "'0'"]),
+        (["--listen", "192.0.2.1:80"], "listen.no_such_address", ["192.0.2.1 ", "127.0.0.1, 10.0.0.1"]),
     ],
 )
 def test_what_cannot_be_had_in_namespaces_is_told_as_it_was_typed(

@@ -17,7 +17,7 @@ from made.engines import processes_of
 from thunderherd.engine import client, process
 from thunderherd.engine.catalogue import TextSetting
 from thunderherd.engine.client import EngineError, Server, catalogue, find_engine, setting_flags, start_load
-from thunderherd.errors import UserError
+from thunderherd.errors import Problem, Refusal, UserError
 
 Fake = Callable[..., Path]
 
@@ -148,11 +148,27 @@ def test_a_crash_is_told_with_what_was_said_last(fake_engine: Fake) -> None:
         pass
 
 
-def test_exit_status_2_is_the_users_mistake_in_the_engines_words(fake_engine: Fake) -> None:
+def test_exit_status_2_is_the_users_mistake_with_the_engines_code(fake_engine: Fake) -> None:
     fake_engine("no_such_port")
-    told = r"^port 80 may not be bound by this user; use one above 1023$"
-    with pytest.raises(UserError, match=told), server():
+    with pytest.raises(Refusal) as refused, server():
         pass
+    told = Problem("port 80 may not be bound by this user", "listen.not_permitted", "use one above 1023")
+    assert refused.value.problems == (told,)
+
+
+def test_a_refusal_behind_a_warning_keeps_its_code() -> None:
+    printed = "thunderherd-engine: warning: slow\nthunderherd-engine: no [x] here [a.b_c]\nhint: try [y]\n"
+    assert process.problem_in(printed) == Problem("no [x] here", "a.b_c", "try [y]")
+    assert process.problem_in("thunderherd-engine: no code\n") == Problem("no code")
+
+
+def test_a_load_that_is_refused_has_the_engines_code(use_engine: Path) -> None:
+    for more in ({}, {"whole_life": True}):
+        load = start_load("bytes", "127.0.0.1:1", settings={"children": 0, "loops": 1}, **more)
+        with pytest.raises(Refusal) as refused:
+            load.wait(10)
+        assert refused.value.codes == ("setting.invalid_value",)
+        assert "--children" in str(refused.value)
 
 
 def test_an_engine_of_another_release_is_refused(fake_engine: Fake) -> None:

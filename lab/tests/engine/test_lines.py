@@ -20,6 +20,7 @@ from thunderherd.engine.lines import (
     Profile,
     ProfileCheck,
     Ready,
+    Refused,
     SampledStack,
     ServerSummary,
     Snapshot,
@@ -33,7 +34,7 @@ SCHEMA = json.loads(
 )
 LINES: list[type[EngineLine]] = [
     Ready, Snapshot, ServerSummary, Mark, LoadResult, Life, Profile, ProfileCheck, SampledStack, Namespaces,
-    Limits, LimitRound, LimitUnavailable,
+    Limits, LimitRound, LimitUnavailable, Refused,
 ]  # fmt: skip
 
 

@@ -120,8 +120,10 @@ def serve(arguments):
     design, settings = arguments[0], flags(arguments[1:])
     if "no_such_port" in FAULTS:  # the user's mistake
         print(
-            "thunderherd-engine: port 80 may not be bound by this user; use one above 1023", file=sys.stderr
+            "thunderherd-engine: port 80 may not be bound by this user [listen.not_permitted]",
+            file=sys.stderr,
         )
+        print("hint: use one above 1023", file=sys.stderr)
         sys.exit(2)
     if "mute" in FAULTS:  # never says that it is ready
         time.sleep(60)

@@ -221,6 +221,8 @@ def limit_line(text: str) -> LimitLine:
 
 LAST_LINES = ("life", "profile")
 """Lines that follow when what was counted or sampled has ended."""
+NO_RESULT = ("refused", *LAST_LINES)
+"""Lines that tell that a load has ended without a result."""
 
 
 class _Held:
@@ -414,7 +416,7 @@ class LoadProcess:
         line = json_object(text, self._process.what).get("line")
         if line == "mark":
             return understand(Mark, text, "a mark of the load")
-        if line in LAST_LINES:
+        if line in NO_RESULT:
             self._process.fail_for_silence(deadline)
         return understand(LoadResult, text, "the load's result")
 

@@ -9,23 +9,20 @@ from functools import lru_cache
 from pathlib import Path
 
 from thunderherd.engine.client import find_engine, setting_flags
-from thunderherd.engine.process import EngineError, ending_in_words, one_line
+from thunderherd.engine.process import MISTAKE, EngineError, ending_in_words, one_line, problem_in
 from thunderherd.engine.setting_rules import SettingValue
-from thunderherd.errors import UserError
+from thunderherd.errors import Problem, UserError
 
 NOBODY = "127.0.0.1:1"
 """An address to name, as a load has to have one."""
 READING_SECONDS = 60.0
 """How long it may take: the largest recordings are read in a second."""
-MISTAKE = 2
-"""The engine's exit status for what its user has to change."""
-SPEAKER = "thunderherd-engine: "
 
 
 def complaint(
     workload: str, kind: str, settings: Mapping[str, SettingValue], files: tuple[Path, ...] = ()
-) -> str | None:
-    """What the engine would refuse such a load for, None if nothing; `files` are those that settings name.
+) -> Problem | None:
+    """The problem that the engine would refuse such a load for, if any. `files` are those that settings name.
 
     The answer is kept for as long as engine and files are as they are. Raises `EngineError` where there is
     none, and `UserError` where the engine cannot be started.
@@ -41,7 +38,7 @@ def _stamp(path: Path) -> tuple[int, int]:
 
 
 @lru_cache(maxsize=256)
-def _complaint(engine: Path, words: tuple[str, ...], _stamps: tuple[tuple[int, int], ...]) -> str | None:
+def _complaint(engine: Path, words: tuple[str, ...], _stamps: tuple[tuple[int, int], ...]) -> Problem | None:
     try:
         done = subprocess.run(
             [str(engine), *words], capture_output=True, text=True, timeout=READING_SECONDS, check=False
@@ -50,7 +47,7 @@ def _complaint(engine: Path, words: tuple[str, ...], _stamps: tuple[tuple[int, i
         raise EngineError(f"`load --dry-run` gave no answer within {READING_SECONDS:g} s") from None
     except OSError as error:
         raise UserError(f"{engine} cannot be started: {error.strerror}; run `make build`") from None
-    said = one_line(done.stderr).removeprefix(SPEAKER)
     if done.returncode not in (0, MISTAKE):
+        said = one_line(done.stderr)
         raise EngineError(f"`load --dry-run` failed: {ending_in_words(done.returncode)}: {said}")
-    return said if done.returncode else None
+    return problem_in(done.stderr) if done.returncode else None

@@ -40,42 +40,42 @@ class Check(EngineLine):
 
 
 class Closings(ClosingsBase):
-    """How connections ended that the load looked at before it ended them: of each of its workers the first 16, and every 64th."""
+    """How connections of a load ended. Each worker examines its first 16 connections and every 64th."""
 
     closed_by_load: int = Field(
-        description="The load said first that no more comes (FIN), and keeps what is left in TIME_WAIT.",
+        description="Connections that the load closed first (FIN). They stay in TIME_WAIT at the load.",
     )
-    closed_by_server: int = Field(description="The server did, and keeps it.")
+    closed_by_server: int = Field(
+        description="Connections that the server closed first. They stay in TIME_WAIT at the server.",
+    )
     reset_by_load: int = Field(
-        description="The load reset it (RST): nothing is left. It had not read all that came, or was told to (`--closing reset`).",
+        description="Connections that the load reset (RST), which leaves no TIME_WAIT: unread bytes were left, or `--closing reset` was given.",
     )
-    reset_by_server: int = Field(description="The server did.")
+    reset_by_server: int = Field(description="Connections that the server reset.")
 
 
 class Connected(EngineLine):
-    """What connections took before anybody asked."""
+    """Memory of open connections before the first request."""
 
-    connections: int = Field(description="Connections that were open.")
+    connections: int = Field(description="Open connections.")
     bytes: int = Field(
-        description="By how much the process's private memory, heap and stacks, had grown since before the first of them (the line Anonymous of smaps_rollup): clients, connections, histograms, what an event loop keeps of its sockets.",
+        description="Growth of the process's private memory (Anonymous in smaps_rollup) since before the first connection. It includes clients, connections, histograms, and the event loop's state of its sockets.",
     )
 
 
 class Connection(EngineLine):
-    """What the kernel has made of a connection's options."""
+    """Options of a connection, as the kernel reports them."""
 
-    congestion_control: str = Field(
-        description="Congestion control in force, chosen or not (TCP_CONGESTION)."
-    )
-    remark: str | None = Field(None, description="What is known of it that belongs beside figures.")
+    congestion_control: str = Field(description="Effective congestion control (TCP_CONGESTION).")
+    remark: str | None = Field(None, description="Known effect of this congestion control on figures.")
     nodelay: bool = Field(description="TCP_NODELAY.")
     segment_bytes: int = Field(
-        description="The largest segment that is sent, in bytes (tcpi_snd_mss of TCP_INFO): the MTU without headers and timestamps.",
+        description="Largest segment sent, in bytes (tcpi_snd_mss of TCP_INFO): the MTU without headers and timestamps.",
     )
 
 
 class Counted(EngineLine):
-    """Bytes and calls of a load between two readings of its tally, at the edges of its window. A load that had to wait for its CPU reads late, so the time between the readings is told too."""
+    """Bytes and calls of a load between two readings of its tally at the edges of its window. A load that waits for its CPU reads late, so the time between the readings is reported, too."""
 
     elapsed_ns: int = Field(description="Time between the readings.")
     bytes_sent: int = Field(description="Bytes handed to the kernel.")
@@ -97,7 +97,7 @@ class Generator(EngineLine):
 
 
 class KindOfRequest(EngineLine):
-    """A kind of request in a mix."""
+    """One kind of request in a mix."""
 
     request: str = Field(description="As it was typed, without its weight.")
     weight: int = Field(description="Its weight among all.")
@@ -106,78 +106,75 @@ class KindOfRequest(EngineLine):
     )
     latency: Times | None = Field(
         None,
-        description="How long replies to it took, from the moment that all latencies of the load run from; null where none came, and where the load measures none.",
+        description="Latency of replies of this kind, from the same moment as all latencies of the load. Null if no reply came, or if the load measures none.",
     )
 
 
 class Life(Account):
-    """The whole life of a server or a load, its supervisor and all that it forked included: from exec to exit."""
+    """Whole life of a server or a load, from exec to exit, including its supervisor and all child processes."""
 
     line: Literal["life"] = "life"
     counters: dict[str, int | None] = Field(
         {},
-        description="The counters asked for, by name, with everything that was started; those with several figures have `COUNTER.PART` besides. Null where unavailable.",
+        description="Requested counters by name, including all child processes. Counters with several figures also have `COUNTER.PART`. Null if unavailable.",
     )
     multiplexing: dict[str, Multiplexing] = Field(
         {},
-        description="Of events that share the CPU's counters: for how long they were counted. What was not counted for all of the time is extrapolated in `counters`, and is `scaled` here.",
+        description="How long each event was counted, for events that share the CPU's counters. An event that was not counted all the time is extrapolated in `counters`, and `scaled` is true.",
         validate_default=True,
     )
     unavailable: dict[str, str] = Field(
         {},
-        description="Counters that are unavailable, and why: from the start, or because there were too many for the CPU. Parts of a counter (`COUNTER.PART`) that there was nothing to tell of when it was read, or that this kernel does not tell.",
+        description="Unavailable counters with the reason: not available on this machine, or too many for the CPU. Also parts of a counter (`COUNTER.PART`) that had nothing to report, or that this kernel does not report.",
     )
-    elapsed_ns: int = Field(description="From exec to exit.")
+    elapsed_ns: int = Field(description="Time from exec to exit.")
     started_monotonic_ns: int | None = None
     user_ns: int = Field(
-        description="CPU time in user mode. On kernels that sample at the tick, the sum with `system_ns` is exact for processes and the split is not.",
+        description="CPU time in user mode. On kernels that sample at the tick, the sum with `system_ns` is exact for processes, but the split is not.",
     )
     system_ns: int = Field(description="CPU time in the kernel.")
-    voluntary_switches: int = Field(description="Times that a thread gave up its CPU to wait.")
-    involuntary_switches: int = Field(description="Times that a thread was made to give up its CPU.")
+    voluntary_switches: int = Field(description="How often a thread gave up its CPU to wait.")
+    involuntary_switches: int = Field(description="How often the kernel took the CPU from a thread.")
     minor_faults: int = Field(description="Page faults without input.")
     major_faults: int = Field(description="Page faults with input.")
     status: int = Field(
-        description="The exit status; 128 and the signal's number where a signal ended it.",
+        description="Exit status; 128 plus the signal's number if a signal ended it.",
     )
 
 
 class LimitRound(LimitPoint):
-    """What one round of a limit came to: so many times, one after another."""
+    """Result of one round of a machine limit: the operation repeated `times` times in a row."""
 
     line: Literal["limit_round"] = "limit_round"
     limit: str = Field(description="Name of the limit.")
-    place: Literal["one_cpu", "two_cpus"] = Field(description="Where its ends are.")
-    bytes: int | None = Field(None, description="Its size; null where it has none.")
+    place: Literal["one_cpu", "two_cpus"] = Field(description="Placement of its two ends.")
+    bytes: int | None = Field(None, description="Size in bytes; null if the limit has none.")
     round: int = Field(
-        description="Number of the round, counted from 1: each has every limit once, in an order of its own.",
+        description="Number of the round, from 1. Each round measures every limit once, in random order.",
     )
-    times: int = Field(description="How often it was done.")
-    elapsed_ns: int = Field(description="How long all of them took together.")
+    times: int = Field(description="Repetitions of the operation.")
+    elapsed_ns: int = Field(description="Time for all repetitions.")
     page_faults: int = Field(
-        description="Page faults meanwhile, of this process and of those that it has waited for: a price that has some in it.",
+        description="Page faults during the round, of this process and of its ended children. The time includes them.",
     )
 
 
 class LimitUnavailable(LimitPoint):
-    """A limit that there is no further round of."""
+    """A machine limit that has no further round."""
 
     line: Literal["limit_unavailable"] = "limit_unavailable"
     limit: str = Field(description="Name of the limit.")
-    place: Literal["one_cpu", "two_cpus"] = Field(description="Where its ends are.")
-    bytes: int | None = Field(None, description="Its size; null where it has none.")
-    reason: str = Field(description="Why.")
+    place: Literal["one_cpu", "two_cpus"] = Field(description="Placement of its two ends.")
+    bytes: int | None = Field(None, description="Size in bytes; null if the limit has none.")
+    reason: str = Field(description="Why there is no further round.")
 
 
 class Limits(EngineLine):
-    """Where and how the limits of the machine are measured."""
+    """Where and how the machine limits are measured."""
 
     line: Literal["limits"] = "limits"
     schema_version: Literal[4] = Field(4, alias="schema", description="version of the engine's lines")
-    cpus: list[int] = Field(
-        [],
-        description="The CPU of this process, and that of the other ends which have one of their own.",
-    )
+    cpus: list[int] = Field([], description="CPU of this process, then the CPU of peers on a second one.")
     settings: dict[str, int | bool | str] = Field({}, description="All effective settings.")
 
 
@@ -193,234 +190,239 @@ class LoadResult(Account):
     settings: dict[str, int | bool | str] = Field({}, description="All effective settings.")
     measured_by: Literal["requests", "bytes_to_server", "bytes_to_clients"] = Field(
         "requests",
-        description="What is counted in the window of a load that ends by time.",
+        description="What a load that ends by time counts in its window.",
     )
     expected_requests: int | None = Field(
-        None,
-        description="Requests that were to be made; null where the load ends by time.",
+        None, description="Number of requests to make. Null if the load ends by time."
     )
-    tally: Tally = Field(description="What was counted.")
-    elapsed_ns: int = Field(description="From before the first connection to after the last reply.")
+    tally: Tally = Field(description="Tally of connections, requests, bytes and errors.")
+    elapsed_ns: int = Field(
+        description="Time from before the first connection until after the last reply.",
+    )
     started_monotonic_ns: int = Field(description="CLOCK_MONOTONIC before the first connection.")
     ended_monotonic_ns: int = Field(description="CLOCK_MONOTONIC after the last reply.")
     boot_id: str | None = Field(
         None,
-        description="Which start of which machine these moments are of: the kernel's boot id. Those of loads of one can be compared. Null where it cannot be read.",
+        description="The kernel's boot id. Times on CLOCK_MONOTONIC can be compared between loads with the same boot id. Null if it cannot be read.",
     )
     counted_from_ns: int | None = None
     counted_to_ns: int | None = None
-    window: Window | None = Field(None, description="The measured part of a load that ends by time.")
+    window: Window | None = Field(None, description="Measured part of a load that ends by time.")
     latency: Latency | None = Field(
         None,
-        description="How long replies took, of the window where there is one. In a closed loop from the sending of a request, each client waiting for its reply before it asks again: what a stall keeps from being asked is not in it. In an open loop from when a request was due.",
+        description="Latency of replies, in the window if there is one. A closed loop measures from the sending of the request. Each client waits for its reply before it sends again, so requests that a stall prevents are not in it. An open loop measures from when the request was due.",
     )
-    scheduled: Scheduled | None = Field(None, description="What became of the schedule of an open loop.")
+    scheduled: Scheduled | None = Field(None, description="How well an open loop kept its schedule.")
     traffic: Traffic | None = Field(
         None,
-        description="What its requests were that are not all alike; null where they are.",
+        description="Sizes and kinds of the requests. Null if all requests are alike.",
     )
     validity: Validity | None = Field(
         None,
-        description="Whether the load measured its server; null where it has no event loop or does not end by time, and nothing failed.",
+        description="Whether the load measured its server. Null if nothing failed and the load has no event loop or does not end by time.",
     )
     memory: Memory | None = Field(
         None,
-        description="Memory of the load's process; null where its clients are processes of their own, and where the kernel does not tell.",
+        description="Memory of the load's process. Null if each client is a separate process, or if the kernel does not report it.",
     )
     user_ns: int = Field(
-        description="CPU time in user mode. On kernels that sample at the tick, the sum with `system_ns` is exact for processes and the split is not.",
+        description="CPU time in user mode. On kernels that sample at the tick, the sum with `system_ns` is exact for processes, but the split is not.",
     )
     system_ns: int = Field(description="CPU time in the kernel.")
-    voluntary_switches: int = Field(description="Times that a thread gave up its CPU to wait.")
-    involuntary_switches: int = Field(description="Times that a thread was made to give up its CPU.")
+    voluntary_switches: int = Field(description="How often a thread gave up its CPU to wait.")
+    involuntary_switches: int = Field(description="How often the kernel took the CPU from a thread.")
     minor_faults: int = Field(description="Page faults without input.")
     major_faults: int = Field(description="Page faults with input.")
     counters: dict[str, int | None] = Field(
         {},
-        description="The counters asked for, by name, with everything that was started; those with several figures have `COUNTER.PART` besides. Null where unavailable.",
+        description="Requested counters by name, including all child processes. Counters with several figures also have `COUNTER.PART`. Null if unavailable.",
     )
     multiplexing: dict[str, Multiplexing] = Field(
         {},
-        description="Of events that share the CPU's counters: for how long they were counted. What was not counted for all of the time is extrapolated in `counters`, and is `scaled` here.",
+        description="How long each event was counted, for events that share the CPU's counters. An event that was not counted all the time is extrapolated in `counters`, and `scaled` is true.",
         validate_default=True,
     )
     unavailable: dict[str, str] = Field(
         {},
-        description="Counters that are unavailable, and why: from the start, or because there were too many for the CPU. Parts of a counter (`COUNTER.PART`) that there was nothing to tell of when it was read, or that this kernel does not tell.",
+        description="Unavailable counters with the reason: not available on this machine, or too many for the CPU. Also parts of a counter (`COUNTER.PART`) that had nothing to report, or that this kernel does not report.",
     )
     account: dict[str, int] = Field(
-        {}, description="Sums that the workload keeps, to be held against the server's."
+        {},
+        description="Sums that the workload keeps, to be checked against the server's.",
     )
     figures: dict[str, int] = Field(
         {},
-        description="What the workload has measured itself, summed over the requests that count: those of the window, where there is one.",
+        description="Figures that the workload measures itself, summed over the counted requests: those in the window if there is one.",
     )
     requests_by_client: list[int] | None = Field(
         None,
-        description="The requests of each client that count; null where there are more than 1024 clients. A client process that was lost has none.",
+        description="Counted requests of each client. Null for more than 1024 clients. A client process that was lost has 0.",
     )
     connection: Connection | None = Field(
         None,
-        description="What the kernel made of its first connection's options; null without a connection, and over Unix sockets.",
+        description="Options of the first connection, as the kernel reports them. Null without a connection, and over Unix sockets.",
     )
     closings: Closings | None = Field(
         None,
-        description="How its connections ended, as far as the kernel was asked; null where none did, and over Unix sockets.",
+        description="How connections ended, for the sample that was examined. Null if none was examined, and over Unix sockets.",
     )
-    first_error: str | None = Field(None, description="The first error in words.")
-    interrupted: bool = Field(False, description="Stopped by an interrupt before its end.")
+    first_error: str | None = Field(None, description="Message of the first error.")
+    interrupted: bool = Field(False, description="Whether an interrupt stopped the load before its end.")
 
 
 class Mark(EngineLine):
-    """The moment at which a timed load begins or ends to count: its server is to be read now."""
+    """The moment at which the window of a timed load begins or ends. The reader of this line should take a snapshot of the server now."""
 
     line: Literal["mark"] = "mark"
-    mark: Literal["window_started", "window_ended"] = Field(description="Which.")
+    mark: Literal["window_started", "window_ended"] = Field(description="Kind of the mark.")
     monotonic_ns: int = Field(description="CLOCK_MONOTONIC.")
 
 
 class Memory(EngineLine):
-    """Memory of a load's process. What the kernel keeps of its sockets is not in it: the counter `memory` tells that, of a control group of the load's own."""
+    """Memory of a load's process, without the kernel's memory of its sockets. The counter `memory` reports that, for a separate control group of the load."""
 
     connected: Connected | None = Field(
         None,
-        description="What the connections took that were all made before the first request; null where connections are not kept, or are made as their clients begin.",
+        description="Memory of the connections, if all are made before the first request. Null if connections are not persistent, or are made as their clients start.",
     )
     peak_resident_bytes: int = Field(
-        description="The most that the process ever had resident: the program's own pages and shared memory included (VmHWM).",
+        description="Peak resident memory of the process (VmHWM), including the program's own pages and shared memory.",
     )
 
 
 class Multiplexing(MultiplexingBase):
-    """For how long an event was counted that shares the CPU's counters with others by turns (multiplexing)."""
+    """How long an event was counted that shares the CPU's counters with others by turns (multiplexing)."""
 
-    counted: int = Field(description="What was counted while it had a counter.")
-    enabled_ns: int = Field(description="For how long the tree ran, over all its threads.")
-    running_ns: int = Field(description="For how long of that it had a counter.")
+    counted: int = Field(description="Count while it had a counter.")
+    enabled_ns: int = Field(description="Run time of the tree, summed over its threads.")
+    running_ns: int = Field(description="Part of the run time in which it had a counter.")
 
 
 class NamespaceEnd(EngineLine):
-    """One of two namespaces, with its end of the pair."""
+    """One of the two namespaces, with its interface."""
 
-    path: str = Field(description="What `--network-namespace` takes.")
-    interface: str = Field(
-        description="Name of the interface, the only one beside the loopback interface.",
-    )
-    mtu: int = Field(description="Its MTU as the kernel says it, in bytes.")
+    path: str = Field(description="Path for `--network-namespace`.")
+    interface: str = Field(description="Name of the interface, the only one besides loopback.")
+    mtu: int = Field(description="MTU in bytes, as the kernel reports it.")
     address: str = Field(description="IPv4 address.")
     address6: str | None = Field(None, description="IPv6 address.")
     sysctls: dict[str, str | None] = Field(
         {},
-        description="Kernel settings that were asked for, and those that were set; null: the namespace has none of its own.",
+        description="Kernel settings that were requested or set. Null if the setting is not per namespace.",
     )
 
 
 class Namespaces(EngineLine):
-    """Two network namespaces, joined by a pair of interfaces, that live until the process has ended which printed this, and whatever has entered them."""
+    """Two network namespaces, joined by a pair of interfaces. They exist until the process that printed this line has ended, and every process that has entered them."""
 
     line: Literal["namespaces"] = "namespaces"
     schema_version: Literal[4] = Field(4, alias="schema", description="version of the engine's lines")
     pid: int = Field(
-        description="The process that has made them; it is in the clients', and /proc/PID/net is theirs.",
+        description="Process that made the namespaces. It is in the clients' namespace, so /proc/PID/net is the clients'.",
     )
     user_namespace: bool = Field(
-        description="They are a user namespace's, which was made for them: the user who made them is not root here.",
+        description="Whether they belong to a user namespace made for them, because the user is not root.",
     )
-    settings: dict[str, int | bool | str] = Field({}, description="What the pair was told.")
-    server: NamespaceEnd = Field(description="For the server.")
-    client: NamespaceEnd = Field(description="For its clients.")
-    without_ipv6: str | None = Field(None, description="Why the ends have no IPv6 addresses.")
+    settings: dict[str, int | bool | str] = Field({}, description="Settings of the pair.")
+    server: NamespaceEnd = Field(description="The server's namespace.")
+    client: NamespaceEnd = Field(description="The clients' namespace.")
+    without_ipv6: str | None = Field(
+        None,
+        description="Why the interfaces have no IPv6 addresses; null if they have.",
+    )
 
 
 class Profile(Used):
-    """Where a server or a load spent its time, its supervisor and all that it forked included: from exec to exit."""
+    """Header of a profile: where a server or a load spent its time from exec to exit, including its supervisor and all child processes."""
 
     line: Literal["profile"] = "profile"
     schema_version: Literal[4] = Field(4, alias="schema", description="version of the engine's lines")
-    event: Literal["cycles", "cpu-clock"] = Field(description="What made the kernel take samples.")
-    why_not_cycles: str | None = Field(None, description="Why it was not cycles; null where it was.")
+    event: Literal["cycles", "cpu-clock"] = Field(description="Event at which the kernel takes samples.")
+    why_not_cycles: str | None = Field(None, description="Why the event is not cycles; null if it is.")
     scope: Literal["cpus", "tree"] = Field(
-        description="Whom the kernel samples: who lives but for a moment is met in one of the ways alone.",
+        description="What the kernel samples. Only one of the ways catches short-lived processes.",
     )
-    why_not_cpus: str | None = Field(None, description="Why it was not the CPUs; null where it was.")
+    why_not_cpus: str | None = Field(
+        None, description="Why the kernel does not sample whole CPUs; null if it does."
+    )
     frequency_hertz: int = Field(
-        description="Samples asked for, for each second of CPU time; of cycles, of a CPU that is as fast as it was before the command began.",
+        description="Requested samples per second of CPU time. For cycles, at the CPU's speed before the command began.",
     )
-    samples: int = Field(description="Samples taken.")
+    samples: int = Field(description="Number of samples.")
     lost: int = Field(
-        description="Records that the kernel's ring buffers had no room for, samples mostly.",
+        description="Records, mostly samples, that did not fit into the kernel's ring buffers.",
     )
     throttled: int = Field(
-        description="Times that the kernel paused sampling, since it took too much time.",
+        description="How often the kernel paused sampling because it took too much time.",
     )
-    from_ns: int = Field(description="CLOCK_MONOTONIC at its exec.")
-    to_ns: int = Field(description="CLOCK_MONOTONIC once nothing was left of it.")
+    from_ns: int = Field(description="CLOCK_MONOTONIC at exec.")
+    to_ns: int = Field(description="CLOCK_MONOTONIC after its last process had ended.")
     kernel_symbols: bool | str = Field(
-        description="True where the functions of the kernel have names, else the reason: then they stand as `[kernel]`.",
+        description="True if functions of the kernel have names, otherwise the reason. They are then shown as `[kernel]`.",
     )
     frame_pointers: bool | str = Field(
         True,
-        description="True where the engine was built so that the kernel can tell who called a function of it, else the reason: then stacks of user mode have few frames.",
+        description="True if the engine was built with frame pointers, otherwise the reason. Without them, stacks of user mode have few frames.",
     )
     user_ns: int = Field(
-        description="CPU time in user mode. On kernels that sample at the tick, the sum with `system_ns` is exact for processes and the split is not.",
+        description="CPU time in user mode. On kernels that sample at the tick, the sum with `system_ns` is exact for processes, but the split is not.",
     )
     system_ns: int = Field(description="CPU time in the kernel.")
-    voluntary_switches: int = Field(description="Times that a thread gave up its CPU to wait.")
-    involuntary_switches: int = Field(description="Times that a thread was made to give up its CPU.")
+    voluntary_switches: int = Field(description="How often a thread gave up its CPU to wait.")
+    involuntary_switches: int = Field(description="How often the kernel took the CPU from a thread.")
     minor_faults: int = Field(description="Page faults without input.")
     major_faults: int = Field(description="Page faults with input.")
     status: int = Field(
-        description="The exit status; 128 and the signal's number where a signal ended it.",
+        description="Exit status; 128 plus the signal's number if a signal ended it.",
     )
 
 
 class ProfileCheck(EngineLine):
-    """What a profile would be here, of which nothing is taken."""
+    """What a profile on this machine would record. Nothing is sampled."""
 
     line: Literal["profile_check"] = "profile_check"
     schema_version: Literal[4] = Field(4, alias="schema", description="version of the engine's lines")
     reason: str | None = Field(
-        None, description="Why there can be none, and what helps; null where there can."
+        None, description="Why no profile is possible, and what helps; null if one is."
     )
     event: Literal["cycles", "cpu-clock"] | None = Field(
         None,
-        description="What would make the kernel take samples; null where nothing would.",
+        description="Event at which the kernel would take samples; null if there is none.",
     )
     why_not_cycles: str | None = Field(
         None,
-        description="Why it would not be cycles; null where it would, or where there is no event.",
+        description="Why the event would not be cycles; null if it would, or if there is none.",
     )
     scope: Literal["cpus", "tree"] | None = Field(
-        None, description="Whom the kernel would sample; null where it would nobody."
+        None, description="What the kernel would sample; null if nothing."
     )
     why_not_cpus: str | None = Field(
         None,
-        description="Why it would not be the CPUs; null where it would, or where there is no event.",
+        description="Why the kernel would not sample whole CPUs; null if it would, or if there is no event.",
     )
-    frequency_hertz: int = Field(description="Samples asked for, for each second of CPU time.")
+    frequency_hertz: int = Field(description="Requested samples per second of CPU time.")
     kernel_symbols: bool | str = Field(
-        description="True where the functions of the kernel would have names, else the reason.",
+        description="True if functions of the kernel would have names, otherwise the reason.",
     )
     frame_pointers: bool | str = Field(
-        description="True where the engine was built so that the kernel can tell who called a function of it, else the reason.",
+        description="True if the engine was built with frame pointers, otherwise the reason.",
     )
 
 
 class Ready(EngineLine):
-    """A server that listens, and all that it was told."""
+    """A server that listens, with its configuration."""
 
     line: Literal["ready"] = "ready"
     schema_version: Literal[4] = Field(4, alias="schema", description="version of the engine's lines")
     address: str = Field(description="Address and port, or `unix:@` and a name.")
     port: int | None = Field(
         None,
-        description="The port, the kernel's choice where 0 was asked for; null over Unix sockets.",
+        description="Port, chosen by the kernel if 0 was given. Null over Unix sockets.",
     )
     supervisor_pid: int = Field(
-        description="The process that supervises, prints this line and is not part of what is measured.",
+        description="Process that supervises the server and prints this line. It is not measured.",
     )
-    server_pid: int = Field(description="The first process of the server.")
+    server_pid: int = Field(description="First process of the server.")
     design: str = Field(description="Name of the design.")
     primitive: str = Field(description="Name of the primitive that sends.")
     receive: str = Field(description="Name of the primitive that receives.")
@@ -428,118 +430,136 @@ class Ready(EngineLine):
     settings: dict[str, int | bool | str] = Field({}, description="All effective settings.")
     spins: bool = Field(
         False,
-        description="Its loops never sleep, even when nobody asks for anything: by its design, or as it was told (`--wait spin`). Not said of a primitive that spins, which does so only in a call that awaits a client's bytes, and not for long.",
+        description="Whether the server busy-polls, even without clients: by its design, or because of `--wait spin`. False for a primitive that only busy-polls for a moment in a receive call.",
     )
     cpu_source: Literal["cgroup", "process_clocks", "perf_event", "whole_life"] = Field(
         description="Where the CPU time of snapshots comes from."
     )
-    cpu_source_reason: str | None = Field(None, description="Why it does not come from a better source.")
-    socket: SocketOptions = Field(description="What the kernel made of the socket's options.")
+    cpu_source_reason: str | None = Field(
+        None, description="Why no better CPU source is used; null if this is the best."
+    )
+    socket: SocketOptions = Field(description="Options of the listening socket, as the kernel reports them.")
     cpus: list[int] | None = Field(None, description="CPUs the server is pinned to.")
     descriptor_limit: int | None = None
     counters: dict[str, str | None] = Field(
         {},
-        description="The counters asked for: null, or why this machine does not offer it.",
+        description="Requested counters: null, or the reason why the counter is unavailable on this machine.",
     )
 
 
+class Refused(EngineLine):
+    """A command that was refused because of what the user typed or wrote; printed with `--json`."""
+
+    line: Literal["refused"] = "refused"
+    schema_version: Literal[4] = Field(4, alias="schema", description="version of the engine's lines")
+    code: str = Field(
+        description="The area, a dot, and what is wrong, such as `listen.in_use`. It stays when the words change.",
+    )
+    message: str = Field(description="What is wrong, with the value seen.")
+    hint: str | None = Field(None, description="What to type instead, or what is allowed.")
+
+
 class SampledStack(EngineLine):
-    """A stack of functions that samples were taken in."""
+    """A stack of functions, with its samples."""
 
     line: Literal["stack"] = "stack"
     frames: list[list[Any]] = Field(
         [],
-        description="The functions, outermost first; with what the compiler has inlined.",
+        description="Functions, outermost first, including those that the compiler has inlined.",
     )
-    command: str = Field(description="The name of the thread, as the kernel has it.")
+    command: str = Field(description="Name of the thread, as the kernel has it.")
     at_ns: list[int] = Field([], description="CLOCK_MONOTONIC of each sample.")
 
 
 class Scheduled(EngineLine):
-    """What became of the schedule of an open loop: of the requests that were due in the window."""
+    """How well an open loop kept its schedule, for the requests that were due in the window."""
 
     due: int = Field(description="Requests that were due.")
-    sent: int = Field(description="Those that were sent, or for which a connection was begun.")
-    answered: int = Field(description="Those whose reply came and was right, be it after the window.")
-    failed: int = Field(description="Those that failed.")
-    never_sent: int = Field(description="Those for which no connection was free until it was too late.")
-    waited: int = Field(description="Those among the sent that had to wait for a free connection.")
+    sent: int = Field(description="Requests that were sent, or for which a connection was begun.")
+    answered: int = Field(description="Requests with a correct reply, in the window or after it.")
+    failed: int = Field(description="Requests that failed.")
+    never_sent: int = Field(description="Requests for which no connection was free in time.")
+    waited: int = Field(description="Sent requests that first had to wait for a free connection.")
     offered_per_second: float = Field(
-        description="Requests a second that were asked for; of recorded arrivals those of the whole recording.",
+        description="Configured requests per second. For recorded arrivals, the rate of the whole recording.",
     )
-    achieved_per_second: float = Field(description="Replies a second that came in the window.")
+    achieved_per_second: float = Field(description="Replies per second in the window.")
     service_time: Times | None = Field(
         None,
-        description="From the sending of a request, or the beginning of its own connection, to the end of its reply.",
+        description="Time from the sending of a request, or the start of its own connection, to the end of its reply.",
     )
     send_lag: Times | None = Field(
         None,
-        description="How late requests were sent that were due and had a free connection: the load's own lateness.",
+        description="How late the load sent requests that were due and had a free connection.",
     )
-    connection_wait: Times | None = Field(
-        None, description="How long those waited that had no free connection."
-    )
-    gaps: Times | None = Field(None, description="Between two sendings of the same thread.")
+    connection_wait: Times | None = Field(None, description="How long requests waited for a free connection.")
+    gaps: Times | None = Field(None, description="Time between two sends of the same thread.")
     gap_variation: float | None = Field(
         None,
-        description="Standard deviation of the gaps as a share of their mean: near 1 of a Poisson process, near 0 of even arrivals.",
+        description="Standard deviation of the gaps divided by their mean: near 1 for a Poisson process, near 0 for even arrivals.",
     )
     gap_due_mean_ns: float | None = Field(
-        None,
-        description="Mean gap between the moments at which these requests were due.",
+        None, description="Mean gap between the moments at which requests were due."
     )
     gap_due_variation: float | None = Field(
-        None, description="Standard deviation of these gaps as a share of their mean."
+        None,
+        description="Standard deviation of the gaps between due requests, divided by their mean.",
     )
 
 
 class ServerSummary(Account):
-    """A server's whole life, every process of it ended and waited for."""
+    """Whole life of a server whose processes have all ended."""
 
     line: Literal["summary"] = "summary"
     cpu_ns: int = Field(
-        description="CPU time of all processes and threads: from the control group where there is one, else from getrusage, which misses the last steps of a thread.",
+        description="CPU time of all processes and threads. It is read from the control group if there is one, otherwise from getrusage, which misses the last steps of a thread.",
     )
     user_ns: int = Field(
-        description="CPU time in user mode. On kernels that sample at the tick, the sum with `system_ns` is exact for processes and the split is not.",
+        description="CPU time in user mode. On kernels that sample at the tick, the sum with `system_ns` is exact for processes, but the split is not.",
     )
     system_ns: int = Field(description="CPU time in the kernel.")
-    voluntary_switches: int = Field(description="Times that a thread gave up its CPU to wait.")
-    involuntary_switches: int = Field(description="Times that a thread was made to give up its CPU.")
+    voluntary_switches: int = Field(description="How often a thread gave up its CPU to wait.")
+    involuntary_switches: int = Field(description="How often the kernel took the CPU from a thread.")
     minor_faults: int = Field(description="Page faults without input.")
     major_faults: int = Field(description="Page faults with input.")
     server_process: UserSystem | None = Field(
         None,
-        description="Of the CPU time, the server's first process; none when it was killed and could not say.",
+        description="CPU time of the server's first process. Null if it was killed before it could report.",
     )
-    dead_children: UserSystem | None = Field(None, description="Of the CPU time, all other processes.")
-    max_resident_kib: int = Field(description="The largest resident set of any one process, in KiB.")
-    tally: Tally = Field(description="What was counted.")
-    workers: list[int] | None = Field(None, description="Connections of each worker of the pool.")
-    listen_drops: int = Field(description="Connections that the listener dropped.")
+    dead_children: UserSystem | None = Field(None, description="CPU time of all other processes.")
+    max_resident_kib: int = Field(description="Largest resident set of a single process, in KiB.")
+    tally: Tally = Field(description="Tally of connections, requests, bytes and errors.")
+    workers: list[int] | None = Field(
+        None,
+        description="Connections served by each worker of the pool. Null without a pool.",
+    )
+    listen_drops: int = Field(description="Connections that the listening socket dropped.")
     counters: dict[str, int | None] = Field(
         {},
-        description="The counters asked for, by name, with everything that was started; those with several figures have `COUNTER.PART` besides. Null where unavailable.",
+        description="Requested counters by name, including all child processes. Counters with several figures also have `COUNTER.PART`. Null if unavailable.",
     )
     multiplexing: dict[str, Multiplexing] = Field(
         {},
-        description="Of events that share the CPU's counters: for how long they were counted. What was not counted for all of the time is extrapolated in `counters`, and is `scaled` here.",
+        description="How long each event was counted, for events that share the CPU's counters. An event that was not counted all the time is extrapolated in `counters`, and `scaled` is true.",
         validate_default=True,
     )
     unavailable: dict[str, str] = Field(
         {},
-        description="Counters that are unavailable, and why: from the start, or because there were too many for the CPU. Parts of a counter (`COUNTER.PART`) that there was nothing to tell of when it was read, or that this kernel does not tell.",
+        description="Unavailable counters with the reason: not available on this machine, or too many for the CPU. Also parts of a counter (`COUNTER.PART`) that had nothing to report, or that this kernel does not report.",
     )
     account: dict[str, int] = Field(
         {},
-        description="Sums that the workload keeps; a load must come to the same where it has one of the same name.",
+        description="Sums that the workload keeps. A load that has a sum of the same name must have the same value.",
     )
-    account_fault: str | None = Field(None, description="How the workload's own books do not balance.")
+    account_fault: str | None = Field(
+        None,
+        description="Which of the workload's own sums contradict each other; null if none do.",
+    )
     connection: Connection | None = Field(
         None,
-        description="What the kernel made of its first connection's options; null without a connection, and over Unix sockets.",
+        description="Options of the first connection, as the kernel reports them. Null without a connection, and over Unix sockets.",
     )
-    died: str | None = Field(None, description="How the server ended, when nobody had stopped it.")
+    died: str | None = Field(None, description="How the server ended, if it ended without being stopped.")
 
 
 class SizesSent(EngineLine):
@@ -554,117 +574,120 @@ class SizesSent(EngineLine):
 
 
 class Snapshot(Readout):
-    """A server at one moment; everything counts from its start."""
+    """State of a server at one moment. All counts begin at its start."""
 
     line: Literal["snapshot"] = "snapshot"
     monotonic_ns: int = Field(description="CLOCK_MONOTONIC.")
     cpu_ns: int | None = Field(
         None,
-        description="CPU time of the whole process tree; none where only that of the whole life is known.",
+        description="CPU time of the whole process tree. Null if only the CPU time of the whole life is known.",
     )
-    tally: Tally = Field(description="What was counted.")
-    workers: list[int] | None = Field(None, description="Connections of each worker of the pool.")
-    listen_drops: int = Field(description="Connections that the listener dropped.")
+    tally: Tally = Field(description="Tally of connections, requests, bytes and errors.")
+    workers: list[int] | None = Field(
+        None,
+        description="Connections served by each worker of the pool. Null without a pool.",
+    )
+    listen_drops: int = Field(description="Connections that the listening socket dropped.")
     listen_queue: int | None = Field(
         None,
-        description="Connections that wait to be accepted; null over Unix sockets, of which the kernel does not say it.",
+        description="Connections that wait for accept. Null over Unix sockets, for which the kernel does not report it.",
     )
     counters: dict[str, int | None] = Field(
         {},
-        description="The counters asked for, by name, with everything that was started; those with several figures have `COUNTER.PART` besides. Null where unavailable.",
+        description="Requested counters by name, including all child processes. Counters with several figures also have `COUNTER.PART`. Null if unavailable.",
     )
     multiplexing: dict[str, Multiplexing] = Field(
         {},
-        description="Of events that share the CPU's counters: for how long they were counted. What was not counted for all of the time is extrapolated in `counters`, and is `scaled` here.",
+        description="How long each event was counted, for events that share the CPU's counters. An event that was not counted all the time is extrapolated in `counters`, and `scaled` is true.",
         validate_default=True,
     )
     unavailable: dict[str, str] = Field(
         {},
-        description="Counters that are unavailable, and why: from the start, or because there were too many for the CPU. Parts of a counter (`COUNTER.PART`) that there was nothing to tell of when it was read, or that this kernel does not tell.",
+        description="Unavailable counters with the reason: not available on this machine, or too many for the CPU. Also parts of a counter (`COUNTER.PART`) that had nothing to report, or that this kernel does not report.",
     )
     read_ns: int | None = None
 
 
 class SocketOptions(EngineLine):
-    """The listener's options as the kernel reports them; connections inherit them."""
+    """Options of the listening socket, as the kernel reports them. Connections inherit them."""
 
-    congestion_control: str | None = Field(None, description="For instance `cubic`; null over Unix sockets.")
+    congestion_control: str | None = Field(
+        None,
+        description="Congestion control, for instance `cubic`. Null over Unix sockets.",
+    )
     nodelay: bool | None = Field(None, description="TCP_NODELAY; null over Unix sockets.")
-    backlog: int = Field(description="The backlog asked for.")
+    backlog: int = Field(description="Requested backlog.")
     backlog_effective: int | None = Field(
         None,
-        description="The backlog in force: net.core.somaxconn bounds it. Null over Unix sockets, of which the kernel does not say it.",
+        description="Effective backlog, bounded by net.core.somaxconn. Null over Unix sockets, for which the kernel does not report it.",
     )
     send_buffer: int = Field(description="SO_SNDBUF in bytes.")
     receive_buffer: int = Field(description="SO_RCVBUF in bytes.")
 
 
 class Tally(TallyBase):
-    """The sums of a tally at one moment, of a server or of a load, all counted from the start."""
+    """Sums of the tally of a server or a load at one moment, counted from its start."""
 
-    connections: int = Field(description="Connections whose serving began (of a load: that were made).")
-    closed: int = Field(description="Connections whose serving ended, well or not.")
-    requests: int = Field(
-        description="Requests answered (of a load: whose reply came and was right) in full.",
+    connections: int = Field(
+        description="Connections whose serving began (in a load: connections made).",
     )
+    closed: int = Field(description="Connections whose serving ended, with or without an error.")
+    requests: int = Field(description="Requests answered in full (in a load: with a correct reply).")
     bytes_received: int = Field(description="Bytes received.")
     bytes_sent: int = Field(description="Bytes handed to the kernel.")
     bytes_not_copied: int = Field(
-        description="Bytes among those received that were not copied to the program: mapped, or thrown away by the kernel.",
+        description="Received bytes that were not copied to the program: mapped, or discarded by the kernel.",
     )
     receive_calls: int = Field(
-        description="System calls that ask a socket for bytes, those that brought nothing included: a primitive that spins makes many. No waiting for readiness (poll, epoll_wait), whoever does it.",
+        description="System calls that receive from a socket, including those that returned nothing: a busy-polling primitive makes many. Waiting for readiness (poll, epoll_wait) is not included.",
     )
     send_calls: int = Field(
-        description="System calls that send, and those that prepare for it: filling a pipe, corking. No reading of completions from the error queue: it brings no bytes, and completions are counted themselves.",
+        description="System calls that send or prepare a send, such as filling a pipe or corking. Reading completions from the error queue is not included; completions are counted separately.",
     )
     completions: int = Field(
-        description="Sends without copying that the kernel is done with, as it says (MSG_ZEROCOPY, IORING_OP_SEND_ZC), and those that had to be made copying (ENOBUFS).",
+        description="Zero-copy sends that the kernel has completed (MSG_ZEROCOPY, IORING_OP_SEND_ZC), and those that had to copy (ENOBUFS).",
     )
     completions_copied: int = Field(
-        description="Those among them of which the bytes were copied after all (SO_EE_CODE_ZEROCOPY_COPIED).",
+        description="Completed zero-copy sends whose bytes the kernel copied after all (SO_EE_CODE_ZEROCOPY_COPIED).",
     )
-    empty_wakeups: int = Field(description="Wake-ups that found nothing to do.")
+    empty_wakeups: int = Field(description="Wake-ups that found no work.")
     workers_lost: int = Field(
-        description="Workers (of a load, client processes) that a signal or a fault ended.",
+        description="Workers (in a load: client processes) that a signal or a fault ended.",
     )
-    workers_replaced: int = Field(description="Workers forked in place of lost ones.")
-    errors: dict[str, int] = Field({}, description="Errors by kind; kinds that did not occur are left out.")
+    workers_replaced: int = Field(description="Workers forked to replace lost ones.")
+    errors: dict[str, int] = Field({}, description="Errors by kind. Kinds that did not occur are omitted.")
 
 
 class Times(EngineLine):
-    """How long something took, in nanoseconds. A percentile is null where fewer than 10 requests lie beyond it: with fewer it would be a matter of single requests. The maximum is one, and null of fewer than 100 requests."""
+    """Distribution of a time in nanoseconds. A percentile is null if fewer than 10 requests lie beyond it, because single requests would decide it. The maximum is a single request, and null for fewer than 100 requests."""
 
-    requests: int = Field(description="Requests that it is of.")
+    requests: int = Field(description="Number of requests.")
     mean_ns: float | None = None
     p50_ns: int | None = Field(None, description="Median.")
     p90_ns: int | None = Field(None, description="90th percentile.")
     p99_ns: int | None = Field(None, description="99th percentile.")
     p999_ns: int | None = Field(None, description="99.9th percentile.")
-    maximum_ns: int | None = Field(None, description="The largest.")
+    maximum_ns: int | None = Field(None, description="Maximum.")
     histogram: str | None = None
 
 
 class Latency(Times):
-    """How long replies took."""
+    """Latency of replies."""
 
-    starts: Literal["sent", "intended"] = Field(alias="from", description="From when.")
+    starts: Literal["sent", "intended"] = Field(alias="from", description="Where the latency begins.")
 
 
 class Traffic(EngineLine):
-    """What the requests of a load were that are not all alike."""
+    """Sizes and kinds of the requests of a load."""
 
-    seed: int = Field(description="What sizes and kinds followed from.")
+    seed: int = Field(description="Seed of the sizes and kinds.")
     requests: int | None = Field(
-        None,
-        description="Requests that were made, in the window or not; null where all are alike.",
+        None, description="Requests made, in the window or not. Null if all are alike."
     )
-    sizes: SizesSent | None = Field(
-        None, description="Their sizes; null where no distribution was asked for."
-    )
+    sizes: SizesSent | None = Field(None, description="Sizes of the requests. Null without a distribution.")
     kinds: list[KindOfRequest] = Field(
         [],
-        description="Their kinds, in the order of the mix; empty without one.",
+        description="Kinds of requests, in the order of the mix. Empty without a mix.",
         validate_default=True,
     )
 
@@ -672,30 +695,32 @@ class Traffic(EngineLine):
 class UserSystem(EngineLine):
     """CPU time by mode."""
 
-    user_ns: int = Field(description="In user mode.")
-    system_ns: int = Field(description="In the kernel.")
+    user_ns: int = Field(description="CPU time in user mode.")
+    system_ns: int = Field(description="CPU time in the kernel.")
 
 
 class Validity(EngineLine):
-    """Whether a load measured its server: what was looked at, and what came of it."""
+    """Whether a load measured its server, and the checks that decide it."""
 
     valid: bool | None = Field(
         None,
-        description="Of an open loop: nothing speaks against it. A closed one has no rate to keep up with, and the slower of the two ends is what it measured: what was found is told and this is null, but false where requests failed.",
+        description="For an open loop, whether no check failed. Null for a closed loop, which has no rate to keep up with and measures the slower of the two ends. False if requests failed.",
     )
-    checks: list[Check] = Field([], description="What was looked at.", validate_default=True)
-    generators: list[Generator] = Field([], description="The threads that ask.", validate_default=True)
+    checks: list[Check] = Field([], description="Checks and their results.", validate_default=True)
+    generators: list[Generator] = Field(
+        [], description="Threads that send the requests.", validate_default=True
+    )
     in_system: float | None = Field(
         None,
-        description="Mean number of requests in the window that were due (of a closed loop: sent) and not answered; null without a window.",
+        description="Mean number of requests in the window that were due (in a closed loop: sent) and not yet answered. Null without a window.",
     )
 
 
 class Window(WindowBase):
-    """The measured part of a timed load."""
+    """Measured part of a timed load."""
 
     started_monotonic_ns: int = Field(description="CLOCK_MONOTONIC at its beginning.")
     ended_monotonic_ns: int = Field(description="CLOCK_MONOTONIC at its end.")
-    requests: int = Field(description="Requests whose reply came within it and was right.")
-    connections: int = Field(description="Connections made within it.")
+    requests: int = Field(description="Requests whose correct reply arrived in the window.")
+    connections: int = Field(description="Connections made in the window.")
     counted: Counted | None = None

@@ -5,6 +5,7 @@ from __future__ import annotations
 import contextlib
 import json
 import os
+import re
 import selectors
 import signal
 import subprocess
@@ -17,11 +18,17 @@ from typing import IO, Any, NoReturn, TypeVar
 from pydantic import BaseModel, ValidationError
 
 from thunderherd.engine.line_base import SCHEMA
-from thunderherd.errors import Refusal, UserError
+from thunderherd.errors import Problem, Refusal, UserError
 
 ENGINE_NAME = "thunderherd-engine"
+MISTAKE = 2
+"""The engine's exit status for what its user has to change."""
 STDERR_BYTES = 4096
 """How much of the end of its stderr goes into a message."""
+REFUSAL = re.compile(
+    r"^(?P<message>.+) \[(?P<code>[a-z_]+\.[a-z_]+)\]$(?:\nhint: (?P<hint>.+)$)?", re.MULTILINE
+)
+"""How the engine prints what it refuses on stderr."""
 SIGTERM_SECONDS = 3.0
 """How long a process may take to obey SIGTERM before SIGKILL follows."""
 
@@ -140,7 +147,7 @@ class EngineProcess:
 
     def said(self) -> str:
         """What it wrote to stderr, shortened, for the end of an error message."""
-        text = self._stderr()
+        text = one_line(self._stderr())
         return f"; it said: {text}" if text else ""
 
     def _stderr(self) -> str:
@@ -149,14 +156,14 @@ class EngineProcess:
         # The process writes at the position that this descriptor shares with it: never move that.
         descriptor = self._errors.fileno()
         start = max(0, os.fstat(descriptor).st_size - STDERR_BYTES)
-        return one_line(os.pread(descriptor, STDERR_BYTES, start).decode(errors="replace"))
+        return os.pread(descriptor, STDERR_BYTES, start).decode(errors="replace")
 
     def fail_for_silence(self, deadline: float) -> NoReturn:
         """Its output has ended before the line that was due: why. Raises Refusal or EngineError."""
         status = self.wait(deadline)
-        message = self._stderr().removeprefix(f"{ENGINE_NAME}: ").removeprefix("error: ")
-        if status == 2 and message:
-            raise Refusal(message)
+        problem = problem_in(self._stderr())
+        if status == MISTAKE and problem.message:
+            raise Refusal(problem)
         raise EngineError(f"{self.what} failed: {ending_in_words(status)}{self.said()}")
 
 
@@ -195,6 +202,14 @@ def ending_in_words(status: int) -> str:
         return f"killed by {signal.Signals(-status).name}"
     except ValueError:
         return f"killed by signal {-status}"
+
+
+def problem_in(stderr: str) -> Problem:
+    """What the engine refused, with its code and hint, from what it printed on stderr."""
+    if found := REFUSAL.search(stderr):
+        message = found["message"].removeprefix(f"{ENGINE_NAME}: ")
+        return Problem(message, found["code"], found["hint"] or "")
+    return Problem(one_line(stderr).removeprefix(f"{ENGINE_NAME}: "))
 
 
 def one_line(text: str) -> str:

@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import hashlib
 from collections.abc import Iterator, Mapping
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -15,6 +16,7 @@ from thunderherd.engine.catalogue import Catalogue, Load, Setting, TextSetting
 from thunderherd.engine.dry_run import complaint
 from thunderherd.engine.setting_rules import SettingValue
 from thunderherd.engine.sizes import NONE, path_in, with_path
+from thunderherd.errors import Problem
 from thunderherd.study.file.contenders import Configuration
 from thunderherd.toml.file import Problems, show
 
@@ -93,13 +95,13 @@ def check_traffic(each: Configuration, catalogue: Catalogue, problems: Problems)
     for name in sorted(there):
         if _is_given(given, name, allowed) and _is_read(allowed[name]):
             text, folder = str(given[name]), problems.file.path.parent
-            if why := _misread(name, text, folder, load, each.workload):
-                key = each.where("load", "settings", name)
-                problems.add(key, f"{name} = {show(text)}: {why}", code="study.invalid_setting")
+            if problem := _misread(name, text, folder, load, each.workload):
+                shown = replace(problem, message=f"{name} = {show(text)}: {problem.message}")
+                problems.add(each.where("load", "settings", name), shown)
 
 
-def _misread(name: str, text: str, folder: Path, load: Load, workload: str) -> str | None:
-    """Return the engine's complaint about a text that it reads, file included; None if it has none."""
+def _misread(name: str, text: str, folder: Path, load: Load, workload: str) -> Problem | None:
+    """The problem that the engine has with a text that it reads, its file included; None if there is none."""
     told: dict[str, SettingValue] = {name: with_path(text, folder)}
     if name == RECORDING:
         told[ARRIVALS] = RECORDED

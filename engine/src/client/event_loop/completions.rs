@@ -92,9 +92,12 @@ enum Receiving {
 impl Completions {
     /// Refuses a load where there are no rings, with the reason.
     pub fn check() -> Result<()> {
-        Ring::new(1, 64)
-            .map(drop)
-            .map_err(|refusal| mistake(format!("--{} {COMPLETIONS} cannot be had here: {refusal}", BACK_END.option())))
+        Ring::new(1, 64).map(drop).map_err(|refusal| {
+            mistake(
+                "back_end.unavailable",
+                format!("--{} {COMPLETIONS} cannot be had here: {refusal}", BACK_END.option()),
+            )
+        })
     }
 
     /// To be made in the thread that waits, for so many connections.

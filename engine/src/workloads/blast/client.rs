@@ -70,11 +70,14 @@ pub fn client(settings: &Settings) -> Result<Box<dyn Client>> {
         [REPETITIONS, BUFFERS, BUFFER_SIZE].map(|setting| settings.integer(setting.name));
     if buffers * buffer_size != PIECES.product {
         let (fitting, size) = nearest(buffers, buffer_size);
-        return Err(mistake(format!(
-            "--buffers {buffers} and --buffer-size {buffer_size} are {} bytes, but an iteration has {ITERATION}; the \
+        return Err(mistake(
+            "blast.not_an_iteration",
+            format!(
+                "--buffers {buffers} and --buffer-size {buffer_size} are {} bytes, but an iteration has {ITERATION}; the \
              nearest that fit: --buffers {fitting} --buffer-size {size}",
-            buffers * buffer_size
-        )));
+                buffers * buffer_size
+            ),
+        ));
     }
     let sums = SharedArray::<Sums>::new(1).context("shared memory could not be mapped")?;
     sums[0].began.store(u64::MAX, Relaxed);

@@ -51,7 +51,10 @@ pub fn client(settings: &Settings) -> Result<Box<dyn Client>> {
     let [minimum, maximum, buckets, seed] =
         [DELAY_MINIMUM, DELAY_MAXIMUM, BUCKETS, SEED].map(|setting| settings.integer(setting.name));
     if minimum > maximum {
-        return Err(mistake(format!("--delay-minimum is {minimum}, but --delay-maximum is {maximum}")));
+        return Err(mistake(
+            "bucket.delays_reversed",
+            format!("--delay-minimum is {minimum}, but --delay-maximum is {maximum}"),
+        ));
     }
     // Nothing in a reply says whether the server closes behind it.
     let complete = if settings.boolean(KEEP.name) { Answer::Complete } else { Answer::Last };

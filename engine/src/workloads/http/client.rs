@@ -57,7 +57,7 @@ impl Mix {
     fn new(kinds: &[KindOfRequest]) -> Result<Self> {
         let index = alias(kinds.iter().map(|kind| kind.weight).collect());
         Ok(Mix {
-            index: Arc::new(index.map_err(|why| mistake(format!("--{}: {why}", MIX.name)))?),
+            index: Arc::new(index.map_err(|why| mistake("http.invalid_mix", format!("--{}: {why}", MIX.name)))?),
             counted: Arc::new(SharedArray::new(kinds.len()).context("shared memory could not be mapped")?),
         })
     }

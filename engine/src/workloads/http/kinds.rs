@@ -104,15 +104,22 @@ pub fn kinds(settings: &Settings) -> Result<Vec<KindOfRequest>> {
     let kinds = if mix == NONE {
         vec![of_path(settings.word(PATH.name), has_sizes, settings)?]
     } else {
-        let refused =
-            |why: String| mistake(format!("--{} is '{mix}': {why}; it takes {FORM}, with commas between", MIX.name));
+        let refused = |why: String| {
+            mistake(
+                "http.invalid_mix",
+                format!("--{} is '{mix}': {why}; it takes {FORM}, with commas between", MIX.name),
+            )
+        };
         mix.split(',').map(|text| of_mix(text, has_sizes, settings)).collect::<Result<_, _>>().map_err(refused)?
     };
     if has_sizes && !kinds.iter().any(|kind| kind.body == Body::Drawn) {
-        return Err(mistake(format!(
-            "--{} has no part in what is asked for: {SIZE} in a path stands for the size, as in {SIZED}",
-            SIZES.name
-        )));
+        return Err(mistake(
+            "http.no_place_for_size",
+            format!(
+                "--{} has no part in what is asked for: {SIZE} in a path stands for the size, as in {SIZED}",
+                SIZES.name
+            ),
+        ));
     }
     Ok(kinds)
 }
@@ -125,7 +132,7 @@ pub fn asks_another(settings: &Settings) -> bool {
 
 fn of_path(path: &str, has_sizes: bool, settings: &Settings) -> Result<KindOfRequest> {
     let path = if has_sizes && path == "/" { SIZED } else { path };
-    let refused = |why: String| mistake(format!("--{} is '{path}', but {why}", PATH.name));
+    let refused = |why: String| mistake("http.invalid_path", format!("--{} is '{path}', but {why}", PATH.name));
     let bytes = settings.values().get(BYTES.name).map(|_| settings.integer(BYTES.name));
     // Without a length of its own it is one whose size is drawn, or is refused for having no place for that.
     let body = if path.contains(SIZE) { Body::Drawn } else { bytes.map_or(Body::Any(None), Body::Exactly) };

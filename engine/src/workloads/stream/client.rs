@@ -48,6 +48,7 @@ pub fn client(settings: &Settings) -> Result<Box<dyn Client>> {
     let timed = matches!(settings.values().get(MILLISECONDS.name), Some(Value::Integer(1..)));
     if bytes.is_none() && !timed {
         return Err(mistake(
+            "stream.no_end",
             "a stream has to end: give its length, such as --stream-bytes 1000000000, or --milliseconds 10000 with a \
              --load that ends by time",
         ));

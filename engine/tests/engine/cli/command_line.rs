@@ -1,7 +1,7 @@
 //! The command line: what a mistake is answered with, what a person reads, what a program reads.
 //!
-//! A mistake ends with exit status 2, exactly one line on standard error that says what was wrong and what to do, and
-//! nothing on standard output.
+//! A mistake ends with exit status 2, a line on standard error that says what is wrong and ends in a code, and a hint
+//! on the next line. With `--json` standard output has a line that says the same.
 
 use std::net::{Ipv4Addr, Ipv6Addr, TcpListener};
 use std::process::Command;
@@ -13,39 +13,55 @@ use crate::support::interactive::Interactive;
 use crate::support::lines::schema;
 use crate::support::server::Server;
 use crate::support::{
-    Ran, Unprivileged, engine, engine_with_descriptors, eventually, mistake, one_line, process, run, with,
+    Ran, Unprivileged, engine, engine_with_descriptors, eventually, mistake, one_line, process, refused, run, with,
 };
 
 #[test]
 fn a_port_in_use_is_named_with_the_way_out() {
     let holder = TcpListener::bind("127.0.0.1:0").unwrap();
     let port = holder.local_addr().unwrap().port();
-    mistake(&format!("serve iterative --port {port}"), &[&format!("port {port}"), "in use", "--port", "ss -ltnp"]);
-    mistake(&format!("serve prefork --control --listen localhost:{port}"), &[&format!("port {port}"), "in use"]);
+    mistake(
+        &format!("serve iterative --port {port}"),
+        "listen.in_use",
+        &[&format!("port {port}"), "--port", "ss -ltnp"],
+    );
+    mistake(&format!("serve prefork --control --listen localhost:{port}"), "listen.in_use", &[&format!("port {port}")]);
 }
 
 #[test]
 fn a_name_that_is_not_registered_gets_those_that_are_and_the_nearest() {
-    mistake("serve prefrok", &["prefrok", "similar", "'prefork'", "prefork_file_lock"]);
-    mistake("serve iterativ", &["'iterative'"]);
-    mistake("serve nothing_like_it", &["nothing_like_it", "possible values", "iterative", "thread_per_client"]);
-    mistake("serve prefork --workload byte", &["--workload", "'bytes'"]);
-    mistake("serve prefork --primitive sned_each", &["--primitive", "'send_each'"]);
-    mistake("serve prefork --receive redv", &["--receive", "'readv'"]);
-    mistake("serve prefork --primitive recv", &["--primitive", "'recv'", "send_each", "writev"]);
-    mistake("load bytes --connect 127.0.0.1:1 --receive writev", &["--receive", "'writev'", "recv", "busy_poll"]);
-    mistake("load byts --connect 127.0.0.1:1", &["byts", "'bytes'"]);
-    mistake("load bytes --connect 127.0.0.1:1 --load close", &["--load", "'closed'"]);
-    mistake("list design", &["design", "'designs'"]);
-    mistake("sevre prefork", &["sevre", "'serve'"]);
+    mistake("serve prefrok", "arguments.invalid_value", &["prefrok", "similar", "'prefork'", "prefork_file_lock"]);
+    mistake("serve iterativ", "arguments.invalid_value", &["'iterative'"]);
+    mistake(
+        "serve nothing_like_it",
+        "arguments.invalid_value",
+        &["nothing_like_it", "possible values", "iterative", "thread_per_client"],
+    );
+    mistake("serve prefork --workload byte", "arguments.invalid_value", &["--workload", "'bytes'"]);
+    mistake("serve prefork --primitive sned_each", "arguments.invalid_value", &["--primitive", "'send_each'"]);
+    mistake("serve prefork --receive redv", "arguments.invalid_value", &["--receive", "'readv'"]);
+    mistake(
+        "serve prefork --primitive recv",
+        "arguments.invalid_value",
+        &["--primitive", "'recv'", "send_each", "writev"],
+    );
+    mistake(
+        "load bytes --connect 127.0.0.1:1 --receive writev",
+        "arguments.invalid_value",
+        &["--receive", "'writev'", "recv", "busy_poll"],
+    );
+    mistake("load byts --connect 127.0.0.1:1", "arguments.invalid_value", &["byts", "'bytes'"]);
+    mistake("load bytes --connect 127.0.0.1:1 --load close", "arguments.invalid_value", &["--load", "'closed'"]);
+    mistake("list design", "arguments.invalid_value", &["design", "'designs'"]);
+    mistake("sevre prefork", "arguments.unknown_command", &["sevre", "'serve'"]);
 }
 
 #[test]
 fn a_setting_of_another_design_is_refused_with_those_that_there_are() {
-    mistake("serve iterative --pool 3", &["iterative", "no setting --pool", "--backlog"]);
-    mistake("serve prefork --ring 3", &["prefork", "no setting --ring", "--pool", "--respawn"]);
-    mistake("serve prethread --respawn true", &["prethread", "no setting --respawn", "--pool"]);
-    mistake("serve prefork --polo 3", &["--polo", "'--pool'"]);
+    mistake("serve iterative --pool 3", "setting.unknown", &["iterative", "--pool", "--backlog"]);
+    mistake("serve prefork --ring 3", "setting.unknown", &["prefork", "--ring", "--pool", "--respawn"]);
+    mistake("serve prethread --respawn true", "setting.unknown", &["prethread", "--respawn", "--pool"]);
+    mistake("serve prefork --polo 3", "arguments.unknown", &["--polo", "'--pool'"]);
 }
 
 /// What the two namespaces of a laboratory can be told stands neither with a server nor with a load.
@@ -57,44 +73,54 @@ fn a_setting_of_a_pair_of_namespaces_is_told_as_the_laboratory_has_it() {
             let belongs = format!("thunderherd serve DESIGN --lab veth --{key} VALUE");
             mistake(
                 &format!("{command} --{option} 9000"),
-                &[&format!("no setting --{option},"), "namespace", &belongs],
+                "setting.unknown",
+                &[&format!("--{option}"), "namespace", &belongs],
             );
         }
     }
     let ran = with("serve prefork --per-second 5");
-    assert!(ran.errors.contains("no setting --per-second") && !ran.errors.contains("veth"), "{ran:?}");
+    refused(&ran, "setting.unknown", &["--per-second"]);
+    assert!(!ran.errors.contains("veth"), "{ran:?}");
 }
 
 #[test]
 fn a_value_out_of_range_is_refused_with_the_range() {
     for value in ["0", "16001", "-1", "99999999999999999999", "many", "1.5", "''", "0x10"] {
-        mistake(&format!("serve prefork --pool {value}"), &["--pool", value, "from 1 to 16000"]);
+        mistake(
+            &format!("serve prefork --pool {value}"),
+            "setting.invalid_value",
+            &["--pool", value, "from 1 to 16000"],
+        );
     }
-    mistake("serve prefork --respawn maybe", &["--respawn", "maybe", "true or false"]);
-    mistake("serve prefork --limit 0", &["--limit", "from 1 to"]);
-    mistake("serve prefork --drain-milliseconds -5", &["--drain-milliseconds", "-5"]);
-    mistake("load bytes --connect 127.0.0.1:1 --children 0", &["--children", "from 1 to 4096"]);
-    mistake("load bytes --connect 127.0.0.1:1 --check some", &["--check", "pattern or count"]);
+    mistake("serve prefork --respawn maybe", "setting.invalid_value", &["--respawn", "maybe", "true or false"]);
+    mistake("serve prefork --limit 0", "setting.invalid_value", &["--limit", "from 1 to"]);
+    mistake("serve prefork --drain-milliseconds -5", "setting.invalid_value", &["--drain-milliseconds", "-5"]);
+    mistake(
+        "load bytes --connect 127.0.0.1:1 --children 0",
+        "setting.invalid_value",
+        &["--children", "from 1 to 4096"],
+    );
+    mistake("load bytes --connect 127.0.0.1:1 --check some", "setting.invalid_value", &["--check", "pattern or count"]);
     for value in ["65536", "-1", "http"] {
-        mistake(&format!("serve prefork --port={value}"), &["--port", value]);
+        mistake(&format!("serve prefork --port={value}"), "arguments.invalid_value", &["--port", value]);
     }
 }
 
 #[test]
 fn what_is_missing_or_too_much_is_named() {
-    mistake("serve", &["design"]);
-    mistake("load", &["workload"]);
-    mistake("load bytes", &["--connect"]);
-    mistake("serve prefork --pool", &["--pool"]);
-    mistake("serve prefork prethread", &["prethread"]);
-    mistake("serve prefork --pool 3 --pool 4", &["--pool"]);
-    mistake("serve prefork --port 8888 --listen 127.0.0.1:8888", &["--port", "--listen"]);
-    mistake("list --matrix --json", &["--matrix", "--json"]);
+    mistake("serve", "arguments.missing", &["design"]);
+    mistake("load", "arguments.missing", &["workload"]);
+    mistake("load bytes", "arguments.missing", &["--connect"]);
+    mistake("serve prefork --pool", "arguments.invalid_value", &["--pool"]);
+    mistake("serve prefork prethread", "arguments.unknown", &["prethread"]);
+    mistake("serve prefork --pool 3 --pool 4", "arguments.conflict", &["--pool"]);
+    mistake("serve prefork --port 8888 --listen 127.0.0.1:8888", "arguments.conflict", &["--port", "--listen"]);
+    mistake("list --matrix --json", "arguments.conflict", &["--matrix", "--json"]);
 }
 
 #[test]
 fn without_a_command_those_that_there_are_are_named() {
-    mistake("", &["serve", "load", "list", "--help"]);
+    mistake("", "arguments.missing_command", &["serve", "load", "list", "--help"]);
 }
 
 #[test]
@@ -103,17 +129,17 @@ fn an_address_that_is_none_is_refused() {
         for address in
             ["no-such-host.invalid:8888", "8888", "127.0.0.1", "127.0.0.1:99999", "::1:8888:", "1.2.3.4.5:80"]
         {
-            mistake(&format!("{command} {option} {address}"), &[option, address, "HOST:PORT"]);
+            mistake(&format!("{command} {option} {address}"), "address.invalid", &[option, address, "HOST:PORT"]);
         }
     }
     // An address of documentation (RFC 5737), which no machine has.
-    mistake("serve prefork --listen 192.0.2.1:8888", &["192.0.2.1", "--listen takes", "127.0.0.1"]);
-    mistake("serve prefork --listen [2001:db8::1]:8888", &["2001:db8::1 is no address", "--listen takes"]);
+    mistake("serve prefork --listen 192.0.2.1:8888", "listen.no_such_address", &["192.0.2.1", "127.0.0.1"]);
+    mistake("serve prefork --listen [2001:db8::1]:8888", "listen.no_such_address", &["2001:db8::1"]);
 }
 
 #[test]
 fn a_server_elsewhere_is_loaded_only_on_purpose() {
-    mistake("load bytes --connect 192.0.2.1:8888", &["192.0.2.1:8888", "loopback", "--allow-remote"]);
+    mistake("load bytes --connect 192.0.2.1:8888", "address.remote", &["192.0.2.1:8888", "--allow-remote"]);
 }
 
 #[test]
@@ -121,24 +147,32 @@ fn a_cpu_that_is_not_there_is_refused() {
     for command in ["serve prefork", "load bytes --connect 127.0.0.1:1"] {
         // One that is there does not make up for one that is not.
         for cpus in ["999", "0,999", "99999", "4294967296"] {
-            mistake(&format!("{command} --cpus {cpus}"), &["--cpus", cpus, "may run on", "counted from 0"]);
+            mistake(&format!("{command} --cpus {cpus}"), "cpus.unavailable", &["--cpus", cpus]);
         }
         for wrong in ["one", "0-1", ""] {
-            mistake(&format!("{command} --cpus={wrong}"), &["--cpus", wrong, "for instance 0,1"]);
+            mistake(
+                &format!("{command} --cpus={wrong}"),
+                "arguments.invalid_value",
+                &["--cpus", wrong, "for instance 0,1"],
+            );
         }
-        mistake(&format!("{command} --cpus=-1"), &["--cpus", "-1"]);
+        mistake(&format!("{command} --cpus=-1"), "arguments.invalid_value", &["--cpus", "-1"]);
     }
 }
 
 #[test]
 fn a_parent_that_is_none_is_refused() {
-    mistake("serve prefork --parent 1", &["--parent 1"]);
-    mistake("load bytes --connect 127.0.0.1:1 --parent 1", &["--parent 1"]);
+    mistake("serve prefork --parent 1", "process.not_parent", &["--parent 1"]);
+    mistake("load bytes --connect 127.0.0.1:1 --parent 1", "process.not_parent", &["--parent 1"]);
 }
 
 #[test]
 fn a_cpu_source_that_is_not_to_be_had_is_refused() {
-    mistake("serve prefork --cpu-source clock", &["--cpu-source", "perf_event", "cgroup", "whole_life"]);
+    mistake(
+        "serve prefork --cpu-source clock",
+        "arguments.invalid_value",
+        &["--cpu-source", "perf_event", "cgroup", "whole_life"],
+    );
     let Ok(user) = Unprivileged::new().inspect_err(|reason| println!("skipped: {reason}")) else { return };
     let arguments = ["serve", "prefork", "--listen", "127.0.0.1:0", "--cpu-source", "cgroup"];
     one_line(&run(user.command(None).args(arguments)), 1, &["could not be made", "systemd-run"]);
@@ -181,7 +215,7 @@ fn too_low_a_limit_on_descriptors_is_said() {
             if starts {
                 break;
             }
-            assert_eq!(ran.errors.lines().count(), 1, "{design} with {limit} descriptors: {ran:?}");
+            assert!(ran.errors.lines().count() <= 2, "{design} with {limit} descriptors: {ran:?}");
             assert!(ran.errors.contains("raise the hard limit"), "{design} with {limit} descriptors: {ran:?}");
             assert!(ran.errors.starts_with("thunderherd-engine: ") && !ran.errors.contains("panicked"), "{ran:?}");
         }
@@ -391,6 +425,9 @@ fn all_lines_are_as_the_schema_says() {
     fits(&server.ready);
     process::signal(server.first, nix::sys::signal::Signal::SIGKILL);
     fits(server.wait().summary());
+    let refusal: Value = serde_json::from_str(&with("load bytes --connect 127.0.0.1:0 --json").output).unwrap();
+    fits(&refusal);
+    assert_eq!(refusal["code"], "address.port_zero", "{refusal}");
     let ran = with("load bytes --connect 127.0.0.1:1 --json");
     fits(&serde_json::from_str(&ran.output).unwrap());
 

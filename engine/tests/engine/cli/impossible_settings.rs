@@ -1,5 +1,5 @@
-//! What cannot be is refused before the first connection: one line that names the option, what was seen and what is allowed,
-//! and exit status 2.
+//! What cannot be is refused before the first connection: a line that names the option and what was
+//! seen, a code, a hint that says what is allowed, and exit status 2.
 
 use std::collections::BTreeSet;
 use std::process::Command;
@@ -8,7 +8,7 @@ use serde_json::Value;
 
 use crate::support::lines::name;
 use crate::support::unserved::Untouched;
-use crate::support::{Unprivileged, catalogue, engine, engine_with_descriptors, one_line, run};
+use crate::support::{Unprivileged, catalogue, engine, engine_with_descriptors, refused, run};
 
 /// What is no number, or none that a setting could take.
 const NO_NUMBERS: [&str; 9] = ["", " ", "-1", "1e3", "1.5", "x", "0x10", "1_000", "99999999999999999999"];
@@ -67,7 +67,7 @@ fn every_setting_of_every_load_and_workload_refuses_what_it_cannot_be() {
                 let help = for_more(setting, &value);
                 let words: Vec<&str> =
                     [&option, &seen].into_iter().chain(&allowed).chain(&help).map(String::as_str).collect();
-                listener.refuses(workload, &["--load", load, &option, &value], &words);
+                listener.refuses("setting.invalid_value", workload, &["--load", load, &option, &value], &words);
             }
             tried.insert(name(setting).to_owned());
         }
@@ -84,7 +84,8 @@ fn every_setting_of_every_load_and_workload_refuses_what_it_cannot_be() {
             let option = format!("--{}", name(setting).replace('_', "-"));
             let most = (u128::from(setting["maximum"].as_u64().unwrap()) + 1).to_string();
             let help = for_more(setting, &most).unwrap();
-            listener.refuses("bytes", &["--primitive", name(primitive), &option, &most], &[&option, &help]);
+            let arguments = ["--primitive", name(primitive), &option, &most];
+            listener.refuses("setting.invalid_value", "bytes", &arguments, &[&option, &help]);
         }
     }
     for expected in ["clients", "children", "rate", "milliseconds", "bytes", "timeout_milliseconds", "source_addresses"]
@@ -97,17 +98,23 @@ fn every_setting_of_every_load_and_workload_refuses_what_it_cannot_be() {
 fn options_that_are_no_settings_refuse_what_they_cannot_be() {
     let listener = Untouched::new();
     for value in ["", "x", "-1", "1e3", "1000000000000", "99999999999999999999"] {
-        listener.refuses("bytes", &[&format!("--cpus={value}")], &["--cpus", value]);
+        // The largest that is a number is one that the machine does not have.
+        let code = if value == "1000000000000" { "cpus.unavailable" } else { "arguments.invalid_value" };
+        listener.refuses(code, "bytes", &[&format!("--cpus={value}")], &["--cpus", value]);
     }
     for value in ["", "x", "1e3", "1000000000000"] {
-        listener.refuses("bytes", &[&format!("--parent={value}")], &["--parent", value]);
+        listener.refuses("arguments.invalid_value", "bytes", &[&format!("--parent={value}")], &["--parent", value]);
     }
     for value in ["-1", "0", "2147483647"] {
-        listener.refuses("bytes", &[&format!("--parent={value}")], &["--parent", value, "not this process's parent"]);
+        listener.refuses("process.not_parent", "bytes", &[&format!("--parent={value}")], &["--parent", value]);
     }
     // A port that is none, or none that can be asked.
-    for (connect, word) in [("127.0.0.1:65536", "HOST:PORT"), ("127.0.0.1:", "HOST:PORT"), ("127.0.0.1:0", "port 0")] {
-        one_line(&run(engine().args(["load", "bytes", "--connect", connect])), 2, &["--connect", connect, word]);
+    for (connect, code) in [
+        ("127.0.0.1:65536", "address.invalid"),
+        ("127.0.0.1:", "address.invalid"),
+        ("127.0.0.1:0", "address.port_zero"),
+    ] {
+        refused(&run(engine().args(["load", "bytes", "--connect", connect])), code, &["--connect", connect]);
     }
 }
 
@@ -115,35 +122,48 @@ fn options_that_are_no_settings_refuse_what_they_cannot_be() {
 #[test]
 fn what_contradicts_itself_is_refused_with_what_to_change() {
     let listener = Untouched::new();
-    let refused = |workload: &str, options: &str, words: &[&str]| {
-        listener.refuses(workload, &options.split_whitespace().collect::<Vec<_>>(), words);
+    let refused = |workload: &str, options: &str, code: &str, words: &[&str]| {
+        listener.refuses(code, workload, &options.split_whitespace().collect::<Vec<_>>(), words);
     };
     let event_loops = ["--load closed_connections", "--load open --milliseconds 10"];
     for load in event_loops {
-        for (options, words) in [
-            ("--connections per_request --pipeline 2", &["--pipeline 2", "--connections kept"][..]),
+        for (options, code, words) in [
+            (
+                "--connections per_request --pipeline 2",
+                "load.needs_another_setting",
+                &["--pipeline", "--connections"][..],
+            ),
             (
                 "--connections per_request --requests-per-connection 2",
-                &["--requests-per-connection 2", "--connections kept"],
+                "load.needs_another_setting",
+                &["--requests-per-connection", "--connections"],
             ),
-            ("--clients 2 --threads 3", &["--threads 3", "2", "--clients 3"]),
+            ("--clients 2 --threads 3", "load.more_than_another_setting", &["--threads 3", "2", "--clients 3"]),
             (
                 "--connections kept --clients 100000 --pipeline 1024 --source-addresses 254",
+                "load.product_too_large",
                 &["102400000", "--clients", "--pipeline", "1048576"],
             ),
-            ("--back-end io_uring --receive recv", &["--receive", "--back-end io_uring", "leave one"]),
+            (
+                "--back-end io_uring --receive recv",
+                "load.primitive_without_part",
+                &["--receive", "--back-end io_uring"],
+            ),
         ] {
-            refused("bytes", &format!("{load} {options}"), words);
+            refused("bytes", &format!("{load} {options}"), code, words);
         }
     }
-    refused("bytes", "--load open --milliseconds 0", &["--milliseconds", "1 to 86400000"]);
-    refused("bytes", "--load open --milliseconds 10 --loops 5", &["--loops"]);
-    refused("stream", "--load open --milliseconds 10", &["open load", "a closed load"]);
+    refused("bytes", "--load open --milliseconds 0", "setting.invalid_value", &["--milliseconds", "1 to 86400000"]);
+    refused("bytes", "--load open --milliseconds 10 --loops 5", "setting.unknown", &["--loops"]);
+    refused("stream", "--load open --milliseconds 10", "load.open_needs_replies", &["closed load"]);
     for load in ["closed_threads", "closed_connections"] {
-        refused("bytes", &format!("--load {load} --loops 3 --milliseconds 5"), &["--loops and --milliseconds"]);
-        refused("bytes", &format!("--load {load} --warm-up-milliseconds 5"), &["--warm-up-milliseconds"]);
+        let both = format!("--load {load} --loops 3 --milliseconds 5");
+        refused("bytes", &both, "load.two_ends", &["--loops", "--milliseconds"]);
+        let alone = format!("--load {load} --warm-up-milliseconds 5");
+        refused("bytes", &alone, "load.warm_up_without_window", &["--warm-up-milliseconds"]);
     }
-    refused("bytes", "--load closed_connections --ramp-up-milliseconds 5 --back-end nosuch", &["--back-end"]);
+    let nosuch = "--load closed_connections --ramp-up-milliseconds 5 --back-end nosuch";
+    refused("bytes", nosuch, "setting.invalid_value", &["--back-end"]);
 }
 
 /// What one load cannot have, several together can.
@@ -151,7 +171,8 @@ fn what_contradicts_itself_is_refused_with_what_to_change() {
 fn more_than_one_load_has_is_refused_with_how_to_have_it() {
     let listener = Untouched::new();
     for (option, most) in [("--rate", "10000000"), ("--clients", "100000")] {
-        listener.refuses("bytes", &["--load", "open", option, "1000000000000"], &[option, most, "thunderherd merge"]);
+        let arguments = ["--load", "open", option, "1000000000000"];
+        listener.refuses("setting.invalid_value", "bytes", &arguments, &[option, most, "thunderherd merge"]);
         let ran = listener.load("bytes", &["--load", "open", option, "0"]);
         assert!(!ran.errors.contains("merge"), "{ran:?}");
     }
@@ -171,21 +192,25 @@ fn more_than_this_process_may_have_is_refused_with_how_to_raise_the_limit() {
         let ran = run(engine_with_descriptors(1000)
             .args(["load", "bytes", "--connect", &connect, "--clients", "5000"])
             .args(load.split_whitespace()));
-        if ran.errors.contains("cannot be had here") {
+        if ran.errors.contains("[back_end.unavailable]") {
             println!("skipped: {}", ran.errors);
             continue;
         }
-        one_line(&ran, 2, &["--clients 5000", "descriptors", "1000", "fewer --clients", "raise the hard limit"]);
+        refused(
+            &ran,
+            "load.too_few_descriptors",
+            &["--clients 5000", "1000", "fewer --clients", "raise the hard limit"],
+        );
     }
     // What each thread waits with is one, too.
     let threads = ["--load", "closed_connections", "--connections", "kept", "--clients", "800", "--threads", "200"];
     let ran = run(engine_with_descriptors(1000).args(["load", "bytes", "--connect", &connect]).args(threads));
-    one_line(&ran, 2, &["--clients 800", "1024 descriptors", "may have 1000"]);
+    refused(&ran, "load.too_few_descriptors", &["--clients 800", "1024", "1000"]);
     // So are those of each thread's primitives.
     for primitive in ["splice", "vmsplice"] {
         let threads = ["--load", "closed_threads", "--clients", "400", "--primitive", primitive];
         let ran = run(engine_with_descriptors(1000).args(["load", "bytes", "--connect", &connect]).args(threads));
-        one_line(&ran, 2, &["--clients 400", "1224 descriptors", "may have 1000"]);
+        refused(&ran, "load.too_few_descriptors", &["--clients 400", "1224", "1000"]);
     }
     listener.is_untouched("a load of too many threads");
 }
@@ -198,13 +223,12 @@ fn where_fewer_clients_would_not_help_only_more_descriptors_are_told() {
     for (load, least) in [("closed_threads", 25), ("closed_connections", 26), ("open", 26)] {
         let load = ["load", "bytes", "--connect", &connect, "--load", load, "--clients", "2"];
         let ran = run(engine_with_descriptors(20).args(load));
-        let needed = format!("needs {} descriptors, and this process may have 20", least + 1);
-        let of_one = format!("a single client needs {least}");
-        one_line(&ran, 2, &["--clients 2", &needed, &of_one, "raise the hard limit"]);
+        let (needed, of_one) = ((least + 1).to_string(), format!("a single client needs {least}"));
+        refused(&ran, "load.too_few_descriptors", &["--clients 2", &needed, "20", &of_one, "raise the hard limit"]);
         assert!(!ran.errors.contains("fewer") && !ran.errors.contains("merge"), "{ran:?}");
         // One fewer client can be had.
         let ran = run(engine_with_descriptors(least).args(load));
-        one_line(&ran, 2, &["fewer --clients", "merge"]);
+        refused(&ran, "load.too_few_descriptors", &["fewer --clients", "merge"]);
     }
     listener.is_untouched("a load of too many clients");
 }
@@ -220,7 +244,11 @@ fn the_limit_is_raised_by_whoever_may() {
     let mut command = Command::new("prlimit");
     command.args(["--nofile=100:100"]).arg(unprivileged.get_program()).args(unprivileged.get_args()).args(load);
     let ran = run(&mut command);
-    one_line(&ran, 2, &["no privilege (CAP_SYS_RESOURCE): sudo prlimit --pid $$ --nofile=115:115"]);
+    refused(
+        &ran,
+        "load.too_few_descriptors",
+        &["no privilege (CAP_SYS_RESOURCE): sudo prlimit --pid $$ --nofile=115:115"],
+    );
     assert!(!ran.errors.contains("ulimit"), "{ran:?}");
     let ran = run(engine_with_descriptors(100).args(load));
     let may = if may_raise(115) {
@@ -228,7 +256,7 @@ fn the_limit_is_raised_by_whoever_may() {
     } else {
         "no privilege (CAP_SYS_RESOURCE): sudo prlimit"
     };
-    one_line(&ran, 2, &[may]);
+    refused(&ran, "load.too_few_descriptors", &[may]);
     listener.is_untouched("a load of too many clients");
 }
 

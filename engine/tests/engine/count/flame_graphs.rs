@@ -3,7 +3,7 @@
 use std::fs;
 use std::path::PathBuf;
 
-use crate::support::{Ran, engine, one_line, run};
+use crate::support::{Ran, engine, refused, run};
 
 /// A folder of its own, which goes with this value.
 struct Folder(PathBuf);
@@ -123,23 +123,20 @@ fn a_difference_shows_what_became_more_and_what_less() {
 }
 
 #[test]
-fn what_is_wrong_is_told_in_one_line() {
+fn what_is_wrong_is_refused() {
     let folder = Folder::new("wrong");
     let good = folder.file("good.folded", STACKS);
     let missing = folder.0.join("missing.folded").to_str().unwrap().to_owned();
     let title = ["--title", "T"];
     let flame = |options: &[&str]| folder.flame(&[&title[..], options].concat());
-    one_line(&flame(&[&missing]), 2, &["missing.folded cannot be read", "No such file"]);
-    one_line(&flame(&["--before", &missing, &good]), 2, &["missing.folded cannot be read"]);
-    one_line(&flame(&[&folder.file("empty.folded", "")]), 2, &["empty.folded has no samples"]);
+    refused(&flame(&[&missing]), "flame.unreadable", &["missing.folded", "No such file"]);
+    refused(&flame(&["--before", &missing, &good]), "flame.unreadable", &["missing.folded"]);
+    refused(&flame(&[&folder.file("empty.folded", "")]), "flame.no_samples", &["empty.folded"]);
     let bad = folder.file("bad.folded", "main;serve 3\nmain;send\n");
-    one_line(&flame(&[&bad]), 2, &["bad.folded, line 2", "main;send", "main;serve;send_[k] 42"]);
-    one_line(&flame(&["--minimum-width", "100", &good]), 2, &["--minimum-width 100", "in percent"]);
-    one_line(&folder.flame(&[&good]), 2, &["--title"]);
-    one_line(
-        &run(engine().args(["flame", "--title", "T", "--output", "/nowhere/x.svg", &good])),
-        2,
-        &["--output /nowhere/x.svg cannot be written"],
-    );
+    refused(&flame(&[&bad]), "flame.no_stack", &["bad.folded, line 2", "main;send", "main;serve;send_[k] 42"]);
+    refused(&flame(&["--minimum-width", "100", &good]), "flame.minimum_width", &["--minimum-width", "100"]);
+    refused(&folder.flame(&[&good]), "arguments.missing", &["--title"]);
+    let ran = run(engine().args(["flame", "--title", "T", "--output", "/nowhere/x.svg", &good]));
+    refused(&ran, "flame.output", &["--output /nowhere/x.svg"]);
     assert!(!folder.0.join("drawn.svg").exists());
 }

@@ -9,7 +9,7 @@ use serde_json::Value;
 
 use crate::support::lines::schema;
 use crate::support::process::{Process, numbers};
-use crate::support::{ENGINE, Ran, catalogue, engine, eventually, one_line, run};
+use crate::support::{ENGINE, Ran, catalogue, engine, eventually, refused, run};
 
 /// Runs `limits` with arguments that are separated by spaces, to its good end; its lines.
 fn lines(arguments: &str) -> Vec<Value> {
@@ -164,18 +164,18 @@ fn where_nothing_can_be_measured_it_fails() {
 #[test]
 fn mistakes_are_refused_with_what_is_allowed() {
     let with = |arguments: &str| -> Ran { run(engine().arg("limits").args(arguments.split_whitespace())) };
-    for (arguments, words) in [
-        ("memcp", vec!["memcp", "'memcpy'"]),
-        ("nothing_like_it", vec!["nothing_like_it", "possible values", "system_call"]),
-        ("--cpus 0,0", vec!["--cpus 0,0", "two that differ", "0,1"]),
-        ("--cpus 4096", vec!["--cpus 4096", "not all of these are there"]),
-        ("--cpus first", vec!["--cpus", "first", "counted from 0"]),
-        ("--rounds 0", vec!["--rounds", "'0'", "from 1 to 10000"]),
-        ("--milliseconds 1e3", vec!["--milliseconds", "'1e3'", "from 1 to 600000"]),
-        ("--parent 1", vec!["--parent 1", "not this process's parent"]),
+    for (arguments, code, words) in [
+        ("memcp", "arguments.invalid_value", vec!["memcp", "'memcpy'"]),
+        ("nothing_like_it", "arguments.invalid_value", vec!["nothing_like_it", "system_call"]),
+        ("--cpus 0,0", "limits.cpus", vec!["--cpus 0,0", "0,1"]),
+        ("--cpus 4096", "cpus.unavailable", vec!["--cpus 4096"]),
+        ("--cpus first", "arguments.invalid_value", vec!["--cpus", "first"]),
+        ("--rounds 0", "setting.invalid_value", vec!["--rounds", "'0'", "from 1 to 10000"]),
+        ("--milliseconds 1e3", "setting.invalid_value", vec!["--milliseconds", "'1e3'", "from 1 to 600000"]),
+        ("--parent 1", "process.not_parent", vec!["--parent 1"]),
     ] {
-        one_line(&with(arguments), 2, &words);
+        refused(&with(arguments), code, &words);
     }
     let elsewhere = run(engine().args(["serve", "iterative", "--rounds", "3"]));
-    one_line(&elsewhere, 2, &["no setting --rounds", "limits"]);
+    refused(&elsewhere, "setting.unknown", &["--rounds", "limits"]);
 }

@@ -9,7 +9,7 @@ use crate::support::gated::Gated;
 use crate::support::lines::number_of;
 use crate::support::lines::schema;
 use crate::support::server::Server;
-use crate::support::{Ran, Unprivileged, engine, eventually, one_line, process, run, seccomp};
+use crate::support::{Ran, Unprivileged, engine, eventually, one_line, process, refused, run, seccomp};
 
 /// A file of its own, which goes with this value.
 struct Written(PathBuf);
@@ -95,7 +95,7 @@ fn unanswered(options: &[&str]) -> Ran {
 }
 
 /// Why this machine samples nothing, if it does not.
-fn refused() -> Option<String> {
+fn perf_refused() -> Option<String> {
     let written = Written::new("probe");
     let ran = unanswered(&["--event", "cpu-clock", "--output", written.path()]);
     ran.errors.contains("perf_event_open was refused").then(|| {
@@ -107,7 +107,7 @@ fn refused() -> Option<String> {
 /// What happens in a process or thread of a client is found there, however short its life, and the kernel's part with it.
 #[test]
 fn of_a_server_with_its_forked_children_and_threads() {
-    if refused().is_some() {
+    if perf_refused().is_some() {
         return;
     }
     // In a process of one thread the C library's send has the frame pointer of who called it.
@@ -146,7 +146,7 @@ fn of_a_server_with_its_forked_children_and_threads() {
 
 #[test]
 fn of_a_load_whose_event_is_left_to_the_machine() {
-    if refused().is_some() {
+    if perf_refused().is_some() {
         return;
     }
     let written = Written::new("load");
@@ -178,7 +178,7 @@ fn of_a_load_whose_event_is_left_to_the_machine() {
 
 #[test]
 fn a_signal_ends_the_command_and_its_profile_is_written() {
-    if refused().is_some() {
+    if perf_refused().is_some() {
         return;
     }
     let written = Written::new("signal");
@@ -224,19 +224,19 @@ fn what_is_typed_wrongly_is_refused_before_anything_runs() {
     let output = ["--output", written.path()];
     let load = ["load", "bytes", "--connect", "127.0.0.1:1"];
     let profile = |options: &[&str], words: &[&str]| run(engine().arg("profile").args(options).args(words));
-    one_line(&profile(&[], &load), 2, &["--output <FILE>"]);
-    one_line(&profile(&output, &[]), 2, &["serve ... | load ..."]);
-    one_line(&profile(&output, &["list"]), 2, &["profile runs serve or load, not list"]);
+    refused(&profile(&[], &load), "arguments.missing", &["--output <FILE>"]);
+    refused(&profile(&output, &[]), "arguments.missing", &["serve ... | load ..."]);
+    refused(&profile(&output, &["list"]), "arguments.not_serve_or_load", &["profile", "list"]);
     let own = [&output[..], &["--frequency", "0"]].concat();
-    one_line(&profile(&own, &load), 2, &["--frequency", "0 is not in 1..=10000"]);
+    refused(&profile(&own, &load), "arguments.invalid_value", &["--frequency", "0 is not in 1..=10000"]);
     let own = [&output[..], &["--event", "cycle"]].concat();
-    one_line(&profile(&own, &load), 2, &["'cycle'", "auto, cycles, cpu-clock"]);
+    refused(&profile(&own, &load), "arguments.invalid_value", &["'cycle'", "auto, cycles, cpu-clock"]);
     let theirs = [&load[..], &["--parent", "1"]].concat();
-    one_line(&profile(&output, &theirs), 2, &["--parent belongs before serve or load: it is profile's"]);
+    refused(&profile(&output, &theirs), "arguments.parent_behind_command", &["--parent", "profile"]);
     let theirs = [&load[..], &["--childern", "1"]].concat();
-    one_line(&profile(&output, &theirs), 2, &["--childern", "--children"]);
+    refused(&profile(&output, &theirs), "arguments.unknown", &["--childern", "--children"]);
     let nowhere = ["--output", "/nowhere/at/all"];
-    one_line(&profile(&nowhere, &load), 2, &["--output /nowhere/at/all cannot be written", "No such file"]);
+    refused(&profile(&nowhere, &load), "profile.output", &["--output /nowhere/at/all", "No such file"]);
     assert!(!written.0.exists(), "nothing was begun");
 }
 
@@ -277,7 +277,7 @@ fn whether_there_can_be_a_profile_is_told_by_trying() {
         assert!(often["reason"].as_str().unwrap().contains("perf_event_max_sample_rate=10000"), "{often}");
     }
     let ran = run(engine().args(["profile", "--check", "serve", "iterative"]));
-    one_line(&ran, 2, &["--check", "cannot be used with"]);
+    crate::support::refused(&ran, "arguments.conflict", &["--check"]);
 
     let Ok(user) = Unprivileged::new().inspect_err(|reason| println!("skipped: {reason}")) else { return };
     let theirs = checked(&mut user.command(None), &[]);

@@ -276,31 +276,35 @@ fn what_a_server_sends_unasked_takes_little_memory() {
 #[test]
 fn what_cannot_be_is_refused_before_the_first_connection() {
     let server = Untouched::new();
-    let refused = |workload: &str, options: &str, words: &[&str]| {
-        server.refuses(workload, &options.split_whitespace().collect::<Vec<_>>(), words);
+    let refused = |workload: &str, options: &str, code: &str, words: &[&str]| {
+        server.refuses(code, workload, &options.split_whitespace().collect::<Vec<_>>(), words);
     };
-    refused("bytes", "--load open --milliseconds 0", &["--milliseconds", "1 to 86400000"]);
+    let value = "setting.invalid_value";
+    refused("bytes", "--load open --milliseconds 0", value, &["--milliseconds", "1 to 86400000"]);
     for rate in ["0", "-1", "10000001", "1000000000000", "fast"] {
         let options = format!("--load open --milliseconds 10 --rate {rate}");
-        refused("bytes", &options, &["--rate", rate, "1 to 10000000"]);
+        refused("bytes", &options, value, &["--rate", rate, "1 to 10000000"]);
     }
-    refused("bytes", "--load open --milliseconds 10 --clients 0", &["--clients", "1 to 100000"]);
-    refused("bytes", "--load open --milliseconds 10 --loops 5", &["--loops"]);
+    refused("bytes", "--load open --milliseconds 10 --clients 0", value, &["--clients", "1 to 100000"]);
+    refused("bytes", "--load open --milliseconds 10 --loops 5", "setting.unknown", &["--loops"]);
     let timed = "--load open --milliseconds 10";
-    let anew = "--connections per_request";
-    refused("bytes", &format!("{timed} {anew} --pipeline 2"), &["--pipeline 2", "--connections kept"]);
-    let per = "--requests-per-connection";
-    refused("bytes", &format!("{timed} {anew} {per} 2"), &["--requests-per-connection 2", "--connections kept"]);
-    refused("fields", &format!("{timed} --connections kept --pipeline 2"), &["--pipeline 2", "bytes, echo, http can"]);
-    let discards = format!("{timed} --connections kept --pipeline 2 --receive recv_truncate --check count");
-    refused("bytes", &discards, &["--pipeline 2", "recv_truncate"]);
-    refused("bytes", &format!("{timed} --clients 2 --threads 3"), &["--threads 3", "2", "--clients 3"]);
+    let anew = format!("{timed} --connections per_request");
+    for option in ["--pipeline", "--requests-per-connection"] {
+        let options = format!("{anew} {option} 2");
+        refused("bytes", &options, "load.needs_another_setting", &[option, "--connections"]);
+    }
+    let pipelined = format!("{timed} --connections kept --pipeline 2");
+    refused("fields", &pipelined, "fit.workload_and_pipeline", &["--pipeline 2", "bytes, echo, http"]);
+    let discards = format!("{pipelined} --receive recv_truncate --check count");
+    refused("bytes", &discards, "fit.receive_and_pipeline", &["--pipeline 2", "recv_truncate"]);
+    let threads = format!("{timed} --clients 2 --threads 3");
+    refused("bytes", &threads, "load.more_than_another_setting", &["--threads 3", "2", "--clients 3"]);
     for (option, primitive) in [("--primitive", "writev"), ("--receive", "recv"), ("--primitive", "send_each")] {
         let options = format!("{timed} --back-end io_uring {option} {primitive}");
-        refused("bytes", &options, &[option, "--back-end io_uring", "leave one of them out"]);
+        refused("bytes", &options, "load.primitive_without_part", &[option, "--back-end io_uring"]);
     }
     for only_read in ["", " --dry-run"] {
-        refused("stream", &format!("{timed}{only_read}"), &["open load", "a closed load"]);
+        refused("stream", &format!("{timed}{only_read}"), "load.open_needs_replies", &["closed load"]);
     }
 }
 

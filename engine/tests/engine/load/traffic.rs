@@ -384,32 +384,62 @@ fn what_cannot_be_is_refused_before_the_first_connection() {
     let bad = folder.write("bad.csv", "gap_microseconds,bytes\n10,64\n-10,64\n");
     let sizes = folder.write("sizes.csv", "bytes\n64\n");
     let server = Untouched::new();
-    let refused = |workload: &str, options: &str, words: &[&str]| {
+    let refused = |workload: &str, options: &str, code: &str, words: &[&str]| {
         let options: Vec<&str> = options.split_whitespace().collect();
         for only_read in [&[][..], &["--dry-run"]] {
-            server.refuses(workload, &[only_read, &options].concat(), words);
+            server.refuses(code, workload, &[only_read, &options].concat(), words);
         }
     };
     let good = format!("--dry-run --load open --milliseconds 10 --sizes file:{sizes}");
     let ran = server.load("bytes", &good.split(' ').collect::<Vec<_>>());
     assert_eq!((ran.status, ran.output.as_str(), ran.errors.as_str()), (Some(0), "", ""));
     server.is_untouched("a load that is only read");
-    refused("bytes", "--sizes 4000", &["--sizes is '4000'", "fixed:BYTES", "uniform:LEAST..MOST"]);
-    refused("bytes", "--bytes 4000 --sizes fixed:4000", &["--sizes and --bytes contradict each other"]);
-    refused("http", "--path /x --mix GET:/@1", &["--mix and --path contradict each other"]);
-    refused("echo", "--sizes uniform:1..65537", &["'65537'", "from 1 to 65536"]);
-    refused("bytes", &format!("--sizes file:{}", folder.0.join("none.csv").display()), &["none.csv", "No such file"]);
-    refused("fields", "--sizes fixed:1", &["no setting --sizes", "load bytes"]);
-    refused("http", "--mix POST:/@1", &["--mix", "'POST' is not GET or HEAD", "METHOD:PATH@WEIGHT"]);
-    refused("bytes", "--sizes uniform:1..9 --primitive vmsplice", &["--sizes with --primitive vmsplice", "leave one"]);
-    refused("bytes", "--request-seed x", &["--request-seed is 'x'"]);
+    refused("bytes", "--sizes 4000", "sizes.invalid", &["--sizes", "'4000'", "fixed:BYTES", "uniform:LEAST..MOST"]);
+    refused("bytes", "--bytes 4000 --sizes fixed:4000", "workload.contradiction", &["--sizes", "--bytes"]);
+    refused("http", "--path /x --mix GET:/@1", "workload.contradiction", &["--mix", "--path"]);
+    refused("echo", "--sizes uniform:1..65537", "sizes.invalid", &["'65537'", "1 to 65536"]);
+    refused(
+        "bytes",
+        &format!("--sizes file:{}", folder.0.join("none.csv").display()),
+        "recording.unreadable",
+        &["none.csv", "No such file"],
+    );
+    refused("fields", "--sizes fixed:1", "setting.unknown", &["--sizes", "load bytes"]);
+    refused("http", "--mix POST:/@1", "http.invalid_mix", &["--mix", "'POST'", "METHOD:PATH@WEIGHT"]);
+    refused(
+        "bytes",
+        "--sizes uniform:1..9 --primitive vmsplice",
+        "fit.primitive_and_new_messages",
+        &["--sizes", "--primitive vmsplice"],
+    );
+    refused("bytes", "--request-seed x", "setting.invalid_value", &["--request-seed", "'x'"]);
     let open = "--load open --milliseconds 10";
-    refused("bytes", &format!("{open} --arrivals recorded"), &["--arrivals recorded", "give --recording PATH"]);
-    refused("bytes", &format!("{open} --recording {bad}"), &["--recording", "give --arrivals recorded"]);
+    refused(
+        "bytes",
+        &format!("{open} --arrivals recorded"),
+        "schedule.no_recording",
+        &["--arrivals recorded", "--recording PATH"],
+    );
+    refused(
+        "bytes",
+        &format!("{open} --recording {bad}"),
+        "schedule.not_recorded",
+        &["--recording", "--arrivals recorded"],
+    );
     let recorded = format!("{open} --arrivals recorded --recording");
     let dense = folder.write("dense.csv", "gap_microseconds\n0.09\n");
-    refused("bytes", &format!("{recorded} {dense}"), &["--recording has 11111111", "up to 10000000", "--rate"]);
-    refused("bytes", &format!("{recorded} {bad}"), &["bad.csv", "line 3", "gap_microseconds is '-10'", "from 0 to"]);
-    refused("bytes", &format!("{recorded} {sizes}"), &["sizes.csv", "no column gap_microseconds"]);
-    refused("bytes", &format!("{recorded} /dev/zero"), &["/dev/zero", "no regular file"]);
+    refused(
+        "bytes",
+        &format!("{recorded} {dense}"),
+        "schedule.rate_too_high",
+        &["--recording", "11111111", "10000000", "--rate"],
+    );
+    refused(
+        "bytes",
+        &format!("{recorded} {bad}"),
+        "recording.invalid_line",
+        &["bad.csv", "line 3", "gap_microseconds", "'-10'"],
+    );
+    refused("bytes", &format!("{recorded} {sizes}"), "recording.invalid_line", &["sizes.csv", "gap_microseconds"]);
+    refused("bytes", &format!("{recorded} /dev/zero"), "recording.unreadable", &["/dev/zero"]);
 }

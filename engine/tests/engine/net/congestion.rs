@@ -6,7 +6,7 @@ use serde_json::Value;
 
 use crate::support::interactive::Interactive;
 use crate::support::server::Server;
-use crate::support::{Unprivileged, engine, one_line, run};
+use crate::support::{Unprivileged, engine, refused, run};
 
 fn sysctl(name: &str) -> Vec<String> {
     let text = fs::read_to_string(format!("/proc/sys/net/ipv4/{name}")).unwrap();
@@ -70,9 +70,9 @@ fn each_side_has_what_was_chosen_for_it() {
 fn what_cannot_be_had_is_refused_before_anything_is_done() {
     for command in ["serve prefork", "load bytes --connect 127.0.0.1:1"] {
         let with = |name: &str| run(engine().args(command.split(' ')).args(["--congestion", name]));
-        one_line(&with("nosuch"), 2, &["--congestion nosuch", "tcp_available_congestion_control", "reno"]);
-        one_line(&with("a name that is long"), 2, &["--congestion is", "1 to 15"]);
-        one_line(&with(""), 2, &["--congestion is", "1 to 15"]);
+        refused(&with("nosuch"), "congestion.unknown", &["nosuch", "tcp_available_congestion_control", "reno"]);
+        refused(&with("a name that is long"), "setting.invalid_value", &["--congestion", "1 to 15"]);
+        refused(&with(""), "setting.invalid_value", &["--congestion", "1 to 15"]);
         let allowed = sysctl("tcp_allowed_congestion_control");
         let restricted = sysctl("tcp_available_congestion_control").into_iter().find(|name| !allowed.contains(name));
         let (Some(name), Ok(user)) = (restricted, Unprivileged::new()) else {
@@ -80,7 +80,7 @@ fn what_cannot_be_had_is_refused_before_anything_is_done() {
             continue;
         };
         let ran = run(user.command(None).args(command.split(' ')).args(["--congestion", &name]));
-        one_line(&ran, 2, &[&format!("--congestion {name} is not allowed"), &allowed.join(" ")]);
+        refused(&ran, "congestion.not_permitted", &[&name, &allowed.join(" ")]);
     }
 }
 

@@ -11,7 +11,7 @@ use serde_json::Value;
 
 use crate::support::namespaces::{Namespaces, in_use, interfaces_of, refusal};
 use crate::support::server::Server;
-use crate::support::{ENGINE, Ran, Unprivileged, engine, eventually, one_line, process, run};
+use crate::support::{ENGINE, Ran, Unprivileged, engine, eventually, process, refused, run};
 
 /// What a load does, given where its server is.
 fn load(command: &mut Command, namespaces: &Namespaces, connect: &str, options: &str) -> Ran {
@@ -101,7 +101,7 @@ fn an_ordinary_user_may_have_them() {
     // Another user may not.
     let Ok(other) = Unprivileged::new() else { return };
     let ran = load(&mut other.command(None), &namespaces, "10.0.0.1:1", "bytes");
-    one_line(&ran, 2, &["--network-namespace", "another user's"]);
+    refused(&ran, "namespace.not_permitted", &["--network-namespace"]);
 }
 
 /// Where a limit allows none, that limit is named, whoever asks.
@@ -120,23 +120,23 @@ fn what_forbids_them_is_named() {
     let catalogue: Value = serde_json::from_str(&listed.output).unwrap();
     assert_eq!(catalogue["namespace"]["available"], false, "{catalogue}");
     assert!(catalogue["namespace"]["reason"].as_str().unwrap().contains("user.max_net_namespaces = 0"), "{catalogue}");
-    one_line(&unshared(&["namespace"]), 2, &["no network namespaces can be made", "user.max_net_namespaces = 0"]);
+    refused(&unshared(&["namespace"]), "namespace.refused", &["user.max_net_namespaces = 0"]);
 }
 
 #[test]
 fn settings_out_of_range_are_refused() {
-    for (options, words) in [
-        ("--mtu 67", &["--mtu is '67'", "68 to 65535"][..]),
-        ("--mtu 65536", &["--mtu is '65536'", "68 to 65535"]),
-        ("--mtu large", &["--mtu is 'large'"]),
-        ("--rate-bits-per-second 7999", &["--rate-bits-per-second is 7999", "8000 at least", "0 for no limit"]),
-        ("--rate-bits-per-second 10gbit", &["--rate-bits-per-second is '10gbit'", "a whole number"]),
-        ("--loss-per-million 1000001", &["--loss-per-million", "0 to 1000000"]),
-        ("--sysctls kernel.pid_max", &["--sysctls", "kernel.pid_max", "net.ipv4.tcp_wmem"]),
-        ("--parent 1", &["--parent 1 is not this process's parent"]),
-        ("--port 1", &["--port"]),
+    for (options, code, words) in [
+        ("--mtu 67", "setting.invalid_value", &["--mtu", "'67'", "68 to 65535"][..]),
+        ("--mtu 65536", "setting.invalid_value", &["--mtu", "'65536'", "68 to 65535"]),
+        ("--mtu large", "setting.invalid_value", &["--mtu", "'large'"]),
+        ("--rate-bits-per-second 7999", "namespace.rate_too_low", &["7999", "8000", "0 for no limit"]),
+        ("--rate-bits-per-second 10gbit", "setting.invalid_value", &["'10gbit'", "a whole number"]),
+        ("--loss-per-million 1000001", "setting.invalid_value", &["--loss-per-million", "0 to 1000000"]),
+        ("--sysctls kernel.pid_max", "arguments.invalid_value", &["kernel.pid_max", "net.ipv4.tcp_wmem"]),
+        ("--parent 1", "process.not_parent", &["--parent 1"]),
+        ("--port 1", "arguments.unknown", &["--port"]),
     ] {
-        one_line(&run(engine().arg("namespace").args(options.split(' '))), 2, words);
+        refused(&run(engine().arg("namespace").args(options.split(' '))), code, words);
     }
 }
 
@@ -154,7 +154,7 @@ fn delay_and_loss_take_netem() {
             Some(reason) => {
                 assert!(reason.contains("netem"), "{reason}");
                 let ran = run(engine().args(["namespace", &flag, "10000", "--rate-bits-per-second", "1000000"]));
-                one_line(&ran, 2, &[&format!("{flag} 10000"), reason]);
+                refused(&ran, "namespace.no_netem", &[&format!("{flag} 10000"), reason]);
             }
             None => drop(Namespaces::make(&mut engine(), &[&flag, "10000"])),
         }
@@ -177,16 +177,17 @@ fn a_load_goes_to_an_end_of_its_own_pair_and_nowhere_else() {
     }
     let namespaces = Namespaces::make(&mut engine(), &[]);
     for elsewhere in ["10.0.0.3:1", "192.0.2.1:1", "[2001:db8::1]:1"] {
-        one_line(&load(&mut engine(), &namespaces, elsewhere, "bytes"), 2, &[elsewhere, "--allow-remote"]);
+        let ran = load(&mut engine(), &namespaces, elsewhere, "bytes");
+        refused(&ran, "address.remote", &[elsewhere, "--allow-remote"]);
     }
     let outside = |address: &str| run(engine().args(["load", "bytes", "--connect", address]));
-    one_line(&outside(&namespaces.listen(1)), 2, &["10.0.0.1:1", "--allow-remote"]);
+    refused(&outside(&namespaces.listen(1)), "address.remote", &["10.0.0.1:1", "--allow-remote"]);
     // One that somebody else has made, with the same address and another interface: nobody knows where that leads.
     let others = "ip link add name veth0 type veth peer name veth1 && ip address add 10.0.0.2/30 dev veth0 \
                   && ip link set veth0 up && exec \"$0\" load bytes --connect 10.0.0.1:1";
     let ran = run(Command::new("unshare").args(["--net", "sh", "-c", others, ENGINE]));
     if ran.errors.starts_with("thunderherd-engine") {
-        one_line(&ran, 2, &["10.0.0.1:1", "--allow-remote"]);
+        refused(&ran, "address.remote", &["10.0.0.1:1", "--allow-remote"]);
     } else {
         println!("skipped in part: {}", ran.errors);
     }
@@ -206,7 +207,7 @@ fn an_address_of_no_end_is_refused_with_that_of_the_servers() {
     let namespaces = Namespaces::make(&mut engine(), &[]);
     for (listen, offered) in [("10.0.0.9:80", "listen takes 127.0.0.1, 10.0.0.1"), ("[fd00::9]:80", "fd74:")] {
         let serve = ["serve", "prefork", "--listen", listen, "--network-namespace", namespaces.path("server")];
-        one_line(&run(engine().args(serve)), 2, &["is no address that can be had here", offered]);
+        refused(&run(engine().args(serve)), "listen.no_such_address", &[offered]);
     }
 }
 
@@ -215,10 +216,11 @@ fn what_is_no_network_namespace_is_refused() {
     let pipe = std::env::temp_dir().join(format!("thunderherd-no-namespace-{}", std::process::id()));
     nix::unistd::mkfifo(&pipe, nix::sys::stat::Mode::S_IRWXU).unwrap();
     for wrong in ["/nowhere", "/proc/self/ns/user", "/proc/self/ns", "/proc/self/status", pipe.to_str().unwrap(), ""] {
-        let words = ["--network-namespace", wrong, "`thunderherd-engine namespace` prints"];
-        one_line(&run(engine().args(["serve", "prefork", "--network-namespace", wrong])), 2, &words);
+        let words = ["--network-namespace", wrong];
+        let ran = run(engine().args(["serve", "prefork", "--network-namespace", wrong]));
+        refused(&ran, "namespace.not_entered", &words);
         let load = ["load", "bytes", "--connect", "127.0.0.1:1", "--network-namespace", wrong];
-        one_line(&run(engine().args(load)), 2, &words);
+        refused(&run(engine().args(load)), "namespace.not_entered", &words);
     }
     fs::remove_file(&pipe).unwrap();
 }

@@ -10,7 +10,7 @@ use serde_json::{Value, json};
 
 use crate::support::event_loops::{answer_lines, back_ends, count, load, serve};
 use crate::support::server::Server;
-use crate::support::{ENGINE, engine, engine_with_descriptors, most_descriptors, one_line, process, run};
+use crate::support::{ENGINE, engine, engine_with_descriptors, most_descriptors, process, refused, run};
 
 /// Every load, with 6 clients.
 fn loads() -> Vec<String> {
@@ -186,8 +186,12 @@ fn more_connections_than_ports_are_refused_with_how_many_addresses_would_do() {
     // With half of the ports of each the kernel still finds free ones soon.
     let enough = "--source-addresses 7";
     let words = ["--clients 3500", "1000 (40000 to 40999)", "fewer --clients", enough, "ip_local_port_range"];
-    one_line(&ran, 2, &words);
-    one_line(&with("--source-addresses 3"), 2, &["1000 (40000 to 40999) at each of 3 addresses", enough]);
+    refused(&ran, "load.too_few_ports", &words);
+    refused(
+        &with("--source-addresses 3"),
+        "load.too_few_ports",
+        &["1000 (40000 to 40999) at each of 3 addresses", enough],
+    );
     // Nobody listens there, and that is met by the first of them; what is slow is said.
     let ran = with("--source-addresses 4");
     assert_eq!(ran.status, Some(1), "{ran:?}");
@@ -209,10 +213,10 @@ fn addresses_that_there_are_not_are_refused() {
     };
     let ran = command("[::1]:1");
     if !ran.errors.contains("cannot be told") {
-        one_line(&ran, 2, &["--source-addresses 100", "[::1]:1", "::1", "127.0.0.1"]);
+        refused(&ran, "source_addresses.too_few", &["--source-addresses 100", "[::1]:1", "::1", "127.0.0.1"]);
     }
     let unix = command("unix:@nobody");
-    one_line(&unix, 2, &["--source-addresses"]);
+    refused(&unix, "setting.needs_tcp", &["--source-addresses"]);
 }
 
 /// A listener of all addresses, reached by one that is not of loopback: the load is of this machine, and nobody can tell.
@@ -223,7 +227,7 @@ fn what_leaves_the_machine_is_asked_for_and_its_bounds_are_said_first() {
     let port = listener.local_addr().unwrap().port();
     for connect in [format!("0.0.0.0:{port}"), format!("[::]:{port}"), format!("[::ffff:0.0.0.0]:{port}")] {
         let ran = run(engine().args(["load", "bytes", "--connect", &connect]));
-        one_line(&ran, 2, &["--connect", &connect, "not a loopback address", "--allow-remote"]);
+        refused(&ran, "address.remote", &["--connect", &connect, "--allow-remote"]);
         assert!(listener.accept().is_err(), "{connect} was connected to");
     }
     drop(listener);

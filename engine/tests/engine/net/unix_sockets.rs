@@ -7,7 +7,7 @@ use serde_json::Value;
 
 use crate::support::lines::{list, name};
 use crate::support::server::Server;
-use crate::support::{Ran, engine, eventually, one_line, process, run};
+use crate::support::{Ran, engine, eventually, process, refused, run};
 
 fn serve(design: &str, workload: &str, options: &[&str]) -> Server {
     Server::launch_at("unix:@", &mut engine(), design, workload, options)
@@ -35,7 +35,7 @@ fn every_design_but_those_that_share_a_port_serves_every_load() {
     for design in list("designs").iter().filter(|design| design["available"] == true) {
         if let Some(reason) = design["tcp_only"].as_str() {
             let ran = run(engine().args(["serve", name(design), "--listen", "unix:@"]));
-            one_line(&ran, 2, &[name(design), "over TCP alone", reason]);
+            refused(&ran, "fit.design_and_socket", &[name(design), reason]);
             continue;
         }
         let server = serve(name(design), "bytes", &["--drain-milliseconds", "100"]);
@@ -68,9 +68,9 @@ fn every_primitive_but_those_of_tcp_moves_the_bytes() {
         let way = [option, name(primitive)];
         if let Some(reason) = primitive["tcp_only"].as_str() {
             let ran = run(engine().args(["serve", "prefork", "--listen", "unix:@"]).args(way));
-            one_line(&ran, 2, &[name(primitive), "over TCP alone", reason]);
+            refused(&ran, "fit.primitive_and_socket", &[name(primitive), reason]);
             let ran = run(engine().args(["load", "bytes", "--connect", "unix:@x"]).args(way));
-            one_line(&ran, 2, &[name(primitive), "over TCP alone", reason]);
+            refused(&ran, "fit.primitive_and_socket", &[name(primitive), reason]);
             continue;
         }
         // Blocking sockets, and pieces that no buffer takes in full.
@@ -87,9 +87,10 @@ fn every_primitive_but_those_of_tcp_moves_the_bytes() {
 #[test]
 fn options_of_tcp_are_refused() {
     for option in ["--nodelay true", "--congestion reno"] {
-        let words = [option.split(' ').next().unwrap(), "option of TCP", "leave it out"];
+        let words = [option.split(' ').next().unwrap()];
         for command in ["serve prefork --listen unix:@", "load bytes --connect unix:@x"] {
-            one_line(&run(engine().args(command.split(' ')).args(option.split(' '))), 2, &words);
+            let ran = run(engine().args(command.split(' ')).args(option.split(' ')));
+            refused(&ran, "setting.needs_tcp", &words);
         }
     }
 }
@@ -100,11 +101,13 @@ fn an_address_names_a_socket() {
     assert_eq!(server.address(), "unix:@thunderherd/test.1");
     answered(&load("bytes --children 1 --loops 1", server.address()), 1);
     let again = run(engine().args(["serve", "prefork", "--listen", server.address()]));
-    one_line(&again, 2, &[server.address(), "in use", "ss -lxp"]);
-    for (wrong, words) in
-        [("unix:/tmp/socket", "unix:@NAME"), ("unix:@a b", "visible ASCII"), ("unix:@", "names no socket")]
-    {
-        one_line(&run(engine().args(["load", "bytes", "--connect", wrong])), 2, &["--connect", words]);
+    refused(&again, "listen.in_use", &[server.address(), "ss -lxp"]);
+    for (wrong, code) in [
+        ("unix:/tmp/socket", "address.invalid_name"),
+        ("unix:@a b", "address.invalid_name"),
+        ("unix:@", "address.no_name"),
+    ] {
+        refused(&run(engine().args(["load", "bytes", "--connect", wrong])), code, &["--connect", wrong]);
     }
     let nobody = load("bytes --children 1 --loops 1", "unix:@thunderherd/nobody");
     assert_eq!(nobody.status, Some(1));

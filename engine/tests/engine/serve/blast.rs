@@ -81,7 +81,7 @@ fn the_sources_server_of_blast_gets_what_it_expects_by_every_way_of_sending() {
                      --primitive {primitive} --json"
                 );
                 let ran = run(&mut command("blast", port, &options));
-                if ran.errors.contains("with") && ran.status == Some(2) {
+                if ran.errors.contains("[fit.") && ran.status == Some(2) {
                     // A hole of the matrix, which says why.
                     continue;
                 }
@@ -419,8 +419,8 @@ fn a_limit_of_the_servers_is_named_where_no_reply_comes() {
 #[test]
 fn pieces_that_do_not_fit_are_refused_before_anything_is_sent() {
     let ran = run(&mut command("blast", 1, "--buffers 15 --buffer-size 99"));
-    assert_eq!((ran.status, ran.errors.lines().count()), (Some(2), 1), "{ran:?}");
-    assert!(ran.errors.contains("1485 bytes") && ran.errors.contains("--buffers 15 --buffer-size 100"), "{ran:?}");
+    assert!(ran.status == Some(2) && ran.errors.contains("[blast.not_an_iteration]"), "{ran:?}");
+    assert!(ran.errors.contains("1485") && ran.errors.contains("--buffers 15 --buffer-size 100"), "{ran:?}");
 }
 
 /// Whatever a server counts, the conformance suite takes it for right only within bounds, which are wide for one that spins.

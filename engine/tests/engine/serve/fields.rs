@@ -130,7 +130,7 @@ fn the_lines_of_the_sources_client_are_printed_as_they_were() {
     }
     server.stop().is_good();
     let ran = run(&mut command("bytes", 1, "--original"));
-    assert!(ran.status == Some(2) && ran.errors.contains("bytes has no client"), "{ran:?}");
+    assert!(ran.status == Some(2) && ran.errors.contains("[load.no_original]"), "{ran:?}");
 }
 
 /// Bytes of payload, their rate, and the length of the window, as a load says them.
@@ -139,7 +139,7 @@ fn payload_said(port: u16, options: &str) -> [f64; 3] {
     assert_eq!(ran.status, Some(0), "{ran:?}");
     let line = |start: &str| ran.output.lines().find_map(|line| line.strip_prefix(start)).expect(&ran.output);
     // Only the server is told whether what it did not copy was copied after all, and the rate must not stand without that.
-    assert_eq!(line("what a server copied that was to send without copying, "), "it says at its own end");
+    assert_eq!(line("zero-copy sends that were copied after all: "), "the server reports its own");
     let (bytes, rate) = line("payload: ").split_once(" bytes, ").unwrap();
     let (window, _) = line("in the window of ").split_once(" s:").unwrap();
     [bytes, rate.trim_end_matches(" Gbit/s"), window].map(|number| number.parse().unwrap())

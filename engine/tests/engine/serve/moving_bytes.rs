@@ -13,7 +13,7 @@ use crate::support::client::Client;
 use crate::support::lines::{items, name, number};
 use crate::support::server::Server;
 use crate::support::{
-    PATIENCE, Unprivileged, catalogue, engine, eventually, one_line, process, protocol, run, seccomp,
+    PATIENCE, Unprivileged, catalogue, engine, eventually, one_line, process, protocol, refused, run, seccomp,
 };
 
 /// What is listed of a load.
@@ -169,7 +169,7 @@ fn whoever_may_lock_no_ring_is_told_of_the_limit() {
     }
     assert!(reason.contains("ulimit -l"), "{reason}");
     let options = ["serve", "epoll", "--listen", "127.0.0.1:0", "--primitive", "uring_send"];
-    one_line(&run(with_locked_memory(&user, 0).args(options)), 2, &["uring_send cannot run here", reason]);
+    refused(&run(with_locked_memory(&user, 0).args(options)), "primitive.unavailable", &["uring_send", reason]);
 }
 
 /// What a policy forbids is listed with the reason, and refused; what needs no ring goes on. A ring that can be made and not

@@ -12,7 +12,7 @@ use serde_json::Value;
 use crate::support::both_ends::{agree, command, load, serve};
 use crate::support::lines::{designs, list, name, number};
 use crate::support::server::Server;
-use crate::support::{Ran, one_line, process, protocol, run};
+use crate::support::{Ran, process, protocol, refused, run};
 
 #[test]
 fn streams_both_ways_come_whole_under_every_design_and_load() {
@@ -124,7 +124,7 @@ fn small_messages_are_gathered_where_that_is_asked_for() {
     // A call for each piece gathers nothing, whatever it promises of the next one.
     for primitive in ["send_each", "send_more", "cork"] {
         let options = format!("--stream-bytes 1 --primitive {primitive} --messages-at-once 4");
-        one_line(&run(&mut command("stream", 1, &options)), 2, &["has no setting --messages-at-once", "sendmsg"]);
+        refused(&run(&mut command("stream", 1, &options)), "setting.unknown", &["--messages-at-once", "sendmsg"]);
     }
 }
 
@@ -189,7 +189,7 @@ fn peers_that_break_off_a_stream_are_seen() {
     });
     assert!(other.contains("byte 0 of the stream is 7"), "{other}");
     let ran = run(&mut command("stream", 1, "--load closed_threads"));
-    assert!(ran.status == Some(2) && ran.errors.contains("--stream-bytes"), "{ran:?}");
+    assert!(ran.status == Some(2) && ran.errors.contains("[stream.no_end]"), "{ran:?}");
 }
 
 /// What goes over a connection is for a person to read, and kept no longer than that.
