@@ -8,7 +8,7 @@ use crate::count::counter::{Counter, Figure, Reading, Subject};
 
 pub static ENTRY: Counter = Counter::elsewhere(
     About {
-        summary: "CPU time of a server's whole process tree at any moment, from a control group of its own",
+        summary: "CPU time of the server's whole process tree at any time, from a dedicated control group",
         source: "Linux, Documentation/admin-guide/cgroup-v2.rst, cpu.stat",
     },
     "nanoseconds",

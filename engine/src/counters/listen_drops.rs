@@ -10,7 +10,7 @@ use crate::sys::socket;
 pub static ENTRY: Counter = Counter::elsewhere(
     About {
         summary: "Connections that the listener dropped because its queue was full",
-        source: "socket(7), SO_MEMINFO, SK_MEMINFO_DROPS; what TcpExtListenDrops counts for the whole machine",
+        source: "socket(7), SO_MEMINFO, SK_MEMINFO_DROPS; TcpExtListenDrops counts the same for the whole machine",
     },
     "connections",
     || {

@@ -8,9 +8,9 @@ use crate::count::counter::{Counter, Figure, Kind, Part, Reading, Source, Subjec
 
 pub static ENTRY: Counter = Counter {
     about: About {
-        summary: "Memory of a process tree at the moment, its kernel's included, from a control group of its own: what it asks for \
-                  after its start, to within 64 pages a CPU, which the kernel charges at once; divide what \
-                  a number of connections add by that number",
+        summary: "Current memory of a process tree, including kernel memory, from a dedicated control group: what the \
+                  tree allocates after its start. The kernel charges up to 64 pages per CPU ahead. For memory per \
+                  connection, divide the increase by the number of connections",
         source: "Linux, Documentation/admin-guide/cgroup-v2.rst, memory.current; cgroup-v1/memory.rst, memory.usage_in_bytes",
     },
     unit: "bytes",
@@ -32,8 +32,8 @@ const KERNEL: &str = "kernel";
 /// Of it, buffers of sockets; version 1 does not count them.
 const SOCKETS: &str = "sockets";
 
-const NOT_TOLD: &str = "this kernel does not tell it: older ones lack single figures of a control group, and version 1 does not count \
-                        buffers of sockets apart";
+const NOT_TOLD: &str = "this kernel does not report it: older kernels lack some figures of a control group, and \
+                        version 1 does not count socket buffers separately";
 
 /// A tree's group, in whichever hierarchy has the controller of memory.
 struct Memory {
@@ -52,8 +52,8 @@ fn open(subject: &mut Subject) -> Result<Box<dyn Reading>> {
             if group.text("memory.current").is_err() {
                 let parent = group.folder().parent().unwrap_or(group.folder()).display().to_string();
                 bail!(
-                    "{parent} does not give its groups the controller of memory (version 1: {first_error:#}); it can where no \
-                     process is in it but in groups below: echo +memory > {parent}/cgroup.subtree_control"
+                    "{parent} does not delegate the memory controller to its groups (version 1: {first_error:#}); \
+                     move its processes into subgroups, then: echo +memory > {parent}/cgroup.subtree_control"
                 );
             }
             Memory { group, hierarchy }

@@ -10,8 +10,8 @@ use crate::sys::process;
 
 pub static ENTRY: Counter = Counter::of(
     About {
-        summary: "CPU time of a whole process tree at any moment, without a control group; misses the last steps of ended \
-                  threads",
+        summary: "CPU time of a whole process tree at any time, without a control group; misses the last steps of \
+                  threads that have ended",
         source: "clock_getcpuclockid(3), wait4(2)",
     },
     "nanoseconds",

@@ -9,8 +9,8 @@ use crate::count::perf_events_at_once::EventsAtOnce;
 
 pub static ENTRY: Counter = Counter {
     about: About {
-        summary: "System calls that a process tree begins, all and by name; it costs: give it trials of its own. Every fork and \
-                  thread copies an event for each name, and every call counts two",
+        summary: "System calls that a process tree enters, in total and by name. Expensive, so count them in extra \
+                  trials: every fork and thread copies an event per name, and every call counts two events",
         source: "Linux, Documentation/trace/events.rst; raw_syscalls:sys_enter, syscalls:sys_enter_NAME; strace(1), -c -f",
     },
     unit: "calls",

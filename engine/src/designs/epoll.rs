@@ -17,7 +17,7 @@ use crate::transfer::primitive::Waits;
 use crate::transfer::waiting::{WAIT, spins};
 
 pub static ENTRY: Design = Design {
-    about: About { summary: "One process, an event loop with epoll, level-triggered", source: "epoll(7)" },
+    about: About { summary: "One process with a level-triggered epoll event loop", source: "epoll(7)" },
     waits: Waits::ForReadiness,
     settings: &[WAIT],
     serve,

@@ -23,7 +23,7 @@ use crate::transfer::primitive::Waits;
 
 pub static ENTRY: Design = Design {
     about: About {
-        summary: "One thread accepts and hands over to event loops, a thread each, with epoll",
+        summary: "One thread accepts and hands connections to epoll event loops, one thread each",
         source: "memcached 1.6, doc/threads.txt; epoll(7)",
     },
     waits: Waits::ForReadiness,
@@ -38,7 +38,7 @@ fn serve(run: &'static Run) -> Result<()> {
     // Made before the first connection comes: many of them may leave no descriptor.
     let loops: io::Result<Vec<(Epoll, Queue)>> =
         (0..run.pool()).map(|_| Ok((Epoll::create()?, Queue::new()?))).collect();
-    let loops = loops.context("the event loops could not be made (a lower --pool, or: ulimit -n)")?;
+    let loops = loops.context("cannot create the event loops (lower --pool, or raise ulimit -n)")?;
     let accept = || {
         let mut acceptor = run.acceptor();
         let mut next = loops.iter().cycle();

@@ -18,7 +18,7 @@ use crate::transfer::primitive::Waits;
 use crate::transfer::waiting::{WAIT, spins};
 
 pub static ENTRY: Design = Design {
-    about: About { summary: "One process, an event loop with epoll, edge-triggered", source: "epoll(7), EPOLLET" },
+    about: About { summary: "One process with an edge-triggered epoll event loop", source: "epoll(7), EPOLLET" },
     waits: Waits::ForReadiness,
     settings: &[WAIT],
     serve,

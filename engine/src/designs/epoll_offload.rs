@@ -23,7 +23,7 @@ use crate::transfer::primitive::Waits;
 
 pub static ENTRY: Design = Design {
     about: About {
-        summary: "An event loop with epoll, and a pool of threads that compute",
+        summary: "An epoll event loop, and a thread pool for computation",
         source: "libuv design overview (Node's thread pool); Netty 4.1, EventExecutorGroup; epoll(7)",
     },
     waits: Waits::ForReadiness,

@@ -23,7 +23,7 @@ use crate::transfer::waiting::{WAIT, spins};
 
 pub static ENTRY: Design = Design {
     about: About {
-        summary: "One process, io_uring: multishot accept and receive, a ring of provided buffers",
+        summary: "One process with io_uring: multishot accept and receive, a ring of provided buffers",
         source: "io_uring(7); io_uring_enter(2), IORING_ACCEPT_MULTISHOT and IORING_RECV_MULTISHOT",
     },
     waits: Waits::ForCompletion,
@@ -43,7 +43,7 @@ const MULTISHOT: Feature = Feature {
 
 const RECEIVE_BUFFERS: Setting = Setting {
     name: "receive_buffers",
-    help: "Receive buffers that all connections share",
+    help: "Receive buffers, shared by all connections",
     unit: Some("buffers"),
     kind: Kind::Integer { minimum: 1, maximum: 1 << 15, default: 1024 },
     for_more: None,
@@ -51,7 +51,7 @@ const RECEIVE_BUFFERS: Setting = Setting {
 
 const RECEIVE_BUFFER_BYTES: Setting = Setting {
     name: "receive_buffer_bytes",
-    help: "Size of each of the receive buffers",
+    help: "Size of each receive buffer",
     unit: Some("bytes"),
     kind: Kind::Integer { minimum: 64, maximum: 1 << 20, default: 4096 },
     for_more: None,
@@ -60,7 +60,7 @@ const RECEIVE_BUFFER_BYTES: Setting = Setting {
 fn serve(run: &'static Run) -> Result<()> {
     let buffers = run.settings.integer(RECEIVE_BUFFERS.name) as u16;
     let mut ring = Ring::new(buffers, run.settings.integer(RECEIVE_BUFFER_BYTES.name) as usize)
-        .context("the ring could not be made")?;
+        .context("cannot create the ring")?;
     let (acceptor, mut worker) = (run.acceptor(), run.worker()?);
     let listener = run.listener().as_fd();
     let mut clients = HashMap::new();

@@ -11,7 +11,7 @@ use crate::transfer::primitive::Waits;
 
 pub static ENTRY: Design = Design {
     about: About {
-        summary: "One process, one connection after another",
+        summary: "One process, which serves one connection after another",
         source: "UNP volume 1, third edition, section 30.2; Fig. 30.1 row 0",
     },
     waits: Waits::InTheCall,

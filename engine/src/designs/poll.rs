@@ -17,7 +17,7 @@ use crate::transfer::primitive::Waits;
 
 pub static ENTRY: Design = Design {
     about: About {
-        summary: "One process, an event loop with poll",
+        summary: "One process with a poll event loop",
         source: "UNP volume 1, third edition, section 6.11; poll(2)",
     },
     waits: Waits::ForReadiness,

@@ -25,7 +25,7 @@ use crate::transfer::primitive::Waits;
 
 pub static ENTRY: Design = Design {
     about: About {
-        summary: "Processes made beforehand, each tries its connections again and again",
+        summary: "Preforked processes, which busy-poll their connections",
         source: "UNP volume 1, third edition, section 6.2, nonblocking I/O",
     },
     waits: Waits::ForReadiness,

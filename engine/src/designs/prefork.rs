@@ -12,7 +12,7 @@ use crate::transfer::primitive::Waits;
 
 pub static ENTRY: Design = Design {
     about: About {
-        summary: "Processes made beforehand, all blocked in accept",
+        summary: "Preforked processes, all blocked in accept",
         source: "UNP volume 1, third edition, section 30.6; Fig. 30.1 row 2",
     },
     waits: Waits::InTheCall,

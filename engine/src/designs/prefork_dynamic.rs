@@ -25,7 +25,7 @@ use crate::transfer::primitive::Waits;
 
 pub static ENTRY: Design = Design {
     about: About {
-        summary: "Processes made beforehand, more when few are free and fewer when many are",
+        summary: "Preforked processes; the pool grows when few are free and shrinks when many are",
         source: "UNP volume 1, third edition, section 30.6; Apache HTTP Server 2.4, prefork MPM",
     },
     waits: Waits::InTheCall,
@@ -38,7 +38,7 @@ pub static ENTRY: Design = Design {
 };
 
 fn serve(run: &'static Run) -> Result<()> {
-    let board = Scoreboard::new(&run.settings).context("the scoreboard could not be made")?;
+    let board = Scoreboard::new(&run.settings).context("cannot create the scoreboard")?;
     let deaths = SignalDescriptor::new(&[Signal::SIGCHLD])?;
     signal::allow_interruption()?;
     let fork = |place| {
@@ -50,7 +50,7 @@ fn serve(run: &'static Run) -> Result<()> {
     let mut children = HashMap::new();
     for place in board.take(board.start) {
         let child = fork(place).with_context(|| {
-            format!("worker {place} of {} could not be forked (a lower --start-workers, or: ulimit -u)", board.start)
+            format!("cannot fork worker {place} of {} (lower --start-workers, or raise ulimit -u)", board.start)
         })?;
         children.insert(child, place);
     }
@@ -77,11 +77,11 @@ fn serve(run: &'static Run) -> Result<()> {
         while deaths.read()?.is_some() {}
         while let Some((child, ended)) = process::wait_without_hanging()? {
             tally_loss(run, ended);
-            board.vacate(children.remove(&child).context("a child has ended that was never forked")?);
+            board.vacate(children.remove(&child).context("an unknown child has ended")?);
             if let Ended::Exited(1..) = ended {
                 growing = false;
                 // Each has said why.
-                ensure!(!children.is_empty(), "no worker of the pool can go on");
+                ensure!(!children.is_empty(), "no worker of the pool can continue");
             }
         }
         if maintenance <= Instant::now() {

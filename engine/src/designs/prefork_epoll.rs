@@ -17,7 +17,10 @@ use crate::sys::readiness::epoll::{self, Epoll, EpollFlags};
 use crate::transfer::primitive::Waits;
 
 pub static ENTRY: Design = Design {
-    about: About { summary: "Processes made beforehand, an epoll loop each, one listener", source: "epoll(7)" },
+    about: About {
+        summary: "Preforked processes, each with an epoll event loop, sharing one listener",
+        source: "epoll(7)",
+    },
     waits: Waits::ForReadiness,
     settings: &[POOL, RESPAWN],
     workers: pool,

@@ -20,7 +20,7 @@ use crate::transfer::primitive::Waits;
 
 pub static ENTRY: Design = Design {
     about: About {
-        summary: "Processes made beforehand, an epoll loop each, EPOLLEXCLUSIVE",
+        summary: "Preforked processes, each with an epoll event loop, sharing one listener with EPOLLEXCLUSIVE",
         source: "epoll_ctl(2), EPOLLEXCLUSIVE; Linux 4.5",
     },
     waits: Waits::ForReadiness,

@@ -11,7 +11,7 @@ use crate::transfer::primitive::Waits;
 
 pub static ENTRY: Design = Design {
     about: About {
-        summary: "Processes made beforehand, a file lock around accept",
+        summary: "Preforked processes, with a file lock around accept",
         source: "UNP volume 1, third edition, section 30.7; Fig. 30.1 row 3",
     },
     waits: Waits::InTheCall,
@@ -30,7 +30,7 @@ const RECORD_LOCK: Feature = Feature {
 };
 
 fn serve(run: &'static Run) -> Result<()> {
-    let lock = FileLock::new().context("the lock file could not be made")?;
+    let lock = FileLock::new().context("cannot create the lock file")?;
     fork_pool(run, |worker| {
         loop {
             let guard = lock.lock()?;

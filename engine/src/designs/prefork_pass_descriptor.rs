@@ -18,7 +18,7 @@ use crate::transfer::primitive::Waits;
 
 pub static ENTRY: Design = Design {
     about: About {
-        summary: "Processes made beforehand, the parent accepts and passes descriptors",
+        summary: "Preforked processes; the parent accepts and passes descriptors to them",
         source: "UNP volume 1, third edition, section 30.9; Fig. 30.1 row 5",
     },
     waits: Waits::InTheCall,

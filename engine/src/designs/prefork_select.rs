@@ -18,7 +18,7 @@ use crate::transfer::primitive::Waits;
 
 pub static ENTRY: Design = Design {
     about: About {
-        summary: "Processes made beforehand, all in select before accept",
+        summary: "Preforked processes, all waiting in select before accept",
         source: "UNP volume 1, third edition, section 30.6, \"select Collisions\"",
     },
     waits: Waits::InTheCall,
@@ -33,7 +33,7 @@ fn serve(run: &'static Run) -> Result<()> {
     let listener = run.listener().as_raw_fd();
     ensure!(
         listener < FD_SETSIZE,
-        "the listener's descriptor is {listener}, and select takes those below {FD_SETSIZE}"
+        "the listener's descriptor is {listener}, but select accepts only those below {FD_SETSIZE}"
     );
     set_nonblocking(run.listener().as_fd())?;
     fork_pool(run, |worker| {

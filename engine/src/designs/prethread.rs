@@ -10,7 +10,7 @@ use crate::transfer::primitive::Waits;
 
 pub static ENTRY: Design = Design {
     about: About {
-        summary: "Threads made beforehand, all blocked in accept",
+        summary: "Prethreaded: a pool of threads, all blocked in accept",
         source: "UNP volume 1, third edition, section 30.11, without its mutex",
     },
     waits: Waits::InTheCall,

@@ -23,7 +23,7 @@ use crate::transfer::primitive::Waits;
 
 pub static ENTRY: Design = Design {
     about: About {
-        summary: "Threads made beforehand, more when few are free and fewer when many are",
+        summary: "Prethreaded; the pool grows when few threads are free and shrinks when many are",
         source: "UNP volume 1, third edition, section 30.11; Apache HTTP Server 2.4, prefork MPM",
     },
     waits: Waits::InTheCall,
@@ -36,7 +36,7 @@ pub static ENTRY: Design = Design {
 };
 
 fn serve(run: &'static Run) -> Result<()> {
-    let board = Scoreboard::new(&run.settings).context("the scoreboard could not be made")?;
+    let board = Scoreboard::new(&run.settings).context("cannot create the scoreboard")?;
     // It lives as long as the process, as the threads may.
     let board: &'static Scoreboard = Box::leak(Box::new(board));
     signal::allow_interruption()?;
@@ -45,7 +45,7 @@ fn serve(run: &'static Run) -> Result<()> {
     threads.resize_with(maximum_workers(&run.settings), || None);
     for place in board.take(board.start) {
         let thread = spawn(place).with_context(|| {
-            format!("thread {place} of {} could not be made (a lower --start-workers, or: ulimit -u)", board.start)
+            format!("cannot create thread {place} of {} (lower --start-workers, or raise ulimit -u)", board.start)
         })?;
         threads[place] = Some(thread);
     }
@@ -69,7 +69,7 @@ fn serve(run: &'static Run) -> Result<()> {
             board.vacate(place);
             growing &= went_well;
             // Each has said why.
-            ensure!(went_well || threads.iter().any(Option::is_some), "no worker of the pool can go on");
+            ensure!(went_well || threads.iter().any(Option::is_some), "no worker of the pool can continue");
         }
         if maintenance <= Instant::now() {
             for place in board.tell_excess() {

@@ -12,7 +12,7 @@ use crate::transfer::primitive::Waits;
 
 pub static ENTRY: Design = Design {
     about: About {
-        summary: "Threads made beforehand, a mutex around accept",
+        summary: "Prethreaded, with a mutex around accept",
         source: "UNP volume 1, third edition, section 30.11; Fig. 30.1 row 7",
     },
     waits: Waits::InTheCall,

@@ -16,7 +16,7 @@ use crate::transfer::primitive::Waits;
 
 pub static ENTRY: Design = Design {
     about: About {
-        summary: "Threads made beforehand, the main thread accepts and hands over",
+        summary: "Prethreaded; the main thread accepts and hands connections over through a queue",
         source: "UNP volume 1, third edition, section 30.12; Fig. 30.1 row 8",
     },
     waits: Waits::InTheCall,
@@ -29,7 +29,7 @@ pub static ENTRY: Design = Design {
 
 const RING: Setting = Setting {
     name: "ring",
-    help: "Accepted connections that may wait for a free thread; the main thread waits when there are more",
+    help: "Accepted connections that may wait for a free thread; the main thread waits while the queue is full",
     unit: Some("connections"),
     kind: Kind::Integer { minimum: 1, maximum: 65536, default: 32 },
     for_more: None,

@@ -22,7 +22,7 @@ use crate::transfer::primitive::Waits;
 
 pub static ENTRY: Design = Design {
     about: About {
-        summary: "Processes made beforehand, an epoll loop and a listener each",
+        summary: "Preforked processes, each with an epoll event loop and its own listener",
         source: "socket(7), SO_REUSEPORT; Linux 3.9",
     },
     waits: Waits::ForReadiness,

@@ -19,7 +19,7 @@ use crate::transfer::primitive::Waits;
 
 pub static ENTRY: Design = Design {
     about: About {
-        summary: "One process, an event loop with select",
+        summary: "One process with a select event loop",
         source: "UNP volume 1, third edition, section 6.8; select(2)",
     },
     waits: Waits::ForReadiness,
@@ -34,7 +34,7 @@ fn serve(run: &'static Run) -> Result<()> {
     set_nonblocking(worker.listener())?;
     ensure!(
         listener < FD_SETSIZE,
-        "the listener's descriptor is {listener}, and select takes those below {FD_SETSIZE}"
+        "the listener's descriptor is {listener}, but select accepts only those below {FD_SETSIZE}"
     );
     let (mut reading, mut writing) = (FdSet::zero(), FdSet::zero());
     reading.set(listener);

@@ -30,7 +30,7 @@ use crate::transfer::outbox::Outbox;
 use crate::transfer::primitive::Waits;
 
 pub static ENTRY: Design = Design {
-    about: About { summary: "A task for every connection, on the runtime tokio", source: "docs.rs/tokio; epoll(7)" },
+    about: About { summary: "One task per connection on the tokio runtime", source: "docs.rs/tokio; epoll(7)" },
     waits: Waits::ForReadiness,
     settings: &[RUNTIME, WORKER_THREADS, WORK],
     workers: no_pool,
@@ -41,7 +41,7 @@ pub static ENTRY: Design = Design {
 
 const RUNTIME: Setting = Setting {
     name: "runtime",
-    help: "The scheduler: one thread that does everything, or several that steal tasks from each other",
+    help: "The scheduler: a single thread for everything, or several threads that steal tasks from each other",
     unit: None,
     kind: Kind::Choice { choices: &["current_thread", "multi_thread"], default: "current_thread" },
     for_more: None,
@@ -49,7 +49,7 @@ const RUNTIME: Setting = Setting {
 
 const WORKER_THREADS: Setting = Setting {
     name: "worker_threads",
-    help: "Threads of the multi_thread scheduler; 0: as many as there are CPUs to run on",
+    help: "Threads of the multi_thread scheduler; 0: one per available CPU",
     unit: Some("threads"),
     kind: Kind::Integer { minimum: 0, maximum: 4096, default: 0 },
     for_more: None,
@@ -57,7 +57,7 @@ const WORKER_THREADS: Setting = Setting {
 
 const WORK: Setting = Setting {
     name: "work",
-    help: "Where the part of a request runs that computes: in its task, or on the runtime's pool for blocking work",
+    help: "Where the computing part of a request runs: in its task, or on the runtime's pool for blocking work",
     unit: None,
     kind: Kind::Choice { choices: &["in_place", "blocking_pool"], default: "in_place" },
     for_more: None,
@@ -68,7 +68,7 @@ fn serve(run: &'static Run) -> Result<()> {
 }
 
 fn runtime(settings: &Settings) -> Result<Runtime> {
-    let advice = "the runtime could not be made (a lower --worker-threads, or: ulimit -u, ulimit -n)";
+    let advice = "cannot create the runtime (lower --worker-threads, or raise ulimit -u or ulimit -n)";
     if settings.word(RUNTIME.name) == "current_thread" {
         return Builder::new_current_thread().enable_all().build().context(advice);
     }

@@ -6,7 +6,7 @@ use crate::sys::memory::pages::Pages;
 
 pub static ENTRY: Limit = Limit {
     about: About {
-        summary: "Bytes copied from one buffer to another, the same two again and again: small ones stay in the cache",
+        summary: "Copy bytes from one buffer to another, always the same two; small buffers stay in the cache",
         source: "memcpy(3); lmbench's bw_mem bcopy (McVoy and Staelin, USENIX 1996)",
     },
     figure: Figure::BytesPerSecond,

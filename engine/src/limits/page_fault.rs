@@ -10,7 +10,7 @@ use crate::sys::memory::pages::Pages;
 
 pub static ENTRY: Limit = Limit {
     about: About {
-        summary: "The first write to a page of new memory, which the kernel finds and clears",
+        summary: "The first write to a new page of memory, which the kernel allocates and clears",
         source: "mmap(2), MAP_ANONYMOUS; madvise(2), MADV_NOHUGEPAGE",
     },
     figure: Figure::Nanoseconds,

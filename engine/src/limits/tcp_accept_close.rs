@@ -13,17 +13,18 @@ use crate::sys::{clock, socket};
 
 pub static ENTRY: Limit = Limit {
     about: About {
-        summary: "A TCP connection over loopback accepted, and closed after its other end has reset it: the least that it costs \
-                  the accepting end alone",
+        summary: "Accept a TCP connection over loopback, and close it after the peer has reset it: the minimum cost \
+                  of a connection at the accepting end",
         source: "accept(2), close(2), tcp(7)",
     },
     figure: Figure::Nanoseconds,
     sizes: &[],
     places: ONE_CPU,
     prepare: |_: &Point| {
-        let listener = TcpListener::bind((Ipv4Addr::LOCALHOST, 0)).context("no listener on loopback")?;
+        let listener = TcpListener::bind((Ipv4Addr::LOCALHOST, 0)).context("cannot create a listener on loopback")?;
         let address = listener.local_addr()?;
-        let (_, room) = socket::listen_queue(listener.as_fd()).context("the listener's queue is not known")?;
+        let (_, room) =
+            socket::listen_queue(listener.as_fd()).context("cannot read the size of the listener's queue")?;
         Ok(Box::new(Accepting { listener, address, most: MOST.min(room.into()).max(1) }))
     },
 };
@@ -43,7 +44,7 @@ impl Probe for Accepting {
     fn round(&mut self, times: u64) -> Result<Duration> {
         let mut asking = Vec::new();
         for _ in 0..times {
-            let each = TcpStream::connect(self.address).context("no connection over loopback")?;
+            let each = TcpStream::connect(self.address).context("cannot connect over loopback")?;
             SockRef::from(&each).set_linger(Some(Duration::ZERO))?;
             asking.push(each);
         }

@@ -10,14 +10,14 @@ use crate::base::limit::{Figure, Limit, ONE_CPU, Point, Probe};
 
 pub static ENTRY: Limit = Limit {
     about: About {
-        summary: "A TCP connection over loopback made, accepted and closed at both ends by the same thread: both sides' work",
+        summary: "Connect, accept and close a TCP connection over loopback in one thread: the work of both ends",
         source: "connect(2), accept(2), close(2), tcp(7)",
     },
     figure: Figure::Nanoseconds,
     sizes: &[],
     places: ONE_CPU,
     prepare: |_: &Point| {
-        let listener = TcpListener::bind((Ipv4Addr::LOCALHOST, 0)).context("no listener on loopback")?;
+        let listener = TcpListener::bind((Ipv4Addr::LOCALHOST, 0)).context("cannot create a listener on loopback")?;
         let address = listener.local_addr()?;
         Ok(Box::new(Connection { listener, address }))
     },
@@ -35,7 +35,7 @@ impl Probe for Connection {
     fn round(&mut self, times: u64) -> Result<Duration> {
         let began = Instant::now();
         for _ in 0..times {
-            let asking = TcpStream::connect(self.address).context("no connection over loopback")?;
+            let asking = TcpStream::connect(self.address).context("cannot connect over loopback")?;
             let (accepted, _) = self.listener.accept()?;
             drop(asking);
             drop(accepted);

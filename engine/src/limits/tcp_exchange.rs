@@ -12,16 +12,16 @@ use crate::sys::clock;
 
 pub static ENTRY: Limit = Limit {
     about: About {
-        summary: "A byte there and a byte back through a TCP connection over loopback by the same thread, nobody woken: both \
-                  ends do the same, so half of it is each one's",
+        summary: "A byte each way through a TCP connection over loopback in one thread, with no wake-up; both ends do \
+                  the same work, so half of the time is the share of each",
         source: "send(2), recv(2), tcp(7)",
     },
     figure: Figure::Nanoseconds,
     sizes: &[],
     places: ONE_CPU,
     prepare: |_: &Point| {
-        let listener = TcpListener::bind((Ipv4Addr::LOCALHOST, 0)).context("no listener on loopback")?;
-        let asking = TcpStream::connect(listener.local_addr()?).context("no connection over loopback")?;
+        let listener = TcpListener::bind((Ipv4Addr::LOCALHOST, 0)).context("cannot create a listener on loopback")?;
+        let asking = TcpStream::connect(listener.local_addr()?).context("cannot connect over loopback")?;
         let (answering, _) = listener.accept()?;
         asking.set_nodelay(true)?;
         answering.set_nodelay(true)?;

@@ -17,7 +17,8 @@ use crate::sys::signal::{self, Signal};
 
 pub static ENTRY: Load = Load {
     about: About {
-        summary: "Children, each waiting for its reply before it asks again; a connection for every request",
+        summary: "Closed load from child processes: each waits for its reply before the next request; one connection \
+                  per request",
         source: "UNP volume 1, third edition, section 30.3",
     },
     settings: &[CHILDREN, LOOPS, THINK],
@@ -29,10 +30,10 @@ pub static ENTRY: Load = Load {
 
 const CHILDREN: Setting = Setting {
     name: "children",
-    help: "Client processes that ask at the same time",
+    help: "Number of concurrent client processes",
     unit: Some("processes"),
     kind: Kind::Integer { minimum: 1, maximum: 4096, default: 5 },
-    for_more: Some("for more, clients that are no processes: another --load, with --clients"),
+    for_more: Some("for more, use a --load whose clients are not processes, with --clients"),
 };
 
 fn run(run: &'static LoadRun) -> Result<()> {
@@ -40,7 +41,7 @@ fn run(run: &'static LoadRun) -> Result<()> {
     let mut children = HashSet::new();
     for index in 0..run.settings.integer(CHILDREN.name) as usize {
         let child = process::fork(|| report(child(run, index)))
-            .with_context(|| format!("child {index} could not be forked (fewer --children, or: ulimit -u)"))?;
+            .with_context(|| format!("cannot fork child {index} (use fewer --children, or raise ulimit -u)"))?;
         children.insert(child);
     }
     let mut told = false;
@@ -52,7 +53,7 @@ fn run(run: &'static LoadRun) -> Result<()> {
         if !ends_well {
             // Without one of its children it is another load: the rest of it would measure nothing.
             run.tally.general().workers_lost.fetch_add(1, Relaxed);
-            run.first_error.note(&format!("a client child was lost, and the load ended with it: it {ended}"));
+            run.first_error.note(&format!("a client child was lost, and the load ended with it: the child {ended}"));
             children.iter().copied().for_each(process::kill_child);
             return Ok(process::wait_for_all()?);
         }

@@ -25,7 +25,8 @@ use crate::sys::{signal, thread};
 
 pub static ENTRY: Load = Load {
     about: About {
-        summary: "Threads, each waiting for its reply before it asks again; connections kept or one for every request",
+        summary: "Closed load from threads: each waits for its reply before the next request; persistent connections, \
+                  or one per request",
         source: "the client programs of cse232-a2 and erss-hw4; pthread_create(3)",
     },
     settings: &[CLIENTS, CONNECTIONS, LOOPS, MILLISECONDS, WARM_UP, THINK],
@@ -59,8 +60,9 @@ fn run(run: &'static LoadRun) -> Result<()> {
         if let Err(error) = thread::spawn_detached_with_stack(STACK, body) {
             gate.open(Order::GoHome);
             gate.wait_until_empty();
-            let help = "fewer --clients, or: ulimit -u; kernel.threads-max and vm.max_map_count bound threads too";
-            return Err(Error::new(error).context(format!("thread {number} of {clients} could not be made ({help})")));
+            let help = "use fewer --clients, or raise ulimit -u; kernel.threads-max and vm.max_map_count also limit \
+                        threads";
+            return Err(Error::new(error).context(format!("cannot create thread {number} of {clients} ({help})")));
         }
     }
     gate.wait_until_ready();

@@ -28,8 +28,8 @@ const CONNECTIONS: Setting =
 
 pub static ENTRY: Load = Load {
     about: About {
-        summary: "Requests by a schedule at a given rate, whether or not earlier ones were answered; latency from when each \
-                  was due",
+        summary: "Open load: requests follow a schedule at a given rate, whether or not earlier requests were \
+                  answered; latency counts from the time a request was due",
         source: "B. Schroeder, A. Wierman, M. Harchol-Balter, Open versus closed: a cautionary tale, NSDI 2006",
     },
     waits: Waits::ForReadiness,

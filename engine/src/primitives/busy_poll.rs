@@ -13,7 +13,7 @@ pub static ENTRY: Primitive = Primitive {
     waits: &[Waits::InTheCall],
     ..Primitive::receiving::<BusyPoll>(
         About {
-            summary: "Spins until something has come, for 10 ms at most: recv with MSG_DONTWAIT",
+            summary: "Busy-polls until data has arrived, for at most 10 ms: recv with MSG_DONTWAIT",
             source: "recv(2), MSG_DONTWAIT",
         },
         &[&RECV],

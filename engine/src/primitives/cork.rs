@@ -11,9 +11,9 @@ use crate::transfer::outbox::Outbox;
 use crate::transfer::primitive::{Primitive, Sender, Sent, send_all};
 
 pub static ENTRY: Primitive = Primitive {
-    tcp_only: Some("TCP_CORK is an option of TCP"),
+    tcp_only: Some("TCP_CORK is a TCP option"),
     ..Primitive::sending::<Cork>(
-        About { summary: "Corked for each message, one send a piece", source: "tcp(7), TCP_CORK" },
+        About { summary: "The socket is corked for each message; one send per piece", source: "tcp(7), TCP_CORK" },
         &[&SEND, &CORK],
     )
 };

@@ -14,7 +14,7 @@ use crate::transfer::primitive::{Primitive, Sender, Sent, send_all};
 pub static ENTRY: Primitive = Primitive {
     gathers: true,
     ..Primitive::sending::<GatherWrite>(
-        About { summary: "The pieces of a message copied together, then one write", source: "write(2)" },
+        About { summary: "Copies the pieces of a message together; one write per message", source: "write(2)" },
         &[&WRITE],
     )
 };

@@ -10,7 +10,7 @@ use crate::transfer::inbox::Inbox;
 use crate::transfer::primitive::{Primitive, Received, Receiver, Want, receive_once};
 
 pub static ENTRY: Primitive = Primitive::receiving::<Readv>(
-    About { summary: "One readv a time, into parts of the buffer", source: "readv(2)" },
+    About { summary: "One readv at a time, scattered over parts of the buffer", source: "readv(2)" },
     &[&READV],
 );
 

@@ -10,7 +10,10 @@ use crate::transfer::primitive::{Primitive, Received, Receiver, Waits, Want, rec
 
 pub static ENTRY: Primitive = Primitive {
     waits: &[Waits::InTheCall, Waits::ForReadiness, Waits::ForCompletion],
-    ..Primitive::receiving::<Recv>(About { summary: "One recv a time, of what there is", source: "recv(2)" }, &[&RECV])
+    ..Primitive::receiving::<Recv>(
+        About { summary: "One recv at a time, of whatever has arrived", source: "recv(2)" },
+        &[&RECV],
+    )
 };
 
 #[derive(Default)]

@@ -11,7 +11,10 @@ use crate::transfer::inbox::Inbox;
 use crate::transfer::primitive::{Primitive, Received, Receiver, Want, receive_once};
 
 pub static ENTRY: Primitive = Primitive::receiving::<RecvExact>(
-    About { summary: "All that is wanted in one call: recv with MSG_WAITALL", source: "recv(2), MSG_WAITALL" },
+    About {
+        summary: "Receives the whole expected length in one call: recv with MSG_WAITALL",
+        source: "recv(2), MSG_WAITALL",
+    },
     &[&RECV],
 );
 

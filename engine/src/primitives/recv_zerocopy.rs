@@ -17,10 +17,10 @@ use crate::transfer::primitive::{Moves, Opener, Primitive, Received, Receiver, W
 
 pub static ENTRY: Primitive = Primitive {
     stores: false,
-    tcp_only: Some("TCP_ZEROCOPY_RECEIVE is an option of TCP"),
+    tcp_only: Some("TCP_ZEROCOPY_RECEIVE is a TCP option"),
     ..Primitive::moving(
         About {
-            summary: "Whole pages mapped, not copied: TCP_ZEROCOPY_RECEIVE; recv of the rest",
+            summary: "Maps whole pages without copying (TCP_ZEROCOPY_RECEIVE); recv for the rest",
             source: "linux/tcp.h; Linux, tools/testing/selftests/net/tcp_mmap.c",
         },
         &[&RECV, &MAPPED],

@@ -11,7 +11,7 @@ use crate::transfer::primitive::{Primitive, Sender, Sent, Waits, send_all};
 
 pub static ENTRY: Primitive = Primitive {
     waits: &[Waits::InTheCall, Waits::ForReadiness, Waits::ForCompletion],
-    ..Primitive::sending::<SendEach>(About { summary: "One send a piece", source: "send(2)" }, &[&SEND])
+    ..Primitive::sending::<SendEach>(About { summary: "One send per piece", source: "send(2)" }, &[&SEND])
 };
 
 #[derive(Default)]

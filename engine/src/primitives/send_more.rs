@@ -11,9 +11,12 @@ use crate::transfer::outbox::Outbox;
 use crate::transfer::primitive::{Primitive, Sender, Sent, send_all};
 
 pub static ENTRY: Primitive = Primitive {
-    tcp_only: Some("MSG_MORE means nothing to Unix sockets, which send at once"),
+    tcp_only: Some("MSG_MORE has no effect on Unix sockets, which send at once"),
     ..Primitive::sending::<SendMore>(
-        About { summary: "One send a piece, with MSG_MORE until the last of a message", source: "send(2), MSG_MORE" },
+        About {
+            summary: "One send per piece, with MSG_MORE on all but the last piece of a message",
+            source: "send(2), MSG_MORE",
+        },
         &[&SEND, &MORE],
     )
 };

@@ -10,7 +10,7 @@ use crate::transfer::outbox::{Outbox, Piece};
 use crate::transfer::primitive::{Primitive, Sender, Sent, send_all};
 
 pub static ENTRY: Primitive = Primitive::sending::<Sendfile>(
-    About { summary: "sendfile of a file, send of what is in memory", source: "sendfile(2)" },
+    About { summary: "sendfile for pieces of a file, send for pieces in memory", source: "sendfile(2)" },
     &[&SEND, &SENDFILE],
 );
 

@@ -22,7 +22,8 @@ pub static ENTRY: Primitive = Primitive {
     gathers: true,
     ..Primitive::sending::<Sendmsg>(
         About {
-            summary: "One sendmsg a message, gathered by the kernel from a table kept while the pieces are the same",
+            summary: "One sendmsg per message; the kernel gathers the pieces from a table that is kept while the \
+                      pieces stay the same",
             source: "sendmsg(2)",
         },
         &[&SENDMSG],

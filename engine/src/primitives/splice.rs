@@ -15,7 +15,10 @@ use crate::transfer::primitive::{Moves, Opener, Primitive, Sender, Sent};
 pub static ENTRY: Primitive = Primitive {
     descriptors: pipes::DESCRIPTORS,
     ..Primitive::moving(
-        About { summary: "Through a pipe: splice from a file, or write, then splice", source: "splice(2)" },
+        About {
+            summary: "Through a pipe: splice from a file, or write from memory; then splice to the socket",
+            source: "splice(2)",
+        },
         &[&SPLICE],
         Moves::Out(prepare),
     )

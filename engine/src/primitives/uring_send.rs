@@ -16,7 +16,7 @@ pub static ENTRY: Primitive = Primitive {
     gathers: true,
     ..Primitive::moving(
         About {
-            summary: "Linked operations, one io_uring_enter a message",
+            summary: "Linked send operations; one io_uring_enter per message",
             source: "io_uring_enter(2), IORING_OP_SEND",
         },
         &[&IO_URING, &RING_SEND],

@@ -18,7 +18,7 @@ pub static ENTRY: Primitive = Primitive {
     tcp_only: Some("IORING_OP_SEND_ZC is refused on Unix sockets"),
     ..Primitive::moving(
         About {
-            summary: "A piece an operation, not copied: io_uring's send_zc",
+            summary: "One zero-copy operation per piece: io_uring's send_zc",
             source: "io_uring_enter(2), IORING_OP_SEND_ZC",
         },
         &[&IO_URING, &RING_SEND_ZC],

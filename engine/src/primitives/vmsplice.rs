@@ -21,7 +21,7 @@ pub static ENTRY: Primitive = Primitive {
     lends: true,
     ..Primitive::moving(
         About {
-            summary: "Through a pipe, the memory's pages uncopied: vmsplice, then splice",
+            summary: "Through a pipe without copying memory pages: vmsplice, then splice",
             source: "vmsplice(2), splice(2)",
         },
         &[&VMSPLICE, &SPLICE],

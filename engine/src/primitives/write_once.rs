@@ -15,7 +15,7 @@ pub static ENTRY: Primitive = Primitive {
     laid_out: true,
     original: Some("3"),
     ..Primitive::sending::<WriteOnce>(
-        About { summary: "One write a message that was laid out beforehand", source: "write(2)" },
+        About { summary: "One write per message, laid out contiguously in advance", source: "write(2)" },
         &[&WRITE],
     )
 };

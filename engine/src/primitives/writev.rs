@@ -15,7 +15,7 @@ pub static ENTRY: Primitive = Primitive {
     gathers: true,
     original: Some("2"),
     ..Primitive::sending::<Writev>(
-        About { summary: "One writev a message, gathered by the kernel", source: "writev(2)" },
+        About { summary: "One writev per message, gathered by the kernel", source: "writev(2)" },
         &[&WRITEV],
     )
 };

@@ -18,7 +18,7 @@ pub static ENTRY: Primitive = Primitive {
     tcp_only: Some("SO_ZEROCOPY is refused on Unix sockets"),
     ..Primitive::moving(
         About {
-            summary: "A message a call, not copied: sendmsg with MSG_ZEROCOPY",
+            summary: "One zero-copy call per message: sendmsg with MSG_ZEROCOPY",
             source: "Linux, Documentation/networking/msg_zerocopy.rst",
         },
         &[&SENDMSG, &ZEROCOPY],

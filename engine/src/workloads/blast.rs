@@ -30,7 +30,8 @@ use count::{COUNT_FORM, Count, CountForm, ITERATION, MOST_REPETITIONS, SERVER_RE
 
 pub static ENTRY: Workload = Workload {
     about: About {
-        summary: "A count of iterations, then 1500 bytes for each in several pieces; the server's count of reads is the reply",
+        summary: "The client sends a count of iterations, then 1500 bytes for each in several pieces; the server \
+                  replies with its number of reads",
         source: "CSS 503 Systems Programming, University of Washington Bothell, program 4",
     },
     port: 12345,
@@ -54,14 +55,15 @@ pub static ENTRY: Workload = Workload {
 
 const REPETITION_LIMIT: Setting = Setting {
     name: "repetition_limit",
-    help: "The most iterations that a client may announce; the connection that announces more is closed",
+    help: "Maximum number of iterations that a client may announce; the server closes a connection that announces \
+           more",
     unit: Some("iterations"),
     kind: Kind::Integer { minimum: 1, maximum: MOST_REPETITIONS, default: 1_000_000 },
     for_more: None,
 };
 
 fn service(settings: &Settings, _waits: Waits) -> Result<Box<dyn Service>> {
-    let reads = SharedArray::new(1).context("shared memory could not be mapped")?;
+    let reads = SharedArray::new(1).context("cannot map shared memory")?;
     Ok(Box::new(Blast {
         form: CountForm::of(settings),
         limit: settings.integer(REPETITION_LIMIT.name),

@@ -24,7 +24,7 @@ use crate::transfer::primitive::{Waits, Want};
 
 pub static ENTRY: Workload = Workload {
     about: About {
-        summary: "The client sends a number and a newline, the server answers with that many bytes",
+        summary: "The client sends a number and a newline; the server replies with that many bytes",
         source: "UNP volume 1, third edition, section 30.3",
     },
     port: 8888,
@@ -46,7 +46,7 @@ pub static ENTRY: Workload = Workload {
 
 const LIMIT: Setting = Setting {
     name: "limit",
-    help: "The most bytes that a client may ask for; the connection that asks for more is closed",
+    help: "Maximum number of bytes that a client may request; the server closes a connection that requests more",
     unit: Some("bytes"),
     kind: Kind::Integer { minimum: 1, maximum: 1 << 30, default: USUAL_MOST },
     for_more: None,

@@ -23,7 +23,7 @@ use crate::transfer::outbox::{Outbox, Piece};
 use crate::transfer::primitive::{Waits, Want};
 
 pub static ENTRY: Workload = Workload {
-    about: About { summary: "What the client sends, the server sends back", source: "RFC 862" },
+    about: About { summary: "The server sends back what the client sends", source: "RFC 862" },
     // The RFC's own port, 7, needs a privilege.
     port: 7777,
     client_settings: &[BYTES, SIZES, REQUEST_SEED, CHECK],
@@ -45,7 +45,10 @@ const MOST: u64 = 64 * 1024;
 /// How long a message is; the client sends all of one before it receives any of it.
 const BYTES: Setting = Setting {
     kind: Kind::Integer { minimum: 1, maximum: MOST, default: 4000 },
-    for_more: Some("for longer messages, the workload stream: here all of one is sent before any of it comes back"),
+    for_more: Some(
+        "for longer messages, use the workload stream: echo sends the whole message before it receives any \
+                    of it",
+    ),
     ..pattern::BYTES
 };
 
@@ -58,7 +61,7 @@ struct Echoed(Arc<SharedArray<AtomicU64>>);
 
 impl Echoed {
     fn new() -> Result<Self> {
-        Ok(Echoed(Arc::new(SharedArray::new(1).context("shared memory could not be mapped")?)))
+        Ok(Echoed(Arc::new(SharedArray::new(1).context("cannot map shared memory")?)))
     }
 
     fn add(&self, bytes: usize) {

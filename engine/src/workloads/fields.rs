@@ -20,7 +20,7 @@ use crate::transfer::primitive::Want;
 
 pub static ENTRY: Workload = Workload {
     about: About {
-        summary: "A request of as many bytes as the reply has, which is of 8 fields that lie apart in memory",
+        summary: "Request and reply have the same length; the reply has 8 fields, which are separate in memory",
         source: "CSE 638 Graduate Systems, IIIT Delhi, assignment PA02",
     },
     port: 8080,
@@ -38,10 +38,10 @@ pub static ENTRY: Workload = Workload {
 
 const FIELD_SIZE: Setting = Setting {
     name: "field_size",
-    help: "Bytes of each of the 8 fields of a message",
+    help: "Size of each of the 8 fields of a message",
     unit: Some("bytes"),
     kind: Kind::Integer { minimum: 1, maximum: 1 << 20, default: 1024 },
-    for_more: Some("for longer messages, the workload stream"),
+    for_more: Some("for longer messages, use the workload stream"),
 };
 
 /// Fields of a message.
@@ -115,7 +115,7 @@ fn client(settings: &Settings) -> Result<Box<dyn Client>> {
         request: vec![b'A'; length].into(),
         field_size,
         expected: (settings.word(CHECK.name) == "pattern").then(|| pattern(length as u64)),
-        messages: Arc::new(SharedArray::new(1).context("shared memory could not be mapped")?),
+        messages: Arc::new(SharedArray::new(1).context("cannot map shared memory")?),
     }))
 }
 
@@ -124,7 +124,7 @@ fn original(outcome: &Outcome<'_>) -> String {
     let line = |(index, messages)| format!("THREAD {} MESSAGES {messages}\n", index + 1);
     match outcome.requests {
         Some(requests) => requests.iter().enumerate().map(line).collect(),
-        None => "there are too many threads to tell their messages apart\n".to_owned(),
+        None => "too many threads to count their messages separately\n".to_owned(),
     }
 }
 
@@ -182,7 +182,7 @@ impl Conversation for FieldsConversation {
             if let Some(place) = difference(seen, expected) {
                 let byte = self.received + place;
                 return Err(format!(
-                    "byte {} of field {} is {}, and our servers send {} there (--check count for other servers)",
+                    "byte {} of field {} is {}; our servers send {} (--check count for other servers)",
                     byte % self.asker.field_size,
                     byte / self.asker.field_size + 1,
                     seen[place],

@@ -36,7 +36,8 @@ use responses::{Responses, Status};
 
 pub static ENTRY: Workload = Workload {
     about: About {
-        summary: "HTTP/1.1: GET and HEAD of / and of resources of any size, connections kept or closed, pipelined requests",
+        summary: "HTTP/1.1: GET and HEAD of / and of resources of any size; persistent or closed connections; \
+                  pipelining",
         source: "RFC 9110, RFC 9112",
     },
     port: 8080,
@@ -60,7 +61,7 @@ pub static ENTRY: Workload = Workload {
 /// Whether there are resources of all sizes.
 const LARGEST: Setting = Setting {
     name: "largest_resource",
-    help: "Beside / serve /bytes/N, a resource of N bytes, for every N up to this; 0: / alone",
+    help: "Largest N for which the server also serves /bytes/N, a resource of N bytes; 0: only /",
     unit: Some("bytes"),
     kind: Kind::Integer { minimum: 0, maximum: 1 << 30, default: 0 },
     for_more: None,

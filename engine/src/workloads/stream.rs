@@ -43,7 +43,7 @@ use sums::Sums;
 
 pub static ENTRY: Workload = Workload {
     about: About {
-        summary: "Bytes one way, for a time or as many as are announced, from memory or from a file",
+        summary: "Bytes in one direction, for a given time or an announced number, from memory or from a file",
         source: "iperf.fr; hewlettpackard.github.io/netperf, TCP_STREAM and TCP_MAERTS",
     },
     port: 5201,
@@ -70,7 +70,7 @@ fn service(settings: &Settings, _waits: Waits) -> Result<Box<dyn Service>> {
     Ok(Box::new(Stream {
         receiving: Receiving::new(settings),
         reel: Arc::new(Reel::new(settings)?),
-        sums: Arc::new(SharedArray::new(1).context("shared memory could not be mapped")?),
+        sums: Arc::new(SharedArray::new(1).context("cannot map shared memory")?),
     }))
 }
 

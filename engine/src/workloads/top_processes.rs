@@ -24,7 +24,7 @@ use processes::{Process, is_shortage, top_two};
 
 pub static ENTRY: Workload = Workload {
     about: About {
-        summary: "The server reads /proc and answers with the two processes that used the most CPU time",
+        summary: "The server reads /proc and replies with the two processes that used the most CPU time",
         source: "CSE 232 Computer Networks, IIIT Delhi, assignment 2",
     },
     port: 8080,
@@ -39,8 +39,8 @@ pub static ENTRY: Workload = Workload {
 
 const CLOSES: Setting = Setting {
     name: "closes",
-    help: "Who closes after a reply; by design: the server where it waits in the call, the client where the server has \
-           an event loop; a load keeps connections only where the client closes",
+    help: "Which end closes after a reply. by_design: the server if its design blocks in calls, the client if it has \
+           an event loop. Persistent connections need the client to close",
     unit: None,
     kind: Kind::Choice { choices: &["by_design", "server", "client"], default: "by_design" },
     for_more: None,
@@ -48,7 +48,7 @@ const CLOSES: Setting = Setting {
 
 const FORM: Setting = Setting {
     name: "form",
-    help: "The reply has the sum of a process's ticks (short), or also those of user mode and of the kernel (long)",
+    help: "Form of the reply: the sum of a process's ticks (short), or also its ticks in user and kernel mode (long)",
     unit: None,
     kind: Kind::Choice { choices: &["short", "long"], default: "short" },
     for_more: None,
@@ -56,7 +56,7 @@ const FORM: Setting = Setting {
 
 const PROC: Setting = Setting {
     name: "proc",
-    help: "Where the proc file system is mounted whose processes are read, for instance a host's in its container",
+    help: "Mount point of the proc file system to read, for instance the host's as seen in a container",
     unit: None,
     kind: Kind::Text { longest: 255, default: "/proc", form: Form::Plain },
     for_more: None,
@@ -64,8 +64,8 @@ const PROC: Setting = Setting {
 
 const WAIT: Setting = Setting {
     name: "wait_microseconds",
-    help: "Time to sleep before every answer, as a request does that waits for a disk: it takes no CPU, and holds up \
-           whoever serves it",
+    help: "Time to sleep before every reply, like a request that waits for a disk: it uses no CPU, but blocks the \
+           worker that serves it",
     unit: Some("microseconds"),
     kind: Kind::Integer { minimum: 0, maximum: 1_000_000, default: 0 },
     for_more: None,
@@ -96,14 +96,14 @@ fn service(settings: &Settings, waits: Waits) -> Result<Box<dyn Service>> {
 fn check(proc: &Path) -> Result<()> {
     let refused = |why: String| {
         mistake(format!(
-            "--proc is '{}', {why}; it takes where a proc file system is mounted, for instance /proc",
+            "--proc is '{}', {why}; give the mount point of a proc file system, for instance /proc",
             proc.display()
         ))
     };
     match top_two(proc) {
         Ok([first, _]) if first != Process::default() => Ok(()),
-        Ok(_) => Err(refused("in which there is no process".to_owned())),
-        Err(error) if is_shortage(&error) => Err(Error::new(error).context("the processes could not be read")),
+        Ok(_) => Err(refused("which contains no process".to_owned())),
+        Err(error) if is_shortage(&error) => Err(Error::new(error).context("cannot read the processes")),
         Err(error) => Err(refused(format!("which cannot be read: {error}"))),
     }
 }
@@ -236,10 +236,12 @@ impl Conversation for Asker {
         }
         match totals(&self.reply, self.long) {
             Some([first, second]) if first.total < second.total => {
-                Err(format!("process 1 has {} ticks, and process 2 more: {}", first.total, second.total))
+                Err(format!("process 1 has {} ticks, but process 2 has more: {}", first.total, second.total))
             }
             Some(both) => match both.iter().find(|ticks| ticks.parts != ticks.total) {
-                Some(wrong) => Err(format!("{} ticks in both modes are said to be {}", wrong.parts, wrong.total)),
+                Some(wrong) => {
+                    Err(format!("{} ticks in both modes are reported as a total of {}", wrong.parts, wrong.total))
+                }
                 None => Ok(self.complete),
             },
             None if !begins_well(&self.reply) || self.reply.len() > LONGEST_REPLY => {

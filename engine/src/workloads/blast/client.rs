@@ -22,18 +22,19 @@ use crate::transfer::primitive::Want;
 /// How many iterations a request has.
 pub const REPETITIONS: Setting = Setting {
     name: "repetitions",
-    help: "Iterations of a request, each of 1500 bytes",
+    help: "Iterations per request, each of 1500 bytes",
     unit: Some("iterations"),
     kind: Kind::Integer { minimum: 1, maximum: MOST_REPETITIONS, default: 20_000 },
     for_more: Some(
-        "for more, several requests (--loops): the protocol has 4 bytes for the number of reads, which may be one a byte",
+        "for more, use several requests (--loops): the protocol has 4 bytes for the number of reads, and a read may \
+         return a single byte",
     ),
 };
 
 /// Into how many pieces the bytes of an iteration are cut.
 pub const BUFFERS: Setting = Setting {
     name: "buffers",
-    help: "Pieces of an iteration: times the size of each it is 1500 bytes",
+    help: "Pieces per iteration; pieces times piece size (--buffer-size) must be 1500 bytes",
     unit: Some("pieces"),
     kind: Kind::Integer { minimum: 1, maximum: ITERATION as u64, default: 15 },
     for_more: Some(AN_ITERATION),
@@ -42,14 +43,14 @@ pub const BUFFERS: Setting = Setting {
 /// How large these pieces are.
 pub const BUFFER_SIZE: Setting = Setting {
     name: "buffer_size",
-    help: "Bytes of a piece: times the number of pieces they are 1500 bytes",
+    help: "Size of each piece in bytes; pieces (--buffers) times piece size must be 1500 bytes",
     unit: Some("bytes"),
     kind: Kind::Integer { minimum: 1, maximum: ITERATION as u64, default: 100 },
     for_more: Some(AN_ITERATION),
 };
 
 /// For [`Setting::for_more`].
-const AN_ITERATION: &str = "the protocol has 1500 bytes in an iteration; for more bytes, more --repetitions";
+const AN_ITERATION: &str = "an iteration has 1500 bytes in this protocol; for more bytes, use more --repetitions";
 
 /// Nanoseconds that no machine makes a system call in.
 const LEAST_CALL: u64 = 10;
@@ -72,11 +73,11 @@ pub fn client(settings: &Settings) -> Result<Box<dyn Client>> {
         let (fitting, size) = nearest(buffers, buffer_size);
         return Err(mistake(format!(
             "--buffers {buffers} and --buffer-size {buffer_size} are {} bytes, but an iteration has {ITERATION}; the \
-             nearest that fit: --buffers {fitting} --buffer-size {size}",
+             nearest values that fit: --buffers {fitting} --buffer-size {size}",
             buffers * buffer_size
         )));
     }
-    let sums = SharedArray::<Sums>::new(1).context("shared memory could not be mapped")?;
+    let sums = SharedArray::<Sums>::new(1).context("cannot map shared memory")?;
     sums[0].began.store(u64::MAX, Relaxed);
     Ok(Box::new(Blaster {
         form: CountForm::of(settings),
@@ -240,12 +241,12 @@ impl Conversation for BlastConversation {
     fn receive(&mut self, input: &mut Input<'_>) -> std::result::Result<Answer, String> {
         if input.ended {
             return Err(format!(
-                "the server ended before it had told its reads, after {} bytes",
+                "the server closed before it reported its number of reads, after {} bytes",
                 self.count.bytes.len()
             ));
         }
         let told = self.count.take(input).map_err(|bytes| {
-            format!("the server's count of reads is no number: {:?}", String::from_utf8_lossy(&bytes))
+            format!("the server's number of reads is not a number: {:?}", String::from_utf8_lossy(&bytes))
         })?;
         let Some(reads) = told else {
             return Ok(Answer::Receive(Want::AtMost(LONGEST_LINE - self.count.bytes.len())));
@@ -256,7 +257,7 @@ impl Conversation for BlastConversation {
         // A byte takes a call, and those that brought nothing took their time.
         if !(1..=bytes + took / LEAST_CALL).contains(&reads) {
             let took = took as f64 / 1e6;
-            return Err(format!("the server says that it read {bytes} bytes by {reads} calls, within {took:.3} ms"));
+            return Err(format!("the server reports {bytes} bytes in {reads} reads, within {took:.3} ms"));
         }
         self.reads = reads;
         self.blaster.sums[0].reads_told.fetch_add(reads, Relaxed);

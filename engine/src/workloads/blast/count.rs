@@ -5,8 +5,8 @@ use crate::protocol::workload::Input;
 
 pub const COUNT_FORM: Setting = Setting {
     name: "count_form",
-    help: "How the counts of iterations and of reads are sent: as decimal digits and a newline, or as 4 bytes of which the \
-           lowest or the highest comes first",
+    help: "Encoding of the numbers of iterations and reads: decimal digits and a newline, or 4 bytes, least or most \
+           significant byte first",
     unit: None,
     kind: Kind::Choice { choices: &["decimal", "little_endian", "big_endian"], default: "decimal" },
     for_more: None,

@@ -14,12 +14,13 @@ use crate::transfer::outbox::{Outbox, Piece};
 use crate::transfer::primitive::Want;
 
 /// For [`Setting::for_more`].
-const A_LARGER_UNIT: &str = "for longer delays, a server with a larger unit (--unit-microseconds, --unit-iterations)";
+const A_LARGER_UNIT: &str = "for longer delays, use a server with a larger unit (--unit-microseconds, \
+                             --unit-iterations)";
 
 /// The least delay that is asked for.
 pub const DELAY_MINIMUM: Setting = Setting {
     name: "delay_minimum",
-    help: "The least delay to ask for, in the server's units",
+    help: "Minimum delay of a request, in the server's units",
     unit: None,
     kind: Kind::Integer { minimum: 0, maximum: 1_000_000, default: 1 },
     for_more: Some(A_LARGER_UNIT),
@@ -28,7 +29,7 @@ pub const DELAY_MINIMUM: Setting = Setting {
 /// The greatest delay that is asked for.
 pub const DELAY_MAXIMUM: Setting = Setting {
     name: "delay_maximum",
-    help: "The greatest delay to ask for, in the server's units",
+    help: "Maximum delay of a request, in the server's units",
     unit: None,
     kind: Kind::Integer { minimum: 0, maximum: 1_000_000, default: 3 },
     for_more: Some(A_LARGER_UNIT),
@@ -37,10 +38,10 @@ pub const DELAY_MAXIMUM: Setting = Setting {
 /// Where the drawing begins.
 pub const SEED: Setting = Setting {
     name: "seed",
-    help: "Which requests are drawn: the same ones for the same seed",
+    help: "Seed of the random requests; the same seed gives the same requests",
     unit: None,
     kind: Kind::Integer { minimum: 0, maximum: u32::MAX as u64, default: 1 },
-    for_more: Some("this seed has 32 bits, and any other does as well"),
+    for_more: Some("this seed has 32 bits; any other value works as well"),
 };
 
 /// Digits of a 64-bit number, its newline, and one byte more, so that a reply that is too long is seen.
@@ -51,12 +52,12 @@ pub fn client(settings: &Settings) -> Result<Box<dyn Client>> {
     let [minimum, maximum, buckets, seed] =
         [DELAY_MINIMUM, DELAY_MAXIMUM, BUCKETS, SEED].map(|setting| settings.integer(setting.name));
     if minimum > maximum {
-        return Err(mistake(format!("--delay-minimum is {minimum}, but --delay-maximum is {maximum}")));
+        return Err(mistake(format!("--delay-minimum {minimum} is larger than --delay-maximum {maximum}")));
     }
     // Nothing in a reply says whether the server closes behind it.
     let complete = if settings.boolean(KEEP.name) { Answer::Complete } else { Answer::Last };
     let requests = Requests { delays: minimum..=maximum, buckets, seed };
-    let shared = SharedArray::new(1).context("shared memory could not be mapped")?;
+    let shared = SharedArray::new(1).context("cannot map shared memory")?;
     Ok(Box::new(BucketClient { requests, complete, shared: Arc::new(shared) }))
 }
 
@@ -158,7 +159,7 @@ impl Conversation for BucketConversation {
         }
         let Some(newline) = self.reply.iter().position(|&byte| byte == b'\n') else {
             return match LONGEST_REPLY - self.reply.len() {
-                0 => Err(format!("the reply is no number: {:?}", seen())),
+                0 => Err(format!("the reply is not a number: {:?}", seen())),
                 room => Ok(Answer::Receive(Want::AtMost(room))),
             };
         };
@@ -168,7 +169,7 @@ impl Conversation for BucketConversation {
                 self.shared[0].delays_answered.fetch_add(self.delay, Relaxed);
                 Ok(self.complete)
             }
-            _ => Err(format!("a bucket that grew by {} is said to hold {:?}", self.delay, seen())),
+            _ => Err(format!("a bucket that grew by {} cannot hold the reported {:?}", self.delay, seen())),
         }
     }
 }

@@ -4,10 +4,10 @@ use crate::base::setting::{Kind, Setting};
 
 pub const BUCKETS: Setting = Setting {
     name: "buckets",
-    help: "Buckets there are; a request for another one is refused",
+    help: "Number of buckets; the server refuses a request for any other bucket",
     unit: Some("buckets"),
     kind: Kind::Integer { minimum: 1, maximum: 65_536, default: 32 },
-    for_more: Some("for more, several servers, and a load for each"),
+    for_more: Some("for more, use several servers, with a load for each"),
 };
 
 /// The name of the sum that both ends account for: the delays of all requests that were served.

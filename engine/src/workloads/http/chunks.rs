@@ -66,7 +66,7 @@ impl Chunks {
         }
         for (place, &byte) in came.iter().enumerate() {
             if self.place == Place::EndOfAll {
-                expect(byte, b'\n', "behind its last chunk")?;
+                expect(byte, b'\n', "after its last chunk")?;
                 return Ok(Part::End(place + 1));
             }
             self.place = self.follows(byte)?;
@@ -87,12 +87,12 @@ impl Chunks {
             (Place::Extension, byte) if byte != b'\n' => Ok(Place::Extension),
             (Place::Size | Place::Digits, byte) => {
                 let digit = (byte as char).to_digit(16).ok_or_else(|| no_size(byte))?;
-                let size = self.size.checked_mul(16).ok_or("a chunk of the reply is larger than any number here")?;
+                let size = self.size.checked_mul(16).ok_or("the size of a chunk of the reply exceeds 64 bits")?;
                 self.size = size + u64::from(digit);
                 Ok(Place::Digits)
             }
             (Place::EndOfLine, byte) => {
-                expect(byte, b'\n', "behind the size of a chunk")?;
+                expect(byte, b'\n', "after the size of a chunk")?;
                 self.read = 0;
                 Ok(match std::mem::take(&mut self.size) {
                     0 => Place::Trailer,
@@ -129,11 +129,11 @@ fn expect(byte: u8, expected: u8, place: &str) -> Result<(), String> {
     if byte == expected {
         return Ok(());
     }
-    Err(format!("{place} the reply has {:?}, and {:?} is due there", byte as char, expected as char))
+    Err(format!("{place} the reply has {:?}, expected {:?}", byte as char, expected as char))
 }
 
 fn no_size(byte: u8) -> String {
-    format!("{:?} stands in the line of a chunk of the reply, where its size and its end belong", byte as char)
+    format!("unexpected {:?} in the size line of a chunk of the reply", byte as char)
 }
 
 #[cfg(test)]

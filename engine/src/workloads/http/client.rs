@@ -58,7 +58,7 @@ impl Mix {
         let index = alias(kinds.iter().map(|kind| kind.weight).collect());
         Ok(Mix {
             index: Arc::new(index.map_err(|why| mistake(format!("--{}: {why}", MIX.name)))?),
-            counted: Arc::new(SharedArray::new(kinds.len()).context("shared memory could not be mapped")?),
+            counted: Arc::new(SharedArray::new(kinds.len()).context("cannot map shared memory")?),
         })
     }
 }
@@ -176,7 +176,7 @@ impl Conversation for Asker {
     fn receive(&mut self, input: &mut Input<'_>) -> std::result::Result<Answer, String> {
         while matches!(self.coming, Coming::Head) {
             if input.ended {
-                let behind = if self.interim > 0 { ", behind others (1xx)" } else { "" };
+                let behind = if self.interim > 0 { ", after interim heads (1xx)" } else { "" };
                 return Err(format!("the reply ended after {} bytes of its head{behind}", self.head.len()));
             }
             let kind = &self.kinds[self.asked.kind];
@@ -206,7 +206,7 @@ impl Conversation for Asker {
                 Extent::Interim => {
                     self.interim += length;
                     if self.interim > LONGEST_HEAD {
-                        return Err(format!("heads of more than {LONGEST_HEAD} bytes (1xx), and no reply"));
+                        return Err(format!("more than {LONGEST_HEAD} bytes of interim heads (1xx), and no reply"));
                     }
                     Want::ANYTHING
                 }
@@ -238,7 +238,7 @@ impl Conversation for Asker {
             return if answer == Answer::Complete { self.complete() } else { Ok(answer) };
         };
         if input.ended {
-            return Err(format!("the reply ended, and {left} bytes of its body were to come"));
+            return Err(format!("the reply ended with {left} bytes of its body missing"));
         }
         let part = (input.bytes().len() as u64).min(left);
         input.take(part as usize);

@@ -13,8 +13,8 @@ use crate::requests::sizes::{SIZES, weight};
 /// What is asked for.
 pub const PATH: Setting = Setting {
     name: "path",
-    help: "What to ask for; our servers have / alone, and /bytes/N if told so; {bytes} in it stands for the size of each request. \
-           Of another path a reply of any bytes is right, unless --bytes or --check says what is",
+    help: "Path to request. Our servers have /, and /bytes/N if configured. {bytes} in the path stands for the size \
+           of each request. For any other path a reply of any length is correct, unless --bytes or --check is given",
     unit: None,
     kind: SettingKind::Text { longest: 2048, default: "/", form: Form::Plain },
     for_more: None,
@@ -23,9 +23,9 @@ pub const PATH: Setting = Setting {
 /// Several kinds of requests.
 pub const MIX: Setting = Setting {
     name: "mix",
-    help: "Instead of one path, kinds of requests with their weights: GET:/@9,HEAD:/@1,GET=404:/missing@1. METHOD is GET or \
-           HEAD; METHOD=STATUS where not 200 is right; METHOD+BYTES where a reply is not as long as the others; {bytes} in a \
-           path is the size of each request",
+    help: "Mix of requests with weights, instead of a single path: GET:/@9,HEAD:/@1,GET=404:/missing@1. METHOD is GET \
+           or HEAD; METHOD=STATUS expects a status other than 200; METHOD+BYTES expects a different reply length; \
+           {bytes} in a path stands for the size of each request",
     unit: None,
     kind: SettingKind::Text { longest: 4096, default: NONE, form: Form::Mix },
     for_more: None,
@@ -105,12 +105,12 @@ pub fn kinds(settings: &Settings) -> Result<Vec<KindOfRequest>> {
         vec![of_path(settings.word(PATH.name), has_sizes, settings)?]
     } else {
         let refused =
-            |why: String| mistake(format!("--{} is '{mix}': {why}; it takes {FORM}, with commas between", MIX.name));
+            |why: String| mistake(format!("--{} is '{mix}': {why}; allowed: {FORM}, separated by commas", MIX.name));
         mix.split(',').map(|text| of_mix(text, has_sizes, settings)).collect::<Result<_, _>>().map_err(refused)?
     };
     if has_sizes && !kinds.iter().any(|kind| kind.body == Body::Drawn) {
         return Err(mistake(format!(
-            "--{} has no part in what is asked for: {SIZE} in a path stands for the size, as in {SIZED}",
+            "--{} has no effect: no path contains {SIZE}, which stands for the size, as in {SIZED}",
             SIZES.name
         )));
     }
@@ -142,13 +142,13 @@ fn of_path(path: &str, has_sizes: bool, settings: &Settings) -> Result<KindOfReq
 
 fn check_path(path: &str, has_sizes: bool) -> Result<(), String> {
     if !path.starts_with('/') {
-        return Err(format!("it begins with a slash: /{path}"));
+        return Err(format!("a path begins with a slash: /{path}"));
     }
     match path.matches(SIZE).count() {
         0 => Ok(()),
         1 if has_sizes => Ok(()),
         1 => Err(format!("{SIZE} stands for a size: give --{}, such as --{0} fixed:4000", SIZES.name)),
-        _ => Err(format!("{SIZE} stands in it more than once")),
+        _ => Err(format!("{SIZE} occurs in it more than once")),
     }
 }
 
@@ -165,25 +165,25 @@ fn of_mix(text: &str, has_sizes: bool, settings: &Settings) -> Result<KindOfRequ
     let head_only = match method {
         "GET" => false,
         "HEAD" => true,
-        _ => return Err(format!("'{method}' is not GET or HEAD, which have no body")),
+        _ => return Err(format!("'{method}' is not GET or HEAD; other methods are not supported")),
     };
     let (first, last) = (STATUSES.start(), STATUSES.end());
     let is_final = status.parse().ok().filter(|status| STATUSES.contains(status));
-    let status = is_final.ok_or(format!("'{status}' is no status from {first} to {last}"))?;
+    let status = is_final.ok_or(format!("'{status}' is not a status from {first} to {last}"))?;
     let SettingKind::Integer { maximum, .. } = BYTES.kind else { unreachable!("{} is a number", BYTES.name) };
     let number = |text: &str| {
         let bytes = text.parse().ok().filter(|bytes| (0..=maximum).contains(bytes));
-        bytes.ok_or(format!("'{text}' is no number of bytes from 0 to {maximum}"))
+        bytes.ok_or(format!("'{text}' is not a number of bytes from 0 to {maximum}"))
     };
     let own = bytes.map(number).transpose()?;
     let all = settings.values().get(BYTES.name).map(|_| settings.integer(BYTES.name));
     let body = match (status, own, path.contains(SIZE)) {
         (_, Some(_), true) => return Err(format!("'{request}' has two sizes: +BYTES, and {SIZE} in its path")),
         (200, None, true) => Body::Drawn,
-        (_, None, true) => return Err(format!("'{request}' asks for a size, and status {status} has none")),
+        (_, None, true) => return Err(format!("'{request}' asks for a size, but status {status} has no body")),
         (200, own, false) => match own.or(all) {
             Some(bytes) => Body::Exactly(bytes),
-            None => return Err(format!("'{request}' does not say how long its reply is: {method}+BYTES:{path}")),
+            None => return Err(format!("'{request}' does not give the length of its reply: {method}+BYTES:{path}")),
         },
         // They have no body (RFC 9110, sections 15.3.5 and 15.4.5).
         (204 | 304, None, false) => Body::Any(Some(0)),

@@ -62,12 +62,12 @@ impl Unmeasured {
         self.came += part.len() as u64;
         match self.due {
             Some(due) if self.came > due => Err(format!(
-                "the reply has more than the {due} bytes that are due; of another server's resource: --bytes with its length, \
-                 --check count"
+                "the reply has more than the expected {due} bytes; for a resource of another server: --bytes with its \
+                 length, --check count"
             )),
             None if self.came > LONGEST_UNKNOWN => Err(format!(
-                "the reply has more than {LONGEST_UNKNOWN} bytes, the most that are taken where none are due: --bytes with its \
-                 length, --check count"
+                "the reply has more than {LONGEST_UNKNOWN} bytes, the maximum if no length is given; use --bytes with \
+                 its length, --check count"
             )),
             _ => Ok(()),
         }

@@ -96,7 +96,7 @@ fn parse(bytes: &[u8], kind: &KindOfRequest, due: Option<u64>) -> Result<Option<
         let path = kind.text.split_once(':').map_or("", |(_, path)| path);
         let told = format!("the reply's status is {code} {reason}, not {}", kind.status);
         return Err(if STATUSES.contains(&code) {
-            format!("{told}; where that is right: --mix {}={code}:{path}@1", method(kind))
+            format!("{told}; if that is correct: --mix {}={code}:{path}@1", method(kind))
         } else {
             told
         });
@@ -115,7 +115,7 @@ fn parse(bytes: &[u8], kind: &KindOfRequest, due: Option<u64>) -> Result<Option<
     // Where a reply ends that says it twice, or in two ways, nobody can tell (RFC 9112, section 6.3).
     let first = lengths.next();
     if first.is_some_and(|first| lengths.any(|other| other.value != first.value)) {
-        return Err("the reply has two Content-Lengths that differ".to_owned());
+        return Err("the reply has two different Content-Lengths".to_owned());
     }
     if !has_none && in_chunks(&head)? {
         return Ok(Some(Head { length, closes, body: Extent::Chunks }));
@@ -126,12 +126,12 @@ fn parse(bytes: &[u8], kind: &KindOfRequest, due: Option<u64>) -> Result<Option<
         }
         (Some(Some(bytes)), None) if bytes > LONGEST_UNKNOWN && !has_none => {
             return Err(format!(
-                "the reply has {bytes} bytes, and up to {LONGEST_UNKNOWN} are taken where none are due: --bytes {bytes} --check \
-                 count"
+                "the reply has {bytes} bytes; the maximum is {LONGEST_UNKNOWN} if no length is given; use --bytes \
+                 {bytes} --check count"
             ));
         }
         (Some(Some(bytes)), _) => bytes,
-        (Some(None), _) => return Err("the reply's Content-Length is no number".to_owned()),
+        (Some(None), _) => return Err("the reply's Content-Length is not a number".to_owned()),
         // A server may leave it out there (RFC 9110, section 8.6).
         (None, _) if has_none => 0,
         // Whatever it says of the connection (RFC 9112, section 6.3).
@@ -148,13 +148,13 @@ fn in_chunks(head: &httparse::Response<'_, '_>) -> Result<bool, String> {
     let Some(coding) = codings.next() else { return Ok(false) };
     if !coding.eq_ignore_ascii_case(b"chunked") || codings.next().is_some() {
         let seen = String::from_utf8_lossy(coding);
-        return Err(format!("the reply has the Transfer-Encoding {seen:?}, and this client knows chunked alone"));
+        return Err(format!("the reply has the Transfer-Encoding {seen:?}; this client supports only chunked"));
     }
     if named("content-length").next().is_some() {
-        return Err("the reply has a Transfer-Encoding and a Content-Length, which contradict each other".to_owned());
+        return Err("the reply has both a Transfer-Encoding and a Content-Length".to_owned());
     }
     if head.version == Some(0) {
-        return Err("the reply has a Transfer-Encoding, which HTTP/1.0 has not".to_owned());
+        return Err("the reply has a Transfer-Encoding, which HTTP/1.0 does not support".to_owned());
     }
     Ok(true)
 }
@@ -170,7 +170,7 @@ pub fn unlike(bytes: u64, due: u64, kind: &KindOfRequest) -> String {
         0 => format!("--mix {}+0:{path}@1", method(kind)),
         _ => format!("--bytes {bytes} --check count"),
     };
-    format!("the reply has {bytes} bytes, and {due} are due; of another server's resource: {instead}")
+    format!("the reply has {bytes} bytes, expected {due}; for a resource of another server: {instead}")
 }
 
 #[cfg(test)]

@@ -24,7 +24,7 @@ use crate::transfer::primitive::Want;
 /// Who sends.
 pub const DIRECTION: Setting = Setting {
     name: "direction",
-    help: "Which way the bytes of a stream go",
+    help: "Direction of the stream",
     unit: None,
     kind: Kind::Choice { choices: &["to_server", "to_client"], default: "to_server" },
     for_more: None,
@@ -33,10 +33,10 @@ pub const DIRECTION: Setting = Setting {
 /// How long a stream is.
 pub const STREAM_BYTES: Setting = Setting {
     name: "stream_bytes",
-    help: "Bytes of each stream; 0: until the load ends by time",
+    help: "Length of each stream in bytes; 0: until the load ends by time",
     unit: Some("bytes"),
     kind: Kind::Integer { minimum: 0, maximum: 1 << 50, default: 0 },
-    for_more: Some("for more, 0: a stream lasts until the load ends by time"),
+    for_more: Some("for more, use 0: a stream lasts until the load ends by time"),
 };
 
 /// How much sooner than asked for a stream of a time may end, as a share of that time: clocks of two machines differ a little.
@@ -48,7 +48,7 @@ pub fn client(settings: &Settings) -> Result<Box<dyn Client>> {
     let timed = matches!(settings.values().get(MILLISECONDS.name), Some(Value::Integer(1..)));
     if bytes.is_none() && !timed {
         return Err(mistake(
-            "a stream has to end: give its length, such as --stream-bytes 1000000000, or --milliseconds 10000 with a \
+            "a stream must end: give its length, such as --stream-bytes 1000000000, or --milliseconds 10000 with a \
              --load that ends by time",
         ));
     }
@@ -66,7 +66,7 @@ pub fn client(settings: &Settings) -> Result<Box<dyn Client>> {
         sent: Arc::default(),
         receiving: Receiving::new(settings),
         reel: Arc::new(Reel::new(settings)?),
-        shared: Arc::new(SharedArray::new(1).context("shared memory could not be mapped")?),
+        shared: Arc::new(SharedArray::new(1).context("cannot map shared memory")?),
     }))
 }
 
@@ -152,17 +152,17 @@ impl StreamConversation {
         input.take(input.bytes().len());
         let seen = || String::from_utf8_lossy(&self.line);
         if input.ended {
-            return Err(format!("the server ended before it had told how many bytes came: {:?}", seen()));
+            return Err(format!("the server closed before it reported how many bytes arrived: {:?}", seen()));
         }
         let Some((b'\n', digits)) = self.line.split_last() else {
             return match LONGEST_LINE - self.line.len() {
-                0 => Err(format!("the server's count of bytes is no number: {:?}", seen())),
+                0 => Err(format!("the server's number of bytes is not a number: {:?}", seen())),
                 _ => Ok(Answer::Receive(self.want())),
             };
         };
         if digits != self.moved.to_string().as_bytes() {
             return Err(format!(
-                "the server says that {:?} bytes came, and {} were sent",
+                "the server reports {:?} received bytes, but {} were sent",
                 seen().trim_end(),
                 self.moved
             ));

@@ -11,16 +11,16 @@ use super::reel;
 
 pub const RECEIVE_BYTES: Setting = Setting {
     name: "receive_bytes",
-    help: "The most that one receive of a stream takes",
+    help: "Maximum size of one receive of a stream",
     unit: Some("bytes"),
     kind: Kind::Integer { minimum: 1, maximum: 16 << 20, default: 128 << 10 },
-    for_more: Some("no receive takes more than the socket's buffer holds (sysctl net.ipv4.tcp_rmem)"),
+    for_more: Some("a receive cannot return more than the socket's buffer holds (sysctl net.ipv4.tcp_rmem)"),
 };
 
 pub const VERIFY: Setting = Setting {
     name: "verify",
-    help: "Which bytes of a stream the receiver compares with those that are sent: all, the first 64 of each receive, or \
-           none; bytes that are not stored are counted only",
+    help: "Bytes of a stream that the receiver compares with what is sent: all, the first 64 of each receive, or \
+           none; bytes that are not stored are only counted",
     unit: None,
     kind: Kind::Choice { choices: &["all", "sample", "none"], default: "sample" },
     for_more: None,
@@ -69,7 +69,7 @@ impl Receiving {
             let expected = &self.expected[(from % reel::PERIOD as u64) as usize..][..seen.len()];
             if let Some(place) = difference(seen, expected) {
                 return Err(format!(
-                    "byte {} of the stream is {}, and {} is sent there (--verify none for other programs)",
+                    "byte {} of the stream is {}, expected {} (--verify none for other programs)",
                     from + place as u64,
                     seen[place],
                     expected[place]

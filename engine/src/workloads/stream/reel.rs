@@ -15,16 +15,16 @@ use crate::transfer::outbox::{Outbox, PART, Piece};
 /// How a stream is cut.
 pub const MESSAGE_BYTES: Setting = Setting {
     name: "message_bytes",
-    help: "Bytes of each message of a stream that is sent: what one call sends, as far as the primitive can",
+    help: "Message size of a stream: bytes per send call, as far as the send primitive can",
     unit: Some("bytes"),
     kind: Kind::Integer { minimum: 1, maximum: 16 << 20, default: 128 << 10 },
-    for_more: Some("for longer streams, --stream-bytes or --milliseconds: a message is what one call sends"),
+    for_more: Some("for longer streams, use --stream-bytes or --milliseconds: a message is what one call sends"),
 };
 
 /// What a stream is sent from.
 pub const SOURCE: Setting = Setting {
     name: "source",
-    help: "What a stream is sent from: memory, a file in memory (memfd), or a file in the directory for temporary files",
+    help: "Source of the stream: memory, a file in memory (memfd), or a file in the directory for temporary files",
     unit: None,
     kind: Kind::Choice { choices: &["memory", "memfd", "file"], default: "memory" },
     for_more: None,
@@ -33,10 +33,10 @@ pub const SOURCE: Setting = Setting {
 /// How large the file is.
 pub const SOURCE_BYTES: Setting = Setting {
     name: "source_bytes",
-    help: "Size of the file that a stream is sent from, again and again; it holds a message at least",
+    help: "Size of the file that a stream is sent from repeatedly; at least one message",
     unit: Some("bytes"),
     kind: Kind::Integer { minimum: 1, maximum: 1 << 33, default: 16 << 20 },
-    for_more: Some("for longer streams, --stream-bytes or --milliseconds: the file is sent again and again"),
+    for_more: Some("for longer streams, use --stream-bytes or --milliseconds: the file is sent repeatedly"),
 };
 
 /// After so many bytes a stream repeats itself. Messages of the sizes that are in use thereby begin where a page of a file
@@ -74,12 +74,12 @@ impl Reel {
             "memory" => Piece::Bytes(bytes_of_a_stream(least as usize).into(), 0..least as usize),
             "memfd" => {
                 let made = descriptor::memory_file(c"thunderherd stream").and_then(|file| filled(file.into(), length));
-                Piece::File(made.context("a file in memory could not be made")?, 0..length)
+                Piece::File(made.context("cannot create a file in memory")?, 0..length)
             }
             _ => {
                 let folder = std::env::temp_dir();
                 let made = temporary_file(&folder).and_then(|file| filled(file, length));
-                let advice = || format!("a file of {length} bytes could not be made in {} (TMPDIR)", folder.display());
+                let advice = || format!("cannot create a file of {length} bytes in {} (TMPDIR)", folder.display());
                 Piece::File(made.with_context(advice)?, 0..length)
             }
         };
