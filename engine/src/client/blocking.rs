@@ -26,7 +26,7 @@ impl<'run> BlockingClient<'run> {
         let prepared = state.run.way.prepare(&state.run.settings);
         let openers = prepared
             .inspect_err(|error| state.slot.error(ErrorKind::of(error)))
-            .context("the primitives could not be prepared")?;
+            .context("cannot prepare the primitives")?;
         Ok(BlockingClient { state, keeps, openers, caller: None, measure })
     }
 

@@ -47,14 +47,14 @@ impl Failure {
     /// What was under way behind the window's end was waited for, and has not come, though there may have been progress.
     pub fn behind_the_window() -> Self {
         let message =
-            "awaiting replies behind the window: the time for that is over (--timeout-milliseconds)".to_owned();
+            "waiting for replies after the window: the time allowed is over (--timeout-milliseconds)".to_owned();
         Failure { kind: ErrorKind::TimedOut, message }
     }
 
     /// Of the reply something came again and again, and it is not whole after so long.
     fn in_pieces(longest: Duration) -> Self {
         let message = format!(
-            "{RECEIVING}: it came piece by piece and is not whole after {:.1} s, {LONGEST} times the time allowed \
+            "{RECEIVING}: it arrived in pieces and is incomplete after {:.1} s, {LONGEST} times the time allowed \
              (--timeout-milliseconds)",
             longest.as_secs_f64()
         );
@@ -279,7 +279,7 @@ impl<'run> Caller<'run> {
                 Answer::Complete => return self.answered(ended),
                 Answer::Last => return self.answered(true),
                 Answer::Surplus { due } => {
-                    let message = format!("the reply has more than the {due} bytes that were asked for");
+                    let message = format!("the reply has more than the {due} bytes requested");
                     return Err(Failure { kind: ErrorKind::Surplus, message });
                 }
             }
@@ -395,7 +395,7 @@ impl<'run> Caller<'run> {
             0 => Ok(()),
             bytes => Err(Failure {
                 kind: ErrorKind::Surplus,
-                message: format!("{bytes} bytes more came than the reply has"),
+                message: format!("{bytes} more bytes arrived than the reply has"),
             }),
         }
     }

@@ -39,7 +39,7 @@ pub fn maximum(histogram: &Histogram<u64>) -> Option<u64> {
 pub fn encoded(histogram: &Histogram<u64>) -> Result<String> {
     use base64::Engine;
     let mut bytes = Vec::new();
-    V2DeflateSerializer::new().serialize(histogram, &mut bytes).context("the histogram cannot be encoded")?;
+    V2DeflateSerializer::new().serialize(histogram, &mut bytes).context("cannot encode the histogram")?;
     Ok(base64::engine::general_purpose::STANDARD.encode(bytes))
 }
 

@@ -94,8 +94,8 @@ impl Load {
             && let Some(option) = ["primitive", "receive"].into_iter().find(|option| given(option))
         {
             return Err(mistake(format!(
-                "--{option} with --{} {word}: what is submitted to a ring moves bytes itself, and no primitive has a part \
-                 in it; leave one of them out",
+                "--{option} has no effect with --{} {word}, since the ring moves the bytes itself; leave one of them \
+                 out",
                 setting.option()
             )));
         }
@@ -104,7 +104,7 @@ impl Load {
         let is_timed = settings.integer(duration.name) > 0;
         if is_timed && given(each.name) {
             return Err(mistake(format!(
-                "--{} and --{} contradict each other: a load ends when every client has made so many requests, or by \
+                "--{} and --{} contradict each other: a load ends either after a number of requests per client or by \
                  time; give one of them",
                 each.option(),
                 duration.option()
@@ -113,7 +113,7 @@ impl Load {
         let warms_up = self.settings.iter().any(|setting| setting.name == WARM_UP.name);
         if !is_timed && warms_up && settings.integer(WARM_UP.name) > 0 {
             return Err(mistake(format!(
-                "--{} comes before the window of a load that ends by time; give --{} too",
+                "--{} needs a load that ends by time; give --{} too",
                 WARM_UP.option(),
                 duration.option()
             )));
@@ -125,17 +125,17 @@ impl Load {
 /// How long a load waits for progress.
 pub const TIMEOUT: Setting = Setting {
     name: "timeout_milliseconds",
-    help: "A connection without any progress for so long has failed, and so has a reply that comes piece by piece for ten times \
-           as long",
+    help: "Time without progress after which a connection has failed; a reply that arrives in pieces fails after ten \
+           times this time",
     unit: Some("milliseconds"),
     kind: Kind::Integer { minimum: 1, maximum: 3_600_000, default: 10_000 },
-    for_more: Some("for replies that take longer, a server that sends some of each at least once an hour"),
+    for_more: Some("for slower replies, use a server that sends part of each reply at least once an hour"),
 };
 
 /// How many clients there are, in loads whose clients are not processes.
 pub const CLIENTS: Setting = Setting {
     name: "clients",
-    help: "Clients that ask at the same time, each on a connection of its own",
+    help: "Number of concurrent clients, each with its own connection",
     unit: Some("clients"),
     kind: Kind::Integer { minimum: 1, maximum: 100_000, default: 4 },
     for_more: Some(SEVERAL_LOADS),
@@ -144,7 +144,7 @@ pub const CLIENTS: Setting = Setting {
 /// Whether a client keeps its connection.
 pub const CONNECTIONS: Setting = Setting {
     name: "connections",
-    help: "A connection for every request, or one kept for all requests of a client (as far as the protocol allows)",
+    help: "One connection per request, or one persistent connection per client (as far as the protocol allows)",
     unit: None,
     kind: Kind::Choice { choices: &["per_request", KEPT], default: "per_request" },
     for_more: None,
@@ -156,48 +156,51 @@ pub const KEPT: &str = "kept";
 /// How many requests a client makes.
 pub const LOOPS: Setting = Setting {
     name: "loops",
-    help: "Requests that each client makes, unless the load ends by time",
+    help: "Requests per client, unless the load ends by time",
     unit: Some("requests"),
     kind: Kind::Integer { minimum: 1, maximum: 10_000_000, default: 500 },
     for_more: Some(
-        "for more, a load that ends by time (--milliseconds; not --load closed), or several one after another",
+        "for more, use a load that ends by time (--milliseconds; not --load closed), or several loads in sequence",
     ),
 };
 
 /// How long the measured window is.
 pub const MILLISECONDS: Setting = Setting {
     name: "milliseconds",
-    help: "Length of the measured window, after which the load ends; 0, where it may be: when every client has made its loops",
+    help: "Length of the measured window, after which the load ends; 0, if allowed: the load ends after --loops \
+           requests per client",
     unit: Some("milliseconds"),
     kind: Kind::Integer { minimum: 0, maximum: 86_400_000, default: 0 },
-    for_more: Some("for more than a day, several loads one after another"),
+    for_more: Some("for more than a day, run several loads in sequence"),
 };
 
 /// How long clients ask before the window begins.
 pub const WARM_UP: Setting = Setting {
     name: "warm_up_milliseconds",
-    help: "Time from the first request, every kept connection made, to the beginning of the measured window",
+    help: "Warm-up: time from the first request to the start of the measured window; persistent connections are \
+           opened before",
     unit: Some("milliseconds"),
     kind: Kind::Integer { minimum: 0, maximum: 3_600_000, default: 0 },
-    for_more: Some("for more than an hour, a load before this one, whose result nobody looks at"),
+    for_more: Some("for more than an hour, run a separate load first and ignore its result"),
 };
 
 /// Over which time the load grows.
 pub const RAMP_UP: Setting = Setting {
     name: "ramp_up_milliseconds",
-    help: "Time before the warm-up, every kept connection made, over which clients begin one after another, or the rate rises",
+    help: "Ramp-up: time before the warm-up in which clients start one after another, or the rate rises; persistent \
+           connections are opened before",
     unit: Some("milliseconds"),
     kind: Kind::Integer { minimum: 0, maximum: 3_600_000, default: 0 },
-    for_more: Some("for more than an hour, several loads one after another, each larger than the one before"),
+    for_more: Some("for more than an hour, run several loads in sequence, each larger than the one before"),
 };
 
 /// How long a client waits between two requests.
 pub const THINK: Setting = Setting {
     name: "think_microseconds",
-    help: "Pause of a client between a reply and its next request",
+    help: "Think time: pause of a client between a reply and its next request",
     unit: Some("microseconds"),
     kind: Kind::Integer { minimum: 0, maximum: 3_600_000_000, default: 0 },
-    for_more: Some("for more than an hour, a load anew for every request"),
+    for_more: Some("for more than an hour, start a new load for every request"),
 };
 
 /// For [`Load::workers`] of a load with the setting [`CLIENTS`], and for the load itself.
@@ -298,19 +301,19 @@ impl LoadRun {
     /// the first connection, since a load of fewer clients is another load.
     pub fn make_room(&self, clients: usize, beside: usize) -> Result<()> {
         let needed = (clients + beside) as u64 + OTHER_DESCRIPTORS;
-        let allowed = process::raise_descriptor_limit().context("the limit on descriptors cannot be raised")?;
+        let allowed = process::raise_descriptor_limit().context("cannot raise the limit on descriptors")?;
         if allowed < needed {
             let (least, raise) = (self.least_descriptors(), raise_to(needed));
             let help = if allowed < least {
-                format!("a load of a single client needs {least}, so that only more descriptors help: {raise}")
+                format!("a load with a single client needs {least}, so only more descriptors help: {raise}")
             } else {
                 format!(
-                    "fewer --clients, or {raise}; or several loads of fewer each, whose --json results `thunderherd merge` puts \
-                     together"
+                    "use fewer --clients, or {raise}; or run several smaller loads and combine their --json results \
+                     with `thunderherd merge`"
                 )
             };
             return Err(mistake(format!(
-                "--clients {clients} needs {needed} descriptors, and this process may have {allowed}; {help}"
+                "--clients {clients} needs {needed} descriptors, but this process may have {allowed}; {help}"
             )));
         }
         let range = std::fs::read_to_string(PORT_RANGE).ok().and_then(|text| port_range(&text));
@@ -321,8 +324,8 @@ impl LoadRun {
                 if clients <= ports * sources {
                     if clients > ports * sources / 2 {
                         warn(&format!(
-                            "--clients {clients} take more than half of the {ports} local ports of each address, and beyond \
-                             that the kernel searches long for a free one; fewer --clients, {}or more ports (sysctl \
+                            "--clients {clients} uses more than half of the {ports} local ports of each address, so \
+                             the kernel searches long for a free port; use fewer --clients, {}or more ports (sysctl \
                              net.ipv4.ip_local_port_range)",
                             more_addresses(*address, clients, ports)
                         ));
@@ -331,9 +334,9 @@ impl LoadRun {
                 }
                 let at_each = if sources > 1 { format!(" at each of {sources} addresses") } else { String::new() };
                 Err(mistake(format!(
-                    "--clients {clients} needs as many local ports towards {address}, and there are {ports} \
-                     ({first} to {last}){at_each}; fewer --clients, {}or more ports: \
-                     sysctl -w net.ipv4.ip_local_port_range='1024 65535'",
+                    "--clients {clients} needs as many local ports towards {address}, but there are {ports} ({first} \
+                     to {last}){at_each}; use fewer --clients, {}or more ports: sysctl -w \
+                     net.ipv4.ip_local_port_range='1024 65535'",
                     more_addresses(*address, clients, ports)
                 )))
             }
@@ -362,7 +365,7 @@ impl LoadRun {
 fn more_addresses(target: SocketAddr, clients: usize, ports: usize) -> String {
     let (option, needed) = (SOURCE_ADDRESSES.option(), clients.div_ceil((ports / 2).max(1)));
     match source_addresses::most(target) {
-        1 => format!("more local addresses (--{option} {needed}, where the machine has so many), "),
+        1 => format!("more local addresses (--{option} {needed}, if the machine has as many), "),
         most if needed <= most => format!("more local addresses (--{option} {needed}), "),
         _ => String::new(),
     }

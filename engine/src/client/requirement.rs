@@ -54,20 +54,21 @@ impl Requirement {
         match self.needs {
             Needs::Word { other, word } if settings.word(other) != word => {
                 let other = option(other);
-                Err(mistake(format!("{own} {value} needs {other} {word}; give that too, or leave {own} out")))
+                Err(mistake(format!("{own} {value} needs {other} {word}; add that, or leave {own} out")))
             }
             Needs::AsMany { other } if settings.integer(other) < value => {
                 let (other, less) = (option(other), settings.integer(other));
                 Err(mistake(format!(
-                    "{own} {value} needs {other} {value} or more, and it is {less}; a smaller {own}, or {other} {value}"
+                    "{own} {value} needs {other} {value} or more, but it is {less}; use a smaller {own}, or {other} \
+                     {value}"
                 )))
             }
             Needs::Product { other, most } if value.saturating_mul(settings.integer(other)) > most => {
                 let (other, factor) = (option(other), settings.integer(other));
                 let product = value.saturating_mul(factor);
                 Err(mistake(format!(
-                    "{own} {value} with {other} {factor} comes to {product}, and {most} is the most; a smaller {own}, or a \
-                     smaller {other}"
+                    "{own} {value} with {other} {factor} is {product}, but the maximum is {most}; use a smaller \
+                     {own}, or a smaller {other}"
                 )))
             }
             _ => Ok(()),

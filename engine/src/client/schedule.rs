@@ -9,7 +9,8 @@ use crate::requests::recording::RecordedGaps;
 /// How many requests are due.
 pub const RATE: Setting = Setting {
     name: "rate",
-    help: "Requests that are due each second, all threads together; recorded ones come at their own rate unless this is given",
+    help: "Rate of the open load: requests due per second, summed over all threads; recorded requests come at their \
+           recorded rate by default",
     unit: Some("requests a second"),
     kind: Kind::Integer { minimum: 1, maximum: 10_000_000, default: 1000 },
     for_more: Some(SEVERAL_LOADS),
@@ -18,7 +19,8 @@ pub const RATE: Setting = Setting {
 /// How they follow each other.
 pub const ARRIVALS: Setting = Setting {
     name: "arrivals",
-    help: "Requests become due independently of each other (a Poisson process), evenly, or as they were recorded (--recording)",
+    help: "Distribution of request times: independent of each other (a Poisson process), evenly spaced, or as \
+           recorded (--recording)",
     unit: None,
     kind: Kind::Choice { choices: &["poisson", "constant", RECORDED], default: "poisson" },
     for_more: None,
@@ -30,8 +32,8 @@ const RECORDED: &str = "recorded";
 /// The file.
 pub const RECORDING: Setting = Setting {
     name: "recording",
-    help: "For recorded arrivals a CSV file with a column gap_microseconds, one row a request: how long after the one before it \
-           is due, from the start again when the file ends",
+    help: "CSV file for recorded arrivals, with a column gap_microseconds and one row per request: the time since the \
+           request before it. The file repeats when it ends",
     unit: None,
     kind: Kind::Text { longest: 4096, default: NONE, form: Form::File },
     for_more: None,
@@ -40,8 +42,8 @@ pub const RECORDING: Setting = Setting {
 /// What the moments follow from.
 pub const ARRIVAL_SEED: Setting = Setting {
     name: "arrival_seed",
-    help: "Loads with the same seed, rate and threads have their requests due at the same moments; several loads beside each \
-           other need different ones",
+    help: "Seed of the schedule; the same seed, rate and threads give the same request times. Concurrent loads need \
+           different seeds",
     unit: None,
     kind: Kind::Integer { minimum: 0, maximum: u64::MAX, default: 1 },
     for_more: Some(A_NUMBER_OF_64_BITS),
@@ -114,8 +116,8 @@ fn recorded_rate(gaps: &RecordedGaps) -> Result<f64> {
     let Kind::Integer { maximum, .. } = RATE.kind else { unreachable!("{} is a number", RATE.name) };
     if rate > maximum as f64 {
         return Err(mistake(format!(
-            "--{} has {rate:.0} requests a second in the mean; allowed: up to {maximum}; longer gaps, or --{} to have them come \
-             at another rate",
+            "--{} has a mean rate of {rate:.0} requests a second; allowed: up to {maximum}; use longer gaps, or set \
+             another rate with --{}",
             RECORDING.option(),
             RATE.option()
         )));
@@ -132,7 +134,7 @@ pub fn settle(settings: &mut Settings, given: impl Fn(&str) -> bool) -> Result<(
     let (is_recorded, has_file) = (settings.word(ARRIVALS.name) == RECORDED, settings.word(RECORDING.name) != NONE);
     match (is_recorded, has_file) {
         (true, false) => Err(mistake(format!("--arrivals {RECORDED} needs a file: give --recording PATH too"))),
-        (false, true) => Err(mistake(format!("--recording is for recorded arrivals: give --arrivals {RECORDED} too"))),
+        (false, true) => Err(mistake(format!("--recording needs --arrivals {RECORDED}: give that too"))),
         (true, true) if !given(RATE.name) => {
             settings.forget(RATE.name);
             Ok(())

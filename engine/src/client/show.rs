@@ -76,7 +76,7 @@ impl Shown<'_> {
 
     /// A further part of the request is about to be sent, of which the length is enough.
     pub fn goes_on(&mut self, outbox: &Outbox) {
-        self.show.say(self.number, &format!("{} bytes more of the request sent\n", outbox.bytes()));
+        self.show.say(self.number, &format!("{} more bytes of the request sent\n", outbox.bytes()));
     }
 
     /// A part of the reply has come.
@@ -92,7 +92,7 @@ impl Shown<'_> {
         let bytes = self.reply.len() + self.left_out + self.not_stored;
         let mut text = format!("reply of {bytes} bytes:\n{}", printable(&self.reply, Place::Alone));
         if self.left_out > 0 {
-            text += &format!("(and {} bytes more)", self.left_out);
+            text += &format!("(and {} more bytes)", self.left_out);
         }
         if self.not_stored > 0 {
             text += &format!("({} of the bytes were not stored)", self.not_stored);

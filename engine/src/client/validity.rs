@@ -160,23 +160,23 @@ fn not_judged(name: &'static str, value: Option<f64>, limit: f64, why: String) -
 
 /// What to change, by the kinds of errors that it may help against.
 const ADVICE: [(&[&str], &str); 6] = [
-    (&["refused"], "start the server, or look at its address"),
-    (&["timed_out"], "a server that answers later: longer --timeout-milliseconds, or less load"),
+    (&["refused"], "start the server, or check its address"),
+    (&["timed_out"], "use a longer --timeout-milliseconds for slow replies, or less load"),
     (
         &["wrong_reply", "surplus"],
-        "what the first error says, what both ends must agree on (--bytes and the like), or --check count where only lengths are to \
-         be right",
+        "see the first error; check that both ends agree (--bytes and the like); use --check count if only lengths \
+         must match",
     ),
     (
         &["reset", "broken_pipe", "truncated"],
-        "what the server says of its own errors, how many connections it takes, and after how many requests it closes one \
-         (--requests-per-connection)",
+        "check the errors that the server reports, its limit on connections, and after how many requests it closes \
+         one (--requests-per-connection)",
     ),
-    (&["aborted", "fault", "other"], "what the first error says"),
+    (&["aborted", "fault", "other"], "see the first error"),
     (
         &["resource_limit"],
-        "fewer --clients, more descriptors (ulimit -n); more ports (--source-addresses, or net.ipv4.ip_local_port_range), or \
-         --closing reset, which leaves none in TIME_WAIT",
+        "use fewer --clients, more descriptors (ulimit -n), more ports (--source-addresses, or \
+         net.ipv4.ip_local_port_range), or --closing reset, which leaves no port in TIME_WAIT",
     ),
 ];
 
@@ -189,11 +189,11 @@ pub fn errors(errors: &BTreeMap<&'static str, u64>) -> Check {
         .map(|advice| advice.1)
         .collect();
     let change = format!(
-        "{}; what fails is not timed, so the others look better than they were. {}",
+        "{}; failed requests have no latency, so the remaining latencies look too good. {}",
         kinds.join(", "),
         advice.join("; ")
     );
-    check("errors", errors.values().sum::<u64>() as f64, 0.0, "requests that failed", &change)
+    check("errors", errors.values().sum::<u64>() as f64, 0.0, "failed requests", &change)
 }
 
 /// What is looked at of every load: what failed, and whether the window is as long as it was to be, where that is known.
@@ -207,12 +207,12 @@ fn whole_window(window_ns: u64, asked_ns: u64) -> Check {
     let missing = asked_ns.saturating_sub(window_ns) as f64 / asked_ns as f64;
     let seconds = |nanoseconds: u64| nanoseconds as f64 / 1e9;
     let change = format!(
-        "all clients gave up, so that it ended after {:.3} of {:.3} s, and what was due behind that is counted nowhere; see the \
-         errors",
+        "all clients gave up, so the window ended after {:.3} of {:.3} s, and requests due later are not counted; see \
+         the errors",
         seconds(window_ns),
         seconds(asked_ns)
     );
-    check("cut_window", missing, 0.0, "share of the window in which nobody asked any more", &change)
+    check("cut_window", missing, 0.0, "share of the window after the last client had given up", &change)
 }
 
 fn processor(evidence: &Evidence) -> Check {
@@ -223,27 +223,27 @@ fn processor(evidence: &Evidence) -> Check {
         |generator: &Generator| own(generator).max(1.0 - generator.waited_ns as f64 / generator.elapsed_ns as f64);
     let told = || evidence.generators.iter().filter(|each| each.elapsed_ns > 0);
     let Some(busiest) = told().map(share).reduce(f64::max) else {
-        return not_judged(NAME, None, BUSIEST, "the window did not come to its end".to_owned());
+        return not_judged(NAME, None, BUSIEST, "the window did not reach its end".to_owned());
     };
     if evidence.window_ns < SHORTEST_NS {
-        return not_judged(NAME, Some(busiest), BUSIEST, "so short a window does not tell".to_owned());
+        return not_judged(NAME, Some(busiest), BUSIEST, "the window is too short".to_owned());
     }
     // To wait with a ring is to send and to receive, so that it may never end: then all of them together tell.
     let busiest = busiest.max(told().map(own).sum::<f64>() / evidence.cpus as f64);
     if evidence.spins {
         let why = match evidence.schedule {
-            Some(_) => "threads that spin use all of their CPU; their send lag tells whether they keep up",
-            None => "threads that spin use all of their CPU, whichever side is the slower one",
+            Some(_) => "busy-polling threads use all of their CPU; their send lag shows whether they keep up",
+            None => "busy-polling threads use all of their CPU, whichever side is slower",
         };
         return not_judged(NAME, Some(busiest), BUSIEST, why.to_owned());
     }
-    let change = "the client may be what was measured; a CPU of its own (--cpus), more --threads where there are CPUs for them, or \
-                  a lower rate";
+    let change = "the client may be the bottleneck; give it separate CPUs (--cpus), more --threads if there are CPUs \
+                  for them, or a lower rate";
     check(
         NAME,
         busiest,
         BUSIEST,
-        "share of its time that the busiest thread of the load did not wait for replies",
+        "share of time in which the busiest thread of the load did not wait for replies",
         change,
     )
 }
@@ -254,8 +254,8 @@ fn something_due(evidence: &Evidence, schedule: &ScheduleEvidence) -> Check {
     if schedule.due == 0 && !evidence.errors.is_empty() {
         return not_judged(NAME, None, 0.0, "the load failed before".to_owned());
     }
-    let change = "there is nothing that could be measured; longer --milliseconds, or a higher --rate";
-    check(NAME, f64::from(schedule.due == 0), 0.0, "1 where no request was due in the window", change)
+    let change = "there is nothing to measure; use a longer --milliseconds, or a higher --rate";
+    check(NAME, f64::from(schedule.due == 0), 0.0, "1 if no request was due in the window", change)
 }
 
 fn rate(evidence: &Evidence, schedule: &ScheduleEvidence) -> Check {
@@ -269,16 +269,16 @@ fn rate(evidence: &Evidence, schedule: &ScheduleEvidence) -> Check {
     let change = if !evidence.errors.is_empty() {
         "some requests failed, see the errors"
     } else if schedule.waited > 0 {
-        "the server does not keep up, or not over so few connections: a lower --rate, or more --clients"
+        "the server does not keep up, or not over so few connections: use a lower --rate, or more --clients"
     } else {
-        "the server does not keep up: a lower --rate; or its latency is long beside them: longer --warm-up-milliseconds and \
-         --milliseconds"
+        "the server does not keep up (use a lower --rate), or its latency is long compared with the window (use \
+         longer --warm-up-milliseconds and --milliseconds)"
     };
     let change = format!(
-        "{} replies came while {} requests were due, of which {} waited for a connection; {change}",
+        "{} replies arrived while {} requests were due, of which {} waited for a connection; {change}",
         evidence.replies, schedule.due, schedule.waited
     );
-    check(RATE, off, limit, "share by which the rate of replies is off that of the schedule", &change)
+    check(RATE, off, limit, "relative difference between the rate of replies and the rate of the schedule", &change)
 }
 
 fn all_sent(evidence: &Evidence, schedule: &ScheduleEvidence) -> Check {
@@ -293,17 +293,17 @@ fn all_sent(evidence: &Evidence, schedule: &ScheduleEvidence) -> Check {
 /// What to change where requests are sent too late.
 fn against_lateness(evidence: &Evidence) -> &'static str {
     if evidence.spins {
-        "nothing else on its CPU (--cpus), its host included, or more --threads"
+        "keep other work off its CPU (--cpus), including the hypervisor's, or use more --threads"
     } else {
-        "--wait spin, more --threads or a CPU of its own (--cpus)"
+        "use --wait spin, more --threads or a separate CPU (--cpus)"
     }
 }
 
 fn lag(evidence: &Evidence, schedule: &ScheduleEvidence) -> Check {
     let limit = schedule.latency_p50_ns.map_or(LATE_ALWAYS, |median| (LATE_SHARE * median as f64).max(LATE_ALWAYS));
     let late = |lag: u64, of: &str| {
-        let what = format!("nanoseconds by which one request in {of} was sent too late, or more");
-        let change = format!("the load itself was late; {}; or a lower --rate", against_lateness(evidence));
+        let what = format!("lateness in nanoseconds that one request in {of} reached or exceeded");
+        let change = format!("the load itself was late; {}; or use a lower --rate", against_lateness(evidence));
         check(LAG, lag as f64, limit, &what, &change)
     };
     if let (Some(_), Some(lag)) = (schedule.latency_p50_ns, schedule.lag_p99_ns) {
@@ -322,7 +322,7 @@ fn of_the_schedule(name: &'static str, schedule: &ScheduleEvidence, limit: f64) 
         Some(gaps) if schedule.sent >= FEWEST && schedule.waited * 100 <= schedule.sent => Ok(gaps),
         Some(_) if schedule.sent >= FEWEST => {
             let why = format!("{} of {} requests waited for a connection", schedule.waited, schedule.sent);
-            Err(not_judged(name, None, limit, why + ", so that the server had a part in when they were sent"))
+            Err(not_judged(name, None, limit, why + ", so the server affected when they were sent"))
         }
         _ => Err(too_few(name, schedule.sent, limit)),
     }
@@ -341,8 +341,8 @@ fn gap_mean(schedule: &ScheduleEvidence) -> Check {
         Err(check) => return check,
     };
     let off = (mean / schedule.gap_asked_ns - 1.0).abs();
-    let change = "the load did not send at the rate that it was told; see the other checks";
-    check(NAME, off, limit, "share by which the mean gap between two sendings is off that of the schedule", change)
+    let change = "the load did not send at the configured rate; see the other checks";
+    check(NAME, off, limit, "relative difference between the mean gap between sends and the schedule's", change)
 }
 
 fn gap_variation(evidence: &Evidence, schedule: &ScheduleEvidence) -> Check {
@@ -354,20 +354,24 @@ fn gap_variation(evidence: &Evidence, schedule: &ScheduleEvidence) -> Check {
         Err(check) => return check,
     };
     let off = (variation - schedule.variation_asked).abs();
-    let what = "how far the coefficient of variation of the gaps is from 1 (poisson), 0 (constant) or the recording's";
-    check(NAME, off, limit, what, &format!("requests left in bunches; {}", against_lateness(evidence)))
+    let what = "difference of the coefficient of variation of the gaps from 1 (poisson), 0 (constant) or the \
+                recording's";
+    check(NAME, off, limit, what, &format!("requests were sent in bunches; {}", against_lateness(evidence)))
 }
 
 fn little(evidence: &Evidence) -> Check {
     const NAME: &str = "little";
     let (seen, requests) = (evidence.in_system, evidence.latencies);
     if !evidence.errors.is_empty() {
-        return not_judged(NAME, None, LITTLE, "requests that failed have no latency".to_owned());
+        return not_judged(NAME, None, LITTLE, "failed requests have no latency".to_owned());
     }
     // Those under way at the edges are counted by the one and not by the other.
     let needed = FEWEST.max((2.0 * seen / LITTLE).ceil() as u64);
     if requests < needed {
-        let why = format!("{requests} requests, and with {seen:.1} of them in the system at a time it takes {needed}");
+        let why = format!(
+            "{requests} requests are too few: with {seen:.1} of them in the system on average, {needed} \
+                           are needed"
+        );
         return not_judged(NAME, None, LITTLE, why);
     }
     let by_law = requests as f64 / evidence.window_ns as f64 * evidence.latency_mean_ns;
@@ -375,8 +379,8 @@ fn little(evidence: &Evidence) -> Check {
     let by_chance = by_chance_at_the_edges(evidence);
     if by_chance > LITTLE_BY_CHANCE {
         let why = format!(
-            "with replies that take up to {:.3} s, what is under way at the edges of the window may be {:.0} % of all; a longer \
-             window",
+            "with replies that take up to {:.3} s, requests in flight at the edges of the window may be {:.0} % of \
+             all; use a longer window",
             evidence.latency_most_ns as f64 / 1e9,
             100.0 * by_chance.min(1.0)
         );
@@ -384,10 +388,10 @@ fn little(evidence: &Evidence) -> Check {
     }
     let known = evidence.always_under_way.map(|always| always as f64);
     let off = [Some(seen), known].into_iter().flatten().map(|number| (by_law / number - 1.0).abs()).fold(0.0, f64::max);
-    let of_them = known.map_or(String::new(), |always| format!(" of {always} that always are"));
+    let of_them = known.map_or(String::new(), |always| format!(" of {always} expected"));
     let change = format!(
-        "{}{of_them} were in the system, and rate times time is {}: the load was not steady, or not as busy as it was told to be; \
-         a longer window or warm-up",
+        "{}{of_them} requests were in the system, but rate times latency is {}: the load was not steady, or less busy \
+         than configured; use a longer window or warm-up",
         in_three_digits(seen),
         in_three_digits(by_law)
     );
@@ -395,7 +399,7 @@ fn little(evidence: &Evidence) -> Check {
         NAME,
         off,
         LITTLE + by_chance,
-        "share by which the number of requests in the system is off rate times time",
+        "relative difference between the number of requests in the system and rate times latency (Little's law)",
         &change,
     )
 }

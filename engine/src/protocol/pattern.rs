@@ -13,13 +13,13 @@ pub const BYTES: Setting = Setting {
     help: "Bytes of every reply",
     unit: Some("bytes"),
     kind: Kind::Integer { minimum: 1, maximum: 1 << 30, default: 4000 },
-    for_more: Some("for more bytes in one reply, the workload stream"),
+    for_more: Some("for more bytes in a reply, use the workload stream"),
 };
 
 /// How strictly a client looks at a reply.
 pub const CHECK: Setting = Setting {
     name: "check",
-    help: "Compare replies with the bytes that our servers send, or only count them (for other servers)",
+    help: "Compare replies with the bytes that our servers send, or only count their bytes (for other servers)",
     unit: None,
     kind: Kind::Choice { choices: &["pattern", "count"], default: "pattern" },
     for_more: None,
@@ -104,7 +104,7 @@ impl Reception {
         match difference(&part[..known], expected) {
             None => Ok(()),
             Some(place) => Err(format!(
-                "byte {} of the reply is {}, and our servers send {} there (--check count for other servers)",
+                "byte {} of the reply is {}; our servers send {} (--check count for other servers)",
                 self.received + place,
                 part[place],
                 expected[place]

@@ -8,7 +8,7 @@ use crate::sys::clock::thread_cpu_time;
 /// How much is added, for the serving end of a workload.
 pub const SPIN: Setting = Setting {
     name: "spin_microseconds",
-    help: "CPU time to burn before every answer: a slowdown of known size, by which the measuring itself is tested",
+    help: "CPU time to burn before every reply: a slowdown of known size, for testing the measurement itself",
     unit: Some("microseconds"),
     kind: Kind::Integer { minimum: 0, maximum: 1_000_000, default: 0 },
     for_more: None,

@@ -12,8 +12,8 @@ use crate::sys::clock::now;
 /// How long it stands still.
 pub const STALL: Setting = Setting {
     name: "stall_milliseconds",
-    help: "Time for which the whole server stands still, again and again: by such stalls, whose effect on latency can be \
-           computed, the measuring itself is tested",
+    help: "Length of periodic stalls of the whole server; their effect on latency is computable, for testing the \
+           measurement itself",
     unit: Some("milliseconds"),
     kind: Kind::Integer { minimum: 0, maximum: 60_000, default: 0 },
     for_more: None,
@@ -22,7 +22,7 @@ pub const STALL: Setting = Setting {
 /// How often.
 pub const STALL_EVERY: Setting = Setting {
     name: "stall_every_milliseconds",
-    help: "Time from the beginning of one stall to that of the next",
+    help: "Time from the start of one stall to the start of the next",
     unit: Some("milliseconds"),
     kind: Kind::Integer { minimum: 1, maximum: 3_600_000, default: 1000 },
     for_more: None,
@@ -44,8 +44,8 @@ impl Stalls {
         let (length, every) = (settings.integer(STALL.name), settings.integer(STALL_EVERY.name));
         if length >= every {
             return Err(mistake(format!(
-                "--{} {length} with --{} {every}: a server that is to answer anything has stalls that are shorter than the time \
-                 from one to the next; give a --{} above {length}",
+                "--{} {length} with --{} {every}: stalls must be shorter than the time from one to the next, or the \
+                 server never replies; give a --{} above {length}",
                 STALL.option(),
                 STALL_EVERY.option(),
                 STALL_EVERY.option()

@@ -98,7 +98,7 @@ impl Workload {
             }
             if given(of.name) {
                 return Err(mistake(format!(
-                    "--{} and --{} contradict each other: either says what every request asks for; give one of them",
+                    "--{} and --{} contradict each other: each sets the size of a request; give one of them",
                     setting.option(),
                     of.option()
                 )));
@@ -132,14 +132,15 @@ pub const COMMON: Workload = Workload {
     pipelines: false,
     counts_requests: true,
     original: None,
-    service: |_, _| bail!("a workload has a serving end of its own"),
-    client: |_| bail!("a workload has an asking end of its own"),
+    service: |_, _| bail!("this workload has its own server side"),
+    client: |_| bail!("this workload has its own client side"),
 };
 
 /// Whether another request may follow a reply, in protocols whose sources close after one.
 pub const KEEP: Setting = Setting {
     name: "keep_connections",
-    help: "Another request may follow a reply on its connection; the source's server closes",
+    help: "Persistent connections: another request may follow a reply on its connection; the source's server closes \
+           instead",
     unit: None,
     kind: Kind::Boolean { default: false },
     for_more: None,

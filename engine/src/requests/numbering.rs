@@ -13,8 +13,8 @@ use crate::sys::memory::shared::SharedArray;
 /// What sizes and kinds of requests follow from.
 pub const REQUEST_SEED: Setting = Setting {
     name: "request_seed",
-    help: "Loads with the same seed make the same requests one after another: the size and the kind of each follow from it and \
-           from its number; several loads beside each other need different ones",
+    help: "Seed of the requests; the same seed gives the same sequence of sizes and kinds. Concurrent loads need \
+           different seeds",
     unit: None,
     kind: Kind::Integer { minimum: 0, maximum: u64::MAX, default: 1 },
     for_more: Some(A_NUMBER_OF_64_BITS),

@@ -48,7 +48,7 @@ impl Source<'_> {
     fn column<T>(&self, name: &str, read: impl Fn(&str) -> Option<T>, allowed: &str) -> Result<Vec<T>> {
         // What is no file may have no end, or keep waiting whoever opens it.
         if std::fs::metadata(self.path).is_ok_and(|known| !known.is_file()) {
-            return Err(self.refused("it is no regular file"));
+            return Err(self.refused("it is not a regular file"));
         }
         let file = File::open(self.path).map_err(|error| self.refused(&error.to_string()))?;
         let mut reader = BufReader::new(file);
@@ -64,7 +64,7 @@ impl Source<'_> {
             let (columns, place): (usize, usize) = place;
             let count = line.split(',').count();
             if count != columns {
-                let why = format!("'{line}' has {count} values, and the header names {columns}");
+                let why = format!("'{line}' has {count} values, but the header names {columns}");
                 return Err(self.wrong(number, &why));
             }
             let text = cells.nth(place).unwrap_or_default();
@@ -77,7 +77,7 @@ impl Source<'_> {
         }
         if values.is_empty() {
             return Err(
-                self.refused(&format!("it is empty; it takes a header ({GAP},{BYTES}) and 1 to {MOST_ROWS} rows"))
+                self.refused(&format!("it is empty; it needs a header ({GAP},{BYTES}) and 1 to {MOST_ROWS} rows"))
             );
         }
         Ok(values)
@@ -100,7 +100,7 @@ impl Source<'_> {
         }
         match String::from_utf8(line) {
             Ok(text) if text.chars().all(|each| !each.is_control()) => Ok(Some(text)),
-            _ => Err(self.wrong(number, "it is no text of one line after the other")),
+            _ => Err(self.wrong(number, "it is not a text file with lines")),
         }
     }
 
@@ -144,7 +144,7 @@ impl RecordedGaps {
         let allowed = format!("a number of microseconds from 0 to {LONGEST_GAP}, such as 12.5");
         let gaps = source.column(GAP, read, &allowed)?;
         if gaps.iter().all(|gap| *gap == 0.0) {
-            return Err(source.refused("all gaps are 0, so that everything would be due at once, for ever"));
+            return Err(source.refused("all gaps are 0, so all requests would be due at once"));
         }
         Ok(RecordedGaps::new(&gaps))
     }

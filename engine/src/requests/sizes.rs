@@ -19,10 +19,10 @@ use crate::requests::recording;
 /// How the sizes are distributed.
 pub const SIZES: Setting = Setting {
     name: "sizes",
-    help: "Bytes of each reply, where they are not all alike: fixed:4000, uniform:64..16384 (every whole number alike), \
-           lognormal:4096,1.5 (median and sigma of the logarithm, drawn anew outside of 1..16384, or of a range that is given: \
-           lognormal:4096,1.5,64..65536), weighted:64@90,16384@10 (each with its weight), or file:PATH (the column bytes of a \
-           CSV file, one row a request, from the start again when it ends)",
+    help: "Distribution of reply sizes: fixed:4000, uniform:64..16384 (all whole numbers equally likely), \
+           lognormal:4096,1.5 (median, and sigma of the logarithm; redrawn outside of 1..16384 or of a given range: \
+           lognormal:4096,1.5,64..65536), weighted:64@90,16384@10 (sizes with weights), or file:PATH (the column \
+           bytes of a CSV file, one row per request; the file repeats when it ends)",
     unit: None,
     kind: Kind::Text { longest: 4096, default: NONE, form: Form::Sizes },
     for_more: None,
@@ -94,7 +94,7 @@ impl Sizes {
     }
 
     fn parse(text: &str, bounds: RangeInclusive<u64>) -> Result<Self> {
-        let refused = |why: String| mistake(format!("--{} is '{text}': {why}; it takes {FORMS}", SIZES.name));
+        let refused = |why: String| mistake(format!("--{} is '{text}': {why}; allowed: {FORMS}", SIZES.name));
         let Some((form, rest)) = text.split_once(':') else {
             return Err(refused("it does not begin with the name of a distribution and a colon".to_owned()));
         };
@@ -107,7 +107,7 @@ impl Sizes {
             "uniform" => uniform(rest, &bounds),
             "lognormal" => lognormal(rest, &bounds),
             "weighted" => weighted(rest, &bounds),
-            _ => Err(format!("'{form}' is no distribution")),
+            _ => Err(format!("'{form}' is not a distribution")),
         };
         Ok(Sizes { text: text.to_owned(), distribution: distribution.map_err(refused)? })
     }
@@ -162,12 +162,12 @@ fn within(bytes: f64, least: u64, most: u64) -> bool {
 }
 
 fn size(text: &str, bounds: &RangeInclusive<u64>) -> Result<u64, String> {
-    let allowed = || format!("'{text}' is no whole number from {} to {}", bounds.start(), bounds.end());
+    let allowed = || format!("'{text}' is not a whole number from {} to {}", bounds.start(), bounds.end());
     text.parse().ok().filter(|bytes| bounds.contains(bytes)).ok_or_else(allowed)
 }
 
 fn range(text: &str, bounds: &RangeInclusive<u64>) -> Result<(u64, u64), String> {
-    let (least, most) = text.split_once("..").ok_or(format!("'{text}' is no range such as 64..16384"))?;
+    let (least, most) = text.split_once("..").ok_or(format!("'{text}' is not a range such as 64..16384"))?;
     let (least, most) = (size(least, bounds)?, size(most, bounds)?);
     if least > most { Err(format!("{least} is more than {most}")) } else { Ok((least, most)) }
 }
@@ -181,7 +181,7 @@ fn uniform(text: &str, bounds: &RangeInclusive<u64>) -> Result<Distribution, Str
 fn lognormal(text: &str, bounds: &RangeInclusive<u64>) -> Result<Distribution, String> {
     let parts: Vec<&str> = text.splitn(3, ',').collect();
     let [median, sigma, ..] = parts[..] else {
-        return Err(format!("'{text}' is no median and sigma, such as 4096,1.5"));
+        return Err(format!("'{text}' is not a median and sigma, such as 4096,1.5"));
     };
     let (least, most) = match parts.get(2) {
         Some(given) => range(given, bounds)?,
@@ -189,7 +189,7 @@ fn lognormal(text: &str, bounds: &RangeInclusive<u64>) -> Result<Distribution, S
     };
     let hint = if parts.len() == 2 { ", or give another range" } else { "" };
     let median = size(median, &(least..=most)).map_err(|why| why + hint)?;
-    let allowed = format!("'{sigma}' is no sigma, a number of more than 0 and up to {LARGEST_SIGMA}");
+    let allowed = format!("'{sigma}' is not a sigma, a number above 0 and up to {LARGEST_SIGMA}");
     let sigma = sigma.parse().ok().filter(|sigma| *sigma > 0.0 && *sigma <= LARGEST_SIGMA).ok_or(allowed)?;
     let distribution = LogNormal::new((median as f64).ln(), sigma).map_err(|error| error.to_string())?;
     let tried = (0..TRIED).map(|number| distribution.sample(&mut Draw::new(0, number).random).round());
@@ -197,7 +197,7 @@ fn lognormal(text: &str, bounds: &RangeInclusive<u64>) -> Result<Distribution, S
     if share < LEAST_WITHIN {
         let percent = LEAST_WITHIN * 100.0;
         return Err(format!(
-            "less than {percent} % of it lies from {least} to {most}, and what does not is drawn anew"
+            "less than {percent} % of the distribution lies from {least} to {most}; sizes outside are redrawn"
         ));
     }
     Ok(Distribution::Lognormal { distribution, median, least, most })
@@ -206,7 +206,7 @@ fn lognormal(text: &str, bounds: &RangeInclusive<u64>) -> Result<Distribution, S
 fn weighted(text: &str, bounds: &RangeInclusive<u64>) -> Result<Distribution, String> {
     let one = |part: &str| {
         let (bytes, weight) =
-            part.split_once('@').ok_or(format!("'{part}' is no size with a weight, such as 64@90"))?;
+            part.split_once('@').ok_or(format!("'{part}' is not a size with a weight, such as 64@90"))?;
         Ok::<_, String>((size(bytes, bounds)?, self::weight(weight)?))
     };
     let (sizes, weights): (Vec<u64>, Vec<u64>) =
@@ -217,14 +217,14 @@ fn weighted(text: &str, bounds: &RangeInclusive<u64>) -> Result<Distribution, St
 
 /// A weight as it is typed.
 pub fn weight(text: &str) -> Result<u64, String> {
-    let allowed = || format!("'{text}' is no weight, a whole number from 1 to {HEAVIEST}");
+    let allowed = || format!("'{text}' is not a weight, a whole number from 1 to {HEAVIEST}");
     text.parse().ok().filter(|weight| (1..=HEAVIEST).contains(weight)).ok_or_else(allowed)
 }
 
 /// What is drawn from, of a few with these weights.
 pub fn alias(weights: Vec<u64>) -> Result<WeightedAliasIndex<u64>, String> {
     if weights.len() > MOST_WEIGHTS {
-        return Err(format!("{} of them are given, and up to {MOST_WEIGHTS} are allowed", weights.len()));
+        return Err(format!("{} sizes are given, but up to {MOST_WEIGHTS} are allowed", weights.len()));
     }
     WeightedAliasIndex::new(weights).map_err(|error| error.to_string())
 }

@@ -47,7 +47,7 @@ impl SizesInTurn {
     pub fn new(settings: &Settings, bytes: &Setting) -> Result<Self> {
         Ok(SizesInTurn {
             sizes: Arc::new(Sizes::of(settings, bytes)?),
-            numbering: Numbering::new(settings).context("shared memory could not be mapped")?,
+            numbering: Numbering::new(settings).context("cannot map shared memory")?,
             is_asked_for: settings.word(SIZES.name) != NONE,
         })
     }

@@ -82,7 +82,7 @@ pub const MOST_WORKERS: u64 = 16_000;
 /// The size of a pool, for designs that have one.
 pub const POOL: Setting = Setting {
     name: "pool",
-    help: "Processes or threads made beforehand",
+    help: "Size of the pool: processes or threads created at the start",
     unit: Some("workers"),
     kind: Kind::Integer { minimum: 1, maximum: MOST_WORKERS, default: 15 },
     for_more: None,
@@ -144,7 +144,7 @@ impl Run {
 
     fn worker_with(&'static self, slot: &'static Slot, listener: &'static OwnedFd) -> Result<Worker> {
         let prepared = self.way.prepare(&self.settings).inspect_err(|error| slot.error(ErrorKind::of(error)));
-        let openers = prepared.context("the primitives could not be prepared")?;
+        let openers = prepared.context("cannot prepare the primitives")?;
         Ok(Worker { acceptor: Acceptor { run: self, slot, listener }, openers })
     }
 }

@@ -17,7 +17,7 @@ use crate::sys::socket;
 /// Whether a lost worker is replaced, for pools of processes.
 pub const RESPAWN: Setting = Setting {
     name: "respawn",
-    help: "Fork a new worker in place of one that a signal ended",
+    help: "Fork a new worker to replace one that was killed by a signal",
     unit: None,
     kind: Kind::Boolean { default: false },
     for_more: None,
@@ -85,7 +85,7 @@ pub fn fork_worker(
         enter();
         report(run.pool_worker(index).and_then(|mut worker| serve(&mut worker)))
     })
-    .with_context(|| format!("worker {index} of {} could not be forked (a lower --pool, or: ulimit -u)", run.pool()))
+    .with_context(|| format!("cannot fork worker {index} of {} (lower --pool, or raise ulimit -u)", run.pool()))
 }
 
 /// Starts a pool of threads, lets every thread do `serve` and the calling thread do `meanwhile`, and waits for all.
@@ -113,7 +113,7 @@ pub fn threads(
             let body = move || body(index).unwrap_or_else(fail);
             let thread = std::thread::Builder::new().spawn_scoped(scope, body);
             let thread = thread.with_context(|| {
-                format!("thread {index} of {} could not be made (a lower --pool, or: ulimit -u)", run.pool())
+                format!("cannot create thread {index} of {} (lower --pool, or raise ulimit -u)", run.pool())
             });
             threads.push(thread.unwrap_or_else(fail));
         }

@@ -19,14 +19,18 @@ use crate::sys::memory::shared::SharedArray;
 /// The settings of a pool that grows and shrinks, with Apache's defaults.
 pub const SETTINGS: &[Setting] = &[START_WORKERS, MINIMUM_SPARE, MAXIMUM_SPARE, MAXIMUM_WORKERS, MAINTENANCE];
 
-const START_WORKERS: Setting = workers("start_workers", "Workers made at the start", 5);
-const MINIMUM_SPARE: Setting =
-    workers("minimum_spare", "Free workers below which more are made at once; so there are never fewer workers", 5);
-const MAXIMUM_SPARE: Setting = workers("maximum_spare", "Free workers above which the excess is ended", 10);
-const MAXIMUM_WORKERS: Setting = workers("maximum_workers", "The most workers, free and busy together", 256);
+const START_WORKERS: Setting = workers("start_workers", "Workers created at the start", 5);
+const MINIMUM_SPARE: Setting = workers(
+    "minimum_spare",
+    "Minimum number of free workers; below it, more are created at once, so there are never \
+                              fewer workers",
+    5,
+);
+const MAXIMUM_SPARE: Setting = workers("maximum_spare", "Maximum number of free workers; the excess is ended", 10);
+const MAXIMUM_WORKERS: Setting = workers("maximum_workers", "Maximum number of workers, free and busy together", 256);
 const MAINTENANCE: Setting = Setting {
     name: "maintenance_milliseconds",
-    help: "How often the excess of free workers is ended, and what could not be made is tried again",
+    help: "Interval at which excess free workers are ended and failed creations are retried",
     unit: Some("milliseconds"),
     kind: Kind::Integer { minimum: 10, maximum: 600_000, default: 1000 },
     for_more: None,
@@ -56,8 +60,8 @@ pub fn check(settings: &Settings) -> Result<()> {
         if least > most {
             let (low, high) = (low.option(), high.option());
             return Err(mistake(format!(
-                "--{low} is {least} and --{high} is {most}, but there cannot be more of the former; type --{low} {most} \
-                 or less, or --{high} {least} or more"
+                "--{low} {least} is larger than --{high} {most}; give --{low} {most} or less, or --{high} {least} or \
+                 more"
             )));
         }
     }

@@ -26,8 +26,8 @@ pub const REUSEPORT: Feature = Feature {
 /// Which of its listeners a connection comes to.
 pub const STEER: Setting = Setting {
     name: "steer",
-    help: "Who gets a connection: by a hash, or the worker that is pinned to the CPU on which the connection came in (by the hash \
-           too where that worker is lost and not replaced)",
+    help: "How connections are distributed among workers: none, by the kernel's hash; cpu, to the worker pinned to \
+           the CPU on which the connection arrived (by the hash if that worker is lost and not replaced)",
     unit: None,
     kind: Kind::Choice { choices: &["none", "cpu"], default: "none" },
     for_more: None,
@@ -102,8 +102,8 @@ pub fn check(settings: &Settings) -> Result<()> {
     let (cpus, pool) = (allowed_cpus()?, pool(settings));
     if pool != cpus.len() {
         return Err(mistake(format!(
-            "--steer cpu takes one worker for each CPU that this server may use, which are {cpus:?}, and --pool is {pool}: \
-             --pool {}",
+            "--steer cpu needs one worker for each CPU that this server may use, which are {cpus:?}, but --pool is \
+             {pool}: --pool {}",
             cpus.len()
         )));
     }

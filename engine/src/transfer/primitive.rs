@@ -99,11 +99,11 @@ impl Primitive {
 /// messages take fewer calls, and what a call sends is no message any more.
 pub const MESSAGES_AT_ONCE: Setting = Setting {
     name: "messages_at_once",
-    help: "The most messages that one call gathers, if so many are waiting to be sent",
+    help: "Maximum number of queued messages that one call gathers",
     unit: Some("messages"),
     // UIO_MAXIOV of linux/uio.h.
     kind: Kind::Integer { minimum: 1, maximum: 1024, default: 1 },
-    for_more: Some("the kernel takes no more pieces in one call (UIO_MAXIOV)"),
+    for_more: Some("the kernel limits the pieces per call (UIO_MAXIOV)"),
 };
 
 /// The direction of a primitive, and how a worker prepares for it.

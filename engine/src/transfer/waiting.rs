@@ -5,8 +5,8 @@ use crate::base::setting::{Kind, Setting, Settings};
 /// How a loop waits for what comes next.
 pub const WAIT: Setting = Setting {
     name: "wait",
-    help: "Sleep until there is something to do, or spin: never late by a wake-up, never to be woken at another's cost, and a CPU \
-           for each thread",
+    help: "How event loops wait: sleep until there is work, or spin (busy-poll), which avoids wake-ups and their \
+           latency but uses one CPU per thread",
     unit: None,
     kind: Kind::Choice { choices: &["sleep", SPIN], default: "sleep" },
     for_more: None,
@@ -15,9 +15,9 @@ pub const WAIT: Setting = Setting {
 /// How a load's event loop waits for its sockets.
 pub const BACK_END: Setting = Setting {
     name: "back_end",
-    help: "How event loops wait: for readiness, bytes being moved by the primitives (epoll); for completions, submissions \
-           moving them (io_uring); or not at all, whoever awaits a reply being tried again and again (polling), which takes a CPU for \
-           each thread",
+    help: "How event loops wait: for readiness, with bytes moved by the primitives (epoll); for completions, with \
+           bytes moved by io_uring (io_uring); or by busy-polling every connection that waits for a reply (polling), \
+           which uses one CPU per thread",
     unit: None,
     kind: Kind::Choice { choices: &["epoll", COMPLETIONS, POLLING], default: "epoll" },
     for_more: None,

@@ -92,15 +92,15 @@ enum Receiving {
 impl Completions {
     /// Refuses a load where there are no rings, with the reason.
     pub fn check() -> Result<()> {
-        Ring::new(1, 64)
-            .map(drop)
-            .map_err(|refusal| mistake(format!("--{} {COMPLETIONS} cannot be had here: {refusal}", BACK_END.option())))
+        Ring::new(1, 64).map(drop).map_err(|refusal| {
+            mistake(format!("--{} {COMPLETIONS} is not available on this machine: {refusal}", BACK_END.option()))
+        })
     }
 
     /// To be made in the thread that waits, for so many connections.
     pub fn new(connections: usize) -> Result<Self> {
         let buffers = (2 * connections).next_power_of_two().clamp(*BUFFERS.start(), *BUFFERS.end());
-        let ring = Ring::new(buffers as u16, BUFFER_BYTES / buffers + BESIDE).context("the ring could not be made")?;
+        let ring = Ring::new(buffers as u16, BUFFER_BYTES / buffers + BESIDE).context("cannot create the ring")?;
         Ok(Completions { ring, sockets: Vec::new(), ready: VecDeque::new(), closing: 0, mark: 0 })
     }
 

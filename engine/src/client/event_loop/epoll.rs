@@ -29,8 +29,8 @@ impl Readiness {
     /// To be made in the thread that waits.
     pub fn new(run: &LoadRun) -> Result<Self> {
         Ok(Readiness {
-            epoll: Epoll::create().context("an epoll instance could not be made")?,
-            openers: run.way.prepare(&run.settings).context("the primitives could not be prepared")?,
+            epoll: Epoll::create().context("cannot create an epoll instance")?,
+            openers: run.way.prepare(&run.settings).context("cannot prepare the primitives")?,
             of_descriptor: Vec::new(),
             events: Box::new(epoll::no_events()),
             ready: 0..0,

@@ -64,7 +64,7 @@ pub fn run(run: &'static LoadRun, kind: Kind) -> Result<()> {
                 Ok(other) => others.push(other),
                 Err(error) => {
                     start.lose();
-                    let context = format!("thread {} of {threads} could not be made (fewer --threads)", thread + 1);
+                    let context = format!("cannot create thread {} of {threads} (use fewer --threads)", thread + 1);
                     return Err(anyhow!(error).context(context));
                 }
             }
@@ -101,7 +101,7 @@ impl Plan<'_> {
             let cpus = process::allowed_cpus()?;
             process::pin(&[cpus[self.share.thread % cpus.len()]]).context("--pin-threads: the kernel refused")?;
         }
-        thread::set_timer_slack(1).context("the timer slack cannot be set")?;
+        thread::set_timer_slack(1).context("cannot set the timer slack")?;
         match self.run.settings.word(BACK_END.name) {
             COMPLETIONS => {
                 let connections = clients(&self.run.settings).div_ceil(self.share.threads);

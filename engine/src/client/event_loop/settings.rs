@@ -7,7 +7,7 @@ use crate::client::requirement::{Needs, Requirement};
 /// How many event loops there are.
 pub const THREADS: Setting = Setting {
     name: "threads",
-    help: "Threads that ask, each with an event loop and its share of the clients; all begin together",
+    help: "Threads that send requests, each with an event loop and its share of the clients; all start together",
     unit: Some("threads"),
     kind: Kind::Integer { minimum: 1, maximum: 256, default: 1 },
     for_more: Some(SEVERAL_LOADS),
@@ -16,8 +16,9 @@ pub const THREADS: Setting = Setting {
 /// Whether threads stay on a CPU.
 pub const PIN_THREADS: Setting = Setting {
     name: "pin_threads",
-    help: "Pin every thread to one CPU, in turn, of those that the load may use; otherwise the kernel moves them among these. Several \
-           loads that may use the same CPUs pin their first threads to the same one: give each CPUs of its own (--cpus)",
+    help: "Pin each thread to one of the CPUs that the load may use, in turn; otherwise the kernel moves threads \
+           among these CPUs. Loads that share CPUs would pin their first threads to the same CPU: give each load \
+           separate CPUs (--cpus)",
     unit: None,
     kind: Kind::Boolean { default: false },
     for_more: None,
@@ -26,27 +27,27 @@ pub const PIN_THREADS: Setting = Setting {
 /// How many requests a connection has under way.
 pub const PIPELINE: Setting = Setting {
     name: "pipeline",
-    help: "Requests that a connection may have under way at a time, without waiting for the replies before; those that are \
-           due together leave by one call where the primitive gathers (--primitive writev --messages-at-once N)",
+    help: "Pipelining: maximum requests in flight per connection. Requests that are due together are sent in one call \
+           if the primitive gathers (--primitive writev --messages-at-once N)",
     unit: Some("requests"),
     kind: Kind::Integer { minimum: 1, maximum: 1024, default: 1 },
-    for_more: Some("for more requests under way, more --clients"),
+    for_more: Some("for more requests in flight, use more --clients"),
 };
 
 /// After how many requests a kept connection is closed.
 pub const REQUESTS_PER_CONNECTION: Setting = Setting {
     name: "requests_per_connection",
-    help: "Requests after which a kept connection is closed and another made; 0: it is kept to the end",
+    help: "Requests after which a client closes its persistent connection and opens a new one; 0: never",
     unit: Some("requests"),
     kind: Kind::Integer { minimum: 0, maximum: 1_000_000_000, default: 0 },
-    for_more: Some("for more, 0: connections are kept to the end"),
+    for_more: Some("for more, use 0: connections persist to the end"),
 };
 
 /// How a client ends its connections.
 pub const CLOSING: Setting = Setting {
     name: "closing",
-    help: "How clients end their connections: with FIN, which leaves TIME_WAIT at the end that closes first, or with RST \
-           (SO_LINGER of 0), which leaves none; what ends a stream of no fixed length is FIN in either case",
+    help: "How clients close their connections: with FIN, which leaves TIME_WAIT at the end that closes first, or \
+           with RST (SO_LINGER of 0), which leaves none. A stream without a fixed length always ends with FIN",
     unit: None,
     kind: Kind::Choice { choices: &["fin", "reset"], default: "fin" },
     for_more: None,

@@ -388,7 +388,7 @@ impl<B: BackEnd> Turns<B> {
         self.back_end.close(&mut member.watch, caller, self.run.target.patience);
         member.has_none_since(self.at);
         if member.sent > 0 {
-            let message = "the server closed behind a reply, and requests were under way behind that".to_owned();
+            let message = "the server closed after a reply, but later requests were in flight".to_owned();
             self.failed(index, &Failure { kind: ErrorKind::Truncated, message });
         } else if !member.requests.is_empty() {
             self.queue(index);
