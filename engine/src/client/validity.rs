@@ -302,7 +302,7 @@ fn against_lateness(evidence: &Evidence) -> &'static str {
 fn lag(evidence: &Evidence, schedule: &ScheduleEvidence) -> Check {
     let limit = schedule.latency_p50_ns.map_or(LATE_ALWAYS, |median| (LATE_SHARE * median as f64).max(LATE_ALWAYS));
     let late = |lag: u64, of: &str| {
-        let what = format!("lateness in nanoseconds that one request in {of} reached or exceeded");
+        let what = format!("nanoseconds by which one request in {of} was sent late, at least");
         let change = format!("the load itself was late; {}; or use a lower --rate", against_lateness(evidence));
         check(LAG, lag as f64, limit, &what, &change)
     };

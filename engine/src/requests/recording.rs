@@ -248,11 +248,11 @@ mod tests {
             ("fraction", b"bytes\n1.5\n", 2, "bytes is '1.5'"),
             ("blank", b"bytes\n1\n\n2\n", 3, "bytes is ''"),
             ("marked", b"\xef\xbb\xbfsize\n1\n", 1, "allowed: gap_microseconds,bytes"),
-            ("cells", b"bytes\n1,2\n", 2, "'1,2' has 2 values, and the header names 1"),
+            ("cells", b"bytes\n1,2\n", 2, "'1,2' has 2 values, but the header names 1"),
             ("header", b"size\n1\n", 1, "the header is 'size'; allowed: gap_microseconds,bytes"),
             ("twice", b"bytes,bytes\n1,1\n", 1, "the header is 'bytes,bytes'"),
             ("more", b"bytes,gap_microseconds,bytes\n1,1,1\n", 1, "the header is"),
-            ("binary", b"bytes\n\0\x01\n", 2, "no text"),
+            ("binary", b"bytes\n\0\x01\n", 2, "not a text file"),
             ("endless", &endless, 2, "more than 100 characters"),
         ];
         for (name, text, line, words) in faults {
@@ -283,8 +283,8 @@ mod tests {
             (empty.path(), "it is empty"),
             (header.path(), "it is empty"),
             ("/nowhere/at/all.csv", "No such file"),
-            ("/tmp", "no regular file"),
-            ("/dev/zero", "no regular file"),
+            ("/tmp", "not a regular file"),
+            ("/dev/zero", "not a regular file"),
         ] {
             let error = sizes("sizes", path, 1..=100).unwrap_err().to_string();
             assert!(error.contains(path) && error.contains(words), "{error}");

@@ -30,7 +30,7 @@ pub fn back_ends() -> Vec<&'static str> {
     let ran = run(command.args(ring.split_whitespace()));
     match ran.status {
         Some(1) => vec!["", POLLING, ring],
-        _ if ran.errors.contains("cannot be had here") => {
+        _ if ran.errors.contains("is not available on this machine") => {
             println!("without rings: {}", ran.errors);
             vec!["", POLLING]
         }

@@ -222,7 +222,7 @@ mod tests {
     #[test]
     fn bounds_that_contradict_each_other_are_refused() {
         let error = new(&[("delay_minimum", 4)]).err().unwrap().to_string();
-        assert!(error.contains("--delay-minimum is 4") && error.contains("--delay-maximum is 3"), "{error}");
+        assert!(error.contains("--delay-minimum 4") && error.contains("--delay-maximum 3"), "{error}");
         assert!(new(&[("delay_minimum", 3)]).is_ok());
     }
 

@@ -99,16 +99,16 @@ impl Chunks {
                     size => Place::Data(size),
                 })
             }
-            (Place::BehindData, byte) => expect(byte, b'\r', "behind a chunk").map(|()| Place::EndBehindData),
+            (Place::BehindData, byte) => expect(byte, b'\r', "after a chunk").map(|()| Place::EndBehindData),
             (Place::EndBehindData, byte) => {
-                expect(byte, b'\n', "behind a chunk")?;
+                expect(byte, b'\n', "after a chunk")?;
                 self.read = 0;
                 Ok(Place::Size)
             }
             (Place::Trailer, b'\r') => Ok(Place::EndOfAll),
             (Place::WithinTrailer, b'\r') => Ok(Place::EndOfTrailer),
             (Place::Trailer | Place::WithinTrailer, byte) if byte != b'\n' => Ok(Place::WithinTrailer),
-            (Place::EndOfTrailer, byte) => expect(byte, b'\n', "behind a trailer").map(|()| Place::Trailer),
+            (Place::EndOfTrailer, byte) => expect(byte, b'\n', "after a trailer").map(|()| Place::Trailer),
             (_, byte) => Err(no_size(byte)),
         }
     }
@@ -188,7 +188,7 @@ mod tests {
         let long_line = format!("1;{}\r\n", "x".repeat(LONGEST_LINE));
         let long_trailers = format!("0\r\n{}", "A: b\r\n".repeat(LONGEST_TRAILERS / 6 + 1));
         for (text, word) in [
-            ("\r\n", "where its size and its end belong"),
+            ("\r\n", "in the size line of a chunk"),
             ("x\r\n", "'x' stands"),
             ("-1\r\n", "'-' stands"),
             ("0x1\r\n", "'x' stands"),
@@ -197,13 +197,13 @@ mod tests {
             ("1 2\r\n", "'2' stands"),
             ("1\n", "'\\n' stands"),
             ("1;a\n", "'\\n' stands"),
-            ("1\rx", "behind the size of a chunk"),
-            ("1\r\nabc", "behind a chunk the reply has 'b'"),
-            ("1\r\na\rb", "behind a chunk the reply has 'b'"),
-            ("0\r\n\rx", "behind its last chunk"),
-            ("0\r\nA: 1\rx", "behind a trailer"),
+            ("1\rx", "after the size of a chunk"),
+            ("1\r\nabc", "after a chunk the reply has 'b'"),
+            ("1\r\na\rb", "after a chunk the reply has 'b'"),
+            ("0\r\n\rx", "after its last chunk"),
+            ("0\r\nA: 1\rx", "after a trailer"),
             ("0\r\nA: 1\n", "'\\n' stands"),
-            ("10000000000000000\r\n", "larger than any number"),
+            ("10000000000000000\r\n", "exceeds 64 bits"),
             (&long_line, "more than 4096 bytes"),
             (&long_trailers, "more than 65536 bytes"),
         ] {

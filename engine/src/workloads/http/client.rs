@@ -353,7 +353,7 @@ mod tests {
             let error = judge(&[reply], false).unwrap_err();
             assert!(error.contains(word), "'{word}' is not in '{error}'");
         };
-        wrong(&chunked(&[299]), "299 bytes, and 300 are due; of another server's resource: --bytes 299 --check count");
+        wrong(&chunked(&[299]), "299 bytes, expected 300; for a resource of another server: --bytes 299 --check count");
         wrong(&chunked(&[300, 1]), "more than the 300 bytes");
         wrong(&chunked(&[]), "--mix GET+0:/@1");
         let mut other = right.clone();
@@ -379,7 +379,7 @@ mod tests {
                 assert_eq!(judge(&[&right[..cut], &right[cut..]], true), Ok(Answer::Last), "cut at {cut}");
             }
             assert!(matches!(judge(&[&right], false), Ok(Answer::Receive(_))), "more may come");
-            assert!(judge(&[&reply(head, 299)], true).unwrap_err().contains("299 bytes, and 300 are due"));
+            assert!(judge(&[&reply(head, 299)], true).unwrap_err().contains("299 bytes, expected 300"));
             assert!(judge(&[&reply(head, 301)], true).unwrap_err().contains("more than the 300 bytes"));
         }
     }
@@ -394,12 +394,20 @@ mod tests {
         wrong("HTTP/1.1 200 OK\r\nContent-Length: 299\r\n\r\n", 299, "299 bytes");
         wrong("HTTP/1.1 200 OK\r\nContent-Length: x\r\n\r\n", 0, "no number");
         wrong("HTTP/1.1 101 Switching Protocols\r\n\r\n", 0, "status is 101 Switching Protocols, not 200");
-        wrong("HTTP/1.1 103 Early Hints\r\n\r\n", 0, "the reply ended after 0 bytes of its head, behind others (1xx)");
-        wrong(&"HTTP/1.1 100 Continue\r\n\r\n".repeat(3000), 0, "heads of more than 65536 bytes (1xx), and no reply");
+        wrong(
+            "HTTP/1.1 103 Early Hints\r\n\r\n",
+            0,
+            "the reply ended after 0 bytes of its head, after interim heads (1xx)",
+        );
+        wrong(
+            &"HTTP/1.1 100 Continue\r\n\r\n".repeat(3000),
+            0,
+            "more than 65536 bytes of interim heads (1xx), and no reply",
+        );
         let length = "Content-Length: 300\r\n";
         wrong(&format!("HTTP/1.1 200 OK\r\n{length}Transfer-Encoding: chunked\r\n\r\n"), 300, "a Transfer-Encoding");
         for lengths in [format!("{length}Content-Length: 5\r\n"), format!("Content-Length: 5\r\n{length}")] {
-            wrong(&format!("HTTP/1.1 200 OK\r\n{lengths}\r\n"), 300, "two Content-Lengths");
+            wrong(&format!("HTTP/1.1 200 OK\r\n{lengths}\r\n"), 300, "two different Content-Lengths");
         }
         let twice = reply(&format!("HTTP/1.1 200 OK\r\n{length}{length}\r\n"), 300);
         assert_eq!(judge(&[&twice], false), Ok(Answer::Complete));
@@ -456,7 +464,7 @@ mod tests {
         let error = judge_by(of_mix("GET=404:/@1").as_ref(), &[endless.as_bytes()], false).unwrap_err();
         assert!(error.contains("up to 1048576"), "{error}");
         let short = judge_by(of_mix("GET=404:/@1").as_ref(), &[&missing.as_bytes()[..missing.len() - 1]], true);
-        assert!(short.unwrap_err().contains("1 bytes of its body were to come"));
+        assert!(short.unwrap_err().contains("1 bytes of its body missing"));
     }
 
     #[test]

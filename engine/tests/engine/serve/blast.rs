@@ -278,7 +278,7 @@ fn servers_of_blast_that_break_off_or_lie_are_seen() {
         (b"0\n", &["wrong_reply"], "0 calls"),
         (b"many\n", &["wrong_reply"], "no number"),
         (b"4000000000\n", &["wrong_reply"], "4000000000 calls"),
-        (b"20000\nmore", &["surplus"], "4 bytes more"),
+        (b"20000\nmore", &["surplus"], "4 more bytes"),
     ] {
         let port = serve(move |mut stream| {
             if reply.is_empty() {
