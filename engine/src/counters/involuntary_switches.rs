@@ -1,4 +1,4 @@
-//! Times that a thread of a process tree was made to give up its CPU, from /proc.
+//! Times a thread of a process tree was preempted, from /proc.
 
 use anyhow::{Context, Result};
 

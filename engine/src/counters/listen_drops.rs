@@ -1,4 +1,4 @@
-//! Connections that a listener dropped: mostly because its queue, the backlog, was full.
+//! Connections that a listener dropped, mostly because its queue (the backlog) was full.
 
 use std::net::TcpListener;
 use std::os::fd::AsFd;

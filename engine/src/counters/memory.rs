@@ -1,4 +1,4 @@
-//! Memory of a process tree, the kernel's for it included, from a control group of its own.
+//! Memory of a process tree, including kernel memory, from a dedicated control group.
 
 use anyhow::{Context, Result, bail};
 
@@ -25,17 +25,17 @@ pub static ENTRY: Counter = Counter {
     },
 };
 
-/// The most that it was.
+/// Peak memory.
 const PEAK: &str = "peak";
-/// Of it, what the kernel allocated for the tree: sockets, descriptors, stacks, page tables.
+/// Memory that the kernel allocated for the tree: sockets, descriptors, stacks, page tables.
 const KERNEL: &str = "kernel";
-/// Of it, buffers of sockets; version 1 does not count them.
+/// Memory of socket buffers; version 1 does not count it separately.
 const SOCKETS: &str = "sockets";
 
 const NOT_TOLD: &str = "this kernel does not report it: older kernels lack some figures of a control group, and \
                         version 1 does not count socket buffers separately";
 
-/// A tree's group, in whichever hierarchy has the controller of memory.
+/// Group of a tree, in the hierarchy that has the memory controller.
 struct Memory {
     group: ControlGroup,
     hierarchy: Hierarchy,
@@ -76,7 +76,7 @@ impl Reading for Memory {
                 [
                     group.number("memory.max_usage_in_bytes").ok(),
                     group.number("memory.kmem.usage_in_bytes").ok(),
-                    // It says 0 where they are not limited, and has not counted them.
+                    // The file reads 0 if socket buffers are not limited; the kernel has not counted them then.
                     None,
                 ],
             ),

@@ -1,5 +1,5 @@
-//! The counters: what is read before, after and in between. A counter with code of its own is a
-//! file, and a line here; one that is a perf event and nothing else is a row here.
+//! The counters, read before, during and after a window. A counter with its own code is a file and a line in this list.
+//! A counter that is just a perf event is a row in this list.
 
 use perf_event::events::{CacheId, CacheResult, Hardware, Software};
 
@@ -9,13 +9,13 @@ use crate::count::event_name::{self, Named};
 use crate::count::perf_event::{Group, TreeEvent};
 use crate::count::perf_names;
 
-/// The counters that can be asked for.
+/// The counters that can be requested.
 pub fn countable() -> impl Iterator<Item = &'static Entry<Counter>> {
     COUNTERS.iter().filter(|entry| entry.item.is_countable())
 }
 
-/// The counter of a name: one of the list, or an event by a name of its own, whether this machine has it or not. None where it is
-/// neither; an error where it is one that is to be written in another way.
+/// Finds a counter by name: one of the list, or any event by its perf name, whether or not this machine has it. None if
+/// the name is neither; an error if the event must be written differently.
 pub fn named(name: &str) -> Option<Result<&'static Entry<Counter>, String>> {
     if let Some(entry) = countable().find(|entry| entry.name == name) {
         return Some(Ok(entry));
@@ -35,18 +35,18 @@ pub fn named(name: &str) -> Option<Result<&'static Entry<Counter>, String>> {
     })
 }
 
-/// The names that perf has for a counter of the list.
+/// Perf's names for the counters of the list.
 pub fn names_of_perf(counter: &Counter) -> Vec<String> {
     perf_names::all().filter(|(_, event)| counter.is_event(*event)).map(|(name, _)| name).collect()
 }
 
-/// perf's names of events that no counter of the list is.
+/// Perf's names of events that are not in the list.
 pub fn events_of_perf() -> Vec<String> {
     let is_listed = |event| COUNTERS.iter().any(|entry| entry.item.is_event(event));
     perf_names::all().filter(|(_, event)| !is_listed(*event)).map(|(name, _)| name).collect()
 }
 
-/// The counter of an event that is not in the list. It lives as long as the process, like those of the list.
+/// Makes the counter of an event that is not in the list. It lives as long as the process, like those of the list.
 fn of_event(name: &str, form: &Named<'_>) -> &'static Entry<Counter> {
     let name: &'static str = name.to_owned().leak();
     let source = match form {
@@ -60,7 +60,7 @@ fn of_event(name: &str, form: &Named<'_>) -> &'static Entry<Counter> {
     Box::leak(Box::new(Entry { name, item }))
 }
 
-/// A counter that is a perf event and nothing else: what it counts in, the event, and what `list` says of it.
+/// A counter that is just a perf event: its unit, the event, and what `list` prints about it.
 const fn event(unit: &'static str, event: TreeEvent, summary: &'static str, source: &'static str) -> Counter {
     Counter::of_event(About { summary, source }, unit, event)
 }
@@ -100,7 +100,7 @@ crate::register! {
             "perf_event_open(2), PERF_COUNT_SW_CPU_MIGRATIONS with inherit",
         ),
         wakeups = event(
-            // Whoever wakes counts, not who is woken.
+            // Counts the waker, not the thread that is woken.
             "wake-ups",
             TreeEvent::tracepoint("sched", "sched_waking"),
             "Times a process tree woke a thread, its own or another's; includes threads that its sends wake at the \

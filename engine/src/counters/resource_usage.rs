@@ -1,4 +1,4 @@
-//! What ended processes have used: exact, but known only when they have been waited for.
+//! Resource usage of ended processes: exact, but known only after they have been waited for.
 
 use crate::base::about::About;
 use crate::count::counter::Counter;

@@ -1,4 +1,4 @@
-//! What the kernel knows of the connections that live at a moment, from beside: those of a server, or those of a load.
+//! The kernel's view of the open connections of a server or a load, read from outside.
 
 use anyhow::{Result, anyhow};
 

@@ -1,4 +1,4 @@
-//! Times that a thread of a process tree gave up its CPU to wait, from /proc.
+//! Times a thread of a process tree gave up its CPU to wait, from /proc.
 
 use anyhow::{Context, Result};
 

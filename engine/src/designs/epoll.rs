@@ -1,6 +1,7 @@
-//! One process waits for many connections with epoll, level-triggered, and serves whichever is ready.
+//! One process waits for many connections with level-triggered epoll, and serves the ready ones.
 //!
-//! The kernel keeps the list of what is watched: a wait costs what is ready, however much is not.
+//! The kernel keeps the list of watched descriptors: the cost of a wait depends on the number of ready connections, not
+//! on the number of all connections.
 
 use std::collections::HashMap;
 use std::os::fd::{AsRawFd, RawFd};

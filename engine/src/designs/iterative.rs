@@ -1,6 +1,6 @@
-//! One process serves one connection after another: the baseline that has no process control at all.
+//! One process serves one connection after another: the baseline without any process control.
 //!
-//! A client that connects and says nothing makes all others wait. That is its nature.
+//! A client that connects and sends nothing makes all others wait. That is inherent in the design.
 
 use anyhow::Result;
 

@@ -1,6 +1,6 @@
-//! One process waits for many connections with poll, and serves whichever is ready.
+//! One process waits for many connections with poll, and serves the ready ones.
 //!
-//! The array has no limit of its own, but every wait copies all of it in and out, and looks at every descriptor.
+//! The array has no limit on its size, but every wait copies the whole array in and out, and scans every descriptor.
 
 use std::collections::HashMap;
 use std::os::fd::{AsRawFd, RawFd};

@@ -1,6 +1,7 @@
-//! Children made beforehand, which all block in accept on the same listener.
+//! Preforked children, which all block in accept on the same listener.
 //!
-//! Linux wakes one of them for a connection. The older kernels that the book measured woke all: the thundering herd.
+//! Linux wakes one child per connection. The older kernels that the book measured woke all of them: the thundering
+//! herd.
 
 use anyhow::Result;
 

@@ -1,4 +1,4 @@
-//! Children made beforehand; a record lock on a file lets one at a time into accept.
+//! Preforked children; a record lock on a file lets one child at a time into accept.
 
 use anyhow::{Context, Result};
 
@@ -22,7 +22,7 @@ pub static ENTRY: Design = Design {
     ..COMMON
 };
 
-/// A record lock on a file without a name.
+/// A record lock on an unnamed file.
 const RECORD_LOCK: Feature = Feature {
     name: "fcntl(2), F_SETLKW of memfd_create(2)",
     since: Some("3.17"),

@@ -1,4 +1,4 @@
-//! Children made beforehand; a mutex in shared memory lets one at a time into accept.
+//! Preforked children; a mutex in shared memory lets one child at a time into accept.
 
 use anyhow::{Context, Result};
 
@@ -22,7 +22,7 @@ pub static ENTRY: Design = Design {
     ..COMMON
 };
 
-/// A mutex that the next one gets whose holder died.
+/// A robust mutex: the next child gets it if its holder has died.
 const SHARED_MUTEX: Feature = Feature {
     name: "futex(2), robust and between processes",
     since: Some("2.6.17"),

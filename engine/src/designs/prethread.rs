@@ -1,4 +1,4 @@
-//! Threads made beforehand, which all block in accept on the same listener, without a lock.
+//! Prethreaded: the threads of a pool all block in accept on the same listener, without a lock.
 
 use anyhow::Result;
 

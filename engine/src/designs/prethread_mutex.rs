@@ -1,4 +1,4 @@
-//! Threads made beforehand; a mutex lets one at a time into accept.
+//! Prethreaded; a mutex lets one thread at a time into accept.
 
 use std::sync::{Mutex, PoisonError};
 
@@ -27,7 +27,7 @@ fn serve(run: &'static Run) -> Result<()> {
     let mutex = Mutex::new(());
     let serve = |worker: &mut Worker| {
         loop {
-            // The mutex guards accept and no data, so a poisoned one is as good.
+            // The mutex guards accept and no data, so a poisoned mutex does no harm.
             let guard = mutex.lock().unwrap_or_else(PoisonError::into_inner);
             let accepted = worker.accept();
             drop(guard);

@@ -1,4 +1,4 @@
-//! A look at the clock by which everything here is timed.
+//! Reading the clock that times all measurements.
 
 use std::hint::black_box;
 

@@ -1,4 +1,4 @@
-//! A byte to another process and back, by pipes.
+//! A byte to another process and back, through pipes.
 
 use crate::base::about::About;
 use crate::base::limit::{BOTH_PLACES, Figure, Limit, Point};

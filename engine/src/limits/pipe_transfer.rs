@@ -1,4 +1,4 @@
-//! A byte through a pipe, with nobody at its other end: what a round trip has beside its switches.
+//! A byte through a pipe within one thread: the cost of a round trip without its context switches.
 
 use std::os::fd::AsFd;
 

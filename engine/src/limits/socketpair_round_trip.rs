@@ -1,4 +1,4 @@
-//! A byte to another process and back, by a pair of Unix sockets.
+//! A byte to another process and back, through a pair of Unix sockets.
 
 use crate::base::about::About;
 use crate::base::limit::{BOTH_PLACES, Figure, Limit, Point};

@@ -1,4 +1,4 @@
-//! The way into the kernel and back.
+//! Entering and leaving the kernel.
 
 use std::hint::black_box;
 

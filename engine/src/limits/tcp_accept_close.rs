@@ -1,4 +1,4 @@
-//! What a TCP connection costs the end that accepts it, at least.
+//! The minimum cost of a TCP connection at the accepting end.
 
 use std::net::{Ipv4Addr, SocketAddr, TcpListener, TcpStream};
 use std::os::fd::AsFd;
@@ -29,8 +29,8 @@ pub static ENTRY: Limit = Limit {
     },
 };
 
-/// Connections of a round at most: all of them wait in the listener's queue before the first is accepted, so net.core.somaxconn
-/// may allow fewer.
+/// Maximum connections per round. All of them wait in the listener's queue before the first is accepted, so
+/// net.core.somaxconn may allow fewer.
 const MOST: u64 = 64;
 
 struct Accepting {
@@ -40,7 +40,8 @@ struct Accepting {
 }
 
 impl Probe for Accepting {
-    /// By the thread's own CPU clock, since it bounds CPU time, as the kernel charges it. A reset connection has nothing to send when it is closed; whoever has to send a FIN pays more, first or second.
+    /// Timed by the thread's CPU clock, because the result bounds CPU time as charged by the kernel. Closing a reset
+    /// connection sends nothing; closing with a FIN costs more, at either end.
     fn round(&mut self, times: u64) -> Result<Duration> {
         let mut asking = Vec::new();
         for _ in 0..times {

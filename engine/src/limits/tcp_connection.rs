@@ -1,4 +1,4 @@
-//! A TCP connection that is made and closed, and nothing else.
+//! Opening and closing a TCP connection, without any data.
 
 use std::net::{Ipv4Addr, SocketAddr, TcpListener, TcpStream};
 use std::time::{Duration, Instant};
@@ -23,7 +23,7 @@ pub static ENTRY: Limit = Limit {
     },
 };
 
-/// Connections that a round makes at most: each leaves a port in TIME_WAIT for a minute.
+/// Maximum connections per round: each leaves a port in TIME_WAIT for a minute.
 const MOST: u64 = 64;
 
 struct Connection {

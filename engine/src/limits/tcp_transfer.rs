@@ -1,4 +1,4 @@
-//! Bytes through a TCP connection, with nobody at its other end: the whole way through the stack, and both copies.
+//! Bytes through a TCP connection within one thread: the whole path through the stack, and both copies.
 
 use std::net::{Ipv4Addr, TcpListener, TcpStream};
 use std::os::fd::AsFd;
@@ -32,10 +32,10 @@ pub static ENTRY: Limit = Limit {
     },
 };
 
-/// How long what was sent may take to come; over loopback it is there at once, unless the kernel has put its work off.
+/// How long sent data may take to arrive. Over loopback it is there at once, unless the kernel defers its work.
 const PATIENCE: Duration = Duration::from_secs(1);
 
-/// Sends all of the buffer and receives it back. What the socket cannot take at once is sent after some was received.
+/// Sends the whole buffer and receives it back. Bytes that the socket cannot take are sent after some were received.
 fn transfer(sending: &TcpStream, receiving: &TcpStream, buffer: &mut [u8]) -> Result<()> {
     let (mut sent, mut received) = (0, 0);
     while received < buffer.len() {

@@ -1,5 +1,5 @@
-//! The closed load of UNP section 30.3: children, each of which connects, asks, waits for the reply, closes, and begins
-//! again.
+//! The closed load of UNP section 30.3: each child connects, sends its request, waits for the reply, closes, and
+//! repeats.
 
 use std::collections::HashSet;
 use std::sync::atomic::Ordering::Relaxed;
@@ -48,17 +48,17 @@ fn run(run: &'static LoadRun) -> Result<()> {
     while let Some((child, ended)) = process::wait()? {
         children.remove(&child);
         let interrupted = signal::interrupted();
-        // One that was just forked ends as it would have before.
+        // A child that was just forked ends by SIGINT as it would have before.
         let ends_well = ended == Ended::Exited(0) || interrupted && ended == Ended::Killed(Signal::SIGTERM);
         if !ends_well {
-            // Without one of its children it is another load: the rest of it would measure nothing.
+            // A load that has lost a child is a different load; continuing would measure nothing useful.
             run.tally.general().workers_lost.fetch_add(1, Relaxed);
             run.first_error.note(&format!("a client child was lost, and the load ended with it: the child {ended}"));
             children.iter().copied().for_each(process::kill_child);
             return Ok(process::wait_for_all()?);
         }
         if interrupted && !std::mem::replace(&mut told, true) {
-            // The others may be waiting for replies that nobody wants any more.
+            // The other children may be waiting for replies that are no longer needed.
             children.iter().for_each(|&child| process::pass_on(Signal::SIGTERM, child));
         }
     }
@@ -66,7 +66,7 @@ fn run(run: &'static LoadRun) -> Result<()> {
 }
 
 fn child(run: &'static LoadRun, index: usize) -> Result<()> {
-    // A terminal interrupts every process of its group, and a reply may be long in coming.
+    // A terminal interrupts every process of its group, and a reply may take long.
     signal::leave_at_interrupt()?;
     let state = ClientState::new(run, run.tally.worker(index), index + 1, run.settings.integer(LOOPS.name));
     BlockingClient::new(state, false, None)?.take_turns();

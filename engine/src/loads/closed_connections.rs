@@ -1,4 +1,4 @@
-//! A closed load of very many connections from one process: an event loop a thread.
+//! A closed load of very many connections from one process: one event loop per thread.
 
 use crate::base::about::About;
 use crate::client::event_loop::{
