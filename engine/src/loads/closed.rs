@@ -48,7 +48,7 @@ fn run(run: &'static LoadRun) -> Result<()> {
     while let Some((child, ended)) = process::wait()? {
         children.remove(&child);
         let interrupted = signal::interrupted();
-        // A child that was just forked ends by SIGINT as it would have before.
+        // A child that has just been forked may not have set up its signals yet, so SIGTERM kills it.
         let ends_well = ended == Ended::Exited(0) || interrupted && ended == Ended::Killed(Signal::SIGTERM);
         if !ends_well {
             // A load that has lost a child is a different load; continuing would measure nothing useful.

@@ -1,4 +1,4 @@
-//! recv(2) again and again until something has come: spins instead of sleeping, and need not be woken.
+//! recv(2), repeated until something has arrived: busy-polls instead of sleeping, so nothing has to wake it.
 
 use std::io;
 use std::os::fd::BorrowedFd;

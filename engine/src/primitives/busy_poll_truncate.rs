@@ -1,4 +1,5 @@
-//! recv(2) with MSG_TRUNC again and again until something has come: what came is thrown away, and nobody has to be woken for it.
+//! recv(2) with MSG_TRUNC, repeated until something has arrived: the kernel discards the data, and nothing has to wake
+//! the receiver.
 
 use std::io;
 use std::os::fd::BorrowedFd;

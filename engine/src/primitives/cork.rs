@@ -1,5 +1,5 @@
-//! The socket is corked for each message: one send(2) a piece, and TCP sends no segment that is not full until the cork is
-//! out (TCP_CORK).
+//! The socket is corked for each message (TCP_CORK), with one send(2) per piece. TCP sends only full segments until the
+//! socket is uncorked.
 
 use std::io;
 use std::os::fd::BorrowedFd;
@@ -18,7 +18,7 @@ pub static ENTRY: Primitive = Primitive {
     )
 };
 
-/// Segments that wait for more.
+/// Holding back partial segments.
 const CORK: Feature = Feature {
     name: "tcp(7), TCP_CORK",
     since: Some("2.2"),

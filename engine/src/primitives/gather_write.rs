@@ -1,4 +1,4 @@
-//! The pieces of a message are copied together, and go in one write(2): what a program does that builds its reply in a
+//! The pieces of a message are copied together, and sent by one write(2), as in a program that builds its reply in a
 //! buffer.
 
 use std::cell::Cell;
@@ -20,11 +20,11 @@ pub static ENTRY: Primitive = Primitive {
 };
 
 thread_local! {
-    /// The buffer that was last given back in this thread: idle connections have none.
+    /// The buffer that was last returned in this thread; idle connections hold none.
     static SPARE: Cell<Vec<u8>> = Cell::default();
 }
 
-/// Of a message that is not sent in full, all that was gathered, and how much of it was sent.
+/// For a partly sent message: all gathered bytes, and how many of them were sent.
 #[derive(Default)]
 struct GatherWrite {
     together: Vec<u8>,

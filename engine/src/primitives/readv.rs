@@ -1,4 +1,4 @@
-//! One readv(2) a time, scattered over parts of the buffer.
+//! One readv(2) at a time, scattered over parts of the buffer.
 
 use std::io::{self, IoSliceMut};
 use std::os::fd::BorrowedFd;
@@ -16,7 +16,7 @@ pub static ENTRY: Primitive = Primitive::receiving::<Readv>(
 
 const READV: Feature = Feature::everywhere("readv(2)");
 
-/// Bytes of a part: of a page.
+/// Bytes per part: a page.
 const PART: usize = 4096;
 
 #[derive(Default)]

@@ -1,4 +1,4 @@
-//! One recv(2) a time, of what there is: what most programs do.
+//! One recv(2) at a time, of whatever has arrived, as in most programs.
 
 use std::io;
 use std::os::fd::BorrowedFd;

@@ -1,4 +1,4 @@
-//! recv(2) with MSG_TRUNC: the kernel throws away what has come, and says how much it was.
+//! recv(2) with MSG_TRUNC: the kernel discards the received data, and returns its length.
 
 use std::io;
 use std::os::fd::BorrowedFd;

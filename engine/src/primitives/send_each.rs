@@ -1,4 +1,4 @@
-//! One send(2) a piece: what most programs do.
+//! One send(2) per piece, as in most programs.
 
 use std::io;
 use std::os::fd::BorrowedFd;

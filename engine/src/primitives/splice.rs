@@ -1,5 +1,5 @@
-//! splice(2) through a pipe: pages of a file go into the pipe and on into the socket without being copied to the program;
-//! bytes in memory are written into the pipe, which copies them.
+//! splice(2) through a pipe: pages of a file go through the pipe into the socket without being copied to the program.
+//! Bytes in memory are written into the pipe, which copies them.
 
 use std::io;
 use std::os::fd::BorrowedFd;

@@ -1,4 +1,4 @@
-//! One write(2) a piece.
+//! One write(2) per piece.
 
 use std::io;
 use std::os::fd::BorrowedFd;

@@ -1,5 +1,5 @@
-//! One write(2) of a message whose pieces lie side by side in one buffer: laid out beforehand, so that nothing has to be
-//! gathered. Pieces that do not lie so take a write each.
+//! One write(2) per message whose pieces are contiguous in one buffer, so that nothing has to be gathered. Pieces that
+//! are not contiguous take a write each.
 
 use std::io;
 use std::os::fd::BorrowedFd;

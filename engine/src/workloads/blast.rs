@@ -1,10 +1,10 @@
-//! The transfer of CSS 503, program 4: the client says how many iterations come and sends 1500 bytes for each, in as many
-//! pieces and by the calls that are to be compared; the server answers with the number of its read calls.
+//! The transfer of CSS 503, program 4. The client announces a number of iterations and sends 1500 bytes for each, in
+//! the pieces and by the calls under comparison. The server replies with the number of its read calls.
 //!
-//! The server never reads past the end of an iteration, and the calls that read the count are not counted: so there are as
-//! many reads as iterations at least. Those that found nothing count, as they are system calls like any other: a server whose
-//! sockets do not block makes some, and one that spins makes many. Only the design `io_uring`, whose operations take what has
-//! come, may need fewer than iterations: there a completed operation counts as a read.
+//! The server never reads past the end of an iteration, and reads of the announcement do not count, so there are at
+//! least as many reads as iterations. Reads that found nothing count, since they are system calls too: a server with
+//! non-blocking sockets makes some, and a busy-polling server makes many. Only the design `io_uring`, whose operations
+//! take whatever has arrived, may need fewer reads than iterations: there each completed operation counts as a read.
 
 mod client;
 mod count;
@@ -40,7 +40,7 @@ pub static ENTRY: Workload = Workload {
     agreements: &[
         Agreement { client: client::REPETITIONS, relation: Relation::AtMost, service: REPETITION_LIMIT },
         Agreement { client: COUNT_FORM, relation: Relation::Equal, service: COUNT_FORM },
-        // A client that closes is no trouble to a server that would go on.
+        // A server may keep connections that the client closes after each reply.
         Agreement { client: KEEP, relation: Relation::AtMost, service: KEEP },
     ],
     products: &[client::PIECES],
@@ -77,7 +77,7 @@ struct Blast {
     form: CountForm,
     limit: u64,
     keep: bool,
-    /// Of all requests.
+    /// Sums over all requests.
     reads: Arc<SharedArray<AtomicU64>>,
 }
 
@@ -95,9 +95,9 @@ impl Service for Blast {
 struct BlastSession {
     blast: Blast,
     count: Count,
-    /// Those to come, with the one that is on its way; 0: the count of them is to come.
+    /// Iterations to come, including the current one; 0: the next count is expected.
     iterations: u64,
-    /// Bytes of the present iteration that are to come.
+    /// Bytes of the current iteration still to come.
     due: usize,
     reads: u64,
 }
@@ -154,7 +154,7 @@ impl Session for BlastSession {
         if self.iterations > 0 {
             return Ok(Next::Receive(self.want()));
         }
-        // What came together with its count, which only operations of a ring bring, came by one.
+        // Bytes that arrived together with their count, which happens only with operations of a ring, came by one read.
         let reads = self.reads.clamp(1, u32::MAX.into());
         self.blast.reads[0].fetch_add(reads, Relaxed);
         let reply = self.blast.form.encode(reads);

@@ -1,5 +1,5 @@
-//! The homework ERSS HW4: a request names a delay and a bucket; the server is busy for so long, and the bucket grows by
-//! the delay.
+//! The homework ERSS HW4: a request names a delay and a bucket. The server is busy for the delay, and adds it to the
+//! bucket.
 
 mod buckets;
 mod client;
@@ -35,7 +35,7 @@ pub static ENTRY: Workload = Workload {
         Agreement { client: BUCKETS, relation: Relation::AtMost, service: BUCKETS },
         Agreement { client: client::DELAY_MINIMUM, relation: Relation::AtMost, service: DELAY_LIMIT },
         Agreement { client: client::DELAY_MAXIMUM, relation: Relation::AtMost, service: DELAY_LIMIT },
-        // A client that closes is no trouble to a server that would go on.
+        // A server may keep connections that the client closes after each reply.
         Agreement { client: KEEP, relation: Relation::AtMost, service: KEEP },
     ],
     service,
@@ -85,7 +85,7 @@ const DELAY_LIMIT: Setting = Setting {
     for_more: None,
 };
 
-/// The longest line that is taken for a request: room for two 64-bit numbers and white space.
+/// The longest line accepted as a request: room for two 64-bit numbers and white space.
 const LONGEST_LINE: usize = 64;
 
 fn service(settings: &Settings, _waits: Waits) -> Result<Box<dyn Service>> {
@@ -161,13 +161,12 @@ impl Session for BucketSession {
     }
 }
 
-/// How a delay is spent.
+/// How the server spends a delay.
 #[derive(Debug, Clone, Copy)]
 enum Busy {
-    /// Asking the clock whether it is over, as the homework says: a thread that has to wait for a CPU meanwhile has
-    /// waited too.
+    /// Polls the clock until the delay is over, as the homework says: time waiting for a CPU counts as delay.
     WallClock(Duration),
-    /// Arithmetic that asks no clock: whoever shares a CPU takes longer.
+    /// Does arithmetic without reading the clock: takes longer if the CPU is shared.
     FixedWork(u64),
 }
 
@@ -181,8 +180,8 @@ impl Busy {
             Busy::FixedWork(iterations) => {
                 let mut number = std::hint::black_box(1u64);
                 for _ in 0..iterations * delay {
-                    // Each step needs the one before (a linear congruential generator; Knuth's MMIX constants), and
-                    // the compiler may not foresee where they lead.
+                    // Each step depends on the one before (a linear congruential generator; Knuth's MMIX constants),
+                    // and the compiler cannot predict the result.
                     number = number.wrapping_mul(6_364_136_223_846_793_005).wrapping_add(1_442_695_040_888_963_407);
                     std::hint::black_box(&mut number);
                 }

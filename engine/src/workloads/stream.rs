@@ -95,22 +95,22 @@ struct StreamSession {
     stream: Stream,
     line: Vec<u8>,
     going: Going,
-    /// Bytes of the present stream that have been put into the outbox.
+    /// Bytes of the current stream put into the outbox so far.
     sent: u64,
-    /// Where the reel goes on.
+    /// Position in the reel.
     next: u64,
 }
 
-/// What goes over the connection.
+/// State of the connection.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 enum Going {
-    /// Nothing: a line is to come.
+    /// Idle: the next line is expected.
     Nothing,
-    /// Bytes come; so many have come, and so many are due, or as many as come before the end.
+    /// Receiving: bytes received so far, and bytes expected, or `None` for all bytes up to the end.
     In { came: u64, due: Option<u64> },
-    /// So many bytes go.
+    /// Sending: bytes left.
     Out(u64),
-    /// Bytes go until this moment (CLOCK_MONOTONIC, nanoseconds).
+    /// Sending until this time (CLOCK_MONOTONIC, nanoseconds).
     OutUntil(u64),
 }
 
@@ -122,7 +122,7 @@ impl StreamSession {
         }
     }
 
-    /// Takes a line, and what is to be done by it; `None` where more of it has to come.
+    /// Takes a line and its meaning; `None` if more of it must come.
     fn take_line(&mut self, input: &mut Input<'_>) -> std::result::Result<Option<Request>, ErrorKind> {
         let room = LONGEST_LINE - self.line.len();
         let newline = input.bytes().iter().take(room).position(|&byte| byte == b'\n');
@@ -135,7 +135,7 @@ impl StreamSession {
         if self.line.len() == LONGEST_LINE { Err(ErrorKind::BadRequest) } else { Ok(None) }
     }
 
-    /// All has come.
+    /// The stream has arrived completely.
     fn received(&mut self, came: u64, then: Then, outbox: &mut Outbox) -> Next {
         self.stream.sums[0].to_server.fetch_add(came, Relaxed);
         self.going = Going::Nothing;

@@ -1,5 +1,5 @@
-//! The assignment CSE 232 A2: the client asks for the two processes that have used the most CPU time, and the server
-//! reads every process of the machine to answer.
+//! The assignment CSE 232 A2: the client asks for the two processes that have used the most CPU time. The server reads
+//! every process of the machine for each reply.
 
 mod processes;
 
@@ -73,7 +73,8 @@ const WAIT: Setting = Setting {
 
 const REQUEST: &[u8] = b"Requesting top 2 processes";
 
-/// What anything else is answered with, before the connection is closed: where a next request would begin nobody knows.
+/// Reply to any other request, after which the server closes the connection, since the start of the next request is
+/// unknown.
 const UNSUPPORTED: &[u8] = b"Unsupported request";
 
 fn service(settings: &Settings, waits: Waits) -> Result<Box<dyn Service>> {
@@ -92,7 +93,7 @@ fn service(settings: &Settings, waits: Waits) -> Result<Box<dyn Service>> {
     }))
 }
 
-/// Refuses a folder that is no proc file system, before anybody asks.
+/// Refuses a folder that is not a proc file system, before the server starts.
 fn check(proc: &Path) -> Result<()> {
     let refused = |why: String| {
         mistake(format!(
@@ -125,9 +126,9 @@ impl Service for TopProcesses {
 
 struct TopSession {
     service: TopProcesses,
-    /// Bytes of the request that have come.
+    /// Bytes of the request so far.
     seen: usize,
-    /// The newline that some clients send behind the request may come.
+    /// A newline may come, which some clients send after the request.
     after_request: bool,
 }
 
@@ -193,7 +194,7 @@ fn client(settings: &Settings) -> Result<Box<dyn Client>> {
         request: REQUEST.into(),
         long: settings.word(FORM.name) == "long",
         reply: Vec::new(),
-        // Nothing in a reply says whether the server closes behind it.
+        // The reply does not tell whether the server closes after it.
         complete: if settings.word(CLOSES.name) == "client" { Answer::Complete } else { Answer::Last },
     }))
 }
@@ -206,7 +207,7 @@ struct Asker {
     complete: Answer,
 }
 
-/// Two names of at most 64 bytes, a few numbers and words: no reply is so long.
+/// Maximum length of a reply: two names of at most 64 bytes, a few numbers and words.
 const LONGEST_REPLY: usize = 1024;
 
 impl Client for Asker {
@@ -266,21 +267,21 @@ fn begins_well(reply: &[u8]) -> bool {
     reply[..length] == FIRST[..length]
 }
 
-/// What a line says of the ticks of a process.
+/// The ticks of a process in a line of a reply.
 struct Ticks {
     total: u64,
-    /// Those of user mode and of the kernel together; the total in the short form.
+    /// Ticks in user and in kernel mode; the total in the short form.
     parts: u64,
 }
 
-/// The ticks of both processes, once the reply is there in full; names may hold anything, newlines too.
+/// Parses the ticks of both processes from a complete reply; names may contain anything, even newlines.
 fn totals(reply: &[u8], long: bool) -> Option<[Ticks; 2]> {
     let lines = reply.strip_suffix(b"\n")?;
     let (first, second) = split_at_last(lines, &[b"\n", SECOND].concat())?;
     Some([ticks(first.strip_prefix(FIRST)?, long)?, ticks(second, long)?])
 }
 
-/// The ticks of a line without its beginning: `1, Name=init, CPU Time=12`.
+/// Parses the ticks of a line without its beginning: `1, Name=init, CPU Time=12`.
 fn ticks(line: &[u8], long: bool) -> Option<Ticks> {
     let number = |text: &[u8]| std::str::from_utf8(text).ok()?.parse::<u64>().ok();
     let comma = line.iter().position(|&byte| byte == b',')?;

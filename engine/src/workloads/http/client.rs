@@ -1,4 +1,4 @@
-//! The asking end: requests of one kind or of several, and their replies.
+//! The client side: requests of one or several kinds, and their replies.
 
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering::Relaxed};
@@ -20,10 +20,10 @@ use crate::sys::memory::shared::SharedArray;
 use crate::transfer::outbox::{Outbox, Piece};
 use crate::transfer::primitive::Want;
 
-/// The longest head of a reply that is taken.
+/// The longest reply head accepted.
 const LONGEST_HEAD: usize = 64 * 1024;
 
-/// Makes the asking end.
+/// Makes the client side.
 pub fn client(settings: &Settings) -> Result<Box<dyn Client>> {
     let kinds: Arc<[KindOfRequest]> = kinds(settings)?.into();
     let sizes = SizesInTurn::new(settings, &BYTES)?;
@@ -46,7 +46,7 @@ pub fn client(settings: &Settings) -> Result<Box<dyn Client>> {
     }))
 }
 
-/// Which kind comes how often, and has come.
+/// Weights of the kinds, and how often each was requested.
 #[derive(Clone)]
 struct Mix {
     index: Arc<WeightedAliasIndex<u64>>,
@@ -66,19 +66,19 @@ impl Mix {
 #[derive(Clone)]
 struct Asker {
     kinds: Arc<[KindOfRequest]>,
-    /// None where there is only one kind.
+    /// None if there is only one kind.
     mix: Option<Mix>,
     sizes: SizesInTurn,
-    /// Of the next request.
+    /// Draw of the next request.
     arrival: Option<u64>,
-    /// The present request.
+    /// Current request.
     asked: Asked,
-    /// What has come of a head that is not complete.
+    /// The incomplete head so far.
     head: Vec<u8>,
-    /// Bytes of the heads that were only to be heard meanwhile.
+    /// Bytes of interim heads (1xx).
     interim: usize,
     coming: Coming,
-    /// The reply's head says that the server closes behind it.
+    /// The reply's head says that the server closes after it.
     closes: bool,
     body: Reception,
 }
@@ -86,19 +86,19 @@ struct Asker {
 #[derive(Clone, Copy)]
 struct Asked {
     kind: usize,
-    /// How long the reply's body is, or would be; `None` where any length is right.
+    /// Length of the reply's body, if it had one; `None` if any length is correct.
     bytes: Option<u64>,
 }
 
-/// What comes next of a reply.
+/// The next part of a reply.
 #[derive(Clone, Copy)]
 enum Coming {
     Head,
     /// A body that is compared.
     Body,
-    /// So many bytes of a body that is not.
+    /// This many bytes of a body that is not compared.
     Any(u64),
-    /// A body whose end is not known beforehand, compared or not.
+    /// A body whose end is not known in advance, compared or not.
     Unmeasured(Unmeasured),
 }
 
@@ -360,7 +360,7 @@ mod tests {
         let last = right.len() - 10;
         other[last] ^= 1;
         wrong(&other, "byte 297");
-        // Of any kind no length is due, and there is a bound.
+        // A kind without a given length accepts any, up to a limit.
         let any = |size: usize| chunked(&vec![10_000; size / 10_000]);
         let missing = |reply: Vec<u8>| {
             let reply = [b"HTTP/1.1 404 Not Found", &reply["HTTP/1.1 200 OK".len()..]].concat();

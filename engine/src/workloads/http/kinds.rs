@@ -1,4 +1,4 @@
-//! What is asked for: one path again and again, or a mix of kinds of requests.
+//! The requests of a load: one path, or a mix of kinds of requests.
 
 use std::ops::RangeInclusive;
 use std::sync::Arc;
@@ -10,7 +10,7 @@ use crate::base::setting::{Form, Kind as SettingKind, NONE, Setting, Settings};
 use crate::protocol::pattern::BYTES;
 use crate::requests::sizes::{SIZES, weight};
 
-/// What is asked for.
+/// Path to request.
 pub const PATH: Setting = Setting {
     name: "path",
     help: "Path to request. Our servers have /, and /bytes/N if configured. {bytes} in the path stands for the size \
@@ -20,7 +20,7 @@ pub const PATH: Setting = Setting {
     for_more: None,
 };
 
-/// Several kinds of requests.
+/// Mix of several kinds of requests.
 pub const MIX: Setting = Setting {
     name: "mix",
     help: "Mix of requests with weights, instead of a single path: GET:/@9,HEAD:/@1,GET=404:/missing@1. METHOD is GET \
@@ -31,49 +31,49 @@ pub const MIX: Setting = Setting {
     for_more: None,
 };
 
-/// In a path, what stands for a size.
+/// Placeholder for a size in a path.
 const SIZE: &str = "{bytes}";
 
-/// Where a server of ours has resources of all sizes.
+/// Path of our servers' sized resources.
 const SIZED: &str = "/bytes/{bytes}";
 
-/// How one kind is written.
+/// Format of one kind.
 const FORM: &str = "METHOD:PATH@WEIGHT, METHOD=STATUS:PATH@WEIGHT or METHOD+BYTES:PATH@WEIGHT";
 
-/// A kind of request, and what reply is right.
+/// A kind of request, and the correct reply to it.
 #[derive(Debug, Clone, PartialEq)]
 pub struct KindOfRequest {
-    /// As it was typed, without its weight.
+    /// As typed, without its weight.
     pub text: String,
-    /// How often it comes, among all.
+    /// Weight among all kinds.
     pub weight: u64,
-    /// Of the reply.
+    /// Status of the reply.
     pub status: u16,
-    /// What comes behind its head.
+    /// Body of the reply.
     pub body: Body,
-    /// The reply has no body, whatever its head says of one.
+    /// The reply has no body, whatever its head announces.
     pub head_only: bool,
     /// The request's head.
     pub head: Head,
 }
 
-/// How long a reply's body is.
+/// Length of a reply's body.
 #[derive(Debug, Clone, Copy, PartialEq)]
 pub enum Body {
-    /// So many bytes, those that our servers send.
+    /// This many bytes, as our servers send them.
     Exactly(u64),
-    /// As many as were asked for, of the same.
+    /// As many bytes as requested, as our servers send them.
     Drawn,
-    /// So many of any bytes; as many as the head says where that is not known.
+    /// This many bytes of any value; if `None`, as many as the head says.
     Any(Option<u64>),
 }
 
-/// A request's head.
+/// Head of a request.
 #[derive(Debug, Clone, PartialEq)]
 pub enum Head {
-    /// Always the same.
+    /// Constant.
     Same(Arc<[u8]>),
-    /// With a size between these two.
+    /// With a size between these two parts.
     Around(String, String),
 }
 
@@ -85,7 +85,7 @@ impl Head {
         }
     }
 
-    /// The bytes of a request for a resource of this size, where that has a part in it.
+    /// Returns the bytes of a request for a resource of this size, if the head contains a size.
     pub fn bytes(&self, size: u64) -> Arc<[u8]> {
         match self {
             Head::Same(bytes) => Arc::clone(bytes),
@@ -94,10 +94,10 @@ impl Head {
     }
 }
 
-/// What follows a path.
+/// The rest of the head after a path.
 const REST: &str = " HTTP/1.1\r\nHost: localhost\r\n\r\n";
 
-/// The kinds that the settings ask for, one at least.
+/// Returns the configured kinds, at least one.
 pub fn kinds(settings: &Settings) -> Result<Vec<KindOfRequest>> {
     let has_sizes = settings.word(SIZES.name) != NONE;
     let mix = settings.word(MIX.name);
@@ -117,7 +117,7 @@ pub fn kinds(settings: &Settings) -> Result<Vec<KindOfRequest>> {
     Ok(kinds)
 }
 
-/// Whether it is a path that no server of ours has.
+/// Whether it is a path that our servers do not have.
 pub fn asks_another(settings: &Settings) -> bool {
     let path = settings.values().get(PATH.name).map(ToString::to_string).unwrap_or_default();
     path.starts_with('/') && path != "/" && !path.starts_with("/bytes/") && !path.contains(SIZE)
@@ -127,7 +127,7 @@ fn of_path(path: &str, has_sizes: bool, settings: &Settings) -> Result<KindOfReq
     let path = if has_sizes && path == "/" { SIZED } else { path };
     let refused = |why: String| mistake(format!("--{} is '{path}', but {why}", PATH.name));
     let bytes = settings.values().get(BYTES.name).map(|_| settings.integer(BYTES.name));
-    // Without a length of its own it is one whose size is drawn, or is refused for having no place for that.
+    // Without a length, the size is drawn; if there is no place for a size, it is refused.
     let body = if path.contains(SIZE) { Body::Drawn } else { bytes.map_or(Body::Any(None), Body::Exactly) };
     check_path(path, has_sizes).map_err(refused)?;
     Ok(KindOfRequest {
@@ -152,7 +152,7 @@ fn check_path(path: &str, has_sizes: bool) -> Result<(), String> {
     }
 }
 
-/// Those that a reply can have (RFC 9110, section 15).
+/// Final statuses (RFC 9110, section 15).
 pub const STATUSES: RangeInclusive<u16> = 200..=599;
 
 fn of_mix(text: &str, has_sizes: bool, settings: &Settings) -> Result<KindOfRequest, String> {
@@ -185,7 +185,7 @@ fn of_mix(text: &str, has_sizes: bool, settings: &Settings) -> Result<KindOfRequ
             Some(bytes) => Body::Exactly(bytes),
             None => return Err(format!("'{request}' does not give the length of its reply: {method}+BYTES:{path}")),
         },
-        // They have no body (RFC 9110, sections 15.3.5 and 15.4.5).
+        // These statuses have no body (RFC 9110, sections 15.3.5 and 15.4.5).
         (204 | 304, None, false) => Body::Any(Some(0)),
         (_, own, false) => Body::Any(own),
     };

@@ -1,4 +1,4 @@
-//! A body of which nobody has said how long it is: in chunks, or as long as its connection.
+//! A body of unknown length: chunked, or up to the end of its connection.
 
 use super::chunks::{Chunks, Part};
 use super::kinds::{Body, KindOfRequest};
@@ -6,23 +6,23 @@ use super::reply_head::{LONGEST_UNKNOWN, unlike};
 use crate::protocol::pattern::Reception;
 use crate::protocol::workload::Input;
 
-/// Such a body on its way in.
+/// Such a body while it arrives.
 #[derive(Debug, Clone, Copy)]
 pub struct Unmeasured {
-    /// None: it ends with the connection.
+    /// Position in the chunks; `None` if the body ends with the connection.
     chunks: Option<Chunks>,
-    /// How long it is to be, where only one length is right.
+    /// Expected length, if only one is correct.
     due: Option<u64>,
     came: u64,
 }
 
 impl Unmeasured {
-    /// One that comes in chunks or not, and is to be so long where only one length is right.
+    /// Makes a body, chunked or not, with the expected length if only one is correct.
     pub fn new(in_chunks: bool, due: Option<u64>) -> Self {
         Unmeasured { chunks: in_chunks.then(Chunks::new), due, came: 0 }
     }
 
-    /// Takes what has come of it; true when that was all. `compared` looks at the bytes of a kind that says which are right.
+    /// Takes the bytes of the body; true once it is complete. `compared` checks the bytes for a kind that defines them.
     pub fn receive(
         &mut self,
         input: &mut Input<'_>,

@@ -1,4 +1,4 @@
-//! The head of a reply, as the asking end reads it.
+//! The head of a reply, as the client parses it.
 
 use std::cell::RefCell;
 
@@ -7,7 +7,7 @@ use httparse::Status as Parsed;
 use super::fields::{MOST_HEADERS, content_length};
 use super::kinds::{KindOfRequest, STATUSES};
 
-/// The longest body that is taken where nobody has said how long it is to be.
+/// The longest body accepted if no length is given.
 pub const LONGEST_UNKNOWN: u64 = 1 << 20;
 
 /// What the head of a reply says.
@@ -15,29 +15,29 @@ pub const LONGEST_UNKNOWN: u64 = 1 << 20;
 pub struct Head {
     /// Its length.
     pub length: usize,
-    /// The server closes behind the reply.
+    /// The server closes after the reply.
     pub closes: bool,
-    /// What comes behind it.
+    /// What follows the head.
     pub body: Extent,
 }
 
-/// How far the body goes that follows a head.
+/// Extent of the body after a head.
 #[derive(Debug, Clone, Copy, PartialEq)]
 pub enum Extent {
-    /// No body: another head follows, and this one was only to be heard meanwhile (RFC 9110, section 15.2).
+    /// No body: an interim reply, which another head follows (RFC 9110, section 15.2).
     Interim,
-    /// So many bytes.
+    /// This many bytes.
     Bytes(u64),
     /// Chunks, up to an empty one.
     Chunks,
-    /// Whatever comes until the server closes: nothing else says where it ends.
+    /// Everything up to the end of the connection.
     Connection,
 }
 
-/// The head of a reply to a request of this kind, with a body of so many bytes; `None` while it is not complete.
+/// Parses the head of a reply to a request of this kind, with a body of this length; `None` while it is incomplete.
 ///
-/// Most replies of a load have the same head, which says the same to whoever asked for the same: it is compared, and parsed
-/// only where it is another.
+/// Most replies of a load have the same head, with the same meaning for equal requests. So the head is compared with
+/// the previous one, and parsed only if it differs.
 pub fn read(bytes: &[u8], kind: &KindOfRequest, due: Option<u64>) -> Result<Option<Head>, String> {
     let asked = Asked { status: kind.status, head_only: kind.head_only, due };
     LAST.with_borrow_mut(|last| {
@@ -56,14 +56,14 @@ pub fn read(bytes: &[u8], kind: &KindOfRequest, due: Option<u64>) -> Result<Opti
     })
 }
 
-/// The longest head that is kept to be compared.
+/// The longest head kept for comparison.
 const LONGEST_KEPT: usize = 1024;
 
 thread_local! {
     static LAST: RefCell<Last> = RefCell::default();
 }
 
-/// A head that was complete and right, whoever it came to in this thread. At first the empty one, which says nothing.
+/// The last complete and correct head of any connection in this thread; initially empty.
 #[derive(Default)]
 struct Last {
     asked: Asked,
@@ -71,7 +71,7 @@ struct Last {
     head: Option<Head>,
 }
 
-/// On what of a request it depends what a head says, beside its bytes.
+/// The properties of a request that the meaning of a head depends on, besides the head's bytes.
 #[derive(Clone, Copy, Default, PartialEq)]
 struct Asked {
     status: u16,
@@ -87,7 +87,7 @@ fn parse(bytes: &[u8], kind: &KindOfRequest, due: Option<u64>) -> Result<Option<
         Ok(Parsed::Partial) => return Ok(None),
         Err(error) => return Err(format!("the reply is not HTTP: {error}")),
     };
-    // After 101 another protocol would follow.
+    // After 101, another protocol follows.
     if head.code.is_some_and(|code| code != 101 && code != kind.status && (100..200).contains(&code)) {
         return Ok(Some(Head { length, closes: false, body: Extent::Interim }));
     }
@@ -102,17 +102,17 @@ fn parse(bytes: &[u8], kind: &KindOfRequest, due: Option<u64>) -> Result<Option<
         });
     }
     let named = |name: &'static str| head.headers.iter().filter(move |header| header.name.eq_ignore_ascii_case(name));
-    // Several fields are one list (RFC 9110, section 5.3).
+    // Several fields of one name form one list (RFC 9110, section 5.3).
     let says = |word: &str| {
         named("connection")
             .flat_map(|header| header.value.split(|&byte| byte == b','))
             .any(|option| option.trim_ascii().eq_ignore_ascii_case(word.as_bytes()))
     };
-    // HTTP/1.0 closes unless it is said otherwise (RFC 9112, section 9.3).
+    // HTTP/1.0 closes by default (RFC 9112, section 9.3).
     let closes = says("close") || (head.version == Some(0) && !says("keep-alive"));
     let has_none = kind.head_only || matches!(kind.status, 204 | 304);
     let mut lengths = named("content-length");
-    // Where a reply ends that says it twice, or in two ways, nobody can tell (RFC 9112, section 6.3).
+    // With two different lengths the end of the reply is unknown (RFC 9112, section 6.3).
     let first = lengths.next();
     if first.is_some_and(|first| lengths.any(|other| other.value != first.value)) {
         return Err("the reply has two different Content-Lengths".to_owned());
@@ -132,16 +132,16 @@ fn parse(bytes: &[u8], kind: &KindOfRequest, due: Option<u64>) -> Result<Option<
         }
         (Some(Some(bytes)), _) => bytes,
         (Some(None), _) => return Err("the reply's Content-Length is not a number".to_owned()),
-        // A server may leave it out there (RFC 9110, section 8.6).
+        // A server may omit it in this case (RFC 9110, section 8.6).
         (None, _) if has_none => 0,
-        // Whatever it says of the connection (RFC 9112, section 6.3).
+        // Whatever the Connection field says (RFC 9112, section 6.3).
         (None, _) => return Ok(Some(Head { length, closes: true, body: Extent::Connection })),
     };
     Ok(Some(Head { length, closes, body: Extent::Bytes(if has_none { 0 } else { body }) }))
 }
 
-/// Whether a reply comes in chunks. Refused where it is coded in another way too, and where its end is told in two ways, or in one
-/// that its version does not have (RFC 9112, sections 6.1 and 6.3): a proxy on the way may have understood it otherwise.
+/// Returns whether a reply is chunked. Refuses other codings, a contradictory end, and chunks in a version that does
+/// not have them (RFC 9112, sections 6.1 and 6.3): a proxy might have parsed the reply differently.
 fn in_chunks(head: &httparse::Response<'_, '_>) -> Result<bool, String> {
     let named = |name: &'static str| head.headers.iter().filter(move |header| header.name.eq_ignore_ascii_case(name));
     let mut codings = named("transfer-encoding").map(|header| header.value.trim_ascii());
@@ -163,7 +163,7 @@ fn method(kind: &KindOfRequest) -> &'static str {
     if kind.head_only { "HEAD" } else { "GET" }
 }
 
-/// That a reply to a request of this kind has so many bytes where others are due.
+/// Describes a reply to a request of this kind that does not have the expected length.
 pub fn unlike(bytes: u64, due: u64, kind: &KindOfRequest) -> String {
     let path = kind.text.split_once(':').map_or("", |(_, path)| path);
     let instead = match bytes {

@@ -1,4 +1,4 @@
-//! The asking end: sends a stream and is told how much came, or asks for one and counts.
+//! The client side: sends a stream and gets the server's count, or requests a stream and counts its bytes.
 
 use std::sync::atomic::{AtomicU64, Ordering::Relaxed};
 use std::sync::{Arc, Mutex, PoisonError};
@@ -21,7 +21,7 @@ use crate::sys::memory::shared::SharedArray;
 use crate::transfer::outbox::Outbox;
 use crate::transfer::primitive::Want;
 
-/// Who sends.
+/// Direction of the stream.
 pub const DIRECTION: Setting = Setting {
     name: "direction",
     help: "Direction of the stream",
@@ -30,7 +30,7 @@ pub const DIRECTION: Setting = Setting {
     for_more: None,
 };
 
-/// How long a stream is.
+/// Length of a stream.
 pub const STREAM_BYTES: Setting = Setting {
     name: "stream_bytes",
     help: "Length of each stream in bytes; 0: until the load ends by time",
@@ -39,10 +39,11 @@ pub const STREAM_BYTES: Setting = Setting {
     for_more: Some("for more, use 0: a stream lasts until the load ends by time"),
 };
 
-/// How much sooner than asked for a stream of a time may end, as a share of that time: clocks of two machines differ a little.
+/// Tolerance, as a share of the time: how much early a stream with a time may end, because the clocks of two machines
+/// differ.
 const TOO_SOON: u64 = 1000;
 
-/// Makes the asking end.
+/// Makes the client side.
 pub fn client(settings: &Settings) -> Result<Box<dyn Client>> {
     let bytes = Some(settings.integer(STREAM_BYTES.name)).filter(|&bytes| bytes > 0);
     let timed = matches!(settings.values().get(MILLISECONDS.name), Some(Value::Integer(1..)));
@@ -56,7 +57,7 @@ pub fn client(settings: &Settings) -> Result<Box<dyn Client>> {
     let request = match (to_server, bytes) {
         (true, bytes) => Some(Request::Put(bytes)),
         (false, Some(bytes)) => Some(Request::Get(bytes)),
-        // For how long is known when it is sent.
+        // The time is known only when the request is sent.
         (false, None) => None,
     };
     Ok(Box::new(Streamer {
@@ -73,19 +74,19 @@ pub fn client(settings: &Settings) -> Result<Box<dyn Client>> {
 #[derive(Clone)]
 struct Streamer {
     to_server: bool,
-    /// Bytes of a stream that does not end with the load's window.
+    /// Length of a stream that does not end with the load's window.
     bytes: Option<u64>,
-    /// The line of each request, where all are the same.
+    /// The line of each request, if all are the same.
     request: Option<Arc<[u8]>>,
-    /// Those that are not: of each client one, in a load that ends by time. They stay, like all that the clients send: a peer
-    /// may read from there, however late.
+    /// Other lines: one per client, in a load that ends by time. They are kept, like everything that clients send,
+    /// because a peer may read from this memory at any time later.
     sent: Arc<Mutex<Vec<Arc<[u8]>>>>,
     receiving: Receiving,
     reel: Arc<Reel>,
     shared: Arc<SharedArray<Shared>>,
 }
 
-/// What all processes and threads of a load have in common.
+/// State shared by all processes and threads of a load.
 #[derive(Default)]
 struct Shared {
     sums: Sums,
@@ -103,7 +104,7 @@ impl Client for Streamer {
     }
 
     fn measured_by(&self) -> MeasuredBy {
-        // Those of the end that receives, as iperf3 counts them: what was sent may still be on its way.
+        // Bytes at the receiving end, as iperf3 counts them: sent bytes may still be in flight.
         if self.to_server { MeasuredBy::BytesToServer } else { MeasuredBy::BytesToClients }
     }
 
@@ -114,16 +115,17 @@ impl Client for Streamer {
 
 struct StreamConversation {
     streamer: Streamer,
-    /// When it was asked (CLOCK_MONOTONIC, nanoseconds), and for how many nanoseconds; 0 where that was not said.
+    /// When the stream was requested (CLOCK_MONOTONIC, nanoseconds), and for how many nanoseconds; 0 if no time was
+    /// given.
     asked: u64,
     time: u64,
-    /// The request's line is in the outbox, or beyond.
+    /// The request's line has been put into the outbox.
     said: bool,
-    /// Bytes of the stream that were sent, or that came.
+    /// Bytes of the stream sent or received so far.
     moved: u64,
-    /// Where the reel goes on.
+    /// Position in the reel.
     next: u64,
-    /// The server's count, as far as it has come.
+    /// The server's count, as received so far.
     line: Vec<u8>,
 }
 
@@ -135,7 +137,7 @@ impl StreamConversation {
         }
     }
 
-    /// Bytes of the stream that are left.
+    /// Bytes of the stream left.
     fn due(&self) -> u64 {
         self.streamer.bytes.map_or(u64::MAX, |bytes| bytes - self.moved)
     }

@@ -1,4 +1,4 @@
-//! How an end takes the bytes of a stream, and which of them it compares.
+//! How an end receives a stream, and which bytes it compares.
 
 use std::sync::Arc;
 
@@ -26,19 +26,19 @@ pub const VERIFY: Setting = Setting {
     for_more: None,
 };
 
-/// Bytes of each receive that are compared as a sample.
+/// Bytes per receive that are compared as a sample.
 const SAMPLE: usize = 64;
 
-/// Bytes that are compared by one comparison.
+/// Bytes per comparison.
 const AT_A_TIME: usize = 64 << 10;
 
-/// How an end takes the bytes of a stream that comes to it.
+/// The receiving end of a stream.
 #[derive(Clone)]
 pub struct Receiving {
     most: usize,
-    /// How many bytes of each receive are compared.
+    /// Bytes per receive that are compared.
     compared: usize,
-    /// Bytes as they come next at any place of a stream, so many.
+    /// The expected bytes from any position of a stream, up to this length.
     expected: Arc<[u8]>,
 }
 
@@ -57,8 +57,8 @@ impl Receiving {
         Want::Exactly(due.min(self.most as u64) as usize)
     }
 
-    /// Takes what has come of a stream, of which so many bytes came before and so many are due; says how many came. The error
-    /// says which byte is wrong.
+    /// Takes the received bytes of a stream, after `before` bytes and with `due` bytes expected; returns how many came.
+    /// The error names the wrong byte.
     pub fn take(&self, input: &mut Input<'_>, before: u64, due: u64) -> std::result::Result<u64, String> {
         let not_stored = input.not_stored as u64;
         let part = (input.bytes().len() as u64).min(due - not_stored) as usize;

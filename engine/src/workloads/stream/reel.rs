@@ -1,4 +1,4 @@
-//! The bytes of a stream, in memory or in a file, which are sent again and again.
+//! The bytes of a stream, in memory or in a file, which are sent repeatedly.
 
 use std::fs::{self, File};
 use std::io::Write;
@@ -12,7 +12,7 @@ use crate::protocol::pattern::pattern;
 use crate::sys::descriptor;
 use crate::transfer::outbox::{Outbox, PART, Piece};
 
-/// How a stream is cut.
+/// Message size.
 pub const MESSAGE_BYTES: Setting = Setting {
     name: "message_bytes",
     help: "Message size of a stream: bytes per send call, as far as the send primitive can",
@@ -21,7 +21,7 @@ pub const MESSAGE_BYTES: Setting = Setting {
     for_more: Some("for longer streams, use --stream-bytes or --milliseconds: a message is what one call sends"),
 };
 
-/// What a stream is sent from.
+/// Source of the stream.
 pub const SOURCE: Setting = Setting {
     name: "source",
     help: "Source of the stream: memory, a file in memory (memfd), or a file in the directory for temporary files",
@@ -30,7 +30,7 @@ pub const SOURCE: Setting = Setting {
     for_more: None,
 };
 
-/// How large the file is.
+/// Size of the file.
 pub const SOURCE_BYTES: Setting = Setting {
     name: "source_bytes",
     help: "Size of the file that a stream is sent from repeatedly; at least one message",
@@ -39,35 +39,35 @@ pub const SOURCE_BYTES: Setting = Setting {
     for_more: Some("for longer streams, use --stream-bytes or --milliseconds: the file is sent repeatedly"),
 };
 
-/// After so many bytes a stream repeats itself. Messages of the sizes that are in use thereby begin where a page of a file
-/// does: a transfer of a file from elsewhere hands over a page more, of which only a part is sent.
+/// Period of a stream in bytes. It lets messages of common sizes begin at page boundaries of a file. A transfer from
+/// elsewhere in a file passes one more page, of which only a part is sent.
 pub const PERIOD: usize = 64 << 10;
 
-/// Bytes that are written to a file at a time: whole periods.
+/// Bytes written to a file at a time: whole periods.
 const CHUNK: usize = PERIOD * 16;
 
-/// The first bytes of a stream: after each [`PERIOD`] the [`pattern`] begins anew.
+/// Makes the first bytes of a stream: the [`pattern`] restarts after each [`PERIOD`].
 pub fn bytes_of_a_stream(length: usize) -> Vec<u8> {
     let mut bytes = pattern(PERIOD as u64).repeat(length.div_ceil(PERIOD));
     bytes.truncate(length);
     bytes
 }
 
-/// A stretch of the bytes of a stream. Whatever is sent of it begins at a place that has the byte which is next.
+/// A section of a stream. Each send starts at a position whose byte is the next of the stream.
 pub struct Reel {
     /// All of it.
     all: Piece,
     message: u64,
-    /// Bytes that are put into an outbox at a time: whole messages, as many as fit into a part, or one.
+    /// Bytes put into an outbox at a time: as many whole messages as fit into a part, at least one.
     part: u64,
 }
 
 impl Reel {
-    /// As the settings say. An error is one of making the file.
+    /// Makes the reel from the settings. The error is that of making the file.
     pub fn new(settings: &Settings) -> Result<Self> {
         let message = settings.integer(MESSAGE_BYTES.name);
         let part = (PART as u64 / message).max(1) * message;
-        // Room for a part from wherever in the period it begins.
+        // Room for a part that starts anywhere in the period.
         let least = part + PERIOD as u64 - 1;
         let length = settings.integer(SOURCE_BYTES.name).max(least);
         let all = match settings.word(SOURCE.name) {
@@ -86,8 +86,8 @@ impl Reel {
         Ok(Reel { all, message, part })
     }
 
-    /// Puts the next part into an outbox, or what is left of a stream where that is less; says how many bytes these are.
-    /// `next` is where it goes on.
+    /// Puts the next part into an outbox, or the rest of the stream if that is less; returns its length. `next` is the
+    /// position in the reel.
     pub fn put(&self, next: &mut u64, left: u64, outbox: &mut Outbox) -> u64 {
         let bytes = self.part.min(left);
         if *next + bytes > self.all.length() {
@@ -99,7 +99,7 @@ impl Reel {
     }
 }
 
-/// A file that has no name any more.
+/// A file that has already been unlinked.
 fn temporary_file(folder: &std::path::Path) -> std::io::Result<File> {
     static MADE: AtomicU32 = AtomicU32::new(0);
     let name = format!("thunderherd-stream-{}-{}", std::process::id(), MADE.fetch_add(1, Relaxed));
