@@ -1,6 +1,6 @@
-//! How many bytes each request of a load is about: all alike, or drawn from a distribution, or as they were recorded.
+//! Sizes of a load's requests: constant, drawn from a distribution, or recorded.
 //!
-//! The size of a request follows from the load's seed and the request's number ([`Draw`]), whichever client makes it.
+//! The size of a request follows from the load's seed and the request's number ([`Draw`]), whichever client sends it.
 
 use std::ops::RangeInclusive;
 use std::sync::Arc;
@@ -16,7 +16,7 @@ use crate::base::setting::{Form, Kind, NONE, Setting, Settings};
 use crate::requests::numbering::Draw;
 use crate::requests::recording;
 
-/// How the sizes are distributed.
+/// Distribution of sizes.
 pub const SIZES: Setting = Setting {
     name: "sizes",
     help: "Distribution of reply sizes: fixed:4000, uniform:64..16384 (all whole numbers equally likely), \
@@ -28,31 +28,31 @@ pub const SIZES: Setting = Setting {
     for_more: None,
 };
 
-/// What may be given, in short.
+/// Allowed values, in short.
 const FORMS: &str = "fixed:BYTES, uniform:LEAST..MOST, lognormal:MEDIAN,SIGMA or lognormal:MEDIAN,SIGMA,LEAST..MOST, \
                      weighted:BYTES@WEIGHT,BYTES@WEIGHT,..., or file:PATH";
 
-/// The most bytes of a lognormal distribution that says no other range: what a server of `bytes` serves that was told no
-/// other limit.
+/// Default maximum of a lognormal distribution: what a server of `bytes` serves by default.
 pub const USUAL_MOST: u64 = 16384;
 
-/// The largest sigma: with it, two sizes in three lie within a factor of 20 of the median.
+/// Maximum sigma: with it, two sizes in three lie within a factor of 20 of the median.
 const LARGEST_SIGMA: f64 = 3.0;
 
-/// Of a lognormal distribution, the share that has to lie within the range: what lies outside is drawn anew.
+/// Minimum share of a lognormal distribution within the range; sizes outside are redrawn.
 const LEAST_WITHIN: f64 = 0.05;
 
-/// Draws that the share is found out by; they follow from a seed of their own.
+/// Number of draws that estimate this share; they have their own seed.
 const TRIED: u64 = 10_000;
 
-/// A size that was so often outside of the range is the median: of 10^20 draws with the least share there is not one.
+/// Maximum number of redraws, after which the size is the median: with the minimum share, fewer than one in 10^20
+/// sizes.
 const DRAWN_ANEW: usize = 1000;
 
-/// The most sizes of a list, and the largest weight of one.
+/// Maximum number of sizes of a list, and maximum weight.
 const MOST_WEIGHTS: usize = 1000;
 const HEAVIEST: u64 = 1_000_000_000;
 
-/// The sizes of a load's requests.
+/// Sizes of a load's requests.
 #[derive(Debug, Clone)]
 pub struct Sizes {
     text: String,
@@ -68,20 +68,20 @@ enum Distribution {
     Recorded(Arc<[u64]>),
 }
 
-/// What the sizes of a load were.
+/// Report of a load's sizes.
 #[derive(Debug, Clone, Serialize, JsonSchema)]
 pub struct SizesSent {
-    /// The distribution as it was typed.
+    /// The distribution as typed.
     pub distribution: String,
-    /// The most that a request may ask for.
+    /// Maximum size of a request.
     pub largest: u64,
-    /// Mean of all requests that were made, in the window or not; null where none was.
+    /// Mean over all requests made, within the window or not; null if there were none.
     pub mean_bytes: Option<f64>,
 }
 
 impl Sizes {
-    /// As the settings have it, [`SIZES`] or, where that says none, the workload's own setting of one size for all, whose
-    /// bounds are those of each size; 0 where nothing says how large a reply is.
+    /// Reads [`SIZES`] or, if that is none, the workload's own setting for a constant size, whose bounds apply to every
+    /// size; 0 if no setting gives the size of a reply.
     pub fn of(settings: &Settings, bytes: &Setting) -> Result<Self> {
         let Kind::Integer { minimum, maximum, .. } = bytes.kind else { panic!("{} is no number", bytes.name) };
         match settings.word(SIZES.name) {
@@ -112,7 +112,7 @@ impl Sizes {
         Ok(Sizes { text: text.to_owned(), distribution: distribution.map_err(refused)? })
     }
 
-    /// Whether all are alike, so that none has to be drawn.
+    /// Returns the size if it is constant, so that none has to be drawn.
     pub fn fixed(&self) -> Option<u64> {
         match self.distribution {
             Distribution::Fixed(bytes) => Some(bytes),
@@ -120,7 +120,7 @@ impl Sizes {
         }
     }
 
-    /// The most that a request may ask for.
+    /// Maximum size of a request.
     pub fn largest(&self) -> u64 {
         match &self.distribution {
             Distribution::Fixed(bytes) => *bytes,
@@ -131,7 +131,7 @@ impl Sizes {
         }
     }
 
-    /// The size of a request.
+    /// Size of a request.
     pub fn draw(&self, draw: &mut Draw) -> u64 {
         let random = &mut draw.random;
         match &self.distribution {
@@ -146,7 +146,7 @@ impl Sizes {
         }
     }
 
-    /// What they were, of so many requests that asked for so many bytes together.
+    /// Reports the sizes, given the number of requests and the sum of their sizes.
     pub fn sent(&self, (requests, bytes): (u64, u64)) -> SizesSent {
         let mean = (requests > 0).then(|| bytes as f64 / requests as f64);
         SizesSent {
@@ -215,13 +215,13 @@ fn weighted(text: &str, bounds: &RangeInclusive<u64>) -> Result<Distribution, St
     Ok(Distribution::Weighted { sizes: sizes.into(), index })
 }
 
-/// A weight as it is typed.
+/// Parses a weight.
 pub fn weight(text: &str) -> Result<u64, String> {
     let allowed = || format!("'{text}' is not a weight, a whole number from 1 to {HEAVIEST}");
     text.parse().ok().filter(|weight| (1..=HEAVIEST).contains(weight)).ok_or_else(allowed)
 }
 
-/// What is drawn from, of a few with these weights.
+/// Makes a sampler for a few values with these weights.
 pub fn alias(weights: Vec<u64>) -> Result<WeightedAliasIndex<u64>, String> {
     if weights.len() > MOST_WEIGHTS {
         return Err(format!("{} sizes are given, but up to {MOST_WEIGHTS} are allowed", weights.len()));
@@ -246,8 +246,8 @@ mod tests {
         (mean, square)
     }
 
-    /// Mean and variance within four standard errors of what theory says; of the variance, by the fourth central moment as it
-    /// was drawn.
+    /// Mean and variance within four standard errors of theory; the variance's standard error uses the fourth central
+    /// moment of the sample.
     fn agree(values: &[f64], mean: f64, variance: f64) {
         let count = values.len() as f64;
         let (seen, square) = moments(values);
@@ -280,7 +280,8 @@ mod tests {
             ("lognormal:4096,1.5", 4096.0_f64, 1.5_f64, 1.0_f64, 16384.0_f64),
             ("lognormal:100000,0.5,50000..1000000", 1e5, 0.5, 5e4, 1e6),
         ] {
-            // Moments by integration over the normal density of the logarithm, which is cut where sizes are rounded away.
+            // Moments by integration over the normal density of the logarithm, which is cut where sizes are rounded
+            // away.
             let (from, to) = ((least - 0.5).ln(), (most + 0.5).ln());
             let steps = 100_000;
             let mut sums = [0.0; 3];
@@ -296,7 +297,7 @@ mod tests {
             assert!(sizes.iter().all(|size| (least..=most).contains(&(*size as f64))));
             agree(&as_numbers(&sizes), mean, sums[2] / sums[0] - mean * mean);
         }
-        // No bound is hit more often than its neighbours, as it would be if what lies outside were moved there.
+        // No bound occurs more often than its neighbours, as it would if sizes outside were clipped to it.
         let narrow = drawn("lognormal:100,0.5,90..110", 1, MANY);
         let at = |size| narrow.iter().filter(|each| **each == size).count();
         assert!(at(110) < at(91) && at(90) < at(91) * 6 / 5, "{} {} {}", at(90), at(91), at(110));
