@@ -81,11 +81,11 @@ fn for_each_kind_of_error_of_a_load_there_is_something_to_change() {
     let of_servers_alone = ["bad_request", "queued_at_stop"];
     for (_, kind) in ErrorKind::ALL.iter().filter(|(_, name)| !of_servers_alone.contains(name)) {
         let words = errors(&BTreeMap::from([(*kind, 3)])).words;
-        let (what, change) = words.split_once("better than they were. ").unwrap();
+        let (what, change) = words.split_once("latencies look too good. ").unwrap();
         assert!(what.contains(&format!("{kind} 3;")) && change.len() > 20, "{words}");
     }
     let both = errors(&BTreeMap::from([("refused", 1), ("reset", 2)])).words;
-    assert!(both.contains("start the server") && both.contains("; what the server says"), "{both}");
+    assert!(both.contains("start the server") && both.contains("; check the errors that the server reports"), "{both}");
     assert!(!both.contains("--timeout-milliseconds"), "{both}");
 }
 

@@ -130,20 +130,20 @@ fn a_wrong_count_of_reads_is_seen() {
         assert_eq!(told("decimal", right.as_bytes()), Ok(Answer::Last), "{right}");
     }
     for (wrong, word) in [
-        ("0\n", "by 0 calls"),
+        ("0\n", "in 0 reads"),
         // In half a minute there might have been as many, of which most brought nothing.
-        ("3000000000\n", "3000 bytes by 3000000000"),
-        ("many\n", "no number"),
-        ("2", "before it had told"),
-        ("", "before it had told"),
-        (&"1".repeat(LONGEST_LINE), "no number"),
+        ("3000000000\n", "3000 bytes in 3000000000"),
+        ("many\n", "not a number"),
+        ("2", "before it reported"),
+        ("", "before it reported"),
+        (&"1".repeat(LONGEST_LINE), "not a number"),
     ] {
         let message = told("decimal", wrong.as_bytes()).unwrap_err();
         assert!(message.contains(word), "{wrong}: {message}");
     }
-    assert!(told("big_endian", &[0, 0, 0, 0]).unwrap_err().contains("by 0 calls"));
+    assert!(told("big_endian", &[0, 0, 0, 0]).unwrap_err().contains("in 0 reads"));
     // The other order of bytes is seen too.
-    assert!(told("big_endian", &[200, 0, 0, 0]).unwrap_err().contains("3355443200 calls"));
+    assert!(told("big_endian", &[200, 0, 0, 0]).unwrap_err().contains("3355443200 reads"));
 }
 
 #[test]

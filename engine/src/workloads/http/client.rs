@@ -354,7 +354,7 @@ mod tests {
             assert!(error.contains(word), "'{word}' is not in '{error}'");
         };
         wrong(&chunked(&[299]), "299 bytes, expected 300; for a resource of another server: --bytes 299 --check count");
-        wrong(&chunked(&[300, 1]), "more than the 300 bytes");
+        wrong(&chunked(&[300, 1]), "more than the expected 300 bytes");
         wrong(&chunked(&[]), "--mix GET+0:/@1");
         let mut other = right.clone();
         let last = right.len() - 10;
@@ -380,7 +380,7 @@ mod tests {
             }
             assert!(matches!(judge(&[&right], false), Ok(Answer::Receive(_))), "more may come");
             assert!(judge(&[&reply(head, 299)], true).unwrap_err().contains("299 bytes, expected 300"));
-            assert!(judge(&[&reply(head, 301)], true).unwrap_err().contains("more than the 300 bytes"));
+            assert!(judge(&[&reply(head, 301)], true).unwrap_err().contains("more than the expected 300 bytes"));
         }
     }
 
@@ -392,7 +392,7 @@ mod tests {
         };
         wrong("HTTP/1.1 404 Not Found\r\nContent-Length: 0\r\n\r\n", 0, "404 Not Found");
         wrong("HTTP/1.1 200 OK\r\nContent-Length: 299\r\n\r\n", 299, "299 bytes");
-        wrong("HTTP/1.1 200 OK\r\nContent-Length: x\r\n\r\n", 0, "no number");
+        wrong("HTTP/1.1 200 OK\r\nContent-Length: x\r\n\r\n", 0, "not a number");
         wrong("HTTP/1.1 101 Switching Protocols\r\n\r\n", 0, "status is 101 Switching Protocols, not 200");
         wrong(
             "HTTP/1.1 103 Early Hints\r\n\r\n",
@@ -462,7 +462,7 @@ mod tests {
         }
         let endless = "HTTP/1.1 404 Not Found\r\nContent-Length: 1048577\r\n\r\n";
         let error = judge_by(of_mix("GET=404:/@1").as_ref(), &[endless.as_bytes()], false).unwrap_err();
-        assert!(error.contains("up to 1048576"), "{error}");
+        assert!(error.contains("maximum is 1048576"), "{error}");
         let short = judge_by(of_mix("GET=404:/@1").as_ref(), &[&missing.as_bytes()[..missing.len() - 1]], true);
         assert!(short.unwrap_err().contains("1 bytes of its body missing"));
     }

@@ -154,12 +154,12 @@ fn the_servers_count_must_be_what_was_sent() {
     let judge = |reply: &str| judge(&[number("stream_bytes", 1000)], &[reply.as_bytes()]);
     assert_eq!(judge("1000\n"), Ok(Answer::Complete));
     for (wrong, word) in [
-        ("999\n", "\"999\" bytes came, and 1000"),
+        ("999\n", "\"999\" received bytes, but 1000"),
         ("01000\n", "1000 were sent"),
         ("\n", "1000 were sent"),
-        ("1000", "before it had told"),
-        ("", "before it had told"),
-        (&"1".repeat(LONGEST_LINE), "no number"),
+        ("1000", "before it reported"),
+        ("", "before it reported"),
+        (&"1".repeat(LONGEST_LINE), "not a number"),
     ] {
         let message = judge(wrong).unwrap_err();
         assert!(message.contains(word), "{wrong:?}: {message}");

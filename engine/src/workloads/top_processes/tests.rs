@@ -171,11 +171,11 @@ fn both_ends_agree_on_both_forms_under_any_name() {
 #[test]
 fn a_wrong_reply_is_seen() {
     let wrong_order = reply(&[process(1, "a", 1, 0), process(2, "b", 2, 0)], false);
-    assert!(judge("short", &[&wrong_order]).unwrap_err().contains("process 2 more"));
+    assert!(judge("short", &[&wrong_order]).unwrap_err().contains("process 2 has more"));
     assert!(judge("short", &[UNSUPPORTED]).unwrap_err().contains("Unsupported request"));
     assert!(judge("short", &[&b"Process 1: PID=1, Name=".repeat(100)]).is_err());
     let wrong_sum = b"Process 1: PID=1, Name=a, User Time=1, Kernel Time=1, CPU Time=3\n\
                       Process 2: PID=2, Name=a, User Time=1, Kernel Time=1, CPU Time=2\n";
-    assert!(judge("long", &[wrong_sum]).unwrap_err().contains("2 ticks in both modes are said to be 3"));
+    assert!(judge("long", &[wrong_sum]).unwrap_err().contains("2 ticks in both modes are reported as a total of 3"));
     assert_eq!(judge("short", &[wrong_sum]), Ok(Answer::Last));
 }

@@ -276,7 +276,7 @@ fn servers_of_blast_that_break_off_or_lie_are_seen() {
     for (reply, kinds, word) in [
         (&b""[..], &["truncated", "reset", "broken_pipe"][..], ""),
         (b"0\n", &["wrong_reply"], "0 calls"),
-        (b"many\n", &["wrong_reply"], "no number"),
+        (b"many\n", &["wrong_reply"], "not a number"),
         (b"4000000000\n", &["wrong_reply"], "4000000000 calls"),
         (b"20000\nmore", &["surplus"], "4 more bytes"),
     ] {

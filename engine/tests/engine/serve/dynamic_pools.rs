@@ -360,6 +360,6 @@ fn a_start_for_which_there_are_not_enough_processes_is_reported() {
     let Ok(user) = Unprivileged::new().inspect_err(|reason| println!("skipped: {reason}")) else { return };
     for design in DESIGNS {
         let server = Server::launch(&mut user.command(Some(8)), design, "bytes", &["--start-workers", "15"]);
-        server.wait().is_reported(&["could not be", "--start-workers", "ulimit -u"]);
+        server.wait().is_reported(&["cannot ", "--start-workers", "ulimit -u"]);
     }
 }
