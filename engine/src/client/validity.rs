@@ -1,4 +1,4 @@
-//! Whether a load measured its server, or itself: counts in, findings out.
+//! Checks whether a load measured its server or itself: counts in, findings out.
 
 use std::collections::BTreeMap;
 
@@ -7,41 +7,41 @@ use serde::Serialize;
 
 use crate::client::generator::Generator;
 
-/// One thing that a valid measurement needs.
+/// One check of a valid measurement.
 #[derive(Debug, Clone, PartialEq, Serialize, JsonSchema)]
 pub struct Check {
     /// Its name.
     pub name: &'static str,
-    /// What was seen; null where it could not be told.
+    /// Observed value; null if unknown.
     pub value: Option<f64>,
-    /// The most that is allowed.
+    /// Maximum allowed value.
     pub limit: f64,
-    /// Whether it holds; null where there was too little to judge by.
+    /// Whether the check passes; null if there was too little data to judge.
     pub holds: Option<bool>,
-    /// What it is about, why it was not judged, or what to change, in words.
+    /// The check's meaning, why it was not judged, or what to change.
     pub words: String,
 }
 
-/// What is judged, all of it of the window.
+/// The evidence, all of it for the window.
 #[derive(Debug, Clone, Default)]
 pub struct Evidence {
     /// How long the window was.
     pub window_ns: u64,
-    /// How long it was to be; `None` where nobody has said, or an interrupt ended it.
+    /// Its planned length; `None` if it is unknown, or if an interrupt ended the window.
     pub asked_ns: Option<u64>,
-    /// Replies that came in it and were right.
+    /// Correct replies within the window.
     pub replies: u64,
     /// Errors of the whole load, by kind.
     pub errors: BTreeMap<&'static str, u64>,
-    /// The threads that ask.
+    /// The client threads.
     pub generators: Vec<Generator>,
     /// CPUs that the load may use.
     pub cpus: usize,
-    /// Mean number of requests in the system, as they came and went.
+    /// Mean number of requests in the system, from entries and exits.
     pub in_system: f64,
-    /// How many are under way at any time, of a closed loop of which that is known.
+    /// Constant number of requests in flight, for a closed loop if known.
     pub always_under_way: Option<u64>,
-    /// How many latencies there are.
+    /// Number of latencies.
     pub latencies: u64,
     /// Their mean in nanoseconds.
     pub latency_mean_ns: f64,
@@ -49,34 +49,34 @@ pub struct Evidence {
     pub latency_cube_ns3: f64,
     /// The longest of them.
     pub latency_most_ns: u64,
-    /// Threads never sleep: then all of their CPU is used whether they keep up or not.
+    /// Threads busy-poll: they use all of their CPU whether they keep up or not.
     pub spins: bool,
-    /// Of an open loop, what it was to do.
+    /// The schedule of an open loop.
     pub schedule: Option<ScheduleEvidence>,
 }
 
-/// What is judged of an open loop.
+/// Evidence of an open loop.
 #[derive(Debug, Clone, Default)]
 pub struct ScheduleEvidence {
     /// Requests that were due.
     pub due: u64,
     /// Requests that were sent.
     pub sent: u64,
-    /// Requests for which no connection was free until it was too late.
+    /// Requests for which no connection was free in time.
     pub never_sent: u64,
-    /// Requests that had to wait for a free connection.
+    /// Requests that waited for a free connection.
     pub waited: u64,
-    /// 99th percentile of the send lag in nanoseconds, where it is known.
+    /// 99th percentile of the send lag in nanoseconds, if known.
     pub lag_p99_ns: Option<u64>,
-    /// 90th percentile of it and its median, which are known of fewer requests.
+    /// 90th percentile and median of the send lag, which need fewer requests.
     pub lag_p90_p50_ns: [Option<u64>; 2],
-    /// Median latency in nanoseconds, where it is known.
+    /// Median latency in nanoseconds, if known.
     pub latency_p50_ns: Option<u64>,
-    /// Mean gap between the sendings of a thread that the schedule asks for, in nanoseconds.
+    /// Scheduled mean gap between sends of a thread, in nanoseconds.
     pub gap_asked_ns: f64,
-    /// Coefficient of variation of the gaps that the schedule asks for.
+    /// Scheduled coefficient of variation of the gaps.
     pub variation_asked: f64,
-    /// Mean gap in nanoseconds and coefficient of variation, as they were.
+    /// Observed mean gap in nanoseconds, and coefficient of variation.
     pub gaps: Option<(f64, f64)>,
 }
 
@@ -86,41 +86,43 @@ const RATE: &str = "achieved_rate";
 /// The name of the other.
 const LAG: &str = "send_lag";
 
-/// Of a generator's time: more than this leaves it nothing to wait with.
+/// Maximum share of busy time of a client thread: above it, no time is left for waiting.
 const BUSIEST: f64 = 0.95;
 
-/// Of the requests that were due: the share by which the replies of the window may differ from them.
+/// Maximum relative difference between the replies of the window and the requests due.
 const RATE_OFF: f64 = 0.01;
 
-/// Replies by which they may always differ: what was under way at the window's edges. Besides, that scatters by chance: of
-/// Poisson arrivals the number in the system is a Poisson count, and the difference of two of these has twice its variance.
+/// Difference in replies that is always allowed: requests in flight at the window's edges. Their number also varies by
+/// chance: with Poisson arrivals the number in the system is a Poisson count, and the difference of two has twice its
+/// variance.
 const AT_THE_EDGES: f64 = 10.0;
 
-/// Of the median latency: the share that the load's own lateness may come to.
+/// Maximum of the load's own lateness, as a share of the median latency.
 const LATE_SHARE: f64 = 0.1;
 
-/// Lateness in nanoseconds that is always allowed: about what a timer and a wake-up cost.
+/// Lateness in nanoseconds that is always allowed: about the cost of a timer and a wake-up.
 const LATE_ALWAYS: f64 = 100_000.0;
 
-/// Share by which the number in the system may differ from rate times time.
+/// Maximum relative difference between the number in the system and rate times latency.
 const LITTLE: f64 = 0.05;
 
-/// Where what is under way at the edges of the window may come to such a share of all by chance, the law is not judged.
+/// The law is not judged if requests in flight at the edges of the window may reach this share of all by chance.
 const LITTLE_BY_CHANCE: f64 = 0.5;
 
-/// Share by which mean and variation of the gaps may differ from the schedule's.
+/// Maximum relative difference of mean and variation of the gaps from the schedule's.
 const GAPS: f64 = 0.05;
 
-/// Standard errors that are allowed besides: a right load fails one such check in some ten thousand.
+/// Allowed standard errors: a correct load fails such a check once in some ten thousand times.
 const STANDARD_ERRORS: f64 = 4.0;
 
-/// A window that is shorter tells nothing of how busy a thread is: it begins with connections that are made or asked.
+/// Minimum window for judging how busy a thread is: at its start, connections are opened and first requests are sent.
 const SHORTEST_NS: u64 = 10_000_000;
 
-/// Fewer than these say nothing about a distribution.
+/// Minimum number of requests for judging a distribution.
 const FEWEST: u64 = 100;
 
-/// All findings. Without errors, and where every check holds or was not judged, the load measured its server.
+/// Returns all findings. If there are no errors, and every check passes or was not judged, the load measured its
+/// server.
 pub fn judge(evidence: &Evidence) -> Vec<Check> {
     let mut checks = before_all(&evidence.errors, evidence.window_ns, evidence.asked_ns);
     checks.push(processor(evidence));
@@ -138,12 +140,12 @@ pub fn judge(evidence: &Evidence) -> Vec<Check> {
     checks
 }
 
-/// Whether it is one that tells whether a load kept its schedule.
+/// Whether the check tests if a load kept its schedule.
 pub fn is_of_a_schedule(check: &Check) -> bool {
     [RATE, LAG].contains(&check.name)
 }
 
-/// Whether nothing speaks against it.
+/// Whether no check fails.
 pub fn is_valid(checks: &[Check]) -> bool {
     checks.iter().all(|check| check.holds != Some(false))
 }
@@ -158,7 +160,7 @@ fn not_judged(name: &'static str, value: Option<f64>, limit: f64, why: String) -
     Check { name, value, limit, holds: None, words: format!("not judged: {why}") }
 }
 
-/// What to change, by the kinds of errors that it may help against.
+/// Advice, by the kinds of errors that it may help against.
 const ADVICE: [(&[&str], &str); 6] = [
     (&["refused"], "start the server, or check its address"),
     (&["timed_out"], "use a longer --timeout-milliseconds for slow replies, or less load"),
@@ -180,7 +182,7 @@ const ADVICE: [(&[&str], &str); 6] = [
     ),
 ];
 
-/// Whether nothing failed, given the errors by kind.
+/// Checks for errors, given by kind.
 pub fn errors(errors: &BTreeMap<&'static str, u64>) -> Check {
     let kinds: Vec<String> = errors.iter().map(|(kind, count)| format!("{kind} {count}")).collect();
     let advice: Vec<&str> = ADVICE
@@ -196,13 +198,13 @@ pub fn errors(errors: &BTreeMap<&'static str, u64>) -> Check {
     check("errors", errors.values().sum::<u64>() as f64, 0.0, "failed requests", &change)
 }
 
-/// What is looked at of every load: what failed, and whether the window is as long as it was to be, where that is known.
+/// Checks for every load: errors, and whether the window has its planned length, if known.
 pub fn before_all(failed: &BTreeMap<&'static str, u64>, window_ns: u64, asked_ns: Option<u64>) -> Vec<Check> {
     let whole = asked_ns.map(|asked_ns| whole_window(window_ns, asked_ns));
     std::iter::once(errors(failed)).chain(whole).collect()
 }
 
-/// Where nobody asks any more, the window ends.
+/// The window ends when all clients have stopped.
 fn whole_window(window_ns: u64, asked_ns: u64) -> Check {
     let missing = asked_ns.saturating_sub(window_ns) as f64 / asked_ns as f64;
     let seconds = |nanoseconds: u64| nanoseconds as f64 / 1e9;
@@ -218,7 +220,7 @@ fn whole_window(window_ns: u64, asked_ns: u64) -> Check {
 fn processor(evidence: &Evidence) -> Check {
     const NAME: &str = "generator_cpu";
     let own = |generator: &Generator| generator.cpu_ns as f64 / generator.elapsed_ns as f64;
-    // Threads that share a CPU have none of it to themselves, but each waits for it as long as it does not wait for events.
+    // Threads that share a CPU do not have it to themselves; each waits for it while it does not wait for events.
     let share =
         |generator: &Generator| own(generator).max(1.0 - generator.waited_ns as f64 / generator.elapsed_ns as f64);
     let told = || evidence.generators.iter().filter(|each| each.elapsed_ns > 0);
@@ -228,7 +230,7 @@ fn processor(evidence: &Evidence) -> Check {
     if evidence.window_ns < SHORTEST_NS {
         return not_judged(NAME, Some(busiest), BUSIEST, "the window is too short".to_owned());
     }
-    // To wait with a ring is to send and to receive, so that it may never end: then all of them together tell.
+    // Waiting with a ring includes sending and receiving, so it may never end: the threads are judged together then.
     let busiest = busiest.max(told().map(own).sum::<f64>() / evidence.cpus as f64);
     if evidence.spins {
         let why = match evidence.schedule {
@@ -248,7 +250,7 @@ fn processor(evidence: &Evidence) -> Check {
     )
 }
 
-/// Of a window without requests all other checks have nothing to say against it.
+/// For a window without requests, no other check fails.
 fn something_due(evidence: &Evidence, schedule: &ScheduleEvidence) -> Check {
     const NAME: &str = "empty_window";
     if schedule.due == 0 && !evidence.errors.is_empty() {
@@ -290,7 +292,7 @@ fn all_sent(evidence: &Evidence, schedule: &ScheduleEvidence) -> Check {
     check("never_sent", schedule.never_sent as f64, 0.0, "requests for which no connection was free in time", &change)
 }
 
-/// What to change where requests are sent too late.
+/// Advice against late sends.
 fn against_lateness(evidence: &Evidence) -> &'static str {
     if evidence.spins {
         "keep other work off its CPU (--cpus), including the hypervisor's, or use more --threads"
@@ -309,14 +311,14 @@ fn lag(evidence: &Evidence, schedule: &ScheduleEvidence) -> Check {
     if let (Some(_), Some(lag)) = (schedule.latency_p50_ns, schedule.lag_p99_ns) {
         return late(lag, "a hundred");
     }
-    // Of few requests one in a hundred is not known; but it is no less late than one in ten, or in two.
+    // With few requests the 99th percentile is unknown; but it is no smaller than the 90th, or the median.
     let fewer = schedule.lag_p90_p50_ns.into_iter().zip(["ten", "two"]);
     let known = fewer.filter_map(|(lag, of)| Some(late(lag?, of)));
     let found = known.filter(|_| schedule.latency_p50_ns.is_some()).find(|check| check.holds == Some(false));
     found.unwrap_or_else(|| too_few(LAG, schedule.sent, limit))
 }
 
-/// Gaps are the generator's own only as far as requests did not wait for the server.
+/// Gaps show the load's own behaviour only as far as requests did not wait for the server.
 fn of_the_schedule(name: &'static str, schedule: &ScheduleEvidence, limit: f64) -> Result<(f64, f64), Check> {
     match schedule.gaps {
         Some(gaps) if schedule.sent >= FEWEST && schedule.waited * 100 <= schedule.sent => Ok(gaps),
@@ -328,7 +330,7 @@ fn of_the_schedule(name: &'static str, schedule: &ScheduleEvidence, limit: f64) 
     }
 }
 
-/// Of so many gaps, the mean has this standard error, and the coefficient of variation one like it.
+/// Standard error of the mean of this many gaps; that of the coefficient of variation is similar.
 fn scatter(schedule: &ScheduleEvidence) -> f64 {
     STANDARD_ERRORS * schedule.variation_asked / (schedule.sent.max(1) as f64).sqrt()
 }
@@ -347,7 +349,7 @@ fn gap_mean(schedule: &ScheduleEvidence) -> Check {
 
 fn gap_variation(evidence: &Evidence, schedule: &ScheduleEvidence) -> Check {
     const NAME: &str = "gap_variation";
-    // What a sending may always be late by shows in the gaps on both sides of it.
+    // The lateness that is always allowed changes the gaps on both sides of a send.
     let limit = GAPS + scatter(schedule) + LATE_ALWAYS / schedule.gap_asked_ns;
     let (_, variation) = match of_the_schedule(NAME, schedule, limit) {
         Ok(gaps) => gaps,
@@ -365,7 +367,7 @@ fn little(evidence: &Evidence) -> Check {
     if !evidence.errors.is_empty() {
         return not_judged(NAME, None, LITTLE, "failed requests have no latency".to_owned());
     }
-    // Those under way at the edges are counted by the one and not by the other.
+    // Requests in flight at the edges are counted on one side and not on the other.
     let needed = FEWEST.max((2.0 * seen / LITTLE).ceil() as u64);
     if requests < needed {
         let why = format!(
@@ -375,7 +377,7 @@ fn little(evidence: &Evidence) -> Check {
         return not_judged(NAME, None, LITTLE, why);
     }
     let by_law = requests as f64 / evidence.window_ns as f64 * evidence.latency_mean_ns;
-    // Where the number of connections says how many there are, the law is held against that, too.
+    // If the number of connections fixes the number in the system, the law is checked against that too.
     let by_chance = by_chance_at_the_edges(evidence);
     if by_chance > LITTLE_BY_CHANCE {
         let why = format!(
@@ -404,21 +406,23 @@ fn little(evidence: &Evidence) -> Check {
     )
 }
 
-/// The share of all time in the system by which what is under way at the edges of the window may differ: of requests that were
-/// counted before its begin the rest of their time is in it, and of those that were due in it some is behind its end. Of requests
-/// independent of each other these rests are a Poisson number of times, whose squares have a third of the mean cube as their mean
-/// (renewal theory: Cox, Renewal Theory, 1962, 5.4); of those that are long together see [`cube_of_latencies`].
+/// Returns the share of all time in the system by which requests in flight at the edges of the window may distort the
+/// law. For requests counted before its start, the rest of their time lies within it; for some requests due in it, a
+/// part lies after its end. For independent requests, these rests are a Poisson number of times, and the mean of their
+/// squares is a third of the mean cube (renewal theory: Cox, Renewal Theory, 1962, 5.4). For requests that are long
+/// together, see [`cube_of_latencies`].
 fn by_chance_at_the_edges(evidence: &Evidence) -> f64 {
     let rate = evidence.latencies as f64 / evidence.window_ns as f64;
     let variance = 2.0 * rate * evidence.latency_cube_ns3 / 3.0;
     STANDARD_ERRORS * variance.sqrt() / (evidence.latencies as f64 * evidence.latency_mean_ns)
 }
 
-/// The mean cube of latencies, given as they rise, in nanoseconds, each with how often it came; 0 of none. Each cube is weighed
-/// with how many requests may have been as long together with it, since where a server stalls, all that it holds end at once. A
-/// stall holds requests of any latency up to its own length, and the variance of what is left of them at a moment that nobody chose
-/// is 2/5 of their number times as much; half of what comes in the time of each latency comes to the same sum. They are no more
-/// than there were latencies of at least half that length: one that was late alone has nobody beside it.
+/// Returns the mean cube of latencies, given in rising order, in nanoseconds, each with its count; 0 if there are none.
+/// Each cube is weighted with the number of requests that may have been as long together, because a stall of the server
+/// ends for all its requests at once. A stall holds requests of any latency up to its own length. The variance of their
+/// rests at a random moment is 2/5 of their number times as much; half of the arrivals during each latency gives the
+/// same sum. The weight is at most the number of latencies of at least half that length: a single late request has no
+/// others with it.
 pub fn cube_of_latencies(rising: &[(f64, u64)], window_ns: u64) -> f64 {
     let all: u64 = rising.iter().map(|&(_, times)| times).sum();
     let rate = all as f64 / window_ns as f64;
@@ -434,7 +438,7 @@ pub fn cube_of_latencies(rising: &[(f64, u64)], window_ns: u64) -> f64 {
     sum / all.max(1) as f64
 }
 
-/// A number with as many decimals as show three of its digits.
+/// Formats a number with three significant digits.
 fn in_three_digits(number: f64) -> String {
     let decimals = if number > 0.0 { (2.0 - number.log10().floor()).clamp(0.0, 9.0) } else { 0.0 };
     format!("{number:.*}", decimals as usize)

@@ -1,4 +1,4 @@
-//! How an event loop waits: for what, and whether asleep or looking again and again, which takes a CPU for each thread.
+//! How an event loop waits: for what, and whether it sleeps or busy-polls, which uses one CPU per thread.
 
 use crate::base::setting::{Kind, Setting, Settings};
 
@@ -23,18 +23,18 @@ pub const BACK_END: Setting = Setting {
     for_more: None,
 };
 
-/// The word of [`BACK_END`] for a ring of submissions and completions.
+/// Value of [`BACK_END`] for io_uring.
 pub const COMPLETIONS: &str = "io_uring";
 
-/// The word of [`BACK_END`] for trying instead of waiting.
+/// Value of [`BACK_END`] for busy-polling every connection.
 pub const POLLING: &str = "polling";
 
 const SPIN: &str = "spin";
 
-/// The settings by which loops never sleep, and their words for that.
+/// Settings by which loops busy-poll, and their values for that.
 pub const NEVER_SLEEPS: &[(Setting, &str)] = &[(WAIT, SPIN), (BACK_END, POLLING)];
 
-/// Whether loops with these settings, which may have none of them, never sleep.
+/// Whether loops with these settings, which may lack them, busy-poll.
 pub fn spins(settings: &Settings) -> bool {
     let has = |setting: &Setting| settings.values().contains_key(setting.name);
     NEVER_SLEEPS.iter().any(|(setting, word)| has(setting) && settings.word(setting.name) == *word)

@@ -1,10 +1,10 @@
-//! What the loads with an event loop can be told, beside what all loads can.
+//! Settings of the loads with an event loop, besides those of all loads.
 
 use crate::base::setting::{Kind, SEVERAL_LOADS, Setting};
 use crate::client::load::{CLIENTS, CONNECTIONS, KEPT, LoadRun};
 use crate::client::requirement::{Needs, Requirement};
 
-/// How many event loops there are.
+/// Number of event loops.
 pub const THREADS: Setting = Setting {
     name: "threads",
     help: "Threads that send requests, each with an event loop and its share of the clients; all start together",
@@ -13,7 +13,7 @@ pub const THREADS: Setting = Setting {
     for_more: Some(SEVERAL_LOADS),
 };
 
-/// Whether threads stay on a CPU.
+/// Whether threads are pinned to CPUs.
 pub const PIN_THREADS: Setting = Setting {
     name: "pin_threads",
     help: "Pin each thread to one of the CPUs that the load may use, in turn; otherwise the kernel moves threads \
@@ -24,7 +24,7 @@ pub const PIN_THREADS: Setting = Setting {
     for_more: None,
 };
 
-/// How many requests a connection has under way.
+/// Requests in flight per connection.
 pub const PIPELINE: Setting = Setting {
     name: "pipeline",
     help: "Pipelining: maximum requests in flight per connection. Requests that are due together are sent in one call \
@@ -34,7 +34,7 @@ pub const PIPELINE: Setting = Setting {
     for_more: Some("for more requests in flight, use more --clients"),
 };
 
-/// After how many requests a kept connection is closed.
+/// Requests after which a persistent connection is closed.
 pub const REQUESTS_PER_CONNECTION: Setting = Setting {
     name: "requests_per_connection",
     help: "Requests after which a client closes its persistent connection and opens a new one; 0: never",
@@ -43,7 +43,7 @@ pub const REQUESTS_PER_CONNECTION: Setting = Setting {
     for_more: Some("for more, use 0: connections persist to the end"),
 };
 
-/// How a client ends its connections.
+/// How a client closes its connections.
 pub const CLOSING: Setting = Setting {
     name: "closing",
     help: "How clients close their connections: with FIN, which leaves TIME_WAIT at the end that closes first, or \
@@ -53,13 +53,13 @@ pub const CLOSING: Setting = Setting {
     for_more: None,
 };
 
-/// Requests under way at a time, all clients together: each takes memory from the beginning on, some hundred bytes.
+/// Maximum requests in flight, over all clients: each takes some hundred bytes of memory from the start.
 const MOST_UNDER_WAY: u64 = 1 << 20;
 
-/// Connections that are kept.
+/// Persistent connections.
 const KEPT_ONES: Needs = Needs::Word { other: CONNECTIONS.name, word: KEPT };
 
-/// What these settings need of others.
+/// Requirements of these settings.
 pub const REQUIREMENTS: &[Requirement] = &[
     Requirement { setting: PIPELINE.name, beyond: 1, needs: KEPT_ONES },
     Requirement { setting: REQUESTS_PER_CONNECTION.name, beyond: 0, needs: KEPT_ONES },
@@ -71,10 +71,10 @@ pub const REQUIREMENTS: &[Requirement] = &[
     },
 ];
 
-/// What a connection is used for, and how it ends.
+/// How a connection is used, and how it ends.
 #[derive(Debug, Clone, Copy)]
 pub struct ConnectionUse {
-    /// Requests under way at a time.
+    /// Requests in flight.
     pub pipeline: usize,
     /// Requests after which it is closed.
     pub requests: u64,
@@ -83,7 +83,7 @@ pub struct ConnectionUse {
 }
 
 impl ConnectionUse {
-    /// As the settings have it.
+    /// Reads the settings.
     pub fn of(run: &LoadRun) -> Self {
         let number = |setting: Setting| run.settings.integer(setting.name);
         let (pipeline, requests) = (number(PIPELINE), number(REQUESTS_PER_CONNECTION));
@@ -95,8 +95,8 @@ impl ConnectionUse {
         ConnectionUse { pipeline: pipeline as usize, requests, resets: run.settings.word(CLOSING.name) == "reset" }
     }
 
-    /// How many requests so many clients always have under way that ask again as soon as they are answered, over connections
-    /// that they have; `None` where they are to connect now and then.
+    /// Number of requests always in flight for this many clients that send again as soon as they are answered, over
+    /// persistent connections; `None` if they reconnect now and then.
     pub fn always_under_way(&self, clients: usize) -> Option<u64> {
         (self.requests == u64::MAX).then(|| (clients * self.pipeline) as u64)
     }
