@@ -61,7 +61,7 @@ pub const COMMON: Load = Load {
     duration: None,
     without_primitives: None,
     requirements: &[],
-    run: |_| bail!("a load makes its requests in a way of its own"),
+    run: |_| bail!("every load has its own way to run"),
 };
 
 impl Load {

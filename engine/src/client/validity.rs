@@ -174,7 +174,7 @@ const ADVICE: [(&[&str], &str); 6] = [
         "check the errors that the server reports, its limit on connections, and after how many requests it closes \
          one (--requests-per-connection)",
     ),
-    (&["aborted", "fault", "other"], "see the first error"),
+    (&["aborted", "fault", "other"], "see the first error of the load"),
     (
         &["resource_limit"],
         "use fewer --clients, more descriptors (ulimit -n), more ports (--source-addresses, or \

@@ -32,7 +32,7 @@ const KERNEL: &str = "kernel";
 /// Memory of socket buffers; version 1 does not count it separately.
 const SOCKETS: &str = "sockets";
 
-const NOT_TOLD: &str = "this kernel does not report it: older kernels lack some figures of a control group, and \
+const NOT_REPORTED: &str = "this kernel does not report it: older kernels lack some figures of a control group, and \
                         version 1 does not count socket buffers separately";
 
 /// Group of a tree, in the hierarchy that has the memory controller.
@@ -82,7 +82,7 @@ impl Reading for Memory {
             ),
         };
         let parts = [(PEAK, peak), (KERNEL, kernel), (SOCKETS, sockets)]
-            .map(|(name, value)| Figure::told(name, value, NOT_TOLD));
+            .map(|(name, value)| Figure::told(name, value, NOT_REPORTED));
         Ok([Figure::whole(whole)].into_iter().chain(parts).collect())
     }
 }

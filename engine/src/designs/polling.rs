@@ -57,7 +57,7 @@ fn serve(run: &'static Run) -> Result<()> {
         let mut accepting = true;
         let mut connections: Vec<Connection> = Vec::new();
         while accepting || !connections.is_empty() {
-            for _ in 0..if somebody_waits(worker.listener()) { ACCEPTS } else { 0 } {
+            for _ in 0..if may_accept(worker.listener()) { ACCEPTS } else { 0 } {
                 match worker.try_accept(libc::SOCK_NONBLOCK) {
                     Accepted::Connection(socket) => connections.extend(worker.open(socket)),
                     Accepted::Nothing | Accepted::Refused => break,
@@ -88,6 +88,6 @@ fn each(connections: &mut Vec<Connection>, turn: impl Fn(&mut Connection) -> Tur
 
 /// Returns whether there is a connection to accept, or whether the listener is shut down. Mostly there is none, and
 /// this check costs less than a failed accept(2), which makes a socket before it looks.
-fn somebody_waits(listener: BorrowedFd<'_>) -> bool {
+fn may_accept(listener: BorrowedFd<'_>) -> bool {
     poll(&[(listener, PollFlags::POLLIN)], Some(Duration::ZERO)).map_or(true, |ready| !ready[0].is_empty())
 }

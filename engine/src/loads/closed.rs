@@ -44,7 +44,7 @@ fn run(run: &'static LoadRun) -> Result<()> {
             .with_context(|| format!("cannot fork child {index} (use fewer --children, or raise ulimit -u)"))?;
         children.insert(child);
     }
-    let mut told = false;
+    let mut passed_on = false;
     while let Some((child, ended)) = process::wait()? {
         children.remove(&child);
         let interrupted = signal::interrupted();
@@ -57,7 +57,7 @@ fn run(run: &'static LoadRun) -> Result<()> {
             children.iter().copied().for_each(process::kill_child);
             return Ok(process::wait_for_all()?);
         }
-        if interrupted && !std::mem::replace(&mut told, true) {
+        if interrupted && !std::mem::replace(&mut passed_on, true) {
             // The other children may be waiting for replies that are no longer needed.
             children.iter().for_each(|&child| process::pass_on(Signal::SIGTERM, child));
         }

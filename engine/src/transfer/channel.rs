@@ -36,10 +36,10 @@ impl Way {
         self.out.item.descriptors + self.into.item.descriptors
     }
 
-    /// Prepares for the connections of one worker. To be called where it runs, after every fork.
+    /// Prepares the state of one worker. Call it where the worker runs, after every fork.
     ///
     /// # Panics
-    /// When a primitive moves the other way, which the command line does not let through.
+    /// If a primitive has the wrong direction, which the command line refuses.
     pub fn prepare(&self, settings: &Settings) -> io::Result<Openers> {
         let (Moves::Out(senders), Moves::In(receivers)) = (self.out.item.moves, self.into.item.moves) else {
             panic!("{} is to send and {} to receive", self.out.name, self.into.name);

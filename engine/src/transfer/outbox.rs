@@ -173,11 +173,11 @@ impl Outbox {
         }
     }
 
-    /// Appends whole messages that lie side by side: every `message` bytes are one, in pieces of `piece` bytes. The last one
-    /// may be shorter.
+    /// Appends whole contiguous messages of `message` bytes each, in pieces of `piece` bytes. The last message may be
+    /// shorter.
     ///
     /// # Panics
-    /// When a message is not of whole pieces.
+    /// If a message does not consist of whole pieces.
     pub fn push_messages(&mut self, messages: Piece, message: u64, piece: u64) {
         assert!(piece > 0 && message.is_multiple_of(piece), "{message} bytes are not of pieces of {piece} bytes");
         self.push_run(messages, message, piece, true);
@@ -219,7 +219,7 @@ impl Outbox {
     /// As [`Outbox::front`], of an outbox that is not empty.
     ///
     /// # Panics
-    /// When it is empty.
+    /// If it is empty.
     pub fn first(&self) -> &Piece {
         self.front().expect("there is something to send")
     }
@@ -329,10 +329,10 @@ impl Outbox {
         }
     }
 
-    /// Takes away what was sent: `bytes` from the front, across pieces.
+    /// Removes sent bytes: `bytes` from the front, across pieces.
     ///
     /// # Panics
-    /// When more was sent than the outbox held, which no correct primitive does.
+    /// If more was sent than the outbox held, which no correct primitive does.
     pub fn sent(&mut self, mut bytes: u64) {
         self.bytes = self.bytes.checked_sub(bytes).expect("no more is sent than there was");
         while bytes > 0 {

@@ -1,7 +1,7 @@
-//! Bytes one way, as iperf and netperf send them: as many as were announced, or until time is up. Either end sends them, and
-//! the other counts what has come.
+//! Bytes in one direction, as iperf and netperf send them: an announced number, or until the time is over. Either end
+//! sends them, and the other counts what arrives.
 //!
-//! The client's request is a line, of which there may be several on a connection:
+//! The client's request is a line; there may be several on a connection:
 //!
 //! | request | what follows |
 //! |---|---|
@@ -10,7 +10,8 @@
 //! | `get N` | the server sends N bytes |
 //! | `get Nus` | the server sends for N microseconds, and then no more (shutdown) |
 //!
-//! Byte number i of a stream is i % 65,536 % 251, however it is cut into messages: so the receiver need not know how it was.
+//! Byte number i of a stream is i % 65,536 % 251, however the stream is cut into messages: the receiver need not know
+//! how it was cut.
 
 mod client;
 mod receiving;

@@ -176,8 +176,8 @@ impl Conversation for Asker {
     fn receive(&mut self, input: &mut Input<'_>) -> std::result::Result<Answer, String> {
         while matches!(self.coming, Coming::Head) {
             if input.ended {
-                let behind = if self.interim > 0 { ", after interim heads (1xx)" } else { "" };
-                return Err(format!("the reply ended after {} bytes of its head{behind}", self.head.len()));
+                let interim = if self.interim > 0 { ", after interim heads (1xx)" } else { "" };
+                return Err(format!("the reply ended after {} bytes of its head{interim}", self.head.len()));
             }
             let kind = &self.kinds[self.asked.kind];
             let before = self.head.len();

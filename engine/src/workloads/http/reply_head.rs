@@ -94,11 +94,11 @@ fn parse(bytes: &[u8], kind: &KindOfRequest, due: Option<u64>) -> Result<Option<
     if head.code != Some(kind.status) {
         let (code, reason) = (head.code.unwrap_or_default(), head.reason.unwrap_or_default());
         let path = kind.text.split_once(':').map_or("", |(_, path)| path);
-        let told = format!("the reply's status is {code} {reason}, not {}", kind.status);
+        let wrong = format!("the reply's status is {code} {reason}, not {}", kind.status);
         return Err(if STATUSES.contains(&code) {
-            format!("{told}; if that is correct: --mix {}={code}:{path}@1", method(kind))
+            format!("{wrong}; if that is correct: --mix {}={code}:{path}@1", method(kind))
         } else {
-            told
+            wrong
         });
     }
     let named = |name: &'static str| head.headers.iter().filter(move |header| header.name.eq_ignore_ascii_case(name));
