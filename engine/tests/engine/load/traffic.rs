@@ -405,7 +405,7 @@ fn what_cannot_be_is_refused_before_the_first_connection() {
     refused("bytes", "--request-seed x", &["--request-seed is 'x'"]);
     let open = "--load open --milliseconds 10";
     refused("bytes", &format!("{open} --arrivals recorded"), &["--arrivals recorded", "give --recording PATH"]);
-    refused("bytes", &format!("{open} --recording {bad}"), &["--recording", "give --arrivals recorded"]);
+    refused("bytes", &format!("{open} --recording {bad}"), &["--recording", "needs --arrivals recorded"]);
     let recorded = format!("{open} --arrivals recorded --recording");
     let dense = folder.write("dense.csv", "gap_microseconds\n0.09\n");
     refused("bytes", &format!("{recorded} {dense}"), &["--recording has 11111111", "up to 10000000", "--rate"]);

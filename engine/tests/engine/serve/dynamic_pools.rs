@@ -343,13 +343,10 @@ fn limits_that_contradict_each_other_are_refused_with_their_values() {
             assert_eq!((ran.status, ran.errors.lines().count()), (Some(2), 1), "{ran:?}");
             words.iter().for_each(|word| assert!(ran.errors.contains(word), "'{word}' is not in: {ran:?}"));
         };
-        refused("--minimum-spare 7 --maximum-spare 6", &["--minimum-spare is 7", "--maximum-spare is 6"]);
-        refused("--maximum-spare 3", &["--minimum-spare is 5", "--maximum-spare is 3", "--minimum-spare 3 or less"]);
-        refused(
-            "--maximum-workers 4",
-            &["--minimum-spare is 5", "--maximum-workers is 4", "--maximum-workers 5 or more"],
-        );
-        refused("--start-workers 300", &["--start-workers is 300", "--maximum-workers is 256"]);
+        refused("--minimum-spare 7 --maximum-spare 6", &["--minimum-spare 7", "--maximum-spare 6"]);
+        refused("--maximum-spare 3", &["--minimum-spare 5", "--maximum-spare 3", "--minimum-spare 3 or less"]);
+        refused("--maximum-workers 4", &["--minimum-spare 5", "--maximum-workers 4", "--maximum-workers 5 or more"]);
+        refused("--start-workers 300", &["--start-workers 300", "--maximum-workers 256"]);
         refused("--maximum-workers 0", &["--maximum-workers", "from 1 to 16000"]);
     }
 }
