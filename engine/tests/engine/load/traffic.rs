@@ -408,7 +408,7 @@ fn what_cannot_be_is_refused_before_the_first_connection() {
     refused("bytes", &format!("{open} --recording {bad}"), &["--recording", "needs --arrivals recorded"]);
     let recorded = format!("{open} --arrivals recorded --recording");
     let dense = folder.write("dense.csv", "gap_microseconds\n0.09\n");
-    refused("bytes", &format!("{recorded} {dense}"), &["--recording has 11111111", "up to 10000000", "--rate"]);
+    refused("bytes", &format!("{recorded} {dense}"), &["--recording", "11111111", "up to 10000000", "--rate"]);
     refused("bytes", &format!("{recorded} {bad}"), &["bad.csv", "line 3", "gap_microseconds is '-10'", "from 0 to"]);
     refused("bytes", &format!("{recorded} {sizes}"), &["sizes.csv", "no column gap_microseconds"]);
     refused("bytes", &format!("{recorded} /dev/zero"), &["/dev/zero", "not a regular file"]);
