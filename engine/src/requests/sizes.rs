@@ -83,7 +83,7 @@ impl Sizes {
     /// Reads [`SIZES`] or, if that is none, the workload's own setting for a constant size, whose bounds apply to every
     /// size; 0 if no setting gives the size of a reply.
     pub fn of(settings: &Settings, bytes: &Setting) -> Result<Self> {
-        let Kind::Integer { minimum, maximum, .. } = bytes.kind else { panic!("{} is no number", bytes.name) };
+        let Kind::Integer { minimum, maximum, .. } = bytes.kind else { panic!("{} is not a number", bytes.name) };
         match settings.word(SIZES.name) {
             NONE => {
                 let bytes = settings.values().get(bytes.name).map_or(0, |_| settings.integer(bytes.name));
