@@ -52,7 +52,7 @@ def test_very_many_connections_and_their_memory() -> None:
         seen = rows(printed, design)
         assert len(seen) == 2, printed
         # The back end, loads, connections, seconds, and KiB of four kinds; or why there are none.
-        assert all(len(row.split()) == 8 or "cannot be had here" in row for row in seen), printed
+        assert all(len(row.split()) == 8 or "is not available" in row for row in seen), printed
 
 
 @pytest.mark.skipif(

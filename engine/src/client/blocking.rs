@@ -1,4 +1,4 @@
-//! A client that waits in its calls: a process or a thread of its own.
+//! A client that blocks in its calls, in a separate process or thread.
 
 use anyhow::{Context, Result};
 
@@ -11,7 +11,7 @@ use crate::count::tally::ErrorKind;
 use crate::sys::clock::now;
 use crate::transfer::channel::Openers;
 
-/// A client that waits in its calls: a process or a thread of its own.
+/// A client that blocks in its calls, in a separate process or thread.
 pub struct BlockingClient<'run> {
     state: ClientState<'run>,
     keeps: bool,
@@ -21,16 +21,16 @@ pub struct BlockingClient<'run> {
 }
 
 impl<'run> BlockingClient<'run> {
-    /// To be made where it runs. Keeps its connection or not; measures or only counts.
+    /// Makes a client; call it where the client runs. `keep` means a persistent connection. Measures, or only counts.
     pub fn new(state: ClientState<'run>, keeps: bool, measure: Option<Measure<'run>>) -> Result<Self> {
         let prepared = state.run.way.prepare(&state.run.settings);
         let openers = prepared
             .inspect_err(|error| state.slot.error(ErrorKind::of(error)))
-            .context("the primitives could not be prepared")?;
+            .context("cannot prepare the primitives")?;
         Ok(BlockingClient { state, keeps, openers, caller: None, measure })
     }
 
-    /// Makes the connection that is to be kept, before there is anything to ask.
+    /// Opens the persistent connection, before the first request.
     pub fn connect(&mut self) {
         match self.connected() {
             Ok(caller) => self.caller = Some(caller),
@@ -38,7 +38,7 @@ impl<'run> BlockingClient<'run> {
         }
     }
 
-    /// Asks again and again until the end. What was measured is added to the sums of the load.
+    /// Sends requests until the end, then adds the measurements to the sums of the load.
     pub fn take_turns(mut self) {
         let (run, pause) = (self.state.run, pause(self.state.run));
         let mut at = now();
@@ -59,7 +59,7 @@ impl<'run> BlockingClient<'run> {
         }
     }
 
-    /// One request; sets the time to when its reply was there.
+    /// Makes one request; sets the time to that of its reply.
     fn turn(&mut self, at: &mut u64) -> Result<(), Failure> {
         let mut caller = match self.caller.take() {
             Some(caller) => caller,

@@ -1,4 +1,4 @@
-//! How a client of a load connects: in a call that waits, or beside others.
+//! How a client of a load connects: in a blocking call, or concurrently with others.
 
 use std::io;
 use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
@@ -13,8 +13,8 @@ fn connecting(address: &Address) -> String {
     format!("connecting to {address}")
 }
 
-/// Connects to the first address that answers, for a client with this number, counted from 1. Every later call on the socket
-/// fails after the target's patience without progress.
+/// Connects to the first address that answers, for the client with this number, counted from 1. Every later call on the
+/// socket fails after the target's patience without progress.
 pub fn connect(target: &Target, client: usize) -> Result<OwnedFd, Failure> {
     let mut failure = None;
     for (index, address) in target.addresses.iter().enumerate() {
@@ -43,28 +43,28 @@ fn open(index: usize, kind: Type, target: &Target, client: usize) -> io::Result<
     Ok(socket)
 }
 
-/// A connection that is being made without waiting for it (connect(2), EINPROGRESS).
+/// A non-blocking connection attempt (connect(2), EINPROGRESS).
 pub struct Attempt<'run> {
     socket: Socket,
     target: &'run Target,
-    /// Of the target's addresses, which is tried now.
+    /// The address that is being tried.
     index: usize,
-    /// The number of the client that it is for.
+    /// Number of the client.
     client: usize,
-    /// The queue of a Unix listener was full: nothing will come of it, and nothing says when to try again (EAGAIN).
+    /// The queue of a Unix listener was full: the attempt has failed, and nothing reports when to try again (EAGAIN).
     found_no_room: bool,
 }
 
-/// What became of an [`Attempt`].
+/// Result of an [`Attempt`].
 pub enum Attempted<'run> {
-    /// The connection is there; its socket does not block.
+    /// Connected; the socket is non-blocking.
     Connected(OwnedFd),
     /// This address did not answer; the next one is being tried, with another socket.
     Again(Attempt<'run>),
 }
 
 impl<'run> Attempt<'run> {
-    /// Begins to connect to the first address that can be tried, for a client with this number, counted from 1.
+    /// Starts to connect to the first address that can be tried, for the client with this number, counted from 1.
     pub fn begin(target: &'run Target, client: usize) -> Result<Self, Failure> {
         Self::begin_from(target, client, 0)
     }
@@ -93,12 +93,12 @@ impl<'run> Attempt<'run> {
         }
     }
 
-    /// Nothing will come of it, since a Unix listener's queue was full: to be begun anew a little later, or given up.
+    /// Whether the attempt failed because a Unix listener's queue was full: retry a little later, or give up.
     pub fn found_no_room(&self) -> bool {
         self.found_no_room
     }
 
-    /// The socket, for whoever waits until it is writable.
+    /// The socket, for waiting until it is writable.
     pub fn socket(&self) -> BorrowedFd<'_> {
         self.socket.as_fd()
     }
@@ -111,12 +111,12 @@ impl<'run> Attempt<'run> {
         }
     }
 
-    /// To be called when it has taken too long.
+    /// To be called when the attempt has taken too long.
     pub fn give_up(self) -> Result<Attempted<'run>, Failure> {
         self.next(self.timed_out())
     }
 
-    /// It has taken too long, and no other address is tried.
+    /// Fails the attempt for taking too long, without trying another address.
     pub fn timed_out(&self) -> Failure {
         Failure::timed_out(&self.connecting())
     }

@@ -1,4 +1,4 @@
-//! The edges of a load's window as they come: who waits for them, and who is told.
+//! The edges of a load's window: waits for them, and reports them.
 
 use std::sync::atomic::{AtomicUsize, Ordering::Relaxed};
 use std::time::Duration;
@@ -7,10 +7,10 @@ use crate::client::load::{Edge, LoadRun, MILLISECONDS, WARM_UP};
 use crate::sys::clock::now;
 use crate::sys::signal;
 
-/// How long a sleeping client or load may not notice an interrupt.
+/// How long a sleeping client or load may fail to notice an interrupt.
 const NAP: Duration = Duration::from_millis(50);
 
-/// Sleeps until a moment, or until there is no more reason to.
+/// Sleeps until a moment, or until `goes_on` says no.
 pub fn sleep_until(moment: u64, mut goes_on: impl FnMut() -> bool) {
     while goes_on() {
         let left = moment.saturating_sub(now());
@@ -21,7 +21,7 @@ pub fn sleep_until(moment: u64, mut goes_on: impl FnMut() -> bool) {
     }
 }
 
-/// The edges of a load's window as they come.
+/// The edges of a load's window, in order.
 pub struct Edges<'run> {
     run: &'run LoadRun,
     began: u64,
@@ -29,8 +29,9 @@ pub struct Edges<'run> {
 }
 
 impl<'run> Edges<'run> {
-    /// To be called when every client is about to ask: the warm-up begins, and then the window of a load that ends by
-    /// time. The edges are fixed here, so a request is in the window or not however late a thread comes to its CPU.
+    /// To be called when all clients are about to send: starts the warm-up, and then the window of a load that ends by
+    /// time. The edges are fixed at this point, so whether a request is in the window does not depend on when a thread
+    /// gets its CPU.
     pub fn begin(run: &'run LoadRun) -> Self {
         let began = now();
         if !run.is_timed() {
@@ -42,12 +43,12 @@ impl<'run> Edges<'run> {
         Edges { run, began, to_come: vec![Edge::Ended, Edge::Nearing, Edge::Started] }
     }
 
-    /// When clients begin to ask.
+    /// When clients start to send.
     pub fn began(&self) -> u64 {
         self.began
     }
 
-    /// When the next edge comes, if one does.
+    /// When the next edge comes, if any.
     pub fn next(&self) -> Option<u64> {
         let window = self.run.window.edges();
         self.to_come.last().map(|edge| match edge {
@@ -57,7 +58,7 @@ impl<'run> Edges<'run> {
         })
     }
 
-    /// Marks the edges that have come by now.
+    /// Marks the edges that have passed.
     pub fn look(&mut self, at: u64) {
         while let Some(moment) = self.next()
             && moment <= at
@@ -67,12 +68,12 @@ impl<'run> Edges<'run> {
         }
     }
 
-    /// No more comes: nobody asks any more, or an interrupt has come. A window that had begun ends now.
+    /// Ends the edges, because all clients have stopped or an interrupt has come. A window that had begun ends now.
     pub fn cut(&mut self) {
         let at = now();
         self.look(at);
         if !self.to_come.is_empty() {
-            // Also of one that has not begun: requests that go on until its end are over then.
+            // Also if the window has not begun: requests that run until its end must stop then.
             self.run.window.cut(at);
         }
         if !self.to_come.contains(&Edge::Started) {
@@ -81,7 +82,7 @@ impl<'run> Edges<'run> {
         self.to_come.clear();
     }
 
-    /// Sleeps and marks until the last edge, or until nobody is left.
+    /// Sleeps and marks edges until the last edge, or until no client is left.
     pub fn sleep(&mut self, clients: &AtomicUsize) {
         while let Some(moment) = self.next() {
             sleep_until(moment, || clients.load(Relaxed) > 0 && !signal::interrupted());

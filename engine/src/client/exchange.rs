@@ -1,5 +1,5 @@
-//! A load's connection and what goes over it: the asking end of what [`crate::server::connection`] is to the serving end. Clients
-//! that wait in their calls and clients of an event loop run this same code; they differ in when they call it.
+//! A load's connection and its data: the client's counterpart of [`crate::server::connection`]. Blocking clients and
+//! clients of an event loop run this same code; they differ in when they call it.
 
 use std::collections::VecDeque;
 use std::io;
@@ -18,20 +18,20 @@ use crate::transfer::channel::Channel;
 use crate::transfer::inbox::CAPACITY;
 use crate::transfer::primitive::{Received, Sent, Want};
 
-/// How many times the time allowed without progress a reply may take that comes in pieces.
+/// How many times the time allowed without progress a reply in pieces may take.
 pub const LONGEST: u32 = 10;
 
-/// A request that failed: the kind that is counted, and the words for the user.
+/// A failed request: the kind that is counted, and the message for the user.
 #[derive(Debug)]
 pub struct Failure {
-    /// What is counted.
+    /// Counted as this kind.
     pub kind: ErrorKind,
-    /// What is shown.
+    /// Message for the user.
     pub message: String,
 }
 
 impl Failure {
-    /// An error of the system, met while doing this.
+    /// Makes a failure of a system error during this activity.
     pub fn system(doing: &str, error: &io::Error) -> Self {
         match ErrorKind::of(error) {
             ErrorKind::TimedOut => Failure::timed_out(doing),
@@ -39,29 +39,29 @@ impl Failure {
         }
     }
 
-    /// A connection cannot be waited for.
+    /// Waiting for a connection failed.
     pub fn waiting(error: &io::Error) -> Self {
         Failure::system("waiting for a connection", error)
     }
 
-    /// What was under way behind the window's end was waited for, and has not come, though there may have been progress.
+    /// Requests in flight after the window's end got no reply in time, though there may have been progress.
     pub fn behind_the_window() -> Self {
         let message =
-            "awaiting replies behind the window: the time for that is over (--timeout-milliseconds)".to_owned();
+            "waiting for replies after the window: the time allowed is over (--timeout-milliseconds)".to_owned();
         Failure { kind: ErrorKind::TimedOut, message }
     }
 
-    /// Of the reply something came again and again, and it is not whole after so long.
+    /// A reply arrived in pieces, and is incomplete after this long.
     fn in_pieces(longest: Duration) -> Self {
         let message = format!(
-            "{RECEIVING}: it came piece by piece and is not whole after {:.1} s, {LONGEST} times the time allowed \
+            "{RECEIVING}: it arrived in pieces and is incomplete after {:.1} s, {LONGEST} times the time allowed \
              (--timeout-milliseconds)",
             longest.as_secs_f64()
         );
         Failure { kind: ErrorKind::TimedOut, message }
     }
 
-    /// Nothing came of doing this in time.
+    /// This activity made no progress in time.
     pub fn timed_out(doing: &str) -> Self {
         let message = format!("{doing}: no progress within the time allowed (--timeout-milliseconds)");
         Failure { kind: ErrorKind::TimedOut, message }
@@ -72,39 +72,39 @@ impl Failure {
 pub struct Caller<'run> {
     channel: Channel,
     client: &'run dyn Client,
-    /// One for each request under way, in their order, and then those that are free.
+    /// One conversation per request in flight, in order, and then free ones.
     conversations: VecDeque<Box<dyn Conversation>>,
-    /// Requests under way.
+    /// Requests in flight.
     asked: usize,
-    /// How many of them were put, and not begun.
+    /// How many of them have been put, and not begun.
     gathered: usize,
     shown: Option<Shown<'run>>,
     window: &'run Window,
     want: Want,
-    /// Something may be left in the outbox, or in a pipe or queue of the sender, or to come of the request.
+    /// The outbox, or a pipe or queue of the sender, may hold unsent data, or the request has more parts.
     unsent: bool,
-    /// Something was sent or has come since this was asked.
+    /// Data was sent or received since the last check.
     moved: bool,
-    /// A request was answered, and nothing has come since.
+    /// A request was answered, and no data has arrived since.
     at_rest: bool,
-    /// This end has said that no more comes, and receives on.
+    /// This end has shut down its sending side, and still receives.
     shut_down: Option<ShutDown>,
-    /// What came behind the last reply is in the inbox: the beginning of the next, or all of it.
+    /// The inbox holds data after the last reply: the beginning of the next, or all of it.
     left_over: bool,
-    /// When the first piece of the reply came that is not whole (CLOCK_MONOTONIC, nanoseconds); 0: none has.
+    /// When the first piece of the incomplete reply arrived (CLOCK_MONOTONIC, nanoseconds); 0: none has.
     first_piece: u64,
-    /// How long a reply may come in pieces; `None` where it takes as long as the load.
+    /// How long a reply in pieces may take; `None` if it lasts as long as the load.
     longest: Option<Duration>,
 }
 
-/// Why [`Caller::ask`] or [`Caller::advance`] came back.
+/// Result of [`Caller::ask`] or [`Caller::advance`].
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Progress {
-    /// The socket would block until it is ready for this.
+    /// The socket would block until it is ready for these events.
     Blocked(PollFlags),
-    /// Its turn is over, and there may be more; the socket is to be ready for this.
+    /// The turn is over, and there may be more to do; the socket is to be ready for these events.
     Yields(PollFlags),
-    /// The reply came and was right.
+    /// The reply arrived and was correct.
     Answered {
         /// The connection takes another request.
         open: bool,
@@ -112,7 +112,8 @@ pub enum Progress {
 }
 
 impl<'run> Caller<'run> {
-    /// Takes a channel of a connected socket, which blocks or not, for a load with this window that waits so long for progress.
+    /// Makes a caller of a channel, blocking or not, for a load with this window and this time allowed without
+    /// progress.
     pub fn new(
         channel: Channel,
         client: &'run dyn Client,
@@ -142,7 +143,7 @@ impl<'run> Caller<'run> {
         }
     }
 
-    /// Asks, and waits for the reply in the calls of a blocking socket, whose own time limit ends the waiting. Says
+    /// Sends a request and waits for its reply, on a blocking socket whose own time limit ends the wait. Returns
     /// whether the connection takes another request.
     pub fn exchange(&mut self) -> Result<bool, Failure> {
         let mut progress = self.ask()?;
@@ -159,14 +160,14 @@ impl<'run> Caller<'run> {
         }
     }
 
-    /// Sends the next request, as far as the socket allows. Does not receive: a reply cannot be there yet. Whatever was to be
-    /// sent before must have been ([`Caller::is_sending`]).
+    /// Sends the next request, as far as the socket allows. Does not receive, since a reply cannot be there yet.
+    /// Everything before it must have been sent ([`Caller::is_sending`]).
     pub fn ask(&mut self) -> Result<Progress, Failure> {
         self.put(None);
         self.begin()
     }
 
-    /// Makes the next request ready, which is the arrival of this number, counted from 0, where the load goes by a schedule.
+    /// Prepares the next request, which is the arrival of this number, counted from 0, if the load has a schedule.
     /// [`Caller::begin`] sends it.
     pub fn put(&mut self, arrival: Option<u64>) {
         if self.asked == self.conversations.len() {
@@ -177,7 +178,7 @@ impl<'run> Caller<'run> {
         }
         let before = self.channel.outbox.bytes();
         let want = self.conversations[self.asked].ask(&mut self.channel.outbox);
-        // Several replies may come together.
+        // Several replies may arrive together.
         self.want = if self.asked == 0 { want } else { Want::AtMost(CAPACITY) };
         self.asked += 1;
         self.gathered += 1;
@@ -187,25 +188,25 @@ impl<'run> Caller<'run> {
         self.unsent = true;
     }
 
-    /// Whether another request that is put beside those that were not begun goes out by the same call.
+    /// Whether another prepared request would leave by the same call as those not yet begun.
     pub fn gathers_another(&self) -> bool {
         self.gathered < self.channel.outbox.messages_at_once()
     }
 
-    /// Sends what was put, as far as the socket allows, as [`Caller::ask`] does.
+    /// Sends prepared requests, as far as the socket allows, as [`Caller::ask`] does.
     pub fn begin(&mut self) -> Result<Progress, Failure> {
         self.gathered = 0;
         self.send().map_err(|failure| self.explained(failure))
     }
 
-    /// The request that was answered last counts.
+    /// Counts the request that was answered last.
     pub fn counts(&mut self) {
         if let Some(last) = self.conversations.back_mut() {
             last.counts();
         }
     }
 
-    /// The kind of the request that was answered last ([`Conversation::kind`]).
+    /// Kind of the request that was answered last ([`Conversation::kind`]).
     pub fn kind(&self) -> Option<usize> {
         self.conversations.back().and_then(|last| last.kind())
     }
@@ -215,22 +216,22 @@ impl<'run> Caller<'run> {
         self.unsent
     }
 
-    /// Whether anything was sent, or has come, since this was last asked.
+    /// Whether data was sent or received since the last call of this function.
     pub fn has_moved(&mut self) -> bool {
         std::mem::take(&mut self.moved)
     }
 
-    /// Whether something is to be done without waiting for the socket: more than one reply has come.
+    /// Whether there is work without waiting for the socket: more than one reply has arrived.
     pub fn is_behind(&self) -> bool {
         self.left_over
     }
 
-    /// Goes on as far as the socket allows.
+    /// Advances as far as the socket allows.
     pub fn advance(&mut self) -> Result<Progress, Failure> {
         self.go_on().map_err(|failure| self.explained(failure))
     }
 
-    /// A server that closes after its reply is met by the next request of whoever keeps the connection.
+    /// If a server closes after its reply, the next request on a persistent connection fails.
     fn explained(&self, failure: Failure) -> Failure {
         let closed = matches!(failure.kind, ErrorKind::Truncated | ErrorKind::Reset | ErrorKind::BrokenPipe);
         match self.conversations[0].kept_by().filter(|_| closed && self.at_rest) {
@@ -249,7 +250,7 @@ impl<'run> Caller<'run> {
     fn go_on(&mut self) -> Result<Progress, Failure> {
         if self.unsent {
             let progress = self.send()?;
-            // Earlier requests may have been answered: a server that cannot send its replies receives nothing more.
+            // Earlier requests may have been answered: a server that cannot send its replies receives no more.
             if self.unsent && self.asked == 1 {
                 return Ok(progress);
             }
@@ -279,7 +280,7 @@ impl<'run> Caller<'run> {
                 Answer::Complete => return self.answered(ended),
                 Answer::Last => return self.answered(true),
                 Answer::Surplus { due } => {
-                    let message = format!("the reply has more than the {due} bytes that were asked for");
+                    let message = format!("the reply has more than the {due} bytes requested");
                     return Err(Failure { kind: ErrorKind::Surplus, message });
                 }
             }
@@ -287,7 +288,7 @@ impl<'run> Caller<'run> {
         Ok(Progress::Yields(self.waits_for()))
     }
 
-    /// A reply that comes drop by drop is never without progress, and is not to be awaited for ever.
+    /// A reply that arrives drop by drop always makes progress, but must not be awaited for ever.
     fn comes_in_time(&mut self) -> Result<(), Failure> {
         let Some(longest) = self.longest else { return Ok(()) };
         let at = now();
@@ -303,7 +304,7 @@ impl<'run> Caller<'run> {
         if self.unsent { PollFlags::POLLIN | PollFlags::POLLOUT } else { PollFlags::POLLIN }
     }
 
-    /// Gives what has come to the conversation that it is for.
+    /// Gives received data to its conversation.
     fn take(&mut self, not_stored: usize, ended: bool) -> Result<Answer, Failure> {
         let unread = self.channel.inbox.unread();
         let before = self.shown.is_some().then(|| unread.to_vec());
@@ -319,7 +320,7 @@ impl<'run> Caller<'run> {
         answer.map_err(|message| Failure { kind, message })
     }
 
-    /// The first of the requests under way was answered.
+    /// Notes that the first request in flight was answered.
     fn answered(&mut self, last: bool) -> Result<Progress, Failure> {
         self.asked -= 1;
         self.first_piece = 0;
@@ -339,7 +340,7 @@ impl<'run> Caller<'run> {
         Ok(Progress::Answered { open: !last })
     }
 
-    /// The socket, for whoever waits for it.
+    /// The socket, for waiting on it.
     pub fn socket(&self) -> BorrowedFd<'_> {
         self.channel.socket()
     }
@@ -349,7 +350,7 @@ impl<'run> Caller<'run> {
         self.channel.reap()
     }
 
-    /// What is being waited for has not come in time.
+    /// Makes the failure of a wait that took too long.
     pub fn timed_out(&self) -> Failure {
         Failure::timed_out(if self.unsent { SENDING } else { RECEIVING })
     }
@@ -360,7 +361,7 @@ impl<'run> Caller<'run> {
         self.channel.finish(patience);
     }
 
-    /// Sends, and asks for more of the request when that is done.
+    /// Sends, and requests the next part when that is done.
     fn send(&mut self) -> Result<Progress, Failure> {
         let failure = |error| Failure::system(SENDING, &error);
         for _ in 0..PARTS_IN_A_TURN {
@@ -389,23 +390,23 @@ impl<'run> Caller<'run> {
         Ok(Progress::Yields(PollFlags::POLLOUT))
     }
 
-    /// A server that says more than it was asked would be taken at its word by the next request.
+    /// Checks for surplus data: the next request would take it as its reply.
     fn nothing_is_left(&self) -> Result<(), Failure> {
         match self.channel.inbox.unread().len() {
             0 => Ok(()),
             bytes => Err(Failure {
                 kind: ErrorKind::Surplus,
-                message: format!("{bytes} bytes more came than the reply has"),
+                message: format!("{bytes} more bytes arrived than the reply has"),
             }),
         }
     }
 }
 
-/// Parts of a request that are sent in one turn: a server that takes all that comes as it comes must not keep the other
-/// connections of an event loop waiting, nor the edges of its window.
+/// Maximum parts of a request sent in one turn: a server that takes data as fast as it comes must not delay the other
+/// connections of an event loop, nor the edges of its window.
 const PARTS_IN_A_TURN: usize = 8;
 
-/// Receives in one turn, for the same reason: a server that sends faster than they are taken.
+/// Maximum receives in one turn, for the same reason: a server may send faster than data is taken.
 const RECEIVES_IN_A_TURN: usize = 16;
 
 const SENDING: &str = "sending a request";

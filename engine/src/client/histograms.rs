@@ -4,16 +4,17 @@ use anyhow::{Context, Result};
 use hdrhistogram::serialization::{Serializer, V2DeflateSerializer};
 use hdrhistogram::{Counter, Histogram};
 
-/// Digits that are kept: a recorded value is wrong by a thousandth at most.
+/// Precision in digits: a recorded value is off by a thousandth at most.
 const DIGITS: u8 = 3;
 
-/// So many values must be larger than a percentile for it to be known: with fewer it is a matter of single ones.
+/// Minimum number of values above a percentile: with fewer, it depends on single values.
 pub const BEYOND: u64 = 10;
 
-/// So many values there must be for the largest to be told: as many as the 90th percentile takes. Of fewer it says how few they were.
+/// Minimum number of values for a maximum: as many as the 90th percentile needs. With fewer, the maximum mainly shows
+/// how few they were.
 pub const OF_MAXIMUM: u64 = 100;
 
-/// One without values, which grows as it must.
+/// Makes an empty histogram, which grows as needed.
 pub fn histogram<T: Counter>() -> Histogram<T> {
     Histogram::new(DIGITS).expect("a histogram can have so many digits")
 }
@@ -23,23 +24,23 @@ pub fn record<T: Counter>(histogram: &mut Histogram<T>, value: u64) {
     histogram.record(value).expect("there is a bucket for every number");
 }
 
-/// A percentile; `None` where fewer than [`BEYOND`] values lie beyond it.
+/// A percentile; `None` if fewer than [`BEYOND`] values lie beyond it.
 pub fn percentile(histogram: &Histogram<u64>, quantile: f64) -> Option<u64> {
-    // The little more makes up for the binary fractions, 1 - 0.9 being less than 0.1.
+    // The small addend makes up for binary fractions: 1 - 0.9 is less than 0.1.
     let beyond = ((1.0 - quantile) * histogram.len() as f64 + 1e-6) as u64;
     (beyond >= BEYOND).then(|| histogram.value_at_quantile(quantile))
 }
 
-/// The largest value; `None` of fewer than [`OF_MAXIMUM`].
+/// The largest value; `None` with fewer than [`OF_MAXIMUM`] values.
 pub fn maximum(histogram: &Histogram<u64>) -> Option<u64> {
     (histogram.len() >= OF_MAXIMUM).then(|| histogram.max())
 }
 
-/// All values, as other tools read them: V2, deflated, base64.
+/// All values in the format of other tools: V2, deflated, base64.
 pub fn encoded(histogram: &Histogram<u64>) -> Result<String> {
     use base64::Engine;
     let mut bytes = Vec::new();
-    V2DeflateSerializer::new().serialize(histogram, &mut bytes).context("the histogram cannot be encoded")?;
+    V2DeflateSerializer::new().serialize(histogram, &mut bytes).context("cannot encode the histogram")?;
     Ok(base64::engine::general_purpose::STANDARD.encode(bytes))
 }
 

@@ -1,4 +1,4 @@
-//! The vocabulary of loads: who asks, and how often.
+//! Types of loads: which clients send requests, and how often.
 
 use std::net::SocketAddr;
 use std::sync::atomic::{AtomicBool, AtomicU8, AtomicU64, Ordering::Relaxed};
@@ -27,7 +27,7 @@ use crate::transfer::channel::Way;
 use crate::transfer::primitive::Waits;
 use crate::transfer::waiting::{BACK_END, COMPLETIONS};
 
-/// A registered load. Its file's name is its name.
+/// A registered load. Its name is that of its file.
 pub struct Load {
     /// What it is.
     pub about: About,
@@ -35,23 +35,23 @@ pub struct Load {
     pub waits: Waits,
     /// Its own settings.
     pub settings: &'static [Setting],
-    /// How many workers of it count apart.
+    /// How many workers are counted separately.
     pub workers: fn(&Settings) -> usize,
-    /// The settings whose product is the number of requests that it makes when nothing fails; the last of them is the number
-    /// of each client. None where it always ends by time.
+    /// Settings whose product is the number of requests without failures; the last of them is the number per client.
+    /// None if the load always ends by time.
     pub requests: &'static [Setting],
-    /// The setting that ends it by time where it is not 0: then the last of [`Load::requests`] says nothing, and their
-    /// number is not known beforehand.
+    /// Setting that ends the load by time if it is not 0: then the last of [`Load::requests`] has no effect, and the
+    /// number of requests is not known in advance.
     pub duration: Option<&'static Setting>,
-    /// A setting and its word by which primitives have no part in how bytes are moved.
+    /// A setting and its value with which primitives have no effect.
     pub without_primitives: Option<(&'static Setting, &'static str)>,
-    /// What its settings need of each other.
+    /// Requirements of its settings.
     pub requirements: &'static [Requirement],
-    /// Makes them. Only what keeps the load from being run at all is an error; what fails in it is tallied.
+    /// Runs the load. Only a problem that prevents the load from running is an error; failed requests are tallied.
     pub run: fn(&'static LoadRun) -> Result<()>,
 }
 
-/// What most loads have in common: the end of their entry is `..COMMON`.
+/// Defaults shared by most loads: an entry ends with `..COMMON`.
 pub const COMMON: Load = Load {
     about: About { summary: "", source: "" },
     waits: Waits::InTheCall,
@@ -61,22 +61,22 @@ pub const COMMON: Load = Load {
     duration: None,
     without_primitives: None,
     requirements: &[],
-    run: |_| bail!("a load makes its requests in a way of its own"),
+    run: |_| bail!("every load has its own way to run"),
 };
 
 impl Load {
-    /// How many requests it makes when nothing fails; `None` where it ends by time.
+    /// Number of requests without failures; `None` if the load ends by time.
     pub fn expected_requests(&self, settings: &Settings) -> Option<u64> {
         let timed = self.duration.is_some_and(|duration| settings.integer(duration.name) > 0);
         (!timed).then(|| self.requests.iter().map(|setting| settings.integer(setting.name)).product())
     }
 
-    /// Whether its clients are threads, or connections, of the process itself; else they are processes of their own.
+    /// Whether its clients are threads, or connections, of the process itself; if not, they are separate processes.
     pub fn is_one_process(&self) -> bool {
         self.settings.iter().any(|setting| setting.name == CLIENTS.name)
     }
 
-    /// How many clients there are.
+    /// Number of clients.
     pub fn clients(&self, settings: &Settings) -> usize {
         if self.is_one_process() {
             return clients(settings);
@@ -85,9 +85,8 @@ impl Load {
         others.iter().map(|setting| settings.integer(setting.name) as usize).product()
     }
 
-    /// Refuses what would go without effect: to be told both when to end and how many requests to make, to warm up without a
-    /// window that begins afterwards, or to move bytes by a primitive where none has a part; and settings that do not have
-    /// what they need of each other ([`Load::requirements`]).
+    /// Refuses settings without effect: both an end by time and a number of requests, a warm-up without a window, or a
+    /// primitive if none moves the bytes. Also refuses settings that break [`Load::requirements`].
     pub fn check(&self, settings: &Settings, given: impl Fn(&str) -> bool) -> Result<()> {
         if let Some((setting, word)) = self.without_primitives
             && settings.word(setting.name) == word
@@ -96,8 +95,8 @@ impl Load {
             return Err(mistake(
                 "load.primitive_without_part",
                 format!(
-                    "--{option} with --{} {word}: what is submitted to a ring moves bytes itself, and no primitive has a part \
-                 in it; leave one of them out",
+                    "--{option} has no effect with --{} {word}, since the ring moves the bytes itself; leave one of them \
+                 out",
                     setting.option()
                 ),
             ));
@@ -109,7 +108,7 @@ impl Load {
             return Err(mistake(
                 "load.two_ends",
                 format!(
-                    "--{} and --{} contradict each other: a load ends when every client has made so many requests, or by \
+                    "--{} and --{} contradict each other: a load ends either after a number of requests per client or by \
                  time; give one of them",
                     each.option(),
                     duration.option()
@@ -120,11 +119,7 @@ impl Load {
         if !is_timed && warms_up && settings.integer(WARM_UP.name) > 0 {
             return Err(mistake(
                 "load.warm_up_without_window",
-                format!(
-                    "--{} comes before the window of a load that ends by time; give --{} too",
-                    WARM_UP.option(),
-                    duration.option()
-                ),
+                format!("--{} needs a load that ends by time; give --{} too", WARM_UP.option(), duration.option()),
             ));
         }
         Ok(())
@@ -134,79 +129,82 @@ impl Load {
 /// How long a load waits for progress.
 pub const TIMEOUT: Setting = Setting {
     name: "timeout_milliseconds",
-    help: "A connection without any progress for so long has failed, and so has a reply that comes piece by piece for ten times \
-           as long",
+    help: "Time without progress after which a connection has failed; a reply that arrives in pieces fails after ten \
+           times this time",
     unit: Some("milliseconds"),
     kind: Kind::Integer { minimum: 1, maximum: 3_600_000, default: 10_000 },
-    for_more: Some("for replies that take longer, a server that sends some of each at least once an hour"),
+    for_more: Some("for slower replies, use a server that sends part of each reply at least once an hour"),
 };
 
-/// How many clients there are, in loads whose clients are not processes.
+/// Number of clients, in loads whose clients are not processes.
 pub const CLIENTS: Setting = Setting {
     name: "clients",
-    help: "Clients that ask at the same time, each on a connection of its own",
+    help: "Number of concurrent clients, each with its own connection",
     unit: Some("clients"),
     kind: Kind::Integer { minimum: 1, maximum: 100_000, default: 4 },
     for_more: Some(SEVERAL_LOADS),
 };
 
-/// Whether a client keeps its connection.
+/// Whether clients have persistent connections.
 pub const CONNECTIONS: Setting = Setting {
     name: "connections",
-    help: "A connection for every request, or one kept for all requests of a client (as far as the protocol allows)",
+    help: "One connection per request, or one persistent connection per client (as far as the protocol allows)",
     unit: None,
     kind: Kind::Choice { choices: &["per_request", KEPT], default: "per_request" },
     for_more: None,
 };
 
-/// The word of [`CONNECTIONS`] for one that is kept.
+/// Value of [`CONNECTIONS`] for persistent connections.
 pub const KEPT: &str = "kept";
 
-/// How many requests a client makes.
+/// Requests per client.
 pub const LOOPS: Setting = Setting {
     name: "loops",
-    help: "Requests that each client makes, unless the load ends by time",
+    help: "Requests per client, unless the load ends by time",
     unit: Some("requests"),
     kind: Kind::Integer { minimum: 1, maximum: 10_000_000, default: 500 },
     for_more: Some(
-        "for more, a load that ends by time (--milliseconds; not --load closed), or several one after another",
+        "for more, use a load that ends by time (--milliseconds; not --load closed), or several loads in sequence",
     ),
 };
 
-/// How long the measured window is.
+/// Length of the measured window.
 pub const MILLISECONDS: Setting = Setting {
     name: "milliseconds",
-    help: "Length of the measured window, after which the load ends; 0, where it may be: when every client has made its loops",
+    help: "Length of the measured window, after which the load ends; 0, if allowed: the load ends after --loops \
+           requests per client",
     unit: Some("milliseconds"),
     kind: Kind::Integer { minimum: 0, maximum: 86_400_000, default: 0 },
-    for_more: Some("for more than a day, several loads one after another"),
+    for_more: Some("for more than a day, run several loads in sequence"),
 };
 
-/// How long clients ask before the window begins.
+/// Warm-up before the window.
 pub const WARM_UP: Setting = Setting {
     name: "warm_up_milliseconds",
-    help: "Time from the first request, every kept connection made, to the beginning of the measured window",
+    help: "Warm-up: time from the first request to the start of the measured window; persistent connections are \
+           opened before",
     unit: Some("milliseconds"),
     kind: Kind::Integer { minimum: 0, maximum: 3_600_000, default: 0 },
-    for_more: Some("for more than an hour, a load before this one, whose result nobody looks at"),
+    for_more: Some("for more than an hour, run a separate load first and ignore its result"),
 };
 
-/// Over which time the load grows.
+/// Ramp-up of the load.
 pub const RAMP_UP: Setting = Setting {
     name: "ramp_up_milliseconds",
-    help: "Time before the warm-up, every kept connection made, over which clients begin one after another, or the rate rises",
+    help: "Ramp-up: time before the warm-up in which clients start one after another, or the rate rises; persistent \
+           connections are opened before",
     unit: Some("milliseconds"),
     kind: Kind::Integer { minimum: 0, maximum: 3_600_000, default: 0 },
-    for_more: Some("for more than an hour, several loads one after another, each larger than the one before"),
+    for_more: Some("for more than an hour, run several loads in sequence, each larger than the one before"),
 };
 
-/// How long a client waits between two requests.
+/// Think time between two requests.
 pub const THINK: Setting = Setting {
     name: "think_microseconds",
-    help: "Pause of a client between a reply and its next request",
+    help: "Think time: pause of a client between a reply and its next request",
     unit: Some("microseconds"),
     kind: Kind::Integer { minimum: 0, maximum: 3_600_000_000, default: 0 },
-    for_more: Some("for more than an hour, a load anew for every request"),
+    for_more: Some("for more than an hour, start a new load for every request"),
 };
 
 /// For [`Load::workers`] of a load with the setting [`CLIENTS`], and for the load itself.
@@ -214,125 +212,126 @@ pub fn clients(settings: &Settings) -> usize {
     settings.integer(CLIENTS.name) as usize
 }
 
-/// Whether a load with these settings, which may not have that one, hands its calls to a ring.
+/// Whether a load with these settings, which may lack that one, uses io_uring.
 pub fn uses_a_ring(settings: &Settings) -> bool {
     settings.values().contains_key(BACK_END.name) && settings.word(BACK_END.name) == COMPLETIONS
 }
 
-/// Of a ring, connections that may still be open although their clients are done with them, however many clients there are.
+/// With io_uring: maximum connections that may still be open after their clients are done with them, whatever the
+/// number of clients.
 const CLOSING_AT_A_TIME: usize = 1024;
 
-/// How many connections of so many clients may be open beyond one for each: those that a ring still works on are closed a little
-/// later. While there are as many, none is made.
+/// Maximum open connections beyond one per client: a ring closes connections with operations in flight a little later.
+/// At this number, no new connection is opened.
 pub fn closing(clients: usize, settings: &Settings) -> usize {
     if uses_a_ring(settings) { clients.min(CLOSING_AT_A_TIME) } else { 0 }
 }
 
-/// Nanoseconds over which a load with these settings grows; 0 where it has no such setting.
+/// Ramp-up in nanoseconds; 0 if the load has no such setting.
 pub fn ramp(settings: &Settings) -> u64 {
     settings.values().get(RAMP_UP.name).map_or(0, |_| settings.integer(RAMP_UP.name)) * 1_000_000
 }
 
 /// One life of a load.
 pub struct LoadRun {
-    /// Whom to ask.
+    /// The server's address.
     pub target: Target,
     /// The complete settings.
     pub settings: Settings,
-    /// When its requests are due; none of a closed loop.
+    /// When its requests are due; none for a closed loop.
     pub schedule: Option<Schedule>,
-    /// Where everything is counted.
+    /// Its counters.
     pub tally: &'static Tally,
-    /// The asking end of the workload.
+    /// Client side of the workload.
     pub client: Box<dyn Client>,
-    /// How bytes are moved.
+    /// Primitives that move the bytes.
     pub way: Way,
-    /// The first thing that went wrong.
+    /// The first error.
     pub first_error: FirstError,
-    /// The requests of each client that count.
+    /// Counted requests of each client.
     pub by_client: ByClient,
-    /// The part of its life that is counted.
+    /// The window.
     pub window: Window,
-    /// What was measured in that part; each thread of the load adds what it has as it ends.
+    /// Measurements in the window; each thread of the load adds its own as it ends.
     pub measured: Mutex<Measured>,
-    /// Called as the window begins, nears its end and ends, with that moment (CLOCK_MONOTONIC, nanoseconds).
+    /// Called at each edge of the window, with that moment (CLOCK_MONOTONIC, nanoseconds).
     pub mark: Box<dyn Fn(Edge, u64) + Send + Sync>,
-    /// Where everything is shown, if it is.
+    /// Output of `--show`, if given.
     pub show: Option<Show>,
 }
 
-/// An edge of the window, or close to one.
+/// An edge of the window, or a moment close to one.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Edge {
-    /// Its beginning.
+    /// Its start.
     Started,
-    /// Its last tenth begins: what lives can still be looked at, which at the end is being closed.
+    /// The start of its last tenth, when connections are still open for inspection; at the end they are being closed.
     Nearing,
     /// Its end.
     Ended,
 }
 
-/// Descriptors that a load needs beside those of its connections and threads: the standard ones, files that are read.
+/// Descriptors of a load besides those of its connections and threads: the standard ones, and files to read.
 const OTHER_DESCRIPTORS: u64 = 24;
 
 impl LoadRun {
-    /// What was measured so far.
+    /// The measurements so far.
     pub fn measured(&self) -> MutexGuard<'_, Measured> {
         self.measured.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
-    /// Whether connections are kept; panics where the load has no such setting.
+    /// Whether connections are persistent; panics if the load has no such setting.
     pub fn keeps(&self) -> bool {
         self.settings.word(CONNECTIONS.name) == KEPT
     }
 
-    /// Whether the load ends by time; panics where the load has no such setting.
+    /// Whether the load ends by time; panics if the load has no such setting.
     pub fn is_timed(&self) -> bool {
         self.settings.integer(MILLISECONDS.name) > 0
     }
 
-    /// How long its window is to be, of a load that ends by time.
+    /// Length of its window, if the load ends by time.
     pub fn window_ns(&self) -> Option<u64> {
         self.settings.values().get(MILLISECONDS.name)?;
         self.is_timed().then(|| self.settings.integer(MILLISECONDS.name) * 1_000_000)
     }
 
-    /// Nanoseconds over which the load grows; 0 where it has no such setting.
+    /// Ramp-up in nanoseconds; 0 if the load has no such setting.
     pub fn ramp(&self) -> u64 {
         ramp(&self.settings)
     }
 
-    /// Makes room in this process for a connection of each client, and for so many descriptors beside those, of connections that
-    /// are being closed while their clients have others already and of what threads wait with; or says what is in the way: before
-    /// the first connection, since a load of fewer clients is another load.
+    /// Makes room in this process for one connection per client, and for `besides` more descriptors: connections being
+    /// closed, and those that threads wait with. Returns an error if that is impossible, before the first connection,
+    /// since a load with fewer clients would be a different load.
     pub fn make_room(&self, clients: usize, beside: usize) -> Result<()> {
         let needed = (clients + beside) as u64 + OTHER_DESCRIPTORS;
-        let allowed = process::raise_descriptor_limit().context("the limit on descriptors cannot be raised")?;
+        let allowed = process::raise_descriptor_limit().context("cannot raise the limit on descriptors")?;
         if allowed < needed {
             let (least, raise) = (self.least_descriptors(), raise_to(needed));
             let help = if allowed < least {
-                format!("a load of a single client needs {least}, so that only more descriptors help: {raise}")
+                format!("a load with a single client needs {least}, so only more descriptors help: {raise}")
             } else {
                 format!(
-                    "fewer --clients, or {raise}; or several loads of fewer each, whose --json results `thunderherd merge` puts \
-                     together"
+                    "use fewer --clients, or {raise}; or run several smaller loads and combine their --json results \
+                     with `thunderherd merge`"
                 )
             };
             return Err(mistake(
                 "load.too_few_descriptors",
-                format!("--clients {clients} needs {needed} descriptors, and this process may have {allowed}; {help}"),
+                format!("--clients {clients} needs {needed} descriptors, but this process may have {allowed}; {help}"),
             ));
         }
         let range = std::fs::read_to_string(PORT_RANGE).ok().and_then(|text| port_range(&text));
         match (range, self.target.addresses.first()) {
-            // Where the range cannot be read, ports that run out are counted as they do.
+            // If the range cannot be read, exhausted ports are counted as errors later.
             (Some((first, last)), Some(Address::Tcp(address))) => {
                 let (ports, sources) = ((last - first) as usize + 1, self.target.sources.count());
                 if clients <= ports * sources {
                     if clients > ports * sources / 2 {
                         warn(&format!(
-                            "--clients {clients} take more than half of the {ports} local ports of each address, and beyond \
-                             that the kernel searches long for a free one; fewer --clients, {}or more ports (sysctl \
+                            "--clients {clients} uses more than half of the {ports} local ports of each address, so \
+                             the kernel searches long for a free port; use fewer --clients, {}or more ports (sysctl \
                              net.ipv4.ip_local_port_range)",
                             more_addresses(*address, clients, ports)
                         ));
@@ -343,9 +342,9 @@ impl LoadRun {
                 Err(mistake(
                     "load.too_few_ports",
                     format!(
-                        "--clients {clients} needs as many local ports towards {address}, and there are {ports} \
-                     ({first} to {last}){at_each}; fewer --clients, {}or more ports: \
-                     sysctl -w net.ipv4.ip_local_port_range='1024 65535'",
+                        "--clients {clients} needs as many local ports towards {address}, but there are {ports} ({first} \
+                     to {last}){at_each}; use fewer --clients, {}or more ports: sysctl -w \
+                     net.ipv4.ip_local_port_range='1024 65535'",
                         more_addresses(*address, clients, ports)
                     ),
                 ))
@@ -354,15 +353,15 @@ impl LoadRun {
         }
     }
 
-    /// Descriptors of the smallest load of this kind: its one client has a connection and what moves its bytes, and an event loop
-    /// has something to wait with.
+    /// Descriptors of the smallest load of this kind: the connection of one client and its primitives, and what an
+    /// event loop waits with.
     fn least_descriptors(&self) -> u64 {
         let loops = usize::from(self.settings.values().contains_key(BACK_END.name));
         OTHER_DESCRIPTORS + (1 + self.way.descriptors() + loops + closing(1, &self.settings)) as u64
     }
 
-    /// Notes what the connections took that have all been made, of which nobody has been asked over yet. `before` is what the
-    /// process had before the first.
+    /// Notes the memory of all persistent connections, before the first request. `before` is the process's memory
+    /// before the first connection.
     pub fn note_connected(&self, before: Option<u64>) {
         let Some((before, after)) = before.zip(own_memory::private_bytes()) else { return };
         let counted = self.tally.counts();
@@ -371,17 +370,17 @@ impl LoadRun {
     }
 }
 
-/// What to type for ports at further addresses, where there are any: so many of them that half of the ports are enough.
+/// Suggests more local addresses, if there are any: so many that half of the ports suffice.
 fn more_addresses(target: SocketAddr, clients: usize, ports: usize) -> String {
     let (option, needed) = (SOURCE_ADDRESSES.option(), clients.div_ceil((ports / 2).max(1)));
     match source_addresses::most(target) {
-        1 => format!("more local addresses (--{option} {needed}, where the machine has so many), "),
+        1 => format!("more local addresses (--{option} {needed}, if the machine has as many), "),
         most if needed <= most => format!("more local addresses (--{option} {needed}), "),
         _ => String::new(),
     }
 }
 
-/// The ports that connect(2) chooses from, of IPv6 too (ip(7)).
+/// The ports that connect(2) chooses from, also for IPv6 (ip(7)).
 const PORT_RANGE: &str = "/proc/sys/net/ipv4/ip_local_port_range";
 
 fn port_range(text: &str) -> Option<(u32, u32)> {
@@ -389,7 +388,7 @@ fn port_range(text: &str) -> Option<(u32, u32)> {
     Some((first.parse().ok()?, last.trim().parse().ok()?)).filter(|(first, last)| first <= last)
 }
 
-/// The first error of a load, in words, in memory that its processes share.
+/// The first error of a load as text, in memory that its processes share.
 pub struct FirstError {
     claimed: SharedArray<AtomicBool>,
     text: SharedArray<AtomicU8>,
@@ -410,7 +409,7 @@ impl FirstError {
         }
     }
 
-    /// The error, if there was one.
+    /// The error, if any.
     pub fn get(&self) -> Option<String> {
         let bytes: Vec<u8> = self.text.iter().map(|byte| byte.load(Relaxed)).take_while(|&byte| byte != 0).collect();
         (!bytes.is_empty()).then(|| String::from_utf8_lossy(&bytes).into_owned())
@@ -421,7 +420,7 @@ impl FirstError {
 pub struct ByClient(SharedArray<AtomicU64>);
 
 impl ByClient {
-    /// More clients than these are not told apart.
+    /// Maximum number of clients counted separately.
     const MOST: usize = 1024;
 
     /// Zero for every client.
@@ -429,14 +428,14 @@ impl ByClient {
         Ok(ByClient(SharedArray::new(if clients > Self::MOST { 1 } else { clients })?))
     }
 
-    /// That of the client with this number, counted from 1.
+    /// Counter of the client with this number, counted from 1.
     pub fn set(&self, number: usize, value: u64) {
         if let Some(place) = self.0.get(number - 1) {
             place.store(value, Relaxed);
         }
     }
 
-    /// All of them; `None` where there are more clients than are told apart.
+    /// All counters; `None` if there are more clients than are counted separately.
     pub fn get(&self, clients: usize) -> Option<Vec<u64>> {
         (clients == self.0.len()).then(|| self.0.iter().map(|value| value.load(Relaxed)).collect())
     }

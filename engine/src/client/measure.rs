@@ -1,7 +1,7 @@
-//! What is measured of a load as it runs: how many replies came, and how long they took.
+//! Measurements of a running load: how many replies arrived, and how long they took.
 //!
-//! Times are nanoseconds of CLOCK_MONOTONIC. A request costs two readings of that clock and one entry in a histogram,
-//! some 100 ns together where the clock is read without a system call (vdso(7)).
+//! Times are nanoseconds of CLOCK_MONOTONIC. A request costs two readings of that clock and one entry in a histogram.
+//! That is some 100 ns in total if the clock is read without a system call (vdso(7)).
 
 use std::ops::Range;
 
@@ -14,24 +14,24 @@ use crate::client::scheduled::{Moments, Scheduled};
 use crate::count::own_memory::Connected;
 use crate::count::tally::Counts;
 
-/// What one thread of a load measures.
+/// Measurements of one thread of a load.
 pub struct Measure<'run> {
     window: &'run Window,
     requests: u64,
     connections: u64,
     // 32 bits, and no larger than its largest value needs: there may be thousands of threads.
     latency: Histogram<u32>,
-    /// The same of each kind of request, where there are several.
+    /// The same per kind of request, if there are several.
     by_kind: Vec<Histogram<u32>>,
     population: Population,
     /// Of an open loop.
     scheduled: Option<Box<Scheduled>>,
-    /// What the thread itself used in the window, once that is over.
+    /// The thread's own usage in the window, once that is over.
     pub generator: Option<Generator>,
 }
 
 impl<'run> Measure<'run> {
-    /// Nothing yet.
+    /// Makes empty measurements.
     pub fn new(window: &'run Window) -> Self {
         Measure {
             window,
@@ -45,17 +45,17 @@ impl<'run> Measure<'run> {
         }
     }
 
-    /// Nothing yet, of an open loop: its latencies are those of the requests that were due in the window.
+    /// Makes empty measurements of an open loop: its latencies are those of requests due in the window.
     pub fn of_schedule(window: &'run Window) -> Self {
         Measure { scheduled: Some(Box::default()), ..Measure::new(window) }
     }
 
-    /// A connection was made.
+    /// Counts a new connection.
     pub fn connected(&mut self, at: u64) {
         self.connections += u64::from(self.window.contains(at));
     }
 
-    /// A reply came to a request.
+    /// Counts a reply.
     pub fn answered(&mut self, asked: u64, at: u64) {
         if self.window.contains(at) {
             self.requests += 1;
@@ -63,8 +63,8 @@ impl<'run> Measure<'run> {
         }
     }
 
-    /// The request was of this kind, counted from 0; its latency ran from this moment, which in an open loop is the one at which
-    /// it was due.
+    /// Counts a request of this kind, counted from 0, whose latency starts at this moment; in an open loop, when it was
+    /// due.
     pub fn answered_of_kind(&mut self, kind: usize, from: u64, at: u64) {
         let counts_by = if self.scheduled.is_some() { from } else { at };
         if self.window.contains(counts_by) {
@@ -75,22 +75,22 @@ impl<'run> Measure<'run> {
         }
     }
 
-    /// A request comes into the system.
+    /// Counts a request that enters the system.
     pub fn comes(&mut self, at: u64) {
         self.population.comes(&self.window.edges(), at);
     }
 
-    /// A request leaves it, well or not.
+    /// Counts a request that leaves it, successful or not.
     pub fn goes(&mut self, at: u64) {
         self.population.goes(&self.window.edges(), at);
     }
 
-    /// What was measured by the schedule, for a request that was due in the window.
+    /// Measurements by the schedule, for a request due in the window.
     fn of_window(&mut self, due: u64) -> Option<&mut Scheduled> {
         self.scheduled.as_deref_mut().filter(|_| self.window.contains(due))
     }
 
-    /// A request is due; it comes into the system whether or not there is a connection for it.
+    /// Counts a due request; it enters the system whether or not a connection is free.
     pub fn due(&mut self, due: u64) {
         self.comes(due);
         if let Some(scheduled) = self.of_window(due) {
@@ -98,14 +98,14 @@ impl<'run> Measure<'run> {
         }
     }
 
-    /// A request of a schedule was sent, or its connection begun.
+    /// Counts a scheduled request that was sent, or whose connection was begun.
     pub fn sent(&mut self, moments: Moments) {
         if let Some(scheduled) = self.of_window(moments.due) {
             scheduled.sent(moments);
         }
     }
 
-    /// A reply came to a request of a schedule.
+    /// Counts the reply to a scheduled request.
     pub fn answered_by_schedule(&mut self, moments: Moments, at: u64) {
         self.requests += u64::from(self.window.contains(at));
         if let Some(scheduled) = self.of_window(moments.due) {
@@ -113,14 +113,14 @@ impl<'run> Measure<'run> {
         }
     }
 
-    /// A request of a schedule failed.
+    /// Counts a failed scheduled request.
     pub fn failed(&mut self, due: u64) {
         if let Some(scheduled) = self.of_window(due) {
             scheduled.failed += 1;
         }
     }
 
-    /// It is too late to send a request that was due.
+    /// Counts a due request that is too late to send.
     pub fn never_sent(&mut self, due: u64) {
         self.goes(u64::MAX);
         if let Some(scheduled) = self.of_window(due) {
@@ -129,11 +129,11 @@ impl<'run> Measure<'run> {
     }
 }
 
-/// The number of requests in the system, summed over the time of the window: counted as they come and go, whichever they
-/// are, so that it can be held against what their latencies say.
+/// Number of requests in the system, integrated over the window. Counted at each entry and exit, independent of
+/// latencies, so that it can be checked against them.
 #[derive(Debug, Default, Clone, Copy)]
 pub struct Population {
-    // The sum over all who went of when, less that over all who came: as the moments of a life, in nanoseconds.
+    // Sum of the exit times minus sum of the entry times, in nanoseconds.
     area: i128,
 }
 
@@ -146,38 +146,38 @@ impl Population {
         self.area += i128::from(at.max(window.start).min(window.end));
     }
 
-    /// The mean number over a window of such a length, when all have gone.
+    /// The mean number over a window of this length, after all have left.
     pub fn mean(&self, nanoseconds: u64) -> f64 {
         self.area as f64 / nanoseconds as f64
     }
 }
 
-/// The sums over all threads of a load.
+/// Sums over all threads of a load.
 pub struct Measured {
-    /// Beginning and end of the window, of a load that ends by time and has come so far.
+    /// Start and end of the window, if the load ends by time and has come so far.
     pub window: Option<Range<u64>>,
-    /// Requests whose reply came within the window.
+    /// Requests with replies within the window.
     pub requests: u64,
-    /// Connections made within the window.
+    /// Connections opened within the window.
     pub connections: u64,
-    /// How long replies took from when they were asked for; empty where the load does not measure it, and of an open loop,
-    /// whose latencies are in `scheduled`.
+    /// Latencies from sending to reply. Empty if the load does not measure them, and for an open loop, whose latencies
+    /// are in `scheduled`.
     pub latency: Histogram<u64>,
-    /// The same of each kind of request that came; empty where there is only one.
+    /// The same per kind of request; empty if there is only one.
     pub by_kind: Vec<Histogram<u64>>,
-    /// How many requests were in the system; of loads with an event loop.
+    /// Number of requests in the system; for loads with an event loop.
     pub population: Population,
-    /// How many always were, of a closed loop of which that is known.
+    /// Constant number of requests in the system, for a closed loop if known.
     pub always_under_way: Option<u64>,
-    /// CPUs that its threads might run on, one of them on each if they were pinned; of loads with an event loop.
+    /// CPUs that its threads may use, one thread on each if pinned; for loads with an event loop.
     pub cpus: usize,
     /// Of an open loop.
     pub scheduled: Option<Box<Scheduled>>,
-    /// What each thread that asks used in the window.
+    /// Each client thread's own usage in the window.
     pub generators: Vec<Generator>,
-    /// What the kept connections took when all of them had been made.
+    /// Memory of the persistent connections when all had been opened.
     pub connected: Option<Connected>,
-    /// What the load had counted at the edges of the window, each with the moment at which it was read.
+    /// Counts of the load at the edges of the window, each with the time of its reading.
     pub at_edges: Vec<(u64, Counts)>,
 }
 
@@ -201,7 +201,7 @@ impl Default for Measured {
 }
 
 impl Measured {
-    /// Adds what a thread has measured.
+    /// Adds the measurements of a thread.
     pub fn add(&mut self, measure: &Measure<'_>) {
         self.requests += measure.requests;
         self.connections += measure.connections;

@@ -1,4 +1,4 @@
-//! What every load stands on: its settings, its clients, and what is measured of them.
+//! Code shared by all loads: their settings, their clients, and their measurements.
 
 pub mod blocking;
 pub mod connect;

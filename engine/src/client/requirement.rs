@@ -1,4 +1,5 @@
-//! What settings of a load need of each other, told as data: the engine refuses what breaks it, and so does whoever reads a study.
+//! Requirements between settings of a load, as data: the engine refuses settings that break them, and so do readers of
+//! studies.
 
 use anyhow::Result;
 use serde::Serialize;
@@ -6,14 +7,14 @@ use serde::Serialize;
 use crate::base::mistake::mistake;
 use crate::base::setting::Settings;
 
-/// What a setting needs of another as soon as it has an effect; the laboratory holds studies against it.
+/// A requirement of a setting that applies as soon as the setting has an effect; the lab checks studies against it.
 #[derive(Debug, Clone, Copy, Serialize)]
 pub struct Requirement {
-    /// Its name; it is a whole number.
+    /// Name of an integer setting.
     pub setting: &'static str,
-    /// It has an effect beyond this value.
+    /// It has an effect above this value.
     pub beyond: u64,
-    /// What then has to be so.
+    /// The requirement.
     #[serde(flatten)]
     pub needs: Needs,
 }
@@ -34,7 +35,7 @@ pub enum Needs {
         /// Its name.
         other: &'static str,
     },
-    /// The product with the other setting is no larger than this.
+    /// The product with the other setting is at most this.
     Product {
         /// Its name.
         other: &'static str,
@@ -44,7 +45,7 @@ pub enum Needs {
 }
 
 impl Requirement {
-    /// Refuses settings that have it broken.
+    /// Refuses settings that break it.
     pub fn check(&self, settings: &Settings) -> Result<()> {
         let option = |name: &str| format!("--{}", name.replace('_', "-"));
         let (value, own) = (settings.integer(self.setting), option(self.setting));
@@ -56,7 +57,7 @@ impl Requirement {
                 let other = option(other);
                 Err(mistake(
                     "load.needs_another_setting",
-                    format!("{own} {value} needs {other} {word}; give that too, or leave {own} out"),
+                    format!("{own} {value} needs {other} {word}; add that, or leave {own} out"),
                 ))
             }
             Needs::AsMany { other } if settings.integer(other) < value => {
@@ -64,7 +65,8 @@ impl Requirement {
                 Err(mistake(
                     "load.more_than_another_setting",
                     format!(
-                        "{own} {value} needs {other} {value} or more, and it is {less}; a smaller {own}, or {other} {value}"
+                        "{own} {value} needs {other} {value} or more, but it is {less}; use a smaller {own}, or {other} \
+                     {value}"
                     ),
                 ))
             }
@@ -74,8 +76,8 @@ impl Requirement {
                 Err(mistake(
                     "load.product_too_large",
                     format!(
-                        "{own} {value} with {other} {factor} comes to {product}, and {most} is the most; a smaller {own}, or a \
-                     smaller {other}"
+                        "{own} {value} with {other} {factor} is {product}, but the maximum is {most}; use a smaller \
+                     {own}, or a smaller {other}"
                     ),
                 ))
             }

@@ -1,4 +1,4 @@
-//! When the requests of an open load are to be due: what its settings say of that, read once.
+//! The schedule of an open load, read once from its settings.
 
 use anyhow::Result;
 
@@ -6,42 +6,44 @@ use crate::base::mistake::mistake;
 use crate::base::setting::{A_NUMBER_OF_64_BITS, Form, Kind, NONE, SEVERAL_LOADS, Setting, Settings};
 use crate::requests::recording::RecordedGaps;
 
-/// How many requests are due.
+/// Rate of requests.
 pub const RATE: Setting = Setting {
     name: "rate",
-    help: "Requests that are due each second, all threads together; recorded ones come at their own rate unless this is given",
+    help: "Rate of the open load: requests due per second, summed over all threads; recorded requests come at their \
+           recorded rate by default",
     unit: Some("requests a second"),
     kind: Kind::Integer { minimum: 1, maximum: 10_000_000, default: 1000 },
     for_more: Some(SEVERAL_LOADS),
 };
 
-/// How they follow each other.
+/// Distribution of arrivals.
 pub const ARRIVALS: Setting = Setting {
     name: "arrivals",
-    help: "Requests become due independently of each other (a Poisson process), evenly, or as they were recorded (--recording)",
+    help: "Distribution of request times: independent of each other (a Poisson process), evenly spaced, or as \
+           recorded (--recording)",
     unit: None,
     kind: Kind::Choice { choices: &["poisson", "constant", RECORDED], default: "poisson" },
     for_more: None,
 };
 
-/// The word of [`ARRIVALS`] for those of a file.
+/// Value of [`ARRIVALS`] for those of a file.
 const RECORDED: &str = "recorded";
 
-/// The file.
+/// File of recorded arrivals.
 pub const RECORDING: Setting = Setting {
     name: "recording",
-    help: "For recorded arrivals a CSV file with a column gap_microseconds, one row a request: how long after the one before it \
-           is due, from the start again when the file ends",
+    help: "CSV file for recorded arrivals, with a column gap_microseconds and one row per request: the time since the \
+           request before it. The file repeats when it ends",
     unit: None,
     kind: Kind::Text { longest: 4096, default: NONE, form: Form::File },
     for_more: None,
 };
 
-/// What the moments follow from.
+/// Seed of the schedule.
 pub const ARRIVAL_SEED: Setting = Setting {
     name: "arrival_seed",
-    help: "Loads with the same seed, rate and threads have their requests due at the same moments; several loads beside each \
-           other need different ones",
+    help: "Seed of the schedule; the same seed, rate and threads give the same request times. Concurrent loads need \
+           different seeds",
     unit: None,
     kind: Kind::Integer { minimum: 0, maximum: u64::MAX, default: 1 },
     for_more: Some(A_NUMBER_OF_64_BITS),
@@ -50,11 +52,11 @@ pub const ARRIVAL_SEED: Setting = Setting {
 /// How arrivals follow each other.
 #[derive(Debug, Clone, Copy, PartialEq)]
 pub enum Process {
-    /// Each independent of all others.
+    /// Independent of each other.
     Poisson,
-    /// One like the other.
+    /// Evenly spaced.
     Constant,
-    /// As they did once, again and again.
+    /// As recorded, repeated.
     Recorded(&'static RecordedGaps),
 }
 
@@ -63,17 +65,17 @@ pub enum Process {
 pub struct Schedule {
     /// How they follow each other.
     pub process: Process,
-    /// Requests a second, once the ramp is over; of recorded arrivals in the mean.
+    /// Requests per second after the ramp; for recorded arrivals, the mean.
     pub rate: f64,
-    /// Two schedules with the same seed have the same moments.
+    /// Schedules with the same seed have the same moments.
     pub seed: u64,
-    /// Nanoseconds over which the rate rises from 0, in a straight line.
+    /// Nanoseconds over which the rate rises linearly from 0.
     pub ramp: u64,
 }
 
 impl Schedule {
-    /// As the settings have it, with the load's own ramp; `None` of a load that goes by none. A file is read here, and kept
-    /// for as long as the program lives.
+    /// Reads the settings, with the load's ramp; `None` if the load has no schedule. Reads the file, and keeps it while
+    /// the program runs.
     pub fn of(settings: &Settings, ramp: u64) -> Result<Option<Self>> {
         if !settings.values().contains_key(ARRIVALS.name) {
             return Ok(None);
@@ -95,8 +97,8 @@ impl Schedule {
         Ok(Some(Schedule { process, rate, seed: settings.integer(ARRIVAL_SEED.name), ramp }))
     }
 
-    /// The most requests that are due in so many milliseconds from the beginning, a ramp without its being one: of a Poisson
-    /// process six standard deviations more than are expected, which one load in a milliard exceeds.
+    /// Maximum number of requests due in this many milliseconds from the start, without a ramp. For a Poisson process,
+    /// six standard deviations above the mean, which one load in a milliard exceeds.
     pub fn most_within(&self, milliseconds: u64) -> u64 {
         let nanoseconds = milliseconds as f64 * 1e6;
         let expected = nanoseconds * self.rate / 1e9;
@@ -108,7 +110,7 @@ impl Schedule {
     }
 }
 
-/// Requests a second of recorded arrivals that come at their own rate, which may be no higher than one that is given.
+/// Rate of recorded arrivals in requests per second; it must not exceed the maximum of the setting for the rate.
 fn recorded_rate(gaps: &RecordedGaps) -> Result<f64> {
     let rate = 1e9 / gaps.mean();
     let Kind::Integer { maximum, .. } = RATE.kind else { unreachable!("{} is a number", RATE.name) };
@@ -116,8 +118,8 @@ fn recorded_rate(gaps: &RecordedGaps) -> Result<f64> {
         return Err(mistake(
             "schedule.rate_too_high",
             format!(
-                "--{} has {rate:.0} requests a second in the mean; allowed: up to {maximum}; longer gaps, or --{} to have them come \
-             at another rate",
+                "--{} has a mean rate of {rate:.0} requests a second; allowed: up to {maximum}; use longer gaps, or set \
+             another rate with --{}",
                 RECORDING.option(),
                 RATE.option()
             ),
@@ -126,8 +128,8 @@ fn recorded_rate(gaps: &RecordedGaps) -> Result<f64> {
     Ok(rate)
 }
 
-/// Takes away what has no effect on a schedule: a rate that nobody has given beside a recording, whose own it is then. Refuses
-/// recorded arrivals without a recording, and one for arrivals that are none of it.
+/// Removes settings without effect on a schedule: the default rate with a recording, which has its own. Refuses
+/// recorded arrivals without a recording, and a recording without them.
 pub fn settle(settings: &mut Settings, given: impl Fn(&str) -> bool) -> Result<()> {
     if !settings.values().contains_key(ARRIVALS.name) {
         return Ok(());
@@ -138,10 +140,9 @@ pub fn settle(settings: &mut Settings, given: impl Fn(&str) -> bool) -> Result<(
             "schedule.no_recording",
             format!("--arrivals {RECORDED} needs a file: give --recording PATH too"),
         )),
-        (false, true) => Err(mistake(
-            "schedule.not_recorded",
-            format!("--recording is for recorded arrivals: give --arrivals {RECORDED} too"),
-        )),
+        (false, true) => {
+            Err(mistake("schedule.not_recorded", format!("--recording needs --arrivals {RECORDED}: give that too")))
+        }
         (true, true) if !given(RATE.name) => {
             settings.forget(RATE.name);
             Ok(())

@@ -1,53 +1,53 @@
-//! What is measured of a load whose requests come by a schedule, whether or not there is anybody free to make them.
+//! Measurements of a load with a schedule, whether or not a client was free for each request.
 //!
-//! Counted are the requests whose moment lies in the window. Times are nanoseconds of CLOCK_MONOTONIC.
+//! Requests due within the window are counted. Times are nanoseconds of CLOCK_MONOTONIC.
 
 use hdrhistogram::Histogram;
 
 use crate::client::histograms::{histogram, record};
 
-/// The moments of one request.
+/// Moments of one request.
 #[derive(Debug, Clone, Copy)]
 pub struct Moments {
     /// When it was due.
     pub due: u64,
-    /// When there was a connection for it, which could take it.
+    /// When a connection was free for it.
     pub free: u64,
-    /// When it was sent, or its own connection begun.
+    /// When it was sent, or its own connection was begun.
     pub begun: u64,
 }
 
-/// What became of the requests of one thread, or of several.
+/// Outcome of the requests of one or several threads.
 pub struct Scheduled {
     /// Requests that were due.
     pub due: u64,
-    /// Those that were sent, or for which a connection was begun.
+    /// Requests that were sent, or whose connection was begun.
     pub sent: u64,
-    /// Those whose reply came and was right, however late.
+    /// Requests with a correct reply, however late.
     pub answered: u64,
-    /// Those that failed.
+    /// Requests that failed.
     pub failed: u64,
-    /// Those for which it was too late.
+    /// Requests that were too late to send.
     pub never_sent: u64,
-    /// Those among the sent that had to wait for a free connection.
+    /// Sent requests that had to wait for a free connection.
     pub waited: u64,
-    /// From the moment at which a request was due to the end of its reply.
+    /// Latency from when a request was due to the end of its reply.
     pub latency: Histogram<u64>,
-    /// From the sending of a request to the end of its reply.
+    /// Time from the sending of a request to the end of its reply.
     pub service_time: Histogram<u64>,
-    /// How late a request was sent that was due, and had a free connection: the load's own lateness.
+    /// How late a due request with a free connection was sent: the load's own lateness.
     pub send_lag: Histogram<u64>,
-    /// How long those waited that had no free connection.
+    /// How long requests waited for a free connection.
     pub connection_wait: Histogram<u64>,
-    /// All gaps between one sending and the next of the same thread.
+    /// All gaps between successive sends of the same thread.
     pub gap: Histogram<u64>,
-    /// The same gaps.
+    /// The same gaps, summed.
     pub gaps: GapSums,
-    /// Those between the moments at which requests were due.
+    /// Gaps between the moments at which requests were due.
     pub gaps_due: GapSums,
 }
 
-/// Gaps between moments that follow each other, summed up.
+/// Sums over gaps between successive moments.
 #[derive(Debug, Default)]
 pub struct GapSums {
     count: u64,
@@ -58,7 +58,7 @@ pub struct GapSums {
 }
 
 impl GapSums {
-    /// Takes the next moment; says how long it is after the one before, where there is such a one.
+    /// Adds the next moment; returns the gap before it, if there is one.
     fn add(&mut self, at: u64) -> Option<u64> {
         let gap = at.saturating_sub(self.last.replace(at)?);
         self.count += 1;
@@ -73,7 +73,7 @@ impl GapSums {
         self.squares += other.squares;
     }
 
-    /// Mean in nanoseconds, and standard deviation as a share of it; `None` of fewer than two gaps.
+    /// Mean in nanoseconds, and standard deviation relative to it; `None` with fewer than two gaps.
     pub fn mean_and_variation(&self) -> Option<(f64, f64)> {
         let count = self.count as f64;
         let mean = self.sum / count;
@@ -103,13 +103,13 @@ impl Default for Scheduled {
 }
 
 impl Scheduled {
-    /// A request of the window was due: one after another, whether they are sent or not.
+    /// Counts a due request of the window, in order, sent or not.
     pub fn due(&mut self, at: u64) {
         self.due += 1;
         self.gaps_due.add(at);
     }
 
-    /// A request of the window was sent, or its own connection begun.
+    /// Counts a sent request of the window, or one whose own connection was begun.
     pub fn sent(&mut self, moments: Moments) {
         let Moments { due, free, begun } = moments;
         self.sent += 1;
@@ -123,7 +123,7 @@ impl Scheduled {
         }
     }
 
-    /// Its reply came and was right.
+    /// Counts a correct reply.
     pub fn answered(&mut self, moments: Moments, at: u64) {
         self.answered += 1;
         record(&mut self.latency, at.saturating_sub(moments.due));
@@ -183,7 +183,7 @@ mod tests {
             for begun in [first, first + 10, first + 40] {
                 thread.due(begun / 10);
             }
-            // Which of those that are due is sent first is another matter.
+            // The order in which due requests are sent is a separate matter.
             for (due, begun) in [(first + 10, first), (first, first + 10), (first + 40, first + 40)] {
                 thread.sent(Moments { due: due / 10, free: 0, begun });
             }

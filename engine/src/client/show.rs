@@ -1,4 +1,4 @@
-//! `load --show`: what goes over each connection, for a person to read.
+//! `load --show`: prints the data of each connection for a person to read.
 
 use std::io;
 use std::os::fd::{AsFd, BorrowedFd};
@@ -10,28 +10,28 @@ use crate::sys::descriptor;
 use crate::sys::lock::SharedMutex;
 use crate::transfer::outbox::Outbox;
 
-/// Standard output, shared by all clients of a load, threads or processes: what one of them says stands together.
+/// Standard output, shared by all clients of a load, threads or processes: each message is printed in one piece.
 pub struct Show {
     lock: SharedMutex,
 }
 
 impl Show {
-    /// Makes the lock, before the load forks or makes threads.
+    /// Makes the lock, before the load forks or creates threads.
     pub fn new() -> io::Result<Self> {
         Ok(Show { lock: SharedMutex::new()? })
     }
 
-    /// The voice of one client, by its number.
+    /// Output of one client, by its number.
     pub fn client(&self, number: usize) -> Shown<'_> {
         Shown { show: self, number, reply: Vec::new(), left_out: 0, not_stored: 0 }
     }
 
-    /// Says why a client's request failed.
+    /// Prints why a client's request failed.
     pub fn failed(&self, number: usize, message: &str) {
         self.say(number, &format!("failed: {message}\n"));
     }
 
-    /// One write for all of it. A reader that goes away is no error: the load is made all the same.
+    /// One write for the whole text. If the reader closes the pipe, the load continues.
     fn say(&self, number: usize, text: &str) {
         let text = format!("client {number} -> {text}");
         let Ok(_guard) = self.lock.lock() else { return };
@@ -45,18 +45,18 @@ impl Show {
     }
 }
 
-/// What is shown of one connection.
+/// Output of one connection.
 pub struct Shown<'run> {
     show: &'run Show,
     number: usize,
-    /// What has come of the reply, as much of it as a person may want to read.
+    /// The reply so far, as much of it as a person may want to read.
     reply: Vec<u8>,
-    /// Bytes that came besides.
+    /// Further bytes of the reply.
     left_out: usize,
     not_stored: usize,
 }
 
-/// Bytes of a reply that are shown.
+/// Maximum bytes of a reply that are shown.
 const MOST: usize = 64 << 10;
 
 impl Shown<'_> {
@@ -67,19 +67,19 @@ impl Shown<'_> {
         self.show.say(self.number, &format!("connected from {address}\n"));
     }
 
-    /// A request, or its beginning, is about to be sent, behind so many bytes of those before it.
+    /// A request, or its beginning, is about to be sent, after this many bytes of earlier requests.
     pub fn asks(&mut self, outbox: &Outbox, before: u64) {
         let all = outbox.message().flat_map(|piece| piece.slice().to_vec());
         let request: Vec<u8> = all.skip(before as usize).collect();
         self.show.say(self.number, &format!("request sent: \"{}\"\n", printable(&request, Place::Quoted)));
     }
 
-    /// A further part of the request is about to be sent, of which the length is enough.
+    /// Another part of the request is about to be sent; only its length is shown.
     pub fn goes_on(&mut self, outbox: &Outbox) {
-        self.show.say(self.number, &format!("{} bytes more of the request sent\n", outbox.bytes()));
+        self.show.say(self.number, &format!("{} more bytes of the request sent\n", outbox.bytes()));
     }
 
-    /// A part of the reply has come.
+    /// A part of the reply has arrived.
     pub fn receives(&mut self, bytes: &[u8], not_stored: usize) {
         let shown = bytes.len().min(MOST - self.reply.len());
         self.reply.extend_from_slice(&bytes[..shown]);
@@ -87,12 +87,12 @@ impl Shown<'_> {
         self.not_stored += not_stored;
     }
 
-    /// The reply is complete and right.
+    /// The reply is complete and correct.
     pub fn replied(&mut self) {
         let bytes = self.reply.len() + self.left_out + self.not_stored;
         let mut text = format!("reply of {bytes} bytes:\n{}", printable(&self.reply, Place::Alone));
         if self.left_out > 0 {
-            text += &format!("(and {} bytes more)", self.left_out);
+            text += &format!("(and {} more bytes)", self.left_out);
         }
         if self.not_stored > 0 {
             text += &format!("({} of the bytes were not stored)", self.not_stored);
@@ -115,7 +115,7 @@ enum Place {
     Alone,
 }
 
-/// Bytes as text, with an escape for each that would not print or that would steer a terminal.
+/// Bytes as text, with escapes for those that are not printable or that would control a terminal.
 fn printable(bytes: &[u8], place: Place) -> String {
     let mut text = String::new();
     for chunk in bytes.utf8_chunks() {

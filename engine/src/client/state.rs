@@ -1,5 +1,5 @@
-//! Where a client of a load stands: it asks, waits for the reply, pauses, and asks again, until its requests are made, the
-//! window is over, or there is no server to be measured.
+//! State of a client: it sends a request, waits for the reply, pauses, and repeats, until its requests are done, the
+//! window is over, or there is no server to measure.
 
 use std::os::fd::{AsFd, OwnedFd};
 use std::sync::atomic::Ordering::Relaxed;
@@ -11,31 +11,31 @@ use crate::count::tally::Slot;
 use crate::sys::signal;
 use crate::transfer::channel::{Channel, Openers};
 
-/// A client that fails so often in a row gives up: there is no server to be measured.
+/// Failures in a row after which a client gives up: there is no server to measure.
 const FAILURES_IN_A_ROW: u32 = 3;
 
-/// Time between two of the connections that are made before anybody asks. A server that makes a thread for each keeps up
-/// with that; where the queue of those to be accepted runs over, TCP tries again only after a second.
+/// Time between two of the connections opened before the first request. A server that creates a thread for each keeps
+/// up with that. If its accept queue overflows, TCP tries again only after a second.
 pub const CONNECT_INTERVAL: Duration = Duration::from_micros(100);
 
-/// What every client of a load decides in the same way, whatever it waits in.
+/// Decisions that every client of a load makes in the same way, however it waits.
 pub struct ClientState<'run> {
     pub(super) run: &'run LoadRun,
     pub(super) slot: &'static Slot,
     number: usize,
     left: u64,
     failures: u32,
-    /// Requests that count.
+    /// Counted requests.
     counted: u64,
 }
 
 impl<'run> ClientState<'run> {
-    /// Of the client with this number, counted from 1 as it is shown, that makes so many requests.
+    /// Makes the state of the client with this number, counted from 1 as displayed, with this many requests.
     pub fn new(run: &'run LoadRun, slot: &'static Slot, number: usize, requests: u64) -> Self {
         ClientState { run, slot, number, left: requests, failures: 0, counted: 0 }
     }
 
-    /// The number of the client, counted from 1.
+    /// Number of the client, counted from 1.
     pub fn number(&self) -> usize {
         self.number
     }
@@ -45,7 +45,7 @@ impl<'run> ClientState<'run> {
         self.goes_on_beside(0, at)
     }
 
-    /// The same of one that has so many which are not over.
+    /// The same for a client with this many unfinished requests.
     pub fn goes_on_beside(&self, requests: u64, at: u64) -> bool {
         self.left > requests && self.perseveres() && !self.run.window.is_over(at)
     }
@@ -55,12 +55,12 @@ impl<'run> ClientState<'run> {
         self.failures < FAILURES_IN_A_ROW && !signal::interrupted()
     }
 
-    /// The client will make no other request.
+    /// Ends the client's requests.
     pub fn give_up(&mut self) {
         self.failures = FAILURES_IN_A_ROW;
     }
 
-    /// A reply came and was right. It counts if that was within the load's window.
+    /// Notes a correct reply. It counts if it arrived within the load's window.
     pub fn answered(&mut self, caller: &mut Caller<'_>, at: u64) {
         self.left -= 1;
         self.failures = 0;
@@ -70,12 +70,12 @@ impl<'run> ClientState<'run> {
         }
     }
 
-    /// A request failed, or the connection that was made for it.
+    /// Notes a failed request, or a failed connection.
     pub fn failed(&mut self, failure: &Failure) {
         self.failed_together(1, failure);
     }
 
-    /// So many requests failed with the connection that they were sent over: in a row, that is one failure.
+    /// Notes that this many requests failed with their connection: in a row, that is one failure.
     pub fn failed_together(&mut self, requests: u64, failure: &Failure) {
         self.slot.errors(failure.kind, requests);
         self.run.first_error.note(&failure.message);
@@ -86,12 +86,12 @@ impl<'run> ClientState<'run> {
         self.failures += 1;
     }
 
-    /// A connection that has just been made.
+    /// Makes a caller for a new connection.
     pub fn caller(&self, socket: OwnedFd, openers: &mut Openers) -> Result<Caller<'run>, Failure> {
         self.open(socket, |socket, slot| openers.open(socket, slot))
     }
 
-    /// The same, of which a channel is made in this way.
+    /// The same, with a function that makes the channel.
     pub fn open(
         &self,
         socket: OwnedFd,
@@ -99,7 +99,7 @@ impl<'run> ClientState<'run> {
     ) -> Result<Caller<'run>, Failure> {
         self.run.tally.general().first_connection.note(socket.as_fd());
         let channel = open(socket, self.slot).map_err(|error| {
-            // It was made all the same, and the server counts it.
+            // The connection was made all the same, and the server counts it.
             self.slot.connections.fetch_add(1, Relaxed);
             self.slot.closed.fetch_add(1, Relaxed);
             Failure::system("preparing a connection", &error)
@@ -111,18 +111,18 @@ impl<'run> ClientState<'run> {
 }
 
 impl Drop for ClientState<'_> {
-    /// At its end: a counter that every request touched would be on a cache line with those of other clients.
+    /// At its end: a shared counter, touched at every request, would contend for its cache line.
     fn drop(&mut self) {
         self.run.by_client.set(self.number, self.counted);
     }
 }
 
-/// How many requests each client makes: those of the setting, or any number in a load that ends by time.
+/// Requests per client: those of the setting, or unlimited in a load that ends by time.
 pub fn requests_each(run: &LoadRun) -> u64 {
     if run.is_timed() { u64::MAX } else { run.settings.integer(LOOPS.name) }
 }
 
-/// The pause of a client in nanoseconds.
+/// Think time of a client in nanoseconds.
 pub fn pause(run: &LoadRun) -> u64 {
     run.settings.integer(THINK.name) * 1000
 }

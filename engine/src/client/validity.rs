@@ -1,4 +1,4 @@
-//! Whether a load measured its server, or itself: counts in, findings out.
+//! Checks whether a load measured its server or itself: counts in, findings out.
 
 use std::collections::BTreeMap;
 
@@ -7,41 +7,41 @@ use serde::Serialize;
 
 use crate::client::generator::Generator;
 
-/// One thing that a valid measurement needs.
+/// One check of a valid measurement.
 #[derive(Debug, Clone, PartialEq, Serialize, JsonSchema)]
 pub struct Check {
     /// Its name.
     pub name: &'static str,
-    /// What was seen; null where it could not be told.
+    /// Observed value; null if unknown.
     pub value: Option<f64>,
-    /// The most that is allowed.
+    /// Maximum allowed value.
     pub limit: f64,
-    /// Whether it holds; null where there was too little to judge by.
+    /// Whether the check passes; null if there was too little data to judge.
     pub holds: Option<bool>,
-    /// What it is about, why it was not judged, or what to change, in words.
+    /// The check's meaning, why it was not judged, or what to change.
     pub words: String,
 }
 
-/// What is judged, all of it of the window.
+/// The evidence, all of it for the window.
 #[derive(Debug, Clone, Default)]
 pub struct Evidence {
     /// How long the window was.
     pub window_ns: u64,
-    /// How long it was to be; `None` where nobody has said, or an interrupt ended it.
+    /// Its planned length; `None` if it is unknown, or if an interrupt ended the window.
     pub asked_ns: Option<u64>,
-    /// Replies that came in it and were right.
+    /// Correct replies within the window.
     pub replies: u64,
     /// Errors of the whole load, by kind.
     pub errors: BTreeMap<&'static str, u64>,
-    /// The threads that ask.
+    /// The client threads.
     pub generators: Vec<Generator>,
     /// CPUs that the load may use.
     pub cpus: usize,
-    /// Mean number of requests in the system, as they came and went.
+    /// Mean number of requests in the system, from entries and exits.
     pub in_system: f64,
-    /// How many are under way at any time, of a closed loop of which that is known.
+    /// Constant number of requests in flight, for a closed loop if known.
     pub always_under_way: Option<u64>,
-    /// How many latencies there are.
+    /// Number of latencies.
     pub latencies: u64,
     /// Their mean in nanoseconds.
     pub latency_mean_ns: f64,
@@ -49,34 +49,34 @@ pub struct Evidence {
     pub latency_cube_ns3: f64,
     /// The longest of them.
     pub latency_most_ns: u64,
-    /// Threads never sleep: then all of their CPU is used whether they keep up or not.
+    /// Threads busy-poll: they use all of their CPU whether they keep up or not.
     pub spins: bool,
-    /// Of an open loop, what it was to do.
+    /// The schedule of an open loop.
     pub schedule: Option<ScheduleEvidence>,
 }
 
-/// What is judged of an open loop.
+/// Evidence of an open loop.
 #[derive(Debug, Clone, Default)]
 pub struct ScheduleEvidence {
     /// Requests that were due.
     pub due: u64,
     /// Requests that were sent.
     pub sent: u64,
-    /// Requests for which no connection was free until it was too late.
+    /// Requests for which no connection was free in time.
     pub never_sent: u64,
-    /// Requests that had to wait for a free connection.
+    /// Requests that waited for a free connection.
     pub waited: u64,
-    /// 99th percentile of the send lag in nanoseconds, where it is known.
+    /// 99th percentile of the send lag in nanoseconds, if known.
     pub lag_p99_ns: Option<u64>,
-    /// 90th percentile of it and its median, which are known of fewer requests.
+    /// 90th percentile and median of the send lag, which need fewer requests.
     pub lag_p90_p50_ns: [Option<u64>; 2],
-    /// Median latency in nanoseconds, where it is known.
+    /// Median latency in nanoseconds, if known.
     pub latency_p50_ns: Option<u64>,
-    /// Mean gap between the sendings of a thread that the schedule asks for, in nanoseconds.
+    /// Scheduled mean gap between sends of a thread, in nanoseconds.
     pub gap_asked_ns: f64,
-    /// Coefficient of variation of the gaps that the schedule asks for.
+    /// Scheduled coefficient of variation of the gaps.
     pub variation_asked: f64,
-    /// Mean gap in nanoseconds and coefficient of variation, as they were.
+    /// Observed mean gap in nanoseconds, and coefficient of variation.
     pub gaps: Option<(f64, f64)>,
 }
 
@@ -86,41 +86,43 @@ const RATE: &str = "achieved_rate";
 /// The name of the other.
 const LAG: &str = "send_lag";
 
-/// Of a generator's time: more than this leaves it nothing to wait with.
+/// Maximum share of busy time of a client thread: above it, no time is left for waiting.
 const BUSIEST: f64 = 0.95;
 
-/// Of the requests that were due: the share by which the replies of the window may differ from them.
+/// Maximum relative difference between the replies of the window and the requests due.
 const RATE_OFF: f64 = 0.01;
 
-/// Replies by which they may always differ: what was under way at the window's edges. Besides, that scatters by chance: of
-/// Poisson arrivals the number in the system is a Poisson count, and the difference of two of these has twice its variance.
+/// Difference in replies that is always allowed: requests in flight at the window's edges. Their number also varies by
+/// chance: with Poisson arrivals the number in the system is a Poisson count, and the difference of two has twice its
+/// variance.
 const AT_THE_EDGES: f64 = 10.0;
 
-/// Of the median latency: the share that the load's own lateness may come to.
+/// Maximum of the load's own lateness, as a share of the median latency.
 const LATE_SHARE: f64 = 0.1;
 
-/// Lateness in nanoseconds that is always allowed: about what a timer and a wake-up cost.
+/// Lateness in nanoseconds that is always allowed: about the cost of a timer and a wake-up.
 const LATE_ALWAYS: f64 = 100_000.0;
 
-/// Share by which the number in the system may differ from rate times time.
+/// Maximum relative difference between the number in the system and rate times latency.
 const LITTLE: f64 = 0.05;
 
-/// Where what is under way at the edges of the window may come to such a share of all by chance, the law is not judged.
+/// The law is not judged if requests in flight at the edges of the window may reach this share of all by chance.
 const LITTLE_BY_CHANCE: f64 = 0.5;
 
-/// Share by which mean and variation of the gaps may differ from the schedule's.
+/// Maximum relative difference of mean and variation of the gaps from the schedule's.
 const GAPS: f64 = 0.05;
 
-/// Standard errors that are allowed besides: a right load fails one such check in some ten thousand.
+/// Allowed standard errors: a correct load fails such a check once in some ten thousand times.
 const STANDARD_ERRORS: f64 = 4.0;
 
-/// A window that is shorter tells nothing of how busy a thread is: it begins with connections that are made or asked.
+/// Minimum window for judging how busy a thread is: at its start, connections are opened and first requests are sent.
 const SHORTEST_NS: u64 = 10_000_000;
 
-/// Fewer than these say nothing about a distribution.
+/// Minimum number of requests for judging a distribution.
 const FEWEST: u64 = 100;
 
-/// All findings. Without errors, and where every check holds or was not judged, the load measured its server.
+/// Returns all findings. If there are no errors, and every check passes or was not judged, the load measured its
+/// server.
 pub fn judge(evidence: &Evidence) -> Vec<Check> {
     let mut checks = before_all(&evidence.errors, evidence.window_ns, evidence.asked_ns);
     checks.push(processor(evidence));
@@ -138,12 +140,12 @@ pub fn judge(evidence: &Evidence) -> Vec<Check> {
     checks
 }
 
-/// Whether it is one that tells whether a load kept its schedule.
+/// Whether the check tests if a load kept its schedule.
 pub fn is_of_a_schedule(check: &Check) -> bool {
     [RATE, LAG].contains(&check.name)
 }
 
-/// Whether nothing speaks against it.
+/// Whether no check fails.
 pub fn is_valid(checks: &[Check]) -> bool {
     checks.iter().all(|check| check.holds != Some(false))
 }
@@ -158,29 +160,29 @@ fn not_judged(name: &'static str, value: Option<f64>, limit: f64, why: String) -
     Check { name, value, limit, holds: None, words: format!("not judged: {why}") }
 }
 
-/// What to change, by the kinds of errors that it may help against.
+/// Advice, by the kinds of errors that it may help against.
 const ADVICE: [(&[&str], &str); 6] = [
-    (&["refused"], "start the server, or look at its address"),
-    (&["timed_out"], "a server that answers later: longer --timeout-milliseconds, or less load"),
+    (&["refused"], "start the server, or check its address"),
+    (&["timed_out"], "use a longer --timeout-milliseconds for slow replies, or less load"),
     (
         &["wrong_reply", "surplus"],
-        "what the first error says, what both ends must agree on (--bytes and the like), or --check count where only lengths are to \
-         be right",
+        "see the first error; check that both ends agree (--bytes and the like); use --check count if only lengths \
+         must match",
     ),
     (
         &["reset", "broken_pipe", "truncated"],
-        "what the server says of its own errors, how many connections it takes, and after how many requests it closes one \
-         (--requests-per-connection)",
+        "check the errors that the server reports, its limit on connections, and after how many requests it closes \
+         one (--requests-per-connection)",
     ),
-    (&["aborted", "fault", "other"], "what the first error says"),
+    (&["aborted", "fault", "other"], "see the first error of the load"),
     (
         &["resource_limit"],
-        "fewer --clients, more descriptors (ulimit -n); more ports (--source-addresses, or net.ipv4.ip_local_port_range), or \
-         --closing reset, which leaves none in TIME_WAIT",
+        "use fewer --clients, more descriptors (ulimit -n), more ports (--source-addresses, or \
+         net.ipv4.ip_local_port_range), or --closing reset, which leaves no port in TIME_WAIT",
     ),
 ];
 
-/// Whether nothing failed, given the errors by kind.
+/// Checks for errors, given by kind.
 pub fn errors(errors: &BTreeMap<&'static str, u64>) -> Check {
     let kinds: Vec<String> = errors.iter().map(|(kind, count)| format!("{kind} {count}")).collect();
     let advice: Vec<&str> = ADVICE
@@ -189,73 +191,73 @@ pub fn errors(errors: &BTreeMap<&'static str, u64>) -> Check {
         .map(|advice| advice.1)
         .collect();
     let change = format!(
-        "{}; what fails is not timed, so the others look better than they were. {}",
+        "{}; failed requests have no latency, so the remaining latencies look too good. {}",
         kinds.join(", "),
         advice.join("; ")
     );
-    check("errors", errors.values().sum::<u64>() as f64, 0.0, "requests that failed", &change)
+    check("errors", errors.values().sum::<u64>() as f64, 0.0, "failed requests", &change)
 }
 
-/// What is looked at of every load: what failed, and whether the window is as long as it was to be, where that is known.
+/// Checks for every load: errors, and whether the window has its planned length, if known.
 pub fn before_all(failed: &BTreeMap<&'static str, u64>, window_ns: u64, asked_ns: Option<u64>) -> Vec<Check> {
     let whole = asked_ns.map(|asked_ns| whole_window(window_ns, asked_ns));
     std::iter::once(errors(failed)).chain(whole).collect()
 }
 
-/// Where nobody asks any more, the window ends.
+/// The window ends when all clients have stopped.
 fn whole_window(window_ns: u64, asked_ns: u64) -> Check {
     let missing = asked_ns.saturating_sub(window_ns) as f64 / asked_ns as f64;
     let seconds = |nanoseconds: u64| nanoseconds as f64 / 1e9;
     let change = format!(
-        "all clients gave up, so that it ended after {:.3} of {:.3} s, and what was due behind that is counted nowhere; see the \
-         errors",
+        "all clients gave up, so the window ended after {:.3} of {:.3} s, and requests due later are not counted; see \
+         the errors",
         seconds(window_ns),
         seconds(asked_ns)
     );
-    check("cut_window", missing, 0.0, "share of the window in which nobody asked any more", &change)
+    check("cut_window", missing, 0.0, "share of the window after the last client had given up", &change)
 }
 
 fn processor(evidence: &Evidence) -> Check {
     const NAME: &str = "generator_cpu";
     let own = |generator: &Generator| generator.cpu_ns as f64 / generator.elapsed_ns as f64;
-    // Threads that share a CPU have none of it to themselves, but each waits for it as long as it does not wait for events.
+    // Threads that share a CPU do not have it to themselves; each waits for it while it does not wait for events.
     let share =
         |generator: &Generator| own(generator).max(1.0 - generator.waited_ns as f64 / generator.elapsed_ns as f64);
     let told = || evidence.generators.iter().filter(|each| each.elapsed_ns > 0);
     let Some(busiest) = told().map(share).reduce(f64::max) else {
-        return not_judged(NAME, None, BUSIEST, "the window did not come to its end".to_owned());
+        return not_judged(NAME, None, BUSIEST, "the window did not reach its end".to_owned());
     };
     if evidence.window_ns < SHORTEST_NS {
-        return not_judged(NAME, Some(busiest), BUSIEST, "so short a window does not tell".to_owned());
+        return not_judged(NAME, Some(busiest), BUSIEST, "the window is too short".to_owned());
     }
-    // To wait with a ring is to send and to receive, so that it may never end: then all of them together tell.
+    // Waiting with a ring includes sending and receiving, so it may never end: the threads are judged together then.
     let busiest = busiest.max(told().map(own).sum::<f64>() / evidence.cpus as f64);
     if evidence.spins {
         let why = match evidence.schedule {
-            Some(_) => "threads that spin use all of their CPU; their send lag tells whether they keep up",
-            None => "threads that spin use all of their CPU, whichever side is the slower one",
+            Some(_) => "busy-polling threads use all of their CPU; their send lag shows whether they keep up",
+            None => "busy-polling threads use all of their CPU, whichever side is slower",
         };
         return not_judged(NAME, Some(busiest), BUSIEST, why.to_owned());
     }
-    let change = "the client may be what was measured; a CPU of its own (--cpus), more --threads where there are CPUs for them, or \
-                  a lower rate";
+    let change = "the client may be the bottleneck; give it separate CPUs (--cpus), more --threads if there are CPUs \
+                  for them, or a lower rate";
     check(
         NAME,
         busiest,
         BUSIEST,
-        "share of its time that the busiest thread of the load did not wait for replies",
+        "share of time in which the busiest thread of the load did not wait for replies",
         change,
     )
 }
 
-/// Of a window without requests all other checks have nothing to say against it.
+/// For a window without requests, no other check fails.
 fn something_due(evidence: &Evidence, schedule: &ScheduleEvidence) -> Check {
     const NAME: &str = "empty_window";
     if schedule.due == 0 && !evidence.errors.is_empty() {
         return not_judged(NAME, None, 0.0, "the load failed before".to_owned());
     }
-    let change = "there is nothing that could be measured; longer --milliseconds, or a higher --rate";
-    check(NAME, f64::from(schedule.due == 0), 0.0, "1 where no request was due in the window", change)
+    let change = "there is nothing to measure; use a longer --milliseconds, or a higher --rate";
+    check(NAME, f64::from(schedule.due == 0), 0.0, "1 if no request was due in the window", change)
 }
 
 fn rate(evidence: &Evidence, schedule: &ScheduleEvidence) -> Check {
@@ -269,16 +271,16 @@ fn rate(evidence: &Evidence, schedule: &ScheduleEvidence) -> Check {
     let change = if !evidence.errors.is_empty() {
         "some requests failed, see the errors"
     } else if schedule.waited > 0 {
-        "the server does not keep up, or not over so few connections: a lower --rate, or more --clients"
+        "the server does not keep up, or not over so few connections: use a lower --rate, or more --clients"
     } else {
-        "the server does not keep up: a lower --rate; or its latency is long beside them: longer --warm-up-milliseconds and \
-         --milliseconds"
+        "the server does not keep up (use a lower --rate), or its latency is long compared with the window (use \
+         longer --warm-up-milliseconds and --milliseconds)"
     };
     let change = format!(
-        "{} replies came while {} requests were due, of which {} waited for a connection; {change}",
+        "{} replies arrived while {} requests were due, of which {} waited for a connection; {change}",
         evidence.replies, schedule.due, schedule.waited
     );
-    check(RATE, off, limit, "share by which the rate of replies is off that of the schedule", &change)
+    check(RATE, off, limit, "relative difference between the rate of replies and the rate of the schedule", &change)
 }
 
 fn all_sent(evidence: &Evidence, schedule: &ScheduleEvidence) -> Check {
@@ -290,45 +292,45 @@ fn all_sent(evidence: &Evidence, schedule: &ScheduleEvidence) -> Check {
     check("never_sent", schedule.never_sent as f64, 0.0, "requests for which no connection was free in time", &change)
 }
 
-/// What to change where requests are sent too late.
+/// Advice against late sends.
 fn against_lateness(evidence: &Evidence) -> &'static str {
     if evidence.spins {
-        "nothing else on its CPU (--cpus), its host included, or more --threads"
+        "keep other work off its CPU (--cpus), including the hypervisor's, or use more --threads"
     } else {
-        "--wait spin, more --threads or a CPU of its own (--cpus)"
+        "use --wait spin, more --threads or a separate CPU (--cpus)"
     }
 }
 
 fn lag(evidence: &Evidence, schedule: &ScheduleEvidence) -> Check {
     let limit = schedule.latency_p50_ns.map_or(LATE_ALWAYS, |median| (LATE_SHARE * median as f64).max(LATE_ALWAYS));
     let late = |lag: u64, of: &str| {
-        let what = format!("nanoseconds by which one request in {of} was sent too late, or more");
-        let change = format!("the load itself was late; {}; or a lower --rate", against_lateness(evidence));
+        let what = format!("nanoseconds by which one request in {of} was sent late, at least");
+        let change = format!("the load itself was late; {}; or use a lower --rate", against_lateness(evidence));
         check(LAG, lag as f64, limit, &what, &change)
     };
     if let (Some(_), Some(lag)) = (schedule.latency_p50_ns, schedule.lag_p99_ns) {
         return late(lag, "a hundred");
     }
-    // Of few requests one in a hundred is not known; but it is no less late than one in ten, or in two.
+    // With few requests the 99th percentile is unknown; but it is no smaller than the 90th, or the median.
     let fewer = schedule.lag_p90_p50_ns.into_iter().zip(["ten", "two"]);
     let known = fewer.filter_map(|(lag, of)| Some(late(lag?, of)));
     let found = known.filter(|_| schedule.latency_p50_ns.is_some()).find(|check| check.holds == Some(false));
     found.unwrap_or_else(|| too_few(LAG, schedule.sent, limit))
 }
 
-/// Gaps are the generator's own only as far as requests did not wait for the server.
+/// Gaps show the load's own behaviour only as far as requests did not wait for the server.
 fn of_the_schedule(name: &'static str, schedule: &ScheduleEvidence, limit: f64) -> Result<(f64, f64), Check> {
     match schedule.gaps {
         Some(gaps) if schedule.sent >= FEWEST && schedule.waited * 100 <= schedule.sent => Ok(gaps),
         Some(_) if schedule.sent >= FEWEST => {
             let why = format!("{} of {} requests waited for a connection", schedule.waited, schedule.sent);
-            Err(not_judged(name, None, limit, why + ", so that the server had a part in when they were sent"))
+            Err(not_judged(name, None, limit, why + ", so the server affected when they were sent"))
         }
         _ => Err(too_few(name, schedule.sent, limit)),
     }
 }
 
-/// Of so many gaps, the mean has this standard error, and the coefficient of variation one like it.
+/// Standard error of the mean of this many gaps; that of the coefficient of variation is similar.
 fn scatter(schedule: &ScheduleEvidence) -> f64 {
     STANDARD_ERRORS * schedule.variation_asked / (schedule.sent.max(1) as f64).sqrt()
 }
@@ -341,42 +343,46 @@ fn gap_mean(schedule: &ScheduleEvidence) -> Check {
         Err(check) => return check,
     };
     let off = (mean / schedule.gap_asked_ns - 1.0).abs();
-    let change = "the load did not send at the rate that it was told; see the other checks";
-    check(NAME, off, limit, "share by which the mean gap between two sendings is off that of the schedule", change)
+    let change = "the load did not send at the configured rate; see the other checks";
+    check(NAME, off, limit, "relative difference between the mean gap between sends and the schedule's", change)
 }
 
 fn gap_variation(evidence: &Evidence, schedule: &ScheduleEvidence) -> Check {
     const NAME: &str = "gap_variation";
-    // What a sending may always be late by shows in the gaps on both sides of it.
+    // The lateness that is always allowed changes the gaps on both sides of a send.
     let limit = GAPS + scatter(schedule) + LATE_ALWAYS / schedule.gap_asked_ns;
     let (_, variation) = match of_the_schedule(NAME, schedule, limit) {
         Ok(gaps) => gaps,
         Err(check) => return check,
     };
     let off = (variation - schedule.variation_asked).abs();
-    let what = "how far the coefficient of variation of the gaps is from 1 (poisson), 0 (constant) or the recording's";
-    check(NAME, off, limit, what, &format!("requests left in bunches; {}", against_lateness(evidence)))
+    let what = "difference of the coefficient of variation of the gaps from 1 (poisson), 0 (constant) or the \
+                recording's";
+    check(NAME, off, limit, what, &format!("requests were sent in bunches; {}", against_lateness(evidence)))
 }
 
 fn little(evidence: &Evidence) -> Check {
     const NAME: &str = "little";
     let (seen, requests) = (evidence.in_system, evidence.latencies);
     if !evidence.errors.is_empty() {
-        return not_judged(NAME, None, LITTLE, "requests that failed have no latency".to_owned());
+        return not_judged(NAME, None, LITTLE, "failed requests have no latency".to_owned());
     }
-    // Those under way at the edges are counted by the one and not by the other.
+    // Requests in flight at the edges are counted on one side and not on the other.
     let needed = FEWEST.max((2.0 * seen / LITTLE).ceil() as u64);
     if requests < needed {
-        let why = format!("{requests} requests, and with {seen:.1} of them in the system at a time it takes {needed}");
+        let why = format!(
+            "{requests} requests are too few: with {seen:.1} of them in the system on average, {needed} \
+                           are needed"
+        );
         return not_judged(NAME, None, LITTLE, why);
     }
     let by_law = requests as f64 / evidence.window_ns as f64 * evidence.latency_mean_ns;
-    // Where the number of connections says how many there are, the law is held against that, too.
+    // If the number of connections fixes the number in the system, the law is checked against that too.
     let by_chance = by_chance_at_the_edges(evidence);
     if by_chance > LITTLE_BY_CHANCE {
         let why = format!(
-            "with replies that take up to {:.3} s, what is under way at the edges of the window may be {:.0} % of all; a longer \
-             window",
+            "with replies that take up to {:.3} s, requests in flight at the edges of the window may be {:.0} % of \
+             all; use a longer window",
             evidence.latency_most_ns as f64 / 1e9,
             100.0 * by_chance.min(1.0)
         );
@@ -384,10 +390,10 @@ fn little(evidence: &Evidence) -> Check {
     }
     let known = evidence.always_under_way.map(|always| always as f64);
     let off = [Some(seen), known].into_iter().flatten().map(|number| (by_law / number - 1.0).abs()).fold(0.0, f64::max);
-    let of_them = known.map_or(String::new(), |always| format!(" of {always} that always are"));
+    let of_them = known.map_or(String::new(), |always| format!(" of {always} expected"));
     let change = format!(
-        "{}{of_them} were in the system, and rate times time is {}: the load was not steady, or not as busy as it was told to be; \
-         a longer window or warm-up",
+        "{}{of_them} requests were in the system, but rate times latency is {}: the load was not steady, or less busy \
+         than configured; use a longer window or warm-up",
         in_three_digits(seen),
         in_three_digits(by_law)
     );
@@ -395,26 +401,28 @@ fn little(evidence: &Evidence) -> Check {
         NAME,
         off,
         LITTLE + by_chance,
-        "share by which the number of requests in the system is off rate times time",
+        "relative difference between the number of requests in the system and rate times latency (Little's law)",
         &change,
     )
 }
 
-/// The share of all time in the system by which what is under way at the edges of the window may differ: of requests that were
-/// counted before its begin the rest of their time is in it, and of those that were due in it some is behind its end. Of requests
-/// independent of each other these rests are a Poisson number of times, whose squares have a third of the mean cube as their mean
-/// (renewal theory: Cox, Renewal Theory, 1962, 5.4); of those that are long together see [`cube_of_latencies`].
+/// Returns the share of all time in the system by which requests in flight at the edges of the window may distort the
+/// law. For requests counted before its start, the rest of their time lies within it; for some requests due in it, a
+/// part lies after its end. For independent requests, these rests are a Poisson number of times, and the mean of their
+/// squares is a third of the mean cube (renewal theory: Cox, Renewal Theory, 1962, 5.4). For requests that are long
+/// together, see [`cube_of_latencies`].
 fn by_chance_at_the_edges(evidence: &Evidence) -> f64 {
     let rate = evidence.latencies as f64 / evidence.window_ns as f64;
     let variance = 2.0 * rate * evidence.latency_cube_ns3 / 3.0;
     STANDARD_ERRORS * variance.sqrt() / (evidence.latencies as f64 * evidence.latency_mean_ns)
 }
 
-/// The mean cube of latencies, given as they rise, in nanoseconds, each with how often it came; 0 of none. Each cube is weighed
-/// with how many requests may have been as long together with it, since where a server stalls, all that it holds end at once. A
-/// stall holds requests of any latency up to its own length, and the variance of what is left of them at a moment that nobody chose
-/// is 2/5 of their number times as much; half of what comes in the time of each latency comes to the same sum. They are no more
-/// than there were latencies of at least half that length: one that was late alone has nobody beside it.
+/// Returns the mean cube of latencies, given in rising order, in nanoseconds, each with its count; 0 if there are none.
+/// Each cube is weighted with the number of requests that may have been as long together, because a stall of the server
+/// ends for all its requests at once. A stall holds requests of any latency up to its own length. The variance of their
+/// rests at a random moment is 2/5 of their number times as much; half of the arrivals during each latency gives the
+/// same sum. The weight is at most the number of latencies of at least half that length: a single late request has no
+/// others with it.
 pub fn cube_of_latencies(rising: &[(f64, u64)], window_ns: u64) -> f64 {
     let all: u64 = rising.iter().map(|&(_, times)| times).sum();
     let rate = all as f64 / window_ns as f64;
@@ -430,7 +438,7 @@ pub fn cube_of_latencies(rising: &[(f64, u64)], window_ns: u64) -> f64 {
     sum / all.max(1) as f64
 }
 
-/// A number with as many decimals as show three of its digits.
+/// Formats a number with three significant digits.
 fn in_three_digits(number: f64) -> String {
     let decimals = if number > 0.0 { (2.0 - number.log10().floor()).clamp(0.0, 9.0) } else { 0.0 };
     format!("{number:.*}", decimals as usize)

@@ -1,4 +1,4 @@
-//! CPU time of a process and all that it starts, from a control group of its own.
+//! CPU time of a process and everything it starts, from a dedicated control group.
 
 use anyhow::Result;
 
@@ -8,7 +8,7 @@ use crate::count::counter::{Counter, Figure, Reading, Subject};
 
 pub static ENTRY: Counter = Counter::elsewhere(
     About {
-        summary: "CPU time of a server's whole process tree at any moment, from a control group of its own",
+        summary: "CPU time of the server's whole process tree at any time, from a dedicated control group",
         source: "Linux, Documentation/admin-guide/cgroup-v2.rst, cpu.stat",
     },
     "nanoseconds",
@@ -18,7 +18,7 @@ pub static ENTRY: Counter = Counter::elsewhere(
 /// The clock of one group.
 struct CpuOfGroup(ControlGroup);
 
-/// Puts a tree into a group, and reads its clock from now on.
+/// Moves a tree into a group, and reads its clock from now on.
 pub fn open(subject: &Subject) -> Result<Box<dyn Reading>> {
     let group = ControlGroup::new(Hierarchy::Unified, "server")?;
     group.add(subject.tree.root)?;
@@ -26,7 +26,7 @@ pub fn open(subject: &Subject) -> Result<Box<dyn Reading>> {
 }
 
 impl Reading for CpuOfGroup {
-    /// Those of ended processes included.
+    /// CPU time of the group, including ended processes.
     fn read(&mut self) -> Result<Vec<Figure>> {
         Ok(vec![Figure::whole(self.0.line("cpu.stat", "usage_usec")? * 1000)])
     }

@@ -1,4 +1,4 @@
-//! Connections that a listener dropped: mostly because its queue, the backlog, was full.
+//! Connections that a listener dropped, mostly because its queue (the backlog) was full.
 
 use std::net::TcpListener;
 use std::os::fd::AsFd;
@@ -10,7 +10,7 @@ use crate::sys::socket;
 pub static ENTRY: Counter = Counter::elsewhere(
     About {
         summary: "Connections that the listener dropped because its queue was full",
-        source: "socket(7), SO_MEMINFO, SK_MEMINFO_DROPS; what TcpExtListenDrops counts for the whole machine",
+        source: "socket(7), SO_MEMINFO, SK_MEMINFO_DROPS; TcpExtListenDrops counts the same for the whole machine",
     },
     "connections",
     || {

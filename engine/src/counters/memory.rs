@@ -1,4 +1,4 @@
-//! Memory of a process tree, the kernel's for it included, from a control group of its own.
+//! Memory of a process tree, including kernel memory, from a dedicated control group.
 
 use anyhow::{Context, Result, bail};
 
@@ -8,9 +8,9 @@ use crate::count::counter::{Counter, Figure, Kind, Part, Reading, Source, Subjec
 
 pub static ENTRY: Counter = Counter {
     about: About {
-        summary: "Memory of a process tree at the moment, its kernel's included, from a control group of its own: what it asks for \
-                  after its start, to within 64 pages a CPU, which the kernel charges at once; divide what \
-                  a number of connections add by that number",
+        summary: "Current memory of a process tree, including kernel memory, from a dedicated control group: what the \
+                  tree allocates after its start. The kernel charges up to 64 pages per CPU ahead. For memory per \
+                  connection, divide the increase by the number of connections",
         source: "Linux, Documentation/admin-guide/cgroup-v2.rst, memory.current; cgroup-v1/memory.rst, memory.usage_in_bytes",
     },
     unit: "bytes",
@@ -25,17 +25,17 @@ pub static ENTRY: Counter = Counter {
     },
 };
 
-/// The most that it was.
+/// Peak memory.
 const PEAK: &str = "peak";
-/// Of it, what the kernel allocated for the tree: sockets, descriptors, stacks, page tables.
+/// Memory that the kernel allocated for the tree: sockets, descriptors, stacks, page tables.
 const KERNEL: &str = "kernel";
-/// Of it, buffers of sockets; version 1 does not count them.
+/// Memory of socket buffers; version 1 does not count it separately.
 const SOCKETS: &str = "sockets";
 
-const NOT_TOLD: &str = "this kernel does not tell it: older ones lack single figures of a control group, and version 1 does not count \
-                        buffers of sockets apart";
+const NOT_REPORTED: &str = "this kernel does not report it: older kernels lack some figures of a control group, and \
+                        version 1 does not count socket buffers separately";
 
-/// A tree's group, in whichever hierarchy has the controller of memory.
+/// Group of a tree, in the hierarchy that has the memory controller.
 struct Memory {
     group: ControlGroup,
     hierarchy: Hierarchy,
@@ -52,8 +52,8 @@ fn open(subject: &mut Subject) -> Result<Box<dyn Reading>> {
             if group.text("memory.current").is_err() {
                 let parent = group.folder().parent().unwrap_or(group.folder()).display().to_string();
                 bail!(
-                    "{parent} does not give its groups the controller of memory (version 1: {first_error:#}); it can where no \
-                     process is in it but in groups below: echo +memory > {parent}/cgroup.subtree_control"
+                    "{parent} does not delegate the memory controller to its groups (version 1: {first_error:#}); \
+                     move its processes into subgroups, then: echo +memory > {parent}/cgroup.subtree_control"
                 );
             }
             Memory { group, hierarchy }
@@ -76,13 +76,13 @@ impl Reading for Memory {
                 [
                     group.number("memory.max_usage_in_bytes").ok(),
                     group.number("memory.kmem.usage_in_bytes").ok(),
-                    // It says 0 where they are not limited, and has not counted them.
+                    // The file reads 0 if socket buffers are not limited; the kernel has not counted them then.
                     None,
                 ],
             ),
         };
         let parts = [(PEAK, peak), (KERNEL, kernel), (SOCKETS, sockets)]
-            .map(|(name, value)| Figure::told(name, value, NOT_TOLD));
+            .map(|(name, value)| Figure::told(name, value, NOT_REPORTED));
         Ok([Figure::whole(whole)].into_iter().chain(parts).collect())
     }
 }

@@ -1,5 +1,5 @@
-//! The counters: what is read before, after and in between. A counter with code of its own is a
-//! file, and a line here; one that is a perf event and nothing else is a row here.
+//! The counters, read before, during and after a window. A counter with its own code is a file and a line in this list.
+//! A counter that is just a perf event is a row in this list.
 
 use perf_event::events::{CacheId, CacheResult, Hardware, Software};
 
@@ -9,13 +9,13 @@ use crate::count::event_name::{self, Named};
 use crate::count::perf_event::{Group, TreeEvent};
 use crate::count::perf_names;
 
-/// The counters that can be asked for.
+/// The counters that can be requested.
 pub fn countable() -> impl Iterator<Item = &'static Entry<Counter>> {
     COUNTERS.iter().filter(|entry| entry.item.is_countable())
 }
 
-/// The counter of a name: one of the list, or an event by a name of its own, whether this machine has it or not. None where it is
-/// neither; an error where it is one that is to be written in another way.
+/// Finds a counter by name: one of the list, or any event by its perf name, whether or not this machine has it. None if
+/// the name is neither; an error if the event must be written differently.
 pub fn named(name: &str) -> Option<Result<&'static Entry<Counter>, String>> {
     if let Some(entry) = countable().find(|entry| entry.name == name) {
         return Some(Ok(entry));
@@ -24,8 +24,8 @@ pub fn named(name: &str) -> Option<Result<&'static Entry<Counter>, String>> {
         && named(event).is_some()
     {
         return Some(Err(format!(
-            "'{modifiers}' behind an event is not taken: what is counted is counted in the program and the kernel together, \
-             always; write {event}"
+            "the modifier '{modifiers}' after an event is not supported: events always count user and kernel mode \
+             together; write {event}"
         )));
     }
     event_name::named(name).map(|form| {
@@ -35,18 +35,18 @@ pub fn named(name: &str) -> Option<Result<&'static Entry<Counter>, String>> {
     })
 }
 
-/// The names that perf has for a counter of the list.
+/// Perf's names for the counters of the list.
 pub fn names_of_perf(counter: &Counter) -> Vec<String> {
     perf_names::all().filter(|(_, event)| counter.is_event(*event)).map(|(name, _)| name).collect()
 }
 
-/// perf's names of events that no counter of the list is.
+/// Perf's names of events that are not in the list.
 pub fn events_of_perf() -> Vec<String> {
     let is_listed = |event| COUNTERS.iter().any(|entry| entry.item.is_event(event));
     perf_names::all().filter(|(_, event)| !is_listed(*event)).map(|(name, _)| name).collect()
 }
 
-/// The counter of an event that is not in the list. It lives as long as the process, like those of the list.
+/// Makes the counter of an event that is not in the list. It lives as long as the process, like those of the list.
 fn of_event(name: &str, form: &Named<'_>) -> &'static Entry<Counter> {
     let name: &'static str = name.to_owned().leak();
     let source = match form {
@@ -55,12 +55,12 @@ fn of_event(name: &str, form: &Named<'_>) -> &'static Entry<Counter> {
         Named::Tracepoint { .. } => "tracefs, events/SUBSYSTEM/NAME",
         Named::PmuEvent { .. } => "/sys/bus/event_source/devices/PMU, events and format",
     };
-    let about = About { summary: "An event by its name, of a process tree", source };
+    let about = About { summary: "Any event of a process tree, by its name", source };
     let item = Box::leak(Box::new(Counter::of_event(about, "events", TreeEvent::named(form.kept()))));
     Box::leak(Box::new(Entry { name, item }))
 }
 
-/// A counter that is a perf event and nothing else: what it counts in, the event, and what `list` says of it.
+/// A counter that is just a perf event: its unit, the event, and what `list` prints about it.
 const fn event(unit: &'static str, event: TreeEvent, summary: &'static str, source: &'static str) -> Counter {
     Counter::of_event(About { summary, source }, unit, event)
 }
@@ -73,13 +73,15 @@ crate::register! {
         task_clock = event(
             "nanoseconds",
             TreeEvent::clock(Software::TASK_CLOCK),
-            "CPU time of a whole process tree at any moment, from perf; too low, since it misses what tasks do as they end",
+            "CPU time of a whole process tree at any time, from perf; too low, because perf misses what tasks do as \
+             they exit",
             "perf_event_open(2), PERF_COUNT_SW_TASK_CLOCK with inherit",
         ),
         cpu_clock = event(
             "nanoseconds",
             TreeEvent::clock(Software::CPU_CLOCK),
-            "CPU time of a process tree at any moment, from perf's timer of a CPU; beside task_clock it shows how well either is kept",
+            "CPU time of a process tree at any time, from perf's timer of a CPU; compare with task_clock to see how \
+             accurate both are",
             "perf_event_open(2), PERF_COUNT_SW_CPU_CLOCK with inherit",
         ),
         resource_usage,
@@ -87,42 +89,43 @@ crate::register! {
         context_switches = event(
             "switches",
             TreeEvent::software(Software::CONTEXT_SWITCHES),
-            "Context switches of a process tree at any moment, from perf; misses the last one of every process and thread that ends",
+            "Context switches of a process tree at any time, from perf; misses the last switch of each process and \
+             thread that ends",
             "perf_event_open(2), PERF_COUNT_SW_CONTEXT_SWITCHES with inherit",
         ),
         cpu_migrations = event(
             "migrations",
             TreeEvent::software(Software::CPU_MIGRATIONS),
-            "Times that a thread of a process tree went on upon another CPU, at any moment, from perf",
+            "Times a thread of a process tree moved to another CPU, at any time, from perf",
             "perf_event_open(2), PERF_COUNT_SW_CPU_MIGRATIONS with inherit",
         ),
         wakeups = event(
-            // Whoever wakes counts, not who is woken.
+            // Counts the waker, not the thread that is woken.
             "wake-ups",
             TreeEvent::tracepoint("sched", "sched_waking"),
-            "Times that a process tree woke a thread, its own or another's: also what its sends wake at the other end of a \
-             connection over loopback",
-            "Linux, include/trace/events/sched.h, sched_waking, which is always called by whoever wakes; sched_wakeup may be by \
-             the other CPU",
+            "Times a process tree woke a thread, its own or another's; includes threads that its sends wake at the \
+             other end of a loopback connection",
+            "Linux, include/trace/events/sched.h: sched_waking always fires in the context of the waker; sched_wakeup \
+             may fire on the other CPU",
         ),
         voluntary_switches,
         involuntary_switches,
         page_faults = event(
             "faults",
             TreeEvent::software(Software::PAGE_FAULTS),
-            "Page faults of a process tree at any moment, with and without input, from perf",
+            "Page faults of a process tree at any time, minor and major, from perf",
             "perf_event_open(2), PERF_COUNT_SW_PAGE_FAULTS with inherit",
         ),
         minor_faults = event(
             "faults",
             TreeEvent::software(Software::PAGE_FAULTS_MIN),
-            "Page faults of a process tree without input, at any moment, from perf",
+            "Minor page faults (no disk read) of a process tree at any time, from perf",
             "perf_event_open(2), PERF_COUNT_SW_PAGE_FAULTS_MIN with inherit",
         ),
         major_faults = event(
             "faults",
             TreeEvent::software(Software::PAGE_FAULTS_MAJ),
-            "Page faults of a process tree that waited for input, at any moment, from perf",
+            "Major page faults (disk read) of a process tree at any time, from perf",
             "perf_event_open(2), PERF_COUNT_SW_PAGE_FAULTS_MAJ with inherit",
         ),
         memory,
@@ -131,69 +134,71 @@ crate::register! {
         cpu_cycles = event(
             "cycles",
             TreeEvent::hardware(Hardware::CPU_CYCLES).in_group(Group::Cycles),
-            "Cycles of the CPUs while they ran a process tree, its kernel's included",
+            "CPU cycles of a process tree, including kernel mode",
             "perf_event_open(2), PERF_COUNT_HW_CPU_CYCLES with inherit",
         ),
         instructions = event(
             "instructions",
             TreeEvent::hardware(Hardware::INSTRUCTIONS).in_group(Group::Cycles),
-            "Instructions that a process tree retired, its kernel's included; counted at the same times as its cycles",
+            "Instructions that a process tree retired, including kernel mode; counted in the same time slices as its \
+             cycles",
             "perf_event_open(2), PERF_COUNT_HW_INSTRUCTIONS with inherit",
         ),
         bus_cycles = event(
             "cycles",
             TreeEvent::hardware(Hardware::BUS_CYCLES),
-            "Cycles of the CPUs' bus, or of another clock that does not change its rate, while they ran a process tree",
+            "Bus cycles, or cycles of another fixed-rate clock, while a process tree ran",
             "perf_event_open(2), PERF_COUNT_HW_BUS_CYCLES with inherit",
         ),
         branch_instructions = event(
             "branches",
             TreeEvent::hardware(Hardware::BRANCH_INSTRUCTIONS).in_group(Group::Branches),
-            "Branches that a process tree retired, its kernel's included",
+            "Branches that a process tree retired, including kernel mode",
             "perf_event_open(2), PERF_COUNT_HW_BRANCH_INSTRUCTIONS with inherit",
         ),
         branch_misses = event(
             "branches",
             TreeEvent::hardware(Hardware::BRANCH_MISSES).in_group(Group::Branches),
-            "Branches of a process tree that were predicted wrongly, its kernel's included; counted at the same times as all of them",
+            "Mispredicted branches of a process tree, including kernel mode; counted in the same time slices as all \
+             its branches",
             "perf_event_open(2), PERF_COUNT_HW_BRANCH_MISSES with inherit",
         ),
         cache_references = event(
             "references",
             TreeEvent::hardware(Hardware::CACHE_REFERENCES).in_group(Group::Caches),
-            "Uses of the cache by a process tree, its kernel's included; which level is the CPU's choice, mostly the last",
+            "Cache accesses of a process tree, including kernel mode; the CPU chooses the level, usually the last",
             "perf_event_open(2), PERF_COUNT_HW_CACHE_REFERENCES with inherit",
         ),
         cache_misses = event(
             "misses",
             TreeEvent::hardware(Hardware::CACHE_MISSES).in_group(Group::Caches),
-            "Cache misses of a process tree, its kernel's included; which level is the CPU's choice, mostly the last",
+            "Cache misses of a process tree, including kernel mode; the CPU chooses the level, usually the last",
             "perf_event_open(2), PERF_COUNT_HW_CACHE_MISSES with inherit",
         ),
         llc_loads = event(
             "loads",
             TreeEvent::cache_load(CacheId::LL, CacheResult::ACCESS).in_group(Group::LastLevel),
-            "Loads of a process tree that asked the last level of the cache, its kernel's included",
+            "Loads of a process tree that accessed the last-level cache, including kernel mode",
             "perf_event_open(2), PERF_COUNT_HW_CACHE_LL, OP_READ, RESULT_ACCESS with inherit",
         ),
         llc_load_misses = event(
             "misses",
             TreeEvent::cache_load(CacheId::LL, CacheResult::MISS).in_group(Group::LastLevel),
-            "Loads of a process tree that missed the last level of the cache, its kernel's included; counted at the same times as \
-             all of them",
+            "Loads of a process tree that missed the last-level cache, including kernel mode; counted in the same \
+             time slices as all such loads",
             "perf_event_open(2), PERF_COUNT_HW_CACHE_LL, OP_READ, RESULT_MISS with inherit",
         ),
         l1_dcache_loads = event(
             "loads",
             TreeEvent::cache_load(CacheId::L1D, CacheResult::ACCESS).in_group(Group::FirstLevel),
-            "Loads of a process tree from the first level of the data cache, its kernel's included",
+            "Loads of a process tree from the L1 data cache, including kernel mode",
             "perf_event_open(2), PERF_COUNT_HW_CACHE_L1D, OP_READ, RESULT_ACCESS with inherit",
         ),
         l1_dcache_load_misses = event(
             "misses",
             TreeEvent::cache_load(CacheId::L1D, CacheResult::MISS).in_group(Group::FirstLevel),
-            "Loads of a process tree that missed the first level of the data cache, its kernel's included; counted at the same \
-             times as all of them",
+            "Loads of a process tree that missed the L1 data cache, including kernel mode; counted in the same time \
+             slices as all such loads",
             "perf_event_open(2), PERF_COUNT_HW_CACHE_L1D, OP_READ, RESULT_MISS with inherit",
         ),
     }

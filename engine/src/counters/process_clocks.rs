@@ -1,5 +1,5 @@
-//! CPU time of a process and all that it starts, from the clocks that the scheduler itself keeps: those of the living
-//! processes, and what the ended ones had used when they were waited for. It needs no permission.
+//! CPU time of a process and everything it starts, from the scheduler's own clocks: those of the living processes, plus
+//! the usage of ended processes as reported when they were waited for. Needs no permission.
 
 use anyhow::{Context, Result};
 
@@ -10,8 +10,8 @@ use crate::sys::process;
 
 pub static ENTRY: Counter = Counter::of(
     About {
-        summary: "CPU time of a whole process tree at any moment, without a control group; misses the last steps of ended \
-                  threads",
+        summary: "CPU time of a whole process tree at any time, without a control group; misses the last steps of \
+                  threads that have ended",
         source: "clock_getcpuclockid(3), wait4(2)",
     },
     "nanoseconds",
@@ -28,9 +28,9 @@ fn open(subject: &mut Subject) -> Result<Box<dyn Reading>> {
 }
 
 impl Reading for ProcessClocks {
-    /// Exact while no process begins or ends, as in a server at rest.
+    /// Reads the CPU time. Exact while no process starts or ends, as in an idle server.
     fn read(&mut self) -> Result<Vec<Figure>> {
-        // A process that ends meanwhile counts for nothing among the living.
+        // A process that ends during the loop is not counted among the living.
         let living: u64 = self.0.processes().into_iter().filter_map(|one| process::cpu_nanoseconds(one).ok()).sum();
         let ended = self.0.reaped.usage();
         Ok(vec![Figure::whole(living + (ended.user + ended.system).as_nanos() as u64)])

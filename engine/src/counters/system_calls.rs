@@ -1,4 +1,4 @@
-//! System calls of a process tree: all of them, and each that a server or a load makes by its name.
+//! System calls of a process tree: the total, and by name each call that a server or a load makes.
 
 use anyhow::Result;
 
@@ -9,8 +9,8 @@ use crate::count::perf_events_at_once::EventsAtOnce;
 
 pub static ENTRY: Counter = Counter {
     about: About {
-        summary: "System calls that a process tree begins, all and by name; it costs: give it trials of its own. Every fork and \
-                  thread copies an event for each name, and every call counts two",
+        summary: "System calls that a process tree enters, in total and by name. Expensive, so count them in extra \
+                  trials: every fork and thread copies an event per name, and every call counts two events",
         source: "Linux, Documentation/trace/events.rst; raw_syscalls:sys_enter, syscalls:sys_enter_NAME; strace(1), -c -f",
     },
     unit: "calls",
@@ -22,22 +22,23 @@ pub static ENTRY: Counter = Counter {
     },
 };
 
-/// Every call.
+/// All calls.
 const ALL: TreeEvent = TreeEvent::tracepoint("raw_syscalls", "sys_enter");
 
-/// Those without a name of their own here.
+/// Calls without a counter by name.
 const OTHERS: &str = "others";
 
-/// Pairs of a system call's name and its tracepoint, which for a few is that of an older implementation.
+/// Pairs of a system call's name and its tracepoint. For a few calls the tracepoint has the name of an older
+/// implementation.
 macro_rules! names {
     ($($name:ident $(as $traced:ident)?,)+) => { &[$((stringify!($name), names!(@ $name $($traced)?)),)+] };
     (@ $name:ident) => { concat!("sys_enter_", stringify!($name)) };
     (@ $name:ident $traced:ident) => { concat!("sys_enter_", stringify!($traced)) };
 }
 
-/// What `strace -c -f` finds under any design, primitive and load here, what may stand in its place elsewhere, and what programs
-/// that serve or ask are known to repeat: clocks, files, identities, timers, signals. Not all that a kernel has (360): each name is
-/// an event that every fork and every thread copies.
+/// Calls counted by name: those that `strace -c -f` finds under our designs, primitives and loads, their equivalents on
+/// other systems, and calls that servers and clients often repeat (clocks, files, identities, timers, signals). A
+/// kernel has 360 calls; the list is shorter because every fork and thread copies one event per name.
 #[rustfmt::skip]
 const NAMES: &[(&str, &str)] = names! {
     accept, accept4, access, bind, brk, clock_gettime, clock_nanosleep, clone, clone3, close, connect, copy_file_range,
@@ -54,7 +55,7 @@ const NAMES: &[(&str, &str)] = names! {
     timerfd_create, timerfd_settime, times, tkill, unlink, vfork, vmsplice, wait4, waitid, write, writev,
 };
 
-/// All calls, and the names that this kernel tells apart.
+/// All calls, and the names that this kernel can count.
 struct SystemCalls {
     events: EventsAtOnce,
     names: Vec<&'static str>,
@@ -63,7 +64,7 @@ struct SystemCalls {
 fn open(subject: &mut Subject) -> Result<Box<dyn Reading>> {
     let named: Vec<TreeEvent> = NAMES.iter().map(|(_, event)| TreeEvent::tracepoint("syscalls", event)).collect();
     let (events, counted) = EventsAtOnce::open(ALL, &named, &subject.tree)?;
-    // Some processors lack old calls, such as select; whoever makes none of them misses nothing.
+    // Some architectures lack old calls, such as select; a program that never makes such a call misses nothing.
     let names = NAMES.iter().zip(counted).filter(|(_, counted)| *counted).map(|((name, _), _)| *name);
     Ok(Box::new(SystemCalls { events, names: names.collect() }))
 }

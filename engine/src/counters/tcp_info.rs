@@ -1,4 +1,4 @@
-//! What the kernel knows of the connections that live at a moment, from beside: those of a server, or those of a load.
+//! The kernel's view of the open connections of a server or a load, read from outside.
 
 use anyhow::{Result, anyhow};
 
@@ -8,10 +8,11 @@ use crate::net::socket_diagnosis::{Ends, SocketDiagnosis, TcpInfo};
 
 pub static ENTRY: Counter = Counter {
     about: About {
-        summary: "Of the TCP connections that live at the moment: how many, segments sent again (sum), delivery rate, congestion \
-                  window and round-trip time (medians). Of a load that ends by time in the last tenth of its window; one that \
-                  ends by count has closed its connections by then, and those are left that its server has not closed yet",
-        source: "sock_diag(7), INET_DIAG_INFO; tcp(7), TCP_INFO; what ss -ti shows",
+        summary: "State of the open TCP connections: their number, retransmitted segments (sum), delivery rate, \
+                  congestion window and round-trip time (medians). Sampled in the last tenth of the window if the \
+                  load ends by time. A load that ends by count has closed its connections by then; only those that \
+                  its server has not closed yet remain",
+        source: "sock_diag(7), INET_DIAG_INFO; tcp(7), TCP_INFO; as shown by ss -ti",
     },
     unit: "connections",
     source: Source::Own(open),
@@ -34,8 +35,9 @@ const DELIVERY_RATE: &str = "delivery_rate";
 const CONGESTION_WINDOW: &str = "congestion_window";
 const RTT: &str = "rtt";
 
-const NONE_SEEN: &str = "no TCP connection was there at the moment at which it looked: a load that ends by count has closed its \
-                         own by then; of one that ends by time, the last tenth of its window was over first (a longer window)";
+const NONE_SEEN: &str = "no TCP connection was open when the counter looked: a load that ends by count has closed its \
+                         connections by then; if the load ends by time, the last tenth of the window was missed (use \
+                         a longer window)";
 
 /// The connections of one subject.
 struct Connections {
@@ -46,8 +48,8 @@ struct Connections {
 fn open(subject: &mut Subject) -> Result<Box<dyn Reading>> {
     let ends = subject.ends.ok_or_else(|| {
         anyhow!(
-            "there are no TCP connections to look at: over a Unix socket, or from exec to exit, where all are closed in the end \
-             (serve --count and load --count look while they live)"
+            "there are no TCP connections to look at: the load uses a Unix socket, or the count runs from exec to \
+             exit, when all are closed (serve --count and load --count look while they are open)"
         )
     })?;
     Ok(Box::new(Connections { kernel: SocketDiagnosis::open()?, ends }))

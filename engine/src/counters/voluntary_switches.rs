@@ -1,4 +1,4 @@
-//! Times that a thread of a process tree gave up its CPU to wait, from /proc.
+//! Times a thread of a process tree gave up its CPU to wait, from /proc.
 
 use anyhow::{Context, Result};
 
@@ -8,7 +8,8 @@ use crate::count::process_tree::{Kind, Switches};
 
 pub static ENTRY: Counter = Counter::of(
     About {
-        summary: "Times that a thread gave up its CPU to wait, in a process tree at any moment; exact for pools; what ended threads did is known in full only when their process ends",
+        summary: "Times a thread of a process tree gave up its CPU to wait, at any time; exact for pools; switches of \
+                  threads that have ended are complete only when their process ends",
         source: "proc(5), /proc/PID/task/TID/status; wait4(2)",
     },
     "switches",
@@ -18,5 +19,8 @@ pub static ENTRY: Counter = Counter::of(
 const KIND: Kind = Kind { status: "voluntary_ctxt_switches", used: |usage| usage.voluntary_switches };
 
 fn open(subject: &mut Subject) -> Result<Box<dyn Reading>> {
-    Ok(Box::new(Switches::open(subject.tree, KIND).context("/proc does not show the switches of this tree")?))
+    Ok(Box::new(Switches::open(subject.tree, KIND).context(
+        "/proc does not show the context switches of this process \
+                                                            tree",
+    )?))
 }

@@ -1,6 +1,7 @@
-//! One process waits for many connections with epoll, level-triggered, and serves whichever is ready.
+//! One process waits for many connections with level-triggered epoll, and serves the ready ones.
 //!
-//! The kernel keeps the list of what is watched: a wait costs what is ready, however much is not.
+//! The kernel keeps the list of watched descriptors: the cost of a wait depends on the number of ready connections, not
+//! on the number of all connections.
 
 use std::collections::HashMap;
 use std::os::fd::{AsRawFd, RawFd};
@@ -17,7 +18,7 @@ use crate::transfer::primitive::Waits;
 use crate::transfer::waiting::{WAIT, spins};
 
 pub static ENTRY: Design = Design {
-    about: About { summary: "One process, an event loop with epoll, level-triggered", source: "epoll(7)" },
+    about: About { summary: "One process with a level-triggered epoll event loop", source: "epoll(7)" },
     waits: Waits::ForReadiness,
     settings: &[WAIT],
     serve,

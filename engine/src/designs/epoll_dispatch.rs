@@ -1,7 +1,7 @@
-//! One thread accepts and hands each connection to the next of several event loops, which serves it from then on.
+//! One thread accepts, and hands each connection to the next of several event loops, which serves it to its end.
 //!
-//! So memcached does: every loop has a queue of new connections, and a descriptor that wakes it from its epoll_wait when
-//! something is put there. What is an event loop's own, no other thread touches.
+//! memcached has this design. Every loop has a queue of new connections, and a descriptor that wakes the loop from
+//! epoll_wait when a connection is queued. Event loops share no other data.
 
 use std::collections::HashMap;
 use std::io;
@@ -23,7 +23,7 @@ use crate::transfer::primitive::Waits;
 
 pub static ENTRY: Design = Design {
     about: About {
-        summary: "One thread accepts and hands over to event loops, a thread each, with epoll",
+        summary: "One thread accepts and hands connections to epoll event loops, one thread each",
         source: "memcached 1.6, doc/threads.txt; epoll(7)",
     },
     waits: Waits::ForReadiness,
@@ -35,10 +35,10 @@ pub static ENTRY: Design = Design {
 };
 
 fn serve(run: &'static Run) -> Result<()> {
-    // Made before the first connection comes: many of them may leave no descriptor.
+    // Created before the first connection, since many connections may use up all descriptors.
     let loops: io::Result<Vec<(Epoll, Queue)>> =
         (0..run.pool()).map(|_| Ok((Epoll::create()?, Queue::new()?))).collect();
-    let loops = loops.context("the event loops could not be made (a lower --pool, or: ulimit -n)")?;
+    let loops = loops.context("cannot create the event loops (lower --pool, or raise ulimit -n)")?;
     let accept = || {
         let mut acceptor = run.acceptor();
         let mut next = loops.iter().cycle();
@@ -116,13 +116,13 @@ impl Queue {
         self.event.notify();
     }
 
-    /// Nothing more comes.
+    /// Closes the queue: no more connections will come.
     fn close(&self) {
         self.lock().closed = true;
         self.event.notify();
     }
 
-    /// All that waits. What is put after the first line makes the event readable again.
+    /// Takes all queued connections. A connection queued after the first line makes the event readable again.
     fn take(&self) -> Waiting {
         self.event.clear();
         let mut waiting = self.lock();

@@ -1,7 +1,7 @@
-//! One process waits for many connections with epoll, edge-triggered, and serves whichever has become ready.
+//! One process waits for many connections with edge-triggered epoll, and serves those that have become ready.
 //!
-//! What is ready is said once: whoever does not go on until the call would block is not told again. So reads, writes and
-//! accepts are drained, and what is left undone, for a time or for a shortage, is remembered.
+//! epoll reports readiness only once. So the server repeats reads, writes and accepts until the call would block, and
+//! remembers connections that it leaves early, to be fair to others or for lack of descriptors.
 
 use std::collections::HashMap;
 use std::os::fd::{AsRawFd, RawFd};
@@ -18,7 +18,7 @@ use crate::transfer::primitive::Waits;
 use crate::transfer::waiting::{WAIT, spins};
 
 pub static ENTRY: Design = Design {
-    about: About { summary: "One process, an event loop with epoll, edge-triggered", source: "epoll(7), EPOLLET" },
+    about: About { summary: "One process with an edge-triggered epoll event loop", source: "epoll(7), EPOLLET" },
     waits: Waits::ForReadiness,
     settings: &[WAIT],
     serve,
@@ -26,7 +26,7 @@ pub static ENTRY: Design = Design {
     ..COMMON
 };
 
-/// Turns that a connection takes, and connections that are accepted, before others have theirs.
+/// Maximum turns of one connection, and maximum accepts, before others have their turn.
 const AT_ONCE: usize = 16;
 
 fn serve(run: &'static Run) -> Result<()> {
@@ -39,7 +39,7 @@ fn serve(run: &'static Run) -> Result<()> {
     let mut events = epoll::no_events();
     let sleeps = !spins(&run.settings);
     let mut accepting = true;
-    // Connections may be waiting: true from the listener's edge until accept has found none.
+    // Connections may be queued: true from the listener's edge until accept finds none.
     let mut queued = false;
     let mut connections: HashMap<RawFd, Connection> = HashMap::new();
     while accepting || !connections.is_empty() {
@@ -76,7 +76,7 @@ fn serve(run: &'static Run) -> Result<()> {
                     }
                 }
                 Accepted::Nothing => queued = false,
-                // Still queued, and of that there is no edge: the next round tries again.
+                // Connections are still queued, and no further edge will report them: the next round tries again.
                 Accepted::Refused => break,
                 Accepted::ShutDown => {
                     epoll.delete(worker.listener())?;

@@ -1,8 +1,8 @@
-//! An event loop receives and sends for all connections; a pool of threads computes what requests need computing.
+//! An event loop receives and sends for all connections; a thread pool runs the computing part of requests.
 //!
-//! So Node and Netty do, so that a request that takes long does not make the others wait. A connection goes away with its
-//! job, and is not watched meanwhile: its next request is taken when this one has been answered, so replies keep their
-//! order. A request that needs no computing is answered by the loop itself.
+//! Node and Netty do this so that a slow request does not delay the others. A connection moves to the pool with its job
+//! and is not watched meanwhile. Its next request is read after this one has been answered, so replies keep their
+//! order. The loop itself answers requests without a computing part.
 
 use std::collections::{HashMap, VecDeque};
 use std::mem::take;
@@ -23,7 +23,7 @@ use crate::transfer::primitive::Waits;
 
 pub static ENTRY: Design = Design {
     about: About {
-        summary: "An event loop with epoll, and a pool of threads that compute",
+        summary: "An epoll event loop, and a thread pool for computation",
         source: "libuv design overview (Node's thread pool); Netty 4.1, EventExecutorGroup; epoll(7)",
     },
     waits: Waits::ForReadiness,
@@ -87,12 +87,12 @@ fn event_loop(run: &'static Run, jobs: &Jobs, done: &Done) -> Result<()> {
     Ok(())
 }
 
-/// What the event loop has.
+/// State of the event loop.
 struct Here {
     epoll: Epoll,
-    /// Those that are watched, with what they are watched for.
+    /// Watched connections, and the events they are watched for.
     connections: HashMap<RawFd, (Connection, PollFlags)>,
-    /// How many are away with a job.
+    /// Number of connections that are away with a job.
     away: usize,
 }
 
@@ -108,7 +108,7 @@ impl Here {
         match connection.turn_without_work(ready) {
             Progress::Blocked(flags) | Progress::Yields(flags) => self.watch(worker, connection, watched, flags)?,
             Progress::Work(job) => {
-                // To be watched for nothing is not enough: errors are reported all the same, again and again.
+                // Watching for no events is not enough: epoll still reports errors, again and again.
                 if !watched.is_empty() {
                     self.epoll.delete(connection.socket())?;
                 }
@@ -135,7 +135,7 @@ impl Here {
     }
 }
 
-/// Connections with the jobs that wait for a thread: at most one of each connection.
+/// Connections with jobs that wait for a thread: at most one job per connection.
 #[derive(Default)]
 struct Jobs {
     waiting: Mutex<Waiting>,
@@ -154,7 +154,7 @@ impl Jobs {
         self.not_empty.notify_one();
     }
 
-    /// The oldest job; `None` when no more come.
+    /// Returns the oldest job; `None` once the queue is closed and empty.
     fn get(&self) -> Option<(Connection, Job)> {
         let empty = |waiting: &mut Waiting| waiting.jobs.is_empty() && !waiting.closed;
         let mut waiting = self.not_empty.wait_while(self.lock(), empty).unwrap_or_else(PoisonError::into_inner);
@@ -183,7 +183,8 @@ impl Done {
         self.event.notify();
     }
 
-    /// All that have come back. What is put after the first line makes the event readable again.
+    /// Takes all connections that have come back. A connection added after the first line makes the event readable
+    /// again.
     fn take(&self) -> Vec<Connection> {
         self.event.clear();
         take(&mut *self.lock())
@@ -214,8 +215,8 @@ mod tests {
     use crate::transfer::outbox::{Outbox, Piece};
     use crate::transfer::primitive::Want;
 
-    /// A request is a byte, and so is its answer: `p` panics in its job, `w` waits there until it is let go, a figure
-    /// works so many milliseconds, and anything else needs no computing.
+    /// A request is one byte, and so is its reply: `p` panics in its job, `w` waits in its job until released, a digit
+    /// computes for that many milliseconds, and any other byte needs no computing.
     #[derive(Clone, Default)]
     struct Bytewise(Arc<(Mutex<bool>, Condvar)>);
 
@@ -264,7 +265,7 @@ mod tests {
         outbox.end_message();
     }
 
-    /// A server within this process, and its event loop's thread.
+    /// A server within this process, and the thread of its event loop.
     struct Server {
         run: &'static Run,
         address: SocketAddr,
@@ -333,7 +334,7 @@ mod tests {
             let mut culprit = server.connect();
             culprit.write_all(b"a1p1").unwrap();
             let mut replies = Vec::new();
-            // What it has sent and nobody took makes it a reset.
+            // Closing with unread data sends a reset.
             let _ = culprit.read_to_end(&mut replies);
             assert!(b"a1".starts_with(&replies), "{replies:?}");
             asks(&mut bystander, b"1");
@@ -356,7 +357,7 @@ mod tests {
         assert_eq!(server.stop(), BTreeMap::new());
     }
 
-    /// Errors are reported whatever a descriptor is watched for; a loop that still watched it would spin.
+    /// epoll reports errors whatever a descriptor is watched for; a loop that still watched it would spin.
     #[test]
     fn the_loop_sleeps_while_the_connection_of_a_job_is_reset() {
         let service = Bytewise::default();

@@ -1,4 +1,4 @@
-//! A new process for every connection, which ends with it.
+//! A new process for every connection; the process ends with its connection.
 
 use anyhow::Result;
 
@@ -31,7 +31,7 @@ fn serve(run: &'static Run) -> Result<()> {
             descriptor::close_inherited(run.listener());
             report(run.worker().map(|mut worker| worker.serve(socket)))
         };
-        // The parent's copy of the socket goes with the closure.
+        // The parent's copy of the socket is dropped with the closure.
         if let Err(error) = process::fork(child) {
             acceptor.refused(&error);
         }

@@ -1,8 +1,9 @@
-//! One process, one ring: accepts, receives and sends are submitted, and what comes back is that they are done.
+//! One process, one ring: the server submits accepts, receives and sends, and reads their completions.
 //!
-//! One accept and one receive for each connection stay in the ring and bring a completion each time something comes.
-//! Bytes arrive in buffers that all connections share and that are given back at once. A connection with unsent output
-//! is not given what it has received; when that is more than an inbox holds, its receive is cancelled until then.
+//! One multishot accept, and one multishot receive per connection, stay in the ring and produce a completion whenever
+//! data arrives. Data arrives in buffers that all connections share, and that are returned at once. While a connection
+//! has unsent output, the session gets no received data. If more arrives than an inbox holds, the receive is cancelled
+//! until the output is sent.
 
 use std::collections::HashMap;
 use std::io;
@@ -23,7 +24,7 @@ use crate::transfer::waiting::{WAIT, spins};
 
 pub static ENTRY: Design = Design {
     about: About {
-        summary: "One process, io_uring: multishot accept and receive, a ring of provided buffers",
+        summary: "One process with io_uring: multishot accept and receive, a ring of provided buffers",
         source: "io_uring(7); io_uring_enter(2), IORING_ACCEPT_MULTISHOT and IORING_RECV_MULTISHOT",
     },
     waits: Waits::ForCompletion,
@@ -34,7 +35,7 @@ pub static ENTRY: Design = Design {
     ..COMMON
 };
 
-/// All that this design's ring is asked for.
+/// Kernel features that this design's ring needs.
 const MULTISHOT: Feature = Feature {
     name: "io_uring, multishot with rings of buffers and IORING_SETUP_DEFER_TASKRUN",
     since: Some("6.1"),
@@ -43,7 +44,7 @@ const MULTISHOT: Feature = Feature {
 
 const RECEIVE_BUFFERS: Setting = Setting {
     name: "receive_buffers",
-    help: "Receive buffers that all connections share",
+    help: "Receive buffers, shared by all connections",
     unit: Some("buffers"),
     kind: Kind::Integer { minimum: 1, maximum: 1 << 15, default: 1024 },
     for_more: None,
@@ -51,7 +52,7 @@ const RECEIVE_BUFFERS: Setting = Setting {
 
 const RECEIVE_BUFFER_BYTES: Setting = Setting {
     name: "receive_buffer_bytes",
-    help: "Size of each of the receive buffers",
+    help: "Size of each receive buffer",
     unit: Some("bytes"),
     kind: Kind::Integer { minimum: 64, maximum: 1 << 20, default: 4096 },
     for_more: None,
@@ -60,7 +61,7 @@ const RECEIVE_BUFFER_BYTES: Setting = Setting {
 fn serve(run: &'static Run) -> Result<()> {
     let buffers = run.settings.integer(RECEIVE_BUFFERS.name) as u16;
     let mut ring = Ring::new(buffers, run.settings.integer(RECEIVE_BUFFER_BYTES.name) as usize)
-        .context("the ring could not be made")?;
+        .context("cannot create the ring")?;
     let (acceptor, mut worker) = (run.acceptor(), run.worker()?);
     let listener = run.listener().as_fd();
     let mut clients = HashMap::new();
@@ -81,7 +82,7 @@ fn serve(run: &'static Run) -> Result<()> {
                     socket
                 }
                 Completion::Accepted { result: Err(error), .. } => {
-                    // An error ends the accept: EINVAL for good, since the listener was shut down.
+                    // An error ends the multishot accept: EINVAL for good, because the listener was shut down.
                     match error.raw_os_error() {
                         Some(libc::EINVAL) => listening = false,
                         Some(libc::EINTR) => ring.accept(listener)?,
@@ -121,7 +122,7 @@ fn serve(run: &'static Run) -> Result<()> {
     Ok(())
 }
 
-/// A connection, and which of its operations are in flight. It stays until none is.
+/// A connection, and its operations in flight. It stays until none is in flight.
 struct Client {
     connection: Connection,
     through: ThroughRing,
@@ -134,7 +135,7 @@ struct Client {
 enum Receiving {
     No,
     Yes,
-    /// Until the completion that says so.
+    /// Until its completion arrives.
     Cancelled,
 }
 
@@ -149,13 +150,13 @@ impl Client {
         if !more {
             self.receiving = Receiving::No;
         }
-        // Asked for again when it is wanted: all buffers have been given back by then.
+        // Requested again when it is needed: all buffers have been returned by then.
         self.parcels().take(ring, result);
     }
 
-    /// Lets the connection go on, and submits what it wants to be done.
+    /// Advances the connection, and submits the operations that it wants.
     fn advance(&mut self, ring: &mut Ring) -> io::Result<()> {
-        // One with unsent output waits for nothing else.
+        // A connection with unsent output waits for nothing else.
         if !self.sending && !self.closing {
             self.closing = self.connection.advance_in_place().is_none();
         }

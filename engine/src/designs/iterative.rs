@@ -1,6 +1,6 @@
-//! One process serves one connection after another: the baseline that has no process control at all.
+//! One process serves one connection after another: the baseline without any process control.
 //!
-//! A client that connects and says nothing makes all others wait. That is its nature.
+//! A client that connects and sends nothing makes all others wait. That is inherent in the design.
 
 use anyhow::Result;
 
@@ -11,7 +11,7 @@ use crate::transfer::primitive::Waits;
 
 pub static ENTRY: Design = Design {
     about: About {
-        summary: "One process, one connection after another",
+        summary: "One process, which serves one connection after another",
         source: "UNP volume 1, third edition, section 30.2; Fig. 30.1 row 0",
     },
     waits: Waits::InTheCall,

@@ -1,9 +1,9 @@
-//! The designs: a file each, and a line here.
+//! The designs: a file each, and a line in this list.
 
 use crate::server::design::Design;
 
 crate::register! {
-    /// All designs: those of UNP chapter 30 in the order in which it builds them up, then event loops, alone and as pools.
+    /// All designs: those of UNP chapter 30 in the order of the book, then event loops, single and as pools.
     DESIGNS: Design {
         iterative,
         fork_per_client,

@@ -1,6 +1,6 @@
-//! One process waits for many connections with poll, and serves whichever is ready.
+//! One process waits for many connections with poll, and serves the ready ones.
 //!
-//! The array has no limit of its own, but every wait copies all of it in and out, and looks at every descriptor.
+//! The array has no limit on its size, but every wait copies the whole array in and out, and scans every descriptor.
 
 use std::collections::HashMap;
 use std::os::fd::{AsRawFd, RawFd};
@@ -17,7 +17,7 @@ use crate::transfer::primitive::Waits;
 
 pub static ENTRY: Design = Design {
     about: About {
-        summary: "One process, an event loop with poll",
+        summary: "One process with a poll event loop",
         source: "UNP volume 1, third edition, section 6.11; poll(2)",
     },
     waits: Waits::ForReadiness,

@@ -1,11 +1,10 @@
-//! Children made beforehand, each of which tries to accept, and then every one of its connections, again and again: nobody
-//! asks which of them is ready, and nobody sleeps.
+//! Preforked children busy-poll: each tries to accept, and then tries every one of its connections, again and again. No
+//! child waits for readiness, and no child sleeps.
 //!
-//! Where something has nearly always come, that is the least work: no wait, no list of what is ready, nobody to be woken. All
-//! that has come is received before anything is sent, so that of two calls that follow each other the second runs through what
-//! the first has brought into the CPU's caches.
-//! Between two rounds others may have the CPU. With a child for each CPU and `--steer cpu` a connection stays on the CPU of
-//! the client that made it, which may share it: then they switch once for all that has come in a round.
+//! If data has nearly always arrived, this is the least work: no wait, no readiness list, no wake-ups. A child receives
+//! from all its connections before it sends to any, so consecutive calls of the same kind find their code and data in
+//! the CPU's caches. Between two rounds a child yields the CPU. With one child per CPU and `--steer cpu`, a connection
+//! stays on the CPU of the client that made it. Client and server may then share this CPU: they switch once per round.
 
 use std::os::fd::{AsFd, BorrowedFd};
 use std::thread;
@@ -25,7 +24,7 @@ use crate::transfer::primitive::Waits;
 
 pub static ENTRY: Design = Design {
     about: About {
-        summary: "Processes made beforehand, each tries its connections again and again",
+        summary: "Preforked processes, which busy-poll their connections",
         source: "UNP volume 1, third edition, section 6.2, nonblocking I/O",
     },
     waits: Waits::ForReadiness,
@@ -40,11 +39,11 @@ pub static ENTRY: Design = Design {
     ..COMMON
 };
 
-/// Each takes what it can have of a CPU.
+/// Each child uses all of the CPU time it can get.
 const ONE: Setting = Setting { kind: Kind::Integer { minimum: 1, maximum: MOST_WORKERS, default: 1 }, ..POOL };
 
-/// The most that are accepted before those that are there have their turn: of one in each round, every connection would have to
-/// wait until all others have been tried.
+/// Maximum accepts per round. With a single accept per round, every new connection would wait until all others have
+/// been tried.
 const ACCEPTS: usize = 64;
 
 fn serve(run: &'static Run) -> Result<()> {
@@ -52,12 +51,13 @@ fn serve(run: &'static Run) -> Result<()> {
     let cpus = steer(run)?;
     fork_pool(run, |worker| {
         keep_own_listener(run, worker, cpus.as_deref())?;
-        // Who does not ask what is ready is not told of errors either, among which completions are.
+        // A server that does not wait for readiness is not told of errors either, and completions are reported as
+        // errors.
         let ready = if run.way.out.item.completes { PollFlags::POLLERR } else { PollFlags::empty() };
         let mut accepting = true;
         let mut connections: Vec<Connection> = Vec::new();
         while accepting || !connections.is_empty() {
-            for _ in 0..if somebody_waits(worker.listener()) { ACCEPTS } else { 0 } {
+            for _ in 0..if may_accept(worker.listener()) { ACCEPTS } else { 0 } {
                 match worker.try_accept(libc::SOCK_NONBLOCK) {
                     Accepted::Connection(socket) => connections.extend(worker.open(socket)),
                     Accepted::Nothing | Accepted::Refused => break,
@@ -75,7 +75,7 @@ fn serve(run: &'static Run) -> Result<()> {
     })
 }
 
-/// Every connection has a turn; those that are over are closed.
+/// Gives every connection a turn, and closes those that are over.
 fn each(connections: &mut Vec<Connection>, turn: impl Fn(&mut Connection) -> Turn) {
     let mut number = 0;
     while let Some(connection) = connections.get_mut(number) {
@@ -86,8 +86,8 @@ fn each(connections: &mut Vec<Connection>, turn: impl Fn(&mut Connection) -> Tur
     }
 }
 
-/// Whether there is something to accept, or nothing ever again. Mostly there is not, and this is less work than to try: accept(2)
-/// makes a socket before it looks.
-fn somebody_waits(listener: BorrowedFd<'_>) -> bool {
+/// Returns whether there is a connection to accept, or whether the listener is shut down. Mostly there is none, and
+/// this check costs less than a failed accept(2), which makes a socket before it looks.
+fn may_accept(listener: BorrowedFd<'_>) -> bool {
     poll(&[(listener, PollFlags::POLLIN)], Some(Duration::ZERO)).map_or(true, |ready| !ready[0].is_empty())
 }

@@ -1,6 +1,7 @@
-//! Children made beforehand, which all block in accept on the same listener.
+//! Preforked children, which all block in accept on the same listener.
 //!
-//! Linux wakes one of them for a connection. The older kernels that the book measured woke all: the thundering herd.
+//! Linux wakes one child per connection. The older kernels that the book measured woke all of them: the thundering
+//! herd.
 
 use anyhow::Result;
 
@@ -12,7 +13,7 @@ use crate::transfer::primitive::Waits;
 
 pub static ENTRY: Design = Design {
     about: About {
-        summary: "Processes made beforehand, all blocked in accept",
+        summary: "Preforked processes, all blocked in accept",
         source: "UNP volume 1, third edition, section 30.6; Fig. 30.1 row 2",
     },
     waits: Waits::InTheCall,

@@ -1,9 +1,10 @@
-//! As many children as the load needs: the parent forks more when few are free, and ends those that are too many.
+//! A pool of processes that follows the load: the parent forks more children when few are free, and ends the excess.
 //!
-//! UNP leaves open when a server should fork more children and when it should end some (section 30.6); Apache's prefork
-//! MPM has the rule. A child that becomes busy and leaves fewer than `minimum_spare` free wakes the parent. Every
-//! maintenance interval the parent tells the free ones above `maximum_spare` to leave. They all block in accept, as in
-//! `prefork`; a signal interrupts that, and no connection is lost: the call returns either EINTR or a connection.
+//! UNP leaves open when a server should fork more children and when it should end some (section 30.6); the rule is that
+//! of Apache's prefork MPM. A child that becomes busy and leaves fewer than `minimum_spare` free children wakes the
+//! parent. At every maintenance interval, the parent tells free children above `maximum_spare` to leave. All children
+//! block in accept, as in `prefork`. A signal interrupts accept without losing a connection: the call returns either
+//! EINTR or a connection.
 
 use std::collections::HashMap;
 use std::os::fd::AsFd;
@@ -25,7 +26,7 @@ use crate::transfer::primitive::Waits;
 
 pub static ENTRY: Design = Design {
     about: About {
-        summary: "Processes made beforehand, more when few are free and fewer when many are",
+        summary: "Preforked processes; the pool grows when few are free and shrinks when many are",
         source: "UNP volume 1, third edition, section 30.6; Apache HTTP Server 2.4, prefork MPM",
     },
     waits: Waits::InTheCall,
@@ -38,7 +39,7 @@ pub static ENTRY: Design = Design {
 };
 
 fn serve(run: &'static Run) -> Result<()> {
-    let board = Scoreboard::new(&run.settings).context("the scoreboard could not be made")?;
+    let board = Scoreboard::new(&run.settings).context("cannot create the scoreboard")?;
     let deaths = SignalDescriptor::new(&[Signal::SIGCHLD])?;
     signal::allow_interruption()?;
     let fork = |place| {
@@ -50,12 +51,12 @@ fn serve(run: &'static Run) -> Result<()> {
     let mut children = HashMap::new();
     for place in board.take(board.start) {
         let child = fork(place).with_context(|| {
-            format!("worker {place} of {} could not be forked (a lower --start-workers, or: ulimit -u)", board.start)
+            format!("cannot fork worker {place} of {} (lower --start-workers, or raise ulimit -u)", board.start)
         })?;
         children.insert(child, place);
     }
     let mut maintenance = Instant::now() + board.interval;
-    // Not when a child could not be made or could not go on: then no earlier than at the next maintenance.
+    // If a child could not be created or could not continue, the next attempt waits for the next maintenance.
     let mut growing = true;
     while !descriptor::is_shut_down(run.listener().as_fd())? {
         while growing && let Some(place) = board.take_missing() {
@@ -77,11 +78,11 @@ fn serve(run: &'static Run) -> Result<()> {
         while deaths.read()?.is_some() {}
         while let Some((child, ended)) = process::wait_without_hanging()? {
             tally_loss(run, ended);
-            board.vacate(children.remove(&child).context("a child has ended that was never forked")?);
+            board.vacate(children.remove(&child).context("an unknown child has ended")?);
             if let Ended::Exited(1..) = ended {
                 growing = false;
-                // Each has said why.
-                ensure!(!children.is_empty(), "no worker of the pool can go on");
+                // Each child has reported its reason.
+                ensure!(!children.is_empty(), "no worker of the pool can continue");
             }
         }
         if maintenance <= Instant::now() {
@@ -99,7 +100,7 @@ fn serve(run: &'static Run) -> Result<()> {
     Ok(())
 }
 
-/// What a child does until it is told to leave or the listener is shut down.
+/// Serves connections until the child is told to leave or the listener is shut down.
 fn serve_connections(worker: &mut Worker, board: &Scoreboard, place: usize) {
     while let Some(socket) = worker.accept_unless(|| board.is_told(place)) {
         board.busy(place);
@@ -108,7 +109,7 @@ fn serve_connections(worker: &mut Worker, board: &Scoreboard, place: usize) {
     }
 }
 
-/// A child ends by itself, with status 0, when it is told to and when the server is stopped.
+/// A child exits by itself, with status 0, when it is told to leave or when the server is stopped.
 fn tally_loss(run: &Run, ended: Ended) {
     run.tally.general().workers_lost.fetch_add(u64::from(ended != Ended::Exited(0)), Relaxed);
 }

@@ -1,6 +1,6 @@
-//! Children made beforehand, each an event loop with an epoll instance of its own, all watching the same listener.
+//! Preforked children, each with its own event loop and epoll instance, all watching the same listener.
 //!
-//! The thundering herd of today: a connection wakes every child that sleeps in epoll_wait, and one of them gets it.
+//! The modern thundering herd: a connection wakes every child that sleeps in epoll_wait, and one of them gets it.
 
 use std::collections::HashMap;
 use std::os::fd::{AsFd, AsRawFd, RawFd};
@@ -17,7 +17,10 @@ use crate::sys::readiness::epoll::{self, Epoll, EpollFlags};
 use crate::transfer::primitive::Waits;
 
 pub static ENTRY: Design = Design {
-    about: About { summary: "Processes made beforehand, an epoll loop each, one listener", source: "epoll(7)" },
+    about: About {
+        summary: "Preforked processes, each with an epoll event loop, sharing one listener",
+        source: "epoll(7)",
+    },
     waits: Waits::ForReadiness,
     settings: &[POOL, RESPAWN],
     workers: pool,

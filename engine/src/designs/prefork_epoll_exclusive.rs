@@ -1,7 +1,8 @@
-//! Children made beforehand, each an event loop with an epoll instance of its own, all watching the same listener, of which
-//! the kernel tells one that sleeps, not all: EPOLLEXCLUSIVE.
+//! Preforked children, each with its own event loop and epoll instance, all watching the same listener with
+//! EPOLLEXCLUSIVE: the kernel wakes one sleeping child, not all.
 //!
-//! It asks the children in the order in which they began to watch, so the first that sleeps gets most of the connections.
+//! The kernel looks at the children in the order in which they began to watch, so the first that sleeps gets most of
+//! the connections.
 
 use std::collections::HashMap;
 use std::io;
@@ -20,7 +21,7 @@ use crate::transfer::primitive::Waits;
 
 pub static ENTRY: Design = Design {
     about: About {
-        summary: "Processes made beforehand, an epoll loop each, EPOLLEXCLUSIVE",
+        summary: "Preforked processes, each with an epoll event loop, sharing one listener with EPOLLEXCLUSIVE",
         source: "epoll_ctl(2), EPOLLEXCLUSIVE; Linux 4.5",
     },
     waits: Waits::ForReadiness,
@@ -31,7 +32,7 @@ pub static ENTRY: Design = Design {
     ..COMMON
 };
 
-/// To be woken alone.
+/// Exclusive wake-ups.
 const EXCLUSIVE: Feature = Feature {
     name: "epoll_ctl(2), EPOLLEXCLUSIVE",
     since: Some("4.5"),

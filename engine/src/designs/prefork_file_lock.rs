@@ -1,4 +1,4 @@
-//! Children made beforehand; a record lock on a file lets one at a time into accept.
+//! Preforked children; a record lock on a file lets one child at a time into accept.
 
 use anyhow::{Context, Result};
 
@@ -11,7 +11,7 @@ use crate::transfer::primitive::Waits;
 
 pub static ENTRY: Design = Design {
     about: About {
-        summary: "Processes made beforehand, a file lock around accept",
+        summary: "Preforked processes, with a file lock around accept",
         source: "UNP volume 1, third edition, section 30.7; Fig. 30.1 row 3",
     },
     waits: Waits::InTheCall,
@@ -22,7 +22,7 @@ pub static ENTRY: Design = Design {
     ..COMMON
 };
 
-/// A record lock on a file without a name.
+/// A record lock on an unnamed file.
 const RECORD_LOCK: Feature = Feature {
     name: "fcntl(2), F_SETLKW of memfd_create(2)",
     since: Some("3.17"),
@@ -30,7 +30,7 @@ const RECORD_LOCK: Feature = Feature {
 };
 
 fn serve(run: &'static Run) -> Result<()> {
-    let lock = FileLock::new().context("the lock file could not be made")?;
+    let lock = FileLock::new().context("cannot create the lock file")?;
     fork_pool(run, |worker| {
         loop {
             let guard = lock.lock()?;

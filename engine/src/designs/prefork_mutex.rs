@@ -1,4 +1,4 @@
-//! Children made beforehand; a mutex in shared memory lets one at a time into accept.
+//! Preforked children; a mutex in shared memory lets one child at a time into accept.
 
 use anyhow::{Context, Result};
 
@@ -11,7 +11,7 @@ use crate::transfer::primitive::Waits;
 
 pub static ENTRY: Design = Design {
     about: About {
-        summary: "Processes made beforehand, a process-shared mutex around accept",
+        summary: "Preforked processes, with a process-shared mutex around accept",
         source: "UNP volume 1, third edition, section 30.8; Fig. 30.1 row 4",
     },
     waits: Waits::InTheCall,
@@ -22,7 +22,7 @@ pub static ENTRY: Design = Design {
     ..COMMON
 };
 
-/// A mutex that the next one gets whose holder died.
+/// A robust mutex: the next child gets it if its holder has died.
 const SHARED_MUTEX: Feature = Feature {
     name: "futex(2), robust and between processes",
     since: Some("2.6.17"),
@@ -30,7 +30,7 @@ const SHARED_MUTEX: Feature = Feature {
 };
 
 fn serve(run: &'static Run) -> Result<()> {
-    let mutex = SharedMutex::new().context("the shared mutex could not be made")?;
+    let mutex = SharedMutex::new().context("cannot create the shared mutex")?;
     fork_pool(run, |worker| {
         loop {
             let guard = mutex.lock()?;

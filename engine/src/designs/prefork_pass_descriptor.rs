@@ -1,4 +1,4 @@
-//! Children made beforehand; the parent accepts and passes each connection to the first child that is free.
+//! Preforked children; the parent accepts, and passes each connection to the first free child.
 
 use std::collections::VecDeque;
 use std::io;
@@ -18,7 +18,7 @@ use crate::transfer::primitive::Waits;
 
 pub static ENTRY: Design = Design {
     about: About {
-        summary: "Processes made beforehand, the parent accepts and passes descriptors",
+        summary: "Preforked processes; the parent accepts and passes descriptors to them",
         source: "UNP volume 1, third edition, section 30.9; Fig. 30.1 row 5",
     },
     waits: Waits::InTheCall,
@@ -29,7 +29,7 @@ pub static ENTRY: Design = Design {
     ..COMMON
 };
 
-/// Descriptors that go from process to process.
+/// Passing descriptors between processes.
 const DESCRIPTORS: Feature = Feature {
     name: "unix(7), SCM_RIGHTS",
     since: Some("2.2"),
@@ -58,13 +58,14 @@ fn serve(run: &'static Run) -> Result<()> {
         children.push(child);
     }
     loop {
-        // Connections are left in the listener's queue while no child is free.
+        // Connections stay in the listener's queue while no child is free.
         let accepting = children.iter().any(|child| child.free);
         let mut descriptors: Vec<_> = children.iter().map(|child| (child.channel.as_fd(), PollFlags::POLLIN)).collect();
         descriptors.push((run.listener().as_fd(), if accepting { PollFlags::POLLIN } else { PollFlags::empty() }));
         let ready = descriptor::poll(&descriptors, None)?;
 
-        // A free child announces nothing but its end. Its place is filled before a connection is passed on.
+        // A free child sends nothing, so a readable channel means that it has ended. Its place is filled before a
+        // connection is passed on.
         let mut lost = Vec::new();
         for (child, _) in children.iter_mut().zip(&ready).filter(|(_, ready)| !ready.is_empty()) {
             child.free = descriptor::receive_byte(child.channel.as_fd());
@@ -74,7 +75,7 @@ fn serve(run: &'static Run) -> Result<()> {
         }
         let listener_ready = !ready[children.len()].is_empty();
         for index in lost {
-            // Its channel is closed on its way out, just before it can be waited for.
+            // The channel closes during the child's exit, just before the child can be waited for.
             process::wait()?;
             children.retain(|child| child.index != index);
             run.tally.general().workers_lost.fetch_add(1, Relaxed);
@@ -94,7 +95,8 @@ fn serve(run: &'static Run) -> Result<()> {
         }
         pass_on(run, &mut waiting, &mut children);
     }
-    // Not closed: a channel that is closed with a child's word unread resets the child's end, which is no end but an error.
+    // Not closed: closing a channel with an unread byte of the child resets the child's end, which then sees an error
+    // instead of an end of file.
     children.iter().try_for_each(|child| socket::shutdown(child.channel.as_fd()))?;
     process::wait_for_all()?;
     Ok(())
@@ -105,7 +107,7 @@ fn pass_on(run: &Run, waiting: &mut VecDeque<OwnedFd>, children: &mut [Child]) {
     while let Some(socket) = waiting.front() {
         let Some(child) = children.iter_mut().find(|child| child.free) else { return };
         child.free = false;
-        // A child that has just died does not get it; its channel says so at the next poll.
+        // A child that has just died does not get the connection; the next poll reports its closed channel.
         if descriptor::pass_descriptor(child.channel.as_fd(), socket.as_fd()).is_ok() {
             run.tally.general().handed_over.fetch_sub(1, Relaxed);
             waiting.pop_front();
@@ -116,7 +118,7 @@ fn pass_on(run: &Run, waiting: &mut VecDeque<OwnedFd>, children: &mut [Child]) {
 fn fork_child(run: &'static Run, index: usize, others: &[Child], waiting: &VecDeque<OwnedFd>) -> Result<Child> {
     let (channel, child_end) = descriptor::stream_pair()?;
     let enter = || {
-        // A copy of another child's channel, or of a client's socket, would keep them from seeing their end.
+        // A copy of another child's channel, or of a client's socket, would hide the end of file from the other end.
         others.iter().for_each(|child| descriptor::close_inherited(&child.channel));
         waiting.iter().for_each(descriptor::close_inherited);
         descriptor::close_inherited(&channel);
@@ -126,11 +128,11 @@ fn fork_child(run: &'static Run, index: usize, others: &[Child], waiting: &VecDe
     Ok(Child { channel, free: true, index })
 }
 
-/// What a child does: takes a descriptor, serves it, says that it is free again.
+/// Serves in a child: receives a descriptor, serves the connection, and reports that it is free again.
 fn serve_passed(worker: &mut Worker, channel: &OwnedFd) -> Result<()> {
     while let Some(socket) = descriptor::receive_descriptor(channel.as_fd())? {
         worker.serve(socket);
-        // The parent that is gone has stopped, and the next receive says so.
+        // The parent has stopped; the next receive reports this.
         let _ = descriptor::send_byte(channel.as_fd());
     }
     Ok(())

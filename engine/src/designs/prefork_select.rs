@@ -1,8 +1,8 @@
-//! Children made beforehand, which all wait in select for the same listener, accept, and serve that connection to its end.
+//! Preforked children, which all wait in select for the same listener, accept, and serve the connection to its end.
 //!
-//! The classical thundering herd: select wakes every child that waits, and one of them gets the connection. Most losers
-//! never leave the call, since the kernel looks again first: what shows them is their context switches. Those that do
-//! leave it find nothing, so the listener must not block, or they would wait in accept and no longer in select.
+//! The classical thundering herd: select wakes every waiting child, and one of them gets the connection. Most of the
+//! others never return from select, because the kernel checks again first; only their context switches show it. Those
+//! that do return find no connection. So the listener must not block, or they would wait in accept instead of select.
 
 use std::os::fd::{AsFd, AsRawFd};
 
@@ -18,7 +18,7 @@ use crate::transfer::primitive::Waits;
 
 pub static ENTRY: Design = Design {
     about: About {
-        summary: "Processes made beforehand, all in select before accept",
+        summary: "Preforked processes, all waiting in select before accept",
         source: "UNP volume 1, third edition, section 30.6, \"select Collisions\"",
     },
     waits: Waits::InTheCall,
@@ -33,7 +33,7 @@ fn serve(run: &'static Run) -> Result<()> {
     let listener = run.listener().as_raw_fd();
     ensure!(
         listener < FD_SETSIZE,
-        "the listener's descriptor is {listener}, and select takes those below {FD_SETSIZE}"
+        "the listener's descriptor is {listener}, but select accepts only those below {FD_SETSIZE}"
     );
     set_nonblocking(run.listener().as_fd())?;
     fork_pool(run, |worker| {

@@ -1,4 +1,4 @@
-//! Threads made beforehand, which all block in accept on the same listener, without a lock.
+//! Prethreaded: the threads of a pool all block in accept on the same listener, without a lock.
 
 use anyhow::Result;
 
@@ -10,7 +10,7 @@ use crate::transfer::primitive::Waits;
 
 pub static ENTRY: Design = Design {
     about: About {
-        summary: "Threads made beforehand, all blocked in accept",
+        summary: "Prethreaded: a pool of threads, all blocked in accept",
         source: "UNP volume 1, third edition, section 30.11, without its mutex",
     },
     waits: Waits::InTheCall,

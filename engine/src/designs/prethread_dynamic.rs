@@ -1,8 +1,9 @@
-//! As many threads as the load needs: the main thread makes more when few are free, and ends those that are too many.
+//! A pool of threads that follows the load: the main thread creates more when few are free, and ends the excess.
 //!
-//! The rule is that of `prefork_dynamic`, for the threads of UNP section 30.11: one that becomes busy and leaves fewer than
-//! `minimum_spare` free wakes the main thread, which tells the free ones above `maximum_spare` to leave at every
-//! maintenance. A signal interrupts their accept, which returns either EINTR or a connection, and loses none.
+//! The rule of `prefork_dynamic`, for the threads of UNP section 30.11. A thread that becomes busy and leaves fewer
+//! than `minimum_spare` free threads wakes the main thread. At every maintenance interval, the main thread tells free
+//! threads above `maximum_spare` to leave. A signal interrupts their accept, which returns either EINTR or a
+//! connection, and loses none.
 
 use std::os::fd::AsFd;
 use std::sync::atomic::Ordering::Relaxed;
@@ -23,7 +24,7 @@ use crate::transfer::primitive::Waits;
 
 pub static ENTRY: Design = Design {
     about: About {
-        summary: "Threads made beforehand, more when few are free and fewer when many are",
+        summary: "Prethreaded; the pool grows when few threads are free and shrinks when many are",
         source: "UNP volume 1, third edition, section 30.11; Apache HTTP Server 2.4, prefork MPM",
     },
     waits: Waits::InTheCall,
@@ -36,8 +37,8 @@ pub static ENTRY: Design = Design {
 };
 
 fn serve(run: &'static Run) -> Result<()> {
-    let board = Scoreboard::new(&run.settings).context("the scoreboard could not be made")?;
-    // It lives as long as the process, as the threads may.
+    let board = Scoreboard::new(&run.settings).context("cannot create the scoreboard")?;
+    // It lives as long as the process, because threads may.
     let board: &'static Scoreboard = Box::leak(Box::new(board));
     signal::allow_interruption()?;
     let spawn = |place| Builder::new().spawn(move || live(run, board, place));
@@ -45,12 +46,12 @@ fn serve(run: &'static Run) -> Result<()> {
     threads.resize_with(maximum_workers(&run.settings), || None);
     for place in board.take(board.start) {
         let thread = spawn(place).with_context(|| {
-            format!("thread {place} of {} could not be made (a lower --start-workers, or: ulimit -u)", board.start)
+            format!("cannot create thread {place} of {} (lower --start-workers, or raise ulimit -u)", board.start)
         })?;
         threads[place] = Some(thread);
     }
     let mut maintenance = Instant::now() + board.interval;
-    // Not when a thread could not be made or could not go on: then no earlier than at the next maintenance.
+    // If a thread could not be created or could not continue, the next attempt waits for the next maintenance.
     let mut growing = true;
     while !descriptor::is_shut_down(run.listener().as_fd())? {
         while growing && let Some(place) = board.take_missing() {
@@ -68,8 +69,8 @@ fn serve(run: &'static Run) -> Result<()> {
             let went_well = threads[place].take().is_none_or(|thread| join(run, thread));
             board.vacate(place);
             growing &= went_well;
-            // Each has said why.
-            ensure!(went_well || threads.iter().any(Option::is_some), "no worker of the pool can go on");
+            // Each thread has reported its reason.
+            ensure!(went_well || threads.iter().any(Option::is_some), "no worker of the pool can continue");
         }
         if maintenance <= Instant::now() {
             for place in board.tell_excess() {
@@ -85,7 +86,7 @@ fn serve(run: &'static Run) -> Result<()> {
     Ok(())
 }
 
-/// What a thread does until it is told to leave or the listener is shut down.
+/// Serves connections until the thread is told to leave or the listener is shut down.
 fn live(run: &'static Run, board: &'static Scoreboard, place: usize) -> Result<()> {
     let _leaves = Leaves { board, place };
     let mut worker = run.pool_worker(place)?;
@@ -97,7 +98,7 @@ fn live(run: &'static Run, board: &'static Scoreboard, place: usize) -> Result<(
     Ok(())
 }
 
-/// Says that a thread is about to end, however it does.
+/// Reports that a thread is about to end, for whatever reason.
 struct Leaves {
     board: &'static Scoreboard,
     place: usize,
@@ -109,7 +110,7 @@ impl Drop for Leaves {
     }
 }
 
-/// Waits for a thread that has left. False when it could not go on, which is tallied.
+/// Joins a thread that has left. False if the thread could not continue, which is tallied.
 fn join(run: &Run, thread: JoinHandle<Result<()>>) -> bool {
     let went_well = thread.join().is_ok_and(|result| report(result) == 0);
     run.tally.general().workers_lost.fetch_add(u64::from(!went_well), Relaxed);

@@ -1,4 +1,4 @@
-//! Threads made beforehand; a mutex lets one at a time into accept.
+//! Prethreaded; a mutex lets one thread at a time into accept.
 
 use std::sync::{Mutex, PoisonError};
 
@@ -12,7 +12,7 @@ use crate::transfer::primitive::Waits;
 
 pub static ENTRY: Design = Design {
     about: About {
-        summary: "Threads made beforehand, a mutex around accept",
+        summary: "Prethreaded, with a mutex around accept",
         source: "UNP volume 1, third edition, section 30.11; Fig. 30.1 row 7",
     },
     waits: Waits::InTheCall,
@@ -27,7 +27,7 @@ fn serve(run: &'static Run) -> Result<()> {
     let mutex = Mutex::new(());
     let serve = |worker: &mut Worker| {
         loop {
-            // The mutex guards accept and no data, so a poisoned one is as good.
+            // The mutex guards accept and no data, so a poisoned mutex does no harm.
             let guard = mutex.lock().unwrap_or_else(PoisonError::into_inner);
             let accepted = worker.accept();
             drop(guard);

@@ -1,4 +1,4 @@
-//! Threads made beforehand; the main thread accepts and hands connections over through a bounded ring.
+//! Prethreaded; the main thread accepts, and hands connections over through a bounded ring.
 
 use std::collections::VecDeque;
 use std::os::fd::OwnedFd;
@@ -16,7 +16,7 @@ use crate::transfer::primitive::Waits;
 
 pub static ENTRY: Design = Design {
     about: About {
-        summary: "Threads made beforehand, the main thread accepts and hands over",
+        summary: "Prethreaded; the main thread accepts and hands connections over through a queue",
         source: "UNP volume 1, third edition, section 30.12; Fig. 30.1 row 8",
     },
     waits: Waits::InTheCall,
@@ -29,7 +29,7 @@ pub static ENTRY: Design = Design {
 
 const RING: Setting = Setting {
     name: "ring",
-    help: "Accepted connections that may wait for a free thread; the main thread waits when there are more",
+    help: "Accepted connections that may wait for a free thread; the main thread waits while the queue is full",
     unit: Some("connections"),
     kind: Kind::Integer { minimum: 1, maximum: 65536, default: 32 },
     for_more: None,
@@ -56,7 +56,7 @@ fn serve(run: &'static Run) -> Result<()> {
     thread_pool(run, serve, accept)
 }
 
-/// The book's array with iput and iget; it waits when full, where the book's server exits.
+/// The book's array with iput and iget. It waits when full, whereas the book's server exits.
 struct Ring {
     capacity: usize,
     state: Mutex<State>,
@@ -83,7 +83,7 @@ impl Ring {
         self.not_empty.notify_one();
     }
 
-    /// The oldest connection; `None` when the ring is closed and empty.
+    /// Takes the oldest connection; `None` when the ring is closed and empty.
     fn get(&self) -> Option<OwnedFd> {
         let empty = |state: &mut State| state.sockets.is_empty() && !state.closed;
         let mut state = self.not_empty.wait_while(self.lock(), empty).unwrap_or_else(PoisonError::into_inner);

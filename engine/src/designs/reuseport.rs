@@ -1,9 +1,9 @@
-//! Children made beforehand, each an event loop with an epoll instance and a listener of its own: the kernel divides the
-//! connections among the listeners of the address, by a hash of both ends or by CPU.
+//! Preforked children, each with its own event loop, epoll instance and listener. The kernel distributes connections
+//! among the listeners of the address, by a hash of both ends or by CPU.
 //!
-//! A connection is given to a listener when it comes, not when a child is free, and waits for that child alone. The
-//! listener of a child that is lost and not replaced is shut down, so that the others get its share: by the hash, also where
-//! they are steered by CPU and each keeps its own.
+//! The kernel assigns a connection to a listener when it arrives, not when a child is free; only the child of that
+//! listener can accept it. If a child is lost and not replaced, its listener is shut down, so that the others get its
+//! share. The hash decides then, even if connections are steered by CPU and each listener keeps its own.
 
 use std::collections::HashMap;
 use std::os::fd::{AsFd, AsRawFd, RawFd};
@@ -22,7 +22,7 @@ use crate::transfer::primitive::Waits;
 
 pub static ENTRY: Design = Design {
     about: About {
-        summary: "Processes made beforehand, an epoll loop and a listener each",
+        summary: "Preforked processes, each with an epoll event loop and its own listener",
         source: "socket(7), SO_REUSEPORT; Linux 3.9",
     },
     waits: Waits::ForReadiness,

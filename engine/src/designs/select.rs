@@ -1,7 +1,7 @@
-//! One process waits for many connections with select, and serves whichever is ready.
+//! One process waits for many connections with select, and serves the ready ones.
 //!
-//! A set has room for the descriptors below FD_SETSIZE, 1,024, and FD_SET does not look: what does not fit is closed and
-//! tallied before it gets there. Every wait copies both sets in and out, and looks at every descriptor.
+//! A set has room for descriptors below FD_SETSIZE (1,024), and FD_SET does not check. So a larger descriptor is closed
+//! and tallied before it gets there. Every wait copies both sets in and out, and scans every descriptor.
 
 use std::collections::HashMap;
 use std::os::fd::{AsRawFd, RawFd};
@@ -19,7 +19,7 @@ use crate::transfer::primitive::Waits;
 
 pub static ENTRY: Design = Design {
     about: About {
-        summary: "One process, an event loop with select",
+        summary: "One process with a select event loop",
         source: "UNP volume 1, third edition, section 6.8; select(2)",
     },
     waits: Waits::ForReadiness,
@@ -34,7 +34,7 @@ fn serve(run: &'static Run) -> Result<()> {
     set_nonblocking(worker.listener())?;
     ensure!(
         listener < FD_SETSIZE,
-        "the listener's descriptor is {listener}, and select takes those below {FD_SETSIZE}"
+        "the listener's descriptor is {listener}, but select accepts only those below {FD_SETSIZE}"
     );
     let (mut reading, mut writing) = (FdSet::zero(), FdSet::zero());
     reading.set(listener);
@@ -72,7 +72,7 @@ fn serve(run: &'static Run) -> Result<()> {
             let Some(connection) = connections.get_mut(&descriptor) else { continue };
             reading.clear(descriptor);
             writing.clear(descriptor);
-            // A socket with an error is readable and writable, and that is all that select says of it.
+            // A socket with an error is readable and writable; select reports errors in no other way.
             match connection.turn(PollFlags::POLLERR) {
                 Turn::Blocked(PollFlags::POLLOUT) | Turn::Yields(PollFlags::POLLOUT) => writing.set(descriptor),
                 Turn::Blocked(_) | Turn::Yields(_) => reading.set(descriptor),

@@ -1,4 +1,4 @@
-//! A new thread for every connection, which ends with it.
+//! A new thread for every connection; the thread ends with its connection.
 
 use std::sync::Arc;
 use std::time::Duration;
@@ -39,7 +39,7 @@ fn serve(run: &'static Run) -> Result<()> {
             acceptor.refused(&error);
         }
     }
-    // Nobody joins a detached thread: each holds a share of `alive` instead.
+    // Detached threads are not joined: each holds a reference to `alive` instead.
     while Arc::strong_count(&alive) > 1 {
         std::thread::sleep(Duration::from_millis(1));
     }

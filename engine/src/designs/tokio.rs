@@ -1,6 +1,6 @@
-//! The runtime that most Rust servers use: a task for every connection, readiness from one epoll instance.
+//! The runtime of most Rust servers: one task per connection, readiness from one epoll instance.
 //!
-//! The runtime is made after the fork. Tasks move between its threads, so nothing is counted by worker.
+//! The runtime is created after the fork. Tasks move between its threads, so nothing is counted by worker.
 
 use std::io;
 use std::os::fd::AsFd;
@@ -30,7 +30,7 @@ use crate::transfer::outbox::Outbox;
 use crate::transfer::primitive::Waits;
 
 pub static ENTRY: Design = Design {
-    about: About { summary: "A task for every connection, on the runtime tokio", source: "docs.rs/tokio; epoll(7)" },
+    about: About { summary: "One task per connection on the tokio runtime", source: "docs.rs/tokio; epoll(7)" },
     waits: Waits::ForReadiness,
     settings: &[RUNTIME, WORKER_THREADS, WORK],
     workers: no_pool,
@@ -41,7 +41,7 @@ pub static ENTRY: Design = Design {
 
 const RUNTIME: Setting = Setting {
     name: "runtime",
-    help: "The scheduler: one thread that does everything, or several that steal tasks from each other",
+    help: "The scheduler: a single thread for everything, or several threads that steal tasks from each other",
     unit: None,
     kind: Kind::Choice { choices: &["current_thread", "multi_thread"], default: "current_thread" },
     for_more: None,
@@ -49,7 +49,7 @@ const RUNTIME: Setting = Setting {
 
 const WORKER_THREADS: Setting = Setting {
     name: "worker_threads",
-    help: "Threads of the multi_thread scheduler; 0: as many as there are CPUs to run on",
+    help: "Threads of the multi_thread scheduler; 0: one per available CPU",
     unit: Some("threads"),
     kind: Kind::Integer { minimum: 0, maximum: 4096, default: 0 },
     for_more: None,
@@ -57,7 +57,7 @@ const WORKER_THREADS: Setting = Setting {
 
 const WORK: Setting = Setting {
     name: "work",
-    help: "Where the part of a request runs that computes: in its task, or on the runtime's pool for blocking work",
+    help: "Where the computing part of a request runs: in its task, or on the runtime's pool for blocking work",
     unit: None,
     kind: Kind::Choice { choices: &["in_place", "blocking_pool"], default: "in_place" },
     for_more: None,
@@ -68,7 +68,7 @@ fn serve(run: &'static Run) -> Result<()> {
 }
 
 fn runtime(settings: &Settings) -> Result<Runtime> {
-    let advice = "the runtime could not be made (a lower --worker-threads, or: ulimit -u, ulimit -n)";
+    let advice = "cannot create the runtime (lower --worker-threads, or raise ulimit -u or ulimit -n)";
     if settings.word(RUNTIME.name) == "current_thread" {
         return Builder::new_current_thread().enable_all().build().context(advice);
     }
@@ -80,7 +80,8 @@ fn runtime(settings: &Settings) -> Result<Runtime> {
     Builder::new_multi_thread().worker_threads(threads).enable_all().build().context(advice)
 }
 
-/// Whether so many threads can be made, found out by making them: a runtime that cannot make its own hangs as it is dropped.
+/// Checks that this many threads can be created, by creating them: a runtime that fails to create its threads hangs
+/// when it is dropped.
 fn can_be_made(threads: usize) -> io::Result<()> {
     let gate = Mutex::new(());
     thread::scope(|scope| {
@@ -90,7 +91,7 @@ fn can_be_made(threads: usize) -> io::Result<()> {
         }
         io::Result::Ok(())
     })?;
-    // A thread that was joined counts against the limit until the kernel has forgotten it.
+    // A joined thread counts against the limit until the kernel has released it.
     while process::threads()? > 1 {
         thread::sleep(Duration::from_millis(1));
     }
@@ -102,7 +103,7 @@ async fn accept_all(run: &'static Run) -> Result<()> {
     let (acceptor, mut worker) = (run.acceptor(), run.worker()?);
     SockRef::from(run.listener()).set_nonblocking(true)?;
     let listener = register(run.listener().as_fd()).map_err(|(_, error)| error)?;
-    // Every task holds a sender; when all are gone there is nothing more to receive.
+    // Every task holds a sender; once all are dropped, the channel is closed.
     let (alive, mut over) = mpsc::channel::<()>(1);
     loop {
         let mut ready = listener.readable().await?;
@@ -145,13 +146,13 @@ async fn serve_connection(run: &'static Run, connection: Connection, _alive: mps
             PollFlags::POLLIN => connection.readable_mut().await,
             _ => connection.writable_mut().await,
         };
-        // An error of the runtime, which is going down.
+        // The runtime is shutting down.
         let Ok(mut ready) = ready else { break };
         let connection = ready.get_inner_mut();
         let turn = if in_place { connection.turn(PollFlags::POLLERR) } else { turn(run, connection).await };
         match turn {
             Turn::Blocked(flags) => {
-                // Readiness is used up when the socket has said so, and no sooner: the kernel tells of it only once.
+                // Clear readiness only after the socket would block: the kernel reports it only once.
                 if flags == waits_for {
                     ready.clear_ready();
                 }
@@ -168,7 +169,7 @@ async fn serve_connection(run: &'static Run, connection: Connection, _alive: mps
     connection.into_inner().finish();
 }
 
-/// As [`Connection::turn`], with the work done elsewhere.
+/// As [`Connection::turn`], with the computing done on the pool for blocking work.
 async fn turn(run: &Run, connection: &mut Connection) -> Turn {
     loop {
         let answered = match connection.turn_without_work(PollFlags::POLLERR) {
@@ -190,14 +191,14 @@ async fn turn(run: &Run, connection: &mut Connection) -> Turn {
     }
 }
 
-/// Runs a job on the pool for blocking work: its answer, and what the job says of it. An error where it did not run.
+/// Runs a job on the pool for blocking work; returns its reply and its result, or an error if it did not run.
 async fn compute(job: Job) -> Result<(Outbox, Result<(), ErrorKind>), ErrorKind> {
     let answer = move || {
         let mut answer = Outbox::default();
         let result = job(&mut answer);
         (answer, result)
     };
-    // It panics where it has no thread and cannot make one.
+    // It panics if it has no thread and cannot create one.
     let task = catch_unwind(AssertUnwindSafe(|| spawn_blocking(answer))).map_err(|_panic| ErrorKind::ResourceLimit)?;
     task.await.map_err(|_panic| ErrorKind::Fault)
 }

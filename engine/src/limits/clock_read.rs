@@ -1,4 +1,4 @@
-//! A look at the clock by which everything here is timed.
+//! Reading the clock that times all measurements.
 
 use std::hint::black_box;
 
@@ -8,7 +8,7 @@ use crate::sys::clock;
 
 pub static ENTRY: Limit = Limit {
     about: About {
-        summary: "A reading of CLOCK_MONOTONIC, which needs no system call where the vDSO has it",
+        summary: "Read CLOCK_MONOTONIC; no system call if the vDSO provides it",
         source: "clock_gettime(2), vdso(7)",
     },
     figure: Figure::Nanoseconds,

@@ -8,11 +8,11 @@ use crate::sys::process;
 
 pub static ENTRY: Limit = Limit {
     about: About {
-        summary: "A process forked from this small one, ended at once, and waited for",
+        summary: "Fork this small process; the child exits at once, and the parent waits for it",
         source: "fork(2), _exit(2), waitpid(2); lmbench's lat_proc fork (McVoy and Staelin, USENIX 1996)",
     },
     figure: Figure::Nanoseconds,
     sizes: &[],
     places: ONE_CPU,
-    prepare: |_| Ok(Box::new(Call(|| process::fork_exit_wait().context("a process could not be forked (ulimit -u)")))),
+    prepare: |_| Ok(Box::new(Call(|| process::fork_exit_wait().context("cannot fork a process (ulimit -u)")))),
 };

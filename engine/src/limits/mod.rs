@@ -1,4 +1,4 @@
-//! The machine's limits: what one thing costs here when nothing else is done. A file each, and a line here.
+//! Machine limits: the cost of basic operations on this machine, measured alone. A file each, and a line in this list.
 
 use crate::base::limit::Limit;
 

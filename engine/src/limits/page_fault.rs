@@ -1,4 +1,4 @@
-//! The first touch of a page of new memory.
+//! The first access to a page of new memory.
 
 use std::time::{Duration, Instant};
 
@@ -10,7 +10,7 @@ use crate::sys::memory::pages::Pages;
 
 pub static ENTRY: Limit = Limit {
     about: About {
-        summary: "The first write to a page of new memory, which the kernel finds and clears",
+        summary: "The first write to a new page of memory, which the kernel allocates and clears",
         source: "mmap(2), MAP_ANONYMOUS; madvise(2), MADV_NOHUGEPAGE",
     },
     figure: Figure::Nanoseconds,
@@ -19,7 +19,7 @@ pub static ENTRY: Limit = Limit {
     prepare: |_| Ok(Box::new(PageFault)),
 };
 
-/// Pages that a round touches at most: 16 MiB where they have 4 KiB.
+/// Maximum pages per round: 16 MiB if a page has 4 KiB.
 const MOST: u64 = 4096;
 
 struct PageFault;

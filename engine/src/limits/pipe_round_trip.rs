@@ -1,4 +1,4 @@
-//! A byte to another process and back, by pipes.
+//! A byte to another process and back, through pipes.
 
 use crate::base::about::About;
 use crate::base::limit::{BOTH_PLACES, Figure, Limit, Point};
@@ -7,7 +7,7 @@ use crate::sys::descriptor;
 
 pub static ENTRY: Limit = Limit {
     about: About {
-        summary: "A byte to another process and back through two pipes, each end asleep until the other has written",
+        summary: "A byte to another process and back through two pipes; each end sleeps until the other has written",
         source: "pipe(7); lmbench's lat_pipe (McVoy and Staelin, USENIX 1996)",
     },
     figure: Figure::Nanoseconds,

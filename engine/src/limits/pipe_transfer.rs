@@ -1,4 +1,4 @@
-//! A byte through a pipe, with nobody at its other end: what a round trip has beside its switches.
+//! A byte through a pipe within one thread: the cost of a round trip without its context switches.
 
 use std::os::fd::AsFd;
 
@@ -10,7 +10,7 @@ use crate::sys::descriptor;
 
 pub static ENTRY: Limit = Limit {
     about: About {
-        summary: "A byte written into a pipe and read from it by the same thread, which never waits",
+        summary: "Write a byte into a pipe and read it back in the same thread, which never waits",
         source: "pipe(7); the overhead that lmbench's lat_ctx subtracts (McVoy and Staelin, USENIX 1996)",
     },
     figure: Figure::Nanoseconds,
@@ -21,7 +21,7 @@ pub static ENTRY: Limit = Limit {
         Ok(Box::new(Call(move || {
             let written = descriptor::write(writing.as_fd(), &[0])?;
             let read = descriptor::read(reading.as_fd(), &mut [0])?;
-            ensure!((written, read) == (1, 1), "a pipe took {written} bytes of 1 and gave {read}");
+            ensure!((written, read) == (1, 1), "a pipe accepted {written} bytes of 1 and returned {read}");
             Ok(())
         })))
     },

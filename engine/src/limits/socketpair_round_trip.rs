@@ -1,4 +1,4 @@
-//! A byte to another process and back, by a pair of Unix sockets.
+//! A byte to another process and back, through a pair of Unix sockets.
 
 use crate::base::about::About;
 use crate::base::limit::{BOTH_PLACES, Figure, Limit, Point};
@@ -7,7 +7,8 @@ use crate::sys::descriptor;
 
 pub static ENTRY: Limit = Limit {
     about: About {
-        summary: "A byte to another process and back through a pair of Unix sockets, each end asleep until the other has written",
+        summary: "A byte to another process and back through a pair of Unix sockets; each end sleeps until the other \
+                  has written",
         source: "socketpair(2), unix(7); lmbench's lat_unix (McVoy and Staelin, USENIX 1996)",
     },
     figure: Figure::Nanoseconds,

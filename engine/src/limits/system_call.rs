@@ -1,4 +1,4 @@
-//! The way into the kernel and back.
+//! Entering and leaving the kernel.
 
 use std::hint::black_box;
 
@@ -8,7 +8,7 @@ use crate::sys::process;
 
 pub static ENTRY: Limit = Limit {
     about: About {
-        summary: "A system call that does next to nothing: getppid",
+        summary: "A minimal system call: getppid",
         source: "getppid(2); lmbench's lat_syscall null (McVoy and Staelin, USENIX 1996)",
     },
     figure: Figure::Nanoseconds,

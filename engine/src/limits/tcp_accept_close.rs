@@ -1,4 +1,4 @@
-//! What a TCP connection costs the end that accepts it, at least.
+//! The minimum cost of a TCP connection at the accepting end.
 
 use std::net::{Ipv4Addr, SocketAddr, TcpListener, TcpStream};
 use std::os::fd::AsFd;
@@ -13,23 +13,24 @@ use crate::sys::{clock, socket};
 
 pub static ENTRY: Limit = Limit {
     about: About {
-        summary: "A TCP connection over loopback accepted, and closed after its other end has reset it: the least that it costs \
-                  the accepting end alone",
+        summary: "Accept a TCP connection over loopback, and close it after the peer has reset it: the minimum cost \
+                  of a connection at the accepting end",
         source: "accept(2), close(2), tcp(7)",
     },
     figure: Figure::Nanoseconds,
     sizes: &[],
     places: ONE_CPU,
     prepare: |_: &Point| {
-        let listener = TcpListener::bind((Ipv4Addr::LOCALHOST, 0)).context("no listener on loopback")?;
+        let listener = TcpListener::bind((Ipv4Addr::LOCALHOST, 0)).context("cannot create a listener on loopback")?;
         let address = listener.local_addr()?;
-        let (_, room) = socket::listen_queue(listener.as_fd()).context("the listener's queue is not known")?;
+        let (_, room) =
+            socket::listen_queue(listener.as_fd()).context("cannot read the size of the listener's queue")?;
         Ok(Box::new(Accepting { listener, address, most: MOST.min(room.into()).max(1) }))
     },
 };
 
-/// Connections of a round at most: all of them wait in the listener's queue before the first is accepted, so net.core.somaxconn
-/// may allow fewer.
+/// Maximum connections per round. All of them wait in the listener's queue before the first is accepted, so
+/// net.core.somaxconn may allow fewer.
 const MOST: u64 = 64;
 
 struct Accepting {
@@ -39,11 +40,12 @@ struct Accepting {
 }
 
 impl Probe for Accepting {
-    /// By the thread's own CPU clock, since it bounds CPU time, as the kernel charges it. A reset connection has nothing to send when it is closed; whoever has to send a FIN pays more, first or second.
+    /// Timed by the thread's CPU clock, because the result bounds CPU time as charged by the kernel. Closing a reset
+    /// connection sends nothing; closing with a FIN costs more, at either end.
     fn round(&mut self, times: u64) -> Result<Duration> {
         let mut asking = Vec::new();
         for _ in 0..times {
-            let each = TcpStream::connect(self.address).context("no connection over loopback")?;
+            let each = TcpStream::connect(self.address).context("cannot connect over loopback")?;
             SockRef::from(&each).set_linger(Some(Duration::ZERO))?;
             asking.push(each);
         }

@@ -1,4 +1,4 @@
-//! Bytes through a TCP connection, with nobody at its other end: the whole way through the stack, and both copies.
+//! Bytes through a TCP connection within one thread: the whole path through the stack, and both copies.
 
 use std::net::{Ipv4Addr, TcpListener, TcpStream};
 use std::os::fd::AsFd;
@@ -13,15 +13,16 @@ use crate::sys::socket;
 
 pub static ENTRY: Limit = Limit {
     about: About {
-        summary: "Bytes sent and received through a TCP connection over loopback by the same thread: both copies, nobody woken",
+        summary: "Send and receive bytes through a TCP connection over loopback in one thread: both copies, no \
+                  wake-up",
         source: "tcp(7)",
     },
     figure: Figure::Nanoseconds,
     sizes: &[1, 1 << 10, 1 << 14, 1 << 16],
     places: ONE_CPU,
     prepare: |point: &Point| {
-        let listener = TcpListener::bind((Ipv4Addr::LOCALHOST, 0)).context("no listener on loopback")?;
-        let sending = TcpStream::connect(listener.local_addr()?).context("no connection over loopback")?;
+        let listener = TcpListener::bind((Ipv4Addr::LOCALHOST, 0)).context("cannot create a listener on loopback")?;
+        let sending = TcpStream::connect(listener.local_addr()?).context("cannot connect over loopback")?;
         let (receiving, _) = listener.accept()?;
         sending.set_nodelay(true)?;
         sending.set_nonblocking(true)?;
@@ -31,10 +32,10 @@ pub static ENTRY: Limit = Limit {
     },
 };
 
-/// How long what was sent may take to come; over loopback it is there at once, unless the kernel has put its work off.
+/// How long sent data may take to arrive. Over loopback it is there at once, unless the kernel defers its work.
 const PATIENCE: Duration = Duration::from_secs(1);
 
-/// Sends all of the buffer and receives it back. What the socket cannot take at once is sent after some was received.
+/// Sends the whole buffer and receives it back. Bytes that the socket cannot take are sent after some were received.
 fn transfer(sending: &TcpStream, receiving: &TcpStream, buffer: &mut [u8]) -> Result<()> {
     let (mut sent, mut received) = (0, 0);
     while received < buffer.len() {
@@ -42,7 +43,7 @@ fn transfer(sending: &TcpStream, receiving: &TcpStream, buffer: &mut [u8]) -> Re
             match socket::send(sending.as_fd(), &buffer[sent..], 0) {
                 Ok(bytes) => sent += bytes,
                 Err(error) if waits(&error) => {}
-                Err(error) => return Err(error).context("the bytes cannot be sent"),
+                Err(error) => return Err(error).context("cannot send the bytes"),
             }
         }
         match socket::recv(receiving.as_fd(), &mut buffer[received..], 0) {
@@ -54,9 +55,9 @@ fn transfer(sending: &TcpStream, receiving: &TcpStream, buffer: &mut [u8]) -> Re
                     &[(receiving.as_fd(), PollFlags::POLLIN), (sending.as_fd(), room)],
                     Some(PATIENCE),
                 )?;
-                ensure!(ready.iter().any(|flags| !flags.is_empty()), "what was sent did not come within {PATIENCE:?}");
+                ensure!(ready.iter().any(|flags| !flags.is_empty()), "the bytes did not arrive within {PATIENCE:?}");
             }
-            Err(error) => return Err(error).context("the bytes cannot be received"),
+            Err(error) => return Err(error).context("cannot receive the bytes"),
         }
     }
     Ok(())

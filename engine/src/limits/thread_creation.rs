@@ -8,11 +8,11 @@ use crate::sys::thread;
 
 pub static ENTRY: Limit = Limit {
     about: About {
-        summary: "A thread made, run to its end, which comes at once, and joined",
+        summary: "Create a thread that ends at once, and join it",
         source: "pthread_create(3), pthread_join(3)",
     },
     figure: Figure::Nanoseconds,
     sizes: &[],
     places: ONE_CPU,
-    prepare: |_| Ok(Box::new(Call(|| thread::create_and_join().context("a thread could not be made (ulimit -u)")))),
+    prepare: |_| Ok(Box::new(Call(|| thread::create_and_join().context("cannot create a thread (ulimit -u)")))),
 };

@@ -1,5 +1,5 @@
-//! The closed load of UNP section 30.3: children, each of which connects, asks, waits for the reply, closes, and begins
-//! again.
+//! The closed load of UNP section 30.3: each child connects, sends its request, waits for the reply, closes, and
+//! repeats.
 
 use std::collections::HashSet;
 use std::sync::atomic::Ordering::Relaxed;
@@ -17,7 +17,8 @@ use crate::sys::signal::{self, Signal};
 
 pub static ENTRY: Load = Load {
     about: About {
-        summary: "Children, each waiting for its reply before it asks again; a connection for every request",
+        summary: "Closed load from child processes: each waits for its reply before the next request; one connection \
+                  per request",
         source: "UNP volume 1, third edition, section 30.3",
     },
     settings: &[CHILDREN, LOOPS, THINK],
@@ -29,10 +30,10 @@ pub static ENTRY: Load = Load {
 
 const CHILDREN: Setting = Setting {
     name: "children",
-    help: "Client processes that ask at the same time",
+    help: "Number of concurrent client processes",
     unit: Some("processes"),
     kind: Kind::Integer { minimum: 1, maximum: 4096, default: 5 },
-    for_more: Some("for more, clients that are no processes: another --load, with --clients"),
+    for_more: Some("for more, use a --load whose clients are not processes, with --clients"),
 };
 
 fn run(run: &'static LoadRun) -> Result<()> {
@@ -40,24 +41,24 @@ fn run(run: &'static LoadRun) -> Result<()> {
     let mut children = HashSet::new();
     for index in 0..run.settings.integer(CHILDREN.name) as usize {
         let child = process::fork(|| report(child(run, index)))
-            .with_context(|| format!("child {index} could not be forked (fewer --children, or: ulimit -u)"))?;
+            .with_context(|| format!("cannot fork child {index} (use fewer --children, or raise ulimit -u)"))?;
         children.insert(child);
     }
-    let mut told = false;
+    let mut passed_on = false;
     while let Some((child, ended)) = process::wait()? {
         children.remove(&child);
         let interrupted = signal::interrupted();
-        // One that was just forked ends as it would have before.
+        // A child that has just been forked may not have set up its signals yet, so SIGTERM kills it.
         let ends_well = ended == Ended::Exited(0) || interrupted && ended == Ended::Killed(Signal::SIGTERM);
         if !ends_well {
-            // Without one of its children it is another load: the rest of it would measure nothing.
+            // A load that has lost a child is a different load; continuing would measure nothing useful.
             run.tally.general().workers_lost.fetch_add(1, Relaxed);
-            run.first_error.note(&format!("a client child was lost, and the load ended with it: it {ended}"));
+            run.first_error.note(&format!("a client child was lost, and the load ended with it: the child {ended}"));
             children.iter().copied().for_each(process::kill_child);
             return Ok(process::wait_for_all()?);
         }
-        if interrupted && !std::mem::replace(&mut told, true) {
-            // The others may be waiting for replies that nobody wants any more.
+        if interrupted && !std::mem::replace(&mut passed_on, true) {
+            // The other children may be waiting for replies that are no longer needed.
             children.iter().for_each(|&child| process::pass_on(Signal::SIGTERM, child));
         }
     }
@@ -65,7 +66,7 @@ fn run(run: &'static LoadRun) -> Result<()> {
 }
 
 fn child(run: &'static LoadRun, index: usize) -> Result<()> {
-    // A terminal interrupts every process of its group, and a reply may be long in coming.
+    // A terminal interrupts every process of its group, and a reply may take long.
     signal::leave_at_interrupt()?;
     let state = ClientState::new(run, run.tally.worker(index), index + 1, run.settings.integer(LOOPS.name));
     BlockingClient::new(state, false, None)?.take_turns();

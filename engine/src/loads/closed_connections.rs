@@ -1,4 +1,4 @@
-//! A closed load of very many connections from one process: an event loop a thread.
+//! A closed load of very many connections from one process: one event loop per thread.
 
 use crate::base::about::About;
 use crate::client::event_loop::{
@@ -11,7 +11,8 @@ use crate::transfer::waiting::{BACK_END, COMPLETIONS};
 
 pub static ENTRY: Load = Load {
     about: About {
-        summary: "One process with an event loop, each connection waiting for its reply before it asks again",
+        summary: "Closed load from one process with event loops: each client waits for its reply before the next \
+                  request",
         source: "epoll(7), io_uring(7)",
     },
     waits: Waits::ForReadiness,

@@ -1,9 +1,9 @@
-//! The closed load of a client program with threads: `client N` makes N threads, and each connects, asks, waits for the
-//! reply, and begins again.
+//! The closed load of a threaded client program: `client N` creates N threads, and each connects, sends its request,
+//! waits for the reply, and repeats.
 //!
-//! All threads begin to ask together. Where the load ends by time, making them, and the connections that are kept, comes
-//! before its warm-up; where it ends by count its elapsed time is the whole life, threads included, as `time client N`
-//! shows it.
+//! All threads start to send together. If the load ends by time, the threads and the persistent connections are created
+//! before its warm-up. If it ends by count, its elapsed time covers the whole life, thread creation included, as `time
+//! client N` shows it.
 
 use std::sync::atomic::{AtomicUsize, Ordering::Relaxed};
 use std::sync::{Condvar, Mutex, MutexGuard, PoisonError};
@@ -25,7 +25,8 @@ use crate::sys::{signal, thread};
 
 pub static ENTRY: Load = Load {
     about: About {
-        summary: "Threads, each waiting for its reply before it asks again; connections kept or one for every request",
+        summary: "Closed load from threads: each waits for its reply before the next request; persistent connections, \
+                  or one per request",
         source: "the client programs of cse232-a2 and erss-hw4; pthread_create(3)",
     },
     settings: &[CLIENTS, CONNECTIONS, LOOPS, MILLISECONDS, WARM_UP, THINK],
@@ -36,7 +37,7 @@ pub static ENTRY: Load = Load {
     ..COMMON
 };
 
-/// Room for the buffers on a client's stack several times over; thousands of threads fit into little memory.
+/// Stack size: several times what a client's buffers need, and small enough for thousands of threads.
 const STACK: usize = 256 << 10;
 
 fn run(run: &'static LoadRun) -> Result<()> {
@@ -59,8 +60,9 @@ fn run(run: &'static LoadRun) -> Result<()> {
         if let Err(error) = thread::spawn_detached_with_stack(STACK, body) {
             gate.open(Order::GoHome);
             gate.wait_until_empty();
-            let help = "fewer --clients, or: ulimit -u; kernel.threads-max and vm.max_map_count bound threads too";
-            return Err(Error::new(error).context(format!("thread {number} of {clients} could not be made ({help})")));
+            let help = "use fewer --clients, or raise ulimit -u; kernel.threads-max and vm.max_map_count also limit \
+                        threads";
+            return Err(Error::new(error).context(format!("cannot create thread {number} of {clients} ({help})")));
         }
     }
     gate.wait_until_ready();
@@ -93,14 +95,15 @@ struct Gate {
     /// Clients that have not ended.
     clients: AtomicUsize,
     state: Mutex<State>,
-    /// For the one who opens: a client has come or gone. Clients have another, or each would wake all the others.
+    /// Wakes the thread that opens the gate: a client has arrived or left. Clients wait on another condition, or each
+    /// arrival would wake all of them.
     counted: Condvar,
     opened: Condvar,
 }
 
 #[derive(Default)]
 struct State {
-    /// Clients that wait for the order.
+    /// Clients that wait for the start.
     ready: usize,
     order: Option<Order>,
 }
@@ -125,7 +128,7 @@ impl Gate {
     }
 
     fn wait_until_ready(&self) {
-        // One that could not even be prepared has gone home already.
+        // A client that could not even be prepared has left already.
         drop(wait_while(&self.counted, self.state(), |state| state.ready < self.clients.load(Relaxed)));
     }
 
@@ -155,7 +158,7 @@ fn wait_while<'gate>(
     changed.wait_while(state, |state| condition(state)).unwrap_or_else(PoisonError::into_inner)
 }
 
-/// What every client has; whatever ends it, it is missed by nobody.
+/// Guard of a client: however the client ends, it is counted as gone.
 struct Ticket {
     gate: &'static Gate,
     run: &'static LoadRun,

@@ -1,5 +1,5 @@
-//! Kept connections that end: where the protocol says so, where the server does so by itself, and where it does both
-//! while the client pauses.
+//! Persistent connections that end: because the protocol says so, because the server closes, and both while the client
+//! pauses.
 
 use std::collections::BTreeMap;
 use std::io::{Read, Write};
@@ -22,8 +22,8 @@ use crate::registry::catalogue;
 use crate::transfer::outbox::{Outbox, Piece};
 use crate::transfer::primitive::Want;
 
-/// Asks with one byte and takes the answer, which says whether the connection ends: `l` for the last one, `e` where the
-/// end of the input is a part of the answer.
+/// Sends one byte and takes the reply, which says whether the connection ends: `l` for the last one, `e` if the end of
+/// the input is a part of the reply.
 #[derive(Default)]
 struct Letters {
     until_the_end: bool,
@@ -58,7 +58,7 @@ impl Conversation for Letters {
     }
 }
 
-/// Serves the letters of a text, one for each request of a connection, and closes after them.
+/// Serves the letters of a text, one per request of a connection, and closes after them.
 fn serve(letters: &'static str) -> SocketAddr {
     let listener = TcpListener::bind("127.0.0.1:0").unwrap();
     let address = listener.local_addr().unwrap();
@@ -76,7 +76,7 @@ fn serve(letters: &'static str) -> SocketAddr {
     address
 }
 
-/// Two clients that keep their connections and ask six times each.
+/// Two clients with persistent connections and six requests each.
 fn counts(load: &Load, address: SocketAddr, think: u64) -> Counts {
     let declared: Vec<Setting> = [load.settings, tcp::SETTINGS, &[TIMEOUT]].concat();
     let given = BTreeMap::from([
@@ -133,11 +133,11 @@ fn after_a_last_answer_the_next_request_has_another_connection() {
     });
 }
 
-/// The server closes and has not said so: the request that meets it has failed, and the next one has a new connection.
+/// The server closes without announcement: the next request fails, and the one after it has a new connection.
 #[test]
 fn a_connection_that_ends_unsaid_is_an_error() {
     in_every_load_that_keeps(|name, load| {
-        // The pause gives the end time to come before the next request; without, it comes before or after.
+        // The pause lets the end arrive before the next request; without it, the order varies.
         for think in [0, 3000] {
             let counts = counts(load, serve("cc"), think);
             let failed: u64 = counts.errors.values().sum();

@@ -1,4 +1,4 @@
-//! The loads: a file each, and a line here.
+//! The loads: a file each, and a line in this list.
 
 use crate::client::load::Load;
 

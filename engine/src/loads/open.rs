@@ -1,5 +1,5 @@
-//! An open load: requests are due by a schedule that knows nothing of replies, and whichever connection is free takes the
-//! next. Its latencies run from the moment at which a request was due, so a server that stalls is seen to stall.
+//! An open load: a schedule that is independent of replies decides when requests are due, and any free connection takes
+//! the next request. Latency counts from the time a request was due, so a stall of the server shows up in it.
 
 use anyhow::Result;
 
@@ -13,23 +13,24 @@ use crate::client::schedule::{ARRIVAL_SEED, ARRIVALS, RATE, RECORDING};
 use crate::transfer::primitive::Waits;
 use crate::transfer::waiting::{BACK_END, COMPLETIONS, WAIT};
 
-/// More than of a closed loop, whose clients are its load: here they only stand ready, and a request that finds none free is
-/// late for want of clients, which is not what was to be measured.
+/// More clients by default than a closed load has. In a closed load the clients are the load. In an open load they only
+/// stand by, and a request that finds no free client is late for lack of clients, which would distort the measurement.
 const CLIENTS: Setting =
     Setting { kind: Values::Integer { minimum: 1, maximum: 100_000, default: 64 }, ..load::CLIENTS };
 
-/// It ends by nothing else.
+/// An open load always ends by time.
 const MILLISECONDS: Setting =
     Setting { kind: Values::Integer { minimum: 1, maximum: 86_400_000, default: 5000 }, ..load::MILLISECONDS };
 
-/// Kept where the protocol allows it: at the rates of an open load, a connection for each request soon takes all local ports.
+/// Persistent connections by default, if the protocol allows them: at the rates of an open load, one connection per
+/// request soon uses up all local ports.
 const CONNECTIONS: Setting =
     Setting { kind: Values::Choice { choices: &["per_request", KEPT], default: KEPT }, ..load::CONNECTIONS };
 
 pub static ENTRY: Load = Load {
     about: About {
-        summary: "Requests by a schedule at a given rate, whether or not earlier ones were answered; latency from when each \
-                  was due",
+        summary: "Open load: requests follow a schedule at a given rate, whether or not earlier requests were \
+                  answered; latency counts from the time a request was due",
         source: "B. Schroeder, A. Wierman, M. Harchol-Balter, Open versus closed: a cautionary tale, NSDI 2006",
     },
     waits: Waits::ForReadiness,

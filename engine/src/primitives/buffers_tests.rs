@@ -1,4 +1,4 @@
-//! Bytes that are not copied: nobody may alter them before their time, completions say when that is, and every send has one.
+//! Zero-copy sends: the program must not change the bytes before their completion, and every send has one completion.
 
 use std::io::{self, Read};
 use std::net::TcpStream;
@@ -18,23 +18,24 @@ use crate::transfer::channel::Channel;
 use crate::transfer::outbox::{Outbox, Piece};
 use crate::transfer::primitive::{Direction, Received, Receiver, Sender, Sent, Want, send_all as send_by};
 
-/// What a program reuses its buffers for, as soon as it may.
+/// New content of a buffer, written as soon as it may be reused.
 const REUSED: u8 = 0xee;
 
-/// Writes something else into all buffers that nobody holds any more; says how many those are.
+/// Overwrites all buffers that have no other owner; returns their number.
 fn reuse(buffers: &mut [Arc<[u8]>]) -> usize {
     let free = buffers.iter_mut().filter_map(Arc::get_mut);
     free.map(|buffer| buffer.fill(REUSED)).count()
 }
 
-/// How many bytes the peer gets that are not those that were sent, while every buffer is reused as soon as it is free.
+/// Returns how many bytes the peer receives that differ from those sent, while every buffer is reused as soon as it is
+/// free.
 fn altered(mut channel: Channel, peer: TcpStream) -> usize {
     let mut buffers: Vec<Arc<[u8]>> = (0..40).map(|index| noise(index, 20_000).into()).collect();
     let sent = buffers.concat();
     let message: Vec<Piece> = buffers.iter().map(in_memory).collect();
     put(&mut channel, &message);
     drop(message);
-    // A part of it goes to a peer that does not read, and waits in our socket.
+    // A part goes to a peer that does not read, and waits in our socket.
     assert_eq!(channel.send().unwrap(), Sent::Blocked);
     reuse(&mut buffers);
     let reader = reader(peer, &[30_000]);
@@ -74,7 +75,7 @@ fn a_buffer_may_be_reused_as_soon_as_nobody_holds_it() {
     }
 }
 
-/// Sends without copying, and believes itself done with the bytes when the call comes back.
+/// Sends without copying, and wrongly treats the bytes as free when the call returns.
 struct Careless;
 
 impl Sender for Careless {
@@ -111,8 +112,8 @@ fn whoever_reuses_a_buffer_before_its_completion_is_found_out() {
     assert!(altered > 20_000, "{altered} bytes were altered on their way");
 }
 
-/// All has come to the peer's socket and is acknowledged, and the sender holds nothing: whoever alters the peer's bytes now
-/// has lent them. On loopback the pages of vmsplice(2) are the same on both sides until they are read.
+/// Everything has reached the peer's socket and is acknowledged, and the sender holds nothing: if changes still reach
+/// the peer, the memory was lent. On loopback the pages of vmsplice(2) are the same on both sides until they are read.
 #[test]
 fn the_primitives_that_lend_memory_say_so() {
     for entry in primitives(Direction::Out) {
@@ -133,12 +134,12 @@ fn the_primitives_that_lend_memory_say_so() {
     }
 }
 
-/// Those that this machine has whose sends end in a completion.
+/// Available primitives whose sends end in a completion.
 fn that_complete() -> impl Iterator<Item = &'static str> {
     primitives(Direction::Out).into_iter().filter(|entry| entry.item.completes).map(|entry| entry.name)
 }
 
-/// Those attempts that found no room count neither as sends nor as completions.
+/// Attempts that found no room count neither as sends nor as completions.
 #[test]
 fn every_send_without_copying_has_one_completion() {
     for name in that_complete() {
@@ -152,7 +153,7 @@ fn every_send_without_copying_has_one_completion() {
             put(&mut channel, &[in_memory(buffer)]);
             while channel.send().unwrap() == Sent::Blocked {
                 blocked += 1;
-                // Nobody reads before there is no room.
+                // The peer does not read before the socket is full.
                 reading = reading.or_else(|| Some(reader(peer.take()?, &[3000, 50_000])));
                 let ready = descriptor::poll(&[(channel.socket(), PollFlags::POLLOUT)], Some(PATIENCE)).unwrap();
                 if ready[0].contains(PollFlags::POLLERR) {
@@ -171,12 +172,12 @@ fn every_send_without_copying_has_one_completion() {
         let counts = tally.counts();
         assert!(sends >= 60, "{name}: {blocked} of {} sends found no room", counts.send_calls);
         assert_eq!(counts.completions, sends, "{name}: {blocked} attempts found no room");
-        // On loopback the kernel copies all of them (skb_orphan_frags_rx), and says so.
+        // On loopback the kernel copies all of them (skb_orphan_frags_rx), and reports it.
         assert_eq!(counts.completions_copied, sends, "{name}");
     }
 }
 
-/// Our ring has places for 4,096 notifications that nobody has taken.
+/// Our ring has room for 4,096 unread notifications.
 #[test]
 fn more_notifications_than_a_ring_has_room_for() {
     const CONNECTIONS: usize = 4;
@@ -214,8 +215,8 @@ fn more_notifications_than_a_ring_has_room_for() {
     }
 }
 
-/// The kernel keeps a note of every send that is under way, in memory of a limited kind (net.core.optmem_max): here hardly
-/// any. What it then refuses (ENOBUFS) is copied, and counted so.
+/// The kernel keeps a notification for every send in flight, in limited memory (net.core.optmem_max), of which there is
+/// hardly any here. Sends that the kernel then refuses (ENOBUFS) are copied, and counted as copied.
 #[test]
 fn sends_of_which_no_note_can_be_made_are_copied() {
     for optmem in [1, 3000] {
@@ -234,7 +235,7 @@ fn sends_of_which_no_note_can_be_made_are_copied() {
             channel.finish(PATIENCE);
             compare("zerocopy", &reader.join().unwrap(), &sent);
             let counts = tally.counts();
-            // A refused call and one that copied: together they are one send.
+            // A refused call and one that copied count as one send.
             let refused = counts.send_calls - counts.completions;
             assert!(refused > 0 && refused <= counts.completions_copied, "{optmem}: {counts:?}");
             assert!(optmem > 1 || refused == counts.completions, "{optmem}: {counts:?}");
@@ -243,8 +244,8 @@ fn sends_of_which_no_note_can_be_made_are_copied() {
     }
 }
 
-/// One connection of a ring lingers while its worker waits, in a send by the same ring, for a peer that is deaf: others
-/// that linger are not made to wait with it.
+/// One connection of a ring lingers while its worker waits in a send by the same ring, for a peer that does not read:
+/// other lingering connections must not wait with it.
 #[test]
 fn a_worker_that_waits_keeps_nobody_from_his_end() {
     if !has("uring_send_zc") {
@@ -281,7 +282,7 @@ fn a_worker_that_waits_keeps_nobody_from_his_end() {
     assert!(worker.join().unwrap(), "the peer is gone");
 }
 
-/// Longer than it may take nothing, but never so long at a time.
+/// Longer in total than the peer may take no data, but never that long at a time.
 #[test]
 fn a_peer_that_is_slow_is_not_deaf() {
     for name in that_complete() {
@@ -305,7 +306,7 @@ fn a_peer_that_is_slow_is_not_deaf() {
     }
 }
 
-/// Where no completion will ever come the peer still gets all that was sent before, and the end, at once.
+/// If no completion will ever come, the peer still gets all that was sent before, and the end, at once.
 #[test]
 fn the_peer_is_told_the_end_before_the_last_completion() {
     for name in that_complete() {

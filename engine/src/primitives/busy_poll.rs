@@ -1,4 +1,4 @@
-//! recv(2) again and again until something has come: spins instead of sleeping, and need not be woken.
+//! recv(2), repeated until something has arrived: busy-polls instead of sleeping, so nothing has to wake it.
 
 use std::io;
 use std::os::fd::BorrowedFd;
@@ -13,7 +13,7 @@ pub static ENTRY: Primitive = Primitive {
     waits: &[Waits::InTheCall],
     ..Primitive::receiving::<BusyPoll>(
         About {
-            summary: "Spins until something has come, for 10 ms at most: recv with MSG_DONTWAIT",
+            summary: "Busy-polls until data has arrived, for at most 10 ms: recv with MSG_DONTWAIT",
             source: "recv(2), MSG_DONTWAIT",
         },
         &[&RECV],

@@ -1,4 +1,5 @@
-//! recv(2) with MSG_TRUNC again and again until something has come: what came is thrown away, and nobody has to be woken for it.
+//! recv(2) with MSG_TRUNC, repeated until something has arrived: the kernel discards the data, and nothing has to wake
+//! the receiver.
 
 use std::io;
 use std::os::fd::BorrowedFd;
@@ -12,10 +13,10 @@ pub static ENTRY: Primitive = Primitive {
     stores: false,
     spins: true,
     waits: &[Waits::InTheCall],
-    tcp_only: Some("MSG_TRUNC throws nothing away on Unix stream sockets"),
+    tcp_only: Some("MSG_TRUNC does not discard data on Unix stream sockets"),
     ..Primitive::receiving::<BusyPollTruncate>(
         About {
-            summary: "Spins, and is thrown away by the kernel, uncopied: recv with MSG_DONTWAIT and MSG_TRUNC",
+            summary: "Busy-polls; the kernel discards the data without copying: recv with MSG_DONTWAIT and MSG_TRUNC",
             source: "recv(2), MSG_DONTWAIT; tcp(7), MSG_TRUNC",
         },
         &[&TRUNCATE],

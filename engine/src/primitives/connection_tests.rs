@@ -1,5 +1,5 @@
-//! Every primitive under the connections that all designs and loads share: partial writes, pieces that must not be touched
-//! before their completion, completions that keep a socket ready, received bytes that are stored nowhere, replies in parts.
+//! Every primitive with the connections that all designs and loads share: partial writes, pieces that must not change
+//! before their completion, completions that keep a socket ready, received bytes that are not stored, replies in parts.
 
 use std::collections::BTreeMap;
 use std::io::{Read, Write};
@@ -54,7 +54,7 @@ fn drive(connection: &mut Connection) {
 
 const LARGE: usize = 3_000_000;
 
-/// Asks twice for a large reply, reads slowly, and compares every byte.
+/// Requests a large reply twice, reads slowly, and compares every byte.
 fn two_large_replies(out: &str) -> Counts {
     let (mut client, server) = pair();
     server.set_nonblocking(true).unwrap();
@@ -175,7 +175,7 @@ fn pieces_are_held_until_their_completion() {
 fn whoever_finishes_waits_for_nobody_and_a_deaf_peer_is_reset() {
     let (mut client, server) = pair();
     let tally = Tally::new(0).unwrap();
-    // Not so much that the peer's socket takes all of it.
+    // So small that the peer's socket does not take all of it.
     socket2::SockRef::from(&client).set_recv_buffer_size(4096).unwrap();
     socket2::SockRef::from(&server).set_send_buffer_size(4096).unwrap();
     server.set_nonblocking(true).unwrap();
@@ -206,10 +206,11 @@ fn discarded_bytes_count_as_received_but_are_not_compared() {
     assert_eq!(tally.shared().bytes_received.load(Relaxed), 4000);
 }
 
-/// Answers whatever comes with a long reply in parts, of small messages, and then sends nothing more.
+/// Replies to any input with a long reply in parts, of small messages, and then ends.
 struct InParts {
     message: usize,
-    /// Those that are to come, the last one first. The test keeps them too: the peer may read from there, however late.
+    /// The parts to come, the last one first. The test keeps them too, because the peer may read from their memory at
+    /// any later time.
     parts: Vec<Arc<[u8]>>,
 }
 
@@ -235,8 +236,8 @@ impl Session for InParts {
     }
 }
 
-/// Every primitive sends a reply that comes in parts, cut or gathered, to a peer that reads slowly, and then the end; the
-/// outbox never has more than a part.
+/// Every primitive sends a reply in parts, cut or gathered, to a peer that reads slowly, and then the end; the outbox
+/// never holds more than a part.
 #[test]
 fn a_reply_in_parts_comes_whole_and_then_its_end() {
     const PARTS: usize = 40;
@@ -265,14 +266,14 @@ fn a_reply_in_parts_comes_whole_and_then_its_end() {
             assert!(counts.errors.is_empty(), "{}: {:?}", primitive.name, counts.errors);
             let messages = (PARTS * PART / message) as u64;
             if at_once > 1 && primitive.item.gathers {
-                // A pipe has places for 16 pieces, however small.
+                // A pipe has room for 16 pieces, however small.
                 assert!(counts.send_calls < messages / 4, "{} gathers nothing: {counts:?}", primitive.name);
             }
         }
     }
 }
 
-/// Answers each line by a job: what a workload does whose requests compute.
+/// Replies to each line by a job, as a workload with computing does.
 struct Computing;
 
 impl Session for Computing {
@@ -290,7 +291,7 @@ impl Session for Computing {
         let job: Job = Box::new(move |outbox| {
             outbox.push(Piece::Bytes(vec![digit].into(), 0..1));
             outbox.end_message();
-            // As when something that the request needed was not to be had.
+            // As if a resource for the request was missing.
             if digit == b'!' { Err(crate::count::tally::ErrorKind::ResourceLimit) } else { Ok(()) }
         });
         Ok(Next::Work(job, Then::Receive(Want::Exactly(2))))
@@ -319,7 +320,7 @@ fn requests_that_compute_are_answered_in_their_order() {
 fn what_a_failed_request_has_to_say_is_sent_before_the_end() {
     let (mut client, server) = pair();
     let tally = Tally::new(0).unwrap();
-    // Nothing behind it: what is left unread when a connection is closed resets it.
+    // No input after it: closing a connection with unread data resets it.
     client.write_all(b"1\n!\n").unwrap();
     let channel = openers("send_each", "recv").open(server.into(), tally.shared()).unwrap();
     let mut connection = Connection::new(channel, Box::new(Computing));
@@ -332,11 +333,11 @@ fn what_a_failed_request_has_to_say_is_sent_before_the_end() {
     assert_eq!(counts.errors, BTreeMap::from([("resource_limit", 1)]));
 }
 
-/// Who makes room for the threads of a load asks for so many (`Way::descriptors`).
+/// A load makes room for its threads by this number (`Way::descriptors`).
 #[test]
 fn a_worker_holds_as_many_descriptors_as_its_primitives_say() {
     let looks = || {
-        // Other tests open and close theirs meanwhile, and must not have them held open here.
+        // Other tests open and close descriptors meanwhile, and must not have them held open here.
         descriptor::leave_descriptors_to_others();
         let held = || std::fs::read_dir("/proc/thread-self/fd").unwrap().count();
         let out = primitives(Direction::Out).into_iter().map(|entry| (entry, entry.name, "recv"));

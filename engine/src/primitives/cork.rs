@@ -1,5 +1,5 @@
-//! The socket is corked for each message: one send(2) a piece, and TCP sends no segment that is not full until the cork is
-//! out (TCP_CORK).
+//! The socket is corked for each message (TCP_CORK), with one send(2) per piece. TCP sends only full segments until the
+//! socket is uncorked.
 
 use std::io;
 use std::os::fd::BorrowedFd;
@@ -11,14 +11,14 @@ use crate::transfer::outbox::Outbox;
 use crate::transfer::primitive::{Primitive, Sender, Sent, send_all};
 
 pub static ENTRY: Primitive = Primitive {
-    tcp_only: Some("TCP_CORK is an option of TCP"),
+    tcp_only: Some("TCP_CORK is a TCP option"),
     ..Primitive::sending::<Cork>(
-        About { summary: "Corked for each message, one send a piece", source: "tcp(7), TCP_CORK" },
+        About { summary: "The socket is corked for each message; one send per piece", source: "tcp(7), TCP_CORK" },
         &[&SEND, &CORK],
     )
 };
 
-/// Segments that wait for more.
+/// Holding back partial segments.
 const CORK: Feature = Feature {
     name: "tcp(7), TCP_CORK",
     since: Some("2.2"),

@@ -1,5 +1,5 @@
-//! What the tests of primitives share: connections with buffers of a chosen size, messages of awkward pieces, peers that
-//! read as they like.
+//! Shared by the tests of primitives: connections with buffers of a chosen size, messages of awkward pieces, peers that
+//! read in patterns.
 
 use std::collections::BTreeMap;
 use std::fs::File;
@@ -23,10 +23,10 @@ use crate::transfer::channel::{Channel, Openers, Way};
 use crate::transfer::outbox::Piece;
 use crate::transfer::primitive::{Direction, Primitive, Sent};
 
-/// The longest that anything here takes.
+/// Maximum duration of any step.
 pub const PATIENCE: Duration = Duration::from_secs(60);
 
-/// The primitives of a direction that this machine has; of the others it is said why not.
+/// Available primitives of a direction; prints why others are unavailable.
 pub fn primitives(direction: Direction) -> Vec<&'static Entry<Primitive>> {
     let of_direction = PRIMITIVES.iter().filter(|entry| entry.item.moves.direction() == direction);
     of_direction.filter(|entry| is_available(entry)).collect()
@@ -40,17 +40,17 @@ fn is_available(entry: &Entry<Primitive>) -> bool {
     reason.is_none()
 }
 
-/// Whether this machine has a primitive; says so where it has not.
+/// Whether a primitive is available on this machine; prints if not.
 pub fn has(name: &str) -> bool {
     is_available(PRIMITIVES.iter().find(|entry| entry.name == name).unwrap())
 }
 
-/// What a worker keeps that moves bytes by these primitives.
+/// A worker's state for these primitives.
 pub fn openers(out: &str, into: &str) -> Openers {
     openers_with(out, into, &BTreeMap::new())
 }
 
-/// As [`openers`], with settings of theirs; those that they do not have are without effect.
+/// As [`openers`], with settings; those that a primitive does not have are ignored.
 pub fn openers_with(out: &str, into: &str, given: &BTreeMap<&str, Value>) -> Openers {
     let find = |name| PRIMITIVES.iter().find(|entry| entry.name == name).unwrap();
     let (out, into) = (find(out), find(into));
@@ -58,7 +58,7 @@ pub fn openers_with(out: &str, into: &str, given: &BTreeMap<&str, Value>) -> Ope
     way.prepare(&Settings::new(&way.settings(), given)).unwrap()
 }
 
-/// Sizes of the kernel's buffers, in bytes as asked for (socket(7)); `None` is the system's own choice.
+/// Requested sizes of the kernel's buffers in bytes (socket(7)); `None` leaves the choice to the system.
 #[derive(Debug, Clone, Copy, Default)]
 pub struct Buffers {
     /// SO_SNDBUF of our end.
@@ -67,14 +67,14 @@ pub struct Buffers {
     pub receive: Option<usize>,
 }
 
-/// As small as the kernel allows.
+/// The minimum that the kernel allows.
 pub const TINY: Buffers = Buffers { send: Some(1), receive: Some(1) };
 
 /// The two ends of a connection: the peer's and ours, without Nagle's delays.
 pub fn connection(buffers: Buffers) -> (TcpStream, TcpStream) {
     let listener = TcpListener::bind("127.0.0.1:0").unwrap();
     let peer = Socket::new(Domain::IPV4, Type::STREAM, None).unwrap();
-    // Before the connection is there, as the window scale depends on it (tcp(7)).
+    // Before the connection is established, since the window scale depends on it (tcp(7)).
     buffers.receive.iter().for_each(|&bytes| peer.set_recv_buffer_size(bytes).unwrap());
     peer.connect(&listener.local_addr().unwrap().into()).unwrap();
     let (own, _) = listener.accept().unwrap();
@@ -91,7 +91,7 @@ pub fn channel(own: TcpStream, out: &str, into: &str) -> (Channel, &'static Tall
     (openers(out, into).open(OwnedFd::from(own), tally.shared()).unwrap(), tally)
 }
 
-/// Bytes that no other seed has in this order.
+/// Bytes that differ from those of every other seed.
 pub fn noise(seed: u64, length: usize) -> Vec<u8> {
     let mut state = seed.wrapping_mul(0x9e37_79b9_7f4a_7c15) | 1;
     let next = || {
@@ -103,12 +103,12 @@ pub fn noise(seed: u64, length: usize) -> Vec<u8> {
     std::iter::repeat_with(next).take(length).collect()
 }
 
-/// A piece in memory, all of it.
+/// A piece in memory, whole.
 pub fn in_memory(bytes: &Arc<[u8]>) -> Piece {
     Piece::Bytes(Arc::clone(bytes), 0..bytes.len())
 }
 
-/// A file without a name.
+/// An unnamed file.
 pub fn file(bytes: &[u8]) -> Arc<File> {
     static NUMBER: std::sync::atomic::AtomicU64 = std::sync::atomic::AtomicU64::new(0);
     let number = NUMBER.fetch_add(1, std::sync::atomic::Ordering::Relaxed);
@@ -119,8 +119,8 @@ pub fn file(bytes: &[u8]) -> Arc<File> {
     Arc::new(file)
 }
 
-/// Messages with all that is awkward about pieces, and their bytes in a row. Whoever lends memory finds it as it is for as
-/// long as the pieces last.
+/// Messages with all kinds of awkward pieces, and their contiguous bytes. Lent memory stays unchanged for as long as
+/// the pieces last.
 pub fn awkward_messages() -> (Vec<Vec<Piece>>, Vec<u8>) {
     let mut bytes = Vec::new();
     let mut piece = |seed: usize, length: usize| {
@@ -128,9 +128,9 @@ pub fn awkward_messages() -> (Vec<Vec<Piece>>, Vec<u8>) {
         bytes.extend_from_slice(&part);
         in_memory(&part)
     };
-    // More pieces than a call takes, or a pipe, or a ring.
+    // More pieces than a call, a pipe or a ring takes.
     let many = (0..2500).map(|index| piece(index, index % 8)).collect();
-    // More than a pipe takes.
+    // More than a pipe holds.
     let large = vec![piece(3000, 3), piece(3001, 200_000), piece(3002, 1)];
     let nothing = vec![piece(0, 0), piece(0, 0)];
     let one = vec![piece(3003, 1)];
@@ -153,7 +153,7 @@ pub fn put(channel: &mut Channel, message: &[Piece]) {
     channel.outbox.end_message();
 }
 
-/// Sends all of the outbox, as a worker does whose socket blocks, or as an event loop.
+/// Sends the whole outbox, like a worker with a blocking socket, or like an event loop.
 pub fn send_all(channel: &mut Channel) -> std::io::Result<()> {
     let deadline = Instant::now() + PATIENCE;
     while channel.send()? == Sent::Blocked {
@@ -166,8 +166,7 @@ pub fn send_all(channel: &mut Channel) -> std::io::Result<()> {
     Ok(())
 }
 
-/// A peer that reads until the end: at first a byte at a time, then as much as these sizes say in turn, with a rest now and
-/// then.
+/// A peer that reads until the end: first a byte at a time, then in these sizes in turn, with a pause now and then.
 pub fn reader(mut peer: TcpStream, sizes: &'static [usize]) -> JoinHandle<Vec<u8>> {
     thread::spawn(move || {
         let mut received = Vec::new();
@@ -186,15 +185,15 @@ pub fn reader(mut peer: TcpStream, sizes: &'static [usize]) -> JoinHandle<Vec<u8
     })
 }
 
-/// That these are the same bytes; says where they are not.
+/// Asserts that these are the same bytes; reports where they differ.
 pub fn compare(name: &str, received: &[u8], expected: &[u8]) {
     let place = received.iter().zip(expected).position(|(one, other)| one != other);
     assert_eq!(place, None, "{name}: a byte is wrong of {} received, {} sent", received.len(), expected.len());
     assert_eq!(received.len(), expected.len(), "{name}: bytes received");
 }
 
-/// Runs a test in a thread with a network namespace of its own, whose settings are these (sysctl(8), below /proc/sys). Says
-/// so where this user may not make one.
+/// Runs a test in a thread with a new network namespace, with these settings (sysctl(8), below /proc/sys). Prints if
+/// this user may not create one.
 pub fn in_a_network_of_its_own(settings: &[(&str, u64)], test: impl FnOnce() + Send) {
     let own = || {
         if let Err(error) = unshare(CloneFlags::CLONE_NEWNET) {

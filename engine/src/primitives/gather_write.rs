@@ -1,4 +1,4 @@
-//! The pieces of a message are copied together, and go in one write(2): what a program does that builds its reply in a
+//! The pieces of a message are copied together, and sent by one write(2), as in a program that builds its reply in a
 //! buffer.
 
 use std::cell::Cell;
@@ -14,17 +14,17 @@ use crate::transfer::primitive::{Primitive, Sender, Sent, send_all};
 pub static ENTRY: Primitive = Primitive {
     gathers: true,
     ..Primitive::sending::<GatherWrite>(
-        About { summary: "The pieces of a message copied together, then one write", source: "write(2)" },
+        About { summary: "Copies the pieces of a message together; one write per message", source: "write(2)" },
         &[&WRITE],
     )
 };
 
 thread_local! {
-    /// The buffer that was last given back in this thread: idle connections have none.
+    /// The buffer that was last returned in this thread; idle connections hold none.
     static SPARE: Cell<Vec<u8>> = Cell::default();
 }
 
-/// Of a message that is not sent in full, all that was gathered, and how much of it was sent.
+/// For a partly sent message: all gathered bytes, and how many of them were sent.
 #[derive(Default)]
 struct GatherWrite {
     together: Vec<u8>,

@@ -1,4 +1,4 @@
-//! The primitives: a file each, and a line here.
+//! The primitives: a file each, and a line in this list.
 
 use crate::transfer::primitive::Primitive;
 

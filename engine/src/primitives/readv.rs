@@ -1,4 +1,4 @@
-//! One readv(2) a time, scattered over parts of the buffer.
+//! One readv(2) at a time, scattered over parts of the buffer.
 
 use std::io::{self, IoSliceMut};
 use std::os::fd::BorrowedFd;
@@ -10,13 +10,13 @@ use crate::transfer::inbox::Inbox;
 use crate::transfer::primitive::{Primitive, Received, Receiver, Want, receive_once};
 
 pub static ENTRY: Primitive = Primitive::receiving::<Readv>(
-    About { summary: "One readv a time, into parts of the buffer", source: "readv(2)" },
+    About { summary: "One readv at a time, scattered over parts of the buffer", source: "readv(2)" },
     &[&READV],
 );
 
 const READV: Feature = Feature::everywhere("readv(2)");
 
-/// Bytes of a part: of a page.
+/// Bytes per part: a page.
 const PART: usize = 4096;
 
 #[derive(Default)]

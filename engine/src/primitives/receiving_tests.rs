@@ -1,5 +1,5 @@
-//! Every primitive that receives, where receiving is hard: peers that send a byte at a time, that pause, that end or are
-//! gone, signals, and no more than is wanted.
+//! Every receive primitive under difficult conditions: peers that send a byte at a time, pause, end or disappear;
+//! signals; and limits on what is wanted.
 
 use std::io::{ErrorKind, Write};
 use std::net::{Shutdown, TcpStream};
@@ -13,7 +13,7 @@ use crate::transfer::channel::Channel;
 use crate::transfer::outbox::Piece;
 use crate::transfer::primitive::{Direction, Received, Want};
 
-/// Does this with every primitive, over a socket that blocks, and over one that does not if the primitive works that way.
+/// Runs a test with every primitive, over a blocking socket, and over a non-blocking one if the primitive supports it.
 fn with_every_primitive(test: impl Fn(&str, bool)) {
     for entry in primitives(Direction::In) {
         test(entry.name, true);
@@ -23,8 +23,8 @@ fn with_every_primitive(test: impl Fn(&str, bool)) {
     }
 }
 
-/// What came until the peer's end; of bytes that are stored nowhere, zeroes. Checks that no more came at a time than was
-/// wanted.
+/// Returns what arrived until the peer's end, with zeroes for bytes that are not stored. Checks that no receive
+/// returned more than was wanted.
 fn receive_all(name: &str, channel: &mut Channel, wants: &[Want]) -> Vec<u8> {
     let mut received = Vec::new();
     for &want in wants.iter().cycle() {
@@ -48,12 +48,12 @@ fn receive_all(name: &str, channel: &mut Channel, wants: &[Want]) -> Vec<u8> {
         };
         assert!(bytes <= want.most(), "{name}: {bytes} bytes, and {want:?}");
     }
-    // As often as it is asked.
+    // Repeated while the caller wants more.
     assert_eq!(channel.receive(Want::AtMost(10)).unwrap(), Received::End, "{name}");
     received
 }
 
-/// Sends in parts of these sizes, with rests, and ends.
+/// Sends in parts of these sizes, with pauses, and ends.
 fn writer(mut peer: TcpStream, bytes: Vec<u8>, sizes: &'static [usize]) -> JoinHandle<TcpStream> {
     thread::spawn(move || {
         let mut rest = &bytes[..];
@@ -95,13 +95,13 @@ fn every_byte_comes_and_no_more_than_is_wanted() {
     });
 }
 
-/// As every other test of them, but with buffers that take hardly anything, and a peer that sends a byte at a time: of what
-/// is wanted never more than a part has come, whoever waits for all of it.
+/// Tiny buffers, and a peer that sends a byte at a time: never more than a part of the wanted bytes has arrived, even
+/// for primitives that wait for all of it.
 #[test]
 fn every_byte_comes_through_tiny_buffers_and_one_at_a_time() {
     let bytes = noise(1, 20_000);
     with_every_primitive(|name, blocking| {
-        // Ours are those of the end that connects.
+        // Our end is the one that connects.
         let (own, peer) = connection(TINY);
         peer.set_nodelay(true).unwrap();
         own.set_nonblocking(!blocking).unwrap();
@@ -119,7 +119,7 @@ fn every_byte_comes_through_tiny_buffers_and_one_at_a_time() {
         if counts.bytes_not_copied == 0 {
             compare(name, &received, &bytes);
         }
-        // The kernel's own waiting for all of it (MSG_WAITALL) brings 9000 bytes by one call.
+        // The kernel's own wait for everything (MSG_WAITALL) returns 9000 bytes from one call.
         let few = if (name, blocking) == ("recv_exact", true) { 1 } else { 5 };
         assert!(counts.receive_calls > few, "{name}: nothing came in parts: {counts:?}");
         writer.join().unwrap();
@@ -136,7 +136,7 @@ fn all_that_is_wanted_comes_in_one_call() {
         channel.inbox.taken(9000);
     }
     assert_eq!(tally.counts().receive_calls, 3);
-    // The peer ends before so much has come.
+    // The peer ends before this much has arrived.
     assert_eq!(channel.receive(Want::Exactly(9000)).unwrap(), Received::Bytes(3000));
     writer.join().unwrap();
 }
@@ -157,7 +157,7 @@ fn signals_interrupt_no_message() {
             signal::interrupt_thread(&receiver).unwrap();
             thread::sleep(Duration::from_micros(100));
         };
-        // Nothing has come as yet.
+        // Nothing has arrived yet.
         (0..20).for_each(|_| interrupt());
         let writer = writer(peer, bytes.clone(), &[700, 3000, 1]);
         while !receiver.is_finished() {
@@ -206,8 +206,9 @@ fn a_peer_that_resets_is_an_error() {
     });
 }
 
-/// Pages that the kernel made for a pipe can be mapped, so what splice(2) has sent from there over loopback is not copied.
-/// What send(2) has copied into buffers of its own cannot, and is received by copying: the count says so.
+/// Pages that the kernel allocated for a pipe can be mapped, so data sent from there by splice(2) over loopback is not
+/// copied. Data that send(2) has copied into socket buffers cannot be mapped, and is received by copying: the count
+/// shows it.
 #[test]
 fn whole_pages_are_mapped_where_they_can_be_and_the_rest_is_copied() {
     if !has("recv_zerocopy") {
@@ -229,7 +230,7 @@ fn whole_pages_are_mapped_where_they_can_be_and_the_rest_is_copied() {
         assert_eq!(received.len(), (1 << 20) - 5);
         println!("{out}: {} of {} bytes were not copied", counts.bytes_not_copied, counts.bytes_received);
         assert_eq!(counts.bytes_not_copied > 0, mapped, "{out}");
-        // What is copied is no whole page, and right.
+        // The copied bytes are less than a page, and correct.
         let sent = noise(1, 1 << 20);
         let copied = received.iter().zip(&sent).filter(|&(&received, _)| received != 0);
         assert!(copied.clone().all(|(received, sent)| received == sent), "{out}");

@@ -1,4 +1,4 @@
-//! One recv(2) a time, of what there is: what most programs do.
+//! One recv(2) at a time, of whatever has arrived, as in most programs.
 
 use std::io;
 use std::os::fd::BorrowedFd;
@@ -10,7 +10,10 @@ use crate::transfer::primitive::{Primitive, Received, Receiver, Waits, Want, rec
 
 pub static ENTRY: Primitive = Primitive {
     waits: &[Waits::InTheCall, Waits::ForReadiness, Waits::ForCompletion],
-    ..Primitive::receiving::<Recv>(About { summary: "One recv a time, of what there is", source: "recv(2)" }, &[&RECV])
+    ..Primitive::receiving::<Recv>(
+        About { summary: "One recv at a time, of whatever has arrived", source: "recv(2)" },
+        &[&RECV],
+    )
 };
 
 #[derive(Default)]

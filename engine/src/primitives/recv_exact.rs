@@ -1,5 +1,5 @@
-//! recv(2) with MSG_WAITALL where the protocol says how much is to come: a call comes back with all of it, or with what there
-//! is on a socket that does not block.
+//! recv(2) with MSG_WAITALL if the protocol gives the length to receive: the call returns when all of it is there. On a
+//! non-blocking socket it returns what there is.
 
 use std::io;
 use std::os::fd::BorrowedFd;
@@ -11,7 +11,10 @@ use crate::transfer::inbox::Inbox;
 use crate::transfer::primitive::{Primitive, Received, Receiver, Want, receive_once};
 
 pub static ENTRY: Primitive = Primitive::receiving::<RecvExact>(
-    About { summary: "All that is wanted in one call: recv with MSG_WAITALL", source: "recv(2), MSG_WAITALL" },
+    About {
+        summary: "Receives the whole expected length in one call: recv with MSG_WAITALL",
+        source: "recv(2), MSG_WAITALL",
+    },
     &[&RECV],
 );
 

@@ -1,4 +1,4 @@
-//! recv(2) with MSG_TRUNC: the kernel throws away what has come, and says how much it was.
+//! recv(2) with MSG_TRUNC: the kernel discards the received data, and returns its length.
 
 use std::io;
 use std::os::fd::BorrowedFd;
@@ -10,9 +10,12 @@ use crate::transfer::primitive::{Primitive, Received, Receiver, Want, receive_di
 
 pub static ENTRY: Primitive = Primitive {
     stores: false,
-    tcp_only: Some("MSG_TRUNC throws nothing away on Unix stream sockets"),
+    tcp_only: Some("MSG_TRUNC does not discard data on Unix stream sockets"),
     ..Primitive::receiving::<RecvTruncate>(
-        About { summary: "Thrown away by the kernel, uncopied: recv with MSG_TRUNC", source: "tcp(7), MSG_TRUNC" },
+        About {
+            summary: "The kernel discards the data without copying: recv with MSG_TRUNC",
+            source: "tcp(7), MSG_TRUNC",
+        },
         &[&TRUNCATE],
     )
 };

@@ -1,5 +1,5 @@
-//! TCP_ZEROCOPY_RECEIVE: whole pages that have come are mapped into the program's memory, uncopied; what is no whole page
-//! is received by recv(2). How much was mapped is told: over loopback it may be nothing.
+//! TCP_ZEROCOPY_RECEIVE: maps whole received pages into the program's memory without copying; recv(2) receives the
+//! rest. The mapped share is reported: over loopback it may be zero.
 
 use std::io;
 use std::os::fd::{AsFd, BorrowedFd};
@@ -17,10 +17,10 @@ use crate::transfer::primitive::{Moves, Opener, Primitive, Received, Receiver, W
 
 pub static ENTRY: Primitive = Primitive {
     stores: false,
-    tcp_only: Some("TCP_ZEROCOPY_RECEIVE is an option of TCP"),
+    tcp_only: Some("TCP_ZEROCOPY_RECEIVE is a TCP option"),
     ..Primitive::moving(
         About {
-            summary: "Whole pages mapped, not copied: TCP_ZEROCOPY_RECEIVE; recv of the rest",
+            summary: "Maps whole pages without copying (TCP_ZEROCOPY_RECEIVE); recv for the rest",
             source: "linux/tcp.h; Linux, tools/testing/selftests/net/tcp_mmap.c",
         },
         &[&RECV, &MAPPED],
@@ -28,14 +28,14 @@ pub static ENTRY: Primitive = Primitive {
     )
 };
 
-/// Pages of what has come, mapped.
+/// Mapping received pages.
 const MAPPED: Feature = Feature {
     name: "tcp.h, TCP_ZEROCOPY_RECEIVE",
     since: Some("4.18"),
     refusal: || mapped::refusal().map(|error| format!("TCP_ZEROCOPY_RECEIVE: {error}")),
 };
 
-/// The most that is mapped at a time.
+/// Maximum size of one mapping.
 const PAGES: usize = 256 * 1024;
 
 fn prepare(_settings: &Settings) -> io::Result<Box<dyn Opener<dyn Receiver>>> {
@@ -54,7 +54,7 @@ impl Opener<dyn Receiver> for Sockets {
 
 struct RecvZeroCopy {
     mapping: Mapping,
-    /// The socket blocks: the option itself never waits, so poll(2) does, no longer than the socket would.
+    /// For a blocking socket: the option itself never waits, so poll(2) does, at most as long as the socket would.
     waits: bool,
     timeout: Option<Duration>,
 }
@@ -74,7 +74,7 @@ impl Receiver for RecvZeroCopy {
         let not_mappable = match self.mapping.receive(socket, want.most()) {
             Ok(Mapped { mapped, .. }) if mapped > 0 => return Ok(Received::Mapped(mapped)),
             Ok(Mapped { not_mappable, .. }) => not_mappable,
-            // The peer will send no more, as recv says as well.
+            // The peer will send no more, as recv reports it.
             Err(error) if error.raw_os_error() == Some(libc::EIO) => 0,
             Err(error) => return Err(error),
         };

@@ -1,4 +1,4 @@
-//! One send(2) a piece: what most programs do.
+//! One send(2) per piece, as in most programs.
 
 use std::io;
 use std::os::fd::BorrowedFd;
@@ -11,7 +11,7 @@ use crate::transfer::primitive::{Primitive, Sender, Sent, Waits, send_all};
 
 pub static ENTRY: Primitive = Primitive {
     waits: &[Waits::InTheCall, Waits::ForReadiness, Waits::ForCompletion],
-    ..Primitive::sending::<SendEach>(About { summary: "One send a piece", source: "send(2)" }, &[&SEND])
+    ..Primitive::sending::<SendEach>(About { summary: "One send per piece", source: "send(2)" }, &[&SEND])
 };
 
 #[derive(Default)]

@@ -1,5 +1,5 @@
-//! One send(2) a piece, each but the last of a message with MSG_MORE: TCP waits for the rest before it sends a segment that
-//! is not full.
+//! One send(2) per piece, with MSG_MORE on all but the last piece of a message: TCP waits for the rest before it sends
+//! a partial segment.
 
 use std::io;
 use std::os::fd::BorrowedFd;
@@ -11,14 +11,17 @@ use crate::transfer::outbox::Outbox;
 use crate::transfer::primitive::{Primitive, Sender, Sent, send_all};
 
 pub static ENTRY: Primitive = Primitive {
-    tcp_only: Some("MSG_MORE means nothing to Unix sockets, which send at once"),
+    tcp_only: Some("MSG_MORE has no effect on Unix sockets, which send at once"),
     ..Primitive::sending::<SendMore>(
-        About { summary: "One send a piece, with MSG_MORE until the last of a message", source: "send(2), MSG_MORE" },
+        About {
+            summary: "One send per piece, with MSG_MORE on all but the last piece of a message",
+            source: "send(2), MSG_MORE",
+        },
         &[&SEND, &MORE],
     )
 };
 
-/// More comes.
+/// The flag MSG_MORE.
 const MORE: Feature = Feature::flag("send(2), MSG_MORE", "2.4.4");
 
 #[derive(Default)]
@@ -29,7 +32,7 @@ impl Sender for SendMore {
         send_all(outbox, |outbox| {
             let last = outbox.message().nth(1).is_none();
             outbox.first().with_bytes(|bytes| {
-                // Of a file it may be a part only.
+                // A piece of a file may be sent in part only.
                 let ends = last && bytes.len() as u64 == outbox.first().length();
                 socket::send(socket, bytes, if ends { 0 } else { libc::MSG_MORE })
             })

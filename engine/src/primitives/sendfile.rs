@@ -1,4 +1,4 @@
-//! sendfile(2) for the pieces of a file, which the program never sees; send(2) for those in memory.
+//! sendfile(2) for pieces of a file, which never pass through the program; send(2) for pieces in memory.
 
 use std::io;
 use std::os::fd::{AsFd, BorrowedFd};
@@ -10,11 +10,11 @@ use crate::transfer::outbox::{Outbox, Piece};
 use crate::transfer::primitive::{Primitive, Sender, Sent, send_all};
 
 pub static ENTRY: Primitive = Primitive::sending::<Sendfile>(
-    About { summary: "sendfile of a file, send of what is in memory", source: "sendfile(2)" },
+    About { summary: "sendfile for pieces of a file, send for pieces in memory", source: "sendfile(2)" },
     &[&SEND, &SENDFILE],
 );
 
-/// Bytes from a file into a socket.
+/// Sending from a file to a socket.
 const SENDFILE: Feature =
     Feature { name: "sendfile(2)", since: Some("2.2"), refusal: || refused("sendfile", one_byte_sent()) };
 
@@ -31,7 +31,7 @@ impl Sender for Sendfile {
     fn send(&mut self, socket: BorrowedFd<'_>, outbox: &mut Outbox) -> io::Result<Sent> {
         send_all(outbox, |outbox| match outbox.first() {
             Piece::Bytes(bytes, range) => {
-                // As the head of a reply goes together with the file that follows.
+                // MSG_MORE, so that the head of a reply leaves together with the file that follows it.
                 let more = if outbox.message().nth(1).is_some() { libc::MSG_MORE } else { 0 };
                 socket::send(socket, &bytes[range.clone()], more)
             }

@@ -1,5 +1,5 @@
-//! Every primitive that sends, where sending is hard: buffers that take hardly anything, peers that hardly read or are gone,
-//! signals, messages of pieces that no single call takes.
+//! Every send primitive under difficult conditions: tiny buffers, peers that hardly read or are gone, signals, messages
+//! of more pieces than a call takes.
 
 use std::io::{ErrorKind, Read};
 use std::net::{Shutdown, TcpStream};
@@ -16,8 +16,7 @@ use crate::sys::signal;
 use crate::transfer::outbox::Piece;
 use crate::transfer::primitive::{Direction, Sent};
 
-/// Does this with every primitive, over a socket that blocks and over one that does not, all at the same time: they wait
-/// most of it.
+/// Runs a test with every primitive, over a blocking and a non-blocking socket, all at the same time: they mostly wait.
 fn with_every_primitive(test: impl Fn(&str, bool) + Sync) {
     thread::scope(|scope| {
         for entry in primitives(Direction::Out) {
@@ -74,8 +73,7 @@ fn a_peer_that_takes_a_byte_at_a_time_gets_them_all() {
     });
 }
 
-/// What is left in a cork, or with a promise of more (MSG_MORE), would wait for 200 ms; what waits for an acknowledgement
-/// that is delayed, 40 ms.
+/// Data left in a cork, or with MSG_MORE, would wait for 200 ms; data that waits for a delayed acknowledgement, 40 ms.
 #[test]
 fn nothing_stays_behind_at_the_end_of_a_message() {
     let bytes: Arc<[u8]> = noise(1, 100).into();
@@ -96,7 +94,7 @@ fn nothing_stays_behind_at_the_end_of_a_message() {
                 let mut took = || {
                     put(&mut channel, message);
                     if !marked {
-                        // As of a message of which the session does not know yet how it goes on.
+                        // Like a message whose end the session does not know yet.
                         channel.outbox.push(in_memory(&bytes));
                     }
                     let length = channel.outbox.bytes() as usize;
@@ -131,7 +129,7 @@ fn signals_interrupt_no_message() {
             signal::interrupt_thread(&sender).unwrap();
             thread::sleep(Duration::from_micros(100));
         };
-        // Nobody reads as yet, and all of it does not fit.
+        // The peer does not read yet, and not everything fits.
         (0..20).for_each(|_| interrupt());
         assert!(!sender.is_finished(), "{name}");
         let reader = reader(peer, SIZES);
@@ -163,7 +161,7 @@ fn stuck(name: &str, blocking: bool) -> (TcpStream, crate::transfer::channel::Ch
     (peer, channel, bytes.to_vec(), message)
 }
 
-/// As long as its socket, and no longer, whatever it is interrupted by: the second send is into a socket that takes nothing.
+/// As long as its socket, and no longer, whatever interrupts it: the second send is into a full socket.
 #[test]
 fn a_call_waits_as_long_as_the_socket() {
     with_every_primitive(|name, blocking| {
@@ -180,7 +178,7 @@ fn a_call_waits_as_long_as_the_socket() {
     });
 }
 
-/// Of a call of the kernel's a signal begins the time anew: it comes back, and is made again. A ring is waited for until the
+/// A signal restarts the time limit of a system call: it returns, and is made again. A ring is waited for until the
 /// same moment.
 #[test]
 fn signals_do_not_prolong_the_wait_for_a_ring() {
@@ -192,7 +190,7 @@ fn signals_do_not_prolong_the_wait_for_a_ring() {
             assert_eq!(channel.send().unwrap(), Sent::Blocked, "{name}");
             began.elapsed()
         });
-        // Longer than it may take; but it ends, whatever it does with them.
+        // Longer than it may take; but it ends, whatever the signals do.
         for _ in 0..100 {
             if sender.is_finished() {
                 break;
@@ -251,7 +249,7 @@ fn a_peer_that_has_said_all_still_gets_its_answer() {
     }
 }
 
-/// Bytes in a pipe or a queue of a connection that is given up go to no other.
+/// Bytes in a pipe or a queue of a dropped connection must not reach another one.
 #[test]
 fn what_a_lost_connection_had_begun_goes_nowhere_else() {
     for entry in primitives(Direction::Out) {
@@ -279,7 +277,7 @@ fn what_a_lost_connection_had_begun_goes_nowhere_else() {
     }
 }
 
-/// Of 2,500 pieces in memory: a call for each, for 1,024 of them (UIO_MAXIOV), for 64 (our ring), for all.
+/// For 2,500 pieces in memory: one call each, one per 1,024 pieces (UIO_MAXIOV), one per 64 (our ring), or one for all.
 #[test]
 fn a_message_takes_as_many_calls_as_its_primitive_promises() {
     let pieces: Vec<Arc<[u8]>> = (0..2500).map(|index| noise(index, 1).into()).collect();
@@ -293,12 +291,12 @@ fn a_message_takes_as_many_calls_as_its_primitive_promises() {
         ("zerocopy", 3),
         ("gather_write", 1),
         ("write_once", 1),
-        // The cork goes in and out.
+        // Two calls for the cork.
         ("cork", 2502),
         ("sendfile", 2500),
         ("uring_send", 40),
         ("uring_send_zc", 2500),
-        // Into the pipe and out of it: a piece at a time, or as many as it has places, 16 (pipe(7)).
+        // Into the pipe and out of it: one piece at a time, or as many as the pipe has slots, 16 (pipe(7)).
         ("splice", 5000),
         ("vmsplice", 2 * 157),
     ];

@@ -1,12 +1,14 @@
-//! One sendmsg(2) a message: the kernel gathers its pieces from a table that is kept for as long as the messages are of the
-//! same pieces. `writev` fills its table for every call; that, and the flags, is what the two differ in.
+//! One sendmsg(2) per message. The kernel gathers the pieces from a table that is kept while messages consist of the
+//! same pieces. `writev` fills its table for every call; the two primitives differ only in that and in the flags.
 //!
-//! The program of CSE 638 PA02 ("one-copy") fills its table of eight pieces (struct iovec) once for each connection, and hands
-//! it to sendmsg for every message. Here the pieces follow from the outbox, so it is seen from them: what comes for the second
-//! time in succession is registered, and from then on only looked at, whether it still is what is to be sent. To register has a
-//! price, a share of every buffer: messages that never come again, as the parts of a long one, do not pay it. Nor is a reply
-//! that was made for one request kept for long: what is registered goes with the next message of others, and a row of one piece
-//! is never registered, as there is nothing to gather.
+//! The program of CSE 638 PA02 ("one-copy") fills its table of eight pieces (struct iovec) once per connection, and
+//! passes it to sendmsg for every message. Here the outbox provides the pieces, so the primitive detects repetition: a
+//! row of pieces that comes twice in succession is registered. From then on the primitive only checks that the next row
+//! is the same.
+//!
+//! Registering costs a share of every buffer. Messages that never repeat, such as the parts of a long one, do not pay
+//! this cost. A reply made for one request is not kept for long either: the next message of other pieces drops the
+//! table. A row of one piece is never registered, since there is nothing to gather.
 
 use std::io::{self, IoSlice};
 use std::os::fd::BorrowedFd;
@@ -22,7 +24,8 @@ pub static ENTRY: Primitive = Primitive {
     gathers: true,
     ..Primitive::sending::<Sendmsg>(
         About {
-            summary: "One sendmsg a message, gathered by the kernel from a table kept while the pieces are the same",
+            summary: "One sendmsg per message; the kernel gathers the pieces from a table that is kept while the \
+                      pieces stay the same",
             source: "sendmsg(2)",
         },
         &[&SENDMSG],
@@ -31,11 +34,11 @@ pub static ENTRY: Primitive = Primitive {
 
 #[derive(Default)]
 struct Sendmsg {
-    /// Of the last whole row of pieces, if it came twice.
+    /// The last whole row of pieces, if it came twice.
     registered: PieceTable,
-    /// Of the last whole row for which a table was filled.
+    /// The last whole row for which a table was filled.
     last: Outline,
-    /// A part of a row has been sent, and what is left of it comes next.
+    /// A row has been sent in part, and its rest comes next.
     within_a_row: bool,
 }
 
@@ -50,8 +53,8 @@ impl Sender for Sendmsg {
             }
             outbox.gather(|pieces| {
                 let bytes = socket::sendmsg(socket, pieces, 0)?;
-                // What is left of a row that was sent in part goes by a table of its own, for one call: were it registered in
-                // the place of the whole, the next message would have to be registered anew, and that for every row cut short.
+                // The rest of a partly sent row gets a separate table for one call. If it replaced the registered row,
+                // the next message would have to be registered again, once for every partial send.
                 if !self.within_a_row {
                     self.register(outbox, pieces);
                 }
@@ -63,7 +66,7 @@ impl Sender for Sendmsg {
 }
 
 impl Sendmsg {
-    /// Takes note of a whole row for which a table had to be filled: registers it where it is the one that came last.
+    /// Notes a whole row for which a table was filled: registers it if it equals the previous one.
     fn register(&mut self, outbox: &Outbox, pieces: &[IoSlice<'_>]) {
         let outline = Outline::of(pieces);
         if pieces.len() > 1 && outline == self.last {
@@ -75,8 +78,8 @@ impl Sendmsg {
     }
 }
 
-/// Where a row begins and ends in memory, and of how many pieces it is. It owns none of that memory, in which something else may
-/// lie by now: that two are the same says only that a row is worth registering.
+/// Start and end of a row in memory, and its number of pieces. It does not own the memory, which may hold something
+/// else by now: equality only indicates that a row is worth registering.
 #[derive(Default, PartialEq)]
 struct Outline {
     first: usize,
@@ -107,7 +110,7 @@ mod tests {
     use crate::sys::descriptor::{self, PollFlags};
     use crate::transfer::outbox::Piece;
 
-    /// Buffers of eight fields that no other seed has.
+    /// Buffers of eight fields that differ from those of every other seed.
     fn fields(seed: u64, bytes: usize) -> Vec<Arc<[u8]>> {
         (0..8).map(|index| noise(seed * 8 + index, bytes).into()).collect()
     }
@@ -117,7 +120,7 @@ mod tests {
         outbox.end_message();
     }
 
-    /// Sends a message and receives it, which is to be of these bytes.
+    /// Sends a message, and receives it, expecting these bytes.
     fn exchange(sender: &mut Sendmsg, ends: &mut (TcpStream, TcpStream), outbox: &mut Outbox, expected: &[u8]) {
         assert_eq!(sender.send(ends.1.as_fd(), outbox).unwrap(), Sent::Done);
         let mut received = vec![0; expected.len()];
@@ -137,7 +140,7 @@ mod tests {
         let message = fields(1, 64);
         (0..100).for_each(|_| exchange_fields(&mut sender, &mut ends, &message));
         assert_eq!(sender.registered.fills, 1);
-        // One share is this test's, the other the table's; with the connection it is given back.
+        // One reference is this test's, the other the table's; the table drops its own with the connection.
         assert!(message.iter().all(|field| Arc::strong_count(field) == 2));
         drop(sender);
         assert!(message.iter().all(|field| Arc::strong_count(field) == 1));
@@ -149,7 +152,7 @@ mod tests {
         let [one, other] = [fields(1, 64), fields(2, 100)];
         (0..5).for_each(|_| exchange_fields(&mut sender, &mut ends, &one));
         exchange_fields(&mut sender, &mut ends, &other);
-        // Nothing is kept of what may never come again.
+        // Messages that may never repeat are not kept.
         assert!(one.iter().chain(&other).all(|field| Arc::strong_count(field) == 1));
         (0..5).for_each(|_| exchange_fields(&mut sender, &mut ends, &other));
         assert_eq!(sender.registered.fills, 2);
@@ -161,7 +164,7 @@ mod tests {
         let (mut sender, mut ends) = (Sendmsg::default(), connection(Buffers::default()));
         let [one, equal] = [fields(1, 64), fields(1, 64)];
         (0..3).for_each(|_| exchange_fields(&mut sender, &mut ends, &one));
-        // One field alone that lies elsewhere, in a row that begins and ends as the one before.
+        // Only one field lies elsewhere, in a row with the same start and end as before.
         let mut mixed = one.clone();
         mixed[4] = Arc::clone(&equal[4]);
         for message in [&mixed, &equal] {
@@ -180,13 +183,13 @@ mod tests {
         outbox.push_messages(in_memory(&all), 640, 64);
         exchange(&mut sender, &mut ends, &mut outbox, &all);
         assert_eq!((sender.registered.fills, Arc::strong_count(&all)), (0, 1));
-        // Nor what is of one piece.
+        // Rows of one piece are not kept either.
         let single = &fields(2, 64)[..1];
         (0..5).for_each(|_| exchange_fields(&mut sender, &mut ends, single));
         assert_eq!((sender.registered.fills, Arc::strong_count(&single[0])), (0, 1));
     }
 
-    /// One that is made for each request may lie where the last one did, and so look like it.
+    /// A message made for each request may have the address of the previous one, and so look the same.
     #[test]
     fn a_row_that_lies_where_another_did_is_sent_as_it_is() {
         let (mut sender, mut ends) = (Sendmsg::default(), connection(Buffers::default()));
@@ -211,7 +214,7 @@ mod tests {
         assert_eq!((sender.registered.fills, Arc::strong_count(&head)), (0, 1));
     }
 
-    /// A socket that takes hardly anything cuts nearly every message into parts, at places of all kinds.
+    /// A socket with a small buffer cuts nearly every message, at places of all kinds.
     #[test]
     fn what_is_left_of_a_message_does_not_take_the_place_of_the_whole() {
         let (peer, own) = connection(TINY);
@@ -252,7 +255,7 @@ mod tests {
     proptest::proptest! {
         #![proptest_config(proptest::test_runner::Config::with_cases(40))]
 
-        /// Messages by their numbers, cut wherever a socket may: the table is always that of the row at the front, or none.
+        /// Messages by number, cut wherever a socket may: the table is always that of the front row, or none.
         #[test]
         fn whatever_comes_its_bytes_go_out(
             order in proptest::collection::vec(0usize..3, 1..60), at_once in 1usize..4, waiting in 1usize..5,

@@ -1,5 +1,5 @@
-//! splice(2) through a pipe: pages of a file go into the pipe and on into the socket without being copied to the program;
-//! bytes in memory are written into the pipe, which copies them.
+//! splice(2) through a pipe: pages of a file go through the pipe into the socket without being copied to the program.
+//! Bytes in memory are written into the pipe, which copies them.
 
 use std::io;
 use std::os::fd::BorrowedFd;
@@ -15,7 +15,10 @@ use crate::transfer::primitive::{Moves, Opener, Primitive, Sender, Sent};
 pub static ENTRY: Primitive = Primitive {
     descriptors: pipes::DESCRIPTORS,
     ..Primitive::moving(
-        About { summary: "Through a pipe: splice from a file, or write, then splice", source: "splice(2)" },
+        About {
+            summary: "Through a pipe: splice from a file, or write from memory; then splice to the socket",
+            source: "splice(2)",
+        },
         &[&SPLICE],
         Moves::Out(prepare),
     )

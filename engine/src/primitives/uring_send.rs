@@ -1,4 +1,4 @@
-//! io_uring in the place of send(2): the pieces of a message are linked operations, submitted by one io_uring_enter.
+//! io_uring instead of send(2): the pieces of a message are linked operations, submitted by one io_uring_enter.
 
 use std::io;
 use std::os::fd::BorrowedFd;
@@ -16,7 +16,7 @@ pub static ENTRY: Primitive = Primitive {
     gathers: true,
     ..Primitive::moving(
         About {
-            summary: "Linked operations, one io_uring_enter a message",
+            summary: "Linked send operations; one io_uring_enter per message",
             source: "io_uring_enter(2), IORING_OP_SEND",
         },
         &[&IO_URING, &RING_SEND],
@@ -24,7 +24,7 @@ pub static ENTRY: Primitive = Primitive {
     )
 };
 
-/// A send, and giving one up.
+/// Sending, and cancelling a send.
 const RING_SEND: Feature = Feature {
     name: "io_uring, IORING_OP_SEND with IORING_ASYNC_CANCEL_FD",
     since: Some("5.19"),
@@ -35,7 +35,7 @@ fn prepare(_settings: &Settings) -> io::Result<Box<dyn Opener<dyn Sender>>> {
     Ok(Box::new(OneRing(Arc::new(Mutex::new(SendRing::new()?)))))
 }
 
-/// The ring is the worker's.
+/// The worker's ring.
 struct OneRing(Arc<Mutex<SendRing>>);
 
 impl Opener<dyn Sender> for OneRing {

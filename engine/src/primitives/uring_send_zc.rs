@@ -1,5 +1,5 @@
-//! io_uring's send without copying: the kernel sends from where the bytes are, unless it copies them after all, and says by
-//! a second completion when it is done with them, and whether it has copied.
+//! io_uring's zero-copy send: the kernel sends from the program's memory, unless it copies after all. A second
+//! completion reports when the kernel is done with the bytes, and whether it has copied them.
 
 use std::io;
 use std::os::fd::BorrowedFd;
@@ -18,7 +18,7 @@ pub static ENTRY: Primitive = Primitive {
     tcp_only: Some("IORING_OP_SEND_ZC is refused on Unix sockets"),
     ..Primitive::moving(
         About {
-            summary: "A piece an operation, not copied: io_uring's send_zc",
+            summary: "One zero-copy operation per piece: io_uring's send_zc",
             source: "io_uring_enter(2), IORING_OP_SEND_ZC",
         },
         &[&IO_URING, &RING_SEND_ZC],
@@ -26,7 +26,7 @@ pub static ENTRY: Primitive = Primitive {
     )
 };
 
-/// A send without copying, which says whether it copied after all.
+/// Zero-copy send that reports whether the kernel copied after all.
 const RING_SEND_ZC: Feature = Feature {
     name: "io_uring, IORING_OP_SEND_ZC with IORING_SEND_ZC_REPORT_USAGE",
     since: Some("6.2"),
@@ -37,7 +37,7 @@ fn prepare(_settings: &Settings) -> io::Result<Box<dyn Opener<dyn Sender>>> {
     Ok(Box::new(OneRing(Arc::new(Mutex::new(SendRing::new()?)))))
 }
 
-/// The ring is the worker's.
+/// The worker's ring.
 struct OneRing(Arc<Mutex<SendRing>>);
 
 impl Opener<dyn Sender> for OneRing {
@@ -51,13 +51,13 @@ struct UringSendZc {
     ring: Arc<Mutex<SendRing>>,
     owner: Arc<Owner>,
     patience: Patience,
-    /// Sends that this program had to have copied, of which nobody has been told.
+    /// Sends that this program had to copy, and that have not been reported yet.
     copied: u64,
 }
 
 impl UringSendZc {
-    /// Takes what has come from the ring, unless its worker uses it just now: that takes it then, but may wait for another
-    /// peer, and for as long as that peer likes.
+    /// Takes completions from the ring, unless its worker is using the ring now. Then the worker takes them, but it may
+    /// be waiting for another peer, for as long as that peer likes.
     fn collect(&self) {
         match self.ring.try_lock() {
             Ok(mut ring) => ring.notify(),
@@ -75,8 +75,8 @@ impl Sender for UringSendZc {
             let (bytes, range) = outbox.first().in_memory()?;
             match ring.send_zc(owner, socket, &bytes, range.clone(), *patience) {
                 Err(error) if matches!(error.raw_os_error(), Some(libc::ENOMEM | libc::ENOBUFS)) => {
-                    // No more memory may be pinned. Waiting could wait for the peer, so this one is copied, and counts as
-                    // such.
+                    // No more memory may be pinned. Waiting could mean waiting for the peer, so this send is copied,
+                    // and counted as copied.
                     outbox.count_call();
                     let sent = ring.send(socket, &[&bytes[range]], *patience)?;
                     *copied += 1;
@@ -129,7 +129,8 @@ mod tests {
         bytes
     }
 
-    /// As a worker that waits in a send of another connection: it has the ring, and takes what comes until the bytes are free.
+    /// Like a worker that waits in a send of another connection: it holds the ring, and takes completions until the
+    /// bytes are free.
     fn until_free(ring: &mut SendRing, bytes: &Arc<[u8]>) {
         let deadline = Instant::now() + Duration::from_secs(60);
         while Arc::strong_count(bytes) > 1 {

@@ -1,8 +1,9 @@
-//! vmsplice(2) through a pipe: the pages of the program's own memory go into the pipe and on into the socket, uncopied.
+//! vmsplice(2) through a pipe: the pages of the program's memory go through the pipe into the socket without being
+//! copied.
 //!
-//! Nothing says when they may be altered. That the peer's TCP has acknowledged them (SIOCOUTQ) does not: over loopback, or
-//! between two namespaces, its socket holds these very pages until the peer's program has read them, and what is written
-//! there meanwhile is what it reads. So this is for bytes that last as long as the program does.
+//! Nothing reports when the pages may be changed again. An acknowledgement by the peer's TCP (SIOCOUTQ) does not
+//! suffice. Over loopback, or between two namespaces, the peer's socket holds these very pages until its program reads
+//! them, and would deliver later changes. So this primitive is only for bytes that never change while the program runs.
 
 use std::io::{self, IoSlice};
 use std::os::fd::{AsFd, BorrowedFd};
@@ -21,7 +22,7 @@ pub static ENTRY: Primitive = Primitive {
     lends: true,
     ..Primitive::moving(
         About {
-            summary: "Through a pipe, the memory's pages uncopied: vmsplice, then splice",
+            summary: "Through a pipe without copying memory pages: vmsplice, then splice",
             source: "vmsplice(2), splice(2)",
         },
         &[&VMSPLICE, &SPLICE],
@@ -29,7 +30,7 @@ pub static ENTRY: Primitive = Primitive {
     )
 };
 
-/// Pages of memory into a pipe.
+/// Passing pages of memory into a pipe.
 const VMSPLICE: Feature =
     Feature { name: "vmsplice(2)", since: Some("2.6.17"), refusal: || refused("vmsplice", one_byte_lent()) };
 

@@ -1,4 +1,4 @@
-//! One write(2) a piece.
+//! One write(2) per piece.
 
 use std::io;
 use std::os::fd::BorrowedFd;
@@ -11,7 +11,7 @@ use crate::transfer::primitive::{Primitive, Sender, Sent, send_all};
 
 pub static ENTRY: Primitive = Primitive {
     original: Some("1"),
-    ..Primitive::sending::<WriteEach>(About { summary: "One write a piece", source: "write(2)" }, &[&WRITE])
+    ..Primitive::sending::<WriteEach>(About { summary: "One write per piece", source: "write(2)" }, &[&WRITE])
 };
 
 #[derive(Default)]

@@ -1,5 +1,5 @@
-//! One write(2) of a message whose pieces lie side by side in one buffer: laid out beforehand, so that nothing has to be
-//! gathered. Pieces that do not lie so take a write each.
+//! One write(2) per message whose pieces are contiguous in one buffer, so that nothing has to be gathered. Pieces that
+//! are not contiguous take a write each.
 
 use std::io;
 use std::os::fd::BorrowedFd;
@@ -15,7 +15,7 @@ pub static ENTRY: Primitive = Primitive {
     laid_out: true,
     original: Some("3"),
     ..Primitive::sending::<WriteOnce>(
-        About { summary: "One write a message that was laid out beforehand", source: "write(2)" },
+        About { summary: "One write per message, laid out contiguously in advance", source: "write(2)" },
         &[&WRITE],
     )
 };

@@ -1,6 +1,6 @@
-//! One writev(2) a message: the kernel gathers its pieces from a table (struct iovec) that is filled for every call, on the
-//! stack where they are few. `sendmsg` keeps its table while the pieces are the same, and takes flags; the kernel does the same
-//! for both.
+//! One writev(2) per message: the kernel gathers the pieces from a table (struct iovec) that is filled for every call,
+//! on the stack if it is small. `sendmsg` keeps its table while the pieces stay the same, and takes flags; the kernel
+//! does the same for both.
 
 use std::io;
 use std::os::fd::BorrowedFd;
@@ -15,7 +15,7 @@ pub static ENTRY: Primitive = Primitive {
     gathers: true,
     original: Some("2"),
     ..Primitive::sending::<Writev>(
-        About { summary: "One writev a message, gathered by the kernel", source: "writev(2)" },
+        About { summary: "One writev per message, gathered by the kernel", source: "writev(2)" },
         &[&WRITEV],
     )
 };

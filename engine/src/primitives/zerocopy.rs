@@ -1,5 +1,5 @@
-//! sendmsg(2) with MSG_ZEROCOPY: the kernel sends from where the bytes are, unless it copies them after all, and says on
-//! the socket's error queue when it is done with them, and whether it has copied.
+//! sendmsg(2) with MSG_ZEROCOPY: the kernel sends from the program's memory, unless it copies after all. The socket's
+//! error queue reports when the kernel is done with the bytes, and whether it has copied them.
 
 use std::collections::BTreeMap;
 use std::io;
@@ -18,7 +18,7 @@ pub static ENTRY: Primitive = Primitive {
     tcp_only: Some("SO_ZEROCOPY is refused on Unix sockets"),
     ..Primitive::moving(
         About {
-            summary: "A message a call, not copied: sendmsg with MSG_ZEROCOPY",
+            summary: "One zero-copy call per message: sendmsg with MSG_ZEROCOPY",
             source: "Linux, Documentation/networking/msg_zerocopy.rst",
         },
         &[&SENDMSG, &ZEROCOPY],
@@ -26,15 +26,15 @@ pub static ENTRY: Primitive = Primitive {
     )
 };
 
-/// Sends that do not copy.
+/// Zero-copy sends.
 const ZEROCOPY: Feature = Feature {
     name: "sendmsg(2), MSG_ZEROCOPY",
     since: Some("4.14"),
     refusal: || on_tcp_socket("setsockopt, SO_ZEROCOPY", zero_copy::allow_zero_copy),
 };
 
-/// Sends in flight from which on each further send collects completions first: the kernel's notes of them take memory of
-/// a limited kind (net.core.optmem_max), and the pieces are held.
+/// Number of sends in flight above which each further send collects completions first: the kernel's notifications take
+/// limited memory (net.core.optmem_max), and the pieces are held meanwhile.
 const IN_FLIGHT: usize = 16;
 
 fn prepare(_settings: &Settings) -> io::Result<Box<dyn Opener<dyn Sender>>> {
@@ -52,7 +52,7 @@ impl Opener<dyn Sender> for Sockets {
 
 #[derive(Default)]
 struct ZeroCopy {
-    /// What each call has sent that the kernel is not done with. The kernel counts the calls from 0, and wraps around.
+    /// What each call has sent, until the kernel is done with it. The kernel counts calls from 0, and wraps around.
     held: BTreeMap<u32, Vec<Piece>>,
     calls: u32,
     completions: Completions,
@@ -86,8 +86,8 @@ impl Sender for ZeroCopy {
             outbox.count_call();
             let no_room = matches!(&result, Err(error) if error.raw_os_error() == Some(libc::ENOBUFS));
             if no_room {
-                // No note can be made of another send. Waiting could wait for the peer, so this one is copied, and counts
-                // as such.
+                // The kernel cannot allocate another notification. Waiting could mean waiting for the peer, so this
+                // send is copied, and counted as copied.
                 self.collect(socket)?;
                 result = socket::sendmsg(socket, &slices, 0);
                 outbox.count_call();

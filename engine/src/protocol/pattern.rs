@@ -1,4 +1,4 @@
-//! The bytes that our servers send where a protocol leaves them open, and the check of a reply that is made of them.
+//! The payload that our servers send if a protocol does not define it, and the check of replies that consist of it.
 
 use std::sync::Arc;
 
@@ -7,26 +7,25 @@ use crate::protocol::workload::{Answer, Input};
 use crate::transfer::inbox;
 use crate::transfer::primitive::Want;
 
-/// How long a reply is, for both ends of protocols in which that is open.
+/// Length of a reply, for protocols that leave it open; both ends need it.
 pub const BYTES: Setting = Setting {
     name: "bytes",
     help: "Bytes of every reply",
     unit: Some("bytes"),
     kind: Kind::Integer { minimum: 1, maximum: 1 << 30, default: 4000 },
-    for_more: Some("for more bytes in one reply, the workload stream"),
+    for_more: Some("for more bytes in a reply, use the workload stream"),
 };
 
-/// How strictly a client looks at a reply.
+/// How strictly a client checks replies.
 pub const CHECK: Setting = Setting {
     name: "check",
-    help: "Compare replies with the bytes that our servers send, or only count them (for other servers)",
+    help: "Compare replies with the bytes that our servers send, or only count their bytes (for other servers)",
     unit: None,
     kind: Kind::Choice { choices: &["pattern", "count"], default: "pattern" },
     for_more: None,
 };
 
-/// The bytes that our servers send. The period is a prime, so that a piece that is lost, repeated or out of place does
-/// not go unseen.
+/// The payload of our servers. Its period is a prime, so that a lost, repeated or misplaced piece is detected.
 pub fn pattern(length: u64) -> Arc<[u8]> {
     let period: Vec<u8> = (0..251).collect();
     let length = length as usize;
@@ -35,12 +34,13 @@ pub fn pattern(length: u64) -> Arc<[u8]> {
     bytes.into()
 }
 
-/// Where what came first differs from what was to come. Bytes are compared one by one only where there is a difference.
+/// Returns the first position at which the received and the expected bytes differ. Compares byte by byte only if there
+/// is a difference.
 pub fn difference(seen: &[u8], expected: &[u8]) -> Option<usize> {
     if seen == expected { None } else { seen.iter().zip(expected).position(|(seen, expected)| seen != expected) }
 }
 
-/// Replies of known lengths on their way in, one after another.
+/// Replies of known lengths, received one after another.
 #[derive(Clone)]
 pub struct Reception {
     bytes: usize,
@@ -49,26 +49,27 @@ pub struct Reception {
 }
 
 impl Reception {
-    /// Replies of up to so many bytes, which are looked at as [`CHECK`] says, or only counted where nothing says so.
+    /// Makes a reception for replies of up to this many bytes, which are checked as [`CHECK`] says, or only counted by
+    /// default.
     pub fn new(settings: &Settings, largest: u64) -> Self {
         let is_compared = settings.values().contains_key(CHECK.name) && settings.word(CHECK.name) == "pattern";
         let expected = is_compared.then(|| pattern(largest));
         Reception { bytes: 0, expected, received: 0 }
     }
 
-    /// Begins a reply of so many bytes, and says how the first receive is to be made.
+    /// Starts a reply of this many bytes, and returns what the first receive wants.
     pub fn begin(&mut self, bytes: u64) -> Want {
         (self.bytes, self.received) = (bytes as usize, 0);
         self.want()
     }
 
-    /// Room for one byte more than is due: a reply that is too long must not look complete because the buffer was full.
+    /// Room for one byte more than expected: an overlong reply must not look complete because the buffer was full.
     fn want(&self) -> Want {
         let due = self.bytes - self.received;
         Want::AtMost(if due < inbox::CAPACITY { due + 1 } else { inbox::CAPACITY - 1 })
     }
 
-    /// Takes all of the input as the next part of the reply; of what may have other replies behind it, no more than is due.
+    /// Takes all input as the next part of the reply; if other replies may follow, takes no more than expected.
     pub fn receive(&mut self, input: &mut Input<'_>) -> Result<Answer, String> {
         let bytes = self.bytes;
         if input.ended {
@@ -79,7 +80,7 @@ impl Reception {
         let part = &input.bytes()[..input.bytes().len().min(most)];
         let received = self.received + part.len() + input.not_stored;
         self.compare(part)?;
-        // What is wrong from its first byte on is no reply that is too long.
+        // A reply that is wrong from its first byte on is wrong, not overlong.
         if received > bytes {
             return Ok(Answer::Surplus { due: bytes as u64 });
         }
@@ -89,14 +90,14 @@ impl Reception {
         Ok(if received == self.bytes { Answer::Complete } else { Answer::Receive(self.want()) })
     }
 
-    /// Looks at the next bytes of a reply of which somebody else finds out how long it is.
+    /// Checks the next bytes of a reply whose length the caller determines.
     pub fn look_at(&mut self, part: &[u8]) -> Result<(), String> {
         self.compare(part)?;
         self.received += part.len();
         Ok(())
     }
 
-    /// The error says which of the next bytes is wrong. Those beyond the reply's length are not compared.
+    /// The error says which of the next bytes is wrong. Bytes beyond the reply's length are not compared.
     fn compare(&self, part: &[u8]) -> Result<(), String> {
         let Some(expected) = &self.expected else { return Ok(()) };
         let known = part.len().min(self.bytes.saturating_sub(self.received));
@@ -104,7 +105,7 @@ impl Reception {
         match difference(&part[..known], expected) {
             None => Ok(()),
             Some(place) => Err(format!(
-                "byte {} of the reply is {}, and our servers send {} there (--check count for other servers)",
+                "byte {} of the reply is {}; our servers send {} (--check count for other servers)",
                 self.received + place,
                 part[place],
                 expected[place]

@@ -1,20 +1,20 @@
-//! Service time that is added to a request on purpose: a slowdown of known size.
+//! Artificial service time: a slowdown of known size for every request.
 
 use std::time::Duration;
 
 use crate::base::setting::{Kind, Setting, Settings};
 use crate::sys::clock::thread_cpu_time;
 
-/// How much is added, for the serving end of a workload.
+/// Added CPU time, for the server side of a workload.
 pub const SPIN: Setting = Setting {
     name: "spin_microseconds",
-    help: "CPU time to burn before every answer: a slowdown of known size, by which the measuring itself is tested",
+    help: "CPU time to burn before every reply: a slowdown of known size, for testing the measurement itself",
     unit: Some("microseconds"),
     kind: Kind::Integer { minimum: 0, maximum: 1_000_000, default: 0 },
     for_more: None,
 };
 
-/// CPU time to be burnt.
+/// CPU time to burn.
 #[derive(Debug, Clone, Copy)]
 pub struct Spin(Duration);
 
@@ -24,12 +24,12 @@ impl Spin {
         Spin(Duration::from_micros(settings.integer(SPIN.name)))
     }
 
-    /// Nothing is added, so a request that has nothing else to compute can be answered at once.
+    /// Whether nothing is added, so that a request without other computing can be answered at once.
     pub fn is_zero(self) -> bool {
         self.0.is_zero()
     }
 
-    /// Uses the CPU for so long, by this thread's own clock: to be interrupted does not count.
+    /// Burns this much CPU time, by this thread's own clock: interruptions do not count.
     pub fn burn(self) {
         if self.is_zero() {
             return;

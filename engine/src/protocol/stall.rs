@@ -1,5 +1,5 @@
-//! A server that stands still for a while, again and again, on purpose: as one does whose garbage is collected, or whose disk
-//! hangs. What comes meanwhile waits, and a load that measures right sees it.
+//! Artificial stalls: the whole server pauses periodically, like a server with garbage collection or a hanging disk.
+//! Requests that arrive meanwhile wait, and a correct measurement shows that.
 
 use std::time::Duration;
 
@@ -9,28 +9,28 @@ use crate::base::mistake::mistake;
 use crate::base::setting::{Kind, Setting, Settings};
 use crate::sys::clock::now;
 
-/// How long it stands still.
+/// Length of a stall.
 pub const STALL: Setting = Setting {
     name: "stall_milliseconds",
-    help: "Time for which the whole server stands still, again and again: by such stalls, whose effect on latency can be \
-           computed, the measuring itself is tested",
+    help: "Length of periodic stalls of the whole server; their effect on latency is computable, for testing the \
+           measurement itself",
     unit: Some("milliseconds"),
     kind: Kind::Integer { minimum: 0, maximum: 60_000, default: 0 },
     for_more: None,
 };
 
-/// How often.
+/// Period of the stalls.
 pub const STALL_EVERY: Setting = Setting {
     name: "stall_every_milliseconds",
-    help: "Time from the beginning of one stall to that of the next",
+    help: "Time from the start of one stall to the start of the next",
     unit: Some("milliseconds"),
     kind: Kind::Integer { minimum: 1, maximum: 3_600_000, default: 1000 },
     for_more: None,
 };
 
-/// When a server stands still, by the clock that all of its processes share (CLOCK_MONOTONIC, nanoseconds). So its workers do so
-/// together, whichever design they are of: none of them begins to answer a request during a stall. Only what was begun before
-/// is answered; connections are made, which the kernel does without the server.
+/// Times of the stalls, by the clock that all processes of a server share (CLOCK_MONOTONIC, nanoseconds). So all
+/// workers stall together, whatever the design: none of them starts to answer a request during a stall. A reply begun
+/// before is finished, and the kernel still establishes connections.
 #[derive(Debug, Clone, Copy)]
 pub struct Stalls {
     began: u64,
@@ -39,15 +39,15 @@ pub struct Stalls {
 }
 
 impl Stalls {
-    /// As [`STALL`] and [`STALL_EVERY`] say, of a server that begins at this moment. Each stall is at the end of its period.
+    /// Reads [`STALL`] and [`STALL_EVERY`], for a server that starts now. Each stall is at the end of its period.
     pub fn new(settings: &Settings, began: u64) -> Result<Self> {
         let (length, every) = (settings.integer(STALL.name), settings.integer(STALL_EVERY.name));
         if length >= every {
             return Err(mistake(
                 "stall.too_long",
                 format!(
-                    "--{} {length} with --{} {every}: a server that is to answer anything has stalls that are shorter than the time \
-                 from one to the next; give a --{} above {length}",
+                    "--{} {length} with --{} {every}: stalls must be shorter than the time from one to the next, or the \
+                 server never replies; give a --{} above {length}",
                     STALL.option(),
                     STALL_EVERY.option(),
                     STALL_EVERY.option()
@@ -57,19 +57,19 @@ impl Stalls {
         Ok(Stalls { began, length: length * 1_000_000, every: every * 1_000_000 })
     }
 
-    /// There are none.
+    /// Whether there are no stalls.
     pub fn is_none(self) -> bool {
         self.length == 0
     }
 
-    /// The end of the stall that this moment is in.
+    /// End of the current stall, if this moment is in one.
     fn end(self, at: u64) -> Option<u64> {
         let since = at.saturating_sub(self.began);
         let next = self.began + (since / self.every + 1) * self.every;
         (at + self.length >= next && !self.is_none()).then_some(next)
     }
 
-    /// Sleeps to the end of the stall that is now, if one is.
+    /// Sleeps to the end of the current stall, if any.
     pub fn wait(self) {
         let Some(end) = self.end(now()) else { return };
         loop {

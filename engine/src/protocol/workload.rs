@@ -1,4 +1,4 @@
-//! The vocabulary of workloads: one protocol, both ends, without input or output of its own.
+//! Types of workloads: one protocol, both ends, without input or output.
 
 use std::collections::BTreeMap;
 
@@ -17,55 +17,56 @@ use crate::transfer::inbox::Inbox;
 use crate::transfer::outbox::Outbox;
 use crate::transfer::primitive::{Waits, Want};
 
-/// A registered workload. Its file's name is its name.
+/// A registered workload. Its name is that of its file.
 pub struct Workload {
-    /// What it is and where the protocol is described.
+    /// What it is, and where the protocol is described.
     pub about: About,
-    /// The server's TCP port in the source, used when none is given.
+    /// The server's TCP port in the source, used by default.
     pub port: u16,
-    /// Settings of the serving end.
+    /// Settings of the server side.
     pub service_settings: &'static [Setting],
-    /// Settings of the asking end.
+    /// Settings of the client side.
     pub client_settings: &'static [Setting],
-    /// Which settings of both ends must agree: where they do not, requests fail.
+    /// Settings of both ends that must agree; requests fail otherwise.
     pub agreements: &'static [Agreement],
-    /// Settings of the asking end that leave others without a meaning.
+    /// Settings of the client side that replace others.
     pub instead: &'static [Instead],
-    /// Whether settings of the asking end ask for what no server of ours has, and those which say what its reply is to be: unless
-    /// one of them is given, they say nothing then, and any reply is right.
+    /// Whether the settings of the client side request a resource that our servers do not have, and the settings that
+    /// define its reply. Unless one of these is given, they have no effect, and any reply is correct.
     pub asks_another: (fn(&Settings) -> bool, &'static [Setting]),
-    /// Settings with which an end makes messages anew for each request: then they do not lie in memory for ever.
+    /// Settings with which an end makes new messages for each request, so that messages do not stay in memory for ever.
     pub made_anew: &'static [(End, Setting)],
-    /// Settings of the asking end whose product is given.
+    /// Settings of the client side whose product is fixed.
     pub products: &'static [Product],
-    /// The ends that only count what comes where a primitive does not store it; the others have to read it.
+    /// The ends that only count bytes which a primitive does not store; the other ends must read them.
     pub takes_unstored: &'static [End],
-    /// The ends of which each message lies in one buffer.
+    /// The ends whose messages are contiguous in one buffer each.
     pub laid_out: &'static [End],
-    /// The ends whose messages lie in memory, as they are, for as long as the program lives.
+    /// The ends whose messages stay in memory unchanged while the program runs.
     pub lasting: &'static [End],
-    /// The end that sends what is measured, where no setting says otherwise.
+    /// The end that sends the measured bytes, unless a setting says otherwise.
     pub sender: End,
-    /// What of a load is counted in its window, where no setting says otherwise.
+    /// What is counted in the window of a load, unless a setting says otherwise.
     pub measured_by: MeasuredBy,
-    /// Whether a connection can have several requests under way: a conversation for each takes its reply from the input, and
-    /// leaves what comes behind it where [`Input::more_follow`] says that it may.
+    /// Whether the protocol supports pipelining: each request's conversation takes its reply from the input, and leaves
+    /// the rest if [`Input::more_follow`] says that more may follow.
     pub pipelines: bool,
-    /// Whether its server can tell requests apart, so that it counts as many as its clients. Where the protocol has no bounds
-    /// between them it counts receives, and both ends account for something else ([`Service::account`]).
+    /// Whether the server can distinguish requests, so that it counts as many as its clients. If the protocol has no
+    /// boundaries between requests, the server counts receives, and both ends account for another sum
+    /// ([`Service::account`]).
     pub counts_requests: bool,
-    /// What the source's own client prints as it ends, where that is known.
+    /// Formats the output of the source's own client, if it is known.
     pub original: Option<fn(&Outcome<'_>) -> String>,
-    /// Makes the serving end, once for the whole server, before any fork; told how the design waits.
+    /// Makes the server side, once per server, before any fork; its argument is how the design waits.
     pub service: fn(&Settings, Waits) -> Result<Box<dyn Service>>,
-    /// Makes the asking end, once for the whole load.
+    /// Makes the client side, once per load.
     pub client: fn(&Settings) -> Result<Box<dyn Client>>,
 }
 
 impl Workload {
-    /// What a server has to be started with so that a load with these settings is served, as it is typed; empty where nothing
-    /// has to agree. Without switches: where a server does not keep connections, [`Conversation::kept_by`] says so. `largest` is
-    /// as [`Client::largest`] says it.
+    /// Options with which a server must be started to serve a load with these settings, as typed; empty if nothing has
+    /// to agree. Omits switches: if a server does not keep connections, [`Conversation::kept_by`] names the option.
+    /// `largest` is that of [`Client::largest`].
     pub fn needed(&self, settings: &Settings, largest: Option<u64>) -> Vec<String> {
         let mut needed: Vec<(Setting, Relation, Value)> = Vec::new();
         for Agreement { client, relation, service } in self.agreements {
@@ -76,7 +77,7 @@ impl Workload {
             let Some(value) = value else { continue };
             match needed.iter_mut().find(|(of_server, ..)| of_server == service) {
                 _ if matches!(value, Value::Boolean(_)) => {}
-                // Several settings may have one bound.
+                // Several settings may have the same bound.
                 Some((_, _, least)) => *least = value.max(least.clone()),
                 None => needed.push((*service, *relation, value)),
             }
@@ -90,7 +91,7 @@ impl Workload {
 }
 
 impl Workload {
-    /// Takes away what has no meaning beside a setting that stands instead of it; to give both is refused.
+    /// Removes settings that another given setting replaces; refuses both together.
     pub fn settle(&self, settings: &mut Settings, given: impl Fn(&str) -> bool) -> Result<()> {
         for Instead { given: setting, of } in self.instead {
             if settings.values().get(setting.name).is_none_or(|value| *value == setting.default()) {
@@ -100,7 +101,7 @@ impl Workload {
                 return Err(mistake(
                     "workload.contradiction",
                     format!(
-                        "--{} and --{} contradict each other: either says what every request asks for; give one of them",
+                        "--{} and --{} contradict each other: each sets the size of a request; give one of them",
                         setting.option(),
                         of.option()
                     ),
@@ -116,7 +117,7 @@ impl Workload {
     }
 }
 
-/// What most workloads have in common: the end of their entry is `..COMMON`.
+/// Defaults shared by most workloads: an entry ends with `..COMMON`.
 pub const COMMON: Workload = Workload {
     about: About { summary: "", source: "" },
     port: 0,
@@ -135,65 +136,66 @@ pub const COMMON: Workload = Workload {
     pipelines: false,
     counts_requests: true,
     original: None,
-    service: |_, _| bail!("a workload has a serving end of its own"),
-    client: |_| bail!("a workload has an asking end of its own"),
+    service: |_, _| bail!("this workload has its own server side"),
+    client: |_| bail!("this workload has its own client side"),
 };
 
-/// Whether another request may follow a reply, in protocols whose sources close after one.
+/// Persistent connections, in protocols whose sources close after a reply.
 pub const KEEP: Setting = Setting {
     name: "keep_connections",
-    help: "Another request may follow a reply on its connection; the source's server closes",
+    help: "Persistent connections: another request may follow a reply on its connection; the source's server closes \
+           instead",
     unit: None,
     kind: Kind::Boolean { default: false },
     for_more: None,
 };
 
-/// What of a load is counted in its window.
+/// What is counted in the window of a load.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, JsonSchema)]
 #[serde(rename_all = "snake_case")]
 pub enum MeasuredBy {
-    /// Requests, by the moment at which their reply was there.
+    /// Requests, at the time of their reply.
     Requests,
-    /// Bytes as they come to the server: a request takes as long as the load.
+    /// Bytes, as the server receives them: a request lasts as long as the load.
     BytesToServer,
-    /// The same, as they come to the clients.
+    /// Bytes, as the clients receive them.
     BytesToClients,
 }
 
-/// An end of a protocol.
+/// End of a protocol.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize)]
 #[serde(rename_all = "snake_case")]
 pub enum End {
-    /// The server's.
+    /// The server.
     Service,
-    /// The load's.
+    /// The load.
     Client,
 }
 
-/// A setting of the asking end that one of the serving end bounds. Neither end sees the other's settings; whoever starts
-/// both is told by `list --json`.
+/// A setting of the client side that a setting of the server side bounds. Neither end sees the other's settings; `list
+/// --json` informs programs that start both.
 #[derive(Debug, Clone, Copy)]
 pub struct Agreement {
-    /// The setting of the asking end.
+    /// The setting of the client side.
     pub client: Setting,
-    /// How the two stand to each other.
+    /// The relation between the two.
     pub relation: Relation,
-    /// The setting of the serving end.
+    /// The setting of the server side.
     pub service: Setting,
 }
 
-/// A setting of the asking end that, where it is given, leaves another without a meaning: then that is none of the load's
-/// settings, and to give both is refused.
+/// A setting of the client side that replaces another if it is given. The other is then not a setting of the load, and
+/// giving both is refused.
 #[derive(Debug, Clone, Copy)]
 pub struct Instead {
-    /// The setting, whose default says nothing.
+    /// The setting; its default has no effect.
     pub given: Setting,
-    /// What it stands instead of.
+    /// The setting that it replaces.
     pub of: Setting,
 }
 
-/// Two whole numbers among the settings of the asking end whose product is given, such as pieces and the size of each of
-/// something whole. A load with others is refused; whoever makes up settings is told beforehand by `list --json`.
+/// Two integer settings of the client side whose product is fixed, such as the number and size of pieces. A load with
+/// another product is refused; `list --json` informs programs that choose settings.
 #[derive(Debug, Clone, Copy)]
 pub struct Product {
     /// The two.
@@ -202,114 +204,115 @@ pub struct Product {
     pub product: u64,
 }
 
-/// How a client's setting must stand to its server's.
+/// Required relation of a client's setting to its server's.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize)]
 #[serde(rename_all = "snake_case")]
 pub enum Relation {
-    /// It has the same value.
+    /// Equal.
     Equal,
-    /// It is no more: of numbers, and of switches, where true is more than false.
+    /// At most: for numbers, and for switches, with true above false.
     AtMost,
 }
 
-/// The serving end; shared by all workers.
+/// Server side of a workload; shared by all workers.
 pub trait Service: Send + Sync {
-    /// The state of a new connection.
+    /// Makes the state of a new connection.
     fn open(&self) -> Box<dyn Session>;
 
-    /// What it has to account for, asked when every process of the server has ended: so it is kept in memory that they
-    /// share. The error says how its own books do not balance.
+    /// Returns the sums to account for, after every process of the server has ended; so they are in memory that the
+    /// processes share. The error says how the server's own sums disagree.
     fn account(&self) -> std::result::Result<Account, String> {
         Ok(Account::new())
     }
 }
 
-/// Sums that the two ends of a workload must agree on, by name.
+/// Sums that both ends of a workload must agree on, by name.
 pub type Account = BTreeMap<&'static str, u64>;
 
-/// One connection of the serving end.
+/// One connection of the server side.
 pub trait Session: Send {
-    /// How much the first receive may take.
+    /// What the first receive wants.
     fn first(&self) -> Want;
 
-    /// Takes at most one request from the input, answers it into the outbox, and says what is to come next.
+    /// Takes at most one request from the input, puts its reply into the outbox, and returns what comes next.
     ///
-    /// Called again with what is left of the input once the outbox has been sent. A session takes every byte that it
-    /// has looked at and keeps what it needs of an incomplete request. When the input has ended, `Next::Receive` means
-    /// `Next::Close`. An error is tallied and ends the connection; what was put into the outbox, such as an answer that
-    /// says what was wrong, is sent before.
+    /// Called again with the rest of the input once the outbox has been sent. A session takes every byte that it has
+    /// looked at, and keeps what it needs of an incomplete request. When the input has ended, `Next::Receive` means
+    /// `Next::Close`. An error is tallied and ends the connection. The outbox, which may hold an error reply, is sent
+    /// first.
     fn receive(&mut self, input: &mut Input<'_>, outbox: &mut Outbox) -> std::result::Result<Next, ErrorKind>;
 
-    /// Puts the next part of an answer into the outbox that was begun with [`Next::Begun`]: asked for when all before it has
-    /// been sent, so that an answer takes no more memory than a part, however long it is.
+    /// Puts the next part of a reply begun with [`Next::Begun`] into the outbox. Called when everything before it has
+    /// been sent, so that a long reply needs the memory of one part only.
     fn more(&mut self, _outbox: &mut Outbox) -> More {
         More::Nothing
     }
 }
 
-/// Whether there was more to send.
+/// Result of [`Session::more`].
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum More {
-    /// A part, which is in the outbox; there may be more behind it.
+    /// A part is in the outbox; more may follow.
     Part,
-    /// What was sent was all.
+    /// Everything has been sent.
     Nothing,
-    /// What was sent was all that this end ever sends, and the peer is to see the end (shutdown(2), SHUT_WR).
+    /// Everything that this end ever sends has been sent, and the peer is to see the end (shutdown(2), SHUT_WR).
     End,
 }
 
-/// What a session wants next.
+/// What a session needs next.
 pub enum Next {
-    /// More bytes of a request that is not complete.
+    /// More bytes of an incomplete request.
     Receive(Want),
-    /// The request was complete, and its answer is in the outbox.
+    /// The request was complete, and its reply is in the outbox.
     Answered(Then),
-    /// The request was complete, and the beginning of its answer is in the outbox, if there is any; [`Session::more`] has the
+    /// The request was complete, and the beginning of its reply, if any, is in the outbox; [`Session::more`] has the
     /// rest.
     Begun(Then),
-    /// The request needs computing. The design decides where; replies keep the order of requests, and no more input of
-    /// this connection is taken meanwhile.
+    /// The request needs computing. The design decides where to run it. Replies keep the order of requests, and this
+    /// connection takes no more input meanwhile.
     Work(Job, Then),
-    /// Send what is in the outbox, then close.
+    /// Send the outbox, then close.
     Close,
 }
 
-/// What comes after an answer.
+/// What follows a reply.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Then {
-    /// Another request may follow: receive as said when the input is used up.
+    /// Another request may follow: when the input is used up, receive as given.
     Receive(Want),
-    /// Send the answer, then close.
+    /// Send the reply, then close.
     Close,
 }
 
-/// The part of a request that computes, and puts its answer into the outbox. An error is as one of [`Session::receive`].
+/// The computing part of a request, which puts its reply into the outbox. Its errors are handled like those of
+/// [`Session::receive`].
 pub type Job = Box<dyn FnOnce(&mut Outbox) -> std::result::Result<(), ErrorKind> + Send>;
 
-/// The asking end; shared by all connections of a load.
+/// Client side of a workload; shared by all connections of a load.
 pub trait Client: Send + Sync {
-    /// The state of a new connection.
+    /// Makes the state of a new connection.
     fn open(&self) -> Box<dyn Conversation>;
 
-    /// What it has to account for, asked when the load has ended. A sum that the server has under the same name must be
-    /// equal. Kept in memory that the load's processes share.
+    /// Returns the sums to account for, after the load has ended. Sums that the server has under the same name must be
+    /// equal. They are in memory that the load's processes share.
     fn account(&self) -> Account {
         Account::new()
     }
 
-    /// What its requests were, asked when the load has ended; `None` where all of them are alike. Kept in memory that the
-    /// load's processes share.
+    /// Describes its requests, after the load has ended; `None` if all are alike. In memory that the load's processes
+    /// share.
     fn traffic(&self) -> Option<Traffic> {
         None
     }
 
-    /// The most bytes that one of its requests may ask for; `None` where a setting of its own says how many each does.
+    /// Maximum bytes that one of its requests asks for; `None` if a setting fixes the size.
     fn largest(&self) -> Option<u64> {
         None
     }
 
-    /// Bytes of the longest of its requests; `None` where they are all alike, and one that is made for its length, and sent to
-    /// nobody, takes nothing from those that are.
+    /// Length of its longest request; `None` if all are alike. A request made only to learn its length is not sent, and
+    /// does not change the sequence of the others.
     fn longest_request(&self) -> Option<u64> {
         None
     }
@@ -319,41 +322,41 @@ pub trait Client: Send + Sync {
         MeasuredBy::Requests
     }
 
-    /// What it has measured itself of the requests that count ([`Conversation::counts`]), asked when the load has ended. Kept
-    /// in memory that the load's processes share.
+    /// Returns its own measurements of the counted requests ([`Conversation::counts`]), after the load has ended. In
+    /// memory that the load's processes share.
     fn figures(&self) -> Figures {
         Figures::new()
     }
 }
 
-/// Sums over the requests of a load that count, by name. What [`last`] calls so is of the last request alone.
+/// Sums over the counted requests of a load, by name. Names made by [`last`] hold values of the last request only.
 pub type Figures = BTreeMap<String, u64>;
 
-/// Among [`Figures`]: how many requests count.
+/// Entry of [`Figures`]: number of counted requests.
 pub const REQUESTS: &str = "requests";
 
-/// The name of a sum of [`Figures`] for the last request alone.
+/// Name in [`Figures`] of a value of the last request only.
 pub fn last(name: &str) -> String {
     format!("last_{name}")
 }
 
-/// Among [`Figures`]: bytes of payload, by the workload's own definition.
+/// Entry of [`Figures`]: bytes of payload, as the workload defines it.
 pub const PAYLOAD_BYTES: &str = "payload_bytes";
 
-/// Among [`Figures`]: nanoseconds that the payload took, where that is not the time that the requests were counted; a sum over
-/// the requests, of which several may have been under way at a time.
+/// Entry of [`Figures`]: nanoseconds that the payload took, if that is not the time over which requests were counted. A
+/// sum over requests, of which several may have been in flight at a time.
 pub const PAYLOAD_NANOSECONDS: &str = "payload_ns";
 
-/// Among [`Figures`], beside that sum: CLOCK_MONOTONIC when the payload of the first request began, and when that of the last
-/// ended.
+/// Entries of [`Figures`] next to that sum: CLOCK_MONOTONIC at the start of the first request's payload, and at the end
+/// of the last one's.
 pub const PAYLOAD_BEGAN: &str = "payload_began_ns";
 /// See [`PAYLOAD_BEGAN`].
 pub const PAYLOAD_ENDED: &str = "payload_ended_ns";
 
-/// How long the payload took: as long as the requests together, but no longer than from the beginning of the first to the end
-/// of the last, since those of several clients are under way at a time. Of one client, whose requests follow each other, it is
-/// the sum. Where the workload has no time of its own it is `counted_for`: how long the requests were counted, which is the
-/// load's window, or its whole life where it has none.
+/// Returns how long the payload took: the sum over the requests, but at most the time from the start of the first to
+/// the end of the last, because requests of several clients overlap. With one client, whose requests follow each other,
+/// it is the sum. If the workload does not measure this time, it is `counted_for`: the time over which requests were
+/// counted, which is the load's window, or its whole life if it has no window.
 pub fn payload_time(figures: &Figures, counted_for: u64) -> u64 {
     let figure = |name: &str| figures.get(name).copied().filter(|&time| time > 0);
     let Some(together) = figure(PAYLOAD_NANOSECONDS) else { return counted_for };
@@ -361,82 +364,82 @@ pub fn payload_time(figures: &Figures, counted_for: u64) -> u64 {
     between.map_or(together, |between| between.min(together))
 }
 
-/// What a load came to, for [`Workload::original`].
+/// Outcome of a load, for [`Workload::original`].
 pub struct Outcome<'a> {
-    /// The primitive that sent, as the source's client calls it (`Primitive::original`); its own name where that has none.
+    /// The send primitive, as the source's client calls it (`Primitive::original`); its own name by default.
     pub primitive: &'static str,
     /// All effective settings.
     pub settings: &'a Settings,
-    /// The requests that count, of each client; `None` where there are too many to be told apart.
+    /// Counted requests of each client; `None` if there are too many clients to count separately.
     pub requests: Option<&'a [u64]>,
     /// See [`Client::figures`].
     pub figures: &'a Figures,
 }
 
-/// One connection of the asking end.
+/// One connection of the client side.
 pub trait Conversation: Send {
-    /// The next request is the arrival of this number, counted from 0, of a load that goes by a schedule.
+    /// Announces that the next request is arrival `number`, counted from 0, of a load with a schedule.
     fn numbered(&mut self, _arrival: u64) {}
 
-    /// Which kind of request was answered last, counted from 0; `None` where there is only one.
+    /// Kind of the request that was answered last, counted from 0; `None` if there is only one.
     fn kind(&self) -> Option<usize> {
         None
     }
 
-    /// Puts the next request, or its beginning, into the outbox and says how the first receive of the reply is to be made.
+    /// Puts the next request, or its beginning, into the outbox; returns what the first receive of the reply wants.
     fn ask(&mut self, outbox: &mut Outbox) -> Want;
 
-    /// Puts the next part of the request into the outbox: asked for when all before it has been sent, so that a request takes
-    /// no more memory than a part, however long it is. One that has no end of its own ends with the load's window.
+    /// Puts the next part of the request into the outbox. Called when everything before it has been sent, so that a
+    /// long request needs the memory of one part only. A request without an end of its own ends with the load's window.
     fn more(&mut self, _outbox: &mut Outbox, _window: &Window) -> More {
         More::Nothing
     }
 
-    /// Takes a part of the reply from the input. The error says what was wrong with it, for the user.
+    /// Takes a part of the reply from the input. The error tells the user what is wrong with it.
     fn receive(&mut self, input: &mut Input<'_>) -> std::result::Result<Answer, String>;
 
-    /// The request that was answered last counts: its reply was there within the load's window.
+    /// Counts the request that was answered last: its reply arrived within the load's window.
     fn counts(&mut self) {}
 
-    /// The option by which a server of this protocol is told to take another request after a reply; `None` where every
-    /// server does.
+    /// The option that makes a server of this protocol accept another request after a reply; `None` if every server
+    /// does.
     fn kept_by(&self) -> Option<&'static str> {
         None
     }
 }
 
-/// How far a reply has come.
+/// Progress of a reply.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Answer {
-    /// More of it is to come.
+    /// More of it must come.
     Receive(Want),
-    /// It is complete and right.
+    /// Complete and correct.
     Complete,
-    /// It is complete and right, and the protocol says that the peer closes now: the next request needs another
-    /// connection. An end of the input makes every complete reply the last one.
+    /// Complete and correct, and by the protocol the peer now closes: the next request needs another connection. If the
+    /// input has ended, every complete reply is the last one.
     Last,
-    /// It has more than what is due, and that is wrong.
+    /// Longer than expected, which is wrong.
     Surplus {
-        /// Bytes that it was to have.
+        /// Expected length.
         due: u64,
     },
 }
 
-/// What was received: a view of the inbox from which a session takes.
+/// Received data: a view of the inbox from which a session takes bytes.
 pub struct Input<'a> {
     inbox: &'a mut Inbox,
-    /// Receive calls since the session was last given any input.
+    /// Receive calls since the session last got input.
     pub calls: u64,
-    /// Bytes that came without being stored, by a primitive that discards or maps them.
+    /// Bytes that arrived without being stored, by a primitive that discards or maps them.
     pub not_stored: usize,
     /// The peer will send no more.
     pub ended: bool,
-    /// Behind this reply may come others, to requests that were sent before it was there.
+    /// Other replies may follow this one, to requests sent before it arrived.
     pub more_follow: bool,
 }
 
 impl<'a> Input<'a> {
-    /// A view of what the inbox holds.
+    /// Makes a view of the inbox's content.
     pub fn new(inbox: &'a mut Inbox, calls: u64, not_stored: usize, ended: bool) -> Self {
         Input { inbox, calls, not_stored, ended, more_follow: false }
     }

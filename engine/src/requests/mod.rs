@@ -1,4 +1,4 @@
-//! What the requests of a load are: their sizes, their order, and the recordings that they are read from.
+//! The requests of a load: their sizes, their order, and the recordings they are read from.
 
 pub mod numbering;
 pub mod recording;

@@ -1,4 +1,4 @@
-//! The numbers of a load's requests, from which follows what each asks for, whichever client makes it.
+//! Numbers of a load's requests. The size and kind of a request follow from its number, whichever client sends it.
 
 use std::io;
 use std::sync::Arc;
@@ -10,11 +10,11 @@ use rand_xoshiro::{SplitMix64, Xoshiro256PlusPlus};
 use crate::base::setting::{A_NUMBER_OF_64_BITS, Kind, Setting, Settings};
 use crate::sys::memory::shared::SharedArray;
 
-/// What sizes and kinds of requests follow from.
+/// Seed of sizes and kinds.
 pub const REQUEST_SEED: Setting = Setting {
     name: "request_seed",
-    help: "Loads with the same seed make the same requests one after another: the size and the kind of each follow from it and \
-           from its number; several loads beside each other need different ones",
+    help: "Seed of the requests; the same seed gives the same sequence of sizes and kinds. Concurrent loads need \
+           different seeds",
     unit: None,
     kind: Kind::Integer { minimum: 0, maximum: u64::MAX, default: 1 },
     for_more: Some(A_NUMBER_OF_64_BITS),
@@ -22,23 +22,23 @@ pub const REQUEST_SEED: Setting = Setting {
 
 /// One request, before it is made.
 pub struct Draw {
-    /// Its number in the load, counted from 0; in an open one that of its arrival.
+    /// Its number in the load, counted from 0; in an open load, that of its arrival.
     pub number: u64,
-    /// What its size and kind are drawn from: its own, so that no other has a part in it.
+    /// Random bits for its size and kind, which no other request shares.
     pub random: Xoshiro256PlusPlus,
 }
 
 impl Draw {
-    /// The request with this number of a load with this seed.
+    /// Makes the draw of a request from its number and the load's seed.
     pub fn new(seed: u64, number: u64) -> Self {
-        // Neighbours must have nothing in common, neither among numbers nor among seeds.
+        // Neighbouring numbers and seeds must give independent results.
         let mixed = |value: u64| SplitMix64::seed_from_u64(value).next_u64();
         let random = Xoshiro256PlusPlus::seed_from_u64(mixed(seed ^ mixed(number)));
         Draw { number, random }
     }
 }
 
-/// The requests of a load as they are made, counted in memory that its processes share.
+/// Counter of a load's requests, in memory that its processes share.
 #[derive(Clone)]
 pub struct Numbering {
     seed: u64,
@@ -53,34 +53,34 @@ struct Sums {
 }
 
 impl Numbering {
-    /// Of a load with these settings, [`REQUEST_SEED`] among them.
+    /// Makes the numbering of a load with these settings, including [`REQUEST_SEED`].
     pub fn new(settings: &Settings) -> io::Result<Self> {
         Ok(Numbering { seed: settings.integer(REQUEST_SEED.name), sums: Arc::new(SharedArray::new(1)?) })
     }
 
-    /// The next request; the number of its arrival, where the load has such, goes before that of its making.
+    /// Returns the next request. If the load has arrivals, their number is used instead of the order of creation.
     pub fn next(&self, arrival: Option<u64>) -> Draw {
         let made = self.sums[0].made.fetch_add(1, Relaxed);
         Draw::new(self.seed, arrival.unwrap_or(made))
     }
 
-    /// The request asks for so many bytes.
+    /// Counts a request for this many bytes.
     pub fn asks_for(&self, bytes: u64) {
         self.sums[0].sized.fetch_add(1, Relaxed);
         self.sums[0].bytes.fetch_add(bytes, Relaxed);
     }
 
-    /// What they follow from.
+    /// The seed.
     pub fn seed(&self) -> u64 {
         self.seed
     }
 
-    /// How many there were.
+    /// Number of requests.
     pub fn made(&self) -> u64 {
         self.sums[0].made.load(Relaxed)
     }
 
-    /// How many there were that have a size, and the sum of these.
+    /// Number of requests with a size, and the sum of their sizes.
     pub fn sums(&self) -> (u64, u64) {
         (self.sums[0].sized.load(Relaxed), self.sums[0].bytes.load(Relaxed))
     }

@@ -1,7 +1,7 @@
-//! Recorded traffic: a file that says for each request how long after the one before it was due, and how large it is.
+//! Recorded traffic: a file with the gap before each request, and its size.
 //!
-//! Comma-separated values with a header, `gap_microseconds,bytes`, of which either column may be missing. It is read once,
-//! before the first connection, and bounded: whatever is wrong with it is said with its line.
+//! CSV with a header, `gap_microseconds,bytes`; either column may be missing. The file is read once, before the first
+//! connection, and its size is bounded. Errors name the line.
 
 use std::fs::File;
 use std::io::{BufRead, BufReader, Read};
@@ -11,16 +11,17 @@ use anyhow::Result;
 
 use crate::base::mistake::mistake;
 
-/// The column of gaps: microseconds, fractions allowed. The first is that between the load's beginning and its first request.
+/// Column of gaps: microseconds, fractions allowed. The first gap is that between the load's start and its first
+/// request.
 pub const GAP: &str = "gap_microseconds";
 
-/// The column of sizes.
+/// Column of sizes.
 pub const BYTES: &str = "bytes";
 
-/// More rows than these are refused: they are kept in memory, 8 bytes a column each.
+/// Maximum number of rows: they are kept in memory, 8 bytes per column each.
 pub const MOST_ROWS: usize = 1_000_000;
 
-/// What some programs write before a text in UTF-8.
+/// Byte order mark, which some programs write before UTF-8 text.
 const BYTE_ORDER_MARK: char = '\u{feff}';
 
 /// The longest line, without its end.
@@ -29,7 +30,7 @@ const LONGEST_LINE: usize = 100;
 /// The longest gap in microseconds: an hour.
 const LONGEST_GAP: f64 = 3_600_000_000.0;
 
-/// Who asks for a file: the option as it is typed, and the path.
+/// The origin of a file: the option as typed, and the path.
 struct Source<'a> {
     option: &'a str,
     path: &'a str,
@@ -44,11 +45,11 @@ impl Source<'_> {
         mistake("recording.invalid_line", format!("--{} names the file {}, line {line}: {why}", self.option, self.path))
     }
 
-    /// The values of one column; `None` where the file has none of that name.
+    /// Returns the values of one column; `None` if the file has no such column.
     fn column<T>(&self, name: &str, read: impl Fn(&str) -> Option<T>, allowed: &str) -> Result<Vec<T>> {
-        // What is no file may have no end, or keep waiting whoever opens it.
+        // Other files than regular ones may have no end, or block the reader.
         if std::fs::metadata(self.path).is_ok_and(|known| !known.is_file()) {
-            return Err(self.refused("it is no regular file"));
+            return Err(self.refused("it is not a regular file"));
         }
         let file = File::open(self.path).map_err(|error| self.refused(&error.to_string()))?;
         let mut reader = BufReader::new(file);
@@ -64,7 +65,7 @@ impl Source<'_> {
             let (columns, place): (usize, usize) = place;
             let count = line.split(',').count();
             if count != columns {
-                let why = format!("'{line}' has {count} values, and the header names {columns}");
+                let why = format!("'{line}' has {count} values, but the header names {columns}");
                 return Err(self.wrong(number, &why));
             }
             let text = cells.nth(place).unwrap_or_default();
@@ -77,13 +78,13 @@ impl Source<'_> {
         }
         if values.is_empty() {
             return Err(
-                self.refused(&format!("it is empty; it takes a header ({GAP},{BYTES}) and 1 to {MOST_ROWS} rows"))
+                self.refused(&format!("it is empty; it needs a header ({GAP},{BYTES}) and 1 to {MOST_ROWS} rows"))
             );
         }
         Ok(values)
     }
 
-    /// The next line without its end; `None` behind the last.
+    /// Returns the next line without its end; `None` after the last.
     fn line(&self, reader: &mut impl BufRead, number: usize) -> Result<Option<String>> {
         let mut line = Vec::new();
         let most = LONGEST_LINE as u64 + 2;
@@ -100,11 +101,11 @@ impl Source<'_> {
         }
         match String::from_utf8(line) {
             Ok(text) if text.chars().all(|each| !each.is_control()) => Ok(Some(text)),
-            _ => Err(self.wrong(number, "it is no text of one line after the other")),
+            _ => Err(self.wrong(number, "it is not a text file with lines")),
         }
     }
 
-    /// How many columns there are, and which is that of this name.
+    /// Returns the number of columns, and the position of this one.
     fn place_of(&self, name: &str, header: &str) -> Result<(usize, usize)> {
         let names: Vec<&str> = header.trim_start_matches(BYTE_ORDER_MARK).split(',').map(str::trim).collect();
         let is_known = |each: &&str| [GAP, BYTES].contains(each);
@@ -122,34 +123,34 @@ impl Source<'_> {
     }
 }
 
-/// The sizes of a file, for an option; each within these bounds.
+/// Reads the sizes of a file, for an option; each must be within these bounds.
 pub fn sizes(option: &str, path: &str, allowed: RangeInclusive<u64>) -> Result<Vec<u64>> {
     let read = |text: &str| text.parse().ok().filter(|bytes| allowed.contains(bytes));
     let (least, most) = (allowed.start(), allowed.end());
     Source { option, path }.column(BYTES, read, &format!("a whole number from {least} to {most}"))
 }
 
-/// Gaps between requests, which begin again when they end.
+/// Gaps between requests, which repeat when they end.
 #[derive(Debug, PartialEq)]
 pub struct RecordedGaps {
-    /// When each request is due, in nanoseconds from the beginning.
+    /// When each request is due, in nanoseconds from the start.
     ends: Vec<f64>,
 }
 
 impl RecordedGaps {
-    /// Those of a file, for an option.
+    /// Reads the gaps of a file, for an option.
     pub fn read(option: &str, path: &str) -> Result<Self> {
         let source = Source { option, path };
         let read = |text: &str| text.parse().ok().filter(|gap| (0.0..=LONGEST_GAP).contains(gap));
         let allowed = format!("a number of microseconds from 0 to {LONGEST_GAP}, such as 12.5");
         let gaps = source.column(GAP, read, &allowed)?;
         if gaps.iter().all(|gap| *gap == 0.0) {
-            return Err(source.refused("all gaps are 0, so that everything would be due at once, for ever"));
+            return Err(source.refused("all gaps are 0, so all requests would be due at once"));
         }
         Ok(RecordedGaps::new(&gaps))
     }
 
-    /// Of gaps in microseconds, one of them at least more than 0.
+    /// Makes gaps from microseconds, at least one of which is positive.
     pub fn new(microseconds: &[f64]) -> Self {
         let sum = |sum: &mut f64, gap: &f64| {
             *sum += gap * 1000.0;
@@ -158,14 +159,14 @@ impl RecordedGaps {
         RecordedGaps { ends: microseconds.iter().scan(0.0, sum).collect() }
     }
 
-    /// When the request of this number, counted from 0, is due: nanoseconds from the beginning. Nothing is added up over many
-    /// requests, so that nothing is lost by rounding.
+    /// When the request with this number, counted from 0, is due: nanoseconds from the start. Computed without adding
+    /// over many requests, so that rounding errors do not accumulate.
     pub fn moment(&self, number: u64) -> f64 {
         let rows = self.ends.len() as u64;
         (number / rows) as f64 * self.total() + self.ends[(number % rows) as usize]
     }
 
-    /// How many requests are due within so many nanoseconds from the beginning, both included.
+    /// Number of requests due within this many nanoseconds from the start, both ends included.
     pub fn within(&self, nanoseconds: f64) -> u64 {
         let rounds = (nanoseconds / self.total()).floor();
         let rest = nanoseconds - rounds * self.total();
@@ -186,7 +187,7 @@ impl RecordedGaps {
 mod tests {
     use super::*;
 
-    /// A file of its own, which goes with it.
+    /// A temporary file, removed on drop.
     struct Written(std::path::PathBuf);
 
     impl Written {
@@ -209,7 +210,7 @@ mod tests {
 
     #[test]
     fn what_is_due_within_a_time_is_counted_in_the_file_and_its_repetitions() {
-        // Three at once after 10 us, and one 30 us later; then again.
+        // Three at once after 10 us, and one 30 us later; then the same again.
         let gaps = RecordedGaps::new(&[10.0, 0.0, 0.0, 30.0]);
         let counted = |microseconds: f64| gaps.within(microseconds * 1000.0);
         let expected =
@@ -248,11 +249,11 @@ mod tests {
             ("fraction", b"bytes\n1.5\n", 2, "bytes is '1.5'"),
             ("blank", b"bytes\n1\n\n2\n", 3, "bytes is ''"),
             ("marked", b"\xef\xbb\xbfsize\n1\n", 1, "allowed: gap_microseconds,bytes"),
-            ("cells", b"bytes\n1,2\n", 2, "'1,2' has 2 values, and the header names 1"),
+            ("cells", b"bytes\n1,2\n", 2, "'1,2' has 2 values, but the header names 1"),
             ("header", b"size\n1\n", 1, "the header is 'size'; allowed: gap_microseconds,bytes"),
             ("twice", b"bytes,bytes\n1,1\n", 1, "the header is 'bytes,bytes'"),
             ("more", b"bytes,gap_microseconds,bytes\n1,1,1\n", 1, "the header is"),
-            ("binary", b"bytes\n\0\x01\n", 2, "no text"),
+            ("binary", b"bytes\n\0\x01\n", 2, "not a text file"),
             ("endless", &endless, 2, "more than 100 characters"),
         ];
         for (name, text, line, words) in faults {
@@ -283,8 +284,8 @@ mod tests {
             (empty.path(), "it is empty"),
             (header.path(), "it is empty"),
             ("/nowhere/at/all.csv", "No such file"),
-            ("/tmp", "no regular file"),
-            ("/dev/zero", "no regular file"),
+            ("/tmp", "not a regular file"),
+            ("/dev/zero", "not a regular file"),
         ] {
             let error = sizes("sizes", path, 1..=100).unwrap_err().to_string();
             assert!(error.contains(path) && error.contains(words), "{error}");

@@ -1,6 +1,6 @@
-//! How many bytes each request of a load is about: all alike, or drawn from a distribution, or as they were recorded.
+//! Sizes of a load's requests: constant, drawn from a distribution, or recorded.
 //!
-//! The size of a request follows from the load's seed and the request's number ([`Draw`]), whichever client makes it.
+//! The size of a request follows from the load's seed and the request's number ([`Draw`]), whichever client sends it.
 
 use std::ops::RangeInclusive;
 use std::sync::Arc;
@@ -16,43 +16,43 @@ use crate::base::setting::{Form, Kind, NONE, Setting, Settings};
 use crate::requests::numbering::Draw;
 use crate::requests::recording;
 
-/// How the sizes are distributed.
+/// Distribution of sizes.
 pub const SIZES: Setting = Setting {
     name: "sizes",
-    help: "Bytes of each reply, where they are not all alike: fixed:4000, uniform:64..16384 (every whole number alike), \
-           lognormal:4096,1.5 (median and sigma of the logarithm, drawn anew outside of 1..16384, or of a range that is given: \
-           lognormal:4096,1.5,64..65536), weighted:64@90,16384@10 (each with its weight), or file:PATH (the column bytes of a \
-           CSV file, one row a request, from the start again when it ends)",
+    help: "Distribution of reply sizes: fixed:4000, uniform:64..16384 (all whole numbers equally likely), \
+           lognormal:4096,1.5 (median, and sigma of the logarithm; redrawn outside of 1..16384 or of a given range: \
+           lognormal:4096,1.5,64..65536), weighted:64@90,16384@10 (sizes with weights), or file:PATH (the column \
+           bytes of a CSV file, one row per request; the file repeats when it ends)",
     unit: None,
     kind: Kind::Text { longest: 4096, default: NONE, form: Form::Sizes },
     for_more: None,
 };
 
-/// What may be given, in short.
+/// Allowed values, in short.
 const FORMS: &str = "fixed:BYTES, uniform:LEAST..MOST, lognormal:MEDIAN,SIGMA or lognormal:MEDIAN,SIGMA,LEAST..MOST, \
                      weighted:BYTES@WEIGHT,BYTES@WEIGHT,..., or file:PATH";
 
-/// The most bytes of a lognormal distribution that says no other range: what a server of `bytes` serves that was told no
-/// other limit.
+/// Default maximum of a lognormal distribution: what a server of `bytes` serves by default.
 pub const USUAL_MOST: u64 = 16384;
 
-/// The largest sigma: with it, two sizes in three lie within a factor of 20 of the median.
+/// Maximum sigma: with it, two sizes in three lie within a factor of 20 of the median.
 const LARGEST_SIGMA: f64 = 3.0;
 
-/// Of a lognormal distribution, the share that has to lie within the range: what lies outside is drawn anew.
+/// Minimum share of a lognormal distribution within the range; sizes outside are redrawn.
 const LEAST_WITHIN: f64 = 0.05;
 
-/// Draws that the share is found out by; they follow from a seed of their own.
+/// Number of draws that estimate this share; they have their own seed.
 const TRIED: u64 = 10_000;
 
-/// A size that was so often outside of the range is the median: of 10^20 draws with the least share there is not one.
+/// Maximum number of redraws, after which the size is the median: with the minimum share, fewer than one in 10^20
+/// sizes.
 const DRAWN_ANEW: usize = 1000;
 
-/// The most sizes of a list, and the largest weight of one.
+/// Maximum number of sizes of a list, and maximum weight.
 const MOST_WEIGHTS: usize = 1000;
 const HEAVIEST: u64 = 1_000_000_000;
 
-/// The sizes of a load's requests.
+/// Sizes of a load's requests.
 #[derive(Debug, Clone)]
 pub struct Sizes {
     text: String,
@@ -68,22 +68,22 @@ enum Distribution {
     Recorded(Arc<[u64]>),
 }
 
-/// What the sizes of a load were.
+/// Report of a load's sizes.
 #[derive(Debug, Clone, Serialize, JsonSchema)]
 pub struct SizesSent {
-    /// The distribution as it was typed.
+    /// The distribution as typed.
     pub distribution: String,
-    /// The most that a request may ask for.
+    /// Maximum size of a request.
     pub largest: u64,
-    /// Mean of all requests that were made, in the window or not; null where none was.
+    /// Mean over all requests made, within the window or not; null if there were none.
     pub mean_bytes: Option<f64>,
 }
 
 impl Sizes {
-    /// As the settings have it, [`SIZES`] or, where that says none, the workload's own setting of one size for all, whose
-    /// bounds are those of each size; 0 where nothing says how large a reply is.
+    /// Reads [`SIZES`] or, if that is none, the workload's own setting for a constant size, whose bounds apply to every
+    /// size; 0 if no setting gives the size of a reply.
     pub fn of(settings: &Settings, bytes: &Setting) -> Result<Self> {
-        let Kind::Integer { minimum, maximum, .. } = bytes.kind else { panic!("{} is no number", bytes.name) };
+        let Kind::Integer { minimum, maximum, .. } = bytes.kind else { panic!("{} is not a number", bytes.name) };
         match settings.word(SIZES.name) {
             NONE => {
                 let bytes = settings.values().get(bytes.name).map_or(0, |_| settings.integer(bytes.name));
@@ -95,7 +95,7 @@ impl Sizes {
 
     fn parse(text: &str, bounds: RangeInclusive<u64>) -> Result<Self> {
         let refused =
-            |why: String| mistake("sizes.invalid", format!("--{} is '{text}': {why}; it takes {FORMS}", SIZES.name));
+            |why: String| mistake("sizes.invalid", format!("--{} is '{text}': {why}; allowed: {FORMS}", SIZES.name));
         let Some((form, rest)) = text.split_once(':') else {
             return Err(refused("it does not begin with the name of a distribution and a colon".to_owned()));
         };
@@ -108,12 +108,12 @@ impl Sizes {
             "uniform" => uniform(rest, &bounds),
             "lognormal" => lognormal(rest, &bounds),
             "weighted" => weighted(rest, &bounds),
-            _ => Err(format!("'{form}' is no distribution")),
+            _ => Err(format!("'{form}' is not a distribution")),
         };
         Ok(Sizes { text: text.to_owned(), distribution: distribution.map_err(refused)? })
     }
 
-    /// Whether all are alike, so that none has to be drawn.
+    /// Returns the size if it is constant, so that none has to be drawn.
     pub fn fixed(&self) -> Option<u64> {
         match self.distribution {
             Distribution::Fixed(bytes) => Some(bytes),
@@ -121,7 +121,7 @@ impl Sizes {
         }
     }
 
-    /// The most that a request may ask for.
+    /// Maximum size of a request.
     pub fn largest(&self) -> u64 {
         match &self.distribution {
             Distribution::Fixed(bytes) => *bytes,
@@ -132,7 +132,7 @@ impl Sizes {
         }
     }
 
-    /// The size of a request.
+    /// Size of a request.
     pub fn draw(&self, draw: &mut Draw) -> u64 {
         let random = &mut draw.random;
         match &self.distribution {
@@ -147,7 +147,7 @@ impl Sizes {
         }
     }
 
-    /// What they were, of so many requests that asked for so many bytes together.
+    /// Reports the sizes, given the number of requests and the sum of their sizes.
     pub fn sent(&self, (requests, bytes): (u64, u64)) -> SizesSent {
         let mean = (requests > 0).then(|| bytes as f64 / requests as f64);
         SizesSent {
@@ -163,12 +163,12 @@ fn within(bytes: f64, least: u64, most: u64) -> bool {
 }
 
 fn size(text: &str, bounds: &RangeInclusive<u64>) -> Result<u64, String> {
-    let allowed = || format!("'{text}' is no whole number from {} to {}", bounds.start(), bounds.end());
+    let allowed = || format!("'{text}' is not a whole number from {} to {}", bounds.start(), bounds.end());
     text.parse().ok().filter(|bytes| bounds.contains(bytes)).ok_or_else(allowed)
 }
 
 fn range(text: &str, bounds: &RangeInclusive<u64>) -> Result<(u64, u64), String> {
-    let (least, most) = text.split_once("..").ok_or(format!("'{text}' is no range such as 64..16384"))?;
+    let (least, most) = text.split_once("..").ok_or(format!("'{text}' is not a range such as 64..16384"))?;
     let (least, most) = (size(least, bounds)?, size(most, bounds)?);
     if least > most { Err(format!("{least} is more than {most}")) } else { Ok((least, most)) }
 }
@@ -182,7 +182,7 @@ fn uniform(text: &str, bounds: &RangeInclusive<u64>) -> Result<Distribution, Str
 fn lognormal(text: &str, bounds: &RangeInclusive<u64>) -> Result<Distribution, String> {
     let parts: Vec<&str> = text.splitn(3, ',').collect();
     let [median, sigma, ..] = parts[..] else {
-        return Err(format!("'{text}' is no median and sigma, such as 4096,1.5"));
+        return Err(format!("'{text}' is not a median and sigma, such as 4096,1.5"));
     };
     let (least, most) = match parts.get(2) {
         Some(given) => range(given, bounds)?,
@@ -190,7 +190,7 @@ fn lognormal(text: &str, bounds: &RangeInclusive<u64>) -> Result<Distribution, S
     };
     let hint = if parts.len() == 2 { ", or give another range" } else { "" };
     let median = size(median, &(least..=most)).map_err(|why| why + hint)?;
-    let allowed = format!("'{sigma}' is no sigma, a number of more than 0 and up to {LARGEST_SIGMA}");
+    let allowed = format!("'{sigma}' is not a sigma, a number above 0 and up to {LARGEST_SIGMA}");
     let sigma = sigma.parse().ok().filter(|sigma| *sigma > 0.0 && *sigma <= LARGEST_SIGMA).ok_or(allowed)?;
     let distribution = LogNormal::new((median as f64).ln(), sigma).map_err(|error| error.to_string())?;
     let tried = (0..TRIED).map(|number| distribution.sample(&mut Draw::new(0, number).random).round());
@@ -198,7 +198,7 @@ fn lognormal(text: &str, bounds: &RangeInclusive<u64>) -> Result<Distribution, S
     if share < LEAST_WITHIN {
         let percent = LEAST_WITHIN * 100.0;
         return Err(format!(
-            "less than {percent} % of it lies from {least} to {most}, and what does not is drawn anew"
+            "less than {percent} % of the distribution lies from {least} to {most}; sizes outside are redrawn"
         ));
     }
     Ok(Distribution::Lognormal { distribution, median, least, most })
@@ -207,7 +207,7 @@ fn lognormal(text: &str, bounds: &RangeInclusive<u64>) -> Result<Distribution, S
 fn weighted(text: &str, bounds: &RangeInclusive<u64>) -> Result<Distribution, String> {
     let one = |part: &str| {
         let (bytes, weight) =
-            part.split_once('@').ok_or(format!("'{part}' is no size with a weight, such as 64@90"))?;
+            part.split_once('@').ok_or(format!("'{part}' is not a size with a weight, such as 64@90"))?;
         Ok::<_, String>((size(bytes, bounds)?, self::weight(weight)?))
     };
     let (sizes, weights): (Vec<u64>, Vec<u64>) =
@@ -216,16 +216,16 @@ fn weighted(text: &str, bounds: &RangeInclusive<u64>) -> Result<Distribution, St
     Ok(Distribution::Weighted { sizes: sizes.into(), index })
 }
 
-/// A weight as it is typed.
+/// Parses a weight.
 pub fn weight(text: &str) -> Result<u64, String> {
-    let allowed = || format!("'{text}' is no weight, a whole number from 1 to {HEAVIEST}");
+    let allowed = || format!("'{text}' is not a weight, a whole number from 1 to {HEAVIEST}");
     text.parse().ok().filter(|weight| (1..=HEAVIEST).contains(weight)).ok_or_else(allowed)
 }
 
-/// What is drawn from, of a few with these weights.
+/// Makes a sampler for a few values with these weights.
 pub fn alias(weights: Vec<u64>) -> Result<WeightedAliasIndex<u64>, String> {
     if weights.len() > MOST_WEIGHTS {
-        return Err(format!("{} of them are given, and up to {MOST_WEIGHTS} are allowed", weights.len()));
+        return Err(format!("{} sizes are given, but up to {MOST_WEIGHTS} are allowed", weights.len()));
     }
     WeightedAliasIndex::new(weights).map_err(|error| error.to_string())
 }
@@ -247,8 +247,8 @@ mod tests {
         (mean, square)
     }
 
-    /// Mean and variance within four standard errors of what theory says; of the variance, by the fourth central moment as it
-    /// was drawn.
+    /// Mean and variance within four standard errors of theory; the variance's standard error uses the fourth central
+    /// moment of the sample.
     fn agree(values: &[f64], mean: f64, variance: f64) {
         let count = values.len() as f64;
         let (seen, square) = moments(values);
@@ -281,7 +281,8 @@ mod tests {
             ("lognormal:4096,1.5", 4096.0_f64, 1.5_f64, 1.0_f64, 16384.0_f64),
             ("lognormal:100000,0.5,50000..1000000", 1e5, 0.5, 5e4, 1e6),
         ] {
-            // Moments by integration over the normal density of the logarithm, which is cut where sizes are rounded away.
+            // Moments by integration over the normal density of the logarithm, which is cut where sizes are rounded
+            // away.
             let (from, to) = ((least - 0.5).ln(), (most + 0.5).ln());
             let steps = 100_000;
             let mut sums = [0.0; 3];
@@ -297,7 +298,7 @@ mod tests {
             assert!(sizes.iter().all(|size| (least..=most).contains(&(*size as f64))));
             agree(&as_numbers(&sizes), mean, sums[2] / sums[0] - mean * mean);
         }
-        // No bound is hit more often than its neighbours, as it would be if what lies outside were moved there.
+        // No bound occurs more often than its neighbours, as it would if sizes outside were clipped to it.
         let narrow = drawn("lognormal:100,0.5,90..110", 1, MANY);
         let at = |size| narrow.iter().filter(|each| **each == size).count();
         assert!(at(110) < at(91) && at(90) < at(91) * 6 / 5, "{} {} {}", at(90), at(91), at(110));
@@ -338,26 +339,26 @@ mod tests {
     fn what_is_no_distribution_is_refused_with_what_is() {
         for (text, words) in [
             ("4000", "does not begin with the name"),
-            ("normal:1,2", "'normal' is no distribution"),
-            ("fixed:0", "'0' is no whole number from 1 to 1073741824"),
+            ("normal:1,2", "'normal' is not a distribution"),
+            ("fixed:0", "'0' is not a whole number from 1 to 1073741824"),
             ("fixed:1e3", "'1e3'"),
-            ("uniform:9", "no range"),
+            ("uniform:9", "not a range"),
             ("uniform:9..8", "9 is more than 8"),
             ("uniform:0..8", "'0'"),
             ("uniform:1..2000000000", "'2000000000'"),
-            ("lognormal:4096", "no median and sigma"),
-            ("lognormal:4096,0", "'0' is no sigma"),
-            ("lognormal:4096,-1", "'-1' is no sigma"),
-            ("lognormal:4096,NaN", "'NaN' is no sigma"),
+            ("lognormal:4096", "not a median and sigma"),
+            ("lognormal:4096,0", "'0' is not a sigma"),
+            ("lognormal:4096,-1", "'-1' is not a sigma"),
+            ("lognormal:4096,NaN", "'NaN' is not a sigma"),
             ("lognormal:4096,9", "up to 3"),
             ("lognormal:65536,1", "or give another range"),
-            ("lognormal:65536,1,1..100", "'65536' is no whole number from 1 to 100"),
+            ("lognormal:65536,1,1..100", "'65536' is not a whole number from 1 to 100"),
             ("lognormal:5000,3,5000..5001", "less than 5 %"),
-            ("weighted:", "no size with a weight"),
-            ("weighted:64", "no size with a weight"),
-            ("weighted:64@0", "'0' is no weight"),
-            ("weighted:64@x", "'x' is no weight"),
-            ("weighted:64@1,", "no size with a weight"),
+            ("weighted:", "not a size with a weight"),
+            ("weighted:64", "not a size with a weight"),
+            ("weighted:64@0", "'0' is not a weight"),
+            ("weighted:64@x", "'x' is not a weight"),
+            ("weighted:64@1,", "not a size with a weight"),
             ("file:/nowhere.csv", "/nowhere.csv: No such file"),
         ] {
             let error = Sizes::parse(text, BOUNDS).unwrap_err().to_string();

@@ -1,4 +1,4 @@
-//! What the requests of a load were that are not all alike.
+//! Report of a load's requests that are not all alike.
 
 use std::sync::Arc;
 
@@ -10,31 +10,31 @@ use crate::base::setting::{NONE, Setting, Settings};
 use crate::requests::numbering::{Draw, Numbering};
 use crate::requests::sizes::{SIZES, Sizes, SizesSent};
 
-/// What a load's requests were.
+/// The requests of a load.
 #[derive(Debug, Clone)]
 pub struct Traffic {
-    /// What they followed from.
+    /// Their seed.
     pub seed: u64,
-    /// Requests that were made, in the window or not; `None` where all are alike, and none was counted for its own sake.
+    /// Requests made, within the window or not; `None` if all are alike, and so not counted.
     pub requests: Option<u64>,
-    /// Their sizes, where a distribution was asked for.
+    /// Their sizes, if a distribution was given.
     pub sizes: Option<SizesSent>,
-    /// Their kinds, where a mix was asked for.
+    /// Their kinds, if a mix was given.
     pub kinds: Vec<KindSent>,
 }
 
 /// A kind of request in a mix.
 #[derive(Debug, Clone, Serialize, JsonSchema)]
 pub struct KindSent {
-    /// As it was typed, without its weight.
+    /// As typed, without its weight.
     pub request: String,
-    /// Its weight among all.
+    /// Its weight among all kinds.
     pub weight: u64,
-    /// Requests of it that count: their reply came within the window, and was right.
+    /// Its counted requests: the reply arrived within the window, and was correct.
     pub requests: u64,
 }
 
-/// The sizes of a load's requests, one after another, whichever client makes them.
+/// Sizes of a load's requests, in sequence, whichever client sends them.
 #[derive(Clone)]
 pub struct SizesInTurn {
     sizes: Arc<Sizes>,
@@ -43,11 +43,11 @@ pub struct SizesInTurn {
 }
 
 impl SizesInTurn {
-    /// As the settings have them, [`SIZES`] or `bytes`, which is the workload's own setting of one size for all.
+    /// Reads [`SIZES`] or `bytes`, the workload's own setting for a constant size.
     pub fn new(settings: &Settings, bytes: &Setting) -> Result<Self> {
         Ok(SizesInTurn {
             sizes: Arc::new(Sizes::of(settings, bytes)?),
-            numbering: Numbering::new(settings).context("shared memory could not be mapped")?,
+            numbering: Numbering::new(settings).context("cannot map shared memory")?,
             is_asked_for: settings.word(SIZES.name) != NONE,
         })
     }
@@ -62,13 +62,12 @@ impl SizesInTurn {
         self.sizes.largest()
     }
 
-    /// Whether a distribution was asked for.
+    /// Whether a distribution was given.
     pub fn is_asked_for(&self) -> bool {
         self.is_asked_for
     }
 
-    /// The next request, whose number is that of its arrival where it has one, and its size. Of sizes that are all alike
-    /// nothing is counted.
+    /// Returns the next request, numbered by its arrival if it has one, and its size. Constant sizes are not counted.
     pub fn next(&self, arrival: Option<u64>) -> u64 {
         match self.fixed() {
             Some(bytes) => bytes,
@@ -81,14 +80,14 @@ impl SizesInTurn {
         &self.numbering
     }
 
-    /// The size of a request, which is counted.
+    /// Returns the size of a request, and counts it.
     pub fn draw(&self, draw: &mut Draw) -> u64 {
         let bytes = self.sizes.draw(draw);
         self.numbering.asks_for(bytes);
         bytes
     }
 
-    /// What they were; `None` where no distribution was asked for.
+    /// Reports the sizes; `None` if no distribution was given.
     pub fn traffic(&self) -> Option<Traffic> {
         let sums = self.numbering.sums();
         self.is_asked_for.then(|| Traffic {

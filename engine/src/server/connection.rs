@@ -1,5 +1,5 @@
-//! A connection being served: the one road between a session, which knows the protocol, and a channel, which knows the
-//! system calls. Every design runs this same code; designs differ in when and where they call it.
+//! A connection being served. It joins a session, which knows the protocol, and a channel, which knows the system
+//! calls. Every design runs this same code; designs differ in when and where they call it.
 
 use std::os::fd::{AsRawFd, BorrowedFd, RawFd};
 use std::panic::{AssertUnwindSafe, catch_unwind};
@@ -12,37 +12,39 @@ use crate::sys::descriptor::{PollFlags, poll};
 use crate::transfer::channel::Channel;
 use crate::transfer::primitive::{Received, Sent, Want};
 
-/// How long a peer may take nothing of a finished connection whose pieces the kernel still reads: as long as a client of
-/// ours waits for its server.
+/// How long a peer may take no data of a finished connection while the kernel still reads its pieces: as long as our
+/// clients wait for their server.
 const FINISH: Duration = Duration::from_secs(10);
 
-/// Answers in one turn, as many as memcached gives (its option -R): a client that never stops asking must not keep the
-/// others of its event loop waiting.
+/// Maximum replies per turn, as in memcached (its option -R): a client that never stops sending requests must not delay
+/// the other connections of its event loop.
 const ANSWERS_IN_A_TURN: usize = 20;
 
-/// Parts of an answer that are sent in one turn, for the same reason: a client that takes all that comes as it comes.
+/// Maximum parts of a reply sent per turn, for the same reason: a client that takes everything at once must not delay
+/// the others.
 const PARTS_IN_A_TURN: usize = 8;
 
-/// Bytes of answers behind which no other is gathered: that bounds the memory of a connection whose peer does not take them.
+/// Bytes of unsent replies beyond which no further reply is gathered. This bounds the memory of a connection whose peer
+/// does not read.
 const GATHERED: u64 = 64 << 10;
 
-/// One accepted connection.
+/// An accepted connection.
 pub struct Connection {
     channel: Channel,
     session: Box<dyn Session>,
     want: Want,
-    /// Bytes received without being stored, of which the session has not been told.
+    /// Bytes received without being stored and not yet reported to the session.
     not_stored: usize,
-    /// Answers in the outbox that have not been sent in full.
+    /// Replies in the outbox that have not been sent in full.
     answers: u64,
-    /// An answer has been begun of which the session has more.
+    /// The session has more of a reply that it has begun.
     begun: bool,
-    /// Something may be left in the outbox, or in a pipe or queue of the sender.
+    /// The outbox, or a pipe or queue of the sender, may hold unsent data.
     unsent: bool,
-    /// To be run when the answers before it have been sent.
+    /// Job to run once the replies before it have been sent.
     job: Option<Job>,
     state: State,
-    /// What is left of this turn.
+    /// What is left of the current turn.
     left: Left,
 }
 
@@ -52,24 +54,24 @@ struct Left {
     receives: usize,
     answers: usize,
     parts: usize,
-    /// What is to be sent may be.
+    /// Parts of a reply that may still be sent.
     sends: bool,
 }
 
-/// Of a connection that need not share its process or thread, and so never takes turns.
+/// Budget of a connection that does not share its process or thread, and so never yields.
 const UNBOUNDED: Left = Left { receives: usize::MAX, answers: usize::MAX, parts: usize::MAX, sends: true };
 
-/// Of one that shares them.
+/// Budget of a connection that shares them.
 const TURN: Left = Left { receives: 1, answers: ANSWERS_IN_A_TURN, parts: PARTS_IN_A_TURN, sends: true };
 
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 enum State {
     Open,
-    /// The peer has ended; the session has not been told.
+    /// The peer has ended; the session has not been told yet.
     Ended,
     /// To be closed once everything has been sent.
     Closing,
-    /// A fault of this program has been tallied; to be closed at once.
+    /// A fault of this program has been tallied; the connection is to be closed at once.
     Faulty,
 }
 
@@ -79,32 +81,32 @@ impl AsRawFd for Connection {
     }
 }
 
-/// Why [`Connection::advance`] came back.
+/// Result of [`Connection::advance`].
 pub enum Progress {
-    /// The socket would block until it is ready for this.
+    /// The socket would block until it is ready for these events.
     Blocked(PollFlags),
-    /// Its turn is over, and there may be more; the socket is to be ready for this. See [`Turn::Yields`].
+    /// The turn is over, and there may be more to do; the socket is to be ready for these events. See [`Turn::Yields`].
     Yields(PollFlags),
-    /// The request needs computing: run the job, wherever suits the design, with [`Connection::work`].
+    /// The request needs computing: run the job with [`Connection::work`], wherever suits the design.
     Work(Job),
-    /// The connection is over, well or not; what went wrong is tallied.
+    /// The connection is over; any error has been tallied.
     Closed,
 }
 
-/// Why [`Connection::turn`] came back.
+/// Result of [`Connection::turn`].
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Turn {
-    /// Nothing more can be done before the socket is ready for this.
+    /// Nothing can be done before the socket is ready for these events.
     Blocked(PollFlags),
-    /// It has done its share, and there may be more. A wait for this level says so at once if there is; whoever waits for
-    /// edges has to go on, since the edge was the one that is being served.
+    /// The connection has used up its turn, and there may be more to do. A level-triggered wait reports readiness again
+    /// at once. An edge-triggered event loop must continue by itself, since the edge was the one being served.
     Yields(PollFlags),
-    /// The connection is over, well or not; what went wrong is tallied.
+    /// The connection is over; any error has been tallied.
     Over,
 }
 
 impl Connection {
-    /// Begins to serve a channel, of a socket that blocks or not.
+    /// Starts to serve a channel of a blocking or non-blocking socket.
     pub fn new(channel: Channel, session: Box<dyn Session>) -> Self {
         Connection {
             want: session.first(),
@@ -120,7 +122,7 @@ impl Connection {
         }
     }
 
-    /// Serves a blocking socket until its end: what a worker does that has one connection at a time.
+    /// Serves a blocking socket to its end, for workers with one connection at a time.
     pub fn serve(&mut self) {
         while let Some(flags) = self.advance_in_place() {
             if let Err(error) = poll(&[(self.socket(), flags)], None) {
@@ -129,8 +131,8 @@ impl Connection {
         }
     }
 
-    /// Goes on as far as the socket allows, and computes right here what needs computing. Says what to wait for; `None`
-    /// when the connection is over.
+    /// Advances as far as the socket allows, and computes in place. Returns what to wait for; `None` when the
+    /// connection is over.
     pub fn advance_in_place(&mut self) -> Option<PollFlags> {
         loop {
             match self.advance() {
@@ -141,24 +143,24 @@ impl Connection {
         }
     }
 
-    /// A turn among the connections of an event loop, of which the socket is said to be ready for `ready`: receives at
-    /// most once and answers at most 20 requests, or 8 parts of one, computing right here what needs computing.
+    /// Takes a turn in an event loop, on a socket that is ready for `ready`: receives at most once, and answers at most
+    /// 20 requests, or sends 8 parts of one reply. Computes in place.
     ///
-    /// Errors (POLLERR; always to be given by whoever cannot tell, as with select) may be completions, which are collected
-    /// first; a real error shows at the next transfer.
+    /// Error readiness (POLLERR) may mean completions, which are collected first; a real error shows at the next
+    /// transfer. Callers that cannot distinguish errors, as with select, always pass it.
     pub fn turn(&mut self, ready: PollFlags) -> Turn {
         let progress = self.turn_without_work(ready);
         self.turn_with_work(progress)
     }
 
-    /// The first half of such a turn, for an event loop that receives from all of its connections before it sends to any: what
-    /// is answered is left to [`Connection::send_turn`].
+    /// Takes the receiving half of a turn, for an event loop that receives from all its connections before it sends to
+    /// any. [`Connection::send_turn`] sends the replies.
     pub fn receive_turn(&mut self, ready: PollFlags) -> Turn {
         let progress = self.begin_turn(ready, Left { sends: false, ..TURN });
         self.turn_with_work(progress)
     }
 
-    /// The other half, which receives nothing.
+    /// Takes the sending half of a turn; receives nothing.
     pub fn send_turn(&mut self) -> Turn {
         if !self.unsent {
             return Turn::Blocked(PollFlags::POLLIN);
@@ -182,8 +184,8 @@ impl Connection {
         }
     }
 
-    /// As [`Connection::turn`], for an event loop that has others compute: a request that needs it comes back as a job. When
-    /// [`Connection::work`] has run the job, the next turn, for nothing in particular, sends the answer.
+    /// As [`Connection::turn`], for an event loop with a thread pool: a request that needs computing is returned as a
+    /// job. After [`Connection::work`] has run the job, the next turn, with empty readiness, sends the reply.
     pub fn turn_without_work(&mut self, ready: PollFlags) -> Progress {
         self.begin_turn(ready, TURN)
     }
@@ -199,9 +201,9 @@ impl Connection {
         self.advance()
     }
 
-    /// Goes on as far as the socket allows. A panic of the session is tallied, and the connection is over.
+    /// Advances as far as the socket allows. If the session panics, the panic is tallied and the connection is over.
     ///
-    /// A connection with unsent output does not receive: that bounds the memory it takes.
+    /// A connection with unsent output does not receive, which bounds its memory.
     pub fn advance(&mut self) -> Progress {
         let advanced = catch_unwind(AssertUnwindSafe(|| self.try_to_advance()));
         self.channel.inbox.give_back();
@@ -251,15 +253,16 @@ impl Connection {
                 }
             }
             if self.left.answers == 0 {
-                // What is left has been received, so the socket may never again be readable, but answers can be sent.
+                // The rest has been received already, so the socket may never be readable again, but replies can be
+                // sent.
                 return Ok(Progress::Yields(PollFlags::POLLOUT));
             }
             self.job = self.give_to_session()?;
         }
     }
 
-    /// Runs the computing part of a request and takes its answer. A panic of the job is tallied; the connection is over
-    /// then, as [`Connection::advance`] will say.
+    /// Runs the computing part of a request and takes its reply. If the job panics, the panic is tallied and the
+    /// connection is over, as [`Connection::advance`] will report.
     pub fn work(&mut self, job: Job) {
         match catch_unwind(AssertUnwindSafe(|| job(&mut self.channel.outbox))) {
             Ok(Ok(())) => self.answered(),
@@ -271,7 +274,7 @@ impl Connection {
         }
     }
 
-    /// The socket, for whoever waits for it.
+    /// The socket, for waiting on it.
     pub fn socket(&self) -> BorrowedFd<'_> {
         self.channel.socket()
     }
@@ -281,7 +284,7 @@ impl Connection {
         self.channel.finish(FINISH);
     }
 
-    /// Whether the session had one more part of the answer that has been begun.
+    /// Whether the session had another part of the begun reply.
     fn next_part(&mut self) -> Result<bool, ErrorKind> {
         let more = self.session.more(&mut self.channel.outbox);
         if more == More::Part {
@@ -295,8 +298,8 @@ impl Connection {
         Ok(false)
     }
 
-    /// Whether the next request, which has come, is answered before the answers to those before it are sent: one call of the
-    /// primitive gathers them. What has to be computed waits until they are.
+    /// Whether the next request, which has arrived, is answered before earlier replies are sent, so that one call of
+    /// the primitive gathers them. Requests that need computing wait until those are sent.
     fn gathers_another(&self) -> bool {
         let outbox = &self.channel.outbox;
         let room = (1..outbox.messages_at_once() as u64).contains(&self.answers) && outbox.bytes() < GATHERED;
@@ -345,7 +348,7 @@ impl Connection {
         Ok(job)
     }
 
-    /// The connection is to end because of a request; what the session has to say about that is sent first.
+    /// Ends the connection because of a request; sends the session's error reply first.
     fn failed(&mut self, kind: ErrorKind) {
         self.channel.slot().error(kind);
         self.unsent |= !self.channel.outbox.is_empty();

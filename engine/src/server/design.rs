@@ -1,4 +1,4 @@
-//! The vocabulary of designs: how connections are accepted and handed to whatever serves them.
+//! Types of designs: how connections are accepted and handed to the workers that serve them.
 
 use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
 use std::sync::atomic::Ordering::Relaxed;
@@ -16,40 +16,40 @@ use crate::sys;
 use crate::transfer::channel::{Channel, Openers, Way};
 use crate::transfer::primitive::{Receiver, Sender, Waits};
 
-/// A registered design. Its file's name is its name.
+/// A registered design. Its name is that of its file.
 pub struct Design {
     /// What it is and where it is described.
     pub about: About,
-    /// How it waits for its sockets.
+    /// How the design waits for its sockets.
     pub waits: Waits,
-    /// Its own settings.
+    /// Settings of the design.
     pub settings: &'static [Setting],
-    /// The size of its pool; 0 where there is none.
+    /// Size of its pool; 0 if it has none.
     pub workers: fn(&Settings) -> usize,
-    /// Serves until the listener is shut down, and then until what it has accepted is served.
+    /// Serves until the listener is shut down, and then until all accepted connections are served.
     pub serve: fn(&'static Run) -> Result<()>,
-    /// What it makes anew for every connection; `None` where it makes nothing, as most designs do ([`COMMON`]).
+    /// What the design creates for every connection; `None` for most designs ([`COMMON`]).
     pub makes: Option<Makes>,
-    /// How many listeners it wants, all on the same address; one in most designs ([`COMMON`]).
+    /// Number of listeners, all on the same address; one in most designs ([`COMMON`]).
     pub listeners: fn(&Settings) -> usize,
-    /// Why it can serve over TCP alone; `None` where any stream socket will do, as in most designs ([`COMMON`]).
+    /// Why the design supports only TCP; `None` if it supports any stream socket, as most designs do ([`COMMON`]).
     pub tcp_only: Option<&'static str>,
-    /// It never sleeps, whatever it is told; few designs do that ([`COMMON`]).
+    /// The design always busy-polls, whatever its settings; few designs do ([`COMMON`]).
     pub spins: bool,
-    /// What of the kernel it rests on; without any of it, it cannot run.
+    /// Kernel features that the design needs in order to run.
     pub rests_on: RestsOn,
-    /// Refuses settings that contradict each other, before anything is started; in most designs none do ([`COMMON`]).
+    /// Refuses contradictory settings before the server starts; most designs have none ([`COMMON`]).
     pub check: fn(&Settings) -> Result<()>,
 }
 
 impl Design {
-    /// Why it cannot run on this machine; `None` where it can.
+    /// Why the design cannot run on this machine; `None` if it can.
     pub fn unavailable(&self) -> Option<String> {
         feature::missing(self.rests_on)
     }
 }
 
-/// What a design makes anew for every connection, which ends with it.
+/// What a design creates for every connection, and what ends with it.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, serde::Serialize)]
 #[serde(rename_all = "snake_case")]
 pub enum Makes {
@@ -59,7 +59,7 @@ pub enum Makes {
     Thread,
 }
 
-/// What most designs have in common: the end of their entry is `..COMMON`.
+/// Defaults shared by most designs: an entry ends with `..COMMON`.
 pub const COMMON: Design = Design {
     about: About { summary: "", source: "" },
     waits: Waits::InTheCall,
@@ -74,21 +74,21 @@ pub const COMMON: Design = Design {
     check: |_| Ok(()),
 };
 
-/// The most workers that a pool may have: enough for ten thousand connections with a worker for each, and as many as the
-/// standard library's threads may be where nobody has raised `vm.max_map_count`. It is 65,530, and a thread takes four
-/// mappings: its stack, the stack on which it would report that the first has overflowed, and a page that guards each.
+/// Maximum size of a pool: enough for ten thousand connections with one worker each, and the maximum number of threads
+/// of the standard library at the default `vm.max_map_count` (65,530). A thread takes four mappings: its stack, its
+/// alternate signal stack for reporting an overflow, and a guard page for each.
 pub const MOST_WORKERS: u64 = 16_000;
 
-/// The size of a pool, for designs that have one.
+/// Size of the pool, for designs with a pool.
 pub const POOL: Setting = Setting {
     name: "pool",
-    help: "Processes or threads made beforehand",
+    help: "Size of the pool: processes or threads created at the start",
     unit: Some("workers"),
     kind: Kind::Integer { minimum: 1, maximum: MOST_WORKERS, default: 15 },
     for_more: None,
 };
 
-/// How long to wait where something has run out.
+/// How long to wait if a resource has run out.
 const SHORTAGE: Duration = Duration::from_millis(10);
 
 /// For [`Design::workers`] of a design with the setting [`POOL`].
@@ -96,22 +96,22 @@ pub fn pool(settings: &Settings) -> usize {
     settings.integer(POOL.name) as usize
 }
 
-/// For [`Design::workers`] of a design that has no pool.
+/// For [`Design::workers`] of a design without a pool.
 pub fn no_pool(_settings: &Settings) -> usize {
     0
 }
 
-/// One life of a server: what its design is given.
+/// One life of a server: the input of a design.
 pub struct Run {
-    /// The listening sockets, blocking: one, or as many as the design asked for.
+    /// The listening sockets, blocking: one, or as many as the design needs.
     pub listeners: Vec<OwnedFd>,
     /// The complete settings.
     pub settings: Settings,
-    /// Where everything is counted.
+    /// Counters of the server.
     pub tally: &'static Tally,
-    /// The serving end of the workload.
+    /// Server side of the workload.
     pub service: Box<dyn Service>,
-    /// How bytes are moved.
+    /// Primitives that move the bytes.
     pub way: Way,
 }
 
@@ -121,55 +121,55 @@ impl Run {
         pool(&self.settings)
     }
 
-    /// The listening socket; the first, where there are several.
+    /// The listening socket; the first if there are several.
     pub fn listener(&self) -> &OwnedFd {
         &self.listeners[0]
     }
 
-    /// A worker of the pool, counted from 0. To be made where it runs: after the fork, in its thread. It accepts from a
-    /// listener of its own where there is one for every worker.
+    /// Makes a worker of the pool, counted from 0. Call it where the worker runs: after the fork, or in its thread. The
+    /// worker accepts from its own listener if there is one per worker.
     pub fn pool_worker(&'static self, index: usize) -> Result<Worker> {
         self.worker_with(self.tally.worker(index), &self.listeners[index % self.listeners.len()])
     }
 
-    /// A worker that is not of a pool; all of these are counted together. To be made where it runs.
+    /// Makes a worker outside of any pool; all of these are counted together. Call it where the worker runs.
     pub fn worker(&'static self) -> Result<Worker> {
         self.worker_with(self.tally.shared(), self.listener())
     }
 
-    /// One that accepts for others to serve.
+    /// Makes an acceptor for a design whose workers do not accept.
     pub fn acceptor(&'static self) -> Acceptor {
         Acceptor { run: self, slot: self.tally.shared(), listener: self.listener() }
     }
 
     fn worker_with(&'static self, slot: &'static Slot, listener: &'static OwnedFd) -> Result<Worker> {
         let prepared = self.way.prepare(&self.settings).inspect_err(|error| slot.error(ErrorKind::of(error)));
-        let openers = prepared.context("the primitives could not be prepared")?;
+        let openers = prepared.context("cannot prepare the primitives")?;
         Ok(Worker { acceptor: Acceptor { run: self, slot, listener }, openers })
     }
 }
 
-/// Whoever accepts.
+/// Accepts connections.
 pub struct Acceptor {
     run: &'static Run,
     slot: &'static Slot,
     listener: &'static OwnedFd,
 }
 
-/// What one accept brought.
+/// Result of one accept.
 pub enum Accepted {
     /// A connection.
     Connection(OwnedFd),
-    /// None was waiting (EAGAIN): another worker was quicker, or all have been taken.
+    /// No connection was waiting (EAGAIN): another worker was faster, or all have been accepted.
     Nothing,
-    /// The connection could not be had; why is tallied.
+    /// The accept failed; the reason has been tallied.
     Refused,
-    /// The listener has been shut down: what is open is served to its end, and nothing more comes.
+    /// The listener has been shut down: open connections are served to their end, and no more will come.
     ShutDown,
 }
 
 impl Acceptor {
-    /// Waits in accept for the next connection; `None` once the listener has been shut down.
+    /// Blocks in accept until the next connection; `None` once the listener has been shut down.
     pub fn accept(&mut self) -> Option<OwnedFd> {
         loop {
             match self.try_accept(0) {
@@ -180,8 +180,8 @@ impl Acceptor {
         }
     }
 
-    /// As [`Acceptor::accept`], for a worker that may be told to leave: asks before it waits, and again when a signal has
-    /// interrupted it. A connection that comes first is returned all the same.
+    /// As [`Acceptor::accept`], for a worker that may be told to leave: checks this before it waits, and after a signal
+    /// has interrupted the wait. If a connection comes first, it is returned all the same.
     pub fn accept_unless(&mut self, told: impl Fn() -> bool) -> Option<OwnedFd> {
         while !told() {
             match self.accept_once(0) {
@@ -193,7 +193,7 @@ impl Acceptor {
         None
     }
 
-    /// Accepts once, with the flags of accept4(2): SOCK_NONBLOCK for a connection that an event loop will serve.
+    /// Accepts once, with flags of accept4(2): SOCK_NONBLOCK for a connection of an event loop.
     pub fn try_accept(&mut self, flags: libc::c_int) -> Accepted {
         loop {
             if let Some(accepted) = self.accept_once(flags) {
@@ -202,7 +202,7 @@ impl Acceptor {
         }
     }
 
-    /// `None` when a signal has interrupted the call.
+    /// `None` if a signal has interrupted the call.
     fn accept_once(&mut self, flags: libc::c_int) -> Option<Accepted> {
         let error = match sys::socket::accept(self.listener.as_fd(), flags) {
             Ok(socket) => return Some(Accepted::Connection(socket)),
@@ -219,23 +219,23 @@ impl Acceptor {
         }
     }
 
-    /// Counts a wake-up that found nothing to do: another worker had taken the connection.
+    /// Counts a wake-up that found nothing to do, because another worker had taken the connection.
     pub fn woke_for_nothing(&self) {
         self.slot.empty_wakeups.fetch_add(1, Relaxed);
     }
 
-    /// Tallies what kept a connection from being served. Where something has run out it waits a little: the shortage
-    /// lasts until another connection ends, and asking again at once would only burn CPU time.
+    /// Tallies an error that kept a connection from being served. If a resource has run out, waits a little: the
+    /// shortage lasts until another connection ends, and retrying at once would only burn CPU time.
     pub fn refused(&self, error: &std::io::Error) {
         if let Some(pause) = self.tally_refusal(error) {
             std::thread::sleep(pause);
         }
     }
 
-    /// As [`Acceptor::refused`], for a design that has a way of its own to wait: says for how long.
+    /// As [`Acceptor::refused`], for a design that waits by itself: returns how long to wait.
     pub fn tally_refusal(&self, error: &std::io::Error) -> Option<Duration> {
         let kind = match error.raw_os_error() {
-            // Of fork and of pthread_create: a limit on processes or threads.
+            // EAGAIN from fork or pthread_create: a limit on processes or threads.
             Some(libc::EAGAIN) => ErrorKind::ResourceLimit,
             _ => ErrorKind::of(error),
         };
@@ -244,7 +244,7 @@ impl Acceptor {
     }
 }
 
-/// A process or thread that serves, and accepts where it does so for itself.
+/// A process or thread that serves, and that accepts in designs where workers do.
 pub struct Worker {
     acceptor: Acceptor,
     openers: Openers,
@@ -276,13 +276,13 @@ impl Worker {
         self.acceptor.refused(error);
     }
 
-    /// Where it accepts.
+    /// The listener from which this worker accepts.
     pub fn listener(&self) -> BorrowedFd<'static> {
         self.acceptor.listener.as_fd()
     }
 
-    /// Begins to serve a connection, for a design with an event loop, which then calls [`Connection::turn`] or
-    /// [`Connection::advance`]. `None` when that is not possible, which is tallied.
+    /// Starts to serve a connection in an event loop, which then calls [`Connection::turn`] or [`Connection::advance`].
+    /// `None` if that failed, which is tallied.
     pub fn open(&mut self, socket: OwnedFd) -> Option<Connection> {
         let Acceptor { run, slot, .. } = self.acceptor;
         run.tally.general().first_connection.note(socket.as_fd());
@@ -297,7 +297,7 @@ impl Worker {
         Connection::new(Channel::new(socket, sender, receiver, slot), run.service.open())
     }
 
-    /// Serves a connection until its end. Whatever goes wrong with it is tallied and goes no further.
+    /// Serves a connection to its end. Any error is tallied and affects no other connection.
     pub fn serve(&mut self, socket: OwnedFd) {
         let Some(mut connection) = self.open(socket) else { return };
         connection.serve();

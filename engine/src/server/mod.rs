@@ -1,4 +1,4 @@
-//! What every design stands on: its connections, its pools of workers, and how clients are steered to them.
+//! Code shared by all designs: connections, pools of workers, and how a server stops.
 
 pub mod connection;
 pub mod design;

@@ -1,4 +1,4 @@
-//! Pools: workers made beforehand, as processes and as threads. What a worker does stays in the file of its design.
+//! Pools of processes and of threads. The work of a worker is in the file of its design.
 
 use std::collections::HashMap;
 use std::os::fd::AsFd;
@@ -14,19 +14,19 @@ use crate::server::steering;
 use crate::sys::process::{self, Ended, Pid};
 use crate::sys::socket;
 
-/// Whether a lost worker is replaced, for pools of processes.
+/// Whether lost workers are replaced, for pools of processes.
 pub const RESPAWN: Setting = Setting {
     name: "respawn",
-    help: "Fork a new worker in place of one that a signal ended",
+    help: "Fork a new worker to replace one that was killed by a signal",
     unit: None,
     kind: Kind::Boolean { default: false },
     for_more: None,
 };
 
-/// Forks a pool, lets every child do `serve`, and waits for all of them.
+/// Forks a pool, runs `serve` in every child, and waits for all of them.
 ///
-/// A worker that a signal ended is tallied, and replaced if the setting [`RESPAWN`] says so; the others go on. An error
-/// when none is left although nobody stopped the server.
+/// A worker killed by a signal is tallied, and replaced if the setting [`RESPAWN`] says so; the others continue.
+/// Returns an error if no worker is left although the server was not stopped.
 pub fn fork_pool(run: &'static Run, serve: impl Fn(&mut Worker) -> Result<()>) -> Result<()> {
     let fork = |index| fork_worker(run, index, || (), &serve);
     let mut workers = HashMap::new();
@@ -54,8 +54,8 @@ pub fn fork_pool(run: &'static Run, serve: impl Fn(&mut Worker) -> Result<()>) -
     Ok(())
 }
 
-/// Where every worker has a listener of its own, nobody accepts from a lost one's any more: shut down, it leaves the group,
-/// and new connections go to the others. Those in its queue are reset, and tallied.
+/// If every worker has its own listener, nobody accepts from the listener of a lost worker. So it is shut down and
+/// leaves the group, and new connections go to the others. Connections in its queue are reset, and tallied.
 fn give_up_listener(run: &Run, group: &mut Vec<usize>, index: usize) -> Result<()> {
     if run.listeners.len() > 1 {
         let listener = run.listeners[index].as_fd();
@@ -66,7 +66,7 @@ fn give_up_listener(run: &Run, group: &mut Vec<usize>, index: usize) -> Result<(
     Ok(())
 }
 
-/// Makes a worker in place of a lost one. When that fails it is tallied, and the others go on without it.
+/// Creates a worker to replace a lost one. A failure is tallied, and the others continue without it.
 pub fn replace<T>(run: &Run, make: impl FnOnce() -> Result<T>) -> Option<T> {
     let counter = &run.tally.general().workers_replaced;
     let made = make().inspect_err(|_| run.tally.shared().error(ErrorKind::ResourceLimit)).ok();
@@ -74,7 +74,7 @@ pub fn replace<T>(run: &Run, make: impl FnOnce() -> Result<T>) -> Option<T> {
     made
 }
 
-/// Forks one worker of a pool. `enter` runs in the child first, to close what it should not have inherited.
+/// Forks one worker of a pool. `enter` runs first in the child, to close what it should not inherit.
 pub fn fork_worker(
     run: &'static Run,
     index: usize,
@@ -85,12 +85,13 @@ pub fn fork_worker(
         enter();
         report(run.pool_worker(index).and_then(|mut worker| serve(&mut worker)))
     })
-    .with_context(|| format!("worker {index} of {} could not be forked (a lower --pool, or: ulimit -u)", run.pool()))
+    .with_context(|| format!("cannot fork worker {index} of {} (lower --pool, or raise ulimit -u)", run.pool()))
 }
 
-/// Starts a pool of threads, lets every thread do `serve` and the calling thread do `meanwhile`, and waits for all.
+/// Starts a pool of threads, runs `serve` in every thread and `meanwhile` in the calling thread, and waits for all.
 ///
-/// When a thread cannot be made the process ends at once: those made so far sit in accept, and would be joined for ever.
+/// If a thread cannot be created, the process exits at once: the threads created so far block in accept, and joining
+/// them would never end.
 pub fn thread_pool(
     run: &'static Run,
     serve: impl Fn(&mut Worker) -> Result<()> + Sync,
@@ -99,7 +100,7 @@ pub fn thread_pool(
     threads(run, |index| serve(&mut run.pool_worker(index)?), meanwhile)
 }
 
-/// As [`thread_pool`], for threads that know their place in the pool, and need be no workers.
+/// As [`thread_pool`], for threads that know their index in the pool, and need not be workers.
 pub fn threads(
     run: &'static Run,
     body: impl Fn(usize) -> Result<()> + Sync,
@@ -109,11 +110,11 @@ pub fn threads(
         let body = &body;
         let mut threads = Vec::new();
         for index in 0..run.pool() {
-            // One thread that cannot go on would leave the others to serve in silence.
+            // If one thread could not continue, the others would go on serving without anybody noticing.
             let body = move || body(index).unwrap_or_else(fail);
             let thread = std::thread::Builder::new().spawn_scoped(scope, body);
             let thread = thread.with_context(|| {
-                format!("thread {index} of {} could not be made (a lower --pool, or: ulimit -u)", run.pool())
+                format!("cannot create thread {index} of {} (lower --pool, or raise ulimit -u)", run.pool())
             });
             threads.push(thread.unwrap_or_else(fail));
         }
@@ -127,10 +128,10 @@ pub fn threads(
     })
 }
 
-/// The exit status of a child that has said on standard error why it failed.
+/// Exit status of a child that has reported its failure on standard error.
 pub const FAILED: i32 = 1;
 
-/// The exit status of a child: 0, or [`FAILED`] with the reason on standard error.
+/// Exit status of a child: 0, or [`FAILED`] with the reason on standard error.
 pub fn report(result: Result<()>) -> i32 {
     match result {
         Ok(()) => 0,
@@ -141,7 +142,7 @@ pub fn report(result: Result<()>) -> i32 {
     }
 }
 
-/// Ends this process, with all its threads, because of an error.
+/// Exits this process, with all its threads, because of an error.
 fn fail<T>(error: anyhow::Error) -> T {
     process::leave(report(Err(error)))
 }

@@ -1,8 +1,8 @@
-//! The scoreboard of a pool that grows and shrinks: which workers there are and which of them are free, in memory that
-//! all of them share; and the rule of Apache's prefork MPM, by which there are never too few spare workers nor too many.
+//! The scoreboard of a dynamic pool, in memory that all its workers share: which workers exist, and which are free. It
+//! implements the rule of Apache's prefork MPM, which bounds the number of spare workers from below and above.
 //!
-//! A place is one byte, and every change of it one atomic step. So nothing is out of order when a worker is killed: its
-//! place is vacated, and who counts the places counts right.
+//! A place is one byte, and every change is one atomic step. So a killed worker leaves the board consistent: its place
+//! is vacated, and the counts stay right.
 
 use std::io;
 use std::sync::atomic::{AtomicU8, Ordering::SeqCst};
@@ -16,17 +16,21 @@ use crate::server::design::MOST_WORKERS;
 use crate::sys::descriptor::EventDescriptor;
 use crate::sys::memory::shared::SharedArray;
 
-/// The settings of a pool that grows and shrinks, with Apache's defaults.
+/// Settings of a dynamic pool, with Apache's defaults.
 pub const SETTINGS: &[Setting] = &[START_WORKERS, MINIMUM_SPARE, MAXIMUM_SPARE, MAXIMUM_WORKERS, MAINTENANCE];
 
-const START_WORKERS: Setting = workers("start_workers", "Workers made at the start", 5);
-const MINIMUM_SPARE: Setting =
-    workers("minimum_spare", "Free workers below which more are made at once; so there are never fewer workers", 5);
-const MAXIMUM_SPARE: Setting = workers("maximum_spare", "Free workers above which the excess is ended", 10);
-const MAXIMUM_WORKERS: Setting = workers("maximum_workers", "The most workers, free and busy together", 256);
+const START_WORKERS: Setting = workers("start_workers", "Workers created at the start", 5);
+const MINIMUM_SPARE: Setting = workers(
+    "minimum_spare",
+    "Minimum number of free workers; below it, more are created at once, so there are never \
+                              fewer workers",
+    5,
+);
+const MAXIMUM_SPARE: Setting = workers("maximum_spare", "Maximum number of free workers; the excess is ended", 10);
+const MAXIMUM_WORKERS: Setting = workers("maximum_workers", "Maximum number of workers, free and busy together", 256);
 const MAINTENANCE: Setting = Setting {
     name: "maintenance_milliseconds",
-    help: "How often the excess of free workers is ended, and what could not be made is tried again",
+    help: "Interval at which excess free workers are ended and failed creations are retried",
     unit: Some("milliseconds"),
     kind: Kind::Integer { minimum: 10, maximum: 600_000, default: 1000 },
     for_more: None,
@@ -42,12 +46,12 @@ const fn workers(name: &'static str, help: &'static str, default: u64) -> Settin
     }
 }
 
-/// For `Design::workers`: as many as there may be at once.
+/// For `Design::workers`: the maximum number of workers at a time.
 pub fn maximum_workers(settings: &Settings) -> usize {
     settings.integer(MAXIMUM_WORKERS.name) as usize
 }
 
-/// For `Design::check`: limits that cannot be kept together.
+/// For `Design::check`: refuses contradictory limits.
 pub fn check(settings: &Settings) -> Result<()> {
     for (low, high) in
         [(MINIMUM_SPARE, MAXIMUM_SPARE), (MINIMUM_SPARE, MAXIMUM_WORKERS), (START_WORKERS, MAXIMUM_WORKERS)]
@@ -58,8 +62,8 @@ pub fn check(settings: &Settings) -> Result<()> {
             return Err(mistake(
                 "pool.bounds_reversed",
                 format!(
-                    "--{low} is {least} and --{high} is {most}, but there cannot be more of the former; type --{low} {most} \
-                 or less, or --{high} {least} or more"
+                    "--{low} {least} is larger than --{high} {most}; give --{low} {most} or less, or --{high} {least} or \
+                 more"
                 ),
             ));
         }
@@ -67,31 +71,31 @@ pub fn check(settings: &Settings) -> Result<()> {
     Ok(())
 }
 
-// What a place says. The first is what new shared memory holds.
+// States of a place. The first is the initial value of shared memory.
 const VACANT: u8 = 0;
 const FREE: u8 = 1;
 const BUSY: u8 = 2;
-/// Free, and to leave instead of waiting for a connection.
+/// Free, and told to leave instead of waiting for a connection.
 const TOLD: u8 = 3;
-/// The worker, a thread, has nothing left to do.
+/// The worker, a thread, has finished.
 const LEFT: u8 = 4;
 
-/// The places of a pool's workers.
+/// Places of a pool's workers.
 pub struct Scoreboard {
-    /// Side by side, so that to count them touches few cache lines.
+    /// Contiguous, so that counting them touches few cache lines.
     places: SharedArray<AtomicU8>,
     /// Notified when a worker has become busy and too few are free, and when a thread has left.
     pub event: EventDescriptor,
-    /// How many workers there are to be at first.
+    /// Number of workers at the start.
     pub start: usize,
-    /// How often the excess is to be ended.
+    /// Interval at which the excess is ended.
     pub interval: Duration,
     minimum_spare: usize,
     maximum_spare: usize,
 }
 
 impl Scoreboard {
-    /// A scoreboard without workers.
+    /// Makes a scoreboard without workers.
     pub fn new(settings: &Settings) -> io::Result<Self> {
         let number = |setting: Setting| settings.integer(setting.name) as usize;
         Ok(Scoreboard {
@@ -104,61 +108,62 @@ impl Scoreboard {
         })
     }
 
-    /// Whether a worker has been told to leave: to be asked before it waits for a connection.
+    /// Whether a worker has been told to leave; checked before it waits for a connection.
     pub fn is_told(&self, place: usize) -> bool {
         self.places[place].load(SeqCst) == TOLD
     }
 
-    /// A worker has got a connection. If it had been told to leave it stays: it is not one too many any more.
+    /// Marks a worker busy. If it had been told to leave it stays, because it is no longer in excess.
     pub fn busy(&self, place: usize) {
         self.places[place].store(BUSY, SeqCst);
-        // Most often the first few places tell that enough are free.
+        // Most often, the first few places show that enough workers are free.
         let few = self.with(FREE).take(self.minimum_spare).count() < self.minimum_spare;
         if few && self.with(VACANT).next().is_some() {
             self.event.notify();
         }
     }
 
-    /// A worker is done with its connection.
+    /// Marks a worker free after its connection.
     pub fn free(&self, place: usize) {
         self.places[place].store(FREE, SeqCst);
     }
 
-    /// A worker, a thread, is about to end.
+    /// Marks a worker, a thread, as about to end.
     pub fn leave(&self, place: usize) {
         self.places[place].store(LEFT, SeqCst);
         self.event.notify();
     }
 
-    /// The places of the threads that have left.
+    /// Returns the places of the threads that have left.
     pub fn left(&self) -> Vec<usize> {
         self.with(LEFT).collect()
     }
 
-    /// The worker of a place is gone, whatever it was doing.
+    /// Vacates the place of a worker that is gone, whatever it was doing.
     pub fn vacate(&self, place: usize) {
         self.places[place].store(VACANT, SeqCst);
     }
 
-    /// Takes places for so many new workers, or for as many as there may be; they count as free from now on.
+    /// Takes places for this many new workers, up to the maximum; they count as free from now on.
     pub fn take(&self, workers: usize) -> Vec<usize> {
         let places: Vec<usize> = self.with(VACANT).take(workers).collect();
         places.iter().for_each(|&place| self.free(place));
         places
     }
 
-    /// Takes a place for one more worker if fewer than the minimum are free, and a place is vacant.
+    /// Takes a place for one more worker, if fewer than the minimum are free and a place is vacant.
     pub fn take_missing(&self) -> Option<usize> {
         let few = self.with(FREE).take(self.minimum_spare).count() < self.minimum_spare;
         if few { self.take(1).pop() } else { None }
     }
 
-    /// Tells the excess of free workers to leave. Returns the places of all that have been told and are still there, to
-    /// be interrupted where they wait: an interruption that came a moment before the wait is made up for the next time.
+    /// Tells the excess of free workers to leave. Returns the places of all workers that have been told and are still
+    /// there, so that the caller interrupts their waits. An interruption just before the wait has no effect, and is
+    /// repeated next time.
     pub fn tell_excess(&self) -> Vec<usize> {
         let excess = self.with(FREE).count().saturating_sub(self.maximum_spare);
         let free = (0..self.places.len()).rev();
-        // A worker that has become busy meanwhile does not count: only one that is free can be told.
+        // A worker that has become busy meanwhile does not count: only a free worker can be told.
         free.filter(|&place| self.places[place].compare_exchange(FREE, TOLD, SeqCst, SeqCst).is_ok())
             .take(excess)
             .for_each(drop);
@@ -198,7 +203,7 @@ mod tests {
         let all = |value| settings(value, value, value, value);
         assert!(check(&all(1)).is_ok() && check(&all(MOST_WORKERS)).is_ok());
         assert!(check(&Settings::new(SETTINGS, &BTreeMap::new())).is_ok());
-        // More may be spare than there may be at all: then nobody is ever one too many.
+        // The spare limit may exceed the maximum: then no worker is ever in excess.
         assert!(check(&settings(1, 1, 10, 2)).is_ok());
     }
 
@@ -221,7 +226,7 @@ mod tests {
         assert_eq!(board.tell_excess(), [2, 3]);
         assert_eq!(board.tell_excess(), [2, 3]);
         assert_eq!(states(&board), [FREE, FREE, TOLD, TOLD, BUSY]);
-        // One gets a connection before it has looked: it stays, and is one of the free afterwards.
+        // One worker gets a connection before it has checked: it stays, and is free again afterwards.
         board.busy(3);
         board.free(3);
         board.vacate(2);

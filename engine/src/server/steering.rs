@@ -1,4 +1,4 @@
-//! A listener for every worker of a pool, all at one address, and which of them a connection comes to.
+//! One listener per worker of a pool, all at one address, and how the kernel chooses among them.
 
 use std::os::fd::{AsFd, AsRawFd, BorrowedFd, OwnedFd};
 
@@ -13,7 +13,7 @@ use crate::sys::descriptor::close_inherited;
 use crate::sys::process::{allowed_cpus, pin};
 use crate::sys::socket::steer_by_cpu;
 
-/// Why such a design can serve over TCP alone; `tcp_only` of its entry.
+/// Why such a design supports only TCP; `tcp_only` of its entry.
 pub const ONE_ADDRESS: Option<&str> = Some("SO_REUSEPORT shares a port (socket(7))");
 
 /// Several listeners at one address (SO_REUSEPORT).
@@ -23,11 +23,11 @@ pub const REUSEPORT: Feature = Feature {
     refusal: || on_tcp_socket("setsockopt, SO_REUSEPORT", |socket| SockRef::from(&socket).set_reuse_port(true)),
 };
 
-/// Which of its listeners a connection comes to.
+/// How the kernel chooses the listener of a connection.
 pub const STEER: Setting = Setting {
     name: "steer",
-    help: "Who gets a connection: by a hash, or the worker that is pinned to the CPU on which the connection came in (by the hash \
-           too where that worker is lost and not replaced)",
+    help: "How connections are distributed among workers: none, by the kernel's hash; cpu, to the worker pinned to \
+           the CPU on which the connection arrived (by the hash if that worker is lost and not replaced)",
     unit: None,
     kind: Kind::Choice { choices: &["none", "cpu"], default: "none" },
     for_more: None,
@@ -37,14 +37,14 @@ fn is_by_cpu(settings: &Settings) -> bool {
     settings.word(STEER.name) == "cpu"
 }
 
-/// Tells the kernel how to choose among the listeners, before the first worker is forked. Gives the CPU of each worker, where
-/// they are to have one.
+/// Configures the kernel's choice among the listeners, before the first worker is forked. Returns the CPU of each
+/// worker, if workers are pinned.
 pub fn steer(run: &Run) -> Result<Option<Vec<usize>>> {
     if !is_by_cpu(&run.settings) {
         return Ok(None);
     }
     let cpus = allowed_cpus()?;
-    // One by itself is in no group, and gets all.
+    // A single listener forms no group, and gets all connections.
     if run.listeners.len() > 1 {
         let group: Vec<usize> = (0..run.listeners.len()).collect();
         steer_group(&group, run.listener().as_fd(), &cpus)?;
@@ -52,8 +52,8 @@ pub fn steer(run: &Run) -> Result<Option<Vec<usize>>> {
     Ok(Some(cpus))
 }
 
-/// Tells the kernel anew how to choose, now that the listener of a worker has left the group. `group` has the workers whose
-/// listeners are there, in the kernel's order.
+/// Updates the kernel's choice after the listener of a worker has left the group. `group` lists the workers whose
+/// listeners remain, in the kernel's order.
 pub fn left(run: &Run, group: &mut Vec<usize>, worker: usize) -> Result<()> {
     let is_steered = run.settings.values().contains_key(STEER.name) && is_by_cpu(&run.settings);
     if !is_steered {
@@ -62,8 +62,8 @@ pub fn left(run: &Run, group: &mut Vec<usize>, worker: usize) -> Result<()> {
     steer_without(worker, group, &run.listeners, &allowed_cpus()?)
 }
 
-/// The last of the group has the place of the one that left (socket(7)): as the kernel was told before, it would get the
-/// connections of that one's CPU, and not those of its own.
+/// The last listener of the group moves to the place of the one that left (socket(7)). Without an update, it would get
+/// the connections of that listener's CPU instead of its own.
 fn steer_without(worker: usize, group: &mut Vec<usize>, listeners: &[OwnedFd], cpus: &[usize]) -> Result<()> {
     if let Some(place) = group.iter().position(|&other| other == worker) {
         group.swap_remove(place);
@@ -72,13 +72,14 @@ fn steer_without(worker: usize, group: &mut Vec<usize>, listeners: &[OwnedFd], c
     steer_group(group, listeners[any].as_fd(), cpus)
 }
 
-/// `cpus` has that of each worker.
+/// `cpus` has the CPU of each worker.
 fn steer_group(group: &[usize], listener: BorrowedFd<'_>, cpus: &[usize]) -> Result<()> {
     let theirs: Vec<usize> = group.iter().filter_map(|&worker| cpus.get(worker)).copied().collect();
     steer_by_cpu(listener, &theirs).context("--steer cpu: the kernel refused SO_ATTACH_REUSEPORT_CBPF")
 }
 
-/// A worker's first steps, after the fork: it has no listener but its own, and runs on the CPU whose connections come to that.
+/// Prepares a worker after the fork: keeps only its own listener, and pins it to the CPU whose connections go to that
+/// listener.
 pub fn keep_own_listener(run: &Run, worker: &Worker, cpus: Option<&[usize]>) -> Result<()> {
     for (index, listener) in run.listeners.iter().enumerate() {
         if listener.as_raw_fd() != worker.listener().as_raw_fd() {
@@ -90,11 +91,10 @@ pub fn keep_own_listener(run: &Run, worker: &Worker, cpus: Option<&[usize]>) -> 
     Ok(())
 }
 
-/// Refuses what `--steer cpu` cannot do; for `check` of such a design.
+/// Refuses settings that `--steer cpu` does not support; for `check` of such a design.
 ///
-/// The kernel's program can say no more than which listener gets the connections of a CPU, and it is only of use if that
-/// listener's worker runs there. SO_INCOMING_CPU would take any number of workers, but before Linux 6.2 a group of
-/// SO_REUSEPORT does not heed it.
+/// The kernel's program can only map a CPU to a listener, which is only useful if that listener's worker runs on this
+/// CPU. SO_INCOMING_CPU would support any number of workers, but groups of SO_REUSEPORT ignore it before Linux 6.2.
 pub fn check(settings: &Settings) -> Result<()> {
     if !is_by_cpu(settings) {
         return Ok(());
@@ -104,8 +104,8 @@ pub fn check(settings: &Settings) -> Result<()> {
         return Err(mistake(
             "steering.pool_is_not_cpus",
             format!(
-                "--steer cpu takes one worker for each CPU that this server may use, which are {cpus:?}, and --pool is {pool}: \
-             --pool {}",
+                "--steer cpu needs one worker for each CPU that this server may use, which are {cpus:?}, but --pool is \
+             {pool}: --pool {}",
                 cpus.len()
             ),
         ));
@@ -122,7 +122,7 @@ mod tests {
     use super::*;
     use crate::sys::socket;
 
-    /// So many listeners at one address, in a group.
+    /// Makes this many listeners at one address, in a group.
     fn group_of(count: usize) -> Vec<OwnedFd> {
         let mut address = SocketAddr::from(([127, 0, 0, 1], 0));
         let mut listeners = Vec::new();
@@ -137,7 +137,7 @@ mod tests {
         listeners
     }
 
-    /// How many of the connections that this thread makes each of these gets.
+    /// Counts how many of this thread's connections each listener gets.
     fn share_of(listeners: &[&OwnedFd]) -> Vec<usize> {
         let own = |listener: &OwnedFd| TcpListener::from(listener.try_clone().unwrap());
         let address = own(listeners[0]).local_addr().unwrap();
@@ -154,7 +154,8 @@ mod tests {
 
     const EACH: usize = 40;
 
-    /// Of three listeners, since of two that are left one gets all. Only one of the CPUs has to be there.
+    /// Three listeners, because with two, one would get everything once the other has left. Only one of the CPUs has to
+    /// exist.
     #[test]
     fn those_that_are_left_keep_their_cpus() {
         let comes = || {
@@ -179,7 +180,7 @@ mod tests {
                 }
             }
         };
-        // In a thread of its own, which is pinned.
+        // In a separate thread, which is pinned.
         std::thread::spawn(comes).join().unwrap();
     }
 }

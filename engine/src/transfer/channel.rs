@@ -1,4 +1,4 @@
-//! A connected socket and the primitives that move bytes over it: what both ends of a connection share.
+//! A connected socket and the primitives that move bytes over it; both ends of a connection use it.
 
 use std::io;
 use std::net::Shutdown;
@@ -16,30 +16,30 @@ use crate::transfer::linger::{Lingering, count_completions};
 use crate::transfer::outbox::Outbox;
 use crate::transfer::primitive::{Moves, Opener, Primitive, Received, Receiver, Sender, Sent, Want};
 
-/// A way of moving bytes: one primitive for each direction.
+/// A way of moving bytes: one primitive per direction.
 #[derive(Clone, Copy)]
 pub struct Way {
-    /// How bytes go out.
+    /// The send primitive.
     pub out: &'static Entry<Primitive>,
-    /// How bytes come in.
+    /// The receive primitive.
     pub into: &'static Entry<Primitive>,
 }
 
 impl Way {
-    /// The settings of both.
+    /// Settings of both.
     pub fn settings(&self) -> Vec<Setting> {
         [self.out.item.all_settings(), self.into.item.all_settings()].concat()
     }
 
-    /// Descriptors that each worker holds beside those of its connections.
+    /// Descriptors that each worker holds besides those of its connections.
     pub fn descriptors(&self) -> usize {
         self.out.item.descriptors + self.into.item.descriptors
     }
 
-    /// Prepares for the connections of one worker. To be called where it runs, after every fork.
+    /// Prepares the state of one worker. Call it where the worker runs, after every fork.
     ///
     /// # Panics
-    /// When a primitive moves the other way, which the command line does not let through.
+    /// If a primitive has the wrong direction, which the command line refuses.
     pub fn prepare(&self, settings: &Settings) -> io::Result<Openers> {
         let (Moves::Out(senders), Moves::In(receivers)) = (self.out.item.moves, self.into.item.moves) else {
             panic!("{} is to send and {} to receive", self.out.name, self.into.name);
@@ -48,8 +48,8 @@ impl Way {
         Ok(Openers { senders: senders(settings)?, receivers: receivers(settings)?, messages_at_once })
     }
 
-    /// What was copied after all of what was not to be, a line each; nothing where nobody tried, that is where bytes went out
-    /// by a primitive without completions and came in by one that stores them: then they are copied by right.
+    /// Reports the share that was copied although it should not be, one line per direction. Empty if no primitive tried
+    /// to avoid copies: the sender has no completions, and the receiver stores bytes.
     pub fn copying_in_words(self, counted: &Counts) -> String {
         let share = |part: u64, whole: u64| format!("{:.1} %", 100.0 * part as f64 / whole as f64);
         let mut text = String::new();
@@ -73,7 +73,7 @@ impl Way {
     }
 }
 
-/// What a worker keeps of a [`Way`] for all its connections.
+/// State of a [`Way`] that a worker keeps for all its connections.
 pub struct Openers {
     senders: Box<dyn Opener<dyn Sender>>,
     receivers: Box<dyn Opener<dyn Receiver>>,
@@ -90,38 +90,38 @@ impl Openers {
     }
 }
 
-/// One socket, what is on its way in and out, and the account of it.
+/// One socket, its data in both directions, and its counters.
 pub struct Channel {
     socket: OwnedFd,
     sender: Box<dyn Sender>,
     receiver: Box<dyn Receiver>,
     slot: &'static Slot,
-    /// What has come and was not yet taken.
+    /// Received data that has not been taken yet.
     pub inbox: Inbox,
-    /// What is to be sent.
+    /// Data to send.
     pub outbox: Outbox,
-    /// Receive calls of which the protocol has not been told.
+    /// Receive calls not yet reported to the protocol.
     calls: u64,
 }
 
 impl Channel {
-    /// With these ends of its own; see [`Openers::open`].
+    /// Makes a channel with the given ends; see [`Openers::open`].
     pub fn new(socket: OwnedFd, sender: Box<dyn Sender>, receiver: Box<dyn Receiver>, slot: &'static Slot) -> Self {
         slot.connections.fetch_add(1, Relaxed);
         Channel { socket, sender, receiver, slot, inbox: Inbox::default(), outbox: Outbox::default(), calls: 0 }
     }
 
-    /// The socket, for whoever waits for it.
+    /// The socket, for waiting on it.
     pub fn socket(&self) -> BorrowedFd<'_> {
         self.socket.as_fd()
     }
 
-    /// Where it is counted.
+    /// Where the channel is counted.
     pub fn slot(&self) -> &'static Slot {
         self.slot
     }
 
-    /// Sends what is in the outbox, and in any pipe or queue of the sender, as far as the socket allows.
+    /// Sends the outbox, and any pipe or queue of the sender, as far as the socket allows.
     pub fn send(&mut self) -> io::Result<Sent> {
         let before = self.outbox.bytes();
         let result = self.sender.send(self.socket.as_fd(), &mut self.outbox);
@@ -146,8 +146,8 @@ impl Channel {
         result
     }
 
-    /// Nothing more will be sent, and the peer is to see that (shutdown(2), SHUT_WR). Where the peer has reset the connection,
-    /// the next call says so.
+    /// Shuts down the sending side, so that the peer sees the end (shutdown(2), SHUT_WR). If the peer has reset the
+    /// connection, the next call reports it.
     pub fn end(&self) -> io::Result<()> {
         match SockRef::from(&self.socket).shutdown(Shutdown::Write) {
             Err(error) if error.kind() == io::ErrorKind::NotConnected => Ok(()),
@@ -155,12 +155,12 @@ impl Channel {
         }
     }
 
-    /// Receive calls since the last time this was asked.
+    /// Receive calls since the last call of this function.
     pub fn take_calls(&mut self) -> u64 {
         std::mem::take(&mut self.calls)
     }
 
-    /// Collects completions: to be called on error readiness, before that counts as a failure.
+    /// Collects completions: to be called on error readiness, before it counts as a failure.
     pub fn reap(&mut self) -> io::Result<()> {
         let result = self.sender.reap(self.socket.as_fd());
         self.account();
@@ -171,12 +171,12 @@ impl Channel {
         count_completions(self.slot, self.sender.as_mut());
     }
 
-    /// Closes. Where the kernel still reads pieces that were sent, that is when it is done with them, or when the peer has
-    /// taken nothing for so long; then the connection is reset.
+    /// Closes the socket. If the kernel still reads sent pieces, closing is delayed until the kernel is done, or until
+    /// the peer has taken nothing for this long; then the connection is reset.
     pub fn finish(mut self, patience: Duration) {
         let slot = self.slot;
         if self.sender.holds() {
-            // After an error it holds still, as is seen below.
+            // After an error the kernel may still hold pieces, as checked below.
             let _ = self.sender.reap(self.socket.as_fd());
         }
         let holds = self.sender.holds();

@@ -1,27 +1,26 @@
-//! The inbox holds what a connection has received and its session has not yet taken.
+//! The inbox holds received data that the session has not taken yet.
 //!
-//! An idle connection has nothing there, and so needs no buffer: ten thousand of them would take 160 MiB. Connections that
-//! one thread serves in turn pass one buffer on.
+//! An idle connection has no such data, and so needs no buffer: buffers for ten thousand connections would take 160
+//! MiB. Connections that one thread serves in turn pass one buffer on.
 
 use std::cell::Cell;
 use std::io;
 use std::ops::{Deref, DerefMut, Range};
 
-/// Bytes that an inbox holds where nobody wants more at a time, the same for every design, so that a study compares designs
-/// and not buffers.
+/// Capacity of an inbox by default, the same for every design, so that a study compares designs and not buffers.
 pub const CAPACITY: usize = 16 * 1024;
 
-/// Where a buffer begins: at a page. A large one from the heap begins 16 bytes behind one (malloc(3), mmap), and there, of all
-/// places, an AMD Zen took twice the CPU time to copy a byte out of a socket. That rep movsb minds where in a page its
-/// addresses are, others have met too: xuanwo.io/2023/04-rust-std-fs-slower-than-python.
+/// Alignment of buffers: a page. A large heap buffer begins 16 bytes after a page boundary (malloc(3), mmap). At that
+/// offset, an AMD Zen used twice the CPU time to copy a byte out of a socket. Others have also found that rep movsb
+/// depends on the offset within a page: xuanwo.io/2023/04-rust-std-fs-slower-than-python.
 const ALIGNMENT: usize = 4096;
 
 thread_local! {
-    /// The buffer that was last given back in this thread. Empty: there is none.
+    /// The buffer that was last returned in this thread. Empty if there is none.
     static SPARE: Cell<Buffer> = Cell::default();
 }
 
-/// Bytes on the heap, of which the first has an address that is a multiple of [`ALIGNMENT`].
+/// Bytes on the heap, starting at a multiple of [`ALIGNMENT`].
 #[derive(Debug, Default)]
 struct Buffer {
     memory: Box<[u8]>,
@@ -51,10 +50,10 @@ impl DerefMut for Buffer {
     }
 }
 
-/// Received bytes, and how many receive calls were made for them.
+/// Received bytes, and the number of receive calls made for them.
 #[derive(Debug, Default)]
 pub struct Inbox {
-    /// Empty while there is nothing to hold.
+    /// Empty while there is no data to hold.
     buffer: Buffer,
     start: usize,
     end: usize,
@@ -62,8 +61,8 @@ pub struct Inbox {
 }
 
 impl Inbox {
-    /// Room for the next receive: at most `most` bytes, never empty while the session takes what it is given. The buffer is
-    /// as large as the most that was ever wanted at a time.
+    /// Returns room for the next receive: at most `most` bytes, and never empty as long as the session takes its input.
+    /// The buffer is as large as the largest receive so far.
     pub fn room(&mut self, most: usize) -> &mut [u8] {
         if self.start == self.end {
             (self.start, self.end) = (0, 0);
@@ -80,41 +79,41 @@ impl Inbox {
         &mut self.buffer[self.end..end]
     }
 
-    /// Receives by a call that puts bytes into the room and says how many.
+    /// Receives by a call that puts bytes into the room and returns their number.
     pub fn receive(&mut self, most: usize, call: impl FnOnce(&mut [u8]) -> io::Result<usize>) -> io::Result<usize> {
         let bytes = call(self.room(most))?;
         self.filled(bytes);
         Ok(bytes)
     }
 
-    /// A primitive says that the kernel wrote `bytes` into the room.
+    /// Notes that the kernel wrote `bytes` into the room.
     pub fn filled(&mut self, bytes: usize) {
         self.end += bytes;
     }
 
-    /// A primitive says that it made one system call that asks for bytes, whether it brought any or not.
+    /// Notes that a primitive made one receive call, whether it returned data or not.
     pub fn count_call(&mut self) {
         self.calls += 1;
     }
 
-    /// The calls counted since the last time this was asked.
+    /// Calls counted since the last call of this function.
     pub fn take_calls(&mut self) -> u64 {
         std::mem::take(&mut self.calls)
     }
 
-    /// What was received and not yet taken.
+    /// Received bytes not yet taken.
     pub fn unread(&self) -> &[u8] {
         &self.buffer[self.start..self.end]
     }
 
-    /// A session took `bytes` from the front.
+    /// Takes `bytes` from the front.
     pub fn taken(&mut self, bytes: usize) {
         self.start += bytes;
         debug_assert!(self.start <= self.end);
     }
 
-    /// To be called when the connection is about to wait: gives the buffer to whichever is next in this thread, if nothing
-    /// is left unread.
+    /// To be called before the connection waits: passes the buffer on to the next connection of this thread, if no data
+    /// is left.
     pub fn give_back(&mut self) {
         if self.start == self.end && !self.buffer.is_empty() {
             (self.start, self.end) = (0, 0);

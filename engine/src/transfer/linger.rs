@@ -1,5 +1,5 @@
-//! Connections that are over while the kernel still reads bytes where the program has them, since they were sent without
-//! being copied. Those bytes must stay as they are until then, and neither an event loop nor a worker has the time to wait.
+//! Closed connections whose zero-copy sends the kernel has not finished. The sent memory must not change until then,
+//! and neither an event loop nor a worker can afford to wait.
 
 use std::os::fd::{AsFd, OwnedFd};
 use std::sync::atomic::Ordering::Relaxed;
@@ -14,12 +14,12 @@ use crate::count::tally::Slot;
 use crate::sys::{process, socket, zero_copy};
 use crate::transfer::primitive::{Completions, Sender};
 
-/// How often is asked: completions are due within the time of a round trip.
+/// Interval of the checks: completions are due within a round-trip time.
 const NAP: Duration = Duration::from_millis(5);
 
-/// The thread that waits for all of a process, which the first connection that lingers makes.
+/// The thread that waits for all lingering connections of a process, created by the first of them.
 struct Waiting {
-    /// Whose it is: a forked child has none.
+    /// Process that created it: a forked child has no such thread.
     process: Pid,
     queue: Queue<Lingering>,
     thread: JoinHandle<()>,
@@ -33,26 +33,27 @@ pub struct Lingering {
     sender: Box<dyn Sender>,
     slot: &'static Slot,
     patience: Duration,
-    /// Bytes that the peer's TCP has not acknowledged, when that was last asked.
+    /// Bytes that the peer's TCP had not acknowledged at the last check.
     left: u64,
-    /// When to reset the connection instead, which makes the kernel let go.
+    /// When to reset the connection instead, which makes the kernel release the memory.
     until: Instant,
 }
 
 impl Lingering {
-    /// With what holds the pieces, where its completions are counted, and how long the peer may take nothing.
+    /// Makes it from the sender, which holds the pieces, the counters for its completions, and how long the peer may
+    /// take no data.
     pub fn new(socket: OwnedFd, sender: Box<dyn Sender>, slot: &'static Slot, patience: Duration) -> Self {
         Lingering { socket, sender, slot, patience, left: u64::MAX, until: Instant::now() + patience }
     }
 
-    /// Hands it to the thread that waits for all of this process. Where no thread can be made, or it is gone, it is waited for
-    /// here: a delay is no harm to the bytes that are on their way.
+    /// Hands it to the waiting thread of this process. If no thread can be created, or the thread is gone, waits in
+    /// place; a delay does no harm to data in flight.
     pub fn begin(self) {
-        // The peer is told at once that no more comes, as by closing. An error says that there is no peer any more.
+        // Tells the peer at once that no more comes, as closing would. An error means that there is no peer any more.
         let _ = socket::shutdown_sending(self.socket.as_fd());
         let mut waiting = WAITING.lock().unwrap_or_else(PoisonError::into_inner);
         if waiting.as_ref().is_none_or(|waiting| waiting.process != getpid()) {
-            // The parent's thread is no thread of this process, and there is nothing to give back of it.
+            // The parent's thread does not exist in this process, and nothing of it has to be released.
             std::mem::forget(waiting.take());
             *waiting = Waiting::begin();
         }
@@ -63,7 +64,7 @@ impl Lingering {
         }
     }
 
-    /// Hands it to whoever takes from a queue; comes back where nobody does.
+    /// Hands it to the receiver of a queue; returns it if there is none.
     fn hand_to(self, queue: Option<&Queue<Lingering>>) -> Result<(), Self> {
         match queue {
             Some(queue) => queue.send(self).map_err(|SendError(left)| left),
@@ -78,7 +79,7 @@ impl Lingering {
         self.end();
     }
 
-    /// True when it need not be waited for any longer.
+    /// True when the wait is over.
     fn is_done(&mut self) -> bool {
         let reaped = self.sender.reap(self.socket.as_fd());
         let holds = self.sender.holds();
@@ -101,7 +102,7 @@ impl Lingering {
         let holds = self.sender.holds();
         count_completions(self.slot, self.sender.as_mut());
         if holds {
-            // Fails on a socket that is no connection any more, and then the kernel reads nothing.
+            // Fails if the socket is not connected any more; the kernel reads nothing then.
             let _ = zero_copy::reset_on_close(self.socket.as_fd());
         }
         drop(self.socket);
@@ -109,7 +110,7 @@ impl Lingering {
     }
 }
 
-/// Adds what has been completed to a slot.
+/// Adds completions to a slot.
 pub fn count_completions(slot: &Slot, sender: &mut dyn Sender) {
     let Completions { completed, copied } = sender.take_completions();
     if completed > 0 {
@@ -118,14 +119,14 @@ pub fn count_completions(slot: &Slot, sender: &mut dyn Sender) {
     }
 }
 
-/// Waits until nothing of this process lingers any more, each connection no longer than it was given. Forked children do so
-/// before they leave, since their completions would go uncounted; a process that was not forked has to ask for it.
+/// Waits until no connection of this process lingers any more, each no longer than its limit. Forked children do this
+/// before they exit, since their completions would not be counted otherwise. Other processes must call it.
 pub fn wait() {
     let waiting = WAITING.lock().unwrap_or_else(PoisonError::into_inner).take();
     match waiting {
         Some(Waiting { process, queue, thread }) if process == getpid() => {
             drop(queue);
-            // It panics where a sender does, and then nothing is waited for any more.
+            // The thread panics if a sender does; nothing is left to wait for then.
             let _ = thread.join();
         }
         parents => std::mem::forget(parents),
@@ -141,7 +142,8 @@ impl Waiting {
     }
 }
 
-/// Until nobody can bring any more and the last has ended. All are asked once in a [`NAP`], however many come meanwhile.
+/// Runs until no more connections can come and the last has ended. Checks all once per [`NAP`], however many come
+/// meanwhile.
 fn wait_for_all(coming: &Receiver<Lingering>) {
     while let Ok(first) = coming.recv() {
         let mut waiting = vec![first];
@@ -160,7 +162,7 @@ fn wait_for_all(coming: &Receiver<Lingering>) {
     }
 }
 
-/// Takes what comes until then, or until no more can come.
+/// Takes connections that come until then, or until no more can come.
 fn take_until(until: Instant, coming: &Receiver<Lingering>, waiting: &mut Vec<Lingering>) {
     while let Ok(next) = coming.recv_timeout(until.saturating_duration_since(Instant::now())) {
         waiting.push(next);
@@ -181,10 +183,10 @@ mod tests {
     use crate::transfer::outbox::Outbox;
     use crate::transfer::primitive::{Received, Receiver, Sent, Want};
 
-    /// One whose last completion is collected by another thread, just when it is asked whether it holds anything.
+    /// A sender whose last completion is collected by another thread, at the moment of the check.
     #[derive(Default)]
     struct Late {
-        /// Questions that are answered by yes before.
+        /// Number of checks still answered by yes.
         held: usize,
         asked: AtomicUsize,
         told: bool,
@@ -239,7 +241,7 @@ mod tests {
         }
     }
 
-    /// One whose peer takes nothing is given up; what came until then counts.
+    /// A connection whose peer takes no data is given up; completions so far count.
     #[test]
     fn a_completion_that_comes_as_it_is_given_up_is_counted() {
         for held in 1..4 {

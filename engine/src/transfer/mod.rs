@@ -1,4 +1,5 @@
-//! How bytes go out and come in: the two primitives of an end, and what they move bytes between.
+//! How bytes go out and come in: the send and receive primitives of an end, and the buffers between them and the
+//! protocol.
 
 pub mod channel;
 pub mod inbox;

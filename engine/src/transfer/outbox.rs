@@ -1,4 +1,4 @@
-//! The outbox says WHAT is to be sent; the primitive decides HOW.
+//! The outbox holds what is to be sent; the primitive decides how.
 
 use std::cell::Cell;
 use std::collections::VecDeque;
@@ -8,20 +8,21 @@ use std::ops::Range;
 use std::os::unix::fs::FileExt;
 use std::sync::Arc;
 
-/// Bytes of a file that are read at a time.
+/// Bytes of a file read at a time.
 const CAPACITY: usize = 16 * 1024;
 
-/// Bytes of a part of something long, which is put into an outbox when all before it has been sent: as many as a call sends
-/// well. A message that is longer goes in one part.
+/// Bytes per part of a long message; each part is put into an outbox when everything before it has been sent. This is a
+/// good size for one call. Longer messages go in one part.
 pub const PART: usize = 64 * 1024;
 
 /// UIO_MAXIOV of linux/uio.h.
 const PIECES_IN_A_CALL: usize = 1024;
 
-/// Pieces that are gathered without taking memory.
+/// Number of pieces that are gathered without allocating memory.
 const FEW: usize = 16;
 
-/// A part of a message. Pieces are shared, not copied: a zero-copy primitive can hold one until the kernel is done with it.
+/// A part of a message. Pieces are shared, not copied: a zero-copy primitive can hold one until the kernel is done with
+/// it.
 #[derive(Debug, Clone)]
 pub enum Piece {
     /// A range of bytes in memory.
@@ -39,8 +40,8 @@ impl Piece {
         }
     }
 
-    /// Gives its next bytes to a call, all of them where they are in memory; those of a file are read first, as many as fit
-    /// into a buffer. An error is one of the call, or of reading the file.
+    /// Passes its next bytes to a call: all bytes in memory, or as many bytes of a file as fit into a buffer. The error
+    /// is that of the call, or of reading the file.
     pub fn with_bytes<T>(&self, call: impl FnOnce(&[u8]) -> io::Result<T>) -> io::Result<T> {
         match self {
             Piece::Bytes(bytes, range) => call(&bytes[range.clone()]),
@@ -48,8 +49,8 @@ impl Piece {
         }
     }
 
-    /// The bytes in memory, shared where they are there; those of a file are read, as many as fit into a buffer. An error is
-    /// one of reading the file.
+    /// Returns its bytes: those in memory are shared, those of a file are read, as many as fit into a buffer. The error
+    /// is that of reading the file.
     pub fn in_memory(&self) -> io::Result<(Arc<[u8]>, Range<usize>)> {
         match self {
             Piece::Bytes(bytes, range) => Ok((Arc::clone(bytes), range.clone())),
@@ -57,7 +58,7 @@ impl Piece {
         }
     }
 
-    /// The bytes that are in memory, as a call takes them; none of a file.
+    /// Returns the bytes in memory, as a call takes them; none for a file.
     pub fn slice(&self) -> IoSlice<'_> {
         match self {
             Piece::Bytes(bytes, range) => IoSlice::new(&bytes[range.clone()]),
@@ -65,7 +66,7 @@ impl Piece {
         }
     }
 
-    /// Where it lies in its buffer or file.
+    /// Its range in its buffer or file.
     fn place(&self) -> Range<u64> {
         match self {
             Piece::Bytes(_, range) => range.start as u64..range.end as u64,
@@ -80,7 +81,7 @@ impl Piece {
         }
     }
 
-    /// What lies elsewhere in the same buffer or file.
+    /// Another range of the same buffer or file.
     pub fn at(&self, place: Range<u64>) -> Piece {
         match self {
             Piece::Bytes(bytes, _) => Piece::Bytes(Arc::clone(bytes), place.start as usize..place.end as usize),
@@ -89,8 +90,8 @@ impl Piece {
     }
 }
 
-/// Not in the frame of whoever sends from memory: a frame with this buffer reaches over pages of the stack, which each call
-/// would touch.
+/// Kept out of the stack frame of senders from memory: with this buffer a frame spans several pages, and each call
+/// would touch them.
 #[inline(never)]
 fn with_bytes_of_file<T>(file: &File, range: &Range<u64>, call: impl FnOnce(&[u8]) -> io::Result<T>) -> io::Result<T> {
     let mut buffer = [0; CAPACITY];
@@ -101,21 +102,21 @@ fn with_bytes_of_file<T>(file: &File, range: &Range<u64>, call: impl FnOnce(&[u8
     }
 }
 
-/// A run of bytes that lie side by side, cut into pieces, and these into messages: a thousand small messages cost no more
-/// than one. Places are those of the bytes in their buffer or file.
+/// A run of contiguous bytes, cut into pieces, and these into messages: a thousand small messages take no more memory
+/// than one. Positions are those in the buffer or file.
 #[derive(Debug)]
 struct Run {
-    /// The first piece, or what is left of it.
+    /// The first piece, or its rest.
     front: Piece,
-    /// Where the run ends.
+    /// End of the run.
     end: u64,
-    /// Bytes of each piece but the last.
+    /// Size of each piece but the last.
     piece: u64,
-    /// Bytes of each message but the last, a multiple of those of a piece.
+    /// Size of each message but the last, a multiple of the piece size.
     message: u64,
-    /// Where the first message ends, or what of it is in this run.
+    /// End of the first message, or of its part in this run.
     message_end: u64,
-    /// The end of the run ends a message.
+    /// Whether the end of the run ends a message.
     ends_message: bool,
 }
 
@@ -124,12 +125,12 @@ impl Run {
         self.end - self.front.place().start
     }
 
-    /// Takes bytes away from the front, fewer than there are.
+    /// Removes bytes from the front, fewer than there are.
     fn skip(&mut self, bytes: u64) {
         let Range { start, end } = self.front.place();
         let start = start + bytes;
         let last = self.end;
-        // The end behind the new start, of those that lie so far apart.
+        // The first of the evenly spaced ends after the new start.
         let next = |end: u64, apart: u64| {
             if start < end { end } else { last.min(end + ((start - end) / apart + 1) * apart) }
         };
@@ -138,7 +139,7 @@ impl Run {
     }
 }
 
-/// What one connection has yet to send, piece by piece, with the ends of messages marked.
+/// Unsent data of one connection, piece by piece, with message boundaries.
 #[derive(Debug)]
 pub struct Outbox {
     runs: VecDeque<Run>,
@@ -154,12 +155,12 @@ impl Default for Outbox {
 }
 
 impl Outbox {
-    /// An outbox of which a primitive may gather so many messages in a call.
+    /// Makes an outbox from which one call may gather this many messages.
     pub fn gathering(messages_at_once: usize) -> Self {
         Outbox { runs: VecDeque::new(), bytes: 0, calls: Cell::default(), messages_at_once }
     }
 
-    /// Appends a piece of the current message; an empty piece is dropped.
+    /// Appends a piece of the current message; drops an empty piece.
     pub fn push(&mut self, piece: Piece) {
         let length = piece.length();
         self.push_run(piece, length, length, false);
@@ -172,11 +173,11 @@ impl Outbox {
         }
     }
 
-    /// Appends whole messages that lie side by side: every `message` bytes are one, in pieces of `piece` bytes. The last one
-    /// may be shorter.
+    /// Appends whole contiguous messages of `message` bytes each, in pieces of `piece` bytes. The last message may be
+    /// shorter.
     ///
     /// # Panics
-    /// When a message is not of whole pieces.
+    /// If a message does not consist of whole pieces.
     pub fn push_messages(&mut self, messages: Piece, message: u64, piece: u64) {
         assert!(piece > 0 && message.is_multiple_of(piece), "{message} bytes are not of pieces of {piece} bytes");
         self.push_run(messages, message, piece, true);
@@ -193,19 +194,19 @@ impl Outbox {
         self.runs.push_back(Run { front, end, piece, message, message_end, ends_message });
     }
 
-    /// Appends all of another outbox: what was answered elsewhere.
+    /// Appends the content of another outbox: a reply made elsewhere.
     pub fn append(&mut self, mut other: Outbox) {
         self.runs.append(&mut other.runs);
         self.bytes += other.bytes;
         self.calls.update(|calls| calls + other.calls.get());
     }
 
-    /// The most messages that one call of a primitive may gather from it.
+    /// Maximum messages that one call of a primitive may gather.
     pub fn messages_at_once(&self) -> usize {
         self.messages_at_once
     }
 
-    /// True when nothing is left to send.
+    /// True if everything has been sent.
     pub fn is_empty(&self) -> bool {
         self.runs.is_empty()
     }
@@ -218,20 +219,20 @@ impl Outbox {
     /// As [`Outbox::front`], of an outbox that is not empty.
     ///
     /// # Panics
-    /// When it is empty.
+    /// If it is empty.
     pub fn first(&self) -> &Piece {
         self.front().expect("there is something to send")
     }
 
-    /// Gives the pieces at the front that a primitive may gather to a call that takes several, as many as it takes
-    /// (UIO_MAXIOV, readv(2)). A piece of a file ends the row, and is read and goes alone where it is the first. An error is
-    /// one of the call, or of reading the file.
+    /// Passes the front pieces that a primitive may gather to a vectored call, as many as it takes (UIO_MAXIOV,
+    /// readv(2)). A piece of a file ends the row; if it is the first, it is read and goes alone. The error is that of
+    /// the call, or of reading the file.
     pub fn gather<T>(&self, call: impl FnOnce(&[IoSlice<'_>]) -> io::Result<T>) -> io::Result<T> {
         if let file @ Piece::File(..) = self.first() {
             return file.with_bytes(|bytes| call(&[IoSlice::new(bytes)]));
         }
         let mut pieces = self.row_in_memory().map(|(bytes, range)| IoSlice::new(&bytes[range])).fuse();
-        // Most messages are of few pieces: these need no memory from the heap.
+        // Most messages have few pieces, which need no heap memory.
         let mut few = [IoSlice::new(&[]); FEW];
         let mut count = 0;
         for (place, piece) in few.iter_mut().zip(&mut pieces) {
@@ -247,8 +248,8 @@ impl Outbox {
         }
     }
 
-    /// Gives the bytes at the front that lie side by side in one buffer to a call as one, as far as a primitive may gather.
-    /// An error is one of the call, or of reading a file.
+    /// Passes the contiguous bytes at the front to a call as one piece, as far as a primitive may gather. The error is
+    /// that of the call, or of reading a file.
     pub fn side_by_side<T>(&self, call: impl FnOnce(&[u8]) -> io::Result<T>) -> io::Result<T> {
         let Piece::Bytes(buffer, first) = self.first() else { return self.first().with_bytes(call) };
         let (mut end, mut left) = (first.start as u64, self.messages_at_once as u64);
@@ -272,8 +273,7 @@ impl Outbox {
         call(&buffer[first.start..end as usize])
     }
 
-    /// Whether so many bytes from the front, no more than the first piece has, are the end of a message, or all that there is
-    /// of one.
+    /// Whether this many bytes from the front, at most the first piece, end a message, or are all there is of one.
     pub fn ends_message(&self, bytes: u64) -> bool {
         self.runs.front().is_some_and(|run| {
             let marked = run.message_end < run.end || run.ends_message || self.runs.len() == 1;
@@ -281,13 +281,13 @@ impl Outbox {
         })
     }
 
-    /// The pieces at the front that are left, in order: a primitive may gather these, and no further. They are those of the
-    /// first message, or of as many as the outbox was made for.
+    /// Iterates over the front pieces that a primitive may gather, in order: those of the first message, or of as many
+    /// messages as the outbox allows.
     pub fn message(&self) -> impl Iterator<Item = Piece> {
         self.row().map(|(piece, place)| piece.at(place))
     }
 
-    /// As [`Outbox::message`]: what the piece is of, and its place there.
+    /// As [`Outbox::message`]: the buffer or file of each piece, and its range there.
     fn row(&self) -> impl Iterator<Item = (&Piece, Range<u64>)> {
         let mut messages = self.messages_at_once;
         let mut runs = self.runs.iter();
@@ -309,8 +309,8 @@ impl Outbox {
         })
     }
 
-    /// The pieces at the front that one call gathers, each as its buffer and its place there: those in memory, up to the first
-    /// of a file, and at most as many as a call takes (UIO_MAXIOV, readv(2)). None where a file is the first.
+    /// Iterates over the front pieces that one call gathers, each as its buffer and range: those in memory, up to the
+    /// first of a file, and at most as many as a call takes (UIO_MAXIOV, readv(2)). Empty if a file is the first.
     pub fn row_in_memory(&self) -> impl Iterator<Item = (&Arc<[u8]>, Range<usize>)> {
         let in_memory = self.row().map_while(|(piece, place)| match piece {
             Piece::Bytes(bytes, _) => Some((bytes, place.start as usize..place.end as usize)),
@@ -319,9 +319,9 @@ impl Outbox {
         in_memory.take(PIECES_IN_A_CALL)
     }
 
-    /// The pieces at the front that a primitive may gather, in memory: one of a file ends the row, or is read, as much as fits
-    /// into a buffer, where it is the first. At most as many as a call takes (UIO_MAXIOV, readv(2)). An error is one of
-    /// reading the file.
+    /// Returns the front pieces that a primitive may gather, in memory. A piece of a file ends the row; if it is the
+    /// first, it is read, as much as fits into a buffer. At most as many pieces as a call takes (UIO_MAXIOV, readv(2)).
+    /// The error is that of reading the file.
     pub fn in_memory(&self) -> io::Result<Vec<Piece>> {
         match self.front() {
             Some(file @ Piece::File(..)) => file.in_memory().map(|(bytes, range)| vec![Piece::Bytes(bytes, range)]),
@@ -329,10 +329,10 @@ impl Outbox {
         }
     }
 
-    /// Takes away what was sent: `bytes` from the front, across pieces.
+    /// Removes sent bytes: `bytes` from the front, across pieces.
     ///
     /// # Panics
-    /// When more was sent than the outbox held, which no correct primitive does.
+    /// If more was sent than the outbox held, which no correct primitive does.
     pub fn sent(&mut self, mut bytes: u64) {
         self.bytes = self.bytes.checked_sub(bytes).expect("no more is sent than there was");
         while bytes > 0 {
@@ -346,12 +346,12 @@ impl Outbox {
         }
     }
 
-    /// A primitive says that it made one system call to send, or to prepare for that.
+    /// Notes that a primitive made one system call to send, or to prepare a send.
     pub fn count_call(&self) {
         self.calls.update(|calls| calls + 1);
     }
 
-    /// The calls counted since the last time this was asked.
+    /// Calls counted since the last call of this function.
     pub fn take_calls(&mut self) -> u64 {
         self.calls.take()
     }
@@ -405,7 +405,7 @@ mod tests {
         assert_eq!(outbox.message().map(|piece| piece.length()).collect::<Vec<_>>(), [4]);
     }
 
-    /// What a primitive is offered: the pieces of a row, how far they lie side by side, whether the first ends a message.
+    /// What a primitive sees: the pieces of a row, their contiguous length, and whether the first ends a message.
     fn offered(outbox: &Outbox) -> (Vec<u64>, usize, bool) {
         let pieces: Vec<u64> = outbox.message().map(|piece| piece.length()).collect();
         let gathered = outbox.gather(|pieces| Ok(pieces.iter().map(|piece| piece.len() as u64).collect::<Vec<_>>()));
@@ -414,7 +414,7 @@ mod tests {
         (pieces, side_by_side, outbox.ends_message(outbox.first().length()))
     }
 
-    /// Messages of so many pieces of so many bytes, the last one cut short, side by side: as one run, and piece by piece.
+    /// Messages of pieces of equal size, the last one cut short, contiguous: as one run, and piece by piece.
     fn same_messages(at_once: usize, piece: usize, pieces: usize, bytes: usize) -> [Outbox; 2] {
         let [mut run, mut singly] = [(); 2].map(|()| Outbox::gathering(at_once));
         let buffer: Arc<[u8]> = vec![0; bytes].into();
@@ -445,7 +445,7 @@ mod tests {
     fn many_messages_are_gathered_as_far_as_a_primitive_may() {
         for (at_once, row) in [(1, 2), (3, 6), (1024, 20)] {
             let [mut run, _] = same_messages(at_once, 5, 2, 100);
-            // What follows belongs to the row where that goes on, and does not lie beside it.
+            // The next piece belongs to the row if that continues, and is not contiguous with it.
             run.push(bytes(7));
             let (pieces, side_by_side, _) = offered(&run);
             assert_eq!((pieces.len(), side_by_side), (row + usize::from(row == 20), row * 5));

@@ -1,4 +1,4 @@
-//! Sending through a pipe: what primitives share that give pages to a pipe and move them on into the socket.
+//! Sending through a pipe: code shared by primitives that put pages into a pipe and move them on into the socket.
 
 use std::fs::File;
 use std::io;
@@ -10,24 +10,25 @@ use crate::sys::{descriptor, zero_copy};
 use crate::transfer::outbox::Outbox;
 use crate::transfer::primitive::Sent;
 
-/// The most that is put into a pipe at a time: as much as an empty one takes (pipe(7)).
+/// Maximum put into a pipe at a time: the capacity of an empty pipe (pipe(7)).
 pub const CAPACITY: usize = 64 * 1024;
 
-/// Where it is read, and where it is written, which does not block.
+/// The read end, and the write end, which is non-blocking.
 type Pipe = (OwnedFd, OwnedFd);
 
-/// Pipes that a worker keeps. Connections that wait for slow peers have one each besides, and one at a time is sending.
+/// Pipes that a worker keeps. A connection that waits for a slow peer holds another one, and one connection at a time
+/// is sending.
 const SPARE: usize = 1;
 
-/// Of those that a worker keeps.
+/// Descriptors of the kept pipes.
 pub const DESCRIPTORS: usize = 2 * SPARE;
 
-/// A worker's stock of empty pipes; its copies are the same one.
+/// A worker's stock of empty pipes; copies share it.
 #[derive(Clone)]
 pub struct Pipes(Arc<Mutex<Vec<Pipe>>>);
 
 impl Pipes {
-    /// With what a worker keeps, so that its first connection costs no more than the others.
+    /// Makes a full stock, so that the first connection costs no more than the others.
     pub fn new() -> io::Result<Self> {
         let spare: io::Result<Vec<Pipe>> = (0..SPARE).map(|_| pipe()).collect();
         Ok(Pipes(Arc::new(Mutex::new(spare?))))
@@ -48,12 +49,12 @@ impl Pipes {
 
 fn pipe() -> io::Result<Pipe> {
     let pipe = descriptor::pipe()?;
-    // It may hold less than is offered (pipe(7), pipe-user-pages-soft), and nobody else empties it.
+    // The pipe may hold less than offered (pipe(7), pipe-user-pages-soft), and no other thread empties it.
     descriptor::set_nonblocking(pipe.1.as_fd())?;
     Ok(pipe)
 }
 
-/// Puts the pages of the next bytes of a file into a pipe, uncopied, and says how many bytes.
+/// Puts pages of a file into a pipe without copying them, and returns the number of bytes.
 pub fn file_into(pipe: BorrowedFd<'_>, file: &File, range: &Range<u64>) -> io::Result<usize> {
     let most = (range.end - range.start).min(CAPACITY as u64) as usize;
     match zero_copy::splice_at(file.as_fd(), range.start, pipe, most)? {
@@ -62,22 +63,22 @@ pub fn file_into(pipe: BorrowedFd<'_>, file: &File, range: &Range<u64>) -> io::R
     }
 }
 
-/// A connection's way through a pipe, of which it has one only while it sends.
+/// A connection's sender through a pipe; it holds a pipe only while it sends.
 pub struct ThroughPipe {
     pipes: Pipes,
     pipe: Option<Pipe>,
-    /// Bytes in the pipe: neither in the outbox nor with the socket.
+    /// Bytes in the pipe: neither in the outbox nor in the socket.
     inside: usize,
 }
 
 impl ThroughPipe {
-    /// Takes its pipes from there.
+    /// Takes its pipes from this stock.
     pub fn new(pipes: Pipes) -> Self {
         ThroughPipe { pipes, pipe: None, inside: 0 }
     }
 
-    /// Sends all of the outbox, as far as the socket allows. `fill` puts bytes from its front into the pipe, which is empty,
-    /// and says how many.
+    /// Sends the outbox as far as the socket allows. `fill` puts bytes from its front into the empty pipe, and returns
+    /// their number.
     pub fn send(
         &mut self,
         socket: BorrowedFd<'_>,

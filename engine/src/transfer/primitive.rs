@@ -1,4 +1,4 @@
-//! The vocabulary of primitives: ways of moving the bytes of a message through a socket.
+//! Types of primitives: ways of moving the bytes of a message through a socket.
 
 use std::ffi::c_int;
 use std::io;
@@ -12,69 +12,70 @@ use crate::sys::socket;
 use crate::transfer::inbox::{self, Inbox};
 use crate::transfer::outbox::Outbox;
 
-/// A registered primitive. Its file's name is its name.
+/// A registered primitive. Its name is that of its file.
 pub struct Primitive {
     /// What it is and where it is described.
     pub about: About,
-    /// Its own settings; with those that follow from what it is: [`Primitive::all_settings`].
+    /// Its own settings; [`Primitive::all_settings`] adds those that follow from its properties.
     pub settings: &'static [Setting],
-    /// The ways of waiting it works under; others are holes of `list --matrix`.
+    /// Ways of waiting that it supports; the others are holes of `list --matrix`.
     pub waits: &'static [Waits],
-    /// Which way the bytes go.
+    /// Direction of the bytes.
     pub moves: Moves,
-    /// What it receives is stored in the inbox; otherwise its bytes are counted only, but for [`Want::Stored`].
+    /// Received bytes are stored in the inbox; if false they are only counted, except for [`Want::Stored`].
     pub stores: bool,
-    /// It sends several pieces by one call, and those of several messages where it is told so: [`MESSAGES_AT_ONCE`].
+    /// It sends several pieces by one call, and pieces of several messages if configured: [`MESSAGES_AT_ONCE`].
     pub gathers: bool,
     /// It sends each message from one buffer.
     pub laid_out: bool,
-    /// It does not copy, and each of its sends ends in a completion, which says whether the kernel has: [`Completions`].
+    /// A zero-copy primitive: each of its sends ends in a completion, which reports whether the kernel copied after
+    /// all: [`Completions`].
     pub completes: bool,
-    /// Descriptors that each worker with it holds beside those of its connections.
+    /// Descriptors that each worker holds for it, besides those of its connections.
     pub descriptors: usize,
-    /// It spins instead of sleeping until there is something to be had, in the call that awaits it and not for long: nobody has to
-    /// be woken for it. A server with it sleeps while nobody asks.
+    /// It busy-polls for a limited time in the call that waits for data, so that no wake-up is needed. A server with it
+    /// sleeps while it is idle.
     pub spins: bool,
-    /// The peer reads what it sends from where it lies, as late as it likes: it has to stay there as it is.
+    /// The peer reads sent bytes from the program's memory at any later time, so this memory must never change.
     pub lends: bool,
-    /// What the client of the source that this way of sending is from calls it, such as the number of its test, where its output
-    /// says so: for whatever a workload prints in that client's words (`Workload::original`). `None` where it has no such name.
+    /// Name of this way of sending in the output of the source's client, such as the number of its test. Used where a
+    /// workload prints the source's output (`Workload::original`). `None` if it has no such name.
     pub original: Option<&'static str>,
-    /// Why it can run over TCP alone; `None` where any stream socket will do.
+    /// Why it supports only TCP; `None` if it supports any stream socket.
     pub tcp_only: Option<&'static str>,
-    /// What of the kernel it rests on; without any of it, it cannot run.
+    /// Kernel features that it needs in order to run.
     pub rests_on: RestsOn,
 }
 
 impl Primitive {
-    /// One that sends, where neither a worker nor a connection has to prepare anything. What it does not say otherwise: it
-    /// has no settings, and works with blocking sockets and after readiness.
+    /// Makes an entry for a send primitive that needs no preparation per worker or connection. Defaults: no settings;
+    /// works with blocking sockets and after readiness.
     pub const fn sending<T: Sender + Default + 'static>(about: About, rests_on: RestsOn) -> Self {
         Self::moving(about, rests_on, Moves::Out(|_settings| Ok(Box::new(|| Box::<T>::default() as Box<dyn Sender>))))
     }
 
-    /// As [`Primitive::sending`], for one that receives.
+    /// As [`Primitive::sending`], for a receive primitive.
     pub const fn receiving<T: Receiver + Default + 'static>(about: About, rests_on: RestsOn) -> Self {
         Self::moving(about, rests_on, Moves::In(|_settings| Ok(Box::new(|| Box::<T>::default() as Box<dyn Receiver>))))
     }
 
-    /// Why it cannot run on this machine; `None` where it can.
+    /// Why it cannot run on this machine; `None` if it can.
     pub fn unavailable(&self) -> Option<String> {
         feature::missing(self.rests_on)
     }
 
-    /// Its own settings, and those that follow from what it is.
+    /// Its own settings, and those that follow from its properties.
     pub fn all_settings(&self) -> Vec<Setting> {
         let gathering: &[Setting] = if self.gathers { &[MESSAGES_AT_ONCE] } else { &[] };
         [self.settings, gathering].concat()
     }
 
-    /// The most messages that one of its calls gathers.
+    /// Maximum messages that one of its calls gathers.
     pub fn messages_at_once(&self, settings: &Settings) -> usize {
         if self.gathers { settings.integer(MESSAGES_AT_ONCE.name) as usize } else { 1 }
     }
 
-    /// As [`Primitive::sending`] or [`Primitive::receiving`], where there is something to prepare.
+    /// As [`Primitive::sending`] or [`Primitive::receiving`], with preparation.
     pub const fn moving(about: About, rests_on: RestsOn, moves: Moves) -> Self {
         Primitive {
             about,
@@ -95,18 +96,18 @@ impl Primitive {
     }
 }
 
-/// Of a primitive that sends several pieces by one call: how many messages these may be of. With more than one, small
-/// messages take fewer calls, and what a call sends is no message any more.
+/// For primitives that send several pieces by one call: maximum number of messages of these pieces. Above one, small
+/// messages take fewer calls, and a call does not correspond to a message any more.
 pub const MESSAGES_AT_ONCE: Setting = Setting {
     name: "messages_at_once",
-    help: "The most messages that one call gathers, if so many are waiting to be sent",
+    help: "Maximum number of queued messages that one call gathers",
     unit: Some("messages"),
     // UIO_MAXIOV of linux/uio.h.
     kind: Kind::Integer { minimum: 1, maximum: 1024, default: 1 },
-    for_more: Some("the kernel takes no more pieces in one call (UIO_MAXIOV)"),
+    for_more: Some("the kernel limits the pieces per call (UIO_MAXIOV)"),
 };
 
-/// The direction of a primitive, and how a worker prepares for it.
+/// Direction of a primitive, and how a worker prepares for it.
 #[derive(Clone, Copy)]
 pub enum Moves {
     /// From the outbox into the socket.
@@ -115,10 +116,10 @@ pub enum Moves {
     In(Prepare<dyn Receiver>),
 }
 
-/// Makes what one worker needs. Called in the worker, after every fork, so that rings and pipes are the worker's own.
+/// Makes the state of one worker. Called in the worker, after every fork, so that rings and pipes belong to the worker.
 pub type Prepare<T> = fn(&Settings) -> io::Result<Box<dyn Opener<T>>>;
 
-/// Which way bytes go.
+/// Direction of bytes.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, serde::Serialize)]
 #[serde(rename_all = "snake_case")]
 pub enum Direction {
@@ -129,7 +130,7 @@ pub enum Direction {
 }
 
 impl Moves {
-    /// Which way.
+    /// Its direction.
     pub fn direction(&self) -> Direction {
         match self {
             Moves::Out(_) => Direction::Out,
@@ -142,34 +143,33 @@ impl Moves {
 #[derive(Debug, Clone, Copy, PartialEq, Eq, serde::Serialize)]
 #[serde(rename_all = "snake_case")]
 pub enum Waits {
-    /// Inside the call that transfers: blocking sockets.
+    /// In the transferring call: blocking sockets.
     InTheCall,
-    /// For readiness, and transfers afterwards: select, poll, epoll.
+    /// For readiness, followed by a transfer: select, poll, epoll.
     ForReadiness,
-    /// For completion of what was submitted: io_uring. Such a design moves bytes itself, with operations in the place of
-    /// system calls. A primitive lists this where there is an operation that does what its calls do: send(2) has
-    /// IORING_OP_SEND.
+    /// For completion of submitted operations: io_uring. Such a design moves bytes itself, with operations instead of
+    /// system calls. A primitive lists this if an operation does what its calls do: send(2) has IORING_OP_SEND.
     ForCompletion,
 }
 
-/// What a worker keeps for all its connections, such as a ring or a stock of pipes.
+/// State that a worker keeps for all its connections, such as a ring or a stock of pipes.
 pub trait Opener<T: ?Sized>: Send {
-    /// What a new connection needs, whose socket may have to be told of it.
+    /// Makes the state of a new connection; may configure its socket.
     fn open(&mut self, socket: BorrowedFd<'_>) -> io::Result<Box<T>>;
 }
 
-/// Of a primitive for which neither a worker nor a connection has to keep anything.
+/// For a primitive without state per worker or connection.
 impl<T: ?Sized, F: Send + FnMut() -> Box<T>> Opener<T> for F {
     fn open(&mut self, _socket: BorrowedFd<'_>) -> io::Result<Box<T>> {
         Ok(self())
     }
 }
 
-/// How one connection's bytes go out.
+/// Sender of one connection.
 pub trait Sender: Send {
-    /// Sends until all is with the kernel or the socket would block. Retries on EINTR and goes on after partial writes;
-    /// counts the calls that send, or prepare for it, in the outbox, and gathers no more than the outbox offers: a message,
-    /// unless it is told more.
+    /// Sends until the kernel has everything or the socket would block. Retries on EINTR and continues after partial
+    /// writes. Counts the calls that send, or prepare a send, in the outbox. Gathers no more than the outbox offers,
+    /// which is one message by default.
     fn send(&mut self, socket: BorrowedFd<'_>, outbox: &mut Outbox) -> io::Result<Sent>;
 
     /// Collects completions. To be called on error readiness before it counts as a failure: unread completions keep
@@ -178,52 +178,50 @@ pub trait Sender: Send {
         Ok(())
     }
 
-    /// The completions since this was last asked, whether `reap` collected them or `send` on its way.
+    /// Completions since the last call of this function, collected by `reap` or by `send`.
     fn take_completions(&mut self) -> Completions {
         Completions::default()
     }
 
-    /// Whether the kernel may still read pieces that were sent. Until it may not, they have to stay as they are. Whoever is
-    /// about to part with the sender asks this first, and for its completions afterwards: another thread may collect the last
-    /// one between two questions.
+    /// Whether the kernel may still read sent pieces, which must not change meanwhile. Before dropping the sender, call
+    /// this first and read its completions afterwards: another thread may collect the last one between two checks.
     fn holds(&self) -> bool {
         false
     }
 }
 
-/// How one connection's bytes come in.
+/// Receiver of one connection.
 pub trait Receiver: Send {
-    /// Receives once. Retries on EINTR; counts every call that asks the socket for bytes in the inbox, whether it brings any
-    /// or not.
+    /// Receives once. Retries on EINTR; counts every receive call in the inbox, whether it returns data or not.
     fn receive(&mut self, socket: BorrowedFd<'_>, want: Want, inbox: &mut Inbox) -> io::Result<Received>;
 }
 
-/// What became of sends without copying.
+/// Outcome of zero-copy sends.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
 pub struct Completions {
     /// Sends that the kernel is done with.
     pub completed: u64,
-    /// Those among them of which it has copied the bytes after all.
+    /// Those of them that the kernel copied after all.
     pub copied: u64,
 }
 
-/// How much the next receive may take.
+/// What the next receive may take.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Want {
-    /// This many bytes, no fewer, where the primitive can wait for them; never more.
+    /// Exactly this many bytes, if the primitive can wait for them; never more.
     Exactly(usize),
-    /// What there is, up to this many bytes.
+    /// Whatever there is, up to this many bytes.
     AtMost(usize),
-    /// As [`Want::AtMost`], of bytes that have to be read, such as a head before bytes that need not be: stored in the inbox by
-    /// every primitive.
+    /// As [`Want::AtMost`], for bytes that must be read, such as a head before a body that need not be: every primitive
+    /// stores them in the inbox.
     Stored(usize),
 }
 
 impl Want {
-    /// Whatever there is, as far as the buffer holds it.
+    /// Whatever there is, as far as the buffer has room.
     pub const ANYTHING: Want = Want::AtMost(inbox::CAPACITY);
 
-    /// The most bytes that may be taken.
+    /// Maximum bytes to take.
     pub fn most(self) -> usize {
         match self {
             Want::Exactly(bytes) | Want::AtMost(bytes) | Want::Stored(bytes) => bytes,
@@ -231,32 +229,33 @@ impl Want {
     }
 }
 
-/// What a receive brought.
+/// Result of a receive.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Received {
     /// Bytes, now in the inbox.
     Bytes(usize),
-    /// Bytes that the kernel threw away (MSG_TRUNC); the inbox is unchanged.
+    /// Bytes discarded by the kernel (MSG_TRUNC); the inbox is unchanged.
     Discarded(usize),
-    /// Bytes that are mapped, not copied (TCP_ZEROCOPY_RECEIVE); the inbox is unchanged.
+    /// Bytes mapped without copying (TCP_ZEROCOPY_RECEIVE); the inbox is unchanged.
     Mapped(usize),
     /// The peer will send no more.
     End,
-    /// Nothing yet: wait until the socket is readable.
+    /// No data yet: wait until the socket is readable.
     Blocked,
 }
 
-/// How a send ended.
+/// Result of a send.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Sent {
     /// The outbox, and any pipe or queue of the primitive, is empty.
     Done,
-    /// Something is left: wait until the socket is writable.
+    /// Data is left: wait until the socket is writable.
     Blocked,
 }
 
-/// Sends by one kind of call until the outbox is empty or the socket would block: goes on after partial writes, retries on
-/// EINTR, counts the calls. For primitives whose calls take bytes from the front of the outbox and say how many.
+/// Sends by one kind of call until the outbox is empty or the socket would block: continues after partial writes,
+/// retries on EINTR, counts the calls. For primitives whose calls take bytes from the front of the outbox and return
+/// their number.
 pub fn send_all(outbox: &mut Outbox, mut call: impl FnMut(&Outbox) -> io::Result<usize>) -> io::Result<Sent> {
     while !outbox.is_empty() {
         let result = call(outbox);
@@ -271,8 +270,8 @@ pub fn send_all(outbox: &mut Outbox, mut call: impl FnMut(&Outbox) -> io::Result
     Ok(Sent::Done)
 }
 
-/// Receives by one call, which says how many bytes came: retries on EINTR, counts the calls. `of` says what those bytes
-/// are.
+/// Receives by one call, which returns the number of bytes: retries on EINTR, counts the calls. `of` makes the result
+/// for these bytes.
 pub fn receive_once(
     inbox: &mut Inbox,
     mut call: impl FnMut(&mut Inbox) -> io::Result<usize>,
@@ -290,13 +289,14 @@ pub fn receive_once(
     }
 }
 
-/// Receives by one recv(2) with these flags, into the inbox: also what has to be read ([`Want::Stored`]), for primitives that
-/// store nothing else.
+/// Receives by one recv(2) with these flags into the inbox. Primitives that store nothing else use it for bytes that
+/// must be read ([`Want::Stored`]).
 pub fn receive_stored(socket: BorrowedFd<'_>, most: usize, flags: c_int, inbox: &mut Inbox) -> io::Result<Received> {
     receive_once(inbox, |inbox| inbox.receive(most, |room| socket::recv(socket, room, flags)), Received::Bytes)
 }
 
-/// Receives by one recv(2) with these flags and MSG_TRUNC: the kernel throws away what came, but for what has to be read.
+/// Receives by one recv(2) with these flags and MSG_TRUNC: the kernel discards the data, except for bytes that must be
+/// read.
 pub fn receive_discarded(socket: BorrowedFd<'_>, want: Want, flags: c_int, inbox: &mut Inbox) -> io::Result<Received> {
     if let Want::Stored(most) = want {
         return receive_stored(socket, most, flags, inbox);
@@ -305,11 +305,11 @@ pub fn receive_discarded(socket: BorrowedFd<'_>, want: Want, flags: c_int, inbox
     receive_once(inbox, call, Received::Discarded)
 }
 
-/// After so long it sleeps after all: an idle connection does not burn a CPU for ever, and a time limit of the socket is
-/// kept.
+/// Time after which it sleeps after all: an idle connection does not burn a CPU for ever, and the socket's time limit
+/// is kept.
 const LONGEST_SPIN: Duration = Duration::from_millis(10);
 
-/// Receives with the flag not to wait until something has come, at last without it: then the call sleeps.
+/// Receives with MSG_DONTWAIT until data has arrived; after the time limit without it, so that the call sleeps.
 pub fn receive_spinning(mut receive: impl FnMut(c_int) -> io::Result<Received>) -> io::Result<Received> {
     let until = Instant::now() + LONGEST_SPIN;
     loop {

@@ -1,4 +1,4 @@
-//! What stands in the place of primitives where bytes move through a ring of submissions and completions (io_uring(7)).
+//! The counterpart of primitives if bytes move through an io_uring: submissions and completions (io_uring(7)).
 
 use std::cell::RefCell;
 use std::collections::VecDeque;
@@ -12,36 +12,35 @@ use crate::transfer::inbox::{CAPACITY, Inbox};
 use crate::transfer::outbox::Outbox;
 use crate::transfer::primitive::{Received, Receiver, Sender, Sent, Want};
 
-/// How many pieces of memory are kept for connections that receive much at a time.
+/// Number of spare buffers for connections that receive much at a time.
 const MOST_SPARES: usize = 16;
 
-/// The largest of them, in bytes: more than 16 MiB are never kept by a thread.
+/// Maximum size of a spare buffer in bytes: a thread never keeps more than 16 MiB.
 const LARGEST_SPARE: usize = 1 << 20;
 
 thread_local! {
-    /// Empty ones, of more than [`CAPACITY`] each.
+    /// Empty buffers of more than [`CAPACITY`] each.
     static SPARES: RefCell<Vec<VecDeque<u8>>> = const { RefCell::new(Vec::new()) };
 }
 
-/// What passes between the ring and the two ends of one connection. One thread has both, so nobody ever waits for it.
+/// Data between the ring and the two ends of one connection. One thread owns both, so the lock is never contended.
 #[derive(Default)]
 pub struct Parcels {
     received: VecDeque<u8>,
-    /// Completions of receives that the connection has not counted.
+    /// Completed receives that the connection has not counted yet.
     receives: u64,
-    /// After what was received comes the end, or an error.
+    /// The end, or an error, after the received data.
     ended: Option<io::Result<()>>,
-    /// What is to be submitted.
+    /// Bytes to submit.
     pub to_send: Option<(Arc<[u8]>, Range<usize>)>,
-    /// It was submitted, and nothing has come of it yet.
+    /// A submitted send without a completion yet.
     pub in_flight: bool,
-    /// What came of that.
+    /// Result of the completed send.
     pub sent: Option<io::Result<usize>>,
 }
 
 impl Parcels {
-    /// Takes what a completion of a receive has brought. Where no buffer was free, or the receive was cancelled, that is
-    /// nothing.
+    /// Takes the data of a completed receive. If no buffer was free, or the receive was cancelled, there is none.
     pub fn take(&mut self, ring: &mut Ring, result: io::Result<Option<Buffer>>) {
         match result {
             Ok(Some(buffer)) => {
@@ -55,8 +54,8 @@ impl Parcels {
         self.receives += 1;
     }
 
-    /// Memory that another connection has done with, where there is some, is there already: what comes from the heap in large
-    /// pieces, and goes back, is mapped and cleared by the kernel each time. The largest is taken, which may have to grow.
+    /// Takes the largest spare buffer of another connection, if there is one, and grows it if needed. Large heap memory
+    /// would be mapped and cleared by the kernel each time.
     fn make_room(&mut self, bytes: usize) {
         let capacity = CAPACITY.max(self.received.capacity());
         if self.received.len() + bytes <= capacity {
@@ -72,8 +71,8 @@ impl Parcels {
         }
     }
 
-    /// A connection that has nothing left keeps no more memory than an inbox has: what is beyond that goes to whichever needs it
-    /// next in this thread.
+    /// An empty connection keeps no more memory than an inbox has; the rest is kept for the next connection of this
+    /// thread that needs it.
     fn give_back(&mut self) {
         if self.received.capacity() <= CAPACITY {
             return;
@@ -86,24 +85,24 @@ impl Parcels {
         });
     }
 
-    /// Bytes that have come and were not taken.
+    /// Received bytes not yet taken.
     pub fn bytes(&self) -> usize {
         self.received.len()
     }
 
-    /// Whether there is something to be received.
+    /// Whether there is something to receive.
     pub fn has_some(&self) -> bool {
         !self.received.is_empty() || self.ended.is_some()
     }
 
-    /// Whether more is to be received: the peer has not ended, and there is no more than an inbox holds.
+    /// Whether more should be received: the peer has not ended, and there is no more data than an inbox holds.
     pub fn wants_more(&self) -> bool {
         self.ended.is_none() && self.received.len() < CAPACITY
     }
 }
 
-/// Stands where other designs have primitives: takes from what completions have brought, and leaves what is to be
-/// submitted.
+/// Makes the sender and receiver that take the place of primitives: they take data from completions, and leave data to
+/// submit.
 #[derive(Clone, Default)]
 pub struct ThroughRing {
     parcels: Arc<Mutex<Parcels>>,
@@ -134,7 +133,7 @@ impl Receiver for ThroughRing {
 }
 
 impl Sender for ThroughRing {
-    /// A piece is one operation, and a short one is followed by another.
+    /// A piece is one operation, and a short send is followed by another.
     fn send(&mut self, _socket: BorrowedFd<'_>, outbox: &mut Outbox) -> io::Result<Sent> {
         let mut parcels = self.parcels();
         if parcels.in_flight {

@@ -1,10 +1,10 @@
-//! The transfer of CSS 503, program 4: the client says how many iterations come and sends 1500 bytes for each, in as many
-//! pieces and by the calls that are to be compared; the server answers with the number of its read calls.
+//! The transfer of CSS 503, program 4. The client announces a number of iterations and sends 1500 bytes for each, in
+//! the pieces and by the calls under comparison. The server replies with the number of its read calls.
 //!
-//! The server never reads past the end of an iteration, and the calls that read the count are not counted: so there are as
-//! many reads as iterations at least. Those that found nothing count, as they are system calls like any other: a server whose
-//! sockets do not block makes some, and one that spins makes many. Only the design `io_uring`, whose operations take what has
-//! come, may need fewer than iterations: there a completed operation counts as a read.
+//! The server never reads past the end of an iteration, and reads of the announcement do not count, so there are at
+//! least as many reads as iterations. Reads that found nothing count, since they are system calls too: a server with
+//! non-blocking sockets makes some, and a busy-polling server makes many. Only the design `io_uring`, whose operations
+//! take whatever has arrived, may need fewer reads than iterations: there each completed operation counts as a read.
 
 mod client;
 mod count;
@@ -30,7 +30,8 @@ use count::{COUNT_FORM, Count, CountForm, ITERATION, MOST_REPETITIONS, SERVER_RE
 
 pub static ENTRY: Workload = Workload {
     about: About {
-        summary: "A count of iterations, then 1500 bytes for each in several pieces; the server's count of reads is the reply",
+        summary: "The client sends a count of iterations, then 1500 bytes for each in several pieces; the server \
+                  replies with its number of reads",
         source: "CSS 503 Systems Programming, University of Washington Bothell, program 4",
     },
     port: 12345,
@@ -39,7 +40,7 @@ pub static ENTRY: Workload = Workload {
     agreements: &[
         Agreement { client: client::REPETITIONS, relation: Relation::AtMost, service: REPETITION_LIMIT },
         Agreement { client: COUNT_FORM, relation: Relation::Equal, service: COUNT_FORM },
-        // A client that closes is no trouble to a server that would go on.
+        // A server may keep connections that the client closes after each reply.
         Agreement { client: KEEP, relation: Relation::AtMost, service: KEEP },
     ],
     products: &[client::PIECES],
@@ -54,14 +55,15 @@ pub static ENTRY: Workload = Workload {
 
 const REPETITION_LIMIT: Setting = Setting {
     name: "repetition_limit",
-    help: "The most iterations that a client may announce; the connection that announces more is closed",
+    help: "Maximum number of iterations that a client may announce; the server closes a connection that announces \
+           more",
     unit: Some("iterations"),
     kind: Kind::Integer { minimum: 1, maximum: MOST_REPETITIONS, default: 1_000_000 },
     for_more: None,
 };
 
 fn service(settings: &Settings, _waits: Waits) -> Result<Box<dyn Service>> {
-    let reads = SharedArray::new(1).context("shared memory could not be mapped")?;
+    let reads = SharedArray::new(1).context("cannot map shared memory")?;
     Ok(Box::new(Blast {
         form: CountForm::of(settings),
         limit: settings.integer(REPETITION_LIMIT.name),
@@ -75,7 +77,7 @@ struct Blast {
     form: CountForm,
     limit: u64,
     keep: bool,
-    /// Of all requests.
+    /// Sums over all requests.
     reads: Arc<SharedArray<AtomicU64>>,
 }
 
@@ -93,9 +95,9 @@ impl Service for Blast {
 struct BlastSession {
     blast: Blast,
     count: Count,
-    /// Those to come, with the one that is on its way; 0: the count of them is to come.
+    /// Iterations to come, including the current one; 0: the next count is expected.
     iterations: u64,
-    /// Bytes of the present iteration that are to come.
+    /// Bytes of the current iteration still to come.
     due: usize,
     reads: u64,
 }
@@ -152,7 +154,7 @@ impl Session for BlastSession {
         if self.iterations > 0 {
             return Ok(Next::Receive(self.want()));
         }
-        // What came together with its count, which only operations of a ring bring, came by one.
+        // Bytes that arrived together with their count, which happens only with operations of a ring, came by one read.
         let reads = self.reads.clamp(1, u32::MAX.into());
         self.blast.reads[0].fetch_add(reads, Relaxed);
         let reply = self.blast.form.encode(reads);

@@ -1,5 +1,5 @@
-//! Both ends of a workload joined without sockets: what one says the other receives, in pieces of any size, stored or only
-//! counted.
+//! Joins both ends of a workload without sockets: each receives what the other sends, in pieces of any size, stored or
+//! only counted.
 
 use std::collections::VecDeque;
 
@@ -14,12 +14,12 @@ pub struct Between<'a> {
     session: Box<dyn Session>,
     conversation: Box<dyn Conversation>,
     window: &'a Window,
-    /// How many bytes come at a time at most, again and again.
+    /// Maximum sizes of the pieces, used cyclically.
     cuts: &'a [usize],
     cut: usize,
-    /// The ends that count what need not be stored.
+    /// The ends that only count bytes which need not be stored.
     discard: &'a [End],
-    /// All that the client has sent, and all that the server has.
+    /// All bytes sent by the client, and all sent by the server.
     pub said: [Vec<u8>; 2],
     up: Wire,
     down: Wire,
@@ -63,7 +63,7 @@ impl<'a> Between<'a> {
         }
     }
 
-    /// One request and its reply. The error says which end complained of what.
+    /// Runs one request and its reply. The error says which end rejected what.
     pub fn exchange(&mut self) -> Result<Answer, String> {
         let mut outbox = Outbox::default();
         let mut client_wants = self.conversation.ask(&mut outbox);
@@ -93,13 +93,13 @@ impl<'a> Between<'a> {
         }
     }
 
-    /// The client sends no more and goes away.
+    /// The client sends no more, and closes.
     pub fn close(&mut self) -> Result<(), String> {
         self.up.ended = true;
         self.serve()
     }
 
-    /// The session takes all that has come.
+    /// Lets the session take everything that has arrived.
     fn serve(&mut self) -> Result<(), String> {
         while !self.closed
             && let Some((calls, not_stored, ended)) = self.arrive(self.want, End::Service)
@@ -135,7 +135,7 @@ impl<'a> Between<'a> {
         Ok(())
     }
 
-    /// What the next receive of an end brings, as an [`Input`] is made of; `None` where nothing has come.
+    /// Returns what the next receive of an end brings, as the parts of an [`Input`]; `None` if nothing has arrived.
     fn arrive(&mut self, want: Want, end: End) -> Option<(u64, usize, bool)> {
         let wire = if end == End::Service { &mut self.up } else { &mut self.down };
         if !wire.inbox.unread().is_empty() {

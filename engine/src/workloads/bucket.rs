@@ -1,5 +1,5 @@
-//! The homework ERSS HW4: a request names a delay and a bucket; the server is busy for so long, and the bucket grows by
-//! the delay.
+//! The homework ERSS HW4: a request names a delay and a bucket. The server is busy for the delay, and adds it to the
+//! bucket.
 
 mod buckets;
 mod client;
@@ -24,7 +24,8 @@ use request::{BUCKETS, DELAY_SUM, request};
 
 pub static ENTRY: Workload = Workload {
     about: About {
-        summary: "A delay and a bucket: the server is busy for the delay, the bucket grows by it, its value is the reply",
+        summary: "Request: a delay and a bucket; the server is busy for the delay, adds it to the bucket and replies \
+                  with the bucket's value",
         source: "ERSS (ECE 568), Duke University, homework 4",
     },
     port: 12345,
@@ -34,7 +35,7 @@ pub static ENTRY: Workload = Workload {
         Agreement { client: BUCKETS, relation: Relation::AtMost, service: BUCKETS },
         Agreement { client: client::DELAY_MINIMUM, relation: Relation::AtMost, service: DELAY_LIMIT },
         Agreement { client: client::DELAY_MAXIMUM, relation: Relation::AtMost, service: DELAY_LIMIT },
-        // A client that closes is no trouble to a server that would go on.
+        // A server may keep connections that the client closes after each reply.
         Agreement { client: KEEP, relation: Relation::AtMost, service: KEEP },
     ],
     service,
@@ -44,8 +45,8 @@ pub static ENTRY: Workload = Workload {
 
 const LOCK: Setting = Setting {
     name: "lock",
-    help: "What keeps two requests from changing a bucket at the same time: one lock for all, one per bucket, or an \
-           atomic addition",
+    help: "How the server serializes changes of a bucket: one lock for all buckets, one lock per bucket, or atomic \
+           addition",
     unit: None,
     kind: Kind::Choice { choices: &["one", "per_bucket", "atomic"], default: "one" },
     for_more: None,
@@ -53,7 +54,7 @@ const LOCK: Setting = Setting {
 
 const BUSY: Setting = Setting {
     name: "busy",
-    help: "A delay is time on the clock, or a fixed amount of work that takes longer where the CPU is shared",
+    help: "Meaning of a delay: elapsed time, or a fixed amount of work, which takes longer if the CPU is shared",
     unit: None,
     kind: Kind::Choice { choices: &["wall_clock", "fixed_work"], default: "wall_clock" },
     for_more: None,
@@ -61,7 +62,7 @@ const BUSY: Setting = Setting {
 
 const UNIT: Setting = Setting {
     name: "unit_microseconds",
-    help: "How long a delay of 1 is on the clock: the time scale",
+    help: "Duration of a delay of 1 in elapsed time: the time scale",
     unit: Some("microseconds"),
     kind: Kind::Integer { minimum: 1, maximum: 60_000_000, default: 1_000_000 },
     for_more: None,
@@ -70,7 +71,7 @@ const UNIT: Setting = Setting {
 /// Not calibrated, so that it is the same work on every machine and in every run.
 const ITERATIONS: Setting = Setting {
     name: "unit_iterations",
-    help: "How many steps of arithmetic a delay of 1 is in fixed work; a step takes a few CPU cycles",
+    help: "Steps of arithmetic in a delay of 1 as fixed work; a step takes a few CPU cycles",
     unit: Some("steps"),
     kind: Kind::Integer { minimum: 1, maximum: 100_000_000_000, default: 1_000_000 },
     for_more: None,
@@ -78,19 +79,19 @@ const ITERATIONS: Setting = Setting {
 
 const DELAY_LIMIT: Setting = Setting {
     name: "delay_limit",
-    help: "The longest delay that a client may ask for; the connection that asks for more is closed",
+    help: "Maximum delay that a client may request; the server closes a connection that requests more",
     unit: None,
     kind: Kind::Integer { minimum: 0, maximum: 1_000_000, default: 1000 },
     for_more: None,
 };
 
-/// The longest line that is taken for a request: room for two 64-bit numbers and white space.
+/// The longest line accepted as a request: room for two 64-bit numbers and white space.
 const LONGEST_LINE: usize = 64;
 
 fn service(settings: &Settings, _waits: Waits) -> Result<Box<dyn Service>> {
     let buckets = Buckets::new(settings.integer(BUCKETS.name) as usize, settings.word(LOCK.name));
     Ok(Box::new(BucketService {
-        buckets: Arc::new(buckets.context("the buckets could not be mapped")?),
+        buckets: Arc::new(buckets.context("cannot map the buckets")?),
         busy: match settings.word(BUSY.name) {
             "wall_clock" => Busy::WallClock(Duration::from_micros(settings.integer(UNIT.name))),
             _ => Busy::FixedWork(settings.integer(ITERATIONS.name)),
@@ -160,13 +161,12 @@ impl Session for BucketSession {
     }
 }
 
-/// How a delay is spent.
+/// How the server spends a delay.
 #[derive(Debug, Clone, Copy)]
 enum Busy {
-    /// Asking the clock whether it is over, as the homework says: a thread that has to wait for a CPU meanwhile has
-    /// waited too.
+    /// Polls the clock until the delay is over, as the homework says: time waiting for a CPU counts as delay.
     WallClock(Duration),
-    /// Arithmetic that asks no clock: whoever shares a CPU takes longer.
+    /// Does arithmetic without reading the clock: takes longer if the CPU is shared.
     FixedWork(u64),
 }
 
@@ -180,8 +180,8 @@ impl Busy {
             Busy::FixedWork(iterations) => {
                 let mut number = std::hint::black_box(1u64);
                 for _ in 0..iterations * delay {
-                    // Each step needs the one before (a linear congruential generator; Knuth's MMIX constants), and
-                    // the compiler may not foresee where they lead.
+                    // Each step depends on the one before (a linear congruential generator; Knuth's MMIX constants),
+                    // and the compiler cannot predict the result.
                     number = number.wrapping_mul(6_364_136_223_846_793_005).wrapping_add(1_442_695_040_888_963_407);
                     std::hint::black_box(&mut number);
                 }

@@ -1,5 +1,5 @@
-//! The protocol of UNP chapter 30: the client sends a decimal number and a newline, the server answers with that many
-//! bytes and waits for the next line until the end of file.
+//! The protocol of UNP chapter 30: the client sends a decimal number and a newline. The server replies with that many
+//! bytes, and waits for the next line until the end of file.
 
 use std::sync::Arc;
 
@@ -24,7 +24,7 @@ use crate::transfer::primitive::{Waits, Want};
 
 pub static ENTRY: Workload = Workload {
     about: About {
-        summary: "The client sends a number and a newline, the server answers with that many bytes",
+        summary: "The client sends a number and a newline; the server replies with that many bytes",
         source: "UNP volume 1, third edition, section 30.3",
     },
     port: 8888,
@@ -46,13 +46,13 @@ pub static ENTRY: Workload = Workload {
 
 const LIMIT: Setting = Setting {
     name: "limit",
-    help: "The most bytes that a client may ask for; the connection that asks for more is closed",
+    help: "Maximum number of bytes that a client may request; the server closes a connection that requests more",
     unit: Some("bytes"),
     kind: Kind::Integer { minimum: 1, maximum: 1 << 30, default: USUAL_MOST },
     for_more: None,
 };
 
-/// The longest line that is taken for a number: room for any 64-bit number, a sign and white space.
+/// The longest line accepted as a number: room for any 64-bit number, a sign and white space.
 const LONGEST_LINE: usize = 64;
 
 fn service(settings: &Settings, _waits: Waits) -> Result<Box<dyn Service>> {
@@ -126,7 +126,7 @@ fn answer(reply: Piece, outbox: &mut Outbox) {
     outbox.end_message();
 }
 
-/// The number on a line, white space around it (a telnet's carriage return) allowed.
+/// Parses the number on a line; white space around it is allowed (telnet sends a carriage return).
 fn number(line: &[u8]) -> Option<usize> {
     std::str::from_utf8(line).ok()?.trim().parse().ok()
 }
@@ -145,10 +145,10 @@ fn line(bytes: u64) -> Arc<[u8]> {
 
 #[derive(Clone)]
 struct Asker {
-    /// What is asked for, and the request, where all are alike.
+    /// The size and the encoded request, if all requests are alike.
     always: Option<(u64, Arc<[u8]>)>,
     sizes: SizesInTurn,
-    /// Of the next request.
+    /// Draw of the next request.
     arrival: Option<u64>,
     reception: Reception,
 }
@@ -199,7 +199,7 @@ mod tests {
     use super::*;
     use crate::transfer::inbox::Inbox;
 
-    /// Gives a session what a peer sends, cut into segments; returns the bytes of each answer, or the error.
+    /// Gives a session the peer's bytes, cut into segments; returns the bytes of each reply, or the error.
     fn answers(segments: &[&[u8]]) -> std::result::Result<Vec<u64>, ErrorKind> {
         let service = service(&Settings::new(ENTRY.service_settings, &BTreeMap::new()), Waits::InTheCall).unwrap();
         let mut session = service.open();

@@ -1,7 +1,7 @@
-//! What comes in goes out: RFC 862 over TCP.
+//! The server sends back what it receives: RFC 862 over TCP.
 //!
-//! The protocol has no requests that a server could tell apart, so it counts its receives, of which a long message takes
-//! several. What both ends account for, and what must be equal, is bytes.
+//! The protocol has no boundaries between requests, so the server counts receives; a long message takes several. Both
+//! ends account for bytes, which must be equal.
 
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering::Relaxed};
@@ -23,8 +23,8 @@ use crate::transfer::outbox::{Outbox, Piece};
 use crate::transfer::primitive::{Waits, Want};
 
 pub static ENTRY: Workload = Workload {
-    about: About { summary: "What the client sends, the server sends back", source: "RFC 862" },
-    // The RFC's own port, 7, needs a privilege.
+    about: About { summary: "The server sends back what the client sends", source: "RFC 862" },
+    // The RFC's port, 7, is privileged.
     port: 7777,
     client_settings: &[BYTES, SIZES, REQUEST_SEED, CHECK],
     instead: &[Instead { given: SIZES, of: BYTES }],
@@ -37,28 +37,31 @@ pub static ENTRY: Workload = Workload {
     ..COMMON
 };
 
-/// The most that a client sends before it receives. The server takes no more in while it cannot send, so a client that
-/// does not read meanwhile waits for ever once all buffers between the two are full; the smallest that Linux gives them
-/// hold more than this (tcp(7), tcp_rmem and tcp_wmem).
+/// Maximum message size: a client sends a whole message before it receives. The server stops receiving while it cannot
+/// send, so a larger message could fill all buffers and deadlock. The smallest buffers that Linux uses hold more than
+/// this (tcp(7), tcp_rmem and tcp_wmem).
 const MOST: u64 = 64 * 1024;
 
-/// How long a message is; the client sends all of one before it receives any of it.
+/// Message size; the client sends a whole message before it receives any of it.
 const BYTES: Setting = Setting {
     kind: Kind::Integer { minimum: 1, maximum: MOST, default: 4000 },
-    for_more: Some("for longer messages, the workload stream: here all of one is sent before any of it comes back"),
+    for_more: Some(
+        "for longer messages, use the workload stream: echo sends the whole message before it receives any \
+                    of it",
+    ),
     ..pattern::BYTES
 };
 
-/// The name of the sum that both ends account for: the bytes of all messages that were sent back.
+/// Name of the sum that both ends account for: the bytes of all echoed messages.
 const ECHOED: &str = "echoed_bytes";
 
-/// The sum of one end, whose processes share it.
+/// Sum of one end, shared by its processes.
 #[derive(Clone)]
 struct Echoed(Arc<SharedArray<AtomicU64>>);
 
 impl Echoed {
     fn new() -> Result<Self> {
-        Ok(Echoed(Arc::new(SharedArray::new(1).context("shared memory could not be mapped")?)))
+        Ok(Echoed(Arc::new(SharedArray::new(1).context("cannot map shared memory")?)))
     }
 
     fn add(&self, bytes: usize) {
@@ -74,7 +77,7 @@ fn service(_settings: &Settings, _waits: Waits) -> Result<Box<dyn Service>> {
     Ok(Box::new(Echo { echoed: Echoed::new()? }))
 }
 
-/// The serving side, and each of its connections: there is nothing else to remember.
+/// The server side, and each of its connections: there is no other state.
 #[derive(Clone)]
 struct Echo {
     echoed: Echoed,
@@ -95,7 +98,7 @@ impl Session for Echo {
         Want::ANYTHING
     }
 
-    /// Whatever one receive brought counts as one request: see [`Workload::counts_requests`].
+    /// Each receive counts as one request: see [`Workload::counts_requests`].
     fn receive(&mut self, input: &mut Input<'_>, outbox: &mut Outbox) -> std::result::Result<Next, ErrorKind> {
         if input.ended {
             return Ok(Next::Close);
@@ -118,12 +121,12 @@ fn client(settings: &Settings) -> Result<Box<dyn Client>> {
 
 #[derive(Clone)]
 struct Asker {
-    /// The longest of all messages: each is a part of it.
+    /// The longest message; every message is a prefix of it.
     message: Arc<[u8]>,
-    /// Of the present message.
+    /// Current message.
     bytes: usize,
     sizes: SizesInTurn,
-    /// Of the next one.
+    /// Draw of the next message.
     arrival: Option<u64>,
     reception: Reception,
     echoed: Echoed,
@@ -181,7 +184,7 @@ mod tests {
     use crate::base::setting::Value;
     use crate::transfer::inbox::Inbox;
 
-    /// What a service sends back of what comes in such segments.
+    /// Returns what a service sends back for input in such segments.
     fn echoed(service: &dyn Service, segments: &[Vec<u8>]) -> Vec<u8> {
         let (mut session, mut inbox, mut echoed) = (service.open(), Inbox::default(), Vec::new());
         for segment in segments {

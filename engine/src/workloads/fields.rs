@@ -1,5 +1,5 @@
-//! The message of eight fields of CSE 638, assignment PA02: the client sends as many bytes as the fields have together, the
-//! server answers with its fields, which lie apart in memory, and so on until the client closes.
+//! The message of eight fields of CSE 638, assignment PA02: the client sends as many bytes as the fields have together.
+//! The server replies with its fields, which are separate in memory. This repeats until the client closes.
 
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering::Relaxed};
@@ -20,7 +20,7 @@ use crate::transfer::primitive::Want;
 
 pub static ENTRY: Workload = Workload {
     about: About {
-        summary: "A request of as many bytes as the reply has, which is of 8 fields that lie apart in memory",
+        summary: "Request and reply have the same length; the reply has 8 fields, which are separate in memory",
         source: "CSE 638 Graduate Systems, IIIT Delhi, assignment PA02",
     },
     port: 8080,
@@ -38,16 +38,16 @@ pub static ENTRY: Workload = Workload {
 
 const FIELD_SIZE: Setting = Setting {
     name: "field_size",
-    help: "Bytes of each of the 8 fields of a message",
+    help: "Size of each of the 8 fields of a message",
     unit: Some("bytes"),
     kind: Kind::Integer { minimum: 1, maximum: 1 << 20, default: 1024 },
-    for_more: Some("for longer messages, the workload stream"),
+    for_more: Some("for longer messages, use the workload stream"),
 };
 
 /// Fields of a message.
 const FIELDS: usize = 8;
 
-/// The most that one receive takes of a message: all of it, with fields of up to 128 KiB.
+/// Maximum size of one receive of a message: a whole message, for fields of up to 128 KiB.
 const MOST: usize = 1 << 20;
 
 fn field_size(settings: &Settings) -> usize {
@@ -59,8 +59,8 @@ struct Fields {
 }
 
 impl Service for Fields {
-    /// The fields are the connection's own: taken from the heap here, and given back when it has ended and the kernel is
-    /// done with them.
+    /// Each connection has its own fields, allocated here, and freed when it has ended and the kernel is done with
+    /// them.
     fn open(&self) -> Box<dyn Session> {
         let message = pattern((FIELDS * self.field_size) as u64);
         let fields = message.chunks(self.field_size).map(Arc::from).collect();
@@ -70,9 +70,9 @@ impl Service for Fields {
 
 struct FieldsSession {
     fields: Vec<Arc<[u8]>>,
-    /// Bytes of a message.
+    /// Bytes per message.
     message: usize,
-    /// Bytes of the present request that are to come.
+    /// Bytes of the current request still to come.
     due: usize,
 }
 
@@ -91,7 +91,7 @@ impl Session for FieldsSession {
         if input.ended {
             return if self.due == self.message { Ok(Next::Close) } else { Err(ErrorKind::Truncated) };
         }
-        // No more is ever wanted than is due, so what was not stored belongs to this request.
+        // A receive never wants more than this request has, so bytes that were not stored belong to it.
         self.due -= input.not_stored;
         let part = input.bytes().len().min(self.due);
         input.take(part);
@@ -115,16 +115,16 @@ fn client(settings: &Settings) -> Result<Box<dyn Client>> {
         request: vec![b'A'; length].into(),
         field_size,
         expected: (settings.word(CHECK.name) == "pattern").then(|| pattern(length as u64)),
-        messages: Arc::new(SharedArray::new(1).context("shared memory could not be mapped")?),
+        messages: Arc::new(SharedArray::new(1).context("cannot map shared memory")?),
     }))
 }
 
-/// What the source's client prints, with numbers in the place of its threads' addresses.
+/// Formats the output of the source's client, with numbers in place of its threads' addresses.
 fn original(outcome: &Outcome<'_>) -> String {
     let line = |(index, messages)| format!("THREAD {} MESSAGES {messages}\n", index + 1);
     match outcome.requests {
         Some(requests) => requests.iter().enumerate().map(line).collect(),
-        None => "there are too many threads to tell their messages apart\n".to_owned(),
+        None => "too many threads to count their messages separately\n".to_owned(),
     }
 }
 
@@ -133,7 +133,7 @@ struct Asker {
     request: Arc<[u8]>,
     field_size: usize,
     expected: Option<Arc<[u8]>>,
-    /// Messages that count, of all connections that have ended.
+    /// Counted messages of all connections that have ended.
     messages: Arc<SharedArray<AtomicU64>>,
 }
 
@@ -149,14 +149,14 @@ impl Client for Asker {
 
 struct FieldsConversation {
     asker: Asker,
-    /// Bytes of the present reply.
+    /// Bytes of the current reply so far.
     received: usize,
-    /// Messages that count.
+    /// Counted messages.
     counted: u64,
 }
 
 impl FieldsConversation {
-    /// No more than is left of a field: the source's client receives field by field.
+    /// Wants at most the rest of a field: the source's client receives field by field.
     fn want(&self) -> Want {
         Want::Exactly((self.asker.field_size - self.received % self.asker.field_size).min(MOST))
     }
@@ -182,7 +182,7 @@ impl Conversation for FieldsConversation {
             if let Some(place) = difference(seen, expected) {
                 let byte = self.received + place;
                 return Err(format!(
-                    "byte {} of field {} is {}, and our servers send {} there (--check count for other servers)",
+                    "byte {} of field {} is {}; our servers send {} (--check count for other servers)",
                     byte % self.asker.field_size,
                     byte / self.asker.field_size + 1,
                     seen[place],
@@ -201,7 +201,7 @@ impl Conversation for FieldsConversation {
 }
 
 impl Drop for FieldsConversation {
-    /// As the connection ends: a counter that all clients shared would make them wait for each other at every message.
+    /// Added when the connection ends: clients would contend for a shared counter at every message.
     fn drop(&mut self) {
         self.asker.messages[0].fetch_add(self.counted, Relaxed);
     }
@@ -245,7 +245,7 @@ mod tests {
             })
             .collect();
         assert_eq!((fields.len(), fields.concat()), (8, pattern(512).to_vec()));
-        // The session's, the outbox's and this test's; and none that outlives the connection.
+        // References of the session, the outbox and this test; none outlives the connection.
         assert!(fields.iter().all(|field| Arc::strong_count(field) == 3));
         drop((session, outbox));
         assert!(fields.iter().all(|field| Arc::strong_count(field) == 1));

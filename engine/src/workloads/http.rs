@@ -1,9 +1,9 @@
-//! HTTP/1.1 as far as load generators and web clients need it: GET and HEAD of one resource, or of one of each size,
-//! connections kept or not, requests behind each other (RFC 9110, RFC 9112).
+//! HTTP/1.1 as far as load generators and web clients need it: GET and HEAD of one resource, or of one resource per
+//! size, persistent connections or not, pipelining (RFC 9110, RFC 9112).
 //!
-//! No request has a body here: one that announces a body is refused and its connection closed, so nothing that was meant
-//! as a body is ever taken for a request. There is no Date, which a server without a clock does not send (RFC 9110,
-//! section 6.6.1): every reply to a request is the same bytes.
+//! Requests have no body. The server refuses a request that announces a body and closes the connection, so a body is
+//! never parsed as a request. There is no Date field, which a server without a clock does not send (RFC 9110, section
+//! 6.6.1): all replies to the same request are the same bytes.
 
 mod chunks;
 mod client;
@@ -36,7 +36,8 @@ use responses::{Responses, Status};
 
 pub static ENTRY: Workload = Workload {
     about: About {
-        summary: "HTTP/1.1: GET and HEAD of / and of resources of any size, connections kept or closed, pipelined requests",
+        summary: "HTTP/1.1: GET and HEAD of / and of resources of any size; persistent or closed connections; \
+                  pipelining",
         source: "RFC 9110, RFC 9112",
     },
     port: 8080,
@@ -57,16 +58,16 @@ pub static ENTRY: Workload = Workload {
     ..COMMON
 };
 
-/// Whether there are resources of all sizes.
+/// Largest size of the sized resources; 0: none.
 const LARGEST: Setting = Setting {
     name: "largest_resource",
-    help: "Beside / serve /bytes/N, a resource of N bytes, for every N up to this; 0: / alone",
+    help: "Largest N for which the server also serves /bytes/N, a resource of N bytes; 0: only /",
     unit: Some("bytes"),
     kind: Kind::Integer { minimum: 0, maximum: 1 << 30, default: 0 },
     for_more: None,
 };
 
-/// The longest head of a request, 8 KiB as in nginx (large_client_header_buffers); a longer one is answered with 431.
+/// The longest request head, 8 KiB as in nginx (large_client_header_buffers); the server answers a longer one with 431.
 const LONGEST_HEAD: usize = 8 * 1024;
 
 fn service(settings: &Settings, _waits: Waits) -> Result<Box<dyn Service>> {
@@ -86,7 +87,7 @@ impl Service for Http {
 
 struct HttpSession {
     responses: Arc<Responses>,
-    /// What has come of a request whose head is not complete.
+    /// The incomplete head of a request.
     head: Vec<u8>,
 }
 
@@ -99,7 +100,7 @@ impl Session for HttpSession {
         if input.ended {
             return if self.head.is_empty() { Ok(Next::Close) } else { Err(ErrorKind::Truncated) };
         }
-        // A head that comes whole, as nearly all do, is read where it lies.
+        // A head that arrives whole, as nearly all do, is parsed in place.
         let before = self.head.len();
         let request = if before == 0 {
             read(input.bytes())
@@ -131,28 +132,28 @@ impl Session for HttpSession {
     }
 }
 
-/// A request whose head is complete, or known to be wrong.
+/// A request whose head is complete or known to be wrong.
 struct Request {
-    /// Bytes of its head; none where it is not known where the next request would begin.
+    /// Length of its head; `None` if it is unknown where the next request would begin.
     length: Option<usize>,
     status: Status,
-    /// Of a resource of so many bytes, if there is such a one.
+    /// The requested resource, by size, if it exists.
     sized: Option<u64>,
     /// HEAD: the reply has no body.
     head_only: bool,
-    /// The connection is kept.
+    /// The connection persists.
     keep: bool,
 }
 
 impl Request {
-    /// The end of its connection.
+    /// Request that ends its connection.
     fn refused(status: Status, head_only: bool) -> Self {
         Request { length: None, status, sized: None, head_only, keep: false }
     }
 }
 
-/// Reads a request's head from its first byte on; `None` while it is not complete. Never looks beyond the longest head
-/// that is allowed, so that the answer is the same wherever the request is cut.
+/// Parses a request's head from its first byte; `None` while it is incomplete. Never looks beyond the longest allowed
+/// head, so the result does not depend on how the request is cut.
 fn read(bytes: &[u8]) -> Option<Request> {
     let bytes = &bytes[..bytes.len().min(LONGEST_HEAD)];
     let mut headers = [httparse::EMPTY_HEADER; MOST_HEADERS];
@@ -199,7 +200,7 @@ struct Fields {
 }
 
 impl Fields {
-    /// `None` where a Content-Length is no number: then nobody knows where the request ends.
+    /// `None` if a Content-Length is not a number: the end of the request is unknown then.
     fn read(headers: &[Header<'_>]) -> Option<Self> {
         let mut fields = Fields::default();
         for &Header { name, value } in headers {
@@ -220,7 +221,7 @@ impl Fields {
     }
 }
 
-/// The path of a request's target, which may be a whole address, without its query.
+/// Extracts the path of a request's target, without its query; the target may be an absolute URI.
 fn path(target: &str) -> &str {
     let path = match target.strip_prefix("http://") {
         Some(rest) => rest.find('/').map_or("/", |place| &rest[place..]),

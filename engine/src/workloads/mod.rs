@@ -1,4 +1,4 @@
-//! The workloads: a file each, both ends of its protocol in it, and a line here.
+//! The workloads: a file each, with both ends of its protocol, and a line in this list.
 
 use crate::protocol::workload::Workload;
 

@@ -1,7 +1,7 @@
-//! Bytes one way, as iperf and netperf send them: as many as were announced, or until time is up. Either end sends them, and
-//! the other counts what has come.
+//! Bytes in one direction, as iperf and netperf send them: an announced number, or until the time is over. Either end
+//! sends them, and the other counts what arrives.
 //!
-//! The client's request is a line, of which there may be several on a connection:
+//! The client's request is a line; there may be several on a connection:
 //!
 //! | request | what follows |
 //! |---|---|
@@ -10,7 +10,8 @@
 //! | `get N` | the server sends N bytes |
 //! | `get Nus` | the server sends for N microseconds, and then no more (shutdown) |
 //!
-//! Byte number i of a stream is i % 65,536 % 251, however it is cut into messages: so the receiver need not know how it was.
+//! Byte number i of a stream is i % 65,536 % 251, however the stream is cut into messages: the receiver need not know
+//! how it was cut.
 
 mod client;
 mod receiving;
@@ -43,7 +44,7 @@ use sums::Sums;
 
 pub static ENTRY: Workload = Workload {
     about: About {
-        summary: "Bytes one way, for a time or as many as are announced, from memory or from a file",
+        summary: "Bytes in one direction, for a given time or an announced number, from memory or from a file",
         source: "iperf.fr; hewlettpackard.github.io/netperf, TCP_STREAM and TCP_MAERTS",
     },
     port: 5201,
@@ -70,7 +71,7 @@ fn service(settings: &Settings, _waits: Waits) -> Result<Box<dyn Service>> {
     Ok(Box::new(Stream {
         receiving: Receiving::new(settings),
         reel: Arc::new(Reel::new(settings)?),
-        sums: Arc::new(SharedArray::new(1).context("shared memory could not be mapped")?),
+        sums: Arc::new(SharedArray::new(1).context("cannot map shared memory")?),
     }))
 }
 
@@ -95,22 +96,22 @@ struct StreamSession {
     stream: Stream,
     line: Vec<u8>,
     going: Going,
-    /// Bytes of the present stream that have been put into the outbox.
+    /// Bytes of the current stream put into the outbox so far.
     sent: u64,
-    /// Where the reel goes on.
+    /// Position in the reel.
     next: u64,
 }
 
-/// What goes over the connection.
+/// State of the connection.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 enum Going {
-    /// Nothing: a line is to come.
+    /// Idle: the next line is expected.
     Nothing,
-    /// Bytes come; so many have come, and so many are due, or as many as come before the end.
+    /// Receiving: bytes received so far, and bytes expected, or `None` for all bytes up to the end.
     In { came: u64, due: Option<u64> },
-    /// So many bytes go.
+    /// Sending: bytes left.
     Out(u64),
-    /// Bytes go until this moment (CLOCK_MONOTONIC, nanoseconds).
+    /// Sending until this time (CLOCK_MONOTONIC, nanoseconds).
     OutUntil(u64),
 }
 
@@ -122,7 +123,7 @@ impl StreamSession {
         }
     }
 
-    /// Takes a line, and what is to be done by it; `None` where more of it has to come.
+    /// Takes a line and its meaning; `None` if more of it must come.
     fn take_line(&mut self, input: &mut Input<'_>) -> std::result::Result<Option<Request>, ErrorKind> {
         let room = LONGEST_LINE - self.line.len();
         let newline = input.bytes().iter().take(room).position(|&byte| byte == b'\n');
@@ -135,7 +136,7 @@ impl StreamSession {
         if self.line.len() == LONGEST_LINE { Err(ErrorKind::BadRequest) } else { Ok(None) }
     }
 
-    /// All has come.
+    /// The stream has arrived completely.
     fn received(&mut self, came: u64, then: Then, outbox: &mut Outbox) -> Next {
         self.stream.sums[0].to_server.fetch_add(came, Relaxed);
         self.going = Going::Nothing;

@@ -1,5 +1,5 @@
-//! The assignment CSE 232 A2: the client asks for the two processes that have used the most CPU time, and the server
-//! reads every process of the machine to answer.
+//! The assignment CSE 232 A2: the client asks for the two processes that have used the most CPU time. The server reads
+//! every process of the machine for each reply.
 
 mod processes;
 
@@ -24,7 +24,7 @@ use processes::{Process, is_shortage, top_two};
 
 pub static ENTRY: Workload = Workload {
     about: About {
-        summary: "The server reads /proc and answers with the two processes that used the most CPU time",
+        summary: "The server reads /proc and replies with the two processes that used the most CPU time",
         source: "CSE 232 Computer Networks, IIIT Delhi, assignment 2",
     },
     port: 8080,
@@ -39,8 +39,8 @@ pub static ENTRY: Workload = Workload {
 
 const CLOSES: Setting = Setting {
     name: "closes",
-    help: "Who closes after a reply; by design: the server where it waits in the call, the client where the server has \
-           an event loop; a load keeps connections only where the client closes",
+    help: "Which end closes after a reply. by_design: the server if its design blocks in calls, the client if it has \
+           an event loop. Persistent connections need the client to close",
     unit: None,
     kind: Kind::Choice { choices: &["by_design", "server", "client"], default: "by_design" },
     for_more: None,
@@ -48,7 +48,7 @@ const CLOSES: Setting = Setting {
 
 const FORM: Setting = Setting {
     name: "form",
-    help: "The reply has the sum of a process's ticks (short), or also those of user mode and of the kernel (long)",
+    help: "Form of the reply: the sum of a process's ticks (short), or also its ticks in user and kernel mode (long)",
     unit: None,
     kind: Kind::Choice { choices: &["short", "long"], default: "short" },
     for_more: None,
@@ -56,7 +56,7 @@ const FORM: Setting = Setting {
 
 const PROC: Setting = Setting {
     name: "proc",
-    help: "Where the proc file system is mounted whose processes are read, for instance a host's in its container",
+    help: "Mount point of the proc file system to read, for instance the host's as seen in a container",
     unit: None,
     kind: Kind::Text { longest: 255, default: "/proc", form: Form::Plain },
     for_more: None,
@@ -64,8 +64,8 @@ const PROC: Setting = Setting {
 
 const WAIT: Setting = Setting {
     name: "wait_microseconds",
-    help: "Time to sleep before every answer, as a request does that waits for a disk: it takes no CPU, and holds up \
-           whoever serves it",
+    help: "Time to sleep before every reply, like a request that waits for a disk: it uses no CPU, but blocks the \
+           worker that serves it",
     unit: Some("microseconds"),
     kind: Kind::Integer { minimum: 0, maximum: 1_000_000, default: 0 },
     for_more: None,
@@ -73,7 +73,8 @@ const WAIT: Setting = Setting {
 
 const REQUEST: &[u8] = b"Requesting top 2 processes";
 
-/// What anything else is answered with, before the connection is closed: where a next request would begin nobody knows.
+/// Reply to any other request, after which the server closes the connection, since the start of the next request is
+/// unknown.
 const UNSUPPORTED: &[u8] = b"Unsupported request";
 
 fn service(settings: &Settings, waits: Waits) -> Result<Box<dyn Service>> {
@@ -92,21 +93,21 @@ fn service(settings: &Settings, waits: Waits) -> Result<Box<dyn Service>> {
     }))
 }
 
-/// Refuses a folder that is no proc file system, before anybody asks.
+/// Refuses a folder that is not a proc file system, before the server starts.
 fn check(proc: &Path) -> Result<()> {
     let refused = |why: String| {
         mistake(
             "top_processes.no_processes",
             format!(
-                "--proc is '{}', {why}; it takes where a proc file system is mounted, for instance /proc",
+                "--proc is '{}', {why}; give the mount point of a proc file system, for instance /proc",
                 proc.display()
             ),
         )
     };
     match top_two(proc) {
         Ok([first, _]) if first != Process::default() => Ok(()),
-        Ok(_) => Err(refused("in which there is no process".to_owned())),
-        Err(error) if is_shortage(&error) => Err(Error::new(error).context("the processes could not be read")),
+        Ok(_) => Err(refused("which contains no process".to_owned())),
+        Err(error) if is_shortage(&error) => Err(Error::new(error).context("cannot read the processes")),
         Err(error) => Err(refused(format!("which cannot be read: {error}"))),
     }
 }
@@ -128,9 +129,9 @@ impl Service for TopProcesses {
 
 struct TopSession {
     service: TopProcesses,
-    /// Bytes of the request that have come.
+    /// Bytes of the request so far.
     seen: usize,
-    /// The newline that some clients send behind the request may come.
+    /// A newline may come, which some clients send after the request.
     after_request: bool,
 }
 
@@ -196,7 +197,7 @@ fn client(settings: &Settings) -> Result<Box<dyn Client>> {
         request: REQUEST.into(),
         long: settings.word(FORM.name) == "long",
         reply: Vec::new(),
-        // Nothing in a reply says whether the server closes behind it.
+        // The reply does not tell whether the server closes after it.
         complete: if settings.word(CLOSES.name) == "client" { Answer::Complete } else { Answer::Last },
     }))
 }
@@ -209,7 +210,7 @@ struct Asker {
     complete: Answer,
 }
 
-/// Two names of at most 64 bytes, a few numbers and words: no reply is so long.
+/// Maximum length of a reply: two names of at most 64 bytes, a few numbers and words.
 const LONGEST_REPLY: usize = 1024;
 
 impl Client for Asker {
@@ -239,10 +240,12 @@ impl Conversation for Asker {
         }
         match totals(&self.reply, self.long) {
             Some([first, second]) if first.total < second.total => {
-                Err(format!("process 1 has {} ticks, and process 2 more: {}", first.total, second.total))
+                Err(format!("process 1 has {} ticks, but process 2 has more: {}", first.total, second.total))
             }
             Some(both) => match both.iter().find(|ticks| ticks.parts != ticks.total) {
-                Some(wrong) => Err(format!("{} ticks in both modes are said to be {}", wrong.parts, wrong.total)),
+                Some(wrong) => {
+                    Err(format!("{} ticks in both modes are reported as a total of {}", wrong.parts, wrong.total))
+                }
                 None => Ok(self.complete),
             },
             None if !begins_well(&self.reply) || self.reply.len() > LONGEST_REPLY => {
@@ -267,21 +270,21 @@ fn begins_well(reply: &[u8]) -> bool {
     reply[..length] == FIRST[..length]
 }
 
-/// What a line says of the ticks of a process.
+/// The ticks of a process in a line of a reply.
 struct Ticks {
     total: u64,
-    /// Those of user mode and of the kernel together; the total in the short form.
+    /// Ticks in user and in kernel mode; the total in the short form.
     parts: u64,
 }
 
-/// The ticks of both processes, once the reply is there in full; names may hold anything, newlines too.
+/// Parses the ticks of both processes from a complete reply; names may contain anything, even newlines.
 fn totals(reply: &[u8], long: bool) -> Option<[Ticks; 2]> {
     let lines = reply.strip_suffix(b"\n")?;
     let (first, second) = split_at_last(lines, &[b"\n", SECOND].concat())?;
     Some([ticks(first.strip_prefix(FIRST)?, long)?, ticks(second, long)?])
 }
 
-/// The ticks of a line without its beginning: `1, Name=init, CPU Time=12`.
+/// Parses the ticks of a line without its beginning: `1, Name=init, CPU Time=12`.
 fn ticks(line: &[u8], long: bool) -> Option<Ticks> {
     let number = |text: &[u8]| std::str::from_utf8(text).ok()?.parse::<u64>().ok();
     let comma = line.iter().position(|&byte| byte == b',')?;

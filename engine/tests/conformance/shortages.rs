@@ -133,7 +133,7 @@ fn a_pool_that_cannot_be_made(case: &Case) -> Result<Completion, Failed> {
     };
     let server = case.launch(&mut user.command(Some(8)), &["--pool", "15"]);
     let ending = server.wait();
-    ending.is_reported(&["could not be", "--pool", "ulimit -u"]);
+    ending.is_reported(&["cannot ", "--pool", "ulimit -u"]);
     Ok(Completion::Completed)
 }
 

@@ -1,5 +1,5 @@
-//! What becomes of each request of a thread, as its load counts it: a closed loop from its sending on, an open one from the
-//! moment at which it was due, whether or not it was ever sent.
+//! Accounts for each request of a thread: in a closed loop from its sending, in an open one from the moment it was due,
+//! whether or not it was ever sent.
 
 use super::member::Request;
 use super::pace::Kind;
@@ -7,23 +7,23 @@ use crate::client::generator::Generator;
 use crate::client::load::LoadRun;
 use crate::client::measure::Measure;
 
-/// The account of a thread.
+/// Account of a thread.
 pub struct Account {
     measure: Measure<'static>,
     counts: Counts,
 }
 
-/// When a request comes into the system, and its latency begins.
+/// When a request enters the system, and its latency starts.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 enum Counts {
-    /// As it is sent.
+    /// When it is sent.
     FromSending,
-    /// As it is due.
+    /// When it is due.
     FromItsMoment,
 }
 
 impl Account {
-    /// Nothing yet, of a load of this kind.
+    /// Makes an empty account, for a load of this kind.
     pub fn new(kind: Kind, run: &'static LoadRun) -> Self {
         let (measure, counts) = match kind {
             Kind::Closed { .. } => (Measure::new(&run.window), Counts::FromSending),
@@ -32,12 +32,12 @@ impl Account {
         Account { measure, counts }
     }
 
-    /// A connection was made.
+    /// Counts a new connection.
     pub fn connected(&mut self, at: u64) {
         self.measure.connected(at);
     }
 
-    /// A request was given to a client.
+    /// Counts a request assigned to a client.
     pub fn assigned(&mut self, request: &Request) {
         match self.counts {
             Counts::FromSending => {}
@@ -45,7 +45,7 @@ impl Account {
         }
     }
 
-    /// Its connection was begun, or its first byte.
+    /// Notes that its connection, or its first byte, was begun.
     pub fn begun(&mut self, request: &Request) {
         match self.counts {
             Counts::FromSending => {}
@@ -53,7 +53,7 @@ impl Account {
         }
     }
 
-    /// It is being sent.
+    /// Notes that it is being sent.
     pub fn asked(&mut self, request: &Request) {
         match self.counts {
             Counts::FromSending => self.measure.comes(request.asked),
@@ -61,7 +61,7 @@ impl Account {
         }
     }
 
-    /// Its reply came, and was right; where requests are of several kinds, it was of this one.
+    /// Counts its correct reply, with its kind if requests have several kinds.
     pub fn answered(&mut self, request: &Request, kind: Option<usize>, at: u64) {
         self.measure.goes(at);
         let from = match self.counts {
@@ -79,7 +79,7 @@ impl Account {
         }
     }
 
-    /// It failed, sent or not.
+    /// Counts a failure, sent or not.
     pub fn failed(&mut self, request: &Request, at: u64) {
         if self.counts == Counts::FromItsMoment || request.asked > 0 {
             self.measure.goes(at);
@@ -87,7 +87,7 @@ impl Account {
         self.measure.failed(request.moments.due);
     }
 
-    /// It was given to a client, which will not make it.
+    /// Counts a request that its client will not send.
     pub fn dropped(&mut self, request: &Request) {
         match self.counts {
             Counts::FromSending => {}
@@ -95,13 +95,13 @@ impl Account {
         }
     }
 
-    /// One was due at this moment, and no client was free until it was too late.
+    /// Counts a request due at this moment for which no client was free in time.
     pub fn left(&mut self, due: u64) {
         self.measure.due(due);
         self.measure.never_sent(due);
     }
 
-    /// All that was measured, with what the thread itself used in the window.
+    /// Returns all measurements, including the thread's own usage in the window.
     pub fn close(mut self, generator: Option<Generator>) -> Measure<'static> {
         self.measure.generator = generator;
         self.measure

@@ -1,10 +1,9 @@
-//! When the requests of an open load are due: moments that nobody's reply has any part in.
+//! When the requests of an open load are due: moments that are independent of replies.
 //!
-//! A schedule is counted in requests, not in time: each step is 1 where they come evenly, or exponential of mean 1 where
-//! they come as a Poisson process, or a recorded gap over the mean of all of them. The moment of the p-th request is when so
-//! many are to be expected, which is where the integral of the rate reaches p. So a rate that rises over a ramp gives the
-//! process that belongs to it, exactly (time change of a Poisson process: Çinlar, Introduction to Stochastic Processes, 1975,
-//! section 4.7).
+//! A schedule counts in expected requests, not in time. Each step is 1 for even arrivals, exponential with mean 1 for a
+//! Poisson process, or a recorded gap divided by the mean gap. The p-th request is due when p requests are expected,
+//! that is, when the integral of the rate reaches p. So a rate that rises over a ramp gives exactly the right process
+//! (time change of a Poisson process: Çinlar, Introduction to Stochastic Processes, 1975, section 4.7).
 
 use rand_distr::{Distribution, Exp1};
 use rand_xoshiro::Xoshiro256PlusPlus;
@@ -13,11 +12,11 @@ use rand_xoshiro::rand_core::SeedableRng;
 use crate::client::schedule::{Process, Schedule};
 
 impl Schedule {
-    /// The moments of one of so many threads, counted from 0, of a load that begins at this moment (nanoseconds). Those of
-    /// all threads together are the schedule: Poisson processes add up to one, and even ones stand between each other.
+    /// Makes the moments of one of several threads, counted from 0, of a load that starts at this moment (nanoseconds).
+    /// Together the threads have the schedule: Poisson processes add up to one, and even arrivals interleave.
     pub fn of_thread(&self, thread: usize, threads: usize, began: u64) -> Arrivals {
         let mut random = Xoshiro256PlusPlus::seed_from_u64(self.seed);
-        // Each thread has 2^128 numbers of its own.
+        // Each thread has its own sequence of 2^128 numbers.
         (0..thread).for_each(|_| random.jump());
         let (rate, ramp) = (self.rate / 1e9, self.ramp as f64);
         let (number, threads) = (thread as u64, threads as u64);
@@ -28,19 +27,19 @@ impl Schedule {
     }
 }
 
-/// Moments (nanoseconds), without an end.
+/// An endless sequence of moments (nanoseconds).
 #[derive(Debug, Clone)]
 pub struct Arrivals {
     process: Process,
     random: Xoshiro256PlusPlus,
     threads: u64,
-    /// Requests a nanosecond, of all threads.
+    /// Requests per nanosecond, over all threads.
     rate: f64,
     ramp: f64,
     began: u64,
-    /// The number of the next one of this thread, of all threads.
+    /// Number of this thread's next request, over all threads.
     number: u64,
-    /// How many requests are to be expected, of all threads, until the next one of this.
+    /// Expected requests, over all threads, until this thread's next one.
     expected: f64,
 }
 
@@ -66,7 +65,7 @@ impl Arrivals {
         self.threads as f64 * Distribution::<f64>::sample(&Exp1, &mut self.random)
     }
 
-    /// Nanoseconds from the beginning until so many requests are to be expected.
+    /// Nanoseconds from the start until this many requests are expected.
     fn time(&self, expected: f64) -> f64 {
         let on_the_ramp = self.rate * self.ramp / 2.0;
         if expected < on_the_ramp {
@@ -135,8 +134,8 @@ mod tests {
         assert_ne!(of(0), of(1));
     }
 
-    /// Gaps of mean 1 / rate with a coefficient of variation of 1, counts in disjoint intervals with a variance of their
-    /// mean, and no correlation between one gap and the next: each within four standard errors.
+    /// Gaps have mean 1 / rate and coefficient of variation 1; counts in disjoint intervals have a variance equal to
+    /// their mean; successive gaps are uncorrelated. Each holds within four standard errors.
     #[test]
     fn poisson_arrivals_are_poisson() {
         for threads in [1, 3] {
@@ -157,7 +156,8 @@ mod tests {
             moments.iter().for_each(|moment| counts[(moment / (SECOND / 100)) as usize] += 1.0);
             let mean = counts.iter().sum::<f64>() / counts.len() as f64;
             let variance = counts.iter().map(|count| (count - mean).powi(2)).sum::<f64>() / counts.len() as f64;
-            // Of the variance of n Poisson counts, the standard error is mean times the root of 2 / n, and a little.
+            // The variance of n Poisson counts has a standard error of the mean times the root of 2 / n, and a little
+            // more.
             assert!((variance / mean - 1.0).abs() < 4.0 * (2.01_f64 / 4000.0).sqrt(), "{variance} {mean}");
         }
     }
@@ -179,7 +179,7 @@ mod tests {
             let seen = moments(as_recorded, threads, exact[exact.len() - 1] + 1);
             assert_eq!(seen, exact, "{threads} threads");
         }
-        // At another rate every gap is longer or shorter by the same factor.
+        // At another rate, every gap scales by the same factor.
         let rate = 1000;
         let factor = 1e9 / rate as f64 / gaps.mean();
         let scaled: Vec<u64> = exact.iter().map(|&moment| (moment as f64 * factor).round() as u64).collect();

@@ -1,4 +1,4 @@
-//! What an event loop of clients asks of the kernel: channels for its connections, and to be told which of them are ready.
+//! What an event loop of clients needs of the kernel: channels for its connections, and notice of their readiness.
 
 use std::io;
 use std::os::fd::{BorrowedFd, OwnedFd};
@@ -9,18 +9,19 @@ use crate::count::tally::Slot;
 use crate::sys::descriptor::PollFlags;
 use crate::transfer::channel::Channel;
 
-/// A way of finding, among many sockets, those that are ready.
+/// A way of finding the ready sockets among many.
 pub trait BackEnd {
-    /// What it keeps of one client's socket; the default is that of a socket which it does not know.
+    /// State of one client's socket; the default stands for an unknown socket.
     type Watch: Default;
 
-    /// It waits until a socket is ready; otherwise one that it names may only be worth a try, which is no progress.
+    /// Whether it waits for readiness. If not, a socket that it reports may only be worth a try, which does not count
+    /// as progress.
     const WAITS: bool = true;
 
-    /// Makes a channel of a socket that has just been connected and that does not block.
+    /// Makes a channel of a newly connected non-blocking socket.
     fn open(&mut self, watch: &mut Self::Watch, socket: OwnedFd, slot: &'static Slot) -> io::Result<Channel>;
 
-    /// From now on the client's socket is waited for until it is ready for this, again and again.
+    /// Starts to watch the client's socket for this readiness, level-triggered.
     fn watch(
         &mut self,
         client: usize,
@@ -29,33 +30,33 @@ pub trait BackEnd {
         flags: PollFlags,
     ) -> io::Result<()>;
 
-    /// The socket, which stays open, is not to wake the loop until it is watched again.
+    /// Stops watching the socket, which stays open.
     fn ignore(&mut self, watch: &mut Self::Watch, socket: BorrowedFd<'_>);
 
-    /// A socket that was being connected is about to be given up.
+    /// Notes that a connection attempt of a socket is about to be given up.
     fn forget(&mut self, watch: &mut Self::Watch, socket: BorrowedFd<'_>);
 
     /// Closes a connection, and gives its sender the time that the kernel needs for its pieces.
     fn close(&mut self, watch: &mut Self::Watch, caller: Box<Caller<'static>>, patience: Duration);
 
-    /// Waits until a socket is ready, for so long at most and if it waits at all; a signal ends the waiting too.
+    /// Waits until a socket is ready, for at most this long, if it waits at all; a signal ends the wait too.
     fn wait(&mut self, time: Duration) -> io::Result<()>;
 
-    /// Connections that it was given to close, and that are still open.
+    /// Connections that it is closing and that are still open.
     fn closing(&self) -> usize {
         0
     }
 
-    /// All connections that it was given to close are to be closed.
+    /// Waits until all connections that it is closing are closed.
     fn finish(&mut self) -> io::Result<()> {
         Ok(())
     }
 
-    /// How many of those are looked at before clients whose replies have come ask again.
+    /// How many ready sockets are handled before clients with replies send again.
     fn together(&self) -> usize {
         1
     }
 
-    /// Of the sockets that [`BackEnd::wait`] found ready, the next: its client, and what for.
+    /// The next socket that [`BackEnd::wait`] found ready: its client, and its readiness.
     fn next(&mut self) -> Option<(usize, PollFlags)>;
 }

@@ -1,8 +1,9 @@
-//! Completions by io_uring: what a turn of the loop sends and receives is submitted together, in the call that waits.
+//! Completions by io_uring: the sends and receives of one round of the loop are submitted together, in the call that
+//! waits.
 //!
-//! To the loop it looks like readiness. A connection is said to be ready when a completion has brought something; what it left
-//! to be sent is submitted when it says what it waits for. One receive stays with each connection and brings a completion each
-//! time something comes.
+//! To the loop it looks like readiness. A connection is reported ready when a completion has brought data. Its unsent
+//! data is submitted when it says what it waits for. One multishot receive per connection produces a completion
+//! whenever data arrives.
 
 use std::collections::VecDeque;
 use std::io;
@@ -23,53 +24,54 @@ use crate::transfer::channel::Channel;
 use crate::transfer::ring::ThroughRing;
 use crate::transfer::waiting::{BACK_END, COMPLETIONS};
 
-/// Bytes of all receive buffers that the connections of a thread share; they are given back as soon as a completion is taken.
+/// Total bytes of the receive buffers that a thread's connections share; each is returned as soon as its completion is
+/// taken.
 const BUFFER_BYTES: usize = 4 << 20;
 
-/// How many there are: two for each connection, so that few connections have large ones. A reply that fits into one takes one
-/// completion.
+/// Number of buffers: two per connection, so that few connections get large buffers. A reply that fits into one takes
+/// one completion.
 const BUFFERS: RangeInclusive<usize> = 64..=1024;
 
-/// How much longer each is than that, so that they do not all begin at the same place of a page, which is the same
-/// place of the CPU's caches.
+/// Extra length of each buffer, so that buffers do not all start at the same offset of a page, and so in the same set
+/// of the CPU's caches.
 const BESIDE: usize = 64;
 
-/// Where more bytes of a connection than these have come and were not taken, its receive is cancelled: a client that asks for
-/// nothing takes nothing, whatever its server sends. More than a client is ever given in one turn. About the most that a connection
-/// has: on top is what comes until the receive has ended, and memory that grows doubles.
+/// Untaken bytes of a connection above which its receive is cancelled: a client that requests nothing takes nothing,
+/// whatever its server sends. More than a client gets in one turn. A connection may have somewhat more, because data
+/// arrives until the receive has ended, and growing memory doubles.
 const MOST_WAITING: usize = 1 << 20;
 
-/// The longest that the end of what was cancelled is waited for, in nanoseconds.
+/// Maximum wait in nanoseconds for cancelled operations to end.
 const FINISH: u64 = 5_000_000_000;
 
-/// The ring of a thread, and its sockets.
+/// A thread's ring and its sockets.
 pub struct Completions {
     ring: Ring,
     /// By descriptor.
     sockets: Vec<Option<Socket>>,
-    /// Sockets that completions have come for, or that have something left, each once.
+    /// Sockets with new completions or data left, each once.
     ready: VecDeque<RawFd>,
-    /// Connections that are to be closed when nothing of them is in flight.
+    /// Connections to close when none of their operations is in flight.
     closing: usize,
-    /// Of the next poll.
+    /// Number of the next poll.
     mark: u16,
 }
 
-/// A socket that is known to the ring.
+/// A socket known to the ring.
 struct Socket {
     client: usize,
     state: State,
-    /// It stands among the ready.
+    /// It is in the list of ready sockets.
     is_ready: bool,
 }
 
 enum State {
-    /// It is being connected.
+    /// Connecting.
     Polled {
-        /// Which poll says so.
+        /// The poll that reports it.
         mark: u16,
     },
-    /// It is a connection.
+    /// Connected.
     Connected(Box<Connected>),
 }
 
@@ -77,7 +79,7 @@ struct Connected {
     through: ThroughRing,
     receiving: Receiving,
     sending: bool,
-    /// It is to be closed.
+    /// To be closed.
     closing: Option<(Box<Caller<'static>>, Duration)>,
 }
 
@@ -85,25 +87,25 @@ struct Connected {
 enum Receiving {
     No,
     Yes,
-    /// Until the completion that says so.
+    /// Until its completion arrives.
     Cancelled,
 }
 
 impl Completions {
-    /// Refuses a load where there are no rings, with the reason.
+    /// Refuses a load on machines without rings, with the reason.
     pub fn check() -> Result<()> {
         Ring::new(1, 64).map(drop).map_err(|refusal| {
             mistake(
                 "back_end.unavailable",
-                format!("--{} {COMPLETIONS} cannot be had here: {refusal}", BACK_END.option()),
+                format!("--{} {COMPLETIONS} is not available on this machine: {refusal}", BACK_END.option()),
             )
         })
     }
 
-    /// To be made in the thread that waits, for so many connections.
+    /// Makes it for this many connections; call it in the thread that waits.
     pub fn new(connections: usize) -> Result<Self> {
         let buffers = (2 * connections).next_power_of_two().clamp(*BUFFERS.start(), *BUFFERS.end());
-        let ring = Ring::new(buffers as u16, BUFFER_BYTES / buffers + BESIDE).context("the ring could not be made")?;
+        let ring = Ring::new(buffers as u16, BUFFER_BYTES / buffers + BESIDE).context("cannot create the ring")?;
         Ok(Completions { ring, sockets: Vec::new(), ready: VecDeque::new(), closing: 0, mark: 0 })
     }
 
@@ -121,7 +123,7 @@ impl Completions {
             let descriptor = match completion {
                 Completion::Ready { socket, mark } => {
                     match self.place(socket) {
-                        // Of one that was given up nobody waits any more.
+                        // The poll was given up; its result is ignored.
                         Some(Socket { state: State::Polled { mark: current }, .. }) if *current == mark => {}
                         _ => continue,
                     }
@@ -136,7 +138,7 @@ impl Completions {
                     parcels.take(&mut self.ring, result);
                     let is_too_much = parcels.bytes() > MOST_WAITING;
                     drop(parcels);
-                    // Where this cannot be submitted now, it is when the next bytes come.
+                    // If it cannot be submitted now, it is submitted when the next bytes come.
                     if is_too_much && connected.receiving == Receiving::Yes && self.ring.cancel_receive(socket).is_ok()
                     {
                         connected.receiving = Receiving::Cancelled;
@@ -164,7 +166,7 @@ impl Completions {
         }
     }
 
-    /// Closes a connection that is to be closed, once nothing of it is in flight.
+    /// Closes a connection that is to be closed, once none of its operations is in flight.
     fn close_if_done(&mut self, descriptor: RawFd) {
         let Some(connected) = connected(&mut self.sockets, descriptor) else { return };
         if connected.sending || connected.receiving != Receiving::No {
@@ -177,7 +179,7 @@ impl Completions {
         }
     }
 
-    /// Submits what a connection has left to be sent, and a receive where there is none, or ends it where too much has come.
+    /// Submits a connection's unsent data, and a receive if there is none; cancels the receive if too much has arrived.
     fn submit(&mut self, socket: BorrowedFd<'_>) -> io::Result<()> {
         let Some(connected) = connected(&mut self.sockets, socket.as_raw_fd()) else { return Ok(()) };
         let mut parcels = connected.through.parcels();
@@ -208,11 +210,11 @@ fn connected(sockets: &mut [Option<Socket>], descriptor: RawFd) -> Option<&mut C
 }
 
 impl BackEnd for Completions {
-    /// All is kept by descriptor: a socket may outlive its client's interest in it.
+    /// Everything is stored by descriptor: a socket may outlive its client's interest in it.
     type Watch = ();
 
     fn open(&mut self, (): &mut (), socket: OwnedFd, slot: &'static Slot) -> io::Result<Channel> {
-        // Of one that does not block an operation fails at once, instead of waiting in the ring.
+        // Operations on a non-blocking socket would fail at once, instead of waiting in the ring.
         rustix::io::ioctl_fionbio(&socket, false)?;
         let through = ThroughRing::default();
         let ends = (Box::new(through.clone()), Box::new(through.clone()));
@@ -232,7 +234,7 @@ impl BackEnd for Completions {
                 let left =
                     !connected.sending && flags.contains(PollFlags::POLLIN) && connected.through.parcels().has_some();
                 self.submit(socket)?;
-                // More has come than was taken in one turn.
+                // More arrived than was taken in one turn.
                 if left {
                     self.is_ready(descriptor);
                 }
@@ -245,13 +247,13 @@ impl BackEnd for Completions {
         Ok(())
     }
 
-    /// It wakes the loop only when something comes, and that is bounded.
+    /// A receive wakes the loop only when data comes, and that is bounded.
     fn ignore(&mut self, (): &mut (), _socket: BorrowedFd<'_>) {}
 
     fn forget(&mut self, (): &mut (), socket: BorrowedFd<'_>) {
         let descriptor = socket.as_raw_fd();
         if let Some(Socket { state: State::Polled { mark }, .. }) = self.place(descriptor).take() {
-            // Where it cannot be submitted now, the poll ends with the ring.
+            // If it cannot be submitted now, the poll ends with the ring.
             let _ = self.ring.cancel_poll(descriptor, mark);
         }
     }
@@ -281,7 +283,7 @@ impl BackEnd for Completions {
     fn next(&mut self) -> Option<(usize, PollFlags)> {
         while let Some(descriptor) = self.ready.pop_front() {
             let Some(socket) = self.place(descriptor) else { continue };
-            // It may be another socket since, with the number of one that was closed.
+            // The descriptor may belong to another socket by now.
             if !std::mem::take(&mut socket.is_ready) {
                 continue;
             }
@@ -305,7 +307,7 @@ impl BackEnd for Completions {
     }
 
     fn finish(&mut self) -> io::Result<()> {
-        // What was cancelled says so at once; what does not ends with the ring.
+        // Cancelled operations complete at once; others end with the ring.
         let deadline = now() + FINISH;
         while self.closing > 0 && now() < deadline {
             self.wait(Duration::from_millis(100))?;

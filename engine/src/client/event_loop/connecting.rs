@@ -1,4 +1,4 @@
-//! How clients come to their connections: not too many at a time, and kept ones one after another.
+//! How clients connect: a limited number at a time, and persistent connections one after another.
 
 use std::time::Duration;
 
@@ -14,18 +14,18 @@ use crate::client::state::CONNECT_INTERVAL;
 use crate::sys::clock::now;
 use crate::sys::descriptor::PollFlags;
 
-/// Connections that a load makes at the same time: as many as the shortest backlog in common use has places (SOMAXCONN
-/// before Linux 5.4). More would overrun it by themselves; and where one is full nevertheless, no more than these wait the
-/// second until TCP tries again, while the server catches up.
+/// Maximum simultaneous connection attempts of a load: the shortest backlog in common use (SOMAXCONN before Linux 5.4).
+/// More would overrun that backlog by themselves. If it is full nevertheless, only these wait the second until TCP
+/// tries again, and the server catches up meanwhile.
 const CONNECTING_AT_A_TIME: usize = 128;
 
-/// Nanoseconds until a client tries again that found a Unix listener's queue full.
+/// Nanoseconds until a client retries after a Unix listener's queue was full.
 const FULL_RETRY: u64 = 1_000_000;
 
 impl<B: BackEnd> Turns<B> {
-    /// Makes the connections that are kept, for as long as `goes_on` says that the load does. Once none could be made for as
-    /// long as one of them may take, all who have none give up: else a server that answers nobody would have a load of many
-    /// clients try for hours.
+    /// Opens the persistent connections, for as long as `goes_on` says that the load continues. If none could be opened
+    /// for the time that one may take, all clients without a connection give up. Otherwise a load of many clients would
+    /// try for hours if its server never answers.
     pub fn connect_all(&mut self, goes_on: impl Fn() -> bool) -> Result<()> {
         if !self.run.keeps() {
             return Ok(());
@@ -58,13 +58,13 @@ impl<B: BackEnd> Turns<B> {
         self.waiting.clear();
     }
 
-    /// The client waits for its turn to connect.
+    /// Queues the client to connect.
     pub(super) fn queue(&mut self, index: usize) {
         self.members[index].place = Place::Waiting;
         self.waiting.push_back(index);
     }
 
-    /// Those begin to connect whose turn it is.
+    /// Starts the attempts of the clients whose turn it is.
     pub(super) fn connect_those_that_wait(&mut self) {
         if self.waiting.is_empty() {
             return;
@@ -86,7 +86,7 @@ impl<B: BackEnd> Turns<B> {
         self.connecting < share(CONNECTING_AT_A_TIME) && self.back_end.closing() < self.most_closing
     }
 
-    /// When the next of those that wait for it may connect.
+    /// When the next queued client may connect.
     pub(super) fn next_attempt(&self) -> Option<u64> {
         let may = self.may_connect() && !self.waiting.is_empty();
         may.then_some(if self.asking { self.next_retry } else { self.next_connect.max(self.next_retry) })
@@ -119,10 +119,10 @@ impl<B: BackEnd> Turns<B> {
         self.attempted(index, attempt);
     }
 
-    /// What became of an attempt to connect.
+    /// Handles the result of a connection attempt.
     pub(super) fn attempted(&mut self, index: usize, attempted: Result<Attempted<'static>, Failure>) {
         let member = &mut self.members[index];
-        // Whatever comes of it, until then the client is nowhere.
+        // The client has no state until the result is handled.
         member.place = Place::Disconnected;
         let failure = match attempted {
             Ok(Attempted::Again(attempt)) => {

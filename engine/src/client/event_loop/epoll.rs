@@ -1,4 +1,4 @@
-//! Readiness by epoll, level-triggered; bytes move through primitives.
+//! Readiness by level-triggered epoll; primitives move the bytes.
 
 use std::io;
 use std::os::fd::{AsRawFd, BorrowedFd, OwnedFd, RawFd};
@@ -14,23 +14,23 @@ use crate::sys::descriptor::PollFlags;
 use crate::sys::readiness::epoll::{self, Epoll, Events};
 use crate::transfer::channel::{Channel, Openers};
 
-/// An epoll instance, and what has become ready.
+/// An epoll instance, and the sockets that have become ready.
 pub struct Readiness {
     epoll: Epoll,
     openers: Openers,
     /// The client of each descriptor.
     of_descriptor: Vec<usize>,
     events: Box<Events>,
-    /// Those of the last wait that have not been taken.
+    /// Ready sockets of the last wait that have not been taken.
     ready: std::ops::Range<usize>,
 }
 
 impl Readiness {
-    /// To be made in the thread that waits.
+    /// Makes it; call it in the thread that waits.
     pub fn new(run: &LoadRun) -> Result<Self> {
         Ok(Readiness {
-            epoll: Epoll::create().context("an epoll instance could not be made")?,
-            openers: run.way.prepare(&run.settings).context("the primitives could not be prepared")?,
+            epoll: Epoll::create().context("cannot create an epoll instance")?,
+            openers: run.way.prepare(&run.settings).context("cannot prepare the primitives")?,
             of_descriptor: Vec::new(),
             events: Box::new(epoll::no_events()),
             ready: 0..0,
@@ -47,7 +47,7 @@ impl Readiness {
 }
 
 impl BackEnd for Readiness {
-    /// What the socket is watched for; `None` where it is not.
+    /// Events the socket is watched for; `None` if it is not watched.
     type Watch = Option<PollFlags>;
 
     fn open(&mut self, _watch: &mut Self::Watch, socket: OwnedFd, slot: &'static Slot) -> io::Result<Channel> {
@@ -76,7 +76,7 @@ impl BackEnd for Readiness {
         *watch = None;
     }
 
-    /// A socket's last copy takes its place in the epoll instance along.
+    /// Closing the last copy of a socket removes it from the epoll instance.
     fn forget(&mut self, watch: &mut Self::Watch, _socket: BorrowedFd<'_>) {
         *watch = None;
     }

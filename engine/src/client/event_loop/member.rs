@@ -1,4 +1,4 @@
-//! One client of an event loop and where it stands.
+//! One client of an event loop and its state.
 
 use std::collections::VecDeque;
 
@@ -9,68 +9,68 @@ use crate::client::state::ClientState;
 
 /// A client.
 pub struct Member<Watch> {
-    /// How it decides.
+    /// Decides when it sends and stops.
     pub state: ClientState<'static>,
-    /// Where it stands.
+    /// State of its connection.
     pub place: Place,
-    /// What the back end keeps of its socket.
+    /// The back end's state of its socket.
     pub watch: Watch,
-    /// When it last came further.
+    /// When it last made progress.
     pub moved: u64,
-    /// Since when it has found the listener's queue full.
+    /// Since when the listener's queue has been full.
     pub full_since: Option<u64>,
-    /// Its requests that are not over, in the order in which they became due.
+    /// Its unfinished requests, in the order in which they became due.
     pub requests: VecDeque<Request>,
-    /// How many of them have been sent, or begun to be.
+    /// How many of them have been sent, or begun.
     pub sent: usize,
-    /// How many requests its connection has been used for.
+    /// Requests for which its connection has been used.
     pub made: u64,
-    /// Since when its connection has been able to take the next request: it was made, or what came before was sent, or the one
-    /// before it ended.
+    /// Since when its connection has been able to take the next request: it was opened, the previous request was sent,
+    /// or the previous one ended.
     pub able: u64,
-    /// Its connection did not take all that was to be sent.
+    /// Its connection did not take everything to be sent.
     pub held_up: bool,
-    /// How many requests it may still have at a time: those that it has, and those that it waits to be given.
+    /// How many requests it may have in flight: those that it has, and those that it waits for.
     pub slots: usize,
 }
 
-/// Where a client stands.
+/// State of a client's connection.
 pub enum Place {
-    /// It has no connection, and need not have one.
+    /// It has no connection, and needs none now.
     Disconnected,
-    /// It waits for its turn to connect.
+    /// Queued to connect.
     Waiting,
-    /// It connects.
+    /// Connecting.
     Connecting(Attempt<'static>),
-    /// It has a connection.
+    /// Connected.
     Connected(Box<Caller<'static>>),
-    /// It has reached its end.
+    /// Ended.
     Finished,
 }
 
-/// How far a client has come, and how many requests it has that are not over.
+/// How far a client has come, and its number of unfinished requests.
 pub type Standing<'a> = (&'a ClientState<'static>, usize);
 
-/// A request that has become due, and its moments (CLOCK_MONOTONIC, nanoseconds; 0: not yet).
+/// A due request, and its moments (CLOCK_MONOTONIC, nanoseconds; 0: not yet).
 #[derive(Debug, Clone, Copy)]
 pub struct Request {
-    /// The number of its arrival, counted from 0, where it goes by a schedule.
+    /// Number of its arrival, counted from 0, in a load with a schedule.
     pub arrival: Option<u64>,
-    /// When it became due, when there was a client for it, and when that sent it or began to connect for it.
+    /// When it became due, when a client was free for it, and when that client started to send it or to connect for it.
     pub moments: Moments,
     /// When it was sent.
     pub asked: u64,
 }
 
 impl Request {
-    /// One that was due at a moment, given to a client that was free since another.
+    /// Makes a request that was due at a moment, for a client that was free since another.
     pub fn new(arrival: Option<u64>, due: u64, free: u64) -> Self {
         Request { arrival, moments: Moments { due, free, begun: 0 }, asked: 0 }
     }
 }
 
 impl<Watch: Default> Member<Watch> {
-    /// One that has not begun.
+    /// Makes a client that has not started.
     pub fn new(state: ClientState<'static>, slots: usize) -> Self {
         Member {
             state,
@@ -87,17 +87,17 @@ impl<Watch: Default> Member<Watch> {
         }
     }
 
-    /// What decides whether it is given another request.
+    /// Its progress, which decides whether it gets another request.
     pub fn standing(&self) -> Standing<'_> {
         (&self.state, self.requests.len())
     }
 
-    /// It has no connection any more, and may make the next.
+    /// Notes that it has no connection any more, and may open the next.
     pub fn has_none_since(&mut self, at: u64) {
         (self.made, self.able, self.held_up) = (0, at, false);
     }
 
-    /// Takes it out of its place, for whoever puts it into the next.
+    /// Takes the state, for the caller to replace it.
     pub fn leave(&mut self) -> Place {
         std::mem::replace(&mut self.place, Place::Disconnected)
     }

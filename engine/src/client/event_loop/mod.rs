@@ -1,7 +1,8 @@
-//! Very many clients of one process: threads with an event loop each, in which clients connect, ask and are answered,
-//! whoever decides when they ask (`pace`) and whatever tells that a socket is ready (`back_end`).
+//! Very many clients in one process: threads with an event loop each, in which clients connect, send requests and get
+//! replies. `pace` decides when they send, and `back_end` reports which sockets are ready.
 //!
-//! Kept connections are all made before the first request. Where the load ends by time, that comes before its warm-up.
+//! All persistent connections are opened before the first request. If the load ends by time, that is before its
+//! warm-up.
 
 mod account;
 mod arrivals;
@@ -36,7 +37,7 @@ pub use settings::{CLOSING, PIN_THREADS, PIPELINE, REQUESTS_PER_CONNECTION, REQU
 use start::Start;
 use turns::Turns;
 
-/// Runs a load of such clients to its end.
+/// Runs such a load to its end.
 pub fn run(run: &'static LoadRun, kind: Kind) -> Result<()> {
     let threads = run.settings.integer(THREADS.name) as usize;
     let usage = ConnectionUse::of(run);
@@ -44,9 +45,9 @@ pub fn run(run: &'static LoadRun, kind: Kind) -> Result<()> {
         Completions::check()?;
     }
     let clients = clients(&run.settings);
-    // Before its threads are pinned, of which this is one.
+    // Before its threads are pinned; the current thread is one of them.
     run.measured().cpus = process::allowed_cpus()?.len();
-    // Each thread has a ring or an epoll instance; by polling too, which asks that of what cannot be tried.
+    // Each thread has a ring or an epoll instance. Polling also uses epoll, for events that cannot be tried.
     let of_threads = threads * (1 + run.way.descriptors());
     run.make_room(clients, closing(clients, &run.settings) + of_threads)?;
     signal::note_interrupts()?;
@@ -64,7 +65,7 @@ pub fn run(run: &'static LoadRun, kind: Kind) -> Result<()> {
                 Ok(other) => others.push(other),
                 Err(error) => {
                     start.lose();
-                    let context = format!("thread {} of {threads} could not be made (fewer --threads)", thread + 1);
+                    let context = format!("cannot create thread {} of {threads} (use fewer --threads)", thread + 1);
                     return Err(anyhow!(error).context(context));
                 }
             }
@@ -72,10 +73,10 @@ pub fn run(run: &'static LoadRun, kind: Kind) -> Result<()> {
         let own = part(0);
         let results =
             others.into_iter().map(|other| other.join().unwrap_or_else(|_| Err(anyhow!("a thread panicked"))));
-        // The first that has a reason.
+        // The first error with a reason.
         results.fold(own, Result::and)
     })?;
-    // Not of connections that the server has closed.
+    // Not for connections that the server has closed.
     let kept = run.tally.counts().connections == clients as u64;
     if let Kind::Closed { pause: 0 } = kind {
         run.measured().always_under_way = usage.always_under_way(clients).filter(|_| kept);
@@ -83,14 +84,14 @@ pub fn run(run: &'static LoadRun, kind: Kind) -> Result<()> {
     Ok(())
 }
 
-/// What a thread of the load needs to know.
+/// Context of a thread of the load.
 struct Plan<'a> {
     run: &'static LoadRun,
     kind: Kind,
     usage: ConnectionUse,
     share: Share,
     start: &'a Start,
-    /// Of the process's memory, what it had before its connections, where they are kept.
+    /// The process's memory before its persistent connections.
     before: Option<u64>,
 }
 
@@ -101,7 +102,7 @@ impl Plan<'_> {
             let cpus = process::allowed_cpus()?;
             process::pin(&[cpus[self.share.thread % cpus.len()]]).context("--pin-threads: the kernel refused")?;
         }
-        thread::set_timer_slack(1).context("the timer slack cannot be set")?;
+        thread::set_timer_slack(1).context("cannot set the timer slack")?;
         match self.run.settings.word(BACK_END.name) {
             COMPLETIONS => {
                 let connections = clients(&self.run.settings).div_ceil(self.share.threads);
@@ -132,7 +133,7 @@ impl Plan<'_> {
         } else {
             start.follow()
         };
-        // Another thread has failed, and says why.
+        // Another thread has failed, and reports why.
         let Some(began) = began else { return Ok(()) };
         turns.begin(began);
         let mut is_counted = true;
@@ -163,7 +164,7 @@ impl Plan<'_> {
     }
 }
 
-/// Of a thread that ends before its time, by a panic too: nobody is to wait for it.
+/// Guard of a thread that ends early, by a panic too: no thread must wait for it.
 struct Guard<'a>(&'a Start);
 
 impl Drop for Guard<'_> {

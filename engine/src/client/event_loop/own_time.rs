@@ -1,4 +1,4 @@
-//! How a thread that asks spends its own time in the window: a client that is always busy measures itself.
+//! A client thread's own time in the window: a client that is always busy measures itself.
 
 use std::time::Duration;
 
@@ -6,22 +6,22 @@ use crate::base::window::Window;
 use crate::client::generator::Generator;
 use crate::sys::clock::thread_cpu_time;
 
-/// The account of one thread, which keeps it itself.
+/// Account of one thread, kept by the thread.
 #[derive(Default)]
 pub struct OwnTime {
     waited: u64,
-    /// When the window had begun: the moment, CPU time and waiting time.
+    /// At the start of the window: the moment, CPU time and waiting time.
     before: Option<(u64, Duration, u64)>,
     of_window: Option<Generator>,
 }
 
 impl OwnTime {
-    /// The thread waited for so many nanoseconds.
+    /// Adds waiting time in nanoseconds.
     pub fn waited(&mut self, nanoseconds: u64) {
         self.waited += nanoseconds;
     }
 
-    /// Reads what is to be read at the window's edges, once they have come.
+    /// Reads the clocks at the window's edges, once they have passed.
     pub fn look(&mut self, at: u64, window: &Window) {
         let edges = window.edges();
         if self.of_window.is_some() || at < edges.start {
@@ -35,14 +35,14 @@ impl OwnTime {
         }
     }
 
-    /// The next edge that is to be read.
+    /// The next edge to be read.
     pub fn next(&self, window: &Window) -> Option<u64> {
         let edges = window.edges();
         let next = if self.before.is_none() { edges.start } else { edges.end };
         self.of_window.is_none().then_some(next)
     }
 
-    /// The account of the window, once that is over.
+    /// Returns the account of the window, once that is over.
     pub fn of_window(&self) -> Option<Generator> {
         self.of_window.clone().filter(|generator| generator.elapsed_ns > 0)
     }

@@ -1,4 +1,5 @@
-//! Who asks when: in a closed loop whoever was answered, in an open one whoever is free when a request is due.
+//! When clients send: in a closed loop, a client sends again after its reply; in an open one, any free client sends
+//! when a request is due.
 
 use std::collections::VecDeque;
 
@@ -8,36 +9,37 @@ use crate::base::window::Window;
 use crate::client::load::LoadRun;
 use crate::client::schedule::Schedule;
 
-/// Which load the clients make.
+/// Kind of the load.
 #[derive(Debug, Clone, Copy)]
 pub enum Kind {
-    /// Each waits for its reply, and pauses for so many nanoseconds, before it asks again.
+    /// Each client waits for its reply, and pauses for this many nanoseconds before its next request.
     Closed {
-        /// The pause.
+        /// Think time.
         pause: u64,
     },
-    /// Requests are due by a schedule.
+    /// A schedule decides when requests are due.
     Open(Schedule),
 }
 
-/// Of the threads of a load, one.
+/// One thread of a load.
 #[derive(Debug, Clone, Copy)]
 pub struct Share {
     /// Its number, counted from 0.
     pub thread: usize,
-    /// How many there are.
+    /// Number of threads.
     pub threads: usize,
 }
 
-/// What has become due.
+/// Something that has become due.
 pub enum Due {
-    /// This client asks.
+    /// This client sends a request.
     Ask(usize, Request),
-    /// This client is to be given one request less at a time.
+    /// This client may have one request less in flight.
     Retire(usize),
 }
 
-/// The clients that could ask, and when they do. One that may have several requests at a time stands in it several times.
+/// The clients that could send, and when they do. A client that may have several requests in flight occurs several
+/// times.
 pub enum Pace {
     /// Of a closed loop.
     Closed(Closed),
@@ -48,9 +50,9 @@ pub enum Pace {
 /// See [`Kind::Closed`].
 pub struct Closed {
     pause: u64,
-    /// When who begins, one after another.
+    /// When each client starts, one after another.
     beginning: VecDeque<(u64, usize)>,
-    /// When whose pause is over; all pauses are of the same length, so they end in the order of their beginnings.
+    /// When each client's pause is over; all pauses have the same length, so they end in the order of their starts.
     pausing: VecDeque<(u64, usize)>,
 }
 
@@ -58,19 +60,19 @@ pub struct Closed {
 pub struct Open {
     schedule: Schedule,
     share: Share,
-    /// From the beginning on.
+    /// All moments from the start.
     arrivals: Option<Arrivals>,
-    /// The first request that nobody was given: when it is due, and its number.
+    /// The first unassigned request: when it is due, and its number.
     next: u64,
     number: u64,
-    /// Free clients, each since when: who is free longest asks first.
+    /// Free clients, each with the time since when; the longest free client sends first.
     idle: VecDeque<(usize, u64)>,
-    /// Nothing is due from its end on.
+    /// End of the window: no request is due from then on.
     window: &'static Window,
 }
 
 impl Pace {
-    /// Nobody yet.
+    /// Makes it without clients.
     pub fn new(kind: Kind, share: Share, run: &'static LoadRun) -> Self {
         match kind {
             Kind::Closed { pause } => {
@@ -88,8 +90,8 @@ impl Pace {
         }
     }
 
-    /// The load begins at this moment: so many clients could ask, each so many times. Those of a closed loop do so one
-    /// after another over `ramp` nanoseconds.
+    /// Starts the load at this moment, with this many clients and requests in flight per client. Clients of a closed
+    /// loop start one after another over `ramp` nanoseconds.
     pub fn begin(&mut self, clients: usize, times: usize, at: u64, ramp: u64) {
         let all = (0..times).flat_map(|_| 0..clients);
         match self {
@@ -112,7 +114,7 @@ impl Pace {
         }
     }
 
-    /// A request of this client is over.
+    /// Notes that a request of this client is over.
     pub fn freed(&mut self, client: usize, at: u64) {
         match self {
             Pace::Closed(closed) => closed.pausing.push_back((at + closed.pause, client)),
@@ -120,7 +122,7 @@ impl Pace {
         }
     }
 
-    /// Whether anybody waits to be given a request, now or later.
+    /// Whether any client waits for a request, now or later.
     pub fn somebody_could_ask(&self) -> bool {
         match self {
             Pace::Closed(closed) => !closed.beginning.is_empty() || !closed.pausing.is_empty(),
@@ -128,7 +130,7 @@ impl Pace {
         }
     }
 
-    /// Whether a client that stands so is to be given another request.
+    /// Whether a client with this progress gets another request.
     pub fn goes_on(&self, standing: Standing<'_>, at: u64) -> bool {
         match self {
             Pace::Closed(_) => Closed::goes_on(standing, at),
@@ -136,7 +138,7 @@ impl Pace {
         }
     }
 
-    /// What is due at this moment, given how each client stands. One that does not go on is not let wait.
+    /// Returns what is due at this moment, given the progress of each client. A client that has ended does not wait.
     pub fn due<'a>(&mut self, at: u64, standing: impl Fn(usize) -> Standing<'a>) -> Option<Due> {
         match self {
             Pace::Closed(closed) => closed.due(at, standing),
@@ -144,7 +146,7 @@ impl Pace {
         }
     }
 
-    /// When something will be due for a client that is free, as far as that is known.
+    /// When something will be due for a free client, as far as known.
     pub fn next(&self) -> Option<u64> {
         match self {
             Pace::Closed(closed) => {
@@ -155,7 +157,7 @@ impl Pace {
         }
     }
 
-    /// The moments of an open loop that came before the window's end, and at which nobody was free until it was too late.
+    /// Returns the moments of an open loop before the window's end for which no client was free in time.
     pub fn left(&mut self) -> impl Iterator<Item = u64> {
         let open = match self {
             Pace::Closed(_) => None,
@@ -192,7 +194,7 @@ impl Closed {
 }
 
 impl Open {
-    /// What is due before the window's end is made after it, too.
+    /// Requests due before the window's end are sent after it, too.
     fn goes_on((state, _): Standing<'_>) -> bool {
         state.perseveres()
     }

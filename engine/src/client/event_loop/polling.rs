@@ -1,9 +1,10 @@
-//! Trying instead of sleeping: every connection that a reply is due on is tried again and again (nonblocking I/O; Stevens,
-//! Fenner, Rudoff, UNIX Network Programming 1, 6.2). Nothing that comes has to wake anybody, and no list of what is ready is
-//! kept: where there are few connections, and something has nearly always come, that is the least work. It takes all of a CPU,
-//! except what others want of it between two rounds: a server may share it.
+//! Busy-polling instead of sleeping: the thread tries every connection with an outstanding reply, again and again
+//! (nonblocking I/O; Stevens, Fenner, Rudoff, UNIX Network Programming 1, 6.2). No wake-ups are needed, and no
+//! readiness list is kept. With few connections, on which data has nearly always arrived, this is the least work. It
+//! uses a whole CPU, except for what other threads use between two rounds: a server may share it.
 //!
-//! What cannot be tried, that a connection has been made or that there is room to send, is asked of an epoll instance.
+//! An epoll instance reports events that cannot be tried: that a connection is established, or that there is room to
+//! send.
 
 use std::io;
 use std::os::fd::{BorrowedFd, OwnedFd};
@@ -21,39 +22,39 @@ use crate::sys::descriptor::PollFlags;
 use crate::sys::readiness::epoll::MOST_EVENTS;
 use crate::transfer::channel::Channel;
 
-/// The clients of a thread whose replies are awaited, and the others.
+/// The clients of a thread that wait for replies, and the others.
 pub struct Polling {
     others: Readiness,
     /// By client.
     stands: Vec<Stands>,
-    /// How many are among the others, or were as their connection could not be made.
+    /// How many are among the others, or were when their connection could not be made.
     elsewhere: usize,
-    /// What a client that is tried is said to be ready for: nobody knows, and senders with completions have to be asked for
-    /// them.
+    /// Readiness reported for a client that is tried: unknown, so it includes errors, since senders with completions
+    /// must be checked.
     ready: PollFlags,
-    /// The next that is looked at.
+    /// The next client to try.
     next: usize,
-    /// How many are tried before others have their turn.
+    /// How many clients are tried before others have their turn.
     left: usize,
 }
 
-/// As many as come from one wait for readiness.
+/// As many as one epoll wait returns.
 const TRIES: usize = MOST_EVENTS;
 
-/// Of so many clients two may be looked at together: what a reply waits for is one or two per cent of a round of theirs.
+/// With this many clients, two may be handled together: a reply waits for one or two per cent of a round.
 const ENOUGH_FOR_PAIRS: usize = 32;
 
 #[derive(Clone, Copy, PartialEq, Eq)]
 enum Stands {
-    /// It is not watched.
+    /// Not watched.
     Nowhere,
-    /// It is tried in every round.
+    /// Tried in every round.
     Tried,
-    /// It is watched by the epoll instance.
+    /// Watched by the epoll instance.
     Elsewhere,
 }
 
-/// What is kept of one client's socket.
+/// State of one client's socket.
 #[derive(Default)]
 pub struct Watch {
     client: Option<usize>,
@@ -61,7 +62,7 @@ pub struct Watch {
 }
 
 impl Polling {
-    /// To be made in the thread that asks.
+    /// Makes it; call it in the client thread.
     pub fn new(run: &LoadRun) -> Result<Self> {
         let errors = if run.way.out.item.completes { PollFlags::POLLERR } else { PollFlags::empty() };
         let ready = PollFlags::POLLIN | errors;
@@ -136,8 +137,8 @@ impl BackEnd for Polling {
         if self.elsewhere > 0 { self.others.wait(Duration::ZERO) } else { Ok(()) }
     }
 
-    /// Of two calls of a kind that follow each other the second finds in the CPU's caches what the first has run through. Of few
-    /// clients it would be too long until one asks: each is to have a request under way all but all of the time.
+    /// The second of two consecutive calls of a kind finds its code and data in the CPU's caches. With few clients this
+    /// would delay each too long: each should have a request in flight nearly all the time.
     fn together(&self) -> usize {
         if self.stands.len() >= ENOUGH_FOR_PAIRS { 2 } else { 1 }
     }

@@ -1,64 +1,65 @@
-//! What the loads with an event loop can be told, beside what all loads can.
+//! Settings of the loads with an event loop, besides those of all loads.
 
 use crate::base::setting::{Kind, SEVERAL_LOADS, Setting};
 use crate::client::load::{CLIENTS, CONNECTIONS, KEPT, LoadRun};
 use crate::client::requirement::{Needs, Requirement};
 
-/// How many event loops there are.
+/// Number of event loops.
 pub const THREADS: Setting = Setting {
     name: "threads",
-    help: "Threads that ask, each with an event loop and its share of the clients; all begin together",
+    help: "Threads that send requests, each with an event loop and its share of the clients; all start together",
     unit: Some("threads"),
     kind: Kind::Integer { minimum: 1, maximum: 256, default: 1 },
     for_more: Some(SEVERAL_LOADS),
 };
 
-/// Whether threads stay on a CPU.
+/// Whether threads are pinned to CPUs.
 pub const PIN_THREADS: Setting = Setting {
     name: "pin_threads",
-    help: "Pin every thread to one CPU, in turn, of those that the load may use; otherwise the kernel moves them among these. Several \
-           loads that may use the same CPUs pin their first threads to the same one: give each CPUs of its own (--cpus)",
+    help: "Pin each thread to one of the CPUs that the load may use, in turn; otherwise the kernel moves threads \
+           among these CPUs. Loads that share CPUs would pin their first threads to the same CPU: give each load \
+           separate CPUs (--cpus)",
     unit: None,
     kind: Kind::Boolean { default: false },
     for_more: None,
 };
 
-/// How many requests a connection has under way.
+/// Requests in flight per connection.
 pub const PIPELINE: Setting = Setting {
     name: "pipeline",
-    help: "Requests that a connection may have under way at a time, without waiting for the replies before; those that are \
-           due together leave by one call where the primitive gathers (--primitive writev --messages-at-once N)",
+    help: "Pipelining: maximum requests in flight per connection. Requests that are due together are sent in one call \
+           if the primitive gathers (--primitive writev --messages-at-once N)",
     unit: Some("requests"),
     kind: Kind::Integer { minimum: 1, maximum: 1024, default: 1 },
-    for_more: Some("for more requests under way, more --clients"),
+    for_more: Some("for more requests in flight, use more --clients"),
 };
 
-/// After how many requests a kept connection is closed.
+/// Requests after which a persistent connection is closed.
 pub const REQUESTS_PER_CONNECTION: Setting = Setting {
     name: "requests_per_connection",
-    help: "Requests after which a kept connection is closed and another made; 0: it is kept to the end",
+    help: "Requests after which a client closes its persistent connection and opens a new one; 0: never",
     unit: Some("requests"),
     kind: Kind::Integer { minimum: 0, maximum: 1_000_000_000, default: 0 },
-    for_more: Some("for more, 0: connections are kept to the end"),
+    for_more: Some("for more, use 0: connections persist to the end"),
 };
 
-/// How a client ends its connections.
+/// How a client closes its connections.
 pub const CLOSING: Setting = Setting {
     name: "closing",
-    help: "How clients end their connections: with FIN, which leaves TIME_WAIT at the end that closes first, or with RST \
-           (SO_LINGER of 0), which leaves none; what ends a stream of no fixed length is FIN in either case",
+    help: "How clients close their connections: with FIN, which leaves TIME_WAIT at the end that closes first, or \
+           with RST (SO_LINGER of 0), which leaves none. A stream without a fixed length always ends with FIN",
     unit: None,
     kind: Kind::Choice { choices: &["fin", "reset"], default: "fin" },
     for_more: None,
 };
 
-/// Requests under way at a time, all clients together: each takes memory from the beginning on, some hundred bytes.
+/// Maximum requests in flight, over all clients: each takes some hundred bytes of memory from the start.
 const MOST_UNDER_WAY: u64 = 1 << 20;
 
-/// Connections that are kept.
+/// Persistent connections.
 const KEPT_ONES: Needs = Needs::Word { other: CONNECTIONS.name, word: KEPT };
 
-/// What these settings need of others.
+/// Requirements of these settings.
 pub const REQUIREMENTS: &[Requirement] = &[
     Requirement { setting: PIPELINE.name, beyond: 1, needs: KEPT_ONES },
     Requirement { setting: REQUESTS_PER_CONNECTION.name, beyond: 0, needs: KEPT_ONES },
@@ -70,10 +71,10 @@ pub const REQUIREMENTS: &[Requirement] = &[
     },
 ];
 
-/// What a connection is used for, and how it ends.
+/// How a connection is used, and how it ends.
 #[derive(Debug, Clone, Copy)]
 pub struct ConnectionUse {
-    /// Requests under way at a time.
+    /// Requests in flight.
     pub pipeline: usize,
     /// Requests after which it is closed.
     pub requests: u64,
@@ -82,7 +83,7 @@ pub struct ConnectionUse {
 }
 
 impl ConnectionUse {
-    /// As the settings have it.
+    /// Reads the settings.
     pub fn of(run: &LoadRun) -> Self {
         let number = |setting: Setting| run.settings.integer(setting.name);
         let (pipeline, requests) = (number(PIPELINE), number(REQUESTS_PER_CONNECTION));
@@ -94,8 +95,8 @@ impl ConnectionUse {
         ConnectionUse { pipeline: pipeline as usize, requests, resets: run.settings.word(CLOSING.name) == "reset" }
     }
 
-    /// How many requests so many clients always have under way that ask again as soon as they are answered, over connections
-    /// that they have; `None` where they are to connect now and then.
+    /// Number of requests always in flight for this many clients that send again as soon as they are answered, over
+    /// persistent connections; `None` if they reconnect now and then.
     pub fn always_under_way(&self, clients: usize) -> Option<u64> {
         (self.requests == u64::MAX).then(|| (clients * self.pipeline) as u64)
     }

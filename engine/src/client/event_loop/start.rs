@@ -1,29 +1,29 @@
-//! Where the threads of a load wait for each other: all kept connections are made, then all ask.
+//! A barrier for the threads of a load: first all persistent connections are opened, then all threads send.
 
 use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering::SeqCst};
 use std::sync::{Condvar, Mutex, MutexGuard, PoisonError};
 
-/// The place.
+/// The barrier.
 pub struct Start {
     state: Mutex<State>,
     changed: Condvar,
     /// A thread has failed, and the load ends with it.
     lost: AtomicBool,
-    /// Threads whose clients have not all reached their end.
+    /// Threads with clients that have not ended.
     going: AtomicUsize,
 }
 
 struct State {
-    /// Threads that have not come yet.
+    /// Threads that have not arrived.
     missing: usize,
-    /// Since when those that have may ask.
+    /// Since when threads may send, once all have arrived.
     began: Option<u64>,
-    /// The window's end is as it stays.
+    /// The end of the window is final.
     is_closed: bool,
 }
 
 impl Start {
-    /// For so many threads.
+    /// Makes it for this many threads.
     pub fn new(threads: usize) -> Self {
         Start {
             state: Mutex::new(State { missing: threads, began: None, is_closed: false }),
@@ -33,8 +33,7 @@ impl Start {
         }
     }
 
-    /// Waits until all threads are there, of which this is the one that then says when they begin (CLOCK_MONOTONIC,
-    /// nanoseconds).
+    /// Waits until all threads have arrived; this thread then decides when they start (CLOCK_MONOTONIC, nanoseconds).
     pub fn lead<T>(&self, begin: impl FnOnce() -> (u64, T)) -> Option<(u64, T)> {
         self.state().missing -= 1;
         let mut state = self.wait_while(|state| state.missing > 0);
@@ -47,25 +46,25 @@ impl Start {
         Some((began, with))
     }
 
-    /// Waits until all threads are there. Says when they begin; `None` where they never do.
+    /// Waits until all threads have arrived. Returns when they start; `None` if they never do.
     pub fn follow(&self) -> Option<u64> {
         self.state().missing -= 1;
         self.changed.notify_all();
         self.wait_while(|state| state.began.is_none()).began
     }
 
-    /// No thread asks beyond the window any more, and its end will not be another.
+    /// Notes that no thread sends beyond the window, whose end is final.
     pub fn close(&self) {
         self.state().is_closed = true;
         self.changed.notify_all();
     }
 
-    /// Waits until that is so.
+    /// Waits until the window's end is final.
     pub fn wait_until_closed(&self) {
         drop(self.wait_while(|state| !state.is_closed));
     }
 
-    /// The load is to end: a thread of it has failed.
+    /// Ends the load, because one of its threads has failed.
     pub fn lose(&self) {
         let _state = self.state();
         self.lost.store(true, SeqCst);
@@ -76,23 +75,23 @@ impl Start {
         self.state.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
-    /// Waits, but not for a thread that has failed.
+    /// Waits, unless a thread has failed.
     fn wait_while(&self, condition: impl Fn(&State) -> bool) -> MutexGuard<'_, State> {
         let condition = |state: &mut State| condition(state) && !self.is_lost();
         self.changed.wait_while(self.state(), condition).unwrap_or_else(PoisonError::into_inner)
     }
 
-    /// Whether it is to.
+    /// Whether the load is to end.
     pub fn is_lost(&self) -> bool {
         self.lost.load(SeqCst)
     }
 
-    /// The clients of a thread have reached their end.
+    /// Notes that all clients of a thread have ended.
     pub fn finished(&self) {
         self.going.fetch_sub(1, SeqCst);
     }
 
-    /// Whether a thread has clients that have not.
+    /// Whether a thread still has clients.
     pub fn goes_on(&self) -> bool {
         self.going.load(SeqCst) > 0
     }

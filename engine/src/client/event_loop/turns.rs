@@ -1,4 +1,4 @@
-//! All clients of a thread, and whose turn is when: each connects, asks, is answered, and asks again.
+//! All clients of a thread and their turns: each connects, sends a request, gets a reply, and repeats.
 
 use std::collections::VecDeque;
 use std::time::Duration;
@@ -20,7 +20,7 @@ use crate::sys::clock::now;
 use crate::sys::descriptor::PollFlags;
 use crate::transfer::waiting;
 
-/// The longest that the loop waits, so that an interrupt that comes just before is noticed.
+/// Maximum wait of the loop, so that an interrupt just before the wait is noticed.
 const NAP: u64 = 50_000_000;
 
 /// The event loop.
@@ -32,38 +32,38 @@ pub struct Turns<B: BackEnd> {
     pub(super) usage: ConnectionUse,
     pub(super) account: Account,
     own_time: OwnTime,
-    /// The time as it was read last.
+    /// Time of the last clock reading.
     pub(super) at: u64,
-    /// Something has been done since that takes time: whoever needs it exactly looks first.
+    /// Work has been done since then that takes time: code that needs the exact time reads the clock again.
     pub(super) is_old: bool,
     pub(super) members: Vec<Member<B::Watch>>,
-    /// Clients that have not reached their end.
+    /// Clients that have not ended.
     going: usize,
-    /// Its thread never sleeps, at the latest once every kept connection has been made.
+    /// The thread busy-polls, at the latest once every persistent connection has been opened.
     spins: bool,
-    /// Every kept connection has been made.
+    /// Every persistent connection has been opened.
     pub(super) asking: bool,
     pub(super) connecting: usize,
-    /// While so many connections are being closed, none is made.
+    /// While this many connections are being closed, none is opened.
     pub(super) most_closing: usize,
     /// Clients that are to connect.
     pub(super) waiting: VecDeque<usize>,
-    /// Clients that were given requests over a connection that they have, each once.
+    /// Connected clients with new requests, each once.
     due: VecDeque<usize>,
-    /// Not before that moment, while the kept connections are made.
+    /// No attempt before this moment, while persistent connections are opened.
     pub(super) next_connect: u64,
-    /// When the last connection was made.
+    /// When the last connection was opened.
     pub(super) last_connected: u64,
-    /// Not before that moment, since the listener's queue was full.
+    /// No attempt before this moment, because the listener's queue was full.
     pub(super) next_retry: u64,
     pub(super) timeout: u64,
-    /// When to look next whose time is over. That is found out a tenth of the time late, for the sake of a loop that keeps
-    /// no timer for each request.
+    /// When to check for timeouts next. They are detected up to a tenth of the time late, so that the loop needs no
+    /// timer per request.
     sweep: u64,
 }
 
 impl<B: BackEnd> Turns<B> {
-    /// This thread's share of so many clients, which have not begun.
+    /// Makes this thread's share of this many clients, which have not started.
     pub fn new(
         run: &'static LoadRun,
         back_end: B,
@@ -102,7 +102,7 @@ impl<B: BackEnd> Turns<B> {
         }
     }
 
-    /// From this moment on clients ask.
+    /// Starts the clients at this moment.
     pub fn begin(&mut self, at: u64) {
         self.asking = true;
         self.pace.begin(self.members.len(), self.usage.pipeline, at, self.run.ramp());
@@ -110,7 +110,7 @@ impl<B: BackEnd> Turns<B> {
         self.serve();
     }
 
-    /// Whether a client has not reached its end.
+    /// Whether any client has not ended.
     pub fn go_on(&self) -> bool {
         self.going > 0
     }
@@ -120,7 +120,7 @@ impl<B: BackEnd> Turns<B> {
         self.at
     }
 
-    /// What was measured, all clients having reached their end.
+    /// Returns the measurements, after all clients have ended.
     pub fn finish(mut self) -> Result<Measure<'static>> {
         self.back_end.finish()?;
         self.at = now();
@@ -131,7 +131,7 @@ impl<B: BackEnd> Turns<B> {
         Ok(self.account.close(self.own_time.of_window()))
     }
 
-    /// Once around the loop; waits for events no longer than until that moment.
+    /// Runs one round of the loop; waits for events until this moment at most.
     pub fn step(&mut self, until: Option<u64>) -> Result<()> {
         self.is_old = true;
         self.connect_those_that_wait();
@@ -146,7 +146,7 @@ impl<B: BackEnd> Turns<B> {
         self.at = now();
         self.own_time.waited(self.at - began);
         self.is_old = false;
-        // What was due while the loop slept comes before what has become ready.
+        // Requests that became due while the loop slept come before ready sockets.
         self.serve();
         let mut together = 0;
         while let Some((index, ready)) = self.back_end.next() {
@@ -171,14 +171,15 @@ impl<B: BackEnd> Turns<B> {
         Ok(())
     }
 
-    /// Reads the clock if it has not just been read: a call of it is no small part of what the loop itself does for a request.
+    /// Reads the clock if it has not just been read: a reading is a considerable part of the loop's own work per
+    /// request.
     pub(super) fn look(&mut self) {
         if std::mem::take(&mut self.is_old) {
             self.at = now();
         }
     }
 
-    /// Gives what is due to whom it is for: first all of it, so that what one client has to send is there together.
+    /// Assigns due requests to their clients: all of them first, so that the requests of one client are sent together.
     fn serve(&mut self) {
         if !self.asking {
             return;
@@ -199,7 +200,7 @@ impl<B: BackEnd> Turns<B> {
             let member = &mut self.members[index];
             match member.leave() {
                 Place::Connected(caller) => self.ask(index, caller),
-                // It has lost its connection since.
+                // It has lost its connection meanwhile.
                 place => member.place = place,
             }
         }
@@ -211,14 +212,14 @@ impl<B: BackEnd> Turns<B> {
         member.requests.push_back(request);
         match member.place {
             Place::Disconnected => self.queue(index),
-            // Of several it is told with the first.
+            // With several requests, the first takes care of it.
             Place::Connected(_) if member.requests.len() == member.sent + 1 => self.due.push_back(index),
-            // As soon as it is connected, or has sent what came before.
+            // It is sent as soon as the client is connected, or has sent what came before.
             _ => {}
         }
     }
 
-    /// One request less that the client may have at a time; without any it has reached its end.
+    /// Reduces the client's requests in flight by one; without any it has ended.
     pub(super) fn retire(&mut self, index: usize) {
         let member = &mut self.members[index];
         member.slots -= 1;
@@ -232,7 +233,7 @@ impl<B: BackEnd> Turns<B> {
         self.going -= 1;
     }
 
-    /// A request of the client's is over, well or not.
+    /// Notes that a request of the client is over, successful or not.
     fn freed(&mut self, index: usize) {
         if self.pace.goes_on(self.members[index].standing(), self.at) {
             self.pace.freed(index, self.at);
@@ -241,7 +242,7 @@ impl<B: BackEnd> Turns<B> {
         }
     }
 
-    /// Those of the client's requests that have not been begun will not be made.
+    /// Drops the client's requests that have not been begun.
     pub(super) fn drop_requests(&mut self, index: usize) {
         while let Some(request) = self.members[index].requests.pop_front() {
             self.account.dropped(&request);
@@ -249,21 +250,21 @@ impl<B: BackEnd> Turns<B> {
         }
     }
 
-    /// The next request of the client begins, with its connection or with its first byte.
+    /// Begins the client's next request, with its connection or its first byte.
     pub(super) fn begin_request(&mut self, index: usize) {
         let member = &mut self.members[index];
         if let Some(request) = member.requests.get_mut(member.sent)
             && request.moments.begun == 0
         {
-            // Of several that a client may have at a time, each waits until the connection takes it.
+            // With several requests in flight, each waits until the connection takes it.
             request.moments.free = request.moments.free.max(member.able);
             request.moments.begun = self.at;
             self.account.begun(request);
         }
     }
 
-    /// Sends the requests that are due, as many together as the primitive gathers and as far as the connection takes them, and
-    /// waits for what it waits for.
+    /// Sends the due requests, as many together as the primitive gathers and the connection takes, and then watches the
+    /// socket.
     pub(super) fn ask(&mut self, index: usize, mut caller: Box<Caller<'static>>) {
         let was_held_up = std::mem::replace(&mut self.members[index].held_up, caller.is_sending());
         if was_held_up && !caller.is_sending() {
@@ -279,7 +280,7 @@ impl<B: BackEnd> Turns<B> {
             while caller.gathers_another() && self.has_another(index) {
                 self.put(index, &mut caller);
             }
-            // What is sent by another call is sent later.
+            // What another call sends is sent later.
             self.is_old = true;
             if let Err(failure) = caller.begin() {
                 return self.lose(index, caller, &failure);
@@ -289,7 +290,7 @@ impl<B: BackEnd> Turns<B> {
         member.held_up = caller.is_sending();
         let flags = match member.sent {
             _ if !caller.is_sending() => PollFlags::POLLIN,
-            // Nobody answers a request that has not come.
+            // A request that has not arrived gets no reply.
             1 => PollFlags::POLLOUT,
             // A server that cannot send its replies to the others takes no more of this one.
             _ => PollFlags::POLLIN | PollFlags::POLLOUT,
@@ -297,13 +298,13 @@ impl<B: BackEnd> Turns<B> {
         self.settle(index, caller, flags);
     }
 
-    /// Whether a request of the client's is due that its connection takes.
+    /// Whether the client has a due request that its connection takes.
     fn has_another(&self, index: usize) -> bool {
         let member = &self.members[index];
         member.sent < member.requests.len() && member.made < self.usage.requests
     }
 
-    /// The next request of the client's is to be sent.
+    /// Prepares the client's next request for sending.
     fn put(&mut self, index: usize, caller: &mut Caller<'static>) {
         self.begin_request(index);
         let member = &mut self.members[index];
@@ -316,7 +317,7 @@ impl<B: BackEnd> Turns<B> {
         caller.put(request.arrival);
     }
 
-    /// A connection is ready for something.
+    /// Handles a ready connection.
     fn ready(&mut self, index: usize, ready: PollFlags) {
         let member = &mut self.members[index];
         match member.leave() {
@@ -326,19 +327,19 @@ impl<B: BackEnd> Turns<B> {
             }
             Place::Connected(mut caller) if member.sent > 0 => {
                 if ready.contains(PollFlags::POLLERR) {
-                    // Completions are no failure; a failure is met by the next call.
+                    // Completions are not a failure; the next call reports a real one.
                     let _ = caller.reap();
                 }
                 if ready.contains(PollFlags::POLLOUT) {
-                    // There is room, also where what takes it had left the outbox before.
+                    // There is room to send, even if the data that fills it had left the outbox before.
                     self.at = now();
                     member.moved = self.at;
                 }
                 self.advance(index, caller);
             }
             Place::Connected(caller) => {
-                // The peer has closed, or speaks unasked: the next request will meet it, as that of a client does that
-                // waits in its calls. Until then it is not to wake the loop again and again.
+                // The peer has closed, or sends unasked: the next request will notice, as for a blocking client. Until
+                // then the socket must not wake the loop again and again.
                 self.back_end.ignore(&mut member.watch, caller.socket());
                 member.place = Place::Connected(caller);
             }
@@ -346,13 +347,13 @@ impl<B: BackEnd> Turns<B> {
         }
     }
 
-    /// Takes the replies that have come, one after another.
+    /// Takes the replies that have arrived, one after another.
     fn advance(&mut self, index: usize, mut caller: Box<Caller<'static>>) {
         loop {
             self.is_old = true;
             match caller.advance() {
                 Err(failure) => return self.lose(index, caller, &failure),
-                // Meanwhile all may have been sent that kept others from being sent.
+                // Data that blocked other requests may have been sent meanwhile.
                 Ok(Progress::Blocked(_)) if !caller.is_sending() => return self.ask(index, caller),
                 Ok(Progress::Blocked(flags) | Progress::Yields(flags)) => return self.settle(index, caller, flags),
                 Ok(Progress::Answered { open }) => {
@@ -363,7 +364,7 @@ impl<B: BackEnd> Turns<B> {
                         return self.part(index, caller);
                     }
                     if !caller.is_behind() {
-                        // Others may be due that could not be sent before.
+                        // Other requests may be due that could not be sent before.
                         self.ask(index, caller);
                         return self.freed(index);
                     }
@@ -382,13 +383,13 @@ impl<B: BackEnd> Turns<B> {
         self.account.answered(&request, caller.kind(), self.at);
     }
 
-    /// The connection that brought the last reply takes no more requests.
+    /// Handles a connection that takes no more requests after its last reply.
     fn part(&mut self, index: usize, caller: Box<Caller<'static>>) {
         let member = &mut self.members[index];
         self.back_end.close(&mut member.watch, caller, self.run.target.patience);
         member.has_none_since(self.at);
         if member.sent > 0 {
-            let message = "the server closed behind a reply, and requests were under way behind that".to_owned();
+            let message = "the server closed after a reply, but later requests were in flight".to_owned();
             self.failed(index, &Failure { kind: ErrorKind::Truncated, message });
         } else if !member.requests.is_empty() {
             self.queue(index);
@@ -396,10 +397,10 @@ impl<B: BackEnd> Turns<B> {
         self.freed(index);
     }
 
-    /// The connection waits for this, if the back end can do that.
+    /// Watches the connection for these events, if the back end supports it.
     pub(super) fn settle(&mut self, index: usize, mut caller: Box<Caller<'static>>, flags: PollFlags) {
         let member = &mut self.members[index];
-        // What was ready has moved; what was only tried may not have.
+        // A socket that was ready has made progress; one that was only tried may not have.
         if caller.has_moved() || B::WAITS {
             member.moved = self.at;
         }
@@ -416,7 +417,7 @@ impl<B: BackEnd> Turns<B> {
         self.failed(index, failure);
     }
 
-    /// The client has no connection any more. What it had asked over it has failed, or what it was to ask first.
+    /// Handles the loss of the client's connection. Its requests in flight, or the first one to send, have failed.
     pub(super) fn failed(&mut self, index: usize, failure: &Failure) {
         let member = &mut self.members[index];
         member.has_none_since(self.at);
@@ -460,7 +461,7 @@ impl<B: BackEnd> Turns<B> {
         }
     }
 
-    /// The time is over that replies are waited for behind the window: what is under way has failed, and what is not is never
+    /// Handles the end of the wait for replies after the window: requests in flight have failed, and others are never
     /// sent.
     fn end_all(&mut self) {
         for index in 0..self.members.len() {

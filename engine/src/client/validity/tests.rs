@@ -1,4 +1,4 @@
-//! Each check, and what it says.
+//! Each check, and its message.
 
 use rand_distr::{Distribution as _, StandardUniform};
 use rand_xoshiro::Xoshiro256PlusPlus;
@@ -81,11 +81,11 @@ fn for_each_kind_of_error_of_a_load_there_is_something_to_change() {
     let of_servers_alone = ["bad_request", "queued_at_stop"];
     for (_, kind) in ErrorKind::ALL.iter().filter(|(_, name)| !of_servers_alone.contains(name)) {
         let words = errors(&BTreeMap::from([(*kind, 3)])).words;
-        let (what, change) = words.split_once("better than they were. ").unwrap();
+        let (what, change) = words.split_once("latencies look too good. ").unwrap();
         assert!(what.contains(&format!("{kind} 3;")) && change.len() > 20, "{words}");
     }
     let both = errors(&BTreeMap::from([("refused", 1), ("reset", 2)])).words;
-    assert!(both.contains("start the server") && both.contains("; what the server says"), "{both}");
+    assert!(both.contains("start the server") && both.contains("; check the errors that the server reports"), "{both}");
     assert!(!both.contains("--timeout-milliseconds"), "{both}");
 }
 
@@ -103,7 +103,7 @@ fn of_few_requests_lower_percentiles_tell_that_the_load_was_late() {
     for late in [[Some(100_001), Some(0)], [None, Some(100_001)]] {
         assert_eq!(failed(&few(late)), ["send_lag"], "{late:?}");
     }
-    // That they were not says nothing of one in a hundred.
+    // That the lower percentiles were not late says nothing about the 99th.
     for early in [[Some(100_000), Some(0)], [None, Some(100_000)]] {
         assert_eq!((failed(&few(early)), not_judged(&few(early))), (vec![], vec!["send_lag"]), "{early:?}");
     }
@@ -141,14 +141,14 @@ fn too_few_requests_are_not_judged() {
     });
     let names = ["achieved_rate", "send_lag", "gap_mean", "gap_variation", "little"];
     assert_eq!((failed(&checks), not_judged(&checks)), (vec![], names.to_vec()));
-    // A limit is a number even where nothing was due: JSON has no infinity.
+    // A limit is a number even if no request was due: JSON has no infinity.
     let none = changed(|all, schedule| {
         (all.replies, all.latencies) = (0, 0);
         (schedule.due, schedule.sent, schedule.gap_asked_ns) = (0, 0, f64::MAX);
     });
     assert!(none.iter().all(|check| check.limit.is_finite()), "{none:?}");
     assert_eq!(failed(&none), ["empty_window"]);
-    // As many in the system as a twentieth of all says more of the edges than of the window.
+    // If a twentieth of all requests is in the system, the edges matter more than the window.
     let checks = changed(|all, _| (all.in_system, all.latency_mean_ns) = (400.0, 1.0));
     assert_eq!(not_judged(&checks), ["little"]);
 }
@@ -178,7 +178,7 @@ fn threads_that_share_a_cpu_have_no_time_left_either() {
         failed(&checks).contains(&"generator_cpu")
     };
     assert!(of(Generator { elapsed_ns: 1000, cpu_ns: 500, waited_ns: 4 }, 1));
-    // A ring's wait is its work as well.
+    // A ring's wait includes work.
     let in_the_wait = Generator { elapsed_ns: 1000, cpu_ns: 490, waited_ns: 900 };
     assert!(of(in_the_wait.clone(), 1));
     assert!(!of(in_the_wait, 2));
@@ -220,7 +220,7 @@ fn littles_law_is_held_against_the_number_of_connections_where_that_is_known() {
     assert_eq!((failed(&with_errors), not_judged(&with_errors)), (vec!["errors"], vec!["little"]));
 }
 
-/// Requests that are due at random moments, and what Little's law says of a window of them, twenty times.
+/// Simulates requests that are due at random moments, and what Little's law says about a window of them, twenty times.
 fn simulated(seconds: f64, rate: f64, latency: impl Fn(f64, f64) -> f64) -> (usize, usize) {
     let mut random = Xoshiro256PlusPlus::seed_from_u64(7);
     let mut uniform = || -> f64 { StandardUniform.sample(&mut random) };
@@ -256,15 +256,15 @@ fn a_steady_load_of_a_server_with_a_tail_is_not_found_unsteady_by_chance() {
     let tail = |_: f64, draw: f64| if draw < 0.01 { 0.1 } else { 0.0001 };
     assert_eq!(simulated(1.0, 500.0, tail).0, 0);
     assert_eq!(simulated(60.0, 500.0, tail), (0, 20), "of a longer window it is judged");
-    // Every half second nobody is answered for 50 ms.
+    // Every half second the server stalls for 50 ms.
     let stalls = |at: f64, _: f64| if at.rem_euclid(0.5) < 0.05 { 0.0502 - at.rem_euclid(0.5) } else { 0.0002 };
     assert_eq!(simulated(0.97, 1000.0, stalls).0, 0);
     assert_eq!(simulated(60.0, 1000.0, stalls), (0, 20));
     assert_eq!(simulated(1.0, 5000.0, |_, draw| 0.0001 + 0.0001 * draw), (0, 20));
 }
 
-/// Four connections always have a request under way, of which the server forgets one in the middle of the window: the law sees half
-/// of a request too few, and sees it also where a reply was late alone before that.
+/// Four connections always have a request in flight; the server forgets one in the middle of the window. The law finds
+/// half a request missing, even if a single reply was late before that.
 #[test]
 fn one_late_reply_hides_no_connection_that_is_forgotten() {
     for late in [None, Some(60e6), Some(200e6)] {
@@ -282,7 +282,7 @@ fn one_late_reply_hides_no_connection_that_is_forgotten() {
 
 #[test]
 fn latencies_count_with_those_that_may_have_been_as_long_together() {
-    // A request each millisecond, and as many as come in half of each time at most.
+    // One request per millisecond, and at most as many as arrive in half of each latency.
     let cube =
         |rising: &[(f64, u64)]| cube_of_latencies(rising, 1_000_000 * rising.iter().map(|step| step.1).sum::<u64>());
     assert_eq!(cube(&[]), 0.0);

@@ -1,4 +1,4 @@
-//! The asking end: 1500 bytes for each iteration, side by side in one buffer, in pieces of the size that is to be tried.
+//! The client side: 1500 bytes per iteration, contiguous in one buffer, in pieces of the configured size.
 
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering::Relaxed};
@@ -19,52 +19,53 @@ use crate::sys::memory::shared::SharedArray;
 use crate::transfer::outbox::{Outbox, PART, Piece};
 use crate::transfer::primitive::Want;
 
-/// How many iterations a request has.
+/// Iterations per request.
 pub const REPETITIONS: Setting = Setting {
     name: "repetitions",
-    help: "Iterations of a request, each of 1500 bytes",
+    help: "Iterations per request, each of 1500 bytes",
     unit: Some("iterations"),
     kind: Kind::Integer { minimum: 1, maximum: MOST_REPETITIONS, default: 20_000 },
     for_more: Some(
-        "for more, several requests (--loops): the protocol has 4 bytes for the number of reads, which may be one a byte",
+        "for more, use several requests (--loops): the protocol has 4 bytes for the number of reads, and a read may \
+         return a single byte",
     ),
 };
 
-/// Into how many pieces the bytes of an iteration are cut.
+/// Pieces per iteration.
 pub const BUFFERS: Setting = Setting {
     name: "buffers",
-    help: "Pieces of an iteration: times the size of each it is 1500 bytes",
+    help: "Pieces per iteration; pieces times piece size (--buffer-size) must be 1500 bytes",
     unit: Some("pieces"),
     kind: Kind::Integer { minimum: 1, maximum: ITERATION as u64, default: 15 },
     for_more: Some(AN_ITERATION),
 };
 
-/// How large these pieces are.
+/// Size of each piece.
 pub const BUFFER_SIZE: Setting = Setting {
     name: "buffer_size",
-    help: "Bytes of a piece: times the number of pieces they are 1500 bytes",
+    help: "Size of each piece in bytes; pieces (--buffers) times piece size must be 1500 bytes",
     unit: Some("bytes"),
     kind: Kind::Integer { minimum: 1, maximum: ITERATION as u64, default: 100 },
     for_more: Some(AN_ITERATION),
 };
 
 /// For [`Setting::for_more`].
-const AN_ITERATION: &str = "the protocol has 1500 bytes in an iteration; for more bytes, more --repetitions";
+const AN_ITERATION: &str = "an iteration has 1500 bytes in this protocol; for more bytes, use more --repetitions";
 
-/// Nanoseconds that no machine makes a system call in.
+/// A time in nanoseconds shorter than any system call takes.
 const LEAST_CALL: u64 = 10;
 
-/// An iteration is cut into pieces of one size.
+/// An iteration is cut into pieces of equal size.
 pub const PIECES: Product = Product { settings: [BUFFERS, BUFFER_SIZE], product: ITERATION as u64 };
 
-/// Iterations that are put into the outbox at a time.
+/// Iterations put into the outbox at a time.
 const IN_A_PART: u64 = (PART / ITERATION) as u64;
 
-// Among the figures, beside the payload: sums over the requests, and what the last of them had.
+// Figures besides the payload: sums over the requests, and the values of the last request.
 const SENDING: &str = "sending_ns";
 const ROUND_TRIP: &str = "round_trip_ns";
 
-/// Makes the asking end.
+/// Makes the client side.
 pub fn client(settings: &Settings) -> Result<Box<dyn Client>> {
     let [repetitions, buffers, buffer_size] =
         [REPETITIONS, BUFFERS, BUFFER_SIZE].map(|setting| settings.integer(setting.name));
@@ -74,26 +75,26 @@ pub fn client(settings: &Settings) -> Result<Box<dyn Client>> {
             "blast.not_an_iteration",
             format!(
                 "--buffers {buffers} and --buffer-size {buffer_size} are {} bytes, but an iteration has {ITERATION}; the \
-             nearest that fit: --buffers {fitting} --buffer-size {size}",
+             nearest values that fit: --buffers {fitting} --buffer-size {size}",
                 buffers * buffer_size
             ),
         ));
     }
-    let sums = SharedArray::<Sums>::new(1).context("shared memory could not be mapped")?;
+    let sums = SharedArray::<Sums>::new(1).context("cannot map shared memory")?;
     sums[0].began.store(u64::MAX, Relaxed);
     Ok(Box::new(Blaster {
         form: CountForm::of(settings),
         repetitions,
         piece: buffer_size,
         announcement: CountForm::of(settings).encode(repetitions).into(),
-        // Nothing in a reply says whether the server closes behind it.
+        // The reply does not tell whether the server closes after it.
         complete: if settings.boolean(KEEP.name) { Answer::Complete } else { Answer::Last },
         iterations: pattern(IN_A_PART * ITERATION as u64),
         sums: Arc::new(sums),
     }))
 }
 
-/// The numbers whose product is 1500 bytes and that differ the least from these, each as a ratio.
+/// Finds the two numbers whose product is 1500 bytes and that are closest to the given ones, each as a ratio.
 fn nearest(buffers: u64, buffer_size: u64) -> (u64, u64) {
     let far = |seen: u64, fitting: u64| (seen as f64 / fitting as f64).ln().powi(2);
     let all = 1..=ITERATION as u64;
@@ -103,8 +104,9 @@ fn nearest(buffers: u64, buffer_size: u64) -> (u64, u64) {
     pairs.min_by(|one, other| distance(one).total_cmp(&distance(other))).expect("1 piece of all bytes fits")
 }
 
-/// What the source's client prints: `Test (1): time = 459085 usec, #reads = 22291, throughput 0.523 Gbps`, of the mean
-/// request. The number is that of its test with this way of writing; other ways have their names.
+/// Formats the output of the source's client for the mean request: `Test (1): time = 459085 usec, #reads = 22291,
+/// throughput 0.523 Gbps`. The number is that of the source's test with this send primitive; other primitives have
+/// names.
 pub fn original(outcome: &Outcome<'_>) -> String {
     let figure = |name: &str| outcome.figures.get(name).copied().unwrap_or_default() as f64;
     let requests = figure(REQUESTS);
@@ -124,31 +126,31 @@ pub fn original(outcome: &Outcome<'_>) -> String {
 struct Blaster {
     form: CountForm,
     repetitions: u64,
-    /// The count of iterations as it is sent.
+    /// The encoded count of iterations.
     announcement: Arc<[u8]>,
     piece: u64,
     complete: Answer,
-    /// The bytes of as many iterations as are put into the outbox at a time.
+    /// The bytes of the iterations put into the outbox at a time.
     iterations: Arc<[u8]>,
     sums: Arc<SharedArray<Sums>>,
 }
 
-/// What all processes and threads of a load have in common.
+/// State shared by all processes and threads of a load.
 #[derive(Default)]
 struct Sums {
-    /// Of all requests; the others are of those that count.
+    /// Reads of all requests; the other fields cover only counted requests.
     reads_told: AtomicU64,
     requests: AtomicU64,
     sending: Sum,
     round_trip: Sum,
     reads: Sum,
-    /// When the first of them began; the largest number as long as there is none.
+    /// When the first counted request began; the maximum value while there is none.
     began: AtomicU64,
-    /// When the last of them was answered.
+    /// When the last counted request was answered.
     ended: AtomicU64,
 }
 
-/// Of all requests that count together, and of the last of them.
+/// Sums over all counted requests, and the values of the last.
 #[derive(Default)]
 struct Sum {
     together: AtomicU64,
@@ -202,15 +204,15 @@ impl Client for Blaster {
 struct BlastConversation {
     blaster: Blaster,
     count: Count,
-    /// Iterations of the request that have not been put into an outbox.
+    /// Iterations of the request not yet put into an outbox.
     left: u64,
-    /// When it was asked; times are those of CLOCK_MONOTONIC.
+    /// When the request began; all times are CLOCK_MONOTONIC.
     asked: u64,
     /// When the count had been sent.
     began: Option<u64>,
-    /// When the last byte had been handed over.
+    /// When the last byte had been handed to the kernel.
     sent: u64,
-    /// When the count of reads was there.
+    /// When the reply had arrived.
     answered: u64,
     reads: u64,
 }
@@ -225,7 +227,7 @@ impl Conversation for BlastConversation {
         Want::AtMost(LONGEST_LINE)
     }
 
-    /// The source's client takes the time when it has sent the count, and when it has sent everything.
+    /// The source's client reads the clock after it has sent the count, and after it has sent everything.
     fn more(&mut self, outbox: &mut Outbox, _window: &Window) -> More {
         self.began.get_or_insert_with(now);
         if self.left == 0 {
@@ -243,12 +245,12 @@ impl Conversation for BlastConversation {
     fn receive(&mut self, input: &mut Input<'_>) -> std::result::Result<Answer, String> {
         if input.ended {
             return Err(format!(
-                "the server ended before it had told its reads, after {} bytes",
+                "the server closed before it reported its number of reads, after {} bytes",
                 self.count.bytes.len()
             ));
         }
         let told = self.count.take(input).map_err(|bytes| {
-            format!("the server's count of reads is no number: {:?}", String::from_utf8_lossy(&bytes))
+            format!("the server's number of reads is not a number: {:?}", String::from_utf8_lossy(&bytes))
         })?;
         let Some(reads) = told else {
             return Ok(Answer::Receive(Want::AtMost(LONGEST_LINE - self.count.bytes.len())));
@@ -256,10 +258,10 @@ impl Conversation for BlastConversation {
         self.answered = now();
         let bytes = self.blaster.repetitions * ITERATION as u64;
         let took = self.answered - self.asked;
-        // A byte takes a call, and those that brought nothing took their time.
+        // A read returns a byte at least, and reads that returned nothing took time.
         if !(1..=bytes + took / LEAST_CALL).contains(&reads) {
             let took = took as f64 / 1e6;
-            return Err(format!("the server says that it read {bytes} bytes by {reads} calls, within {took:.3} ms"));
+            return Err(format!("the server reports {bytes} bytes in {reads} reads, within {took:.3} ms"));
         }
         self.reads = reads;
         self.blaster.sums[0].reads_told.fetch_add(reads, Relaxed);

@@ -1,31 +1,31 @@
-//! What both ends know of a request: the two counts and how they are sent, and the bytes of an iteration.
+//! The parts of a request that both ends share: the two counts and their encoding, and the bytes of an iteration.
 
 use crate::base::setting::{Kind, Setting, Settings};
 use crate::protocol::workload::Input;
 
 pub const COUNT_FORM: Setting = Setting {
     name: "count_form",
-    help: "How the counts of iterations and of reads are sent: as decimal digits and a newline, or as 4 bytes of which the \
-           lowest or the highest comes first",
+    help: "Encoding of the numbers of iterations and reads: decimal digits and a newline, or 4 bytes, least or most \
+           significant byte first",
     unit: None,
     kind: Kind::Choice { choices: &["decimal", "little_endian", "big_endian"], default: "decimal" },
     for_more: None,
 };
 
-/// So many that the count of reads fits into 4 bytes, even if each read brought one byte; of more reads, which brought nothing,
-/// as many are told, and accounted for.
+/// Maximum iterations, chosen so that the number of reads fits into 4 bytes even at one byte per read. With more reads,
+/// because some returned nothing, the largest 4-byte number is reported and accounted for.
 pub const MOST_REPETITIONS: u64 = u32::MAX as u64 / ITERATION as u64;
 
 /// Bytes of an iteration.
 pub const ITERATION: usize = 1500;
 
-/// The name of the sum that both ends account for: the reads of all requests.
+/// Name of the sum that both ends account for: the reads of all requests.
 pub const SERVER_READS: &str = "server_reads";
 
-/// The longest line that is taken for a count: room for any 64-bit number and white space.
+/// The longest line accepted as a count: room for any 64-bit number and white space.
 pub const LONGEST_LINE: usize = 64;
 
-/// How a count is sent.
+/// Encoding of a count.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum CountForm {
     Decimal,
@@ -52,7 +52,7 @@ impl CountForm {
     }
 }
 
-/// A count on its way in.
+/// A count while it arrives.
 pub struct Count {
     form: CountForm,
     pub bytes: Vec<u8>,
@@ -63,12 +63,12 @@ impl Count {
         Count { form, bytes: Vec::new() }
     }
 
-    /// Bytes that are certain to belong to it: of a line that may end anywhere, one.
+    /// Number of bytes that certainly belong to the count: one for a line, which may end anywhere.
     pub fn due(&self) -> usize {
         if self.form == CountForm::Decimal { 1 } else { 4 - self.bytes.len() }
     }
 
-    /// Takes what belongs to it; `None` where more has to come. The error is what has come so far and is no count.
+    /// Takes the bytes of the count; `None` if more must come. The error is the input so far, if it is not a count.
     pub fn take(&mut self, input: &mut Input<'_>) -> std::result::Result<Option<u64>, Vec<u8>> {
         while self.bytes.len() < LONGEST_LINE {
             let Some(&byte) = input.bytes().first() else { return Ok(None) };
@@ -91,7 +91,7 @@ impl Count {
         match self.form {
             CountForm::LittleEndian => number(u32::from_le_bytes),
             CountForm::BigEndian => number(u32::from_be_bytes),
-            // White space around it is allowed: a telnet sends a carriage return.
+            // White space around the number is allowed, since telnet sends a carriage return.
             CountForm::Decimal => std::str::from_utf8(bytes).ok()?.trim().parse().ok(),
         }
     }

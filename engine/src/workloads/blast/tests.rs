@@ -25,8 +25,8 @@ fn word(name: &'static str, word: &str) -> (&'static str, Value) {
 
 const KEPT: (&str, Value) = ("keep_connections", Value::Boolean(true));
 
-/// Gives a session of a server that keeps connections what a peer sends, a receive for each segment; returns all that it
-/// says, or the error.
+/// Gives a session of a server with persistent connections the peer's bytes, one receive per segment; returns
+/// everything it sends, or the error.
 fn answers(form: &str, segments: &[&[u8]]) -> std::result::Result<Vec<u8>, ErrorKind> {
     let (service, _) = ends(&[KEPT, word("count_form", form)]);
     let (mut session, mut inbox, mut said) = (service.open(), Inbox::default(), Vec::new());
@@ -55,7 +55,7 @@ fn the_reads_of_iterations_are_counted_and_those_of_the_count_are_not() {
     assert_eq!(read(&[b"1", b"\n", &data[..1500]]), "1\n");
     assert_eq!(read(&[b"2\n", &data[..1500], &data[1500..]]), "2\n");
     assert_eq!(read(&[b"2\n", &data[..1], &data[1..1500], &data[1500..2999], &data[2999..]]), "4\n");
-    // What a ring's operation has brought together with the count came by one.
+    // Bytes that a ring's operation brought together with the count came by one read.
     assert_eq!(read(&[&[b"1\n", &data[..1500]].concat()]), "1\n");
     let two: Vec<&[u8]> = vec![b"1\n", &data[..1500], b"1\r\n", &data[..700], &data[..800]];
     assert_eq!(read(&two), "1\n2\n");
@@ -68,8 +68,8 @@ fn no_more_is_wanted_than_is_left_of_an_iteration() {
     for form in ["decimal", "little_endian", "big_endian"] {
         let (service, client) = ends(&[word("count_form", form), ("repetitions", Value::Integer(3))]);
         for cut in [1, 7, 999, 1499, 1500, 1501, 100_000] {
-            // The connection that joins both ends gives no more than is wanted; all of it being one read for an iteration
-            // at least, what is told says that no receive went past its end.
+            // The connection that joins both ends never gives more than is wanted. As an iteration takes at least one
+            // read, the reported number shows that no receive went past its end.
             let (window, cuts) = (Window::whole_life(), [cut]);
             let mut between = Between::new(service.as_ref(), client.open(), &window, &cuts, &[]);
             assert_eq!(between.exchange(), Ok(Answer::Last));
@@ -130,20 +130,20 @@ fn a_wrong_count_of_reads_is_seen() {
         assert_eq!(told("decimal", right.as_bytes()), Ok(Answer::Last), "{right}");
     }
     for (wrong, word) in [
-        ("0\n", "by 0 calls"),
-        // In half a minute there might have been as many, of which most brought nothing.
-        ("3000000000\n", "3000 bytes by 3000000000"),
-        ("many\n", "no number"),
-        ("2", "before it had told"),
-        ("", "before it had told"),
-        (&"1".repeat(LONGEST_LINE), "no number"),
+        ("0\n", "in 0 reads"),
+        // In half a minute there might have been as many reads, most of which returned nothing.
+        ("3000000000\n", "3000 bytes in 3000000000"),
+        ("many\n", "not a number"),
+        ("2", "before it reported"),
+        ("", "before it reported"),
+        (&"1".repeat(LONGEST_LINE), "not a number"),
     ] {
         let message = told("decimal", wrong.as_bytes()).unwrap_err();
         assert!(message.contains(word), "{wrong}: {message}");
     }
-    assert!(told("big_endian", &[0, 0, 0, 0]).unwrap_err().contains("by 0 calls"));
-    // The other order of bytes is seen too.
-    assert!(told("big_endian", &[200, 0, 0, 0]).unwrap_err().contains("3355443200 calls"));
+    assert!(told("big_endian", &[0, 0, 0, 0]).unwrap_err().contains("in 0 reads"));
+    // The wrong byte order is detected too.
+    assert!(told("big_endian", &[200, 0, 0, 0]).unwrap_err().contains("3355443200 reads"));
 }
 
 #[test]

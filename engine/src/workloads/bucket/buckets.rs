@@ -1,4 +1,4 @@
-//! The buckets, in memory that all processes of a server share, and the books that are kept of them.
+//! The buckets, in memory that all processes of a server share, and the sums that check them.
 
 use std::io;
 use std::sync::atomic::{AtomicU64, Ordering::Relaxed};
@@ -6,12 +6,12 @@ use std::sync::atomic::{AtomicU64, Ordering::Relaxed};
 use crate::sys::lock::SharedMutexes;
 use crate::sys::memory::shared::SharedArray;
 
-/// A number on a cache line of its own, so that buckets that have nothing to do with each other share none.
+/// A number on its own cache line, so that independent buckets do not share one.
 #[derive(Default)]
 #[repr(align(64))]
 struct Number(AtomicU64);
 
-/// Buckets, and what keeps two requests from changing one at the same time.
+/// Buckets, and the lock or atomic operation that serializes changes of each.
 pub struct Buckets {
     values: SharedArray<Number>,
     lock: Lock,
@@ -24,11 +24,11 @@ enum Lock {
     Atomic,
 }
 
-/// Counted apart from the buckets, to find out whether they have lost something.
+/// Sums kept separately from the buckets, to detect lost updates.
 ///
-/// A process that is killed while a bucket grows may have changed it or not. So each growth is written down before it
-/// begins and again when it is done: what the buckets hold lies between the two sums, and where nobody was killed in
-/// between these are the same.
+/// A process that is killed while a bucket grows may or may not have changed it. So each addition is recorded before it
+/// begins and again when it is done. The buckets' total lies between the two sums; if no process was killed in between,
+/// the sums are equal.
 #[derive(Default)]
 #[repr(align(64))]
 struct Books {
@@ -37,7 +37,7 @@ struct Books {
 }
 
 impl Buckets {
-    /// So many empty buckets, kept by a word of the setting `lock`.
+    /// Makes this many empty buckets, protected as the setting `lock` says.
     pub fn new(count: usize, lock: &str) -> io::Result<Self> {
         Ok(Buckets {
             values: SharedArray::new(count)?,
@@ -50,7 +50,7 @@ impl Buckets {
         })
     }
 
-    /// How many there are.
+    /// Number of buckets.
     pub fn count(&self) -> usize {
         self.values.len()
     }
@@ -70,13 +70,13 @@ impl Buckets {
             Lock::PerBucket(mutexes) => mutexes.lock(bucket)?,
             Lock::Atomic => return Ok(number.fetch_add(delay, Relaxed) + delay),
         };
-        // Two steps on purpose: what makes them one is the lock, and nothing else.
+        // Two steps on purpose: only the lock makes them one.
         let value = number.load(Relaxed) + delay;
         number.store(value, Relaxed);
         Ok(value)
     }
 
-    /// What all buckets hold together; the error says that this is not what was put in.
+    /// Returns the total of all buckets; the error says that it differs from what was added.
     ///
     /// No sum overflows: at the highest limit on delays that takes 18 million million requests.
     pub fn sum(&self) -> Result<u64, String> {
@@ -117,7 +117,7 @@ mod tests {
         assert_eq!(buckets.sum().unwrap_err(), "the buckets hold 4, but delays of 5 were served");
         buckets.values[1].0.store(6, Relaxed);
         assert!(buckets.sum().is_err());
-        // A worker that was killed on its way.
+        // A worker that was killed halfway.
         buckets.books[0].begun.fetch_add(3, Relaxed);
         assert_eq!(buckets.sum(), Ok(6));
         buckets.values[1].0.store(9, Relaxed);

@@ -1,4 +1,4 @@
-//! The asking end: delays and buckets drawn at random, the same ones for every server.
+//! The client side: random delays and buckets, the same ones for every server.
 
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering::Relaxed};
@@ -14,57 +14,58 @@ use crate::transfer::outbox::{Outbox, Piece};
 use crate::transfer::primitive::Want;
 
 /// For [`Setting::for_more`].
-const A_LARGER_UNIT: &str = "for longer delays, a server with a larger unit (--unit-microseconds, --unit-iterations)";
+const A_LARGER_UNIT: &str = "for longer delays, use a server with a larger unit (--unit-microseconds, \
+                             --unit-iterations)";
 
-/// The least delay that is asked for.
+/// Minimum delay of a request.
 pub const DELAY_MINIMUM: Setting = Setting {
     name: "delay_minimum",
-    help: "The least delay to ask for, in the server's units",
+    help: "Minimum delay of a request, in the server's units",
     unit: None,
     kind: Kind::Integer { minimum: 0, maximum: 1_000_000, default: 1 },
     for_more: Some(A_LARGER_UNIT),
 };
 
-/// The greatest delay that is asked for.
+/// Maximum delay of a request.
 pub const DELAY_MAXIMUM: Setting = Setting {
     name: "delay_maximum",
-    help: "The greatest delay to ask for, in the server's units",
+    help: "Maximum delay of a request, in the server's units",
     unit: None,
     kind: Kind::Integer { minimum: 0, maximum: 1_000_000, default: 3 },
     for_more: Some(A_LARGER_UNIT),
 };
 
-/// Where the drawing begins.
+/// Seed of the requests.
 pub const SEED: Setting = Setting {
     name: "seed",
-    help: "Which requests are drawn: the same ones for the same seed",
+    help: "Seed of the random requests; the same seed gives the same requests",
     unit: None,
     kind: Kind::Integer { minimum: 0, maximum: u32::MAX as u64, default: 1 },
-    for_more: Some("this seed has 32 bits, and any other does as well"),
+    for_more: Some("this seed has 32 bits; any other value works as well"),
 };
 
-/// Digits of a 64-bit number, its newline, and one byte more, so that a reply that is too long is seen.
+/// The digits of a 64-bit number, its newline, and one more byte, so that an overlong reply is detected.
 const LONGEST_REPLY: usize = 22;
 
-/// Makes the asking end.
+/// Makes the client side.
 pub fn client(settings: &Settings) -> Result<Box<dyn Client>> {
     let [minimum, maximum, buckets, seed] =
         [DELAY_MINIMUM, DELAY_MAXIMUM, BUCKETS, SEED].map(|setting| settings.integer(setting.name));
     if minimum > maximum {
         return Err(mistake(
             "bucket.delays_reversed",
-            format!("--delay-minimum is {minimum}, but --delay-maximum is {maximum}"),
+            format!("--delay-minimum {minimum} is larger than --delay-maximum {maximum}"),
         ));
     }
-    // Nothing in a reply says whether the server closes behind it.
+    // The reply does not tell whether the server closes after it.
     let complete = if settings.boolean(KEEP.name) { Answer::Complete } else { Answer::Last };
     let requests = Requests { delays: minimum..=maximum, buckets, seed };
-    let shared = SharedArray::new(1).context("shared memory could not be mapped")?;
+    let shared = SharedArray::new(1).context("cannot map shared memory")?;
     Ok(Box::new(BucketClient { requests, complete, shared: Arc::new(shared) }))
 }
 
-/// All requests there could be, each under its index: whoever asks takes the next index, so every server is asked for
-/// the same delays and buckets, whatever the order in which its clients come.
+/// All possible requests, by index. Each client takes the next index, so every server gets the same delays and buckets,
+/// whatever the order of its clients.
 #[derive(Clone)]
 struct Requests {
     delays: std::ops::RangeInclusive<u64>,
@@ -74,15 +75,15 @@ struct Requests {
 
 impl Requests {
     fn draw(&self, index: u64) -> (u64, u64) {
-        // The seed takes the upper half, so that the sequences of two seeds have nothing in common.
+        // The seed takes the upper half, so that the sequences of two seeds never overlap.
         let place = (self.seed << 31).wrapping_add(index) << 1;
         let delays = self.delays.end() - self.delays.start() + 1;
         (self.delays.start() + below(delays, split_mix(place)), below(self.buckets, split_mix(place | 1)))
     }
 }
 
-/// Output number `index` of SplitMix64 (Steele, Lea, Flood: Fast splittable pseudorandom number generators, OOPSLA 2014),
-/// which needs no state but that number.
+/// Output number `index` of SplitMix64 (Steele, Lea, Flood: Fast splittable pseudorandom number generators, OOPSLA
+/// 2014); its only state is that number.
 fn split_mix(index: u64) -> u64 {
     let mut bits = index.wrapping_add(1).wrapping_mul(0x9e37_79b9_7f4a_7c15);
     bits = (bits ^ (bits >> 30)).wrapping_mul(0xbf58_476d_1ce4_e5b9);
@@ -90,7 +91,7 @@ fn split_mix(index: u64) -> u64 {
     bits ^ (bits >> 31)
 }
 
-/// A number below the bound, each as likely as the others but for some 2^-43.
+/// A number below the bound, uniform except for a bias of about 2^-43.
 fn below(bound: u64, bits: u64) -> u64 {
     ((u128::from(bits) * u128::from(bound)) >> 64) as u64
 }
@@ -106,7 +107,7 @@ struct BucketClient {
     shared: Arc<SharedArray<Shared>>,
 }
 
-/// What all processes and threads of a load have in common.
+/// State shared by all processes and threads of a load.
 #[derive(Default)]
 struct Shared {
     next: AtomicU64,
@@ -161,7 +162,7 @@ impl Conversation for BucketConversation {
         }
         let Some(newline) = self.reply.iter().position(|&byte| byte == b'\n') else {
             return match LONGEST_REPLY - self.reply.len() {
-                0 => Err(format!("the reply is no number: {:?}", seen())),
+                0 => Err(format!("the reply is not a number: {:?}", seen())),
                 room => Ok(Answer::Receive(Want::AtMost(room))),
             };
         };
@@ -171,7 +172,7 @@ impl Conversation for BucketConversation {
                 self.shared[0].delays_answered.fetch_add(self.delay, Relaxed);
                 Ok(self.complete)
             }
-            _ => Err(format!("a bucket that grew by {} is said to hold {:?}", self.delay, seen())),
+            _ => Err(format!("a bucket that grew by {} cannot hold the reported {:?}", self.delay, seen())),
         }
     }
 }
@@ -198,7 +199,7 @@ mod tests {
 
     #[test]
     fn the_generator_is_the_one_that_is_cited() {
-        // The first outputs of the reference implementation (Vigna, splitmix64.c) for the seed 0.
+        // The first outputs of the reference implementation (Vigna, splitmix64.c) for seed 0.
         let reference = [0xe220_a839_7b1d_cdaf, 0x6e78_9e6a_a1b9_65f4, 0x06c4_5d18_8009_454f];
         assert_eq!([0, 1, 2].map(split_mix), reference);
     }
@@ -224,11 +225,11 @@ mod tests {
     #[test]
     fn bounds_that_contradict_each_other_are_refused() {
         let error = new(&[("delay_minimum", 4)]).err().unwrap().to_string();
-        assert!(error.contains("--delay-minimum is 4") && error.contains("--delay-maximum is 3"), "{error}");
+        assert!(error.contains("--delay-minimum 4") && error.contains("--delay-maximum 3"), "{error}");
         assert!(new(&[("delay_minimum", 3)]).is_ok());
     }
 
-    /// Gives a conversation a reply, cut into segments; returns what was accounted for besides.
+    /// Gives a conversation a reply, cut into segments; also returns what was accounted for.
     fn judge(segments: &[&str], ended: bool) -> (std::result::Result<Answer, String>, u64) {
         let client = new(&[("delay_minimum", 3)]).unwrap();
         let mut conversation = client.open();

@@ -1,26 +1,26 @@
-//! What both ends know of a request: which buckets there are, how numbers are written, and the sum of all delays.
+//! The parts of a request that both ends share: the buckets, the format of numbers, and the sum of all delays.
 
 use crate::base::setting::{Kind, Setting};
 
 pub const BUCKETS: Setting = Setting {
     name: "buckets",
-    help: "Buckets there are; a request for another one is refused",
+    help: "Number of buckets; the server refuses a request for any other bucket",
     unit: Some("buckets"),
     kind: Kind::Integer { minimum: 1, maximum: 65_536, default: 32 },
-    for_more: Some("for more, several servers, and a load for each"),
+    for_more: Some("for more, use several servers, with a load for each"),
 };
 
-/// The name of the sum that both ends account for: the delays of all requests that were served.
+/// Name of the sum that both ends account for: the delays of all served requests.
 pub const DELAY_SUM: &str = "delay_sum";
 
-/// The delay and the bucket on a line, a telnet's carriage return allowed behind them.
+/// Parses the delay and the bucket of a line; a carriage return (telnet) may follow them.
 pub fn request(line: &[u8]) -> Option<(u64, u64)> {
     let line = std::str::from_utf8(line.strip_suffix(b"\r").unwrap_or(line)).ok()?;
     let (delay, bucket) = line.split_once(',')?;
     Some((number(delay)?, number(bucket)?))
 }
 
-/// An unsigned number: digits and nothing else.
+/// Parses an unsigned number: digits only.
 pub fn number(text: &str) -> Option<u64> {
     text.bytes().all(|byte| byte.is_ascii_digit()).then(|| text.parse().ok())?
 }

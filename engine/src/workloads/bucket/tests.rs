@@ -12,7 +12,7 @@ fn new(given: &[(&'static str, Value)]) -> Box<dyn Service> {
     service(&Settings::new(ENTRY.service_settings, &all), Waits::InTheCall).unwrap()
 }
 
-/// Gives a session what a peer sends, cut into segments; returns what was sent back, or the error.
+/// Gives a session the peer's bytes, cut into segments; returns what was sent back, or the error.
 fn answers(service: &dyn Service, segments: &[&[u8]]) -> std::result::Result<String, ErrorKind> {
     let mut session = service.open();
     let (mut inbox, mut sent) = (Inbox::default(), String::new());
@@ -74,7 +74,7 @@ fn the_clock_or_the_work_decides_how_long_it_takes() {
     let begun = Instant::now();
     Busy::WallClock(Duration::from_millis(10)).be_for(3);
     assert!(begun.elapsed() >= Duration::from_millis(30));
-    // The arithmetic is done, and not foreseen: a thousand times the work takes CPU time that can be seen.
+    // The arithmetic is not optimised away: a thousand times the work takes a visible amount of CPU time.
     let used = |iterations| {
         let before = thread_cpu_time();
         Busy::FixedWork(iterations).be_for(2);

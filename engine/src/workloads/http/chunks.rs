@@ -1,63 +1,63 @@
-//! A body in chunks, as the asking end takes it apart (RFC 9112, section 7.1).
+//! Chunked bodies, as the client parses them (RFC 9112, section 7.1).
 
-/// The longest line before a chunk: its size, and extensions that nobody reads here.
+/// The longest line before a chunk: its size, and ignored extensions.
 const LONGEST_LINE: usize = 4 * 1024;
 
-/// The most bytes of all lines behind the last chunk, which nobody reads either.
+/// Maximum bytes of all trailer lines after the last chunk, which are ignored.
 const LONGEST_TRAILERS: usize = 64 * 1024;
 
-/// Where a body in chunks stands, wherever it was cut.
+/// Position within a chunked body, wherever it was cut.
 #[derive(Debug, Clone, Copy)]
 pub struct Chunks {
     place: Place,
-    /// Of the chunk whose line is being read.
+    /// Size of the chunk whose line is being read.
     size: u64,
     /// Bytes of that line so far, or of all trailers.
     read: usize,
 }
 
-/// What the next byte belongs to.
+/// The element that the next byte belongs to.
 #[derive(Debug, Clone, Copy, PartialEq)]
 enum Place {
-    /// The first digit of a size.
+    /// First digit of a size.
     Size,
-    /// Another digit, or what comes behind them.
+    /// Another digit, or what follows the digits.
     Digits,
-    /// Blanks behind a size.
+    /// Blanks after a size.
     Blanks,
     Extension,
-    /// The end of the line, of which the first half has come.
+    /// Second half of the line end.
     EndOfLine,
-    /// So many bytes of a chunk, one at least.
+    /// Remaining bytes of a chunk, at least one.
     Data(u64),
-    /// The line's end behind a chunk.
+    /// Line end after a chunk.
     BehindData,
     EndBehindData,
-    /// The beginning of a line behind the last chunk; an empty one is the end of all.
+    /// Start of a line after the last chunk; an empty line ends the body.
     Trailer,
     WithinTrailer,
     EndOfTrailer,
     EndOfAll,
 }
 
-/// How many bytes of what came are the next part of the body, and what they are.
+/// The next part of the body, and its length in the input.
 #[derive(Debug, Clone, Copy, PartialEq)]
 pub enum Part {
-    /// Nothing that the server was asked for.
+    /// Framing.
     Framing(usize),
     /// Bytes of the resource.
     Data(usize),
-    /// The last of the framing: what comes next belongs to another reply.
+    /// End of the framing: the next byte belongs to another reply.
     End(usize),
 }
 
 impl Chunks {
-    /// Before the first byte.
+    /// State before the first byte.
     pub fn new() -> Self {
         Chunks { place: Place::Size, size: 0, read: 0 }
     }
 
-    /// The next part, of what has come, one byte at least. The error says what is wrong.
+    /// Returns the next part of the input, at least one byte. The error says what is wrong.
     pub fn next(&mut self, came: &[u8]) -> Result<Part, String> {
         if let Place::Data(left) = self.place {
             let length = (came.len() as u64).min(left);
@@ -66,7 +66,7 @@ impl Chunks {
         }
         for (place, &byte) in came.iter().enumerate() {
             if self.place == Place::EndOfAll {
-                expect(byte, b'\n', "behind its last chunk")?;
+                expect(byte, b'\n', "after its last chunk")?;
                 return Ok(Part::End(place + 1));
             }
             self.place = self.follows(byte)?;
@@ -77,7 +77,7 @@ impl Chunks {
         Ok(Part::Framing(came.len()))
     }
 
-    /// What comes behind a byte of the framing.
+    /// Advances over one byte of the framing.
     fn follows(&mut self, byte: u8) -> Result<Place, String> {
         self.is_not_too_long()?;
         match (self.place, byte) {
@@ -87,28 +87,28 @@ impl Chunks {
             (Place::Extension, byte) if byte != b'\n' => Ok(Place::Extension),
             (Place::Size | Place::Digits, byte) => {
                 let digit = (byte as char).to_digit(16).ok_or_else(|| no_size(byte))?;
-                let size = self.size.checked_mul(16).ok_or("a chunk of the reply is larger than any number here")?;
+                let size = self.size.checked_mul(16).ok_or("the size of a chunk of the reply exceeds 64 bits")?;
                 self.size = size + u64::from(digit);
                 Ok(Place::Digits)
             }
             (Place::EndOfLine, byte) => {
-                expect(byte, b'\n', "behind the size of a chunk")?;
+                expect(byte, b'\n', "after the size of a chunk")?;
                 self.read = 0;
                 Ok(match std::mem::take(&mut self.size) {
                     0 => Place::Trailer,
                     size => Place::Data(size),
                 })
             }
-            (Place::BehindData, byte) => expect(byte, b'\r', "behind a chunk").map(|()| Place::EndBehindData),
+            (Place::BehindData, byte) => expect(byte, b'\r', "after a chunk").map(|()| Place::EndBehindData),
             (Place::EndBehindData, byte) => {
-                expect(byte, b'\n', "behind a chunk")?;
+                expect(byte, b'\n', "after a chunk")?;
                 self.read = 0;
                 Ok(Place::Size)
             }
             (Place::Trailer, b'\r') => Ok(Place::EndOfAll),
             (Place::WithinTrailer, b'\r') => Ok(Place::EndOfTrailer),
             (Place::Trailer | Place::WithinTrailer, byte) if byte != b'\n' => Ok(Place::WithinTrailer),
-            (Place::EndOfTrailer, byte) => expect(byte, b'\n', "behind a trailer").map(|()| Place::Trailer),
+            (Place::EndOfTrailer, byte) => expect(byte, b'\n', "after a trailer").map(|()| Place::Trailer),
             (_, byte) => Err(no_size(byte)),
         }
     }
@@ -129,19 +129,19 @@ fn expect(byte: u8, expected: u8, place: &str) -> Result<(), String> {
     if byte == expected {
         return Ok(());
     }
-    Err(format!("{place} the reply has {:?}, and {:?} is due there", byte as char, expected as char))
+    Err(format!("{place} the reply has {:?}, expected {:?}", byte as char, expected as char))
 }
 
 fn no_size(byte: u8) -> String {
-    format!("{:?} stands in the line of a chunk of the reply, where its size and its end belong", byte as char)
+    format!("unexpected {:?} in the size line of a chunk of the reply", byte as char)
 }
 
 #[cfg(test)]
 mod tests {
     use super::*;
 
-    /// The bytes of a body that comes in these pieces, and how many bytes of the pieces it has; the error, where there is one, or
-    /// that it does not end.
+    /// Returns the bytes of a body that arrives in these pieces, and how many bytes of the input it has. The error is
+    /// that of the parser, or that the body does not end.
     fn read(pieces: &[&[u8]]) -> Result<(Vec<u8>, usize), String> {
         let (mut chunks, mut body, mut taken) = (Chunks::new(), Vec::new(), 0);
         for piece in pieces {
@@ -188,22 +188,22 @@ mod tests {
         let long_line = format!("1;{}\r\n", "x".repeat(LONGEST_LINE));
         let long_trailers = format!("0\r\n{}", "A: b\r\n".repeat(LONGEST_TRAILERS / 6 + 1));
         for (text, word) in [
-            ("\r\n", "where its size and its end belong"),
-            ("x\r\n", "'x' stands"),
-            ("-1\r\n", "'-' stands"),
-            ("0x1\r\n", "'x' stands"),
-            (";a\r\n", "';' stands"),
-            (" 1\r\n", "' ' stands"),
-            ("1 2\r\n", "'2' stands"),
-            ("1\n", "'\\n' stands"),
-            ("1;a\n", "'\\n' stands"),
-            ("1\rx", "behind the size of a chunk"),
-            ("1\r\nabc", "behind a chunk the reply has 'b'"),
-            ("1\r\na\rb", "behind a chunk the reply has 'b'"),
-            ("0\r\n\rx", "behind its last chunk"),
-            ("0\r\nA: 1\rx", "behind a trailer"),
-            ("0\r\nA: 1\n", "'\\n' stands"),
-            ("10000000000000000\r\n", "larger than any number"),
+            ("\r\n", "in the size line of a chunk"),
+            ("x\r\n", "unexpected 'x'"),
+            ("-1\r\n", "unexpected '-'"),
+            ("0x1\r\n", "unexpected 'x'"),
+            (";a\r\n", "unexpected ';'"),
+            (" 1\r\n", "unexpected ' '"),
+            ("1 2\r\n", "unexpected '2'"),
+            ("1\n", "unexpected '\\n'"),
+            ("1;a\n", "unexpected '\\n'"),
+            ("1\rx", "after the size of a chunk"),
+            ("1\r\nabc", "after a chunk the reply has 'b'"),
+            ("1\r\na\rb", "after a chunk the reply has 'b'"),
+            ("0\r\n\rx", "after its last chunk"),
+            ("0\r\nA: 1\rx", "after a trailer"),
+            ("0\r\nA: 1\n", "unexpected '\\n'"),
+            ("10000000000000000\r\n", "exceeds 64 bits"),
             (&long_line, "more than 4096 bytes"),
             (&long_trailers, "more than 65536 bytes"),
         ] {
@@ -215,7 +215,7 @@ mod tests {
         assert_eq!(read(&[b"FFFFFFFFFFFFFFFF\r\nab"]).unwrap_err(), "it does not end");
     }
 
-    /// As a server makes them: a size in either case, with zeros before it and an extension behind.
+    /// Chunks as servers make them: a size in either case, with leading zeros and an extension.
     fn encoded(chunks: &[(Vec<u8>, usize, bool, String)], trailers: &[String]) -> Vec<u8> {
         let mut text = Vec::new();
         for (data, zeros, is_upper, extension) in chunks.iter().filter(|(data, ..)| !data.is_empty()) {

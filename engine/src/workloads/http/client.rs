@@ -1,4 +1,4 @@
-//! The asking end: requests of one kind or of several, and their replies.
+//! The client side: requests of one or several kinds, and their replies.
 
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering::Relaxed};
@@ -20,10 +20,10 @@ use crate::sys::memory::shared::SharedArray;
 use crate::transfer::outbox::{Outbox, Piece};
 use crate::transfer::primitive::Want;
 
-/// The longest head of a reply that is taken.
+/// The longest reply head accepted.
 const LONGEST_HEAD: usize = 64 * 1024;
 
-/// Makes the asking end.
+/// Makes the client side.
 pub fn client(settings: &Settings) -> Result<Box<dyn Client>> {
     let kinds: Arc<[KindOfRequest]> = kinds(settings)?.into();
     let sizes = SizesInTurn::new(settings, &BYTES)?;
@@ -46,7 +46,7 @@ pub fn client(settings: &Settings) -> Result<Box<dyn Client>> {
     }))
 }
 
-/// Which kind comes how often, and has come.
+/// Weights of the kinds, and how often each was requested.
 #[derive(Clone)]
 struct Mix {
     index: Arc<WeightedAliasIndex<u64>>,
@@ -58,7 +58,7 @@ impl Mix {
         let index = alias(kinds.iter().map(|kind| kind.weight).collect());
         Ok(Mix {
             index: Arc::new(index.map_err(|why| mistake("http.invalid_mix", format!("--{}: {why}", MIX.name)))?),
-            counted: Arc::new(SharedArray::new(kinds.len()).context("shared memory could not be mapped")?),
+            counted: Arc::new(SharedArray::new(kinds.len()).context("cannot map shared memory")?),
         })
     }
 }
@@ -66,19 +66,19 @@ impl Mix {
 #[derive(Clone)]
 struct Asker {
     kinds: Arc<[KindOfRequest]>,
-    /// None where there is only one kind.
+    /// None if there is only one kind.
     mix: Option<Mix>,
     sizes: SizesInTurn,
-    /// Of the next request.
+    /// Draw of the next request.
     arrival: Option<u64>,
-    /// The present request.
+    /// Current request.
     asked: Asked,
-    /// What has come of a head that is not complete.
+    /// The incomplete head so far.
     head: Vec<u8>,
-    /// Bytes of the heads that were only to be heard meanwhile.
+    /// Bytes of interim heads (1xx).
     interim: usize,
     coming: Coming,
-    /// The reply's head says that the server closes behind it.
+    /// The reply's head says that the server closes after it.
     closes: bool,
     body: Reception,
 }
@@ -86,19 +86,19 @@ struct Asker {
 #[derive(Clone, Copy)]
 struct Asked {
     kind: usize,
-    /// How long the reply's body is, or would be; `None` where any length is right.
+    /// Length of the reply's body, if it had one; `None` if any length is correct.
     bytes: Option<u64>,
 }
 
-/// What comes next of a reply.
+/// The next part of a reply.
 #[derive(Clone, Copy)]
 enum Coming {
     Head,
     /// A body that is compared.
     Body,
-    /// So many bytes of a body that is not.
+    /// This many bytes of a body that is not compared.
     Any(u64),
-    /// A body whose end is not known beforehand, compared or not.
+    /// A body whose end is not known in advance, compared or not.
     Unmeasured(Unmeasured),
 }
 
@@ -176,8 +176,8 @@ impl Conversation for Asker {
     fn receive(&mut self, input: &mut Input<'_>) -> std::result::Result<Answer, String> {
         while matches!(self.coming, Coming::Head) {
             if input.ended {
-                let behind = if self.interim > 0 { ", behind others (1xx)" } else { "" };
-                return Err(format!("the reply ended after {} bytes of its head{behind}", self.head.len()));
+                let interim = if self.interim > 0 { ", after interim heads (1xx)" } else { "" };
+                return Err(format!("the reply ended after {} bytes of its head{interim}", self.head.len()));
             }
             let kind = &self.kinds[self.asked.kind];
             let before = self.head.len();
@@ -206,7 +206,7 @@ impl Conversation for Asker {
                 Extent::Interim => {
                     self.interim += length;
                     if self.interim > LONGEST_HEAD {
-                        return Err(format!("heads of more than {LONGEST_HEAD} bytes (1xx), and no reply"));
+                        return Err(format!("more than {LONGEST_HEAD} bytes of interim heads (1xx), and no reply"));
                     }
                     Want::ANYTHING
                 }
@@ -238,7 +238,7 @@ impl Conversation for Asker {
             return if answer == Answer::Complete { self.complete() } else { Ok(answer) };
         };
         if input.ended {
-            return Err(format!("the reply ended, and {left} bytes of its body were to come"));
+            return Err(format!("the reply ended with {left} bytes of its body missing"));
         }
         let part = (input.bytes().len() as u64).min(left);
         input.take(part as usize);
@@ -353,14 +353,14 @@ mod tests {
             let error = judge(&[reply], false).unwrap_err();
             assert!(error.contains(word), "'{word}' is not in '{error}'");
         };
-        wrong(&chunked(&[299]), "299 bytes, and 300 are due; of another server's resource: --bytes 299 --check count");
-        wrong(&chunked(&[300, 1]), "more than the 300 bytes");
+        wrong(&chunked(&[299]), "299 bytes, expected 300; for a resource of another server: --bytes 299 --check count");
+        wrong(&chunked(&[300, 1]), "more than the expected 300 bytes");
         wrong(&chunked(&[]), "--mix GET+0:/@1");
         let mut other = right.clone();
         let last = right.len() - 10;
         other[last] ^= 1;
         wrong(&other, "byte 297");
-        // Of any kind no length is due, and there is a bound.
+        // A kind without a given length accepts any, up to a limit.
         let any = |size: usize| chunked(&vec![10_000; size / 10_000]);
         let missing = |reply: Vec<u8>| {
             let reply = [b"HTTP/1.1 404 Not Found", &reply["HTTP/1.1 200 OK".len()..]].concat();
@@ -379,8 +379,8 @@ mod tests {
                 assert_eq!(judge(&[&right[..cut], &right[cut..]], true), Ok(Answer::Last), "cut at {cut}");
             }
             assert!(matches!(judge(&[&right], false), Ok(Answer::Receive(_))), "more may come");
-            assert!(judge(&[&reply(head, 299)], true).unwrap_err().contains("299 bytes, and 300 are due"));
-            assert!(judge(&[&reply(head, 301)], true).unwrap_err().contains("more than the 300 bytes"));
+            assert!(judge(&[&reply(head, 299)], true).unwrap_err().contains("299 bytes, expected 300"));
+            assert!(judge(&[&reply(head, 301)], true).unwrap_err().contains("more than the expected 300 bytes"));
         }
     }
 
@@ -392,14 +392,22 @@ mod tests {
         };
         wrong("HTTP/1.1 404 Not Found\r\nContent-Length: 0\r\n\r\n", 0, "404 Not Found");
         wrong("HTTP/1.1 200 OK\r\nContent-Length: 299\r\n\r\n", 299, "299 bytes");
-        wrong("HTTP/1.1 200 OK\r\nContent-Length: x\r\n\r\n", 0, "no number");
+        wrong("HTTP/1.1 200 OK\r\nContent-Length: x\r\n\r\n", 0, "not a number");
         wrong("HTTP/1.1 101 Switching Protocols\r\n\r\n", 0, "status is 101 Switching Protocols, not 200");
-        wrong("HTTP/1.1 103 Early Hints\r\n\r\n", 0, "the reply ended after 0 bytes of its head, behind others (1xx)");
-        wrong(&"HTTP/1.1 100 Continue\r\n\r\n".repeat(3000), 0, "heads of more than 65536 bytes (1xx), and no reply");
+        wrong(
+            "HTTP/1.1 103 Early Hints\r\n\r\n",
+            0,
+            "the reply ended after 0 bytes of its head, after interim heads (1xx)",
+        );
+        wrong(
+            &"HTTP/1.1 100 Continue\r\n\r\n".repeat(3000),
+            0,
+            "more than 65536 bytes of interim heads (1xx), and no reply",
+        );
         let length = "Content-Length: 300\r\n";
         wrong(&format!("HTTP/1.1 200 OK\r\n{length}Transfer-Encoding: chunked\r\n\r\n"), 300, "a Transfer-Encoding");
         for lengths in [format!("{length}Content-Length: 5\r\n"), format!("Content-Length: 5\r\n{length}")] {
-            wrong(&format!("HTTP/1.1 200 OK\r\n{lengths}\r\n"), 300, "two Content-Lengths");
+            wrong(&format!("HTTP/1.1 200 OK\r\n{lengths}\r\n"), 300, "two different Content-Lengths");
         }
         let twice = reply(&format!("HTTP/1.1 200 OK\r\n{length}{length}\r\n"), 300);
         assert_eq!(judge(&[&twice], false), Ok(Answer::Complete));
@@ -454,9 +462,9 @@ mod tests {
         }
         let endless = "HTTP/1.1 404 Not Found\r\nContent-Length: 1048577\r\n\r\n";
         let error = judge_by(of_mix("GET=404:/@1").as_ref(), &[endless.as_bytes()], false).unwrap_err();
-        assert!(error.contains("up to 1048576"), "{error}");
+        assert!(error.contains("maximum is 1048576"), "{error}");
         let short = judge_by(of_mix("GET=404:/@1").as_ref(), &[&missing.as_bytes()[..missing.len() - 1]], true);
-        assert!(short.unwrap_err().contains("1 bytes of its body were to come"));
+        assert!(short.unwrap_err().contains("1 bytes of its body missing"));
     }
 
     #[test]

@@ -1,9 +1,9 @@
-//! Header fields of requests and replies alike.
+//! Header fields, in requests and replies.
 
-/// The most header fields of a request or a reply; more are answered with 431.
+/// Maximum number of header fields of a request or a reply; the server answers a request with more with 431.
 pub const MOST_HEADERS: usize = 64;
 
-/// A Content-Length: digits and nothing else.
+/// Parses a Content-Length: digits only.
 pub fn content_length(value: &[u8]) -> Option<u64> {
     let digits = std::str::from_utf8(value).ok()?;
     digits.bytes().all(|byte| byte.is_ascii_digit()).then(|| digits.parse().ok())?

@@ -1,4 +1,4 @@
-//! What is asked for: one path again and again, or a mix of kinds of requests.
+//! The requests of a load: one path, or a mix of kinds of requests.
 
 use std::ops::RangeInclusive;
 use std::sync::Arc;
@@ -10,70 +10,70 @@ use crate::base::setting::{Form, Kind as SettingKind, NONE, Setting, Settings};
 use crate::protocol::pattern::BYTES;
 use crate::requests::sizes::{SIZES, weight};
 
-/// What is asked for.
+/// Path to request.
 pub const PATH: Setting = Setting {
     name: "path",
-    help: "What to ask for; our servers have / alone, and /bytes/N if told so; {bytes} in it stands for the size of each request. \
-           Of another path a reply of any bytes is right, unless --bytes or --check says what is",
+    help: "Path to request. Our servers have /, and /bytes/N if configured. {bytes} in the path stands for the size \
+           of each request. For any other path a reply of any length is correct, unless --bytes or --check is given",
     unit: None,
     kind: SettingKind::Text { longest: 2048, default: "/", form: Form::Plain },
     for_more: None,
 };
 
-/// Several kinds of requests.
+/// Mix of several kinds of requests.
 pub const MIX: Setting = Setting {
     name: "mix",
-    help: "Instead of one path, kinds of requests with their weights: GET:/@9,HEAD:/@1,GET=404:/missing@1. METHOD is GET or \
-           HEAD; METHOD=STATUS where not 200 is right; METHOD+BYTES where a reply is not as long as the others; {bytes} in a \
-           path is the size of each request",
+    help: "Mix of requests with weights, instead of a single path: GET:/@9,HEAD:/@1,GET=404:/missing@1. METHOD is GET \
+           or HEAD; METHOD=STATUS expects a status other than 200; METHOD+BYTES expects a different reply length; \
+           {bytes} in a path stands for the size of each request",
     unit: None,
     kind: SettingKind::Text { longest: 4096, default: NONE, form: Form::Mix },
     for_more: None,
 };
 
-/// In a path, what stands for a size.
+/// Placeholder for a size in a path.
 const SIZE: &str = "{bytes}";
 
-/// Where a server of ours has resources of all sizes.
+/// Path of our servers' sized resources.
 const SIZED: &str = "/bytes/{bytes}";
 
-/// How one kind is written.
+/// Format of one kind.
 const FORM: &str = "METHOD:PATH@WEIGHT, METHOD=STATUS:PATH@WEIGHT or METHOD+BYTES:PATH@WEIGHT";
 
-/// A kind of request, and what reply is right.
+/// A kind of request, and the correct reply to it.
 #[derive(Debug, Clone, PartialEq)]
 pub struct KindOfRequest {
-    /// As it was typed, without its weight.
+    /// As typed, without its weight.
     pub text: String,
-    /// How often it comes, among all.
+    /// Weight among all kinds.
     pub weight: u64,
-    /// Of the reply.
+    /// Status of the reply.
     pub status: u16,
-    /// What comes behind its head.
+    /// Body of the reply.
     pub body: Body,
-    /// The reply has no body, whatever its head says of one.
+    /// The reply has no body, whatever its head announces.
     pub head_only: bool,
     /// The request's head.
     pub head: Head,
 }
 
-/// How long a reply's body is.
+/// Length of a reply's body.
 #[derive(Debug, Clone, Copy, PartialEq)]
 pub enum Body {
-    /// So many bytes, those that our servers send.
+    /// This many bytes, as our servers send them.
     Exactly(u64),
-    /// As many as were asked for, of the same.
+    /// As many bytes as requested, as our servers send them.
     Drawn,
-    /// So many of any bytes; as many as the head says where that is not known.
+    /// This many bytes of any value; if `None`, as many as the head says.
     Any(Option<u64>),
 }
 
-/// A request's head.
+/// Head of a request.
 #[derive(Debug, Clone, PartialEq)]
 pub enum Head {
-    /// Always the same.
+    /// Constant.
     Same(Arc<[u8]>),
-    /// With a size between these two.
+    /// With a size between these two parts.
     Around(String, String),
 }
 
@@ -85,7 +85,7 @@ impl Head {
         }
     }
 
-    /// The bytes of a request for a resource of this size, where that has a part in it.
+    /// Returns the bytes of a request for a resource of this size, if the head contains a size.
     pub fn bytes(&self, size: u64) -> Arc<[u8]> {
         match self {
             Head::Same(bytes) => Arc::clone(bytes),
@@ -94,10 +94,10 @@ impl Head {
     }
 }
 
-/// What follows a path.
+/// The rest of the head after a path.
 const REST: &str = " HTTP/1.1\r\nHost: localhost\r\n\r\n";
 
-/// The kinds that the settings ask for, one at least.
+/// Returns the configured kinds, at least one.
 pub fn kinds(settings: &Settings) -> Result<Vec<KindOfRequest>> {
     let has_sizes = settings.word(SIZES.name) != NONE;
     let mix = settings.word(MIX.name);
@@ -107,7 +107,7 @@ pub fn kinds(settings: &Settings) -> Result<Vec<KindOfRequest>> {
         let refused = |why: String| {
             mistake(
                 "http.invalid_mix",
-                format!("--{} is '{mix}': {why}; it takes {FORM}, with commas between", MIX.name),
+                format!("--{} is '{mix}': {why}; allowed: {FORM}, separated by commas", MIX.name),
             )
         };
         mix.split(',').map(|text| of_mix(text, has_sizes, settings)).collect::<Result<_, _>>().map_err(refused)?
@@ -116,7 +116,7 @@ pub fn kinds(settings: &Settings) -> Result<Vec<KindOfRequest>> {
         return Err(mistake(
             "http.no_place_for_size",
             format!(
-                "--{} has no part in what is asked for: {SIZE} in a path stands for the size, as in {SIZED}",
+                "--{} has no effect: no path contains {SIZE}, which stands for the size, as in {SIZED}",
                 SIZES.name
             ),
         ));
@@ -124,7 +124,7 @@ pub fn kinds(settings: &Settings) -> Result<Vec<KindOfRequest>> {
     Ok(kinds)
 }
 
-/// Whether it is a path that no server of ours has.
+/// Whether it is a path that our servers do not have.
 pub fn asks_another(settings: &Settings) -> bool {
     let path = settings.values().get(PATH.name).map(ToString::to_string).unwrap_or_default();
     path.starts_with('/') && path != "/" && !path.starts_with("/bytes/") && !path.contains(SIZE)
@@ -134,7 +134,7 @@ fn of_path(path: &str, has_sizes: bool, settings: &Settings) -> Result<KindOfReq
     let path = if has_sizes && path == "/" { SIZED } else { path };
     let refused = |why: String| mistake("http.invalid_path", format!("--{} is '{path}', but {why}", PATH.name));
     let bytes = settings.values().get(BYTES.name).map(|_| settings.integer(BYTES.name));
-    // Without a length of its own it is one whose size is drawn, or is refused for having no place for that.
+    // Without a length, the size is drawn; if there is no place for a size, it is refused.
     let body = if path.contains(SIZE) { Body::Drawn } else { bytes.map_or(Body::Any(None), Body::Exactly) };
     check_path(path, has_sizes).map_err(refused)?;
     Ok(KindOfRequest {
@@ -149,17 +149,17 @@ fn of_path(path: &str, has_sizes: bool, settings: &Settings) -> Result<KindOfReq
 
 fn check_path(path: &str, has_sizes: bool) -> Result<(), String> {
     if !path.starts_with('/') {
-        return Err(format!("it begins with a slash: /{path}"));
+        return Err(format!("a path begins with a slash: /{path}"));
     }
     match path.matches(SIZE).count() {
         0 => Ok(()),
         1 if has_sizes => Ok(()),
         1 => Err(format!("{SIZE} stands for a size: give --{}, such as --{0} fixed:4000", SIZES.name)),
-        _ => Err(format!("{SIZE} stands in it more than once")),
+        _ => Err(format!("{SIZE} occurs in it more than once")),
     }
 }
 
-/// Those that a reply can have (RFC 9110, section 15).
+/// Final statuses (RFC 9110, section 15).
 pub const STATUSES: RangeInclusive<u16> = 200..=599;
 
 fn of_mix(text: &str, has_sizes: bool, settings: &Settings) -> Result<KindOfRequest, String> {
@@ -172,27 +172,27 @@ fn of_mix(text: &str, has_sizes: bool, settings: &Settings) -> Result<KindOfRequ
     let head_only = match method {
         "GET" => false,
         "HEAD" => true,
-        _ => return Err(format!("'{method}' is not GET or HEAD, which have no body")),
+        _ => return Err(format!("'{method}' is not GET or HEAD; other methods are not supported")),
     };
     let (first, last) = (STATUSES.start(), STATUSES.end());
     let is_final = status.parse().ok().filter(|status| STATUSES.contains(status));
-    let status = is_final.ok_or(format!("'{status}' is no status from {first} to {last}"))?;
+    let status = is_final.ok_or(format!("'{status}' is not a status from {first} to {last}"))?;
     let SettingKind::Integer { maximum, .. } = BYTES.kind else { unreachable!("{} is a number", BYTES.name) };
     let number = |text: &str| {
         let bytes = text.parse().ok().filter(|bytes| (0..=maximum).contains(bytes));
-        bytes.ok_or(format!("'{text}' is no number of bytes from 0 to {maximum}"))
+        bytes.ok_or(format!("'{text}' is not a number of bytes from 0 to {maximum}"))
     };
     let own = bytes.map(number).transpose()?;
     let all = settings.values().get(BYTES.name).map(|_| settings.integer(BYTES.name));
     let body = match (status, own, path.contains(SIZE)) {
         (_, Some(_), true) => return Err(format!("'{request}' has two sizes: +BYTES, and {SIZE} in its path")),
         (200, None, true) => Body::Drawn,
-        (_, None, true) => return Err(format!("'{request}' asks for a size, and status {status} has none")),
+        (_, None, true) => return Err(format!("'{request}' asks for a size, but status {status} has no body")),
         (200, own, false) => match own.or(all) {
             Some(bytes) => Body::Exactly(bytes),
-            None => return Err(format!("'{request}' does not say how long its reply is: {method}+BYTES:{path}")),
+            None => return Err(format!("'{request}' does not give the length of its reply: {method}+BYTES:{path}")),
         },
-        // They have no body (RFC 9110, sections 15.3.5 and 15.4.5).
+        // These statuses have no body (RFC 9110, sections 15.3.5 and 15.4.5).
         (204 | 304, None, false) => Body::Any(Some(0)),
         (_, own, false) => Body::Any(own),
     };
@@ -255,23 +255,23 @@ mod tests {
         let sizes = ("sizes", "uniform:1..100");
         for (given, words) in [
             (vec![("mix", "GET:/")], "'GET:/' has no weight"),
-            (vec![("mix", "GET:/@0")], "'0' is no weight"),
+            (vec![("mix", "GET:/@0")], "'0' is not a weight"),
             (vec![("mix", "GET@1")], "no colon"),
             (vec![("mix", "GET:x@1")], "begins with a slash: /x"),
             (vec![("mix", "POST:/@1")], "'POST' is not GET or HEAD"),
             (vec![("mix", "get:/@1")], "'get' is not GET or HEAD"),
-            (vec![("mix", "GET=99:/@1")], "'99' is no status from 200 to 599"),
-            (vec![("mix", "GET=x:/@1")], "'x' is no status"),
-            (vec![("mix", "GET+-1:/@1")], "'-1' is no number of bytes"),
+            (vec![("mix", "GET=99:/@1")], "'99' is not a status from 200 to 599"),
+            (vec![("mix", "GET=x:/@1")], "'x' is not a status"),
+            (vec![("mix", "GET+-1:/@1")], "'-1' is not a number of bytes"),
             (vec![("mix", "GET:/@1,")], "has no weight"),
             (vec![("mix", "GET:/bytes/{bytes}@1")], "give --sizes"),
             (vec![("path", "/bytes/{bytes}")], "give --sizes"),
             (vec![("path", "x")], "begins with a slash: /x"),
-            (vec![("path", "/x"), sizes], "no part in what is asked for"),
-            (vec![("mix", "GET+5:/@1"), sizes], "no part in what is asked for"),
+            (vec![("path", "/x"), sizes], "no effect"),
+            (vec![("mix", "GET+5:/@1"), sizes], "no effect"),
             (vec![("mix", "GET:/@1"), sizes], "GET+BYTES:/"),
             (vec![("mix", "GET+5:/{bytes}@1"), sizes], "two sizes"),
-            (vec![("mix", "GET=404:/{bytes}@1"), sizes], "status 404 has none"),
+            (vec![("mix", "GET=404:/{bytes}@1"), sizes], "status 404 has no body"),
             (vec![("path", "/{bytes}/{bytes}"), sizes], "more than once"),
         ] {
             let error = read(&given).unwrap_err().to_string();

@@ -1,4 +1,4 @@
-//! A body of which nobody has said how long it is: in chunks, or as long as its connection.
+//! A body of unknown length: chunked, or up to the end of its connection.
 
 use super::chunks::{Chunks, Part};
 use super::kinds::{Body, KindOfRequest};
@@ -6,23 +6,23 @@ use super::reply_head::{LONGEST_UNKNOWN, unlike};
 use crate::protocol::pattern::Reception;
 use crate::protocol::workload::Input;
 
-/// Such a body on its way in.
+/// Such a body while it arrives.
 #[derive(Debug, Clone, Copy)]
 pub struct Unmeasured {
-    /// None: it ends with the connection.
+    /// Position in the chunks; `None` if the body ends with the connection.
     chunks: Option<Chunks>,
-    /// How long it is to be, where only one length is right.
+    /// Expected length, if only one is correct.
     due: Option<u64>,
     came: u64,
 }
 
 impl Unmeasured {
-    /// One that comes in chunks or not, and is to be so long where only one length is right.
+    /// Makes a body, chunked or not, with the expected length if only one is correct.
     pub fn new(in_chunks: bool, due: Option<u64>) -> Self {
         Unmeasured { chunks: in_chunks.then(Chunks::new), due, came: 0 }
     }
 
-    /// Takes what has come of it; true when that was all. `compared` looks at the bytes of a kind that says which are right.
+    /// Takes the bytes of the body; true once it is complete. `compared` checks the bytes for a kind that defines them.
     pub fn receive(
         &mut self,
         input: &mut Input<'_>,
@@ -62,12 +62,12 @@ impl Unmeasured {
         self.came += part.len() as u64;
         match self.due {
             Some(due) if self.came > due => Err(format!(
-                "the reply has more than the {due} bytes that are due; of another server's resource: --bytes with its length, \
-                 --check count"
+                "the reply has more than the expected {due} bytes; for a resource of another server: --bytes with its \
+                 length, --check count"
             )),
             None if self.came > LONGEST_UNKNOWN => Err(format!(
-                "the reply has more than {LONGEST_UNKNOWN} bytes, the most that are taken where none are due: --bytes with its \
-                 length, --check count"
+                "the reply has more than {LONGEST_UNKNOWN} bytes, the maximum if no length is given; use --bytes with \
+                 its length, --check count"
             )),
             _ => Ok(()),
         }

@@ -1,4 +1,4 @@
-//! The head of a reply, as the asking end reads it.
+//! The head of a reply, as the client parses it.
 
 use std::cell::RefCell;
 
@@ -7,7 +7,7 @@ use httparse::Status as Parsed;
 use super::fields::{MOST_HEADERS, content_length};
 use super::kinds::{KindOfRequest, STATUSES};
 
-/// The longest body that is taken where nobody has said how long it is to be.
+/// The longest body accepted if no length is given.
 pub const LONGEST_UNKNOWN: u64 = 1 << 20;
 
 /// What the head of a reply says.
@@ -15,29 +15,29 @@ pub const LONGEST_UNKNOWN: u64 = 1 << 20;
 pub struct Head {
     /// Its length.
     pub length: usize,
-    /// The server closes behind the reply.
+    /// The server closes after the reply.
     pub closes: bool,
-    /// What comes behind it.
+    /// What follows the head.
     pub body: Extent,
 }
 
-/// How far the body goes that follows a head.
+/// Extent of the body after a head.
 #[derive(Debug, Clone, Copy, PartialEq)]
 pub enum Extent {
-    /// No body: another head follows, and this one was only to be heard meanwhile (RFC 9110, section 15.2).
+    /// No body: an interim reply, which another head follows (RFC 9110, section 15.2).
     Interim,
-    /// So many bytes.
+    /// This many bytes.
     Bytes(u64),
     /// Chunks, up to an empty one.
     Chunks,
-    /// Whatever comes until the server closes: nothing else says where it ends.
+    /// Everything up to the end of the connection.
     Connection,
 }
 
-/// The head of a reply to a request of this kind, with a body of so many bytes; `None` while it is not complete.
+/// Parses the head of a reply to a request of this kind, with a body of this length; `None` while it is incomplete.
 ///
-/// Most replies of a load have the same head, which says the same to whoever asked for the same: it is compared, and parsed
-/// only where it is another.
+/// Most replies of a load have the same head, with the same meaning for equal requests. So the head is compared with
+/// the previous one, and parsed only if it differs.
 pub fn read(bytes: &[u8], kind: &KindOfRequest, due: Option<u64>) -> Result<Option<Head>, String> {
     let asked = Asked { status: kind.status, head_only: kind.head_only, due };
     LAST.with_borrow_mut(|last| {
@@ -56,14 +56,14 @@ pub fn read(bytes: &[u8], kind: &KindOfRequest, due: Option<u64>) -> Result<Opti
     })
 }
 
-/// The longest head that is kept to be compared.
+/// The longest head kept for comparison.
 const LONGEST_KEPT: usize = 1024;
 
 thread_local! {
     static LAST: RefCell<Last> = RefCell::default();
 }
 
-/// A head that was complete and right, whoever it came to in this thread. At first the empty one, which says nothing.
+/// The last complete and correct head of any connection in this thread; initially empty.
 #[derive(Default)]
 struct Last {
     asked: Asked,
@@ -71,7 +71,7 @@ struct Last {
     head: Option<Head>,
 }
 
-/// On what of a request it depends what a head says, beside its bytes.
+/// The properties of a request that the meaning of a head depends on, besides the head's bytes.
 #[derive(Clone, Copy, Default, PartialEq)]
 struct Asked {
     status: u16,
@@ -87,35 +87,35 @@ fn parse(bytes: &[u8], kind: &KindOfRequest, due: Option<u64>) -> Result<Option<
         Ok(Parsed::Partial) => return Ok(None),
         Err(error) => return Err(format!("the reply is not HTTP: {error}")),
     };
-    // After 101 another protocol would follow.
+    // After 101, another protocol follows.
     if head.code.is_some_and(|code| code != 101 && code != kind.status && (100..200).contains(&code)) {
         return Ok(Some(Head { length, closes: false, body: Extent::Interim }));
     }
     if head.code != Some(kind.status) {
         let (code, reason) = (head.code.unwrap_or_default(), head.reason.unwrap_or_default());
         let path = kind.text.split_once(':').map_or("", |(_, path)| path);
-        let told = format!("the reply's status is {code} {reason}, not {}", kind.status);
+        let wrong = format!("the reply's status is {code} {reason}, not {}", kind.status);
         return Err(if STATUSES.contains(&code) {
-            format!("{told}; where that is right: --mix {}={code}:{path}@1", method(kind))
+            format!("{wrong}; if that is correct: --mix {}={code}:{path}@1", method(kind))
         } else {
-            told
+            wrong
         });
     }
     let named = |name: &'static str| head.headers.iter().filter(move |header| header.name.eq_ignore_ascii_case(name));
-    // Several fields are one list (RFC 9110, section 5.3).
+    // Several fields of one name form one list (RFC 9110, section 5.3).
     let says = |word: &str| {
         named("connection")
             .flat_map(|header| header.value.split(|&byte| byte == b','))
             .any(|option| option.trim_ascii().eq_ignore_ascii_case(word.as_bytes()))
     };
-    // HTTP/1.0 closes unless it is said otherwise (RFC 9112, section 9.3).
+    // HTTP/1.0 closes by default (RFC 9112, section 9.3).
     let closes = says("close") || (head.version == Some(0) && !says("keep-alive"));
     let has_none = kind.head_only || matches!(kind.status, 204 | 304);
     let mut lengths = named("content-length");
-    // Where a reply ends that says it twice, or in two ways, nobody can tell (RFC 9112, section 6.3).
+    // With two different lengths the end of the reply is unknown (RFC 9112, section 6.3).
     let first = lengths.next();
     if first.is_some_and(|first| lengths.any(|other| other.value != first.value)) {
-        return Err("the reply has two Content-Lengths that differ".to_owned());
+        return Err("the reply has two different Content-Lengths".to_owned());
     }
     if !has_none && in_chunks(&head)? {
         return Ok(Some(Head { length, closes, body: Extent::Chunks }));
@@ -126,35 +126,35 @@ fn parse(bytes: &[u8], kind: &KindOfRequest, due: Option<u64>) -> Result<Option<
         }
         (Some(Some(bytes)), None) if bytes > LONGEST_UNKNOWN && !has_none => {
             return Err(format!(
-                "the reply has {bytes} bytes, and up to {LONGEST_UNKNOWN} are taken where none are due: --bytes {bytes} --check \
-                 count"
+                "the reply has {bytes} bytes; the maximum is {LONGEST_UNKNOWN} if no length is given; use --bytes \
+                 {bytes} --check count"
             ));
         }
         (Some(Some(bytes)), _) => bytes,
-        (Some(None), _) => return Err("the reply's Content-Length is no number".to_owned()),
-        // A server may leave it out there (RFC 9110, section 8.6).
+        (Some(None), _) => return Err("the reply's Content-Length is not a number".to_owned()),
+        // A server may omit it in this case (RFC 9110, section 8.6).
         (None, _) if has_none => 0,
-        // Whatever it says of the connection (RFC 9112, section 6.3).
+        // Whatever the Connection field says (RFC 9112, section 6.3).
         (None, _) => return Ok(Some(Head { length, closes: true, body: Extent::Connection })),
     };
     Ok(Some(Head { length, closes, body: Extent::Bytes(if has_none { 0 } else { body }) }))
 }
 
-/// Whether a reply comes in chunks. Refused where it is coded in another way too, and where its end is told in two ways, or in one
-/// that its version does not have (RFC 9112, sections 6.1 and 6.3): a proxy on the way may have understood it otherwise.
+/// Returns whether a reply is chunked. Refuses other codings, a contradictory end, and chunks in a version that does
+/// not have them (RFC 9112, sections 6.1 and 6.3): a proxy might have parsed the reply differently.
 fn in_chunks(head: &httparse::Response<'_, '_>) -> Result<bool, String> {
     let named = |name: &'static str| head.headers.iter().filter(move |header| header.name.eq_ignore_ascii_case(name));
     let mut codings = named("transfer-encoding").map(|header| header.value.trim_ascii());
     let Some(coding) = codings.next() else { return Ok(false) };
     if !coding.eq_ignore_ascii_case(b"chunked") || codings.next().is_some() {
         let seen = String::from_utf8_lossy(coding);
-        return Err(format!("the reply has the Transfer-Encoding {seen:?}, and this client knows chunked alone"));
+        return Err(format!("the reply has the Transfer-Encoding {seen:?}; this client supports only chunked"));
     }
     if named("content-length").next().is_some() {
-        return Err("the reply has a Transfer-Encoding and a Content-Length, which contradict each other".to_owned());
+        return Err("the reply has both a Transfer-Encoding and a Content-Length".to_owned());
     }
     if head.version == Some(0) {
-        return Err("the reply has a Transfer-Encoding, which HTTP/1.0 has not".to_owned());
+        return Err("the reply has a Transfer-Encoding, which HTTP/1.0 does not support".to_owned());
     }
     Ok(true)
 }
@@ -163,14 +163,14 @@ fn method(kind: &KindOfRequest) -> &'static str {
     if kind.head_only { "HEAD" } else { "GET" }
 }
 
-/// That a reply to a request of this kind has so many bytes where others are due.
+/// Describes a reply to a request of this kind that does not have the expected length.
 pub fn unlike(bytes: u64, due: u64, kind: &KindOfRequest) -> String {
     let path = kind.text.split_once(':').map_or("", |(_, path)| path);
     let instead = match bytes {
         0 => format!("--mix {}+0:{path}@1", method(kind)),
         _ => format!("--bytes {bytes} --check count"),
     };
-    format!("the reply has {bytes} bytes, and {due} are due; of another server's resource: {instead}")
+    format!("the reply has {bytes} bytes, expected {due}; for a resource of another server: {instead}")
 }
 
 #[cfg(test)]
@@ -252,11 +252,17 @@ mod tests {
             ("1 101 Switching Protocols", "the reply's status is 101"),
             ("1 200 OK\r\nTransfer-Encoding: gzip, chunked", "\"gzip, chunked\""),
             ("1 200 OK\r\nTransfer-Encoding: gzip", "\"gzip\""),
-            ("1 200 OK\r\nTransfer-Encoding: chunked, chunked", "chunked alone"),
-            ("1 200 OK\r\nTransfer-Encoding: chunked\r\nTransfer-Encoding: chunked", "chunked alone"),
-            ("1 200 OK\r\nTransfer-Encoding: chunked\r\nContent-Length: 3", "contradict each other"),
-            ("1 200 OK\r\nContent-Length: 3\r\nTransfer-Encoding: chunked", "contradict each other"),
-            ("0 200 OK\r\nTransfer-Encoding: chunked", "HTTP/1.0 has not"),
+            ("1 200 OK\r\nTransfer-Encoding: chunked, chunked", "only chunked"),
+            ("1 200 OK\r\nTransfer-Encoding: chunked\r\nTransfer-Encoding: chunked", "only chunked"),
+            (
+                "1 200 OK\r\nTransfer-Encoding: chunked\r\nContent-Length: 3",
+                "both a Transfer-Encoding and a Content-Length",
+            ),
+            (
+                "1 200 OK\r\nContent-Length: 3\r\nTransfer-Encoding: chunked",
+                "both a Transfer-Encoding and a Content-Length",
+            ),
+            ("0 200 OK\r\nTransfer-Encoding: chunked", "HTTP/1.0 does not support"),
         ] {
             let error = body(fields).unwrap_err();
             assert!(error.contains(word), "{fields}: {error}");

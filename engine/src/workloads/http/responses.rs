@@ -1,23 +1,23 @@
-//! All replies there can be, made once: serving a request is sending one of them.
+//! All possible replies, made once: serving a request means sending one of them.
 
 use std::sync::Arc;
 
 use crate::transfer::outbox::{Outbox, Piece};
 
-/// What a reply says of its request (RFC 9110, section 15).
+/// Status of a reply (RFC 9110, section 15).
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Status {
-    /// Here it is.
+    /// The resource follows.
     Ok,
-    /// It is none.
+    /// Not a valid request.
     BadRequest,
-    /// There is no such path.
+    /// No such path.
     NotFound,
     /// Neither GET nor HEAD.
     MethodNotAllowed,
-    /// It has a body.
+    /// The request has a body.
     ContentTooLarge,
-    /// Its head is too long, or has too many fields.
+    /// The head is too long, or has too many fields.
     HeadTooLarge,
 }
 
@@ -43,17 +43,18 @@ impl Status {
     }
 }
 
-/// A larger resource is in memory once, and the replies on connections that are closed borrow it from the others: it costs
-/// them one more call, while a process that forks pays for all its memory. A smaller one is behind the head of each.
+/// Size above which a resource is stored only once: replies that close the connection share the body of the persistent
+/// ones. This costs one more call, but a process that forks pays for all its memory. A smaller body is stored after
+/// each head.
 const LARGE: usize = 64 * 1024;
 
-/// What resources are.
+/// Content type of resources.
 const RESOURCE: &str = "application/octet-stream";
 
-/// A reply for each status, each for connections that are closed and for those that are kept.
+/// A reply for each status, for closed and for persistent connections.
 pub struct Responses {
     of_status: Vec<[Response; 2]>,
-    /// The largest of all sized resources, of which each other is the beginning.
+    /// The largest sized resource; the others are prefixes of it.
     sized: Arc<[u8]>,
 }
 
@@ -63,7 +64,7 @@ struct Response {
 }
 
 impl Responses {
-    /// The replies of a server with this resource, and one of each size up to that of the other.
+    /// Makes the replies of a server with this resource, and with one of each size up to that of the other.
     pub fn new(resource: &[u8], sized: Arc<[u8]>) -> Self {
         let both = |&status: &Status| {
             let explanation = format!("{}\n", status.words());
@@ -87,7 +88,8 @@ impl Responses {
         (1..=self.sized.len() as u64).contains(&bytes)
     }
 
-    /// As [`Responses::say`], of a resource of a size that there is: made for this request, there being too many to keep.
+    /// As [`Responses::say`], for an existing size. The head is made for this request, since there are too many sizes
+    /// to keep.
     pub fn say_sized(&self, bytes: u64, keep: bool, head_only: bool, outbox: &mut Outbox) {
         let bytes = bytes as usize;
         let head = head(Status::Ok, keep, RESOURCE, bytes).into_bytes();
@@ -103,7 +105,7 @@ impl Responses {
         outbox.end_message();
     }
 
-    /// Puts a reply, or its head alone, into the outbox.
+    /// Puts a reply, or only its head, into the outbox.
     pub fn say(&self, status: Status, keep: bool, head_only: bool, outbox: &mut Outbox) {
         let Response { head, whole } = &self.of_status[status as usize][usize::from(keep)];
         let pieces = if head_only { std::slice::from_ref(head) } else { whole };
@@ -113,7 +115,7 @@ impl Responses {
 }
 
 impl Response {
-    /// A head and its body in one piece, so that one call sends both.
+    /// Joins a head and its body in one piece, so that one call sends both.
     fn together(bytes: Arc<[u8]>, head: usize) -> Self {
         let all = bytes.len();
         Response { head: Piece::Bytes(Arc::clone(&bytes), 0..head), whole: vec![Piece::Bytes(bytes, 0..all)] }
@@ -127,7 +129,7 @@ impl Response {
 }
 
 fn head(status: Status, keep: bool, kind: &str, length: usize) -> String {
-    // Said also where it goes without saying: clients of HTTP/1.0 (ab -k) wait for it.
+    // Always included: clients of HTTP/1.0 (ab -k) wait for it.
     let connection = if keep { "keep-alive" } else { "close" };
     let allow = if status == Status::MethodNotAllowed { "Allow: GET, HEAD\r\n" } else { "" };
     let fields = format!("Content-Type: {kind}\r\nContent-Length: {length}\r\nConnection: {connection}\r\n{allow}");

@@ -5,7 +5,7 @@ use crate::base::setting::Value::Integer;
 use crate::transfer::inbox::Inbox;
 use crate::transfer::outbox::Piece;
 
-/// Gives a session what a peer sends, cut into segments; returns all that it sent and how the connection stands.
+/// Gives a session the peer's bytes, cut into segments; returns everything it sent and the state of the connection.
 fn served(segments: &[&[u8]]) -> (String, &'static str) {
     let service = service(
         &Settings::new(
@@ -35,8 +35,8 @@ fn served(segments: &[&[u8]]) -> (String, &'static str) {
     (sent, "open")
 }
 
-/// The statuses of all replies, each with k for a connection that is kept and c for one that is closed, and how the
-/// connection stands.
+/// The statuses of all replies, each with k for a persistent connection and c for a closed one, and the state of the
+/// connection.
 fn statuses(request: &str) -> (Vec<String>, &'static str) {
     let (sent, state) = served(&[request.as_bytes()]);
     let replies = sent.split("HTTP/1.1 ").skip(1);
@@ -101,7 +101,7 @@ fn connections_are_kept_as_the_client_says() {
     ] {
         answers(&format!("GET / HTTP/{version}\r\n{HOST}{option}\r\n"), &[right], state);
     }
-    // What is pipelined behind the last request of a connection is not served.
+    // Requests pipelined after the last request of a connection are not served.
     let (close, kept) = (format!("{HOST}Connection: close\r\n\r\n"), format!("{HOST}\r\n"));
     let text = format!("GET / HTTP/1.1\r\n{kept}GET /x HTTP/1.1\r\n{close}GET / HTTP/1.1\r\n{kept}");
     answers(&text, &["200k", "404c"], "closed");
@@ -135,7 +135,7 @@ fn heads_have_a_limit() {
     answers(&fields(MOST_HEADERS + 1), &["431c"], "bad_request");
 }
 
-/// Whatever follows a request with a body, or something like it, is no request.
+/// Bytes that follow a request with a body, or something like it, are not a request.
 #[test]
 fn a_body_is_never_taken_for_a_request() {
     let inner = format!("GET /x HTTP/1.1\r\n{HOST}\r\n");
@@ -156,7 +156,7 @@ fn a_body_is_never_taken_for_a_request() {
         let right = right.replace("413", "405");
         answers(&format!("POST / HTTP/1.1\r\n{HOST}{fields}\r\n{inner}"), &[&right], "bad_request");
     }
-    // No body, so the connection can be kept.
+    // No body, so the connection can persist.
     answers(&format!("POST / HTTP/1.1\r\n{HOST}Content-Length: 0\r\n\r\n{inner}"), &["405k", "404k"], "open");
 }
 

@@ -1,4 +1,4 @@
-//! The asking end: sends a stream and is told how much came, or asks for one and counts.
+//! The client side: sends a stream and gets the server's count, or requests a stream and counts its bytes.
 
 use std::sync::atomic::{AtomicU64, Ordering::Relaxed};
 use std::sync::{Arc, Mutex, PoisonError};
@@ -21,35 +21,36 @@ use crate::sys::memory::shared::SharedArray;
 use crate::transfer::outbox::Outbox;
 use crate::transfer::primitive::Want;
 
-/// Who sends.
+/// Direction of the stream.
 pub const DIRECTION: Setting = Setting {
     name: "direction",
-    help: "Which way the bytes of a stream go",
+    help: "Direction of the stream",
     unit: None,
     kind: Kind::Choice { choices: &["to_server", "to_client"], default: "to_server" },
     for_more: None,
 };
 
-/// How long a stream is.
+/// Length of a stream.
 pub const STREAM_BYTES: Setting = Setting {
     name: "stream_bytes",
-    help: "Bytes of each stream; 0: until the load ends by time",
+    help: "Length of each stream in bytes; 0: until the load ends by time",
     unit: Some("bytes"),
     kind: Kind::Integer { minimum: 0, maximum: 1 << 50, default: 0 },
-    for_more: Some("for more, 0: a stream lasts until the load ends by time"),
+    for_more: Some("for more, use 0: a stream lasts until the load ends by time"),
 };
 
-/// How much sooner than asked for a stream of a time may end, as a share of that time: clocks of two machines differ a little.
+/// Tolerance, as a share of the time: how much early a stream with a time may end, because the clocks of two machines
+/// differ.
 const TOO_SOON: u64 = 1000;
 
-/// Makes the asking end.
+/// Makes the client side.
 pub fn client(settings: &Settings) -> Result<Box<dyn Client>> {
     let bytes = Some(settings.integer(STREAM_BYTES.name)).filter(|&bytes| bytes > 0);
     let timed = matches!(settings.values().get(MILLISECONDS.name), Some(Value::Integer(1..)));
     if bytes.is_none() && !timed {
         return Err(mistake(
             "stream.no_end",
-            "a stream has to end: give its length, such as --stream-bytes 1000000000, or --milliseconds 10000 with a \
+            "a stream must end: give its length, such as --stream-bytes 1000000000, or --milliseconds 10000 with a \
              --load that ends by time",
         ));
     }
@@ -57,7 +58,7 @@ pub fn client(settings: &Settings) -> Result<Box<dyn Client>> {
     let request = match (to_server, bytes) {
         (true, bytes) => Some(Request::Put(bytes)),
         (false, Some(bytes)) => Some(Request::Get(bytes)),
-        // For how long is known when it is sent.
+        // The time is known only when the request is sent.
         (false, None) => None,
     };
     Ok(Box::new(Streamer {
@@ -67,26 +68,26 @@ pub fn client(settings: &Settings) -> Result<Box<dyn Client>> {
         sent: Arc::default(),
         receiving: Receiving::new(settings),
         reel: Arc::new(Reel::new(settings)?),
-        shared: Arc::new(SharedArray::new(1).context("shared memory could not be mapped")?),
+        shared: Arc::new(SharedArray::new(1).context("cannot map shared memory")?),
     }))
 }
 
 #[derive(Clone)]
 struct Streamer {
     to_server: bool,
-    /// Bytes of a stream that does not end with the load's window.
+    /// Length of a stream that does not end with the load's window.
     bytes: Option<u64>,
-    /// The line of each request, where all are the same.
+    /// The line of each request, if all are the same.
     request: Option<Arc<[u8]>>,
-    /// Those that are not: of each client one, in a load that ends by time. They stay, like all that the clients send: a peer
-    /// may read from there, however late.
+    /// Other lines: one per client, in a load that ends by time. They are kept, like everything that clients send,
+    /// because a peer may read from this memory at any time later.
     sent: Arc<Mutex<Vec<Arc<[u8]>>>>,
     receiving: Receiving,
     reel: Arc<Reel>,
     shared: Arc<SharedArray<Shared>>,
 }
 
-/// What all processes and threads of a load have in common.
+/// State shared by all processes and threads of a load.
 #[derive(Default)]
 struct Shared {
     sums: Sums,
@@ -104,7 +105,7 @@ impl Client for Streamer {
     }
 
     fn measured_by(&self) -> MeasuredBy {
-        // Those of the end that receives, as iperf3 counts them: what was sent may still be on its way.
+        // Bytes at the receiving end, as iperf3 counts them: sent bytes may still be in flight.
         if self.to_server { MeasuredBy::BytesToServer } else { MeasuredBy::BytesToClients }
     }
 
@@ -115,16 +116,17 @@ impl Client for Streamer {
 
 struct StreamConversation {
     streamer: Streamer,
-    /// When it was asked (CLOCK_MONOTONIC, nanoseconds), and for how many nanoseconds; 0 where that was not said.
+    /// When the stream was requested (CLOCK_MONOTONIC, nanoseconds), and for how many nanoseconds; 0 if no time was
+    /// given.
     asked: u64,
     time: u64,
-    /// The request's line is in the outbox, or beyond.
+    /// The request's line has been put into the outbox.
     said: bool,
-    /// Bytes of the stream that were sent, or that came.
+    /// Bytes of the stream sent or received so far.
     moved: u64,
-    /// Where the reel goes on.
+    /// Position in the reel.
     next: u64,
-    /// The server's count, as far as it has come.
+    /// The server's count, as received so far.
     line: Vec<u8>,
 }
 
@@ -136,7 +138,7 @@ impl StreamConversation {
         }
     }
 
-    /// Bytes of the stream that are left.
+    /// Bytes of the stream left.
     fn due(&self) -> u64 {
         self.streamer.bytes.map_or(u64::MAX, |bytes| bytes - self.moved)
     }
@@ -153,17 +155,17 @@ impl StreamConversation {
         input.take(input.bytes().len());
         let seen = || String::from_utf8_lossy(&self.line);
         if input.ended {
-            return Err(format!("the server ended before it had told how many bytes came: {:?}", seen()));
+            return Err(format!("the server closed before it reported how many bytes arrived: {:?}", seen()));
         }
         let Some((b'\n', digits)) = self.line.split_last() else {
             return match LONGEST_LINE - self.line.len() {
-                0 => Err(format!("the server's count of bytes is no number: {:?}", seen())),
+                0 => Err(format!("the server's number of bytes is not a number: {:?}", seen())),
                 _ => Ok(Answer::Receive(self.want())),
             };
         };
         if digits != self.moved.to_string().as_bytes() {
             return Err(format!(
-                "the server says that {:?} bytes came, and {} were sent",
+                "the server reports {:?} received bytes, but {} were sent",
                 seen().trim_end(),
                 self.moved
             ));

@@ -1,4 +1,4 @@
-//! How an end takes the bytes of a stream, and which of them it compares.
+//! How an end receives a stream, and which bytes it compares.
 
 use std::sync::Arc;
 
@@ -11,34 +11,34 @@ use super::reel;
 
 pub const RECEIVE_BYTES: Setting = Setting {
     name: "receive_bytes",
-    help: "The most that one receive of a stream takes",
+    help: "Maximum size of one receive of a stream",
     unit: Some("bytes"),
     kind: Kind::Integer { minimum: 1, maximum: 16 << 20, default: 128 << 10 },
-    for_more: Some("no receive takes more than the socket's buffer holds (sysctl net.ipv4.tcp_rmem)"),
+    for_more: Some("a receive cannot return more than the socket's buffer holds (sysctl net.ipv4.tcp_rmem)"),
 };
 
 pub const VERIFY: Setting = Setting {
     name: "verify",
-    help: "Which bytes of a stream the receiver compares with those that are sent: all, the first 64 of each receive, or \
-           none; bytes that are not stored are counted only",
+    help: "Bytes of a stream that the receiver compares with what is sent: all, the first 64 of each receive, or \
+           none; bytes that are not stored are only counted",
     unit: None,
     kind: Kind::Choice { choices: &["all", "sample", "none"], default: "sample" },
     for_more: None,
 };
 
-/// Bytes of each receive that are compared as a sample.
+/// Bytes per receive that are compared as a sample.
 const SAMPLE: usize = 64;
 
-/// Bytes that are compared by one comparison.
+/// Bytes per comparison.
 const AT_A_TIME: usize = 64 << 10;
 
-/// How an end takes the bytes of a stream that comes to it.
+/// The receiving end of a stream.
 #[derive(Clone)]
 pub struct Receiving {
     most: usize,
-    /// How many bytes of each receive are compared.
+    /// Bytes per receive that are compared.
     compared: usize,
-    /// Bytes as they come next at any place of a stream, so many.
+    /// The expected bytes from any position of a stream, up to this length.
     expected: Arc<[u8]>,
 }
 
@@ -57,8 +57,8 @@ impl Receiving {
         Want::Exactly(due.min(self.most as u64) as usize)
     }
 
-    /// Takes what has come of a stream, of which so many bytes came before and so many are due; says how many came. The error
-    /// says which byte is wrong.
+    /// Takes the received bytes of a stream, after `before` bytes and with `due` bytes expected; returns how many came.
+    /// The error names the wrong byte.
     pub fn take(&self, input: &mut Input<'_>, before: u64, due: u64) -> std::result::Result<u64, String> {
         let not_stored = input.not_stored as u64;
         let part = (input.bytes().len() as u64).min(due - not_stored) as usize;
@@ -69,7 +69,7 @@ impl Receiving {
             let expected = &self.expected[(from % reel::PERIOD as u64) as usize..][..seen.len()];
             if let Some(place) = difference(seen, expected) {
                 return Err(format!(
-                    "byte {} of the stream is {}, and {} is sent there (--verify none for other programs)",
+                    "byte {} of the stream is {}, expected {} (--verify none for other programs)",
                     from + place as u64,
                     seen[place],
                     expected[place]

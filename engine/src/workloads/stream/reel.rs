@@ -1,4 +1,4 @@
-//! The bytes of a stream, in memory or in a file, which are sent again and again.
+//! The bytes of a stream, in memory or in a file, which are sent repeatedly.
 
 use std::fs::{self, File};
 use std::io::Write;
@@ -12,82 +12,82 @@ use crate::protocol::pattern::pattern;
 use crate::sys::descriptor;
 use crate::transfer::outbox::{Outbox, PART, Piece};
 
-/// How a stream is cut.
+/// Message size.
 pub const MESSAGE_BYTES: Setting = Setting {
     name: "message_bytes",
-    help: "Bytes of each message of a stream that is sent: what one call sends, as far as the primitive can",
+    help: "Message size of a stream: bytes per send call, as far as the send primitive can",
     unit: Some("bytes"),
     kind: Kind::Integer { minimum: 1, maximum: 16 << 20, default: 128 << 10 },
-    for_more: Some("for longer streams, --stream-bytes or --milliseconds: a message is what one call sends"),
+    for_more: Some("for longer streams, use --stream-bytes or --milliseconds: a message is what one call sends"),
 };
 
-/// What a stream is sent from.
+/// Source of the stream.
 pub const SOURCE: Setting = Setting {
     name: "source",
-    help: "What a stream is sent from: memory, a file in memory (memfd), or a file in the directory for temporary files",
+    help: "Source of the stream: memory, a file in memory (memfd), or a file in the directory for temporary files",
     unit: None,
     kind: Kind::Choice { choices: &["memory", "memfd", "file"], default: "memory" },
     for_more: None,
 };
 
-/// How large the file is.
+/// Size of the file.
 pub const SOURCE_BYTES: Setting = Setting {
     name: "source_bytes",
-    help: "Size of the file that a stream is sent from, again and again; it holds a message at least",
+    help: "Size of the file that a stream is sent from repeatedly; at least one message",
     unit: Some("bytes"),
     kind: Kind::Integer { minimum: 1, maximum: 1 << 33, default: 16 << 20 },
-    for_more: Some("for longer streams, --stream-bytes or --milliseconds: the file is sent again and again"),
+    for_more: Some("for longer streams, use --stream-bytes or --milliseconds: the file is sent repeatedly"),
 };
 
-/// After so many bytes a stream repeats itself. Messages of the sizes that are in use thereby begin where a page of a file
-/// does: a transfer of a file from elsewhere hands over a page more, of which only a part is sent.
+/// Period of a stream in bytes. It lets messages of common sizes begin at page boundaries of a file. A transfer from
+/// elsewhere in a file passes one more page, of which only a part is sent.
 pub const PERIOD: usize = 64 << 10;
 
-/// Bytes that are written to a file at a time: whole periods.
+/// Bytes written to a file at a time: whole periods.
 const CHUNK: usize = PERIOD * 16;
 
-/// The first bytes of a stream: after each [`PERIOD`] the [`pattern`] begins anew.
+/// Makes the first bytes of a stream: the [`pattern`] restarts after each [`PERIOD`].
 pub fn bytes_of_a_stream(length: usize) -> Vec<u8> {
     let mut bytes = pattern(PERIOD as u64).repeat(length.div_ceil(PERIOD));
     bytes.truncate(length);
     bytes
 }
 
-/// A stretch of the bytes of a stream. Whatever is sent of it begins at a place that has the byte which is next.
+/// A section of a stream. Each send starts at a position whose byte is the next of the stream.
 pub struct Reel {
     /// All of it.
     all: Piece,
     message: u64,
-    /// Bytes that are put into an outbox at a time: whole messages, as many as fit into a part, or one.
+    /// Bytes put into an outbox at a time: as many whole messages as fit into a part, at least one.
     part: u64,
 }
 
 impl Reel {
-    /// As the settings say. An error is one of making the file.
+    /// Makes the reel from the settings. The error is that of making the file.
     pub fn new(settings: &Settings) -> Result<Self> {
         let message = settings.integer(MESSAGE_BYTES.name);
         let part = (PART as u64 / message).max(1) * message;
-        // Room for a part from wherever in the period it begins.
+        // Room for a part that starts anywhere in the period.
         let least = part + PERIOD as u64 - 1;
         let length = settings.integer(SOURCE_BYTES.name).max(least);
         let all = match settings.word(SOURCE.name) {
             "memory" => Piece::Bytes(bytes_of_a_stream(least as usize).into(), 0..least as usize),
             "memfd" => {
                 let made = descriptor::memory_file(c"thunderherd stream").and_then(|file| filled(file.into(), length));
-                Piece::File(made.context("a file in memory could not be made")?, 0..length)
+                Piece::File(made.context("cannot create a file in memory")?, 0..length)
             }
             _ => {
                 let folder = std::env::temp_dir();
                 let made = temporary_file(&folder).and_then(|file| filled(file, length));
-                let advice = || format!("a file of {length} bytes could not be made in {} (TMPDIR)", folder.display());
+                let advice = || format!("cannot create a file of {length} bytes in {} (TMPDIR)", folder.display());
                 Piece::File(made.with_context(advice)?, 0..length)
             }
         };
         Ok(Reel { all, message, part })
     }
 
-    /// Puts the next part into an outbox, or what is left of a stream where that is less; says how many bytes these are.
-    /// `next` is where it goes on.
+    /// Puts the next part into an outbox, or the rest of the stream if that is less; returns its length. `next` is the
+    /// position in the reel.
     pub fn put(&self, next: &mut u64, left: u64, outbox: &mut Outbox) -> u64 {
         let bytes = self.part.min(left);
         if *next + bytes > self.all.length() {
@@ -99,7 +99,7 @@ impl Reel {
     }
 }
 
-/// A file that has no name any more.
+/// A file that has already been unlinked.
 fn temporary_file(folder: &std::path::Path) -> std::io::Result<File> {
     static MADE: AtomicU32 = AtomicU32::new(0);
     let name = format!("thunderherd-stream-{}-{}", std::process::id(), MADE.fetch_add(1, Relaxed));

@@ -1,26 +1,26 @@
-//! The line by which a client asks for a stream or announces one.
+//! The line by which a client requests or announces a stream.
 
 use std::sync::Arc;
 
 use crate::transfer::outbox::{Outbox, Piece};
 
-/// The longest line that is taken for a request, with its newline.
+/// The longest line accepted as a request, including its newline.
 pub const LONGEST_LINE: usize = 32;
 
-/// The most bytes that a stream may announce.
+/// Maximum bytes that a stream may announce.
 pub const MOST_BYTES: u64 = 1 << 60;
 
-/// The longest that a stream may last: a day.
+/// Maximum duration of a stream: a day.
 pub const MOST_MICROSECONDS: u64 = 86_400_000_000;
 
-/// What a line asks for.
+/// Meaning of a line.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Request {
-    /// So many bytes come, or as many as come before the end.
+    /// The client sends this many bytes, or everything up to the end.
     Put(Option<u64>),
-    /// So many bytes are to be sent.
+    /// The server sends this many bytes.
     Get(u64),
-    /// For so many microseconds.
+    /// The server sends for this many microseconds.
     GetFor(u64),
 }
 
@@ -53,7 +53,7 @@ impl Request {
     }
 }
 
-/// Puts a line into the outbox, as a message of its own.
+/// Puts a line into the outbox, as a separate message.
 pub fn say(line: Arc<[u8]>, outbox: &mut Outbox) {
     let length = line.len();
     outbox.push(Piece::Bytes(line, 0..length));

@@ -1,14 +1,14 @@
-//! What both ends of a stream account for.
+//! Sums that both ends of a stream account for.
 
 use std::sync::atomic::{AtomicU64, Ordering::Relaxed};
 
 use crate::protocol::workload::Account;
 
-/// Names of the sums that both ends account for: bytes of all streams that have come to their end.
+/// Names of the sums that both ends account for: bytes of all completed streams.
 pub const TO_SERVER: &str = "bytes_streamed_to_server";
 pub const TO_CLIENT: &str = "bytes_streamed_to_client";
 
-/// Bytes of streams that have come to their end, in memory that processes share.
+/// Bytes of completed streams, in memory that processes share.
 #[derive(Default)]
 pub struct Sums {
     pub to_server: AtomicU64,

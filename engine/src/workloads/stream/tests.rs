@@ -30,7 +30,7 @@ fn number(name: &'static str, number: u64) -> (&'static str, Value) {
     (name, Value::Integer(number))
 }
 
-/// Gives a session what a peer sends, cut into segments, and then the end; returns all that it says, or the error.
+/// Gives a session the peer's bytes, cut into segments, and then the end; returns everything it sends, or the error.
 fn answers(segments: &[&[u8]]) -> std::result::Result<Vec<u8>, ErrorKind> {
     let (service, _) = ends(&[number("stream_bytes", 1), word("verify", "all"), number("message_bytes", 100)]);
     let (mut session, mut inbox, mut outbox, mut said) =
@@ -127,11 +127,11 @@ fn bytes_that_are_wrong_or_missing_are_seen_by_the_server() {
     assert_eq!(answers(&[b"put 3\n\0\x02\x02"]), Err(ErrorKind::BadRequest));
     assert_eq!(answers(&[b"put 3\n\0\x01"]), Err(ErrorKind::Truncated));
     assert_eq!(answers(&[b"pu"]), Err(ErrorKind::Truncated));
-    // What comes beyond the bytes that were announced is the next request, and none.
+    // Bytes beyond the announced number are taken as the next request, which is invalid.
     assert_eq!(answers(&[b"put 1\n\0\x01\n"]), Err(ErrorKind::BadRequest));
 }
 
-/// Gives a conversation what a server answers, and then the end.
+/// Gives a conversation the server's reply, and then the end.
 fn judge(given: &[(&'static str, Value)], segments: &[&[u8]]) -> std::result::Result<Answer, String> {
     let (_, client) = ends(given);
     let (mut conversation, mut inbox, mut outbox) = (client.open(), Inbox::default(), Outbox::default());
@@ -154,12 +154,12 @@ fn the_servers_count_must_be_what_was_sent() {
     let judge = |reply: &str| judge(&[number("stream_bytes", 1000)], &[reply.as_bytes()]);
     assert_eq!(judge("1000\n"), Ok(Answer::Complete));
     for (wrong, word) in [
-        ("999\n", "\"999\" bytes came, and 1000"),
+        ("999\n", "\"999\" received bytes, but 1000"),
         ("01000\n", "1000 were sent"),
         ("\n", "1000 were sent"),
-        ("1000", "before it had told"),
-        ("", "before it had told"),
-        (&"1".repeat(LONGEST_LINE), "no number"),
+        ("1000", "before it reported"),
+        ("", "before it reported"),
+        (&"1".repeat(LONGEST_LINE), "not a number"),
     ] {
         let message = judge(wrong).unwrap_err();
         assert!(message.contains(word), "{wrong:?}: {message}");
@@ -177,7 +177,7 @@ fn a_stream_is_compared_as_far_as_it_is_to_be() {
     let mut wrong = right.to_vec();
     wrong[300] ^= 1;
     assert!(judge("all", &[&wrong]).unwrap_err().contains("byte 300 of the stream"));
-    // The sample is the beginning of what each receive brings.
+    // The sample is the beginning of each receive.
     assert_eq!(judge("sample", &[&wrong]), Ok(Answer::Complete));
     assert!(judge("sample", &[&wrong[..250], &wrong[250..]]).unwrap_err().contains("byte 300 of the stream"));
     assert_eq!(judge("none", &[&wrong]), Ok(Answer::Complete));
@@ -273,7 +273,7 @@ proptest::proptest! {
             number("receive_bytes", receive),
         ]);
         let (window, discard) = (Window::whole_life(), if discards { ENTRY.takes_unstored } else { &[] });
-        // A receive of one byte after another would take its time.
+        // Receiving byte by byte would take long.
         let cuts: Vec<usize> = cuts.iter().map(|cut| *cut.max(&1000)).chain([1]).collect();
         let mut between = Between::new(service.as_ref(), client.open(), &window, &cuts, discard);
         for _ in 0..2 {
@@ -281,7 +281,8 @@ proptest::proptest! {
         }
         proptest::prop_assert_eq!(between.close(), Ok(()));
         let stream = if direction == "to_server" { &between.said[0] } else { &between.said[1] };
-        // Compared by the piece: nothing here is optimised, and the bytes of all cases are tens of millions.
+        // Compared by the piece: the test build is not optimised, and all cases together have tens of millions of
+        // bytes.
         let right: Vec<u8> = (0..65_536).map(|place| (place % 251) as u8).collect();
         let first = if direction == "to_server" { format!("put {bytes}\n").len() } else { 0 };
         let is_right = |piece: &[u8]| piece == &right[..piece.len()];

@@ -1,41 +1,40 @@
-//! Every process of the machine, read from the proc file system, and the two that have used the most CPU time.
+//! Reads every process of the machine from the proc file system, and finds the two that have used the most CPU time.
 
 use std::fmt::Write as _;
 use std::fs::{self, File};
 use std::io::{self, Read};
 use std::path::Path;
 
-/// What is known of one process. The default, of no process, stands where there is none.
+/// One process. The default stands for no process.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
 pub struct Process {
-    /// Field 1 of its stat.
+    /// Field 1 of its stat file.
     pub id: u64,
-    /// Field 2: any bytes, spaces, newlines and parentheses among them.
+    /// Field 2: any bytes, including spaces, newlines and parentheses.
     pub name: Vec<u8>,
     /// Field 14: ticks in user mode.
     pub user: u64,
-    /// Field 15: ticks in the kernel.
+    /// Field 15: ticks in kernel mode.
     pub kernel: u64,
 }
 
 impl Process {
-    /// All its ticks.
+    /// Total ticks.
     pub fn total(&self) -> u64 {
         self.user.saturating_add(self.kernel)
     }
 
-    /// Whether it stands before another: it has more ticks, or as many and the lower number.
+    /// Whether it ranks before another: more ticks, or as many ticks and a lower number.
     fn before(&self, other: &Process) -> bool {
         (self.total(), other.id) > (other.total(), self.id)
     }
 }
 
-/// Reads all processes, and keeps the two that have used the most CPU time, the first one first. Where there are fewer,
-/// the places that are left are held by [`Process::default`].
+/// Reads all processes, and returns the two that have used the most CPU time, in order. If there are fewer,
+/// [`Process::default`] fills the places.
 ///
-/// A process that ends while it is read, or whose stat may not be read, is passed over. An error when the processes
-/// cannot be listed, or when what reading takes (a descriptor, memory) is not to be had: an answer without them would be
-/// wrong.
+/// Skips a process that ends during the read, or whose stat may not be read. Returns an error if the processes cannot
+/// be listed, or if reading lacks a resource (a descriptor, memory): a reply without them would be wrong.
 pub fn top_two(proc: &Path) -> io::Result<[Process; 2]> {
     let mut top: [Option<Process>; 2] = [None, None];
     let mut path = String::new();
@@ -64,15 +63,15 @@ pub fn top_two(proc: &Path) -> io::Result<[Process; 2]> {
     Ok(top.map(Option::unwrap_or_default))
 }
 
-/// Room for a name and fifty numbers of twenty digits. The kernel gives all of a stat to the first read that has room.
+/// Room for a name and fifty numbers of twenty digits. The first read returns the whole stat if the buffer has room.
 const LONGEST_STAT: usize = 4096;
 
-/// Whether what reading takes was not to be had, whatever is read.
+/// Whether the error is a lack of resources, independent of the file.
 pub fn is_shortage(error: &io::Error) -> bool {
     matches!(error.raw_os_error(), Some(libc::EMFILE | libc::ENFILE | libc::ENOMEM))
 }
 
-/// Reads a stat (proc_pid_stat(5)). The name ends at the last parenthesis: it may hold any other.
+/// Parses a stat file (proc_pid_stat(5)). The name ends at the last parenthesis, since it may contain others.
 fn parse(stat: &[u8]) -> Option<Process> {
     let opening = stat.iter().position(|&byte| byte == b'(')?;
     let closing = stat.iter().rposition(|&byte| byte == b')').filter(|&closing| closing > opening)?;
@@ -81,7 +80,7 @@ fn parse(stat: &[u8]) -> Option<Process> {
     Some(Process {
         id: number(stat[..opening].trim_ascii())?,
         name: stat[opening + 1..closing].to_vec(),
-        // The first field behind the name is the third.
+        // The first field after the name is field 3.
         user: number(fields.nth(14 - 3)?)?,
         kernel: number(fields.next()?)?,
     })
@@ -98,7 +97,7 @@ mod tests {
         format!("{id} ({name}) S 1 2 2 0 -1 4194560 5 6 7 8 {user} {kernel} 9 10 20 0 1 0 11 12 13\n")
     }
 
-    /// A folder that goes when it is no longer needed.
+    /// A temporary folder, removed on drop.
     struct Folder(PathBuf);
 
     impl Folder {
@@ -157,7 +156,7 @@ mod tests {
         assert_eq!(ids(&folder), [100, 200]);
         folder.add("300", &stat(300, "f", 0, 8));
         assert_eq!(ids(&folder), [300, 100]);
-        // Neither of these is a process, and these cannot be read.
+        // Neither of these is a process, and they cannot be read.
         folder.add("self", &stat(1, "g", 1000, 1000));
         folder.add("12x", &stat(1, "g", 1000, 1000));
         folder.add("400", "nonsense");
@@ -179,7 +178,8 @@ mod tests {
     #[test]
     fn real_processes_under_any_name() {
         let (programs, folder) = (Folder::new("programs"), Folder::new("view"));
-        // The name of a process is that of its program's file, cut to 15 bytes. This one sleeps, so its ticks stay.
+        // The name of a process is that of its program's file, cut to 15 bytes. This process sleeps, so its ticks do
+        // not change.
         let sleeper = |name: &str| {
             let program = programs.0.join(name);
             symlink("/bin/sh", &program).unwrap();

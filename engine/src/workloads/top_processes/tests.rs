@@ -13,7 +13,7 @@ fn settings(given: &[(&'static str, &str)]) -> Settings {
     Settings::new([&CLOSES, &FORM, &PROC, &SPIN, &WAIT], &given)
 }
 
-/// Gives a session what a peer sends, cut into segments; returns how the connection stands and what was sent.
+/// Gives a session the peer's bytes, cut into segments; returns the state of the connection and what was sent.
 fn answers(given: &[(&'static str, &str)], waits: Waits, segments: &[&[u8]]) -> (String, Vec<u8>) {
     let service = service(&settings(given), waits).unwrap();
     let mut session = service.open();
@@ -56,7 +56,7 @@ fn requests(count: usize) -> Vec<u8> {
     [REQUEST, b"\n"].concat().repeat(count)
 }
 
-/// Replies that stand behind each other, without their numbers: those of a living machine are never the same.
+/// Number of consecutive replies; their figures change all the time on a running machine.
 fn lines(sent: &[u8]) -> usize {
     String::from_utf8_lossy(sent).matches(", CPU Time=").count()
 }
@@ -95,7 +95,7 @@ fn anything_else_is_answered_as_soon_as_that_is_known() {
         assert_eq!(answers(&[], Waits::InTheCall, &wrong.chunks(1).collect::<Vec<_>>()), refused, "{wrong:?}");
     }
     assert_eq!(answers(&[], Waits::InTheCall, &[b"Requesting top 2"]), ("open".to_owned(), Vec::new()));
-    // A newline behind the request is tolerated, a second one is something else.
+    // A newline after the request is tolerated; a second one is an error.
     let text = [REQUEST, b"\n\n"].concat();
     let (state, sent) = answers(&[("closes", "client")], Waits::InTheCall, &[&text]);
     assert_eq!((state.as_str(), lines(&sent), sent.ends_with(UNSUPPORTED)), ("bad_request", 2, true));
@@ -103,8 +103,8 @@ fn anything_else_is_answered_as_soon_as_that_is_known() {
 
 #[test]
 fn a_folder_without_processes_is_refused() {
-    // Entries with numbers for names are not enough. Under fd they would be folders while another test has one open, and
-    // such a folder may be of processes.
+    // Entries with numeric names are not enough. Under fd they would be folders while another test has one open, and
+    // such a folder may be a proc file system.
     for proc in ["/proc/nothing", "/proc/self/fdinfo"] {
         let error = service(&settings(&[("proc", proc)]), Waits::InTheCall).err().unwrap();
         assert!(error.is::<crate::base::mistake::Mistake>() && error.to_string().contains("--proc"), "{error:#}");
@@ -171,11 +171,11 @@ fn both_ends_agree_on_both_forms_under_any_name() {
 #[test]
 fn a_wrong_reply_is_seen() {
     let wrong_order = reply(&[process(1, "a", 1, 0), process(2, "b", 2, 0)], false);
-    assert!(judge("short", &[&wrong_order]).unwrap_err().contains("process 2 more"));
+    assert!(judge("short", &[&wrong_order]).unwrap_err().contains("process 2 has more"));
     assert!(judge("short", &[UNSUPPORTED]).unwrap_err().contains("Unsupported request"));
     assert!(judge("short", &[&b"Process 1: PID=1, Name=".repeat(100)]).is_err());
     let wrong_sum = b"Process 1: PID=1, Name=a, User Time=1, Kernel Time=1, CPU Time=3\n\
                       Process 2: PID=2, Name=a, User Time=1, Kernel Time=1, CPU Time=2\n";
-    assert!(judge("long", &[wrong_sum]).unwrap_err().contains("2 ticks in both modes are said to be 3"));
+    assert!(judge("long", &[wrong_sum]).unwrap_err().contains("2 ticks in both modes are reported as a total of 3"));
     assert_eq!(judge("short", &[wrong_sum]), Ok(Answer::Last));
 }

@@ -69,7 +69,7 @@ fn a_runtime_whose_threads_cannot_be_made_is_reported() {
     let Ok(user) = Unprivileged::new().inspect_err(|reason| println!("skipped: {reason}")) else { return };
     let options = ["--runtime", "multi_thread", "--worker-threads", "15"];
     let server = Server::launch(&mut user.command(Some(8)), "tokio", "bytes", &options);
-    server.wait().is_reported(&["could not be made", "--worker-threads", "ulimit -u"]);
+    server.wait().is_reported(&["cannot create the runtime", "--worker-threads", "ulimit -u"]);
 }
 
 /// Work for a pool that cannot make its first thread: that connection is closed and tallied, and the server goes on.

@@ -236,7 +236,7 @@ fn too_low_a_limit_on_processes_is_said() {
         }
     }
     let ran = run(user.command(Some(3)).args(["load", "bytes", "--connect", "127.0.0.1:1", "--children", "5"]));
-    one_line(&ran, 1, &["child", "could not be forked", "--children", "ulimit -u"]);
+    one_line(&ran, 1, &["cannot fork child", "--children", "ulimit -u"]);
 }
 
 /// Runs a server that should not start; one that does is interrupted.

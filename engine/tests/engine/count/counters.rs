@@ -424,7 +424,7 @@ fn what_count_cannot_run_or_read_is_refused() {
         ("load bytes --connect 127.0.0.1:1 --count ../x:y", &["../x:y", "possible values"]),
         ("load bytes --connect 127.0.0.1:1 --count cpu/cache-misses", &["lacks the slash that ends it"]),
         ("load bytes --connect 127.0.0.1:1 --count cpu/event=x/,task_clock", &["--count cpu/event=x/", "0x3c"]),
-        ("load bytes --connect 127.0.0.1:1 --count cycles:u", &["'u'", "program and the kernel", "write cycles"]),
+        ("load bytes --connect 127.0.0.1:1 --count cycles:u", &["'u'", "user and kernel mode", "write cycles"]),
         ("load bytes --connect 127.0.0.1:1 --count sched:sched_switch:k", &["write sched:sched_switch"]),
         ("load bytes --connect 127.0.0.1:1 --count dTLB-load-mises", &["did you mean dTLB-load-misses?"]),
         ("count", &["serve"]),

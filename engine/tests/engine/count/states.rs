@@ -71,7 +71,7 @@ fn a_load_that_ends_by_time_tells_of_its_connections() {
         (counted(&result, "tcp_info.connections") == 0).then_some(result)
     });
     let why = result["unavailable"]["tcp_info.rtt"].as_str().unwrap_or_default();
-    assert!(why.contains("a load that ends by count has closed its own"), "{result}");
+    assert!(why.contains("a load that ends by count has closed its connections"), "{result}");
     assert_eq!(result["counters"].get("tcp_info.rtt"), Some(&Value::Null), "{result}");
 }
 

@@ -287,7 +287,7 @@ fn threads_that_are_not_to_be_had_are_said() {
         let ran = run(user.command(Some(20)).args(arguments).args(options));
         assert_eq!((ran.status, ran.output.as_str()), (Some(1), ""), "{ran:?}");
         assert_eq!(ran.errors.lines().count(), 1, "{ran:?}");
-        for word in ["thread ", " of 50 could not be made", "fewer --clients", "ulimit -u"] {
+        for word in ["cannot create thread ", " of 50", "fewer --clients", "ulimit -u"] {
             assert!(ran.errors.contains(word), "'{word}' is not in {ran:?}");
         }
     }

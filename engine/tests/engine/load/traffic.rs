@@ -133,7 +133,7 @@ fn kinds_are_counted_and_timed_apart_and_each_must_be_right() {
         assert_eq!(line["settings"].get("path"), None);
     }
     for (mix, words) in
-        [("GET=404:/@1", "status is 200"), ("GET:/missing@1", "status is 404"), ("HEAD+5:/@1", "5 are due")]
+        [("GET=404:/@1", "status is 200"), ("GET:/missing@1", "status is 404"), ("HEAD+5:/@1", "expected 5")]
     {
         let (ran, line) = load("http", server.port, &format!("--load closed --children 1 --loops 1 --mix {mix}"));
         assert_eq!((ran.status, &line["tally"]["errors"]), (Some(1), &json!({"wrong_reply": 1})), "{line}");

@@ -196,7 +196,7 @@ fn more_connections_than_ports_are_refused_with_how_many_addresses_would_do() {
     let ran = with("--source-addresses 4");
     assert_eq!(ran.status, Some(1), "{ran:?}");
     assert!(
-        ran.errors.contains("warning: --clients 3500 take more than half") && ran.errors.contains(enough),
+        ran.errors.contains("warning: --clients 3500 uses more than half") && ran.errors.contains(enough),
         "{ran:?}"
     );
     let ran = with(enough);

@@ -275,10 +275,10 @@ fn servers_of_blast_that_break_off_or_lie_are_seen() {
     let options = "--load closed_threads --clients 1 --loops 1 --timeout-milliseconds 2000 --json";
     for (reply, kinds, word) in [
         (&b""[..], &["truncated", "reset", "broken_pipe"][..], ""),
-        (b"0\n", &["wrong_reply"], "0 calls"),
-        (b"many\n", &["wrong_reply"], "no number"),
-        (b"4000000000\n", &["wrong_reply"], "4000000000 calls"),
-        (b"20000\nmore", &["surplus"], "4 bytes more"),
+        (b"0\n", &["wrong_reply"], "in 0 reads"),
+        (b"many\n", &["wrong_reply"], "not a number"),
+        (b"4000000000\n", &["wrong_reply"], "in 4000000000 reads"),
+        (b"20000\nmore", &["surplus"], "4 more bytes"),
     ] {
         let port = serve(move |mut stream| {
             if reply.is_empty() {

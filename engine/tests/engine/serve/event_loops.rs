@@ -98,7 +98,7 @@ fn select_says_when_the_listener_does_not_fit() {
         let server = Server::launch(command.args(["-c", script, ENGINE]), design, "bytes", &[]);
         let ending = server.wait();
         assert_eq!(ending.status.code(), Some(1), "{}", ending.errors);
-        assert!(ending.errors.contains("select takes those below 1024"), "{}", ending.errors);
+        assert!(ending.errors.contains("select accepts only those below 1024"), "{}", ending.errors);
         ending.leaves_nothing();
     }
 }

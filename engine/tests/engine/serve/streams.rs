@@ -197,10 +197,10 @@ fn peers_that_break_off_a_stream_are_seen() {
 fn a_stream_that_is_shown_is_shown_in_part() {
     let server = Server::start("thread_per_client", "stream", &[]);
     for (direction, words) in [
-        ("to_client", ["request sent: \"get 5000000\\n\"", "reply of 5000000 bytes", "(and 4934464 bytes more)"]),
+        ("to_client", ["request sent: \"get 5000000\\n\"", "reply of 5000000 bytes", "(and 4934464 more bytes)"]),
         (
             "to_server",
-            ["request sent: \"put 5000000\\n\"", "131072 bytes more of the request sent", "reply of 8 bytes"],
+            ["request sent: \"put 5000000\\n\"", "131072 more bytes of the request sent", "reply of 8 bytes"],
         ),
     ] {
         let options =
