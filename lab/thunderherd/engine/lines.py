@@ -25,17 +25,17 @@ from thunderherd.engine.line_base import (
 
 
 class Check(EngineLine):
-    """One thing that a valid measurement needs."""
+    """One check of a valid measurement."""
 
     name: str = Field(description="Its name.")
-    value: float | None = Field(None, description="What was seen; null where it could not be told.")
-    limit: float = Field(description="The most that is allowed.")
+    value: float | None = Field(None, description="Observed value; null if unknown.")
+    limit: float = Field(description="Maximum allowed value.")
     holds: bool | None = Field(
         None,
-        description="Whether it holds; null where there was too little to judge by.",
+        description="Whether the check passes; null if there was too little data to judge.",
     )
     words: str = Field(
-        description="What it is about, why it was not judged, or what to change, in words.",
+        description="The check's meaning, why it was not judged, or what to change.",
     )
 
 
@@ -85,24 +85,24 @@ class Counted(EngineLine):
 
 
 class Generator(EngineLine):
-    """What one thread that asks did in the window."""
+    """Usage of one client thread in the window."""
 
     elapsed_ns: int = Field(
         description="Time between the two readings of its CPU time, at the edges of the window.",
     )
     cpu_ns: int = Field(description="CPU time.")
     waited_ns: int = Field(
-        description="Time that it waited for events, CPU time of looking for them included.",
+        description="Time spent waiting for events, including the CPU time of looking for them.",
     )
 
 
 class KindOfRequest(EngineLine):
     """One kind of request in a mix."""
 
-    request: str = Field(description="As it was typed, without its weight.")
-    weight: int = Field(description="Its weight among all.")
+    request: str = Field(description="As typed, without its weight.")
+    weight: int = Field(description="Its weight among all kinds.")
     requests: int = Field(
-        description="Requests of it that count: their reply came within the window, and was right.",
+        description="Its counted requests: the reply arrived within the window, and was correct.",
     )
     latency: Times | None = Field(
         None,
@@ -563,13 +563,13 @@ class ServerSummary(Account):
 
 
 class SizesSent(EngineLine):
-    """What the sizes of a load were."""
+    """Report of a load's sizes."""
 
-    distribution: str = Field(description="The distribution as it was typed.")
-    largest: int = Field(description="The most that a request may ask for.")
+    distribution: str = Field(description="The distribution as typed.")
+    largest: int = Field(description="Maximum size of a request.")
     mean_bytes: float | None = Field(
         None,
-        description="Mean of all requests that were made, in the window or not; null where none was.",
+        description="Mean over all requests made, within the window or not; null if there were none.",
     )
 
 
