@@ -9,6 +9,7 @@ import sys
 from pathlib import Path
 
 import pytest
+from made.refusals import codes_printed, refused
 
 import thunderherd
 from thunderherd.cli import main
@@ -16,7 +17,6 @@ from thunderherd.cli.engine import _in_words
 from thunderherd.engine import client
 from thunderherd.engine.lines import Closings, LoadResult
 from thunderherd.engine.merged_loads import load_lines, merged_loads
-from thunderherd.errors import UserError
 from thunderherd.statistics.histograms import merged as histograms_merged
 
 
@@ -48,8 +48,8 @@ def files(real_engine: Path, tmp_path_factory: pytest.TempPathFactory) -> list[P
 def test_a_damaged_histogram_is_told_with_its_line(files: list[Path], tmp_path: Path) -> None:
     bad = tmp_path / "bad.jsonl"
     bad.write_text(re.sub('HISTFA[^"]*', "HISTFAAAA", files[0].read_text()))
-    with pytest.raises(UserError, match=rf"{bad}:\d+: .* is no HdrHistogram .*: the file is damaged"):
-        load_lines(bad)
+    (problem,) = refused(load_lines, bad)
+    assert problem.code == "merge.damaged" and re.fullmatch(rf"{bad}:\d+", problem.where)
 
 
 def test_counts_are_added_and_percentiles_are_of_all(files: list[Path]) -> None:
@@ -154,9 +154,9 @@ def test_a_load_beside_itself_is_no_poisson_process(files: list[Path]) -> None:
 
 def test_the_same_load_is_taken_once(files: list[Path], capsys: pytest.CaptureFixture[str]) -> None:
     assert main.run_command(["merge", str(files[2]), str(files[0]), str(files[2])]) == 2
-    assert "nothing in common" in capsys.readouterr().err
+    assert codes_printed(capsys.readouterr().err) == ["merge.different_loads"]
     assert main.run_command(["merge", str(files[2]), str(files[2])]) == 2
-    assert "load 2 is load 1 once more" in capsys.readouterr().err
+    assert codes_printed(capsys.readouterr().err) == ["merge.repeated"]
 
 
 def test_loads_that_do_the_same_are_told(files: list[Path]) -> None:
@@ -215,17 +215,17 @@ def test_closed_loads_are_told_without_a_schedule(
 
 
 def test_what_cannot_be_put_together_is_refused(files: list[Path], tmp_path: Path) -> None:
-    with pytest.raises(UserError, match="load is closed_connections and open"):
-        thunderherd.merged(files[0], files[2])
-    with pytest.raises(UserError, match="cannot be read: No such file"):
-        thunderherd.merged(tmp_path / "none")
-    for text, says in (
-        ("", "has no result of a load"),
-        ('{"line": "mark"}\n', "has no result of a load"),
-        ("{\n", ":1: .*a JSON object a line"),
-        ('[]\n{"line": "load"}\n', ":2: .*Field required"),
-        ("\x00\xff", "is no text"),
+    (problem,) = refused(thunderherd.merged, files[0], files[2])
+    assert problem.code == "merge.different_loads" and "closed_connections and open" in problem.message
+    (problem,) = refused(thunderherd.merged, tmp_path / "none")
+    assert (problem.code, problem.where) == ("merge.unreadable", str(tmp_path / "none"))
+    for text, code, place in (
+        ("", "merge.no_load", ""),
+        ('{"line": "mark"}\n', "merge.no_load", ""),
+        ("{\n", "merge.not_json", ":1"),
+        ('[]\n{"line": "load"}\n', "merge.other_version", ":2"),
+        ("\x00\xff", "merge.not_text", ""),
     ):
         (tmp_path / "file").write_bytes(text.encode("latin-1"))
-        with pytest.raises(UserError, match=says):
-            load_lines(tmp_path / "file")
+        (problem,) = refused(load_lines, tmp_path / "file")
+        assert (problem.code, problem.where) == (code, f"{tmp_path / 'file'}{place}")

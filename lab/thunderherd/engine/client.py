@@ -42,6 +42,7 @@ from thunderherd.engine.process import (
     Line,
     ending_in_words,
     json_object,
+    not_started,
     one_line,
     understand,
 )
@@ -98,8 +99,9 @@ def find_engine() -> Path:
     if named:
         if not os.access(named, os.X_OK) or Path(named).is_dir():
             raise UserError(
-                f"THUNDERHERD_ENGINE is {named!r}, which is no executable file; "
-                "set it to the engine's path, or unset it"
+                f"THUNDERHERD_ENGINE is {named!r}, which is no executable file",
+                code="engine.not_executable",
+                hint="set it to the engine's path, or unset it",
             )
         return Path(named).absolute()
     beside = Path(sys.executable).parent / ENGINE_NAME
@@ -109,8 +111,9 @@ def find_engine() -> Path:
     if on_path:
         return Path(on_path).absolute()
     raise UserError(
-        f"no {ENGINE_NAME} beside {sys.executable} nor on PATH; "
-        "run `make build`, or set THUNDERHERD_ENGINE to its path"
+        f"no {ENGINE_NAME} next to {sys.executable} or on PATH",
+        code="engine.not_found",
+        hint="run `make build`, or set THUNDERHERD_ENGINE to its path",
     )
 
 
@@ -169,7 +172,7 @@ def _said(command: Sequence[str], shown: str) -> str:
     except subprocess.TimeoutExpired:
         raise EngineError(f"`{shown}` gave no answer within {LIST_SECONDS:g} s") from None
     except OSError as error:
-        raise UserError(f"{command[0]} cannot be started: {error.strerror}; run `make build`") from None
+        raise not_started(command[0], error) from None
     if done.returncode != 0:
         said = one_line(done.stderr)
         raise EngineError(f"`{shown}` failed: {ending_in_words(done.returncode)}: {said}")

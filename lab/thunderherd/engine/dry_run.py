@@ -9,9 +9,16 @@ from functools import lru_cache
 from pathlib import Path
 
 from thunderherd.engine.client import find_engine, setting_flags
-from thunderherd.engine.process import MISTAKE, EngineError, ending_in_words, one_line, problem_in
+from thunderherd.engine.process import (
+    MISTAKE,
+    EngineError,
+    ending_in_words,
+    not_started,
+    one_line,
+    problem_in,
+)
 from thunderherd.engine.setting_rules import SettingValue
-from thunderherd.errors import Problem, UserError
+from thunderherd.errors import Problem
 
 NOBODY = "127.0.0.1:1"
 """An address to name, as a load has to have one."""
@@ -46,7 +53,7 @@ def _complaint(engine: Path, words: tuple[str, ...], _stamps: tuple[tuple[int, i
     except subprocess.TimeoutExpired:
         raise EngineError(f"`load --dry-run` gave no answer within {READING_SECONDS:g} s") from None
     except OSError as error:
-        raise UserError(f"{engine} cannot be started: {error.strerror}; run `make build`") from None
+        raise not_started(engine, error) from None
     if done.returncode not in (0, MISTAKE):
         said = one_line(done.stderr)
         raise EngineError(f"`load --dry-run` failed: {ending_in_words(done.returncode)}: {said}")

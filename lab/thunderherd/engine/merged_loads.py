@@ -73,19 +73,24 @@ class MergedLoads(_Part):
     )
 
 
+WRITTEN_BY = "give a file that `thunderherd load ... --json > FILE` wrote"
+
+
 def load_lines(path: Path) -> list[LoadResult]:
     """The results of loads in a file of the engine's lines. Raises `UserError` where there is none."""
     try:
         with path.open(encoding="utf-8") as lines:
             found = list(_load_lines(path, lines))
     except OSError as error:
-        raise UserError(f"{path} cannot be read: {error.strerror}") from None
-    except UnicodeDecodeError:
-        raise UserError(f"{path} is no text: it takes what `thunderherd load ... --json` prints") from None
-    if not found:
         raise UserError(
-            f"{path} has no result of a load: it takes what `thunderherd load ... --json > FILE` writes"
-        )
+            f"cannot be read: {error.strerror}", code="merge.unreadable", where=str(path)
+        ) from None
+    except UnicodeDecodeError:
+        raise UserError(
+            "this is not a text file", code="merge.not_text", hint=WRITTEN_BY, where=str(path)
+        ) from None
+    if not found:
+        raise UserError("no result of a load here", code="merge.no_load", hint=WRITTEN_BY, where=str(path))
     return found
 
 
@@ -98,13 +103,22 @@ def _load_lines(path: Path, lines: Iterable[str]) -> Iterator[LoadResult]:
                 merged(_histograms(result))
                 yield result
         except json.JSONDecodeError as error:
-            raise UserError(f"{path}:{number}: {error.msg}: it takes a JSON object a line") from None
+            raise UserError(
+                error.msg, code="merge.not_json", hint="each line is a JSON object", where=f"{path}:{number}"
+            ) from None
         except ValidationError as error:
             first = error.errors()[0]
             place = ".".join(map(str, first["loc"]))
-            raise UserError(f"{path}:{number}: {place}: {first['msg']}: another version wrote it?") from None
+            raise UserError(
+                f"{place}: {first['msg']}",
+                code="merge.other_version",
+                hint="did another version write it?",
+                where=f"{path}:{number}",
+            ) from None
         except ValueError as error:
-            raise UserError(f"{path}:{number}: {error}: the file is damaged") from None
+            raise UserError(
+                f"the file is damaged: {error}", code="merge.damaged", where=f"{path}:{number}"
+            ) from None
 
 
 def _histograms(result: LoadResult) -> list[str]:
@@ -120,13 +134,25 @@ def merged_loads(results: Sequence[LoadResult]) -> MergedLoads:
         raise ValueError("loads to be merged are one or more, got none")
     for what in ("workload", "load", "measured_by"):
         if len(seen := sorted({getattr(each, what) for each in results})) > 1:
-            raise UserError(f"these loads have nothing in common: {what} is {' and '.join(seen)}")
+            raise UserError(
+                f"these loads cannot be merged: {what} is {' and '.join(seen)}",
+                code="merge.different_loads",
+                hint=f"merge loads with the same {what}",
+            )
     for number, each in enumerate(results, start=1):
         if (first := results.index(each) + 1) < number:
-            raise UserError(f"load {number} is load {first} once more, line for line; give each of them once")
+            raise UserError(
+                f"load {number} is the same as load {first}",
+                code="merge.repeated",
+                hint="give each load once",
+            )
     latencies = [each.latency for each in results if each.latency is not None]
     if len({each.starts for each in latencies}) > 1:
-        raise UserError("these latencies begin at different moments, and cannot be put together")
+        raise UserError(
+            "these loads cannot be merged: their latencies start at different moments",
+            code="merge.different_starts",
+            hint="merge closed loops with closed loops, and open loops with open loops",
+        )
     windows = [each.window for each in results if each.window is not None]
     tallies = [each.tally for each in results]
     timed = len(windows) == len(results)

@@ -13,6 +13,7 @@ import tempfile
 import threading
 import time
 from collections.abc import Sequence
+from pathlib import Path
 from typing import IO, Any, NoReturn, TypeVar
 
 from pydantic import BaseModel, ValidationError
@@ -65,7 +66,7 @@ class EngineProcess:
             )
         except OSError as error:
             self._errors.close()
-            raise UserError(f"{command[0]} cannot be started: {error.strerror}; run `make build`") from None
+            raise not_started(command[0], error) from None
         assert self._popen.stdout is not None
         self._output = self._popen.stdout.fileno()
         os.set_blocking(self._output, False)
@@ -183,8 +184,9 @@ def understand(model: type[Line], text: str, what: str) -> Line:
     found = json_object(text, what)
     if found.get("schema", SCHEMA) != SCHEMA:
         raise UserError(
-            f"the engine speaks version {found['schema']!r} of its JSON, this laboratory version {SCHEMA}: "
-            "they belong to different releases; run `make build`"
+            f"the engine prints version {found['schema']!r} of its JSON, but this lab reads version {SCHEMA}",
+            code="engine.other_version",
+            hint="run `make build`",
         )
     try:
         return model.model_validate(found)
@@ -204,12 +206,18 @@ def ending_in_words(status: int) -> str:
         return f"killed by signal {-status}"
 
 
+def not_started(program: str | Path, error: OSError) -> UserError:
+    """The error to raise if the engine's program cannot be started."""
+    message = f"{program} cannot be started: {error.strerror}"
+    return UserError(message, code="engine.not_started", hint="run `make build`")
+
+
 def problem_in(stderr: str) -> Problem:
     """What the engine refused, with its code and hint, from what it printed on stderr."""
     if found := REFUSAL.search(stderr):
         message = found["message"].removeprefix(f"{ENGINE_NAME}: ")
         return Problem(message, found["code"], found["hint"] or "")
-    return Problem(one_line(stderr).removeprefix(f"{ENGINE_NAME}: "))
+    return Problem(one_line(stderr).removeprefix(f"{ENGINE_NAME}: "), "engine.refused")
 
 
 def one_line(text: str) -> str:
