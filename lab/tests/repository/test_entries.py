@@ -141,6 +141,8 @@ def test_the_lab_says_no_entrys_name(path: Path) -> None:
 
 LABS = LAB / "labs"
 LABS_SAID = {
+    ("cli.options", "loopback"): "the default of --lab, in its help",
+    ("doctor.network", "loopback"): "the interface, in what bounds its speed",
     ("engine.lines", "loopback"): "the engine's description of an interface, generated",
     ("engine.lines", "unix"): "the engine's description of an address, generated",
     ("trial.listener_holders", "unix"): "the kernel's table of Unix sockets, /proc/net/unix",

@@ -221,7 +221,7 @@ def test_a_directory_that_is_taken(rig: Rig, typed: Typed, tmp_path: Path) -> No
         ([*WORDS, "--sede", "3"], "usage.unknown_option", ["--seed"]),
         (["prefork", "iteratve", "--over", "pool=1..9"], "contender.unknown", ["'iterative'?"]),
         (["prefork", "prefork", "--over", "pool=1..9"], "crossover.same_contender", ["prefork and prefork"]),
-        (["prefork", "iterative", "--over", "pool=9..1"], None, ["--over pool=9..1", "=1..9"]),
+        (["prefork", "iterative", "--over", "pool=9..1"], None, ["--over", "=1..9"]),
         (
             ["prefork", "iterative", "--over", "pool=1..99999"],
             "crossover.over_exceeds_setting",

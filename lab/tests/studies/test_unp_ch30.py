@@ -252,7 +252,7 @@ def test_h69_is_not_judged_under_another_load() -> None:
 def test_every_question_of_the_slides_is_asked() -> None:
     questions = {question.id: question for question in load_questions(study(size="full"))}
     asked = " ".join(question.text for question in questions.values())
-    for words in ("made beforehand", "as many clients as children", "fork more", "synchronise", "N+1"):
+    for words in ("created beforehand", "as many clients as children", "fork more", "synchronise", "N+1"):
         assert words in asked
     assert questions["Q5"].given["expected"] == "16"
     assert questions["Q1"].given["clients"] == "10"
