@@ -19,6 +19,7 @@ from pathlib import Path
 
 from handbook.catalogued import catalogue
 from handbook.markdown import ROOT, page, plain, table
+from handbook.pages import demo
 from handbook.records import recording, strace_counts
 from handbook.records.kept import CALLS, DATE, ERRATA, FOLDER, TABLE, kept_calls, kept_studies
 from thunderherd.errors import UserError
@@ -91,6 +92,8 @@ def _run(study: str, seed: int, directory: Path, options: list[str], day: str) -
 
 def _kept(directory: Path, day: str) -> None:
     kept = recording.keep(directory, ROOT, day)
+    if kept.figures.study == demo.STUDY:
+        recording.keep_report_picture(directory, ROOT / kept.folder)
     print(f"kept {kept.folder}")
 
 

@@ -1,4 +1,4 @@
-"""The sample run of the demo in README.md and in the tutorial, between two marks of each page."""
+"""The demo's sample run: its table in README.md and the tutorial, and a picture of its report in README.md."""
 
 from __future__ import annotations
 
@@ -7,10 +7,13 @@ from pathlib import Path
 
 from handbook.markdown import ROOT, between, fenced, plain
 from handbook.pages.recorded_figures import link
-from handbook.records.kept import TABLE, Kept
+from handbook.records.kept import REPORT_PICTURE, TABLE, Kept
 
-STUDY, MARK, PICTURE = "unp-ch30", "demo", "process-control"
-PAGES = (Path("README.md"), Path("docs/tutorial.md"))
+STUDY, MARK, REPORT_MARK = "unp-ch30", "demo", "report"
+README, TUTORIAL = Path("README.md"), Path("docs/tutorial.md")
+PAGES = (README, TUTORIAL)
+CHARTS = {README: "", TUTORIAL: "process-control"}
+"""The chart below the table; README.md begins with a picture of the report instead."""
 LEFT_OUT = ("Bound", "Note")
 """Facts below the recorded table that are too long for a sample."""
 
@@ -20,14 +23,22 @@ def documents(kept: Sequence[Kept], root: Path = ROOT) -> dict[Path, str]:
     found = next((each for each in kept if each.figures.study == STUDY), None)
     if found is None:
         return {}
-    return {
+    pages = {
         page: between((root / page).read_text(encoding="utf-8"), MARK, sample(found, page, root))
         for page in PAGES
     }
+    pages[README] = between(pages[README], REPORT_MARK, report_picture(found))
+    return pages
+
+
+def report_picture(kept: Kept) -> str:
+    """Shows the top of the record's report, with a link to the record."""
+    picture = link(kept.folder / REPORT_PICTURE, README)
+    return f"[![The top of a report: answer, ranking, machine, notes]({picture})]({kept.folder}/README.md)"
 
 
 def sample(kept: Kept, page: Path, root: Path = ROOT) -> str:
-    """Writes the record's seed and machine, its table, and its picture."""
+    """Writes the record's seed and machine, its table, and its chart."""
     figures = kept.figures
     parts = [
         f"A run with `--seed {figures.seed}` on {figures.machine} printed this table. Your figures will "
@@ -37,7 +48,7 @@ def sample(kept: Kept, page: Path, root: Path = ROOT) -> str:
     parts += [
         f"![{plain(chart.title)}]({link(kept.folder / chart.file, page)})"
         for chart in figures.charts
-        if chart.name == PICTURE
+        if chart.name == CHARTS[page]
     ]
     return "\n\n".join(parts)
 

@@ -3,6 +3,7 @@
 records/DATE/STUDY/figures.json   the figures that pages show, as numbers and as a table prints them
 records/DATE/STUDY/table.txt      the printed table
 records/DATE/STUDY/*.svg          charts
+records/DATE/STUDY/report.png     the top of the report, for README.md (only of the demo's study)
 records/DATE/STUDY/run.tar.xz     the results: raw lines, summary
 records/DATE/STUDY/errata.toml    written by hand: figures that are known to be wrong, and why
 records/DATE/system-calls.json    system calls, counted by strace (`strace_counts`)
@@ -29,6 +30,7 @@ from thunderherd.text.figures import ABSENT
 
 FOLDER = Path("records")
 FIGURES, TABLE, ARCHIVE, CALLS = "figures.json", "table.txt", "run.tar.xz", "system-calls.json"
+REPORT_PICTURE = "report.png"
 ERRATA = "errata.toml"
 LEFT_OUT = "left out, as it is known to be wrong"
 DATE = re.compile(r"\d{4}-\d{2}-\d{2}")

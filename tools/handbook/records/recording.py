@@ -18,6 +18,7 @@ from handbook.markdown import ROOT, fenced, page, plain, table
 from handbook.records.kept import (
     ARCHIVE,
     FIGURES,
+    REPORT_PICTURE,
     TABLE,
     Kept,
     KeptChart,
@@ -61,6 +62,12 @@ IN_PLACE_OF_RAW = "trials.parquet"
 IF_THERE_IS_ROOM = (COUNTED, WITH_COUNTERS, WITHOUT_COUNTERS, PROFILES, UNAVAILABLE, EXTRAPOLATED)
 
 COLUMNS = 120
+PICTURE_SIZE = "1280,670"
+"""Pixels of the report's picture: its answer, ranking, machine and notes."""
+BROWSER_OPTIONS = (
+    "--headless", "--no-sandbox", "--disable-gpu", "--hide-scrollbars", f"--window-size={PICTURE_SIZE}",
+)  # fmt: skip
+LONGEST_PICTURE_SECONDS = 60
 LONGEST_RUN_SECONDS = 3600
 
 
@@ -268,6 +275,35 @@ def _chart(chart: NamedChart, folder: Path) -> KeptChart:
     file = f"{chart.name}.svg"
     (folder / file).write_bytes(as_file(chart.specification(), "svg"))
     return KeptChart(name=chart.name, title=chart.title, file=file)
+
+
+def keep_report_picture(directory: Path, folder: Path) -> None:
+    """Draws the top of a run's report into a folder, with Chromium. Raises UserError if that fails."""
+    chromium = next(filter(None, map(shutil.which, ("chromium", "chromium-browser", "google-chrome"))), None)
+    if chromium is None:
+        raise UserError(
+            "no picture of the report: no Chromium on this machine",
+            code="records.no_browser",
+            hint="apt-get install chromium",
+        )
+    with tempfile.TemporaryDirectory() as scratch:
+        report = Path(scratch) / "report.html"
+        subprocess.run(
+            [sys.executable, "-m", "thunderherd", "report", str(directory), "--output", str(report)],
+            stdout=subprocess.DEVNULL,
+            check=True,
+        )
+        drawn = subprocess.run(
+            [chromium, *BROWSER_OPTIONS, f"--screenshot={folder / REPORT_PICTURE}", report.as_uri()],
+            capture_output=True,
+            text=True,
+            timeout=LONGEST_PICTURE_SECONDS,
+        )
+    if drawn.returncode or not (folder / REPORT_PICTURE).is_file():
+        raise UserError(
+            f"no picture of the report: Chromium ended with status {drawn.returncode}",
+            code="records.no_picture",
+        )
 
 
 def archived(directory: Path, archive: Path) -> tuple[list[str], list[str]]:
