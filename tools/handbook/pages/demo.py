@@ -1,4 +1,4 @@
-"""The demo's sample run: its table in README.md and the tutorial, and a picture of its report in README.md."""
+"""The demo's sample run: its table in README.md and the tutorial; the picture of its report in README.md."""
 
 from __future__ import annotations
 
