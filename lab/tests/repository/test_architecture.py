@@ -103,6 +103,8 @@ CATALOGUES = {"designs", "workloads", "primitives", "loads", "counters", "limits
 
 MOST_FILES = 15
 
+MAP = ROOT / "ARCHITECTURE.md"
+
 
 def test_the_lab_has_three_files_beside_its_packages() -> None:
     assert {path.stem for path in LAB.glob("*.py")} == BESIDE_PACKAGES
@@ -122,6 +124,18 @@ def test_lab_imports_run_downwards(path: Path) -> None:
     if lab_package(path):
         beside = {each for each in lab_imports(path) if packages[each] == "" and each != "errors"}
         assert beside == set(), f"{place_in_lab(path)} imports the program that it is a part of"
+
+
+def test_the_map_has_each_folder_in_this_order() -> None:
+    lab, engine = re.findall(r"^```\n(?:lab/thunderherd|engine/src)/\n(.*?)```", MAP.read_text(), re.M | re.S)
+    drawn = [(len(spaces) // 2, name) for spaces, name in re.findall(r"^( +)(\w+)/ ", lab, re.M)]
+    floors = [
+        name if depth == 1 else f"{next(n for d, n in reversed(drawn[:at]) if d == 1)}.{name}"
+        for at, (depth, name) in enumerate(drawn)
+    ]
+    assert [each for each in floors if each in PACKAGES] == list(PACKAGES)
+    assert {each for each in floors if each not in PACKAGES} == {"show", "judge", "studies"}
+    assert [each for each in re.findall(r"(\w+)/", engine) if each != "event_loop"] == ENGINE_FOLDERS
 
 
 def test_imports_of_the_lab_have_no_circle() -> None:
