@@ -1,4 +1,4 @@
-//! Descriptors: passing one to another process, waiting for several.
+//! Descriptors: pass one to another process, wait for several, read and write.
 
 use std::ffi::CStr;
 use std::io::{self, IoSlice, IoSliceMut};
@@ -16,7 +16,7 @@ pub use nix::poll::PollFlags;
 
 use super::retry;
 
-/// A pair of connected Unix stream sockets, UNP's "stream pipe" (socketpair(2)).
+/// Makes a pair of connected Unix stream sockets, UNP's "stream pipe" (socketpair(2)).
 pub fn stream_pair() -> io::Result<(OwnedFd, OwnedFd)> {
     Ok(socketpair(AddressFamily::Unix, SockType::Stream, None, SockFlag::SOCK_CLOEXEC)?)
 }
@@ -45,7 +45,7 @@ pub fn receive_descriptor(channel: BorrowedFd<'_>) -> io::Result<Option<OwnedFd>
                 return Ok(descriptors.first().copied());
             }
         }
-        // Where the receiver has no descriptor left the kernel passes the byte alone (MSG_CTRUNC).
+        // If the receiver has no descriptor left, the kernel passes the byte alone (MSG_CTRUNC).
         Err(io::Error::from_raw_os_error(libc::EMFILE))
     })?;
     // SAFETY: the kernel has just made this descriptor for us.
@@ -62,11 +62,11 @@ pub fn receive_byte(channel: BorrowedFd<'_>) -> bool {
     matches!(retry(|| recv(channel.as_raw_fd(), &mut [0], MsgFlags::empty()).map_err(io::Error::from)), Ok(1))
 }
 
-/// Waits until one of the descriptors is ready, or the time is over; says of each what it is ready for (poll(2)).
+/// Waits until one of the descriptors is ready or the time is over. Returns for each what it is ready for (poll(2)).
 pub fn poll(descriptors: &[(BorrowedFd<'_>, PollFlags)], timeout: Option<Duration>) -> io::Result<Vec<PollFlags>> {
     let mut entries: Vec<PollFd> =
         descriptors.iter().map(|&(descriptor, flags)| PollFd::new(descriptor, flags)).collect();
-    // Rounded up, so that a caller who waits for a deadline does not spin through its last millisecond.
+    // Rounded up, so that a caller with a deadline does not busy-poll through its last millisecond.
     let timeout = timeout.map_or(PollTimeout::NONE, |time| {
         PollTimeout::try_from(time.as_micros().div_ceil(1000)).unwrap_or(PollTimeout::MAX)
     });
@@ -74,7 +74,7 @@ pub fn poll(descriptors: &[(BorrowedFd<'_>, PollFlags)], timeout: Option<Duratio
     Ok(entries.iter().map(|entry| entry.revents().unwrap_or(PollFlags::empty())).collect())
 }
 
-/// Has calls on a descriptor, and on all copies of it, return EAGAIN where they would wait (O_NONBLOCK, fcntl(2)).
+/// Makes calls on a descriptor, and on all copies of it, return EAGAIN instead of waiting (O_NONBLOCK, fcntl(2)).
 pub fn set_nonblocking(descriptor: BorrowedFd<'_>) -> io::Result<()> {
     use nix::fcntl::{FcntlArg, OFlag, fcntl};
     let flags = OFlag::from_bits_retain(fcntl(descriptor, FcntlArg::F_GETFL)?);
@@ -82,11 +82,11 @@ pub fn set_nonblocking(descriptor: BorrowedFd<'_>) -> io::Result<()> {
     Ok(())
 }
 
-/// Gives this thread a table of descriptors of its own, with the standard ones alone: whoever counts its own is not disturbed by what
-/// other threads open and close, and holds nothing of theirs open.
+/// Gives this thread a separate descriptor table with the standard descriptors only. A test that counts its descriptors is
+/// then not disturbed by other threads, and holds none of theirs open.
 #[cfg(test)]
 pub fn leave_descriptors_to_others() {
-    // SAFETY: what is closed is closed in the new table alone, and this thread uses nothing that was in the old one.
+    // SAFETY: descriptors are closed in the new table only, and this thread uses none of the old table.
     let status = unsafe { libc::close_range(3, libc::c_uint::MAX, libc::CLOSE_RANGE_UNSHARE as libc::c_int) };
     assert_eq!(status, 0, "{}", io::Error::last_os_error());
 }
@@ -100,17 +100,17 @@ pub fn close_inherited(descriptor: &impl AsFd) {
     unsafe { libc::close(descriptor.as_fd().as_raw_fd()) };
 }
 
-/// A pipe (pipe2(2)): the reading end, then the writing end.
+/// Makes a pipe (pipe2(2)): the reading end, then the writing end.
 pub fn pipe() -> io::Result<(OwnedFd, OwnedFd)> {
     Ok(nix::unistd::pipe2(nix::fcntl::OFlag::O_CLOEXEC)?)
 }
 
-/// A file that is in memory and has no name but for a person who looks (memfd_create(2)).
+/// Makes a file in memory. Its name only shows in /proc (memfd_create(2)).
 pub fn memory_file(name: &CStr) -> io::Result<OwnedFd> {
     Ok(nix::sys::memfd::memfd_create(name, nix::sys::memfd::MFdFlags::MFD_CLOEXEC)?)
 }
 
-/// Writes from several places (writev(2)); may be fewer bytes than given.
+/// Writes from several places (writev(2)); possibly fewer bytes than given.
 pub fn writev(descriptor: BorrowedFd<'_>, pieces: &[IoSlice<'_>]) -> io::Result<usize> {
     Ok(nix::sys::uio::writev(descriptor, pieces)?)
 }
@@ -136,13 +136,13 @@ pub fn is_shut_down(listener: BorrowedFd<'_>) -> io::Result<bool> {
     Ok(ready[0].contains(PollFlags::POLLHUP))
 }
 
-/// A descriptor that is readable once somebody has notified it, from whatever thread or process shares it (eventfd(2)).
+/// A descriptor that is readable after a notification from any thread or process that shares it (eventfd(2)).
 pub struct EventDescriptor {
     descriptor: EventFd,
 }
 
 impl EventDescriptor {
-    /// Opens the descriptor, which never waits.
+    /// Opens the descriptor in non-blocking mode.
     pub fn new() -> io::Result<Self> {
         let descriptor = EventFd::from_flags(EfdFlags::EFD_CLOEXEC | EfdFlags::EFD_NONBLOCK)?;
         Ok(EventDescriptor { descriptor })
@@ -150,13 +150,13 @@ impl EventDescriptor {
 
     /// Makes it readable.
     pub fn notify(&self) {
-        // It only fails where it has been notified 2^64 times without being read, and then it is readable.
+        // This fails only after 2^64 notifications without a read, and then it is readable.
         let _ = self.descriptor.write(1);
     }
 
     /// Reads it, so that it is not readable until it is notified again.
     pub fn clear(&self) {
-        // It fails where nobody has notified it, and then there is nothing to read.
+        // This fails only without a notification, and then there is nothing to read.
         let _ = self.descriptor.read();
     }
 }

@@ -9,8 +9,8 @@ use nix::sys::memfd::{MFdFlags, memfd_create};
 use super::{check, check_number, retry};
 use crate::sys::memory::shared::SharedArray;
 
-/// A record lock, fcntl(2) F_SETLKW, as UNP section 30.7 puts around accept. The book locks a file that it has unlinked at
-/// once; this one never had a name (memfd_create(2)).
+/// A record lock, fcntl(2) F_SETLKW, as UNP section 30.7 puts around accept. The book unlinks its lock file at once; this
+/// file never had a name (memfd_create(2)).
 ///
 /// The kernel drops the lock of a process that dies.
 pub struct FileLock {
@@ -18,12 +18,12 @@ pub struct FileLock {
 }
 
 impl FileLock {
-    /// Makes the file.
+    /// Makes the lock's file.
     pub fn new() -> io::Result<Self> {
         Ok(FileLock { file: memfd_create(c"lock", MFdFlags::MFD_CLOEXEC)? })
     }
 
-    /// Waits for the lock; it is held until the guard goes.
+    /// Waits for the lock, and holds it until the guard is dropped.
     pub fn lock(&self) -> io::Result<FileLockGuard<'_>> {
         self.set(libc::F_WRLCK)?;
         Ok(FileLockGuard { lock: self })
@@ -66,14 +66,14 @@ impl SharedMutex {
         Ok(SharedMutex { mutexes: SharedMutexes::new(1)? })
     }
 
-    /// Waits for the mutex; it is held until the guard goes.
+    /// Waits for the mutex, and holds it until the guard is dropped.
     pub fn lock(&self) -> io::Result<SharedMutexGuard<'_>> {
         self.mutexes.lock(0)
     }
 }
 
-/// Several mutexes such as [`SharedMutex`] in one mapping, each on a cache line of its own: their number may exceed that
-/// of the mappings a process may have (`vm.max_map_count`).
+/// Several mutexes like [`SharedMutex`] in one mapping, each on a separate cache line. There may be more of them than a
+/// process may have mappings (`vm.max_map_count`).
 pub struct SharedMutexes {
     mutexes: SharedArray<RawMutex>,
 }
@@ -85,7 +85,7 @@ struct RawMutex(UnsafeCell<libc::pthread_mutex_t>);
 unsafe impl Sync for RawMutex {}
 
 impl SharedMutexes {
-    /// Maps and initialises so many mutexes.
+    /// Maps and initialises this many mutexes.
     pub fn new(count: usize) -> io::Result<Self> {
         let mutexes = SharedArray::<RawMutex>::unset(count)?;
         // SAFETY: the attributes are initialised before use and destroyed after it; the mutexes lie in fresh memory, which
@@ -103,13 +103,13 @@ impl SharedMutexes {
         Ok(SharedMutexes { mutexes })
     }
 
-    /// Waits for the mutex of this index; it is held until the guard goes.
+    /// Waits for the mutex with this index, and holds it until the guard is dropped.
     pub fn lock(&self, index: usize) -> io::Result<SharedMutexGuard<'_>> {
         let mutex = &self.mutexes[index];
         // SAFETY: the mutex was initialised, and stays mapped while `self` lives.
         let result = unsafe { libc::pthread_mutex_lock(mutex.0.get()) };
         if result == libc::EOWNERDEAD {
-            // What these mutexes guard is accept, or a single number: there is nothing to mend before it is used again.
+            // These mutexes guard accept or a single number, so nothing needs repair after a holder's death.
             // SAFETY: this thread holds the mutex.
             check_number(unsafe { libc::pthread_mutex_consistent(mutex.0.get()) })?;
         } else {

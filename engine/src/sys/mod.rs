@@ -1,4 +1,5 @@
-//! One function a system call, under the call's own name, and the only `unsafe` of the engine.
+//! Wrappers of system calls: one function for each call, under the call's own name. This is the only `unsafe` code of the
+//! engine.
 
 #![allow(unsafe_code)]
 
@@ -18,11 +19,11 @@ pub mod zero_copy;
 
 use std::io;
 
-/// Bytes of a page of memory (sysconf(3), _SC_PAGESIZE).
+/// Returns the size of a memory page in bytes (sysconf(3), _SC_PAGESIZE).
 fn page_size() -> usize {
     // SAFETY: the call takes a number.
     let bytes = unsafe { libc::sysconf(libc::_SC_PAGESIZE) };
-    usize::try_from(bytes).expect("every system has a size of pages")
+    usize::try_from(bytes).expect("every system has a page size")
 }
 
 /// Turns the -1 of a system call into its error.
@@ -35,12 +36,12 @@ fn check_size(result: libc::ssize_t) -> io::Result<usize> {
     usize::try_from(result).map_err(|_| io::Error::last_os_error())
 }
 
-/// pthread functions return the error's number instead of setting errno.
+/// Turns the result of a pthread function into an error. These return the error's number instead of setting errno.
 fn check_number(number: libc::c_int) -> io::Result<()> {
     if number == 0 { Ok(()) } else { Err(io::Error::from_raw_os_error(number)) }
 }
 
-/// Calls again for as long as a signal interrupted the call (signal(7)).
+/// Repeats a call that a signal interrupted (signal(7)).
 pub fn retry<T>(mut call: impl FnMut() -> io::Result<T>) -> io::Result<T> {
     loop {
         match call() {

@@ -1,4 +1,4 @@
-//! Namespaces: a network of its own for a process, and the user namespace in which an ordinary user may make one
+//! Namespaces: a separate network for a process, and the user namespace in which an ordinary user may make one
 //! (namespaces(7), network_namespaces(7), user_namespaces(7)).
 
 use std::fs::{self, File};
@@ -18,37 +18,37 @@ const GET_TYPE: libc::Ioctl = 0xb703;
 const OWN_NETWORK: &str = "/proc/self/ns/net";
 const OWN_USER: &str = "/proc/self/ns/user";
 
-/// Puts this process, which must have one thread, into a new user namespace: it stays the user and the group that it is, and
-/// has every capability over what belongs to that namespace.
+/// Puts this process, which must have one thread, into a new user namespace. It keeps its user and group, and has every
+/// capability over objects of that namespace.
 pub fn unshare_user() -> io::Result<()> {
-    // Asked before: until the maps are written, nobody is anybody.
+    // Read beforehand: until the maps are written, every id reads as the overflow id.
     let (user, group) = (geteuid(), getegid());
     unshare(CloneFlags::CLONE_NEWUSER)?;
-    // Without privilege outside, a group may be mapped only by who can no longer drop groups.
+    // Without outside privilege, a process may map a group only after it gave up setgroups.
     fs::write("/proc/self/setgroups", "deny")?;
     fs::write("/proc/self/uid_map", format!("{user} {user} 1"))?;
     fs::write("/proc/self/gid_map", format!("{group} {group} 1"))
 }
 
-/// Puts this process into a new network namespace, which is empty but for a loopback interface that is down.
+/// Puts this process into a new network namespace. It has only a loopback interface, which is down.
 pub fn unshare_network() -> io::Result<()> {
     unshare(CloneFlags::CLONE_NEWNET).map_err(io::Error::from)
 }
 
-/// A descriptor of the network namespace that this process is in; it lives for as long as anybody has one.
+/// Opens a descriptor of this process's network namespace, which exists as long as somebody holds such a descriptor.
 pub fn own_network() -> io::Result<OwnedFd> {
     Ok(File::open(OWN_NETWORK)?.into())
 }
 
-/// Whether a descriptor is one of a network namespace, and not of a file or a namespace of another kind.
+/// Whether a descriptor belongs to a network namespace, not to a file or another kind of namespace.
 pub fn is_network(namespace: BorrowedFd<'_>) -> bool {
     // SAFETY: the call takes a descriptor and a number.
     let kind = unsafe { libc::ioctl(namespace.as_raw_fd(), GET_TYPE) };
     kind == libc::CLONE_NEWNET
 }
 
-/// Puts this process into a network namespace, and first into the user namespace that it belongs to where that is not its
-/// own: then it must have one thread. Whoever made that user namespace may do so, and root.
+/// Puts this process into a network namespace. If that belongs to another user namespace, the process enters that first, and
+/// then must have one thread. Allowed to root and to the maker of that user namespace.
 pub fn enter_network(namespace: BorrowedFd<'_>) -> io::Result<()> {
     // SAFETY: the call takes a descriptor and a number.
     let owner = check(unsafe { libc::ioctl(namespace.as_raw_fd(), GET_OWNER) })?;

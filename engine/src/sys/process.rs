@@ -1,4 +1,4 @@
-//! Processes: fork, wait, kill, and what they used.
+//! Processes: fork, wait, kill, and resource usage.
 
 use std::convert::Infallible;
 use std::ffi::{CString, OsString};
@@ -21,15 +21,15 @@ pub use nix::unistd::Pid;
 
 use super::{check, retry, signal_mask};
 
-/// The status with which a child exits whose code panicked.
+/// Exit status of a child whose code panicked.
 const PANICKED: i32 = 101;
 
-/// Forks. The child runs `child` and leaves by `_exit` with the status that it returns.
+/// Forks. The child runs `child` and ends by `_exit` with the status that it returns.
 ///
-/// It never outlives the thread that forked it (PR_SET_PDEATHSIG, with a second look at the parent, which may have died
-/// before the call), starts with every signal unblocked, does last what [`before_leaving`] was told, and never unwinds
-/// into its parent's stack. In the parent `child` is dropped, and with it what it had taken: so the parent closes its copy
-/// of a descriptor.
+/// The child never outlives the thread that forked it (PR_SET_PDEATHSIG; it checks its parent afterwards, which may have
+/// died before the call). It starts with every signal unblocked, runs the function of [`before_leaving`] last, and never
+/// unwinds into its parent's stack. The parent drops `child` with everything it captured, and so closes its copies of
+/// descriptors.
 pub fn fork(child: impl FnOnce() -> i32) -> io::Result<Pid> {
     let parent = getpid();
     // SAFETY: processes that fork have one thread, so the child may allocate and lock.
@@ -45,28 +45,28 @@ pub fn fork(child: impl FnOnce() -> i32) -> io::Result<Pid> {
                 status
             }))
             .unwrap_or(PANICKED);
-            // Without the exit handlers, which belong to the parent.
+            // Exit handlers belong to the parent, so they are skipped.
             leave(status)
         }
     }
 }
 
-/// What a forked child does last.
+/// The function that every forked child runs last.
 static LAST: OnceLock<fn()> = OnceLock::new();
 
-/// Has every forked child do this once its code has returned, this process too if it is one: what its threads have begun
-/// would end with it.
+/// Makes every forked child run this function after its code has returned. If this process is itself a forked child, it does
+/// so too. Otherwise, work of its threads would end unfinished with the process.
 pub fn before_leaving(last: fn()) {
     LAST.get_or_init(|| last);
 }
 
 /// Ends this process at once, with all its threads.
 pub fn leave(status: i32) -> ! {
-    // SAFETY: without exit handlers nothing runs after this call.
+    // SAFETY: no exit handler runs, so nothing of this process runs after this call.
     unsafe { libc::_exit(status) }
 }
 
-/// Has the kernel kill this process when its parent ends; an error when it has ended already.
+/// Makes the kernel kill this process when its parent ends. Fails if the parent has ended already.
 pub fn die_with_parent(parent: Pid) -> io::Result<()> {
     prctl::set_pdeathsig(Signal::SIGKILL)?;
     if getppid() == parent { Ok(()) } else { Err(io::Error::other("the parent has ended")) }
@@ -77,27 +77,27 @@ pub fn become_subreaper() -> io::Result<()> {
     prctl::set_child_subreaper(true).map_err(io::Error::from)
 }
 
-/// Puts a process into a group of its own.
+/// Puts a process into a new process group that it leads.
 pub fn lead_group(process: Pid) -> io::Result<()> {
     setpgid(process, process).map_err(io::Error::from)
 }
 
-/// Kills a process group at once; one that has no process any more is no error.
+/// Kills a process group at once. An empty group is no error.
 pub fn kill_group(group: Pid) {
     let _ = killpg(group, Signal::SIGKILL);
 }
 
-/// Kills a child that has not been waited for; one that has ended is no error.
+/// Kills a child that has not been waited for. If it has ended, that is no error.
 pub fn kill_child(child: Pid) {
     let _ = kill(child, Signal::SIGKILL);
 }
 
-/// Passes a signal on to a child that has not been waited for; one that has ended is no error.
+/// Passes a signal on to a child that has not been waited for. If it has ended, that is no error.
 pub fn pass_on(signal: Signal, child: Pid) {
     let _ = kill(child, signal);
 }
 
-/// Becomes this very program anew, with these arguments behind its name (execv(2) of /proc/self/exe); says why if it fails.
+/// Replaces this process by this program with other arguments (execv(2) of /proc/self/exe). Returns only with an error.
 pub fn become_engine(arguments: &[OsString]) -> io::Result<Infallible> {
     let name = OsString::from("thunderherd-engine");
     let words = std::iter::once(&name).chain(arguments).map(|word| CString::new(word.as_bytes()));
@@ -134,12 +134,12 @@ pub fn wait_for_all() -> io::Result<()> {
     Ok(())
 }
 
-/// A child that has ended, if there is one; `Ok(None)` also when there is no child at all.
+/// Returns a child that has ended, if there is one; also `Ok(None)` if there is no child at all.
 pub fn wait_without_hanging() -> io::Result<Option<(Pid, Ended)>> {
     retry(|| wait_with(libc::WNOHANG))
 }
 
-/// Waits for one child to end, and says how. What it had used is in nobody's account.
+/// Waits for one child to end, and returns how it ended. Its usage is not counted anywhere.
 pub fn wait_for(child: Pid) -> io::Result<Ended> {
     match retry(|| nix::sys::wait::waitpid(child, None).map_err(io::Error::from))? {
         WaitStatus::Exited(_, status) => Ok(Ended::Exited(status)),
@@ -148,8 +148,8 @@ pub fn wait_for(child: Pid) -> io::Result<Ended> {
     }
 }
 
-/// The bare price of a process: fork(2), a child that does nothing but _exit(2), and waitpid(2). Unlike [`fork`] it makes no
-/// other call, so this child has no time in which it could outlive its parent.
+/// Does the minimum for a process: fork(2), a child that only calls _exit(2), and waitpid(2). Unlike [`fork`] it makes no
+/// other call: this child ends too soon to outlive its parent.
 pub fn fork_exit_wait() -> io::Result<()> {
     // SAFETY: processes that fork have one thread, and the child calls nothing but _exit.
     match unsafe { nix::unistd::fork() }? {
@@ -161,7 +161,7 @@ pub fn fork_exit_wait() -> io::Result<()> {
     }
 }
 
-/// The parent of this process (getppid(2)), which the kernel is asked for each time.
+/// Asks the kernel for the parent of this process (getppid(2)), each time.
 pub fn parent() -> Pid {
     getppid()
 }
@@ -184,7 +184,7 @@ fn wait_with(flags: libc::c_int) -> io::Result<Option<(Pid, Ended)>> {
     }
 }
 
-/// What ended processes had used when they were waited for, added up in memory that several processes may share.
+/// Sums of what ended processes had used, in memory that several processes may share.
 #[derive(Default)]
 pub struct Reaped {
     user: AtomicU64,
@@ -196,7 +196,7 @@ pub struct Reaped {
 }
 
 impl Reaped {
-    /// The sums so far, without the largest resident set.
+    /// Returns the sums so far, without the largest resident set.
     pub fn usage(&self) -> Usage {
         Usage {
             user: Duration::from_nanos(self.user.load(Relaxed)),
@@ -209,14 +209,14 @@ impl Reaped {
         }
     }
 
-    /// Takes off what a process has used that has not ended yet: when it ends, only the rest of its life will stand here.
+    /// Subtracts the usage so far of a living process. When it ends, only its later usage is in the sums.
     pub fn take_off(&self, usage: &Usage) {
         for (sum, part) in self.parts(usage) {
             sum.fetch_sub(part, Relaxed);
         }
     }
 
-    /// Takes over the sums of somebody who has waited for all of them.
+    /// Replaces the sums by those of a process that has waited for all of them.
     pub fn replace(&self, usage: &Usage) {
         for (sum, part) in self.parts(usage) {
             sum.store(part, Relaxed);
@@ -243,13 +243,13 @@ impl Reaped {
 
 static REAPED: AtomicPtr<Reaped> = AtomicPtr::new(std::ptr::null_mut());
 
-/// Has this process, and all that it forks, add up what every child had used that it waits for, the child's own children
-/// included. So in a tree of several levels only one of them may do so.
+/// Makes this process, and all that it forks, add up the usage of every child that it waits for. A child's usage includes
+/// its own children, so only one level of a process tree may do this.
 pub fn count_reaped(reaped: &'static Reaped) {
     REAPED.store(std::ptr::from_ref(reaped).cast_mut(), Relaxed);
 }
 
-/// Waits for a child and counts what it had used; async-signal-safe.
+/// Waits for a child and adds its usage to the sums; async-signal-safe.
 pub(super) fn wait4(flags: libc::c_int) -> io::Result<Option<(Pid, libc::c_int)>> {
     let mut status = 0;
     // SAFETY: zero bytes are a valid rusage, and the call writes one int and one rusage.
@@ -266,23 +266,23 @@ pub(super) fn wait4(flags: libc::c_int) -> io::Result<Option<(Pid, libc::c_int)>
     Ok((process > 0).then(|| (Pid::from_raw(process), status)))
 }
 
-/// CPU time of a process so far, its ended threads included (clock_getcpuclockid(3)).
+/// Returns the CPU time of a process so far, including ended threads (clock_getcpuclockid(3)).
 pub fn cpu_nanoseconds(process: Pid) -> io::Result<u64> {
     let clock = nix::time::clock_getcpuclockid(process)?;
     let time = nix::time::clock_gettime(clock)?;
     Ok(time.tv_sec() as u64 * 1_000_000_000 + time.tv_nsec() as u64)
 }
 
-/// What processes have used (getrusage(2)).
+/// Resource usage of processes (getrusage(2)).
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
 pub struct Usage {
-    /// Time in user mode. Where the kernel samples at its tick, the sum with `system` is exact and the split is not.
+    /// Time in user mode. If the kernel samples at its tick, the sum with `system` is exact, but the split is not.
     pub user: Duration,
     /// Time in the kernel.
     pub system: Duration,
-    /// Times that a thread gave up its CPU to wait.
+    /// Context switches of threads that gave up their CPU to wait.
     pub voluntary_switches: u64,
-    /// Times that a thread was made to give up its CPU.
+    /// Context switches of threads that had to give up their CPU.
     pub involuntary_switches: u64,
     /// Page faults without input.
     pub minor_faults: u64,
@@ -293,7 +293,7 @@ pub struct Usage {
 }
 
 impl Usage {
-    /// What was used since an earlier reading; the largest resident set is that of the whole life.
+    /// Returns the usage since an earlier reading. The largest resident set covers the whole life.
     pub fn since(&self, earlier: &Usage) -> Usage {
         Usage {
             user: self.user.saturating_sub(earlier.user),
@@ -307,7 +307,7 @@ impl Usage {
     }
 }
 
-/// What both have used; the largest resident set is that of the larger one.
+/// Adds two usages. The largest resident set is the larger of the two.
 impl Add for Usage {
     type Output = Usage;
 
@@ -324,12 +324,12 @@ impl Add for Usage {
     }
 }
 
-/// What this process and its threads have used.
+/// Returns the usage of this process and its threads.
 pub fn usage_of_self() -> io::Result<Usage> {
     usage(UsageWho::RUSAGE_SELF)
 }
 
-/// What the children that this process has waited for have used, and theirs.
+/// Returns the usage of the children that this process has waited for, and of their children.
 pub fn usage_of_children() -> io::Result<Usage> {
     usage(UsageWho::RUSAGE_CHILDREN)
 }
@@ -354,12 +354,12 @@ impl From<&libc::rusage> for Usage {
     }
 }
 
-/// How many threads this process has (proc(5)).
+/// Returns the number of threads of this process (proc(5)).
 pub fn threads() -> io::Result<usize> {
     Ok(std::fs::read_dir("/proc/self/task")?.count())
 }
 
-/// Pins this thread, and what it will make, to these CPUs.
+/// Pins this thread, and the threads and processes that it will make, to these CPUs.
 pub fn pin(cpus: &[usize]) -> io::Result<()> {
     let mut set = CpuSet::new();
     for &cpu in cpus {
@@ -368,40 +368,40 @@ pub fn pin(cpus: &[usize]) -> io::Result<()> {
     sched_setaffinity(Pid::from_raw(0), &set).map_err(io::Error::from)
 }
 
-/// The CPUs that this process may run on.
+/// Lists the CPUs that this process may run on.
 pub fn allowed_cpus() -> io::Result<Vec<usize>> {
     let set = sched_getaffinity(Pid::from_raw(0))?;
     Ok((0..CpuSet::count()).filter(|&cpu| set.is_set(cpu).unwrap_or(false)).collect())
 }
 
-/// How many CPUs are online (sysconf(3)).
+/// Returns the number of CPUs that are online (sysconf(3)).
 pub fn online_cpus() -> io::Result<usize> {
     let count = nix::unistd::sysconf(nix::unistd::SysconfVar::_NPROCESSORS_ONLN)?;
     Ok(count.unwrap_or(1) as usize)
 }
 
-/// How many descriptors this process may have, and how many it may allow itself without privilege: the soft limit and the
-/// hard one (RLIMIT_NOFILE, getrlimit(2)).
+/// Returns the soft and the hard limit of descriptors: the number this process may have, and the number it may allow itself
+/// without privilege (RLIMIT_NOFILE, getrlimit(2)).
 pub fn descriptor_limits() -> io::Result<(u64, u64)> {
     Ok(getrlimit(Resource::RLIMIT_NOFILE)?)
 }
 
-/// Allows this process, and what it will fork, as many descriptors as may be allowed without privilege: the soft limit
-/// becomes the hard one (RLIMIT_NOFILE, getrlimit(2)). Returns it.
+/// Raises the soft limit of descriptors to the hard limit, for this process and the processes it will fork (RLIMIT_NOFILE,
+/// getrlimit(2)). Returns the limit.
 pub fn raise_descriptor_limit() -> io::Result<u64> {
     let (_, hard) = getrlimit(Resource::RLIMIT_NOFILE)?;
     setrlimit(Resource::RLIMIT_NOFILE, hard, hard)?;
     Ok(hard)
 }
 
-/// The most descriptors that any process may have, however privileged (fs.nr_open, proc_sys_fs(5)). `None` where that cannot be
-/// read.
+/// Returns the maximum descriptors of any process, even with privilege (fs.nr_open, proc_sys_fs(5)). `None` if that cannot
+/// be read.
 pub fn most_descriptors() -> Option<u64> {
     std::fs::read_to_string("/proc/sys/fs/nr_open").ok()?.trim().parse().ok()
 }
 
-/// Whether this process could raise its hard limit on descriptors to so many: it is tried, and taken back. Who is root need not be
-/// allowed to, in a container or in a user namespace (CAP_SYS_RESOURCE, capabilities(7)).
+/// Whether this process could raise its hard limit of descriptors this far. It tries, and restores the limit. Even root may
+/// not be allowed to, in a container or user namespace (CAP_SYS_RESOURCE, capabilities(7)).
 pub fn may_raise_descriptor_limit(wanted: u64) -> bool {
     let Ok((soft, hard)) = getrlimit(Resource::RLIMIT_NOFILE) else { return false };
     setrlimit(Resource::RLIMIT_NOFILE, soft, wanted).is_ok() && setrlimit(Resource::RLIMIT_NOFILE, soft, hard).is_ok()

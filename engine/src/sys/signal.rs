@@ -1,4 +1,4 @@
-//! Signals: a descriptor that reads them (signalfd(2)) for whoever has a loop, handlers for whoever has none.
+//! Signals: a descriptor that reads them (signalfd(2)) for event loops, and handlers for other code.
 
 use std::io;
 use std::os::fd::{AsFd, BorrowedFd};
@@ -13,16 +13,17 @@ pub use nix::sys::signal::Signal;
 use nix::sys::signal::{SaFlags, SigAction, SigHandler, SigSet, sigaction};
 use nix::sys::signalfd::{SfdFlags, SignalFd};
 
-/// A second signal so soon is the first one again: timeout(1) signals its child, and then its child's group.
+/// Maximum delay after which a second signal counts as the same one: timeout(1) signals its child, and then its child's
+/// group.
 pub const ECHO: Duration = Duration::from_millis(100);
 
-/// The signals of a supervisor, read from a descriptor; they are blocked while it lives.
+/// Signals of a supervisor, read from a descriptor. They are blocked while this value lives.
 pub struct SignalDescriptor {
     descriptor: SignalFd,
 }
 
 impl SignalDescriptor {
-    /// Blocks the signals and opens the descriptor, which never waits.
+    /// Blocks the signals and opens the descriptor in non-blocking mode.
     pub fn new(signals: &[Signal]) -> io::Result<Self> {
         let set: SigSet = signals.iter().copied().collect();
         set.thread_block()?;
@@ -30,12 +31,12 @@ impl SignalDescriptor {
         Ok(SignalDescriptor { descriptor })
     }
 
-    /// The next signal, if one has come.
+    /// Returns the next signal, if one has arrived.
     pub fn read(&self) -> io::Result<Option<Signal>> {
         Ok(self.read_with_origin()?.map(|(signal, _)| signal))
     }
 
-    /// The next signal, if one has come, and whether the kernel sent it, as it does for a key of the terminal.
+    /// Returns the next signal, if one has arrived, and whether the kernel sent it, as for a key of the terminal.
     pub fn read_with_origin(&self) -> io::Result<Option<(Signal, bool)>> {
         let information = self.descriptor.read_signal()?;
         Ok(information.and_then(|information| {
@@ -53,9 +54,9 @@ impl AsFd for SignalDescriptor {
 
 static LOST: AtomicPtr<AtomicU64> = AtomicPtr::new(std::ptr::null_mut());
 
-/// Reaps children as they end, in a SIGCHLD handler as in UNP section 5.10, and counts those that a signal ended.
+/// Reaps children as they end, in a SIGCHLD handler as in UNP section 5.10, and counts those that a signal killed.
 ///
-/// accept goes on after the handler (SA_RESTART).
+/// accept continues after the handler (SA_RESTART).
 pub fn reap_children(lost: &'static AtomicU64) -> io::Result<()> {
     LOST.store(std::ptr::from_ref(lost).cast_mut(), Relaxed);
     handle(Signal::SIGCHLD, reap, SaFlags::SA_RESTART | SaFlags::SA_NOCLDSTOP)
@@ -77,22 +78,23 @@ extern "C" fn reap(_signal: libc::c_int) {
 
 static INTERRUPTED: AtomicPtr<AtomicBool> = AtomicPtr::new(std::ptr::null_mut());
 
-/// What interrupts: a key of the terminal, and kill(1), timeout(1) and whoever else ends what runs too long.
+/// Signals that interrupt a run: from a key of the terminal, kill(1), timeout(1), and so on.
 const INTERRUPTS: [Signal; 2] = [Signal::SIGINT, Signal::SIGTERM];
 
-/// When the first interrupt came to this process (CLOCK_MONOTONIC, nanoseconds); 0: none has.
+/// Time of the first interrupt of this process (CLOCK_MONOTONIC, nanoseconds); 0 if there was none.
 static FIRST: AtomicU64 = AtomicU64::new(0);
 
-/// Makes SIGINT and SIGTERM set a flag, which this process shares with all that it forks. A second one that is no [`ECHO`] ends the
-/// process.
+/// Makes SIGINT and SIGTERM set a flag that this process shares with its forked children. A second signal after [`ECHO`]
+/// ends the process.
 pub fn note_interrupts() -> io::Result<()> {
     let flag: &'static SharedArray<AtomicBool> = Box::leak(Box::new(SharedArray::new(1)?));
     INTERRUPTED.store(std::ptr::from_ref(&flag[0]).cast_mut(), Relaxed);
     INTERRUPTS.into_iter().try_for_each(|signal| handle(signal, note, SaFlags::empty()))
 }
 
-/// Makes SIGINT and SIGTERM end this process at once and in good order: for a child whose results are in shared memory. All that
-/// share the flag of [`note_interrupts`] are interrupted with it: without one of its children a load is another one.
+/// Makes SIGINT and SIGTERM end this process at once with status 0, for a child whose results are in shared memory. They
+/// also set the flag of [`note_interrupts`] for all processes that share it: without one of its children, a load is
+/// incomplete.
 pub fn leave_at_interrupt() -> io::Result<()> {
     INTERRUPTS.into_iter().try_for_each(|signal| handle(signal, leave, SaFlags::empty()))
 }
@@ -105,7 +107,7 @@ extern "C" fn leave(_signal: libc::c_int) {
     process::leave(0);
 }
 
-/// Whether a noted interrupt has come, to this process or to one that shares its flag.
+/// Whether this process, or one that shares its flag, was interrupted.
 pub fn interrupted() -> bool {
     // SAFETY: the pointer is null or points to a flag that lives for ever.
     unsafe { INTERRUPTED.load(Relaxed).as_ref() }.is_some_and(|flag| flag.load(Relaxed))
@@ -117,7 +119,8 @@ extern "C" fn note(signal: libc::c_int) {
         // SAFETY: the flag was set before the handler was, and lives for ever.
         Ok(_) => unsafe { (*INTERRUPTED.load(Relaxed)).store(true, Relaxed) },
         Err(first) if at.saturating_sub(first) < ECHO.as_nanos() as u64 => {}
-        // SAFETY: signal and raise are async-signal-safe (signal-safety(7)). What is raised comes when this handler is left.
+        // SAFETY: signal and raise are async-signal-safe (signal-safety(7)). The raised signal is delivered after this
+        // handler.
         Err(_) => unsafe {
             libc::signal(signal, libc::SIG_DFL);
             libc::raise(signal);
@@ -125,25 +128,26 @@ extern "C" fn note(signal: libc::c_int) {
     }
 }
 
-/// The signal by which a call that waits is interrupted.
+/// Signal that interrupts a waiting call.
 const INTERRUPTION: Signal = Signal::SIGUSR1;
 
-/// Lets [`interrupt_process`] and [`interrupt_thread`] end the calls that wait in this process, and in all that it forks,
-/// with EINTR. The signal does nothing else.
+/// Lets [`interrupt_process`] and [`interrupt_thread`] end waiting calls of this process and its forked children with EINTR.
+/// The signal has no other effect.
 pub fn allow_interruption() -> io::Result<()> {
     handle(INTERRUPTION, do_nothing, SaFlags::empty())
 }
 
 extern "C" fn do_nothing(_signal: libc::c_int) {}
 
-/// Ends the call in which a child waits, if it does. One that was just about to call is not interrupted (signal(7)).
+/// Interrupts the call in which a child waits, if it does. A child that is just about to call is not interrupted
+/// (signal(7)).
 pub fn interrupt_process(child: process::Pid) -> io::Result<()> {
     Ok(nix::sys::signal::kill(child, INTERRUPTION)?)
 }
 
 /// As [`interrupt_process`], for a thread of this process.
 pub fn interrupt_thread<T>(thread: &JoinHandle<T>) -> io::Result<()> {
-    // SAFETY: a thread that has not been joined may be sent a signal, also when it has ended.
+    // SAFETY: a thread that has not been joined may receive a signal, even after it ended.
     match unsafe { libc::pthread_kill(thread.as_pthread_t(), INTERRUPTION as libc::c_int) } {
         0 | libc::ESRCH => Ok(()),
         number => Err(io::Error::from_raw_os_error(number)),

@@ -1,4 +1,4 @@
-//! Sockets: the calls that designs and primitives are made of, under their own names.
+//! Socket calls for designs and primitives, under their own names.
 
 use std::ffi::OsString;
 use std::io::{self, IoSlice};
@@ -9,7 +9,7 @@ use nix::sys::socket::sockopt::TcpCongestion;
 
 use super::{check, check_size};
 
-/// Accepts a connection; the new descriptor is not inherited by exec (accept4(2)).
+/// Accepts a connection. exec does not inherit the new descriptor (accept4(2)).
 pub fn accept(listener: BorrowedFd<'_>, flags: libc::c_int) -> io::Result<OwnedFd> {
     // SAFETY: without an address to fill in, the call writes nothing.
     let descriptor = check(unsafe {
@@ -19,7 +19,7 @@ pub fn accept(listener: BorrowedFd<'_>, flags: libc::c_int) -> io::Result<OwnedF
     Ok(unsafe { OwnedFd::from_raw_fd(descriptor) })
 }
 
-/// Receives into the buffer; 0 when the peer will send no more (recv(2)).
+/// Receives into the buffer; 0 if the peer will send no more (recv(2)).
 pub fn recv(socket: BorrowedFd<'_>, buffer: &mut [u8], flags: libc::c_int) -> io::Result<usize> {
     // SAFETY: the kernel writes at most the buffer's length into it.
     check_size(unsafe { libc::recv(socket.as_raw_fd(), buffer.as_mut_ptr().cast(), buffer.len(), flags) })
@@ -44,13 +44,13 @@ pub fn sendmsg(socket: BorrowedFd<'_>, pieces: &[IoSlice<'_>], flags: libc::c_in
     check_size(unsafe { libc::sendmsg(socket.as_raw_fd(), &message, flags | libc::MSG_NOSIGNAL) })
 }
 
-/// Puts the cork in or takes it out: in, only full segments are sent, for 200 ms at most (TCP_CORK, tcp(7)).
+/// Corks or uncorks a socket. While corked, it sends only full segments, for at most 200 ms (TCP_CORK, tcp(7)).
 pub fn cork(socket: BorrowedFd<'_>, corked: bool) -> io::Result<()> {
     socket2::SockRef::from(&socket).set_tcp_cork(corked)
 }
 
-/// Shuts a listener down, so that every accept, select, poll and epoll of every process wakes, and accept returns EINVAL.
-/// One that has been shut down before (ENOTCONN) is no error.
+/// Shuts a listener down. Every accept, select, poll and epoll of every process wakes, and accept returns EINVAL. A second
+/// shutdown (ENOTCONN) is no error.
 pub fn shutdown(socket: BorrowedFd<'_>) -> io::Result<()> {
     // SAFETY: the call takes two numbers.
     match check(unsafe { libc::shutdown(socket.as_raw_fd(), libc::SHUT_RDWR) }) {
@@ -59,27 +59,27 @@ pub fn shutdown(socket: BorrowedFd<'_>) -> io::Result<()> {
     }
 }
 
-/// Tells the peer that no more will be sent, behind all that was (SHUT_WR, shutdown(2)); what it sends can still come.
+/// Tells the peer that no more will be sent after the bytes so far (SHUT_WR, shutdown(2)). Receiving still works.
 pub fn shutdown_sending(socket: BorrowedFd<'_>) -> io::Result<()> {
     // SAFETY: the call takes two numbers.
     check(unsafe { libc::shutdown(socket.as_raw_fd(), libc::SHUT_WR) }).map(drop)
 }
 
-/// Has the kernel give a connection to the listener whose place in the group is the place among `cpus` of the CPU on which the
-/// connection's first segment was handled; to any, by a hash, where that CPU is none of them (SO_ATTACH_REUSEPORT_CBPF,
-/// socket(7)). Places are in the order of listen(2); the last listener takes the place of one that leaves the group, and this is
-/// to be said anew.
+/// Makes the kernel choose a connection's listener by CPU (SO_ATTACH_REUSEPORT_CBPF, socket(7)): the listener at position i
+/// of the group gets connections whose first segment was handled on `cpus[i]`. For other CPUs, the kernel chooses by its
+/// hash. Positions follow the order of listen(2). When a listener leaves the group, the last one takes its position, so call
+/// this again.
 pub fn steer_by_cpu(listener: BorrowedFd<'_>, cpus: &[usize]) -> io::Result<()> {
     let instruction = |code: u32, k: u32| libc::sock_filter { code: code as u16, jt: 0, jf: 0, k };
     let give = |place: usize| instruction(libc::BPF_RET | libc::BPF_K, place as u32);
     let mut program =
         vec![instruction(libc::BPF_LD | libc::BPF_W | libc::BPF_ABS, (libc::SKF_AD_OFF + libc::SKF_AD_CPU) as u32)];
     for (place, &cpu) in cpus.iter().enumerate() {
-        // Another CPU: one instruction is left out.
+        // Another CPU: skip one instruction.
         let is_it = instruction(libc::BPF_JMP | libc::BPF_JEQ | libc::BPF_K, cpu as u32);
         program.extend([libc::sock_filter { jf: 1, ..is_it }, give(place)]);
     }
-    // There is no listener of this place: the kernel takes its hash.
+    // No listener has this position, so the kernel uses its hash.
     program.push(give(cpus.len()));
     let program = libc::sock_fprog { len: program.len() as u16, filter: program.as_mut_ptr() };
     // SAFETY: the kernel reads the program, which lives through the call.
@@ -95,13 +95,14 @@ pub fn steer_by_cpu(listener: BorrowedFd<'_>, cpus: &[usize]) -> io::Result<()> 
     .map(drop)
 }
 
-/// Connections that wait in a listener's queue, and the queue's limit as the kernel took it (TCP_INFO; tcp(7)).
+/// Returns the connections that wait in a listener's queue, and the effective limit of the queue (TCP_INFO; tcp(7)).
 pub fn listen_queue(listener: BorrowedFd<'_>) -> io::Result<(u32, u32)> {
     let information = tcp_information(listener)?;
     Ok((information.tcpi_unacked, information.tcpi_sacked))
 }
 
-/// Connections that this listener dropped, for instance because its queue was full (SO_MEMINFO, SK_MEMINFO_DROPS).
+/// Returns the connections that this listener dropped, for instance because its queue was full (SO_MEMINFO,
+/// SK_MEMINFO_DROPS).
 pub fn listen_drops(listener: BorrowedFd<'_>) -> io::Result<u32> {
     const DROPS: usize = 8;
     let mut values = [0u32; DROPS + 1];
@@ -109,39 +110,39 @@ pub fn listen_drops(listener: BorrowedFd<'_>) -> io::Result<u32> {
     Ok(values[DROPS])
 }
 
-/// The congestion control of a socket, for instance `cubic` (TCP_CONGESTION).
+/// Returns the congestion control of a socket, for instance `cubic` (TCP_CONGESTION).
 pub fn congestion_control(socket: BorrowedFd<'_>) -> io::Result<String> {
     let mut name = [0u8; 16];
     read_option(socket, libc::IPPROTO_TCP, libc::TCP_CONGESTION, &mut name)?;
     Ok(until_zero(&name))
 }
 
-/// Has a socket use a congestion control, and connections that it accepts (TCP_CONGESTION): EPERM where an ordinary user may
-/// not, ENOENT where the kernel has none of this name.
+/// Sets the congestion control of a socket and of connections that it accepts (TCP_CONGESTION). Fails with EPERM if an
+/// ordinary user may not use it, ENOENT if the kernel has none of this name.
 pub fn set_congestion_control(socket: BorrowedFd<'_>, name: &str) -> io::Result<()> {
     Ok(setsockopt(&socket, TcpCongestion, &OsString::from(name))?)
 }
 
-/// The largest segment that a connection sends, in bytes (TCP_INFO, tcpi_snd_mss).
+/// Returns the size of the largest segment that a connection sends, in bytes (TCP_INFO, tcpi_snd_mss).
 pub fn segment_bytes(connection: BorrowedFd<'_>) -> io::Result<u32> {
     Ok(tcp_information(connection)?.tcpi_snd_mss)
 }
 
-/// In which state a connection is (TCP_INFO, tcpi_state).
+/// Returns the state of a connection (TCP_INFO, tcpi_state).
 pub fn tcp_state(connection: BorrowedFd<'_>) -> io::Result<u8> {
     Ok(tcp_information(connection)?.tcpi_state)
 }
 
-/// The states of one of which this end alone has said that no more comes: the peer has not taken note, or has.
+/// State after only this end has sent FIN, before the peer acknowledged it (`enum` of netinet/tcp.h).
 pub const TCP_FIN_WAIT1: u8 = 4;
-/// See [`TCP_FIN_WAIT1`].
+/// State after only this end has sent FIN, and the peer acknowledged it.
 pub const TCP_FIN_WAIT2: u8 = 5;
-/// The state of a connection that is over (`enum` of netinet/tcp.h).
+/// State of a connection that is over.
 pub const TCP_CLOSE: u8 = 7;
-/// That of one whose peer has said that no more comes.
+/// State after only the peer has sent FIN.
 pub const TCP_CLOSE_WAIT: u8 = 8;
 
-/// The text before the first zero byte.
+/// Returns the text before the first zero byte.
 pub fn until_zero(bytes: &[u8]) -> String {
     let length = bytes.iter().position(|&byte| byte == 0).unwrap_or(bytes.len());
     String::from_utf8_lossy(&bytes[..length]).into_owned()

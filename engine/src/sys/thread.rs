@@ -1,7 +1,7 @@
-//! A thread as C makes it: pthread_create(3).
+//! Threads as C makes them: pthread_create(3).
 //!
-//! The standard library's threads also set up an alternate signal stack, eight more system calls a thread (strace -f -c
-//! counts them), which a design that makes a thread for every connection would be charged with.
+//! The standard library's threads also set up an alternate signal stack. That takes eight more system calls a thread (strace
+//! -f -c counts them), which would be charged to a design with a thread for every connection.
 
 use std::io;
 use std::panic::{AssertUnwindSafe, catch_unwind};
@@ -10,13 +10,13 @@ use super::check_number;
 
 type Body = Box<dyn FnOnce() + Send>;
 
-/// Starts a thread that nobody waits for, with default attributes.
+/// Starts a detached thread with default attributes.
 pub fn spawn_detached(body: impl FnOnce() + Send + 'static) -> io::Result<()> {
-    // SAFETY: no attributes are the default ones.
+    // SAFETY: null attributes are the default ones.
     unsafe { spawn(std::ptr::null(), Box::new(body)) }
 }
 
-/// Starts a thread that nobody waits for, with a stack of so many bytes (pthread_attr_setstacksize(3)).
+/// Starts a detached thread with a stack of this many bytes (pthread_attr_setstacksize(3)).
 pub fn spawn_detached_with_stack(bytes: usize, body: impl FnOnce() + Send + 'static) -> io::Result<()> {
     // SAFETY: the attributes are initialised before use and destroyed after it.
     unsafe {
@@ -29,19 +29,19 @@ pub fn spawn_detached_with_stack(bytes: usize, body: impl FnOnce() + Send + 'sta
     }
 }
 
-/// How late the kernel may let this thread's timers expire, in nanoseconds, so that it need not wake up for each
-/// (PR_SET_TIMERSLACK); 50,000 where nobody says otherwise.
+/// Sets how late the kernel may expire this thread's timers, in nanoseconds, to save wake-ups (PR_SET_TIMERSLACK). The
+/// default is 50,000.
 pub fn set_timer_slack(nanoseconds: u64) -> io::Result<()> {
     Ok(nix::sys::prctl::set_timerslack(nanoseconds)?)
 }
 
-/// Makes a thread with default attributes that does nothing, and waits for its end (pthread_join(3)).
+/// Makes a thread with default attributes that does nothing, and waits until it ends (pthread_join(3)).
 pub fn create_and_join() -> io::Result<()> {
     extern "C" fn end(_: *mut libc::c_void) -> *mut libc::c_void {
         std::ptr::null_mut()
     }
     let mut thread = 0;
-    // SAFETY: no attributes are the default ones; the thread refers to nothing, and is joined once.
+    // SAFETY: null attributes are the default ones. The thread refers to nothing, and is joined once.
     unsafe {
         check_number(libc::pthread_create(&mut thread, std::ptr::null(), end, std::ptr::null_mut()))?;
         check_number(libc::pthread_join(thread, std::ptr::null_mut()))
@@ -53,10 +53,10 @@ pub fn create_and_join() -> io::Result<()> {
 unsafe fn spawn(attributes: *const libc::pthread_attr_t, body: Body) -> io::Result<()> {
     let body: *mut Body = Box::into_raw(Box::new(body));
     let mut thread = 0;
-    // SAFETY: `enter` takes the box over; it is taken back below if there is no thread to do so.
+    // SAFETY: `enter` takes ownership of the box. If there is no thread, it is taken back below.
     let result = unsafe { libc::pthread_create(&mut thread, attributes, enter, body.cast()) };
     if result != 0 {
-        // SAFETY: no thread was made, so the box is still ours.
+        // SAFETY: no thread was made, so we still own the box.
         drop(unsafe { Box::from_raw(body) });
         return check_number(result);
     }
@@ -66,7 +66,7 @@ unsafe fn spawn(attributes: *const libc::pthread_attr_t, body: Body) -> io::Resu
 }
 
 extern "C" fn enter(body: *mut libc::c_void) -> *mut libc::c_void {
-    // SAFETY: this is the box of `spawn_detached`, given to this thread alone.
+    // SAFETY: this is the box of `spawn`, given to this thread only.
     let body = unsafe { Box::from_raw(body.cast::<Body>()) };
     // A panic must not unwind into C; its message has been printed.
     let _ = catch_unwind(AssertUnwindSafe(body));

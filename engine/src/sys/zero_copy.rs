@@ -1,4 +1,4 @@
-//! Calls that move bytes without copying them, under their own names.
+//! System calls that move bytes without copying them, under their own names.
 
 use std::io::{self, IoSlice};
 use std::os::fd::{AsRawFd, BorrowedFd};
@@ -27,8 +27,8 @@ pub fn allow_zero_copy(socket: BorrowedFd<'_>) -> io::Result<()> {
     .map(drop)
 }
 
-/// Reads one notification from the error queue: the first and the last call that it completes, and whether the kernel
-/// copied after all. `None` when the queue is empty.
+/// Reads one notification from the error queue: the first and the last send that it completes, and whether the kernel copied
+/// after all. `None` if the queue is empty.
 pub fn completion(socket: BorrowedFd<'_>) -> io::Result<Option<(u32, u32, bool)>> {
     let mut space = nix::cmsg_space!(libc::sock_extended_err, libc::sockaddr_in6);
     let flags = MsgFlags::MSG_ERRQUEUE | MsgFlags::MSG_DONTWAIT;
@@ -44,10 +44,10 @@ pub fn completion(socket: BorrowedFd<'_>) -> io::Result<Option<(u32, u32, bool)>
             return Ok(Some((error.ee_info, error.ee_data, copied)));
         }
     }
-    Err(io::Error::other("the error queue holds something else than a completion"))
+    Err(io::Error::other("the error queue holds no completion"))
 }
 
-/// Moves bytes from a pipe, which must hold them, into a socket; waits as the socket does (splice(2)).
+/// Moves bytes from a pipe, which must hold them, into a socket. Waits as the socket does (splice(2)).
 pub fn splice(pipe: BorrowedFd<'_>, socket: BorrowedFd<'_>, bytes: usize) -> io::Result<usize> {
     // SAFETY: without offsets the call takes numbers only.
     check_size(unsafe {
@@ -55,8 +55,8 @@ pub fn splice(pipe: BorrowedFd<'_>, socket: BorrowedFd<'_>, bytes: usize) -> io:
     })
 }
 
-/// Puts pages of this program's memory into a pipe without copying them, as many as fit (vmsplice(2)). They must stay as they
-/// are for as long as anybody may read them from there.
+/// Puts pages of this program's memory into a pipe without copying them, as many as fit (vmsplice(2)). Their content must
+/// not change while somebody may still read them from the pipe.
 pub fn vmsplice(pipe: BorrowedFd<'_>, pieces: &[IoSlice<'_>]) -> io::Result<usize> {
     // SAFETY: an IoSlice has the layout of an iovec (std::io::IoSlice), and the pipe's reader cannot write into the pages.
     check_size(unsafe {
@@ -64,7 +64,7 @@ pub fn vmsplice(pipe: BorrowedFd<'_>, pieces: &[IoSlice<'_>]) -> io::Result<usiz
     })
 }
 
-/// Bytes sent that the peer's TCP has not acknowledged (SIOCOUTQ, tcp(7)).
+/// Returns the bytes sent that the peer's TCP has not acknowledged (SIOCOUTQ, tcp(7)).
 pub fn unacknowledged(socket: BorrowedFd<'_>) -> io::Result<u64> {
     let mut bytes: libc::c_int = 0;
     // SAFETY: the kernel writes one int.
@@ -72,7 +72,7 @@ pub fn unacknowledged(socket: BorrowedFd<'_>) -> io::Result<u64> {
     Ok(bytes as u64)
 }
 
-/// Moves bytes of a file, from an offset on, into a pipe, never waiting for room in it (splice(2)).
+/// Moves bytes of a file, starting at an offset, into a pipe. Never waits for room in the pipe (splice(2)).
 pub fn splice_at(file: BorrowedFd<'_>, offset: u64, pipe: BorrowedFd<'_>, bytes: usize) -> io::Result<usize> {
     let mut offset = offset as libc::loff_t;
     // SAFETY: the kernel reads and writes the one offset.
@@ -88,7 +88,7 @@ pub fn splice_at(file: BorrowedFd<'_>, offset: u64, pipe: BorrowedFd<'_>, bytes:
     })
 }
 
-/// Sends a range of a file (sendfile(2)); the file's own offset stays.
+/// Sends a range of a file (sendfile(2)). The file's own offset does not change.
 pub fn sendfile(socket: BorrowedFd<'_>, file: BorrowedFd<'_>, range: std::ops::Range<u64>) -> io::Result<usize> {
     let mut offset = range.start as libc::off_t;
     let bytes = (range.end - range.start) as usize;
@@ -96,7 +96,7 @@ pub fn sendfile(socket: BorrowedFd<'_>, file: BorrowedFd<'_>, range: std::ops::R
     check_size(unsafe { libc::sendfile(socket.as_raw_fd(), file.as_raw_fd(), &mut offset, bytes) })
 }
 
-/// Resets a connection when it is closed, so that the kernel lets go of its bytes (SO_LINGER of 0).
+/// Makes close(2) reset a connection, so that the kernel releases its bytes (SO_LINGER of 0).
 pub fn reset_on_close(socket: BorrowedFd<'_>) -> io::Result<()> {
     let linger = libc::linger { l_onoff: 1, l_linger: 0 };
     Ok(setsockopt(&socket, sockopt::Linger, &linger)?)

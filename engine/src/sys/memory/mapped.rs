@@ -1,18 +1,18 @@
-//! Receiving by mapping the pages that have come into the program's memory, uncopied (TCP_ZEROCOPY_RECEIVE,
-//! linux/tcp.h; tcp_mmap.c of the kernel's selftests shows the use).
+//! Receives by mapping arrived pages into the program's memory without a copy (TCP_ZEROCOPY_RECEIVE, linux/tcp.h; for an
+//! example see tcp_mmap.c of the kernel's selftests).
 
 use std::io;
 use std::os::fd::{AsRawFd, BorrowedFd};
 
 use crate::sys::{check, page_size};
 
-/// A place for pages of one socket.
+/// An address range for pages of one socket.
 pub struct Mapping {
     address: usize,
     length: usize,
 }
 
-/// The first fields of struct tcp_zerocopy_receive; the kernel takes as many as it is given.
+/// First fields of struct tcp_zerocopy_receive. The kernel uses as many fields as the size covers.
 #[repr(C)]
 #[derive(Default)]
 struct ZeroCopyReceive {
@@ -21,17 +21,17 @@ struct ZeroCopyReceive {
     recv_skip_hint: u32,
 }
 
-/// What can be received.
+/// Result of a mapped receive.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct Mapped {
-    /// Bytes that are mapped now, and received.
+    /// Bytes that are mapped now, and so received.
     pub mapped: usize,
-    /// Bytes that come next and cannot be mapped; they are to be received otherwise.
+    /// Bytes that come next and cannot be mapped. Receive them with another call.
     pub not_mappable: usize,
 }
 
 impl Mapping {
-    /// A place for so many bytes, rounded up to pages. ENODEV where the socket is not one of TCP.
+    /// Reserves room for this many bytes, rounded up to pages. Fails with ENODEV if the socket is not TCP.
     pub fn new(socket: BorrowedFd<'_>, bytes: usize) -> io::Result<Self> {
         let length = bytes.next_multiple_of(page_size());
         // SAFETY: a new mapping, which nothing else refers to.
@@ -44,14 +44,14 @@ impl Mapping {
         Ok(Mapping { address: address as usize, length })
     }
 
-    /// Maps what has come, at most so many bytes, in place of what was mapped before. Never waits. EIO when the peer will
-    /// send no more.
+    /// Maps bytes that have arrived, at most `most`, in place of the earlier mapping. Never waits. Fails with EIO if the
+    /// peer will send no more.
     pub fn receive(&self, socket: BorrowedFd<'_>, most: usize) -> io::Result<Mapped> {
         let most = most.min(self.length);
         let length = most - most % page_size();
         let mut request =
             ZeroCopyReceive { address: self.address as u64, length: length as u32, ..ZeroCopyReceive::default() };
-        ask(socket, &mut request)?;
+        zero_copy_receive(socket, &mut request)?;
         Ok(Mapped { mapped: request.length as usize, not_mappable: request.recv_skip_hint as usize })
     }
 }
@@ -63,10 +63,10 @@ impl Drop for Mapping {
     }
 }
 
-fn ask(socket: BorrowedFd<'_>, request: &mut ZeroCopyReceive) -> io::Result<()> {
+fn zero_copy_receive(socket: BorrowedFd<'_>, request: &mut ZeroCopyReceive) -> io::Result<()> {
     let mut size = size_of::<ZeroCopyReceive>() as libc::socklen_t;
-    // SAFETY: the kernel reads and writes one such structure, and maps pages at its address, which is a mapping of ours
-    // that nothing refers to.
+    // SAFETY: the kernel reads and writes one such structure, and maps pages at its address. That is a mapping of ours that
+    // nothing refers to.
     check(unsafe {
         libc::getsockopt(
             socket.as_raw_fd(),
@@ -79,12 +79,12 @@ fn ask(socket: BorrowedFd<'_>, request: &mut ZeroCopyReceive) -> io::Result<()> 
     .map(drop)
 }
 
-/// Why this kernel cannot do it, asked of a socket that has no peer; `None` where it can.
+/// Tries the call on a socket without a peer, and returns why this kernel cannot do it; `None` if it can.
 pub fn refusal() -> Option<io::Error> {
     let socket = socket2::Socket::new(socket2::Domain::IPV4, socket2::Type::STREAM, None);
-    let asked = socket.and_then(|socket| {
+    let tried = socket.and_then(|socket| {
         use std::os::fd::AsFd;
-        ask(socket.as_fd(), &mut ZeroCopyReceive::default())
+        zero_copy_receive(socket.as_fd(), &mut ZeroCopyReceive::default())
     });
-    asked.err().filter(|error| matches!(error.raw_os_error(), Some(libc::ENOPROTOOPT | libc::EOPNOTSUPP | libc::EPERM)))
+    tried.err().filter(|error| matches!(error.raw_os_error(), Some(libc::ENOPROTOOPT | libc::EOPNOTSUPP | libc::EPERM)))
 }

@@ -1,4 +1,4 @@
-//! Memory from the kernel: new, shared, mapped, and named in a table for calls.
+//! Memory from the kernel: new pages, shared memory, mapped receives, and iovec tables.
 
 pub mod mapped;
 pub mod pages;

@@ -1,26 +1,26 @@
-//! Pages of new memory: mmap(2), and what madvise(2) can say of them.
+//! Pages of new memory: mmap(2) and madvise(2).
 
 use std::hint::black_box;
 use std::io;
 
 use crate::sys::{check, page_size};
 
-/// Private anonymous memory that a forked child does not get, so that forks cost what they cost without it.
+/// Private anonymous memory that forked children do not get, so it does not make forks more expensive.
 pub struct Pages {
     start: *mut u8,
     bytes: usize,
 }
 
 impl Pages {
-    /// So many pages of the usual size, none of which is there before it is touched.
+    /// Maps this many pages of the usual size. The kernel provides each when it is first touched.
     pub fn untouched(pages: usize) -> io::Result<Self> {
         let pages = Self::of_bytes(pages * page_size())?;
-        // SAFETY: the mapping is ours. A kernel without huge pages (EINVAL) has none to be kept from.
+        // SAFETY: the mapping is ours. A kernel without huge pages refuses with EINVAL, which does no harm.
         unsafe { libc::madvise(pages.start.cast(), pages.bytes, libc::MADV_NOHUGEPAGE) };
         Ok(pages)
     }
 
-    /// Room for so many bytes, 1 or more.
+    /// Maps room for this many bytes, at least 1.
     pub fn of_bytes(bytes: usize) -> io::Result<Self> {
         let bytes = bytes.next_multiple_of(page_size());
         // SAFETY: a new anonymous mapping aliases nothing.
@@ -46,19 +46,19 @@ impl Pages {
     /// Writes to every page.
     pub fn touch(&mut self) {
         for offset in (0..self.bytes).step_by(page_size()) {
-            // SAFETY: the offset lies within the mapping. Volatile: nothing ever reads it.
+            // SAFETY: the offset lies within the mapping. The write is volatile because nothing ever reads the byte.
             unsafe { self.start.add(offset).write_volatile(1) };
         }
     }
 
-    /// Copies the first bytes of another one to the beginning of this (memcpy(3)).
+    /// Copies the first bytes of other pages to the beginning of these (memcpy(3)).
     ///
     /// # Panics
-    /// When either has not so many.
+    /// If either has fewer bytes.
     pub fn copy_from(&mut self, other: &Pages, bytes: usize) {
         assert!(bytes <= self.bytes && bytes <= other.bytes, "{bytes} bytes are more than there are");
-        // SAFETY: both mappings hold so many bytes, and as mappings of their own they do not overlap. Each goes through
-        // black_box, so that neither copy nor length is known beforehand.
+        // SAFETY: both mappings hold this many bytes, and separate mappings do not overlap. black_box keeps the compiler
+        // from knowing addresses and length beforehand.
         unsafe { std::ptr::copy_nonoverlapping(black_box(other.start), black_box(self.start), black_box(bytes)) };
     }
 }
@@ -80,7 +80,7 @@ mod tests {
     fn a_copy_has_the_bytes() {
         let (mut from, mut to) = (Pages::of_bytes(3 * page_size()).unwrap(), Pages::of_bytes(100).unwrap());
         from.touch();
-        // SAFETY: both hold a page at least.
+        // SAFETY: both have at least one page.
         unsafe {
             from.start.add(99).write(7);
             from.start.add(100).write(8);

@@ -1,33 +1,33 @@
-//! A table of struct iovec that is filled once and given to many calls: it owns a share of every buffer that it points into.
+//! A table of struct iovec that is filled once and used for many calls. It owns a share of every buffer that it points into.
 
 use std::io::IoSlice;
 use std::ops::Range;
 use std::ptr;
 use std::sync::Arc;
 
-/// The entries of a row of pieces, which stay right for as long as the table has them.
+/// The entries of a row of pieces, valid as long as the table holds them.
 #[derive(Default)]
 pub struct PieceTable {
-    /// They point into the buffers below, and leave the table only as borrows of it.
+    /// Pointers into the buffers below. They leave the table only as borrows of it.
     entries: Vec<IoSlice<'static>>,
-    /// Of each entry, a share of its buffer.
+    /// For each entry, a share of its buffer.
     buffers: Vec<Arc<[u8]>>,
-    /// How often it was filled.
+    /// Number of fills.
     #[cfg(test)]
     pub fills: u32,
 }
 
 impl PieceTable {
-    /// Fills it with these pieces, each a range of a buffer, in the place of those that it had.
+    /// Fills the table with these pieces, each a range of a buffer, in place of the earlier ones.
     pub fn fill<'a>(&mut self, row: impl Iterator<Item = (&'a Arc<[u8]>, Range<usize>)>) {
         self.entries.clear();
         self.buffers.clear();
         for (buffer, range) in row {
             let bytes = ptr::from_ref(&buffer[range]);
             self.buffers.push(Arc::clone(buffer));
-            // SAFETY: what an Arc shares is neither moved nor freed while there is a share of it, and altered by nobody but whoever
-            // has the only one. This table has one, from the line before, and alters nothing. It is given back when no entry is
-            // left; and whoever is given an entry borrows the table until then.
+            // SAFETY: memory behind an Arc is neither moved nor freed while a share of it exists, and only a sole owner may
+            // alter it. This table has a share from the line before, and alters nothing. It drops the share only when no
+            // entry is left, and every user of an entry borrows the table.
             self.entries.push(IoSlice::new(unsafe { &*bytes }));
         }
         #[cfg(test)]
@@ -36,21 +36,22 @@ impl PieceTable {
         }
     }
 
-    /// Empties it, and gives back the buffers and its own memory: 1,024 entries (UIO_MAXIOV) are 16 KiB, and as much again.
+    /// Empties the table, and releases the buffers and its own memory: 1,024 entries (UIO_MAXIOV) take 16 KiB, and their
+    /// shares as much again.
     pub fn clear(&mut self) {
         self.entries = Vec::new();
         self.buffers = Vec::new();
     }
 
-    /// Whether it was filled with these very bytes, piece by piece: in the same place of memory, not equal ones elsewhere.
-    /// An empty table was filled with none, and is of nothing.
+    /// Whether the table was filled with exactly these pieces: the same bytes at the same addresses, not equal bytes
+    /// elsewhere. Always `false` for an empty table.
     pub fn is_of<'a>(&self, row: impl Iterator<Item = (&'a Arc<[u8]>, Range<usize>)>) -> bool {
-        // Where address and length are the same, so is the buffer, since that of the table is still there.
+        // The table's share keeps its buffers alive, so the same address and length mean the same buffer.
         let places = row.map(|(buffer, range)| ptr::from_ref(&buffer[range]));
         !self.entries.is_empty() && self.entries.iter().map(|entry| ptr::from_ref(&**entry)).eq(places)
     }
 
-    /// The table as a call takes it.
+    /// Returns the entries as a call takes them.
     pub fn entries(&self) -> &[IoSlice<'_>] {
         &self.entries
     }
@@ -100,7 +101,7 @@ mod tests {
         table.fill(row(&[(&one, 1..4), (&one, 0..1)]));
         drop(one);
         assert_eq!(table.entries().iter().map(|entry| entry.to_vec()).collect::<Vec<_>>(), [&b"irs"[..], b"f"]);
-        // Another row takes its place, then none, then the table goes.
+        // The second row replaces the first, then the table is cleared, then dropped.
         table.fill(row(&[(&other, 0..5)]));
         assert!(weak.upgrade().is_none());
         assert_eq!(Arc::strong_count(&other), 2);

@@ -1,10 +1,9 @@
-//! Memory shared by a process and all that it forks: mmap(2) with MAP_SHARED and MAP_ANONYMOUS.
+//! Memory shared by a process and its forked children: mmap(2) with MAP_SHARED and MAP_ANONYMOUS.
 
 use std::io;
 use std::ops::Deref;
 
-/// An array in shared memory. What it holds must be safe to use from several processes: atomics, or a
-/// process-shared lock.
+/// An array in shared memory. Its elements must be safe to use from several processes: atomics, or a process-shared lock.
 pub struct SharedArray<T> {
     start: *mut T,
     length: usize,
@@ -48,7 +47,7 @@ impl<T> SharedArray<T> {
         Ok(SharedArray { start: start.cast(), length })
     }
 
-    /// The address of the first element, for a C library that initialises it in place.
+    /// Returns the address of the first element, for a C library that initialises it in place.
     pub(in crate::sys) fn as_mut_ptr(&self) -> *mut T {
         self.start
     }

@@ -1,4 +1,5 @@
-//! An epoll instance (epoll(7)). To be made where it is used, after every fork: an inherited one is shared with the parent.
+//! An epoll instance (epoll(7)). Make it after every fork, in the process that uses it: an inherited instance is shared with
+//! the parent.
 
 use std::io;
 use std::os::fd::{AsFd, AsRawFd, RawFd};
@@ -12,18 +13,18 @@ pub use nix::sys::epoll::EpollFlags;
 
 use crate::sys::retry;
 
-/// The most events that one wait brings: as many as nginx takes.
+/// Maximum events of one wait, as in nginx.
 pub const MOST_EVENTS: usize = 512;
 
-/// Room for them.
+/// Room for the events of one wait.
 pub type Events = [EpollEvent; MOST_EVENTS];
 
-/// No event yet.
+/// Returns empty room for events.
 pub fn no_events() -> Events {
     [EpollEvent::empty(); MOST_EVENTS]
 }
 
-/// The instance.
+/// An epoll instance.
 pub struct Epoll(epoll::Epoll);
 
 impl Epoll {
@@ -32,24 +33,25 @@ impl Epoll {
         Ok(Epoll(epoll::Epoll::new(EpollCreateFlags::EPOLL_CLOEXEC)?))
     }
 
-    /// Watches a descriptor (EPOLL_CTL_ADD, epoll_ctl(2)). It is forgotten when its last copy is closed.
+    /// Watches a descriptor (EPOLL_CTL_ADD, epoll_ctl(2)). The kernel forgets it when its last copy is closed.
     pub fn add(&self, descriptor: impl AsFd, flags: EpollFlags) -> io::Result<()> {
         let event = event(&descriptor, flags);
         Ok(self.0.add(descriptor, event)?)
     }
 
-    /// Watches it for something else (EPOLL_CTL_MOD). What it is ready for already is reported anew, also as an edge.
+    /// Watches a descriptor for something else (EPOLL_CTL_MOD). If it is ready for that already, it is reported anew, even
+    /// edge-triggered.
     pub fn modify(&self, descriptor: impl AsFd, flags: EpollFlags) -> io::Result<()> {
         let mut event = event(&descriptor, flags);
         Ok(self.0.modify(descriptor, &mut event)?)
     }
 
-    /// Watches it no longer (EPOLL_CTL_DEL).
+    /// Stops watching a descriptor (EPOLL_CTL_DEL).
     pub fn delete(&self, descriptor: impl AsFd) -> io::Result<()> {
         Ok(self.0.delete(descriptor)?)
     }
 
-    /// Waits until something is ready, or only looks; every descriptor comes once, with what it is ready for
+    /// Waits until something is ready, or only checks. Returns each ready descriptor once, with what it is ready for
     /// (epoll_wait(2)).
     pub fn wait<'a>(
         &self,
@@ -61,15 +63,14 @@ impl Epoll {
         Ok(events[..count].iter().map(ready))
     }
 
-    /// As [`Epoll::wait`], for so long at most; a signal ends the waiting too. Says how many events have come
-    /// (epoll_pwait2(2)).
+    /// As [`Epoll::wait`], with a maximum time. A signal also ends the wait. Returns the number of events (epoll_pwait2(2)).
     pub fn wait_at_most(&self, events: &mut Events, time: Duration) -> io::Result<usize> {
         let length = events.len() as libc::c_int;
         let timeout = libc::timespec {
             tv_sec: libc::time_t::try_from(time.as_secs()).unwrap_or(libc::time_t::MAX),
             tv_nsec: time.subsec_nanos().into(),
         };
-        // SAFETY: nix's events are the kernel's, which writes no more than there is room for, and only reads the time.
+        // SAFETY: nix's events have the kernel's layout. The kernel writes no more than fit, and only reads the time.
         let result = unsafe {
             let (epoll, events) = (self.0.0.as_raw_fd(), events.as_mut_ptr());
             libc::syscall(libc::SYS_epoll_pwait2, epoll, events, length, &raw const timeout, std::ptr::null::<u8>(), 0)
@@ -82,8 +83,8 @@ impl Epoll {
         }
     }
 
-    /// The same before Linux 5.11: epoll_wait counts whole milliseconds, so it is let wait for most of the time, and ppoll
-    /// for the end of it.
+    /// The same before Linux 5.11. epoll_wait counts whole milliseconds, so it waits for most of the time, and ppoll for the
+    /// rest.
     fn wait_at_most_as_before(&self, events: &mut Events, time: Duration) -> io::Result<usize> {
         let whole = time.as_millis().saturating_sub(1);
         if whole == 0 && !time.is_zero() {
@@ -102,7 +103,7 @@ impl Epoll {
     }
 }
 
-/// Which descriptor an event is of, and what that is ready for.
+/// Returns the descriptor of an event, and what it is ready for.
 pub fn ready(event: &EpollEvent) -> (RawFd, PollFlags) {
     (event.data() as RawFd, PollFlags::from_bits_retain(event.events().bits() as libc::c_short))
 }
@@ -111,7 +112,7 @@ fn event(descriptor: &impl AsFd, flags: EpollFlags) -> EpollEvent {
     EpollEvent::new(flags, descriptor.as_fd().as_raw_fd() as u64)
 }
 
-/// The flags of poll(2) as those of epoll, which are the same numbers.
+/// Converts flags of poll(2) to those of epoll, which have the same numbers.
 pub fn flags(flags: PollFlags) -> EpollFlags {
     EpollFlags::from_bits_retain(flags.bits().into())
 }

@@ -1,4 +1,4 @@
-//! Waiting until descriptors are ready: a file for each system call.
+//! Waiting until descriptors are ready: one file for each system call.
 
 pub mod epoll;
 pub mod poll;

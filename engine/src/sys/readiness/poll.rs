@@ -7,28 +7,28 @@ use nix::poll::PollFlags;
 
 use crate::sys::{check, retry};
 
-/// An entry of the array. One with a negative descriptor is passed over.
+/// An entry of the array. poll(2) ignores entries with a negative descriptor.
 #[derive(Clone, Copy)]
 #[repr(transparent)]
 pub struct PollFd(libc::pollfd);
 
 impl PollFd {
-    /// Waits for this on the descriptor.
+    /// Makes an entry that waits for these events of the descriptor.
     pub fn new(descriptor: RawFd, flags: PollFlags) -> Self {
         PollFd(libc::pollfd { fd: descriptor, events: flags.bits(), revents: 0 })
     }
 
-    /// An entry that waits for nothing.
+    /// Makes an entry that waits for nothing.
     pub const fn unused() -> Self {
         PollFd(libc::pollfd { fd: -1, events: 0, revents: 0 })
     }
 
-    /// The descriptor.
+    /// Returns the descriptor.
     pub fn descriptor(&self) -> RawFd {
         self.0.fd
     }
 
-    /// What it is ready for, errors among it; empty when it is not.
+    /// Returns what the descriptor is ready for, including errors; empty if it is not ready.
     pub fn ready(&self) -> PollFlags {
         PollFlags::from_bits_retain(self.0.revents)
     }
@@ -36,6 +36,6 @@ impl PollFd {
 
 /// Waits until an entry is ready.
 pub fn poll(entries: &mut [PollFd]) -> io::Result<()> {
-    // SAFETY: the entries are `pollfd` and as many as is said.
+    // SAFETY: PollFd has the layout of `pollfd`, and the length is that of the slice.
     retry(|| check(unsafe { libc::poll(entries.as_mut_ptr().cast(), entries.len() as libc::nfds_t, -1) })).map(drop)
 }

@@ -1,14 +1,14 @@
-//! Readiness from a runtime's epoll instance (epoll(7)).
+//! Readiness from the epoll instance of an async runtime (epoll(7)).
 
 use std::io;
 use std::os::fd::AsRawFd;
 
 use tokio::io::unix::AsyncFd;
 
-/// Registers a descriptor, by its owner, with the runtime of the calling task. Gives the owner back where that fails.
+/// Registers a descriptor, by its owner, with the runtime of the calling task. Returns the owner if that fails.
 ///
-/// Only for an owner that never changes its descriptor, nor is changed for another: the runtime removes the registration
-/// by the descriptor's number.
+/// The owner must never change its descriptor or be swapped for another: the runtime removes the registration by the
+/// descriptor's number.
 pub fn register<T: AsRawFd>(owner: T) -> Result<AsyncFd<T>, (T, io::Error)> {
     // SAFETY: see above; the owner closes its descriptor after the registration is removed.
     unsafe { AsyncFd::register(owner) }.map_err(|error| error.into_parts())

@@ -1,37 +1,37 @@
-//! select(2), and its sets, which have room for the descriptors below [`FD_SETSIZE`] and for no others.
+//! select(2) and its sets. They have room only for descriptors below [`FD_SETSIZE`].
 
 use std::io;
 use std::os::fd::RawFd;
 
 use crate::sys::{check, retry};
 
-/// The first descriptor that no set has room for: 1,024.
+/// Smallest descriptor that does not fit into a set: 1,024.
 pub const FD_SETSIZE: RawFd = libc::FD_SETSIZE as RawFd;
 
-/// A set of descriptors. FD_SET itself compares nothing, and writes beyond the set (select(2), BUGS).
+/// A set of descriptors. FD_SET itself checks nothing, and writes beyond the set (select(2), BUGS).
 #[derive(Clone, Copy)]
 pub struct FdSet(libc::fd_set);
 
 impl FdSet {
-    /// FD_ZERO.
+    /// Makes an empty set (FD_ZERO).
     pub fn zero() -> Self {
         // SAFETY: a set is an array of numbers.
         FdSet(unsafe { std::mem::zeroed() })
     }
 
-    /// FD_SET; panics where the set has no room for the descriptor.
+    /// Adds a descriptor (FD_SET). Panics if the set has no room for it.
     pub fn set(&mut self, descriptor: RawFd) {
-        // SAFETY: `within` has compared the descriptor with FD_SETSIZE.
+        // SAFETY: `within` has checked the descriptor against FD_SETSIZE.
         unsafe { libc::FD_SET(within(descriptor), &mut self.0) };
     }
 
-    /// FD_CLR; panics as [`FdSet::set`] does.
+    /// Removes a descriptor (FD_CLR). Panics as [`FdSet::set`] does.
     pub fn clear(&mut self, descriptor: RawFd) {
         // SAFETY: as above.
         unsafe { libc::FD_CLR(within(descriptor), &mut self.0) };
     }
 
-    /// FD_ISSET; panics as [`FdSet::set`] does.
+    /// Whether a descriptor is in the set (FD_ISSET). Panics as [`FdSet::set`] does.
     pub fn is_set(&self, descriptor: RawFd) -> bool {
         // SAFETY: as above.
         unsafe { libc::FD_ISSET(within(descriptor), &self.0) }
@@ -43,7 +43,7 @@ fn within(descriptor: RawFd) -> RawFd {
     descriptor
 }
 
-/// Waits until a descriptor of the sets, none above `highest`, is ready, and leaves in them what is.
+/// Waits until a descriptor of the sets, none above `highest`, is ready. Afterwards the sets hold the ready descriptors.
 pub fn select(highest: RawFd, readable: &mut FdSet, writable: &mut FdSet) -> io::Result<()> {
     let (exceptional, forever) = (std::ptr::null_mut(), std::ptr::null_mut());
     let count = within(highest) + 1;

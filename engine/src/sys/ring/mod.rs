@@ -1,7 +1,7 @@
-//! A ring of submissions and completions (io_uring(7)), with the memory that the kernel reads from and writes to.
+//! A ring of submissions and completions (io_uring(7)), with the memory that the kernel reads and writes.
 //!
-//! That memory belongs to the ring: the bytes of a send until its completion has come, the receive buffers for as long as
-//! the ring lives. What is left to the caller is to keep a socket open while an operation on it is in flight.
+//! The ring owns that memory: the bytes of a send until its completion, the receive buffers for its whole life. Callers must
+//! keep a socket open while an operation on it is in flight.
 
 pub mod sends;
 #[cfg(test)]
@@ -22,19 +22,20 @@ use io_uring::{IoUring, Probe, cqueue, opcode, squeue};
 use super::descriptor::PollFlags;
 use super::retry;
 
-/// Submissions that one io_uring_enter can take; more of them take another one.
+/// Submissions of one io_uring_enter. More of them take another call.
 const SUBMISSIONS: u32 = 1024;
 
-/// Completions that wait in the ring; the kernel keeps those that do not fit (IORING_FEAT_NODROP).
+/// Room for completions in the ring. The kernel keeps those that do not fit (IORING_FEAT_NODROP).
 const COMPLETIONS: u32 = 4096;
 
-/// Has the kernel do the work that completions wait for (IORING_ENTER_GETEVENTS, io_uring_enter(2)).
+/// Makes the kernel do work that completions depend on (IORING_ENTER_GETEVENTS, io_uring_enter(2)).
 const GET_EVENTS: u32 = 1;
 
-/// The group of the receive buffers; there is one.
+/// The only group of receive buffers.
 const GROUP: u16 = 0;
 
-/// What is asked for, with the socket in the lower half of the word that comes back with the completion.
+/// Kinds of operations. The word that returns with a completion holds the kind in its upper half and the socket in its lower
+/// half.
 #[derive(Clone, Copy, PartialEq, Eq)]
 enum Operation {
     Accept,
@@ -54,58 +55,58 @@ impl Operation {
     }
 }
 
-/// A ring of this thread: to be made where it is used, after every fork.
+/// A ring of one thread. Make it after every fork, in the process that uses it.
 pub struct Ring {
     ring: IoUring,
     memory: ManuallyDrop<Memory>,
 }
 
-/// What the kernel may read or write.
+/// Memory that the kernel may read or write.
 struct Memory {
     buffers: Buffers,
-    /// By descriptor.
+    /// Bytes in flight, by descriptor.
     sending: Vec<Option<Arc<[u8]>>>,
     pause: Box<Timespec>,
 }
 
-/// What has come of an operation.
+/// Results of operations.
 pub enum Completion {
-    /// Of [`Ring::accept`]: a connection, with a blocking socket, or why there is none.
+    /// Of [`Ring::accept`].
     Accepted {
-        /// The connection.
+        /// The connection, with a blocking socket, or why there is none.
         result: io::Result<OwnedFd>,
-        /// More will come without asking again.
+        /// Whether more completions will follow by themselves.
         more: bool,
     },
     /// Of [`Ring::receive`].
     Received {
-        /// Where.
+        /// The socket.
         socket: RawFd,
-        /// Bytes, for [`Ring::take`]; `None` when the peer will send no more. ENOBUFS when no buffer was free,
-        /// ECANCELED after [`Ring::cancel_receive`].
+        /// Bytes, for [`Ring::take`]; `None` if the peer will send no more. ENOBUFS if no buffer was free, ECANCELED after
+        /// [`Ring::cancel_receive`].
         result: io::Result<Option<Buffer>>,
-        /// More will come without asking again.
+        /// Whether more completions will follow by themselves.
         more: bool,
     },
-    /// Of [`Ring::send`]: how many bytes the kernel took, perhaps not all.
+    /// Of [`Ring::send`].
     Sent {
-        /// Where.
+        /// The socket.
         socket: RawFd,
-        /// The number of bytes.
+        /// Bytes that the kernel took, perhaps not all.
         result: io::Result<usize>,
     },
     /// Of [`Ring::pause`]: the time is over.
     Paused,
-    /// Of [`Ring::poll`]: the socket is ready, or has failed, which the next call on it tells; or the poll was cancelled.
+    /// Of [`Ring::poll`]: the socket is ready, has failed (the next call on it reports how), or the poll was cancelled.
     Ready {
-        /// Where.
+        /// The socket.
         socket: RawFd,
-        /// Which of the polls.
+        /// The mark of the poll.
         mark: u16,
     },
 }
 
-/// A receive buffer that holds bytes, until [`Ring::take`] gives it back.
+/// A receive buffer that holds bytes. [`Ring::take`] returns it to the kernel.
 #[must_use]
 pub struct Buffer {
     id: u16,
@@ -113,20 +114,20 @@ pub struct Buffer {
 }
 
 impl Buffer {
-    /// How many bytes it holds.
+    /// Returns the number of bytes it holds.
     pub fn length(&self) -> usize {
         self.length
     }
 }
 
 impl Ring {
-    /// Makes a ring with so many receive buffers of so many bytes.
+    /// Makes a ring with this many receive buffers of this size.
     pub fn new(buffers: u16, buffer_bytes: usize) -> Result<Ring, Refusal> {
         let ring: IoUring = IoUring::builder()
             .setup_cqsize(COMPLETIONS)
-            // One that fails at once does not keep the others from being submitted.
+            // If one operation fails at once, the others are still submitted.
             .setup_submit_all()
-            // Completions are worked on when this thread asks for them, and at no other time.
+            // Completions are processed only when this thread asks for them.
             .setup_single_issuer()
             .setup_defer_taskrun()
             .build(SUBMISSIONS)
@@ -147,38 +148,38 @@ impl Ring {
             }
         }
         let buffers = Buffers::new(buffers, buffer_bytes).map_err(|error| Refusal { call: "mmap", error })?;
-        // From here on the ring's own drop lets go of the memory, after it has cancelled whatever uses it.
+        // From here on the ring's own drop releases the memory, after it has cancelled all operations.
         let ring =
             Ring { ring, memory: ManuallyDrop::new(Memory { buffers, sending: Vec::new(), pause: Box::default() }) };
         let buffers = &ring.memory.buffers;
-        // SAFETY: the entries are page-aligned memory of that length, which lives longer than the kernel's ring.
+        // SAFETY: the entries are page-aligned memory of that length, which outlives the kernel's ring.
         unsafe { ring.ring.submitter().register_buf_ring_with_flags(buffers.entries as u64, buffers.places, GROUP, 0) }
             .map_err(register)?;
         Ok(ring)
     }
 
-    /// Accepts one connection after another, until a completion says that no more will come.
+    /// Accepts connections until a completion says that no more will follow.
     pub fn accept(&mut self, listener: BorrowedFd<'_>) -> io::Result<()> {
         let listener = listener.as_raw_fd();
         let entry = opcode::AcceptMulti::new(Fd(listener)).flags(libc::SOCK_CLOEXEC).build();
         self.push(entry.user_data(Operation::Accept.tag(listener)))
     }
 
-    /// Receives whenever bytes come, until a completion says that no more will come.
+    /// Receives whenever bytes arrive, until a completion says that no more will follow.
     pub fn receive(&mut self, socket: BorrowedFd<'_>) -> io::Result<()> {
         let socket = socket.as_raw_fd();
         let entry = opcode::RecvMulti::new(Fd(socket), GROUP).build();
         self.push(entry.user_data(Operation::Receive.tag(socket)))
     }
 
-    /// Ends the receive of a socket: its last completion is ECANCELED, or whatever came before.
+    /// Cancels the receive of a socket. Its last completion is ECANCELED, or an earlier result.
     pub fn cancel_receive(&mut self, socket: impl AsRawFd) -> io::Result<()> {
         let socket = socket.as_raw_fd();
         let entry = opcode::AsyncCancel::new(Operation::Receive.tag(socket)).build();
         self.push(entry.user_data(Operation::Cancel.tag(socket)))
     }
 
-    /// Sends bytes, which it keeps until the completion. One send at a time for each socket.
+    /// Sends bytes, and keeps them until the completion. One send at a time for each socket.
     pub fn send(&mut self, socket: BorrowedFd<'_>, bytes: Arc<[u8]>, range: Range<usize>) -> io::Result<()> {
         let socket = socket.as_raw_fd();
         let part = &bytes[range];
@@ -189,75 +190,75 @@ impl Ring {
             self.memory.sending.resize(place + 1, None);
         }
         let before = self.memory.sending[place].replace(bytes);
-        assert!(before.is_none(), "there is one send at a time for each socket");
+        assert!(before.is_none(), "only one send at a time is allowed for each socket");
         self.push(entry.user_data(Operation::Send.tag(socket)))
     }
 
-    /// Ends the send of a socket: its completion is ECANCELED, or whatever came before.
+    /// Cancels the send of a socket. Its completion is ECANCELED, or an earlier result.
     pub fn cancel_send(&mut self, socket: BorrowedFd<'_>) -> io::Result<()> {
         let entry = opcode::AsyncCancel::new(Operation::Send.tag(socket.as_raw_fd())).build();
         self.push(entry.user_data(Operation::Cancel.tag(0)))
     }
 
-    /// Says once when a socket is ready for this. The mark comes back: that of a poll whose socket has been closed may come
-    /// when another socket has its number.
+    /// Reports once when a socket is ready. The mark returns with the completion: after a socket was closed, its poll may
+    /// complete when another socket has its number.
     pub fn poll(&mut self, socket: BorrowedFd<'_>, flags: PollFlags, mark: u16) -> io::Result<()> {
         let entry = opcode::PollAdd::new(Fd(socket.as_raw_fd()), flags.bits() as u32).build();
         self.push(entry.user_data(Operation::Poll.tag(socket.as_raw_fd()) | u64::from(mark) << 48))
     }
 
-    /// Ends a poll before its time.
+    /// Cancels a poll.
     pub fn cancel_poll(&mut self, socket: RawFd, mark: u16) -> io::Result<()> {
         let entry = opcode::AsyncCancel::new(Operation::Poll.tag(socket) | u64::from(mark) << 48).build();
         self.push(entry.user_data(Operation::Cancel.tag(0)))
     }
 
-    /// Waits without waiting: the completion comes when the time is over. One pause at a time.
+    /// Starts a timer, whose completion arrives when the time is over. One at a time.
     pub fn pause(&mut self, time: Duration) -> io::Result<()> {
         *self.memory.pause = Timespec::from(time);
         let entry = opcode::Timeout::new(&*self.memory.pause).build();
         self.push(entry.user_data(Operation::Pause.tag(0)))
     }
 
-    /// Submits what has been asked for, and waits until there is a completion.
+    /// Submits all pending operations, and waits until there is a completion.
     pub fn wait(&mut self) -> io::Result<()> {
         retry(|| self.ring.submit_and_wait(1)).map(drop)
     }
 
-    /// Submits what has been asked for, and takes what has come without waiting for it.
+    /// Submits all pending operations, and collects completions without waiting.
     ///
-    /// A wait of no time would do as well, but the kernel sets a timer for it.
+    /// Waiting with a timeout of zero would also work, but makes the kernel set a timer.
     pub fn look(&mut self) -> io::Result<()> {
         let count = self.ring.submission().len() as u32;
-        // SAFETY: without an argument the call takes nothing but numbers; the entries are as for every other submission.
+        // SAFETY: without an argument the call takes only numbers. The entries are as for every other submission.
         match unsafe { self.ring.submitter().enter::<libc::sigset_t>(count, 0, GET_EVENTS, None) } {
-            // EBUSY: completions wait to be taken before more is submitted.
+            // EBUSY: completions must be taken before more is submitted.
             Err(error) if matches!(error.raw_os_error(), Some(libc::EINTR | libc::EBUSY)) => Ok(()),
             result => result.map(drop),
         }
     }
 
-    /// As [`Ring::wait`], for so long at most; a signal ends the waiting too (io_uring_enter(2), IORING_ENTER_EXT_ARG).
+    /// As [`Ring::wait`], with a maximum time. A signal also ends the wait (io_uring_enter(2), IORING_ENTER_EXT_ARG).
     pub fn wait_at_most(&mut self, time: Duration) -> io::Result<()> {
         if time.is_zero() {
             return self.look();
         }
         let time = Timespec::from(time);
         match self.ring.submitter().submit_with_args(1, &SubmitArgs::new().timespec(&time)) {
-            // EBUSY: completions wait to be taken before more is submitted.
+            // EBUSY: completions must be taken before more is submitted.
             Err(error) if matches!(error.raw_os_error(), Some(libc::ETIME | libc::EINTR | libc::EBUSY)) => Ok(()),
             result => result.map(drop),
         }
     }
 
-    /// The next completion that has come, if there is one.
+    /// Returns the next completion, if there is one.
     pub fn completion(&mut self) -> Option<Completion> {
         loop {
             let entry = self.ring.completion().next()?;
             let operation = Operation::ALL[(entry.user_data() >> 32) as u16 as usize];
             let socket = entry.user_data() as u32 as RawFd;
             let more = cqueue::more(entry.flags());
-            // The kernel's form of a result: a negative one is the number of an error.
+            // The kernel's form of a result: negative values are error numbers.
             let result = match entry.result() {
                 error if error < 0 => Err(io::Error::from_raw_os_error(-error)),
                 number => Ok(number as usize),
@@ -284,20 +285,20 @@ impl Ring {
                 }
                 Operation::Pause => Completion::Paused,
                 Operation::Poll => Completion::Ready { socket, mark: (entry.user_data() >> 48) as u16 },
-                // What was cancelled says so itself.
+                // The cancelled operation has a completion of its own.
                 Operation::Cancel => continue,
             });
         }
     }
 
-    /// Appends the bytes of a buffer, and gives the buffer back to the kernel.
+    /// Appends the bytes of a buffer, and returns the buffer to the kernel.
     pub fn take(&mut self, buffer: Buffer, into: &mut impl for<'a> Extend<&'a u8>) {
         into.extend(self.memory.buffers.bytes(&buffer));
         self.memory.buffers.provide(buffer.id);
     }
 
     fn push(&mut self, entry: squeue::Entry) -> io::Result<()> {
-        // SAFETY: whatever an entry points to lies in `self.memory`, until its completion has come.
+        // SAFETY: every pointer of an entry points into `self.memory`, which lives until its completion.
         while unsafe { self.ring.submission().push(&entry) }.is_err() {
             retry(|| self.ring.submit())?;
         }
@@ -307,7 +308,7 @@ impl Ring {
 
 impl Drop for Ring {
     fn drop(&mut self) {
-        // Operations run only within this thread's calls; what is cancelled, or was never there, runs no more.
+        // Operations run only within calls of this thread. Cancelled or absent operations run no more.
         let cancelled = match self.ring.submitter().register_sync_cancel(None, CancelBuilder::any()) {
             Err(error) => error.raw_os_error() == Some(libc::ENOENT),
             Ok(()) => true,
@@ -319,8 +320,8 @@ impl Drop for Ring {
     }
 }
 
-/// Receive buffers of one size, and the ring through which the kernel is given those that are free
-/// (io_uring_register(2), IORING_REGISTER_PBUF_RING).
+/// Receive buffers of one size, and the ring that gives the kernel the free ones (io_uring_register(2),
+/// IORING_REGISTER_PBUF_RING).
 struct Buffers {
     /// The whole mapping: the ring's entries, then the buffers.
     entries: *mut BufRingEntry,
@@ -355,8 +356,8 @@ impl Buffers {
     /// Gives a buffer to the kernel.
     fn provide(&mut self, id: u16) {
         let address = self.address(id);
-        // SAFETY: the place lies in the ring, and is free: there are no more buffers than places. The tail is shared with
-        // the kernel, which sees the entry before it sees the tail.
+        // SAFETY: the place lies in the ring, and is free: there are no more buffers than places. The kernel also reads the
+        // tail; the Release store makes it see the entry first.
         unsafe {
             let entry = &mut *self.entries.add(usize::from(self.tail & (self.places - 1)));
             entry.set_addr(address as u64);
@@ -387,7 +388,7 @@ impl Drop for Buffers {
     }
 }
 
-/// Why a ring cannot be had.
+/// Why there is no ring.
 #[derive(Debug)]
 pub struct Refusal {
     pub(super) call: &'static str,
@@ -401,7 +402,7 @@ impl fmt::Display for Refusal {
         let Refusal { call, error } = self;
         let policy = std::fs::read_to_string("/proc/sys/kernel/io_uring_disabled").unwrap_or_default();
         let why = match (error.raw_os_error(), policy.trim()) {
-            (Some(libc::EPERM), "2") => "kernel.io_uring_disabled is 2, which forbids it to everybody",
+            (Some(libc::EPERM), "2") => "kernel.io_uring_disabled is 2, which forbids it to all users",
             (Some(libc::EPERM), "1") => {
                 "kernel.io_uring_disabled is 1, which forbids it outside of kernel.io_uring_group; or a seccomp filter does"
             }
@@ -416,26 +417,26 @@ impl fmt::Display for Refusal {
 }
 
 impl From<Refusal> for io::Error {
-    /// Keeps the words; the number of the error is that of [`number`].
+    /// Keeps the message; [`number`] returns the error's number.
     fn from(refusal: Refusal) -> Self {
         io::Error::new(refusal.error.kind(), refusal)
     }
 }
 
-/// The number of an error of the system (errno(3)), also of one that says why there is no ring.
+/// Returns the number of a system error (errno(3)), including the one inside a [`Refusal`].
 pub fn number(error: &io::Error) -> Option<i32> {
     let refusal = || error.get_ref()?.downcast_ref::<Refusal>()?.error.raw_os_error();
     error.raw_os_error().or_else(refusal)
 }
 
-/// Why there is no memory for a ring, and what helps.
+/// Why there is no memory for a ring, and how to get some.
 fn no_memory() -> String {
     let limits = std::fs::read_to_string("/proc/self/limits").unwrap_or_default();
     let line = limits.lines().find_map(|line| line.strip_prefix("Max locked memory"));
     let soft = line.and_then(|line| line.split_whitespace().next()).unwrap_or("unknown");
     format!(
-        "the rings of all processes of a user count towards what it may lock (RLIMIT_MEMLOCK, here {soft} bytes), and towards \
-         the memory of the control group (memory.max); raise the limit (ulimit -l), or have fewer rings, which is a lower \
-         --pool or fewer --clients: each worker that sends through one makes its own"
+        "the rings of all processes of a user count towards its locked memory (RLIMIT_MEMLOCK, {soft} bytes) and the memory \
+         of the control group (memory.max); raise the limit (ulimit -l), or choose a lower --pool or fewer --clients: \
+         each worker that sends through a ring makes its own"
     )
 }

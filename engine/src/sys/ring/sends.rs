@@ -1,4 +1,4 @@
-//! A ring for sends alone (io_uring(7)): an operation in the place of a system call.
+//! A ring for sends only (io_uring(7)): operations instead of system calls.
 
 use std::collections::HashMap;
 use std::io;
@@ -15,36 +15,36 @@ use socket2::SockRef;
 use super::Refusal;
 use crate::sys::retry;
 
-/// Sends that one io_uring_enter takes.
+/// Maximum sends of one io_uring_enter.
 pub const SENDS_AT_A_TIME: usize = 64;
 
-/// Results of a notification: the bytes were copied after all (IORING_NOTIF_USAGE_ZC_COPIED, linux/io_uring.h).
+/// Notification flag: the kernel copied the bytes after all (IORING_NOTIF_USAGE_ZC_COPIED, linux/io_uring.h).
 const COPIED: u32 = 1 << 31;
 
-/// Ask for [`COPIED`] (IORING_SEND_ZC_REPORT_USAGE).
+/// Send flag that requests [`COPIED`] (IORING_SEND_ZC_REPORT_USAGE).
 const REPORT_USAGE: u16 = 1 << 3;
 
-/// The mark of a cancellation among the results.
+/// Number of a cancellation among the results.
 const CANCELLATION: u64 = u64::MAX;
 
-/// A ring of a worker: to be made where it is used, after every fork.
+/// A ring of one worker. Make it after every fork, in the process that uses it.
 pub struct SendRing {
     ring: IoUring,
-    /// What was sent without being copied and has no notification yet, by the number of its send.
+    /// Zero-copy sends without a notification yet, by number.
     held: HashMap<u64, Held>,
     sends: u64,
 }
 
 struct Held {
     owner: Arc<Owner>,
-    /// Nothing of it was sent, and its notification is of no interest.
+    /// Whether nothing was sent, so that the notification does not count.
     failed: bool,
-    /// Nobody reads it here; it must not go while the kernel may.
+    /// Never read here, but kept while the kernel may read it.
     _bytes: Arc<[u8]>,
 }
 
-/// Whoever sends without copying. It is asked without the ring, which may be waiting for another's peer just now: whatever
-/// a worker takes from the ring meanwhile is noted here, for as long as anybody asks.
+/// A sender without copies. It can be queried without the ring, which may be waiting for another connection's peer. Workers
+/// note here what they take from the ring meanwhile.
 #[derive(Debug, Default)]
 pub struct Owner(Mutex<Notes>);
 
@@ -52,22 +52,22 @@ pub struct Owner(Mutex<Notes>);
 struct Notes {
     /// Sends whose bytes are held.
     held: u64,
-    /// Notifications since they were last taken, and how many of them say that the bytes were copied.
+    /// Notifications since they were last taken, and how many of these report copied bytes.
     notified: (u64, u64),
 }
 
 impl Owner {
-    /// Whether bytes are held. Once they are not, and nothing more is sent, no notification is to come.
+    /// Whether bytes are held. If none are, and nothing more is sent, no notification will follow.
     pub fn holds(&self) -> bool {
         self.with(|notes| notes.held > 0)
     }
 
-    /// Notifications since this was last asked: how many, and how many of them say that the bytes were copied after all.
+    /// Returns the notifications since the last call, and how many of these report copied bytes.
     pub fn take_notifications(&self) -> (u64, u64) {
         self.with(|notes| std::mem::take(&mut notes.notified))
     }
 
-    /// One send ends whose bytes were held; `copied` is what its notification says, where it is of interest.
+    /// Ends a send whose bytes were held. `copied` is from its notification; `None` if that does not count.
     fn ended(&self, copied: Option<bool>) {
         self.with(|notes| {
             notes.held -= 1;
@@ -81,19 +81,19 @@ impl Owner {
     }
 }
 
-/// How long a socket has its callers wait. The ring looks at neither O_NONBLOCK nor SO_SNDTIMEO, so it has to be told.
+/// How long a socket makes its callers wait. The ring ignores O_NONBLOCK and SO_SNDTIMEO, so each send needs this.
 #[derive(Debug, Clone, Copy)]
 pub enum Patience {
-    /// Not at all.
+    /// No wait.
     None,
-    /// So long.
+    /// Maximum wait.
     Bounded(Duration),
-    /// For ever.
+    /// No limit.
     Unbounded,
 }
 
 impl Patience {
-    /// That of a socket.
+    /// Reads it from a socket.
     pub fn of(socket: BorrowedFd<'_>) -> io::Result<Self> {
         let socket = SockRef::from(&socket);
         if socket.nonblocking()? {
@@ -105,7 +105,7 @@ impl Patience {
     fn time(self) -> Option<Duration> {
         match self {
             Patience::Bounded(time) => Some(time),
-            // The kernel sees to it that nothing waits.
+            // MSG_DONTWAIT keeps the kernel from waiting; unbounded sends have no deadline.
             Patience::None | Patience::Unbounded => None,
         }
     }
@@ -115,21 +115,21 @@ impl Patience {
     }
 }
 
-/// Why sends cannot be made through a ring here, or not without copying; `None` where they can.
+/// Tries sends through a ring, optionally without copying. Returns why they do not work on this machine; `None` if they do.
 pub fn refusal(without_copying: bool) -> Option<Refusal> {
     let (code, name) = match without_copying {
         false => (opcode::Send::CODE, "IORING_OP_SEND"),
         true => (opcode::SendZc::CODE, "IORING_OP_SEND_ZC"),
     };
-    tried(code, name).err()
+    attempt(code, name).err()
 }
 
-/// Why there is no ring at all here; `None` where there is.
+/// Returns why this machine has no rings at all; `None` if it has.
 pub fn no_ring() -> Option<Refusal> {
     IoUring::new(1).err().map(|error| Refusal { call: "io_uring_setup", error })
 }
 
-fn tried(code: u8, name: &'static str) -> Result<(), Refusal> {
+fn attempt(code: u8, name: &'static str) -> Result<(), Refusal> {
     let refused = |call| move |error| Refusal { call, error };
     let mut ring = IoUring::new(1).map_err(refused("io_uring_setup"))?;
     let mut probe = Probe::new();
@@ -137,16 +137,17 @@ fn tried(code: u8, name: &'static str) -> Result<(), Refusal> {
     if !probe.is_supported(code) {
         return Err(refused(name)(io::Error::from_raw_os_error(libc::EOPNOTSUPP)));
     }
-    // A send that is given up after a time takes two things more, which no probe tells of: to wait for so long and no
-    // longer (IORING_FEAT_EXT_ARG), and to cancel whatever is under way on a socket (IORING_ASYNC_CANCEL_FD).
+    // Sends with a deadline need two more features, which no probe reports: waiting with a timeout (IORING_FEAT_EXT_ARG),
+    // and cancelling all operations of a socket (IORING_ASYNC_CANCEL_FD).
     let (socket, _peer) = UnixStream::pair().map_err(refused("socketpair"))?;
     // SAFETY: the entry points to nothing.
     let pushed = unsafe { ring.submission().push(&cancel(socket.as_fd())) };
     pushed.expect("an empty ring has a place");
-    wait(&ring, Some(Instant::now() + TRIAL)).map_err(refused("io_uring_enter"))?;
+    wait(&ring, Some(Instant::now() + CANCEL_TIMEOUT)).map_err(refused("io_uring_enter"))?;
     let result = ring.completion().next().map(|entry| entry.result());
     match result {
-        // None was under way: by the number of them (IORING_ASYNC_CANCEL_ALL), or as an error.
+        // Nothing was in flight. The kernel returns the number of cancelled operations (IORING_ASYNC_CANCEL_ALL), or an
+        // error.
         Some(0..) => Ok(()),
         Some(error) if error == -libc::ENOENT => Ok(()),
         Some(error) => Err(refused("IORING_ASYNC_CANCEL_FD")(io::Error::from_raw_os_error(-error))),
@@ -154,18 +155,18 @@ fn tried(code: u8, name: &'static str) -> Result<(), Refusal> {
     }
 }
 
-/// How long a cancellation of nothing may take, which comes back at once.
-const TRIAL: Duration = Duration::from_secs(1);
+/// Maximum time for a cancellation of nothing, which returns at once.
+const CANCEL_TIMEOUT: Duration = Duration::from_secs(1);
 
-/// Cancels all that is under way on a socket.
+/// Cancels all operations in flight on a socket.
 fn cancel(socket: BorrowedFd<'_>) -> squeue::Entry {
     let all = CancelBuilder::fd(Fd(socket.as_raw_fd())).all();
     opcode::AsyncCancel2::new(all).build().user_data(CANCELLATION)
 }
 
-/// Submits, and waits for a completion until then. The kernel tells how many were submitted, if any were, and not that the
-/// time was over meanwhile, nor of a signal (io_uring_enter(2)): who waits for something looks whether it has come, and
-/// waits again until the same moment.
+/// Submits, and waits for a completion until the deadline. If the kernel submitted anything, it returns that number, and
+/// reports neither a timeout nor a signal (io_uring_enter(2)). So callers check for their completion, and wait again until
+/// the same deadline.
 fn wait(ring: &IoUring, until: Option<Instant>) -> io::Result<()> {
     let waited = retry(|| match until {
         None => ring.submit_and_wait(1),
@@ -175,14 +176,14 @@ fn wait(ring: &IoUring, until: Option<Instant>) -> io::Result<()> {
         }
     });
     match waited {
-        // There are more completions than the ring has places for: they are about to be taken.
+        // EBUSY: more completions than the ring has room for; the caller takes them next.
         Err(error) if !matches!(error.raw_os_error(), Some(libc::ETIME | libc::EBUSY)) => Err(error),
         _ => Ok(()),
     }
 }
 
 impl SendRing {
-    /// Makes a ring. An error is a [`Refusal`], which says why there is none and what helps.
+    /// Makes a ring. The error is a [`Refusal`] with the reason and a remedy.
     pub fn new() -> io::Result<Self> {
         let ring = IoUring::builder()
             .setup_cqsize(4096)
@@ -191,11 +192,11 @@ impl SendRing {
         Ok(SendRing { ring, held: HashMap::new(), sends: 0 })
     }
 
-    /// Sends pieces one after another by one io_uring_enter, as linked operations: a piece that is not taken in full ends the
-    /// row. Says how many bytes were taken; an error when the first piece had it, EAGAIN where the time was over.
+    /// Sends pieces in order by one io_uring_enter, as linked operations. The first incomplete piece ends the row. Returns
+    /// the bytes taken, or an error if the first piece failed: EAGAIN after the timeout.
     ///
     /// # Panics
-    /// When there are more pieces than [`SENDS_AT_A_TIME`].
+    /// If there are more pieces than [`SENDS_AT_A_TIME`].
     pub fn send(&mut self, socket: BorrowedFd<'_>, pieces: &[&[u8]], patience: Patience) -> io::Result<usize> {
         assert!(pieces.len() <= SENDS_AT_A_TIME);
         for (index, piece) in pieces.iter().enumerate() {
@@ -207,14 +208,14 @@ impl SendRing {
         let first = self.sends + 1;
         self.sends += pieces.len() as u64;
         let mut results = vec![None; pieces.len()];
-        // The pieces are borrowed, so the kernel must be done with all of them before this returns.
+        // The pieces are borrowed, so the kernel must be done with all of them before this function returns.
         self.wait_for(socket, patience.time(), |number, result| {
             results[(number - first) as usize] = Some(result);
             !results.contains(&None)
         });
         let mut sent = 0;
         for (result, piece) in results.into_iter().flatten().zip(pieces) {
-            match taken(result) {
+            match bytes_sent(result) {
                 Ok(bytes) => sent += bytes,
                 Err(_) if sent > 0 => break,
                 Err(error) => return Err(error),
@@ -226,9 +227,9 @@ impl SendRing {
         Ok(sent)
     }
 
-    /// Sends without copying, and holds the bytes until the kernel is done with them; its owner is told then. Says how many
-    /// bytes were taken; EAGAIN where the time was over, ENOMEM where the user may not pin so much memory (RLIMIT_MEMLOCK;
-    /// Linux, io_uring/notif.h, io_notif_account_mem).
+    /// Sends without copying, and holds the bytes until the kernel is done with them; its owner is notified then. Returns
+    /// the bytes taken. EAGAIN after the timeout; ENOMEM if the user may not pin this much memory (RLIMIT_MEMLOCK; Linux,
+    /// io_uring/notif.h, io_notif_account_mem).
     pub fn send_zc(
         &mut self,
         owner: &Arc<Owner>,
@@ -254,22 +255,22 @@ impl SendRing {
             }
             found.is_some()
         });
-        taken(found.expect("it was waited for"))
+        bytes_sent(found.expect("the wait ends with this result"))
     }
 
-    /// Tells the owners what the kernel has said since.
+    /// Passes new notifications of the kernel to their owners.
     pub fn notify(&mut self) {
         self.collect(&mut |_, _| {});
     }
 
-    /// Whether no bytes are held, of anybody.
+    /// Whether no bytes are held, of any owner.
     #[cfg(test)]
     pub fn is_empty(&self) -> bool {
         self.held.is_empty()
     }
 
-    /// Waits until the results of sends are complete, as the callback says that takes them. What has not been done after so
-    /// long is cancelled, and ends as an error of the socket would end it.
+    /// Waits until the callback, which takes the results of sends, returns that they are complete. After the maximum wait,
+    /// unfinished sends are cancelled, which ends them with an error like a socket's.
     fn wait_for(
         &mut self,
         socket: BorrowedFd<'_>,
@@ -280,7 +281,7 @@ impl SendRing {
         let (mut done, mut cancelling, mut cancelled) = (false, false, false);
         while !done || cancelling && !cancelled {
             if let Err(error) = wait(&self.ring, until) {
-                // The kernel may go on reading what is borrowed: there is no way back to the caller.
+                // The kernel may still read borrowed memory, so this function cannot return.
                 eprintln!("thunderherd-engine: io_uring_enter: {error}");
                 std::process::abort();
             }
@@ -295,14 +296,14 @@ impl SendRing {
         }
     }
 
-    /// Takes all completions that have come, and gives the results of sends to the callback.
+    /// Takes all completions, and passes the results of sends to the callback.
     fn collect(&mut self, sent: &mut dyn FnMut(u64, i32)) {
         loop {
             self.collect_from_ring(sent);
             if !self.ring.submission().cq_overflow() {
                 return;
             }
-            // Those for which the ring had no places come only when they are asked for.
+            // The kernel delivers overflowed completions only on request.
             if self.ring.submit().is_err() {
                 return;
             }
@@ -319,7 +320,7 @@ impl SendRing {
                 continue;
             }
             if !cqueue::more(entry.flags()) {
-                // No notification follows: it failed, or was a send that copies.
+                // No notification follows: the send failed, or copied its bytes.
                 self.held.remove(&number).iter().for_each(|held| held.owner.ended(None));
             } else if let Some(held) = self.held.get_mut(&number) {
                 held.failed = entry.result() < 0;
@@ -329,21 +330,22 @@ impl SendRing {
     }
 
     fn push(&mut self, entry: &squeue::Entry) {
-        // SAFETY: what an entry points to is borrowed, or held, until its completion has come.
+        // SAFETY: everything that an entry points to is borrowed or held until its completion.
         let pushed = unsafe { self.ring.submission().push(entry) };
-        pushed.expect("what was pushed before has been submitted");
+        pushed.expect("all earlier entries have been submitted");
     }
 }
 
 impl Drop for SendRing {
-    /// What the kernel may still read stays where it is for good.
+    /// Leaks all memory that the kernel may still read.
     fn drop(&mut self) {
         std::mem::forget(std::mem::take(&mut self.held));
     }
 }
 
-/// The result of a send: bytes, or an error. One that was cancelled did not get on in time, as EAGAIN says of a socket.
-fn taken(result: i32) -> io::Result<usize> {
+/// Converts the result of a send to bytes or an error. A cancelled send ran out of time, so it becomes EAGAIN as for a
+/// socket.
+fn bytes_sent(result: i32) -> io::Result<usize> {
     usize::try_from(result).map_err(|_| match -result {
         libc::ECANCELED => io::Error::from_raw_os_error(libc::EAGAIN),
         number => io::Error::from_raw_os_error(number),

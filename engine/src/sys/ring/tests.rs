@@ -1,4 +1,4 @@
-//! What a ring of submissions and completions does for real.
+//! Tests of a ring with real sockets.
 
 use std::os::fd::{AsFd, AsRawFd, OwnedFd};
 use std::sync::Arc;
@@ -7,7 +7,7 @@ use std::time::Duration;
 use super::{Completion, Ring};
 use crate::sys::descriptor::{read, stream_pair, write};
 
-/// A ring, and the two ends of a connection; none where this machine has no rings, which is said.
+/// Makes a ring and the two ends of a connection. If this machine has no rings, prints that and returns `None`.
 fn ring(buffers: u16) -> Option<(Ring, OwnedFd, OwnedFd)> {
     let ring = Ring::new(buffers, 64).inspect_err(|refusal| println!("skipped: {refusal}")).ok()?;
     let (near, far) = stream_pair().unwrap();
@@ -71,14 +71,14 @@ fn a_send_keeps_its_bytes_until_it_is_done_or_the_ring_goes() {
     let Completion::Sent { result: Ok(sent), .. } = next(&mut ring) else { panic!("a send was made") };
     assert!(0 < sent && sent < bytes.len(), "{sent} bytes fit into a socket that nobody reads");
     assert_eq!(Arc::strong_count(&bytes), 1);
-    // Nothing fits any more: this one stays in flight.
+    // The socket is full, so this send stays in flight.
     ring.send(near.as_fd(), Arc::clone(&bytes), sent..bytes.len()).unwrap();
     ring.pause(Duration::from_millis(1)).unwrap();
     assert!(matches!(next(&mut ring), Completion::Paused));
     assert_eq!(Arc::strong_count(&bytes), 2);
     drop(ring);
     assert_eq!(Arc::strong_count(&bytes), 1);
-    // What was cancelled sends nothing more.
+    // The cancelled send sends nothing more.
     drop(near);
     let (mut buffer, mut left) = (vec![0; 1 << 16], sent);
     while left > 0 {

@@ -341,7 +341,7 @@ fn a_worker_without_room_for_its_ring_says_what_helps() {
     let said = server.stop().errors;
     assert_eq!(said.lines().count(), 2, "{said}");
     for line in said.lines() {
-        for word in ["io_uring_setup", "os error 12", "RLIMIT_MEMLOCK, here 90112 bytes", "ulimit -l", "a lower --pool"]
+        for word in ["io_uring_setup", "os error 12", "RLIMIT_MEMLOCK, 90112 bytes", "ulimit -l", "a lower --pool"]
         {
             assert!(line.contains(word), "'{word}' is not in: {line}");
         }
