@@ -1,4 +1,4 @@
-//! What a registered thing is, in words, and where it is described.
+//! Descriptions of registered things.
 
 /// Summary and source, shown by `list`.
 #[derive(Debug, Clone, Copy)]
@@ -19,7 +19,7 @@ pub struct Entry<T: 'static> {
 
 /// Declares the modules of a folder and lists them: the one line that registers a new file.
 ///
-/// Every module holds one `pub static ENTRY` of the given type. An entry that is no more than a value needs no file: `name = value`.
+/// Every module holds one `pub static ENTRY` of the given type. An entry that is only a value needs no file: `name = value`.
 #[macro_export]
 macro_rules! register {
     ($(#[$meta:meta])* $list:ident: $type:ty { $($name:ident $(= $value:expr)?,)+ }) => {
@@ -28,7 +28,7 @@ macro_rules! register {
         pub static $list: &[$crate::base::about::Entry<$type>] =
             &[$($crate::base::about::Entry { name: stringify!($name), item: &$name::ENTRY },)+];
     };
-    // The entry's own `About` says what it is.
+    // The entry's own `About` documents it.
     (@module $name:ident: $type:ty) => {
         #[allow(missing_docs)]
         pub mod $name;

@@ -1,7 +1,7 @@
-//! What of the kernel designs and primitives rest on, and whether it is there.
+//! Kernel features that designs and primitives need, and whether they are available.
 //!
-//! An entry names what it rests on in its own file. What several of them rest on stands here; what is one entry's alone, beside
-//! that entry.
+//! An entry names its features in its own file. Features of several entries are in this file; a feature of a single entry is
+//! next to that entry.
 
 use std::collections::BTreeMap;
 use std::io;
@@ -18,56 +18,56 @@ use crate::sys::{descriptor, zero_copy};
 
 /// A feature of the kernel.
 pub struct Feature {
-    /// As the manual pages have it.
+    /// Name as in the manual pages.
     pub name: &'static str,
-    /// The first Linux that has all that is used of it; none: every one has it.
+    /// First Linux version with everything that is used of it; `None` if every version has it.
     pub since: Option<&'static str>,
-    /// Why it is not here, found out by trying it; `None` where it is.
+    /// Tries the feature, and returns why it is unavailable; `None` if it is available.
     pub refusal: fn() -> Option<String>,
 }
 
 impl Feature {
-    /// A feature of every Linux, which this program could not have come so far without.
+    /// Makes a feature of every Linux. Without it, this program would not have started.
     pub const fn everywhere(name: &'static str) -> Self {
         Feature { name, since: None, refusal: || None }
     }
 
-    /// One that came at some time, and that nobody can take away again: flags of calls that every Linux has.
+    /// Makes a feature that came with some version and that no policy can forbid: flags of calls that every Linux has.
     pub const fn flag(name: &'static str, since: &'static str) -> Self {
         Feature { name, since: Some(since), refusal: || None }
     }
 
-    /// Why it is not here, as far as it was in the first try of this process: several entries rest on the same.
+    /// Returns why it is unavailable. Several entries need the same feature, so each process tries it only once.
     fn missing(&self) -> Option<String> {
         let mut tried = TRIED.lock().unwrap_or_else(PoisonError::into_inner);
         tried.entry(self.name).or_insert_with(self.refusal).clone()
     }
 
-    /// For `list --json`.
+    /// Describes it for `list --json`.
     fn described(&self) -> Value {
         let reason = self.missing();
         json!({"name": self.name, "since": self.since, "available": reason.is_none(), "reason": reason})
     }
 }
 
-/// What came of trying each, by its name.
+/// Results of trying each feature, by name.
 static TRIED: Mutex<BTreeMap<&'static str, Option<String>>> = Mutex::new(BTreeMap::new());
 
-/// The features that an entry rests on.
+/// Features that an entry needs.
 pub type RestsOn = &'static [&'static Feature];
 
-/// Why one of them is not here; `None` where all are.
+/// Returns why one of them is unavailable; `None` if all are available.
 pub fn missing(rests_on: RestsOn) -> Option<String> {
     rests_on.iter().find_map(|feature| feature.missing())
 }
 
-/// All of them, for `list --json`.
+/// Describes all of them for `list --json`.
 pub fn described(rests_on: RestsOn) -> Vec<Value> {
     rests_on.iter().map(|feature| feature.described()).collect()
 }
 
-/// Why a call that was tried says that there is no such thing here; `None` where it went well, and where it failed for something
-/// else, such as descriptors that have run out: whoever needs them says so.
+/// Returns why a call that was tried is unavailable. `None` if it succeeded or failed for another reason, such as too few
+/// descriptors: code that uses the call reports that.
 pub fn refused<T>(call: &'static str, tried: io::Result<T>) -> Option<String> {
     let error = tried.err()?;
     let why = match error.raw_os_error()? {
@@ -81,19 +81,19 @@ pub fn refused<T>(call: &'static str, tried: io::Result<T>) -> Option<String> {
     Some(format!("{call}: {error}: {why}"))
 }
 
-/// As [`refused`], of something that is asked of a TCP socket without a peer.
+/// As [`refused`], for a call on a TCP socket without a peer.
 pub fn on_tcp_socket(call: &'static str, ask: impl FnOnce(BorrowedFd<'_>) -> io::Result<()>) -> Option<String> {
     let socket = Socket::new(Domain::IPV4, Type::STREAM, None);
     refused(call, socket.and_then(|socket| ask(socket.as_fd())))
 }
 
-/// accept(2) on a socket that listens.
+/// accept(2) on a listening socket.
 pub const ACCEPT: Feature = Feature::everywhere("accept(2)");
 /// Processes.
 pub const FORK: Feature = Feature::everywhere("fork(2)");
 /// Threads.
 pub const THREADS: Feature = Feature::everywhere("pthread_create(3)");
-/// Waiting with sets.
+/// Waiting with descriptor sets.
 pub const SELECT: Feature = Feature::everywhere("select(2)");
 /// Sending.
 pub const SEND: Feature = Feature::everywhere("send(2)");
@@ -101,16 +101,16 @@ pub const SEND: Feature = Feature::everywhere("send(2)");
 pub const RECV: Feature = Feature::everywhere("recv(2)");
 /// Writing.
 pub const WRITE: Feature = Feature::everywhere("write(2)");
-/// Sending what lies in several places.
+/// Sending from several places.
 pub const SENDMSG: Feature = Feature::everywhere("sendmsg(2)");
-/// Bytes thrown away as they are received.
+/// Discarding bytes as they are received.
 pub const TRUNCATE: Feature = Feature::flag("recv(2), MSG_TRUNC of TCP", "2.4");
 
 /// Waiting with an epoll instance.
 pub const EPOLL: Feature =
     Feature { name: "epoll(7)", since: Some("2.6"), refusal: || refused("epoll_create1", Epoll::create()) };
 
-/// Waking a loop from another thread.
+/// Waking an event loop from another thread.
 pub const EVENTFD: Feature =
     Feature { name: "eventfd(2)", since: Some("2.6.22"), refusal: || refused("eventfd", EventDescriptor::new()) };
 
@@ -121,7 +121,7 @@ pub const IO_URING: Feature = Feature {
     refusal: || sends::no_ring().map(|refusal| refusal.to_string()),
 };
 
-/// Bytes from a pipe into a socket.
+/// Moving bytes from a pipe into a socket.
 pub const SPLICE: Feature =
     Feature { name: "splice(2)", since: Some("2.6.17"), refusal: || refused("splice", spliced()) };
 
@@ -146,7 +146,7 @@ mod tests {
         let primitives = PRIMITIVES.iter().map(|entry| (entry.name, entry.item.rests_on));
         let mut known = BTreeMap::new();
         for (entry, rests_on) in designs.chain(primitives) {
-            assert!(!rests_on.is_empty(), "{entry} says nothing of the kernel");
+            assert!(!rests_on.is_empty(), "{entry} names no feature of the kernel");
             for feature in rests_on {
                 let since = *known.entry(feature.name).or_insert(feature.since);
                 assert_eq!(since, feature.since, "{entry}: {}", feature.name);
@@ -155,7 +155,7 @@ mod tests {
     }
 
     #[test]
-    fn what_is_refused_says_by_whom() {
+    fn a_refusal_names_its_cause() {
         let of = |number| refused("splice", Err::<(), _>(io::Error::from_raw_os_error(number)));
         assert!(of(libc::EPERM).unwrap().contains("seccomp"));
         assert!(of(libc::ENOSYS).unwrap().contains("without it"));

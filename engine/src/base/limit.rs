@@ -1,4 +1,4 @@
-//! The vocabulary of the machine's limits: what one thing costs here when nothing else is done.
+//! Types of machine limits: the costs of bare operations when nothing else is done.
 
 use std::time::Duration;
 
@@ -10,7 +10,7 @@ use crate::base::about::About;
 
 /// A registered machine limit. The name of its file is its name.
 pub struct Limit {
-    /// What the limit measures, and where that is described.
+    /// Description of the measurement, and its source.
     pub about: About,
     /// Kind of its figure.
     pub figure: Figure,
@@ -60,7 +60,7 @@ impl Point {
     /// # Panics
     /// If the limit has declared no sizes, which is a fault of the program.
     pub fn size(&self) -> usize {
-        self.bytes.expect("a limit that asks for its size has declared some")
+        self.bytes.expect("a limit that uses its size declares sizes")
     }
 }
 
@@ -75,7 +75,7 @@ pub trait Probe {
     }
 }
 
-/// A probe that needs nothing but a call: what is done once.
+/// A probe that repeats a call.
 pub struct Call<F>(pub F);
 
 impl<F: FnMut() -> Result<()>> Probe for Call<F> {
@@ -88,8 +88,8 @@ impl<F: FnMut() -> Result<()>> Probe for Call<F> {
     }
 }
 
-/// Everything on one CPU.
+/// Both ends on one CPU only.
 pub const ONE_CPU: &[Place] = &[Place::OneCpu];
 
-/// Both ends on one CPU, and on a CPU each.
+/// Both ends on one CPU, and one end on each of two CPUs.
 pub const BOTH_PLACES: &[Place] = &[Place::OneCpu, Place::TwoCpus];

@@ -5,19 +5,19 @@ use std::fmt;
 use crate::sys::process;
 use crate::sys::ring::number;
 
-/// Something that the user typed or wrote and can correct.
+/// Something wrong that the user typed or wrote, and can correct.
 #[derive(Debug)]
 pub struct Mistake {
-    /// What is wrong, with the value seen: under 15 words where possible.
+    /// What is wrong, with the given value: under 15 words if possible.
     pub message: String,
-    /// The area, a dot, and what is wrong, such as `listen.in_use`. It stays when the words change.
+    /// Area, dot, and problem, such as `listen.in_use`. It stays the same when the message changes.
     pub code: &'static str,
     /// What to type instead, or what is allowed.
     pub hint: Option<String>,
 }
 
 impl Mistake {
-    /// As it is printed: the message with the code, and the hint on the next line.
+    /// Formats it for printing: the message with the code, and the hint on the next line.
     pub fn lines(&self) -> String {
         let hint = self.hint.as_ref().map(|hint| format!("\nhint: {hint}")).unwrap_or_default();
         format!("{} [{}]{hint}", self.message, self.code)
@@ -25,7 +25,7 @@ impl Mistake {
 }
 
 impl fmt::Display for Mistake {
-    /// Message and hint in one line, without the code.
+    /// Formats message and hint in one line, without the code.
     fn fmt(&self, formatter: &mut fmt::Formatter<'_>) -> fmt::Result {
         formatter.write_str(&self.message)?;
         self.hint.as_ref().map_or(Ok(()), |hint| write!(formatter, "; {hint}"))
@@ -34,17 +34,18 @@ impl fmt::Display for Mistake {
 
 impl std::error::Error for Mistake {}
 
-/// An error that the user can correct.
+/// Makes an error that the user can correct.
 pub fn mistake(code: &'static str, message: impl Into<String>) -> anyhow::Error {
     Mistake { message: message.into(), code, hint: None }.into()
 }
 
-/// As [`mistake`], with what to type.
+/// As [`mistake`], with a hint.
 pub fn mistake_with_hint(code: &'static str, message: impl Into<String>, hint: impl Into<String>) -> anyhow::Error {
     Mistake { message: message.into(), code, hint: Some(hint.into()) }.into()
 }
 
-/// What a failure is printed as. A mistake has its code and hint; an error for want of descriptors says how to get more.
+/// Formats a failure for printing. A mistake has its code and hint; an error for lack of descriptors has a hint on how to
+/// get more.
 pub fn in_words(error: &anyhow::Error) -> String {
     if let Some(mistake) = error.downcast_ref::<Mistake>() {
         return mistake.lines();

@@ -1,4 +1,4 @@
-//! What every floor above uses: settings, features of the kernel, mistakes, output, the window of a load.
+//! Types for all other folders: settings, kernel features, mistakes, output, and the window of a load.
 
 pub mod about;
 pub mod feature;

@@ -1,7 +1,7 @@
 //! Output of this program: results on standard output, failures on standard error.
 //!
-//! The reader may go away, as `head` in a pipe does. That is no failure, and must not panic as `println!` and `eprintln!` do.
-//! The rest of the output is discarded.
+//! The reader may go away, as `head` in a pipe does. That is no failure, and must not panic as `println!` and `eprintln!`
+//! do. Further output is discarded.
 
 use std::ffi::OsString;
 use std::io::{self, Write};
@@ -11,7 +11,7 @@ use anyhow::{Context, Result};
 
 use crate::base::mistake::in_words;
 
-/// Writes to standard output and flushes. Fails if that is not possible although there is a reader.
+/// Writes to standard output and flushes. Fails if that is impossible although there is a reader.
 pub fn say(text: &str) -> Result<()> {
     let mut output = io::stdout().lock();
     unless_closed(output.write_all(text.as_bytes()).and_then(|()| output.flush()))
@@ -27,8 +27,8 @@ pub fn unless_closed(written: io::Result<()>) -> Result<()> {
     }
 }
 
-/// Prints on standard error why something failed, in one write, behind the name by which the program was called. A failure to
-/// write is ignored, as it has no other place to be reported.
+/// Prints on standard error why something failed, in one write, behind the name by which the program was called. If that
+/// fails, there is no other place to report it.
 pub fn complain(error: &anyhow::Error) {
     say_as_program(&in_words(error));
 }

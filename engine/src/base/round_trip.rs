@@ -1,4 +1,4 @@
-//! A byte to another process and back: what the limits share whose two ends sleep and wake each other.
+//! Round trips of one byte to another process, for all limits with two ends that sleep and wake each other.
 
 use std::os::fd::{AsFd, OwnedFd};
 use std::time::{Duration, Instant};
@@ -9,32 +9,32 @@ use crate::base::limit::Probe;
 use crate::sys::descriptor;
 use crate::sys::process::{self, Pid};
 
-/// What one end reads from and writes to.
+/// Descriptors of one end.
 pub struct Ends {
-    /// Where it reads.
+    /// Descriptor to read from.
     pub reading: OwnedFd,
-    /// Where it writes.
+    /// Descriptor to write to.
     pub writing: OwnedFd,
 }
 
 impl Ends {
-    /// Those of a socket, which is both.
+    /// Makes an end of a socket, which both reads and writes.
     pub fn of_socket(socket: OwnedFd) -> Result<Self> {
         Ok(Ends { reading: socket.try_clone()?, writing: socket })
     }
 }
 
-/// This process's end, and the process at the other one, which sends back each byte that it receives.
+/// This process's end, and the process at the other end, which sends back each byte that it receives.
 pub struct RoundTrip {
     near: Ends,
     other: Pid,
 }
 
 impl RoundTrip {
-    /// Starts the process at the other end, on that CPU. It ends with this one's thread, or when this is dropped.
+    /// Starts the process at the other end on that CPU. It ends with this thread, or when this value is dropped.
     pub fn with_process(near: Ends, far: Ends, cpu: usize) -> Result<Self> {
         let child = || {
-            // Its copy of this end would keep it from ever seeing an end of file.
+            // With its own copies of this end, it would never see an end of file.
             descriptor::close_inherited(&near.reading);
             descriptor::close_inherited(&near.writing);
             match process::pin(&[cpu]).map_err(anyhow::Error::from).and_then(|()| send_back(&far)) {
@@ -45,7 +45,7 @@ impl RoundTrip {
         let other = process::fork(child).context("the process at the other end could not be forked (ulimit -u)")?;
         drop(far);
         let mut round_trip = RoundTrip { near, other };
-        // Whether it is there, and on its CPU: the first byte is not timed.
+        // The first byte is not timed: it waits until the other process runs on its CPU.
         round_trip.round(1)?;
         Ok(round_trip)
     }
@@ -66,7 +66,7 @@ impl Probe for RoundTrip {
         let began = Instant::now();
         for _ in 0..times {
             descriptor::write(writing.as_fd(), &byte).context("the other end is gone")?;
-            // A socket whose other end went with the byte unread is reset.
+            // If the other end closed with the byte unread, the socket is reset.
             let read = descriptor::read(reading.as_fd(), &mut byte).context("the other end is gone")?;
             ensure!(read == 1, "the process at the other end has ended");
         }
@@ -76,7 +76,7 @@ impl Probe for RoundTrip {
 
 impl Drop for RoundTrip {
     fn drop(&mut self) {
-        // Those that were forked after it have copies of this end, so to close it would not tell it to end.
+        // Later forked children have copies of this end, so closing it would not end the process.
         process::kill_child(self.other);
         let _ = process::wait_for(self.other);
     }

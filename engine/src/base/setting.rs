@@ -28,10 +28,10 @@ pub struct Setting {
 
 /// [`Setting::for_more`] of settings that several loads can share.
 pub const SEVERAL_LOADS: &str =
-    "for more, several loads beside each other, of several machines too: `thunderherd merge` adds them up";
+    "for more, run several loads at once, also on several machines: `thunderherd merge` adds them up";
 
 /// [`Setting::for_more`] of seeds.
-pub const A_NUMBER_OF_64_BITS: &str = "a seed has 64 bits, and any other does as well";
+pub const A_NUMBER_OF_64_BITS: &str = "a seed has 64 bits; any smaller number does as well";
 
 /// Type of a setting, with its bounds and its default.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize)]
@@ -233,7 +233,7 @@ mod tests {
     };
 
     #[test]
-    fn bounds_are_included_and_all_else_is_refused_with_the_bounds() {
+    fn bounds_are_allowed_and_other_values_refused_with_the_bounds() {
         assert_eq!(POOL.parse("1").unwrap(), Value::Integer(1));
         assert_eq!(POOL.parse("8").unwrap(), Value::Integer(8));
         for wrong in ["0", "9", "-1", "x", "", "1.5", "99999999999999999999"] {
@@ -267,7 +267,7 @@ mod tests {
     }
 
     #[test]
-    fn what_is_not_given_has_its_default() {
+    fn a_missing_value_is_the_default() {
         let settings = Settings::new([&POOL], &BTreeMap::new());
         assert_eq!(settings.integer("pool_size"), 4);
     }

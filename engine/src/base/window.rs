@@ -5,7 +5,7 @@
 use std::ops::Range;
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering::Relaxed};
 
-/// The part of a load's life that is counted. What happens is in it by the moment at which it is complete.
+/// The part of a load's life that is counted. An event belongs to it if it is complete within it.
 pub struct Window {
     started: AtomicU64,
     ended: AtomicU64,
@@ -13,12 +13,12 @@ pub struct Window {
 }
 
 impl Window {
-    /// The whole life, of a load that ends by count.
+    /// Makes the window of a load that ends by count: its whole life.
     pub fn whole_life() -> Self {
         Window { started: AtomicU64::new(0), ended: AtomicU64::new(u64::MAX), left: AtomicBool::new(false) }
     }
 
-    /// One whose beginning is not known yet: nothing counts until it is set.
+    /// Makes a window whose beginning is not known yet. Nothing counts until it is set.
     pub fn to_come() -> Self {
         Window { started: AtomicU64::new(u64::MAX), ..Window::whole_life() }
     }
@@ -29,38 +29,38 @@ impl Window {
         self.ended.store(window.end, Relaxed);
     }
 
-    /// Ends it at this moment.
+    /// Ends the window at this moment.
     pub fn cut(&self, at: u64) {
         self.ended.store(at, Relaxed);
     }
 
-    /// Its beginning and its end.
+    /// Returns its beginning and its end.
     pub fn edges(&self) -> Range<u64> {
         self.started.load(Relaxed)..self.ended.load(Relaxed)
     }
 
-    /// Whether what is complete at this moment is in it.
+    /// Whether an event that is complete at this moment belongs to it.
     pub fn contains(&self, at: u64) -> bool {
         self.edges().contains(&at)
     }
 
-    /// Whether it has ended.
+    /// Whether the window has ended.
     pub fn is_over(&self, at: u64) -> bool {
         at >= self.ended.load(Relaxed)
     }
 
-    /// Until when replies are waited for that are still to come at its end, given for how many nanoseconds: without that, a
-    /// server that answers drop by drop would decide when a load ends.
+    /// Returns the time until which the load waits for outstanding replies, given how many nanoseconds it waits after the
+    /// window. Without this limit, a slow server could delay the end of a load.
     pub fn awaits_until(&self, patience: u64) -> u64 {
         self.edges().end.saturating_add(patience)
     }
 
-    /// That moment has come. Said for threads that wait in their calls and read no clock between them.
+    /// Notes that this time has come, for threads that wait in calls and read no clock between them.
     pub fn leave(&self) {
         self.left.store(true, Relaxed);
     }
 
-    /// Whether that was said.
+    /// Whether that time has come.
     pub fn is_left(&self) -> bool {
         self.left.load(Relaxed)
     }

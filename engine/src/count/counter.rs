@@ -115,7 +115,7 @@ impl Figure {
     }
 
     /// Returns the figure of a part, or the reason why there is none.
-    pub fn told(part: &'static str, value: Option<u64>, why: &'static str) -> Self {
+    pub fn or_reason(part: &'static str, value: Option<u64>, why: &'static str) -> Self {
         Figure { why: value.is_none().then_some(why), ..Figure::part(part, value) }
     }
 }
@@ -170,7 +170,7 @@ impl Counter {
         match self.source {
             Source::Event(event) => Ok(Box::new(subject.event(event)?)),
             Source::Own(open) | Source::Many(_, open) => open(subject),
-            Source::Elsewhere(_) => anyhow::bail!("it is not asked for: it stands in the lines already"),
+            Source::Elsewhere(_) => anyhow::bail!("every line reports it already, without --count"),
         }
     }
 
@@ -256,7 +256,7 @@ impl Counting {
                 }
             }
         }
-        readout.tell_what_was_never_counted();
+        readout.note_never_counted();
         Ok(readout)
     }
 
@@ -297,14 +297,14 @@ impl Readout {
                 self.counters.insert(name.clone(), multiplexing.value());
             }
         }
-        self.tell_what_was_never_counted();
+        self.note_never_counted();
     }
 
-    fn tell_what_was_never_counted(&mut self) {
+    fn note_never_counted(&mut self) {
         for (name, multiplexing) in &self.multiplexing {
             if multiplexing.value().is_none() {
                 let why =
-                    "the CPU has too few counters for all events at once, and this one never had any; ask for fewer";
+                    "the CPU has too few counters for all events at once, and this event never had one; count fewer";
                 self.unavailable.insert(name.clone(), why.to_owned());
             }
         }
@@ -321,10 +321,10 @@ impl Readout {
             let entry = asked.iter().find(|entry| entry.name == counter);
             let figure = match (value, self.unavailable.get(name)) {
                 (Some(value), _) => format!("{value} {}", entry.map_or("", |entry| entry.item.unit_of(part))),
-                (None, Some(reason)) => format!("not available here: {reason}"),
-                (None, None) => "there was nothing that it could be of".to_owned(),
+                (None, Some(reason)) => format!("unavailable: {reason}"),
+                (None, None) => "nothing to count".to_owned(),
             };
-            // An event of this machine has the machine's name for it.
+            // Events of this machine keep the machine's names.
             let is_by_name = counter.contains([':', '/']);
             let listed = if is_by_name { counter.to_owned() } else { counter.replace('_', " ") };
             let part = if part.is_empty() { String::new() } else { format!(", {part}") };
@@ -366,7 +366,7 @@ mod tests {
 
     use super::*;
 
-    /// In the place of the kernel: plainly made up, since no machine shares its counters on demand.
+    /// Replaces the kernel with made-up readings, since no machine shares its counters on demand.
     struct StandIn(VecDeque<Vec<Figure>>);
 
     impl Reading for StandIn {
@@ -412,7 +412,7 @@ mod tests {
     }
 
     #[test]
-    fn none_in_a_part_of_the_time_is_not_said_to_be_none_in_all_of_it() {
+    fn zero_in_part_of_the_time_is_not_reported_as_certain() {
         let mut counting = counting(&OF_EVENT, [multiplexed(0, 1000, 66), multiplexed(0, 1000, 1000)]);
         let words = counting.read().unwrap().in_words(&[&OF_EVENT]);
         assert_eq!(
@@ -424,12 +424,12 @@ mod tests {
     }
 
     #[test]
-    fn what_was_never_counted_is_null_with_the_reason() {
+    fn an_event_that_was_never_counted_is_null_with_the_reason() {
         let mut counting = counting(&OF_EVENT, [multiplexed(0, 100, 0)]);
         let readout = counting.read().unwrap();
         assert_eq!(readout.counters["instructions"], None);
         assert!(readout.unavailable["instructions"].contains("too few counters"), "{readout:?}");
-        assert!(readout.in_words(&[&OF_EVENT]).starts_with("instructions: not available here: the CPU has too few"));
+        assert!(readout.in_words(&[&OF_EVENT]).starts_with("instructions: unavailable: the CPU has too few"));
     }
 
     #[test]

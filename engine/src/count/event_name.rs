@@ -174,7 +174,7 @@ mod tests {
     }
 
     #[test]
-    fn modifiers_are_told_from_names() {
+    fn modifiers_are_separated_from_names() {
         assert_eq!(with_modifiers("cycles:u"), Some(("cycles", "u")));
         assert_eq!(with_modifiers("sched:sched_switch:k"), Some(("sched:sched_switch", "k")));
         assert_eq!(with_modifiers("cpu/event=1/ppu"), Some(("cpu/event=1/", "ppu")));

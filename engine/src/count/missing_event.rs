@@ -16,8 +16,8 @@ impl std::fmt::Display for MissingEvent {
 
 impl std::error::Error for MissingEvent {}
 
-/// The names of a folder's entries, without those that have a dot (`event.scale`: what belongs to another); none where there
-/// is no such folder.
+/// Lists the entries of a folder without those that have a dot: `event.scale` belongs to `event`. Empty if there is no such
+/// folder.
 pub fn names_in(folder: &Path) -> io::Result<Vec<String>> {
     let entries = match fs::read_dir(folder) {
         Ok(entries) => entries,

@@ -1,4 +1,4 @@
-//! What an event has counted that shares the CPU's counters with others by turns, and what all of the time would have come to.
+//! Extrapolated counts of events that share the CPU's counters by turns.
 
 use schemars::JsonSchema;
 use serde::Serialize;
@@ -63,7 +63,7 @@ mod tests {
         let idle = Multiplexing::new(0, 0, 0);
         assert_eq!((idle.value(), idle.scaled), (Some(0), false), "nothing has run yet");
         let never = Multiplexing::new(0, 1000, 0);
-        assert_eq!((never.value(), never.scaled), (None, true), "0 was not counted, it is not known");
+        assert_eq!((never.value(), never.scaled), (None, true), "the count is unknown, not 0");
         let long = Multiplexing::new(u64::MAX / 2, u64::MAX, u64::MAX / 2);
         assert_eq!(long.value(), Some(u64::MAX), "no overflow");
     }

@@ -57,7 +57,7 @@ pub fn private_bytes() -> Option<u64> {
     field(&std::fs::read_to_string("/proc/self/smaps_rollup").ok()?, "Anonymous:")
 }
 
-/// A line of such a file, which has KiB, as bytes.
+/// Reads a line of such a file, and converts KiB to bytes.
 fn field(text: &str, name: &str) -> Option<u64> {
     let line = text.lines().find_map(|line| line.strip_prefix(name))?;
     Some(line.trim().strip_suffix(" kB")?.parse::<u64>().ok()? * 1024)
@@ -71,19 +71,19 @@ mod tests {
     fn what_is_touched_is_counted_and_what_is_only_reserved_is_not() {
         const BYTES: usize = 64 << 20;
         let Some(before) = private_bytes() else { return println!("skipped: no smaps_rollup") };
-        // Zeroes come from pages that are not there yet.
+        // The zeroes are in pages that are not there yet.
         let mut memory = vec![0u8; BYTES];
         let reserved = private_bytes().unwrap().saturating_sub(before);
         memory.iter_mut().step_by(4096).for_each(|byte| *byte = 1);
         let touched = private_bytes().unwrap().saturating_sub(before);
         assert!(std::hint::black_box(&memory).len() == BYTES);
-        // Other tests of this process take and give back some meanwhile.
+        // Other tests of this process allocate and free some memory meanwhile.
         assert!(reserved < BYTES as u64 / 2 && touched >= BYTES as u64 / 4 * 3, "{reserved} {touched}");
         assert!(Memory::now(None).unwrap().peak_resident_bytes >= BYTES as u64);
     }
 
     #[test]
-    fn it_is_said_in_words() {
+    fn memory_is_formatted_for_people() {
         let connected = Some(Connected { connections: 1000, bytes: 1_536_000 });
         let memory = Memory { connected, peak_resident_bytes: 3 << 20 };
         let said = memory.in_words();

@@ -1,4 +1,4 @@
-//! A perf event of a whole process tree (perf_event_open(2)): what the counters that rest on one have in common.
+//! A perf event of a whole process tree (perf_event_open(2)): the common part of all counters that use one.
 
 use std::collections::BTreeMap;
 use std::fs;
@@ -16,7 +16,7 @@ use crate::count::pmu::{self, Term};
 use crate::count::process_tree::{Beginning, Tree};
 use crate::count::tracefs;
 
-/// What is counted, and what of it.
+/// An event to count, and in which modes.
 #[derive(Debug, Clone, Copy)]
 pub struct TreeEvent {
     kind: Kind,
@@ -32,37 +32,37 @@ enum Kind {
     PmuEvent { pmu: &'static str, terms: &'static [Term<'static>] },
 }
 
-/// What an event has to see.
+/// Modes in which an event is counted.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Modes {
-    /// The kernel as well as the program.
+    /// Kernel and user mode.
     UserAndKernel,
-    /// The event is of no mode. It asks for user mode only, as an unprivileged user must.
+    /// An event without modes. It requests only user mode, as an unprivileged user must.
     None,
-    /// Whatever its PMU counts: many of them refuse to leave anything out (PERF_PMU_CAP_NO_EXCLUDE).
+    /// Everything that its PMU counts: many PMUs refuse to exclude anything (PERF_PMU_CAP_NO_EXCLUDE).
     All,
 }
 
 impl Modes {
-    /// The largest kernel.perf_event_paranoid with which a user without CAP_PERFMON may have such an event.
+    /// Returns the largest kernel.perf_event_paranoid at which a user without CAP_PERFMON may open such an event.
     fn paranoid_at_most(self) -> i32 {
         if self == Modes::None { 2 } else { 1 }
     }
 }
 
-/// Events that are divided by each other. The kernel gives the members of a group counters of the CPU at the same times or not
-/// at all, so that their ratio is one of the same work even where all of them are scaled.
+/// Events whose ratio is reported. The kernel counts the members of a group at the same times or not at all, so their ratio
+/// is of the same work even if all are extrapolated.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
 pub enum Group {
     /// Cycles and instructions.
     Cycles,
-    /// Branches, and those of them that were predicted wrongly.
+    /// Branches, and mispredicted branches.
     Branches,
-    /// Uses of the last level of the cache, and those of them that missed.
+    /// Accesses to the last-level cache, and misses.
     Caches,
-    /// Loads from the first level of the data cache, and those of them that missed.
+    /// Loads from the first-level data cache, and misses.
     FirstLevel,
-    /// Loads from the last level of the cache, and those of them that missed.
+    /// Loads from the last-level cache, and misses.
     LastLevel,
 }
 
@@ -71,32 +71,32 @@ impl TreeEvent {
         TreeEvent { kind, modes, group: None }
     }
 
-    /// One that every processor names alike, if it has it.
+    /// Returns an event that all processors with it call by the same name.
     pub const fn hardware(event: Hardware) -> Self {
         Self::new(Kind::Generic(Generic::Hardware(event)), Modes::UserAndKernel)
     }
 
-    /// Loads from a cache, or those of them that missed.
+    /// Returns the loads from a cache, or its load misses.
     pub const fn cache_load(level: CacheId, result: CacheResult) -> Self {
         Self::new(Kind::Generic(Generic::Cache(level, CacheOp::READ, result)), Modes::UserAndKernel)
     }
 
-    /// One that the kernel counts itself.
+    /// Returns an event that the kernel itself counts.
     pub const fn software(event: Software) -> Self {
         Self::new(Kind::Generic(Generic::Software(event)), Modes::UserAndKernel)
     }
 
-    /// A clock of the kernel: it runs whenever the task does, in whatever mode.
+    /// Returns a clock of the kernel. It runs whenever the task does, in any mode.
     pub const fn clock(event: Software) -> Self {
         Self::new(Kind::Generic(Generic::Software(event)), Modes::None)
     }
 
-    /// A point of the kernel's code, by the part of the kernel and its name there.
+    /// Returns a tracepoint by its part of the kernel and its name.
     pub const fn tracepoint(subsystem: &'static str, event: &'static str) -> Self {
         Self::new(Kind::Tracepoint { subsystem, event }, Modes::UserAndKernel)
     }
 
-    /// One that is asked for by a name.
+    /// Returns the event of a name.
     pub fn named(name: Named<'static>) -> Self {
         match name {
             Named::Generic(event) => Self::new(Kind::Generic(event), Modes::UserAndKernel),
@@ -106,33 +106,34 @@ impl TreeEvent {
         }
     }
 
-    /// What it is among those that every kernel knows, if it is one of them.
+    /// Returns the event as one that every kernel knows, if it is.
     pub fn generic(self) -> Option<Generic> {
         if let Kind::Generic(event) = self.kind { Some(event) } else { None }
     }
 
-    /// Fails with the reason where this machine has nothing of its name.
+    /// Fails with the reason if this machine has no event of its name.
     pub fn find(self) -> Result<()> {
         self.builder_alone().map(drop)
     }
 
-    /// Counted at the same times as the others of the group.
+    /// Counts it at the same times as the others of the group.
     pub const fn in_group(self, group: Group) -> Self {
         TreeEvent { group: Some(group), ..self }
     }
 
-    /// Begins to count. The error says why that is not to be had here.
+    /// Begins to count. The error is the reason why the event is unavailable.
     ///
-    /// `companions` are what was opened for the tree before. With `inherit` the kernel copies whole groups to what is forked, and each
-    /// member is read by itself: reading all at once (PERF_FORMAT_GROUP) would only save system calls. (Kernels before 4.13
-    /// refused that together with `inherit`; what they still refuse until 6.13 is PERF_SAMPLE_READ, which belongs to samples.)
+    /// `companions` has the events opened earlier for the tree. With `inherit` the kernel copies whole groups to forked
+    /// processes, and each member is read separately: reading all at once (PERF_FORMAT_GROUP) would only save system calls.
+    /// (Kernels before 4.13 refused it together with `inherit`. Until 6.13 they still refuse PERF_SAMPLE_READ, which is for
+    /// samples.)
     pub fn open(self, tree: &Tree, companions: &mut Companions) -> Result<PerfEvent> {
         let mut builder = self.builder(tree)?;
         let time = if self.takes_turns() { Some(companions.time(tree)?) } else { None };
         if let Some(leader) = self.group.and_then(|group| companions.leaders.get(&group)) {
             let mut leader = locked(leader);
-            // A member runs whenever its leader does. A group that the CPU has too few counters for is refused: then the
-            // event is counted by itself, at times of its own.
+            // A member runs whenever its leader does. The kernel refuses a group that needs more counters than the CPU has.
+            // Then the event is counted separately, at different times.
             if let Ok(member) = builder.enabled(true).build_with_group(&mut *leader) {
                 return PerfEvent::opened(member, time);
             }
@@ -145,7 +146,7 @@ impl TreeEvent {
         Ok(opened)
     }
 
-    /// How it is opened for a tree.
+    /// Returns the builder of the event for a tree.
     pub fn builder(self, tree: &Tree) -> Result<Builder<'static>> {
         let mut builder = self.builder_alone()?;
         builder.observe_pid(tree.root.as_raw()).inherit(true);
@@ -166,40 +167,41 @@ impl TreeEvent {
         })
     }
 
-    /// The CPU has few counters for such events, which more events than that use by turns. The kernel's own run all the time.
+    /// Whether the event needs one of the CPU's few counters, which events share by turns. The kernel's own events run all
+    /// the time.
     fn takes_turns(self) -> bool {
         !matches!(self.kind, Kind::Generic(Generic::Software(_)) | Kind::Tracepoint { .. })
     }
 
-    /// The error with what would help.
+    /// Adds a remedy to the error of perf_event_open.
     pub fn refused(self, error: io::Error) -> Error {
         refused_above(self.modes.paranoid_at_most(), error, self.modes)
     }
 }
 
-/// What is not in a group, or leads one, is counted from now or from the next exec on.
+/// Sets when an event without a group, or a group's leader, begins to count: now or at the next exec.
 pub fn first<'a, 'b>(builder: &'a mut Builder<'b>, tree: &Tree) -> &'a Builder<'b> {
     let now = tree.from == Beginning::Now;
     builder.enabled(now).enable_on_exec(!now)
 }
 
-/// What the events of one tree share.
+/// Shared state of all events of one tree.
 #[derive(Default)]
 pub struct Companions {
-    /// The first event of each group, which the others join.
+    /// The first event of each group. The others join it.
     leaders: BTreeMap<Group, Arc<Mutex<Counter>>>,
     time: Option<Arc<Mutex<Counter>>>,
 }
 
-/// An event of the kernel that counts nothing and takes no turns: it knows for how long the tree ran.
+/// An event of the kernel that counts nothing and takes no turns. It measures how long the tree ran.
 const TIME: TreeEvent = TreeEvent::clock(Software::DUMMY);
 
 impl Companions {
-    /// For how long the tree ran, over all its threads.
+    /// Returns the event that measures how long the tree ran, summed over its threads.
     ///
-    /// What an event of the processor says of that (time_enabled) is too little where processes or threads have ended: of one that
-    /// had no counter as a task ended, the kernel leaves out the time since it last had one (seen with Linux 6.18: as little as
-    /// a fifth of it was told, of two events of one group that counted at the same times).
+    /// The processor's events report too short a time (time_enabled) if processes or threads have ended. If an event had no
+    /// counter when its task ended, the kernel omits the time since it last had one. (Seen with Linux 6.18: of two events of
+    /// one group, which counted at the same times, one reported as little as a fifth.)
     fn time(&mut self, tree: &Tree) -> Result<Arc<Mutex<Counter>>> {
         if let Some(time) = &self.time {
             return Ok(Arc::clone(time));
@@ -209,17 +211,17 @@ impl Companions {
     }
 }
 
-/// One event, which all that the tree will start inherits.
+/// One event, inherited by all future descendants of the tree.
 pub struct PerfEvent {
     counter: Arc<Mutex<Counter>>,
-    /// Of an event that shares the CPU's counters with others.
+    /// Run time of the tree, if the event shares the CPU's counters with others.
     time: Option<Time>,
 }
 
-/// For how long a tree ran since an event was opened.
+/// Run time of a tree since an event was opened.
 struct Time {
     counter: Arc<Mutex<Counter>>,
-    /// How long it had run by then.
+    /// Run time of the tree before that.
     before_ns: u64,
 }
 
@@ -238,7 +240,8 @@ impl PerfEvent {
         let time = match time {
             None => None,
             Some(of_tree) => {
-                // The tree's is read after the event's here, and before it ever after: so it is never too much.
+                // Here the tree's time is read after the event's, and later always before it. So the result is never too
+                // large.
                 let own_ns = counter.read_count_and_time()?.time_enabled;
                 let before_ns = locked(&of_tree).read_count_and_time()?.time_enabled.saturating_sub(own_ns);
                 Some(Time { counter: of_tree, before_ns })
@@ -247,21 +250,21 @@ impl PerfEvent {
         Ok(PerfEvent { counter: Arc::new(Mutex::new(counter)), time })
     }
 
-    /// The count so far, ended processes and threads included, and for how long it was counted.
+    /// Returns the count so far, including ended processes and threads, and how long it was counted.
     pub fn read(&mut self) -> io::Result<Multiplexing> {
         let of_tree_ns = self.time.as_ref().map_or(Ok(0), Time::read)?;
         let CountAndTime { count, time_enabled, time_running } = locked(&self.counter).read_count_and_time()?;
         Ok(Multiplexing::new(count, time_enabled.max(of_tree_ns), time_running))
     }
 
-    /// Whether it shares the CPU's counters with other events.
+    /// Whether the event shares the CPU's counters with others.
     pub fn takes_turns(&self) -> bool {
         self.time.is_some()
     }
 }
 
-/// The error with what would help. The setting forbids with EACCES where it is above `most`; a filter of system calls mostly
-/// answers EPERM or ENOSYS.
+/// Adds a remedy to the error. EACCES means that perf_event_paranoid is above `most`. Seccomp filters mostly return EPERM or
+/// ENOSYS.
 pub fn refused_above(most: i32, error: io::Error, modes: Modes) -> Error {
     let paranoid = fs::read_to_string("/proc/sys/kernel/perf_event_paranoid").ok();
     let paranoid = paranoid.and_then(|text| text.trim().parse::<i32>().ok()).filter(|&value| value > most);
@@ -274,13 +277,13 @@ pub fn refused_above(most: i32, error: io::Error, modes: Modes) -> Error {
             "perf_event_open was refused by a policy, such as the seccomp filter of a container".to_owned()
         }
         (Some(libc::EINVAL), _) if modes == Modes::All => {
-            "this PMU does not count so for a process (its events are of a CPU, such as those of memory controllers, or the \
-             values of its keys mean nothing to it)"
+            "this PMU cannot count this for a process (its events belong to a CPU, such as those of memory controllers, or the \
+             values of its keys are invalid)"
                 .to_owned()
         }
-        // perf_event_open(2): the processor has no such event, or nothing that counts it.
+        // perf_event_open(2): the processor has no such event, or no counter for it.
         (Some(libc::ENOENT | libc::ENODEV | libc::EOPNOTSUPP), _) => {
-            "this machine does not count such an event: its processor has none, or a virtual machine hides it"
+            "this machine does not count such an event: its processor lacks it, or a virtual machine hides it"
                 .to_owned()
         }
         _ => "perf_event_open failed".to_owned(),
@@ -297,14 +300,14 @@ mod tests {
     use crate::count::tally::Tally;
     use crate::sys::process::Pid;
 
-    /// A program that begins when it is told to, and starts others.
+    /// Starts a program that waits for input, and then starts others.
     fn waiting() -> (Child, Tree) {
         let script = "echo waits; read word; for each in 1 2 3 4 5; do /bin/true; done";
         let child = Command::new("sh").args(["-c", script]).stdin(Stdio::piped()).stdout(Stdio::piped()).spawn();
         let mut child = child.unwrap();
         let mut said = [0; 6];
         child.stdout.as_mut().unwrap().read_exact(&mut said).unwrap();
-        // Until it sleeps, it may fault between the opening of one event and of the next.
+        // Until it sleeps, it may cause faults between the opening of one event and the next.
         std::thread::sleep(std::time::Duration::from_millis(100));
         let reaped = &Tally::new(0).unwrap().general().reaped;
         let tree = Tree { root: Pid::from_raw(child.id() as i32), from: Beginning::Now, reaped };
@@ -316,7 +319,7 @@ mod tests {
         assert!(child.wait().unwrap().success());
     }
 
-    /// With events of the kernel, which any machine has: what is forked is counted in the group as well.
+    /// Uses events of the kernel, which any machine has, to check that forked processes are counted in the group as well.
     #[test]
     fn members_of_a_group_are_counted_with_their_leader_and_inherited() {
         let (child, tree) = waiting();
@@ -343,7 +346,7 @@ mod tests {
     }
 
     #[test]
-    fn what_a_processor_does_not_have_is_said_not_called_forbidden() {
+    fn an_event_that_the_processor_lacks_is_not_reported_as_forbidden() {
         for code in [libc::ENOENT, libc::ENODEV, libc::EOPNOTSUPP] {
             let said = format!("{:#}", TIME.refused(io::Error::from_raw_os_error(code)));
             assert!(

@@ -1,4 +1,4 @@
-//! Software events of one tree that are read by one system call: their figures are of the same moment.
+//! Software events of one tree that one system call reads, so that their figures are of the same moment.
 
 use std::io;
 use std::time::Duration;
@@ -10,21 +10,21 @@ use crate::count::missing_event::MissingEvent;
 use crate::count::perf_event::{TreeEvent, first};
 use crate::count::process_tree::Tree;
 
-/// How often a reading is tried, and the pause in between: a fork or an exit that copies a hundred events takes half a
+/// Maximum attempts of a reading, and the pause between them. A fork or exit that copies a hundred events takes half a
 /// millisecond.
 const TRIES: usize = 200;
 const PAUSE: Duration = Duration::from_millis(1);
 
-/// Software events of one tree that are read all at once, by one system call: their figures are of the same moment, and whoever
-/// counts its own system calls adds one alone.
+/// Software events of one tree that one system call reads. Their figures are of the same moment, and a process that counts
+/// its own system calls adds only one.
 pub struct EventsAtOnce {
     group: ReadAtOnce,
     members: Vec<Counter>,
 }
 
 impl EventsAtOnce {
-    /// Begins to count one event, and those of the others that this machine has. Beside it, for each of the others whether it
-    /// is counted. Needs Linux 4.13 (PERF_FORMAT_GROUP of events that are inherited).
+    /// Begins to count one event, and those of the others that this machine has. Also returns for each of the others whether
+    /// it is counted. Needs Linux 4.13 (PERF_FORMAT_GROUP of inherited events).
     pub fn open(event: TreeEvent, others: &[TreeEvent], tree: &Tree) -> Result<(Self, Vec<bool>)> {
         let format =
             ReadFormat::GROUP | ReadFormat::ID | ReadFormat::TOTAL_TIME_ENABLED | ReadFormat::TOTAL_TIME_RUNNING;
@@ -48,7 +48,7 @@ impl EventsAtOnce {
         Ok((EventsAtOnce { group, members }, counted))
     }
 
-    /// The first, and those of the others that are counted, in their order.
+    /// Returns the count of the first event, and those of the other counted events in order.
     pub fn read(&mut self) -> Result<(u64, Vec<u64>)> {
         let read = intact(|| self.group.read())?;
         let value =
@@ -57,8 +57,8 @@ impl EventsAtOnce {
     }
 }
 
-/// While a thread of the tree is being made or ends, it has the events in part, and the kernel answers ECHILD
-/// (kernel/events/core.c, __perf_read_group_add): then it is asked again.
+/// Repeats a reading while a thread of the tree starts or ends. Meanwhile the thread has only some of the events, and the
+/// kernel returns ECHILD (kernel/events/core.c, __perf_read_group_add).
 fn intact<T>(mut read: impl FnMut() -> io::Result<T>) -> io::Result<T> {
     for _ in 1..TRIES {
         match read() {
@@ -81,7 +81,7 @@ mod tests {
     use crate::count::tally::Tally;
     use crate::sys::process::Pid;
 
-    /// A program that begins when it is told to.
+    /// Starts a program that waits for input.
     fn waiting(script: &str) -> (Child, Tree) {
         let script = format!("echo waits; read word; {script}");
         let child = Command::new("sh").args(["-c", &script]).stdin(Stdio::piped()).stdout(Stdio::piped()).spawn();
@@ -94,7 +94,7 @@ mod tests {
     }
 
     #[test]
-    fn events_that_are_read_at_once_are_inherited_and_those_that_are_not_there_left_out() {
+    fn events_read_at_once_are_inherited_and_missing_ones_omitted() {
         let (mut child, tree) = waiting("for each in 1 2 3 4 5; do /bin/true; done");
         let others = [
             TreeEvent::software(Software::PAGE_FAULTS),
@@ -114,7 +114,7 @@ mod tests {
         assert!(first > 5 * 30 && others[1] > 0, "{first} {others:?}");
     }
 
-    /// Nothing makes the kernel answer ECHILD when it is wanted: the answers are made up, what is done with them is not.
+    /// ECHILD cannot be provoked, so the test makes up the kernel's results, but not their handling.
     #[test]
     fn a_reading_is_tried_again_while_a_thread_has_the_events_in_part_and_no_longer_than_that() {
         let failing = |code: i32, times: usize| {
@@ -131,12 +131,12 @@ mod tests {
         assert_eq!(failing(libc::EINVAL, 1), (Err(Some(libc::EINVAL)), 1), "another error is no matter of time");
     }
 
-    /// The real thing, as far as it comes: events of a tree whose threads come and go are read without a pause.
+    /// Tries it with the kernel: reads events without a pause while threads of the tree start and end.
     #[test]
     fn events_of_threads_that_come_and_go_can_be_read_at_any_moment() {
         let (mut child, tree) = waiting("for each in $(seq 150); do /bin/true & done; wait");
         let faults = TreeEvent::software(Software::PAGE_FAULTS);
-        // Many events: so much longer is a child half made.
+        // Many events make a half-made child more likely.
         let opened = EventsAtOnce::open(faults, &[faults; 60], &tree);
         child.stdin.take().unwrap().write_all(b"go\n").unwrap();
         let (mut events, _) = match opened {

@@ -1,23 +1,23 @@
-//! The events that every kernel knows by a number, whatever the processor, under the names that perf-list(1) gives them.
+//! Events that every kernel knows by number on any processor, with their names in perf-list(1).
 
 use perf_event::Builder;
 use perf_event::events::{Cache, CacheId, CacheOp, CacheResult, Hardware, Software};
 
 use crate::count::missing_event::nearest;
 
-/// One of them. The processor may lack it all the same.
+/// An event that every kernel knows. The processor may still lack it.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Generic {
-    /// Of the processor (PERF_TYPE_HARDWARE).
+    /// Event of the processor (PERF_TYPE_HARDWARE).
     Hardware(Hardware),
-    /// Of the kernel (PERF_TYPE_SOFTWARE).
+    /// Event of the kernel (PERF_TYPE_SOFTWARE).
     Software(Software),
-    /// Of a cache of the processor (PERF_TYPE_HW_CACHE).
+    /// Event of a cache (PERF_TYPE_HW_CACHE).
     Cache(CacheId, CacheOp, CacheResult),
 }
 
 impl Generic {
-    /// Begins an event of it.
+    /// Returns a builder of the event.
     pub fn builder(self) -> Builder<'static> {
         match self {
             Generic::Hardware(event) => Builder::new(event),
@@ -27,7 +27,7 @@ impl Generic {
     }
 }
 
-/// perf_event_open(2), PERF_TYPE_HARDWARE; several have two names.
+/// Names of perf_event_open(2), PERF_TYPE_HARDWARE. Several events have two.
 const HARDWARE: [(&str, Hardware); 14] = [
     ("cpu-cycles", Hardware::CPU_CYCLES),
     ("cycles", Hardware::CPU_CYCLES),
@@ -45,7 +45,8 @@ const HARDWARE: [(&str, Hardware); 14] = [
     ("ref-cycles", Hardware::REF_CPU_CYCLES),
 ];
 
-/// perf_event_open(2), PERF_TYPE_SOFTWARE, without those that never count anything by themselves (dummy, bpf-output).
+/// Names of perf_event_open(2), PERF_TYPE_SOFTWARE, without those that never count anything by themselves (dummy,
+/// bpf-output).
 const SOFTWARE: [(&str, Software); 13] = [
     ("cpu-clock", Software::CPU_CLOCK),
     ("task-clock", Software::TASK_CLOCK),
@@ -62,7 +63,7 @@ const SOFTWARE: [(&str, Software); 13] = [
     ("cgroup-switches", Software::CGROUP_SWITCHES),
 ];
 
-/// perf_event_open(2), PERF_TYPE_HW_CACHE: each cache, and what is done with it (tools/perf/util/evsel.c, `COP`).
+/// Names of perf_event_open(2), PERF_TYPE_HW_CACHE: each cache, and its operations (tools/perf/util/evsel.c, `COP`).
 const CACHES: [(&str, CacheId, &[CacheOp]); 7] = [
     ("L1-dcache", CacheId::L1D, &[CacheOp::READ, CacheOp::WRITE, CacheOp::PREFETCH]),
     ("L1-icache", CacheId::L1I, &[CacheOp::READ, CacheOp::PREFETCH]),
@@ -73,14 +74,14 @@ const CACHES: [(&str, CacheId, &[CacheOp]); 7] = [
     ("node", CacheId::NODE, &[CacheOp::READ, CacheOp::WRITE, CacheOp::PREFETCH]),
 ];
 
-/// All of them, with their names.
+/// Lists all events with their names.
 pub fn all() -> impl Iterator<Item = (String, Generic)> {
     let hardware = HARDWARE.iter().map(|&(name, event)| (name.to_owned(), Generic::Hardware(event)));
     let software = SOFTWARE.iter().map(|&(name, event)| (name.to_owned(), Generic::Software(event)));
     hardware.chain(software).chain(of_caches())
 }
 
-/// `L1-dcache-loads`, `L1-dcache-load-misses`, and so on.
+/// Lists events of caches: `L1-dcache-loads`, `L1-dcache-load-misses`, and so on.
 fn of_caches() -> impl Iterator<Item = (String, Generic)> {
     let operations =
         CACHES.iter().flat_map(|&(cache, id, operations)| operations.iter().map(move |op| (cache, id, *op)));
@@ -97,12 +98,12 @@ fn of_caches() -> impl Iterator<Item = (String, Generic)> {
     })
 }
 
-/// The one of that name.
+/// Returns the event of that name.
 pub fn named(name: &str) -> Option<Generic> {
     all().find(|(known, _)| known == name).map(|(_, event)| event)
 }
 
-/// The name that is most like a word, if any is.
+/// Returns the name most like a word, if any is similar.
 pub fn nearest_to(word: &str) -> Option<String> {
     nearest(word, &all().map(|(name, _)| name).collect::<Vec<_>>()).cloned()
 }

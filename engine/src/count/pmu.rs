@@ -1,9 +1,9 @@
-//! Events of a PMU (`pmu/event/`, `pmu/key=value,…/`): sysfs has the events that it names, and where in the three words of an
-//! event's configuration the value of each key belongs (Linux, Documentation/ABI/testing/sysfs-bus-event_source-devices-format
-//! and -events). What they mean is written down nowhere else than there and in the processor's manual.
+//! Events of a PMU (`pmu/event/`, `pmu/key=value,…/`). sysfs lists its named events, and where each key's value belongs in
+//! the three words of an event's configuration (Linux, Documentation/ABI/testing/sysfs-bus-event_source-devices-format and
+//! -events). Their meaning is documented only there and in the processor's manual.
 //!
-//! The builder that perf-event2 has for these takes no key whose bits lie apart, which is how AMD's processors have their event's
-//! number (`config:0-7,32-35`), and insists on a value for every key.
+//! perf-event2 has a builder for these. But it rejects keys with separate bit ranges, such as the event number of AMD
+//! processors (`config:0-7,32-35`), and requires a value for every key.
 
 use std::fs;
 use std::io;
@@ -15,13 +15,13 @@ use perf_event::events::Raw;
 
 use crate::count::missing_event::{MissingEvent, did_you_mean, names_in, nearest};
 
-/// Where PMUs are (perf_event_open(2)).
+/// Folder of all PMUs (perf_event_open(2)).
 const PMUS: &str = "/sys/bus/event_source/devices";
 
-/// What the keys that every PMU has are called: one for each word.
+/// Keys that every PMU has, one for each word.
 const WORDS: [&str; 3] = ["config", "config1", "config2"];
 
-/// One event, as the kernel takes it.
+/// An event, as the kernel takes it.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct PmuEvent {
     /// The PMU's number.
@@ -31,7 +31,7 @@ pub struct PmuEvent {
 }
 
 impl PmuEvent {
-    /// Begins an event of it.
+    /// Returns a builder of the event.
     pub fn builder(self) -> Builder<'static> {
         let [config, config1, config2] = self.config;
         let mut builder = Builder::new(Raw::new(config).config1(config1).config2(config2));
@@ -40,17 +40,17 @@ impl PmuEvent {
     }
 }
 
-/// One of the things between the slashes.
+/// One of the terms between the slashes.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct Term<'a> {
-    /// The name of an event or a key.
+    /// Name of an event or a key.
     pub name: &'a str,
-    /// None: it is an event, or a key whose only bit is set.
+    /// Value of a key. `None` for an event, and for a key with a single bit that is set.
     pub value: Option<u64>,
 }
 
 impl<'a> Term<'a> {
-    /// Of its text; the error says what a value looks like.
+    /// Parses a term. The error describes the form of a value.
     pub fn new(text: &'a str) -> Result<Self, String> {
         let Some((name, value)) = text.split_once('=') else { return Ok(Term { name: text, value: None }) };
         let number = match value.strip_prefix("0x").or_else(|| value.strip_prefix("0X")) {
@@ -63,7 +63,7 @@ impl<'a> Term<'a> {
     }
 }
 
-/// What terms come to. The error is [`MissingEvent`] where this machine has no such PMU, or that has no such event or key.
+/// Resolves terms. The error is [`MissingEvent`] if this machine has no such PMU, or the PMU no such event or key.
 pub fn event(pmu: &str, terms: &[Term]) -> Result<PmuEvent> {
     event_in(Path::new(PMUS), pmu, terms)
 }
@@ -82,7 +82,7 @@ fn event_in(pmus: &Path, pmu: &str, terms: &[Term]) -> Result<PmuEvent> {
 
 fn no_pmu(pmus: &Path, pmu: &str, terms: &[Term]) -> Result<MissingEvent> {
     let known = names_in(pmus).with_context(|| format!("{} cannot be read", pmus.display()))?;
-    // Mostly it is the event's name that one knows.
+    // Users mostly know the event's name.
     let asked = terms.first().map_or("", |term| term.name);
     let elsewhere = known.iter().find(|other| pmus.join(other).join("events").join(asked).exists());
     let near = elsewhere.or_else(|| nearest(pmu, &known)).map(|near| format!("{near}/{}/", in_words(terms)));
@@ -97,7 +97,7 @@ fn in_words(terms: &[Term]) -> String {
     terms.iter().map(word).collect::<Vec<_>>().join(",")
 }
 
-/// What a file says; none where it is not there.
+/// Reads a file; `None` if it does not exist.
 fn text_of(file: &Path) -> Result<Option<String>> {
     match fs::read_to_string(file) {
         Ok(text) => Ok(Some(text.trim().to_owned())),
@@ -112,7 +112,7 @@ struct Pmu<'a> {
 }
 
 impl Pmu<'_> {
-    /// Sets what a term says; the later one wins.
+    /// Applies a term. Later terms override earlier ones.
     fn apply(&self, event: &mut PmuEvent, term: &Term) -> Result<()> {
         if term.value.is_none()
             && let Some(text) = text_of(&self.folder.join("events").join(term.name))?
@@ -169,10 +169,9 @@ impl Pmu<'_> {
     }
 }
 
-/// Which word a key is in, and the bits there that its value takes, the lowest first (`config:0-7,32-35`).
+/// Parses the place of a key: its word, and the bits of its value, lowest first (`config:0-7,32-35`).
 fn places(format: &str) -> Result<(usize, Vec<u32>)> {
-    let strange =
-        || anyhow!("'{format}' is no place that this program knows: {} and bits, such as config:0-7", WORDS.join(", "));
+    let strange = || anyhow!("'{format}' is not of the form {} and bits, such as config:0-7", WORDS.join(", "));
     let (word, ranges) = format.split_once(':').ok_or_else(strange)?;
     let word = WORDS.iter().position(|each| *each == word).ok_or_else(strange)?;
     let mut bits = Vec::new();
@@ -191,7 +190,7 @@ fn places(format: &str) -> Result<(usize, Vec<u32>)> {
 mod tests {
     use super::*;
 
-    /// Folders like those of sysfs, of PMUs that are plainly made up: which there are is a matter of the machine.
+    /// Makes folders like those of sysfs for made-up PMUs, since real ones differ between machines.
     fn made_up() -> PathBuf {
         let pmus = std::env::temp_dir().join(format!("thunderherd-pmus-{}", std::process::id()));
         for (file, text) in [

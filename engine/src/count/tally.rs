@@ -33,7 +33,7 @@ error_kinds! {
     Truncated = "truncated",
     /// The peer reset the connection (ECONNRESET).
     Reset = "reset",
-    /// The peer had closed when something was sent to it (EPIPE).
+    /// The peer had closed before a send (EPIPE).
     BrokenPipe = "broken_pipe",
     /// Nobody listens there (ECONNREFUSED).
     Refused = "refused",
@@ -45,7 +45,7 @@ error_kinds! {
     Surplus = "surplus",
     /// The connection was gone before accept returned it (ECONNABORTED, EPROTO).
     Aborted = "aborted",
-    /// No descriptor, port, memory, process or thread was to be had.
+    /// No descriptor, port, memory, process or thread was available.
     ResourceLimit = "resource_limit",
     /// Connections whose serving had not begun when the server stopped; the kernel resets them.
     QueuedAtStop = "queued_at_stop",
@@ -56,7 +56,7 @@ error_kinds! {
 }
 
 impl ErrorKind {
-    /// The kind of an error of the system.
+    /// Returns the kind of a system error.
     pub fn of(error: &std::io::Error) -> Self {
         match number(error) {
             Some(libc::ECONNRESET) => ErrorKind::Reset,
@@ -64,7 +64,7 @@ impl ErrorKind {
             Some(libc::ECONNREFUSED) => ErrorKind::Refused,
             Some(libc::ETIMEDOUT | libc::EAGAIN | libc::EINPROGRESS) => ErrorKind::TimedOut,
             Some(libc::ECONNABORTED | libc::EPROTO) => ErrorKind::Aborted,
-            // ENOSPC is that of epoll_ctl(2): no watch is left.
+            // epoll_ctl(2) returns ENOSPC if no watch is left.
             Some(libc::EMFILE | libc::ENFILE | libc::ENOBUFS | libc::ENOMEM | libc::EADDRNOTAVAIL | libc::ENOSPC) => {
                 ErrorKind::ResourceLimit
             }
@@ -72,7 +72,7 @@ impl ErrorKind {
         }
     }
 
-    /// The name in the results.
+    /// Returns the name in the results.
     pub fn name(self) -> &'static str {
         ErrorKind::ALL[self as usize].1
     }
@@ -81,7 +81,7 @@ impl ErrorKind {
 /// Declares the counts once: the counters of a slot, and their sums in the results.
 macro_rules! counts {
     ($($(#[$meta:meta])* $name:ident,)+) => {
-        /// The counters of one worker, on cache lines of their own so that counting does not make workers share one.
+        /// Counters of one worker, on separate cache lines, so that workers do not share one.
         #[derive(Default)]
         #[repr(align(64))]
         pub struct Slot {
@@ -104,7 +104,7 @@ macro_rules! counts {
         }
 
         impl Counts {
-            /// Adds what a slot has counted.
+            /// Adds the counts of a slot.
             fn add(&mut self, slot: &Slot) {
                 $(self.$name += slot.$name.load(Relaxed);)+
                 for (&(_, name), counter) in ErrorKind::ALL.iter().zip(&slot.errors) {
@@ -157,7 +157,7 @@ impl Slot {
     }
 }
 
-/// A slot for each worker of a pool, and one, atomic, that everything else shares. Slot 0 is the shared one.
+/// One slot for each worker of a pool, and a shared one, slot 0, for everything else.
 pub struct Tally {
     slots: SharedArray<Slot>,
     general: SharedArray<General>,
@@ -172,18 +172,18 @@ pub struct General {
     pub workers_replaced: AtomicU64,
     /// Connections that were accepted and wait for a worker, in designs where one accepts for others.
     pub handed_over: AtomicU64,
-    /// What the processes had used that the server's, or the load's, processes have waited for.
+    /// Usage of ended processes that the processes of a server or load have waited for.
     pub reaped: Reaped,
-    /// User and system time in nanoseconds of the server's first process, which says so itself as it ends.
+    /// User and system time in nanoseconds of the server's first process, which it reports as it ends.
     pub server_process_user: AtomicU64,
     /// See [`General::server_process_user`].
     pub server_process_system: AtomicU64,
-    /// What the kernel has made of the first connection's options.
+    /// Effective options of the first connection.
     pub first_connection: FirstConnection,
 }
 
 impl Tally {
-    /// A tally for a pool of so many workers (0 for designs without one). It lives as long as the process.
+    /// Makes a tally for a pool of this many workers (0 for designs without a pool). It lives as long as the process.
     pub fn new(workers: usize) -> Result<&'static Tally> {
         let mapped = || "the tally could not be mapped";
         Ok(Box::leak(Box::new(Tally {
@@ -192,22 +192,22 @@ impl Tally {
         })))
     }
 
-    /// The slot that is shared by whatever is no pool worker.
+    /// Returns the slot shared by everything that is not a pool worker.
     pub fn shared(&self) -> &Slot {
         &self.slots[0]
     }
 
-    /// The slot of a pool worker, counted from 0.
+    /// Returns the slot of a pool worker, counted from 0.
     pub fn worker(&self, index: usize) -> &Slot {
         &self.slots[index + 1]
     }
 
-    /// Counts of the server as a whole.
+    /// Returns the counts of the server as a whole.
     pub fn general(&self) -> &General {
         &self.general[0]
     }
 
-    /// The sums over all slots.
+    /// Returns the sums over all slots.
     pub fn counts(&self) -> Counts {
         let mut counts = Counts {
             workers_lost: self.general().workers_lost.load(Relaxed),
@@ -218,12 +218,12 @@ impl Tally {
         counts
     }
 
-    /// How a load's connections ended; `None` where none has, or none was of TCP.
+    /// Returns how a load's connections ended; `None` if none has, or none was TCP.
     pub fn closings(&self) -> Option<Closed> {
         Closed::of(self.slots.iter().map(|slot| &slot.closings))
     }
 
-    /// Connections by pool worker; `None` for designs without a pool.
+    /// Returns the connections of each pool worker; `None` for designs without a pool.
     pub fn connections_by_worker(&self) -> Option<Vec<u64>> {
         (self.slots.len() > 1).then(|| self.slots[1..].iter().map(|slot| slot.connections.load(Relaxed)).collect())
     }
@@ -234,7 +234,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn kinds_stand_at_their_own_counters() {
+    fn every_kind_has_its_own_counter() {
         for (index, &(kind, name)) in ErrorKind::ALL.iter().enumerate() {
             assert_eq!(kind as usize, index);
             assert_eq!(kind.name(), name);

@@ -72,7 +72,7 @@ fn events_folder() -> Result<PathBuf> {
     match own_mount() {
         Ok(folder) => Ok(FOUND.get_or_init(|| folder).clone()),
         Err(error) => Err(anyhow!(
-            "tracepoints are not to be had: tracefs is mounted nowhere, nor is it at {}, and cannot be mounted for this \
+            "tracepoints are unavailable: tracefs is mounted nowhere, nor is it at {}, and cannot be mounted for this \
              process alone ({error}); as root: mount -t tracefs tracefs {} (a kernel without CONFIG_TRACING has none)",
             USUAL.join(" or "),
             USUAL[0]

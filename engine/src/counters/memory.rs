@@ -82,7 +82,7 @@ impl Reading for Memory {
             ),
         };
         let parts = [(PEAK, peak), (KERNEL, kernel), (SOCKETS, sockets)]
-            .map(|(name, value)| Figure::told(name, value, NOT_REPORTED));
+            .map(|(name, value)| Figure::or_reason(name, value, NOT_REPORTED));
         Ok([Figure::whole(whole)].into_iter().chain(parts).collect())
     }
 }

@@ -74,7 +74,7 @@ fn figures(found: &[TcpInfo]) -> Vec<Figure> {
         (CONGESTION_WINDOW, median(|each| each.congestion_window.into())),
         (RTT, median(|each| u64::from(each.rtt_microseconds) * 1000)),
     ]
-    .map(|(name, value)| Figure::told(name, value, NONE_SEEN));
+    .map(|(name, value)| Figure::or_reason(name, value, NONE_SEEN));
     [Figure::part(CONNECTIONS, Some(found.len() as u64))].into_iter().chain(of_them).collect()
 }
 

@@ -128,7 +128,7 @@ mod tests {
     }
 
     #[test]
-    fn what_is_no_name_is_refused() {
+    fn an_invalid_name_is_refused() {
         let long = format!("unix:@{}", "x".repeat(LONGEST + 1));
         for wrong in ["unix:", "unix:/tmp/socket", "unix:@a b", "unix:@\u{e9}", &long] {
             let message = resolve("--listen", wrong).unwrap_err().to_string();

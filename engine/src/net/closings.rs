@@ -71,13 +71,13 @@ impl End {
 impl Closings {
     /// Notes that the load is about to shut down a connection for sending. FIN is sent even if received bytes are unread.
     pub fn note_shutdown(&self, connection: BorrowedFd<'_>) -> ShutDown {
-        ShutDown(if self.looks() { End::of(connection) } else { None })
+        ShutDown(if self.is_next_examined() { End::of(connection) } else { None })
     }
 
     /// Notes that the load is about to close a connection, possibly after a shutdown. Connections that are not TCP are ignored.
     pub fn note_close(&self, connection: BorrowedFd<'_>, shut_down: Option<ShutDown>) {
         let end = match shut_down {
-            None if self.looks() => match End::of(connection) {
+            None if self.is_next_examined() => match End::of(connection) {
                 Some(End::ClosedByLoad | End::ClosedByServer) if resets(connection) => Some(End::ResetByLoad),
                 end => end,
             },
@@ -97,7 +97,7 @@ impl Closings {
     }
 
     /// Whether to examine the next connection that ends.
-    fn looks(&self) -> bool {
+    fn is_next_examined(&self) -> bool {
         let before = self.ended.fetch_add(1, Relaxed);
         before < FIRST || before.is_multiple_of(EVERY)
     }
@@ -125,10 +125,10 @@ impl Closed {
         }
         let kept = [(sums.closed_by_load, "load"), (sums.closed_by_server, "server")];
         sums.time_wait = kept.iter().filter(|(count, _)| *count > 0).map(|(_, who)| *who).collect();
-        (sums.looked_at() > 0).then_some(sums)
+        (sums.examined() > 0).then_some(sums)
     }
 
-    fn looked_at(&self) -> u64 {
+    fn examined(&self) -> u64 {
         self.closed_by_load + self.closed_by_server + self.reset_by_load + self.reset_by_server
     }
 
@@ -140,13 +140,13 @@ impl Closed {
             (self.reset_by_load, "reset by the load"),
             (self.reset_by_server, "reset by the server"),
         ];
-        let told: Vec<String> =
+        let counts: Vec<String> =
             counted.iter().filter(|(count, _)| *count > 0).map(|(count, how)| format!("{count} {how}")).collect();
         let kept = match self.time_wait[..] {
             [] => "nobody".to_owned(),
             _ => format!("the {}", self.time_wait.join(" and the ")),
         };
-        format!("connections that were looked at as they ended: {}; in TIME_WAIT at {kept}", told.join(", "))
+        format!("how examined connections ended: {}; in TIME_WAIT at {kept}", counts.join(", "))
     }
 }
 
@@ -165,25 +165,25 @@ mod tests {
         (load, listener.accept().unwrap().0)
     }
 
-    /// What is told of one connection, after its server has done this and the kernel has brought it to the load.
+    /// Returns the counts of one connection, after its server has done this and the load's kernel has noticed.
     fn after(does: impl FnOnce(TcpStream) -> Option<TcpStream>) -> Closed {
         let (load, server) = pair();
         let _server = does(server);
-        // It has come: an end, a byte, or that the connection was reset.
+        // Waits for the result: an end, a byte, or a reset.
         let _ = load.peek(&mut [0]);
-        told(&load)
+        noted(&load)
     }
 
-    fn told(load: &TcpStream) -> Closed {
+    fn noted(load: &TcpStream) -> Closed {
         let closings = Closings::default();
         closings.note_close(load.as_fd(), None);
         Closed::of([&closings].into_iter()).unwrap()
     }
 
     #[test]
-    fn who_ends_a_connection_first_keeps_it_in_time_wait_and_nobody_does_after_a_reset() {
+    fn the_end_that_closes_first_keeps_time_wait_and_a_reset_leaves_none() {
         let (load, _server) = pair();
-        assert_eq!(told(&load), Closed { closed_by_load: 1, time_wait: vec!["load"], ..Closed::default() });
+        assert_eq!(noted(&load), Closed { closed_by_load: 1, time_wait: vec!["load"], ..Closed::default() });
         let by_server = after(|server| {
             server.shutdown(Shutdown::Write).unwrap();
             Some(server)
@@ -191,7 +191,7 @@ mod tests {
         assert_eq!(by_server, Closed { closed_by_server: 1, time_wait: vec!["server"], ..Closed::default() });
         let reset = Closed { reset_by_load: 1, ..Closed::default() };
         SockRef::from(&load).set_linger(Some(Duration::ZERO)).unwrap();
-        assert_eq!(told(&load), reset);
+        assert_eq!(noted(&load), reset);
         let unread = after(|mut server| {
             server.write_all(b"more").unwrap();
             Some(server)
@@ -206,7 +206,8 @@ mod tests {
         assert!(words.ends_with("1 reset by the server; in TIME_WAIT at nobody"), "{words}");
     }
 
-    /// What is told of a connection that is reset when it closes, and was shut down before, after its server has ended it or not.
+    /// Returns the counts of a connection that was shut down and is reset when it closes, after its server has ended it or
+    /// not.
     fn after_a_shutdown(server_ends: bool) -> Closed {
         let (load, server) = pair();
         SockRef::from(&load).set_linger(Some(Duration::ZERO)).unwrap();
@@ -222,14 +223,14 @@ mod tests {
     }
 
     #[test]
-    fn who_shuts_down_sends_fin_though_it_would_reset_when_it_closes() {
+    fn a_shutdown_sends_fin_even_if_closing_would_reset() {
         let closed = Closed { closed_by_load: 1, time_wait: vec!["load"], ..Closed::default() };
         assert_eq!(after_a_shutdown(true), closed);
         assert_eq!(after_a_shutdown(false), Closed { reset_by_load: 1, ..Closed::default() });
     }
 
     #[test]
-    fn both_may_keep_some_and_few_of_many_are_looked_at() {
+    fn both_may_keep_some_and_few_of_many_are_examined() {
         let (load, server) = pair();
         let closings = [Closings::default(), Closings::default()];
         (0..200).for_each(|_| closings[0].note_close(load.as_fd(), None));
@@ -237,13 +238,13 @@ mod tests {
         assert_eq!(load.peek(&mut [0]).unwrap(), 0);
         closings[1].note_close(load.as_fd(), None);
         let closed = Closed::of(closings.iter()).unwrap();
-        // The first 16, and those with 64, 128 and 192 before them.
+        // The first 16, and those numbered 64, 128 and 192.
         assert_eq!((closed.closed_by_load, closed.closed_by_server), (19, 1));
         assert!(closed.in_words().ends_with("in TIME_WAIT at the load and the server"), "{}", closed.in_words());
     }
 
     #[test]
-    fn of_a_unix_socket_nothing_is_told() {
+    fn of_a_unix_socket_nothing_is_noted() {
         let closings = Closings::default();
         let (stream, _other) = UnixStream::pair().unwrap();
         let shut_down = closings.note_shutdown(stream.as_fd());

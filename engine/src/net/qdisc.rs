@@ -143,16 +143,16 @@ mod tests {
         bytes
     }
 
-    /// What `tc qdisc add dev ... root netem delay 5ms loss 0.1% limit 100000` of iproute2 6.1 sends, by strace.
+    /// The bytes that iproute2 6.1 sends for `tc qdisc add dev ... root netem delay 5ms loss 0.1% limit 100000`, by strace.
     #[test]
-    fn netem_is_asked_for_as_iproute2_does() {
+    fn netem_is_requested_as_iproute2_does() {
         let shaping = Shaping { rate: 0, delay: Duration::from_millis(5), loss: 1000 };
         let sent = b"\x2d\x31\x01\x00\xa0\x86\x01\x00\x37\x89\x41\x00\0\0\0\0\0\0\0\0\0\0\0\0";
         let asked = netem(shaping);
         assert_eq!((asked.kind(), bytes(&asked)), (TCA_OPTIONS, sent.to_vec()));
     }
 
-    /// Attributes have their length, their kind and their bytes; struct tc_tbf_qopt has its limit after two rates.
+    /// Parses an attribute: length, kind and bytes. The limit of struct tc_tbf_qopt follows two rates.
     fn limit_and_burst(rate: u64, mtu: u32) -> (u32, u32) {
         let options = bytes(&tbf(rate, mtu));
         assert_eq!(options.len(), 40 + 12 + 8);
@@ -163,7 +163,7 @@ mod tests {
     }
 
     #[test]
-    fn a_bucket_takes_what_comes_due_in_a_millisecond_and_a_frame_at_least() {
+    fn a_bucket_holds_a_millisecond_at_the_rate_and_at_least_a_frame() {
         assert_eq!(limit_and_burst(10_000_000_000, 1500), (1_250_000 + 62_500_000, 1_250_000));
         assert_eq!(limit_and_burst(100_000_000_000, 1500).1, 12_500_000, "more than 32 bits of bytes a second");
         assert_eq!(limit_and_burst(1_000_000, 1500), (1514 + 131_072, 1514));

@@ -49,7 +49,7 @@ impl SocketDiagnosis {
     /// Opens a query for this process's network namespace.
     pub fn open() -> Result<Self> {
         let netlink = Netlink::of_family(NETLINK_SOCK_DIAG);
-        Ok(SocketDiagnosis(netlink.context("the kernel does not tell of sockets (sock_diag, CONFIG_INET_DIAG)")?))
+        Ok(SocketDiagnosis(netlink.context("the kernel does not report sockets (sock_diag, CONFIG_INET_DIAG)")?))
     }
 
     /// Lists established connections, and those that only one end has closed. The kernel forgets an end's state once both ends
@@ -102,7 +102,7 @@ mod tests {
 
     use super::*;
 
-    /// Both ends of connections over both families, told apart by whose port it is.
+    /// Both ends of connections over both families, distinguished by the owner of the port.
     #[test]
     fn both_ends_of_a_connection_are_found_and_forgotten() {
         for address in ["127.0.0.1:0", "[::1]:0"] {
@@ -128,7 +128,7 @@ mod tests {
     }
 
     #[test]
-    fn a_kernel_that_says_less_says_nothing_wrong() {
+    fn an_older_kernels_shorter_record_is_read_or_ignored() {
         assert_eq!(TcpInfo::of(&[0; 160]), None);
         let mut bytes = [0; 240];
         bytes[68] = 1;

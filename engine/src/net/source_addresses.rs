@@ -75,8 +75,9 @@ fn towards(target: SocketAddr, wanted: usize) -> Result<Vec<IpAddr>> {
     let found: Vec<IpAddr> = if is_loopback(target) {
         (1..=LOOPBACK).map(|last| Ipv4Addr::new(127, 0, 0, last).into()).collect()
     } else {
-        of_the_interface(target)
-            .with_context(|| format!("the local addresses on the way to {target} cannot be told (without --source-addresses they are not needed)"))?
+        of_the_interface(target).with_context(|| {
+            format!("the local addresses on the way to {target} cannot be read (only --source-addresses needs them)")
+        })?
     };
     if found.len() < wanted {
         let listed: Vec<String> = found.iter().map(IpAddr::to_string).collect();
@@ -89,8 +90,7 @@ fn towards(target: SocketAddr, wanted: usize) -> Result<Vec<IpAddr>> {
                 listed.join(", ")
             ),
             format!(
-                "use fewer, add addresses (ip address add), or load a server at 127.0.0.1, towards which there are \
-                 {LOOPBACK}"
+                "use fewer, add addresses (ip address add), or load a server at 127.0.0.1, which allows {LOOPBACK}"
             ),
         ));
     }
@@ -157,7 +157,7 @@ mod tests {
     }
 
     #[test]
-    fn of_one_the_kernel_chooses() {
+    fn without_several_the_kernel_chooses() {
         let socket = Socket::new(Domain::IPV4, Type::STREAM, None).unwrap();
         let sources = find("127.0.0.1:1", 1).unwrap();
         sources.bind(&socket, 0, 1).unwrap();
@@ -166,11 +166,11 @@ mod tests {
     }
 
     #[test]
-    fn more_than_there_are_is_refused_with_those_that_there_are() {
+    fn too_many_are_refused_with_the_existing_ones() {
         match find("[::1]:80", 200) {
             Ok(sources) => panic!("so many addresses of loopback: {sources:?}"),
-            // Without IPv6 there is no way at all.
-            Err(error) if error.to_string().contains("cannot be told") => println!("skipped: {error:#}"),
+            // Without IPv6 there is no route.
+            Err(error) if error.to_string().contains("cannot be read") => println!("skipped: {error:#}"),
             Err(error) => {
                 let message = error.to_string();
                 for word in ["--source-addresses 200", "[::1]:80", "::1", "127.0.0.1", "254"] {

@@ -78,7 +78,7 @@ impl TcpOptions {
         socket::set_congestion_control(socket.as_fd(), name).map_err(|error| {
             let listed = |sysctl: &str| {
                 let text = std::fs::read_to_string(format!("/proc/sys/{}", sysctl.replace('.', "/")));
-                text.map_or("not to be read".to_owned(), |text| text.trim().to_owned())
+                text.map_or("unreadable".to_owned(), |text| text.trim().to_owned())
             };
             match error.raw_os_error() {
                 Some(libc::EPERM) => mistake_with_hint(
@@ -231,7 +231,7 @@ mod tests {
     }
 
     #[test]
-    fn of_a_unix_socket_nothing_is_noted() {
+    fn a_unix_socket_is_not_noted() {
         let (one, _other) = std::os::unix::net::UnixStream::pair().unwrap();
         let first = FirstConnection::default();
         first.note(one.as_fd());
@@ -240,7 +240,7 @@ mod tests {
     }
 
     #[test]
-    fn what_no_kernel_has_is_refused_with_what_it_has() {
+    fn an_unknown_congestion_control_is_refused_with_the_known_ones() {
         chosen("default").check().unwrap();
         chosen("reno").check().unwrap();
         let message = chosen("nosuch").check().unwrap_err().to_string();

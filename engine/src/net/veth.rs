@@ -88,7 +88,7 @@ pub fn create(netlink: &mut Netlink, other: BorrowedFd<'_>, mtu: u32) -> io::Res
 /// Sets the loopback interface up.
 pub fn raise_loopback(netlink: &mut Netlink) -> Result<()> {
     let loopback = interface(netlink, LOOPBACK)?;
-    raise(netlink, loopback.number, vec![]).context("the loopback interface cannot be taken up")
+    raise(netlink, loopback.number, vec![]).context("the loopback interface cannot be set up")
 }
 
 /// Sets the addresses and the alias of an end, and sets it up. Returns why it has no IPv6 address, if it has none.
@@ -102,13 +102,13 @@ pub fn raise_end(netlink: &mut Netlink, end: End) -> Result<Option<String>> {
             .with_context(|| format!("{INTERFACE} cannot have the address {address}/{prefix}"))?;
     }
     let mark = vec![LinkAttribute::IfAlias(MARK.to_owned())];
-    raise(netlink, number, mark).with_context(|| format!("{INTERFACE} cannot be taken up"))?;
+    raise(netlink, number, mark).with_context(|| format!("{INTERFACE} cannot be set up"))?;
     Ok(without_ipv6)
 }
 
 fn without_ipv6(mtu: u32) -> Option<String> {
     if mtu < LEAST_IPV6_MTU {
-        return Some(format!("IPv6 takes an MTU of {LEAST_IPV6_MTU} at least"));
+        return Some(format!("IPv6 needs an MTU of at least {LEAST_IPV6_MTU}"));
     }
     match std::fs::read_to_string(format!("/proc/sys/net/ipv6/conf/{INTERFACE}/disable_ipv6")) {
         Ok(text) if text.trim() == "0" => None,
@@ -126,7 +126,7 @@ pub fn await_running(netlink: &mut Netlink) -> Result<Interface> {
             return Ok(found);
         }
         if Instant::now() > deadline {
-            bail!("{INTERFACE} was taken up and is not running after {PATIENCE:?}");
+            bail!("{INTERFACE} was set up, but is not running after {PATIENCE:?}");
         }
         std::thread::sleep(Duration::from_millis(1));
     }

@@ -1,36 +1,37 @@
-//! What the addresses of a stack are addresses of: which process had which file mapped where, at each moment.
+//! Address spaces: which process had which file mapped where, at each moment. They give the addresses of stacks their
+//! meaning.
 
 use std::collections::HashMap;
 use std::rc::Rc;
 
 use crate::stacks::perf_record::{Happened, Moment};
 
-/// A place of code, the same in all processes that run it.
+/// A code location, the same in all processes that run it.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, PartialOrd, Ord)]
 pub enum Place {
-    /// In the kernel, its address.
+    /// Address in the kernel.
     Kernel(u64),
-    /// In a file, by its number: the offset.
+    /// Number of a file, and the offset in it.
     File(u32, u64),
-    /// In user mode, where nothing was seen to be mapped.
+    /// In user mode, outside every known mapping.
     Nowhere,
 }
 
-/// The kernel's marks within a chain (enum perf_callchain_context, linux/perf_event.h): what comes next is of the kernel, or of
-/// user mode. Whatever is as large as the last of them is a mark.
+/// Marks of the kernel within a chain (enum perf_callchain_context, linux/perf_event.h). The addresses after one belong to
+/// the kernel or to user mode. Every value from the last of these on is a mark.
 const KERNEL: u64 = -128i64 as u64;
 const USER: u64 = -512i64 as u64;
 const MARKS: u64 = -4095i64 as u64;
 
-/// What the gate starts.
+/// Name of the program that the start gate runs.
 const PROGRAM: &str = env!("CARGO_PKG_NAME");
 
-/// The address spaces of all processes of a tree from its root's exec on, and the names of their threads. Whoever else is seen
-/// is passed over.
+/// The address spaces of all processes of a tree from its root's exec on, and the names of their threads. Other processes
+/// are ignored.
 pub struct AddressSpaces {
     root: u32,
     files: Vec<String>,
-    /// Of each process of the tree. A forked one has what its parent had, until it maps more.
+    /// Mappings of each process of the tree. A forked process has those of its parent until it maps more.
     spaces: HashMap<u32, Rc<Vec<Mapping>>>,
     names: HashMap<u32, Rc<str>>,
 }
@@ -43,29 +44,29 @@ struct Mapping {
     file: u32,
 }
 
-/// Somebody was found running here.
+/// A sample of the tree.
 #[derive(Debug, PartialEq, Eq)]
 pub struct Found {
-    /// CLOCK_MONOTONIC.
+    /// Time (CLOCK_MONOTONIC).
     pub at_ns: u64,
-    /// The thread's name.
+    /// Name of the thread.
     pub command: Rc<str>,
-    /// Outermost place first.
+    /// The stack, outermost place first.
     pub stack: Vec<Place>,
 }
 
 impl AddressSpaces {
-    /// Of a process that has not gone through exec yet, and all that it will start.
+    /// Starts with a process that has not called exec yet. Its future descendants belong to the tree.
     pub fn of_tree(root: u32) -> Self {
         AddressSpaces { root, files: Vec::new(), spaces: HashMap::new(), names: HashMap::new() }
     }
 
-    /// Takes in what happened next; where it was a sample of the tree, what was found.
+    /// Processes the next moment. Returns the sample if it was one of the tree.
     pub fn see(&mut self, moment: Moment) -> Option<Found> {
         match moment.what {
             Happened::Sampled { process, thread, chain } => {
                 let space = self.spaces.get(&process)?;
-                // Every thread of the tree has its name from exec or from who made it.
+                // Every thread of the tree has a name, from exec or from the thread that made it.
                 let command = self.names.get(&thread).cloned().unwrap_or_else(|| PROGRAM.into());
                 return Some(Found { at_ns: moment.at_ns, command, stack: stack(space, &chain) });
             }
@@ -73,7 +74,7 @@ impl AddressSpaces {
                 match self.spaces.get(&parent).cloned() {
                     Some(space) if process != parent => drop(self.spaces.insert(process, space)),
                     Some(_) => {}
-                    // The number of one that has ended was given to somebody else's.
+                    // A process outside the tree reuses the number of an ended one.
                     None => drop(self.spaces.remove(&process)),
                 }
                 if let Some(name) = self.names.get(&parent_thread).cloned() {
@@ -85,7 +86,7 @@ impl AddressSpaces {
                     self.spaces.insert(process, Rc::default());
                 }
                 if self.spaces.contains_key(&process) {
-                    // The gate starts /proc/self/exe, and execve(2) names a process after the last part of what it was given.
+                    // The gate runs /proc/self/exe, and execve(2) names a process after the last part of that path.
                     let name = if by_exec && name == "exe" { PROGRAM } else { &name };
                     self.names.insert(thread, name.into());
                 }
@@ -101,7 +102,7 @@ impl AddressSpaces {
         None
     }
 
-    /// The files, by their numbers.
+    /// Returns the files by number.
     pub fn files(&self) -> &[String] {
         &self.files
     }
@@ -111,12 +112,12 @@ impl AddressSpaces {
             self.files.push(file);
             self.files.len() - 1
         });
-        u32::try_from(number).expect("nobody maps so many files")
+        u32::try_from(number).expect("no process maps this many files")
     }
 }
 
-/// The places of a chain, outermost first. All addresses but the innermost of the kernel and of user mode are those to which
-/// calls return; the call stands before.
+/// Converts a chain to places, outermost first. Except for the innermost ones of kernel and user mode, addresses are return
+/// addresses; the call is just before.
 fn stack(space: &[Mapping], chain: &[u64]) -> Vec<Place> {
     let mut places = Vec::new();
     let (mut mark, mut innermost) = (USER, true);
@@ -130,18 +131,18 @@ fn stack(space: &[Mapping], chain: &[u64]) -> Vec<Place> {
         match mark {
             KERNEL => places.push(Place::Kernel(call)),
             USER => places.push(place(space, call)),
-            // A hypervisor's or a guest's, of which nothing is known here.
+            // A hypervisor's or a guest's address, about which nothing is known.
             _ => {}
         }
     }
-    // Where a function keeps something else than a frame pointer, the kernel goes on from there, sometimes for long.
+    // If a function uses the frame pointer for other data, the kernel follows it to unmapped addresses, sometimes many.
     places.dedup_by(|one, other| *one == Place::Nowhere && *other == Place::Nowhere);
     places.reverse();
     places
 }
 
 fn place(space: &[Mapping], address: u64) -> Place {
-    // What was mapped last lies above what was there before.
+    // Later mappings cover earlier ones.
     let within = |mapping: &&Mapping| address.checked_sub(mapping.start).is_some_and(|at| at < mapping.length);
     match space.iter().rev().find(within) {
         Some(mapping) => Place::File(mapping.file, address - mapping.start + mapping.offset),

@@ -10,7 +10,7 @@ use inferno::flamegraph::{self, Options};
 
 use crate::base::mistake::{mistake, mistake_with_hint};
 
-/// What to draw.
+/// What to draw, and how.
 pub struct Plan {
     /// Folded stacks.
     pub stacks: PathBuf,
@@ -18,17 +18,17 @@ pub struct Plan {
     pub before: Option<PathBuf>,
     /// The file to write.
     pub output: PathBuf,
-    /// What stands above it.
+    /// Title above the graph.
     pub title: String,
-    /// What stands below that.
+    /// Second line below the title.
     pub subtitle: Option<String>,
-    /// What is counted.
+    /// Unit of the counts.
     pub unit: String,
     /// The smallest share that is shown, in percent.
     pub minimum_width: f64,
 }
 
-/// Draws it. The same stacks come to the same picture, byte for byte.
+/// Draws the flame graph. The same stacks give the same picture, byte for byte.
 pub fn draw(plan: &Plan) -> Result<()> {
     if !(0.0..100.0).contains(&plan.minimum_width) {
         return Err(mistake_with_hint(
@@ -47,7 +47,7 @@ pub fn draw(plan: &Plan) -> Result<()> {
     options.subtitle = plan.subtitle.clone();
     options.count_name = plan.unit.clone();
     options.min_width = plan.minimum_width;
-    // The one that knows functions of the kernel by their ending.
+    // This palette recognises kernel functions by their suffix.
     options.colors = Palette::Multi(MultiPalette::Java);
     options.deterministic = true;
     let mut picture = Vec::new();
@@ -61,7 +61,7 @@ pub fn draw(plan: &Plan) -> Result<()> {
     })
 }
 
-/// Both counts of each stack, in the order of their names.
+/// Joins both counts of each stack, sorted by name.
 fn difference(before: &str, after: &str) -> Result<String> {
     let mut both = Vec::new();
     differential::from_readers(differential::Options::default(), before.as_bytes(), after.as_bytes(), &mut both)
@@ -72,7 +72,7 @@ fn difference(before: &str, after: &str) -> Result<String> {
     Ok(lines.join("\n"))
 }
 
-/// The stacks of a file, each line of which is one.
+/// Reads the stacks of a file, one per line.
 fn folded(path: &Path) -> Result<String> {
     let shown = path.display();
     let unreadable = |error| mistake("flame.unreadable", format!("{shown} cannot be read: {error}"));
@@ -97,7 +97,7 @@ fn check(shown: &str, text: &str) -> Result<()> {
         }
     }
     match total {
-        0 => Err(mistake("flame.no_samples", format!("{shown} has no samples: there is nothing to draw"))),
+        0 => Err(mistake("flame.no_samples", format!("{shown} has no samples"))),
         _ => Ok(()),
     }
 }
@@ -121,7 +121,7 @@ mod tests {
     }
 
     #[test]
-    fn a_difference_has_both_counts_of_each_stack_whoever_has_it() {
+    fn a_difference_has_both_counts_of_each_stack() {
         assert_eq!(difference("b 1\na 2\n", "c 4\na 3\n").unwrap(), "a 2 3\nb 1 0\nc 0 4");
     }
 }

@@ -1,4 +1,4 @@
-//! Where the time goes: samples of call stacks, their symbols, flame graphs.
+//! Profiles: samples of call stacks, their symbols, and flame graphs.
 
 pub mod address_space;
 pub mod flame;

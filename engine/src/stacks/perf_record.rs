@@ -1,5 +1,5 @@
-//! The records that the kernel writes into the ring buffer of a perf event (perf_event_open(2)): samples with their stacks, and what
-//! is needed to know later whose code an address was.
+//! Records in the ring buffer of a perf event (perf_event_open(2)): samples with their stacks, and what is needed to find
+//! out later to which code an address belonged.
 
 use anyhow::{Context, Result, anyhow};
 use perf_event::data::endian::Endian;
@@ -7,87 +7,87 @@ use perf_event::data::parse::{ParseConfig, Parser};
 use perf_event::data::{Comm, Fork, Lost, LostSamples, Mmap2, RecordMetadata, Sample, Throttle, Visitor};
 use perf_event::{Builder, SampleFlag};
 
-/// One moment of the tree, or of whatever else runs.
+/// A record of the tree, or of another process.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Moment {
-    /// CLOCK_MONOTONIC.
+    /// Time (CLOCK_MONOTONIC).
     pub at_ns: u64,
-    /// What happened.
+    /// The event.
     pub what: Happened,
 }
 
-/// What happened to a process or thread, each by its number.
+/// Events of a process or thread, each by its number.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub enum Happened {
-    /// It was found running.
+    /// The thread was running.
     Sampled {
         /// The process.
         process: u32,
         /// The thread.
         thread: u32,
-        /// Where it was, innermost address first, with the kernel's marks of what the next ones are addresses of.
+        /// Its call chain, innermost address first, with the kernel's marks between addresses of different kinds.
         chain: Vec<u64>,
     },
-    /// It was made.
+    /// The thread was made.
     Forked {
         /// Its process.
         process: u32,
-        /// The process that made it; its own process, where it is a thread.
+        /// The process that made it, or its own process if only the thread is new.
         parent: u32,
-        /// It.
+        /// The new thread.
         thread: u32,
         /// The thread that made it.
         parent_thread: u32,
     },
-    /// It has a name.
+    /// The thread got a name.
     Named {
         /// The process.
         process: u32,
         /// The thread.
         thread: u32,
-        /// The name, 15 bytes at most.
+        /// The name, at most 15 bytes.
         name: String,
-        /// By execve(2): all that was mapped is gone.
+        /// Whether execve(2) named it, which also removed all mappings.
         by_exec: bool,
     },
-    /// It has mapped code.
+    /// The process mapped code.
     Mapped {
         /// The process.
         process: u32,
         /// The first address.
         start: u64,
-        /// How many bytes.
+        /// Size in bytes.
         length: u64,
-        /// Where in the file.
+        /// Offset in the file.
         offset: u64,
-        /// The file, as the process's kernel calls it; or a word in brackets, where it is none.
+        /// The file, as the kernel names it for this process, or a word in brackets if it is no file.
         file: String,
     },
 }
 
-/// Asks for all that this module reads: samples with their stacks, and what was mapped, made and named.
+/// Requests all records that this module reads: samples with stacks, mappings, forks and names.
 pub fn ask(builder: &mut Builder<'_>) {
     builder.sample(SampleFlag::TID | SampleFlag::TIME | SampleFlag::CALLCHAIN).sample_id_all(true);
     builder.mmap(true).mmap2(true).comm(true).comm_exec(true).task(true);
 }
 
-/// Bytes of a record's header: its type, what else is known of it, its size.
+/// Bytes of a record's header: its type, further flags, and its size.
 pub const HEADER: usize = 8;
 
-/// What a record says.
+/// Kinds of records.
 #[derive(Debug, PartialEq, Eq)]
 pub enum Seen {
-    /// Something happened.
+    /// A moment of a process or thread.
     Moment(Moment),
-    /// So many records could not be written.
+    /// Number of records that could not be written.
     Lost(u64),
     /// Sampling was paused.
     Throttled,
-    /// What nobody has asked for.
+    /// A record that was not requested.
     Other,
 }
 
-/// Reads a record: what stands in its header, and the bytes behind it.
+/// Parses a record from its header and the bytes behind it.
 pub fn read<E: Endian>(kind: u32, misc: u16, bytes: &[u8], config: ParseConfig<E>) -> Result<Seen> {
     let size = u16::try_from(HEADER + bytes.len()).context("a record of perf is longer than its header can say")?;
     let whole = [&kind.to_ne_bytes()[..], &misc.to_ne_bytes()[..], &size.to_ne_bytes()[..], bytes].concat();
@@ -95,14 +95,14 @@ pub fn read<E: Endian>(kind: u32, misc: u16, bytes: &[u8], config: ParseConfig<E
     seen.map_err(|error| anyhow!("a record of perf (type {kind}, {size} bytes) cannot be read: {error}"))
 }
 
-/// The process changed its name by execve(2) (PERF_RECORD_MISC_COMM_EXEC, perf_event_open(2)).
+/// Flag of a name that execve(2) set (PERF_RECORD_MISC_COMM_EXEC, perf_event_open(2)).
 const COMM_EXEC: u16 = 1 << 13;
 
 struct Reading;
 
 impl Reading {
     fn moment(metadata: &RecordMetadata, what: Happened) -> Seen {
-        // Asked for with all records (sample_id_all).
+        // Requested with all records (sample_id_all).
         metadata.sample_id().time().map_or(Seen::Other, |at_ns| Seen::Moment(Moment { at_ns, what }))
     }
 }
@@ -152,7 +152,7 @@ impl<'a> Visitor<'a> for Reading {
     }
 }
 
-/// A text that the kernel fills up with zeros.
+/// Converts a text that the kernel pads with zeros.
 fn text(bytes: &[u8]) -> String {
     let end = bytes.iter().position(|&byte| byte == 0).unwrap_or(bytes.len());
     String::from_utf8_lossy(&bytes[..end]).into_owned()
@@ -174,12 +174,12 @@ mod tests {
     const SAMPLE: u32 = 9;
     const LOST_SAMPLES: u32 = 13;
 
-    /// Words of 32 bits, each a number of its own; a number of 64 bits is two of them.
+    /// Builds a record from words of 32 bits. A number of 64 bits takes two words.
     fn record(kind: u32, misc: u16, words: &[u32], text: &str) -> Result<Seen> {
         let mut bytes: Vec<u8> = words.iter().flat_map(|word| word.to_ne_bytes()).collect();
         bytes.extend(text.as_bytes());
         if kind != SAMPLE {
-            // Each is followed by whose it is and when it was: process 7, thread 8, 900 ns.
+            // Sample id of each record: process 7, thread 8, time 900 ns.
             bytes.extend([7, 8, 900, 0].iter().flat_map(|word: &u32| word.to_ne_bytes()));
         }
         read(kind, misc, &bytes, config())

@@ -1,5 +1,5 @@
-//! Samples of what runs, with their stacks (perf_event_open(2), PERF_SAMPLE_CALLCHAIN), and what is needed to know
-//! later whose code an address was. The kernel writes them into one ring buffer for each CPU.
+//! Samples of running code with their stacks (perf_event_open(2), PERF_SAMPLE_CALLCHAIN), and what is needed to find out
+//! later to which code an address belonged. The kernel writes them into one ring buffer for each CPU.
 
 use std::collections::BinaryHeap;
 use std::fmt;
@@ -65,7 +65,7 @@ const LEAST_RING: usize = 32 << 10;
 pub struct Sampling {
     rings: Vec<Sampler>,
     pending: BinaryHeap<Pending>,
-    /// When the last reading of the ring buffers began.
+    /// Start of the last reading of the ring buffers.
     read_at_ns: u64,
     /// Records that did not fit into the ring buffers.
     pub lost: u64,
@@ -77,7 +77,7 @@ impl Sampling {
     /// Samples the tree from its next exec, at this rate per second of CPU time. The error says why that is not possible on
     /// this machine.
     pub fn open(event: Event, frequency: u64, scope: Scope, tree: &Tree) -> Result<Self> {
-        debug_assert_eq!(tree.from, Beginning::Exec, "what is mapped before nobody tells");
+        debug_assert_eq!(tree.from, Beginning::Exec, "earlier mappings are not recorded");
         check_frequency(frequency)?;
         let period = match event {
             Event::Cycles => cycles_in_a_second()? / frequency,
@@ -86,7 +86,7 @@ impl Sampling {
         let mut bytes = if may_lock_memory() { RING } else { SHARED_RING };
         let rings = loop {
             match rings(event, period, scope, tree, bytes) {
-                // What others of this user's have locked is not there for these.
+                // Other profiles of this user have locked some of the allowed memory.
                 Err(error) if bytes > LEAST_RING && error.is::<NoRing>() => bytes /= 2,
                 opened => break opened?,
             }
@@ -94,8 +94,8 @@ impl Sampling {
         Ok(Sampling { rings, pending: BinaryHeap::new(), read_at_ns: 0, lost: 0, throttled: 0 })
     }
 
-    /// Reads the ring buffers, and returns what happened before they were read the last time, in the order of time: what
-    /// happened on one CPU may be read from another's buffer later than what came of it.
+    /// Reads the ring buffers, and returns everything from before their last reading, ordered by time. The delay is needed
+    /// because a CPU's buffer may be read after another's that has later records.
     pub fn read(&mut self) -> Result<Vec<Moment>> {
         let complete = self.read_at_ns;
         self.read_at_ns = clock::now();
@@ -103,7 +103,7 @@ impl Sampling {
         Ok(self.until(complete))
     }
 
-    /// All that is left, once nothing of the tree runs any more.
+    /// Returns all remaining moments, once nothing of the tree runs any more.
     pub fn rest(&mut self) -> Result<Vec<Moment>> {
         self.read_rings()?;
         Ok(self.until(u64::MAX))
@@ -120,7 +120,7 @@ impl Sampling {
     fn read_rings(&mut self) -> Result<()> {
         for ring in &mut self.rings {
             let config = ring.config().clone();
-            // What is written meanwhile is read next time, so that this ends.
+            // Records written during this loop are read next time, so the loop ends.
             for _ in 0..RING / HEADER {
                 let Some(record) = ring.next_record() else { break };
                 let seen = perf_record::read(record.ty(), record.misc(), &record.to_contiguous(), config.clone())?;
@@ -136,12 +136,12 @@ impl Sampling {
     }
 }
 
-/// One of each CPU.
+/// Opens a ring buffer on each CPU.
 fn rings(event: Event, period: u64, scope: Scope, tree: &Tree, bytes: usize) -> Result<Vec<Sampler>> {
     let mut rings = Vec::new();
     for cpu in online_cpus()? {
         let mut builder = builder(event, period);
-        // An event of a whole tree has a ring buffer only where it is of one CPU.
+        // Events of a whole tree can have a ring buffer only on a single CPU.
         builder.one_cpu(cpu);
         match scope {
             Scope::Cpus => builder.any_pid().enabled(true),
@@ -154,8 +154,8 @@ fn rings(event: Event, period: u64, scope: Scope, tree: &Tree, bytes: usize) -> 
     Ok(rings)
 }
 
-/// What the kernel is to write: samples, and what was mapped, made and named. A period that it adapted itself (attr.freq) would
-/// take more samples right after each switch, until it knows better, and each would stand for another time.
+/// Requests samples, mappings, forks and names. The period is fixed: if the kernel adapted it (attr.freq), it would take
+/// more samples right after each switch, and samples would stand for different times.
 fn builder(event: Event, period: u64) -> Builder<'static> {
     let mut builder = match event {
         Event::Cycles => Builder::new(Hardware::CPU_CYCLES),
@@ -166,12 +166,12 @@ fn builder(event: Event, period: u64) -> Builder<'static> {
     builder
 }
 
-/// A CPU is looked at so often, for so long, to know how fast it is when it is busy.
+/// Number and duration of readings that find out the speed of a busy CPU.
 const GLANCES: usize = 20;
 const GLANCE: Duration = Duration::from_millis(1);
 
-/// How many cycles a busy CPU makes in a second, here and now: the most of several looks, since in a virtual machine another may
-/// have the CPU for a while.
+/// Measures the cycles of a busy CPU per second. It takes the maximum of several readings, since a virtual machine may lose
+/// the CPU for a while.
 fn cycles_in_a_second() -> Result<u64> {
     let mut builder = Builder::new(Hardware::CPU_CYCLES);
     let refused = |error| refused_above(Scope::Tree.paranoid_at_most(), error, Modes::UserAndKernel);
@@ -188,7 +188,7 @@ fn cycles_in_a_second() -> Result<u64> {
         most = most.max(u128::from(after.count - before.count) * 1_000_000_000 / running_ns);
     }
     match u64::try_from(most) {
-        // No CPU is so slow.
+        // No CPU is slower than this.
         Ok(cycles) if cycles > 10_000_000 => Ok(cycles),
         _ => bail!("the PMU counts no cycles: {most} of a busy CPU in a second"),
     }
@@ -196,13 +196,13 @@ fn cycles_in_a_second() -> Result<u64> {
 
 const UNREAD: &str = "the cycles of this process cannot be read";
 
-/// The earliest comes first.
+/// A moment to return later. The earliest is the greatest.
 #[derive(PartialEq, Eq)]
 struct Pending(Moment);
 
 impl Ord for Pending {
     fn cmp(&self, other: &Self) -> std::cmp::Ordering {
-        // What is sampled in the same nanosecond as its process was made is seen after that.
+        // A sample from the same nanosecond as the fork of its process comes after that fork.
         let key = |moment: &Moment| (moment.at_ns, matches!(moment.what, Happened::Sampled { .. }));
         key(&other.0).cmp(&key(&self.0))
     }
@@ -214,7 +214,7 @@ impl PartialOrd for Pending {
     }
 }
 
-/// The setting that bounds the frequency; the kernel lowers it itself where sampling takes too much time.
+/// File with the maximum frequency. The kernel lowers it by itself if sampling takes too much time.
 const MOST: &str = "/proc/sys/kernel/perf_event_max_sample_rate";
 
 fn check_frequency(frequency: u64) -> Result<()> {
@@ -229,7 +229,7 @@ fn check_frequency(frequency: u64) -> Result<()> {
     }
 }
 
-/// There is no room for a ring buffer (mmap(2), EPERM): the kernel lets a user lock so much memory, and no more.
+/// Error for a ring buffer without room (mmap(2), EPERM): the kernel limits the memory that a user may lock.
 #[derive(Debug)]
 struct NoRing(String);
 
@@ -241,7 +241,7 @@ impl fmt::Display for NoRing {
     }
 }
 
-/// Whether this process may lock as much memory as it likes (CAP_IPC_LOCK, capabilities(7)).
+/// Whether this process may lock unlimited memory (CAP_IPC_LOCK, capabilities(7)).
 fn may_lock_memory() -> bool {
     const IPC_LOCK: u32 = 14;
     let status = fs::read_to_string("/proc/self/status").unwrap_or_default();
@@ -250,7 +250,7 @@ fn may_lock_memory() -> bool {
     effective.is_some_and(|effective| effective >> IPC_LOCK & 1 == 1)
 }
 
-/// How much a user may lock for the ring buffers of each CPU.
+/// File with the KiB that a user may lock for the ring buffers of each CPU.
 const LOCKED: &str = "/proc/sys/kernel/perf_event_mlock_kb";
 
 fn no_ring(error: io::Error, cpu: usize, bytes: usize) -> Error {
@@ -271,7 +271,7 @@ fn no_ring(error: io::Error, cpu: usize, bytes: usize) -> Error {
     )))
 }
 
-/// Where the kernel lists the CPUs that are online (cputopology of the kernel's documentation).
+/// File in which the kernel lists the CPUs that are online (cputopology of the kernel's documentation).
 const ONLINE: &str = "/sys/devices/system/cpu/online";
 
 fn online_cpus() -> Result<Vec<usize>> {
@@ -279,7 +279,7 @@ fn online_cpus() -> Result<Vec<usize>> {
     cpus_of(text.trim()).with_context(|| format!("{ONLINE} has no list of CPUs: {text:?}"))
 }
 
-/// The numbers of a list such as `0-3,8`.
+/// Parses a list such as `0-3,8`.
 fn cpus_of(list: &str) -> Option<Vec<usize>> {
     let mut cpus = Vec::new();
     for part in list.split(',') {
@@ -300,7 +300,7 @@ mod tests {
     use crate::sys::process;
 
     #[test]
-    fn moments_come_in_the_order_of_time_and_a_sample_after_the_fork_that_it_is_of() {
+    fn moments_are_ordered_by_time_and_a_sample_follows_its_fork() {
         let sample = |at_ns| Moment { at_ns, what: Happened::Sampled { process: 1, thread: 1, chain: vec![] } };
         let fork =
             |at_ns| Moment { at_ns, what: Happened::Forked { process: 1, parent: 0, thread: 1, parent_thread: 0 } };
@@ -312,7 +312,7 @@ mod tests {
         assert_eq!(sampling.rest().unwrap(), [sample(30)]);
     }
 
-    /// By both ways: the exec, what it maps, and where it is found then.
+    /// Checks both scopes: the exec, its mappings, and the places of the samples.
     #[test]
     fn a_tree_is_sampled_from_its_exec_on() {
         for scope in [Scope::Cpus, Scope::Tree] {
@@ -348,7 +348,7 @@ mod tests {
         }
     }
 
-    /// Lets it begin, and waits until it ends; whether that was well.
+    /// Starts the child's work, and waits until it ends. Returns whether it succeeded.
     fn go(mut child: Child) -> bool {
         child.stdin.take().unwrap().write_all(b"go\n").unwrap();
         child.wait().unwrap().success()

@@ -1,4 +1,4 @@
-//! The names of places of code: of the kernel from /proc/kallsyms, of programs and libraries from their own files (blazesym).
+//! Names of code places: of the kernel from /proc/kallsyms, of programs and libraries from their own files (blazesym).
 
 use std::collections::{BTreeMap, HashMap};
 use std::fs;
@@ -68,7 +68,7 @@ pub fn names(places: &[Place], files: &[String], kernel: bool) -> Result<HashMap
 fn of_file(symbolizer: &Symbolizer, path: &Path, offsets: &[u64]) -> Vec<Option<Vec<Frame>>> {
     let by = |debug_syms| {
         let source = Source::Elf(Elf { debug_syms, ..Elf::new(path) });
-        // What cannot be read has no names: a compression that this reader does not know, or no program at all.
+        // A file that cannot be read has no names: it is no program, or has an unknown compression.
         let symbols = symbolizer.symbolize(&source, Input::FileOffset(offsets));
         symbols.map_or_else(
             |_| vec![None; offsets.len()],
@@ -114,7 +114,7 @@ pub fn kernel_unknown() -> Option<String> {
         Ok(file) => file,
         Err(error) => return Some(format!("{KALLSYMS} cannot be opened: {error}")),
     };
-    // Whoever may not see them sees zeros.
+    // Users who may not see addresses see zeros.
     let shown = BufReader::new(file).lines().map_while(Result::ok).any(|line| !line.starts_with("0000000000000000 "));
     (!shown).then(|| {
         let restricted = fs::read_to_string("/proc/sys/kernel/kptr_restrict").unwrap_or_default();

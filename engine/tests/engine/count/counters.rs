@@ -385,7 +385,7 @@ fn what_is_forbidden_is_unavailable_with_the_reason() {
     assert_eq!((ran.status, result["counters"].get("context_switches")), (Some(0), Some(&Value::Null)), "{result}");
     is_reason(&result["unavailable"]["context_switches"]);
     let ran = run(user.command(None).args(load).args(["--count", names]));
-    assert!(ran.output.contains("context switches: not available here: perf_event_open was refused"), "{ran:?}");
+    assert!(ran.output.contains("context switches: unavailable: perf_event_open was refused"), "{ran:?}");
 
     let ran = run(user.command(None).args(["count", "--count", names, "--"]).args(load).arg("--json"));
     let life: Value = serde_json::from_str(ran.output.lines().last().unwrap()).unwrap();

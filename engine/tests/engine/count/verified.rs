@@ -283,7 +283,7 @@ fn an_event_that_is_not_there_is_unavailable_with_the_nearest() {
         holds(&ran.errors);
 
         let ran = run(engine().args(load).args(["--count", &asked]));
-        assert!(ran.output.contains(&format!("{name}: not available here: ")), "{ran:?}");
+        assert!(ran.output.contains(&format!("{name}: unavailable: ")), "{ran:?}");
         let ran = run(engine().args(["count", "--count", &asked, "--"]).args(load).arg("--json"));
         let life: Value = serde_json::from_str(ran.output.lines().last().unwrap()).unwrap();
         assert_eq!((ran.status, life["counters"].get(name)), (Some(0), Some(&Value::Null)), "{ran:?}");

@@ -27,7 +27,7 @@ fn each_load_tells(does: fn(TcpStream), mut expected: impl FnMut(&Value, u64)) {
         let line: Value = serde_json::from_str(ran.output.lines().last().unwrap()).unwrap();
         expected(&line["closings"], line["tally"]["connections"].as_u64().unwrap());
         let words = run(&mut command("bytes", port, &format!("--loops 4 --bytes 100 --check count {load}"))).output;
-        assert!(words.contains("connections that were looked at as they ended: "), "{load}: {words}");
+        assert!(words.contains("how examined connections ended: "), "{load}: {words}");
     }
 }
 
