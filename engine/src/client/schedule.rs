@@ -2,7 +2,7 @@
 
 use anyhow::Result;
 
-use crate::base::mistake::mistake;
+use crate::base::mistake::mistake_with_hint;
 use crate::base::setting::{A_NUMBER_OF_64_BITS, Form, Kind, NONE, SEVERAL_LOADS, Setting, Settings};
 use crate::requests::recording::RecordedGaps;
 
@@ -115,14 +115,13 @@ fn recorded_rate(gaps: &RecordedGaps) -> Result<f64> {
     let rate = 1e9 / gaps.mean();
     let Kind::Integer { maximum, .. } = RATE.kind else { unreachable!("{} is a number", RATE.name) };
     if rate > maximum as f64 {
-        return Err(mistake(
+        return Err(mistake_with_hint(
             "schedule.rate_too_high",
             format!(
-                "--{} has a mean rate of {rate:.0} requests a second; allowed: up to {maximum}; use longer gaps, or set \
-             another rate with --{}",
-                RECORDING.option(),
-                RATE.option()
+                "--{} has a mean rate of {rate:.0} requests a second, but the maximum is {maximum}",
+                RECORDING.option()
             ),
+            format!("use longer gaps, or set another rate with --{}", RATE.option()),
         ));
     }
     Ok(rate)
@@ -136,12 +135,14 @@ pub fn settle(settings: &mut Settings, given: impl Fn(&str) -> bool) -> Result<(
     }
     let (is_recorded, has_file) = (settings.word(ARRIVALS.name) == RECORDED, settings.word(RECORDING.name) != NONE);
     match (is_recorded, has_file) {
-        (true, false) => Err(mistake(
+        (true, false) => Err(mistake_with_hint(
             "schedule.no_recording",
-            format!("--arrivals {RECORDED} needs a file: give --recording PATH too"),
+            format!("--arrivals {RECORDED} needs a file"),
+            "add --recording PATH",
         )),
         (false, true) => {
-            Err(mistake("schedule.not_recorded", format!("--recording needs --arrivals {RECORDED}: give that too")))
+            let message = format!("--recording has no effect without --arrivals {RECORDED}");
+            Err(mistake_with_hint("schedule.not_recorded", message, format!("add --arrivals {RECORDED}")))
         }
         (true, true) if !given(RATE.name) => {
             settings.forget(RATE.name);

@@ -5,7 +5,7 @@ use std::time::Duration;
 
 use anyhow::Result;
 
-use crate::base::mistake::mistake;
+use crate::base::mistake::mistake_with_hint;
 use crate::base::setting::{Kind, Setting, Settings};
 use crate::sys::clock::now;
 
@@ -43,15 +43,14 @@ impl Stalls {
     pub fn new(settings: &Settings, began: u64) -> Result<Self> {
         let (length, every) = (settings.integer(STALL.name), settings.integer(STALL_EVERY.name));
         if length >= every {
-            return Err(mistake(
+            return Err(mistake_with_hint(
                 "stall.too_long",
                 format!(
-                    "--{} {length} with --{} {every}: stalls must be shorter than the time from one to the next, or the \
-                 server never replies; give a --{} above {length}",
+                    "with --{} {length} and --{} {every} the server never replies",
                     STALL.option(),
-                    STALL_EVERY.option(),
                     STALL_EVERY.option()
                 ),
+                format!("stalls must be shorter than their period: use --{} above {length}", STALL_EVERY.option()),
             ));
         }
         Ok(Stalls { began, length: length * 1_000_000, every: every * 1_000_000 })

@@ -7,7 +7,7 @@ use schemars::JsonSchema;
 use serde::Serialize;
 
 use crate::base::about::About;
-use crate::base::mistake::mistake;
+use crate::base::mistake::mistake_with_hint;
 use crate::base::setting::{Kind, Setting, Settings, Value};
 use crate::base::window::Window;
 use crate::count::tally::ErrorKind;
@@ -98,13 +98,14 @@ impl Workload {
                 continue;
             }
             if given(of.name) {
-                return Err(mistake(
+                return Err(mistake_with_hint(
                     "workload.contradiction",
                     format!(
-                        "--{} and --{} contradict each other: each sets the size of a request; give one of them",
+                        "--{} and --{} contradict each other: each sets the size of a request",
                         setting.option(),
                         of.option()
                     ),
+                    "leave one of them out",
                 ));
             }
             settings.forget(of.name);

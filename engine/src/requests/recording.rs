@@ -9,7 +9,7 @@ use std::ops::RangeInclusive;
 
 use anyhow::Result;
 
-use crate::base::mistake::mistake;
+use crate::base::mistake::{mistake, mistake_with_hint};
 
 /// Column of gaps: microseconds, fractions allowed. The first gap is that between the load's start and its first
 /// request.
@@ -42,7 +42,15 @@ impl Source<'_> {
     }
 
     fn wrong(&self, line: usize, why: &str) -> anyhow::Error {
-        mistake("recording.invalid_line", format!("--{} names the file {}, line {line}: {why}", self.option, self.path))
+        mistake("recording.invalid_line", self.at(line, why))
+    }
+
+    fn not_allowed(&self, line: usize, why: &str, allowed: &str) -> anyhow::Error {
+        mistake_with_hint("recording.invalid_line", self.at(line, why), format!("allowed: {allowed}"))
+    }
+
+    fn at(&self, line: usize, why: &str) -> String {
+        format!("--{} names the file {}, line {line}: {why}", self.option, self.path)
     }
 
     /// Returns the values of one column; `None` if the file has no such column.
@@ -69,17 +77,19 @@ impl Source<'_> {
                 return Err(self.wrong(number, &why));
             }
             let text = cells.nth(place).unwrap_or_default();
-            let value =
-                read(text).ok_or_else(|| self.wrong(number, &format!("{name} is '{text}'; allowed: {allowed}")))?;
+            let value = read(text).ok_or_else(|| self.not_allowed(number, &format!("{name} is '{text}'"), allowed))?;
             if values.len() == MOST_ROWS {
-                return Err(self.wrong(number, &format!("more than {MOST_ROWS} rows; allowed: 1 to {MOST_ROWS}")));
+                let why = format!("more than {MOST_ROWS} rows");
+                return Err(self.not_allowed(number, &why, &format!("1 to {MOST_ROWS}")));
             }
             values.push(value);
         }
         if values.is_empty() {
-            return Err(
-                self.refused(&format!("it is empty; it needs a header ({GAP},{BYTES}) and 1 to {MOST_ROWS} rows"))
-            );
+            return Err(mistake_with_hint(
+                "recording.unreadable",
+                format!("--{} names the file {}: it is empty", self.option, self.path),
+                format!("write a header ({GAP},{BYTES}) and 1 to {MOST_ROWS} rows"),
+            ));
         }
         Ok(values)
     }
@@ -95,9 +105,8 @@ impl Source<'_> {
         let end = line.trim_ascii_end().len();
         line.truncate(end);
         if end > LONGEST_LINE {
-            return Err(
-                self.wrong(number, &format!("more than {LONGEST_LINE} characters; allowed: up to {LONGEST_LINE}"))
-            );
+            let why = format!("more than {LONGEST_LINE} characters");
+            return Err(self.not_allowed(number, &why, &format!("up to {LONGEST_LINE}")));
         }
         match String::from_utf8(line) {
             Ok(text) if text.chars().all(|each| !each.is_control()) => Ok(Some(text)),
@@ -110,7 +119,8 @@ impl Source<'_> {
         let names: Vec<&str> = header.trim_start_matches(BYTE_ORDER_MARK).split(',').map(str::trim).collect();
         let is_known = |each: &&str| [GAP, BYTES].contains(each);
         if !names.iter().all(is_known) || (names.len() == 2 && names[0] == names[1]) || names.len() > 2 {
-            return Err(self.wrong(1, &format!("the header is '{header}'; allowed: {GAP},{BYTES}, or one of the two")));
+            let allowed = format!("{GAP},{BYTES}, or one of the two");
+            return Err(self.not_allowed(1, &format!("the header is '{header}'"), &allowed));
         }
         let place = names.iter().position(|each| *each == name);
         let why = || {

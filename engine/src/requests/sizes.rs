@@ -11,7 +11,7 @@ use rand_distr::{Distribution as _, LogNormal, Uniform};
 use schemars::JsonSchema;
 use serde::Serialize;
 
-use crate::base::mistake::mistake;
+use crate::base::mistake::mistake_with_hint;
 use crate::base::setting::{Form, Kind, NONE, Setting, Settings};
 use crate::requests::numbering::Draw;
 use crate::requests::recording;
@@ -94,8 +94,13 @@ impl Sizes {
     }
 
     fn parse(text: &str, bounds: RangeInclusive<u64>) -> Result<Self> {
-        let refused =
-            |why: String| mistake("sizes.invalid", format!("--{} is '{text}': {why}; allowed: {FORMS}", SIZES.name));
+        let refused = |why: String| {
+            mistake_with_hint(
+                "sizes.invalid",
+                format!("--{} is '{text}': {why}", SIZES.name),
+                format!("allowed: {FORMS}"),
+            )
+        };
         let Some((form, rest)) = text.split_once(':') else {
             return Err(refused("it does not begin with the name of a distribution and a colon".to_owned()));
         };

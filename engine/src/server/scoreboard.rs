@@ -10,7 +10,7 @@ use std::time::Duration;
 
 use anyhow::Result;
 
-use crate::base::mistake::mistake;
+use crate::base::mistake::mistake_with_hint;
 use crate::base::setting::{Kind, Setting, Settings};
 use crate::server::design::MOST_WORKERS;
 use crate::sys::descriptor::EventDescriptor;
@@ -59,12 +59,10 @@ pub fn check(settings: &Settings) -> Result<()> {
         let (least, most) = (settings.integer(low.name), settings.integer(high.name));
         if least > most {
             let (low, high) = (low.option(), high.option());
-            return Err(mistake(
+            return Err(mistake_with_hint(
                 "pool.bounds_reversed",
-                format!(
-                    "--{low} {least} is larger than --{high} {most}; give --{low} {most} or less, or --{high} {least} or \
-                 more"
-                ),
+                format!("--{low} {least} is larger than --{high} {most}"),
+                format!("use --{low} {most} or less, or --{high} {least} or more"),
             ));
         }
     }

@@ -6,7 +6,7 @@ use anyhow::{Context, Result};
 use socket2::SockRef;
 
 use crate::base::feature::{Feature, on_tcp_socket};
-use crate::base::mistake::mistake;
+use crate::base::mistake::mistake_with_hint;
 use crate::base::setting::{Kind, Setting, Settings};
 use crate::server::design::{Run, Worker, pool};
 use crate::sys::descriptor::close_inherited;
@@ -101,13 +101,10 @@ pub fn check(settings: &Settings) -> Result<()> {
     }
     let (cpus, pool) = (allowed_cpus()?, pool(settings));
     if pool != cpus.len() {
-        return Err(mistake(
+        return Err(mistake_with_hint(
             "steering.pool_is_not_cpus",
-            format!(
-                "--steer cpu needs one worker for each CPU that this server may use, which are {cpus:?}, but --pool is \
-             {pool}: --pool {}",
-                cpus.len()
-            ),
+            format!("--steer cpu needs one worker for each of the server's CPUs {cpus:?}, but --pool is {pool}"),
+            format!("use --pool {}", cpus.len()),
         ));
     }
     Ok(())

@@ -10,7 +10,7 @@ use std::time::Duration;
 use anyhow::{Error, Result};
 
 use crate::base::about::About;
-use crate::base::mistake::mistake;
+use crate::base::mistake::mistake_with_hint;
 use crate::base::setting::{Form, Kind, Setting, Settings};
 use crate::count::tally::ErrorKind;
 use crate::protocol::spin::{SPIN, Spin};
@@ -96,12 +96,10 @@ fn service(settings: &Settings, waits: Waits) -> Result<Box<dyn Service>> {
 /// Refuses a folder that is not a proc file system, before the server starts.
 fn check(proc: &Path) -> Result<()> {
     let refused = |why: String| {
-        mistake(
+        mistake_with_hint(
             "top_processes.no_processes",
-            format!(
-                "--proc is '{}', {why}; give the mount point of a proc file system, for instance /proc",
-                proc.display()
-            ),
+            format!("--proc is '{}', {why}", proc.display()),
+            "give the mount point of a proc file system, for instance /proc",
         )
     };
     match top_two(proc) {

@@ -6,7 +6,7 @@ use std::sync::atomic::{AtomicU64, Ordering::Relaxed};
 use anyhow::{Context, Result};
 
 use super::count::{Count, CountForm, ITERATION, LONGEST_LINE, MOST_REPETITIONS, SERVER_READS};
-use crate::base::mistake::mistake;
+use crate::base::mistake::mistake_with_hint;
 use crate::base::setting::{Kind, Setting, Settings};
 use crate::base::window::Window;
 use crate::protocol::pattern::pattern;
@@ -71,13 +71,13 @@ pub fn client(settings: &Settings) -> Result<Box<dyn Client>> {
         [REPETITIONS, BUFFERS, BUFFER_SIZE].map(|setting| settings.integer(setting.name));
     if buffers * buffer_size != PIECES.product {
         let (fitting, size) = nearest(buffers, buffer_size);
-        return Err(mistake(
+        return Err(mistake_with_hint(
             "blast.not_an_iteration",
             format!(
-                "--buffers {buffers} and --buffer-size {buffer_size} are {} bytes, but an iteration has {ITERATION}; the \
-             nearest values that fit: --buffers {fitting} --buffer-size {size}",
+                "--buffers {buffers} and --buffer-size {buffer_size} are {} bytes, but an iteration has {ITERATION}",
                 buffers * buffer_size
             ),
+            format!("the nearest values that fit: --buffers {fitting} --buffer-size {size}"),
         ));
     }
     let sums = SharedArray::<Sums>::new(1).context("cannot map shared memory")?;

@@ -5,7 +5,7 @@ use std::sync::Arc;
 
 use anyhow::Result;
 
-use crate::base::mistake::mistake;
+use crate::base::mistake::{mistake, mistake_with_hint};
 use crate::base::setting::{Form, Kind as SettingKind, NONE, Setting, Settings};
 use crate::protocol::pattern::BYTES;
 use crate::requests::sizes::{SIZES, weight};
@@ -105,20 +105,19 @@ pub fn kinds(settings: &Settings) -> Result<Vec<KindOfRequest>> {
         vec![of_path(settings.word(PATH.name), has_sizes, settings)?]
     } else {
         let refused = |why: String| {
-            mistake(
+            mistake_with_hint(
                 "http.invalid_mix",
-                format!("--{} is '{mix}': {why}; allowed: {FORM}, separated by commas", MIX.name),
+                format!("--{} is '{mix}': {why}", MIX.name),
+                format!("allowed: {FORM}, separated by commas"),
             )
         };
         mix.split(',').map(|text| of_mix(text, has_sizes, settings)).collect::<Result<_, _>>().map_err(refused)?
     };
     if has_sizes && !kinds.iter().any(|kind| kind.body == Body::Drawn) {
-        return Err(mistake(
+        return Err(mistake_with_hint(
             "http.no_place_for_size",
-            format!(
-                "--{} has no effect: no path contains {SIZE}, which stands for the size, as in {SIZED}",
-                SIZES.name
-            ),
+            format!("--{} has no effect: no path contains {SIZE}", SIZES.name),
+            format!("put {SIZE} into a path in place of the size, as in {SIZED}"),
         ));
     }
     Ok(kinds)

@@ -9,7 +9,7 @@ use super::receiving::Receiving;
 use super::reel::Reel;
 use super::request::{LONGEST_LINE, MOST_MICROSECONDS, Request, say};
 use super::sums::Sums;
-use crate::base::mistake::mistake;
+use crate::base::mistake::mistake_with_hint;
 use crate::base::setting::{Kind, Setting, Settings, Value};
 use crate::base::window::Window;
 use crate::client::load::MILLISECONDS;
@@ -48,10 +48,10 @@ pub fn client(settings: &Settings) -> Result<Box<dyn Client>> {
     let bytes = Some(settings.integer(STREAM_BYTES.name)).filter(|&bytes| bytes > 0);
     let timed = matches!(settings.values().get(MILLISECONDS.name), Some(Value::Integer(1..)));
     if bytes.is_none() && !timed {
-        return Err(mistake(
+        return Err(mistake_with_hint(
             "stream.no_end",
-            "a stream must end: give its length, such as --stream-bytes 1000000000, or --milliseconds 10000 with a \
-             --load that ends by time",
+            "the stream has neither a length nor a duration",
+            "give --stream-bytes 1000000000 or the like, or --milliseconds 10000 with a --load that ends by time",
         ));
     }
     let to_server = settings.word(DIRECTION.name) == "to_server";
