@@ -37,10 +37,10 @@ impl Memory {
 
     /// Formats the memory for people.
     pub fn in_words(&self) -> String {
-        let peak = format!("the load's process had {:.1} MiB resident at most", mebibytes(self.peak_resident_bytes));
+        let peak = format!("peak resident memory {:.1} MiB", mebibytes(self.peak_resident_bytes));
         match self.connected {
             Some(Connected { connections, bytes }) if connections >= FEWEST => format!(
-                "memory: {:.2} KiB of the load's own for each of {connections} connections once all were made; {peak}\n",
+                "memory: {:.2} KiB of the load's process per connection ({connections} connections); {peak}\n",
                 bytes as f64 / 1024.0 / connections as f64
             ),
             _ => format!("memory: {peak}\n"),
@@ -68,7 +68,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn what_is_touched_is_counted_and_what_is_only_reserved_is_not() {
+    fn touched_memory_is_counted_and_reserved_memory_is_not() {
         const BYTES: usize = 64 << 20;
         let Some(before) = private_bytes() else { return println!("skipped: no smaps_rollup") };
         // The zeroes are in pages that are not there yet.

@@ -182,10 +182,8 @@ impl Traffic {
     pub fn in_words(&self) -> String {
         let mut text = String::new();
         if let Some(SizesSent { distribution, mean_bytes: Some(mean), .. }) = &self.sizes {
-            text += &format!(
-                "sizes {distribution} (seed {}): {mean:.1} bytes in the mean of all that were asked for\n",
-                self.seed
-            );
+            text +=
+                &format!("sizes {distribution} (seed {}): {mean:.1} bytes on average over all requests\n", self.seed);
         }
         for KindOfRequest { sent, latency } in &self.kinds {
             text += &match latency {
@@ -305,16 +303,16 @@ fn evidence(came: &scheduled::Scheduled, schedule: &Schedule, threads: usize) ->
     }
 }
 
-fn loop_of(from: From) -> &'static str {
+fn start_of_latency(from: From) -> &'static str {
     match from {
-        From::Sent => "replies (closed loop)",
-        From::Intended => "replies (open loop, from when they were due)",
+        From::Sent => "latency (closed loop, from sending)",
+        From::Intended => "latency (open loop, from when requests were due)",
     }
 }
 
 /// Formats a latency for people.
 pub fn latency_in_words(latency: &Latency) -> String {
-    times_in_words(loop_of(latency.from), &latency.times)
+    times_in_words(start_of_latency(latency.from), &latency.times)
 }
 
 fn times_in_words(what: &str, times: &Times) -> String {
@@ -338,13 +336,13 @@ fn times_in_words(what: &str, times: &Times) -> String {
 pub fn scheduled_in_words(scheduled: &Scheduled) -> String {
     let Scheduled { due, sent, answered, failed, never_sent, waited, .. } = scheduled;
     let mut text = format!(
-        "of {due} requests that were due in the window {sent} were sent, {waited} of them late since no connection was free; \
+        "{due} requests were due in the window: {sent} were sent, {waited} of them late for lack of a free connection; \
          {answered} were answered, {failed} failed, {never_sent} were never sent\n"
     );
     for (what, times) in [
-        ("from the sending (service time)", &scheduled.service_time),
-        ("waiting for a connection", &scheduled.connection_wait),
-        ("sent too late by", &scheduled.send_lag),
+        ("service time (from sending)", &scheduled.service_time),
+        ("wait for a connection", &scheduled.connection_wait),
+        ("send lag", &scheduled.send_lag),
     ] {
         text += &times.as_ref().map(|times| times_in_words(what, times)).unwrap_or_default();
     }
@@ -355,7 +353,7 @@ pub fn scheduled_in_words(scheduled: &Scheduled) -> String {
 pub fn validity_in_words(validity: &Validity) -> String {
     let number = |value: f64| if value.fract() == 0.0 { format!("{value:.0}") } else { format!("{value:.3}") };
     let finding = |check: &Check| {
-        let value = check.value.map_or("not known".to_owned(), number);
+        let value = check.value.map_or("unknown".to_owned(), number);
         format!("{}: {value}, at most {}: {}\n", check.name, number(check.limit), check.words)
     };
     let failed = validity.checks.iter().filter(|check| check.holds == Some(false));
@@ -368,13 +366,13 @@ pub fn validity_in_words(validity: &Validity) -> String {
             let kept = if validity.checks.iter().any(|check| check.holds == Some(true) && is_of_a_schedule(check)) {
                 "valid: the load kept its schedule"
             } else {
-                "valid, for nothing speaks against it; whether the load kept its schedule so little does not tell"
+                "valid: no check failed, but too few requests to judge whether the load kept its schedule"
             };
             format!("{kept}{but}{}\n", unknown.join(", "))
         }
-        Some(false) => format!("NOT VALID, and no measurement of the server:\n{failed}"),
+        Some(false) => format!("NOT VALID: the load did not measure its server\n{failed}"),
         None if failed.is_empty() => String::new(),
-        None => format!("to be known of a closed loop:\n{failed}"),
+        None => format!("failed checks of a closed loop:\n{failed}"),
     }
 }
 
@@ -383,7 +381,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn a_percentile_of_too_few_requests_says_so() {
+    fn a_percentile_of_too_few_requests_is_not_reported() {
         let mut seen = Histogram::new(3).unwrap();
         seen.record_n(2_000, 99).unwrap();
         let words = |seen: &Histogram<u64>| times_in_words("replies", &Times::of(seen).unwrap().unwrap());

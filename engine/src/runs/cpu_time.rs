@@ -31,7 +31,7 @@ impl CpuTime {
     /// one does not work.
     pub fn open(tree: &Tree, choice: &str) -> Result<Self> {
         Self::choose(&mut Subject::new(*tree, None), choice)
-            .with_context(|| format!("--cpu-source {choice} is not to be had"))
+            .with_context(|| format!("--cpu-source {choice} is unavailable"))
     }
 
     fn choose(subject: &mut Subject, choice: &str) -> Result<Self> {
@@ -43,7 +43,7 @@ impl CpuTime {
                 Ok(Self::with(CpuSource::ProcessClocks, Some(process_clocks::ENTRY.open(subject)?), OF_CLOCKS))
             }
             "perf_event" => Ok(Self::with(CpuSource::PerfEvent, Some(task_clock::ENTRY.open(subject)?), OF_PERF_EVENT)),
-            "whole_life" => Ok(Self::with(CpuSource::WholeLife, None, "asked for")),
+            "whole_life" => Ok(Self::with(CpuSource::WholeLife, None, "requested")),
             _ => Self::choose(subject, "cgroup").or_else(|no_group| {
                 Ok(match process_clocks::ENTRY.open(subject) {
                     Ok(clocks) => {

@@ -123,7 +123,7 @@ pub fn probe(plan: &Plan, say: impl Fn(&Line) -> Result<()>) -> Result<()> {
         running = left;
     }
     if running.is_empty() {
-        bail!("none of the limits could be measured here");
+        bail!("none of the limits could be measured on this machine");
     }
     Ok(())
 }
@@ -156,7 +156,7 @@ fn ready(point: &LimitPoint, plan: &Plan, near: usize, far: Option<usize>) -> Re
     let far = match (point.place, far) {
         (Place::OneCpu, _) => near,
         (Place::TwoCpus, Some(far)) => far,
-        (Place::TwoCpus, None) => bail!("it takes two CPUs, and this process has CPU {near} alone"),
+        (Place::TwoCpus, None) => bail!("needs two CPUs, but this process has only CPU {near}"),
     };
     let entry = plan.limits.iter().find(|entry| entry.name == point.limit).expect("the points are those of the plan");
     (entry.item.prepare)(&Point { place: point.place, bytes: point.bytes, near, far })
@@ -206,7 +206,7 @@ mod tests {
     use crate::limits::LIMITS;
 
     #[test]
-    fn it_is_done_as_often_as_fits_and_once_at_least() {
+    fn repetitions_fit_into_the_time_and_are_at_least_one() {
         struct Taking(Duration, u64);
         impl Probe for Taking {
             fn round(&mut self, times: u64) -> Result<Duration> {
@@ -220,12 +220,12 @@ mod tests {
         assert_eq!(within(Duration::from_micros(10), u64::MAX), 100);
         assert_eq!(within(Duration::from_micros(10), 64), 64);
         assert_eq!(within(Duration::from_secs(1), u64::MAX), 1);
-        // A clock that stands still takes no more than so many doublings.
+        // With a stopped clock, the doublings end at the maximum.
         assert!(within(Duration::ZERO, 1 << 20) >= 1);
     }
 
     #[test]
-    fn an_order_follows_from_the_seed_and_loses_nothing() {
+    fn an_order_follows_from_the_seed_and_has_every_element() {
         let order = |seed| {
             let mut items: Vec<u32> = (0..20).collect();
             Random(seed).shuffle(&mut items);
@@ -239,7 +239,7 @@ mod tests {
     }
 
     #[test]
-    fn every_limit_has_a_place_and_sizes_that_grow() {
+    fn every_limit_has_a_place_and_increasing_sizes() {
         for entry in LIMITS {
             assert!(!entry.item.places.is_empty(), "{}", entry.name);
             assert!(entry.item.sizes.is_sorted() && !entry.item.sizes.contains(&0), "{}", entry.name);

@@ -68,7 +68,7 @@ fn explain(error: std::io::Error, address: &Address) -> anyhow::Error {
             mistake_with_hint("listen.no_descriptors", "no descriptor is left for the listeners", more_descriptors())
         }
         (Some(libc::EADDRINUSE), Address::Unix(_)) => {
-            let hint = "choose another name; ss -lxp shows who has this one";
+            let hint = "choose another name; ss -lxp shows which process has this one";
             mistake_with_hint("listen.in_use", format!("{address} is in use"), hint)
         }
         (Some(libc::EADDRINUSE), Address::Tcp(address)) => {
@@ -76,18 +76,18 @@ fn explain(error: std::io::Error, address: &Address) -> anyhow::Error {
             mistake_with_hint(
                 "listen.in_use",
                 format!("port {port} of {} is in use", address.ip()),
-                format!("choose another with --port; ss -ltnp 'sport = :{port}' shows who has this one"),
+                format!("choose another with --port; ss -ltnp 'sport = :{port}' shows which process has this one"),
             )
         }
         (Some(libc::EACCES), Address::Tcp(address)) => mistake_with_hint(
             "listen.not_permitted",
-            format!("port {} needs a permission that you do not have", address.port()),
+            format!("port {} needs a permission that this user lacks", address.port()),
             "choose a port above 1023 with --port",
         ),
         (Some(libc::EADDRNOTAVAIL), Address::Tcp(address)) => mistake_with_hint(
             "listen.no_such_address",
             format!("no interface has the address {}", address.ip()),
-            format!("--listen takes {}", those_there_are(address.ip())),
+            format!("allowed for --listen: {}", existing_addresses(address.ip())),
         ),
         _ => anyhow::Error::new(error).context(format!("listening on {address} failed")),
     }
@@ -95,7 +95,7 @@ fn explain(error: std::io::Error, address: &Address) -> anyhow::Error {
 
 /// Returns the addresses in this process's network namespace, of the same family if there are any. The user may be in another
 /// namespace, with other addresses.
-fn those_there_are(like: IpAddr) -> String {
+fn existing_addresses(like: IpAddr) -> String {
     let all = Netlink::open().map_err(Into::into).and_then(|mut netlink| veth::addresses(&mut netlink));
     let of_family = |all: Vec<IpAddr>| {
         let (same, others): (Vec<_>, Vec<_>) = all.into_iter().partition(|each| each.is_ipv4() == like.is_ipv4());
@@ -104,7 +104,7 @@ fn those_there_are(like: IpAddr) -> String {
     match all.map(of_family) {
         Ok(all) if !all.is_empty() => all.iter().map(IpAddr::to_string).collect::<Vec<_>>().join(", "),
         // No interface is up, or a filter forbids netlink.
-        _ => "one of those that `ip addr` shows".to_owned(),
+        _ => "an address that `ip addr` shows".to_owned(),
     }
 }
 

@@ -24,7 +24,7 @@ fn all_in_words(plan: &Plan, result: &LoadResult) -> String {
     let seconds = result.elapsed_ns as f64 / 1e9;
     let expected = result.expected_requests.map(|expected| format!(" of {expected}")).unwrap_or_default();
     let mut text = format!(
-        "{}{expected} replies came and were right, {} bytes, in {seconds:.3} s ({:.0} a second)\n",
+        "{}{expected} replies were correct, {} bytes, in {seconds:.3} s ({:.0} a second)\n",
         result.tally.requests,
         result.tally.bytes_received,
         result.tally.requests as f64 / seconds
@@ -58,7 +58,7 @@ fn all_in_words(plan: &Plan, result: &LoadResult) -> String {
     text += &plan.way.copying_in_words(&result.tally);
     // The server's kernel reports copied sends only at the server's end.
     if result.tally.requests > 0 {
-        text += "zero-copy sends that were copied after all: the server reports its own\n";
+        text += "copied zero-copy sends: reported by the server\n";
     }
     text += &result.readout.in_words(&plan.counters);
     if let Some(connection) = &result.connection {
@@ -72,11 +72,11 @@ fn all_in_words(plan: &Plan, result: &LoadResult) -> String {
         text += &format!("errors: {}\n", errors.join(", "));
     }
     if let Some(error) = &result.first_error {
-        text += &format!("the first: {error}\n");
+        text += &format!("first error: {error}\n");
     }
     text += &disagreement_in_words(plan, result);
     if result.interrupted {
-        text += "stopped by an interrupt before its end\n";
+        text += "interrupted before its end\n";
     }
     if let Some(validity) = &result.validity {
         text += &load::validity_in_words(validity);
@@ -84,7 +84,7 @@ fn all_in_words(plan: &Plan, result: &LoadResult) -> String {
     text
 }
 
-/// Errors that occur if a server reads a request differently than the load means it.
+/// Errors that occur if a server interprets a request differently than the load.
 const OF_DISAGREEMENT: [ErrorKind; 6] = [
     ErrorKind::TimedOut,
     ErrorKind::Reset,
@@ -99,11 +99,11 @@ fn disagreement_in_words(plan: &Plan, result: &LoadResult) -> String {
     let Counts { connections, requests, errors, .. } = &result.tally;
     let largest = result.traffic.as_ref().and_then(|traffic| traffic.sizes.as_ref()).map(|sizes| sizes.largest);
     let needed = plan.workload.item.needed(&plan.settings, largest);
-    let may_be_why = OF_DISAGREEMENT.iter().any(|kind| errors.contains_key(kind.name()));
-    if !may_be_why || *connections == 0 || *requests > 0 || needed.is_empty() {
+    let may_be_the_cause = OF_DISAGREEMENT.iter().any(|kind| errors.contains_key(kind.name()));
+    if !may_be_the_cause || *connections == 0 || *requests > 0 || needed.is_empty() {
         return String::new();
     }
-    format!("perhaps the two ends do not agree: this load needs a server with {}\n", needed.join(" and "))
+    format!("the settings of both ends may differ: this load needs a server with {}\n", needed.join(" and "))
 }
 
 /// Returns for how many nanoseconds requests were counted: the length of the window if there is one.
@@ -122,7 +122,7 @@ fn counted_in_words(counted: &lines::Counted) -> String {
     };
     let (sent, received) =
         (way(counted.bytes_sent, counted.send_calls), way(counted.bytes_received, counted.receive_calls));
-    format!("in it were sent {sent}, received {received}\n")
+    format!("sent in the window: {sent}; received: {received}\n")
 }
 
 /// Formats the figures of the workload: the mean request, the payload and its rate. `counted_for` is the time in nanoseconds
@@ -135,9 +135,14 @@ fn figures_in_words(figures: &Figures, counted_for: u64) -> String {
         let mean = *sum as f64 / requests as f64;
         text += &match name.strip_suffix("_ns") {
             Some(name) => {
-                format!("{}: {:.0} µs a request, {} µs the last\n", name.replace('_', " "), mean / 1e3, last / 1000)
+                format!(
+                    "{}: {:.0} µs a request on average, {} µs in the last\n",
+                    name.replace('_', " "),
+                    mean / 1e3,
+                    last / 1000
+                )
             }
-            None => format!("{}: {mean:.1} a request, {last} the last\n", name.replace('_', " ")),
+            None => format!("{}: {mean:.1} a request on average, {last} in the last\n", name.replace('_', " ")),
         };
     }
     if let Some(bytes @ 1..) = figure(PAYLOAD_BYTES) {

@@ -169,7 +169,7 @@ fn unavailable() -> (Option<String>, Option<String>) {
     }
 }
 
-/// A child makes a pair and ends, which removes the pair.
+/// Makes a pair in a child process, whose end removes the pair.
 fn tried_in_a_child() -> Result<(Option<String>, Option<String>)> {
     let (reader, writer) = descriptor::pipe()?;
     process::fork(move || {
@@ -185,7 +185,7 @@ fn tried_in_a_child() -> Result<(Option<String>, Option<String>)> {
         }
     }
     process::wait_for_all()?;
-    serde_json::from_slice(&said).context("the process that tried it has not said what came of it")
+    serde_json::from_slice(&said).context("the child that tried it reported no result")
 }
 
 fn tried() -> (Option<String>, Option<String>) {
@@ -194,7 +194,7 @@ fn tried() -> (Option<String>, Option<String>) {
         let mut netlink = Netlink::open()?;
         let interface = veth::await_running(&mut netlink)?;
         let shaping = Shaping { rate: 0, delay: Duration::from_micros(1), loss: 0 };
-        qdisc::shape(&mut netlink, interface.number, interface.mtu, shaping).map_err(without_netem)
+        qdisc::shape(&mut netlink, interface.number, interface.mtu, shaping).map_err(|error| without_netem("", error))
     };
     match make(&settings, &[]) {
         Ok(pair) => (None, delayed(pair).err().map(|error| format!("{error:#}"))),
@@ -204,19 +204,19 @@ fn tried() -> (Option<String>, Option<String>) {
 
 /// Enters a network namespace (`--network-namespace`), before this process makes any thread, socket or child.
 pub fn enter(path: &str) -> Result<()> {
-    let paths = "give a path that `thunderherd-engine namespace` has printed and that still runs";
+    let paths = "give a path that a running `thunderherd-engine namespace` has printed";
     // A path to a pipe must not wait for a writer.
     let opened = OpenOptions::new().read(true).custom_flags(libc::O_NONBLOCK).open(path);
     let entered = opened.and_then(|file| {
         if namespace::is_network(file.as_fd()) {
             namespace::enter_network(file.as_fd())
         } else {
-            Err(io::Error::other("it is no network namespace"))
+            Err(io::Error::other("not a network namespace"))
         }
     });
     entered.map_err(|error| match error.raw_os_error() {
         Some(libc::EPERM | libc::EACCES) => {
-            let message = format!("--network-namespace {path} is another user's: {error}");
+            let message = format!("--network-namespace {path} belongs to another user: {error}");
             mistake_with_hint("namespace.not_permitted", message, paths)
         }
         _ => mistake_with_hint("namespace.not_entered", format!("--network-namespace {path}: {error}"), paths),
@@ -256,8 +256,8 @@ fn furnish(netlink: &mut Netlink, end: End, sysctls: &[String]) -> Result<Furnis
     veth::raise_loopback(netlink)?;
     let without_ipv6 = veth::raise_end(netlink, end)?;
     let read = |name: &str| Some(std::fs::read_to_string(path_of(name)).ok()?.trim().replace('\t', " "));
-    let told = sysctls_set().into_iter().map(|(name, _)| name.to_owned()).chain(sysctls.iter().cloned());
-    Ok(Furnished { without_ipv6, sysctls: told.map(|name| (name.clone(), read(&name))).collect() })
+    let names = sysctls_set().into_iter().map(|(name, _)| name.to_owned()).chain(sysctls.iter().cloned());
+    Ok(Furnished { without_ipv6, sysctls: names.map(|name| (name.clone(), read(&name))).collect() })
 }
 
 fn path_of(sysctl: &str) -> String {
@@ -269,7 +269,7 @@ pub fn sysctl_name(text: &str) -> std::result::Result<String, String> {
     let plain = |part: &str| !part.is_empty() && part.bytes().all(|byte| byte.is_ascii_alphanumeric() || byte == b'_');
     match text.strip_prefix("net.") {
         Some(rest) if rest.split('.').all(plain) => Ok(text.to_owned()),
-        _ => Err("it takes the name of a kernel setting that begins with net., such as net.ipv4.tcp_wmem".to_owned()),
+        _ => Err("allowed: the name of a kernel setting that begins with net., such as net.ipv4.tcp_wmem".to_owned()),
     }
 }
 
@@ -292,33 +292,36 @@ fn no_qdisc(error: io::Error, settings: &Settings) -> anyhow::Error {
         .map(|setting| format!("--{} {}", setting.option(), settings.integer(setting.name)))
         .collect();
     if given(&DELAY) || given(&LOSS) {
-        return mistake("namespace.no_netem", format!("{}: {}", options.join(" "), without_netem(error)));
+        return without_netem(&format!("{}: ", options.join(" ")), error);
     }
-    let why = missing(error, "tbf", "SCH_TBF");
-    mistake("namespace.no_tbf", format!("{}: {why}", options.join(" ")))
+    missing("namespace.no_tbf", &format!("{}: ", options.join(" ")), error, "tbf", "SCH_TBF")
 }
 
-fn without_netem(error: io::Error) -> anyhow::Error {
-    anyhow::anyhow!(missing(error, "netem", "SCH_NETEM"))
+fn without_netem(options: &str, error: io::Error) -> anyhow::Error {
+    missing("namespace.no_netem", options, error, "netem", "SCH_NETEM")
 }
 
-/// ENOENT: the kernel has no such queueing discipline, and no module of it.
-fn missing(error: io::Error, discipline: &str, option: &str) -> String {
+/// Makes the error for an unavailable queueing discipline. ENOENT: the kernel has none of this name, and no module of it.
+fn missing(code: &'static str, options: &str, error: io::Error, discipline: &str, symbol: &str) -> anyhow::Error {
     match error.raw_os_error() {
-        Some(libc::ENOENT) => {
-            format!("this kernel has no {discipline} (CONFIG_NET_{option}; modprobe {})", option.to_lowercase())
-        }
-        _ => format!("{discipline} cannot be had: {error}"),
+        Some(libc::ENOENT) => mistake_with_hint(
+            code,
+            format!("{options}this kernel has no {discipline} (CONFIG_NET_{symbol})"),
+            format!("modprobe {}", symbol.to_lowercase()),
+        ),
+        _ => mistake(code, format!("{options}{discipline} is unavailable: {error}")),
     }
 }
 
 /// Why the kernel refuses namespaces, as far as it reports.
 fn refused(error: io::Error) -> anyhow::Error {
-    let why = why_refused(&error, |name| Some(std::fs::read_to_string(path_of(name)).ok()?.trim().to_owned()));
-    mistake("namespace.refused", format!("no network namespaces can be made: {why}"))
+    refused_by(&error, |name| Some(std::fs::read_to_string(path_of(name)).ok()?.trim().to_owned()))
 }
 
-fn why_refused(error: &io::Error, sysctl: impl Fn(&str) -> Option<String>) -> String {
+fn refused_by(error: &io::Error, sysctl: impl Fn(&str) -> Option<String>) -> anyhow::Error {
+    let refused = |why: String, hint: &str| {
+        mistake_with_hint("namespace.refused", format!("no network namespaces can be made: {why}"), hint)
+    };
     let is = |name: &str, value: &str| sysctl(name).is_some_and(|found| found == value);
     match error.raw_os_error() {
         Some(libc::ENOSPC | libc::EUSERS) => {
@@ -326,27 +329,26 @@ fn why_refused(error: &io::Error, sysctl: impl Fn(&str) -> Option<String>) -> St
                 .iter()
                 .filter_map(|name| Some(format!("{name} = {}", sysctl(name)?)))
                 .collect();
-            format!("a limit is reached ({}); an administrator raises it with sysctl -w", limits.join(", "))
+            refused(format!("a limit is reached ({})", limits.join(", ")), "as root, raise it with sysctl -w")
         }
         Some(libc::EINVAL | libc::ENOSYS) => {
-            format!("{error}: this kernel has none (CONFIG_NET_NS, CONFIG_USER_NS)")
+            refused(format!("{error}: this kernel has none"), "use a kernel with CONFIG_NET_NS and CONFIG_USER_NS")
         }
-        Some(libc::EPERM | libc::EACCES) if is("kernel.unprivileged_userns_clone", "0") => {
-            "kernel.unprivileged_userns_clone is 0, so only root may: run this as root, or \
-             sysctl -w kernel.unprivileged_userns_clone=1"
-                .to_owned()
-        }
-        Some(libc::EPERM | libc::EACCES) if is("kernel.apparmor_restrict_unprivileged_userns", "1") => {
-            "AppArmor keeps user namespaces from ordinary users (kernel.apparmor_restrict_unprivileged_userns is 1): \
-             run this as root, or give the engine a profile with `userns,`, or \
-             sysctl -w kernel.apparmor_restrict_unprivileged_userns=0"
-                .to_owned()
-        }
-        Some(libc::EPERM | libc::EACCES) => format!(
-            "{error}: the process may make no user namespace; in a container its seccomp filter forbids that \
-             (docker run --cap-add SYS_ADMIN allows network namespaces)"
+        Some(libc::EPERM | libc::EACCES) if is("kernel.unprivileged_userns_clone", "0") => refused(
+            "kernel.unprivileged_userns_clone is 0, so only root may make them".to_owned(),
+            "run this as root, or type sysctl -w kernel.unprivileged_userns_clone=1",
         ),
-        _ => error.to_string(),
+        Some(libc::EPERM | libc::EACCES) if is("kernel.apparmor_restrict_unprivileged_userns", "1") => refused(
+            "AppArmor forbids user namespaces to ordinary users (kernel.apparmor_restrict_unprivileged_userns is 1)"
+                .to_owned(),
+            "run this as root, give the engine a profile with `userns,`, or type \
+             sysctl -w kernel.apparmor_restrict_unprivileged_userns=0",
+        ),
+        Some(libc::EPERM | libc::EACCES) => refused(
+            format!("{error}: this process may make no user namespace, as in a container with a seccomp filter"),
+            "docker run --cap-add SYS_ADMIN allows network namespaces",
+        ),
+        _ => mistake("namespace.refused", format!("no network namespaces can be made: {error}")),
     }
 }
 
@@ -355,13 +357,14 @@ mod tests {
     use super::*;
 
     fn why(number: i32, sysctls: &[(&str, &str)]) -> String {
-        why_refused(&io::Error::from_raw_os_error(number), |name| {
+        refused_by(&io::Error::from_raw_os_error(number), |name| {
             sysctls.iter().find(|(other, _)| *other == name).map(|(_, value)| (*value).to_owned())
         })
+        .to_string()
     }
 
     #[test]
-    fn what_forbids_namespaces_is_named() {
+    fn the_reason_for_refused_namespaces_is_named() {
         let clone = ("kernel.unprivileged_userns_clone", "0");
         assert!(why(libc::EPERM, &[clone]).contains("unprivileged_userns_clone=1"));
         let restricted = ("kernel.apparmor_restrict_unprivileged_userns", "1");
@@ -373,7 +376,7 @@ mod tests {
     }
 
     #[test]
-    fn a_sysctl_is_one_of_networks_and_no_path() {
+    fn a_sysctl_belongs_to_networks_and_is_no_path() {
         for right in ["net.ipv4.tcp_wmem", "net.core.somaxconn"] {
             assert_eq!(sysctl_name(right).as_deref(), Ok(right));
         }

@@ -105,7 +105,7 @@ fn write(mut file: impl Write, profile: &Profile, stacks: Vec<Stack>) -> io::Res
 /// Interval of emptying the ring buffers. Stacks of 1 KiB at 10 kHz would fill half a mebibyte in 50 ms.
 const INTERVAL: Duration = Duration::from_millis(25);
 
-/// A thread's name, and a stack of places: when it was found there.
+/// Times of the samples, by name of the thread and stack.
 type Found = HashMap<(Rc<str>, Vec<Place>), Vec<u64>>;
 
 struct Watch {
@@ -138,7 +138,7 @@ impl Watcher for Watched {
 
 impl Watch {
     fn begin(wanted: Option<Event>, frequency: u64, tree: &Tree) -> Result<Watch> {
-        // Without privilege it may still be had of one's own processes.
+        // Without privilege, a user's own processes may still be sampled.
         let open = |event| match Sampling::open(event, frequency, Scope::Cpus, tree) {
             Ok(sampling) => Ok((sampling, Scope::Cpus, None)),
             Err(reason) if reason.is::<Mistake>() => Err(reason),
@@ -150,7 +150,7 @@ impl Watch {
             Some(Event::Cycles) => {
                 open(Event::Cycles).context("--event cycles").map(|opened| (Event::Cycles, opened, None))
             }
-            Some(Event::CpuClock) => of_clock("--event cpu-clock was asked for".to_owned()),
+            Some(Event::CpuClock) => of_clock("--event cpu-clock was requested".to_owned()),
             None => match open(Event::Cycles) {
                 Ok(opened) => Ok((Event::Cycles, opened, None)),
                 Err(error) => of_clock(format!("{error:#}")),
@@ -197,7 +197,7 @@ impl Watch {
     }
 }
 
-/// Different addresses may be in the same functions.
+/// Merges stacks whose addresses differ but lie in the same functions.
 fn fold(found: &Found, names: &HashMap<Place, Vec<Frame>>) -> Vec<Stack> {
     let mut stacks = BTreeMap::<(Vec<Frame>, &str), Vec<u64>>::new();
     for ((command, places), at_ns) in found {
@@ -215,7 +215,7 @@ fn fold(found: &Found, names: &HashMap<Place, Vec<Frame>>) -> Vec<Stack> {
 fn without_frame_pointers(flags: &str) -> Option<String> {
     (!flags.contains("force-frame-pointers=yes")).then(|| {
         "the engine was built without -C force-frame-pointers=yes; build it in its own folder, where .cargo/config.toml \
-         says so, without RUSTFLAGS"
+         sets this, without RUSTFLAGS"
             .to_owned()
     })
 }
@@ -226,7 +226,7 @@ mod tests {
     use crate::stacks::symbols::Mode;
 
     #[test]
-    fn places_in_the_same_functions_are_one_stack_and_threads_of_another_name_another() {
+    fn places_in_the_same_functions_are_one_stack_for_each_thread_name() {
         let frame = |name: &str| Frame(name.to_owned(), Mode::User);
         let [main, early, late] = [1, 2, 3].map(|offset| Place::File(0, offset));
         let inlined = vec![frame("serve"), frame("send")];
@@ -246,7 +246,7 @@ mod tests {
     }
 
     #[test]
-    fn whoever_is_built_without_frame_pointers_says_so() {
+    fn a_build_without_frame_pointers_is_reported() {
         assert_eq!(without_frame_pointers("-C force-frame-pointers=yes"), None);
         assert!(without_frame_pointers("").unwrap().contains("RUSTFLAGS"));
     }

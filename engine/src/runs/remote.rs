@@ -14,7 +14,7 @@ use crate::protocol::workload::{Client, More};
 use crate::runs::load::Requests;
 use crate::transfer::outbox::Outbox;
 
-/// Parts of a request that are put together to tell its length; one that has more is told to have at least so much.
+/// Maximum parts of a request that are made to find its length. Of a longer request, only a lower bound is printed.
 const PARTS: usize = 64;
 
 /// Returns the first address that leads to another machine, as far as this machine knows. Loopback addresses and namespaces
@@ -40,23 +40,22 @@ pub fn bounds_in_words(target: &[Address], load: &Load, asked: &Requests, settin
     let requests = load.expected_requests(settings).or_else(scheduled);
     let rate = match asked.schedule {
         Some(Schedule { process: Process::Constant, rate, .. }) => {
-            format!("{rate} requests a second, whether or not replies come")
+            format!("{rate} requests a second, regardless of replies")
         }
         Some(Schedule { rate, .. }) => {
-            format!("{:.0} requests a second on average, whether or not replies come", rate.ceil())
+            format!("{:.0} requests a second on average, regardless of replies", rate.ceil())
         }
-        None => "as many requests a second as replies come".to_owned(),
+        None => "as many requests a second as replies".to_owned(),
     };
     let timeout = integer(settings, TIMEOUT.name).unwrap_or_default() as f64 / 1000.0;
     let duration = match (requests, milliseconds) {
         (_, Some(milliseconds)) => format!(
-            "for {:.1} s, {timeout:.1} s more behind it where replies are missing, and as long before it where nobody can \
-             connect",
+            "for {:.1} s, plus up to {timeout:.1} s before it to connect, and {timeout:.1} s after it for outstanding replies",
             milliseconds as f64 / 1000.0
         ),
         (Some(requests), None) => format!(
-            "until {requests} are made, of which each may take {timeout:.1} s to connect, and {:.1} s for its reply to come, and \
-             a client that fails three times in a row makes no more",
+            "until {requests} requests are made, each with up to {timeout:.1} s to connect and {:.1} s for its reply; a client \
+             stops after three failures in a row",
             timeout * f64::from(LONGEST)
         ),
         (None, None) => "until it is interrupted".to_owned(),
@@ -64,18 +63,18 @@ pub fn bounds_in_words(target: &[Address], load: &Load, asked: &Requests, settin
     let client = asked.client.as_ref();
     let sent = match (requests, client.longest_request().map_or_else(|| any_request(client), Each::Bytes)) {
         (Some(requests), Each::Bytes(bytes)) => {
-            format!("{bytes} bytes a request, {} in all", requests.saturating_mul(bytes))
+            format!("{bytes} bytes a request, {} in total", requests.saturating_mul(bytes))
         }
         (None, Each::Bytes(bytes)) => format!("{bytes} bytes a request"),
         (_, Each::AtLeast(bytes)) => format!("more than {bytes} bytes a request"),
     };
     let replies = match (client.largest(), integer(settings, BYTES.name)) {
-        (Some(largest), _) => format!(", sizes of up to {largest}"),
+        (Some(largest), _) => format!(", sizes up to {largest}"),
         (None, Some(bytes)) => format!(", replies of {bytes}"),
         (None, None) => String::new(),
     };
     format!(
-        "--allow-remote: {} is not a loopback address, nor in a namespace of this program's. At most {connections} \
+        "--allow-remote: {} is neither a loopback address nor in a namespace of this program. At most {connections} \
          connections at a time; {rate}; {duration}; {sent}{replies}\n",
         addresses.join(" or "),
     )
@@ -129,14 +128,14 @@ mod tests {
     }
 
     #[test]
-    fn what_is_not_of_this_machine_is_seen_however_it_is_written() {
+    fn a_remote_address_is_recognised_in_any_form() {
         for local in ["127.0.0.1:1", "127.200.3.4:1", "[::1]:1", "[::ffff:127.0.0.1]:1"] {
             assert_eq!(remote(&[local]), None);
         }
         assert_eq!(first_remote(&[Address::Unix("name".to_owned())]).unwrap(), None);
         for other in ["0.0.0.0:1", "[::]:1", "192.0.2.1:1", "[::ffff:192.0.2.1]:1", "[2001:db8::1]:1", "[fe80::1]:1"] {
             assert_eq!(remote(&[other]).as_deref(), Some(other));
-            // Of a name with several addresses one is enough.
+            // One remote address of a name is enough.
             assert_eq!(remote(&["127.0.0.1:1", other]).as_deref(), Some(other));
         }
     }
@@ -153,7 +152,7 @@ mod tests {
         let settings = Settings::new(&declared, given);
         match Requests::read(workload.item, &settings) {
             Ok(requests) => bounds_in_words(&target, load.item, &requests, &settings),
-            // Refused all the same: a stream without an end.
+            // A stream without an end is refused anyway.
             Err(refusal) => format!("{refusal}\n"),
         }
     }
@@ -165,8 +164,8 @@ mod tests {
         for words in [
             "192.0.2.1:80 is",
             "most 3 connections",
-            "until 21 are made",
-            "4 bytes a request, 84 in all",
+            "until 21 requests are made",
+            "4 bytes a request, 84 in total",
             "replies of 123",
             "0.5 s",
         ] {
@@ -177,7 +176,7 @@ mod tests {
             "echo",
             &[("clients", 50), ("milliseconds", 2500), ("warm_up_milliseconds", 500), ("bytes", 64)],
         );
-        for words in ["most 50 connections", "as replies come", "for 3.0 s", "64 bytes a request, replies of 64"] {
+        for words in ["most 50 connections", "as replies;", "for 3.0 s", "64 bytes a request, replies of 64"] {
             assert!(said.contains(words), "'{words}' is not in {said}");
         }
         let said = bounds(
@@ -186,25 +185,25 @@ mod tests {
             &[("clients", 9), ("rate", 100), ("milliseconds", 10_000), ("ramp_up_milliseconds", 1000)],
         );
         for words in
-            ["most 9 connections", "100 requests a second on average", "for 11.0 s", "5 bytes a request, 6525 in all"]
+            ["most 9 connections", "100 requests a second on average", "for 11.0 s", "5 bytes a request, 6525 in total"]
         {
             assert!(said.contains(words), "'{words}' is not in {said}");
         }
     }
 
     #[test]
-    fn the_bounds_hold_of_what_is_rounded_and_of_what_is_being_closed() {
+    fn bounds_include_rounding_and_closing_connections() {
         let word = |word: &str| Value::Word(word.to_owned());
         let uneven =
             [("rate", Value::Integer(1)), ("milliseconds", Value::Integer(1500)), ("arrivals", word("constant"))];
         let said = bounds_of("open", "bytes", &BTreeMap::from(uneven));
-        assert!(said.contains("; 1 requests a second,") && said.contains("5 bytes a request, 10 in all"), "{said}");
+        assert!(said.contains("; 1 requests a second,") && said.contains("5 bytes a request, 10 in total"), "{said}");
         let ring = [("clients", Value::Integer(2000)), ("back_end", word("io_uring"))];
         let said = bounds_of("closed_connections", "echo", &BTreeMap::from(ring));
         assert!(said.contains("most 3024 connections at a time"), "{said}");
     }
 
-    /// Of a burst all is due, however few requests a second that is in the mean.
+    /// All requests of a burst are due at once, even if the mean rate is low.
     #[test]
     fn a_recording_is_counted_request_by_request() {
         let path = std::env::temp_dir().join(format!("bounds-{}.csv", std::process::id()));
@@ -215,19 +214,19 @@ mod tests {
             let rate = rate.map(|rate| ("rate", Value::Integer(rate)));
             let given = recorded.clone().into_iter().chain(rate).chain([("milliseconds", Value::Integer(1000))]);
             let said = bounds_of("open", "bytes", &given.collect());
-            assert!(said.contains("5 bytes a request, 49995 in all") && said.contains("on average"), "{said}");
+            assert!(said.contains("5 bytes a request, 49995 in total") && said.contains("on average"), "{said}");
         }
         std::fs::remove_file(path).unwrap();
     }
 
     #[test]
-    fn of_requests_that_are_drawn_the_longest_counts() {
+    fn of_random_requests_the_longest_counts() {
         let request = |path: &str| {
             let given = BTreeMap::from([("path", Value::Word(path.to_owned()))]);
             let said = bounds_of("closed_connections", "http", &given);
             said.split_once(" bytes a request").unwrap().0.rsplit(' ').next().unwrap().parse::<usize>().unwrap()
         };
-        let long = "/a-path-that-is-rarely-asked-for";
+        let long = "/a-path-that-is-rarely-requested";
         assert_eq!(request(long), request("/") + long.len() - 1);
         let mix = BTreeMap::from([("mix", Value::Word(format!("GET:/@999999,GET:{long}@1")))]);
         let said = bounds_of("closed_connections", "http", &mix);
@@ -236,13 +235,13 @@ mod tests {
         for (workload, bytes) in [("echo", 60_000), ("bytes", 6)] {
             let said = bounds_of("closed_connections", workload, &sizes);
             assert!(said.contains(&format!("; {bytes} bytes a request,")), "{workload}: {said}");
-            assert!(said.contains("sizes of up to 60000"), "{workload}: {said}");
+            assert!(said.contains("sizes up to 60000"), "{workload}: {said}");
         }
     }
 
-    /// What is announced and what is asked come of the same client.
+    /// The bounds come from the same client as the requests.
     #[test]
-    fn to_tell_the_bounds_takes_no_request_away() {
+    fn computing_the_bounds_uses_up_no_request() {
         let first = |client: &dyn Client| {
             let mut outbox = Outbox::default();
             client.open().ask(&mut outbox);
@@ -257,9 +256,9 @@ mod tests {
             let load = catalogue::find(LOADS, "closed_connections").item;
             let declared = [load.settings, workload.client_settings, &[TIMEOUT]].concat();
             let settings = Settings::new(&declared, &given.iter().cloned().collect());
-            let [told, untold] = [(); 2].map(|()| Requests::read(workload, &settings).unwrap());
-            bounds_in_words(&[], load, &told, &settings);
-            assert_eq!(first(told.client.as_ref()), first(untold.client.as_ref()));
+            let [described, other] = [(); 2].map(|()| Requests::read(workload, &settings).unwrap());
+            bounds_in_words(&[], load, &described, &settings);
+            assert_eq!(first(described.client.as_ref()), first(other.client.as_ref()));
         }
         let far = BTreeMap::from([("delay_maximum", Value::Integer(1_000_000)), ("buckets", Value::Integer(65_536))]);
         let said = bounds_of("closed_connections", "bucket", &far);

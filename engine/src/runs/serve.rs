@@ -82,7 +82,7 @@ pub fn serve(plan: &Plan) -> Result<ExitCode> {
         None => Ok(ExitCode::SUCCESS),
         // The server process has printed the reason.
         Some(Ended::Exited(FAILED)) => Ok(ExitCode::FAILURE),
-        Some(ended) => bail!("the server process was not stopped, it {ended}"),
+        Some(ended) => bail!("the server process ended without being stopped: it {ended}"),
     }
 }
 
@@ -237,7 +237,9 @@ impl<'a> Supervisor<'a> {
                 self.line(&Line::Snapshot(snapshot))
             }
             other => {
-                bail!("standard input says '{other}'; the only command is: snapshot (end of file stops the server)")
+                bail!(
+                    "unknown command '{other}' on standard input; the only one is snapshot (end of file stops the server)"
+                )
             }
         }
     }
@@ -346,7 +348,7 @@ impl Drop for Supervisor<'_> {
     }
 }
 
-/// The life of the server's first process.
+/// Runs the server's first process.
 fn server(design: &Design, run: &'static Run, gate: OwnedFd) -> Result<()> {
     if descriptor::read(gate.as_fd(), &mut [0])? == 0 {
         // The supervisor has given up, and prints the reason.
@@ -361,7 +363,7 @@ fn server(design: &Design, run: &'static Run, gate: OwnedFd) -> Result<()> {
     result
 }
 
-/// Formats what the textbook's servers print at an interrupt, and the counters.
+/// Formats the figures that the textbook's servers print at an interrupt, and the counters.
 fn in_words(summary: &Summary, descriptor_limit: u64) -> String {
     let seconds = |nanoseconds: u64| nanoseconds as f64 / 1e9;
     let mut text =
@@ -375,7 +377,7 @@ fn in_words(summary: &Summary, descriptor_limit: u64) -> String {
             seconds(children.system_ns)
         );
     } else {
-        text += " (server process and dead children together: it was killed before it could tell them apart)";
+        text += " (in total: the server process was killed before it reported its share)";
     }
     let tally = &summary.tally;
     text += &format!("\nconnections {}, requests {}", tally.connections, tally.requests);
@@ -400,13 +402,13 @@ fn in_words(summary: &Summary, descriptor_limit: u64) -> String {
         text += &format!("\nerrors: {}", troubles.join(", "));
     }
     if tally.errors.contains_key(ErrorKind::ResourceLimit.name()) {
-        text += &format!("\na process of this server may have {descriptor_limit} descriptors open (ulimit -Hn)");
+        text += &format!("\neach process of this server may open {descriptor_limit} descriptors (ulimit -Hn)");
     }
     for (name, sum) in &summary.account {
         text += &format!("\n{}: {sum}", name.replace('_', " "));
     }
     if let Some(fault) = &summary.account_fault {
-        text += &format!("\nthe books do not balance: {fault}");
+        text += &format!("\ninconsistent sums: {fault}");
     }
     text
 }

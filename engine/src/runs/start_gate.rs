@@ -91,7 +91,7 @@ pub fn run<W: Watcher>(command: &Command, begin: impl FnOnce(Tree) -> Result<W>)
     let ended_ns = clock::now();
     let started_ns = started[0].load(Relaxed);
     if started_ns == 0 {
-        bail!("the command was not started, {ended}");
+        bail!("the command was not started: its process {ended}");
     }
     // Remaining child processes have lost their parent, and are being killed.
     process::wait_for_all()?;

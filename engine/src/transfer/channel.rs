@@ -48,7 +48,7 @@ impl Way {
         Ok(Openers { senders: senders(settings)?, receivers: receivers(settings)?, messages_at_once })
     }
 
-    /// Reports the share that was copied although it should not be, one line per direction. Empty if no primitive tried
+    /// Formats the copied share of zero-copy transfers, one line per direction. Empty if no primitive tried
     /// to avoid copies: the sender has no completions, and the receiver stores bytes.
     pub fn copying_in_words(self, counted: &Counts) -> String {
         let share = |part: u64, whole: u64| format!("{:.1} %", 100.0 * part as f64 / whole as f64);
@@ -56,15 +56,14 @@ impl Way {
         if counted.completions > 0 {
             let Counts { completions, completions_copied: copied, .. } = counted;
             let share = share(*copied, *completions);
-            text +=
-                &format!("sends without copying: {completions}, of which {copied} were copied after all ({share})\n");
+            text += &format!("zero-copy sends: {completions}, of which the kernel copied {copied} ({share})\n");
         } else if self.out.item.completes && counted.send_calls > 0 {
-            text += "sends without copying: copied share not known: no completion was read\n";
+            text += "zero-copy sends: copied share unknown, since no completion was read\n";
         }
         if !self.into.item.stores && counted.bytes_received > 0 {
             let (all, not) = (counted.bytes_received, counted.bytes_not_copied);
             text += &format!(
-                "bytes received without copying: {all}, of which {} were copied after all ({})\n",
+                "bytes received by a zero-copy primitive: {all}, of which the kernel copied {} ({})\n",
                 all - not,
                 share(all - not, all)
             );
@@ -196,7 +195,7 @@ mod tests {
     use crate::registry::catalogue;
 
     #[test]
-    fn what_was_copied_after_all_is_said_where_it_was_not_to_be() {
+    fn the_copied_share_is_reported_for_zero_copy_only() {
         let counts = Counts {
             completions: 8,
             completions_copied: 6,
@@ -206,21 +205,21 @@ mod tests {
         };
         let (usual, discarding) = (catalogue::way("send_each", "recv"), catalogue::way("send_each", "recv_truncate"));
         let said = discarding.copying_in_words(&counts);
-        assert!(said.contains("8, of which 6 were copied after all (75.0 %)"), "{said}");
-        assert!(said.contains("1000, of which 750 were copied after all (75.0 %)"), "{said}");
+        assert!(said.contains("8, of which the kernel copied 6 (75.0 %)"), "{said}");
+        assert!(said.contains("1000, of which the kernel copied 750 (75.0 %)"), "{said}");
         assert_eq!(usual.copying_in_words(&counts).lines().count(), 1);
         assert_eq!(discarding.copying_in_words(&Counts::default()), "");
     }
 
     #[test]
-    fn a_share_that_no_completion_tells_is_said_not_to_be_known() {
+    fn without_completions_the_copied_share_is_unknown() {
         let (usual, zerocopy) = (catalogue::way("send_each", "recv"), catalogue::way("zerocopy", "recv"));
         let sent = Counts { send_calls: 3, ..Counts::default() };
         let said = zerocopy.copying_in_words(&sent);
-        assert!(said.contains("copied share not known: no completion was read"), "{said}");
+        assert!(said.contains("copied share unknown"), "{said}");
         assert_eq!(usual.copying_in_words(&sent), "");
         assert_eq!(zerocopy.copying_in_words(&Counts::default()), "", "nothing was sent");
         let completed = Counts { completions: 3, ..sent };
-        assert!(!zerocopy.copying_in_words(&completed).contains("not known"));
+        assert!(!zerocopy.copying_in_words(&completed).contains("unknown"));
     }
 }

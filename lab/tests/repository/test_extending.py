@@ -234,7 +234,7 @@ def test_the_new_primitives_serve_and_ask(extended: Path, environment: dict[str,
         output = thunderherd(load, environment, extended)
         server.stdin.close()
         summary = server.stdout.read()
-    assert "100 of 100 replies came and were right" in output
+    assert "100 of 100 replies were correct" in output
     # 4,000 bytes in chunks of 100.
     assert '"send_calls":4000' in summary
     assert server.returncode == 0

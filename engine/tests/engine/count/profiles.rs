@@ -129,7 +129,7 @@ fn of_a_server_with_its_forked_children_and_threads() {
         assert_eq!(profile.header, line, "the first line of the file is the last one that is printed");
         profile.check();
         assert_eq!(line["event"], "cpu-clock", "{line}");
-        assert_eq!(line["why_not_cycles"], "--event cpu-clock was asked for", "{line}");
+        assert_eq!(line["why_not_cycles"], "--event cpu-clock was requested", "{line}");
         assert!(profile.stacks.iter().any(|stack| stack["command"] == "thunderherd-engine"));
         if line["kernel_symbols"] != true || line["scope"] != "cpus" {
             println!("skipped: {line}");

@@ -40,7 +40,7 @@ fn connections_are_counted_while_they_live() {
         assert_eq!(
             snapshot["counters"].get(&name),
             Some(&Value::Null),
-            "there is nothing that it could be of: {snapshot}"
+            "no value for: {snapshot}"
         );
         let why = snapshot["unavailable"][&name].as_str();
         assert!(why.is_some_and(|why| why.contains("no TCP connection")), "{name}: {snapshot}");

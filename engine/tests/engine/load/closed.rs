@@ -202,7 +202,7 @@ fn what_goes_over_each_connection_is_shown() {
                 assert_eq!(ran.output.matches(&part).count(), 2, "{part} in {ran:?}");
             }
         }
-        assert!(ran.output.contains("6 of 6 replies came and were right"), "{ran:?}");
+        assert!(ran.output.contains("6 of 6 replies were correct"), "{ran:?}");
         assert!(!ran.output.contains("failed"), "{ran:?}");
     }
 }

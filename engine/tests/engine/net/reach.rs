@@ -235,7 +235,10 @@ fn what_leaves_the_machine_is_asked_for_and_its_bounds_are_said_first() {
     let connect = format!("0.0.0.0:{port}");
     let options = ["--bytes", "1", "--check", "count", "--allow-remote"];
     for (load, words) in [
-        ("--children 3 --loops 2", ["most 3 connections", "until 6 are made", "2 bytes a request, 12 in all"]),
+        (
+            "--children 3 --loops 2",
+            ["most 3 connections", "until 6 requests are made", "2 bytes a request, 12 in total"],
+        ),
         (
             "--load open --clients 4 --rate 100 --milliseconds 200",
             ["most 4 connections", "100 requests a second", "for 0.2 s"],
