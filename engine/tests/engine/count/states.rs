@@ -37,11 +37,7 @@ fn connections_are_counted_while_they_live() {
     assert_eq!(counted(&snapshot, "tcp_info.connections"), 0, "{snapshot}");
     for name in ["rtt", "congestion_window", "delivery_rate", "retransmits"] {
         let name = format!("tcp_info.{name}");
-        assert_eq!(
-            snapshot["counters"].get(&name),
-            Some(&Value::Null),
-            "no value for: {snapshot}"
-        );
+        assert_eq!(snapshot["counters"].get(&name), Some(&Value::Null), "no value for: {snapshot}");
         let why = snapshot["unavailable"][&name].as_str();
         assert!(why.is_some_and(|why| why.contains("no TCP connection")), "{name}: {snapshot}");
     }
