@@ -1,11 +1,11 @@
-//! Keeps with the engine what it was built by, so that results can say so.
+//! Records how the engine was built, so that results can report it.
 
 use std::env;
 use std::process::Command;
 
 fn main() {
     let rustc = env::var_os("RUSTC").unwrap_or_else(|| "rustc".into());
-    let version = Command::new(rustc).arg("--version").output().expect("the compiler says its version");
+    let version = Command::new(rustc).arg("--version").output().expect("the compiler prints its version");
     println!("cargo::rustc-env=BUILD_RUSTC={}", String::from_utf8_lossy(&version.stdout).trim());
     for (name, variable) in [("PROFILE", "PROFILE"), ("TARGET", "TARGET"), ("FLAGS", "CARGO_ENCODED_RUSTFLAGS")] {
         let value = env::var(variable).unwrap_or_default().replace('\u{1f}', " ");

@@ -1,11 +1,11 @@
-//! What each layer of a load costs: one event loop for connections of different kinds, from a bare socket to all that the load
-//! counts of a request, by the very types that it is made of. `python bench layers` runs it beside the whole load.
+//! The cost of each layer of a load: one event loop for connections of different kinds, from a bare socket to everything
+//! that the load counts for a request, with the load's own types. `python bench layers` compares it with the whole load.
 //!
-//! `layers KIND ADDRESS CLIENTS BYTES WARM_UP_MILLISECONDS MILLISECONDS` asks a server of the workload `bytes`, and prints
-//! requests, nanoseconds and CPU nanoseconds of the window as a line of JSON. The kind `bare_http` is the bare socket for any
-//! server of HTTP whose replies are all as long as its first, with a body of so many bytes: what the kernel alone asks
-//! of a client that makes these calls for each request; `bare_http_polling` waits for nothing, and tries all of its connections
-//! again and again. `python bench clients` sets them beside others.
+//! `layers KIND ADDRESS CLIENTS BYTES WARM_UP_MILLISECONDS MILLISECONDS` sends requests to a server of the workload `bytes`,
+//! and prints requests, nanoseconds and CPU nanoseconds of the window as a line of JSON. The kind `bare_http` is the bare
+//! socket for any HTTP server whose replies all have the length of its first, with a body of this many bytes: the kernel's
+//! own cost of these calls for each request. `bare_http_polling` never waits, and tries all of its connections again and
+//! again. `python bench clients` compares them with other clients.
 
 use std::collections::BTreeMap;
 use std::io::{ErrorKind, Read, Write};
@@ -34,25 +34,25 @@ const EVENTS: usize = 256;
 /// Bytes of one receive.
 const BUFFER: usize = 65_536;
 
-/// A connection that always has one request under way.
+/// A connection that always has one request in flight.
 trait Connection {
-    /// The socket, which does not block.
+    /// Returns the socket, which is non-blocking.
     fn socket(&self) -> BorrowedFd<'_>;
 
     /// Sends a request.
     fn ask(&mut self, shared: &mut Shared) -> Result<()>;
 
-    /// Receives what has come; true when that was the end of the reply.
+    /// Receives available data; true at the end of the reply.
     fn receive(&mut self, shared: &mut Shared) -> Result<bool>;
 }
 
-/// What all connections of a loop share.
+/// State shared by all connections of a loop.
 struct Shared {
     buffer: Box<[u8]>,
     measure: Measure<'static>,
 }
 
-/// A socket, a text, and a number of bytes that are still to come.
+/// A socket, a request, and the number of bytes still to arrive.
 struct Bare {
     stream: TcpStream,
     request: Box<[u8]>,
@@ -68,7 +68,7 @@ impl Connection for Bare {
     fn ask(&mut self, _shared: &mut Shared) -> Result<()> {
         self.left = self.bytes;
         if self.stream.write(&self.request)? < self.request.len() {
-            bail!("a request was cut, which nothing here is made for");
+            bail!("a request was cut, which this benchmark does not support");
         }
         Ok(())
     }
@@ -76,7 +76,7 @@ impl Connection for Bare {
     fn receive(&mut self, shared: &mut Shared) -> Result<bool> {
         match self.stream.read(&mut shared.buffer) {
             Ok(0) => bail!("the server has closed"),
-            Ok(bytes) => self.left = self.left.checked_sub(bytes).context("more came than was asked for")?,
+            Ok(bytes) => self.left = self.left.checked_sub(bytes).context("more bytes arrived than requested")?,
             Err(error) if error.kind() == ErrorKind::WouldBlock => {}
             Err(error) => return Err(error.into()),
         }
@@ -94,7 +94,11 @@ impl Connection for Session {
 
     fn ask(&mut self, _shared: &mut Shared) -> Result<()> {
         self.0.ask().map_err(failed)?;
-        if self.0.is_sending() { Err(anyhow!("a request was cut, which nothing here is made for")) } else { Ok(()) }
+        if self.0.is_sending() {
+            Err(anyhow!("a request was cut, which this benchmark does not support"))
+        } else {
+            Ok(())
+        }
     }
 
     fn receive(&mut self, _shared: &mut Shared) -> Result<bool> {
@@ -110,7 +114,7 @@ fn failed(failure: Failure) -> anyhow::Error {
     anyhow!(failure.message)
 }
 
-/// Besides: its two readings of the clock, and its histogram.
+/// In addition, its two readings of the clock, and its histogram.
 struct Timed {
     session: Session,
     asked: u64,
@@ -135,7 +139,7 @@ impl Connection for Timed {
     }
 }
 
-/// Besides: the number of requests in the system, by which Little's law is held against the latencies.
+/// In addition, the number of requests in the system, for checking latencies by Little's law.
 struct Checked(Timed);
 
 impl Connection for Checked {
@@ -160,10 +164,10 @@ impl Connection for Checked {
     }
 }
 
-/// What a client of HTTP has to ask for at least.
+/// A minimal request of an HTTP client.
 const GET: &[u8] = b"GET / HTTP/1.1\r\nHost: 127.0.0.1\r\n\r\n";
 
-/// Bytes of a reply to it, head and body, by asking once.
+/// Returns the bytes of a reply to it, head and body, by making one request.
 fn reply_length(mut stream: &TcpStream, body: usize) -> Result<usize> {
     stream.set_nonblocking(false)?;
     stream.set_read_timeout(Some(Duration::from_secs(5)))?;
@@ -185,7 +189,7 @@ fn reply_length(mut stream: &TcpStream, body: usize) -> Result<usize> {
     Ok(length)
 }
 
-/// What a loop came to at an edge of its window.
+/// State of a loop at an edge of its window.
 struct Edge {
     at: Instant,
     cpu: Duration,
@@ -198,15 +202,15 @@ impl Edge {
     }
 }
 
-/// How a loop finds out which connections have something.
+/// How a loop finds out which connections are ready.
 #[derive(Clone, Copy, PartialEq)]
 enum Finds {
     ByEpoll,
-    /// It tries all of them, again and again.
+    /// It tries all connections, again and again.
     ByTrying,
 }
 
-/// One thread, each connection asking again when it is answered.
+/// Runs one thread, in which each connection sends again when it is answered.
 fn run<C: Connection>(
     mut connections: Vec<C>,
     window: &'static Window,
@@ -261,7 +265,7 @@ fn run<C: Connection>(
     Ok(())
 }
 
-/// The asking end of the workload, and what its connections need.
+/// The client end of the workload, and the state that its connections need.
 struct Asking {
     settings: Settings,
     client: &'static dyn Client,
@@ -291,7 +295,7 @@ impl Asking {
 }
 
 fn main() -> Result<()> {
-    // `cargo bench` says so of itself.
+    // `cargo bench` passes this option.
     let words: Vec<String> = std::env::args().skip(1).filter(|word| word != "--bench").collect();
     let [kind, address, clients, bytes, warm_up, length] = &words[..] else {
         eprintln!("layers KIND ADDRESS CLIENTS BYTES WARM_UP_MILLISECONDS MILLISECONDS: `python bench layers` runs it");

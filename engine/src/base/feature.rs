@@ -73,7 +73,7 @@ pub fn refused<T>(call: &'static str, tried: io::Result<T>) -> Option<String> {
     let why = match error.raw_os_error()? {
         libc::EPERM | libc::EACCES => "a policy forbids it, such as a container's seccomp filter",
         libc::ENOSYS | libc::ENOPROTOOPT | libc::EOPNOTSUPP => {
-            "this kernel was built without it, or a seccomp filter says so"
+            "this kernel was built without it, or a seccomp filter hides it"
         }
         libc::EINVAL => "this kernel does not know it",
         _ => return None,

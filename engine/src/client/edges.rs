@@ -10,7 +10,7 @@ use crate::sys::signal;
 /// How long a sleeping client or load may fail to notice an interrupt.
 const NAP: Duration = Duration::from_millis(50);
 
-/// Sleeps until a moment, or until `goes_on` says no.
+/// Sleeps until a moment, or until `goes_on` returns false.
 pub fn sleep_until(moment: u64, mut goes_on: impl FnMut() -> bool) {
     while goes_on() {
         let left = moment.saturating_sub(now());

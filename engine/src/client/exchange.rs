@@ -102,7 +102,7 @@ pub struct Caller<'run> {
 pub enum Progress {
     /// The socket would block until it is ready for these events.
     Blocked(PollFlags),
-    /// The turn is over, and there may be more to do; the socket is to be ready for these events.
+    /// The turn is over, and there may be more to do; the socket must be ready for these events.
     Yields(PollFlags),
     /// The reply arrived and was correct.
     Answered {

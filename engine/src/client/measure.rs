@@ -231,7 +231,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn what_is_complete_within_the_window_counts() {
+    fn a_request_complete_within_the_window_counts() {
         let window = Window::whole_life();
         window.set(100..200);
         let mut measure = Measure::new(&window);
@@ -261,7 +261,7 @@ mod tests {
     }
 
     #[test]
-    fn kinds_of_requests_are_told_apart_however_many_a_thread_has_met() {
+    fn kinds_of_requests_are_separate_however_many_a_thread_has_met() {
         let window = Window::whole_life();
         window.set(100..200);
         let [mut one, mut other] = [Measure::new(&window), Measure::new(&window)];

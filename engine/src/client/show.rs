@@ -111,7 +111,7 @@ impl Shown<'_> {
 enum Place {
     /// Within a line, in quotation marks: a new line is escaped too.
     Quoted,
-    /// On lines of their own.
+    /// On separate lines.
     Alone,
 }
 
@@ -141,7 +141,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn what_does_not_print_is_escaped() {
+    fn unprintable_bytes_are_escaped() {
         let bytes = b"name \x1b[31m\tcaf\xc3\xa9 \xff\xc2\x85\r\nnext \"a\\b\"\x00\x7f";
         assert_eq!(printable(bytes, Place::Alone), "name \\x1b[31m\tcafé \\xff\\u{85}\\r\nnext \"a\\b\"\\x00\\x7f");
         assert_eq!(

@@ -72,7 +72,7 @@ impl ControlGroup {
     /// Reads the number in one of its files.
     pub fn number(&self, file: &str) -> Result<u64> {
         let text = self.text(file)?;
-        text.trim().parse().with_context(|| format!("{} says '{}'", self.folder.join(file).display(), text.trim()))
+        text.trim().parse().with_context(|| format!("{} contains '{}'", self.folder.join(file).display(), text.trim()))
     }
 
     /// Reads the number of a line `NAME NUMBER` in one of its files.

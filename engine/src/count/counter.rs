@@ -16,7 +16,7 @@ use crate::net::socket_diagnosis::Ends;
 
 /// A registered counter. The name of its file is its name.
 pub struct Counter {
-    /// What the counter counts, and where that is described.
+    /// Description of the counted quantity, and its source.
     pub about: About,
     /// Unit of its figure.
     pub unit: &'static str,

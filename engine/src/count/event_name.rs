@@ -166,7 +166,7 @@ mod tests {
         for (name, words) in [
             ("cpu/cache-misses", "'cpu/cache-misses' lacks the slash that ends it"),
             ("cpu/event=0x3c,umask=0", "lacks the slash"),
-            ("cpu/event=zz/", "'event=zz' has no number behind the ="),
+            ("cpu/event=zz/", "'event=zz' has no number after the ="),
         ] {
             let said = named(name).unwrap().unwrap_err();
             assert!(said.contains(words), "{name}: {said}");

@@ -55,7 +55,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn what_was_counted_for_a_part_of_the_time_is_extrapolated_and_says_so() {
+    fn a_count_of_part_of_the_time_is_extrapolated_and_marked() {
         let whole = Multiplexing::new(42, 1000, 1000);
         assert_eq!((whole.value(), whole.scaled, whole.share()), (Some(42), false, 1.0));
         let quarter = Multiplexing::new(42, 1000, 250);

@@ -58,7 +58,7 @@ impl<'a> Term<'a> {
             None if !value.starts_with('+') => value.parse().ok(),
             _ => None,
         };
-        let value = number.ok_or_else(|| format!("'{text}' has no number behind the =, such as 60 or 0x3c"))?;
+        let value = number.ok_or_else(|| format!("'{text}' has no number after the =, such as 60 or 0x3c"))?;
         Ok(Term { name, value: Some(value) })
     }
 }
@@ -71,7 +71,8 @@ pub fn event(pmu: &str, terms: &[Term]) -> Result<PmuEvent> {
 fn event_in(pmus: &Path, pmu: &str, terms: &[Term]) -> Result<PmuEvent> {
     let folder = pmus.join(pmu);
     let Some(kind) = text_of(&folder.join("type"))? else { return Err(no_pmu(pmus, pmu, terms)?.into()) };
-    let kind = kind.parse().with_context(|| format!("{}/type says '{kind}', which is no number", folder.display()))?;
+    let kind =
+        kind.parse().with_context(|| format!("{}/type contains '{kind}', which is not a number", folder.display()))?;
     let pmu = Pmu { name: pmu, folder };
     let mut event = PmuEvent { kind, config: [0; WORDS.len()] };
     for term in terms {

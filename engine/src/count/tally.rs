@@ -41,7 +41,7 @@ error_kinds! {
     TimedOut = "timed_out",
     /// The reply was not what the protocol says.
     WrongReply = "wrong_reply",
-    /// More came than the reply has by the protocol.
+    /// The reply was longer than the protocol allows.
     Surplus = "surplus",
     /// The connection was gone before accept returned it (ECONNABORTED, EPROTO).
     Aborted = "aborted",
@@ -86,7 +86,7 @@ macro_rules! counts {
         #[repr(align(64))]
         pub struct Slot {
             $($(#[$meta])* pub $name: AtomicU64,)+
-            /// How its connections ended, of a load.
+            /// How a load's connections ended.
             pub closings: Closings,
             errors: [AtomicU64; ErrorKind::ALL.len()],
         }

@@ -27,7 +27,7 @@ pub fn tracepoint(subsystem: &str, event: &str) -> Result<Tracepoint> {
     let id = text
         .trim()
         .parse()
-        .with_context(|| format!("{} says '{}', which is no number", file.display(), text.trim()))?;
+        .with_context(|| format!("{} contains '{}', which is not a number", file.display(), text.trim()))?;
     Ok(Tracepoint::with_id(id))
 }
 

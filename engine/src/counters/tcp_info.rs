@@ -35,7 +35,7 @@ const DELIVERY_RATE: &str = "delivery_rate";
 const CONGESTION_WINDOW: &str = "congestion_window";
 const RTT: &str = "rtt";
 
-const NONE_SEEN: &str = "no TCP connection was open when the counter looked: a load that ends by count has closed its \
+const NONE_SEEN: &str = "no TCP connection was open when the counter was read: a load that ends by count has closed its \
                          connections by then; if the load ends by time, the last tenth of the window was missed (use \
                          a longer window)";
 
@@ -48,8 +48,8 @@ struct Connections {
 fn open(subject: &mut Subject) -> Result<Box<dyn Reading>> {
     let ends = subject.ends.ok_or_else(|| {
         anyhow!(
-            "there are no TCP connections to look at: the load uses a Unix socket, or the count runs from exec to \
-             exit, when all are closed (serve --count and load --count look while they are open)"
+            "there are no TCP connections: the load uses a Unix socket, or the count runs from exec to \
+             exit, when all are closed (serve --count and load --count read them while they are open)"
         )
     })?;
     Ok(Box::new(Connections { kernel: SocketDiagnosis::open()?, ends }))
@@ -83,7 +83,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn of_no_connections_nothing_is_known_but_that() {
+    fn without_connections_only_their_number_is_known() {
         let nothing = figures(&[]);
         assert_eq!(nothing[0], Figure::part(CONNECTIONS, Some(0)));
         assert!(

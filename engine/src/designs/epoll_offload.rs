@@ -249,7 +249,7 @@ mod tests {
             let gate = Arc::clone(&self.0);
             let job = move |outbox: &mut Outbox| {
                 match byte {
-                    b'p' => panic!("as asked for"),
+                    b'p' => panic!("as requested"),
                     b'w' => drop(gate.1.wait_while(gate.0.lock().unwrap(), |open| !*open).unwrap()),
                     figure => std::thread::sleep(Duration::from_millis(u64::from(figure - b'0'))),
                 }
@@ -357,7 +357,7 @@ mod tests {
         assert_eq!(server.stop(), BTreeMap::new());
     }
 
-    /// epoll reports errors whatever a descriptor is watched for; a loop that still watched it would spin.
+    /// epoll reports errors whatever a descriptor is watched for; a loop that still watched it would busy-poll.
     #[test]
     fn the_loop_sleeps_while_the_connection_of_a_job_is_reset() {
         let service = Bytewise::default();

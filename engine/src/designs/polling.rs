@@ -51,7 +51,7 @@ fn serve(run: &'static Run) -> Result<()> {
     let cpus = steer(run)?;
     fork_pool(run, |worker| {
         keep_own_listener(run, worker, cpus.as_deref())?;
-        // A server that does not wait for readiness is not told of errors either, and completions are reported as
+        // A server that does not wait for readiness sees no errors either, and completions are reported as
         // errors.
         let ready = if run.way.out.item.completes { PollFlags::POLLERR } else { PollFlags::empty() };
         let mut accepting = true;

@@ -1,4 +1,4 @@
-//! Persistent connections that end: because the protocol says so, because the server closes, and both while the client
+//! Persistent connections that end: because the protocol ends them, because the server closes, and both while the client
 //! pauses.
 
 use std::collections::BTreeMap;

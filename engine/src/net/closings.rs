@@ -143,7 +143,7 @@ impl Closed {
         let counts: Vec<String> =
             counted.iter().filter(|(count, _)| *count > 0).map(|(count, how)| format!("{count} {how}")).collect();
         let kept = match self.time_wait[..] {
-            [] => "nobody".to_owned(),
+            [] => "neither end".to_owned(),
             _ => format!("the {}", self.time_wait.join(" and the ")),
         };
         format!("how examined connections ended: {}; in TIME_WAIT at {kept}", counts.join(", "))
@@ -203,7 +203,7 @@ mod tests {
         });
         assert_eq!(by_server, Closed { reset_by_server: 1, ..Closed::default() });
         let words = by_server.in_words();
-        assert!(words.ends_with("1 reset by the server; in TIME_WAIT at nobody"), "{words}");
+        assert!(words.ends_with("1 reset by the server; in TIME_WAIT at neither end"), "{words}");
     }
 
     /// Returns the counts of a connection that was shut down and is reset when it closes, after its server has ended it or

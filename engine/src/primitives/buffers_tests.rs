@@ -103,7 +103,7 @@ impl Receiver for Deaf {
 }
 
 #[test]
-fn whoever_reuses_a_buffer_before_its_completion_is_found_out() {
+fn reusing_a_buffer_before_its_completion_is_detected() {
     let (peer, own) = stream();
     zero_copy::allow_zero_copy(own.as_fd()).unwrap();
     let slot = Tally::new(0).unwrap().shared();
@@ -308,7 +308,7 @@ fn a_peer_that_is_slow_is_not_deaf() {
 
 /// If no completion will ever come, the peer still gets all that was sent before, and the end, at once.
 #[test]
-fn the_peer_is_told_the_end_before_the_last_completion() {
+fn the_peer_sees_the_end_before_the_last_completion() {
     for name in that_complete() {
         let (mut peer, own) = connection(Buffers { receive: Some(16 << 10), ..Buffers::default() });
         own.set_nonblocking(true).unwrap();
@@ -318,7 +318,7 @@ fn the_peer_is_told_the_end_before_the_last_completion() {
         assert_eq!(channel.send().unwrap(), Sent::Done);
         let began = Instant::now();
         channel.finish(Duration::from_secs(5));
-        assert!(began.elapsed() < Duration::from_millis(500), "{name}: whoever finishes does not wait");
+        assert!(began.elapsed() < Duration::from_millis(500), "{name}: finishing does not wait");
         let mut received = Vec::new();
         peer.read_to_end(&mut received).unwrap();
         compare(name, &received, &bytes);

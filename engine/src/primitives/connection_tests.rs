@@ -117,7 +117,7 @@ fn an_unread_completion_keeps_the_socket_ready_until_it_is_reaped() {
 }
 
 #[test]
-fn of_a_turn_in_halves_the_first_receives_and_the_second_sends() {
+fn half_turns_receive_first_and_then_send() {
     let (mut client, server) = pair();
     server.set_nonblocking(true).unwrap();
     let tally = Tally::new(0).unwrap();
@@ -172,7 +172,7 @@ fn pieces_are_held_until_their_completion() {
 }
 
 #[test]
-fn whoever_finishes_waits_for_nobody_and_a_deaf_peer_is_reset() {
+fn finishing_does_not_wait_and_a_peer_that_never_reads_is_reset() {
     let (mut client, server) = pair();
     let tally = Tally::new(0).unwrap();
     // So small that the peer's socket does not take all of it.
@@ -317,7 +317,7 @@ fn requests_that_compute_are_answered_in_their_order() {
 }
 
 #[test]
-fn what_a_failed_request_has_to_say_is_sent_before_the_end() {
+fn the_error_reply_of_a_failed_request_is_sent_before_the_end() {
     let (mut client, server) = pair();
     let tally = Tally::new(0).unwrap();
     // No input after it: closing a connection with unread data resets it.

@@ -210,7 +210,7 @@ fn a_peer_that_resets_is_an_error() {
 /// copied. Data that send(2) has copied into socket buffers cannot be mapped, and is received by copying: the count
 /// shows it.
 #[test]
-fn whole_pages_are_mapped_where_they_can_be_and_the_rest_is_copied() {
+fn whole_pages_are_mapped_if_possible_and_the_rest_is_copied() {
     if !has("recv_zerocopy") {
         return;
     }

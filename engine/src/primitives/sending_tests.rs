@@ -235,7 +235,7 @@ fn a_peer_that_resets_is_an_error_and_no_more() {
 }
 
 #[test]
-fn a_peer_that_has_said_all_still_gets_its_answer() {
+fn a_peer_that_has_shut_down_sending_still_gets_its_reply() {
     for entry in primitives(Direction::Out) {
         let (peer, own) = connection(Buffers::default());
         peer.shutdown(Shutdown::Write).unwrap();
@@ -251,7 +251,7 @@ fn a_peer_that_has_said_all_still_gets_its_answer() {
 
 /// Bytes in a pipe or a queue of a dropped connection must not reach another one.
 #[test]
-fn what_a_lost_connection_had_begun_goes_nowhere_else() {
+fn bytes_of_a_lost_connection_reach_no_other() {
     for entry in primitives(Direction::Out) {
         let tally = Tally::new(0).unwrap();
         let mut openers = openers(entry.name, "recv");

@@ -216,7 +216,7 @@ mod tests {
 
     /// A socket with a small buffer cuts nearly every message, at places of all kinds.
     #[test]
-    fn what_is_left_of_a_message_does_not_take_the_place_of_the_whole() {
+    fn the_rest_of_a_message_does_not_replace_its_table() {
         let (peer, own) = connection(TINY);
         own.set_nonblocking(true).unwrap();
         let (message, mut sender, mut outbox) = (fields(1, 1500), Sendmsg::default(), Outbox::default());
@@ -238,7 +238,7 @@ mod tests {
     }
 
     #[test]
-    fn to_try_again_is_not_to_come_again() {
+    fn a_retry_is_no_repetition() {
         let (_peer, own) = connection(TINY);
         own.set_nonblocking(true).unwrap();
         let (message, mut outbox) = (fields(1, 1500), Outbox::default());
@@ -257,7 +257,7 @@ mod tests {
 
         /// Messages by number, cut wherever a socket may: the table is always that of the front row, or none.
         #[test]
-        fn whatever_comes_its_bytes_go_out(
+        fn every_byte_of_any_messages_is_sent(
             order in proptest::collection::vec(0usize..3, 1..60), at_once in 1usize..4, waiting in 1usize..5,
         ) {
             let (peer, own) = connection(TINY);

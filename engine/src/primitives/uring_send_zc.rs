@@ -150,7 +150,7 @@ mod tests {
     }
 
     #[test]
-    fn completions_are_told_while_the_worker_uses_the_ring() {
+    fn completions_are_reported_while_the_worker_uses_the_ring() {
         let Some(mut one) = ring() else { return };
         let (mut sender, own, mut peer) = opened(&mut one);
         let bytes = sends(sender.as_mut(), &own);

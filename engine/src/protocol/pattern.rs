@@ -137,7 +137,7 @@ mod tests {
     }
 
     #[test]
-    fn what_may_be_the_next_reply_is_left() {
+    fn bytes_of_the_next_reply_are_left() {
         let settings = Settings::new([&BYTES, &CHECK], &BTreeMap::from([("bytes", Value::Integer(4))]));
         let (mut reception, mut inbox) = (Reception::new(&settings, 4), Inbox::default());
         let two = [&pattern(4)[..], &pattern(4)[..2]].concat();

@@ -111,7 +111,7 @@ mod tests {
     }
 
     #[test]
-    fn who_waits_goes_on_with_the_end_of_the_stall() {
+    fn a_waiting_worker_continues_at_the_end_of_the_stall() {
         let began = now();
         let stalls = stalls(49, 50, began).unwrap();
         std::thread::sleep(Duration::from_millis(2));

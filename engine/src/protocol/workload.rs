@@ -19,7 +19,7 @@ use crate::transfer::primitive::{Waits, Want};
 
 /// A registered workload. Its name is that of its file.
 pub struct Workload {
-    /// What it is, and where the protocol is described.
+    /// Description, and the source of the protocol.
     pub about: About,
     /// The server's TCP port in the source, used by default.
     pub port: u16,
@@ -44,9 +44,9 @@ pub struct Workload {
     pub laid_out: &'static [End],
     /// The ends whose messages stay in memory unchanged while the program runs.
     pub lasting: &'static [End],
-    /// The end that sends the measured bytes, unless a setting says otherwise.
+    /// The end that sends the measured bytes by default; a setting may change it.
     pub sender: End,
-    /// What is counted in the window of a load, unless a setting says otherwise.
+    /// Unit that is counted in the window of a load by default; a setting may change it.
     pub measured_by: MeasuredBy,
     /// Whether the protocol supports pipelining: each request's conversation takes its reply from the input, and leaves
     /// the rest if [`Input::more_follow`] says that more may follow.
@@ -221,7 +221,7 @@ pub trait Service: Send + Sync {
     fn open(&self) -> Box<dyn Session>;
 
     /// Returns the sums to account for, after every process of the server has ended; so they are in memory that the
-    /// processes share. The error says how the server's own sums disagree.
+    /// processes share. The error describes how the server's own sums disagree.
     fn account(&self) -> std::result::Result<Account, String> {
         Ok(Account::new())
     }
@@ -261,7 +261,7 @@ pub enum More {
     End,
 }
 
-/// What a session needs next.
+/// Next need of a session.
 pub enum Next {
     /// More bytes of an incomplete request.
     Receive(Want),
@@ -277,7 +277,7 @@ pub enum Next {
     Close,
 }
 
-/// What follows a reply.
+/// Next step after a reply.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Then {
     /// Another request may follow: when the input is used up, receive as given.
@@ -307,7 +307,7 @@ pub trait Client: Send + Sync {
         None
     }
 
-    /// Maximum bytes that one of its requests asks for; `None` if a setting fixes the size.
+    /// Maximum reply size of its requests in bytes; `None` if a setting fixes the size.
     fn largest(&self) -> Option<u64> {
         None
     }
@@ -318,7 +318,7 @@ pub trait Client: Send + Sync {
         None
     }
 
-    /// What is counted in the load's window.
+    /// Unit that is counted in the load's window.
     fn measured_by(&self) -> MeasuredBy {
         MeasuredBy::Requests
     }
@@ -396,7 +396,7 @@ pub trait Conversation: Send {
         More::Nothing
     }
 
-    /// Takes a part of the reply from the input. The error tells the user what is wrong with it.
+    /// Takes a part of the reply from the input. The error describes the fault for the user.
     fn receive(&mut self, input: &mut Input<'_>) -> std::result::Result<Answer, String>;
 
     /// Counts the request that was answered last: its reply arrived within the load's window.

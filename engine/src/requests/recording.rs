@@ -219,7 +219,7 @@ mod tests {
     }
 
     #[test]
-    fn what_is_due_within_a_time_is_counted_in_the_file_and_its_repetitions() {
+    fn requests_due_within_a_time_include_repetitions_of_the_file() {
         // Three at once after 10 us, and one 30 us later; then the same again.
         let gaps = RecordedGaps::new(&[10.0, 0.0, 0.0, 30.0]);
         let counted = |microseconds: f64| gaps.within(microseconds * 1000.0);
@@ -249,7 +249,7 @@ mod tests {
     }
 
     #[test]
-    fn each_mistake_is_told_with_file_line_value_and_what_is_allowed() {
+    fn each_mistake_names_file_line_value_and_allowed_values() {
         let endless = [&b"bytes\n"[..], &b"1".repeat(1000)].concat();
         let faults: [(&str, &[u8], usize, &str); 13] = [
             ("letters", b"bytes\n1\nten\n", 3, "bytes is 'ten'; allowed: a whole number from 1 to 100"),
@@ -284,7 +284,7 @@ mod tests {
     }
 
     #[test]
-    fn what_is_no_file_with_rows_is_refused() {
+    fn a_file_without_rows_is_refused() {
         let empty = Written::new("empty", b"");
         let marked = Written::new("marked", b"\xef\xbb\xbfgap_microseconds\n10\n");
         assert_eq!(RecordedGaps::read("recording", marked.path()).unwrap(), RecordedGaps::new(&[10.0]));

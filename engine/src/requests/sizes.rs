@@ -341,7 +341,7 @@ mod tests {
     }
 
     #[test]
-    fn what_is_no_distribution_is_refused_with_what_is() {
+    fn an_invalid_distribution_is_refused_with_the_allowed_forms() {
         for (text, words) in [
             ("4000", "does not begin with the name"),
             ("normal:1,2", "'normal' is not a distribution"),

@@ -97,7 +97,7 @@ struct Supervisor<'a> {
     server: Pid,
     cpu_time: CpuTime,
     counting: Counting,
-    /// When the server was told to stop.
+    /// When the server was stopped.
     stopped: Option<Instant>,
     /// When the server will be killed.
     deadline: Option<Instant>,

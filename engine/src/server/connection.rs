@@ -67,11 +67,11 @@ const TURN: Left = Left { receives: 1, answers: ANSWERS_IN_A_TURN, parts: PARTS_
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 enum State {
     Open,
-    /// The peer has ended; the session has not been told yet.
+    /// The peer has ended; the session does not know it yet.
     Ended,
     /// To be closed once everything has been sent.
     Closing,
-    /// A fault of this program has been tallied; the connection is to be closed at once.
+    /// A fault of this program has been tallied; the connection must be closed at once.
     Faulty,
 }
 
@@ -85,7 +85,7 @@ impl AsRawFd for Connection {
 pub enum Progress {
     /// The socket would block until it is ready for these events.
     Blocked(PollFlags),
-    /// The turn is over, and there may be more to do; the socket is to be ready for these events. See [`Turn::Yields`].
+    /// The turn is over, and there may be more to do; the socket must be ready for these events. See [`Turn::Yields`].
     Yields(PollFlags),
     /// The request needs computing: run the job with [`Connection::work`], wherever suits the design.
     Work(Job),

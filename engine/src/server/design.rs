@@ -18,7 +18,7 @@ use crate::transfer::primitive::{Receiver, Sender, Waits};
 
 /// A registered design. Its name is that of its file.
 pub struct Design {
-    /// What it is and where it is described.
+    /// Description, and its source.
     pub about: About,
     /// How the design waits for its sockets.
     pub waits: Waits,

@@ -218,7 +218,7 @@ mod tests {
     }
 
     #[test]
-    fn the_excess_is_told_once_from_the_top_and_interrupted_until_it_is_gone() {
+    fn excess_workers_are_told_to_leave_once_and_interrupted_until_they_do() {
         let board = board(5, 1, 2, 5);
         board.busy(4);
         assert_eq!(board.tell_excess(), [2, 3]);
@@ -234,7 +234,7 @@ mod tests {
     }
 
     #[test]
-    fn who_becomes_busy_rings_where_too_few_are_free_and_more_can_be_had() {
+    fn a_worker_that_becomes_busy_rings_if_too_few_are_free() {
         use crate::sys::descriptor::{PollFlags, poll};
         use std::os::fd::AsFd;
         let rings = |board: &Scoreboard, place| {

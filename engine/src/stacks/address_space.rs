@@ -230,7 +230,7 @@ mod tests {
     }
 
     #[test]
-    fn what_was_mapped_last_is_what_is_there() {
+    fn later_mappings_cover_earlier_ones() {
         let mut spaces = begun();
         see(&mut spaces, map(1, 0x500, "old"));
         see(&mut spaces, map(1, 0x580, "new"));

@@ -153,7 +153,7 @@ mod tests {
     }
 
     #[test]
-    fn what_is_unread_stays() {
+    fn unread_data_stays() {
         let (mut one, mut other) = (Inbox::default(), Inbox::default());
         receive(&mut one, b"abc");
         one.taken(1);
@@ -165,7 +165,7 @@ mod tests {
     }
 
     #[test]
-    fn there_is_room_for_as_much_as_is_wanted_and_what_is_unread_stays() {
+    fn there_is_room_for_the_wanted_bytes_and_unread_data_stays() {
         let mut inbox = Inbox::default();
         receive(&mut inbox, b"abc");
         inbox.taken(1);

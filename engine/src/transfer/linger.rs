@@ -253,14 +253,14 @@ mod tests {
     }
 
     #[test]
-    fn what_nobody_takes_comes_back_and_is_waited_for() {
+    fn a_connection_that_no_thread_takes_is_waited_for() {
         let (queue, coming) = channel();
         drop(coming);
         for queue in [None, Some(&queue)] {
             let (socket, _peer) = socket();
             let tally = Tally::new(0).unwrap();
             let lingering = Lingering::new(socket, Late::after(3), tally.shared(), Duration::from_secs(60));
-            let Err(left) = lingering.hand_to(queue) else { panic!("nobody is there to take it") };
+            let Err(left) = lingering.hand_to(queue) else { panic!("no thread takes it") };
             left.wait();
             assert_eq!(tally.counts().completions, 1);
         }

@@ -1,4 +1,4 @@
-//! The outbox holds what is to be sent; the primitive decides how.
+//! The outbox holds unsent data; the primitive decides how to send it.
 
 use std::cell::Cell;
 use std::collections::VecDeque;
@@ -390,7 +390,7 @@ mod tests {
     }
 
     #[test]
-    fn what_was_answered_elsewhere_keeps_its_messages_apart() {
+    fn a_reply_made_elsewhere_keeps_its_message_boundaries() {
         let mut elsewhere = Outbox::default();
         for length in [4, 5] {
             elsewhere.push(bytes(length));
@@ -476,7 +476,7 @@ mod tests {
         }
 
         #[test]
-        fn whatever_the_cuts_no_byte_is_lost(lengths in proptest::collection::vec(0usize..50, 0..20), cuts in proptest::collection::vec(1u64..40, 0..60)) {
+        fn no_byte_is_lost_by_any_cuts(lengths in proptest::collection::vec(0usize..50, 0..20), cuts in proptest::collection::vec(1u64..40, 0..60)) {
             let mut outbox = Outbox::default();
             for &length in &lengths {
                 outbox.push(bytes(length));

@@ -14,7 +14,7 @@ use crate::transfer::outbox::Outbox;
 
 /// A registered primitive. Its name is that of its file.
 pub struct Primitive {
-    /// What it is and where it is described.
+    /// Description, and its source.
     pub about: About,
     /// Its own settings; [`Primitive::all_settings`] adds those that follow from its properties.
     pub settings: &'static [Setting],

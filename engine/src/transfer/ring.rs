@@ -159,7 +159,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn memory_of_who_has_done_with_much_goes_to_who_needs_it() {
+    fn memory_of_a_finished_connection_goes_to_one_that_needs_it() {
         let (mut first, mut second, mut idle) = (Parcels::default(), Parcels::default(), Parcels::default());
         first.received.extend(std::iter::repeat_n(1, 5 * CAPACITY));
         first.received.clear();

@@ -63,7 +63,7 @@ impl<'a> Between<'a> {
         }
     }
 
-    /// Runs one request and its reply. The error says which end rejected what.
+    /// Runs one request and its reply. The error names the end that rejected something.
     pub fn exchange(&mut self) -> Result<Answer, String> {
         let mut outbox = Outbox::default();
         let mut client_wants = self.conversation.ask(&mut outbox);

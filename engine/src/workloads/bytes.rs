@@ -218,7 +218,7 @@ mod tests {
     }
 
     #[test]
-    fn wherever_a_request_is_cut_its_answer_is_the_same() {
+    fn a_request_cut_anywhere_gets_the_same_reply() {
         let text = b"4000\n1\n16384\r\n";
         for cut in 0..text.len() {
             assert_eq!(answers(&[&text[..cut], &text[cut..]]), Ok(vec![4000, 1, 16384]), "cut at {cut}");
@@ -228,7 +228,7 @@ mod tests {
     }
 
     #[test]
-    fn what_is_no_number_within_the_limit_is_refused() {
+    fn a_number_that_is_invalid_or_too_large_is_refused() {
         for line in ["0", "-1", "16385", "99999999999999999999", "letters", "", "4000 4000", "0x10", "1e3"] {
             assert_eq!(answers(&[format!("{line}\n").as_bytes()]), Err(ErrorKind::BadRequest), "{line}");
         }

@@ -204,7 +204,7 @@ mod tests {
 
     proptest::proptest! {
         #[test]
-        fn whatever_comes_in_goes_out(segments in proptest::collection::vec(proptest::collection::vec(proptest::num::u8::ANY, 1..100), 0..10)) {
+        fn every_byte_is_echoed(segments in proptest::collection::vec(proptest::collection::vec(proptest::num::u8::ANY, 1..100), 0..10)) {
             let service = service(&settings(1), Waits::InTheCall).unwrap();
             proptest::prop_assert_eq!(echoed(service.as_ref(), &segments), segments.concat());
             let account = service.account().unwrap();

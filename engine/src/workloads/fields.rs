@@ -266,7 +266,7 @@ mod tests {
     }
 
     #[test]
-    fn a_wrong_byte_is_seen_and_told_by_its_field() {
+    fn a_wrong_byte_is_reported_with_its_field() {
         let judge = |check: &str, reply: &[u8]| {
             let (_, client) = ends(100, check);
             let (mut conversation, mut inbox) = (client.open(), Inbox::default());

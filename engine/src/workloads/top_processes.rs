@@ -195,7 +195,7 @@ fn client(settings: &Settings) -> Result<Box<dyn Client>> {
         request: REQUEST.into(),
         long: settings.word(FORM.name) == "long",
         reply: Vec::new(),
-        // The reply does not tell whether the server closes after it.
+        // The reply does not show whether the server closes after it.
         complete: if settings.word(CLOSES.name) == "client" { Answer::Complete } else { Answer::Last },
     }))
 }

@@ -1,4 +1,4 @@
-//! Primitives on the client's end, of every workload and under every load; what does not fit is refused.
+//! Primitives at the client's end, for every workload and load. Combinations that do not fit are refused.
 //!
 //! A test's name is `clients_of::workload::ask_with_every_primitive_that_fits`.
 
@@ -10,7 +10,7 @@ use crate::support::lines::{items, name, number};
 use crate::support::server::Server;
 use crate::support::{engine, one_line, protocol, run};
 
-/// A test of each workload of which the exchanges are known; of another the designs' tests say so.
+/// Makes a test for each workload with known exchanges. For other workloads the designs' tests fail.
 pub fn trials(catalogue: &Value) -> Vec<Trial> {
     let known = |workload: &&Value| protocol::PROTOCOLS.iter().any(|protocol| protocol.name == name(workload));
     let of = |workload: &Value| {
@@ -28,7 +28,7 @@ fn option(primitive: &Value) -> &'static str {
     if primitive["moves"] == "out" { "--primitive" } else { "--receive" }
 }
 
-/// Why a primitive does not fit this load, or the client's end of this workload.
+/// Returns why a primitive does not fit this load, or the client's end of this workload.
 fn hole<'a>(holes: &'a [Value], primitive: &Value, load: &Value, workload: &Value) -> Option<&'a str> {
     let fits = |hole: &&Value| {
         let of_client = hole["workload"] == workload["name"] && hole["end"] == "client";
@@ -50,7 +50,7 @@ fn ask_with_every_primitive_that_fits(catalogue: &Value, workload: &Value) {
                 one_line(&ran, 2, &[reason, "list --matrix"]);
                 refused += 1;
             } else if by_schedule(load) && workload["measured_by"] != "requests" {
-                // A request takes as long as the load: there is nothing to schedule.
+                // A request takes as long as the load, so there is nothing to schedule.
             } else if primitive["available"] == true {
                 let before = server.snapshot()["tally"]["bytes_received"].clone();
                 let line = ask(server.port, name(workload), load, &[&by[..], brief.load].concat());

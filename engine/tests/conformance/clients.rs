@@ -58,8 +58,8 @@ fn resets_before_the_request_is_complete(case: &Case) {
     rig.finish();
 }
 
-/// Connections that their clients have reset before the server looks at them, among others that are all right. The
-/// server is stopped meanwhile, as with Ctrl-Z, so that it is certain which comes first.
+/// Connections that their clients have reset before the server accepts them, among others without errors. The server is
+/// stopped meanwhile, as with Ctrl-Z, so that the order is certain.
 fn resets_before_accept(case: &Case) {
     let mut rig = Rig::new(case, &[]);
     let exchange = case.exchange();
@@ -78,12 +78,12 @@ fn resets_before_accept(case: &Case) {
         client.receive_to_end(&exchange.reply);
         rig.expected.requests += 1;
     }
-    // Linux hands such a connection to accept all the same, and the first call on it says that it was reset.
+    // Linux still gives such a connection to accept, and the first call on it reports the reset.
     rig.expected.error(RESET, 40);
     rig.finish();
 }
 
-/// As [`resets_before_accept`], with the server in whatever it is just doing.
+/// As [`resets_before_accept`], with the server running.
 fn resets_at_once(case: &Case) {
     let mut rig = Rig::new(case, &[]);
     for round in 0..200 {
@@ -96,8 +96,8 @@ fn resets_at_once(case: &Case) {
     rig.finish();
 }
 
-/// Connections that are reset before a request, amid it, after it, and amid the reply, many of them open at once; which and
-/// when is chance, the same in every run.
+/// Connections that are reset before a request, during it, after it, and during the reply, many of them open at once. Which
+/// and when is random, but the same in every run.
 fn a_thousand_resets_at_random_moments(case: &Case) {
     const RESETS: usize = 1000;
     const OPEN: usize = 50;
@@ -127,7 +127,7 @@ fn a_thousand_resets_at_random_moments(case: &Case) {
     rig.finish();
 }
 
-/// Numbers as a die would throw them (xorshift64, G. Marsaglia 2003).
+/// Pseudo-random numbers (xorshift64, G. Marsaglia 2003).
 struct Chance(u64);
 
 impl Chance {
@@ -139,8 +139,8 @@ impl Chance {
     }
 }
 
-/// Connections that are idle, amid a request, amid a reply that nobody reads, half closed, reset: there is nothing to do,
-/// and a server that is woken again and again by what it does not handle takes a CPU for itself.
+/// Connections that are idle, in the middle of a request or of an unread reply, half closed, or reset: there is nothing to
+/// do. A server that is woken repeatedly by events it does not handle would use a whole CPU.
 fn nothing_to_do(case: &Case) {
     let mut rig = Rig::new(case, &case.protocol.large_options());
     let mut idle = rig.connect();
@@ -165,9 +165,9 @@ fn nothing_to_do(case: &Case) {
     rig.finish();
 }
 
-/// A client that has sent very many requests, takes the answers as they come, and could keep a server to itself for
-/// seconds: another is answered long before the end. The server is stopped at first, as with Ctrl-Z, so that it finds both.
-/// A busy machine may keep this test from seeing that in time; whoever serves one to its end is late each time.
+/// A client has sent very many requests, takes the replies as they arrive, and could occupy a server for seconds: another
+/// client gets its reply long before the end. The server is stopped at first, as with Ctrl-Z, so that it finds both. A busy
+/// machine may hide a prompt reply at times, but a server that serves one client to its end is late each time.
 fn a_client_with_very_many_requests(case: &Case) {
     let mut rig = Rig::new(case, &[]);
     let (exchange, times) = case.many_quick_requests();
@@ -185,7 +185,7 @@ fn a_client_with_very_many_requests(case: &Case) {
     rig.finish();
 }
 
-/// How many requests a server has answered when a client beside one with `many` of them is.
+/// Returns how many requests of a client with `many` of them a server has answered when another client gets its reply.
 fn answered_before_another(rig: &mut Rig, exchange: &Exchange, many: usize) -> usize {
     let mut greedy = rig.connect();
     rig.asks(&mut greedy, exchange);
@@ -211,8 +211,8 @@ fn answered_before_another(rig: &mut Rig, exchange: &Exchange, many: usize) -> u
     requests - before
 }
 
-/// Clients that connect and say nothing: others are served meanwhile. The iterative server serves them when the silent
-/// one leaves; that is its nature.
+/// Clients that connect and send nothing: others are served meanwhile. The iterative server serves them when the silent
+/// client leaves, by design.
 fn silent_clients(case: &Case) {
     let mut rig = Rig::new(case, &case.pool("6"));
     let exchange = case.exchange();
@@ -238,8 +238,8 @@ fn silent_clients(case: &Case) {
     rig.finish();
 }
 
-/// Every setting of the design at its least, and more clients than it can look after: nobody is lost, and all are served
-/// as the silent ones leave.
+/// Every setting of the design at its minimum, and more clients than it can serve: none is lost, and all are served as the
+/// silent ones leave.
 fn more_silent_clients_than_workers(case: &Case) {
     let options = case.smallest();
     let mut rig = Rig::new(case, &options.iter().map(String::as_str).collect::<Vec<_>>());
@@ -273,8 +273,8 @@ fn two_hundred_clients_at_once(case: &Case) {
     rig.finish();
 }
 
-/// A client that takes a large reply byte by byte: others are served meanwhile where one connection does not make all
-/// others wait, and in the end every byte has come.
+/// A client that takes a large reply byte by byte: others are served meanwhile, unless the design serves one connection at a
+/// time, and in the end every byte has arrived.
 fn a_slow_reader(case: &Case) {
     let mut rig = Rig::new(case, &case.protocol.large_options());
     let large = case.large();
@@ -296,8 +296,8 @@ fn a_slow_reader(case: &Case) {
     rig.finish();
 }
 
-/// A server that is stopped and continued in the middle of everything (Ctrl-Z and `fg`, a debugger, a frozen group)
-/// notices nothing.
+/// A server that is stopped and continued in the middle of its work (Ctrl-Z and `fg`, a debugger, a frozen group) works as
+/// before.
 fn stopped_and_continued(case: &Case) {
     let mut rig = Rig::new(case, &case.protocol.large_options());
     let large = case.large();
@@ -317,7 +317,7 @@ fn stopped_and_continued(case: &Case) {
     rig.finish();
 }
 
-/// Signals that are ignored by default: no process of a server may take one for the end of a call.
+/// Signals that are ignored by default: no process of a server may mistake one for the end of a call.
 fn signals_that_mean_nothing(case: &Case) {
     let mut rig = Rig::new(case, &case.pool("3"));
     let mut client = (!case.one_at_a_time()).then(|| rig.connect());

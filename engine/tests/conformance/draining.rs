@@ -1,5 +1,5 @@
-//! The suite notices a server that does not drain: an edge-triggered one, which is served here, by this test program
-//! itself, and which stops after one read. Its twin, which drains, passes the same check.
+//! Proves that the suite notices a server that does not drain: an edge-triggered one in this test program, which stops after
+//! one read. Its twin, which drains, passes the same check.
 
 use std::collections::{BTreeMap, HashMap};
 use std::os::fd::{AsRawFd, RawFd};
@@ -49,7 +49,7 @@ pub fn trials() -> Vec<Trial> {
     vec![trial("stops_after_one_read", false), trial("drains", true)]
 }
 
-/// The check of the suite, as every design undergoes it.
+/// Runs the suite's check, as for every design.
 fn check(design: &str) {
     let entry = serde_json::json!({"name": design, "settings": []});
     let kind = Kind { workers: Workers::None, many: true };
@@ -61,7 +61,7 @@ fn check(design: &str) {
     rig.finish();
 }
 
-/// Where this program is run as a server: `serve DESIGN --workload WORKLOAD`, as [`Server::launch`] has it.
+/// Makes this program a server: `serve DESIGN --workload WORKLOAD`, as [`Server::launch`] needs it.
 pub fn serve() -> Option<ExitCode> {
     let arguments: Vec<String> = std::env::args().collect();
     let [_, command, design, _, workload, ..] = &arguments[..] else { return None };
@@ -82,7 +82,7 @@ pub fn serve() -> Option<ExitCode> {
     Some(serve::serve(&plan).unwrap_or(ExitCode::FAILURE))
 }
 
-/// The design `epoll_edge`, smaller, with its fault to order.
+/// The design `epoll_edge`, simplified, with an optional fault.
 fn edge_triggered(run: &'static Run, drains: bool) -> Result<()> {
     let mut worker = run.worker()?;
     let listener = worker.listener().as_raw_fd();

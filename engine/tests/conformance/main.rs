@@ -1,13 +1,12 @@
 //! Every server design, over real sockets, against clients that behave and clients that do not.
 //!
-//! The tests are made from what is registered: a new design is tested under all of them without a line here, and a new
-//! workload once `tests/support/protocol.rs` says what its exchanges are. A test's name is
-//! `design::workload::what_happens`. What happens to processes is ignored with most workloads, unless it is asked for
-//! (`--include-ignored`).
+//! The tests are made from the registered entries: a new design gets all of them without a change here, and a new workload
+//! once `tests/support/protocol.rs` has its exchanges. A test's name is `design::workload::what_happens`. Tests of processes
+//! are ignored with most workloads, unless requested (`--include-ignored`).
 //!
-//! Whatever happens to it, a server goes on, answers the next request byte by byte, keeps a right tally, loses no
-//! descriptor and no process, and ends with exit status 0 when it is told to: [`Rig::finish`] checks that at the end
-//! of every test. The other end is `clients_of::workload::…`: every load asks each workload by every primitive that fits.
+//! In every test the server continues, answers the next request byte by byte, keeps a correct tally, leaks no descriptor and
+//! no process, and stops with exit status 0 ([`Rig::finish`]). Tests of the other end are named `clients_of::workload::…`:
+//! every load runs with each workload and every fitting primitive.
 
 #[path = "../support/mod.rs"]
 mod support;
@@ -70,7 +69,7 @@ fn trials() -> Vec<Trial> {
                 trials.push(without_exchanges(&name(design), &workload));
                 continue;
             };
-            // The other words of a design's choices change nothing of a protocol, but perhaps where an answer is computed.
+            // Other values of a design's choices do not change a protocol, except perhaps for where a reply is computed.
             if name(design).contains(' ') && !protocol.computes && protocol.name != PROTOCOLS[0].name {
                 continue;
             }
@@ -86,7 +85,7 @@ fn trials() -> Vec<Trial> {
     trials
 }
 
-/// A design as it is by default, and once more for every other word that a setting of its may be: `NAME --option word`.
+/// A design with its defaults, and once more for every other value of a choice: `NAME --option word`.
 fn variants(design: &Value) -> Vec<Value> {
     let mut variants = vec![design.clone()];
     for setting in design["settings"].as_array().into_iter().flatten() {
@@ -101,8 +100,8 @@ fn variants(design: &Value) -> Vec<Value> {
     variants
 }
 
-/// A word that contradicts another setting is refused, and the refusal ends with what to type instead: that is done, and
-/// the setting is no longer free.
+/// If a value contradicts another setting, the refusal ends with what to type instead. This is done, and the setting is no
+/// longer free.
 fn follow_advice(variant: &mut Value) {
     let mut command = support::engine();
     let command = command.arg("serve").args(name(variant).split(' ')).args(["--listen", "127.0.0.1:0"]);
@@ -110,7 +109,7 @@ fn follow_advice(variant: &mut Value) {
     if refused.status == Some(0) || variant["available"] == false {
         return;
     }
-    // The option and its value are the last that the refusal names, whether in its message or in its hint.
+    // The option and its value are the last ones that the refusal names, in its message or its hint.
     let (_, behind) = refused.errors.rsplit_once("--").expect("a refusal says what to type");
     let advice = behind.split_whitespace().take(2).collect::<Vec<_>>().join(" ");
     let setting = advice.split(' ').next().expect("an option").replace('-', "_");
@@ -118,20 +117,20 @@ fn follow_advice(variant: &mut Value) {
     variant["settings"].as_array_mut().expect("a list").retain(|known| known["name"] != setting.as_str());
 }
 
-/// What a fault is about.
+/// Subjects of faults.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 enum Concerns {
-    /// What clients do: each workload has a say in it.
+    /// Behaviour of clients, which concerns each workload.
     Clients,
-    /// What becomes of the server's processes: the design's business.
+    /// Deaths of server processes, which concern the design.
     Processes,
 }
 
-/// The workloads with which it is looked at what becomes of processes: replies at once, and replies in parts of which either
-/// end may have the turn. With all workloads it takes some minutes more: `make test-thorough`.
+/// Workloads for tests of processes: immediate replies, and replies in parts during which either end may send. With all
+/// workloads these tests take some minutes more: `make test-thorough`.
 const WITH_PROCESSES: [&str; 2] = ["bytes", "stream"];
 
-/// What can happen to a server of this kind.
+/// Returns the faults that can happen to a server of this kind.
 fn faults(case: &Case) -> Vec<(String, Fault, Concerns)> {
     let of_clients = [requests::FAULTS, clients::FAULTS];
     let mut of_processes: Vec<&[Listed]> =
@@ -144,7 +143,7 @@ fn faults(case: &Case) -> Vec<(String, Fault, Concerns)> {
         Workers::ProcessPool if case.has_setting("pool") => {
             of_processes.extend([shortages::OF_POOLS, shortages::OF_PROCESS_POOLS, workers::OF_PROCESS_POOLS]);
         }
-        // What happens to the workers of a dynamic pool, tests/engine/serve/dynamic_pools.rs knows.
+        // tests/engine/serve/dynamic_pools.rs tests the workers of dynamic pools.
         Workers::None | Workers::ThreadPool | Workers::ProcessPool => {}
     }
     let mut faults: Vec<(String, Fault, Concerns)> = Vec::new();
@@ -160,11 +159,11 @@ fn name(entry: &Value) -> String {
     entry["name"].as_str().expect("every entry has a name").to_owned()
 }
 
-/// Finds out how a design makes its processes and threads, and whom it makes wait, by looking at it before and while it
+/// Finds out how a design uses processes and threads, and which clients have to wait, by observing it before and while it
 /// serves.
 fn kind(design: &Value) -> Kind {
     let exchange = &(PROTOCOLS[0].exchanges)()[0];
-    // With a pool of one it is seen whether one worker has time for two.
+    // A pool of one shows whether a worker serves two connections at once.
     let (name, one) = (name(design), pool_of_one(design));
     let server = Server::start(&name, PROTOCOLS[0].name, one);
     server.settle();
@@ -196,7 +195,7 @@ fn not_available(design: &Value) -> Trial {
     Trial::ignorable_test(name(design), move || Ok(Completion::ignored_with(reason)))
 }
 
-/// Whether a further client is answered before the server has nothing left to do but sleep.
+/// Whether another client gets its reply before the server becomes idle.
 fn is_answered(server: &Server, exchange: &Exchange) -> bool {
     let mut client = support::client::Client::connect(server.port);
     client.send(&exchange.request);

@@ -1,6 +1,5 @@
-//! Every primitive on the serving end: under every design with clients that behave, and under one design of each way of
-//! waiting with those that do not, and with every workload. What one end of a workload or a way of waiting cannot have is
-//! refused with the reason.
+//! Every primitive at the serving end: with well-behaved clients under every design, with others under one design for each
+//! way of waiting, and with every workload. Combinations that do not fit are refused with the reason.
 //!
 //! A test's name is `design --option primitive::workload::what_happens`: the primitive is an option of the server, and the
 //! tests are those of every design.
@@ -13,17 +12,17 @@ use crate::support::protocol::{Exchange, PROTOCOLS, Protocol};
 use crate::support::{self, engine, one_line, process};
 use crate::{clients, faults, name};
 
-/// A design for each way of waiting that most primitives work with: in the call, for readiness as long as it lasts, for its
-/// beginning.
+/// A design for each way of waiting that most primitives support: in the call, level-triggered readiness, and edge-triggered
+/// readiness.
 const REPRESENTATIVES: [&str; 3] = ["thread_per_client", "epoll", "epoll_edge"];
 
-/// What every design and primitive goes through together.
+/// Tests of every pair of design and primitive.
 const EVERYWHERE: &[Listed] = faults![right_replies_and_a_right_account];
 
-/// What the representatives go through with each primitive.
+/// Tests of the representatives with each primitive.
 const FAULTS: &[Listed] = faults![a_thousand_connections_leave_nothing_behind];
 
-/// Of the tests of designs, those to which it matters how bytes are moved.
+/// Tests of designs that depend on how bytes are moved.
 const OF_DESIGNS: [&str; 5] = [
     "resets_in_mid_reply",
     "a_thousand_resets_at_random_moments",
@@ -32,7 +31,7 @@ const OF_DESIGNS: [&str; 5] = [
     "stopped_and_continued",
 ];
 
-/// The tests of one design with every primitive.
+/// Makes the tests of one design with every primitive.
 pub fn trials(catalogue: &Value, design: &Value, kind: Kind) -> Vec<Trial> {
     let mut trials = Vec::new();
     for primitive in catalogue["primitives"].as_array().expect("a list") {
@@ -64,7 +63,7 @@ pub fn trials(catalogue: &Value, design: &Value, kind: Kind) -> Vec<Trial> {
     trials
 }
 
-/// The tests of a design, with the first of the workloads or with another.
+/// Returns the tests of a design, with the first of the workloads or with another.
 fn tests(design: &str, first: bool) -> Vec<Listed> {
     let representative = REPRESENTATIVES.contains(&design);
     let mut tests = if first || representative { EVERYWHERE.to_vec() } else { Vec::new() };
@@ -76,7 +75,7 @@ fn tests(design: &str, first: bool) -> Vec<Listed> {
     tests
 }
 
-/// Why they do not fit, as the program lists it.
+/// Returns why they do not fit, as listed by the program.
 fn hole(catalogue: &Value, design: &Value, primitive: &Value, protocol: &Protocol) -> Option<String> {
     let holes = catalogue["holes"].as_array().expect("a list");
     let hole = holes.iter().find(|hole| {
@@ -86,7 +85,7 @@ fn hole(catalogue: &Value, design: &Value, primitive: &Value, protocol: &Protoco
     Some(hole["reason"].as_str().expect("a hole has a reason").to_owned())
 }
 
-/// The command line says the same, and starts nothing.
+/// Makes a test that the command line refuses the pair with this reason, and starts nothing.
 fn refused(title: &str, protocol: &'static Protocol, reason: String) -> Trial {
     let words = title.to_owned();
     Trial::test(format!("{title}::{}::is_refused", protocol.name), move || {
@@ -97,13 +96,13 @@ fn refused(title: &str, protocol: &'static Protocol, reason: String) -> Trial {
     })
 }
 
-/// Small replies and one larger than all buffers, several on a connection, byte by byte; and all bytes and completions are
+/// Small replies and one larger than all buffers, several on a connection, byte by byte. All bytes and completions are
 /// counted.
 fn right_replies_and_a_right_account(case: &Case) {
-    // There is one client at a time: each worker more would only have to be made.
+    // One client at a time needs only one worker.
     let mut rig = Rig::new(case, &[case.protocol.large_options(), case.pool("2")].concat());
     let mut client = rig.connect();
-    // With the options for a large reply only the first of the others is known.
+    // With the options for a large reply, only the first of the other replies is known.
     let (first, all) = (case.exchange(), (case.protocol.exchanges)());
     let exchanges: Vec<&Exchange> = match case.protocol.large_exchange() {
         Some(large) => vec![&first, large, &first],
@@ -117,7 +116,7 @@ fn right_replies_and_a_right_account(case: &Case) {
     rig.asks(&mut client, &first);
     client.half_close();
     client.receive_to_end(b"");
-    // The same once at the beginning and once at the end.
+    // The same exchange at the beginning and at the end.
     let others = [&first; 3];
     let bytes =
         |of: fn(&Exchange) -> &Vec<u8>| exchanges.iter().chain(&others).map(|each| of(each).len()).sum::<usize>();
@@ -134,8 +133,8 @@ fn right_replies_and_a_right_account(case: &Case) {
     }
 }
 
-/// A thousand connections, some of them kept for a while, and the server has no descriptor, process or thread more than
-/// after the first of them.
+/// After a thousand connections, some of them persistent for a while, the server has no more descriptors, processes or
+/// threads than after the first.
 fn a_thousand_connections_leave_nothing_behind(case: &Case) {
     let mut rig = Rig::new(case, &[]);
     let exchange = case.exchange();

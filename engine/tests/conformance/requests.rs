@@ -1,4 +1,4 @@
-//! Requests that come in unusual pieces, and requests that are none.
+//! Requests in unusual pieces, and invalid requests.
 
 use std::time::Duration;
 
@@ -17,15 +17,15 @@ pub const FAULTS: &[Listed] = faults![
     wrong_requests,
 ];
 
-/// One way in which requests may come.
+/// One form in which requests may arrive.
 type Form = fn(&mut Rig);
 
 macro_rules! forms {
     ($($form:ident),+ $(,)?) => { &[$((stringify!($form), $form)),+] };
 }
 
-/// None of them is to make a server other than it was, so they meet the same one: to start it anew for each of them would take
-/// ten times what they take.
+/// No form changes the server's state, so one server is used for all of them: starting a new one each time would take ten
+/// times as long.
 const FORMS: &[(&str, Form)] = forms![
     a_request_split_at_every_byte,
     a_request_of_single_bytes,
@@ -61,13 +61,13 @@ fn a_request_split_at_every_byte(rig: &mut Rig) {
     }
 }
 
-/// Every place where a request can be cut; of a long one those near its ends, and some between.
+/// Every position where a request can be cut; for a long one those near its ends, and some in between.
 fn cuts(length: usize) -> impl Iterator<Item = usize> {
     let near_an_end = move |cut: usize| cut < LONG || length - cut < LONG;
     (1..length).filter(move |&cut| length < 4 * LONG || near_an_end(cut) || cut.is_multiple_of(LONG))
 }
 
-/// Bytes of a request that are looked at one by one.
+/// Bytes of a request that are sent one by one.
 const LONG: usize = 40;
 
 fn a_request_of_single_bytes(rig: &mut Rig) {
@@ -86,10 +86,10 @@ fn a_request_of_single_bytes(rig: &mut Rig) {
     drop(client);
 }
 
-/// Sends, and waits until the server has received it, so that what is sent next comes in a later call.
+/// Sends, and waits until the server has received it, so that the next bytes arrive in a later call.
 fn send_and_see_it_taken(rig: &mut Rig, client: &mut crate::support::client::Client, bytes: &[u8]) {
     let received = |rig: &mut Rig| rig.server.snapshot()["tally"]["bytes_received"].as_u64().expect("a count");
-    // Nobody else is sending: requests before this one were answered, so their bytes have been counted.
+    // No other client sends: earlier requests were answered, so their bytes have been counted.
     let before = received(rig);
     client.send(bytes);
     rig.until("bytes_received", before + bytes.len() as u64);
@@ -134,7 +134,7 @@ fn a_request_and_the_end_before_the_first_read(rig: &mut Rig) {
     arrive_before_the_first_read(rig, &case.exchange(), 1, PATIENCE);
 }
 
-/// The rest of the requests is there when the first have been read, and nothing more will come that could tell of it.
+/// The rest of the requests is there when the first have been read, and no later event will announce it.
 fn more_requests_than_one_read_takes(case: &Case) {
     let mut rig = Rig::new(case, &[]);
     let (exchange, times) = case.many_quick_requests();
@@ -142,8 +142,8 @@ fn more_requests_than_one_read_takes(case: &Case) {
     rig.finish();
 }
 
-/// Requests, and the end of the connection with them. The server is stopped meanwhile, as with Ctrl-Z, so that all of it
-/// is there when it looks.
+/// Sends requests and the end of the connection together. The server is stopped meanwhile, as with Ctrl-Z, so that
+/// everything is there when it reads.
 pub fn arrive_before_the_first_read(rig: &mut Rig, exchange: &Exchange, times: usize, patience: Duration) {
     process::freeze(rig.server.first);
     let mut client = rig.connect();
@@ -155,7 +155,7 @@ pub fn arrive_before_the_first_read(rig: &mut Rig, exchange: &Exchange, times: u
     rig.expected.requests += times as u64;
 }
 
-/// The reply still has to come, and then the end.
+/// The reply still has to arrive, and then the end.
 fn half_close_after_the_request(rig: &mut Rig) {
     let case = rig.case;
     for exchange in (case.protocol.exchanges)() {
@@ -200,7 +200,7 @@ fn right_requests_and_a_wrong_one_in_one_segment(rig: &mut Rig) {
     rig.expected.error(case.protocol.wrong_kind, 1);
 }
 
-/// All that breaks the protocol, on the same server: none of it is to leave a trace but in the tally.
+/// All violations of the protocol, on the same server: each may leave a trace only in the tally.
 fn wrong_requests(case: &Case) {
     let mut rig = Rig::new(case, &[]);
     amid("right_requests_and_a_wrong_one_in_one_segment", || {
@@ -216,11 +216,11 @@ fn wrong_requests(case: &Case) {
     rig.finish();
 }
 
-/// That connection is closed, and only that one: a bystander is served before and after, on the same connection.
+/// Only that connection is closed: a bystander is served before and after, on the same connection.
 fn a_wrong_request(rig: &mut Rig, wrong: &Wrong) {
     let case = rig.case;
     let exchange = case.exchange();
-    // Where one connection is served at a time, a bystander would make the culprit wait.
+    // If the server handles one connection at a time, a bystander would make the culprit wait.
     let mut bystander = (!case.one_at_a_time()).then(|| rig.connect());
     for _ in 0..3 {
         if let Some(bystander) = &mut bystander {

@@ -1,4 +1,4 @@
-//! One server under test, with what its tally has to show in the end.
+//! One server under test, with its expected tally.
 
 use std::collections::BTreeMap;
 use std::panic::{AssertUnwindSafe, catch_unwind};
@@ -13,13 +13,13 @@ use crate::support::protocol::{Exchange, Protocol};
 use crate::support::server::{Ending, Server};
 use crate::support::{engine, eventually, process};
 
-/// A test: it panics when the design fails it.
+/// A test. It panics if the design fails it.
 pub type Fault = Box<dyn Fn(&Case) -> Result<Completion, libtest_mimic::Failed> + Send>;
 
-/// The form in which a file lists its tests.
+/// Form in which a file lists its tests.
 pub type Listed = (&'static str, fn(&Case) -> Result<Completion, libtest_mimic::Failed>);
 
-/// Lists tests under the names of their functions; `#[needs] test` is ignored where `case.needs()` gives a reason.
+/// Lists tests under the names of their functions. `#[needs] test` is ignored if `case.needs()` returns a reason.
 #[macro_export]
 macro_rules! faults {
     ($($(#[$needs:ident])* $test:ident),+ $(,)?) => {
@@ -33,19 +33,19 @@ macro_rules! faults {
     };
 }
 
-/// How a design divides its work, as seen from outside.
+/// How a design divides its work, as observed from outside.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct Kind {
-    /// What it makes its processes and threads for.
+    /// Unit for which it makes processes and threads.
     pub workers: Workers,
     /// Whether one worker, or the only process, serves many connections at once.
     pub many: bool,
 }
 
-/// What a design makes its processes and threads for.
+/// Units for which a design makes processes and threads.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Workers {
-    /// One process with one thread does all.
+    /// None: a single process with one thread.
     None,
     ProcessPerClient,
     ThreadPerClient,
@@ -57,20 +57,19 @@ pub enum Workers {
 pub struct Case {
     /// The design's entry in `list --json`.
     pub design: Value,
-    /// What kind of design it is.
+    /// Kind of the design.
     pub kind: Kind,
     /// The workload.
     pub protocol: &'static Protocol,
 }
 
 impl Case {
-    /// The design's name.
+    /// Returns the design's name.
     pub fn name(&self) -> &str {
         self.design["name"].as_str().expect("every design has a name")
     }
 
-    /// It serves one connection to its end before it looks at the next: that is its nature, so a client that says
-    /// nothing makes all others wait.
+    /// Whether it serves one connection to its end before the next. By design, a silent client then makes all others wait.
     pub fn one_at_a_time(&self) -> bool {
         self.kind == Kind { workers: Workers::None, many: false }
     }
@@ -80,7 +79,7 @@ impl Case {
         self.settings().any(|setting| setting["name"] == name)
     }
 
-    /// Options that set every number of the design's own settings to the least that is allowed.
+    /// Returns options that set every number of the design's own settings to its minimum.
     pub fn smallest(&self) -> Vec<String> {
         let numbers = self.settings().filter(|setting| setting["kind"] == "integer");
         numbers
@@ -91,17 +90,17 @@ impl Case {
             .collect()
     }
 
-    /// A pool of so many workers, where the design has one.
+    /// Returns options for a pool of this size, if the design has a pool.
     pub fn pool(&self, workers: &'static str) -> Vec<&'static str> {
         if self.has_setting("pool") { vec!["--pool", workers] } else { Vec::new() }
     }
 
-    /// The first of the workload's small exchanges.
+    /// Returns the first of the workload's small exchanges.
     pub fn exchange(&self) -> Exchange {
         (self.protocol.exchanges)().swap_remove(0)
     }
 
-    /// An exchange with a reply larger than all buffers, for tests that are listed with `#[needs_a_large_reply]`.
+    /// Returns an exchange with a reply larger than all buffers, for tests listed with `#[needs_a_large_reply]`.
     pub fn large(&self) -> &'static Exchange {
         self.protocol.large_exchange().expect("the test is listed as one that needs a large reply")
     }
@@ -118,38 +117,38 @@ impl Case {
         Server::launch(command, self.name(), self.protocol.name, &options)
     }
 
-    /// A client of a server that knows what replies of the workload are right.
+    /// Makes a client that knows the workload's correct replies.
     pub fn client(&self, server: &Server) -> Client {
         Client::connect(server.port).judging(self.protocol.alike, server.spins())
     }
 
-    /// Why a test that needs a request which breaks the protocol cannot be run.
+    /// Returns why a test that needs a request which breaks the protocol cannot run.
     pub fn needs_a_wrong_request(&self) -> Option<String> {
         self.protocol.wrongs().is_empty().then(|| format!("nothing breaks the protocol of {}", self.protocol.name))
     }
 
-    /// Why a test that needs a part of a request cannot be run.
+    /// Returns why a test that needs a part of a request cannot run.
     pub fn needs_an_incomplete_request(&self) -> Option<String> {
         let none = self.protocol.incomplete.is_empty();
         none.then(|| format!("every byte is a request of the workload {}", self.protocol.name))
     }
 
-    /// Why a test that needs a large reply cannot be run.
+    /// Returns why a test that needs a large reply cannot run.
     pub fn needs_a_large_reply(&self) -> Option<String> {
         self.protocol.large.is_none().then(|| format!("no reply of the workload {} is large", self.protocol.name))
     }
 
-    /// Why a test that needs workers that serve many connections at once cannot be run.
+    /// Returns why a test that needs workers with many connections at once cannot run.
     pub fn needs_workers_that_serve_many(&self) -> Option<String> {
         (!self.kind.many).then(|| "a worker of this design serves one connection at a time".to_owned())
     }
 
-    /// Why a test that needs a connection to be served beside another cannot be run.
+    /// Returns why a test that needs two connections served at once cannot run.
     pub fn needs_company(&self) -> Option<String> {
         self.one_at_a_time().then(|| "this design serves one connection to its end before the next".to_owned())
     }
 
-    /// More bytes of requests than any buffer of a connection takes: an exchange, and how often.
+    /// Returns an exchange and a number of repetitions whose requests exceed every buffer of a connection.
     pub fn many_quick_requests(&self) -> (Exchange, usize) {
         let exchanges = (self.protocol.exchanges)();
         let exchange = exchanges.into_iter().min_by_key(|exchange| exchange.reply.len()).expect("there is one");
@@ -157,7 +156,7 @@ impl Case {
         (exchange, times)
     }
 
-    /// Why a test whose requests have to be very many in a buffer cannot be run.
+    /// Returns why a test that needs very many requests in a buffer cannot run.
     pub fn needs_small_requests(&self) -> Option<String> {
         let (_, times) = self.many_quick_requests();
         let name = self.protocol.name;
@@ -165,8 +164,8 @@ impl Case {
             .then(|| format!("a connection's buffers hold no more than {times} requests of the workload {name}"))
     }
 
-    /// Why a test with [`Case::many_quick_requests`] cannot be run: they take too much CPU time, as tried on a server with
-    /// one connection.
+    /// Returns why a test with [`Case::many_quick_requests`] cannot run: they take too much CPU time, as measured on a
+    /// server with one connection.
     pub fn needs_quick_requests(&self) -> Option<String> {
         const TRIED: u64 = 20;
         const ALLOWED: u64 = 5_000_000_000;
@@ -186,10 +185,10 @@ impl Case {
     }
 }
 
-/// The most descriptors that a thread may have for itself: two ends of a pipe, and rings.
+/// Maximum descriptors that a thread may have for itself: two ends of a pipe, and rings.
 const PER_THREAD: isize = 4;
 
-/// What a process has open, and the threads that it has.
+/// Open descriptors and threads of a process.
 #[derive(Debug, Clone, Copy)]
 struct Open {
     descriptors: isize,
@@ -203,7 +202,7 @@ impl Open {
     }
 }
 
-/// Runs a part of a test, and says of which part it is what goes wrong in it.
+/// Runs a part of a test, and adds the part to the message of its failure.
 pub fn amid(part: &str, run: impl FnOnce()) {
     if let Err(panic) = catch_unwind(AssertUnwindSafe(run)) {
         let text = panic.downcast_ref::<String>().cloned();
@@ -216,13 +215,13 @@ pub fn amid(part: &str, run: impl FnOnce()) {
 pub struct Rig<'a> {
     pub case: &'a Case,
     pub server: Server,
-    /// What the tally has to show.
+    /// Expected tally.
     pub expected: Expected,
-    /// Descriptors of each process of the server before anything happened.
+    /// Descriptors of each process of the server at the start.
     descriptors: BTreeMap<i32, Open>,
 }
 
-/// What a tally has to show.
+/// An expected tally.
 #[derive(Debug, Default)]
 pub struct Expected {
     pub connections: u64,
@@ -231,22 +230,22 @@ pub struct Expected {
     pub never_closed: u64,
     pub workers_lost: u64,
     pub workers_replaced: u64,
-    /// How many errors of which kinds: the kernel decides between the kinds of one entry.
+    /// Expected errors by kind. The kernel decides between the kinds of one entry.
     pub errors: Vec<(&'static [&'static str], u64)>,
-    /// Kinds of errors of which there may be any number.
+    /// Kinds of errors of which any number may occur.
     pub errors_allowed: &'static [&'static str],
 }
 
-/// How a client's reset is seen by the server: it depends on what the server was doing.
+/// Errors that a client's reset may cause, depending on what the server was doing.
 pub const RESET: &[&str] = &["reset", "broken_pipe"];
 
 impl<'a> Rig<'a> {
-    /// Starts a server and lets it serve once, so that everything is there that it opens for its first client.
+    /// Starts a server and lets it serve once, so that everything is open that it opens for its first client.
     pub fn new(case: &'a Case, options: &[&str]) -> Self {
         Rig::of(case, case.start(options))
     }
 
-    /// As [`Rig::new`], with a server that was started in a way of its own.
+    /// As [`Rig::new`], for a server that was started differently.
     pub fn of(case: &'a Case, server: Server) -> Self {
         let mut rig = Rig { case, server, expected: Expected::default(), descriptors: BTreeMap::new() };
         rig.server.settle();
@@ -269,13 +268,13 @@ impl<'a> Rig<'a> {
         Client::connect_slow(self.server.port).judging(self.case.protocol.alike, self.server.spins())
     }
 
-    /// A request on a connection that is there; its reply must be right.
+    /// Makes a request on an open connection, and checks its reply.
     pub fn asks(&mut self, client: &mut Client, exchange: &Exchange) {
         client.exchange(exchange);
         self.expected.requests += 1;
     }
 
-    /// A request on a new connection is answered, and the connection ends well.
+    /// Makes a request on a new connection, which is answered and ends without error.
     pub fn serves(&mut self) {
         let mut client = self.connect();
         let exchange = self.case.exchange();
@@ -284,7 +283,7 @@ impl<'a> Rig<'a> {
         client.receive_to_end(b"");
     }
 
-    /// Waits until the tally shows what is expected so far and every connection has been closed.
+    /// Waits until the tally has the expected values and every connection has been closed.
     pub fn catches_up(&mut self) {
         let (expected, framed) = (&self.expected, self.case.protocol.framed);
         let closed = expected.connections - expected.never_closed;
@@ -298,13 +297,13 @@ impl<'a> Rig<'a> {
         });
     }
 
-    /// Waits as [`Rig::catches_up`] does, and looks at the errors that are tallied by then.
+    /// Waits as [`Rig::catches_up`] does, and checks the errors tallied so far.
     pub fn is_right_so_far(&mut self) {
         self.catches_up();
         self.expected.errors_hold(&self.server.snapshot()["tally"]);
     }
 
-    /// Waits until the workers that were lost, and those that replace them, are tallied as expected.
+    /// Waits until lost workers and their replacements are tallied as expected.
     pub fn catches_up_with_workers(&mut self) {
         let (lost, replaced) = (self.expected.workers_lost, self.expected.workers_replaced);
         self.server.snapshot_when(&format!("{lost} workers lost and {replaced} replaced"), |snapshot| {
@@ -312,15 +311,15 @@ impl<'a> Rig<'a> {
         });
     }
 
-    /// Waits until a tally's number has reached a value.
+    /// Waits until a number of the tally has reached a value.
     pub fn until(&mut self, name: &str, at_least: u64) {
         self.server.snapshot_when(&format!("{name} of at least {at_least}"), |snapshot| {
             snapshot["tally"][name].as_u64().expect("a number") >= at_least
         });
     }
 
-    /// Waits until every connection has been closed, and takes the number of requests as it is: where clients give up, it is
-    /// for chance to say how many were answered first.
+    /// Waits until every connection has been closed, and accepts the number of requests. If clients give up, it depends on
+    /// timing how many were answered first.
     pub fn catches_up_with_whatever_was_answered(&mut self) {
         let connections = self.expected.connections;
         let snapshot = self.server.snapshot_when("all connections closed", |snapshot| {
@@ -329,8 +328,7 @@ impl<'a> Rig<'a> {
         self.expected.requests = snapshot["tally"]["requests"].as_u64().expect("a count");
     }
 
-    /// The server has nothing to do, so it does nothing: it would take a CPU for itself if it asked again and again, as one does
-    /// that is told to.
+    /// Checks that an idle server sleeps. If it retried all the time, it would use a whole CPU, as a busy-polling one does.
     pub fn does_not_spin(&self) {
         if self.server.spins() {
             return;
@@ -342,8 +340,8 @@ impl<'a> Rig<'a> {
         assert!(cpu < time / 2, "a server with nothing to do took {cpu} ns of CPU time in {time} ns");
     }
 
-    /// The end of every test: the server still serves, has nothing open that it had not open before, stops as told, and
-    /// leaves a right tally and nothing else.
+    /// Ends every test: the server still serves, has nothing open that it had not open at the start, stops properly, and
+    /// leaves a correct tally and nothing else.
     pub fn finish(self) {
         self.finish_with_tally();
     }
@@ -364,9 +362,9 @@ impl<'a> Rig<'a> {
         ending.summary()["tally"].clone()
     }
 
-    /// Every process has as many descriptors open as before. The server's first process may have fewer: it closes what
-    /// led to a worker that is gone. Where a pool has grown or shrunk, the threads that came or went account for the
-    /// difference, each for as many: a ring or a pipe of its own.
+    /// Checks that every process has as many descriptors open as before. The server's first process may have fewer: it
+    /// closes those for workers that are gone. In a pool that has grown or shrunk, each started or ended thread accounts for
+    /// a ring or a pipe.
     pub fn leaks_nothing(&self) {
         let fewer = |id: i32| if id == self.server.first { self.expected.workers_lost as isize } else { 0 };
         let leak = |(id, now): (i32, Open)| {
@@ -390,7 +388,7 @@ impl<'a> Rig<'a> {
         processes.into_iter().filter_map(|id| Some((id, Open::of(id)?))).collect()
     }
 
-    /// The process of the server that has the connection of a client open, its first process aside.
+    /// Returns the server process, other than the first, that has the connection of a client open.
     pub fn worker_of(&self, client: &Client) -> i32 {
         eventually("a worker has the connection", || {
             let inode = process::socket_inode(self.server.port, client.port())?;
@@ -405,12 +403,12 @@ impl<'a> Rig<'a> {
 }
 
 impl Expected {
-    /// So many errors of one of these kinds.
+    /// Expects this many errors of one of these kinds.
     pub fn error(&mut self, kinds: &'static [&'static str], count: u64) {
         self.errors.push((kinds, count));
     }
 
-    /// The tally of a server that has ended is right.
+    /// Checks the tally of a server that has ended.
     pub fn holds(&self, ending: &Ending) {
         let tally = &ending.summary()["tally"];
         let number = |name: &str| tally[name].as_u64().unwrap_or_else(|| panic!("no {name} in {tally}"));
@@ -442,6 +440,6 @@ impl Expected {
             assert_eq!(of(kinds), right, "errors of the kinds {kinds:?} in {tally}");
         }
         let total: u64 = self.errors.iter().map(|entry| entry.1).sum();
-        assert_eq!(seen.values().sum::<u64>(), total, "there are errors that nobody made: {seen:?}");
+        assert_eq!(seen.values().sum::<u64>(), total, "there are unexpected errors: {seen:?}");
     }
 }

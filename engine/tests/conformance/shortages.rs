@@ -1,4 +1,4 @@
-//! Descriptors, processes and threads that are not to be had. Nothing of that may end a server.
+//! Shortages of descriptors, processes and threads. None of them may end a server.
 
 use libtest_mimic::{Completion, Failed};
 use nix::sys::signal::Signal;
@@ -12,10 +12,10 @@ use crate::support::{Unprivileged, engine_with_descriptors, eventually, process}
 
 pub const FAULTS: &[Listed] = faults![descriptors_run_out, descriptors_run_out_as_the_server_starts];
 
-/// Those that need a user of their own, and are ignored where there is none to be had.
+/// Tests that need a separate user, and are ignored if there can be none.
 pub const AS_A_USER: &[Listed] = &[("processes_run_out", processes_run_out)];
 
-/// Where all connections are one process's.
+/// Designs in which one process has all connections.
 pub const OF_ONE_PROCESS_FOR_ALL: &[Listed] = faults![descriptors_run_out_and_that_is_tallied];
 
 pub const OF_POOLS: &[Listed] = &[("a_pool_that_cannot_be_made", a_pool_that_cannot_be_made)];
@@ -24,8 +24,8 @@ pub const OF_PROCESS_POOLS: &[Listed] = &[("a_worker_that_cannot_be_replaced", a
 
 const DESCRIPTORS: u32 = 40;
 
-/// More clients than the server may have descriptors: meanwhile it does not ask for more again and again, and goes on to
-/// serve those that it has; when they have gone, it takes the others, and serves as before.
+/// More clients than the server may have descriptors. Meanwhile it does not retry accept all the time, and continues to
+/// serve its connections. When they have closed, it accepts the others, and serves as before.
 fn descriptors_run_out(case: &Case) {
     let (mut rig, mut silent) = with_descriptors_run_out(case);
     wait_until_nothing_changes(&mut rig.server);
@@ -39,8 +39,8 @@ fn descriptors_run_out(case: &Case) {
     rig.finish();
 }
 
-/// A thread that waits in accept(2) holds a descriptor already. Where the rush has made many of them, and an answer takes
-/// descriptors too, there is none before the next maintenance has ended the excess.
+/// A thread that waits in accept(2) already holds a descriptor. If the rush has made many threads, and a reply needs
+/// descriptors too, there are none until the next maintenance has ended the excess.
 fn the_pool_shrinks(case: &Case, server: &Server) {
     let Some(spare) = server.setting("maximum_spare").filter(|_| case.protocol.opens_files) else { return };
     let main_thread = 1;
@@ -49,7 +49,7 @@ fn the_pool_shrinks(case: &Case, server: &Server) {
     });
 }
 
-/// Clients that come at the first moment, and take the descriptors that the server may need for itself.
+/// Clients that connect at the first moment, and take descriptors that the server may need for itself.
 fn descriptors_run_out_as_the_server_starts(case: &Case) {
     let mut server = case.launch(&mut engine_with_descriptors(DESCRIPTORS), &[]);
     let clients: Vec<Client> = (0..2 * DESCRIPTORS).map(|_| Client::connect(server.port)).collect();
@@ -62,7 +62,7 @@ fn descriptors_run_out_as_the_server_starts(case: &Case) {
     server.stop().is_good();
 }
 
-/// That process meets the limit, and says so.
+/// The process that meets the limit reports it.
 fn descriptors_run_out_and_that_is_tallied(case: &Case) {
     let (mut rig, silent) = with_descriptors_run_out(case);
     rig.server.snapshot_when("a tally that says so", |snapshot| resource_limits(snapshot) > 0);
@@ -88,8 +88,8 @@ fn wait_until_nothing_changes(server: &mut Server) {
     });
 }
 
-/// A limit on the user's processes and threads, and more clients than it allows. A design that needs none for a client
-/// does not notice; one that does drops the connection, counts it, and goes on.
+/// A limit on the user's processes and threads, and more clients than it allows. A design that needs none per client does
+/// not notice. Others drop the connection, count it, and continue.
 fn processes_run_out(case: &Case) -> Result<Completion, Failed> {
     let user = match Unprivileged::new() {
         Ok(user) => user,
@@ -113,19 +113,19 @@ fn processes_run_out(case: &Case) -> Result<Completion, Failed> {
         rig.expected.error(&["resource_limit"], refused);
     }
     if case.has_setting("maximum_workers") {
-        // It says so when it cannot grow; its clients wait for the workers that there are.
+        // It reports that it cannot grow; its clients wait for existing workers.
         rig.expected.errors_allowed = &["resource_limit"];
     }
     drop(silent);
     if !case.has_setting("maximum_workers") {
-        // Until the last of them is gone it counts, and the next client may be refused for it.
+        // A process counts towards the limit until it is gone, so the next client may be refused because of it.
         eventually("the clients' processes and threads have ended", || (tasks(&rig.server) <= before).then_some(()));
     }
     rig.finish();
     Ok(Completion::Completed)
 }
 
-/// A pool larger than the limit: the server ends and says so, instead of serving with what it got.
+/// A pool larger than the limit: the server ends with a message, instead of serving with fewer workers.
 fn a_pool_that_cannot_be_made(case: &Case) -> Result<Completion, Failed> {
     let user = match Unprivileged::new() {
         Ok(user) => user,
@@ -137,7 +137,7 @@ fn a_pool_that_cannot_be_made(case: &Case) -> Result<Completion, Failed> {
     Ok(Completion::Completed)
 }
 
-/// A worker that is lost when no process is to be had stays lost, and the others go on.
+/// If no process can be made, a lost worker stays lost, and the others continue.
 fn a_worker_that_cannot_be_replaced(case: &Case) -> Result<Completion, Failed> {
     let user = match Unprivileged::new() {
         Ok(user) => user,

@@ -1,4 +1,4 @@
-//! The end of a server: what is in flight is finished, what is silent does not keep it, nobody goes uncounted.
+//! The end of a server: replies in flight are finished, silent clients do not delay it, and every client is counted.
 
 use std::time::Duration;
 
@@ -37,7 +37,7 @@ fn the_end_of_standard_input_drains(case: &Case) {
     drains(case, |rig| rig.server.close_input());
 }
 
-/// A connection in flight still gets its whole reply, and nobody gets a new one.
+/// A connection in flight still gets its whole reply, and no client gets a new one.
 fn drains(case: &Case, stop: fn(&mut Rig<'_>)) {
     let options = [vec!["--drain-milliseconds", "600000"], case.protocol.large_options()].concat();
     let mut rig = Rig::new(case, &options);
@@ -58,7 +58,7 @@ fn drains(case: &Case, stop: fn(&mut Rig<'_>)) {
     rig.expected.holds(&ending);
 }
 
-/// The stop comes while a worker is just done with its client and says so, to whomever it may concern.
+/// The stop arrives just when a worker is done with its client and reports it.
 fn stopped_as_a_connection_ends(case: &Case) {
     for _ in 0..5 {
         let server = case.start(&case.pool("3"));
@@ -97,7 +97,7 @@ fn silent_client_at_the_end(case: &Case, drain: &str) {
     assert_eq!(tally["errors"], serde_json::json!({}), "{tally}");
 }
 
-/// Whoever asks twice does not want to wait for the connections in flight.
+/// A second signal skips the wait for connections in flight.
 fn a_second_sigint_ends_at_once(case: &Case) {
     let mut rig = Rig::new(case, &["--drain-milliseconds", "600000"]);
     let silent = rig.connect();
@@ -114,7 +114,7 @@ fn a_second_sigint_ends_at_once(case: &Case) {
     drop(silent);
 }
 
-/// Connections that the server never looked at. It is stopped meanwhile, as with Ctrl-Z, so that it cannot.
+/// Connections that the server never accepted. It is stopped meanwhile, as with Ctrl-Z, so that it cannot accept them.
 fn clients_in_the_queue_are_reset_and_tallied(case: &Case) {
     let mut rig = Rig::new(case, &["--drain-milliseconds", "50"]);
     process::freeze(rig.server.first);
@@ -127,19 +127,19 @@ fn clients_in_the_queue_are_reset_and_tallied(case: &Case) {
     queued.iter_mut().for_each(|client| assert_eq!(client.receive_until_cut(b""), 0));
 }
 
-/// More clients than a small pool can look after, and then the end: each of them is in the tally, as a connection or as
-/// one that nobody came to serve.
+/// More clients than a small pool can serve, and then the end: each of them is in the tally, as a connection or as queued at
+/// the stop.
 fn every_client_is_tallied_at_the_end(case: &Case) {
     let mut options = case.smallest();
     options.extend(["--drain-milliseconds".to_owned(), "50".to_owned()]);
     let mut rig = Rig::new(case, &options.iter().map(String::as_str).collect::<Vec<_>>());
     let clients: Vec<Client> = (0..6).map(|_| rig.connect()).collect();
     let mut last = (Value::Null, 0);
-    eventually("the server has accepted whom it can", || {
+    eventually("the server has accepted all clients that it can", || {
         let snapshot = rig.server.snapshot();
         let mut tally = snapshot["tally"].clone();
         if rig.server.spins() {
-            // It goes on receiving nothing.
+            // The client still receives nothing.
             tally["receive_calls"] = Value::Null;
         }
         let now = serde_json::json!([tally, snapshot["listen_queue"]]);

@@ -1,4 +1,4 @@
-//! Processes of a server that are killed.
+//! Killed processes of a server.
 
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering::Relaxed};
 use std::time::{Duration, Instant};
@@ -39,7 +39,7 @@ pub const OF_PROCESS_POOLS: &[Listed] = faults![
     all_workers_are_killed,
 ];
 
-/// The supervisor says so and ends, whatever the design: there is nobody left who could accept.
+/// The supervisor reports it and ends, whatever the design: nobody is left who could accept.
 fn the_server_process_is_killed(case: &Case) {
     for signal in [Signal::SIGKILL, Signal::SIGTERM, Signal::SIGHUP] {
         let rig = Rig::new(case, &[]);
@@ -62,12 +62,12 @@ fn the_server_process_is_killed_while_it_serves(case: &Case) {
     ending.is_reported(&["SIGKILL"]);
     let received = client.receive_until_cut(&large.reply[1000..]);
     assert!(received + 1000 < large.reply.len(), "a server that was killed sent all of its reply");
-    // Whether a worker noticed the end of its parent or of its client first is not for sure, so only sums are.
+    // A worker may notice the end of its parent or of its client first, so only sums are checked.
     let tally = &ending.summary()["tally"];
     assert_eq!((&tally["connections"], &tally["requests"]), (&2.into(), &1.into()), "{tally}");
 }
 
-/// A death that the supervisor did not bring about is reported also when the server had been told to stop.
+/// A death that the supervisor did not cause is reported even if the server was already stopping.
 fn the_server_process_is_killed_while_it_drains(case: &Case) {
     let mut rig = Rig::new(case, &["--drain-milliseconds", "600000"]);
     let silent = rig.connect();
@@ -117,7 +117,7 @@ fn children_are_killed_in_mid_reply(case: &Case) {
 fn an_idle_worker_is_killed(case: &Case) {
     let mut rig = Rig::new(case, &["--pool", "3"]);
     let workers = rig.server.workers();
-    // One that is not in accept: it waits for a lock, or for a descriptor, where the design has such things.
+    // A worker that is not in accept: it waits for a lock or a descriptor, if the design has them.
     let idle = workers.iter().copied().find(|&id| process::waits_in_accept(id) == Some(false)).unwrap_or(workers[1]);
     kill(&mut rig, idle);
     let silent = rig.connect();
@@ -128,9 +128,9 @@ fn an_idle_worker_is_killed(case: &Case) {
     rig.finish();
 }
 
-/// The worker that waits in accept holds the lock around it, where there is one. It is killed, the next one gets the
-/// lock, is killed, and so on until one is left. Where this machine does not show who waits where, the workers are
-/// killed in turn: as one is left, those who held the lock were among them.
+/// The worker that waits in accept holds the lock around it, if there is one. It is killed, the next worker gets the lock,
+/// is killed, and so on until one is left. If this machine does not show which worker waits in accept, the workers are
+/// killed in turn: when one is left, every holder of the lock was among them.
 fn workers_are_killed_one_by_one(case: &Case) {
     let mut rig = Rig::new(case, &["--pool", "5"]);
     for left in (1..5).rev() {
@@ -151,7 +151,7 @@ fn workers_are_killed_one_by_one(case: &Case) {
 fn several_workers_are_killed_at_once(case: &Case) {
     let mut rig = Rig::new(case, &["--pool", "8"]);
     let workers = rig.server.workers();
-    // Stopped first, so that they die together and whoever waits for them finds several at once.
+    // Stopped first, so that they die together and their parent finds several at once.
     process::freeze(rig.server.first);
     workers[1..].iter().for_each(|&id| process::signal(id, Signal::SIGKILL));
     process::thaw(rig.server.first);
@@ -188,7 +188,7 @@ fn a_worker_is_killed_with_a_silent_client(case: &Case) {
     rig.until("connections", rig.expected.connections);
     rig.expected.never_closed += 1;
     kill(&mut rig, worker);
-    // Whoever keeps a copy of the descriptor keeps the client waiting for ever.
+    // A process that keeps a copy of the descriptor keeps the client waiting for ever.
     client.receive_until_cut(b"");
     for _ in 0..10 {
         rig.serves();
@@ -204,21 +204,21 @@ fn a_worker_is_killed_with_many_clients(case: &Case) {
     for client in &mut clients {
         rig.asks(client, &exchange);
     }
-    // What a worker has answered but not yet counted when it dies is never counted.
+    // Replies that a dead worker sent but did not count are never counted.
     if case.protocol.framed {
         rig.until("requests", rig.expected.requests);
     }
     let worker = rig.worker_of(&clients[0]);
     rig.expected.workers_lost += 1;
     process::kill_and_wait(worker);
-    // Until then its own listener, where it has one, takes connections that nobody will serve.
+    // Until then its own listener, if it has one, takes connections that nobody will serve.
     rig.until("workers_lost", 1);
     let mut lost = 0;
     for client in &mut clients {
         client.send_in_vain(&exchange.request);
         match client.receive_at_most(&exchange.reply) {
             0 => lost += 1,
-            bytes => assert_eq!(bytes, exchange.reply.len(), "a connection of a worker that lives was cut"),
+            bytes => assert_eq!(bytes, exchange.reply.len(), "a connection of a living worker was cut"),
         }
     }
     assert!(lost > 0, "the worker that was killed had at least one of the connections");
@@ -239,13 +239,13 @@ fn lost_workers_are_replaced(case: &Case) {
         rig.expected.workers_replaced += 1;
         kill(&mut rig, worker);
         assert!(!rig.server.workers().contains(&worker));
-        // Two are busy, so that the third has to be the new one, or one of two.
+        // Two workers are busy, so the third is the new one, or one of two new ones.
         let silent = [rig.connect(), rig.connect()];
         for _ in 0..3 {
             rig.serves();
         }
         drop(silent);
-        // The next one to be killed must not be closing a connection, which would then never be closed.
+        // The next worker to be killed must not be closing a connection, which would then never be closed.
         rig.catches_up();
     }
     for worker in rig.server.workers() {
@@ -255,15 +255,15 @@ fn lost_workers_are_replaced(case: &Case) {
     }
     let connections = rig.server.snapshot()["workers"].clone();
     assert_eq!(connections.as_array().map(Vec::len), Some(3), "a new worker takes the place of the old: {connections}");
-    // The first process has as many descriptors as before, for each worker that it lost it has a new one.
+    // The first process has as many descriptors as before: a new one for each lost worker.
     rig.expected.workers_lost -= 6;
     rig.leaks_nothing();
     rig.expected.workers_lost += 6;
     rig.finish();
 }
 
-/// A client connects at the very moment at which the only worker dies: it is served by the new one, whole and to the
-/// end. The server is stopped meanwhile, as with Ctrl-Z, so that it learns of both at once.
+/// A client connects just when the only worker dies: the new worker serves it completely. The server is stopped meanwhile,
+/// as with Ctrl-Z, so that it learns of both at once.
 fn a_client_comes_as_the_last_worker_dies(case: &Case) {
     let mut rig = Rig::new(case, &["--pool", "1", "--respawn", "true"]);
     let exchange = case.exchange();
@@ -283,7 +283,7 @@ fn a_client_comes_as_the_last_worker_dies(case: &Case) {
     rig.finish();
 }
 
-/// Workers are killed in whatever they are just doing, many times. Clients lose connections; the server loses nothing.
+/// Workers are killed at random moments, many times. Clients lose connections; the server loses nothing.
 fn workers_are_killed_under_load(case: &Case) {
     const KILLS: usize = 30;
     const CLIENTS: usize = 3;
@@ -319,7 +319,7 @@ fn workers_are_killed_under_load(case: &Case) {
         over.store(true, Relaxed);
     });
     assert!(whole.load(Relaxed) >= 5 * KILLS as u64, "{whole:?} replies were whole, {cut:?} were not");
-    // A worker is killed with one connection, or with those of all clients, and one may also die on its way to it.
+    // A killed worker has one connection, or those of all clients, and one more may be on its way to it.
     let with_each = if case.kind.many { CLIENTS } else { 1 };
     let lost = (KILLS * with_each) as u64;
     assert!(cut.load(Relaxed) <= 2 * lost, "{KILLS} workers were killed, but {cut:?} connections lost");
@@ -339,7 +339,7 @@ fn workers_are_killed_under_load(case: &Case) {
     assert!(number("connections") - number("closed") <= lost, "{tally}");
 }
 
-/// Without `respawn` the server ends with the last of its workers, and says why.
+/// Without `respawn` the server ends with its last worker, and reports why.
 fn all_workers_are_killed(case: &Case) {
     let rig = Rig::new(case, &["--pool", "3"]);
     let workers = rig.server.workers();

@@ -1,8 +1,8 @@
-//! The program as a whole, over real sockets and with real processes: a folder for each part of it.
+//! Tests of the whole program, with real sockets and processes: one folder for each part.
 //!
-//! One test program for all of them, since each has to be linked with the whole engine. They share a process: what a test
-//! changes of it (a limit, a folder's name with its number in it) has to suit the others. `cargo test --test engine reach::`
-//! runs the tests of `net/reach.rs` alone.
+//! They are one test program, since each would have to be linked with the whole engine. They share a process: changes to it
+//! (a limit, a folder named after its number) must suit all tests. `cargo test --test engine reach::` runs only the tests of
+//! `net/reach.rs`.
 
 #[path = "../support/mod.rs"]
 mod support;

@@ -1,4 +1,4 @@
-//! A few requests of any load, with any primitive, whose replies all come and are right.
+//! A few requests of any load, with any primitive, whose replies must all be correct.
 
 use serde_json::{Value, json};
 
@@ -10,13 +10,13 @@ pub fn completes(primitive: &&Value) -> bool {
     primitive["completes"] == true
 }
 
-/// Whether a load makes its requests by a schedule: then their number is not known beforehand.
+/// Whether a load's requests follow a schedule, so that their number is not known beforehand.
 pub fn by_schedule(load: &Value) -> bool {
     items(load, "requests").is_empty()
 }
 
-/// A few requests of a load, whose replies all come and are right; of each of its clients five, and of whatever else their
-/// number is a multiple of, as the load says itself, two. By a schedule some twenty, too few to judge how it was kept.
+/// Makes a few requests with a load, whose replies must all be correct: five for each client, or two if the load defines
+/// another multiple. With a schedule some twenty, too few to judge how it was kept.
 pub fn ask(port: u16, workload: &str, load: &Value, options: &[&str]) -> Value {
     let numbers: Vec<(String, u64)> = match items(load, "requests").split_last() {
         Some((each, others)) => {
@@ -32,11 +32,11 @@ pub fn ask(port: u16, workload: &str, load: &Value, options: &[&str]) -> Value {
         command.arg(format!("--{setting}={number}"));
     }
     let ran = run(&mut command);
-    // Whether a busy machine let it keep its schedule is no matter here: what comes must be right.
+    // A busy machine may keep the load from its schedule, but the replies must be correct.
     let was_late =
         by_schedule(load) && ran.errors.ends_with("the load did not measure its server, so the result is not valid\n");
     assert!(was_late || (ran.status, ran.errors.as_str()) == (Some(0), ""), "{command:?}: {ran:?}");
-    // Before it a load that ends by time prints its marks.
+    // A load that ends by time prints its marks before this line.
     let line: Value = serde_json::from_str(ran.output.lines().last().unwrap()).unwrap();
     let asked = number(&line["tally"]["requests"]);
     let requests = if by_schedule(load) { asked.max(1) } else { numbers.iter().map(|(_, number)| number).product() };
@@ -44,7 +44,8 @@ pub fn ask(port: u16, workload: &str, load: &Value, options: &[&str]) -> Value {
     line
 }
 
-/// A request is a send at least, and all completions have been seen when the load ends; loopback copies all of them.
+/// Checks that every request is at least one send, and that all completions arrived before the load ended. Loopback copies
+/// all of them.
 pub fn completions_are_complete(primitive: &Value, tally: &Value) {
     let [completions, copied] = [&tally["completions"], &tally["completions_copied"]].map(number);
     let sends = number(&tally["requests"])..=number(&tally["send_calls"]);

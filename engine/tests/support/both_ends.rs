@@ -9,14 +9,14 @@ use super::lines::number;
 use super::server::Ending;
 use super::{PATIENCE, engine, run};
 
-/// A load of a workload on a port of 127.0.0.1.
+/// Returns a load of a workload on a port of 127.0.0.1.
 pub fn command(workload: &str, port: u16, options: &str) -> Command {
     let mut command = engine();
     command.args(["load", workload, "--connect", &format!("127.0.0.1:{port}")]).args(options.split_whitespace());
     command
 }
 
-/// Runs a load that must come to a good end; its last line.
+/// Runs a load that must succeed; returns its last line.
 #[track_caller]
 pub fn load(workload: &str, port: u16, options: &str) -> Value {
     let ran = run(command(workload, port, options).arg("--json"));
@@ -24,7 +24,7 @@ pub fn load(workload: &str, port: u16, options: &str) -> Value {
     serde_json::from_str(ran.output.lines().last().unwrap()).unwrap()
 }
 
-/// Sums that both ends keep agree, and nothing went wrong.
+/// Checks that the sums of both ends agree, and that there was no error.
 #[track_caller]
 pub fn agree(ending: &Ending, loads: &[Value]) {
     ending.is_good();
@@ -36,7 +36,7 @@ pub fn agree(ending: &Ending, loads: &[Value]) {
     }
 }
 
-/// A plain connection, on which nothing waits for ever.
+/// Makes a plain connection without endless waits.
 pub fn connect(port: u16) -> TcpStream {
     let stream = TcpStream::connect(("127.0.0.1", port)).unwrap();
     stream.set_read_timeout(Some(PATIENCE)).unwrap();
@@ -44,7 +44,7 @@ pub fn connect(port: u16) -> TcpStream {
     stream
 }
 
-/// Answers every connection, a thread each, for as long as the test runs; returns the port.
+/// Answers every connection in a separate thread for as long as the test runs; returns the port.
 pub fn serve(answer: impl Fn(TcpStream) + Send + Clone + 'static) -> u16 {
     let listener = TcpListener::bind("127.0.0.1:0").unwrap();
     let port = listener.local_addr().unwrap().port();

@@ -1,4 +1,4 @@
-//! A client over a real socket, which can do all that a client should not.
+//! A client over a real socket, which can also misbehave.
 
 use std::io::{ErrorKind, Read, Write};
 use std::net::{Shutdown, SocketAddr, TcpStream};
@@ -9,12 +9,12 @@ use socket2::{Domain, Socket, Type};
 use super::PATIENCE;
 use super::protocol::Exchange;
 
-/// One connection. Whatever takes longer than [`PATIENCE`] is an error.
+/// One connection. Anything that takes longer than [`PATIENCE`] is an error.
 pub struct Client {
     stream: TcpStream,
-    /// Whether what came is as right as what was to come.
+    /// Whether a received reply is as correct as the expected one.
     alike: fn(&[u8], &[u8], bool) -> bool,
-    /// The server spins, which that may depend on.
+    /// Whether the server busy-polls, on which that may depend.
     spins: bool,
 }
 
@@ -24,13 +24,13 @@ impl Client {
         Client::connect_with(port, None)
     }
 
-    /// Connects with a receive buffer so small that a server soon feels that nobody reads.
+    /// Connects with a small receive buffer, so that a server soon notices that the client does not read.
     pub fn connect_slow(port: u16) -> Client {
         Client::connect_with(port, Some(128 << 10))
     }
 
     fn connect_with(port: u16, receive_buffer: Option<usize>) -> Client {
-        let socket = Socket::new(Domain::IPV4, Type::STREAM, None).expect("a socket is to be had");
+        let socket = Socket::new(Domain::IPV4, Type::STREAM, None).expect("a socket can be made");
         if let Some(bytes) = receive_buffer {
             socket.set_recv_buffer_size(bytes).expect("a small buffer is allowed");
         }
@@ -45,40 +45,40 @@ impl Client {
         Client { stream, alike: |seen, right, _spins| seen == right, spins: false }
     }
 
-    /// Takes another reply for right than one that is the same byte by byte, of a server that spins or does not.
+    /// Also accepts replies that are equivalent to the expected ones, from a server that busy-polls or not.
     pub fn judging(self, alike: fn(&[u8], &[u8], bool) -> bool, spins: bool) -> Client {
         Client { alike, spins, ..self }
     }
 
-    /// The same connection for another thread.
+    /// Returns the same connection for another thread.
     pub fn also(&self) -> Client {
-        Client { stream: self.stream.try_clone().expect("a descriptor is to be had"), ..*self }
+        Client { stream: self.stream.try_clone().expect("a descriptor can be copied"), ..*self }
     }
 
-    /// Waits no longer than this for anything.
+    /// Sets the maximum time of each wait.
     pub fn has_patience(&self, patience: Duration) {
         self.stream.set_read_timeout(Some(patience)).unwrap();
     }
 
-    /// Ends both ways, also for threads that are sending or receiving.
+    /// Shuts down both directions, also for threads that are sending or receiving.
     pub fn shut_down(&self) {
         let _ = self.stream.shutdown(Shutdown::Both);
     }
 
-    /// Takes some of what has come, if anything has; does not wait.
+    /// Takes some data if any has arrived. Does not wait.
     pub fn take_what_came(&mut self) {
         self.stream.set_nonblocking(true).unwrap();
         let _ = self.stream.read(&mut [0; 20_000]);
         self.stream.set_nonblocking(false).unwrap();
     }
 
-    /// Takes whatever comes until the connection is over.
+    /// Takes all data until the connection is over.
     pub fn take_everything(&mut self) {
         let mut buffer = [0; 65536];
         while self.stream.read(&mut buffer).is_ok_and(|bytes| bytes > 0) {}
     }
 
-    /// The client's own port.
+    /// Returns the client's own port.
     pub fn port(&self) -> u16 {
         self.stream.local_addr().unwrap().port()
     }
@@ -88,7 +88,7 @@ impl Client {
         self.stream.write_all(bytes).unwrap_or_else(|error| panic!("sending {} bytes: {error}", bytes.len()));
     }
 
-    /// Sends what the server takes before it closes.
+    /// Sends as much as the server takes before it closes.
     pub fn send_in_vain(&mut self, bytes: &[u8]) {
         if let Err(error) = self.stream.write_all(bytes) {
             assert!(is_end(error.kind()), "the server took too long to close: {error}");
@@ -104,7 +104,7 @@ impl Client {
         self.compare(&received, expected);
     }
 
-    /// Whether something has come; does not wait.
+    /// Whether data has arrived. Does not wait.
     pub fn has_received(&self) -> bool {
         self.stream.set_nonblocking(true).unwrap();
         let result = self.stream.peek(&mut [0]);
@@ -118,7 +118,7 @@ impl Client {
         self.receive(&exchange.reply);
     }
 
-    /// Tells the server that no more is to come; replies can still be received.
+    /// Tells the server that no more will be sent. Replies can still be received.
     pub fn half_close(&mut self) {
         self.stream.shutdown(Shutdown::Write).expect("the connection is there");
     }
@@ -133,7 +133,7 @@ impl Client {
         self.compare(&received, expected);
     }
 
-    /// Receives until the connection is over, well or not; what came must be the beginning of `expected`.
+    /// Receives until the connection is over, cleanly or not. The received bytes must be a prefix of `expected`.
     pub fn receive_until_cut(&mut self, expected: &[u8]) -> usize {
         let mut received = Vec::new();
         if let Err(error) = self.stream.read_to_end(&mut received) {
@@ -144,7 +144,7 @@ impl Client {
         received.len()
     }
 
-    /// Receives as many bytes as there should be, or fewer if the connection is cut; says how many came.
+    /// Receives the expected number of bytes, or fewer if the connection is cut; returns how many.
     pub fn receive_at_most(&mut self, expected: &[u8]) -> usize {
         let mut received = vec![0; expected.len()];
         let mut count = 0;
@@ -167,7 +167,7 @@ impl Client {
         }
     }
 
-    /// Nothing comes for so long.
+    /// Checks that nothing arrives for this long.
     pub fn receive_nothing_for(&mut self, time: Duration) {
         self.stream.set_read_timeout(Some(time)).unwrap();
         let result = self.stream.read(&mut [0]);
@@ -183,7 +183,7 @@ impl Client {
     }
 }
 
-/// The peer has closed or reset the connection.
+/// Whether the peer has closed or reset the connection.
 fn is_end(kind: ErrorKind) -> bool {
     matches!(kind, ErrorKind::ConnectionReset | ErrorKind::BrokenPipe | ErrorKind::ConnectionAborted)
 }

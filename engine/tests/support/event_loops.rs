@@ -1,4 +1,4 @@
-//! Loads with an event loop as the tests run them, and servers that are a test's own.
+//! Loads with an event loop as the tests run them, and servers inside a test.
 
 use std::io::{BufRead, BufReader, Read, Write};
 use std::net::{TcpListener, TcpStream};
@@ -9,7 +9,7 @@ use serde_json::Value;
 use super::lines::number;
 use super::{Ran, engine, run};
 
-/// Runs a load to its end; its last line.
+/// Runs a load to its end; returns its last line.
 pub fn load(workload: &str, port: u16, options: &str) -> (Ran, Value) {
     let mut command = engine();
     command.args(["load", workload, "--connect", &format!("127.0.0.1:{port}"), "--json"]);
@@ -19,10 +19,10 @@ pub fn load(workload: &str, port: u16, options: &str) -> (Ran, Value) {
     (ran, line)
 }
 
-/// What moves bytes by primitives without waiting for anything.
+/// Back end in which primitives move the bytes without waiting.
 pub const POLLING: &str = "--back-end polling";
 
-/// The options for each way of waiting that this machine has.
+/// Returns the options for each back end of this machine.
 pub fn back_ends() -> Vec<&'static str> {
     let ring = "--back-end io_uring";
     let mut command = engine();
@@ -38,12 +38,12 @@ pub fn back_ends() -> Vec<&'static str> {
     }
 }
 
-/// Once with each of them.
+/// Runs a test once with each of them.
 pub fn with_each_back_end(test: impl Fn(&str)) {
     back_ends().into_iter().for_each(test);
 }
 
-/// A server of this test: what it does with each connection.
+/// Starts a server inside the test that does this with each connection.
 pub fn serve(each: impl Fn(TcpStream) + Send + Sync + 'static) -> u16 {
     let listener = TcpListener::bind("127.0.0.1:0").unwrap();
     let port = listener.local_addr().unwrap().port();
@@ -57,7 +57,7 @@ pub fn serve(each: impl Fn(TcpStream) + Send + Sync + 'static) -> u16 {
     port
 }
 
-/// Answers every line with one byte, after having been asked whether to.
+/// Answers every line with one byte, after calling `before`.
 pub fn answer_lines(stream: TcpStream, mut before: impl FnMut()) {
     let mut lines = BufReader::new(stream.try_clone().unwrap());
     let (mut stream, mut line) = (stream, String::new());
@@ -79,7 +79,7 @@ pub fn count(line: &Value, path: &str) -> u64 {
     number(field(line, path))
 }
 
-/// Takes what comes and says nothing.
+/// Receives data and never replies.
 pub fn says_nothing(mut stream: TcpStream) {
     while stream.read(&mut [0; 512]).is_ok_and(|bytes| bytes > 0) {}
 }

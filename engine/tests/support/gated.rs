@@ -1,4 +1,4 @@
-//! A command that the engine runs behind a gate, as `count` and `profile` do: its lines as they come, its standard input.
+//! A command that the engine runs behind a gate, as `count` and `profile` do, with its lines and its standard input.
 
 use std::io::{BufRead, BufReader};
 use std::process::{Child, ChildStdin, Command, Stdio};
@@ -8,7 +8,7 @@ use serde_json::Value;
 
 use super::{PATIENCE, engine, eventually};
 
-/// It is killed when this value goes.
+/// Such a command, killed on drop.
 pub struct Gated {
     child: Child,
     /// The command's standard input.
@@ -31,18 +31,18 @@ impl Gated {
         Gated { input: child.stdin.take(), child, lines }
     }
 
-    /// Starts a server by `count` or `profile`, with its options.
+    /// Starts a server with `count` or `profile` and its options.
     pub fn serve(by: &[&str], design: &str) -> Gated {
         let options = ["--", "serve", design, "--control", "--listen", "127.0.0.1:0"];
         Gated::start(engine().args(by).args(options))
     }
 
-    /// The process that has made the gate.
+    /// Returns the process that made the gate.
     pub fn id(&self) -> i32 {
         self.child.id() as i32
     }
 
-    /// The next line, which must be of this kind.
+    /// Returns the next line, which must be of this kind.
     #[track_caller]
     pub fn line(&self, kind: &str) -> Value {
         let line = self.lines.recv_timeout(PATIENCE).unwrap_or_else(|error| panic!("no line {kind}: {error}"));
@@ -50,7 +50,7 @@ impl Gated {
         line
     }
 
-    /// The line of this kind, which must be the next and the last, and the exit status.
+    /// Returns the line of this kind, which must be the next and the last, and the exit status.
     #[track_caller]
     pub fn end(mut self, kind: &str) -> (Value, Option<i32>) {
         let last = self.line(kind);

@@ -1,4 +1,4 @@
-//! A server as a person starts it: words on standard output, until Ctrl-C.
+//! A server as a person starts it: text on standard output, until Ctrl-C.
 
 use std::io::{BufRead, BufReader, Read};
 use std::net::SocketAddr;
@@ -8,11 +8,11 @@ use nix::sys::signal::Signal;
 
 use super::{engine, process};
 
-/// A running one; killed when this value goes.
+/// A running server, killed on drop.
 pub struct Interactive {
     child: Child,
     output: BufReader<ChildStdout>,
-    /// Where it listens.
+    /// Address at which it listens.
     pub address: SocketAddr,
 }
 
@@ -30,7 +30,7 @@ impl Interactive {
         Interactive { child, output, address }
     }
 
-    /// Interrupts it as Ctrl-C does; returns what it prints then.
+    /// Interrupts it as Ctrl-C does; returns its output after that.
     pub fn interrupt(mut self) -> String {
         process::signal(self.child.id() as i32, Signal::SIGINT);
         let mut text = String::new();

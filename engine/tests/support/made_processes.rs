@@ -1,15 +1,15 @@
-//! Processes that are no more than files, in a folder that stands for /proc (proc(5)).
+//! Made-up processes: files in a folder that takes the place of /proc (proc(5)).
 
 use std::fs;
 use std::os::unix::fs::PermissionsExt;
 use std::path::{Path, PathBuf};
 
-/// Those files, which every user may read. Whoever starts servers on them has them made before, and keeps this until all of them
-/// have ended: with it the files go. A test program has them once at a time.
+/// Such files, readable by every user. They must exist before servers start on them, until all of these have ended; they are
+/// removed on drop. A test program has at most one set at a time.
 pub struct MadeProcesses(());
 
 impl MadeProcesses {
-    /// Makes them, at [`path`].
+    /// Makes them at [`path`].
     pub fn make() -> Self {
         let folder = PathBuf::from(path());
         fs::create_dir(&folder).unwrap_or_else(|error| panic!("{}: {error}", folder.display()));
@@ -35,7 +35,7 @@ impl Drop for MadeProcesses {
     }
 }
 
-/// Where this program has them, while it has them.
+/// Returns their path in this program.
 pub fn path() -> String {
     let folder = std::env::temp_dir().join(format!("thunderherd-tests-proc-{}", std::process::id()));
     folder.into_os_string().into_string().expect("the path of the temporary folder is a text")

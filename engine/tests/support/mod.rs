@@ -1,6 +1,6 @@
-//! What the tests share: the real binary, its processes as /proc shows them, and clients that misbehave.
+//! Shared code of the tests: the real binary, its processes as /proc shows them, and clients that misbehave.
 
-// Two test programs take what they need of this: clients and protocols are mostly conformance's.
+// Two test programs use parts of this; clients and protocols are mostly used by conformance.
 #![allow(dead_code)]
 
 pub mod asking;
@@ -24,7 +24,7 @@ use std::time::{Duration, Instant};
 
 use nix::sys::resource::{Resource, getrlimit, setrlimit};
 
-/// How long anything may take before a test says that it will never happen. Only failures take so long.
+/// Maximum wait of any test. Only failures take this long.
 pub const PATIENCE: Duration = Duration::from_secs(60);
 
 /// The program under test.
@@ -35,22 +35,22 @@ pub fn engine() -> Command {
     Command::new(ENGINE)
 }
 
-/// All that is registered: `list --json`.
+/// Returns everything that is registered: `list --json`.
 pub fn catalogue() -> serde_json::Value {
     let listed = run(engine().args(["list", "--json"]));
     assert_eq!(listed.status, Some(0), "{listed:?}");
     serde_json::from_str(&listed.output).expect("list --json prints JSON")
 }
 
-/// Looks again and again until there is what was looked for.
+/// Repeats a look until it finds something, and returns that.
 ///
 /// # Panics
-/// When it has not come within [`PATIENCE`].
+/// If it finds nothing within [`PATIENCE`].
 pub fn eventually<T>(what: &str, mut look: impl FnMut() -> Option<T>) -> T {
     eventually_within(PATIENCE, what, &mut look)
 }
 
-/// As [`eventually`], with a patience of its own.
+/// As [`eventually`], with another maximum wait.
 pub fn eventually_within<T>(patience: Duration, what: &str, mut look: impl FnMut() -> Option<T>) -> T {
     let deadline = Instant::now() + patience;
     loop {
@@ -62,10 +62,10 @@ pub fn eventually_within<T>(patience: Duration, what: &str, mut look: impl FnMut
     }
 }
 
-/// What came of a program that ran to its end.
+/// Result of a program that ran to its end.
 #[derive(Debug)]
 pub struct Ran {
-    /// The exit status; none when a signal ended the program.
+    /// Exit status; `None` if a signal ended the program.
     pub status: Option<i32>,
     /// Standard output.
     pub output: String,
@@ -73,10 +73,10 @@ pub struct Ran {
     pub errors: String,
 }
 
-/// Runs a program, without standard input, to its end.
+/// Runs a program to its end, without standard input.
 ///
 /// # Panics
-/// When it has not ended within [`PATIENCE`]; it is killed then, with all that it started.
+/// If it has not ended within [`PATIENCE`]. Then it is killed, with all that it started.
 pub fn run(command: &mut Command) -> Ran {
     use std::process::Stdio;
     let child = command
@@ -106,14 +106,14 @@ pub fn with(arguments: &str) -> Ran {
     run(engine().args(arguments.split_whitespace()))
 }
 
-/// Arguments that are refused with this code; message and hint name these values.
+/// Checks that arguments are refused with this code, and that message and hint name these values.
 #[track_caller]
 pub fn mistake(arguments: &str, code: &str, words: &[&str]) {
     refused(&with(arguments), code, words);
 }
 
-/// A refusal with this code: exit status 2, message and code in one line, and the hint, if any, in a second one. With
-/// `--json` a line on standard output says the same.
+/// Checks a refusal with this code: exit status 2, message and code in one line, and the hint, if any, in a second one. With
+/// `--json` a line on standard output has the same content.
 #[track_caller]
 pub fn refused(ran: &Ran, code: &str, words: &[&str]) {
     let mut lines = ran.errors.lines();
@@ -130,8 +130,8 @@ pub fn refused(ran: &Ran, code: &str, words: &[&str]) {
     has_words(ran, words);
 }
 
-/// One line with all of these words, no sign of a panic, nothing on standard output, this exit status. Of a refusal
-/// (status 2): a line that ends in a code, and at most one more with a hint.
+/// Checks for one line with all of these words, no panic, nothing on standard output, and this exit status. A refusal
+/// (status 2) has a line that ends in a code, and at most one more line with a hint.
 #[track_caller]
 pub fn one_line(ran: &Ran, status: i32, words: &[&str]) {
     if status == 2 {
@@ -141,7 +141,7 @@ pub fn one_line(ran: &Ran, status: i32, words: &[&str]) {
     }
     assert_eq!(ran.errors.trim_end().lines().count(), 1, "not one line: {ran:?}");
     has_words(ran, words);
-    assert_eq!(ran.output, "", "nothing is to be on standard output");
+    assert_eq!(ran.output, "", "standard output must be empty");
     assert_eq!(ran.status, Some(status), "{ran:?}");
 }
 
@@ -156,20 +156,20 @@ fn has_words(ran: &Ran, words: &[&str]) {
     }
 }
 
-/// A copy of the program that every user may run, and a user of whom no other process is: to meet what only those meet
-/// who are not root, and limits that count a user's processes.
+/// A copy of the program that every user may run, and a user without other processes, for tests of users who are not root,
+/// and of limits on a user's processes.
 pub struct Unprivileged {
     folder: std::path::PathBuf,
     user: u32,
 }
 
 impl Unprivileged {
-    /// Makes the copy; the error says why that cannot be had here.
+    /// Makes the copy. The error is the reason why that is impossible.
     pub fn new() -> Result<Self, String> {
         use std::sync::atomic::{AtomicU32, Ordering::Relaxed};
         static USERS: AtomicU32 = AtomicU32::new(0);
         if !nix::unistd::geteuid().is_root() {
-            return Err("only root can become a user of whom no other process is".to_owned());
+            return Err("only root can become a user without other processes".to_owned());
         }
         for tool in ["setpriv", "prlimit"] {
             if Command::new(tool).arg("--version").output().is_err() {
@@ -179,7 +179,7 @@ impl Unprivileged {
         // Process numbers are below 2^22, and a test program needs fewer than 64 users.
         let user = 100_000_000 + std::process::id() * 64 + USERS.fetch_add(1, Relaxed);
         let folder = std::env::temp_dir().join(format!("thunderherd-tests-{user}"));
-        // Of a test program that was killed and had the number of this one.
+        // A leftover of a killed test program with the same number.
         let _ = std::fs::remove_dir_all(&folder);
         std::fs::create_dir(&folder).map_err(|error| format!("{}: {error}", folder.display()))?;
         let this = Unprivileged { folder, user };
@@ -196,7 +196,7 @@ impl Unprivileged {
         self.folder.join("thunderherd-engine")
     }
 
-    /// A command that runs the program as that user, with a limit on the user's processes and threads.
+    /// Returns a command that runs the program as that user, with a limit on the user's processes and threads.
     pub fn command(&self, processes: Option<u32>) -> Command {
         let mut command = Command::new("prlimit");
         if let Some(processes) = processes {
@@ -206,8 +206,8 @@ impl Unprivileged {
         command
     }
 
-    /// A command that runs the program as that user, who may sample whole CPUs (CAP_PERFMON) and lock no memory for it beyond
-    /// what every user may.
+    /// Returns a command that runs the program as that user, who may sample whole CPUs (CAP_PERFMON), but lock no more
+    /// memory for it than other users.
     pub fn sampling(&self) -> Command {
         let mut command = Command::new("prlimit");
         command.args(["--memlock=0:0", "setpriv"]).args(self.identity());
@@ -215,14 +215,14 @@ impl Unprivileged {
         command
     }
 
-    /// A shell of that user's, in which `$0` is the program.
+    /// Returns a shell of that user, in which `$0` is the program.
     pub fn shell(&self, script: &str) -> Command {
         let mut command = Command::new("setpriv");
         command.args(self.identity()).args(["sh", "-c", script]).arg(self.program());
         command
     }
 
-    /// Lowers the limit on the user's processes for a process that runs already.
+    /// Lowers the limit on the user's processes for a running process.
     pub fn limit_processes(&self, process: i32, processes: u32) {
         let mut command = Command::new("setpriv");
         command.args(self.identity()).arg("prlimit");
@@ -241,19 +241,19 @@ impl Drop for Unprivileged {
     }
 }
 
-/// The most descriptors that a process may allow itself here without privilege.
+/// Returns the maximum descriptors that a process may allow itself without privilege.
 pub fn most_descriptors() -> u64 {
     getrlimit(Resource::RLIMIT_NOFILE).expect("limits can be read").1
 }
 
-/// Allows this test program as many descriptors as may be; says how many.
+/// Allows this test program the maximum descriptors; returns their number.
 pub fn raise_descriptor_limit() -> u64 {
     let most = most_descriptors();
     setrlimit(Resource::RLIMIT_NOFILE, most, most).expect("a limit can be raised to the hard one");
     most
 }
 
-/// A command that runs the program with a limit on the descriptors of each process.
+/// Returns a command that runs the program with a limit on the descriptors of each process.
 pub fn engine_with_descriptors(limit: u32) -> Command {
     let mut command = Command::new("sh");
     command.args(["-c", &format!("ulimit -n {limit} && exec \"$0\" \"$@\""), ENGINE]);

@@ -1,4 +1,4 @@
-//! Two namespaces joined by a pair of interfaces, held by the engine; and what of them is still in the kernel.
+//! Two namespaces joined by a pair of interfaces, held by the engine, and their traces in the kernel.
 
 use std::fs;
 use std::io::{BufRead, BufReader, Read};
@@ -13,7 +13,7 @@ use thunderherd_engine::sys::namespace::enter_network;
 
 use super::{engine, run};
 
-/// What holds them; killed when this value goes.
+/// Their holder, killed on drop.
 pub struct Namespaces {
     holder: Child,
     input: Option<ChildStdin>,
@@ -21,7 +21,7 @@ pub struct Namespaces {
     pub line: Value,
 }
 
-/// Why there can be none here; tests of them are then skipped.
+/// Returns why they cannot be made; tests that need them are then skipped.
 pub fn refusal() -> Option<String> {
     let listed = run(engine().args(["list", "--json"]));
     let catalogue: Value = serde_json::from_str(&listed.output).expect("list --json prints JSON");
@@ -46,32 +46,32 @@ impl Namespaces {
         Namespaces { input: holder.stdin.take(), holder, line }
     }
 
-    /// The process that holds them.
+    /// Returns the process that holds them.
     pub fn holder(&self) -> i32 {
         self.holder.id() as i32
     }
 
-    /// What `--network-namespace` takes for one side, `server` or `client`.
+    /// Returns the path for `--network-namespace` of one side, `server` or `client`.
     pub fn path(&self, side: &str) -> &str {
         self.line[side]["path"].as_str().expect("a path")
     }
 
-    /// An address of the server's end with a port.
+    /// Returns an address of the server's end with a port.
     pub fn listen(&self, port: u16) -> String {
         format!("{}:{port}", self.line["server"]["address"].as_str().expect("an address"))
     }
 
-    /// As [`Namespaces::listen`], of IPv6.
+    /// As [`Namespaces::listen`], for IPv6.
     pub fn listen6(&self, port: u16) -> String {
         format!("[{}]:{port}", self.line["server"]["address6"].as_str().expect("an address"))
     }
 
-    /// The numbers by which the kernel knows them, the server's and the clients'.
+    /// Returns their inodes in the kernel, the server's and the clients'.
     pub fn inodes(&self) -> [u64; 2] {
         ["server", "client"].map(|side| fs::metadata(self.path(side)).expect("it is there").ino())
     }
 
-    /// Lets go of them and waits for the holder's end; its exit status.
+    /// Releases them and waits for the holder's end; returns its exit status.
     pub fn release(mut self) -> Option<i32> {
         self.input = None;
         self.holder.wait().expect("a child can be waited for").code()
@@ -85,7 +85,7 @@ impl Drop for Namespaces {
     }
 }
 
-/// Which of these namespaces a process is in, or has a descriptor of: what `lsns` looks at, and where it does not.
+/// Lists processes that are in one of these namespaces or have a descriptor of one, including those that `lsns` omits.
 pub fn in_use(inodes: &[u64]) -> Vec<(i32, u64)> {
     let mut found = Vec::new();
     for process in super::process::numbers() {
@@ -102,7 +102,7 @@ pub fn in_use(inodes: &[u64]) -> Vec<(i32, u64)> {
     found
 }
 
-/// The interfaces of a namespace, seen from inside: in a thread of its own, which ends in it. Takes root.
+/// Lists the interfaces of a namespace from inside, in a separate thread that enters it. Needs root.
 pub fn interfaces_of(namespace: &fs::File) -> Vec<Interface> {
     let namespace = namespace.try_clone().expect("a descriptor can be copied");
     let inside = std::thread::spawn(move || {

@@ -33,11 +33,11 @@ pub struct Process {
 }
 
 impl Process {
-    /// Reads /proc/ID/stat; none when there is no such process.
+    /// Reads /proc/ID/stat; `None` if there is no such process.
     pub fn read(id: i32) -> Option<Process> {
         let text = fs::read_to_string(format!("/proc/{id}/stat")).ok()?;
-        // The name may hold spaces and parentheses, so the fields begin after the last one.
-        // Of some fifty those that are wanted, since this is asked very often.
+        // The name may hold spaces and parentheses, so the fields begin after the last one. Only the needed ones of some
+        // fifty are parsed, since this is called very often.
         let fields: Vec<&str> = text[text.rfind(')')? + 2..].split(' ').take(18).collect();
         Some(Process {
             id,
@@ -48,19 +48,21 @@ impl Process {
         })
     }
 
-    /// Neither ended nor a zombie. The first thread of a process may be a zombie while others are still ending.
+    /// Whether it has not ended and is no zombie. The first thread of a process may be a zombie while others are still
+    /// ending.
     pub fn lives(&self) -> bool {
         !matches!(self.state, 'Z' | 'X') || self.threads > 1
     }
 }
 
-/// The numbers of all processes, zombies included.
+/// Lists the numbers of all processes, including zombies.
 pub fn numbers() -> impl Iterator<Item = i32> {
     let entries = fs::read_dir("/proc").expect("/proc is mounted");
     entries.filter_map(|entry| entry.ok()?.file_name().to_str()?.parse().ok())
 }
 
-/// The living processes of a group, by number. Asked very often: getpgid(2) is a fraction of what /proc/ID/stat costs.
+/// Lists the living processes of a group, by number. Called very often: getpgid(2) costs a fraction of reading
+/// /proc/ID/stat.
 pub fn of_group(group: i32) -> Vec<Process> {
     let is_of_it = |id: &i32| getpgid(Some(Pid::from_raw(*id))) == Ok(Pid::from_raw(group));
     let mut found: Vec<_> = numbers().filter(is_of_it).filter_map(Process::read).filter(Process::lives).collect();
@@ -68,7 +70,7 @@ pub fn of_group(group: i32) -> Vec<Process> {
     found
 }
 
-/// The living children of a process, by number.
+/// Lists the living children of a process, by number.
 pub fn children(parent: i32) -> Vec<i32> {
     let mut found: Vec<_> = numbers()
         .filter_map(Process::read)
@@ -79,7 +81,7 @@ pub fn children(parent: i32) -> Vec<i32> {
     found
 }
 
-/// A process and all that descend from it and live.
+/// Lists a process and its living descendants.
 pub fn family(ancestor: i32) -> Vec<i32> {
     let processes: Vec<_> = numbers().filter_map(Process::read).collect();
     let mut family = vec![ancestor];
@@ -98,7 +100,7 @@ pub fn lives(id: i32) -> bool {
     Process::read(id).is_some_and(|process| process.lives())
 }
 
-/// The states of all threads of a process.
+/// Returns the states of all threads of a process.
 pub fn thread_states(id: i32) -> Vec<char> {
     let state = |path: &Path| {
         let text = fs::read_to_string(path.join("stat")).ok()?;
@@ -108,52 +110,52 @@ pub fn thread_states(id: i32) -> Vec<char> {
     tasks.filter_map(|task| state(&task.ok()?.path())).collect()
 }
 
-/// The CPUs that a process or thread may use; 0: this thread (sched_getaffinity(2)).
+/// Lists the CPUs that a process or thread may use; 0 is this thread (sched_getaffinity(2)).
 pub fn allowed_cpus(id: i32) -> Vec<usize> {
-    let set = sched_getaffinity(Pid::from_raw(id)).expect("it lives");
+    let set = sched_getaffinity(Pid::from_raw(id)).expect("the process lives");
     (0..CpuSet::count()).filter(|&cpu| set.is_set(cpu).expect("a set has room for it")).collect()
 }
 
-/// The threads of a process; none when it has ended.
+/// Lists the threads of a process; empty if it has ended.
 pub fn threads(id: i32) -> Vec<i32> {
     let names = fs::read_dir(format!("/proc/{id}/task")).into_iter().flatten();
     names.filter_map(|name| name.ok()?.file_name().to_str()?.parse().ok()).collect()
 }
 
-/// How many descriptors a process has open; none when it has ended.
+/// Returns the number of open descriptors of a process; `None` if it has ended.
 pub fn descriptors(id: i32) -> Option<usize> {
     let count = fs::read_dir(format!("/proc/{id}/fd")).ok()?.count();
     lives(id).then_some(count)
 }
 
-/// What the descriptors of a process lead to, for the message of a failure.
+/// Lists the targets of a process's descriptors, for the message of a failure.
 pub fn descriptor_targets(id: i32) -> Vec<String> {
     let Ok(entries) = fs::read_dir(format!("/proc/{id}/fd")) else { return Vec::new() };
     let target = |entry: fs::DirEntry| Some(fs::read_link(entry.path()).ok()?.to_string_lossy().into_owned());
     entries.filter_map(|entry| target(entry.ok()?)).collect()
 }
 
-/// Whether a process, of one thread, waits in accept; none where this machine does not tell (/proc/ID/syscall).
+/// Whether a single-threaded process waits in accept; `None` if this machine does not show it (/proc/ID/syscall).
 pub fn waits_in_accept(id: i32) -> Option<bool> {
     let text = fs::read_to_string(format!("/proc/{id}/syscall")).ok()?;
     let number: i64 = text.split(' ').next()?.trim().parse().ok()?;
     Some([libc::SYS_accept, libc::SYS_accept4].contains(&number))
 }
 
-/// Nanoseconds that the only thread of a process has run on a CPU, also when it is a zombie (/proc/ID/schedstat).
+/// Returns the nanoseconds that a process's only thread has run, even if it is a zombie (/proc/ID/schedstat).
 pub fn cpu_nanoseconds(id: i32) -> u64 {
-    let text = fs::read_to_string(format!("/proc/{id}/schedstat")).expect("the kernel tells how long a thread has run");
+    let text = fs::read_to_string(format!("/proc/{id}/schedstat")).expect("the kernel shows how long a thread has run");
     text.split(' ').next().and_then(|number| number.parse().ok()).expect("schedstat begins with a number")
 }
 
-/// How often a process, of one thread, has given up its CPU to wait (/proc/ID/status).
+/// Returns how often a single-threaded process gave up its CPU to wait (/proc/ID/status).
 pub fn voluntary_switches(id: i32) -> u64 {
     let text = fs::read_to_string(format!("/proc/{id}/status")).expect("the process lives");
     let line = text.lines().find_map(|line| line.strip_prefix("voluntary_ctxt_switches:"));
     line.and_then(|number| number.trim().parse().ok()).expect("the kernel counts context switches")
 }
 
-/// Nanoseconds that the living threads of a group have run on a CPU.
+/// Returns the nanoseconds that the living threads of a group have run.
 pub fn cpu_nanoseconds_of_group(group: i32) -> u64 {
     let thread = |path: &Path| fs::read_to_string(path.join("schedstat")).ok()?.split(' ').next()?.parse::<u64>().ok();
     let threads = |id| fs::read_dir(format!("/proc/{id}/task")).into_iter().flatten();
@@ -161,14 +163,14 @@ pub fn cpu_nanoseconds_of_group(group: i32) -> u64 {
     of_group(group).into_iter().map(|process| of(process.id)).sum()
 }
 
-/// KiB of memory that a process has resident; all of it is its own (/proc/ID/status).
+/// Returns the resident memory of a process in KiB, all of it private (/proc/ID/status).
 pub fn resident_kib(id: i32) -> u64 {
     let text = fs::read_to_string(format!("/proc/{id}/status")).expect("the process is there");
-    let line = text.lines().find_map(|line| line.strip_prefix("VmRSS:")).expect("the kernel tells what is resident");
+    let line = text.lines().find_map(|line| line.strip_prefix("VmRSS:")).expect("the kernel shows resident memory");
     line.trim().trim_end_matches(" kB").parse().expect("a number")
 }
 
-/// Sends a signal to a process that must be there.
+/// Sends a signal to a process, which must exist.
 pub fn signal(id: i32, signal: Signal) {
     kill(Pid::from_raw(id), signal).unwrap_or_else(|error| panic!("{signal} cannot be sent to {id}: {error}"));
 }
@@ -184,7 +186,7 @@ pub fn kill_group(group: i32) {
     let _ = killpg(Pid::from_raw(group), Signal::SIGKILL);
 }
 
-/// Stops all processes of a group, as with Ctrl-Z, and waits until every thread of them stands still.
+/// Stops all processes of a group, as with Ctrl-Z, and waits until all of their threads have stopped.
 pub fn freeze(group: i32) {
     killpg(Pid::from_raw(group), Signal::SIGSTOP).expect("the group is there");
     eventually("a stopped group stands still", || {
@@ -192,20 +194,20 @@ pub fn freeze(group: i32) {
     });
 }
 
-/// Lets a stopped group go on.
+/// Continues a stopped group.
 pub fn thaw(group: i32) {
     killpg(Pid::from_raw(group), Signal::SIGCONT).expect("the group is there");
 }
 
-/// Whether something listens on a port. The kernel shows listeners first, so that the rest, which may be tens of
-/// thousands that linger from other tests, need not be read (/proc/net/tcp).
+/// Whether a process listens on a port. The kernel shows listeners first, so the rest, possibly tens of thousands left by
+/// other tests, need not be read (/proc/net/tcp).
 pub fn listens(port: u16) -> bool {
     const LISTEN: u8 = 0x0a;
     tcp_sockets().take_while(|socket| socket.state == LISTEN).any(|socket| socket.local == port)
 }
 
-/// The ports that connections to a port have at the end that keeps them in TIME_WAIT. There may be some of whoever had the port
-/// before.
+/// Returns the ports of connections towards a port at the end that keeps them in TIME_WAIT. Some may belong to an earlier
+/// user of the port.
 pub fn in_time_wait_towards(port: u16) -> BTreeSet<u16> {
     const TIME_WAIT: u8 = 0x06;
     let kept = tcp_sockets().filter(|socket| socket.state == TIME_WAIT && socket.remote == port);
@@ -229,13 +231,13 @@ fn tcp_sockets() -> impl Iterator<Item = TcpSocket> {
     BufReader::new(file).lines().skip(1).map_while(Result::ok).filter_map(move |line| of_line(&line))
 }
 
-/// The inode of the socket of 127.0.0.1 whose local and remote ports are these. The kernel is asked for that one alone
-/// (sock_diag(7)): to look for it in all that /proc/net/tcp lists would take longer than most tests.
+/// Returns the inode of the socket of 127.0.0.1 with these local and remote ports. Queries only that one (sock_diag(7)):
+/// searching all of /proc/net/tcp would take longer than most tests.
 pub fn socket_inode(local: u16, remote: u16) -> Option<u64> {
     let mut id = SocketId::new_v4();
     (id.source_address, id.destination_address) = (Ipv4Addr::LOCALHOST.into(), Ipv4Addr::LOCALHOST.into());
     (id.source_port, id.destination_port) = (local, remote);
-    // Whatever the cookie of that socket is (linux/inet_diag.h, INET_DIAG_NOCOOKIE).
+    // This cookie matches every socket (linux/inet_diag.h, INET_DIAG_NOCOOKIE).
     id.cookie = [0xff; 8];
     let request = InetRequest {
         family: AF_INET,
@@ -249,12 +251,12 @@ pub fn socket_inode(local: u16, remote: u16) -> Option<u64> {
     question.finalize();
     let mut bytes = vec![0; question.buffer_len()];
     question.serialize(&mut bytes);
-    let socket = netlink_sys::Socket::new(NETLINK_SOCK_DIAG).expect("the kernel tells of sockets");
-    socket.send(&bytes, 0).expect("the kernel can be asked");
+    let socket = netlink_sys::Socket::new(NETLINK_SOCK_DIAG).expect("the kernel reports sockets");
+    socket.send(&bytes, 0).expect("the kernel takes queries");
     let (answer, _) = socket.recv_from_full().expect("the kernel answers");
     let answer = NetlinkMessage::<SockDiagMessage>::deserialize(&answer).expect("its answer can be read");
     match answer.payload {
-        // Where there is no such connection, it tells of whoever listens.
+        // If there is no such connection, the kernel returns the listener.
         NetlinkPayload::InnerMessage(SockDiagMessage::InetResponse(found)) => {
             (found.header.socket_id.destination_port == remote).then_some(found.header.inode.into())
         }

@@ -1,93 +1,91 @@
-//! What the suite knows of each workload: its exchanges, what breaks its rules, and nothing else. The suite for designs
-//! is made from this, so a new workload is tested by an entry here.
+//! Everything that the suite knows of each workload: its exchanges, and violations of its rules. The suite for designs is
+//! made from this, so a new workload is tested by an entry here.
 
 use std::collections::BTreeMap;
 use std::sync::{LazyLock, Mutex};
 
 use super::made_processes;
 
-/// A request, and the reply that is right for it byte by byte.
+/// A request, and the correct reply, byte by byte.
 #[derive(Debug, Clone)]
 pub struct Exchange {
-    /// What the client sends.
+    /// The bytes that the client sends.
     pub request: Vec<u8>,
-    /// What the server has to answer.
+    /// The bytes of the reply.
     pub reply: Vec<u8>,
 }
 
 /// Bytes for which the server closes the connection that sent them, and no other.
 #[derive(Debug, Clone)]
 pub struct Wrong {
-    /// What is wrong with it, for the name of a test.
+    /// Description of the fault, for the name of a test.
     pub name: &'static str,
     /// The bytes.
     pub bytes: Vec<u8>,
-    /// What the server says before it closes, if anything.
+    /// Bytes that the server sends before it closes, if any.
     pub reply: Vec<u8>,
 }
 
-/// Bytes that are more than all buffers between a server and a client that does not read: twice what the kernel lets grow its
-/// buffer for sending (tcp(7), tcp_wmem), in words as an option takes them.
+/// A size larger than all buffers between a server and a client that does not read: twice the maximum of the kernel's send
+/// buffer (tcp(7), tcp_wmem), as the text of an option.
 pub static LARGE: LazyLock<String> = LazyLock::new(|| {
-    let limits = std::fs::read_to_string("/proc/sys/net/ipv4/tcp_wmem").expect("the kernel tells its limits");
+    let limits = std::fs::read_to_string("/proc/sys/net/ipv4/tcp_wmem").expect("the kernel shows its limits");
     let most = limits.split_whitespace().nth(2).and_then(|most| most.parse::<usize>().ok());
     (2 * most.expect("the third of the limits is the most")).max(8 << 20).to_string()
 });
 
-/// With which options the two ends of a workload have little to do.
+/// Options with which the two ends of a workload have little to do.
 #[derive(Debug, Clone, Copy)]
 pub struct Brief {
-    /// Those of `serve`.
+    /// Options of `serve`.
     pub server: &'static [&'static str],
-    /// Those of `load`.
+    /// Options of `load`.
     pub load: &'static [&'static str],
 }
 
-/// What the suite knows of one workload.
+/// Everything that the suite knows of one workload.
 pub struct Protocol {
     /// The name under which the workload is registered.
     pub name: &'static str,
     /// Options with which a server has the exchanges below.
     pub options: fn() -> Vec<String>,
-    /// Options of a server and of a load of the program itself, so that no request of theirs takes long.
+    /// Options of a server and a load of this program with which no request takes long.
     pub brief: Brief,
-    /// Requests have bounds that do not depend on how their bytes come, so the tally's number of them is known.
+    /// Whether boundaries of requests are independent of how bytes arrive, so that the tally's number of requests is known.
     pub framed: bool,
-    /// Exchanges that every server takes, several on one connection. The reply of the first does not depend on
+    /// Exchanges that every server serves, several on one connection. The reply of the first does not depend on
     /// [`Protocol::large_option`].
     pub exchanges: fn() -> Vec<Exchange>,
-    /// The server's option that takes the length of the largest reply, as [`Protocol::large`] needs it; empty where there is
-    /// none.
+    /// The server's option for the length of the largest reply, as [`Protocol::large`] needs it; empty if there is none.
     pub large_option: &'static str,
-    /// An exchange whose reply has [`LARGE`] bytes; none where the protocol has no such reply.
+    /// An exchange whose reply has [`LARGE`] bytes; `None` if the protocol has no such reply.
     pub large: Option<fn(usize) -> Exchange>,
-    /// The beginning of a request, and not all of it; empty where every byte is a request.
+    /// The beginning of a request; empty if every byte is a request.
     pub incomplete: &'static [u8],
-    /// Bytes that break the protocol; none where nothing does. The reply to the first and what is sent of it fit into any
-    /// buffer.
+    /// Bytes that break the protocol; empty if nothing does. The first ones and the reply to them fit into any buffer.
     pub wrong: fn() -> Vec<Wrong>,
-    /// The kinds of error under which breaking the protocol may be tallied.
+    /// Kinds of errors that may be tallied if the protocol is broken.
     pub wrong_kind: &'static [&'static str],
-    /// An answer is computed, which a design may have done elsewhere.
+    /// Whether replies are computed, which a design may do elsewhere.
     pub computes: bool,
-    /// An answer takes descriptors of its own: where none is left there is no answer.
+    /// Whether a reply needs descriptors: without a free one there is no reply.
     pub opens_files: bool,
-    /// Whether what came is as right as what is written down, of a server that spins or does not: where a reply depends on how
-    /// the request came, it need not be the same.
+    /// Whether a received reply is equivalent to the expected one, from a server that busy-polls or not. Replies that depend
+    /// on how the request arrived may differ.
     pub alike: fn(&[u8], &[u8], bool) -> bool,
 }
 
-/// All workloads. A workload's own file has the protocol's first implementation, this is a second one on purpose: a test
-/// that asked the workload what is right would find right whatever it does.
+/// All workloads. This is deliberately a second implementation of each protocol, next to the workload's own file: a test
+/// that took correct replies from the workload would accept anything.
 pub static PROTOCOLS: &[Protocol] = &[BYTES, ECHO, TOP_PROCESSES, BUCKET, HTTP, STREAM, FIELDS, BLAST];
 
 impl Protocol {
-    /// The server's options that allow the large exchange.
+    /// Returns the server's options that allow the large exchange.
     pub fn large_options(&self) -> Vec<&'static str> {
         if self.large_option.is_empty() { Vec::new() } else { vec![self.large_option, &LARGE] }
     }
 
-    /// The large exchange, where there is one, made once for all tests: it is megabytes.
+    /// Returns the large exchange, if there is one. It has megabytes, so it is made once for all tests.
     pub fn large_exchange(&self) -> Option<&'static Exchange> {
         static MADE: Mutex<BTreeMap<&str, &Exchange>> = Mutex::new(BTreeMap::new());
         let large = self.large?;
@@ -95,23 +93,23 @@ impl Protocol {
         Some(MADE.lock().expect("nobody panics with it").entry(self.name).or_insert_with(make))
     }
 
-    /// What breaks its rules, made once for all tests: they are many, and there are megabytes among it.
+    /// Returns the violations of its rules. They are many, some with megabytes, so they are made once for all tests.
     pub fn wrongs(&self) -> &'static [Wrong] {
         static MADE: Mutex<BTreeMap<&str, &[Wrong]>> = Mutex::new(BTreeMap::new());
         MADE.lock().expect("nobody panics with it").entry(self.name).or_insert_with(|| (self.wrong)().leak())
     }
 }
 
-/// What is known of a workload that is registered.
+/// Returns the protocol of a registered workload.
 ///
 /// # Panics
-/// When nothing is known of it.
+/// If this file has none.
 pub fn of(workload: &str) -> &'static Protocol {
     let found = PROTOCOLS.iter().find(|protocol| protocol.name == workload);
     found.unwrap_or_else(|| panic!("tests/support/protocol.rs does not say what the exchanges of {workload} are"))
 }
 
-/// What most protocols have in common: the end of their entry is `..COMMON`.
+/// Defaults shared by most protocols: an entry ends with `..COMMON`.
 const COMMON: Protocol = Protocol {
     name: "",
     options: Vec::new,
@@ -151,7 +149,7 @@ const BYTES: Protocol = Protocol {
     ..COMMON
 };
 
-/// Any bytes are a request, and nothing breaks the protocol. There is no large reply: whoever sends so much without
+/// Any bytes are a request, and nothing breaks the protocol. There is no large reply: a client that sends that much without
 /// reading waits for ever, by the protocol's nature.
 const ECHO: Protocol = Protocol {
     name: "echo",
@@ -163,8 +161,7 @@ const ECHO: Protocol = Protocol {
     ..COMMON
 };
 
-/// Reads processes that are no more than files, so that the reply is known byte by byte. `tests/engine/serve/workloads.rs` has the
-/// real ones.
+/// Reads made-up processes, so that the reply is known byte by byte. `tests/engine/serve/workloads.rs` tests with real ones.
 const TOP_PROCESSES: Protocol = Protocol {
     name: "top_processes",
     options: || vec!["--closes".to_owned(), "client".to_owned(), "--proc".to_owned(), made_processes::path()],
@@ -189,7 +186,7 @@ const TOP_PROCESSES: Protocol = Protocol {
     ..COMMON
 };
 
-/// Delays of 0, so that no reply depends on the requests before it. `tests/engine/serve/workloads.rs` has buckets that grow.
+/// Delays of 0, so that no reply depends on earlier requests. `tests/engine/serve/workloads.rs` tests buckets that grow.
 const BUCKET: Protocol = Protocol {
     name: "bucket",
     options: || vec!["--keep-connections".to_owned(), "true".to_owned()],
@@ -256,7 +253,7 @@ const HTTP: Protocol = Protocol {
     ..COMMON
 };
 
-/// One way: what comes is counted, and what goes are the bytes of `bytes`, however much is asked for.
+/// One direction: received bytes are counted, and sent bytes are those of `bytes`, of any requested length.
 const STREAM: Protocol = Protocol {
     name: "stream",
     brief: Brief { server: &[], load: &["--stream-bytes", "300000"] },
@@ -291,7 +288,7 @@ fn get(count: usize) -> Exchange {
     Exchange { request: format!("get {count}\n").into_bytes(), reply }
 }
 
-/// As many bytes as the fields have together are a request, whatever they are: nothing breaks the protocol.
+/// A request is as many bytes as all fields have together, of any value: nothing breaks the protocol.
 const FIELDS: Protocol = Protocol {
     name: "fields",
     options: || ["--field-size", "9"].map(str::to_owned).to_vec(),
@@ -300,9 +297,9 @@ const FIELDS: Protocol = Protocol {
     ..COMMON
 };
 
-/// The reply depends on how the iterations came: there are as many reads as iterations at least, and one for each byte at most,
-/// but a server that spins makes many that bring nothing.
-/// The count of 4 bytes is as long for every number. `tests/engine/serve/blast.rs` has the other form.
+/// The reply depends on how the iterations arrived: there are at least as many reads as iterations, and at most one for each
+/// byte, but a busy-polling server makes many that return nothing. The count of 4 bytes has the same length for every
+/// number. `tests/engine/serve/blast.rs` tests the other form.
 const BLAST: Protocol = Protocol {
     name: "blast",
     options: || ["--keep-connections", "true", "--count-form", "big_endian"].map(str::to_owned).to_vec(),
@@ -327,9 +324,9 @@ const BLAST: Protocol = Protocol {
         let reads = |four: &[u8]| u32::from_be_bytes(four.try_into().expect("four bytes"));
         // A connection may have been cut in the middle of a number.
         let all = seen.chunks_exact(4).zip(right.chunks_exact(4));
-        // In the other order of bytes it would be beyond this.
+        // In the wrong byte order the number would be larger than this.
         let most = |right: u32| if spins { (1 << 24) - 1 } else { 1500 * right };
-        // The operations of a ring take what there is, and may bring two iterations at once.
+        // Operations of a ring take all arrived bytes, possibly two iterations at once.
         let in_bounds = |seen: u32, right: u32| (1..=most(right)).contains(&seen);
         seen.len() == right.len()
             && all.map(|(seen, right)| (reads(seen), reads(right))).all(|(seen, right)| in_bounds(seen, right))
@@ -348,7 +345,7 @@ fn http_error(status: &str, connection: &str, more: &str) -> Vec<u8> {
     [head, format!("{status}\n").into_bytes()].concat()
 }
 
-/// The exchange of the workload `bytes` for so many bytes: byte i is i % 251.
+/// The exchange of the workload `bytes` for this many bytes: byte i is i % 251.
 pub fn bytes(count: usize) -> Exchange {
     let period: Vec<u8> = (0..251).collect();
     let mut reply = period.repeat(count.div_ceil(period.len()));
@@ -357,12 +354,12 @@ pub fn bytes(count: usize) -> Exchange {
 }
 
 impl Wrong {
-    /// The connection is closed without a word.
+    /// Bytes after which the connection is closed without a reply.
     pub fn closed(name: &'static str, bytes: &[u8]) -> Wrong {
         Wrong::answered(name, bytes, b"")
     }
 
-    /// The server says so, and closes the connection.
+    /// Bytes after which the server replies with an error, and closes the connection.
     pub fn answered(name: &'static str, bytes: &[u8], reply: &[u8]) -> Wrong {
         Wrong { name, bytes: bytes.to_vec(), reply: reply.to_vec() }
     }

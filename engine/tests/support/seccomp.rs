@@ -1,10 +1,10 @@
-//! System calls that a policy forbids: a real filter of the kernel (seccomp(2)), as a container has one.
+//! System calls that a policy forbids, by a real seccomp(2) filter as in a container.
 
 use std::io;
 use std::os::unix::process::CommandExt;
 use std::process::Command;
 
-/// Has a command run under a filter that fails one system call with one error, for it and for all that it starts.
+/// Runs a command under a filter that fails one system call with one error, for it and all its descendants.
 pub fn forbid(command: &mut Command, system_call: libc::c_long, error: i32) {
     let statement = |code: u32, value: u32| libc::sock_filter { code: code as u16, jt: 0, jf: 0, k: value };
     let mut program = [

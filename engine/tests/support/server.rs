@@ -11,7 +11,7 @@ use serde_json::Value;
 
 use super::{PATIENCE, engine, eventually, process};
 
-/// A supervisor and its server. Both are killed when this value goes.
+/// A supervisor and its server. Both are killed on drop.
 pub struct Server {
     supervisor: Child,
     standard_input: Option<ChildStdin>,
@@ -38,19 +38,19 @@ pub struct Ending {
 }
 
 impl Server {
-    /// Starts a server on a port of the kernel's choice. Options may stand behind the design's name.
+    /// Starts a server on a port of the kernel's choice. Options may follow the design's name.
     ///
-    /// Without `--parent`: a parent-death signal comes when the thread ends that forked, and tests run in threads.
+    /// Without `--parent`: the parent-death signal is sent when the forking thread ends, and tests run in threads.
     pub fn start(design: &str, workload: &str, options: &[&str]) -> Server {
         Server::launch(&mut engine(), design, workload, options)
     }
 
-    /// Starts a server with a command that runs the engine with the arguments that are appended.
+    /// Starts a server with a command that runs the engine with the appended arguments.
     pub fn launch(command: &mut Command, design: &str, workload: &str, options: &[&str]) -> Server {
         Server::launch_at("127.0.0.1:0", command, design, workload, options)
     }
 
-    /// As [`Server::launch`], listening elsewhere.
+    /// As [`Server::launch`], at another address.
     pub fn launch_at(listen: &str, command: &mut Command, design: &str, workload: &str, options: &[&str]) -> Server {
         let command = command
             .arg("serve")
@@ -62,8 +62,8 @@ impl Server {
             .stderr(Stdio::piped());
         let mut supervisor = command.spawn().expect("the engine can be started");
         let standard_input = supervisor.stdin.take();
-        let output = BufReader::new(supervisor.stdout.take().expect("it is piped"));
-        let mut stderr = supervisor.stderr.take().expect("it is piped");
+        let output = BufReader::new(supervisor.stdout.take().expect("the output is piped"));
+        let mut stderr = supervisor.stderr.take().expect("the output is piped");
         let (sender, lines) = channel();
         std::thread::spawn(move || output.lines().map_while(Result::ok).try_for_each(|line| sender.send(line)));
         let errors = std::thread::spawn(move || {
@@ -86,26 +86,26 @@ impl Server {
         server
     }
 
-    /// Where it listens, as `--connect` takes it.
+    /// Address at which it listens, as `--connect` takes it.
     pub fn address(&self) -> &str {
         self.ready["address"].as_str().expect("an address")
     }
 
-    /// The supervisor's process.
+    /// Returns the supervisor's process.
     pub fn supervisor(&self) -> i32 {
         self.supervisor.id() as i32
     }
 
-    /// The next line; none at the end of the output.
+    /// Returns the next line; `None` at the end of the output.
     pub fn line(&self) -> Option<Value> {
         match self.lines.recv_timeout(PATIENCE) {
             Ok(line) => Some(serde_json::from_str(&line).unwrap_or_else(|error| panic!("no JSON: {error}: {line}"))),
             Err(RecvTimeoutError::Disconnected) => None,
-            Err(RecvTimeoutError::Timeout) => panic!("the server said nothing for {PATIENCE:?}"),
+            Err(RecvTimeoutError::Timeout) => panic!("the server printed nothing for {PATIENCE:?}"),
         }
     }
 
-    /// Asks for a snapshot.
+    /// Requests a snapshot.
     pub fn snapshot(&mut self) -> Value {
         let input = self.standard_input.as_mut().expect("the server has not been stopped");
         input.write_all(b"snapshot\n").expect("the supervisor reads its commands");
@@ -114,7 +114,7 @@ impl Server {
         line
     }
 
-    /// Asks for snapshots until one is as described, and returns it.
+    /// Requests snapshots until one is as described, and returns it.
     pub fn snapshot_when(&mut self, what: &str, mut suits: impl FnMut(&Value) -> bool) -> Value {
         let mut last = Value::Null;
         let deadline = std::time::Instant::now() + PATIENCE;
@@ -130,22 +130,22 @@ impl Server {
         }
     }
 
-    /// A setting's effective value.
+    /// Returns a setting's effective value.
     pub fn setting(&self, name: &str) -> Option<u64> {
         self.ready["settings"][name].as_u64()
     }
 
-    /// The living processes of the server, its first one included.
+    /// Lists the living processes of the server, including the first.
     pub fn processes(&self) -> Vec<i32> {
         process::of_group(self.first).into_iter().map(|process| process.id).collect()
     }
 
-    /// The living processes of the server, its first one left out.
+    /// Lists the living processes of the server, without the first.
     pub fn workers(&self) -> Vec<i32> {
         self.processes().into_iter().filter(|&id| id != self.first).collect()
     }
 
-    /// Waits until the pool, if the design has one, is there in full, and until every thread of the server sleeps.
+    /// Waits until the pool, if the design has one, is complete, and until every thread of the server sleeps.
     pub fn settle(&self) {
         let pool = self.setting("pool").or(self.setting("start_workers")).unwrap_or(0) as usize;
         eventually("the server has made its pool", || {
@@ -154,7 +154,7 @@ impl Server {
         self.sleeps();
     }
 
-    /// Waits until every thread of the server sleeps; of one that never does until it has looked for something to do many times.
+    /// Waits until every thread of the server sleeps; if the server busy-polls, until it has polled many times.
     pub fn sleeps(&self) {
         if self.spins() {
             let used = || process::cpu_nanoseconds_of_group(self.first);
@@ -172,7 +172,7 @@ impl Server {
         });
     }
 
-    /// Whether it never sleeps, as its design does not or as it was told.
+    /// Whether the server busy-polls, by design or by option.
     pub fn spins(&self) -> bool {
         self.ready["spins"] == true
     }
@@ -182,18 +182,18 @@ impl Server {
         process::signal(self.supervisor(), signal);
     }
 
-    /// Waits until the listener is gone, as it is at once when the server has been asked to stop. Asks the kernel, since
-    /// a connection made to find out would be counted.
+    /// Waits until the listener is gone, which is at once after a stop. Asks the kernel, since a connection made to find out
+    /// would be counted.
     pub fn stops_listening(&self) {
         eventually("the server stops listening", || (!process::listens(self.port)).then_some(()));
     }
 
-    /// Asks the server to stop, by the end of its standard input, without waiting for it.
+    /// Stops the server by the end of its standard input, without waiting.
     pub fn close_input(&mut self) {
         self.standard_input = None;
     }
 
-    /// Asks the server to stop, and waits for its end.
+    /// Stops the server, and waits for its end.
     pub fn stop(mut self) -> Ending {
         self.close_input();
         self.wait()
@@ -224,7 +224,8 @@ impl Server {
 }
 
 impl Drop for Server {
-    /// Ends what a test has not ended: asks twice, which lets the supervisor remove its control group, and then kills.
+    /// Ends a server that a test left running: signals twice, which lets the supervisor remove its control group, and then
+    /// kills.
     fn drop(&mut self) {
         self.standard_input = None;
         for _ in 0..50 {
@@ -240,18 +241,18 @@ impl Drop for Server {
 }
 
 impl Ending {
-    /// The summary, which must have come.
+    /// Returns the summary, which must exist.
     pub fn summary(&self) -> &Value {
         self.summary.as_ref().unwrap_or_else(|| panic!("there was no summary: {}", self.errors))
     }
 
-    /// No process of the server is left.
+    /// Checks that no process of the server is left.
     pub fn leaves_nothing(&self) {
         let left = process::of_group(self.group);
         assert!(left.is_empty(), "the supervisor has ended, but these processes have not: {left:?}");
     }
 
-    /// The server ended because it was told to: exit status 0, nothing on standard error, nothing left.
+    /// Checks that the server ended because it was stopped: exit status 0, nothing on standard error, nothing left.
     pub fn is_good(&self) {
         assert!(self.errors.is_empty(), "on standard error: {}", self.errors);
         assert_eq!(self.status.code(), Some(0), "exit status");
@@ -259,7 +260,7 @@ impl Ending {
         self.leaves_nothing();
     }
 
-    /// The server ended although nobody had told it to: exit status 1, what happened in words, nothing left.
+    /// Checks that the server ended without being stopped: exit status 1, a message, nothing left.
     pub fn is_reported(&self, words: &[&str]) {
         assert_eq!(self.status.code(), Some(1), "exit status; on standard error: {}", self.errors);
         for word in words {

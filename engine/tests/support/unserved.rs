@@ -1,4 +1,4 @@
-//! Ports of loopback where no server answers as long as the socket is held, or where none is to be asked.
+//! Loopback ports without a server, as long as the socket is held, or that no client may connect to.
 
 use std::net::{SocketAddr, TcpListener};
 
@@ -6,7 +6,7 @@ use socket2::{Domain, Socket, Type};
 
 use super::{Ran, engine, refused, run};
 
-/// Nobody listens: whoever connects is refused.
+/// Returns a port on which nobody listens, so that connections are refused.
 pub fn nobody_listens() -> (u16, Socket) {
     let socket = Socket::new(Domain::IPV4, Type::STREAM, None).expect("a socket");
     socket.bind(&SocketAddr::from(([127, 0, 0, 1], 0)).into()).expect("a port");
@@ -14,14 +14,14 @@ pub fn nobody_listens() -> (u16, Socket) {
     (port, socket)
 }
 
-/// A listener whose queue is full and is never emptied.
+/// Returns a listener whose queue is full and never emptied.
 pub fn nobody_accepts() -> (u16, Socket) {
     let (port, socket) = nobody_listens();
     socket.listen(0).expect("a listener");
     (port, socket)
 }
 
-/// A listener that nobody is to reach.
+/// A listener that no client may reach.
 pub struct Untouched(TcpListener);
 
 impl Untouched {
@@ -31,24 +31,25 @@ impl Untouched {
         Untouched(listener)
     }
 
-    /// Where it listens.
+    /// Address at which it listens.
     pub fn address(&self) -> String {
         self.0.local_addr().unwrap().to_string()
     }
 
-    /// A load of it.
+    /// Runs a load of it.
     pub fn load(&self, workload: &str, arguments: &[&str]) -> Ran {
         run(engine().args(["load", workload, "--connect", &self.address()]).args(arguments))
     }
 
-    /// The load is refused with this code, message and hint name these values, and nobody has connected.
+    /// Checks that the load is refused with this code, that message and hint name these values, and that nobody has
+    /// connected.
     #[track_caller]
     pub fn refuses(&self, code: &str, workload: &str, arguments: &[&str], words: &[&str]) {
         refused(&self.load(workload, arguments), code, words);
         self.is_untouched(&format!("{workload} {arguments:?}"));
     }
 
-    /// Nobody has connected.
+    /// Checks that nobody has connected.
     #[track_caller]
     pub fn is_untouched(&self, what: &str) {
         let accepted = self.0.accept();

@@ -23,7 +23,7 @@ const CONNECTING_AT_A_TIME: usize = 128;
 const FULL_RETRY: u64 = 1_000_000;
 
 impl<B: BackEnd> Turns<B> {
-    /// Opens the persistent connections, for as long as `goes_on` says that the load continues. If none could be opened
+    /// Opens the persistent connections, as long as `goes_on` returns true. If none could be opened
     /// for the time that one may take, all clients without a connection give up. Otherwise a load of many clients would
     /// try for hours if its server never answers.
     pub fn connect_all(&mut self, goes_on: impl Fn() -> bool) -> Result<()> {

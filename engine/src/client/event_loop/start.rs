@@ -102,7 +102,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn nobody_begins_before_all_are_there() {
+    fn no_thread_starts_before_all_have_arrived() {
         let (start, there) = (Start::new(3), AtomicUsize::new(0));
         std::thread::scope(|scope| {
             for _ in 0..2 {
@@ -118,7 +118,7 @@ mod tests {
     }
 
     #[test]
-    fn one_that_is_lost_is_waited_for_by_nobody() {
+    fn no_thread_waits_for_a_lost_one() {
         let start = Start::new(3);
         std::thread::scope(|scope| {
             let follower = scope.spawn(|| start.follow());

@@ -90,7 +90,7 @@ fn for_each_kind_of_error_of_a_load_there_is_something_to_change() {
 }
 
 #[test]
-fn lateness_that_does_not_show_beside_the_latency_is_allowed() {
+fn lateness_that_is_small_against_the_latency_is_allowed() {
     let slow =
         |lag| changed(|_, schedule| (schedule.latency_p50_ns, schedule.lag_p99_ns) = (Some(5_000_000), Some(lag)));
     assert_eq!(failed(&slow(500_000)), [""; 0]);
@@ -98,19 +98,19 @@ fn lateness_that_does_not_show_beside_the_latency_is_allowed() {
 }
 
 #[test]
-fn of_few_requests_lower_percentiles_tell_that_the_load_was_late() {
+fn with_few_requests_lower_percentiles_show_a_late_load() {
     let few = |known| changed(|_, schedule| (schedule.lag_p99_ns, schedule.lag_p90_p50_ns) = (None, known));
     for late in [[Some(100_001), Some(0)], [None, Some(100_001)]] {
         assert_eq!(failed(&few(late)), ["send_lag"], "{late:?}");
     }
-    // That the lower percentiles were not late says nothing about the 99th.
+    // Punctual lower percentiles prove nothing about the 99th.
     for early in [[Some(100_000), Some(0)], [None, Some(100_000)]] {
         assert_eq!((failed(&few(early)), not_judged(&few(early))), (vec![], vec!["send_lag"]), "{early:?}");
     }
 }
 
 #[test]
-fn who_spins_may_use_all_of_the_cpu() {
+fn a_busy_polling_load_may_use_all_of_the_cpu() {
     let checks = changed(|all, _| {
         all.spins = true;
         all.generators[0].cpu_ns = 1000;
@@ -119,8 +119,8 @@ fn who_spins_may_use_all_of_the_cpu() {
 }
 
 #[test]
-fn who_spins_and_is_late_is_not_told_to_spin() {
-    for (spins, told) in [(false, true), (true, false)] {
+fn a_late_busy_polling_load_gets_other_advice() {
+    for (spins, advised) in [(false, true), (true, false)] {
         let checks = changed(|all, schedule| {
             all.spins = spins;
             schedule.lag_p99_ns = Some(100_001);
@@ -128,7 +128,7 @@ fn who_spins_and_is_late_is_not_told_to_spin() {
         });
         assert_eq!(failed(&checks), ["send_lag", "gap_variation"]);
         let words = checks.iter().filter(|check| check.holds == Some(false)).map(|check| &check.words);
-        assert!(words.clone().all(|words| words.contains("--wait spin") == told), "{checks:?}");
+        assert!(words.clone().all(|words| words.contains("--wait spin") == advised), "{checks:?}");
     }
 }
 
@@ -154,7 +154,7 @@ fn too_few_requests_are_not_judged() {
 }
 
 #[test]
-fn where_requests_wait_for_the_server_their_gaps_are_its_too() {
+fn gaps_of_requests_that_wait_for_the_server_are_not_judged() {
     let checks = changed(|_, schedule| (schedule.waited, schedule.gaps) = (101, Some((300_000.0, 3.0))));
     assert_eq!((failed(&checks), not_judged(&checks)), (vec![], vec!["gap_mean", "gap_variation"]));
 }
@@ -185,7 +185,7 @@ fn threads_that_share_a_cpu_have_no_time_left_either() {
 }
 
 #[test]
-fn what_is_under_way_at_the_edges_scatters_by_chance() {
+fn requests_in_flight_at_the_edges_vary_by_chance() {
     let off = |replies, in_system| {
         let checks = changed(|all, schedule| {
             (schedule.due, schedule.sent) = (1000, 1000);
@@ -199,7 +199,7 @@ fn what_is_under_way_at_the_edges_scatters_by_chance() {
 }
 
 #[test]
-fn of_few_requests_it_is_seen_that_no_reply_came() {
+fn with_few_requests_missing_replies_are_noticed() {
     let of = |due, replies, in_system| {
         let checks = changed(|all, schedule| {
             (schedule.due, schedule.sent, schedule.gaps) = (due, due, None);
@@ -213,14 +213,14 @@ fn of_few_requests_it_is_seen_that_no_reply_came() {
 }
 
 #[test]
-fn littles_law_is_held_against_the_number_of_connections_where_that_is_known() {
+fn littles_law_uses_the_number_of_connections_if_known() {
     let of = |always| failed(&changed(|all, _| all.always_under_way = always)).len();
     assert_eq!((of(None), of(Some(2)), of(Some(3))), (0, 0, 1));
     let with_errors = changed(|all, _| (all.in_system, all.errors) = (9.0, BTreeMap::from([("reset", 1)])));
     assert_eq!((failed(&with_errors), not_judged(&with_errors)), (vec!["errors"], vec!["little"]));
 }
 
-/// Simulates requests that are due at random moments, and what Little's law says about a window of them, twenty times.
+/// Simulates requests that are due at random moments, and applies Little's law to a window of them, twenty times.
 fn simulated(seconds: f64, rate: f64, latency: impl Fn(f64, f64) -> f64) -> (usize, usize) {
     let mut random = Xoshiro256PlusPlus::seed_from_u64(7);
     let mut uniform = || -> f64 { StandardUniform.sample(&mut random) };

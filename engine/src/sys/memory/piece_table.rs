@@ -70,7 +70,7 @@ mod tests {
     }
 
     #[test]
-    fn it_is_of_the_pieces_that_it_was_filled_with_and_of_no_others() {
+    fn a_table_matches_only_the_pieces_that_filled_it() {
         let [one, other, equal] = [b"abcabc", b"defdef", b"abcabc"].map(|bytes| buffer(bytes));
         let mut table = PieceTable::default();
         assert!(!table.is_of(row(&[])));
@@ -114,7 +114,7 @@ mod tests {
     }
 
     #[test]
-    fn it_can_go_to_another_thread_with_its_buffers() {
+    fn a_table_can_move_to_another_thread_with_its_buffers() {
         let mut table = PieceTable::default();
         table.fill(row(&[(&buffer(b"moved"), 0..5)]));
         let there = std::thread::spawn(move || table.entries()[0].to_vec());

@@ -285,7 +285,7 @@ impl Ring {
                 }
                 Operation::Pause => Completion::Paused,
                 Operation::Poll => Completion::Ready { socket, mark: (entry.user_data() >> 48) as u16 },
-                // The cancelled operation has a completion of its own.
+                // The cancelled operation reports its own end.
                 Operation::Cancel => continue,
             });
         }
@@ -407,7 +407,7 @@ impl fmt::Display for Refusal {
                 "kernel.io_uring_disabled is 1, which forbids it outside of kernel.io_uring_group; or a seccomp filter does"
             }
             (Some(libc::EPERM | libc::EACCES), _) => "a policy forbids it, such as a container's seccomp filter",
-            (Some(libc::ENOSYS), _) => "this kernel was built without it, or a seccomp filter says so",
+            (Some(libc::ENOSYS), _) => "this kernel was built without it, or a seccomp filter hides it",
             (Some(libc::ENOMEM), _) => return write!(formatter, "{call}: {error}: {}", no_memory()),
             (Some(libc::EINVAL | libc::EOPNOTSUPP), _) => "this kernel is too old for it; Linux 6.1 has all of it",
             _ => return write!(formatter, "{call}: {error}"),

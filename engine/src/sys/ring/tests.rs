@@ -51,7 +51,7 @@ fn a_single_buffer_brings_all_bytes_and_then_the_end() {
 }
 
 #[test]
-fn a_cancelled_receive_says_so_and_comes_no_more() {
+fn a_cancelled_receive_reports_that_and_ends() {
     let Some((mut ring, near, far)) = ring(4) else { return };
     ring.receive(near.as_fd()).unwrap();
     ring.cancel_receive(near.as_fd()).unwrap();

@@ -87,7 +87,7 @@ pub fn client(settings: &Settings) -> Result<Box<dyn Client>> {
         repetitions,
         piece: buffer_size,
         announcement: CountForm::of(settings).encode(repetitions).into(),
-        // The reply does not tell whether the server closes after it.
+        // The reply does not show whether the server closes after it.
         complete: if settings.boolean(KEEP.name) { Answer::Complete } else { Answer::Last },
         iterations: pattern(IN_A_PART * ITERATION as u64),
         sums: Arc::new(sums),

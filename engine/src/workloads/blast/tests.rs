@@ -87,7 +87,7 @@ fn no_more_is_wanted_than_is_left_of_an_iteration() {
 }
 
 #[test]
-fn what_is_no_count_within_the_limit_is_refused() {
+fn an_invalid_or_too_large_count_is_refused() {
     for line in ["0", "-1", "1000001", "99999999999999999999", "letters", "", "1 1", "0x10", "1e3", "\u{1}\u{0}"] {
         assert_eq!(answers("decimal", &[format!("{line}\n").as_bytes()]), Err(ErrorKind::BadRequest), "{line}");
     }

@@ -76,7 +76,7 @@ impl Buckets {
         Ok(value)
     }
 
-    /// Returns the total of all buckets; the error says that it differs from what was added.
+    /// Returns the total of all buckets; the error describes how it differs from the additions.
     ///
     /// No sum overflows: at the highest limit on delays that takes 18 million million requests.
     pub fn sum(&self) -> Result<u64, String> {
@@ -110,7 +110,7 @@ mod tests {
     }
 
     #[test]
-    fn what_is_lost_is_seen() {
+    fn a_lost_update_is_detected() {
         let buckets = Buckets::new(2, "atomic").unwrap();
         buckets.grow(1, 5).unwrap();
         buckets.values[1].0.store(4, Relaxed);
@@ -125,7 +125,7 @@ mod tests {
     }
 
     #[test]
-    fn as_many_buckets_as_are_allowed_have_their_locks() {
+    fn the_maximum_number_of_buckets_has_locks() {
         let buckets = Buckets::new(65_536, "per_bucket").unwrap();
         for bucket in 0..buckets.count() {
             assert_eq!(buckets.grow(bucket, 1).unwrap(), 1);

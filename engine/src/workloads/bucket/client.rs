@@ -57,7 +57,7 @@ pub fn client(settings: &Settings) -> Result<Box<dyn Client>> {
             format!("--delay-minimum {minimum} is larger than --delay-maximum {maximum}"),
         ));
     }
-    // The reply does not tell whether the server closes after it.
+    // The reply does not show whether the server closes after it.
     let complete = if settings.boolean(KEEP.name) { Answer::Complete } else { Answer::Last };
     let requests = Requests { delays: minimum..=maximum, buckets, seed };
     let shared = SharedArray::new(1).context("cannot map shared memory")?;

@@ -35,7 +35,7 @@ fn answers(service: &dyn Service, segments: &[&[u8]]) -> std::result::Result<Str
 }
 
 #[test]
-fn wherever_a_request_is_cut_its_answer_is_the_same() {
+fn a_request_cut_anywhere_gets_the_same_reply() {
     let text = b"3,0\n2,31\r\n0,31\n1000,0\n";
     for cut in 0..text.len() {
         let service = new(&[]);
@@ -57,7 +57,7 @@ fn the_homeworks_server_closes_after_a_reply() {
 }
 
 #[test]
-fn what_is_no_delay_and_bucket_is_refused() {
+fn an_invalid_delay_or_bucket_is_refused() {
     let service = new(&[]);
     let wrong = ["", "1", ",", "1,", ",1", "1,32", "1001,0", "-1,0", "+1,0", "1,0,0", " 1,0", "1 ,0", "a,b", "1.5,0"];
     for line in wrong.map(str::to_owned).into_iter().chain(["9".repeat(25) + ",1", "1,".to_owned() + &"9".repeat(25)]) {

@@ -57,7 +57,7 @@ impl Chunks {
         Chunks { place: Place::Size, size: 0, read: 0 }
     }
 
-    /// Returns the next part of the input, at least one byte. The error says what is wrong.
+    /// Returns the next part of the input, at least one byte. The error describes the fault.
     pub fn next(&mut self, came: &[u8]) -> Result<Part, String> {
         if let Place::Data(left) = self.place {
             let length = (came.len() as u64).min(left);
@@ -164,7 +164,7 @@ mod tests {
     }
 
     #[test]
-    fn wherever_it_is_cut_it_is_the_same() {
+    fn a_body_cut_anywhere_is_the_same() {
         let text: &[u8] =
             b"5\r\nhello\r\n00a;name=\"a;b\" ; x\r\n, wide wor\r\n2 \t;y\r\nld\r\n000\r\nA: 1\r\nB: 2 \r\n\r\nHTTP";
         let right = Ok((b"hello, wide world".to_vec(), text.len() - 4));
@@ -184,7 +184,7 @@ mod tests {
     }
 
     #[test]
-    fn what_is_wrong_is_said() {
+    fn a_wrong_chunk_is_described() {
         let long_line = format!("1;{}\r\n", "x".repeat(LONGEST_LINE));
         let long_trailers = format!("0\r\n{}", "A: b\r\n".repeat(LONGEST_TRAILERS / 6 + 1));
         for (text, word) in [
@@ -232,7 +232,7 @@ mod tests {
 
     proptest::proptest! {
         #[test]
-        fn what_was_put_into_chunks_comes_out(
+        fn chunked_bytes_are_decoded(
             chunks in proptest::collection::vec(
                 (
                     proptest::collection::vec(proptest::num::u8::ANY, 0..300),

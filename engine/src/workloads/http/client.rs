@@ -78,7 +78,7 @@ struct Asker {
     /// Bytes of interim heads (1xx).
     interim: usize,
     coming: Coming,
-    /// The reply's head says that the server closes after it.
+    /// The reply's head announces that the server closes after it.
     closes: bool,
     body: Reception,
 }
@@ -292,7 +292,7 @@ mod tests {
     const HEAD: &str = "HTTP/1.1 200 OK\r\nServer: any\r\ncontent-length: 300\r\n\r\n";
 
     #[test]
-    fn wherever_a_reply_is_cut_it_is_right() {
+    fn a_reply_cut_anywhere_is_correct() {
         let right = reply(HEAD, 300);
         for cut in 1..right.len() {
             assert_eq!(judge(&[&right[..cut], &right[cut..]], false), Ok(Answer::Complete), "cut at {cut}");
@@ -301,7 +301,7 @@ mod tests {
     }
 
     #[test]
-    fn a_server_that_closes_says_so() {
+    fn a_server_that_closes_announces_it() {
         let length = "Content-Length: 300";
         for (head, last) in [
             (format!("HTTP/1.1 200 OK\r\nConnection: close\r\n{length}"), true),
@@ -317,7 +317,7 @@ mod tests {
     }
 
     #[test]
-    fn what_is_only_to_be_heard_meanwhile_is_no_reply() {
+    fn an_interim_head_is_no_reply() {
         let interim = b"HTTP/1.1 103 Early Hints\r\nLink: </style.css>\r\n\r\n";
         let right = [&b"HTTP/1.1 100 Continue\r\n\r\n"[..], interim, interim, &reply(HEAD, 300)].concat();
         for cut in 1..right.len() {
@@ -385,7 +385,7 @@ mod tests {
     }
 
     #[test]
-    fn what_is_wrong_with_a_reply_is_said() {
+    fn a_wrong_reply_is_described() {
         let wrong = |head: &str, body, word: &str| {
             let text = judge(&[&reply(head, body)], true).unwrap_err();
             assert!(text.contains(word), "'{word}' is not in '{text}'");
@@ -424,7 +424,7 @@ mod tests {
     }
 
     #[test]
-    fn the_path_is_asked_for() {
+    fn the_path_is_requested() {
         let mut outbox = Outbox::default();
         new("/a?b").unwrap().open().ask(&mut outbox);
         let Some(Piece::Bytes(bytes, range)) = outbox.front() else { panic!("a request comes from memory") };

@@ -153,7 +153,7 @@ fn check_path(path: &str, has_sizes: bool) -> Result<(), String> {
     match path.matches(SIZE).count() {
         0 => Ok(()),
         1 if has_sizes => Ok(()),
-        1 => Err(format!("{SIZE} stands for a size: give --{}, such as --{0} fixed:4000", SIZES.name)),
+        1 => Err(format!("{SIZE} needs sizes: give --{}, such as --{0} fixed:4000", SIZES.name)),
         _ => Err(format!("{SIZE} occurs in it more than once")),
     }
 }
@@ -186,7 +186,7 @@ fn of_mix(text: &str, has_sizes: bool, settings: &Settings) -> Result<KindOfRequ
     let body = match (status, own, path.contains(SIZE)) {
         (_, Some(_), true) => return Err(format!("'{request}' has two sizes: +BYTES, and {SIZE} in its path")),
         (200, None, true) => Body::Drawn,
-        (_, None, true) => return Err(format!("'{request}' asks for a size, but status {status} has no body")),
+        (_, None, true) => return Err(format!("'{request}' has a size, but status {status} has no body")),
         (200, own, false) => match own.or(all) {
             Some(bytes) => Body::Exactly(bytes),
             None => return Err(format!("'{request}' does not give the length of its reply: {method}+BYTES:{path}")),
@@ -217,7 +217,7 @@ mod tests {
     }
 
     #[test]
-    fn a_mix_says_of_each_kind_what_reply_is_right() {
+    fn a_mix_defines_the_correct_reply_of_each_kind() {
         let kinds =
             read(&[("mix", "GET:/@9,HEAD:/a=b@2,GET=404:/missing@1,GET+300:/x@y@4,HEAD=204:/@1,GET=500+7:/@1")])
                 .unwrap();
@@ -239,7 +239,7 @@ mod tests {
     }
 
     #[test]
-    fn a_size_stands_where_the_path_says_so() {
+    fn a_size_takes_the_place_of_its_placeholder() {
         for (given, path) in [("/", "/bytes/77"), ("/data?n={bytes}&m=1", "/data?n=77&m=1")] {
             let kinds = read(&[("sizes", "uniform:1..100"), ("path", given)]).unwrap();
             assert_eq!(kinds[0].body, Body::Drawn);
@@ -250,7 +250,7 @@ mod tests {
     }
 
     #[test]
-    fn what_is_no_mix_is_refused_with_what_is() {
+    fn an_invalid_mix_is_refused_with_the_allowed_form() {
         let sizes = ("sizes", "uniform:1..100");
         for (given, words) in [
             (vec![("mix", "GET:/")], "'GET:/' has no weight"),

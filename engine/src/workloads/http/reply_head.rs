@@ -10,14 +10,14 @@ use super::kinds::{KindOfRequest, STATUSES};
 /// The longest body accepted if no length is given.
 pub const LONGEST_UNKNOWN: u64 = 1 << 20;
 
-/// What the head of a reply says.
+/// Meaning of a reply's head.
 #[derive(Debug, Clone, Copy, PartialEq)]
 pub struct Head {
     /// Its length.
     pub length: usize,
     /// The server closes after the reply.
     pub closes: bool,
-    /// What follows the head.
+    /// Extent of the body.
     pub body: Extent,
 }
 
@@ -134,7 +134,7 @@ fn parse(bytes: &[u8], kind: &KindOfRequest, due: Option<u64>) -> Result<Option<
         (Some(None), _) => return Err("the reply's Content-Length is not a number".to_owned()),
         // A server may omit it in this case (RFC 9110, section 8.6).
         (None, _) if has_none => 0,
-        // Whatever the Connection field says (RFC 9112, section 6.3).
+        // Regardless of the Connection field (RFC 9112, section 6.3).
         (None, _) => return Ok(Some(Head { length, closes: true, body: Extent::Connection })),
     };
     Ok(Some(Head { length, closes, body: Extent::Bytes(if has_none { 0 } else { body }) }))
@@ -185,7 +185,7 @@ mod tests {
 
     proptest::proptest! {
         #[test]
-        fn a_head_says_the_same_whatever_came_before_it(
+        fn a_head_means_the_same_after_any_other(
             replies in proptest::collection::vec(
                 (
                     proptest::sample::select(vec!["200 OK", "204 No Content"]),
@@ -226,7 +226,7 @@ mod tests {
         assert_eq!(read(longer.as_bytes(), &kind, Some(3)).unwrap().unwrap().length, longer.len() - 3);
     }
     #[test]
-    fn where_a_reply_ends_is_told_in_one_way() {
+    fn the_end_of_a_reply_is_unambiguous() {
         let kind = kind(200, false);
         let body = |fields: &str| {
             let text = format!("HTTP/1.{fields}\r\n\r\n");

@@ -88,7 +88,7 @@ fn there_is_a_resource_of_each_size_up_to_the_largest() {
 }
 
 #[test]
-fn connections_are_kept_as_the_client_says() {
+fn connections_persist_as_the_client_requests() {
     for (version, option, right, state) in [
         ("1.1", "", "200k", "open"),
         ("1.1", "Connection: close\r\n", "200c", "closed"),
@@ -161,7 +161,7 @@ fn a_body_is_never_taken_for_a_request() {
 }
 
 #[test]
-fn wherever_requests_are_cut_the_answers_are_the_same() {
+fn requests_cut_anywhere_get_the_same_replies() {
     let text = format!(
         "GET / HTTP/1.1\r\n{HOST}\r\nHEAD /x HTTP/1.1\r\n{HOST}\r\n\r\nPOST / HTTP/1.0\r\nConnection: keep-alive\r\n\r\n\
          GET / HTTP/1.1\r\n{HOST}Content-Length: 2\r\n\r\nxx"
@@ -177,7 +177,7 @@ fn wherever_requests_are_cut_the_answers_are_the_same() {
 
 proptest::proptest! {
     #[test]
-    fn whatever_comes_no_session_panics_and_a_cut_changes_nothing(
+    fn no_input_makes_a_session_panic_and_cuts_change_nothing(
         pieces in proptest::collection::vec("(GET|HEAD|POST|P\u{0}|) ?(/|/x|http://a/) ?HTTP/1.[01]\r?\n((Host|Content-Length|Connection|A) ?: ?[a-z0-9]{0,3}\r?\n){0,4}\r?\n?", 1..4),
         garbage in proptest::collection::vec(proptest::num::u8::ANY, 0..50),
         cut in 0usize..400,

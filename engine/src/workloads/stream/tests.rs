@@ -67,7 +67,7 @@ fn answers(segments: &[&[u8]]) -> std::result::Result<Vec<u8>, ErrorKind> {
 }
 
 #[test]
-fn wherever_requests_are_cut_their_answers_are_the_same() {
+fn requests_cut_anywhere_get_the_same_replies() {
     let text = [&b"put 5\n\0\x01\x02\x03\x04get 3\nput 1\n\0get 260\nput\n"[..], &pattern(300)].concat();
     let right = [b"5\n", &pattern(3)[..], b"1\n", &pattern(260)[..], b"300\n"].concat();
     for cut in 0..text.len() {
@@ -77,7 +77,7 @@ fn wherever_requests_are_cut_their_answers_are_the_same() {
 }
 
 #[test]
-fn what_is_no_request_is_refused() {
+fn an_invalid_request_is_refused() {
     for line in [
         "",
         "put ",
@@ -227,7 +227,7 @@ fn a_stream_without_a_number_ends_with_the_window() {
 }
 
 #[test]
-fn a_stream_to_the_client_is_asked_for_as_long_as_the_window_lasts() {
+fn a_stream_to_the_client_is_requested_for_the_rest_of_the_window() {
     let (service, client) = ends(&[number("milliseconds", 1), word("direction", "to_client"), word("verify", "all")]);
     let window = Window::to_come();
     let mut between = Between::new(service.as_ref(), client.open(), &window, &[100_000], &[]);

@@ -62,7 +62,7 @@ fn lines(sent: &[u8]) -> usize {
 }
 
 #[test]
-fn wherever_a_request_is_cut_its_answer_is_the_same() {
+fn a_request_cut_anywhere_gets_the_same_reply() {
     let text = requests(2);
     for cut in 1..text.len() {
         let (state, sent) = answers(&[("closes", "client")], Waits::InTheCall, &[&text[..cut], &text[cut..]]);
@@ -73,7 +73,7 @@ fn wherever_a_request_is_cut_its_answer_is_the_same() {
 }
 
 #[test]
-fn the_server_closes_as_it_is_told() {
+fn the_server_closes_as_configured() {
     let text = requests(2);
     let state = |closes, waits| {
         let (state, sent) = answers(&[("closes", closes)], waits, &[&text]);

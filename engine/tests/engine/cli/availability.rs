@@ -1,4 +1,4 @@
-//! What a machine, or a policy on it, does not offer: it is listed with the reason, and refused in one line.
+//! Features that a machine, or a policy on it, does not offer: listed with the reason, and refused in one line.
 
 use serde_json::Value;
 
@@ -24,7 +24,7 @@ fn a_ring_that_a_filter_forbids_is_listed_with_the_reason_and_refused() {
         let listed = under(error, &["list", "designs", "--json"]);
         let design = ring_of(&listed.output);
         let reason = design["reason"].as_str().unwrap_or_else(|| panic!("{design}"));
-        // Where the administrator has forbidden it besides, that is what is said.
+        // If the administrator has also forbidden it, that is the reason.
         assert!(reason.contains("io_uring_setup"), "{reason}");
         assert!(reason.contains(word) || reason.contains("kernel.io_uring_disabled"), "{reason}");
         assert_eq!(design["available"], false, "{design}");
@@ -45,14 +45,14 @@ fn a_load_that_is_to_wait_with_a_ring_is_refused_with_the_reason() {
     for error in [libc::EPERM, libc::ENOSYS] {
         let ran = under(error, &[&load[..], &["--back-end", "io_uring"]].concat());
         one_line(&ran, 2, &["--back-end", "io_uring_setup"]);
-        // Without one it goes on to find that nobody listens.
+        // With another back end it continues, and finds that nobody listens.
         assert_eq!(under(error, &load).status, Some(1));
     }
 }
 
-/// The filter is the test's, and what it does not forbid works under it.
+/// Checks the test's own filter: everything that it does not forbid works under it.
 #[test]
-fn what_the_filter_does_not_forbid_is_not_refused() {
+fn the_filter_forbids_nothing_else() {
     let listed = under(libc::EPERM, &["list", "designs", "--json"]);
     let designs: Vec<Value> = serde_json::from_str(&listed.output).unwrap();
     assert!(designs.iter().any(|design| design["available"] == true), "{listed:?}");
@@ -63,7 +63,7 @@ fn what_the_filter_does_not_forbid_is_not_refused() {
     server.stop().is_good();
 }
 
-/// Threads that a runtime is told to make and cannot: it says so instead of serving with what it got.
+/// A runtime that cannot make its threads ends with a message, instead of serving with fewer.
 #[test]
 fn a_runtime_whose_threads_cannot_be_made_is_reported() {
     let Ok(user) = Unprivileged::new().inspect_err(|reason| println!("skipped: {reason}")) else { return };
@@ -72,7 +72,7 @@ fn a_runtime_whose_threads_cannot_be_made_is_reported() {
     server.wait().is_reported(&["cannot create the runtime", "--worker-threads", "ulimit -u"]);
 }
 
-/// Work for a pool that cannot make its first thread: that connection is closed and tallied, and the server goes on.
+/// Work for a pool that cannot make its first thread: that connection is closed and tallied, and the server continues.
 #[test]
 fn work_that_finds_no_thread_is_tallied() {
     let Ok(user) = Unprivileged::new().inspect_err(|reason| println!("skipped: {reason}")) else { return };
@@ -88,7 +88,7 @@ fn work_that_finds_no_thread_is_tallied() {
     server.snapshot_when("three refusals, all closed", |snapshot| {
         snapshot["tally"]["errors"]["resource_limit"] == 3 && snapshot["tally"]["closed"] == 3
     });
-    // What needs no thread is done as before.
+    // Requests that need no thread are answered as before.
     Client::connect(server.port).half_close();
     server.snapshot_when("four closed", |snapshot| snapshot["tally"]["closed"] == 4);
     let ending = server.stop();
@@ -96,9 +96,10 @@ fn work_that_finds_no_thread_is_tallied() {
     ending.leaves_nothing();
 }
 
-/// What an entry rests on is in the list, each tried: what a filter forbids takes with it whatever rests on it, and no more.
+/// Features of each entry are listed, each tried. A filter makes exactly the entries unavailable that need the forbidden
+/// feature.
 #[test]
-fn what_an_entry_rests_on_is_listed_and_tried() {
+fn the_features_of_an_entry_are_listed_and_tried() {
     let mut command = engine();
     seccomp::forbid(command.args(["list", "primitives", "--json"]), libc::SYS_splice, libc::EPERM);
     let primitives: Vec<Value> = serde_json::from_str(&run(&mut command).output).expect("list --json prints a list");

@@ -1,7 +1,7 @@
-//! The command line: what a mistake is answered with, what a person reads, what a program reads.
+//! The command line: replies to mistakes, and output for people and programs.
 //!
-//! A mistake ends with exit status 2, a line on standard error that says what is wrong and ends in a code, and a hint
-//! on the next line. With `--json` standard output has a line that says the same.
+//! A mistake ends with exit status 2, a line on standard error that says what is wrong and ends in a code, and a hint on the
+//! next line. With `--json`, standard output has a line with the same content.
 
 use std::net::{Ipv4Addr, Ipv6Addr, TcpListener};
 use std::process::Command;
@@ -17,7 +17,7 @@ use crate::support::{
 };
 
 #[test]
-fn a_port_in_use_is_named_with_the_way_out() {
+fn a_port_in_use_is_named_with_a_remedy() {
     let holder = TcpListener::bind("127.0.0.1:0").unwrap();
     let port = holder.local_addr().unwrap().port();
     mistake(
@@ -29,7 +29,7 @@ fn a_port_in_use_is_named_with_the_way_out() {
 }
 
 #[test]
-fn a_name_that_is_not_registered_gets_those_that_are_and_the_nearest() {
+fn an_unknown_name_gets_the_registered_ones_and_the_nearest() {
     mistake("serve prefrok", "arguments.invalid_value", &["prefrok", "similar", "'prefork'", "prefork_file_lock"]);
     mistake("serve iterativ", "arguments.invalid_value", &["'iterative'"]);
     mistake(
@@ -57,16 +57,16 @@ fn a_name_that_is_not_registered_gets_those_that_are_and_the_nearest() {
 }
 
 #[test]
-fn a_setting_of_another_design_is_refused_with_those_that_there_are() {
+fn a_setting_of_another_design_is_refused_with_the_available_ones() {
     mistake("serve iterative --pool 3", "setting.unknown", &["iterative", "--pool", "--backlog"]);
     mistake("serve prefork --ring 3", "setting.unknown", &["prefork", "--ring", "--pool", "--respawn"]);
     mistake("serve prethread --respawn true", "setting.unknown", &["prethread", "--respawn", "--pool"]);
     mistake("serve prefork --polo 3", "arguments.unknown", &["--polo", "'--pool'"]);
 }
 
-/// What the two namespaces of a laboratory can be told stands neither with a server nor with a load.
+/// Settings of a pair of namespaces belong neither to a server nor to a load.
 #[test]
-fn a_setting_of_a_pair_of_namespaces_is_told_as_the_laboratory_has_it() {
+fn a_setting_of_a_pair_of_namespaces_is_refused_by_servers_and_loads() {
     for command in ["serve prefork", "load bytes --connect 127.0.0.1:1"] {
         for option in ["mtu", "rate", "rate-bits-per-second", "delay", "loss"] {
             let key = option.split('-').next().unwrap();
@@ -107,7 +107,7 @@ fn a_value_out_of_range_is_refused_with_the_range() {
 }
 
 #[test]
-fn what_is_missing_or_too_much_is_named() {
+fn missing_and_surplus_arguments_are_named() {
     mistake("serve", "arguments.missing", &["design"]);
     mistake("load", "arguments.missing", &["workload"]);
     mistake("load bytes", "arguments.missing", &["--connect"]);
@@ -119,12 +119,12 @@ fn what_is_missing_or_too_much_is_named() {
 }
 
 #[test]
-fn without_a_command_those_that_there_are_are_named() {
+fn without_a_command_the_available_ones_are_named() {
     mistake("", "arguments.missing_command", &["serve", "load", "list", "--help"]);
 }
 
 #[test]
-fn an_address_that_is_none_is_refused() {
+fn an_invalid_address_is_refused() {
     for (option, command) in [("--listen", "serve prefork"), ("--connect", "load bytes")] {
         for address in
             ["no-such-host.invalid:8888", "8888", "127.0.0.1", "127.0.0.1:99999", "::1:8888:", "1.2.3.4.5:80"]
@@ -132,20 +132,20 @@ fn an_address_that_is_none_is_refused() {
             mistake(&format!("{command} {option} {address}"), "address.invalid", &[option, address, "HOST:PORT"]);
         }
     }
-    // An address of documentation (RFC 5737), which no machine has.
+    // An address for documentation (RFC 5737), which no machine has.
     mistake("serve prefork --listen 192.0.2.1:8888", "listen.no_such_address", &["192.0.2.1", "127.0.0.1"]);
     mistake("serve prefork --listen [2001:db8::1]:8888", "listen.no_such_address", &["2001:db8::1"]);
 }
 
 #[test]
-fn a_server_elsewhere_is_loaded_only_on_purpose() {
+fn a_remote_server_needs_permission() {
     mistake("load bytes --connect 192.0.2.1:8888", "address.remote", &["192.0.2.1:8888", "--allow-remote"]);
 }
 
 #[test]
-fn a_cpu_that_is_not_there_is_refused() {
+fn a_missing_cpu_is_refused() {
     for command in ["serve prefork", "load bytes --connect 127.0.0.1:1"] {
-        // One that is there does not make up for one that is not.
+        // An existing CPU does not make up for a missing one.
         for cpus in ["999", "0,999", "99999", "4294967296"] {
             mistake(&format!("{command} --cpus {cpus}"), "cpus.unavailable", &["--cpus", cpus]);
         }
@@ -161,13 +161,13 @@ fn a_cpu_that_is_not_there_is_refused() {
 }
 
 #[test]
-fn a_parent_that_is_none_is_refused() {
+fn a_process_that_is_not_the_parent_is_refused() {
     mistake("serve prefork --parent 1", "process.not_parent", &["--parent 1"]);
     mistake("load bytes --connect 127.0.0.1:1 --parent 1", "process.not_parent", &["--parent 1"]);
 }
 
 #[test]
-fn a_cpu_source_that_is_not_to_be_had_is_refused() {
+fn an_unavailable_cpu_source_is_refused() {
     mistake(
         "serve prefork --cpu-source clock",
         "arguments.invalid_value",
@@ -178,9 +178,9 @@ fn a_cpu_source_that_is_not_to_be_had_is_refused() {
     one_line(&run(user.command(None).args(arguments)), 1, &["could not be made", "systemd-run"]);
 }
 
-/// Where no control group can be made the next best source is taken, and why is said.
+/// If no control group can be made, the next best CPU source is used, with the reason.
 #[test]
-fn without_a_control_group_another_cpu_source_is_taken_and_that_is_said() {
+fn without_a_control_group_another_cpu_source_is_used_and_reported() {
     let Ok(user) = Unprivileged::new().inspect_err(|reason| println!("skipped: {reason}")) else { return };
     let mut server = Server::launch(&mut user.command(None), "prefork", "bytes", &[]);
     assert_eq!(server.ready["cpu_source"], "process_clocks", "{}", server.ready);
@@ -202,10 +202,10 @@ fn a_port_that_needs_a_permission_is_refused() {
     one_line(&ran, 2, &["port 80", "permission", "1023", "--port"]);
 }
 
-/// Whatever the number of descriptors at which they run out: one line that says what to do. From a certain limit on the
-/// server starts.
+/// At whatever number of descriptors they run out, the server prints one line with a remedy. From a certain limit on it
+/// starts.
 #[test]
-fn too_low_a_limit_on_descriptors_is_said() {
+fn too_low_a_limit_on_descriptors_is_reported() {
     for design in ["iterative", "prefork_pass_descriptor"] {
         let mut starts = false;
         for limit in 4..40 {
@@ -224,7 +224,7 @@ fn too_low_a_limit_on_descriptors_is_said() {
 }
 
 #[test]
-fn too_low_a_limit_on_processes_is_said() {
+fn too_low_a_limit_on_processes_is_reported() {
     let Ok(user) = Unprivileged::new().inspect_err(|reason| println!("skipped: {reason}")) else { return };
     for design in ["prefork", "prefork_pass_descriptor", "prethread", "prethread_queue"] {
         for limit in [1, 2, 3, 10] {
@@ -239,7 +239,7 @@ fn too_low_a_limit_on_processes_is_said() {
     one_line(&ran, 1, &["cannot fork child", "--children", "ulimit -u"]);
 }
 
-/// Runs a server that should not start; one that does is interrupted.
+/// Runs a server that should not start, and interrupts it if it does.
 fn ended_or_interrupted(command: &mut Command) -> Ran {
     use std::io::{BufRead, BufReader, Read};
     use std::process::Stdio;
@@ -248,7 +248,7 @@ fn ended_or_interrupted(command: &mut Command) -> Ran {
     let (mut output, mut errors) = (String::new(), String::new());
     stdout.read_line(&mut output).unwrap();
     if !output.is_empty() {
-        // It listens; whatever it still has to make it makes, or fails to, within this time.
+        // It listens. If it still has to make something, that succeeds or fails within this time.
         for _ in 0..30 {
             if child.try_wait().unwrap().is_some() {
                 break;
@@ -266,7 +266,7 @@ fn ended_or_interrupted(command: &mut Command) -> Ran {
 }
 
 #[test]
-fn a_command_that_is_none_ends_the_server_with_a_word() {
+fn an_unknown_command_ends_the_server_with_a_message() {
     use std::io::Write;
     use std::process::Stdio;
     let mut command = engine();
@@ -306,7 +306,7 @@ fn names_and_both_kinds_of_addresses_can_be_listened_on_and_connected_to() {
 
 /// As the textbook's servers do: CPU time by mode, by server process and children, and the clients of each worker.
 #[test]
-fn an_interrupted_server_prints_its_account() {
+fn an_interrupted_server_prints_its_summary() {
     let server = Interactive::start(&["prefork", "--pool", "3", "--port", "0"]);
     assert!(server.address.ip().is_loopback(), "without a word about it, a server listens on loopback only");
     let ran = with(&format!("load bytes --connect {} --children 2 --loops 20", server.address));
@@ -326,7 +326,7 @@ fn an_interrupted_server_prints_its_account() {
 }
 
 #[test]
-fn what_is_registered_is_listed() {
+fn all_entries_are_listed() {
     let listed = with("list");
     assert_eq!(listed.status, Some(0));
     let catalogue: Value = serde_json::from_str(&with("list --json").output).unwrap();
@@ -336,7 +336,7 @@ fn what_is_registered_is_listed() {
         let entries = catalogue[kind].as_array().unwrap();
         assert!(!entries.is_empty(), "{kind}");
         let only: Value = serde_json::from_str(&with(&format!("list {kind} --json")).output).unwrap();
-        // Whether a counter can be had may change between two looks; its name does not.
+        // Availability of a counter may change between two lists, but not its name.
         assert_eq!(only.as_array().unwrap().len(), entries.len(), "{kind}");
         let text = with(&format!("list {kind}")).output;
         for entry in entries {
@@ -347,7 +347,7 @@ fn what_is_registered_is_listed() {
             }
         }
     }
-    // A file in this folder is a design, and its name is the design's.
+    // A file in this folder is a design of that name.
     let folder = concat!(env!("CARGO_MANIFEST_DIR"), "/src/designs");
     let files = std::fs::read_dir(folder).unwrap().map(|file| file.unwrap().path());
     let mut files: Vec<String> = files
@@ -361,7 +361,7 @@ fn what_is_registered_is_listed() {
     assert_eq!(names, files);
 }
 
-/// A setting's default is within its own bounds, and can be given on the command line.
+/// A setting's default is within its own bounds, and can be typed.
 #[test]
 fn every_setting_can_be_typed() {
     let catalogue: Value = serde_json::from_str(&with("list --json").output).unwrap();
@@ -404,7 +404,7 @@ fn help_and_version_are_output_without_colours_for_a_program() {
 }
 
 #[test]
-fn all_lines_are_as_the_schema_says() {
+fn all_lines_fit_the_schema() {
     let schema: Value = serde_json::from_str(&with("schema").output).unwrap();
     let fits = |line: &Value| {
         schema::check(&schema, line).unwrap_or_else(|wrong| panic!("{wrong}\nin {line}"));
@@ -431,7 +431,7 @@ fn all_lines_are_as_the_schema_says() {
     let ran = with("load bytes --connect 127.0.0.1:1 --json");
     fits(&serde_json::from_str(&ran.output).unwrap());
 
-    // The schema is no sieve: what is missing or of another type does not fit.
+    // The schema must reject lines with missing fields or wrong types.
     let mut line: Value = serde_json::from_str(&ran.output).unwrap();
     line["tally"]["requests"] = "many".into();
     assert!(schema::check(&schema, &line).is_err());
@@ -442,7 +442,7 @@ fn all_lines_are_as_the_schema_says() {
 }
 
 #[test]
-fn ready_tells_what_the_server_was_told() {
+fn ready_has_the_servers_configuration() {
     let server = Server::start(
         "prethread_queue",
         "bytes",

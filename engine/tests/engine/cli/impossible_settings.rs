@@ -1,5 +1,5 @@
-//! What cannot be is refused before the first connection: a line that names the option and what was
-//! seen, a code, a hint that says what is allowed, and exit status 2.
+//! Impossible values are refused before the first connection: a line with the option and the value, a code, a hint with the
+//! allowed values, and exit status 2.
 
 use std::collections::BTreeSet;
 use std::process::Command;
@@ -10,14 +10,14 @@ use crate::support::lines::name;
 use crate::support::unserved::Untouched;
 use crate::support::{Unprivileged, catalogue, engine, engine_with_descriptors, refused, run};
 
-/// What is no number, or none that a setting could take.
+/// Values that are no numbers, or numbers out of any setting's range.
 const NO_NUMBERS: [&str; 9] = ["", " ", "-1", "1e3", "1.5", "x", "0x10", "1_000", "99999999999999999999"];
 
 fn settings(of: &Value) -> &[Value] {
     of.as_array().map(Vec::as_slice).unwrap_or_default()
 }
 
-/// Values that a setting does not take, as they are typed.
+/// Values that a setting does not take, as typed.
 fn impossible(setting: &Value) -> Vec<String> {
     let number = |key: &str| setting[key].as_u64().unwrap();
     match setting["kind"].as_str().unwrap() {
@@ -37,7 +37,7 @@ fn impossible(setting: &Value) -> Vec<String> {
     }
 }
 
-/// What helps whoever has typed this, if it is a number beyond the largest: every number of a load says that.
+/// The hint for a number beyond the maximum. Every number of a load has one.
 fn for_more(setting: &Value, typed: &str) -> Option<String> {
     let maximum = setting["maximum"].as_u64()?;
     let help = setting["for_more"].as_str().unwrap_or_else(|| panic!("{setting} does not say how to have more"));
@@ -45,7 +45,7 @@ fn for_more(setting: &Value, typed: &str) -> Option<String> {
     is_more.then(|| format!("{maximum}; {help}"))
 }
 
-/// What an allowed value is, as the message has it.
+/// Allowed values, as in the message.
 fn allowed(setting: &Value) -> Vec<String> {
     match setting["kind"].as_str().unwrap() {
         "integer" => vec![format!("a whole number from {} to {}", setting["minimum"], setting["maximum"])],
@@ -56,7 +56,7 @@ fn allowed(setting: &Value) -> Vec<String> {
 }
 
 #[test]
-fn every_setting_of_every_load_and_workload_refuses_what_it_cannot_be() {
+fn every_setting_of_every_load_and_workload_refuses_impossible_values() {
     let (catalogue, listener) = (catalogue(), Untouched::new());
     let mut tried = BTreeSet::new();
     let mut try_all = |workload: &str, load: &str, of: &[Value]| {
@@ -95,10 +95,10 @@ fn every_setting_of_every_load_and_workload_refuses_what_it_cannot_be() {
 }
 
 #[test]
-fn options_that_are_no_settings_refuse_what_they_cannot_be() {
+fn other_options_refuse_impossible_values() {
     let listener = Untouched::new();
     for value in ["", "x", "-1", "1e3", "1000000000000", "99999999999999999999"] {
-        // The largest that is a number is one that the machine does not have.
+        // The largest number that parses is a CPU that the machine does not have.
         let code = if value == "1000000000000" { "cpus.unavailable" } else { "arguments.invalid_value" };
         listener.refuses(code, "bytes", &[&format!("--cpus={value}")], &["--cpus", value]);
     }
@@ -108,7 +108,7 @@ fn options_that_are_no_settings_refuse_what_they_cannot_be() {
     for value in ["-1", "0", "2147483647"] {
         listener.refuses("process.not_parent", "bytes", &[&format!("--parent={value}")], &["--parent", value]);
     }
-    // A port that is none, or none that can be asked.
+    // Invalid ports, and ports that cannot be connected to.
     for (connect, code) in [
         ("127.0.0.1:65536", "address.invalid"),
         ("127.0.0.1:", "address.invalid"),
@@ -118,9 +118,9 @@ fn options_that_are_no_settings_refuse_what_they_cannot_be() {
     }
 }
 
-/// Each value is possible, and together they are not.
+/// Each value is possible alone, but not together.
 #[test]
-fn what_contradicts_itself_is_refused_with_what_to_change() {
+fn contradictions_are_refused_with_a_remedy() {
     let listener = Untouched::new();
     let refused = |workload: &str, options: &str, code: &str, words: &[&str]| {
         listener.refuses(code, workload, &options.split_whitespace().collect::<Vec<_>>(), words);
@@ -166,9 +166,9 @@ fn what_contradicts_itself_is_refused_with_what_to_change() {
     refused("bytes", nosuch, "setting.invalid_value", &["--back-end"]);
 }
 
-/// What one load cannot have, several together can.
+/// Hints for loads that one process cannot make, but several can.
 #[test]
-fn more_than_one_load_has_is_refused_with_how_to_have_it() {
+fn values_beyond_one_load_are_refused_with_a_remedy() {
     let listener = Untouched::new();
     for (option, most) in [("--rate", "10000000"), ("--clients", "100000")] {
         let arguments = ["--load", "open", option, "1000000000000"];
@@ -178,9 +178,9 @@ fn more_than_one_load_has_is_refused_with_how_to_have_it() {
     }
 }
 
-/// Whatever a setting allows at the most is either done or refused before the first connection, with what would allow it.
+/// The maximum of every setting either works or is refused before the first connection, with a remedy.
 #[test]
-fn more_than_this_process_may_have_is_refused_with_how_to_raise_the_limit() {
+fn values_beyond_this_process_are_refused_with_a_remedy() {
     let listener = Untouched::new();
     let connect = listener.address();
     for load in [
@@ -202,11 +202,11 @@ fn more_than_this_process_may_have_is_refused_with_how_to_raise_the_limit() {
             &["--clients 5000", "1000", "fewer --clients", "raise the hard limit"],
         );
     }
-    // What each thread waits with is one, too.
+    // The descriptor that each thread waits with counts.
     let threads = ["--load", "closed_connections", "--connections", "kept", "--clients", "800", "--threads", "200"];
     let ran = run(engine_with_descriptors(1000).args(["load", "bytes", "--connect", &connect]).args(threads));
     refused(&ran, "load.too_few_descriptors", &["--clients 800", "1024", "1000"]);
-    // So are those of each thread's primitives.
+    // So do those of each thread's primitives.
     for primitive in ["splice", "vmsplice"] {
         let threads = ["--load", "closed_threads", "--clients", "400", "--primitive", primitive];
         let ran = run(engine_with_descriptors(1000).args(["load", "bytes", "--connect", &connect]).args(threads));
@@ -215,9 +215,9 @@ fn more_than_this_process_may_have_is_refused_with_how_to_raise_the_limit() {
     listener.is_untouched("a load of too many threads");
 }
 
-/// What a load of one client needs is no matter of its clients.
+/// The needs of a load with one client do not depend on its number of clients.
 #[test]
-fn where_fewer_clients_would_not_help_only_more_descriptors_are_told() {
+fn if_fewer_clients_would_not_help_the_hint_names_only_descriptors() {
     let listener = Untouched::new();
     let connect = listener.address();
     for (load, least) in [("closed_threads", 25), ("closed_connections", 26), ("open", 26)] {
@@ -226,16 +226,16 @@ fn where_fewer_clients_would_not_help_only_more_descriptors_are_told() {
         let (needed, of_one) = ((least + 1).to_string(), format!("a single client needs {least}"));
         refused(&ran, "load.too_few_descriptors", &["--clients 2", &needed, "20", &of_one, "raise the hard limit"]);
         assert!(!ran.errors.contains("fewer") && !ran.errors.contains("merge"), "{ran:?}");
-        // One fewer client can be had.
+        // One client fewer fits.
         let ran = run(engine_with_descriptors(least).args(load));
         refused(&ran, "load.too_few_descriptors", &["fewer --clients", "merge"]);
     }
     listener.is_untouched("a load of too many clients");
 }
 
-/// Who has no privilege cannot raise the hard limit, and is told so.
+/// A user without privilege cannot raise the hard limit, and the hint says so.
 #[test]
-fn the_limit_is_raised_by_whoever_may() {
+fn the_hint_for_the_limit_depends_on_privilege() {
     let listener = Untouched::new();
     let connect = listener.address();
     let load = ["load", "bytes", "--connect", &connect, "--load", "closed_connections", "--clients", "90"];
@@ -260,7 +260,7 @@ fn the_limit_is_raised_by_whoever_may() {
     listener.is_untouched("a load of too many clients");
 }
 
-/// Whether a shell here may raise its hard limit on descriptors from a lower one.
+/// Whether a shell on this machine may raise its hard limit on descriptors.
 fn may_raise(wanted: u32) -> bool {
     let tried = Command::new("sh").args(["-c", &format!("ulimit -n 100 && ulimit -Hn {wanted}")]).output();
     tried.is_ok_and(|tried| tried.status.success())

@@ -1,4 +1,4 @@
-//! The command line: what it refuses, and with which words.
+//! The command line: its refusals, and their messages.
 
 mod availability;
 mod command_line;

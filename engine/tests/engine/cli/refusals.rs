@@ -1,13 +1,13 @@
-//! What else the command line refuses, and whom it can say that to.
+//! Further refusals of the command line, and how they are printed.
 
 use std::fs::File;
 use std::process::Stdio;
 
 use crate::support::{Unprivileged, engine, eventually, mistake, refused, with};
 
-/// Where an option is no setting of the command at all, too: what there is, and whose setting it is, if anybody's.
+/// For an unknown option, the message lists the available ones, and the commands that have this setting, if any.
 #[test]
-fn an_option_that_there_is_not_is_refused_with_those_that_there_are() {
+fn an_unknown_option_is_refused_with_the_available_ones() {
     let load = "load bytes --connect 127.0.0.1:1";
     for (arguments, words) in [
         ("serve epoll_offload --threads 0", &["epoll_offload", "--threads", "load --load", "--pool", "--backlog"][..]),
@@ -28,7 +28,7 @@ fn an_option_that_there_is_not_is_refused_with_those_that_there_are() {
 }
 
 #[test]
-fn settings_of_which_one_would_go_without_effect_are_refused() {
+fn settings_without_effect_are_refused() {
     for load in ["closed_threads", "closed_connections"] {
         let load = format!("load bytes --connect 127.0.0.1:1 --load {load}");
         mistake(&format!("{load} --loops 3 --milliseconds 100"), "load.two_ends", &["--loops", "--milliseconds"]);
@@ -54,8 +54,8 @@ fn a_folder_without_processes_is_refused() {
     std::fs::remove_dir_all(empty).unwrap();
 }
 
-/// The reader of a pipe that goes away, as `head` does, is no mistake, and no reason to panic: the exit status is that of
-/// what was done.
+/// A reader of a pipe that goes away, as `head` does, is no mistake, and no reason to panic. The exit status is that of the
+/// command.
 #[test]
 fn a_reader_that_goes_away_is_no_error() {
     let user = Unprivileged::new().inspect_err(|reason| println!("serve prefork is skipped: {reason}")).ok();
@@ -68,7 +68,7 @@ fn a_reader_that_goes_away_is_no_error() {
         (command("list --json"), 0),
         (command("schema"), 0),
         (command("serve --help"), 0),
-        // Its standard input has ended already, so it stops at once; its lines are for nobody.
+        // Its standard input has ended already, so it stops at once, and nobody reads its lines.
         (command("serve prefork --control --listen 127.0.0.1:0"), 0),
         (command("load bytes --connect 127.0.0.1:1 --load closed --children 2"), 1),
         (command("load bytes --connect 127.0.0.1:1 --load closed_threads --show"), 1),
@@ -91,9 +91,9 @@ fn a_reader_that_goes_away_is_no_error() {
     }
 }
 
-/// Where somebody does read, what cannot be written is a failure.
+/// If there is a reader, a failed write is a failure.
 #[test]
-fn output_that_cannot_be_written_is_said() {
+fn a_failed_write_of_output_is_reported() {
     let full = File::options().write(true).open("/dev/full").unwrap();
     let output = engine().arg("schema").stdout(full).output().unwrap();
     let errors = String::from_utf8_lossy(&output.stderr);

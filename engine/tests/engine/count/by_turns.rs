@@ -1,11 +1,11 @@
-//! More events than the CPU has counters for, of processes that come and go.
+//! More events than the CPU has counters for, with processes that start and end.
 
 use serde_json::Value;
 
 use crate::support::server::Server;
 use crate::support::{engine, run};
 
-/// Five pairs, each divided by each other: a group, but for the last.
+/// Five pairs whose ratios are reported. All but the last are groups.
 const PAIRS: [[&str; 2]; 5] = [
     ["l1_dcache_loads", "l1_dcache_load_misses"],
     ["cpu_cycles", "instructions"],
@@ -14,7 +14,7 @@ const PAIRS: [[&str; 2]; 5] = [
     ["dTLB-loads", "dTLB-load-misses"],
 ];
 
-/// What a server that forks for every client and its load say of these events.
+/// Returns these events as reported by a server that forks for every client, and by its load.
 fn counted(counters: &str) -> [(&'static str, Value); 2] {
     let server = Server::start("fork_per_client", "bytes", &["--count", counters]);
     let connect = format!("127.0.0.1:{}", server.port);
@@ -31,21 +31,21 @@ fn number(line: &Value, name: &str) -> f64 {
     line.as_f64().unwrap_or_else(|| panic!("{name}: {line}"))
 }
 
-/// What is extrapolated rests on how long the tree ran: the kernel forgets some of it in each event whose task ends while others
-/// have the counters, and of two events of one group not the same.
+/// Extrapolation depends on the tree's run time. The kernel loses a part of it in each event whose task ends while other
+/// events have the counters, and not the same part for two events of a group.
 #[test]
-fn events_that_take_turns_are_of_all_the_time_that_processes_ran_which_have_ended() {
+fn events_that_take_turns_cover_the_run_time_of_ended_processes() {
     let names = PAIRS.concat().join(",");
     for (who, line) in counted(&format!("task_clock,{names}")) {
         let shared: Vec<&str> = PAIRS.concat().into_iter().filter(|name| !line["counters"][*name].is_null()).collect();
         if !shared.iter().any(|name| line["multiplexing"][*name]["scaled"] == true) {
-            println!("skipped: nothing takes turns here: {line}");
+            println!("skipped: no event takes turns on this machine: {line}");
             continue;
         }
         let ran = number(&line["counters"]["task_clock"], "task_clock");
         for name in &shared {
             let share = number(&line["multiplexing"][*name]["enabled_ns"], name) / ran;
-            assert!((0.98..=1.02).contains(&share), "{who}: {name} is said to be of {share} of {ran} ns: {line}");
+            assert!((0.98..=1.02).contains(&share), "{who}: {name} covers {share} of {ran} ns: {line}");
         }
         for [whole, part] in PAIRS.into_iter().filter(|pair| pair.iter().all(|name| shared.contains(name))) {
             let (all, some) = (&line["multiplexing"][whole], &line["multiplexing"][part]);

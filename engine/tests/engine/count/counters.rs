@@ -1,6 +1,6 @@
-//! Counters that are asked for: over a window, over a whole life, from exec to exit; and where they are not to be had.
+//! Requested counters over a window, over a whole life, and from exec to exit, and unavailable counters.
 //!
-//! They are held against what the kernel tells in other ways: getrusage, and the real `perf stat` where it is installed.
+//! They are compared with other figures of the kernel: getrusage, and `perf stat` if it is installed.
 
 use std::io::Write;
 use std::process::Command;
@@ -21,8 +21,8 @@ const SWITCHES: [&str; 2] = ["voluntary_switches", "involuntary_switches"];
 const PERF: [&str; 4] = ["task_clock", "context_switches", "cpu_migrations", "page_faults"];
 const HARDWARE: [&str; 4] = ["cpu_cycles", "cache_misses", "llc_load_misses", "l1_dcache_load_misses"];
 
-/// The counters of the kernel that can be read here, and what keeps the others from it. Those of the processor are apart: a
-/// virtual machine mostly has none.
+/// Returns the kernel's counters that this machine can read, and the reasons for the others. The processor's counters are
+/// listed separately, since virtual machines mostly lack them.
 fn countable() -> (Vec<String>, Vec<String>) {
     let listed = run(engine().args(["list", "counters", "--json"]));
     let counters: Vec<Value> = serde_json::from_str(&listed.output).expect("the counters are listed");
@@ -38,7 +38,7 @@ fn countable() -> (Vec<String>, Vec<String>) {
     (here.into_iter().map(name).collect(), reasons)
 }
 
-/// The counters that can be read here, for `--count`; nothing when those from perf are not among them.
+/// Returns the readable counters for `--count`; `None` if those of perf are not among them.
 fn all_counters() -> Option<String> {
     let (names, reasons) = countable();
     if reasons.is_empty() {
@@ -61,17 +61,17 @@ fn sum(line: &Value, names: [&str; 2]) -> u64 {
     names.iter().map(|name| number_of(line, name)).sum()
 }
 
-/// Another figure of the same events, which may have begun somewhat earlier, and ended somewhat later.
+/// Compares with another figure of the same events, which may have begun somewhat earlier and ended somewhat later.
 #[track_caller]
 fn at_most_below(what: &str, counted: u64, reference: u64, room: u64) {
     assert!(counted <= reference + 2, "{what}: {counted} is more than {reference}");
     assert!(counted + room >= reference, "{what}: {counted} is more than {room} below {reference}");
 }
 
-/// Living processes are counted exactly by both ways, at any moment. Of those that end perf misses the last switch, and
-/// of threads that end in a living process /proc shows nothing more.
+/// Both sources count living processes exactly at any moment. perf misses the last switch of ended processes, and /proc
+/// omits threads that ended in a living process.
 #[test]
-fn of_a_window_and_of_the_whole_life_of_a_server() {
+fn a_window_and_the_whole_life_of_a_server_are_counted() {
     let Some(counters) = all_counters() else { return };
     for (design, processes_end) in [("prefork", false), ("prethread_queue", false), ("fork_per_client", true)] {
         let mut server = Server::start(design, "bytes", &["--count", &counters]);
@@ -87,7 +87,7 @@ fn of_a_window_and_of_the_whole_life_of_a_server() {
         let window = |name| number_of(&after["counters"], name) - number_of(&before["counters"], name);
         let from_proc = window("voluntary_switches") + window("involuntary_switches");
         assert_eq!(result["unavailable"], json!({}), "{result}");
-        // A preempted teardown is a switch, too: on a busy machine an end has more than the last.
+        // A preemption during exit is a switch too: on a busy machine a process has more than one after its last count.
         let room = if processes_end { 3 * 600 } else { 0 };
         at_most_below(&format!("{design}, switches of a window"), window("context_switches"), from_proc, room + 2);
         assert!(from_proc > 0 && window("page_faults") > 0, "{design}: {before} {after}");
@@ -109,10 +109,10 @@ fn of_a_window_and_of_the_whole_life_of_a_server() {
     }
 }
 
-/// What a load on one CPU has used is no more than the time in which it was counted, however late it was read: what it uses
-/// behind its last reply, when it closes and waits for its children, is in its figures.
+/// The CPU time of a load on one CPU is at most the time over which it was counted, however late it was read. The figures
+/// include its work after the last reply, when it closes connections and waits for its children.
 #[test]
-fn what_is_counted_of_a_load_lies_in_the_time_that_it_tells() {
+fn counts_of_a_load_lie_within_its_reported_time() {
     let (names, reasons) = countable();
     if !names.iter().any(|name| name == "task_clock") {
         println!("skipped: {reasons:?}");
@@ -137,9 +137,9 @@ fn what_is_counted_of_a_load_lies_in_the_time_that_it_tells() {
     server.stop().is_good();
 }
 
-/// The sum over the living threads does not fall when threads end, and has what they did when their process has ended.
+/// The sum over living threads does not fall when threads end, and includes them once their process has ended.
 #[test]
-fn of_threads_that_end() {
+fn ended_threads_are_counted() {
     let mut server = Server::start("thread_per_client", "bytes", &["--count", "voluntary_switches"]);
     server.settle();
     let mut last = 0;
@@ -162,9 +162,9 @@ fn of_threads_that_end() {
     assert!(number_of(summary, "voluntary_switches") >= last);
 }
 
-/// Workers that are reaped by the supervisor, since their parent was killed, are counted as well.
+/// Workers reaped by the supervisor, because their parent was killed, are counted too.
 #[test]
-fn of_a_server_whose_first_process_was_killed() {
+fn a_server_whose_first_process_was_killed_is_counted() {
     let server = Server::start("prefork", "bytes", &["--count", "voluntary_switches,involuntary_switches"]);
     server.settle();
     load(server.port, 3, 100, "voluntary_switches");
@@ -178,7 +178,7 @@ fn of_a_server_whose_first_process_was_killed() {
 }
 
 #[test]
-fn of_a_load_with_its_children() {
+fn a_load_is_counted_with_its_children() {
     let Some(counters) = all_counters() else { return };
     let server = Server::start("prefork", "bytes", &[]);
     let result = load(server.port, 4, 150, &counters);
@@ -209,7 +209,7 @@ fn serve_counted(design: &str) -> Gated {
 }
 
 #[test]
-fn of_a_server_from_exec_to_exit_with_its_protocol() {
+fn a_server_is_counted_from_exec_to_exit() {
     let schema: Value = serde_json::from_str(&run(engine().arg("schema")).output).unwrap();
     let mut counted = serve_counted("fork_per_client");
     let ready = counted.line("ready");
@@ -217,7 +217,7 @@ fn of_a_server_from_exec_to_exit_with_its_protocol() {
     assert_ne!(number_of(&ready, "supervisor_pid") as i32, counted.id());
     load(port, 2, 50, "voluntary_switches");
     counted.input.as_mut().unwrap().write_all(b"snapshot\n").unwrap();
-    // The last ones may not have been counted yet.
+    // The last requests may not have been counted yet.
     assert!(number_of(&counted.line("snapshot")["tally"], "connections") > 0);
     counted.input = None;
     let summary = counted.line("summary");
@@ -226,7 +226,7 @@ fn of_a_server_from_exec_to_exit_with_its_protocol() {
     schema::check(&schema, &life).unwrap();
     assert_eq!((status, &life["status"]), (Some(0), &json!(0)), "{life}");
     assert_eq!(life["counters"]["voluntary_switches"], life["voluntary_switches"], "{life}");
-    // The supervisor is in it, too.
+    // The count includes the supervisor.
     for name in ["user_ns", "system_ns", "voluntary_switches", "minor_faults"] {
         assert!(number_of(&life, name) >= number_of(&summary, name), "{name} in {life} and in {summary}");
     }
@@ -243,12 +243,12 @@ fn a_signal_is_passed_on() {
         let (life, status) = counted.end("life");
         assert_eq!((status, &life["status"]), (Some(0), &json!(0)), "{signal}: {life}");
     }
-    // Twice at once, as timeout(1) does it: a load that hears a second interrupt ends without its line.
+    // Two signals at once, as from timeout(1). A load that noticed a second interrupt would end without its line.
     let server = Server::start("prefork", "bytes", &[]);
     let connect = format!("127.0.0.1:{}", server.port);
     let fixed = ["count", "load", "bytes", "--json", "--connect", &connect, "--children", "2", "--loops", "10000000"];
     let counted = Gated::start(engine().args(fixed));
-    eventually("the load asks", || (process::family(counted.id()).len() == 4).then_some(()));
+    eventually("the load sends requests", || (process::family(counted.id()).len() == 4).then_some(()));
     process::signal(counted.id(), Signal::SIGINT);
     process::signal(counted.id(), Signal::SIGINT);
     assert_eq!(counted.line("load")["interrupted"], true);
@@ -280,7 +280,7 @@ fn a_command_that_was_killed_is_counted_to_its_end() {
     assert!(family.iter().all(|&id| !process::lives(id)), "{family:?}");
 }
 
-/// What the counting process did before it became one, as a launcher, belongs to nobody's life.
+/// Usage of the counting process before it became one, as a launcher, belongs to no life.
 #[test]
 fn the_past_of_a_launcher_is_not_counted() {
     let script = "i=0; while [ $i -lt 200 ]; do i=$((i+1)); /bin/true; done; exec \"$0\" \"$@\"";
@@ -293,13 +293,13 @@ fn the_past_of_a_launcher_is_not_counted() {
     assert_eq!([past.status, alone.status], [Some(1); 2], "{past:?}");
 }
 
-/// As under taskset(1): pinned before its life begins, it never moves.
+/// As under taskset(1): pinned before its life begins, it never migrates.
 #[test]
 fn a_pinned_command_is_not_counted_as_moved() {
     let usable = sched_getaffinity(Pid::from_raw(0)).unwrap();
     let cpus: Vec<usize> = (0..CpuSet::count()).filter(|&cpu| usable.is_set(cpu).unwrap()).collect();
     let ([first, .., last], Some(_)) = (cpus.as_slice(), all_counters()) else { return println!("skipped: one CPU") };
-    // Of this thread, and of what it starts.
+    // For this thread, and for the processes it starts.
     let mut elsewhere = CpuSet::new();
     elsewhere.set(*first).unwrap();
     sched_setaffinity(Pid::from_raw(0), &elsewhere).unwrap();
@@ -310,7 +310,7 @@ fn a_pinned_command_is_not_counted_as_moved() {
 }
 
 #[test]
-fn as_perf_stat_counts() {
+fn counts_are_those_of_perf_stat() {
     let Some(counters) = all_counters() else { return };
     let events = "task-clock,context-switches,cpu-migrations,page-faults";
     let probe = run(Command::new("sh").args(["-c", &format!("perf stat -x, -e {events} true")]));
@@ -320,7 +320,7 @@ fn as_perf_stat_counts() {
     }
     let server = Server::start("prefork", "bytes", &[]);
     let connect = format!("127.0.0.1:{}", server.port);
-    // perf counts the counting process, too: as much as it takes to start the engine once, and to fork once.
+    // perf also counts the counting process: one start of the engine and one fork.
     let mut command = Command::new("perf");
     command.args(["stat", "-x", ",", "-e", events, ENGINE, "count", "--count", &counters, "load", "bytes", "--json"]);
     let ran = run(command.args(["--connect", &connect, "--children", "20", "--loops", "100"]));
@@ -332,7 +332,7 @@ fn as_perf_stat_counts() {
     };
     let counted = |name: &str| number_of(&life["counters"], name) as f64;
     println!("perf stat: {}\ncount: {life}", ran.errors.trim());
-    // Milliseconds in perf's output.
+    // perf prints milliseconds.
     let clock = counted("task_clock") / 1e6;
     assert!(clock <= of_perf("task-clock") * 1.01 && clock >= of_perf("task-clock") * 0.7, "{clock}: {ran:?}");
     for (name, event, room) in
@@ -347,9 +347,9 @@ fn as_perf_stat_counts() {
     assert!((0.0..=2.0 * start).contains(&difference), "{difference} faults, {start} for a start: {ran:?}");
 }
 
-/// perf_event_paranoid forbids a user events that see the kernel: null, with the reason, at every place.
+/// perf_event_paranoid forbids users events that see the kernel: null with the reason everywhere.
 #[test]
-fn what_is_forbidden_is_unavailable_with_the_reason() {
+fn a_forbidden_event_is_unavailable_with_the_reason() {
     let paranoid = std::fs::read_to_string("/proc/sys/kernel/perf_event_paranoid").unwrap_or_default();
     if paranoid.trim().parse::<i32>().ok().is_none_or(|value| value < 2) {
         println!("skipped: kernel.perf_event_paranoid is '{}', which forbids nothing", paranoid.trim());
@@ -397,9 +397,9 @@ fn what_is_forbidden_is_unavailable_with_the_reason() {
     assert_eq!(ending.summary()["counters"].get("context_switches"), Some(&Value::Null), "{}", ending.summary());
 }
 
-/// What perf calls otherwise is the counter of the list, once.
+/// perf's name for a counter of the list gives that counter, once.
 #[test]
-fn a_counter_may_be_asked_for_by_the_name_that_perf_has_for_it() {
+fn a_counter_may_be_requested_by_perfs_name() {
     let load = ["load", "bytes", "--connect", "127.0.0.1:1", "--children", "1", "--loops", "1", "--json"];
     let names = "cs,context-switches,context_switches,cycles,faults,L1-dcache-loads,task-clock";
     let ran = run(engine().args(load).args(["--count", names]));
@@ -414,7 +414,7 @@ fn a_counter_may_be_asked_for_by_the_name_that_perf_has_for_it() {
 }
 
 #[test]
-fn what_count_cannot_run_or_read_is_refused() {
+fn commands_and_counters_that_count_does_not_support_are_refused() {
     for (arguments, words) in [
         ("serve prefork --count contxt_switches", &["contxt_switches", "similar", "'context_switches'"][..]),
         ("load bytes --connect 127.0.0.1:1 --count page_falts", &["page_falts", "'page_faults'"]),
@@ -441,8 +441,8 @@ fn what_count_cannot_run_or_read_is_refused() {
     assert!(ran.status == Some(0) && ran.output.contains("Usage:"), "{ran:?}");
 }
 
-/// Where the processor has such an event it counts something; where it has not, or a virtual machine hides it, the figure is
-/// null everywhere, beside the reason: of the server and of the load.
+/// If the processor has such an event, it counts something. Otherwise, or if a virtual machine hides it, the figure is null
+/// everywhere, next to the reason, for server and load.
 #[test]
 fn events_of_the_processor_are_counted_or_refused_with_the_reason() {
     let listed = run(engine().args(["list", "counters", "--json"]));
@@ -456,10 +456,10 @@ fn events_of_the_processor_are_counted_or_refused_with_the_reason() {
     let summary = ending.summary();
     for name in HARDWARE {
         let entry = listed.iter().find(|entry| entry["name"] == name).unwrap();
-        // Each alone: together they may be more than the processor has counters for, which is a reason as well.
+        // Each event separately: together they may exceed the processor's counters, which is also a reason.
         if entry["available"] == true && result["unavailable"].get(name).is_none() {
             let counted = [&snapshot["counters"], &summary["counters"], &result["counters"]];
-            // A cache may be large enough for all loads of so short a life.
+            // A cache may be large enough for all loads of such a short life.
             assert!(counted.iter().all(|line| number_of(line, name) > 0 || name.contains("miss")), "{name}: {summary}");
             continue;
         }

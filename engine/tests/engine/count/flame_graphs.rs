@@ -5,7 +5,7 @@ use std::path::PathBuf;
 
 use crate::support::{Ran, engine, refused, run};
 
-/// A folder of its own, which goes with this value.
+/// A separate folder, removed on drop.
 struct Folder(PathBuf);
 
 impl Folder {
@@ -20,7 +20,7 @@ impl Folder {
         self.0.join(name).to_str().unwrap().to_owned()
     }
 
-    /// Draws with these options, into `drawn.svg`.
+    /// Draws with these options into `drawn.svg`.
     fn flame(&self, options: &[&str]) -> Ran {
         run(engine().arg("flame").arg("--output").arg(self.0.join("drawn.svg")).args(options))
     }
@@ -36,7 +36,7 @@ impl Drop for Folder {
     }
 }
 
-/// What stands in each rectangle, with its colour.
+/// Texts of all rectangles, with their colours.
 fn rectangles(picture: &str) -> Vec<(&str, &str)> {
     let between = |text: &'static str, from: &'static str| {
         move |part: &'_ str| -> Option<(usize, usize)> {
@@ -78,14 +78,14 @@ fn each_function_has_its_share_and_the_kernel_its_colour() {
             "serve (90 samples, 90.00%)",
             "tcp_sendmsg (60 samples, 60.00%)",
         ],
-        "what has less than 2 % is left out"
+        "shares below 2 % are omitted"
     );
     for text in ["A &amp; B", "997 Hz"] {
         assert!(picture.contains(text), "{text}");
     }
     let colour = |name: &str| rectangles(&picture).into_iter().find(|(title, _)| title.starts_with(name)).unwrap().1;
     assert_ne!(colour("send"), colour("serve"));
-    // Whoever looks at it fetches nothing: what it links to are names of XML.
+    // Viewers fetch nothing: its only links are XML namespaces.
     for link in ["href=\"http", "src=", "@import", "fetch("] {
         assert!(!picture.contains(link), "{link}");
     }
@@ -94,11 +94,11 @@ fn each_function_has_its_share_and_the_kernel_its_colour() {
     let shuffled: String = STACKS.lines().rev().map(|line| format!("{line}\n")).collect();
     folder.file("stacks.folded", &shuffled);
     assert_eq!(folder.flame(&options).status, Some(0));
-    assert_eq!(folder.drawn(), picture, "the same stacks come to the same picture");
+    assert_eq!(folder.drawn(), picture, "the same stacks give the same picture");
 }
 
 #[test]
-fn a_difference_shows_what_became_more_and_what_less() {
+fn a_difference_shows_increases_and_decreases() {
     let folder = Folder::new("difference");
     let before = folder.file("before.folded", "main;copy_[k] 10\nmain;wait_[k] 30\nmain;gone 5\n");
     let after = folder.file("after.folded", "main;copy_[k] 40\nmain;wait_[k] 20\nmain;new 5\n");
@@ -111,7 +111,7 @@ fn a_difference_shows_what_became_more_and_what_less() {
     assert!(of("copy").0.starts_with("copy (40 ns per request, 61.54%; +"), "{shown:?}");
     assert!(of("wait").0.contains("; -"), "{shown:?}");
     assert!(of("new").0.contains("; +"), "{shown:?}");
-    // Red for more, blue for less: the first or the last part of the colour is the largest.
+    // Red for more, blue for less: the first or the last component of the colour is the largest.
     let parts = |name: &str| -> Vec<u32> {
         let colour = of(name).1.trim_start_matches("rgb(").trim_end_matches(')');
         colour.split(',').map(|part| part.trim().parse().unwrap()).collect()
@@ -123,7 +123,7 @@ fn a_difference_shows_what_became_more_and_what_less() {
 }
 
 #[test]
-fn what_is_wrong_is_refused() {
+fn mistakes_are_refused() {
     let folder = Folder::new("wrong");
     let good = folder.file("good.folded", STACKS);
     let missing = folder.0.join("missing.folded").to_str().unwrap().to_owned();

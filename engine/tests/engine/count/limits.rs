@@ -1,6 +1,6 @@
-//! `limits`: every limit in every round, on real sockets and processes; what is lost on the way is told.
+//! `limits`: every limit in every round, on real sockets and processes. Lost peers are reported.
 //!
-//! No figure is held against a time here: how fast a machine is, is what is measured.
+//! No figure is compared with a fixed time, since machines differ in speed.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::process::{Command, Stdio};
@@ -11,7 +11,7 @@ use crate::support::lines::schema;
 use crate::support::process::{Process, numbers};
 use crate::support::{ENGINE, Ran, catalogue, engine, eventually, refused, run};
 
-/// Runs `limits` with arguments that are separated by spaces, to its good end; its lines.
+/// Runs `limits` successfully with arguments that are separated by spaces, and returns its lines.
 fn lines(arguments: &str) -> Vec<Value> {
     let ran = run(engine().arg("limits").args(arguments.split_whitespace()));
     assert_eq!((ran.status, ran.errors.as_str()), (Some(0), ""), "{ran:?}");
@@ -26,7 +26,7 @@ fn rounds(lines: &[Value]) -> Vec<&Value> {
     lines.iter().filter(|line| line["line"] == "limit_round").collect()
 }
 
-/// What tells a limit at a place and of a size from others.
+/// Identifies a limit at a placement and a size.
 fn point(line: &Value) -> String {
     format!("{} {} {}", line["limit"], line["place"], line["bytes"])
 }
@@ -35,7 +35,7 @@ fn cpus() -> usize {
     std::thread::available_parallelism().unwrap().get()
 }
 
-/// The points that the catalogue promises on a machine with several CPUs, or with one.
+/// The points in the catalogue for a machine with several CPUs, or with one.
 fn promised() -> BTreeSet<String> {
     let mut points = BTreeSet::new();
     for limit in catalogue()["limits"].as_array().unwrap() {
@@ -54,7 +54,7 @@ fn promised() -> BTreeSet<String> {
 }
 
 #[test]
-fn every_round_has_every_limit_once_in_an_order_of_its_own() {
+fn every_round_has_every_limit_once_in_a_separate_order() {
     let lines = lines("--milliseconds 200 --rounds 3 --seed 5");
     let schema_of_lines: Value = serde_json::from_str(&run(engine().arg("schema")).output).unwrap();
     for line in &lines {
@@ -77,11 +77,11 @@ fn every_round_has_every_limit_once_in_an_order_of_its_own() {
 }
 
 #[test]
-fn only_what_is_named_is_measured() {
+fn only_named_limits_are_measured() {
     let lines = lines("clock_read memcpy --milliseconds 50 --rounds 2");
     let measured: BTreeSet<_> = rounds(&lines).iter().map(|line| line["limit"].as_str().unwrap()).collect();
     assert_eq!(measured, BTreeSet::from(["clock_read", "memcpy"]));
-    // Within a round 64 MiB take longer than 64 bytes on whatever machine.
+    // Within a round, 64 MiB take longer than 64 bytes on every machine.
     let of = |bytes: u64| {
         let found = rounds(&lines).into_iter().find(|line| line["bytes"] == bytes).unwrap();
         found["elapsed_ns"].as_u64().unwrap() as f64 / found["times"].as_u64().unwrap() as f64
@@ -90,7 +90,7 @@ fn only_what_is_named_is_measured() {
 }
 
 #[test]
-fn on_one_cpu_what_takes_two_says_so() {
+fn on_one_cpu_limits_that_need_two_are_unavailable() {
     let lines = lines("pipe_round_trip socketpair_round_trip --cpus 0 --milliseconds 50 --rounds 1");
     let lost: Vec<_> = lines.iter().filter(|line| line["line"] == "limit_unavailable").collect();
     assert_eq!(lost.len(), 2);
@@ -109,7 +109,7 @@ fn children(parent: u32) -> Vec<Process> {
 }
 
 #[test]
-fn the_death_of_another_end_is_told_and_the_others_go_on() {
+fn the_death_of_a_peer_is_reported_and_other_limits_continue() {
     let words = ["limits", "socketpair_round_trip", "clock_read", "--cpus", "0", "--rounds", "60"];
     let mut started = engine().args(words).args(["--milliseconds", "1500"]).stdout(Stdio::piped()).spawn().unwrap();
     let other = eventually("the process at the other end", || children(started.id()).pop());
@@ -118,7 +118,7 @@ fn the_death_of_another_end_is_told_and_the_others_go_on() {
     assert!(started.wait().unwrap().success(), "{output}");
     let lines = parsed(&output);
     let lost = lines.iter().find(|line| line["line"] == "limit_unavailable" && line["place"] == "one_cpu");
-    let reason = lost.unwrap_or_else(|| panic!("nothing is told: {output}"))["reason"].as_str().unwrap();
+    let reason = lost.unwrap_or_else(|| panic!("no reason is printed: {output}"))["reason"].as_str().unwrap();
     assert!(reason.contains("end is gone") || reason.contains("other end has ended"), "{reason}");
     assert_eq!(rounds(&lines).iter().filter(|line| line["limit"] == "clock_read").count(), 60);
 }
@@ -142,7 +142,7 @@ fn nothing_is_left_when_it_is_killed() {
 }
 
 #[test]
-fn what_there_is_no_memory_for_is_told_and_the_rest_is_measured() {
+fn a_limit_without_memory_is_reported_and_the_rest_is_measured() {
     let limited = format!("ulimit -v 160000; exec {ENGINE} limits memcpy --milliseconds 50 --rounds 1");
     let ran = run(Command::new("sh").args(["-c", &limited]));
     assert_eq!(ran.status, Some(0), "{ran:?}");
@@ -154,7 +154,7 @@ fn what_there_is_no_memory_for_is_told_and_the_rest_is_measured() {
 }
 
 #[test]
-fn where_nothing_can_be_measured_it_fails() {
+fn without_any_measurable_limit_it_fails() {
     let ran = run(Command::new("sh").args(["-c", &format!("ulimit -n 4; exec {ENGINE} limits pipe_transfer")]));
     assert_eq!(ran.status, Some(1), "{ran:?}");
     assert!(ran.errors.contains("none of the limits could be measured on this machine"), "{ran:?}");

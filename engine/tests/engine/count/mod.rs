@@ -1,4 +1,4 @@
-//! Counters, profiles, and the limits of the machine.
+//! Counters, profiles, and machine limits.
 
 mod by_turns;
 mod counters;

@@ -1,4 +1,4 @@
-//! Profiles: the stacks of servers and loads over real sockets, of the kernel as well as of the program.
+//! Profiles: stacks of servers and loads over real sockets, in the kernel and in the program.
 
 use std::fs;
 use std::path::{Path, PathBuf};
@@ -11,7 +11,7 @@ use crate::support::lines::schema;
 use crate::support::server::Server;
 use crate::support::{Ran, Unprivileged, engine, eventually, one_line, process, refused, run, seccomp};
 
-/// A file of its own, which goes with this value.
+/// A separate file, removed on drop.
 struct Written(PathBuf);
 
 impl Written {
@@ -20,7 +20,7 @@ impl Written {
     }
 
     fn path(&self) -> &str {
-        self.0.to_str().expect("a path of this test's own")
+        self.0.to_str().expect("a path of this test")
     }
 }
 
@@ -30,7 +30,7 @@ impl Drop for Written {
     }
 }
 
-/// A profile as it was written.
+/// A profile read from its file.
 struct Profile {
     header: Value,
     stacks: Vec<Value>,
@@ -50,7 +50,7 @@ impl Profile {
         Profile { header, stacks: lines.collect() }
     }
 
-    /// What holds for every profile.
+    /// Checks properties of every profile.
     fn check(&self) {
         let (from, to) = (number_of(&self.header, "from_ns"), number_of(&self.header, "to_ns"));
         let mut samples = 0;
@@ -60,7 +60,7 @@ impl Profile {
                 stack["at_ns"].as_array().unwrap().iter().map(|time| time.as_u64().unwrap()).collect();
             assert!(times.is_sorted() && times[0] >= from && times[times.len() - 1] <= to, "{from} to {to}: {stack}");
             samples += times.len() as u64;
-            // A program calls the kernel, never the other way round.
+            // A program calls the kernel, never the reverse.
             let modes: Vec<&str> = frames(stack).map(|(_, mode)| mode).collect();
             assert!(modes.is_sorted_by_key(|mode| *mode == "kernel"), "{stack}");
         }
@@ -73,7 +73,7 @@ impl Profile {
         );
     }
 
-    /// How many samples have functions with these parts in their names, in this order from outside.
+    /// Number of samples whose functions have these parts in their names, in this order, outermost first.
     fn samples(&self, parts: &[(&str, &str)]) -> usize {
         let has = |stack: &&Value| {
             let mut frames = frames(stack);
@@ -88,13 +88,13 @@ fn frames(stack: &Value) -> impl Iterator<Item = (&str, &str)> {
     frames.iter().map(|frame| (frame[0].as_str().unwrap(), frame[1].as_str().unwrap()))
 }
 
-/// A load that nobody answers, under `profile`.
+/// Runs a load without a server under `profile`.
 fn unanswered(options: &[&str]) -> Ran {
     let load = ["load", "bytes", "--connect", "127.0.0.1:1", "--children", "1", "--json"];
     run(engine().arg("profile").args(options).args(load))
 }
 
-/// Why this machine samples nothing, if it does not.
+/// Returns why this machine takes no samples, if so.
 fn perf_refused() -> Option<String> {
     let written = Written::new("probe");
     let ran = unanswered(&["--event", "cpu-clock", "--output", written.path()]);
@@ -104,13 +104,13 @@ fn perf_refused() -> Option<String> {
     })
 }
 
-/// What happens in a process or thread of a client is found there, however short its life, and the kernel's part with it.
+/// Events in a process or thread of a client are sampled, however short its life, including its time in the kernel.
 #[test]
-fn of_a_server_with_its_forked_children_and_threads() {
+fn a_server_with_forked_children_and_threads_is_sampled() {
     if perf_refused().is_some() {
         return;
     }
-    // In a process of one thread the C library's send has the frame pointer of who called it.
+    // In a single-threaded process, the C library's send has its caller's frame pointer.
     let in_child = [("::serve", "user"), ("send", "kernel")];
     let in_thread = [("start", "user"), ("thunderherd_engine", "user"), ("", "kernel")];
     for (design, parts) in [("fork_per_client", &in_child[..]), ("thread_per_client", &in_thread[..])] {
@@ -136,7 +136,7 @@ fn of_a_server_with_its_forked_children_and_threads() {
             continue;
         }
         assert!(profile.samples(parts) > 5, "{design}: {parts:?} is not in {:#?}", profile.stacks);
-        // Each second of CPU time has as many samples as it should, though no process here lives as long as between two.
+        // Each second of CPU time has the expected number of samples, although no process lives for a whole sampling period.
         let cpu_ns = number_of(&line, "user_ns") + number_of(&line, "system_ns");
         let due = cpu_ns as f64 / 1e9 * number_of(&line, "frequency_hertz") as f64;
         let share = number_of(&line, "samples") as f64 / due;
@@ -145,7 +145,7 @@ fn of_a_server_with_its_forked_children_and_threads() {
 }
 
 #[test]
-fn of_a_load_whose_event_is_left_to_the_machine() {
+fn a_load_is_sampled_with_the_machines_event() {
     if perf_refused().is_some() {
         return;
     }
@@ -166,7 +166,7 @@ fn of_a_load_whose_event_is_left_to_the_machine() {
     if profile.header["kernel_symbols"] == true {
         assert!(profile.samples(&[("connect", "kernel")]) > 0, "{:#?}", profile.stacks);
     }
-    // What it asks for by name is either had or refused with the reason.
+    // An event requested by name either works or is refused with the reason.
     let written = Written::new("cycles");
     let ran = unanswered(&["--event", "cycles", "--output", written.path()]);
     if clock {
@@ -197,15 +197,15 @@ fn a_signal_ends_the_command_and_its_profile_is_written() {
 }
 
 #[test]
-fn where_sampling_is_refused_the_reason_is_told_and_nothing_is_run() {
+fn refused_sampling_is_reported_and_nothing_is_run() {
     let written = Written::new("refused");
-    fs::write(&written.0, "an earlier one").unwrap();
+    fs::write(&written.0, "an earlier profile").unwrap();
     let load = ["load", "bytes", "--connect", "127.0.0.1:1", "--json"];
     let mut command = engine();
     command.args(["profile", "--output", written.path()]).args(load);
     seccomp::forbid(&mut command, libc::SYS_perf_event_open, libc::EPERM);
     one_line(&run(&mut command), 1, &["perf_event_open was refused by a policy"]);
-    assert_eq!(fs::read_to_string(&written.0).unwrap(), "an earlier one");
+    assert_eq!(fs::read_to_string(&written.0).unwrap(), "an earlier profile");
 
     let paranoid = fs::read_to_string("/proc/sys/kernel/perf_event_paranoid").unwrap_or_default();
     if paranoid.trim().parse::<i32>().ok().is_none_or(|value| value < 2) {
@@ -219,7 +219,7 @@ fn where_sampling_is_refused_the_reason_is_told_and_nothing_is_run() {
 }
 
 #[test]
-fn what_is_typed_wrongly_is_refused_before_anything_runs() {
+fn mistakes_are_refused_before_anything_runs() {
     let written = Written::new("mistake");
     let output = ["--output", written.path()];
     let load = ["load", "bytes", "--connect", "127.0.0.1:1"];
@@ -237,12 +237,12 @@ fn what_is_typed_wrongly_is_refused_before_anything_runs() {
     refused(&profile(&output, &theirs), "arguments.unknown", &["--childern", "--children"]);
     let nowhere = ["--output", "/nowhere/at/all"];
     refused(&profile(&nowhere, &load), "profile.output", &["--output /nowhere/at/all", "No such file"]);
-    assert!(!written.0.exists(), "nothing was begun");
+    assert!(!written.0.exists(), "nothing was started");
 }
 
-/// What a profile would be, before there is one: as it is, or why not.
+/// Describes a profile beforehand: its properties, or why none is possible.
 #[test]
-fn whether_there_can_be_a_profile_is_told_by_trying() {
+fn a_check_reports_whether_a_profile_is_possible() {
     let checked = |command: &mut std::process::Command, options: &[&str]| -> Value {
         let ran = run(command.args(["profile", "--check"]).args(options));
         assert_eq!(ran.status, Some(0), "{ran:?}");
@@ -256,7 +256,7 @@ fn whether_there_can_be_a_profile_is_told_by_trying() {
     assert_eq!(here["reason"].is_null(), here["event"].is_string() && here["scope"].is_string(), "{here}");
     assert_eq!(here["frequency_hertz"], 997);
     if here["reason"].is_null() {
-        // The same as a profile that is then taken.
+        // A profile taken afterwards has the same properties.
         let written = Written::new("checked");
         unanswered(&["--output", written.path()]);
         let taken = Profile::read(&written.0).header;
@@ -293,7 +293,7 @@ fn whether_there_can_be_a_profile_is_told_by_trying() {
     }
 }
 
-/// All profiles of a user share what may be locked for them: a server's leaves room for that of its load.
+/// All profiles of a user share the memory that the user may lock: a server's profile leaves room for its load's.
 #[test]
 fn two_profiles_at_once_have_room_without_privilege() {
     let Ok(user) = Unprivileged::new().inspect_err(|reason| println!("skipped: {reason}")) else { return };

@@ -1,4 +1,4 @@
-//! Counters that tell how things are at one moment: connections while they live, memory while it is held.
+//! Counters of states at one moment: connections while they are open, memory while it is allocated.
 
 use std::process::Command;
 
@@ -44,9 +44,9 @@ fn connections_are_counted_while_they_live() {
     server.stop().is_good();
 }
 
-/// A load that ends by time is looked at while its connections live; one that ends by count has closed them.
+/// A load that ends by time is sampled while its connections are open. A load that ends by count has closed them.
 #[test]
-fn a_load_that_ends_by_time_tells_of_its_connections() {
+fn a_load_that_ends_by_time_reports_its_connections() {
     let server = Server::start("epoll", "echo", &[]);
     let connect = format!("127.0.0.1:{}", server.port);
     let load = |options: &[&str]| -> Value {
@@ -55,13 +55,13 @@ fn a_load_that_ends_by_time_tells_of_its_connections() {
         assert_eq!(ran.status, Some(0), "{ran:?}");
         serde_json::from_str(ran.output.lines().last().unwrap()).unwrap()
     };
-    // The last tenth is to be longer than what a busy machine keeps the process waiting for its turn.
+    // The last tenth must be longer than the process may wait for a busy CPU.
     let timed = ["--load", "closed_connections", "--clients", "16", "--connections", "kept", "--milliseconds", "2000"];
     let result = load(&timed);
     assert_eq!(counted(&result, "tcp_info.connections"), 16, "{result}");
     assert!(counted(&result, "tcp_info.delivery_rate") > 0 && counted(&result, "tcp_info.rtt") > 0, "{result}");
     assert_eq!(result["unavailable"], serde_json::json!({}), "{result}");
-    // What the server has not closed yet, for want of its turn on a busy machine, is half there.
+    // Connections that the server, waiting for a busy CPU, has not closed yet are half there.
     let result = eventually("the server has closed each connection as its client did", || {
         let result = load(&["--children", "2", "--loops", "3"]);
         (counted(&result, "tcp_info.connections") == 0).then_some(result)
@@ -72,7 +72,7 @@ fn a_load_that_ends_by_time_tells_of_its_connections() {
 }
 
 #[test]
-fn where_there_are_no_connections_to_look_at_it_says_so() {
+fn without_connections_the_reason_is_reported() {
     let unix = Server::launch_at("unix:@", &mut engine(), "prefork", "bytes", &["--count", "tcp_info"]);
     assert!(unix.ready["counters"]["tcp_info"].as_str().unwrap().contains("Unix socket"), "{}", unix.ready);
     let load = ["load", "bytes", "--connect", "127.0.0.1:1", "--children", "1", "--loops", "1", "--json"];
@@ -82,9 +82,9 @@ fn where_there_are_no_connections_to_look_at_it_says_so() {
     assert_eq!(life["counters"].get("tcp_info"), Some(&Value::Null), "{life}");
 }
 
-/// Each side sees its own namespace; what a lossy pair of interfaces loses is sent again.
+/// Each side sees its own namespace. Packets lost by a lossy pair of interfaces are retransmitted.
 #[test]
-fn in_namespaces_what_is_lost_is_counted() {
+fn in_namespaces_lost_packets_are_counted() {
     if refusal().is_some() {
         return;
     }
@@ -97,11 +97,11 @@ fn in_namespaces_what_is_lost_is_counted() {
     command.args(["--clients", "8", "--connections", "kept", "--milliseconds", "1500", "--count", "tcp_info"]);
     command.args(["--network-namespace", namespaces.path("client")]);
     let load = std::thread::spawn(move || run(&mut command));
-    let retransmits = eventually("segments are sent again", || {
+    let retransmits = eventually("segments are retransmitted", || {
         let snapshot = server.snapshot();
         snapshot["counters"]["tcp_info.retransmits"].as_u64().filter(|&count| count > 0)
     });
-    // RetransSegs of RFC 4022: of all sockets that the namespace has had.
+    // RetransSegs of RFC 4022 covers all sockets that the namespace has had.
     let text = std::fs::read_to_string(format!("/proc/{}/net/snmp", server.first)).unwrap();
     let mut lines =
         text.lines().filter(|line| line.starts_with("Tcp:")).map(|line| line.split(' ').collect::<Vec<_>>());
@@ -113,9 +113,9 @@ fn in_namespaces_what_is_lost_is_counted() {
     assert_eq!(counted(&result, "tcp_info.connections"), 8, "{result}");
 }
 
-/// A thread for every client holds at least its kernel stack and its socket for each.
+/// With a thread for every client, each takes at least a kernel stack and a socket.
 #[test]
-fn memory_grows_with_connections_or_says_why_it_is_not_known() {
+fn memory_grows_with_connections_or_is_unavailable_with_the_reason() {
     let mut server = Server::start("thread_per_client", "echo", &["--count", "memory"]);
     if let Some(reason) = server.ready["counters"]["memory"].as_str() {
         assert!(reason.contains("version 1") && reason.contains("version 2") || reason.contains("memory"), "{reason}");
@@ -127,7 +127,7 @@ fn memory_grows_with_connections_or_says_why_it_is_not_known() {
     let snapshot = server.snapshot_when("all are accepted", |snapshot| snapshot["tally"]["connections"] == 300);
     let each = (counted(&snapshot, "memory") - before) / 300;
     println!("{each} bytes a connection: {snapshot}");
-    // A stack of 16 KiB in the kernel, a page of one outside, a socket: and not a hundred times that.
+    // A kernel stack of 16 KiB, a page of user stack, a socket: and not a hundred times as much.
     assert!((16 << 10..1 << 20).contains(&each), "{each} bytes a connection: {snapshot}");
     assert!(counted(&snapshot, "memory.peak") >= counted(&snapshot, "memory"), "{snapshot}");
     assert!(counted(&snapshot, "memory.kernel") > 300 * (16 << 10), "{snapshot}");

@@ -1,7 +1,7 @@
-//! System calls by name and wake-ups, held against perf stat(1) and strace(1): verified, not trusted.
+//! System calls by name and wake-ups, compared with perf stat(1) and strace(1).
 //!
-//! Each of them runs the same fixed-count trial. What a trial makes for each connection and request is the same in all of
-//! them; what depends on who came first differs somewhat from run to run.
+//! Each tool runs the same fixed-count trial. The calls for each connection and request are the same in all of them; calls
+//! that depend on timing differ somewhat from run to run.
 
 use std::collections::BTreeMap;
 use std::io::{BufRead, BufReader};
@@ -16,33 +16,33 @@ use crate::support::{ENGINE, Unprivileged, engine, eventually, run};
 /// Calls by name.
 type Calls = BTreeMap<String, u64>;
 
-/// Beside those of every connection: one that waits once more or once less, a signal that came together with another.
+/// Allowed difference beyond the calls of every connection: one wait more or less, or a signal that coincides with another.
 const ROOM: u64 = 12;
 
-/// Calls whose number is a matter of who came first: what there was to do when one looked.
+/// Calls whose number depends on timing.
 const BY_CHANCE: [&str; 8] =
     ["clock_gettime", "clock_nanosleep", "epoll_wait", "futex", "poll", "restart_syscall", "rt_sigreturn", "wait4"];
 
-/// Calls by which a server clears away what others have left on the machine: control groups of those that were killed.
+/// Calls by which a server removes leftovers of killed servers on the machine, such as control groups.
 const OF_THE_MACHINE: [&str; 2] = ["rmdir", "statx"];
 
-/// Calls that make memory for threads: how many depends on how many threads there are at a time.
+/// Calls that allocate memory for threads. Their number depends on how many threads exist at a time.
 const OF_STACKS: [&str; 3] = ["mmap", "mprotect", "munmap"];
 
-/// Only `count` has them, by which a command becomes its child.
+/// Calls that only `count` makes, to run its command as a child.
 const OF_A_CHILD: [&str; 3] = ["prctl", "getppid", "others"];
 
-/// Calls that a signal can interrupt here, and that are begun anew then: once for each signal at most.
+/// Calls that a signal can interrupt in this trial, and that are then repeated: at most once for each signal.
 const INTERRUPTED: [&str; 2] = ["accept4", "clone"];
 
-/// Names whose events are those of another implementation.
+/// Names whose events belong to another implementation.
 const TRACED_AS: [(&str, &str); 3] = [("sendfile", "sendfile64"), ("fstat", "newfstat"), ("stat", "newstat")];
 
-/// strace counts calls as they return, and these do not.
+/// strace counts calls as they return, and these never do.
 const WITHOUT_RETURN: [&str; 2] = ["exit", "exit_group"];
 
-/// What is wrong with calls that should be these. A name that only the other has is wrong if it came more than rarely: it is hidden
-/// among the others here.
+/// Returns the differences between these calls and their reference. A name that only the other tool counts is a difference
+/// if it occurs more than rarely: this program counts it among `others`.
 fn differences(counted: &Calls, other: Other, reference: &Calls) -> Vec<String> {
     let of = |calls: &Calls, name: &str| calls.get(name).copied().unwrap_or_default();
     let is_held = |name: &&str| {
@@ -60,18 +60,19 @@ fn differences(counted: &Calls, other: Other, reference: &Calls) -> Vec<String> 
     let is_hidden = |(name, calls): &(&String, &u64)| {
         !counted.contains_key(*name) && **calls > ROOM && !OF_THE_MACHINE.contains(&name.as_str())
     };
-    let hidden = reference.iter().filter(is_hidden).map(|(name, calls)| format!("{name}: no name here, of {calls}"));
+    let hidden =
+        reference.iter().filter(is_hidden).map(|(name, calls)| format!("{name}: counted among others, {calls} times"));
     apart.chain(hidden).collect()
 }
 
-/// The calls by name that a line has.
+/// Returns the calls by name in a line.
 fn counted(line: &Value) -> Calls {
     let counters = line["counters"].as_object().unwrap();
     let named = counters.iter().filter_map(|(name, value)| Some((name.strip_prefix("system_calls.")?, value)));
     named.map(|(name, value)| (name.to_owned(), value.as_u64().unwrap())).collect()
 }
 
-/// Whether system calls can be counted here; otherwise says why not.
+/// Whether this machine can count system calls; prints the reason if not.
 fn can_be_counted() -> bool {
     let listed: Vec<Value> = serde_json::from_str(&run(engine().args(["list", "counters", "--json"])).output).unwrap();
     let entry = listed.iter().find(|entry| entry["name"] == "system_calls").unwrap();
@@ -89,7 +90,7 @@ enum Other {
 }
 
 impl Other {
-    /// The command that counts what is appended to it, and where it writes.
+    /// Returns the command that counts what is appended to it, and the file that it writes.
     fn command(self, names: &Calls, tag: &str) -> (Command, PathBuf) {
         let file = std::env::temp_dir().join(format!("thunderherd-{self:?}-{tag}-{}", std::process::id()));
         let mut command = Command::new(if self == Other::Strace { "strace" } else { "perf" });
@@ -106,12 +107,12 @@ impl Other {
         (command, file)
     }
 
-    /// What it has written.
+    /// Parses its output.
     fn read(self, file: &PathBuf) -> Calls {
         let text = std::fs::read_to_string(file).unwrap();
         let _ = std::fs::remove_file(file);
         let line = |line: &str| match self {
-            // % time, seconds, usecs/call, calls, errors where there were any, name.
+            // Columns: % time, seconds, usecs/call, calls, errors if there were any, name.
             Other::Strace => {
                 let words: Vec<&str> = line.split_whitespace().collect();
                 let calls = words.get(3)?.parse().ok()?;
@@ -126,7 +127,7 @@ impl Other {
             }
         };
         let calls: Calls = text.lines().filter_map(line).collect();
-        assert!(!calls.is_empty(), "{self:?} says nothing that can be read: {text}");
+        assert!(!calls.is_empty(), "{self:?} printed nothing readable: {text}");
         calls
     }
 
@@ -135,7 +136,7 @@ impl Other {
             if self == Other::Strace { "strace -c -f true" } else { "perf stat -e raw_syscalls:sys_enter true" };
         let probe = run(Command::new("sh").args(["-c", probe]));
         if probe.status != Some(0) {
-            println!("skipped: {self:?} does not work here: {}", probe.errors.trim());
+            println!("skipped: {self:?} does not work on this machine: {}", probe.errors.trim());
         }
         probe.status == Some(0)
     }
@@ -143,20 +144,21 @@ impl Other {
 
 const LOAD: [&str; 6] = ["bytes", "--children", "3", "--loops", "100", "--json"];
 
-/// It reads the clock of its CPU time over and over, which is a system call.
+/// The server reads the clock of its CPU time repeatedly, which is a system call.
 const SPINNING: &str = "prefork --spin-microseconds 20";
 
-/// One whole life of a server of this design, options behind it, whose command begins with these words, and what it printed last.
+/// Runs a server of this design (with options) through its whole life, by a command that begins with these words. Returns
+/// its last line.
 fn serve(mut command: Command, design: &str) -> Value {
     command.arg("serve").args(design.split(' ')).args(["--control", "--listen", "127.0.0.1:0"]);
     let mut server = command.stdin(Stdio::piped()).stdout(Stdio::piped()).spawn().expect("it can be started");
     let mut lines = BufReader::new(server.stdout.take().unwrap()).lines().map(|line| line.unwrap());
-    let ready: Value = serde_json::from_str(&lines.next().expect("the server listens")).unwrap();
+    let ready: Value = serde_json::from_str(&lines.next().expect("the server prints a line")).unwrap();
     let connect = format!("127.0.0.1:{}", ready["port"]);
     let ran = run(engine().arg("load").args(LOAD).args(["--connect", &connect]));
     assert_eq!(ran.status, Some(0), "{ran:?}");
     drop(server.stdin.take());
-    let last = lines.last().expect("the server gives its account");
+    let last = lines.last().expect("the server prints its summary");
     eventually("the server ends", || server.try_wait().unwrap());
     serde_json::from_str(&last).unwrap()
 }
@@ -167,7 +169,7 @@ fn count() -> Command {
     command
 }
 
-/// Processes and threads that come and go are those whose calls are lost easily.
+/// Calls of processes and threads that start and end are lost most easily.
 #[test]
 fn system_calls_of_servers_are_those_of_strace_and_perf() {
     if !can_be_counted() {
@@ -178,14 +180,14 @@ fn system_calls_of_servers_are_those_of_strace_and_perf() {
         let ours = counted(&life);
         assert!(ours["sendto"] >= 300 && ours["accept4"] >= 300 && ours["recvfrom"] >= 300, "{design}: {ours:?}");
         let all = life["counters"]["system_calls"].as_u64().unwrap();
-        assert_eq!(all, ours.values().sum::<u64>(), "{design}: all of them have a name, or are others");
+        assert_eq!(all, ours.values().sum::<u64>(), "{design}: each call has a name or is among others");
         for other in [Other::Strace, Other::Perf].into_iter().filter(|other| other.works()) {
             let (mut command, file) = other.command(&ours, design);
             command.arg(ENGINE);
             serve(command, design);
             let theirs = other.read(&file);
             assert_eq!(differences(&ours, other, &theirs), Vec::<String>::new(), "{design}, {other:?}: {theirs:?}");
-            // A count that misses what ended children did, or has each call twice, does not pass.
+            // Counts that miss ended children, or count a call twice, fail here.
             for wrong in [|calls: u64| calls / 2, |calls| calls * 2] {
                 let wrong = ours.iter().map(|(name, &calls)| (name.clone(), wrong(calls))).collect();
                 let found = differences(&wrong, other, &theirs);
@@ -212,7 +214,7 @@ fn system_calls_of_a_load_are_those_of_strace_and_perf() {
     assert_eq!(
         (ours["connect"], ours["sendto"]),
         (300, 300),
-        "what a client makes for a connection is no matter of chance"
+        "a client's calls for a connection do not depend on timing"
     );
     for other in [Other::Strace, Other::Perf].into_iter().filter(|other| other.works()) {
         let (mut command, file) = other.command(&ours, "load");
@@ -223,9 +225,10 @@ fn system_calls_of_a_load_are_those_of_strace_and_perf() {
     }
 }
 
-/// What differs from run to run is held against perf stat of the same run, which has also what `count` itself does.
+/// Calls that differ from run to run are compared with perf stat of the same run, which also includes the calls of `count`
+/// itself.
 #[test]
-fn calls_that_are_a_matter_of_chance_are_those_of_perf_of_the_same_run() {
+fn calls_that_depend_on_timing_are_those_of_perf_of_the_same_run() {
     if !can_be_counted() || !Other::Perf.works() {
         return;
     }
@@ -243,7 +246,7 @@ fn calls_that_are_a_matter_of_chance_are_those_of_perf_of_the_same_run() {
         let ours = counted(&serve(command, design));
         let theirs = Other::Perf.read(&file);
         println!("{design}: perf has {theirs:?}");
-        assert!(ours[waits] > ROOM, "{design} is here for its {waits}: {ours:?}");
+        assert!(ours[waits] > ROOM, "{design} must make many {waits}: {ours:?}");
         for (name, all) in theirs {
             let own = all.checked_sub(ours[&name]);
             assert!(own.is_some_and(|own| own <= ROOM), "{design}, {name}: {}, perf has {all}", ours[&name]);
@@ -251,10 +254,10 @@ fn calls_that_are_a_matter_of_chance_are_those_of_perf_of_the_same_run() {
     }
 }
 
-/// An event that this machine lacks is null with the reason at every place, and whoever typed its name is told at once; the
-/// nearest is offered.
+/// An event that this machine lacks is null with the reason everywhere, and its user gets a warning at once, with the
+/// nearest name.
 #[test]
-fn an_event_that_is_not_there_is_unavailable_with_the_nearest() {
+fn a_missing_event_is_unavailable_with_the_nearest_name() {
     let server = Server::start("prefork", "bytes", &[]);
     let connect = format!("127.0.0.1:{}", server.port);
     let load = ["load", "bytes", "--children", "1", "--loops", "3", "--connect", &connect];
@@ -298,9 +301,9 @@ fn an_event_that_is_not_there_is_unavailable_with_the_nearest() {
     }
 }
 
-/// tracefs is root's: a user is told so, and what to do.
+/// tracefs belongs to root: the message says so, and names a remedy.
 #[test]
-fn a_user_without_tracefs_is_told_so() {
+fn a_user_without_tracefs_gets_the_reason() {
     let Ok(user) = Unprivileged::new().inspect_err(|reason| println!("skipped: {reason}")) else { return };
     let listed = run(user.command(None).args(["list", "counters", "--json"]));
     let listed: Vec<Value> = serde_json::from_str(&listed.output).unwrap();
@@ -319,7 +322,7 @@ fn a_user_without_tracefs_is_told_so() {
     assert_eq!(result["counters"].get("sched:sched_switch"), Some(&Value::Null), "{result}");
 }
 
-/// Where tracefs is mounted nowhere, root has a mount of its own, and leaves none behind.
+/// If tracefs is mounted nowhere, root's process mounts it privately, and leaves no mount behind.
 #[test]
 fn root_needs_no_tracefs_to_be_mounted() {
     let load =
@@ -341,7 +344,7 @@ fn root_needs_no_tracefs_to_be_mounted() {
     }
 }
 
-/// In one and the same run: what perf stat says of `count` and all below it is more by what `count` itself does.
+/// Compares one and the same run: perf stat of `count` includes `count` itself, so its totals are larger.
 #[test]
 fn totals_are_those_of_perf_of_the_same_run() {
     if !can_be_counted() || !Other::Perf.works() {
@@ -362,7 +365,7 @@ fn totals_are_those_of_perf_of_the_same_run() {
         line.split(',').next().unwrap().parse().unwrap()
     };
     println!("perf stat: {}\ncount: {life}", ran.errors.trim());
-    // Finding an event and opening it is four calls, for each of more than a hundred names.
+    // Finding and opening an event takes four calls, for each of more than a hundred names.
     for (name, event, room) in [
         ("system_calls", "raw_syscalls:sys_enter", 1500.0),
         ("wakeups", "sched:sched_waking", 200.0),
@@ -377,8 +380,8 @@ fn totals_are_those_of_perf_of_the_same_run() {
     assert!((0.5..=1.01).contains(&share), "cpu_clock is {share} of perf's");
 }
 
-/// Of the processor's events, where it shows them: what perf stat says of `count` has that of the load in it. Both of them count
-/// at once, so that there may be too few counters, and what is extrapolated has more room.
+/// Compares the processor's events, if the machine has them: perf stat of `count` includes the load. Both count at once, so
+/// counters may be too few, and extrapolated counts have a larger tolerance.
 #[test]
 fn the_processors_events_are_those_of_perf_of_the_same_run() {
     let pairs = [("cpu_cycles", "cycles"), ("instructions", "instructions")];
@@ -386,7 +389,7 @@ fn the_processors_events_are_those_of_perf_of_the_same_run() {
     let listed: Vec<Value> = serde_json::from_str(&listed.output).unwrap();
     let lacks = |name: &str| listed.iter().any(|entry| entry["name"] == name && entry["available"] == false);
     if let Some((name, _)) = pairs.iter().find(|(name, _)| lacks(name)) {
-        return println!("skipped: {name} is not to be had here");
+        return println!("skipped: {name} is unavailable on this machine");
     }
     if !can_be_counted() || !Other::Perf.works() {
         return;
@@ -416,13 +419,14 @@ fn the_processors_events_are_those_of_perf_of_the_same_run() {
         let (theirs, counted_for): (f64, f64) = (fields[0].parse().unwrap(), fields[4].parse().unwrap());
         let is_scaled = counted_for < 100.0 || life["multiplexing"][name]["scaled"] == true;
         let share = life["counters"][name].as_f64().unwrap() / theirs;
-        // Whoever is switched on first counts how the kernel switches the other on: cycles rather than instructions.
+        // The tool that starts first also counts how the kernel starts the other: more cycles than instructions.
         let right = if is_scaled { 0.6..=1.4 } else { 0.8..=1.02 };
         assert!(right.contains(&share), "{name} is {share} of perf's, scaled: {is_scaled}");
     }
 }
 
-/// Names that perf has for events: one event in a run, so that there are counters enough. Instructions are 0xc0 of any x86.
+/// Compares events by perf's names, one per run, so that there are enough counters. Event 0xc0 counts instructions on any
+/// x86.
 #[test]
 fn events_by_perfs_names_are_those_of_perf_of_the_same_run() {
     if !Other::Perf.works() {
@@ -445,7 +449,7 @@ fn events_by_perfs_names_are_those_of_perf_of_the_same_run() {
             count.args(["count", "--count", event, "load", "bytes", "--json", "--connect", &connect]);
             let ours = run(&mut count);
             assert!(ours.output.contains("this kernel has no PMU"), "{event}: perf has {ran:?}, we {ours:?}");
-            println!("skipped: perf says of {event}: {}", ran.errors);
+            println!("skipped: perf reports for {event}: {}", ran.errors);
             continue;
         }
         assert_eq!(ran.status, Some(0), "{ran:?}");
@@ -455,7 +459,7 @@ fn events_by_perfs_names_are_those_of_perf_of_the_same_run() {
         let fields: Vec<&str> = line.split(';').collect();
         let Ok(theirs) = fields[0].parse::<f64>() else {
             assert!(ours.is_null() && life["unavailable"][name].is_string(), "{event}: perf has {line}, we {life}");
-            println!("skipped: perf says of {event}: {line}");
+            println!("skipped: perf reports for {event}: {line}");
             continue;
         };
         let share = ours.as_f64().unwrap_or_else(|| panic!("{event} in {life}")) / theirs;

@@ -1,5 +1,5 @@
-//! The closed loads whose clients are threads or connections of an event loop: windows, latency, very many connections,
-//! what is shown, what runs out, interrupts.
+//! Closed loads whose clients are threads or connections of an event loop: windows, latency, very many connections, --show,
+//! missing resources, interrupts.
 
 use std::io::{BufRead, BufReader, Read, Write};
 use std::net::TcpListener;
@@ -26,14 +26,14 @@ fn command(load: &str, port: u16, options: &str) -> Command {
     command
 }
 
-/// Runs a load to its end; the lines that it printed.
+/// Runs a load to its end, and returns its lines.
 fn lines(load: &str, port: u16, options: &str) -> (Ran, Vec<Value>) {
     let ran = run(command(load, port, options).arg("--json"));
     let lines = ran.output.lines().map(|line| serde_json::from_str(line).unwrap()).collect();
     (ran, lines)
 }
 
-/// Holds the latency against its histogram; returns how many requests it is of.
+/// Compares the latency with its histogram; returns the number of requests.
 fn decoded(latency: &Value) -> u64 {
     use base64::Engine;
     let bytes = base64::engine::general_purpose::STANDARD.decode(latency["histogram"].as_str().unwrap()).unwrap();
@@ -47,7 +47,7 @@ fn decoded(latency: &Value) -> u64 {
         let known = (histogram.len() >= enough).then(|| histogram.value_at_quantile(quantile));
         assert_eq!(latency[name], json!(known), "{name} in {latency}");
     }
-    // A request over loopback takes microseconds, and here at most as long as the test may.
+    // A request over loopback takes microseconds, and in this test at most the test's own maximum.
     assert!(histogram.min() > 1000 && histogram.max() < PATIENCE.as_nanos() as u64, "{latency}");
     histogram.len()
 }
@@ -109,7 +109,7 @@ fn marks_come_when_the_window_begins_and_ends() {
         assert_eq!(moments.len(), 3, "{moments:?}");
         for (read, line) in &moments[..2] {
             let marked = number(&line["monotonic_ns"]);
-            // Not before, and not only at the end, when all would be read at once.
+            // Not early, and not only at the end when all lines are read at once.
             assert!(marked <= *read && read - marked < 200_000_000, "{line} was read at {read}");
         }
     }
@@ -133,7 +133,7 @@ fn a_counted_load_knows_all_its_latencies() {
         }
     }
     let (_, lines) = lines("closed", server.port, "--loops 3");
-    assert_eq!(lines[0]["latency"], Value::Null, "processes have no histogram in common");
+    assert_eq!(lines[0]["latency"], Value::Null, "processes share no histogram");
 }
 
 #[test]
@@ -145,7 +145,7 @@ fn very_many_connections_are_kept_by_one_process() {
         let mut command = Command::new("sh");
         command.args(limited).args(["load", "bytes", "--load", load, "--connect", &connect, "--json"]);
         command.args(["--connections", "kept", "--loops", "1", "--clients", &clients.to_string()]);
-        // Where much else runs they take their time, and may: only a load that comes no further has failed.
+        // On a busy machine connections may take long: only a load that makes no progress has failed.
         command.args(["--timeout-milliseconds", "100000"]);
         let mut child = command.stdout(Stdio::piped()).spawn().unwrap();
         let line = std::io::read_to_string(child.stdout.take().unwrap()).unwrap();
@@ -163,7 +163,7 @@ fn very_many_connections_are_kept_by_one_process() {
     ending.is_good();
 }
 
-/// A client pauses between a reply and its next request, and not after its last.
+/// A client pauses between a reply and its next request, but not after its last reply.
 #[test]
 fn clients_think() {
     let server = Server::start("prefork", "bytes", &["--pool", "2"]);
@@ -173,7 +173,7 @@ fn clients_think() {
         let (ran, lines) = lines(name, server.port, &options);
         assert_eq!((ran.status, &lines[0]["tally"]["requests"]), (Some(0), &6.into()), "{ran:?}");
         assert!(number(&lines[0]["elapsed_ns"]) >= 300_000_000, "{ran:?}");
-        // An hour's pause is not waited for when there is nothing to come after it.
+        // An hour's pause is skipped if no request follows it.
         let (ran, lines) =
             self::lines(name, server.port, &format!("{clients} --loops 1 --think-microseconds 3600000000"));
         assert_eq!((ran.status, &lines[0]["tally"]["requests"]), (Some(0), &2.into()), "{ran:?}");
@@ -186,7 +186,7 @@ fn clients_think() {
 }
 
 #[test]
-fn what_goes_over_each_connection_is_shown() {
+fn the_data_of_each_connection_is_shown() {
     let server = Server::start("prefork", "bytes", &["--pool", "3"]);
     for load in ["closed --children 3", "closed_threads --clients 3", "closed_connections --clients 3"] {
         let (name, clients) = load.split_once(' ').unwrap();
@@ -207,9 +207,9 @@ fn what_goes_over_each_connection_is_shown() {
     }
 }
 
-/// Replies far longer than a pipe takes at once, from many clients at once: none stands within another.
+/// Replies far longer than one write to a pipe, from many clients at once: none is inside another.
 #[test]
-fn what_is_shown_stands_together() {
+fn shown_messages_are_not_interleaved() {
     let server = Server::start("prefork", "bytes", &["--pool", "8", "--limit", "100000"]);
     for load in ["closed --children 8", "closed_threads --clients 8", "closed_connections --clients 8"] {
         let (name, clients) = load.split_once(' ').unwrap();
@@ -242,7 +242,7 @@ fn a_connection_that_fails_is_shown_and_counted() {
     }
 }
 
-/// Nobody listens: no client tries for ever, and there is no window.
+/// If nobody listens, no client retries for ever, and there is no window.
 #[test]
 fn a_timed_load_without_a_server_ends_early() {
     let (port, _held) = unserved::nobody_listens();
@@ -263,7 +263,7 @@ fn a_timed_load_without_a_server_ends_early() {
 }
 
 #[test]
-fn what_this_process_may_not_have_is_said() {
+fn descriptors_beyond_the_limit_are_reported() {
     for load in LOADS {
         let arguments = ["load", "bytes", "--connect", "127.0.0.1:1", "--load", load, "--clients"];
         let ran = run(engine_with_descriptors(100).args(arguments).arg("200"));
@@ -272,7 +272,7 @@ fn what_this_process_may_not_have_is_said() {
         many.args(["-c", "ulimit -n 200000 && exec \"$0\" \"$@\"", ENGINE]).args(arguments).arg("100000");
         let ran = run(&mut many);
         if ran.errors.contains("sh:") || ran.errors.contains("ulimit: ") {
-            println!("skipped: so many descriptors are not to be had: {}", ran.errors);
+            println!("skipped: too few descriptors are allowed: {}", ran.errors);
         } else {
             refused(&ran, "load.too_few_ports", &["--clients 100000", "fewer --clients", "ip_local_port_range"]);
         }
@@ -280,7 +280,7 @@ fn what_this_process_may_not_have_is_said() {
 }
 
 #[test]
-fn threads_that_are_not_to_be_had_are_said() {
+fn a_shortage_of_threads_is_reported() {
     let Ok(user) = Unprivileged::new().inspect_err(|reason| println!("skipped: {reason}")) else { return };
     let arguments = ["load", "bytes", "--connect", "127.0.0.1:1", "--load", "closed_threads", "--clients", "50"];
     for options in [&[][..], &["--milliseconds", "100", "--connections", "kept"]] {
@@ -293,7 +293,7 @@ fn threads_that_are_not_to_be_had_are_said() {
     }
 }
 
-/// The first line that a load prints of itself is its first mark, so then it runs.
+/// The first line that a load prints by itself is its first mark, so by then it runs.
 fn interrupted(mut child: Child, mut output: BufReader<impl Read>, signals: &[Signal]) -> (Option<i32>, Vec<Value>) {
     std::thread::sleep(Duration::from_millis(50));
     signals.iter().for_each(|&signal| process::signal(child.id() as i32, signal));
@@ -307,7 +307,7 @@ fn interrupted(mut child: Child, mut output: BufReader<impl Read>, signals: &[Si
 fn an_interrupt_ends_a_load_with_what_it_has() {
     let mut server = Server::start("thread_per_client", "bytes", &[]);
     for load in LOADS {
-        // As kill(1) does it, and as timeout(1): to its child, and to the group that the child is in.
+        // As from kill(1), and as from timeout(1): to its child, and to the group that the child is in.
         let (ended, twice) = ([Signal::SIGTERM], [Signal::SIGTERM; 2]);
         for (options, signals) in [
             ("--milliseconds 3600000", &[Signal::SIGINT][..]),
@@ -327,11 +327,11 @@ fn an_interrupt_ends_a_load_with_what_it_has() {
             assert_eq!(ended["monotonic_ns"], result["window"]["ended_monotonic_ns"], "{lines:?}");
             assert_eq!(decoded(&result["latency"]), number(&result["window"]["requests"]), "{result}");
         }
-        // In its warm-up, and one that ends by count.
+        // During its warm-up, and a load that ends by count.
         for options in ["--milliseconds 1000 --warm-up-milliseconds 3600000", "--loops 10000000"] {
             let before = number(&server.snapshot()["tally"]["requests"]);
             let mut child = command(load, server.port, options).arg("--json").stdout(Stdio::piped()).spawn().unwrap();
-            eventually("the load asks", || {
+            eventually("the load sends requests", || {
                 (number(&server.snapshot()["tally"]["requests"]) > before + 100).then_some(())
             });
             let output = BufReader::new(child.stdout.take().unwrap());
@@ -344,10 +344,10 @@ fn an_interrupt_ends_a_load_with_what_it_has() {
     }
 }
 
-/// Kept connections meet a server that answers once and then is silent, with others that answer: the silent one is
-/// counted, and does not keep the others from asking.
+/// Persistent connections to a server that replies once and then is silent, next to others that reply: the silent one is
+/// counted, and does not stop the others.
 #[test]
-fn one_silent_connection_does_not_keep_others_from_asking() {
+fn one_silent_connection_does_not_stop_the_others() {
     use std::sync::atomic::{AtomicU64, Ordering::Relaxed};
     for load in LOADS {
         let listener = TcpListener::bind("127.0.0.1:0").unwrap();
@@ -378,14 +378,14 @@ fn one_silent_connection_does_not_keep_others_from_asking() {
     }
 }
 
-/// The server accepts nobody, so the connections cannot even be made: that is waited for, not spun for.
+/// The server accepts nobody, so no connection can be made: clients wait without using CPU.
 #[test]
 fn waiting_costs_no_cpu_time() {
     let (port, _held) = unserved::nobody_accepts();
     for load in LOADS {
         let options = "--clients 3 --connections kept --timeout-milliseconds 500 --loops 3";
         let (ran, lines) = lines(load, port, options);
-        // Clients of an event loop give up together; those of threads each after three times.
+        // Clients of an event loop give up together; those of threads each after three failures.
         let failed = if load == "closed_threads" { 9 } else { 3 };
         assert_eq!(lines[0]["tally"]["errors"], json!({"timed_out": failed}), "{ran:?}");
         let cpu = number(&lines[0]["user_ns"]) + number(&lines[0]["system_ns"]);
@@ -393,7 +393,7 @@ fn waiting_costs_no_cpu_time() {
     }
 }
 
-/// The first address of a name may be one at which nobody listens.
+/// Nobody listens at the first address of the name.
 #[test]
 fn the_next_address_is_tried() {
     let server = Server::start("thread_per_client", "bytes", &[]);
@@ -423,9 +423,9 @@ fn the_next_address_is_tried() {
     }
 }
 
-/// Both forms of a protocol under kept connections: the server closes, with a word or by the rules of the protocol.
+/// Both forms of a protocol with persistent connections: the server announces that it closes, or the protocol implies it.
 #[test]
-fn clients_come_again_where_the_protocol_closes() {
+fn clients_reconnect_if_the_protocol_closes() {
     let at_once = "--delay-minimum 0 --delay-maximum 0";
     for (workload, design, both, client, kept) in [
         ("top_processes", "thread_per_client", "", "", false),
@@ -451,7 +451,7 @@ fn clients_come_again_where_the_protocol_closes() {
                 (&12.into(), &connections.into()),
                 "{workload}: {ran:?}"
             );
-            // Who closes after a reply that says where it ends may be either: both have it to do.
+            // After a reply that marks its own end, either end may close first, as both are about to.
             let by_load = line["closings"]["closed_by_load"].as_u64().unwrap();
             let by_server = if kept { 0 } else { 12 - by_load };
             let kept_at = [("load", by_load), ("server", by_server)].into_iter().filter(|(_, count)| *count > 0);
@@ -464,10 +464,10 @@ fn clients_come_again_where_the_protocol_closes() {
     }
 }
 
-/// A client was told that connections are kept, and the server was not: the first of its requests to meet that says what to
-/// type.
+/// The client expects persistent connections, but the server closes them. The first request that meets this fails, and the
+/// message says what to type.
 #[test]
-fn a_server_that_closes_after_its_reply_is_told_from_one_that_fails() {
+fn a_server_that_closes_after_its_reply_is_distinguished_from_a_failing_one() {
     let at_once = "--delay-minimum 0 --delay-maximum 0";
     for (workload, kept_by, client) in
         [("top_processes", "--closes client", ""), ("bucket", "--keep-connections true", at_once)]

@@ -1,5 +1,5 @@
-//! How the loads with an event loop use their connections, whichever of them and however they wait: several requests under
-//! way, so many requests each, closed with FIN or RST, clients that begin one after another, threads that stay on a CPU.
+//! How loads with an event loop use their connections, with every back end: several requests in flight, a fixed number of
+//! requests each, closing with FIN or RST, clients that start one after another, threads pinned to CPUs.
 
 use std::collections::BTreeSet;
 use std::io::{BufRead, BufReader, Read, Write};
@@ -15,9 +15,9 @@ use crate::support::event_loops::{answer_lines, count, load, says_nothing, serve
 use crate::support::server::Server;
 use crate::support::{engine, eventually, process, run};
 
-/// A server that answers nobody before so many requests have come over each connection.
+/// A server that replies only after this many requests have arrived on each connection.
 #[test]
-fn so_many_requests_are_under_way_on_a_connection_as_it_is_told() {
+fn a_connection_has_the_configured_number_of_requests_in_flight() {
     with_each_back_end(|back_end| {
         for depth in [2, 7] {
             let port = serve(move |mut stream| {
@@ -37,10 +37,10 @@ fn so_many_requests_are_under_way_on_a_connection_as_it_is_told() {
     });
 }
 
-/// A server that answers so many requests together has its client ask as many together: how many calls that takes is the
-/// primitive's part.
+/// A server that replies to several requests together makes its client send as many together. The number of calls depends on
+/// the primitive.
 #[test]
-fn requests_that_are_due_together_are_sent_by_as_few_calls_as_the_primitive_gathers() {
+fn requests_due_together_are_gathered_by_the_primitive() {
     let depth = 8;
     let port = serve(move |mut stream| {
         let mut lines = BufReader::new(stream.try_clone().unwrap());
@@ -73,7 +73,7 @@ fn requests_that_are_due_together_are_sent_by_as_few_calls_as_the_primitive_gath
     assert_eq!(shown.matches("request sent: \"1\\n\"").count(), 8, "{shown}");
 }
 
-/// Replies that come together are told apart, and each is looked at, in every workload that says so.
+/// Replies that arrive together are separated, and each is checked, in every workload that pipelines.
 #[test]
 fn pipelined_replies_are_right_byte_by_byte() {
     with_each_back_end(|back_end| {
@@ -106,7 +106,7 @@ fn pipelined_replies_are_right_byte_by_byte() {
 }
 
 #[test]
-fn a_connection_is_closed_after_so_many_requests() {
+fn a_connection_is_closed_after_the_configured_requests() {
     with_each_back_end(|back_end| {
         let server = Server::start("epoll", "bytes", &[]);
         for pipeline in [1, 4] {
@@ -126,7 +126,7 @@ fn a_connection_is_closed_after_so_many_requests() {
     });
 }
 
-/// Local addresses of the connections of this host towards a port that are in TIME_WAIT.
+/// Local addresses of this host's connections towards a port that are in TIME_WAIT.
 fn in_time_wait(port: u16) -> BTreeSet<String> {
     let table = std::fs::read_to_string("/proc/net/tcp").unwrap();
     let towards = format!(":{port:04X}");
@@ -138,7 +138,7 @@ fn in_time_wait(port: u16) -> BTreeSet<String> {
     table.lines().filter_map(local).collect()
 }
 
-/// Connections that should have gone into TIME_WAIT, for which the kernel's table had no room (net.ipv4.tcp_max_tw_buckets).
+/// Number of connections that the full TIME_WAIT table could not take (net.ipv4.tcp_max_tw_buckets).
 fn not_kept_in_time_wait() -> u64 {
     let table = std::fs::read_to_string("/proc/net/netstat").unwrap();
     let mut lines = table.lines().filter(|line| line.starts_with("TcpExt:")).map(str::split_whitespace);
@@ -148,19 +148,19 @@ fn not_kept_in_time_wait() -> u64 {
 }
 
 #[test]
-fn who_closes_with_a_reset_leaves_no_connection_in_time_wait() {
+fn closing_with_a_reset_leaves_no_time_wait() {
     with_each_back_end(|back_end| {
         for (closing, leaves) in [("fin", true), ("reset", false)] {
-            // It closes when its client has, and never before.
+            // The server closes after its client, never before.
             let port = serve(|stream| answer_lines(stream, || ()));
-            // Of another test, whose server had the same port.
+            // Connections of another test, whose server had the same port.
             let (before, lost_before) = (in_time_wait(port), not_kept_in_time_wait());
             let options = format!(
                 "--load closed_connections --bytes 1 --check count --clients 5 --loops 10 --closing {closing} {back_end}"
             );
             let (ran, line) = load("bytes", port, &options);
             assert_eq!((ran.status, &line["settings"]["closing"]), (Some(0), &closing.into()), "{ran:?}");
-            // Fewer than all 50 where a port came again, and none where other tests have filled the kernel's table.
+            // Fewer than 50 if a port was reused, and none if other tests have filled the kernel's table.
             let left = || in_time_wait(port).difference(&before).count() > 0;
             let is_so = || if leaves { left() || not_kept_in_time_wait() > lost_before } else { !left() };
             eventually(&format!("connections in TIME_WAIT after {closing}"), || is_so().then_some(()));
@@ -191,8 +191,8 @@ fn clients_of_a_closed_load_begin_one_after_another() {
     assert!(moments[3] - moments[0] >= Duration::from_millis(400), "{moments:?}");
 }
 
-/// A server that sends its replies before it takes more of the requests, and messages that no buffer holds: who does not
-/// receive while it sends waits for ever.
+/// A server that sends its replies before it takes more requests, and messages larger than all buffers: a client that does
+/// not receive while it sends waits for ever.
 #[test]
 fn replies_are_taken_while_the_next_requests_are_sent() {
     with_each_back_end(|back_end| {
@@ -206,7 +206,7 @@ fn replies_are_taken_while_the_next_requests_are_sent() {
     });
 }
 
-/// Many more connections than a ring has places for at a time, closed and made anew; replies longer than a buffer.
+/// Many more connections than a ring can handle at a time, closed and reopened, with replies longer than a buffer.
 #[test]
 fn very_many_connections_share_a_ring() {
     with_each_back_end(|back_end| {
@@ -227,7 +227,7 @@ fn very_many_connections_share_a_ring() {
     });
 }
 
-/// With one more than there are CPUs, so that the first has two.
+/// With one thread more than there are CPUs, so that the first CPU has two.
 #[test]
 fn threads_are_pinned_in_turn() {
     let server = Server::start("epoll", "bytes", &[]);

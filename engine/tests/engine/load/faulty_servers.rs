@@ -1,5 +1,5 @@
-//! Servers that fail, each in its own way, against every load: what failed is counted under its kind, the run ends in time, its
-//! result says that it is not valid, the exit status is not 0, and memory stays bounded however much a server sends.
+//! Every load against servers that fail in different ways: each failure is counted under its kind, the run ends in time, its
+//! result is not valid, the exit status is not 0, and memory stays bounded however much a server sends.
 
 use std::io::{Read, Write};
 use std::net::{Shutdown, TcpListener, TcpStream};
@@ -16,17 +16,17 @@ use crate::support::{Ran, protocol, unserved};
 /// Bytes of a reply's payload.
 const BYTES: usize = 64;
 
-/// How long a load waits for progress, in milliseconds, where the server is to be waited for.
+/// How long a load waits for progress, in milliseconds, for a server that replies slowly.
 const SHORT: u64 = 300;
 
-/// The same where only a machine that is busy could keep a reply from coming.
+/// The same for a server that replies at once unless the machine is busy.
 const LONG: u64 = 20_000;
 
-/// The longest that a load's process may ever have had resident: a server that sends for as long as it is not stopped sends
-/// more than this within a tenth of a second.
+/// Maximum resident memory of a load's process. A server that sends until it is stopped sends more than this within a tenth
+/// of a second.
 const MOST_RESIDENT: u64 = 96 << 20;
 
-/// A workload, and what is right in it.
+/// A workload, and its correct messages.
 #[derive(Clone, Copy)]
 struct Spoken {
     workload: &'static str,
@@ -40,7 +40,7 @@ const SPOKEN: [Spoken; 3] = [
     Spoken { workload: "echo", request: BYTES, reply: || protocol::bytes(BYTES).reply },
     Spoken {
         workload: "http",
-        // Until the empty line.
+        // Up to the empty line.
         request: 0,
         reply: || {
             let mut reply = format!("HTTP/1.1 200 OK\r\nContent-Length: {BYTES}\r\n\r\n").into_bytes();
@@ -51,7 +51,7 @@ const SPOKEN: [Spoken; 3] = [
 ];
 
 impl Spoken {
-    /// Takes one request; whether it came.
+    /// Takes one request; returns whether one arrived.
     fn takes(self, stream: &mut TcpStream) -> bool {
         let (mut taken, mut byte) = (Vec::new(), [0]);
         while self.request == 0 || taken.len() < self.request {
@@ -67,19 +67,19 @@ impl Spoken {
     }
 }
 
-/// What a server does wrong.
+/// One fault of a server.
 struct Fault {
     name: &'static str,
-    /// The kind that has to be counted.
+    /// The kind that must be counted.
     kind: &'static str,
-    /// Kinds that may be counted beside it: what a client meets that asks or sends while the connection ends.
+    /// Kinds that may also be counted: errors of a client that sends while the connection ends.
     beside: &'static [&'static str],
-    /// How long the load is to wait for progress, in milliseconds.
+    /// How long the load waits for progress, in milliseconds.
     timeout: u64,
-    /// Some requests are answered.
+    /// Whether some requests are answered.
     answers: bool,
     port: u16,
-    /// What has to live as long as the test.
+    /// Values that must live as long as the test.
     _listener: Option<Socket>,
 }
 
@@ -210,8 +210,8 @@ fn faults(spoken: Spoken) -> Vec<Fault> {
     ]
 }
 
-/// Answers some requests rightly, so few that a load on a busy machine has more within its time, and then is gone with
-/// its listener and all its connections.
+/// Answers some requests correctly, so few that even a busy machine gets further in time, and then closes its listener and
+/// all its connections.
 fn vanishes(spoken: Spoken) -> u16 {
     const ANSWERED: usize = 3;
     let listener = TcpListener::bind("127.0.0.1:0").unwrap();
@@ -227,7 +227,7 @@ fn vanishes(spoken: Spoken) -> u16 {
                 stream.set_nodelay(true).unwrap();
                 while spoken.takes(&mut stream) {
                     if answered.fetch_add(1, SeqCst) >= ANSWERED {
-                        // Wakes whoever accepts, and refuses from then on.
+                        // Wakes the accepting thread, which refuses from then on.
                         let _ = SockRef::from(&listener).shutdown(Shutdown::Both);
                         for stream in open.lock().unwrap().drain(..) {
                             let _ = stream.shutdown(Shutdown::Both);
@@ -244,7 +244,7 @@ fn vanishes(spoken: Spoken) -> u16 {
     port
 }
 
-/// Every load, with 4 clients, how it ends, and for how many milliseconds it asks if that is known.
+/// Every load, with 4 clients, how it ends, and its duration in milliseconds if it is known.
 fn loads() -> Vec<(String, Option<u64>)> {
     let mut loads = vec![("--load closed --children 4 --loops 20".to_owned(), None)];
     for kept in ["kept", "per_request"] {
@@ -259,7 +259,7 @@ fn loads() -> Vec<(String, Option<u64>)> {
             if kept == "kept" {
                 loads.push((format!("{open} --pipeline 3"), Some(400)));
             }
-            // Without primitives nothing is gathered.
+            // Without primitives, nothing is gathered.
             if kept == "kept" && back_end.is_empty() {
                 loads.push((format!("{open} --pipeline 3 --primitive writev --messages-at-once 3"), Some(400)));
             }
@@ -268,7 +268,7 @@ fn loads() -> Vec<(String, Option<u64>)> {
     loads
 }
 
-/// Whatever else runs on the machine, a load that takes so much longer than it may does not end by itself.
+/// However busy the machine is, a load that takes this much longer than allowed does not end by itself.
 const GRACE: u64 = 15_000;
 
 #[track_caller]
@@ -278,20 +278,19 @@ fn has_failed_as_it_should(fault: &Fault, options: &str, asks: Option<u64>, ran:
     assert_eq!(ran.errors.lines().count(), 1, "{about}");
     let errors = line["tally"]["errors"].as_object().unwrap();
     let pipelined = options.contains("--pipeline");
-    // Of requests that are under way together, those behind the one that failed fail as the connection ends; and what
-    // is too much begins the next reply.
+    // Requests in flight after the failed one fail as the connection ends, and surplus bytes begin the next reply.
     let also = |kind: &str| pipelined && (ENDING.contains(&kind) || fault.kind == "surplus" && kind == "wrong_reply");
     let known = |kind: &str| kind == fault.kind || fault.beside.contains(&kind) || also(kind);
     let expected = |kind: &String| kind == fault.kind || fault.beside.contains(&kind.as_str());
     assert!(errors.keys().any(|kind| expected(kind) || pipelined && also(kind)), "{about}");
     assert!(errors.keys().all(|kind| known(kind)), "{about}");
-    // Those before the first wrong byte are right.
+    // Replies before the first wrong byte are correct.
     assert!((count(line, "tally.requests") > 0) == fault.answers || pipelined, "{about}");
     assert_eq!((&line["validity"]["valid"], &line["interrupted"]), (&json!(false), &json!(false)), "{about}");
     let failed = line["validity"]["checks"].as_array().unwrap().iter().find(|check| check["name"] == "errors").unwrap();
     assert_eq!((&failed["holds"], failed["value"].as_f64().unwrap() > 0.0), (&json!(false), true), "{about}");
     assert!(line["first_error"].as_str().is_some_and(|first| !first.is_empty()), "{about}");
-    // Three failures in a row and a client gives up; those that are waited for take the time allowed each.
+    // A client gives up after three failures in a row. Each timeout takes the full time allowed.
     let waits = if fault.timeout == SHORT { 4 * SHORT } else { 0 };
     let most = asks.unwrap_or_default() + waits + GRACE;
     assert!(count(line, "elapsed_ns") / 1_000_000 < most, "{about}");
@@ -304,7 +303,7 @@ fn has_failed_as_it_should(fault: &Fault, options: &str, asks: Option<u64>, ran:
 fn every_fault_has_its_kind(spoken: Spoken) {
     let loads = loads();
     for fault in faults(spoken) {
-        // Who vanishes does so once: one server for each load.
+        // A server that vanishes does so only once, so each load gets its own.
         std::thread::scope(|scope| {
             for (options, asks) in &loads {
                 let fault = &fault;
@@ -334,7 +333,7 @@ fn every_fault_of_a_server_of_http_has_its_kind() {
     every_fault_has_its_kind(SPOKEN[2]);
 }
 
-/// A redirection is a wrong reply; nobody goes where it leads.
+/// A redirection is a wrong reply, and no load follows it.
 #[test]
 fn a_redirection_is_not_followed() {
     let elsewhere = TcpListener::bind("127.0.0.1:0").unwrap();
@@ -351,13 +350,13 @@ fn a_redirection_is_not_followed() {
         assert_eq!((ran.status, &line["tally"]["requests"]), (Some(1), &0.into()), "{ran:?}");
         assert!(line["first_error"].as_str().unwrap().contains("302 Found"), "{line}");
     }
-    assert!(elsewhere.accept().is_err(), "somebody followed it");
+    assert!(elsewhere.accept().is_err(), "a client followed it");
 }
 
-/// A server whose queue of connections is full, and stays so: the kernel drops whoever comes, and TCP tries again and again.
-/// A load of many clients does not have each of them try in its turn.
+/// A server whose accept queue is full and stays full: the kernel drops new connections, and TCP retries. In a load of many
+/// clients, not every client tries in turn.
 #[test]
-fn who_cannot_connect_for_too_long_gives_up_together_with_all_that_wait() {
+fn clients_that_cannot_connect_give_up_together() {
     let (port, _listener) = unserved::nobody_accepts();
     let _first = TcpStream::connect(("127.0.0.1", port)).unwrap();
     for back_end in back_ends() {
@@ -369,13 +368,13 @@ fn who_cannot_connect_for_too_long_gives_up_together_with_all_that_wait() {
             assert_eq!((ran.status, &line["validity"]["valid"]), (Some(1), &json!(false)), "{asks}: {ran:?}");
             let errors = line["tally"]["errors"].as_object().unwrap();
             assert_eq!(errors.keys().collect::<Vec<_>>(), ["timed_out"], "{asks}: {ran:?}");
-            // Those that tried, a share of 64 for each thread.
+            // The clients that tried: a share of 64 for each thread.
             assert!((1..=128).contains(&count(&line, "tally.errors.timed_out")), "{asks}: {line}");
         }
     }
 }
 
-/// A server that answers drop by drop is never without progress, and yet does not decide when a load ends that ends by time.
+/// A server that replies drop by drop always makes progress, but does not delay the end of a load that ends by time.
 #[test]
 fn a_reply_that_comes_drop_by_drop_is_not_awaited_for_ever() {
     const DROP: Duration = Duration::from_millis(20);
@@ -392,7 +391,8 @@ fn a_reply_that_comes_drop_by_drop_is_not_awaited_for_ever() {
     });
     let takes = 2000 * DROP.as_millis() as u64;
     std::thread::scope(|scope| {
-        // Of a load that ends by count a reply may take ten times the time without progress, and a client three of these.
+        // In a load that ends by count, a reply may take ten times the allowed time without progress, and a client may have
+        // three of these.
         for (options, _) in loads().into_iter().filter(|(_, asks)| asks.is_none()) {
             scope.spawn(move || {
                 let all = format!("--bytes 2000 {options} --timeout-milliseconds 200");
@@ -405,7 +405,7 @@ fn a_reply_that_comes_drop_by_drop_is_not_awaited_for_ever() {
         }
         for (options, asks) in loads().into_iter().filter_map(|(options, asks)| Some((options, asks?))) {
             scope.spawn(move || {
-                // A busy machine may keep a drop for longer than the load waits: both are counted as what took too long.
+                // On a busy machine a drop may be later than the load waits: both count as timeouts.
                 let all = format!("--bytes 2000 {options} --timeout-milliseconds 2000");
                 let (ran, line) = load("echo", port, &all);
                 let about = format!("{options}: {ran:?}");

@@ -1,4 +1,4 @@
-//! Requests that are due while their client's connection cannot take them: how long they wait is not the load's own lateness.
+//! Requests that become due while their client's connection cannot take them: their wait is not the load's own lateness.
 
 use std::io::{Read, Write};
 use std::time::Duration;
@@ -16,7 +16,7 @@ fn blames_the_server(line: &Value) {
     assert!(!failed.map(name).any(|name| name == "send_lag"), "{line}");
 }
 
-/// A connection that may be used twice takes no third request, though its client may have four at a time.
+/// A connection that may be used twice takes no third request, although its client may have four in flight.
 #[test]
 fn requests_that_wait_for_the_next_connection_are_not_late() {
     with_each_back_end(|back_end| {
@@ -29,7 +29,7 @@ fn requests_that_wait_for_the_next_connection_are_not_late() {
     });
 }
 
-/// A server that takes its time to read takes no more of what is to be sent.
+/// A server that reads slowly takes no more requests.
 #[test]
 fn requests_that_a_server_does_not_read_are_not_late() {
     with_each_back_end(|back_end| {

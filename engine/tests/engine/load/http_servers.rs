@@ -1,4 +1,4 @@
-//! Servers of HTTP that do not know beforehand how long a reply will be: it comes in chunks, or ends with its connection.
+//! HTTP servers that do not know the length of a reply in advance: it arrives in chunks, or ends with its connection.
 
 use std::io::{Read, Write};
 use std::net::TcpStream;
@@ -11,13 +11,13 @@ use crate::support::protocol;
 /// Bytes of a reply's body.
 const BYTES: usize = 4000;
 
-/// What follows a status in a reply, and how its body is written.
+/// Rest of a head after its status, and the form of the body.
 #[derive(Clone, Copy)]
 struct Form {
     version: &'static str,
     fields: &'static str,
     in_chunks: bool,
-    /// The server closes behind it.
+    /// The server closes after it.
     closes: bool,
 }
 
@@ -36,7 +36,7 @@ const FORMS: [Form; 5] = [
     Form { version: "1.0", fields: "", in_chunks: false, closes: true },
 ];
 
-/// A reply whose body has these bytes, as a program writes it that makes a page: piece by piece.
+/// Sends a reply whose body has these bytes, piece by piece, like a program that generates a page.
 fn say(stream: &mut TcpStream, form: Form, body: &[u8]) -> std::io::Result<()> {
     let Form { version, fields, in_chunks, .. } = form;
     stream.write_all(format!("HTTP/{version} 200 OK\r\n{fields}\r\n").as_bytes())?;
@@ -51,7 +51,7 @@ fn say(stream: &mut TcpStream, form: Form, body: &[u8]) -> std::io::Result<()> {
     stream.write_all(if in_chunks { b"0\r\nServer-Timing: a;dur=1\r\n\r\n" } else { b"" })
 }
 
-/// Answers requests until one is the last; with bodies of this length.
+/// Answers requests up to the last one, with bodies of this length.
 fn answers(form: Form, bytes: usize) -> impl Fn(TcpStream) + Send + Sync + 'static {
     move |mut stream| {
         stream.set_nodelay(true).unwrap();
@@ -73,7 +73,7 @@ fn answers(form: Form, bytes: usize) -> impl Fn(TcpStream) + Send + Sync + 'stat
 }
 
 #[test]
-fn a_reply_of_any_form_is_taken_by_every_load() {
+fn every_load_accepts_replies_of_any_form() {
     let loops = back_ends().into_iter().map(|back_end| format!("--load closed_connections {back_end}"));
     let loads: Vec<String> = loops.chain(["--load closed_threads".to_owned()]).collect();
     for form in FORMS {
@@ -88,26 +88,26 @@ fn a_reply_of_any_form_is_taken_by_every_load() {
                 assert_eq!(count(&line, "tally.connections"), made, "{about} {options}: {line}");
             }
         }
-        // Of a path that no server of ours has, any length is right.
+        // For a path that our servers do not have, any length is correct.
         let (ran, line) = load("http", port, "--load closed --children 2 --loops 5 --path /page?id=7");
         assert_eq!((ran.status, count(&line, "tally.requests")), (Some(0), 10), "{about}: {line}");
     }
 }
 
-/// They are made again and again, however much they are to be kept, and no request is under way meanwhile.
+/// They are reopened again and again although they should persist, and no request is in flight meanwhile.
 #[test]
-fn connections_that_the_server_closes_do_not_always_have_a_request_under_way() {
+fn connections_that_the_server_closes_do_not_always_have_a_request_in_flight() {
     let port = serve(answers(FORMS[4], BYTES));
     let (ran, line) = load("http", port, "--load closed_connections --connections kept --clients 2 --milliseconds 400");
     assert_eq!(ran.status, Some(0), "{line}");
     let checks = line["validity"]["checks"].as_array().unwrap();
     let little = checks.iter().find(|check| check["name"] == "little").unwrap();
-    // Unless others have kept the CPUs so long that there is nothing to be judged.
+    // Unless other work has used the CPUs so long that nothing can be judged.
     assert_ne!(little["holds"], false, "{little}");
 }
 
 #[test]
-fn chunks_of_several_replies_come_behind_each_other() {
+fn chunks_of_several_replies_may_follow_each_other() {
     let port = serve(answers(FORMS[0], BYTES));
     for back_end in back_ends() {
         let options =

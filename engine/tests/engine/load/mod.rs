@@ -1,4 +1,4 @@
-//! Loads: what they measure, of servers that are right and of servers that are not.
+//! Loads: their measurements of correct and of faulty servers.
 
 mod closed;
 mod connections;

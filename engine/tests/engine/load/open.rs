@@ -1,4 +1,4 @@
-//! The open load: what its latencies count from, what becomes of its schedule, and how it ends whatever the server does.
+//! The open load: the start of its latencies, its schedule, and its end whatever the server does.
 
 use std::io::{Read, Write};
 use std::net::TcpStream;
@@ -16,7 +16,7 @@ use crate::support::unserved::Untouched;
 use crate::support::{Ran, engine, process, run, unserved};
 
 #[test]
-fn all_that_is_due_is_asked_and_answered_and_counted_by_both_ends() {
+fn all_due_requests_are_sent_answered_and_counted_by_both_ends() {
     with_each_back_end(|back_end| {
         for (connections, threads) in [("kept", 1), ("kept", 3), ("per_request", 2)] {
             let server = Server::start("epoll", "bytes", &[]);
@@ -26,12 +26,12 @@ fn all_that_is_due_is_asked_and_answered_and_counted_by_both_ends() {
             );
             let (ran, line) = load("bytes", server.port, &options);
             assert_eq!(line["tally"]["errors"], json!({}), "{ran:?}");
-            // Even arrivals: of the window half a second's, however many threads they were shared by.
+            // Even arrivals: half a second's requests are due in the window, however many threads share them.
             let scheduled = &line["scheduled"];
             for (what, expected) in [("due", 500), ("sent", 500), ("answered", 500), ("failed", 0), ("never_sent", 0)] {
                 assert_eq!(scheduled[what], expected, "{what} with {threads} threads: {scheduled}");
             }
-            // Before it half of the rate over the ramp, and all of it over the warm-up.
+            // Before the window: half of the rate during the ramp, and all of it during the warm-up.
             assert_eq!(line["tally"]["requests"], 500 + 100 + 100, "{line}");
             assert_eq!((&line["latency"]["from"], &line["latency"]["requests"]), (&"intended".into(), &500.into()));
             for times in ["service_time", "send_lag"] {
@@ -40,7 +40,7 @@ fn all_that_is_due_is_asked_and_answered_and_counted_by_both_ends() {
             assert_eq!(scheduled["gaps"]["requests"], 500 - threads, "{scheduled}");
             assert_eq!(line["expected_requests"], Value::Null);
             assert_eq!(line["validity"]["generators"].as_array().unwrap().len(), threads);
-            // Whether the machine let the load keep its times is not this test's to say; that it says so is.
+            // This test does not check whether the machine let the load keep its schedule, but that the load reports it.
             let checks = line["validity"]["checks"].as_array().unwrap();
             let failed = checks.iter().any(|check| check["holds"] == false);
             assert_eq!((&line["validity"]["valid"], ran.status), (&json!(!failed), Some(i32::from(failed))), "{ran:?}");
@@ -53,7 +53,7 @@ fn all_that_is_due_is_asked_and_answered_and_counted_by_both_ends() {
     });
 }
 
-/// A server that stalls for 300 ms: whoever was to ask meanwhile waits, and that is seen by the open loop alone.
+/// A server that stalls for 300 ms delays all requests that become due meanwhile. Only the open loop shows that.
 #[test]
 fn a_stall_is_in_the_latencies_of_an_open_loop_and_not_in_those_of_a_closed_one() {
     let stalls = || {
@@ -71,15 +71,15 @@ fn a_stall_is_in_the_latencies_of_an_open_loop_and_not_in_those_of_a_closed_one(
     let common = "--bytes 1 --check count --connections kept --clients 4 --milliseconds 1000";
     let (ran, open) = load("bytes", stalls(), &format!("{common} --load open --rate 500 --arrivals constant"));
     assert_eq!(open["tally"]["errors"], json!({}), "{ran:?}");
-    // Of a second's requests those of 300 ms wait, the first of them for as long: 10 % do for more than 200 ms.
+    // Of a second's requests, those of 300 ms wait, at most 300 ms: 10 % wait for more than 200 ms.
     let p90 = count(&open, "latency.p90_ns") / 1_000_000;
     assert!((150..300).contains(&p90), "{open}");
     assert!(count(&open, "scheduled.waited") > 100, "{open}");
-    // The time in the system is rate times latency, whoever waited where.
+    // The time in the system is rate times latency, wherever requests waited.
     let by_law = 500.0 * field(&open, "latency.mean_ns").as_f64().unwrap() / 1e9;
     let seen = field(&open, "validity.in_system").as_f64().unwrap();
     assert!((by_law / seen - 1.0).abs() < 0.05, "{by_law} {seen}");
-    // Once asked, few waited: four connections were held by the stall.
+    // After sending, few waited: the stall held up four connections.
     assert!(count(&open, "scheduled.service_time.p90_ns") < 150_000_000, "{open}");
     let (ran, closed) = load("bytes", stalls(), &format!("{common} --load closed_connections"));
     assert_eq!(ran.status, Some(0), "{ran:?}");
@@ -103,7 +103,7 @@ fn a_schedule_is_the_same_with_the_same_seed() {
     };
     let seen: Vec<u64> = [(1, 1), (1, 1), (1, 2), (2, 1), (3, 1)].map(|(seed, threads)| due(seed, threads)).into();
     assert_eq!(seen[0], seen[1]);
-    // Poisson's scatter, four standard deviations of it.
+    // Poisson's scatter: four standard deviations.
     assert!(seen.iter().all(|due| due.abs_diff(600) < 98), "{seen:?}");
     assert!(seen[2..].iter().any(|due| *due != seen[0]), "{seen:?}");
 }
@@ -129,7 +129,7 @@ fn a_server_that_never_answers_is_not_waited_for_beyond_the_time_allowed() {
     });
 }
 
-/// Each way in which a server can fail is counted as what it is, and the load ends in time and says that it is not valid.
+/// Each kind of server failure is counted under its kind. The load ends in time and reports that it is not valid.
 #[test]
 fn each_fault_of_a_server_has_its_kind() {
     with_each_back_end(|back_end| {
@@ -162,23 +162,23 @@ fn each_fault_of_a_server_has_its_kind() {
                 let (ran, line) = load("bytes", port, &options);
                 assert_eq!(ran.status, Some(1), "{ran:?}");
                 let kinds: Vec<&String> = line["tally"]["errors"].as_object().unwrap().keys().collect();
-                // What was under way on a connection fails as that does, or as its next request meets it.
+                // A request in flight fails like its connection, or when the next request meets the failure.
                 let known = |seen: &&&String| {
                     seen.as_str() == kind || ["reset", "broken_pipe", "truncated"].contains(&seen.as_str())
                 };
-                // Of several under way, what is too much for one begins the next.
+                // With several requests in flight, surplus bytes of one reply begin the next.
                 let begins = |seen: &String| kind == "surplus" && options.contains("pipeline") && seen == "wrong_reply";
                 assert!(
                     kinds.iter().any(|seen| *seen == kind || begins(seen))
                         && kinds.iter().all(|seen| known(&seen) || begins(seen)),
                     "{kind}: {line}"
                 );
-                // Of several replies that come together, those before the first wrong byte are right.
+                // Of several replies that arrive together, those before the first wrong byte are correct.
                 assert!(options.contains("pipeline") || line["tally"]["requests"] == 0, "{line}");
                 let window = count(&line, "window.ended_monotonic_ns") - count(&line, "window.started_monotonic_ns");
                 assert!(
                     count(&line, "scheduled.due") < 10 + 2 * window / 2_000_000,
-                    "more was due than until the end: {line}"
+                    "requests were due after the end: {line}"
                 );
                 assert_ne!(line["validity"]["valid"], true, "{line}");
             }
@@ -203,20 +203,20 @@ fn a_server_that_vanishes_ends_the_load() {
     });
 }
 
-/// What is due behind the moment at which nobody asks any more is in no count, so that has to be said.
+/// Requests due after all clients have stopped are in no count, so the load must report when that was.
 #[test]
-fn a_load_whose_clients_all_give_up_says_when_that_was() {
+fn a_load_whose_clients_all_give_up_reports_when() {
     with_each_back_end(|back_end| {
         let port = serve(drop);
         for load_options in ["--load open --rate 200", "--load closed_connections"] {
             let (ran, line) =
                 load("bytes", port, &format!("{load_options} --clients 4 --milliseconds 20000 {back_end}"));
-            says_that_it_was_cut(&ran, &line);
+            reports_a_cut_window(&ran, &line);
         }
     });
 }
 
-fn says_that_it_was_cut(ran: &Ran, line: &Value) {
+fn reports_a_cut_window(ran: &Ran, line: &Value) {
     assert_eq!((ran.status, &line["validity"]["valid"]), (Some(1), &json!(false)), "{line}");
     let cut = items(&line["validity"], "checks").iter().find(|check| check["name"] == "cut_window").unwrap();
     let words = cut["words"].as_str().unwrap();
@@ -224,31 +224,32 @@ fn says_that_it_was_cut(ran: &Ran, line: &Value) {
     assert!(cut["value"].as_f64().unwrap() > 0.5 && cut["holds"] == json!(false), "{line}");
 }
 
-/// So also where nobody could connect at all, and of a load that has no event loop.
+/// Also if nobody could connect at all, and for a load without an event loop.
 #[test]
-fn a_load_that_nobody_answers_says_that_it_gave_up() {
+fn a_load_without_replies_reports_that_it_gave_up() {
     let (port, _held) = unserved::nobody_accepts();
     for load_options in
         ["open --rate 200 --connections kept", "closed_connections --connections kept", "closed_threads"]
     {
         let options = format!("--load {load_options} --clients 4 --milliseconds 20000 --timeout-milliseconds 200");
         let (ran, line) = load("bytes", port, &options);
-        says_that_it_was_cut(&ran, &line);
+        reports_a_cut_window(&ran, &line);
     }
 }
 
-/// A client that thinks takes nothing of what a server sends meanwhile, and does not keep it either.
+/// A thinking client neither takes nor stores bytes that a server sends meanwhile.
 #[test]
-fn what_a_server_sends_unasked_takes_little_memory() {
+fn unrequested_bytes_of_a_server_take_little_memory() {
     const SENT: usize = 64 << 20;
     let sends_unasked = |mut stream: TcpStream| {
         let mut asked = [0; 100];
         if stream.read(&mut asked).is_ok_and(|bytes| bytes > 0) {
             stream.write_all(&[0]).unwrap();
-            // What came with the reply would be a surplus at once.
+            // Bytes that arrive together with the reply would be a surplus at once.
             std::thread::sleep(Duration::from_millis(100));
             let part = [0; 1 << 16];
-            // Not faster than it is taken: where no buffer is free a ring receives no more, and nothing is found out.
+            // The server sends no faster than the client takes: a ring without a free buffer stops receiving, and the test
+            // would show nothing.
             let goes_on = |_| {
                 std::thread::sleep(Duration::from_micros(500));
                 stream.write_all(&part).is_ok()
@@ -261,20 +262,21 @@ fn what_a_server_sends_unasked_takes_little_memory() {
         let options = "--bytes 1 --check count --load closed_connections --connections kept --clients 3";
         let idle = "--think-microseconds 20000000 --milliseconds 1500 --timeout-milliseconds 500";
         let (ran, line) = load("bytes", port, &format!("{options} {idle} {back_end}"));
-        assert_eq!(line["tally"]["requests"], 3, "each was answered once, and thinks: {ran:?}");
+        assert_eq!(line["tally"]["requests"], 3, "each client has one reply, and thinks: {ran:?}");
         count(&line, "memory.peak_resident_bytes")
     };
     let peaks: Vec<(&str, u64)> = back_ends().into_iter().map(|back_end| (back_end, peak(back_end))).collect();
     println!("{peaks:?}");
-    // Where it stays with the kernel; the most of it is the program.
+    // If the bytes stay in the kernel, most of the memory is the program's.
     let (_, least) = peaks[0];
     assert!(least < 24 << 20, "{peaks:?}");
-    // Beside it the buffers of a ring, 4 MiB, and of each connection what may wait and comes until its receive has ended.
+    // In addition, the buffers of a ring, 4 MiB, and for each connection the bytes that may wait and those that arrive until
+    // its receive has ended.
     assert!(peaks.iter().all(|&(_, peak)| peak < least + (10 << 20)), "{peaks:?}");
 }
 
 #[test]
-fn what_cannot_be_is_refused_before_the_first_connection() {
+fn impossible_settings_are_refused_before_the_first_connection() {
     let server = Untouched::new();
     let refused = |workload: &str, options: &str, code: &str, words: &[&str]| {
         server.refuses(code, workload, &options.split_whitespace().collect::<Vec<_>>(), words);
@@ -308,9 +310,9 @@ fn what_cannot_be_is_refused_before_the_first_connection() {
     }
 }
 
-/// A closed loop's few clients are its load; an open one's only stand ready.
+/// In a closed loop the few clients are the load; in an open loop they only stand by.
 #[test]
-fn an_open_load_has_connections_at_hand_that_are_kept() {
+fn an_open_load_has_persistent_connections_by_default() {
     let server = Server::start("epoll", "bytes", &[]);
     let told = |load: &str| {
         let mut command = engine();
@@ -352,7 +354,7 @@ fn an_interrupt_ends_an_open_load() {
     });
 }
 
-/// Nothing speaks against a window in which nothing happened, and nothing was measured in it.
+/// No check fails for a window without requests, but nothing was measured in it.
 #[test]
 fn a_window_in_which_nothing_was_due_is_not_valid() {
     let server = Server::start("epoll", "bytes", &[]);
@@ -365,7 +367,7 @@ fn a_window_in_which_nothing_was_due_is_not_valid() {
 }
 
 #[test]
-fn an_open_load_says_in_words_what_it_found() {
+fn an_open_load_prints_its_findings() {
     let ran = run(engine()
         .args(["load", "bytes", "--connect", &format!("127.0.0.1:{}", serve(says_nothing)), "--load"])
         .args([
@@ -385,15 +387,15 @@ fn an_open_load_says_in_words_what_it_found() {
     }
 }
 
-/// So few requests that hardly anything can be judged: what could not be is told with "valid".
+/// With so few requests that hardly any check can be judged, "valid" names those that were not.
 #[test]
-fn what_could_not_be_judged_is_told_with_what_is_valid() {
+fn checks_that_were_not_judged_are_listed_with_valid() {
     let server = Server::start("epoll", "bytes", &[]);
     let address = format!("127.0.0.1:{}", server.port);
     let options = ["--load", "open", "--rate", "50", "--milliseconds", "200", "--arrivals", "constant"];
     let ran = run(engine().args(["load", "bytes", "--connect", &address]).args(options));
     let said = ran.output.lines().find(|line| line.starts_with("valid")).unwrap_or_else(|| panic!("{ran:?}"));
-    assert!(said.contains("whether the load kept its schedule so little does not tell"), "{said}");
+    assert!(said.contains("too few requests to judge"), "{said}");
     for check in ["achieved_rate", "send_lag", "little"] {
         assert!(said.contains(&format!("{check} (not judged: 10 requests")), "{said}");
     }

@@ -1,5 +1,5 @@
-//! The load, against servers that are right and servers that are not: every reply is counted and its bytes are checked,
-//! what is wrong is counted under its kind, and the load ends.
+//! Loads against correct and faulty servers: every reply is counted and its bytes are checked, errors are counted by kind,
+//! and the load ends.
 
 use std::io::{Read, Write};
 use std::net::TcpStream;
@@ -24,7 +24,7 @@ const LOADS: [&[&str]; 5] = [
     &["--load", "closed_connections", "--clients", "2", "--connections", "kept"],
 ];
 
-/// Those that make a connection for every request, for servers that answer once.
+/// Loads with a connection for every request, for servers that answer once.
 const ONCE: [&[&str]; 3] = [LOADS[0], LOADS[1], LOADS[3]];
 
 /// Runs a load with 5 requests of each client against a port.
@@ -36,7 +36,7 @@ fn load(load: &[&str], port: u16, options: &[&str]) -> (Ran, Value) {
     (ran, line)
 }
 
-/// Takes the request, which is a line.
+/// Takes a request, which is a line.
 fn take_request(stream: &mut TcpStream) {
     let mut byte = [0];
     while stream.read(&mut byte).is_ok_and(|count| count == 1) && byte[0] != b'\n' {}
@@ -47,7 +47,7 @@ fn wait_for_close(mut stream: TcpStream) {
     let _ = std::io::copy(&mut stream, &mut std::io::sink());
 }
 
-/// In no load anything succeeds, and all of it is counted under this kind.
+/// Checks that in every load all requests fail, and are counted under this kind.
 #[track_caller]
 fn all_fails(port: u16, options: &[&str], kind: &str, word: &str) {
     for chosen in LOADS {
@@ -58,7 +58,7 @@ fn all_fails(port: u16, options: &[&str], kind: &str, word: &str) {
         assert_eq!((&line["tally"]["requests"], &line["expected_requests"]), (&0.into(), &10.into()), "{line}");
         let errors = line["tally"]["errors"].as_object().unwrap();
         assert_eq!(errors.keys().collect::<Vec<_>>(), [kind], "{line}");
-        // A client may give up when there is no server to be measured, but not before it has tried.
+        // A client may give up if there is no server to measure, but only after trying.
         assert!((2..=10).contains(&errors[kind].as_u64().unwrap()), "{line}");
         assert_eq!((&line["tally"]["workers_lost"], &line["latency"]), (&0.into(), &Value::Null), "{line}");
         assert!(line["first_error"].as_str().is_some_and(|text| text.contains(word)), "'{word}' is not in {line}");
@@ -69,7 +69,7 @@ fn all_fails(port: u16, options: &[&str], kind: &str, word: &str) {
 fn all_is_right() {
     for chosen in LOADS {
         let kept = chosen.contains(&"kept");
-        // Kept connections need a server that serves all of them at the same time.
+        // Persistent connections need a server that serves all of them at once.
         let server = Server::start("prefork", "bytes", &["--pool", "2"]);
         let (ran, line) = load(chosen, server.port, &["--bytes", "4000"]);
         assert_eq!((ran.status, ran.errors.as_str()), (Some(0), ""), "{ran:?}");
@@ -78,7 +78,7 @@ fn all_is_right() {
         for (name, value) in [("expected_requests", 10.into()), ("first_error", Value::Null), ("window", Value::Null)] {
             assert_eq!(line[name], value, "{name} in {line}");
         }
-        // A request is sent in one call; "4000\n" is five bytes.
+        // A request is sent by one call; "4000\n" has five bytes.
         for (name, value) in [
             ("requests", 10),
             ("connections", connections),
@@ -136,7 +136,7 @@ fn a_reply_with_a_wrong_byte() {
         wait_for_close(stream);
     };
     all_fails(serve(answer), &[], "wrong_reply", "byte 3999");
-    // For servers that send other bytes the count alone can be checked.
+    // For servers that send other bytes, the load can check the length only.
     for chosen in ONCE {
         let (ran, line) = load(chosen, serve(answer), &["--check", "count"]);
         assert_eq!((ran.status, &line["tally"]["requests"]), (Some(0), &10.into()), "{ran:?}");
@@ -155,7 +155,7 @@ fn a_reply_that_is_too_long() {
     }
 }
 
-/// The surplus comes alone, after the receive buffer was filled to the brim by what is right.
+/// The surplus arrives separately, after correct bytes have filled the receive buffer.
 #[test]
 fn a_reply_that_is_too_long_beyond_the_buffer() {
     let port = serve(|mut stream| {
@@ -176,7 +176,7 @@ fn a_reply_that_never_comes() {
 }
 
 #[test]
-fn a_reply_that_never_ends_to_come() {
+fn a_reply_that_never_ends() {
     let port = serve(|mut stream| {
         take_request(&mut stream);
         let _ = stream.write_all(&protocol::bytes(3999).reply);
@@ -207,7 +207,7 @@ fn a_connection_that_is_reset() {
     all_fails(port, &[], "reset", "reset");
 }
 
-/// Most replies are right: those are counted, and so is each of the others.
+/// Most replies are correct. They are counted, and so is each of the others.
 #[test]
 fn now_and_then_a_reply_is_wrong() {
     use std::sync::atomic::{AtomicU64, Ordering::Relaxed};
@@ -228,7 +228,7 @@ fn now_and_then_a_reply_is_wrong() {
 }
 
 #[test]
-fn descriptors_that_are_not_to_be_had() {
+fn a_shortage_of_descriptors() {
     for limit in 4..12 {
         let mut command = engine_with_descriptors(limit);
         let ran = run(command.args(["load", "bytes", "--json", "--connect", "127.0.0.1:1", "--loops", "2"]));
@@ -243,9 +243,9 @@ fn descriptors_that_are_not_to_be_had() {
     }
 }
 
-/// An interrupt stops all children, also those that were forked before it came while others are still being forked.
+/// An interrupt stops all children, including those forked before it while others are still being forked.
 #[test]
-fn an_interrupt_ends_it_and_says_so() {
+fn an_interrupt_ends_it_and_is_reported() {
     let server = Server::start("prefork", "bytes", &[]);
     for (children, signal) in [("2", Signal::SIGINT), ("2", Signal::SIGTERM), ("400", Signal::SIGINT)] {
         let mut command = engine();
@@ -257,7 +257,7 @@ fn an_interrupt_ends_it_and_says_so() {
             std::fs::read_dir("/proc").ok()?;
             (!process::children(parent).is_empty()).then_some(())
         });
-        // To the first process alone, as `kill -INT` does; Ctrl-C would reach all of them.
+        // To the first process only, as from `kill -INT`; Ctrl-C would reach all processes.
         process::signal(parent, signal);
         let started = Instant::now();
         let (sender, receiver) = std::sync::mpsc::channel();
@@ -277,7 +277,7 @@ fn an_interrupt_ends_it_and_says_so() {
     }
 }
 
-/// A child that waits for a reply is not kept from waiting by the first interrupt; the second ends all of them at once.
+/// The first interrupt does not stop a child that waits for a reply; the second ends all children at once.
 #[test]
 fn a_second_interrupt_ends_it_at_once() {
     a_second_one_ends_it_at_once(Signal::SIGINT, Signal::SIGINT);
@@ -302,7 +302,7 @@ fn a_second_one_ends_it_at_once(first: Signal, second: Signal) {
     });
     process::signal(parent, first);
     eventually("the load has ended", || {
-        // One that comes too soon is the first one again.
+        // A signal too soon after the first counts as the same one.
         let _ = nix::sys::signal::kill(nix::unistd::Pid::from_raw(parent), second);
         std::thread::sleep(Duration::from_millis(20));
         load.try_wait().unwrap()
@@ -310,14 +310,14 @@ fn a_second_one_ends_it_at_once(first: Signal, second: Signal) {
     eventually("its children have ended", || family.iter().all(|&id| !process::lives(id)).then_some(()));
 }
 
-/// Whoever interrupts one of its processes has the load end, as one that was interrupted.
+/// Interrupting one of its processes ends the whole load as interrupted.
 #[test]
-fn a_child_that_is_told_to_end_ends_its_load() {
+fn a_child_that_is_terminated_ends_its_load() {
     let mut server = Server::start("thread_per_client", "bytes", &[]);
     let address = format!("127.0.0.1:{}", server.port);
     let options = ["--connect", &address, "--children", "3", "--loops", "10000000", "--json"];
     let mut child = engine().args(["load", "bytes"]).args(options).stdout(Stdio::piped()).spawn().unwrap();
-    eventually("the load asks", || (number(&server.snapshot()["tally"]["requests"]) > 100).then_some(()));
+    eventually("the load sends requests", || (number(&server.snapshot()["tally"]["requests"]) > 100).then_some(()));
     let children = process::children(child.id() as i32);
     assert_eq!(children.len(), 3);
     process::signal(children[1], Signal::SIGTERM);
@@ -330,9 +330,9 @@ fn a_child_that_is_told_to_end_ends_its_load() {
     server.stop().is_good();
 }
 
-/// The others may be waiting for a server that never answers.
+/// The other children may be waiting for a server that never replies.
 #[test]
-fn a_child_that_is_told_to_end_has_the_others_wait_for_nothing() {
+fn when_a_child_is_terminated_the_others_do_not_wait() {
     let address = format!("127.0.0.1:{}", serve(wait_for_close));
     let options = ["--connect", &address, "--children", "3", "--timeout-milliseconds", "3600000", "--json"];
     let mut load = engine().args(["load", "bytes"]).args(options).stdout(Stdio::piped()).spawn().unwrap();

@@ -1,4 +1,4 @@
-//! Requests that are not all alike: sizes of a distribution, mixes, and recorded traffic, over real sockets.
+//! Requests that are not all alike: sizes from a distribution, mixes, and recorded traffic, over real sockets.
 
 use std::io::{BufRead, BufReader, Write};
 use std::path::PathBuf;
@@ -13,7 +13,7 @@ use crate::support::server::Server;
 use crate::support::unserved::Untouched;
 use crate::support::{engine, eventually, process, run};
 
-/// A folder of a test's own, which goes with it.
+/// A separate folder of a test, removed on drop.
 struct Folder(PathBuf);
 
 impl Folder {
@@ -36,7 +36,7 @@ impl Drop for Folder {
     }
 }
 
-/// Every load, each making 120 requests by another number of clients.
+/// Every load, each with 120 requests by a different number of clients.
 fn loads() -> Vec<String> {
     let mut loads: Vec<String> = ["closed --children 3 --loops 40", "closed --children 1 --loops 120"]
         .into_iter()
@@ -52,7 +52,7 @@ fn loads() -> Vec<String> {
 }
 
 #[test]
-fn the_same_sizes_are_asked_for_whichever_load_and_design_there_are() {
+fn every_load_and_design_gets_the_same_sizes() {
     let (workloads, designs) =
         (["bytes", "echo", "http"], ["epoll", "io_uring", "prefork", "thread_per_client", "tokio"]);
     for (workload, options) in workloads.into_iter().zip([&[][..], &[], &["--largest-resource", "16384"]]) {
@@ -60,7 +60,7 @@ fn the_same_sizes_are_asked_for_whichever_load_and_design_there_are() {
         for design in designs {
             let server = Server::start(design, workload, options);
             for load_options in loads() {
-                // A design with a process for each of a few clients at a time serves no more that are kept.
+                // A design with a process for each of a few clients serves no more persistent connections.
                 if design == "prefork" && load_options.contains("kept") {
                     continue;
                 }
@@ -85,7 +85,7 @@ fn the_same_sizes_are_asked_for_whichever_load_and_design_there_are() {
 }
 
 #[test]
-fn what_is_sent_is_what_was_drawn() {
+fn the_drawn_sizes_are_sent() {
     let server = Server::start("epoll", "bytes", &[]);
     for options in ["--load closed_connections --clients 1 --loops 50", "--load closed --children 1 --loops 50"] {
         let (_, line) = load("bytes", server.port, &format!("{options} --sizes weighted:100@3,7@1"));
@@ -101,7 +101,7 @@ fn what_is_sent_is_what_was_drawn() {
 }
 
 #[test]
-fn kinds_are_counted_and_timed_apart_and_each_must_be_right() {
+fn kinds_are_counted_and_timed_separately_and_each_is_checked() {
     let server = Server::start("epoll", "http", &["--largest-resource", "1000"]);
     let mix = "--mix GET:/@6,HEAD:/@2,GET=404:/missing@1,GET+77:/bytes/77@1";
     let kept = "--connections kept --pipeline 4";
@@ -114,7 +114,7 @@ fn kinds_are_counted_and_timed_apart_and_each_must_be_right() {
         let (_, line) = load("http", server.port, &format!("{options} {mix}"));
         assert_eq!((&line["tally"]["errors"], &line["tally"]["requests"]), (&json!({}), &1000.into()), "{line}");
         let kinds = line["traffic"]["kinds"].as_array().unwrap();
-        // In an open loop a reply that comes behind the window's end does not count there, and is timed all the same.
+        // In an open loop, a reply after the window's end does not count there, but is timed.
         let is_open = options.contains("open");
         let requests = |kind: &Value| count(kind, if is_open { "latency.requests" } else { "requests" });
         assert_eq!(kinds.iter().map(requests).sum::<u64>(), 1000, "{kinds:?}");
@@ -147,7 +147,7 @@ fn kinds_are_counted_and_timed_apart_and_each_must_be_right() {
     server.stop().is_good();
 }
 
-/// nginx on a port of its own, which ends with this value.
+/// nginx on a separate port, ended on drop.
 struct Nginx {
     child: std::process::Child,
     _folder: Folder,
@@ -155,7 +155,7 @@ struct Nginx {
 }
 
 impl Nginx {
-    /// `None` where it is not installed, which is told.
+    /// Returns `None`, and prints the reason, if nginx is not installed.
     fn start() -> Option<Self> {
         if Command::new("nginx").arg("-v").output().is_err() {
             println!("skipped: nginx is not installed (apt-get install nginx-light)");
@@ -164,7 +164,7 @@ impl Nginx {
         let folder = Folder::new("nginx");
         let port = std::net::TcpListener::bind("127.0.0.1:0").unwrap().local_addr().unwrap().port();
         let root = folder.0.display();
-        folder.write("page.html", "nginx says so\n");
+        folder.write("page.html", "from nginx\n");
         folder.write("empty", "");
         let configuration = folder.write(
             "nginx.conf",
@@ -194,7 +194,7 @@ impl Drop for Nginx {
 fn nginx_answers_a_mix() {
     let Some(nginx) = Nginx::start() else { return };
     let mix = "--check count --mix GET+14:/page.html@5,HEAD+14:/page.html@2,GET=404:/missing@2,GET=204:/gone@1";
-    // What no server of ours has may be of any length.
+    // A resource that our servers do not have may have any length.
     for path in ["/page.html", "/empty"] {
         let (ran, line) = load("http", nginx.port, &format!("--load closed_connections --loops 5 --path {path}"));
         assert_eq!((ran.status, &line["tally"]["requests"]), (Some(0), &20.into()), "{ran:?} {line}");
@@ -222,10 +222,10 @@ fn nginx_answers_a_mix() {
     });
 }
 
-/// When a server was asked for how many bytes.
+/// Times and sizes of a server's requests.
 type Asked = Arc<Mutex<Vec<(Instant, u64)>>>;
 
-/// A server that writes down when it was asked for how much.
+/// Starts a server that records the time and size of each request.
 fn noting() -> (u16, Asked) {
     let seen = Asked::default();
     let noted = Arc::clone(&seen);
@@ -261,17 +261,17 @@ fn a_recording_is_replayed_gap_by_gap_and_size_by_size() {
             let (ran, line) = load("bytes", port, &options);
             assert_eq!(line["tally"]["errors"], json!({}), "{ran:?}");
             let seen = seen.lock().unwrap();
-            // What is due in the window: five rounds of 170 ms less a gap at the end, or ten of half of that.
+            // Requests due in the window: five rounds of 170 ms less a gap at the end, or ten of half that length.
             let due = (850_000.0 / factor / 170_000.0 * 5.0).floor() as u64;
             assert!(count(&line, "scheduled.due").abs_diff(due) <= 1, "{due} {line}");
             let sizes: Vec<u64> = seen.iter().map(|(_, size)| *size).collect();
             let expected: Vec<u64> = rows.iter().cycle().map(|(_, size)| *size).take(sizes.len()).collect();
-            // A machine that is busy may let a connection's thread come late to its CPU.
+            // On a busy machine a connection's thread may get its CPU late.
             let elsewhere = sizes.iter().zip(&expected).filter(|(seen, expected)| seen != expected).count();
             assert!(elsewhere <= sizes.len() / 4, "{threads} threads: {sizes:?}");
-            assert_eq!(sorted(sizes), sorted(expected), "each arrival has its own size, however late it was seen");
-            // An eighth of all gaps are within 3 ms of what was recorded, half of all arrivals within 40 ms of the earliest:
-            // a busy machine makes single ones late.
+            assert_eq!(sorted(sizes), sorted(expected), "each arrival has its own size, however late it is");
+            // An eighth of all gaps are within 3 ms of the recording, half of all arrivals within 40 ms of the earliest: a
+            // busy machine delays some.
             let (mut off, mut late) = (Vec::new(), vec![0.0]);
             for place in 1..seen.len() {
                 let gap = seen[place].0.duration_since(seen[place - 1].0).as_secs_f64() * 1e6;
@@ -295,9 +295,9 @@ fn a_recording_is_replayed_gap_by_gap_and_size_by_size() {
     }
 }
 
-/// Of a recording the check of the gaps knows what was due: bursts are no fault of the load.
+/// The check of the gaps uses the due times of a recording: bursts are no fault of the load.
 #[test]
-fn the_gaps_of_a_recording_are_held_against_the_recording() {
+fn gaps_are_compared_with_the_recording() {
     let folder = Folder::new("bursts");
     let rows = "0\n0\n0\n40000\n".repeat(10);
     let file = folder.write("bursts.csv", &format!("gap_microseconds\n{rows}"));
@@ -307,7 +307,7 @@ fn the_gaps_of_a_recording_are_held_against_the_recording() {
     );
     let (_, line) = load("bytes", server.port, &options);
     assert_eq!(line["tally"]["errors"], json!({}));
-    // Of gaps of 40 ms every fourth, and none between: the root of 3.
+    // Every fourth gap is 40 ms, and the others are 0: the root of 3.
     let variation = field(&line, "scheduled.gap_due_variation").as_f64().unwrap();
     assert!((variation - 3.0_f64.sqrt()).abs() < 0.05, "{line}");
     let checks = line["validity"]["checks"].as_array().unwrap();
@@ -318,7 +318,7 @@ fn the_gaps_of_a_recording_are_held_against_the_recording() {
     server.stop().is_good();
 }
 
-/// Of requests that are due at one moment each is late by what those took that were sent before it.
+/// Requests due at the same moment are sent one after another, so each is late by the sends before it.
 #[test]
 fn the_calls_of_a_burst_make_its_later_requests_late() {
     let folder = Folder::new("burst");
@@ -331,7 +331,7 @@ fn the_calls_of_a_burst_make_its_later_requests_late() {
     );
     let (_, line) = load("echo", server.port, &options);
     assert_eq!(line["tally"]["errors"], json!({}));
-    // 32 times 16 KiB are copied before one half of them are sent: in no less than 1 us each.
+    // 32 times 16 KiB are copied before half of them are sent, at no less than 1 us each.
     assert!(count(&line, "scheduled.send_lag.p50_ns") >= 32_000, "{line}");
     server.stop().is_good();
 }
@@ -352,7 +352,7 @@ fn sizes_go_with_arrivals_of_a_schedule() {
         let (ran, line) = load("bytes", port, &options);
         assert_eq!(line["tally"]["errors"], json!({}), "{ran:?}");
         let seen = seen.lock().unwrap();
-        // Neighbours may change places where a thread of the server is held up: each connection has its own.
+        // Neighbours may be swapped if a thread of the server is delayed: each connection has its own thread.
         sorted(seen.iter().map(|(_, size)| *size).collect::<Vec<u64>>())
     };
     let first = seen(1, 1);
@@ -361,7 +361,7 @@ fn sizes_go_with_arrivals_of_a_schedule() {
 }
 
 #[test]
-fn where_the_largest_size_is_more_than_a_server_takes_it_is_said_beforehand() {
+fn sizes_beyond_a_servers_limit_cause_a_remark_beforehand() {
     let server = Server::start("epoll", "bytes", &["--limit", "100000"]);
     let common = "--load closed --children 1 --loops 20";
     let (ran, _) = load("bytes", server.port, &format!("{common} --sizes uniform:1..100000"));
@@ -379,7 +379,7 @@ fn where_the_largest_size_is_more_than_a_server_takes_it_is_said_beforehand() {
 }
 
 #[test]
-fn what_cannot_be_is_refused_before_the_first_connection() {
+fn impossible_settings_are_refused_before_the_first_connection() {
     let folder = Folder::new("refused");
     let bad = folder.write("bad.csv", "gap_microseconds,bytes\n10,64\n-10,64\n");
     let sizes = folder.write("sizes.csv", "bytes\n64\n");

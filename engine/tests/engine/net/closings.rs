@@ -1,4 +1,4 @@
-//! Which end of a load's connections ended them first, by FIN or RST, is told by every load, whoever it asks.
+//! Every load reports which end closed its connections first, and whether by FIN or RST.
 
 use std::io::{Read, Write};
 use std::net::TcpStream;
@@ -12,8 +12,8 @@ use crate::support::event_loops::back_ends;
 use crate::support::lines::number;
 use crate::support::{process, run};
 
-/// What each load tells of a server that does this with every connection, of requests that then fail.
-fn each_load_tells(does: fn(TcpStream), mut expected: impl FnMut(&Value, u64)) {
+/// Checks the report of each load on a server that does this with every connection, so that requests fail.
+fn each_load_reports(does: fn(TcpStream), mut expected: impl FnMut(&Value, u64)) {
     let port = serve(does);
     let event_loops =
         back_ends().into_iter().map(|back_end| format!("--load closed_connections --clients 3 {back_end}"));
@@ -38,7 +38,7 @@ fn a_server_that_closes_before_its_load_keeps_connections_in_time_wait() {
             stream.write_all(b"half").unwrap();
         }
     };
-    each_load_tells(closes, |closings, connections| {
+    each_load_reports(closes, |closings, connections| {
         let told = json!({
             "closed_by_load": 0, "closed_by_server": connections, "reset_by_load": 0, "reset_by_server": 0,
             "time_wait": ["server"],
@@ -48,12 +48,12 @@ fn a_server_that_closes_before_its_load_keeps_connections_in_time_wait() {
 }
 
 #[test]
-fn nobody_keeps_connections_in_time_wait_that_a_server_resets() {
+fn connections_reset_by_a_server_leave_no_time_wait() {
     let resets = |mut stream: TcpStream| {
         SockRef::from(&stream).set_linger(Some(Duration::ZERO)).unwrap();
         let _ = stream.read(&mut [0; 100]);
     };
-    each_load_tells(resets, |closings, connections| {
+    each_load_reports(resets, |closings, connections| {
         let told = json!({
             "closed_by_load": 0, "closed_by_server": 0, "reset_by_load": 0, "reset_by_server": connections,
             "time_wait": [],
@@ -62,20 +62,21 @@ fn nobody_keeps_connections_in_time_wait_that_a_server_resets() {
     });
 }
 
-/// Takes a stream to its end, says how much came, and shuts its own end down after so many milliseconds, or with the count.
+/// Receives a stream to its end, and replies with its length. Shuts down its own end after this many milliseconds, or
+/// together with the count.
 fn takes_a_stream(mut stream: TcpStream, later: u64) {
     let mut count = 0;
     let mut buffer = vec![0; 1 << 20];
     while let Ok(bytes @ 1..) = stream.read(&mut buffer) {
         count += bytes;
     }
-    // Then the count leaves with the end, and the load has both or neither.
+    // The count and the end arrive together, so the load has both or neither.
     SockRef::from(&stream).set_tcp_cork(later == 0).unwrap();
     let _ = writeln!(stream, "{}", count - "put\n".len());
     std::thread::sleep(Duration::from_millis(later));
 }
 
-/// Whether the table of sockets in TIME_WAIT has room for few or none.
+/// Whether the TIME_WAIT table has little or no room.
 fn time_wait_is_full() -> bool {
     let sockets = std::fs::read_to_string("/proc/net/sockstat").unwrap();
     let mut words = sockets.split_whitespace().skip_while(|word| *word != "tw").skip(1);
@@ -83,10 +84,10 @@ fn time_wait_is_full() -> bool {
     words.next().unwrap().parse::<u64>().unwrap() + 100 >= most.trim().parse().unwrap()
 }
 
-/// A stream for a time ends with a shutdown, by FIN, whatever the load does when it closes. That closing resets a connection only
-/// which the server has not ended by then.
+/// A stream for a time ends with a shutdown, by FIN, however the load closes its connections. Closing with a reset only
+/// resets a connection that the server has not ended by then.
 #[test]
-fn a_load_that_is_to_reset_keeps_in_time_wait_what_it_has_shut_down() {
+fn a_resetting_load_keeps_connections_that_it_shut_down_in_time_wait() {
     for back_end in back_ends() {
         for closing in ["fin", "reset"] {
             for later in [0, 5000] {
@@ -98,7 +99,7 @@ fn a_load_that_is_to_reset_keeps_in_time_wait_what_it_has_shut_down() {
                 let [closed, reset] = ["closed_by_load", "reset_by_load"].map(|name| number(&closings[name]));
                 let told = format!("{closing} {later} {back_end}: {closings}");
                 assert_eq!(closed + reset, 3, "{told}");
-                // A server that has no CPU may end with its count and be late all the same.
+                // A server that gets no CPU may be late even if it ends together with its count.
                 assert!(if closing == "reset" && later > 0 { closed == 0 } else { closed > 0 }, "{told}");
                 assert!(closing == "reset" || reset == 0, "{told}");
                 assert_eq!(closings["time_wait"], if closed > 0 { json!(["load"]) } else { json!([]) });
@@ -110,7 +111,7 @@ fn a_load_that_is_to_reset_keeps_in_time_wait_what_it_has_shut_down() {
                     while kept() < closed && Instant::now() < deadline {
                         std::thread::sleep(Duration::from_millis(10));
                     }
-                    // In a full table of TIME_WAIT, which other tests may fill, the kernel keeps no further one.
+                    // Other tests may fill the TIME_WAIT table, and then the kernel keeps no further connection.
                     if !time_wait_is_full() {
                         assert_eq!(kept(), closed, "{told}");
                     }

@@ -1,4 +1,4 @@
-//! Congestion control: chosen for each socket, and told as it is in force on a real connection.
+//! Congestion control: chosen for each socket, and reported as in effect on a real connection.
 
 use std::fs;
 
@@ -13,21 +13,21 @@ fn sysctl(name: &str) -> Vec<String> {
     text.split_whitespace().map(str::to_owned).collect()
 }
 
-/// The `connection` of the load's line and of the server's summary.
+/// Returns the `connection` of the load's line and of the server's summary.
 fn connections(design: &str, serve: &[&str], load: &[&str]) -> [Value; 2] {
     let server = Server::start(design, "bytes", serve);
     let mut client = engine();
     let ran = run(client.args(["load", "bytes", "--json", "--connect", server.address()]).args(load));
     let was_late = ran.errors.ends_with("the load did not measure its server, so the result is not valid\n");
     assert!(was_late || ran.status == Some(0), "{ran:?}");
-    // Before it a load that ends by time prints its marks.
+    // A load that ends by time prints its marks before this line.
     let line: Value = serde_json::from_str(ran.output.lines().last().unwrap()).unwrap();
     [line["connection"].clone(), server.stop().summary()["connection"].clone()]
 }
 
-/// Without being asked for, the system's own; in every design, whatever it does with its connections.
+/// By default the system's congestion control, for every design and load.
 #[test]
-fn every_design_and_load_tells_what_is_in_force() {
+fn every_design_and_load_reports_the_congestion_control_in_effect() {
     let default = &sysctl("tcp_congestion_control")[0];
     let listed = run(engine().args(["list", "--json"]));
     let catalogue: Value = serde_json::from_str(&listed.output).unwrap();
@@ -36,7 +36,7 @@ fn every_design_and_load_tells_what_is_in_force() {
     };
     let loads = here("loads");
     for (design, load) in here("designs").into_iter().zip(loads.iter().cycle()) {
-        // Without a number of requests they come by a schedule: too few to judge how it was kept.
+        // Without a number of requests they follow a schedule, with too few requests to judge how it was kept.
         let by_schedule = load["requests"].as_array().unwrap().is_empty();
         let few: &[&str] = if by_schedule { &["--rate", "100", "--milliseconds", "100"] } else { &["--loops", "2"] };
         let [design, load] = [design, load].map(|entry| entry["name"].as_str().unwrap());
@@ -50,7 +50,7 @@ fn every_design_and_load_tells_what_is_in_force() {
 }
 
 #[test]
-fn each_side_has_what_was_chosen_for_it() {
+fn each_side_has_its_own_congestion_control() {
     let allowed = sysctl("tcp_allowed_congestion_control");
     for one in &allowed {
         for other in &allowed {
@@ -67,7 +67,7 @@ fn each_side_has_what_was_chosen_for_it() {
 }
 
 #[test]
-fn what_cannot_be_had_is_refused_before_anything_is_done() {
+fn an_unavailable_congestion_control_is_refused_at_once() {
     for command in ["serve prefork", "load bytes --connect 127.0.0.1:1"] {
         let with = |name: &str| run(engine().args(command.split(' ')).args(["--congestion", name]));
         refused(&with("nosuch"), "congestion.unknown", &["nosuch", "tcp_available_congestion_control", "reno"]);
@@ -76,7 +76,7 @@ fn what_cannot_be_had_is_refused_before_anything_is_done() {
         let allowed = sysctl("tcp_allowed_congestion_control");
         let restricted = sysctl("tcp_available_congestion_control").into_iter().find(|name| !allowed.contains(name));
         let (Some(name), Ok(user)) = (restricted, Unprivileged::new()) else {
-            println!("skipped in part: whoever runs this may have all that there are");
+            println!("skipped in part: this user may use all of them");
             continue;
         };
         let ran = run(user.command(None).args(command.split(' ')).args(["--congestion", &name]));
@@ -84,9 +84,9 @@ fn what_cannot_be_had_is_refused_before_anything_is_done() {
     }
 }
 
-/// Where it is known to slow bulk streams down, people are told.
+/// The output for people warns of a congestion control that slows bulk streams down.
 #[test]
-fn a_load_in_words_says_which_it_was() {
+fn a_load_prints_its_congestion_control() {
     let server = Server::start("prefork", "bytes", &["--congestion", "reno"]);
     for (name, warned) in [("reno", false), ("bbr", true)] {
         if !sysctl("tcp_allowed_congestion_control").contains(&name.to_owned()) {
@@ -98,9 +98,9 @@ fn a_load_in_words_says_which_it_was() {
     }
 }
 
-/// So does a server as it ends: what it sent to clients, its own congestion control paced, not theirs.
+/// A server also warns at its end, of its own congestion control, since it paces what the server sends.
 #[test]
-fn a_server_in_words_says_which_it_was() {
+fn a_server_prints_its_congestion_control() {
     let load_of = |workload: &str| match workload {
         "stream" => "stream --direction to_client --stream-bytes 100000 --loops 1",
         _ => "fields --loops 1",

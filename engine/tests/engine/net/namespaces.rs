@@ -1,4 +1,4 @@
-//! Two network namespaces joined by a pair of interfaces: what they are, who may enter, and that nothing is left of them.
+//! Two network namespaces joined by a pair of interfaces: their properties, who may enter, and their complete removal.
 
 use std::fs::{self, File};
 use std::io::{BufRead, BufReader};
@@ -13,7 +13,7 @@ use crate::support::namespaces::{Namespaces, in_use, interfaces_of, refusal};
 use crate::support::server::Server;
 use crate::support::{ENGINE, Ran, Unprivileged, engine, eventually, process, refused, run};
 
-/// What a load does, given where its server is.
+/// Runs a load with these options in the clients' namespace.
 fn load(command: &mut Command, namespaces: &Namespaces, connect: &str, options: &str) -> Ran {
     let command = command.args(["load", "--connect", connect, "--network-namespace", namespaces.path("client")]);
     run(command.args(["--json"]).args(options.split_whitespace()))
@@ -28,7 +28,7 @@ fn result(ran: &Ran) -> Value {
     serde_json::from_str(&ran.output).unwrap_or_else(|error| panic!("{error}: {ran:?}"))
 }
 
-/// Sockets of the namespace that a process is in, in one state of /proc/net/sockstat.
+/// Number of sockets in one state in the namespace of a process (/proc/net/sockstat).
 fn sockets(process: i32, word: &str) -> u64 {
     let text = fs::read_to_string(format!("/proc/{process}/net/sockstat")).unwrap();
     let line = text.lines().find(|line| line.starts_with("TCP:")).unwrap();
@@ -36,7 +36,7 @@ fn sockets(process: i32, word: &str) -> u64 {
     words.nth(1).unwrap().parse().unwrap()
 }
 
-/// Everything that a server and its clients do goes over the pair, by both families, for whoever may run `command`.
+/// All traffic of a server and its clients passes over the pair, over IPv4 and IPv6, for every user who may run `command`.
 fn a_server_and_its_clients(mut command: impl FnMut() -> Command) {
     let namespaces = Namespaces::make(&mut command(), &["--sysctls", "net.core.somaxconn,net.core.no_such_setting"]);
     let line = &namespaces.line;
@@ -58,12 +58,12 @@ fn a_server_and_its_clients(mut command: impl FnMut() -> Command) {
         let before = sockets(namespaces.holder(), "tw");
         let ran = load(&mut command(), &namespaces, &connect, "bytes --children 2 --loops 20");
         assert_eq!((ran.status, &result(&ran)["tally"]["requests"]), (Some(0), &40.into()), "{ran:?}");
-        eventually("all that clients closed, first and in their namespace, wait there", || {
+        eventually("connections that clients closed first are in TIME_WAIT in their namespace", || {
             (sockets(namespaces.holder(), "tw") == before + 40).then_some(())
         });
         let own = u64::from(!listen.starts_with('['));
-        assert_eq!(sockets(server.first, "inuse"), own, "the server's namespace has its listener (of IPv4) alone");
-        assert!(!process::listens(server.port), "and this one has nothing of it");
+        assert_eq!(sockets(server.first, "inuse"), own, "the server's namespace has only its IPv4 listener");
+        assert!(!process::listens(server.port), "and this namespace has no socket of it");
         let ended = server.stop();
         ended.is_good();
         assert_eq!(ended.summary()["tally"]["requests"], 40);
@@ -72,14 +72,14 @@ fn a_server_and_its_clients(mut command: impl FnMut() -> Command) {
 }
 
 #[test]
-fn a_server_and_its_clients_meet_in_them() {
+fn a_server_and_its_clients_connect_in_them() {
     if refusal().is_none() {
         a_server_and_its_clients(engine);
     }
 }
 
 #[test]
-fn an_ordinary_user_may_have_them() {
+fn an_ordinary_user_may_make_them() {
     let Ok(user) = Unprivileged::new().inspect_err(|reason| println!("skipped: {reason}")) else { return };
     let tried = run(user.command(None).args(["list", "--json"]));
     let catalogue: Value = serde_json::from_str(&tried.output).unwrap();
@@ -87,7 +87,7 @@ fn an_ordinary_user_may_have_them() {
         return println!("skipped: {reason}");
     }
     a_server_and_its_clients(|| user.command(None));
-    // Who has made them is still who they were, and may have there what they may not have outside.
+    // The user keeps their identity, and has privileges in the namespaces that they lack outside.
     let namespaces = Namespaces::make(&mut user.command(None), &[]);
     assert_eq!(namespaces.line["user_namespace"], true);
     let available = fs::read_to_string("/proc/sys/net/ipv4/tcp_available_congestion_control").unwrap();
@@ -98,15 +98,15 @@ fn an_ordinary_user_may_have_them() {
         assert_eq!(result(&ran)["connection"]["congestion_control"], name, "{ran:?}");
         assert_eq!(server.stop().summary()["connection"]["congestion_control"], name);
     }
-    // Another user may not.
+    // Another user may not enter.
     let Ok(other) = Unprivileged::new() else { return };
     let ran = load(&mut other.command(None), &namespaces, "10.0.0.1:1", "bytes");
     refused(&ran, "namespace.not_permitted", &["--network-namespace"]);
 }
 
-/// Where a limit allows none, that limit is named, whoever asks.
+/// If a limit allows no namespaces, the message names that limit.
 #[test]
-fn what_forbids_them_is_named() {
+fn the_limit_that_forbids_them_is_named() {
     let inside = "echo 0 > /proc/sys/user/max_net_namespaces && exec \"$0\" \"$@\"";
     let unshared = |arguments: &[&str]| {
         let mut command = Command::new("unshare");
@@ -140,9 +140,9 @@ fn settings_out_of_range_are_refused() {
     }
 }
 
-/// Where the kernel has netem, it is set; where it has not, that is said before anything is measured.
+/// If the kernel has netem, it is configured; otherwise the command is refused before anything is measured.
 #[test]
-fn delay_and_loss_take_netem() {
+fn delay_and_loss_need_netem() {
     if refusal().is_some() {
         return;
     }
@@ -169,7 +169,7 @@ fn delay_and_loss_take_netem() {
     }
 }
 
-/// Without --allow-remote a load goes nowhere else, also where an address is that of an end in other namespaces.
+/// Without --allow-remote, a load connects to no other address, even if it is that of an end in other namespaces.
 #[test]
 fn a_load_goes_to_an_end_of_its_own_pair_and_nowhere_else() {
     if refusal().is_some() {
@@ -182,7 +182,7 @@ fn a_load_goes_to_an_end_of_its_own_pair_and_nowhere_else() {
     }
     let outside = |address: &str| run(engine().args(["load", "bytes", "--connect", address]));
     refused(&outside(&namespaces.listen(1)), "address.remote", &["10.0.0.1:1", "--allow-remote"]);
-    // One that somebody else has made, with the same address and another interface: nobody knows where that leads.
+    // A pair made by another program, with the same address and another interface, may lead anywhere.
     let others = "ip link add name veth0 type veth peer name veth1 && ip address add 10.0.0.2/30 dev veth0 \
                   && ip link set veth0 up && exec \"$0\" load bytes --connect 10.0.0.1:1";
     let ran = run(Command::new("unshare").args(["--net", "sh", "-c", others, ENGINE]));
@@ -198,7 +198,7 @@ fn a_load_goes_to_an_end_of_its_own_pair_and_nowhere_else() {
     }
 }
 
-/// Nobody outside sees which addresses there are.
+/// Addresses in the namespace cannot be seen from outside.
 #[test]
 fn an_address_of_no_end_is_refused_with_that_of_the_servers() {
     if refusal().is_some() {
@@ -212,7 +212,7 @@ fn an_address_of_no_end_is_refused_with_that_of_the_servers() {
 }
 
 #[test]
-fn what_is_no_network_namespace_is_refused() {
+fn a_path_that_is_no_network_namespace_is_refused() {
     let pipe = std::env::temp_dir().join(format!("thunderherd-no-namespace-{}", std::process::id()));
     nix::unistd::mkfifo(&pipe, nix::sys::stat::Mode::S_IRWXU).unwrap();
     for wrong in ["/nowhere", "/proc/self/ns/user", "/proc/self/ns", "/proc/self/status", pipe.to_str().unwrap(), ""] {
@@ -225,7 +225,7 @@ fn what_is_no_network_namespace_is_refused() {
     fs::remove_file(&pipe).unwrap();
 }
 
-/// Seconds that a client on one connection takes for so many messages of so many bytes.
+/// Returns the seconds that a client takes for this many messages of this size on one connection.
 fn seconds_for(namespaces: &Namespaces, workload: &str, loops: u64, bytes: u64) -> f64 {
     let enter = ["--network-namespace", namespaces.path("server")];
     let limit = bytes.to_string();
@@ -238,7 +238,7 @@ fn seconds_for(namespaces: &Namespaces, workload: &str, loops: u64, bytes: u64) 
     result(&ran)["elapsed_ns"].as_f64().unwrap() / 1e9
 }
 
-/// What is asked for takes as long as the rate says, in each direction; and much less without a rate.
+/// Messages take as long as the rate implies, in each direction, and much less without a rate.
 #[test]
 fn a_rate_limits_both_ends() {
     if refusal().is_some() {
@@ -250,7 +250,7 @@ fn a_rate_limits_both_ends() {
     let limited = Namespaces::make(&mut engine(), &["--rate-bits-per-second", "5000000"]);
     let asked = seconds_for(&limited, "bytes", 1, BYTES);
     assert!((0.95 * least..10.0 * least).contains(&asked), "{asked} s at a rate that takes {least} s");
-    // Each message comes back while it is still being sent, and the next begins with what a millisecond allows.
+    // Each message returns while it is still being sent, and the next one begins with the burst of a millisecond.
     const MESSAGES: u64 = 40;
     let least_echoed = least / 2.0 - MESSAGES as f64 * 0.001;
     let echoed = seconds_for(&limited, "echo", MESSAGES, BYTES / MESSAGES / 2);
@@ -260,10 +260,10 @@ fn a_rate_limits_both_ends() {
     assert!(fast < 0.5 * least, "{fast} s without a rate");
 }
 
-/// The MTU is the kernel's at both ends, and what TCP makes of it: without 20 bytes of each header and 12 of timestamps,
-/// but no more than half of the window that the peer had first opened.
+/// The MTU is in effect at both ends and in TCP's segments: without 20 bytes for each header and 12 for timestamps, but at
+/// most half of the peer's first window.
 #[test]
-fn an_mtu_is_in_force() {
+fn an_mtu_is_in_effect() {
     if refusal().is_some() {
         return;
     }
@@ -277,15 +277,15 @@ fn an_mtu_is_in_force() {
         let ran = load(&mut engine(), &namespaces, server.address(), "bytes --children 1 --loops 1 --bytes 4000");
         let segments = [result(&ran)["connection"].clone(), server.stop().summary()["connection"].clone()]
             .map(|connection| connection["segment_bytes"].as_u64().unwrap());
-        // The kernel has a least segment (net.ipv4.tcp_min_snd_mss).
+        // The kernel has a minimum segment size (net.ipv4.tcp_min_snd_mss).
         let whole = (mtu - 52).max(36);
         let expected = if mtu == 65_535 { 32_000..=whole } else { whole..=whole };
         assert!(segments.iter().all(|bytes| expected.contains(bytes)), "MTU {mtu}: {segments:?}");
     }
 }
 
-/// The holder, the server's supervisor and the load, each killed with SIGKILL in the midst of their work, and the holder's
-/// starter: the kernel has nothing left of the namespaces once nobody is in them.
+/// Kills the holder, the server's supervisor, the load and the holder's starter with SIGKILL during their work. Afterwards
+/// the kernel has no trace of the namespaces, once no process is in them.
 #[test]
 fn after_a_kill_of_anybody_nothing_is_left() {
     if refusal().is_some() {
@@ -310,7 +310,7 @@ fn after_a_kill_of_anybody_nothing_is_left() {
             "load" => kill(load.id() as i32),
             _ => [namespaces.holder(), server.supervisor(), load.id() as i32].into_iter().for_each(kill),
         }
-        // The others end as they do when a trial is over, each by its own process.
+        // The others end as at the end of a trial, each by its own process.
         let _ = load.kill();
         load.wait().unwrap();
         drop(server);
@@ -320,7 +320,7 @@ fn after_a_kill_of_anybody_nothing_is_left() {
             in_use(&inodes).iter().all(|&(id, _)| id == own && witness.is_some()).then_some(())
         });
         if let Some(witness) = witness {
-            // While this test holds the clients' namespace, the pair is there for as long as the server's is.
+            // While this test holds the clients' namespace, the pair exists as long as the server's namespace does.
             eventually(&format!("{victim} killed: the server's namespace is gone from the kernel"), || {
                 let left = interfaces_of(&witness);
                 left.iter().all(|interface| interface.name == "lo").then_some(())
@@ -329,14 +329,14 @@ fn after_a_kill_of_anybody_nothing_is_left() {
     }
 }
 
-/// By the end of its input, and by a signal that tells of its parent's death.
+/// The holder ends at the end of its input, and by the signal for its parent's death.
 #[test]
-fn the_holder_ends_with_whoever_has_started_it() {
+fn the_holder_ends_with_its_starter() {
     if refusal().is_some() {
         return;
     }
     for parent in ["", "--parent $$"] {
-        // A job in the background would read /dev/null.
+        // A background job would read /dev/null.
         let script = format!("exec 3<&0; {} namespace {parent} <&3 & wait", ENGINE);
         let mut shell = Command::new("sh");
         let mut shell = shell.args(["-c", &script]).stdin(Stdio::piped()).stdout(Stdio::piped()).spawn().unwrap();
@@ -348,20 +348,20 @@ fn the_holder_ends_with_whoever_has_started_it() {
         process::signal(shell.id() as i32, Signal::SIGKILL);
         if parent.is_empty() {
             std::thread::sleep(Duration::from_millis(50));
-            assert!(process::lives(holder), "its input is still open");
+            assert!(process::lives(holder), "the holder's input is still open");
             drop(shell.stdin.take());
         }
         let died = Instant::now();
         eventually("the holder is gone", || (!process::lives(holder)).then_some(()));
         assert!(died.elapsed() < Duration::from_secs(2));
-        eventually("and what it held", || in_use(&[inode]).is_empty().then_some(()));
+        eventually("the namespace is gone", || in_use(&[inode]).is_empty().then_some(()));
         shell.wait().unwrap();
     }
 }
 
-/// Another user namespace is another set of credentials, and those may forget the parent (prctl(2)).
+/// Entering another user namespace changes credentials, which may clear the parent-death signal (prctl(2)).
 #[test]
-fn whoever_has_entered_ends_with_its_starter_too() {
+fn a_process_that_has_entered_ends_with_its_starter() {
     let Ok(user) = Unprivileged::new().inspect_err(|reason| println!("skipped: {reason}")) else { return };
     if refusal().is_some() {
         return;

@@ -1,5 +1,5 @@
-//! How far one load reaches: many connections from several local addresses, what their memory comes to, and what is said where
-//! there is no room for them. And how far it does not reach: out of this machine, unless it is told to.
+//! The reach of a load: many connections from several local addresses, their memory, and the messages if there is no room.
+//! Also its bounds: it never leaves this machine without permission.
 
 use std::collections::BTreeMap;
 use std::net::{IpAddr, Ipv4Addr, TcpListener};
@@ -27,7 +27,7 @@ fn loads() -> Vec<String> {
 }
 
 #[test]
-fn clients_connect_from_as_many_addresses_as_they_are_told() {
+fn clients_connect_from_the_configured_number_of_addresses() {
     for options in loads() {
         let seen: Arc<Mutex<BTreeMap<IpAddr, usize>>> = Arc::default();
         let port = {
@@ -50,7 +50,7 @@ fn clients_connect_from_as_many_addresses_as_they_are_told() {
     }
 }
 
-/// Kept connections of one process that may have so many descriptors, and one request on each.
+/// Opens persistent connections from one process with this many descriptors, and makes one request on each.
 fn holds(design: &str, back_end: &str, clients: usize, descriptors: usize, sources: usize) -> Option<Value> {
     let limited = |command: &mut Command| {
         command.args(["-c", &format!("ulimit -n {descriptors} && exec \"$0\" \"$@\""), ENGINE]);
@@ -59,7 +59,7 @@ fn holds(design: &str, back_end: &str, clients: usize, descriptors: usize, sourc
     limited(&mut command);
     let tried = run(Command::new("sh").args(["-c", &format!("ulimit -n {descriptors}")]));
     if tried.status != Some(0) {
-        println!("skipped: so many descriptors are not to be had: {}", tried.errors);
+        println!("skipped: too few descriptors are allowed: {}", tried.errors);
         return None;
     }
     let mut server = Server::launch(&mut command, design, "bytes", &["--backlog", "4096"]);
@@ -68,7 +68,7 @@ fn holds(design: &str, back_end: &str, clients: usize, descriptors: usize, sourc
     command.args(["load", "bytes", "--connect", &format!("127.0.0.1:{}", server.port), "--json"]);
     command.args(["--load", "closed_connections", "--connections", "kept", "--loops", "1", "--bytes", "64"]);
     command.args([format!("--clients={clients}"), format!("--source-addresses={sources}")]);
-    // Only a load that comes no further has failed.
+    // Only a load that makes no progress has failed.
     command.args(["--timeout-milliseconds", "100000"]).args(back_end.split_whitespace());
     let mut child = command.stdout(Stdio::piped()).spawn().unwrap();
     let line = std::io::read_to_string(child.stdout.take().unwrap()).unwrap();
@@ -76,7 +76,7 @@ fn holds(design: &str, back_end: &str, clients: usize, descriptors: usize, sourc
     assert_eq!((child.wait().unwrap().code(), &line["tally"]["errors"]), (Some(0), &json!({})), "{line}");
     let tally = &line["tally"];
     assert_eq!((&tally["connections"], &tally["requests"]), (&clients.into(), &clients.into()), "{line}");
-    // All of them were there before the first request.
+    // All connections were open before the first request.
     assert_eq!(line["memory"]["connected"]["connections"], clients, "{line}");
     server.snapshot_when("all are closed", |snapshot| count(snapshot, "tally.closed") == clients as u64);
     let ending = server.stop();
@@ -88,13 +88,13 @@ fn holds(design: &str, back_end: &str, clients: usize, descriptors: usize, sourc
     Some(line)
 }
 
-/// A connection that has asked nothing has no buffers.
+/// A connection without a request has no buffers.
 const MOST_EACH: u64 = 4096;
 
 fn is_small(line: &Value, clients: usize) {
     let bytes = count(line, "memory.connected.bytes");
     assert!(bytes > 0 && bytes < MOST_EACH * clients as u64, "{line}");
-    // Nor has one that has been answered.
+    // Neither has a connection whose request was answered.
     assert!(count(line, "memory.peak_resident_bytes") < (2 * MOST_EACH * clients as u64) + (64 << 20), "{line}");
 }
 
@@ -107,9 +107,10 @@ fn ten_thousand_connections_are_one_process_with_each_back_end() {
     }
 }
 
-/// A ring closes a connection some time after its client is done with it. Even where each is used once there is room for them.
+/// A ring closes a connection some time after its client is done with it. Even if each connection is used once, there is
+/// room for them.
 #[test]
-fn connections_that_are_being_closed_have_the_room_that_was_made_for_them() {
+fn there_is_room_for_connections_that_are_being_closed() {
     for back_end in back_ends() {
         let server = Server::start("epoll", "bytes", &["--backlog", "4096"]);
         let connect = format!("127.0.0.1:{}", server.port);
@@ -124,15 +125,15 @@ fn connections_that_are_being_closed_have_the_room_that_was_made_for_them() {
     }
 }
 
-/// From one process where it may have so many descriptors, else from as few as may; all of them are there at one time.
-/// `cargo test --release --test engine reach:: -- --ignored --nocapture` runs it, with some 4 GiB of memory.
+/// Uses one process if it may have enough descriptors, otherwise as few as possible. All connections are open at once. Run
+/// it with `cargo test --release --test engine reach:: -- --ignored --nocapture`; it takes some 4 GiB of memory.
 #[test]
 #[ignore = "half a minute for each back end, and some gigabytes"]
 fn a_hundred_thousand_connections_are_held_at_a_time() {
     const ALL: usize = 100_000;
     let processes = ALL.div_ceil(most_descriptors() as usize - 1000);
     let clients = ALL.div_ceil(processes);
-    // A worker has no more descriptors than a load; the kernel divides connections among them by chance.
+    // A worker has no more descriptors than a load, and the kernel distributes connections among workers at random.
     let pool = (2 * processes).to_string();
     for back_end in back_ends() {
         let mut server = Server::start("reuseport", "bytes", &["--backlog", "4096", "--pool", &pool]);
@@ -168,9 +169,9 @@ fn a_hundred_thousand_connections_are_held_at_a_time() {
     }
 }
 
-/// In a network namespace of a thousand local ports.
+/// Runs in a network namespace with a thousand local ports.
 #[test]
-fn more_connections_than_ports_are_refused_with_how_many_addresses_would_do() {
+fn too_many_connections_for_the_ports_are_refused_with_the_addresses_needed() {
     const SCRIPT: &str =
         "ip link set lo up && echo 40000 40999 > /proc/sys/net/ipv4/ip_local_port_range && exec \"$0\" \"$@\"";
     let with = |options: &str| {
@@ -181,9 +182,9 @@ fn more_connections_than_ports_are_refused_with_how_many_addresses_would_do() {
     };
     let ran = with("");
     if !ran.errors.contains("thunderherd-engine: ") {
-        return println!("skipped: no network namespace of one's own: {}", ran.errors);
+        return println!("skipped: no separate network namespace: {}", ran.errors);
     }
-    // With half of the ports of each the kernel still finds free ones soon.
+    // With half of the ports in use, the kernel still finds free ones soon.
     let enough = "--source-addresses 7";
     let words = ["--clients 3500", "1000 (40000 to 40999)", "fewer --clients", enough, "ip_local_port_range"];
     refused(&ran, "load.too_few_ports", &words);
@@ -192,7 +193,7 @@ fn more_connections_than_ports_are_refused_with_how_many_addresses_would_do() {
         "load.too_few_ports",
         &["1000 (40000 to 40999) at each of 3 addresses", enough],
     );
-    // Nobody listens there, and that is met by the first of them; what is slow is said.
+    // Nobody listens, which the first connection shows. The warning about slow port search is printed.
     let ran = with("--source-addresses 4");
     assert_eq!(ran.status, Some(1), "{ran:?}");
     assert!(
@@ -205,7 +206,7 @@ fn more_connections_than_ports_are_refused_with_how_many_addresses_would_do() {
 }
 
 #[test]
-fn addresses_that_there_are_not_are_refused() {
+fn missing_addresses_are_refused() {
     let command = |connect: &str| {
         let mut command = engine();
         command.args(["load", "bytes", "--connect", connect, "--source-addresses", "100"]);
@@ -219,9 +220,10 @@ fn addresses_that_there_are_not_are_refused() {
     refused(&unix, "setting.needs_tcp", &["--source-addresses"]);
 }
 
-/// A listener of all addresses, reached by one that is not of loopback: the load is of this machine, and nobody can tell.
+/// A listener on all addresses, connected to by a non-loopback address: the load stays on this machine, but cannot know
+/// that.
 #[test]
-fn what_leaves_the_machine_is_asked_for_and_its_bounds_are_said_first() {
+fn a_remote_load_needs_permission_and_prints_its_bounds_first() {
     let listener = TcpListener::bind("0.0.0.0:0").unwrap();
     listener.set_nonblocking(true).unwrap();
     let port = listener.local_addr().unwrap().port();
@@ -251,7 +253,7 @@ fn what_leaves_the_machine_is_asked_for_and_its_bounds_are_said_first() {
             assert!(first.contains(word), "'{word}' is not in {ran:?}");
         }
     }
-    // Of loopback there is nothing to be said.
+    // Nothing is printed for loopback.
     let ran = run(engine().args(["load", "bytes", "--connect", &format!("[::ffff:127.0.0.1]:{port}")]).args(options));
     assert_eq!((ran.status, ran.errors.as_str()), (Some(0), ""), "{ran:?}");
 }

@@ -1,4 +1,5 @@
-//! Servers and loads over Unix stream sockets: all that does not need TCP works, and the rest is refused with its reason.
+//! Servers and loads over Unix stream sockets: everything that does not need TCP works, and the rest is refused with the
+//! reason.
 
 use std::fs;
 
@@ -26,7 +27,7 @@ fn is_known(address: &str) -> bool {
 fn answered(ran: &Ran, requests: u64) {
     let line: Value = serde_json::from_str(&ran.output).unwrap_or_else(|error| panic!("{error}: {ran:?}"));
     assert_eq!((ran.status, &line["tally"]["requests"]), (Some(0), &requests.into()), "{ran:?}");
-    assert_eq!(line["connection"], Value::Null, "there is nothing of TCP to be told: {line}");
+    assert_eq!(line["connection"], Value::Null, "there are no TCP options: {line}");
     assert!(line["settings"].get("nodelay").is_none(), "{line}");
 }
 
@@ -45,7 +46,7 @@ fn every_design_but_those_that_share_a_port_serves_every_load() {
         for options in
             ["closed --children 3", "closed_threads --clients 3", "closed_connections --clients 3 --connections kept"]
         {
-            // An iterative server serves one client until it has gone.
+            // An iterative server serves one client until the client closes.
             let options =
                 if name(design) == "iterative" { options.replace(" kept", " per_request") } else { options.into() };
             answered(&load(&format!("bytes --loops 20 --load {options}"), server.address()), 60);
@@ -73,7 +74,7 @@ fn every_primitive_but_those_of_tcp_moves_the_bytes() {
             refused(&ran, "fit.primitive_and_socket", &[name(primitive), reason]);
             continue;
         }
-        // Blocking sockets, and pieces that no buffer takes in full.
+        // Blocking sockets, and pieces larger than any buffer.
         let server = serve("prefork", "bytes", &[&way[..], &["--limit", "3000000"]].concat());
         for bytes in [1, 4096, 3_000_000] {
             let ran =
@@ -114,7 +115,8 @@ fn an_address_names_a_socket() {
     assert!(nobody.output.contains("\"refused\":1"), "{nobody:?}");
 }
 
-/// Where connect(2) over TCP would succeed and be forgotten, over a Unix socket it waits, in event loops too.
+/// Where connect(2) over TCP would succeed and leave the rest to the kernel, over a Unix socket it waits, also in event
+/// loops.
 #[test]
 fn clients_wait_where_the_queue_is_full() {
     let server = serve("iterative", "bytes", &["--backlog", "1", "--spin-microseconds", "2000"]);
@@ -124,7 +126,7 @@ fn clients_wait_where_the_queue_is_full() {
     server.stop().is_good();
 }
 
-/// Connections in the queue are accepted and served, as the kernel has no way to refuse them.
+/// Connections in the queue are accepted and served, since the kernel cannot refuse them.
 #[test]
 fn nothing_is_left_of_a_server_that_is_killed() {
     let server = serve("prefork", "bytes", &[]);

@@ -1,5 +1,5 @@
-//! The workload `blast`: its source's client and server written down a second time over plain sockets, the reads that are
-//! told held against the system calls that were made, and peers that break off or lie.
+//! The workload `blast`: its source's client and server implemented again over plain sockets, the reported reads compared
+//! with traced system calls, and peers that break off or report wrong numbers.
 
 use std::collections::BTreeMap;
 use std::io::{BufRead, BufReader, Read, Write};
@@ -17,7 +17,7 @@ use crate::support::lines::{designs, list, number};
 use crate::support::server::Server;
 use crate::support::{ENGINE, protocol, run};
 
-/// The client of css503-p4: sends the count, writes every buffer for itself, reads the number of reads.
+/// The client of css503-p4: sends the count, writes every buffer separately, and receives the number of reads.
 fn original_blast(port: u16, iterations: usize, buffers: usize) -> u64 {
     let mut stream = connect(port);
     stream.write_all(format!("{iterations}\n").as_bytes()).unwrap();
@@ -32,7 +32,7 @@ fn original_blast(port: u16, iterations: usize, buffers: usize) -> u64 {
 }
 
 #[test]
-fn the_sources_client_of_blast_is_told_the_reads_by_every_design() {
+fn every_design_reports_its_reads_to_the_sources_client_of_blast() {
     for design in designs() {
         let server = Server::start(&design, "blast", &[]);
         for buffers in [15, 1] {
@@ -44,7 +44,7 @@ fn the_sources_client_of_blast_is_told_the_reads_by_every_design() {
     }
 }
 
-/// Its server: reads byte by byte to the newline, then 1500 bytes of each iteration.
+/// The source's server: reads byte by byte to the newline, then the 1500 bytes of each iteration.
 fn original_blast_server(stream: TcpStream) -> Option<()> {
     let mut stream = stream;
     let (mut line, mut byte) = (Vec::new(), [0]);
@@ -67,13 +67,14 @@ fn original_blast_server(stream: TcpStream) -> Option<()> {
 }
 
 #[test]
-fn the_sources_server_of_blast_gets_what_it_expects_by_every_way_of_sending() {
+fn the_sources_server_of_blast_works_with_every_send_primitive() {
     let port = serve(|stream| {
         let _ = original_blast_server(stream);
     });
     let ways = list("primitives").into_iter().filter(|entry| entry["moves"] == "out" && entry["available"] == true);
     for primitive in ways.map(|entry| entry["name"].as_str().unwrap().to_owned()) {
-        // Each of a hundred pieces can be a call of its own: a third of the iterations is as many as the others make together.
+        // Each of a hundred pieces can take a separate call: a third of the iterations makes as many calls as the others
+        // together.
         for (buffers, size, iterations) in [(15, 100, 300), (1, 1500, 300), (100, 15, 100)] {
             for load in ["closed --children 2", "closed_threads --clients 2", "closed_connections --clients 2"] {
                 let options = format!(
@@ -82,7 +83,7 @@ fn the_sources_server_of_blast_gets_what_it_expects_by_every_way_of_sending() {
                 );
                 let ran = run(&mut command("blast", port, &options));
                 if ran.errors.contains("[fit.") && ran.status == Some(2) {
-                    // A hole of the matrix, which says why.
+                    // A hole of the matrix, which has a reason.
                     continue;
                 }
                 assert_eq!((ran.status, ran.errors.as_str()), (Some(0), ""), "{options}: {}", ran.output);
@@ -99,9 +100,9 @@ fn the_sources_server_of_blast_gets_what_it_expects_by_every_way_of_sending() {
     }
 }
 
-/// One call for each piece, for each iteration, or for as many as may be gathered; the count has a call of its own.
+/// One call for each piece, for each iteration, or for as many as can be gathered. The count has a separate call.
 #[test]
-fn the_ways_of_writing_make_as_many_calls_as_they_should() {
+fn send_primitives_make_the_expected_number_of_calls() {
     let server = Server::start("thread_per_client", "blast", &[]);
     for (options, calls) in [
         ("--primitive write_each --buffers 15 --buffer-size 100", 15 * 400),
@@ -121,9 +122,9 @@ fn the_ways_of_writing_make_as_many_calls_as_they_should() {
     server.stop().is_good();
 }
 
-/// A folder for traces of this name; `None`, with the reason said, where nothing can be traced.
+/// Returns a folder for traces of this name; `None`, with a printed reason, if nothing can be traced.
 fn traces(name: &str) -> Option<PathBuf> {
-    // strace(1) may be there and not be allowed to trace.
+    // strace(1) may be installed but not allowed to trace.
     let why = match Command::new("strace").args(["-o", "/dev/null", "true"]).output() {
         Ok(ran) if ran.status.success() => {
             return Some(std::env::temp_dir().join(format!("thunderherd-tests-{name}-{}", std::process::id())));
@@ -135,18 +136,18 @@ fn traces(name: &str) -> Option<PathBuf> {
     None
 }
 
-/// A server of blast whose reads are traced, into a folder that is there.
+/// Starts a server of blast whose reads are traced into an existing folder.
 fn traced(folder: &Path, design: &str, receive: &str) -> Server {
     let mut strace = Command::new("strace");
-    // Not the parent, so that signals and the end go the ordinary way; a file for each thread.
+    // The server is traced, not its parent, so that signals and the end are as usual. Each thread has a file.
     strace.args(["-D", "-ff", "-e", "trace=recvfrom,readv,getsockopt", "-o"]).arg(folder.join("trace")).arg(ENGINE);
     Server::launch(&mut strace, design, "blast", &["--receive", receive])
 }
 
-/// strace(1) sees each thread's system calls; as many are counted as there were from the count's newline on. To ask for pages
-/// that could be mapped (recv_zerocopy) is a read: what comes here has none, so that its bytes are all in other calls.
+/// strace(1) sees each thread's system calls. The reported number includes all from the count's newline on. A request for
+/// mappable pages (recv_zerocopy) is a read: these data have none, so other calls receive all of their bytes.
 #[test]
-fn the_reads_that_are_told_are_the_system_calls_that_were_made() {
+fn reported_reads_are_the_traced_system_calls() {
     let Some(folder) = traces("reads") else { return };
     for design in ["thread_per_client", "epoll", "epoll_edge", "poll", "tokio", "epoll_offload"] {
         for receive in
@@ -170,10 +171,10 @@ fn the_reads_that_are_told_are_the_system_calls_that_were_made() {
     }
 }
 
-/// Whoever spins makes a system call each time: all of them are reads, as strace(1) sees them, and as the source's server, with
-/// a socket that does not block, would have counted them.
+/// A busy-polling server makes a system call each time. All of them are reads, as strace(1) sees them, and as the source's
+/// server with a non-blocking socket would count them.
 #[test]
-fn the_reads_of_a_server_that_spins_are_all_told() {
+fn all_reads_of_a_busy_polling_server_are_reported() {
     let Some(folder) = traces("spins") else { return };
     std::fs::create_dir_all(&folder).unwrap();
     let server = traced(&folder, "thread_per_client", "busy_poll");
@@ -181,7 +182,7 @@ fn the_reads_of_a_server_that_spins_are_all_told() {
         let mut stream = connect(server.port);
         stream.write_all(b"60\n").unwrap();
         for _ in 0..2 {
-            // Less than it spins, and not so much as it can read meanwhile.
+            // Less than the time it busy-polls, and not so long that it could read everything meanwhile.
             std::thread::sleep(Duration::from_millis(5));
             stream.write_all(&[b'x'; 30 * 1500]).unwrap();
         }
@@ -189,7 +190,7 @@ fn the_reads_of_a_server_that_spins_are_all_told() {
         stream.read_to_string(&mut reply).unwrap();
         reply.trim_end().parse::<u64>().unwrap()
     };
-    // On a busy machine the server may look only when the bytes have long come; but not each time.
+    // On a busy machine the server may look only long after the bytes have arrived, but not each time.
     let mut each = vec![slowly()];
     while each.len() < 50 && each.iter().all(|told| *told < 60 + 10) {
         each.push(slowly());
@@ -203,13 +204,13 @@ fn the_reads_of_a_server_that_spins_are_all_told() {
     std::fs::remove_dir_all(&folder).unwrap();
 }
 
-/// The calls that brought iterations, or nothing where some were due, in all files of a trace with as many requests as expected,
-/// of a line and so many iterations each.
+/// Returns the calls in all files of a trace that received iterations, or nothing while some were due. Expects this many
+/// requests, each a line and this many iterations.
 fn reads_traced(folder: &Path, iterations: usize, expected: usize) -> u64 {
     let (mut counted, mut requests) = (0, 0);
     for entry in std::fs::read_dir(folder).unwrap() {
         let file = BufReader::new(std::fs::File::open(entry.unwrap().path()).unwrap());
-        // Of a connection: bytes that are left of the line, and of the iterations.
+        // By connection: bytes left of the line, and of the iterations.
         let (mut line_left, mut data_left) = (0, 0);
         for call in file.lines().map(Result::unwrap) {
             let asks_for_bytes = |call: &str| call.starts_with("re") || call.contains("TCP_ZEROCOPY_RECEIVE");
@@ -219,7 +220,7 @@ fn reads_traced(folder: &Path, iterations: usize, expected: usize) -> u64 {
             let bytes: usize = result.split(' ').next().unwrap().parse().unwrap_or(0);
             if line_left == 0 && data_left == 0 {
                 if bytes == 0 {
-                    // The end of a connection, or nothing yet.
+                    // The end of a connection, or no data yet.
                     continue;
                 }
                 assert!(call.contains('6') && bytes == 1, "the line is read byte by byte: {call} = {result}");
@@ -259,7 +260,7 @@ fn clients_of_blast_that_break_off_are_tallied_and_harm_nobody() {
             client.receive_until_cut(b"");
             *expected.entry(kind).or_insert(0) += 1;
         }
-        // More than was announced is taken for the next count, and is none.
+        // Bytes beyond the announced number are parsed as the next count, which is invalid.
         let mut client = Client::connect(server.port);
         client.send(&[b"1\n", &[b'x'; 1501][..], b"\n"].concat());
         client.receive_until_cut(b"1\n");
@@ -271,7 +272,7 @@ fn clients_of_blast_that_break_off_are_tallied_and_harm_nobody() {
 }
 
 #[test]
-fn servers_of_blast_that_break_off_or_lie_are_seen() {
+fn servers_of_blast_that_break_off_or_lie_are_detected() {
     let options = "--load closed_threads --clients 1 --loops 1 --timeout-milliseconds 2000 --json";
     for (reply, kinds, word) in [
         (&b""[..], &["truncated", "reset", "broken_pipe"][..], ""),
@@ -282,7 +283,7 @@ fn servers_of_blast_that_break_off_or_lie_are_seen() {
     ] {
         let port = serve(move |mut stream| {
             if reply.is_empty() {
-                // Gone in the middle of an iteration.
+                // Ends in the middle of an iteration.
                 let _ = stream.read_exact(&mut [0; 10_000]);
                 return;
             }
@@ -301,7 +302,7 @@ fn servers_of_blast_that_break_off_or_lie_are_seen() {
 }
 
 #[test]
-fn both_forms_of_the_count_are_spoken_and_must_agree() {
+fn both_forms_of_the_count_work_and_must_agree() {
     for form in ["little_endian", "big_endian"] {
         let server = Server::start("epoll", "blast", &["--count-form", form]);
         let options = format!("--load closed --children 1 --loops 1 --repetitions 50 --count-form {form}");
@@ -340,7 +341,7 @@ fn the_line_of_the_sources_client_is_printed_as_it_was() {
         let implied = 100.0 * 1500.0 * 8.0 / (time * 1000.0);
         assert!((rate - implied).abs() < 0.001 + implied / 10.0, "{rate} is not {implied}: {ran:?}");
     }
-    // Its throughput is never without what was copied after all, which is not among its lines.
+    // Its throughput always comes with the copied share, which the source does not print.
     let options = "--load closed --children 1 --loops 1 --repetitions 100 --primitive zerocopy --original";
     let ran = run(&mut command("blast", server.port, options));
     assert_eq!((ran.status, ran.output.lines().count(), ran.errors.lines().count()), (Some(0), 1, 1), "{ran:?}");
@@ -348,7 +349,7 @@ fn the_line_of_the_sources_client_is_printed_as_it_was() {
     server.stop().is_good();
 }
 
-/// Takes one request, and answers it so long after those of all others are here, too.
+/// Takes one request, and answers it some time after those of all others have arrived.
 fn answer_late(mut stream: TcpStream, all_are_here: &Barrier) -> Option<()> {
     let (mut line, mut reader) = (String::new(), BufReader::new(stream.try_clone().ok()?));
     reader.read_line(&mut line).ok()?;
@@ -361,8 +362,8 @@ fn answer_late(mut stream: TcpStream, all_are_here: &Barrier) -> Option<()> {
 
 const LATE: Duration = Duration::from_millis(200);
 
-/// What a load took, and the least and the most that its payload may have taken by its rate, in seconds. Rates have three
-/// decimals.
+/// Returns the duration of a load, and the minimum and maximum duration of its payload by its rate, in seconds. Rates have
+/// three decimals.
 fn times_in_words(words: &str) -> [f64; 3] {
     let after = |words: &'static str, text: &str| -> f64 {
         let rest = text.split_once(words).expect(text).1;
@@ -373,10 +374,10 @@ fn times_in_words(words: &str) -> [f64; 3] {
     [after(" bytes, in ", words), gigabits / (rate + 0.0005), gigabits / (rate - 0.0005).max(0.0)]
 }
 
-/// The requests of one client follow each other: what it does between them is no part of its rate, as in the source. Those of
-/// four are under way at a time, and what all of them have moved took no longer than the load.
+/// The requests of one client follow each other, and time between them is not part of its rate, as in the source. Four
+/// clients have requests in flight at once, whose payload takes no longer than the load.
 #[test]
-fn the_rate_is_what_was_moved_by_the_time_that_it_took() {
+fn the_rate_is_the_payload_by_its_time() {
     for (clients, loops) in [(1, 3), (4, 1)] {
         let all_are_here = Arc::new(Barrier::new(clients));
         let port = serve(move |stream| {
@@ -404,9 +405,9 @@ fn the_rate_is_what_was_moved_by_the_time_that_it_took() {
     }
 }
 
-/// The server closes the connection that announces more; why, the client is not told.
+/// The server closes a connection that announces more, without a reason.
 #[test]
-fn a_limit_of_the_servers_is_named_where_no_reply_comes() {
+fn a_limit_of_the_server_is_named_if_no_reply_arrives() {
     let server = Server::start("thread_per_client", "blast", &["--repetition-limit", "1000"]);
     let one = "--load closed --children 1 --loops 1 --repetitions";
     let ran = run(&mut command("blast", server.port, &format!("{one} 2000")));
@@ -423,9 +424,9 @@ fn pieces_that_do_not_fit_are_refused_before_anything_is_sent() {
     assert!(ran.errors.contains("1485") && ran.errors.contains("--buffers 15 --buffer-size 100"), "{ran:?}");
 }
 
-/// Whatever a server counts, the conformance suite takes it for right only within bounds, which are wide for one that spins.
+/// The conformance suite accepts any number of reads within bounds, which are wide for a busy-polling server.
 #[test]
-fn a_miscount_is_not_alike_to_what_is_right() {
+fn a_miscount_is_not_accepted() {
     let alike =
         |seen: u32, right: u32, spins| (protocol::of("blast").alike)(&seen.to_be_bytes(), &right.to_be_bytes(), spins);
     for (seen, right) in [(1, 1), (1500, 1), (1, 2), (3000, 2)] {

@@ -1,8 +1,8 @@
-//! The CPU time of a server's whole process tree is right: it is held against a control group made for the purpose,
-//! which the kernel charges with everything that runs in it, whoever ends, is killed, or is left without a parent.
+//! The CPU time of a server's whole process tree is compared with a control group made for the purpose. The kernel charges
+//! it with everything that runs in it, including processes that end, are killed, or lose their parent.
 //!
-//! The group holds the supervisor as well, whose own CPU time the kernel tells (/proc/ID/schedstat) and which is taken
-//! off. Everything is read while the server sleeps or stands still, so that all readings are of the same moment.
+//! The group also contains the supervisor, whose own CPU time the kernel reports (/proc/ID/schedstat) and which is
+//! subtracted. Everything is read while the server sleeps or is stopped, so all readings are of the same moment.
 
 use std::fs;
 use std::path::PathBuf;
@@ -15,13 +15,13 @@ use serde_json::Value;
 use crate::support::server::{Ending, Server};
 use crate::support::{ENGINE, engine, eventually, process, run};
 
-/// How far the engine's figure may be from the kernel's, as a share of it.
+/// Maximum difference of the engine's figure from the kernel's, relative.
 const TOLERANCE: f64 = 0.02;
 
-/// How much of the kernel's figure even a source that misses something has to see.
+/// Minimum share of the kernel's figure even for a CPU source that misses something.
 const FLOOR: f64 = 0.5;
 
-/// The tests of a design by every source, under the name of what is made by the thousand.
+/// Tests of a design with every CPU source, named after the entities that it makes by the thousand.
 macro_rules! by_every_source {
     ($($name:ident: $design:literal, $lives:ident, $test:ident;)+) => {
         $(mod $name {
@@ -51,7 +51,7 @@ by_every_source! {
     thousands_of_threads_that_have_ended: "thread_per_client", OfThreads, from_first_to_last;
 }
 
-/// Runs a test in a control group of its own; where none is to be had, or the source is not, says why.
+/// Runs a test in a separate control group. If there can be none, or the CPU source is unavailable, prints the reason.
 fn with_group(source: &'static str, design: &'static str, lives: Lives, test: fn(&Measured)) {
     if let Some(reason) = unavailable(source) {
         return println!("skipped: {reason}");
@@ -62,7 +62,7 @@ fn with_group(source: &'static str, design: &'static str, lives: Lives, test: fn
     }
 }
 
-/// Why the engine cannot have this source here.
+/// Returns why the engine cannot use this CPU source on this machine.
 fn unavailable(source: &str) -> Option<String> {
     let counter = match source {
         "cgroup" => "cgroup_cpu",
@@ -91,8 +91,8 @@ fn from_first_to_last(measured: &Measured) {
     measured.group.remove();
 }
 
-/// The server's first process is killed in the middle of a load. Its workers are then nobody's children, except for a
-/// supervisor that has made itself the reaper of orphans.
+/// Kills the server's first process in the middle of a load. Its workers then become children of the supervisor, which is a
+/// subreaper.
 fn workers_that_die_after_their_parent(measured: &Measured) {
     let mut server = measured.start();
     let before = measured.read(&mut server);
@@ -114,14 +114,14 @@ fn workers_that_die_after_their_parent(measured: &Measured) {
     measured.group.remove();
 }
 
-/// What ended by the thousand.
+/// The entities that ended by the thousand.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 enum Lives {
     OfProcesses,
     OfThreads,
 }
 
-/// A load of 5 children, outside the group.
+/// Starts a load of 5 children, outside the group.
 fn load(port: u16, loops: u32) -> Child {
     let (connect, loops) = (format!("127.0.0.1:{port}"), loops.to_string());
     let mut command = engine();
@@ -137,15 +137,15 @@ struct Measured {
     lives: Lives,
 }
 
-/// CPU time of the server in nanoseconds at one moment.
+/// CPU time of the server at one moment, in nanoseconds.
 struct Reading {
     engine: u64,
     kernel: u64,
 }
 
 impl Measured {
-    /// Starts a server in the group. The shell that moves there becomes the supervisor; what it has used before, which
-    /// is not the group's, is noted.
+    /// Starts a server in the group. The shell that moves there becomes the supervisor. Its earlier usage, which the group
+    /// was not charged with, is noted.
     fn start(&self) -> Server {
         let script = format!(
             "echo $$ >{0}/cgroup.procs && read -r used rest </proc/$$/schedstat && echo $used >{1} && exec \"$0\" \"$@\"",
@@ -154,7 +154,7 @@ impl Measured {
         );
         let mut command = Command::new("sh");
         command.args(["-c", &script, ENGINE]);
-        // The control group must be what is taken when nobody asks for anything else.
+        // By default the control group must be used.
         let choice = if self.source == "cgroup" { "auto" } else { self.source };
         let server = Server::launch(&mut command, self.design, "bytes", &["--cpu-source", choice]);
         assert_eq!(server.ready["cpu_source"], self.source, "{}", server.ready);
@@ -170,7 +170,7 @@ impl Measured {
         self.read_frozen(server)
     }
 
-    /// Reads both while nothing of the server runs.
+    /// Reads both while the server is stopped.
     fn read_frozen(&self, server: &mut Server) -> Reading {
         let snapshot = server.snapshot();
         let supervisor = server.supervisor();
@@ -179,7 +179,7 @@ impl Measured {
         Reading { engine, kernel: self.group.nanoseconds() + self.used_before() - process::cpu_nanoseconds(supervisor) }
     }
 
-    /// Waits for the end. The supervisor's own CPU time is read after that, and before it is waited for.
+    /// Waits for the end. The supervisor's own CPU time is read after that, and before it is reaped.
     fn end(&self, server: Server) -> (Ending, u64) {
         let supervisor = server.supervisor();
         eventually("the supervisor has ended", || (process::Process::read(supervisor)?.state == 'Z').then_some(()));
@@ -187,14 +187,14 @@ impl Measured {
         (server.wait(), kernel)
     }
 
-    /// What the supervisor had used before it came into the group, so that the group was not charged with it.
+    /// Usage of the supervisor before it entered the group.
     fn used_before(&self) -> u64 {
         let text = fs::read_to_string(&self.group.used_before).expect("the shell has written it");
         text.trim().parse().expect("it is a number")
     }
 
-    /// The difference of two readings. A source that misses something says so, and is too low, never too high: the clocks
-    /// of processes miss the last steps of threads, and a perf event those of processes too, and some of every switch.
+    /// Checks the difference of two readings. An inexact CPU source says so, and is too low, never too high: process clocks
+    /// miss the last steps of threads; a perf event misses those of processes too, and a part of every switch.
     fn window(&self, what: &str, before: &Reading, after: &Reading) {
         let (difference, words) =
             self.compare(what, self.source, after.engine - before.engine, after.kernel - before.kernel);
@@ -207,8 +207,8 @@ impl Measured {
         assert!(difference > if exact { -TOLERANCE } else { FLOOR - 1.0 }, "{words}");
     }
 
-    /// The summary. Its total is the control group's where there is one; user and system time are getrusage's, which
-    /// misses the last steps of a thread that nobody joins, and of nothing else.
+    /// Checks the summary. Its total is from the control group if there is one; user and system time are from getrusage,
+    /// which misses only the last steps of detached threads.
     fn whole_life(&self, ending: &Ending, kernel: u64) {
         let summary = ending.summary();
         let number = |name: &str| summary[name].as_u64().expect("a number");
@@ -225,7 +225,7 @@ impl Measured {
         }
     }
 
-    /// The engine's figure as a share of the kernel's, less 1; and that in words.
+    /// Returns the engine's figure relative to the kernel's, minus 1, and its text.
     fn compare(&self, what: &str, source: &str, engine: u64, kernel: u64) -> (f64, String) {
         let milliseconds = |nanoseconds: u64| nanoseconds as f64 / 1e6;
         let difference = engine as f64 / kernel as f64 - 1.0;
@@ -245,12 +245,12 @@ impl Measured {
 /// A control group of the version 2 hierarchy (Linux, Documentation/admin-guide/cgroup-v2.rst).
 struct Group {
     folder: PathBuf,
-    /// A file for what the supervisor had used before it came into the group.
+    /// File with the supervisor's usage before it entered the group.
     used_before: PathBuf,
 }
 
 impl Group {
-    /// Makes a group below that of this process; the error says why there can be none.
+    /// Makes a group below this process's. The error is the reason why there can be none.
     fn new() -> Result<Group, String> {
         static GROUPS: AtomicU32 = AtomicU32::new(0);
         let read = |file: &str| fs::read_to_string(file).map_err(|error| format!("{file}: {error}"));
@@ -265,7 +265,7 @@ impl Group {
         fs::create_dir(&folder).map_err(|error| format!("{} cannot be made: {error}", folder.display()))?;
         let group = Group { folder, used_before: std::env::temp_dir().join(name) };
         let procs = group.folder.join("cgroup.procs");
-        // A group can often be made where no process may be moved into it.
+        // A group can often be made even if no process may be moved into it.
         let mut probe = Command::new("sleep").arg("60").spawn().map_err(|error| format!("sleep: {error}"))?;
         let moved = fs::write(&procs, probe.id().to_string());
         let _ = probe.kill().and_then(|()| probe.wait());
@@ -276,14 +276,14 @@ impl Group {
         Ok(group)
     }
 
-    /// CPU time of all that has ever run in the group.
+    /// CPU time of everything that has ever run in the group.
     fn nanoseconds(&self) -> u64 {
         let text = fs::read_to_string(self.folder.join("cpu.stat")).expect("cpu.stat can be read");
         let number = text.lines().find_map(|line| line.strip_prefix("usage_usec ")).expect("cpu.stat has usage_usec");
         number.parse::<u64>().expect("it is a number") * 1000
     }
 
-    /// Removes the group, which works only when the engine has left nothing in it, neither a process nor a group.
+    /// Removes the group. That works only if the engine left neither a process nor a group in it.
     fn remove(&self) {
         eventually("the group is empty", || fs::remove_dir(&self.folder).ok());
     }
@@ -293,7 +293,7 @@ impl Drop for Group {
     fn drop(&mut self) {
         let _ = fs::remove_file(&self.used_before);
         if self.folder.exists() {
-            // A test has failed. What it left in the group is killed, where the kernel offers that (since 5.14).
+            // A test has failed. Its processes in the group are killed, if the kernel offers that (since 5.14).
             let _ = fs::write(self.folder.join("cgroup.kill"), "1");
             for below in fs::read_dir(&self.folder).into_iter().flatten().flatten() {
                 let _ = fs::remove_dir(below.path());

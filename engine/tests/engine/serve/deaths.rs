@@ -12,29 +12,29 @@ use crate::support::lines::{list, name};
 use crate::support::server::Server;
 use crate::support::{ENGINE, engine, eventually, eventually_within, process, protocol};
 
-/// How long the survivors may take to notice: the kernel tells them at once.
+/// How long survivors may take to notice: the kernel signals them at once.
 const AT_ONCE: Duration = Duration::from_secs(2);
 
-/// Signals that end a process which does not handle them. SIGSEGV is not among them: a Rust program handles it, to tell
-/// a stack that overflowed, and goes on when nothing was wrong.
+/// Signals that end a process that does not handle them. SIGSEGV is excluded: a Rust program handles it to detect stack
+/// overflow, and continues if there was none.
 const DEADLY: [Signal; 6] =
     [Signal::SIGKILL, Signal::SIGABRT, Signal::SIGHUP, Signal::SIGQUIT, Signal::SIGUSR1, Signal::SIGALRM];
 
-/// Bytes of a reply that no buffer takes in full.
+/// Bytes of a reply larger than any buffer.
 const IN_FLIGHT: &str = "8000000";
 
 fn designs() -> Vec<String> {
     list("designs").iter().map(|design| name(design).to_owned()).collect()
 }
 
-/// None of these processes lives.
+/// Checks that none of these processes lives.
 fn all_gone(what: &str, processes: &[i32]) {
     eventually_within(AT_ONCE, &format!("{what}: of {processes:?} none lives"), || {
         processes.iter().all(|&id| !process::lives(id)).then_some(())
     });
 }
 
-/// A server that serves one client, in mid-reply, and has several others.
+/// Starts a server that serves one client, in mid-reply, and has several others.
 fn busy(design: &str) -> (Server, Vec<Client>) {
     let server = Server::start(design, "bytes", &["--limit", IN_FLIGHT]);
     server.settle();
@@ -46,7 +46,7 @@ fn busy(design: &str) -> (Server, Vec<Client>) {
 }
 
 #[test]
-fn of_the_supervisor_by_any_signal() {
+fn death_of_the_supervisor_by_any_signal() {
     for (design, other) in designs().into_iter().zip(DEADLY[1..].iter().cycle()) {
         for signal in [DEADLY[0], *other] {
             let (server, clients) = busy(&design);
@@ -54,7 +54,7 @@ fn of_the_supervisor_by_any_signal() {
             assert!(family.contains(&server.first), "{family:?}");
             process::signal(server.supervisor(), signal);
             all_gone(&format!("{design} after {signal} to its supervisor"), &family);
-            // Also of those that were just being forked.
+            // Including those that were just being forked.
             eventually_within(AT_ONCE, "the server's group is empty", || server.processes().is_empty().then_some(()));
             server.stops_listening();
             drop(clients);
@@ -63,7 +63,7 @@ fn of_the_supervisor_by_any_signal() {
 }
 
 #[test]
-fn of_the_server_process() {
+fn death_of_the_server_process() {
     for design in designs() {
         let (server, clients) = busy(&design);
         let processes = server.processes();
@@ -74,9 +74,9 @@ fn of_the_server_process() {
     }
 }
 
-/// As a program that runs the engine does: python, a shell, make.
+/// As started by a program that runs the engine: python, a shell, make.
 #[test]
-fn of_the_program_that_started_a_server() {
+fn death_of_the_program_that_started_a_server() {
     for design in designs() {
         for signal in [Signal::SIGKILL, Signal::SIGHUP] {
             let mut parent = started_by_a_shell(&format!("serve {design} --control --listen 127.0.0.1:0"));
@@ -95,7 +95,7 @@ fn of_the_program_that_started_a_server() {
 }
 
 #[test]
-fn of_the_program_that_started_a_load() {
+fn death_of_the_program_that_started_a_load() {
     let server = Server::start("prefork", "bytes", &[]);
     for signal in [Signal::SIGKILL, Signal::SIGHUP] {
         let mut parent = started_by_a_shell(&endless_load(server.port));
@@ -108,7 +108,7 @@ fn of_the_program_that_started_a_load() {
 }
 
 #[test]
-fn of_the_first_process_of_a_load() {
+fn death_of_the_first_process_of_a_load() {
     let server = Server::start("prefork", "bytes", &[]);
     for signal in DEADLY.into_iter().chain([Signal::SIGTERM]) {
         let mut load = engine().args(endless_load(server.port).split(' ')).stdout(Stdio::null()).spawn().unwrap();
@@ -119,9 +119,9 @@ fn of_the_first_process_of_a_load() {
     }
 }
 
-/// The load ends with it, long before its time, and has failed.
+/// The load ends with its child, long before its time, and fails.
 #[test]
-fn of_a_child_of_a_load() {
+fn death_of_a_child_of_a_load() {
     let server = Server::start("prefork", "bytes", &[]);
     let arguments = format!("load bytes --json --connect 127.0.0.1:{} --children 3 --loops 10000000", server.port);
     let mut load = engine();
@@ -131,7 +131,7 @@ fn of_a_child_of_a_load() {
         let children = process::children(parent);
         (children.len() == 3).then(|| children[0])
     });
-    // Stopped before it can end by itself, and killed as it is.
+    // Stopped before it can end by itself, and then killed.
     process::signal(victim, Signal::SIGSTOP);
     process::signal(victim, Signal::SIGKILL);
     let output = load.wait_with_output().unwrap();
@@ -147,9 +147,9 @@ fn of_a_child_of_a_load() {
     );
 }
 
-/// A load of which nothing works ends with its server.
+/// A load without any successful request ends with its server.
 #[test]
-fn of_the_server_under_a_load() {
+fn death_of_the_server_under_a_load() {
     let server = Server::start("prefork", "bytes", &[]);
     let mut load = engine();
     let load =
@@ -170,7 +170,7 @@ fn endless_load(port: u16) -> String {
     format!("load bytes --json --connect 127.0.0.1:{port} --children {CHILDREN} --loops 10000000")
 }
 
-/// All processes below one, once there are as many as there should be.
+/// Returns all processes below one, once there are as many as expected.
 fn whole_family(ancestor: i32, size: usize) -> Vec<i32> {
     eventually("all processes have been started", || {
         let family = process::family(ancestor);
@@ -178,9 +178,9 @@ fn whole_family(ancestor: i32, size: usize) -> Vec<i32> {
     })
 }
 
-/// A shell that starts the engine with `--parent`, naming itself, and waits. Its standard input stays open.
+/// Starts a shell that runs the engine with `--parent` and its own number, and waits. Its standard input stays open.
 fn started_by_a_shell(arguments: &str) -> Child {
-    // A job in the background would read /dev/null.
+    // A background job would read /dev/null.
     let script = format!("exec 3<&0; {ENGINE} {arguments} --parent $$ <&3 & wait");
     let mut command = Command::new("sh");
     command.args(["-c", &script]).stdin(Stdio::piped()).stdout(Stdio::piped()).spawn().expect("there is a shell")

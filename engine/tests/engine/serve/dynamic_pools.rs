@@ -1,5 +1,5 @@
-//! Pools that grow and shrink: never more workers than the most, never fewer than are always to be spare, more of them
-//! under load, fewer after it; and every client is answered, also while workers come, go, and are killed.
+//! Pools that grow and shrink: within their maximum and minimum, larger under load and smaller after it. Every client is
+//! answered, also while workers start, end, and are killed.
 
 use std::collections::BTreeSet;
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering::Relaxed};
@@ -27,9 +27,9 @@ fn start(design: &str, maintenance: &str) -> Server {
     server
 }
 
-/// The living workers of a server: its children, or the threads of its first process but for the first.
+/// Living workers of a server: its children, or all threads of its first process except the first.
 fn workers(first: i32) -> BTreeSet<i32> {
-    // Short, where the kernel lists the children of a thread (CONFIG_PROC_CHILDREN); to read all of /proc takes long.
+    // Fast if the kernel lists the children of a thread (CONFIG_PROC_CHILDREN). Reading all of /proc takes long.
     let children = match std::fs::read_to_string(format!("/proc/{first}/task/{first}/children")) {
         Ok(list) => list.split_whitespace().filter_map(|id| id.parse().ok()).filter(|&id| process::lives(id)).collect(),
         Err(_) => process::children(first),
@@ -42,7 +42,7 @@ fn workers(first: i32) -> BTreeSet<i32> {
     ids.filter(|&id| id != first).collect()
 }
 
-/// Counts the workers of a server again and again.
+/// Samples the workers of a server repeatedly.
 #[derive(Debug)]
 struct Samples {
     least: usize,
@@ -51,8 +51,8 @@ struct Samples {
 }
 
 impl Samples {
-    /// Until it is over. A look takes its time, so each sample is two looks: whoever is in both lived between them, and
-    /// whoever lived between them is in one.
+    /// Samples until the test is over. A look takes time, so each sample is two looks: workers in both lived between them,
+    /// and workers that lived between them are in at least one.
     fn take(first: i32, over: &AtomicBool) -> Samples {
         let mut samples = Samples { least: usize::MAX, most: 0, count: 0 };
         while !over.load(Relaxed) {
@@ -70,9 +70,9 @@ impl Samples {
     }
 }
 
-/// Does something while the workers of a server are counted throughout.
+/// Runs a body while the workers of a server are sampled.
 fn sampled<T>(first: i32, body: impl FnOnce() -> T) -> (Samples, T) {
-    // Also when the body panics, or the scope would wait for ever.
+    // Also if the body panics, or the scope would wait for ever.
     struct Over<'a>(&'a AtomicBool);
     impl Drop for Over<'_> {
         fn drop(&mut self) {
@@ -90,7 +90,7 @@ fn sampled<T>(first: i32, body: impl FnOnce() -> T) -> (Samples, T) {
     })
 }
 
-/// For so many clients the rule leaves so many workers, one way or the other.
+/// Waits until the pool has the size that the rule gives for this many clients.
 fn follows(design: &str, first: i32, clients: usize) {
     let least = (clients + MINIMUM_SPARE).min(MAXIMUM_WORKERS);
     let most = (clients + MAXIMUM_SPARE).min(MAXIMUM_WORKERS);
@@ -116,7 +116,7 @@ fn the_pool_follows_its_clients_within_its_limits() {
                 clients.iter_mut().for_each(|client| client.exchange(&exchange));
                 follows(design, first, wanted);
             }
-            // More than there may be workers: the last of them are answered as the first ones leave.
+            // More clients than workers are allowed: the last ones are answered as the first ones leave.
             let mut many: Vec<Client> = (0..3 * MAXIMUM_WORKERS).map(|_| Client::connect(port)).collect();
             connections += many.len() as u64;
             many.iter_mut().for_each(|client| client.send(&exchange.request));
@@ -149,9 +149,9 @@ fn growth_does_not_wait_for_maintenance() {
     }
 }
 
-/// Clients come and go faster than the pool is looked after, so that workers become busy as they are told to leave.
+/// Clients come and go faster than maintenance runs, so that workers become busy while they are told to leave.
 #[test]
-fn nobody_is_lost_while_the_pool_grows_and_shrinks() {
+fn no_client_is_lost_while_the_pool_grows_and_shrinks() {
     for design in DESIGNS {
         let server = start(design, "10");
         let (first, port) = (server.first, server.port);
@@ -169,7 +169,7 @@ fn nobody_is_lost_while_the_pool_grows_and_shrinks() {
     }
 }
 
-/// So many clients at once, each with so many connections one after another; all must be answered.
+/// Runs this many clients at once, each with this many connections in sequence. All must be answered.
 fn burst(port: u16, clients: u64, connections: u64) -> u64 {
     std::thread::scope(|scope| {
         for client in 0..clients {
@@ -188,7 +188,7 @@ fn burst(port: u16, clients: u64, connections: u64) -> u64 {
     clients * connections
 }
 
-/// Every connection was served to its end, by a worker that was not lost.
+/// Checks that every connection was served to its end, and that no worker was lost.
 fn ends_well(mut server: Server, connections: u64) {
     server.snapshot_when("every connection closed", |snapshot| snapshot["tally"]["closed"] == connections);
     let ending = server.stop();
@@ -201,16 +201,16 @@ fn ends_well(mut server: Server, connections: u64) {
     assert_eq!(workers.iter().filter_map(serde_json::Value::as_u64).sum::<u64>(), connections);
 }
 
-/// Free ones and busy ones, more of them than there are places: every place is taken again, and the pool still grows to
-/// its most and shrinks.
+/// Kills free and busy workers, more than there are places: every place is reused, and the pool still grows to its maximum
+/// and shrinks.
 #[test]
-fn places_of_killed_workers_are_taken_again() {
+fn places_of_killed_workers_are_reused() {
     let mut server = start("prefork_dynamic", "20");
     let (first, port, exchange) = (server.first, server.port, bytes(4000));
     for round in 0..2 * MAXIMUM_WORKERS {
         let mut busy = Client::connect(port);
         busy.exchange(&exchange);
-        // Beside the listener it has a connection open; the one before it may still be closing its own.
+        // The worker has a connection open in addition to the listener; the previous worker may still be closing its own.
         let sockets =
             |id| process::descriptor_targets(id).iter().filter(|target| target.starts_with("socket:")).count();
         let (serving, spare) = eventually("one worker is busy", || {
@@ -236,29 +236,29 @@ fn places_of_killed_workers_are_taken_again() {
     server.stop().is_good();
 }
 
-/// All at once: the pool is there again by the normal rule, and so are those that come next.
+/// All workers at once: the pool recovers by its normal rule, and so do later ones.
 #[test]
-fn a_pool_that_is_killed_is_made_again() {
+fn a_killed_pool_recovers() {
     let mut server = start("prefork_dynamic", "600000");
     let (first, port, exchange) = (server.first, server.port, bytes(4000));
     for round in 1..=5 {
         process::freeze(first);
         let all = workers(first);
         all.iter().for_each(|&id| process::signal(id, Signal::SIGKILL));
-        // A client that comes while nobody is there is served by those that come.
+        // A client that arrives while there is no worker is served by new ones.
         let mut client = Client::connect(port);
         client.send(&exchange.request);
         process::thaw(first);
         client.receive(&exchange.reply);
         let lost = 3 + (round - 1) * 3;
         server.snapshot_when("all lost", |snapshot| snapshot["tally"]["workers_lost"] == lost);
-        // One is busy, so there is one more than the least that is to be spare.
+        // One is busy, so there is one worker more than the minimum of spare workers.
         eventually("the pool is there again", || (workers(first).len() == MINIMUM_SPARE + 1).then_some(()));
     }
     server.stop().is_good();
 }
 
-/// Workers are killed in whatever they are just doing, being told to leave included.
+/// Workers are killed at any point, also while they are told to leave.
 #[test]
 fn workers_are_killed_while_the_pool_grows_and_shrinks() {
     const KILLS: u64 = 40;
@@ -282,7 +282,7 @@ fn workers_are_killed_while_the_pool_grows_and_shrinks() {
             for round in 0..KILLS {
                 let alive = workers(first);
                 if let Some(&worker) = alive.iter().nth(round as usize % alive.len().max(1)) {
-                    // It may have left meanwhile, as it was told to.
+                    // The worker may have left meanwhile, as it was told to.
                     let _ = nix::sys::signal::kill(nix::unistd::Pid::from_raw(worker), Signal::SIGKILL);
                 }
                 let before = whole.load(Relaxed);
@@ -300,7 +300,7 @@ fn workers_are_killed_while_the_pool_grows_and_shrinks() {
     server.stop().is_good();
 }
 
-/// They are what a limit on descriptors is soon met by.
+/// A limit on descriptors is soon reached by the first process.
 #[test]
 fn descriptors_of_the_first_process_do_not_grow_with_its_workers() {
     for design in DESIGNS {
@@ -319,9 +319,9 @@ fn descriptors_of_the_first_process_do_not_grow_with_its_workers() {
     }
 }
 
-/// The signal by which a worker is told to leave means nothing to one that has not been told.
+/// The signal that tells a worker to leave has no effect on a worker that was not told.
 #[test]
-fn an_interruption_from_elsewhere_ends_nobody() {
+fn a_foreign_signal_ends_no_worker() {
     let server = start("prefork_dynamic", "600000");
     let before = workers(server.first);
     let mut busy = Client::connect(server.port);
@@ -336,7 +336,7 @@ fn an_interruption_from_elsewhere_ends_nobody() {
 }
 
 #[test]
-fn limits_that_contradict_each_other_are_refused_with_their_values() {
+fn contradictory_limits_are_refused_with_their_values() {
     for design in ["prefork_dynamic", "prethread_dynamic"] {
         let refused = |options: &str, words: &[&str]| {
             let ran = run(engine().args(["serve", design, "--port", "1"]).args(options.split(' ')));
@@ -350,9 +350,9 @@ fn limits_that_contradict_each_other_are_refused_with_their_values() {
     }
 }
 
-/// As with any pool: it ends and says so, instead of serving with what it got.
+/// As with any pool, the server ends with a message instead of serving with fewer workers.
 #[test]
-fn a_start_for_which_there_are_not_enough_processes_is_reported() {
+fn a_start_without_enough_processes_is_reported() {
     let Ok(user) = Unprivileged::new().inspect_err(|reason| println!("skipped: {reason}")) else { return };
     for design in DESIGNS {
         let server = Server::launch(&mut user.command(Some(8)), design, "bytes", &["--start-workers", "15"]);

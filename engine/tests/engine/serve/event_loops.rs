@@ -1,5 +1,5 @@
-//! What only designs that wait for readiness have: a limit of descriptors, a herd, a choice of listeners. `many_clients.rs`
-//! has their thousands of connections.
+//! Properties of designs that wait for readiness: limits on descriptors, herds, choice of listeners. `many_clients.rs` tests
+//! their thousands of connections.
 
 use std::process::Command;
 
@@ -17,8 +17,8 @@ fn count(snapshot: &Value, name: &str) -> u64 {
     number_of(&snapshot["tally"], name)
 }
 
-/// Descriptors from 1,024 on do not fit into a set: those connections are closed and tallied, all others are served, and
-/// new ones too as soon as there is room.
+/// Descriptors from 1,024 on do not fit into a set: those connections are closed and tallied. All others are served, and new
+/// ones too once there is room.
 #[test]
 fn select_closes_what_does_not_fit() {
     const CLIENTS: usize = 1100;
@@ -27,8 +27,8 @@ fn select_closes_what_does_not_fit() {
         return println!("skipped: ulimit -Hn is below {}", 2 * CLIENTS);
     }
     let mut server = Server::start("select", "bytes", &[]);
-    // `ready` comes from the supervisor: the server's process may not have run yet, and then still has all that it
-    // inherited and closes first of all.
+    // `ready` comes from the supervisor. The server's process may not have run yet, and then still has all inherited
+    // descriptors, which it closes first.
     server.settle();
     let before = process::descriptors(server.first).unwrap();
     let fit = FD_SETSIZE - before;
@@ -55,17 +55,17 @@ fn select_closes_what_does_not_fit() {
     server.stop().is_good();
 }
 
-/// A loop that spins uses its CPU while nobody asks for anything, and one that sleeps does not; both serve, and end as they
-/// should.
+/// A busy-polling loop uses CPU time while no client sends requests, and a sleeping one does not. Both serve, and end
+/// properly.
 #[test]
-fn a_loop_that_spins_never_sleeps() {
+fn a_busy_polling_loop_never_sleeps() {
     for design in designs().iter().filter(|design| ["epoll", "epoll_edge", "io_uring"].contains(&design.as_str())) {
         for wait in ["sleep", "spin"] {
             serves_and_sleeps_or_not(design, &["--wait", wait], wait == "sleep");
         }
     }
     serves_and_sleeps_or_not("polling", &[], false);
-    // A primitive spins while a client is awaited, and not for long.
+    // A primitive busy-polls only while it waits for a client, and not for long.
     serves_and_sleeps_or_not("iterative", &["--receive", "busy_poll"], true);
 }
 
@@ -88,9 +88,9 @@ fn serves_and_sleeps_or_not(design: &str, options: &[&str], sleeps: bool) {
     assert_eq!(number_of(&ending.summary()["tally"], "requests"), 2, "{design} {options:?}");
 }
 
-/// Where the listener itself does not fit, as under a parent that leaves its descriptors open, the server says so.
+/// If the listener itself does not fit, as when the parent leaves its descriptors open, the server reports it.
 #[test]
-fn select_says_when_the_listener_does_not_fit() {
+fn select_reports_a_listener_that_does_not_fit() {
     let script =
         "i=3; while [ $i -lt 1100 ]; do eval \"exec $i</dev/null\" || exit; i=$((i+1)); done; exec \"$0\" \"$@\"";
     for design in ["select", "prefork_select"] {
@@ -103,7 +103,7 @@ fn select_says_when_the_listener_does_not_fit() {
     }
 }
 
-/// All workers sleep whenever a connection comes: where all of them are woken, each has a context switch for it.
+/// All workers sleep when a connection arrives. If all of them wake, each has a context switch for it.
 #[test]
 fn a_herd_is_woken_or_is_not() {
     const WORKERS: u64 = 15;
@@ -152,9 +152,9 @@ fn connections_are_steered_by_cpu() {
     }
 }
 
-/// A server that may not use all CPUs serves what comes in on the others, too.
+/// A server that may not use all CPUs also serves connections that arrive on other CPUs.
 #[test]
-fn steering_takes_the_cpus_that_there_are() {
+fn steering_uses_the_allowed_cpus() {
     const EACH: usize = 10;
     let cpus = process::allowed_cpus(0);
     let last = *cpus.last().unwrap();
@@ -175,9 +175,9 @@ fn steering_takes_the_cpus_that_there_are() {
     }
 }
 
-/// The worker of the first CPU is lost: the others keep theirs, and one that takes its place has it again.
+/// The worker of the first CPU is lost: the others keep their CPUs, and a replacement gets the first CPU again.
 #[test]
-fn workers_that_are_left_keep_the_connections_of_their_cpus() {
+fn remaining_workers_keep_the_connections_of_their_cpus() {
     const EACH: usize = 20;
     let cpus = process::allowed_cpus(0);
     if cpus.len() < 2 {
@@ -200,7 +200,7 @@ fn workers_that_are_left_keep_the_connections_of_their_cpus() {
         if respawn == "true" {
             assert_eq!(shares, vec![EACH; cpus.len()], "{design}");
         } else {
-            // Those of the lost one's CPU go to any of the others.
+            // Connections of the lost worker's CPU go to any of the others.
             assert_eq!((shares[0], shares.iter().sum()), (0, EACH * cpus.len()), "{design}");
             assert!(shares[1..].iter().all(|&share| share >= EACH), "{design}: {shares:?}");
         }
@@ -208,9 +208,9 @@ fn workers_that_are_left_keep_the_connections_of_their_cpus() {
     }
 }
 
-/// The threads of a load that are pinned in turn ask the workers of their CPUs, and no other.
+/// Pinned threads of a load send requests only to the workers of their CPUs.
 #[test]
-fn threads_that_are_pinned_ask_the_workers_of_their_cpus() {
+fn pinned_threads_use_the_workers_of_their_cpus() {
     const EACH: u64 = 10;
     let cpus = process::allowed_cpus(0);
     if cpus.len() < 2 {
@@ -233,7 +233,7 @@ fn threads_that_are_pinned_ask_the_workers_of_their_cpus() {
     }
 }
 
-/// Of all CPUs that it was given, though each thread has one.
+/// Its busy share refers to all CPUs that it may use, although each thread has one.
 #[test]
 fn a_load_whose_threads_are_pinned_is_busy_by_its_share_of_all_cpus() {
     let server = Server::start("epoll", "bytes", &[]);
@@ -252,9 +252,9 @@ fn a_load_whose_threads_are_pinned_is_busy_by_its_share_of_all_cpus() {
     server.stop().is_good();
 }
 
-/// Two replies are taken before both ask again, and each has a request under way all but all of the time all the same.
+/// Two replies are taken before both clients send again, but each has a request in flight nearly all the time.
 #[test]
-fn many_clients_that_are_tried_have_their_requests_under_way() {
+fn many_polled_clients_have_their_requests_in_flight() {
     let server = Server::start("epoll", "echo", &[]);
     let load = "--load closed_connections --connections kept --clients 64 --bytes 64 --milliseconds 500";
     let (ran, line) = event_loops::load("echo", server.port, &format!("{load} {}", event_loops::POLLING));
@@ -265,7 +265,7 @@ fn many_clients_that_are_tried_have_their_requests_under_way() {
     server.stop().is_good();
 }
 
-/// So many connections, one after the other, of a client on this CPU.
+/// Makes this many connections, one after another, from a client on this CPU.
 fn come_from(cpu: usize, connections: usize, port: u16) {
     let comes = move || {
         let mut one = CpuSet::new();
@@ -277,7 +277,7 @@ fn come_from(cpu: usize, connections: usize, port: u16) {
 }
 
 #[test]
-fn steering_that_cannot_be_done_is_refused_with_the_reason() {
+fn impossible_steering_is_refused_with_the_reason() {
     let cpus = process::allowed_cpus(0);
     let (all, wrong) = (format!("--pool {}", cpus.len()), (cpus.len() + 1).to_string());
     let refused = |pool: &str, more: &[&str]| {

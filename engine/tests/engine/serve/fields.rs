@@ -1,5 +1,5 @@
-//! The workload `fields`: its source's client written down a second time over a plain socket, fields of every size under every
-//! design, and what its client prints.
+//! The workload `fields`: its source's client implemented again over a plain socket, fields of every size under every
+//! design, and its client's output.
 
 use std::io::{Read, Write};
 use std::net::Shutdown;
@@ -33,7 +33,7 @@ fn the_sources_client_of_fields_is_served_by_every_design() {
     }
 }
 
-/// Eight receives and one send a message where nothing is short; eight sends of the server, or one where it gathers.
+/// Eight receives and one send per message if nothing is short; eight sends of the server, or one if it gathers.
 #[test]
 fn a_message_of_fields_makes_as_many_calls_as_the_sources_programs() {
     for (primitive, sends) in [("send_each", 8), ("sendmsg", 1), ("zerocopy", 1)] {
@@ -72,7 +72,7 @@ fn fields_of_every_size_go_through_every_design_and_load() {
 }
 
 #[test]
-fn a_wrong_field_is_seen_and_a_client_that_breaks_off_is_tallied() {
+fn a_wrong_field_is_detected_and_a_client_that_breaks_off_is_tallied() {
     let port = serve(|mut stream| {
         let mut reply = protocol::bytes(8 * 1024).reply;
         reply[5000] ^= 1;
@@ -90,9 +90,9 @@ fn a_wrong_field_is_seen_and_a_client_that_breaks_off_is_tallied() {
     server.stop().is_good();
 }
 
-/// Both ends have to be told the size; neither sees the other's.
+/// Both ends need the size as an option, since neither sees the other's.
 #[test]
-fn a_size_that_is_not_the_servers_is_named_where_no_reply_is_right() {
+fn a_size_unlike_the_servers_is_named_if_no_reply_is_correct() {
     let fixed = "--load closed_threads --clients 1 --loops 1 --timeout-milliseconds 200";
     let server = Server::start("epoll", "fields", &["--field-size", "4096"]);
     for size in [1024, 8192] {
@@ -101,7 +101,7 @@ fn a_size_that_is_not_the_servers_is_named_where_no_reply_is_right() {
         assert!(ran.status == Some(1) && ran.output.contains(&said), "{ran:?}");
     }
     drop(server);
-    // Not where that cannot be why: nobody listens, or the first reply was right.
+    // Not if another cause is certain: nobody listens, or the first reply was correct.
     let refused = run(&mut command("fields", 1, fixed));
     let port = serve(|mut stream| {
         let _ = stream.read_exact(&mut [0; 8 * 1024]);
@@ -133,25 +133,25 @@ fn the_lines_of_the_sources_client_are_printed_as_they_were() {
     assert!(ran.status == Some(2) && ran.errors.contains("[load.no_original]"), "{ran:?}");
 }
 
-/// Bytes of payload, their rate, and the length of the window, as a load says them.
-fn payload_said(port: u16, options: &str) -> [f64; 3] {
+/// Returns the bytes of payload, their rate, and the length of the window from a load's output.
+fn printed_payload(port: u16, options: &str) -> [f64; 3] {
     let ran = run(&mut command("fields", port, options));
     assert_eq!(ran.status, Some(0), "{ran:?}");
     let line = |start: &str| ran.output.lines().find_map(|line| line.strip_prefix(start)).expect(&ran.output);
-    // Only the server is told whether what it did not copy was copied after all, and the rate must not stand without that.
+    // Only the server learns whether the kernel copied its zero-copy sends, and the rate must come with that remark.
     assert_eq!(line("copied zero-copy sends: "), "reported by the server");
     let (bytes, rate) = line("payload: ").split_once(" bytes, ").unwrap();
     let (window, _) = line("in the window of ").split_once(" s:").unwrap();
     [bytes, rate.trim_end_matches(" Gbit/s"), window].map(|number| number.parse().unwrap())
 }
 
-/// Neither the warm-up nor a message that the window leaves behind makes the rate of those in it smaller.
+/// Neither the warm-up nor a message after the window lowers the rate within it.
 #[test]
 fn the_rate_of_the_payload_is_that_of_the_window() {
     let server = Server::start("thread_per_client", "fields", &["--field-size", "65536"]);
     let fixed = "--load closed_threads --clients 1 --connections kept --field-size 65536";
     let timed = format!("{fixed} --milliseconds 200 --warm-up-milliseconds 400");
-    let [bytes, rate, window] = payload_said(server.port, &timed);
+    let [bytes, rate, window] = printed_payload(server.port, &timed);
     let right = bytes * 8e-9 / window;
     assert!((rate / right - 1.0).abs() < 0.01, "{bytes} bytes in {window} s are {right} Gbit/s, not {rate}");
     server.stop().is_good();
@@ -163,7 +163,7 @@ fn the_rate_of_the_payload_is_that_of_the_window() {
             }
         }
     });
-    let [bytes, rate, window] = payload_said(port, &format!("{fixed} --milliseconds 700"));
+    let [bytes, rate, window] = printed_payload(port, &format!("{fixed} --milliseconds 700"));
     assert_eq!((bytes, window), (8.0 * 65_536.0, 0.7), "the second message comes too late");
     assert!((rate - bytes * 8e-9 / window).abs() < 0.001, "{rate} Gbit/s");
 }

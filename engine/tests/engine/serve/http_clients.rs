@@ -1,5 +1,5 @@
-//! Clients that other people wrote, and that everybody uses: curl, wrk and ab, each against every design. A test whose
-//! client is not installed says so and passes.
+//! Widely used clients by other authors: curl, wrk and ab, each against every design. If a client is not installed, its test
+//! prints that and passes.
 
 use std::process::Command;
 
@@ -8,7 +8,7 @@ use crate::support::protocol::bytes;
 use crate::support::server::Server;
 use crate::support::{Ran, run};
 
-/// Whether a client is installed; tells when it is not.
+/// Whether a client is installed; prints it if not.
 fn installed(client: &str, package: &str) -> bool {
     let there = Command::new(client).arg("-V").output().is_ok();
     if !there {
@@ -17,7 +17,7 @@ fn installed(client: &str, package: &str) -> bool {
     there
 }
 
-/// Does something to every design, four at a time.
+/// Runs a test with every design, four at a time.
 fn with_every_design(test: impl Fn(&str, &Server) + Sync) {
     let (designs, test) = (designs(), &test);
     for some in designs.chunks(4) {
@@ -42,7 +42,7 @@ fn curl(server: &Server, arguments: &[&str], path: &str) -> Ran {
 }
 
 #[test]
-fn curl_gets_what_there_is() {
+fn curl_gets_all_resources() {
     if !installed("curl", "curl") {
         return;
     }
@@ -62,8 +62,8 @@ fn curl_gets_what_there_is() {
         says(&["--data", "a=b"], "/", "405 23 1");
         says(&["--header", "Host:"], "/", "400 16 1");
         says(&["--header", &format!("X: {}", "x".repeat(9000))], "/", "431 36 1");
-        // Without anything for its standard output the body goes there: compared byte by byte, on a connection that
-        // serves two requests.
+        // Without an option for its output, curl prints the body to standard output: compared byte by byte, on a connection
+        // that serves two requests.
         let body = curl(server, &["--output", "-"], "/[1-2]");
         assert_eq!(body.output, "404 Not Found\n404 Not Found\n", "{design}: {body:?}");
         let body = Command::new("curl")
@@ -122,8 +122,8 @@ fn ab_fails_no_request() {
         return;
     }
     with_every_design(|design, server| {
-        // One connection that is kept: with several, ab waits for a reply on each, and where one connection is served at a
-        // time the others' replies do not come before the first is closed.
+        // One persistent connection: with several, ab waits for a reply on each. If the server serves one connection at a
+        // time, the other replies arrive only after the first is closed.
         for keep in [&["-k", "-c", "1"][..], &["-c", "4"]] {
             let address = format!("http://127.0.0.1:{}/", server.port);
             let ran = run(Command::new("ab").args(["-q", "-n", "200"]).args(keep).arg(&address));

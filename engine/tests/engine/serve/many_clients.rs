@@ -1,6 +1,5 @@
-//! More clients than the conformance suite has: thousands that are silent, under every design that needs no worker for
-//! each; and under those that one process is enough for, many that never read, and none left over when descriptors have run
-//! out.
+//! More clients than in the conformance suite: thousands of silent clients under every design without a worker for each;
+//! many clients that never read, and a shortage of descriptors, under designs with a single process.
 
 use std::io::{ErrorKind, Write};
 use std::net::TcpStream;
@@ -19,7 +18,7 @@ const DESIGNS: &[&str] = &["io_uring", "tokio", "tokio --runtime multi_thread", 
 
 const LARGE: usize = 16 << 20;
 
-/// Those of the designs that this machine offers; of the others it is said why not.
+/// Designs that this machine offers. Prints why it does not offer the others.
 fn designs() -> Vec<&'static str> {
     let listed = list("designs");
     let named = |name: &str| listed.iter().find(|design| name.split(' ').next() == design["name"].as_str());
@@ -31,9 +30,9 @@ fn is_offered(design: &Value) -> bool {
     reason.inspect(|reason| println!("{} is skipped: {reason}", design["name"])).is_none()
 }
 
-/// All that need no worker for each connection, as they are started: not more workers than are wanted here.
+/// Designs without a worker for each connection, with their options. The pools are no larger than needed.
 fn event_designs() -> Vec<String> {
-    // Its set has room for 1,024 descriptors, which event_loops.rs has.
+    // select's set has room for 1,024 descriptors, which event_loops.rs tests.
     let fits = |design: &&Value| design["waits"] != "in_the_call" && design["name"] != "select";
     let started = |design: &Value| {
         let has_pool = design["settings"].as_array().unwrap().iter().any(|setting| setting["name"] == "pool");
@@ -45,7 +44,7 @@ fn event_designs() -> Vec<String> {
     designs
 }
 
-/// Allows this program so many connections, and as many more to the tests beside; or says that it may not have them.
+/// Allows this program this many connections, and as many more for concurrent tests, or prints that it may not have them.
 fn may_have_connections(number: usize) -> bool {
     let hard = raise_descriptor_limit();
     let may = hard >= 2 * number as u64;
@@ -67,8 +66,8 @@ fn ask(client: &mut TcpStream, exchange: &Exchange) {
     assert!(reply == exchange.reply, "a wrong reply");
 }
 
-/// Nothing of it runs while nobody asks anything, unless it never sleeps; whoever comes then is served at once, and so are
-/// those that were silent when they speak.
+/// No process runs while no client sends requests, unless the design busy-polls. New clients are served at once, and so are
+/// the silent ones when they send.
 #[test]
 fn ten_thousand_silent_connections() {
     const CLIENTS: usize = 10_000;
@@ -91,7 +90,7 @@ fn ten_thousand_silent_connections() {
         (0..NEW).for_each(|_| Client::connect(server.port).exchange(&exchange));
         let served = clients.iter_mut().step_by(100).map(|client| ask(client, &exchange)).count() as u64;
         for client in clients {
-            // A reset leaves no port behind that has to wait.
+            // A reset leaves no port in TIME_WAIT.
             Socket::from(client).set_linger(Some(Duration::ZERO)).unwrap();
         }
         counts(&mut server, "closed", CLIENTS as u64 + NEW);
@@ -104,7 +103,8 @@ fn ten_thousand_silent_connections() {
     }
 }
 
-/// A thread for each of five thousand, all made beforehand: each is served by one of its own, and all of them at once.
+/// A thread for each of five thousand connections, all made beforehand: each connection has its own thread, and all are
+/// served at once.
 #[test]
 fn five_thousand_connections_with_a_thread_for_each() {
     const CLIENTS: usize = 5_000;
@@ -124,8 +124,8 @@ fn five_thousand_connections_with_a_thread_for_each() {
     server.stop().is_good();
 }
 
-/// Each asks for a reply larger than all buffers, never reads, and sends further requests for as long as the server takes
-/// them: that must have an end, as the server's memory has.
+/// Each client requests a reply larger than all buffers, never reads, and sends further requests while the server takes
+/// them. The server must stop taking them, and its memory must stay bounded.
 #[test]
 fn clients_that_send_without_end_and_never_read() {
     const CLIENTS: usize = 40;
@@ -161,7 +161,7 @@ fn clients_that_send_without_end_and_never_read() {
         }
         let grown = process::resident_kib(server.first).saturating_sub(before);
         assert!(grown < MOST_KIB, "{design} has grown by {grown} KiB for {CLIENTS} clients that do not read");
-        // Whoever reads on gets what is right for it.
+        // Clients that read on get the correct bytes.
         let mut reader = clients.pop().unwrap();
         reader.set_nonblocking(false).unwrap();
         ask(&mut reader, &Exchange { request: Vec::new(), reply: large.reply });
@@ -177,7 +177,7 @@ fn clients_that_send_without_end_and_never_read() {
     }
 }
 
-/// Several take a large reply in turns, and get every byte of it; all is one process's.
+/// Several clients take a large reply in turns, and get every byte of it, from a single process.
 #[test]
 fn large_replies_that_are_read_in_turns() {
     const CLIENTS: usize = 20;
@@ -200,10 +200,9 @@ fn large_replies_that_are_read_in_turns() {
     }
 }
 
-/// While no descriptor is to be had, those who are connected are served as before, and the server asks for one again only
-/// now and then.
+/// Without a free descriptor, connected clients are served as before, and the server retries accept only now and then.
 #[test]
-fn a_shortage_of_descriptors_makes_nobody_spin_and_nobody_wait() {
+fn a_shortage_of_descriptors_causes_no_busy_polling_and_no_waits() {
     let refusals = |snapshot: &Value| snapshot["tally"]["errors"]["resource_limit"].as_u64().unwrap_or(0);
     for design in designs() {
         let mut server = Server::launch(&mut engine_with_descriptors(40), design, "bytes", &[]);
@@ -218,7 +217,7 @@ fn a_shortage_of_descriptors_makes_nobody_spin_and_nobody_wait() {
             std::thread::sleep(Duration::from_millis(10));
         }
         let seen = refusals(&server.snapshot()) - first;
-        // One in ten milliseconds, and what lies on the borders.
+        // One retry in ten milliseconds, plus those at the edges.
         let most = started.elapsed().as_millis() as u64 / 10 + 2;
         assert!(seen <= most, "{design} was refused {seen} times in {:?}", started.elapsed());
         drop(silent);

@@ -1,4 +1,4 @@
-//! Servers: every design with every workload, what moves their bytes, who asks them, and how they end.
+//! Servers: every design with every workload, their primitives, their clients, and their ends.
 
 mod blast;
 mod cpu_accounting;

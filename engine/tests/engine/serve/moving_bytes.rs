@@ -1,5 +1,5 @@
-//! Primitives over real sockets: large replies, limits of users, policies of machines, completions that come late; and what
-//! the matrix says of them.
+//! Primitives over real sockets: large replies, limits of users, policies of machines, late completions, and the entries of
+//! the matrix.
 
 use std::io::{Read, Write};
 use std::net::{Shutdown, SocketAddr, TcpStream};
@@ -16,7 +16,7 @@ use crate::support::{
     PATIENCE, Unprivileged, catalogue, engine, eventually, one_line, process, protocol, refused, run, seccomp,
 };
 
-/// What is listed of a load.
+/// Returns a load's entry in the list.
 fn load<'a>(catalogue: &'a Value, wanted: &str) -> &'a Value {
     items(catalogue, "loads").iter().find(|load| name(load) == wanted).unwrap_or_else(|| panic!("no load {wanted}"))
 }
@@ -37,7 +37,7 @@ fn a_large_reply_is_received_by_every_primitive() {
         let not_copied = number(&tally["bytes_not_copied"]);
         match name(primitive) {
             "recv_truncate" | "busy_poll_truncate" => assert_eq!(not_copied, 30_000_010, "{line}"),
-            // Of what comes through a pipe whole pages can be mapped, if the socket's buffers begin with one.
+            // Of data from a pipe, whole pages can be mapped if the socket's buffers begin with one.
             "recv_zerocopy" => println!("{not_copied} of 30000010 bytes were mapped"),
             _ => assert_eq!(not_copied, 0, "{line}"),
         }
@@ -45,10 +45,10 @@ fn a_large_reply_is_received_by_every_primitive() {
     server.stop().is_good();
 }
 
-/// Requests that have come together are answered by as few calls as the primitive gathers; an event loop gives the others
-/// their turn after twenty. One that has come in part is no reason to wait.
+/// Requests that arrived together are answered by as few calls as the primitive gathers; an event loop lets other
+/// connections have their turn after twenty. An incomplete request does not delay replies.
 #[test]
-fn answers_that_wait_together_are_sent_together() {
+fn replies_that_wait_together_are_sent_together() {
     for (design, primitive, requests, calls) in [
         ("epoll", "writev", 16, 16),
         ("epoll", "writev --messages-at-once 5", 16, 4),
@@ -78,9 +78,9 @@ fn answers_that_wait_together_are_sent_together() {
     }
 }
 
-/// An answer that is there is not kept back until the next one has been computed, though one call could send both.
+/// A finished reply does not wait for the next one to be computed, although one call could send both.
 #[test]
-fn an_answer_does_not_wait_for_what_has_to_be_computed() {
+fn a_finished_reply_does_not_wait_for_computation() {
     for design in ["epoll", "prefork", "epoll_offload"] {
         let options = ["--primitive", "writev", "--messages-at-once", "16", "--spin-microseconds", "60000"];
         let server = Server::start(design, "bytes", &options);
@@ -98,9 +98,9 @@ fn an_answer_does_not_wait_for_what_has_to_be_computed() {
     }
 }
 
-/// A process that serves one connection ends with it. What its sends have come to is counted nevertheless.
+/// A process that serves one connection ends with it. Completions of its sends are counted nevertheless.
 #[test]
-fn completions_are_counted_of_processes_that_end() {
+fn completions_of_ended_processes_are_counted() {
     let catalogue = catalogue();
     for primitive in items(&catalogue, "primitives").iter().filter(completes) {
         if primitive["available"] != true {
@@ -108,7 +108,7 @@ fn completions_are_counted_of_processes_that_end() {
             continue;
         }
         for design in ["fork_per_client", "thread_per_client", "prefork", "epoll"] {
-            // The server closes after its reply, so nothing tells it that all has come.
+            // The server closes after its reply, so no further request shows that everything has arrived.
             let options = ["--primitive", name(primitive)];
             let server = Server::start(design, "top_processes", &options);
             ask(server.port, "top_processes", load(&catalogue, "closed"), &[]);
@@ -119,7 +119,7 @@ fn completions_are_counted_of_processes_that_end() {
     }
 }
 
-/// The program under a limit of locked memory (RLIMIT_MEMLOCK).
+/// Runs the program with limited locked memory (RLIMIT_MEMLOCK).
 fn with_locked_memory(user: &Unprivileged, bytes: u32) -> Command {
     let command = user.command(None);
     let mut limited = Command::new(command.get_program());
@@ -127,18 +127,18 @@ fn with_locked_memory(user: &Unprivileged, bytes: u32) -> Command {
     limited
 }
 
-/// A user who may pin less than a reply: what is refused is copied, and counts so; every reply is right.
+/// The user may pin less than a reply: refused sends are copied and counted as copied, and every reply is correct.
 #[test]
-fn whoever_may_pin_no_memory_copies() {
+fn without_pinned_memory_sends_are_copied() {
     let catalogue = catalogue();
     for primitive in items(&catalogue, "primitives").iter().filter(completes) {
-        // Users have limits, not processes, so each test has a user of its own.
+        // Limits belong to users, not processes, so each test has a separate user.
         let Ok(user) = Unprivileged::new().inspect_err(|reason| println!("skipped: {reason}")) else { return };
         if primitive["available"] != true {
             println!("skipped: {}: {}", name(primitive), primitive["reason"]);
             continue;
         }
-        // A ring counts, too: 18 pages for the worker's, and 2 for the one that was made to see whether there are any.
+        // A ring counts, too: 18 pages for the worker's, and 2 for the one that checks whether rings work.
         let locked = 22 * 4096;
         let options = ["--primitive", name(primitive), "--limit", "100000"];
         let mut server = Server::launch(&mut with_locked_memory(&user, locked), "epoll", "bytes", &options);
@@ -149,16 +149,16 @@ fn whoever_may_pin_no_memory_copies() {
         let tally =
             server.snapshot_when("all completed", |snapshot| snapshot["tally"]["completions"] == 10)["tally"].clone();
         assert_eq!(number(&tally["completions_copied"]), 10, "{tally}");
-        // Each was refused, and then copied.
+        // Each send was refused, and then copied.
         assert_eq!(number(&tally["send_calls"]), 20, "{primitive}: {tally}");
         drop(client);
         server.stop().is_good();
     }
 }
 
-/// Where the kernel counts rings towards the locked memory, whoever may lock none is told so.
+/// If the kernel counts rings as locked memory, a user who may lock none gets that reason.
 #[test]
-fn whoever_may_lock_no_ring_is_told_of_the_limit() {
+fn without_locked_memory_the_limit_is_reported() {
     let Ok(user) = Unprivileged::new().inspect_err(|reason| println!("skipped: {reason}")) else { return };
     let ran = run(with_locked_memory(&user, 0).args(["list", "primitives", "--json"]));
     let listed: Vec<Value> = serde_json::from_str(&ran.output).unwrap();
@@ -172,8 +172,8 @@ fn whoever_may_lock_no_ring_is_told_of_the_limit() {
     refused(&run(with_locked_memory(&user, 0).args(options)), "primitive.unavailable", &["uring_send", reason]);
 }
 
-/// What a policy forbids is listed with the reason, and refused; what needs no ring goes on. A ring that can be made and not
-/// be waited for is none.
+/// A forbidden feature is listed with the reason, and refused; primitives that need no ring still work. A ring that can be
+/// made but not waited for counts as unavailable.
 #[test]
 fn a_ring_that_a_filter_forbids_leaves_its_primitives_unavailable() {
     for (forbidden, call) in
@@ -205,7 +205,7 @@ fn a_ring_that_a_filter_forbids_leaves_its_primitives_unavailable() {
     }
 }
 
-/// Connects with a receive buffer so small that most of a reply stays with the server, and asks for the last one.
+/// Connects with a receive buffer so small that most of a reply stays with the server, and requests the last one.
 fn asks_and_reads_nothing(port: u16) -> TcpStream {
     let socket = socket2::Socket::new(socket2::Domain::IPV4, socket2::Type::STREAM, None).unwrap();
     socket.set_recv_buffer_size(16 << 10).unwrap();
@@ -216,8 +216,8 @@ fn asks_and_reads_nothing(port: u16) -> TcpStream {
     client
 }
 
-/// Connections that the server is done with while the kernel still reads their bytes: one thread waits for all of them, and
-/// nobody else has to. Whoever reads slowly gets all.
+/// Connections that the server is done with while the kernel still reads their bytes: one thread waits for all of them. Slow
+/// readers get everything.
 #[test]
 fn connections_that_linger_keep_nobody_waiting_and_leave_nothing() {
     let catalogue = catalogue();
@@ -248,7 +248,10 @@ fn connections_that_linger_keep_nobody_waiting_and_leave_nothing() {
                     });
                 }
             });
-            assert!(process::descriptors(server.first) > descriptors, "it has given up those who do not read");
+            assert!(
+                process::descriptors(server.first) > descriptors,
+                "the server has given up connections whose peers do not read"
+            );
             deaf.iter().for_each(|client| client.shutdown(Shutdown::Both).unwrap());
             drop(slow);
             eventually("no descriptor is left", || (process::descriptors(server.first) == descriptors).then_some(()));
@@ -257,7 +260,7 @@ fn connections_that_linger_keep_nobody_waiting_and_leave_nothing() {
     }
 }
 
-/// The cells of a primitive's row, in the table that has this head.
+/// Returns the cells of a primitive's row in the table with this head.
 fn cells<'a>(matrix: &'a str, head: &str, primitive: &str) -> Vec<&'a str> {
     let table = matrix.lines().skip_while(|line| !line.contains(head));
     let row = table.skip(1).find(|line| line.split_whitespace().next() == Some(primitive)).expect(primitive);
@@ -265,7 +268,7 @@ fn cells<'a>(matrix: &'a str, head: &str, primitive: &str) -> Vec<&'a str> {
 }
 
 #[test]
-fn the_matrix_says_of_every_pair_whether_it_fits_and_why_not() {
+fn the_matrix_has_every_pair_with_reasons() {
     let matrix = &run(engine().args(["list", "--matrix"])).output;
     assert!(matrix.lines().all(|line| line.len() <= 100), "{matrix}");
     let catalogue = catalogue();
@@ -322,15 +325,15 @@ fn the_matrix_says_of_every_pair_whether_it_fits_and_why_not() {
     }
 }
 
-/// A pool of which one worker finds room for its ring: each of the others says why it has none and what helps, and is lost.
+/// Only one worker of the pool has room for its ring. Each of the others reports the reason with a remedy, and is lost.
 #[test]
-fn a_worker_without_room_for_its_ring_says_what_helps() {
+fn a_worker_without_room_for_its_ring_reports_a_remedy() {
     let Ok(user) = Unprivileged::new().inspect_err(|reason| println!("skipped: {reason}")) else { return };
     let listed = run(with_locked_memory(&user, 0).args(["list", "primitives", "--json"]));
     if !listed.output.contains("os error 12") {
         return println!("skipped: this kernel counts no rings");
     }
-    // 18 pages for a worker's ring, and 2 for the one that was made to see whether there are any.
+    // 18 pages for a worker's ring, and 2 for the one that checks whether rings work.
     let locked = 22 * 4096;
     let options = ["--pool", "3", "--primitive", "uring_send"];
     let mut server = Server::launch(&mut with_locked_memory(&user, locked), "prefork", "bytes", &options);
@@ -341,8 +344,7 @@ fn a_worker_without_room_for_its_ring_says_what_helps() {
     let said = server.stop().errors;
     assert_eq!(said.lines().count(), 2, "{said}");
     for line in said.lines() {
-        for word in ["io_uring_setup", "os error 12", "RLIMIT_MEMLOCK, 90112 bytes", "ulimit -l", "a lower --pool"]
-        {
+        for word in ["io_uring_setup", "os error 12", "RLIMIT_MEMLOCK, 90112 bytes", "ulimit -l", "a lower --pool"] {
             assert!(line.contains(word), "'{word}' is not in: {line}");
         }
     }

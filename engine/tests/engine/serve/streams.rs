@@ -1,5 +1,5 @@
-//! The workload `stream`: both ways, from memory and from files, under every design and by every primitive, for a number of
-//! bytes and for a time.
+//! The workload `stream`: both directions, from memory and from files, under every design and with every primitive, for a
+//! number of bytes and for a time.
 
 use std::io::{Read, Write};
 use std::net::TcpStream;
@@ -15,7 +15,7 @@ use crate::support::server::Server;
 use crate::support::{Ran, process, protocol, refused, run};
 
 #[test]
-fn streams_both_ways_come_whole_under_every_design_and_load() {
+fn streams_in_both_directions_are_complete_under_every_design_and_load() {
     for design in designs() {
         let server = Server::start(&design, "stream", &["--verify", "all", "--message-bytes", "10000"]);
         let mut loads = Vec::new();
@@ -35,7 +35,7 @@ fn streams_both_ways_come_whole_under_every_design_and_load() {
     }
 }
 
-/// A stream without a number of bytes ends with the load's window; what is in it the receiver counts.
+/// A stream without a length ends with the load's window. The receiver counts the bytes in the window.
 #[test]
 fn a_stream_for_a_time_is_counted_within_its_window() {
     for design in designs() {
@@ -57,18 +57,18 @@ fn a_stream_for_a_time_is_counted_within_its_window() {
                     let moved =
                         number(&line["window"]["counted"][if to_server { "bytes_sent" } else { "bytes_received" }]);
                     assert!(moved < whole, "{design}, {who}, {direction}: {moved} of {whole}: {line}");
-                    // The marks come late where there is no CPU for them; then the readings are as late.
+                    // Without CPU time the marks are late, and so are the readings.
                     let time = number(&line["window"]["counted"]["elapsed_ns"]);
                     if moved > 0 && time >= 50_000_000 {
                         break line;
                     }
-                    // A window as short as the least time to send again what was lost (200 ms) may pass with nothing.
+                    // In a window as short as the minimum retransmission time (200 ms), nothing may arrive.
                     stalled += 1;
                     assert!(stalled < 5, "{design}, {who}, {direction}: {line}");
                     loads.push(line);
                 };
                 assert_eq!((&line["tally"]["requests"], &line["window"]["requests"]), (&2.into(), &0.into()), "{line}");
-                // The stream ends when the window does, give or take what is still on its way.
+                // The stream ends with the window, plus bytes still in flight.
                 let late = number(&line["ended_monotonic_ns"]) - number(&line["window"]["ended_monotonic_ns"]);
                 assert!(late < 5_000_000_000, "{line}");
                 loads.push(line);
@@ -79,7 +79,7 @@ fn a_stream_for_a_time_is_counted_within_its_window() {
 }
 
 #[test]
-fn files_are_streamed_by_every_way_of_sending_and_taken_by_every_way_of_receiving() {
+fn files_are_streamed_with_every_primitive() {
     let there: Vec<Value> = list("primitives").into_iter().filter(|entry| entry["available"] == true).collect();
     let of = |moves: &'static str| there.iter().filter(move |entry| entry["moves"] == moves);
     let server = Server::start("thread_per_client", "stream", &["--verify", "all"]);
@@ -95,7 +95,7 @@ fn files_are_streamed_by_every_way_of_sending_and_taken_by_every_way_of_receivin
         loads.push(load("stream", server.port, &format!("{fixed} --direction to_client --receive {receive}")));
     }
     agree(&server.stop(), &loads);
-    // The server sends the files, and takes what comes by every way of receiving. What it has in memory does not stay.
+    // The server sends the files, and receives with every primitive. Its data in memory does not stay.
     let not_lent = of("out").filter(|entry| entry["lends"] == false).map(name);
     for (primitive, receive) in not_lent.zip(of("in").map(name).cycle()) {
         let options = ["--primitive", primitive, "--receive", receive, "--source", "memfd", "--source-bytes", "100000"];
@@ -106,9 +106,9 @@ fn files_are_streamed_by_every_way_of_sending_and_taken_by_every_way_of_receivin
     }
 }
 
-/// Small messages, each with a call of its own or many by one.
+/// Small messages, each with a separate call, or many by one.
 #[test]
-fn small_messages_are_gathered_where_that_is_asked_for() {
+fn small_messages_are_gathered_if_configured() {
     let server = Server::start("thread_per_client", "stream", &[]);
     for (primitive, at_once, most) in
         [("sendmsg", 1, 100_100), ("sendmsg", 1024, 110), ("write_once", 1024, 110), ("writev", 10, 10_300)]
@@ -121,14 +121,14 @@ fn small_messages_are_gathered_where_that_is_asked_for() {
         assert!(calls >= 100_000 / at_once && calls <= most, "{options}: {calls} calls");
     }
     server.stop().is_good();
-    // A call for each piece gathers nothing, whatever it promises of the next one.
+    // With a call for each piece nothing is gathered, whatever flags announce the next piece.
     for primitive in ["send_each", "send_more", "cork"] {
         let options = format!("--stream-bytes 1 --primitive {primitive} --messages-at-once 4");
         refused(&run(&mut command("stream", 1, &options)), "setting.unknown", &["--messages-at-once", "sendmsg"]);
     }
 }
 
-/// A person who has seen enough: streams end at once, also those that have not come to their window.
+/// An interrupt ends streams at once, even before their window.
 #[test]
 fn an_interrupt_ends_a_stream() {
     let server = Server::start("thread_per_client", "stream", &[]);
@@ -153,8 +153,8 @@ fn an_interrupt_ends_a_stream() {
 }
 
 #[test]
-fn peers_that_break_off_a_stream_are_seen() {
-    // A server that ends in the middle, that counts wrong, that ends a time too soon, that sends other bytes.
+fn peers_that_break_off_a_stream_are_detected() {
+    // A server that ends in the middle, that counts wrong, that ends too soon, that sends other bytes.
     let seen = |options: &str, answer: fn(TcpStream)| {
         let fixed = "--load closed_threads --clients 1 --timeout-milliseconds 3000";
         let ran: Ran = run(command("stream", serve(answer), &format!("{fixed} {options}")).arg("--json"));
@@ -180,7 +180,7 @@ fn peers_that_break_off_a_stream_are_seen() {
         let _ = stream.read(&mut [0; 100]);
         let _ = stream.write_all(&protocol::bytes(900).reply);
     });
-    // What is left of the window when it is asked for.
+    // The rest of the window when the stream is requested.
     assert!(soon.contains(" milliseconds") && (soon.contains("of 1000 ") || soon.contains("of 9")), "{soon}");
     let other = seen("--loops 1 --stream-bytes 1000 --direction to_client", |mut stream| {
         let _ = stream.read(&mut [0; 100]);
@@ -192,9 +192,9 @@ fn peers_that_break_off_a_stream_are_seen() {
     assert!(ran.status == Some(2) && ran.errors.contains("[stream.no_end]"), "{ran:?}");
 }
 
-/// What goes over a connection is for a person to read, and kept no longer than that.
+/// Data shown by --show is for people, and is not kept longer than that.
 #[test]
-fn a_stream_that_is_shown_is_shown_in_part() {
+fn a_shown_stream_is_shown_in_part() {
     let server = Server::start("thread_per_client", "stream", &[]);
     for (direction, words) in [
         ("to_client", ["request sent: \"get 5000000\\n\"", "reply of 5000000 bytes", "(and 4934464 more bytes)"]),

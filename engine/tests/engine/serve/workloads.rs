@@ -1,5 +1,5 @@
-//! Both ends of every workload, of the same program, under every design: what the conformance suite cannot know byte by
-//! byte, because it depends on the machine or on the requests before it, the clients check, and the books of both ends.
+//! Both ends of every workload, by the same program, under every design. Where the conformance suite cannot know the bytes,
+//! because they depend on the machine or on earlier requests, the clients check them, and both ends account for sums.
 
 use std::io::{Read, Write};
 use std::net::TcpStream;
@@ -17,10 +17,11 @@ use crate::support::made_processes::{self, MadeProcesses};
 use crate::support::server::Server;
 use crate::support::{PATIENCE, engine, engine_with_descriptors, eventually, process, protocol, run};
 
-/// Held by the test that fills the machine with processes, and by those that read all of them: not at the same time.
+/// Held by the test that fills the machine with processes, and by those that read all processes, so that they do not
+/// overlap.
 static PROCESSES: Mutex<()> = Mutex::new(());
 
-/// Runs a load of 4 children with 25 requests each, all of which have to come and be right.
+/// Runs a load of 4 children with 25 requests each, and checks that all replies arrive and are correct.
 fn load(port: u16, workload: &str, options: &[&str]) -> Value {
     let line = both_ends::load(workload, port, &format!("--children 4 --loops 25 {}", options.join(" ")));
     assert_eq!((&line["tally"]["requests"], &line["tally"]["errors"]), (&100.into(), &serde_json::json!({})), "{line}");
@@ -43,7 +44,7 @@ fn both_ends_agree_under_every_design() {
     }
 }
 
-/// Every lock and both forms of being busy, with threads and with processes: each delay is in its bucket.
+/// Every lock and both forms of busy work, with threads and with processes: each delay is in its bucket.
 #[test]
 fn no_bucket_loses_anything() {
     for design in ["prefork", "prethread", "fork_per_client", "thread_per_client"] {
@@ -65,9 +66,9 @@ fn no_bucket_loses_anything() {
     }
 }
 
-/// The same seed asks for the same, whoever answers.
+/// The same seed makes the same requests, whatever the server.
 #[test]
-fn every_server_is_asked_for_the_same_delays() {
+fn every_server_gets_the_same_delays() {
     let mut sums = Vec::new();
     for design in ["iterative", "prefork", "thread_per_client"] {
         let server = Server::start(design, "bucket", &["--unit-microseconds", "1"]);
@@ -77,10 +78,10 @@ fn every_server_is_asked_for_the_same_delays() {
     assert!(sums.iter().all(|sum| *sum == sums[0] && sum["delay_sum"].as_u64() > Some(100)), "{sums:?}");
 }
 
-/// Workers are killed wherever they just are, also with a lock in their hands: nobody waits for them for ever, and the
-/// books, which know that one may have died between two entries, raise no false alarm.
+/// Workers are killed at any point, even while they hold a lock. Nobody waits for them for ever, and the sums, which allow
+/// for a worker that died between two entries, raise no false alarm.
 #[test]
-fn killed_workers_leave_the_books_in_order() {
+fn killed_workers_leave_consistent_sums() {
     for lock in ["one", "per_bucket", "atomic"] {
         let options =
             ["--pool", "4", "--respawn", "true", "--lock", lock, "--buckets", "1", "--keep-connections", "true"];
@@ -119,15 +120,16 @@ fn killed_workers_leave_the_books_in_order() {
         let summary = ending.summary();
         assert_eq!(summary["account_fault"], Value::Null, "{summary}");
         let (sum, requests) = (&summary["account"]["delay_sum"], &summary["tally"]["requests"]);
-        // A delay of 1 each: what was answered is in the bucket, and what is in it was answered but for the killed.
+        // Each delay is 1: every answered request is in its bucket, and everything in a bucket was answered except by killed
+        // workers.
         let unanswered = sum.as_u64().unwrap() - requests.as_u64().unwrap();
         assert!(unanswered <= summary["tally"]["workers_lost"].as_u64().unwrap(), "{summary}");
     }
 }
 
-/// Real processes with names that are hard to read, of which the server is shown no others.
+/// Real processes with names that are hard to parse. The server sees no others.
 #[test]
-fn the_names_of_real_processes_come_as_they_are() {
+fn names_of_real_processes_are_unchanged() {
     let folder = std::env::temp_dir().join(format!("thunderherd-tests-names-{}", std::process::id()));
     std::fs::create_dir_all(&folder).unwrap();
     let names = [") (x\ny", "two words"];
@@ -153,12 +155,12 @@ fn the_names_of_real_processes_come_as_they_are() {
     let ended = run(engine()
         .args(["load", "top_processes", "--form", "long", "--loops", "1", "--children", "1"])
         .args(["--connect", &format!("127.0.0.1:{}", server.port)]));
-    assert_eq!(ended.status, Some(0), "a client is answered also when there is no process: {ended:?}");
+    assert_eq!(ended.status, Some(0), "the server replies even if there is no process: {ended:?}");
     server.stop().is_good();
     std::fs::remove_dir_all(folder).unwrap();
 }
 
-/// Some thousand processes, some of which come and go while they are read.
+/// Some thousand processes, some of which start and end during the read.
 #[test]
 fn a_machine_full_of_processes_is_read() {
     const CROWD: usize = 2000;
@@ -184,7 +186,7 @@ fn a_machine_full_of_processes_is_read() {
     }
     for design in ["prefork", "prethread"] {
         let server = Server::start(design, "top_processes", &[]);
-        // Each request reads them all.
+        // Each request reads all of them.
         both_ends::load("top_processes", server.port, "--children 4 --loops 5");
         server.stop().is_good();
     }
@@ -192,9 +194,9 @@ fn a_machine_full_of_processes_is_read() {
     crowd.wait().unwrap();
 }
 
-/// Whoever closes: the server where the design or the setting says so, otherwise the client.
+/// The server closes if its design or the setting says so, otherwise the client.
 #[test]
-fn the_connection_of_top_processes_is_closed_by_whom_it_should_be() {
+fn the_right_end_closes_a_connection_of_top_processes() {
     let waits = |design: &str| list("designs").iter().find(|entry| name(entry) == design).unwrap()["waits"].clone();
     let made = MadeProcesses::make();
     for design in designs() {
@@ -222,7 +224,7 @@ fn the_connection_of_top_processes_is_closed_by_whom_it_should_be() {
     drop(made);
 }
 
-/// Descriptors run out while a request needs one: that connection is closed and tallied, and the server goes on.
+/// Descriptors run out while a request needs one: that connection is closed and tallied, and the server continues.
 #[test]
 fn a_request_that_finds_no_descriptor_is_tallied() {
     let mut command = engine_with_descriptors(24);

@@ -1,9 +1,9 @@
-//! The part of JSON Schema (draft 2020-12) that the engine's schema uses. A keyword that is not known here is a failure,
-//! so that nothing is passed over unchecked.
+//! The part of JSON Schema (draft 2020-12) that the engine's schema uses. An unknown keyword is a failure, so that nothing
+//! goes unchecked.
 
 use serde_json::Value;
 
-/// Checks a value against a schema; the error says where it does not fit.
+/// Checks a value against a schema. The error names the place that does not fit.
 pub fn check(schema: &Value, value: &Value) -> Result<(), String> {
     fits(schema, schema, value, "")
 }
