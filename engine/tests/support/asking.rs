@@ -15,8 +15,9 @@ pub fn by_schedule(load: &Value) -> bool {
     items(load, "requests").is_empty()
 }
 
-/// Makes a few requests with a load, whose replies must all be correct: five for each client, or two if the load defines
-/// another multiple. With a schedule some twenty, too few to judge how it was kept.
+/// Makes a few requests with a load, whose replies must all be correct. Their number is the product of the load's settings in
+/// `requests`: the last one is set to 5, the others to 2. With a schedule there are some twenty, too few to judge how it was
+/// kept.
 pub fn ask(port: u16, workload: &str, load: &Value, options: &[&str]) -> Value {
     let numbers: Vec<(String, u64)> = match items(load, "requests").split_last() {
         Some((each, others)) => {

@@ -164,7 +164,7 @@ impl Nginx {
         let folder = Folder::new("nginx");
         let port = std::net::TcpListener::bind("127.0.0.1:0").unwrap().local_addr().unwrap().port();
         let root = folder.0.display();
-        folder.write("page.html", "from nginx\n");
+        folder.write("page.html", "nginx says so\n");
         folder.write("empty", "");
         let configuration = folder.write(
             "nginx.conf",
