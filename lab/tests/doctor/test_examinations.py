@@ -38,7 +38,7 @@ from thunderherd.study.loading import load_study
 
 ROOT_USER = status(user=0, capabilities=ALL_CAPABILITIES)
 CONTAINED_ROOT = status(user=0, capabilities="00000000a80425fb")  # what Docker leaves (capabilities(7))
-NO_MODULE = "this kernel has no netem (CONFIG_NET_SCH_NETEM; modprobe sch_netem)"
+NO_MODULE = "this kernel has no netem (CONFIG_NET_SCH_NETEM); modprobe sch_netem"
 LAPTOP = {f"{CPUS}/cpu{cpu}/cpufreq/scaling_governor": "powersave\n" for cpu in range(4)}
 SIBLINGS = {
     f"{CPUS}/cpu{cpu}/topology/thread_siblings_list": f"{cpu % 2},{cpu % 2 + 2}\n" for cpu in range(4)
