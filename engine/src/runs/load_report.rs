@@ -58,7 +58,7 @@ fn all_in_words(plan: &Plan, result: &LoadResult) -> String {
     text += &plan.way.copying_in_words(&result.tally);
     // The server's kernel reports copied sends only at the server's end.
     if result.tally.requests > 0 {
-        text += "copied zero-copy sends: reported by the server\n";
+        text += "copied sends of the server: see its output\n";
     }
     text += &result.readout.in_words(&plan.counters);
     if let Some(connection) = &result.connection {

@@ -139,7 +139,7 @@ fn printed_payload(port: u16, options: &str) -> [f64; 3] {
     assert_eq!(ran.status, Some(0), "{ran:?}");
     let line = |start: &str| ran.output.lines().find_map(|line| line.strip_prefix(start)).expect(&ran.output);
     // Only the server learns whether the kernel copied its zero-copy sends, and the rate must come with that remark.
-    assert_eq!(line("copied zero-copy sends: "), "reported by the server");
+    assert_eq!(line("copied sends of the server: "), "see its output");
     let (bytes, rate) = line("payload: ").split_once(" bytes, ").unwrap();
     let (window, _) = line("in the window of ").split_once(" s:").unwrap();
     [bytes, rate.trim_end_matches(" Gbit/s"), window].map(|number| number.parse().unwrap())
