@@ -62,16 +62,16 @@ class LabRequest:
 
     @property
     def serves_in_namespaces(self) -> bool:
-        """Whether namespaces have to be held while the engine serves."""
+        """True if namespaces have to be held while the engine serves."""
         return self.command == "serve" and self.kind is not None and self.kind.has_namespaces
 
     def refusal(self, typed: str, message: str, code: str, hint: str = "") -> UserError:
-        """What is wrong with an option, as it was typed."""
+        """Return an error about an option, as it was typed."""
         return UserError(message, code=code, hint=hint, where=f"{self.command}: {typed}")
 
 
 def read(command: str, arguments: Sequence[str]) -> LabRequest:
-    """Takes the lab's options out of those of `serve` or `load`."""
+    """Take the lab's options out of those of `serve` or `load`."""
     request = LabRequest(command)
     labs: list[str] = []
     given: dict[str, str] = {}
@@ -117,7 +117,7 @@ def read(command: str, arguments: Sequence[str]) -> LabRequest:
 
 
 def _check_address(request: LabRequest) -> None:
-    """Refuses an address that the lab does not have."""
+    """Refuse an address that the lab does not have."""
     option = "listen" if request.command == "serve" else "connect"
     address, kind = _value(request.words, option), request.kind
     if kind is None:
@@ -136,7 +136,7 @@ def _number_or_text(text: str) -> int | str:
 
 
 def _without_holder(request: LabRequest, lab: str) -> str:
-    """Takes the process id out of `veth:PID`, by which a load chooses one of several servers."""
+    """Take the process id out of `veth:PID`, by which a load chooses one of several servers."""
     kind, colon, holder = lab.partition(":")
     if not colon or kind not in KINDS:
         return lab
@@ -150,7 +150,7 @@ def _without_holder(request: LabRequest, lab: str) -> str:
 
 
 def show_help(command: str, arguments: Sequence[str]) -> int:
-    """Prints the engine's help, then the lab's own options; returns the exit status."""
+    """Print the engine's help, then the lab's own options; return the exit status."""
     status = subprocess.call([PROGRAM, command, *arguments], executable=find_engine())
     if status == 0:
         print(HELP + (SERVE_HELP if command == "serve" else ""), end="")
@@ -161,7 +161,7 @@ def show_help(command: str, arguments: Sequence[str]) -> int:
 
 
 def serve_in_namespaces(request: LabRequest) -> int:
-    """Makes two network namespaces and serves in one of them. Returns the server's exit status.
+    """Make two network namespaces and serve in one of them. Return the server's exit status.
 
     SIGTERM and SIGINT reach the server as if it ran alone.
     """
@@ -191,7 +191,7 @@ def serve_in_namespaces(request: LabRequest) -> int:
 
 
 def _status_of(server: subprocess.Popen[bytes], site: Site, kind: Kind, lab: str) -> int:
-    """Waits for the end of a server, and ends the server if its namespaces are gone.
+    """Wait for the end of a server, and end the server if its namespaces are gone.
 
     Prints how to reach the server, with the description `lab`, as soon as it listens: until then the engine
     may refuse its options.
@@ -218,7 +218,7 @@ def _status_of(server: subprocess.Popen[bytes], site: Site, kind: Kind, lab: str
 
 
 def _listens(pid: int, site: Site) -> bool:
-    """Whether a server listens inside its namespace."""
+    """True if a server listens inside its namespace."""
     try:
         has_entered = (PROC / str(pid) / "ns" / "net").samefile(str(site.server_namespace))
         return has_entered and is_listening(pid)
@@ -227,7 +227,7 @@ def _listens(pid: int, site: Site) -> bool:
 
 
 def _as_typed(request: LabRequest, problem: Problem) -> Problem:
-    """The engine's complaint about its options, placed at the options that were typed for them."""
+    """Return the engine's complaint about its options, placed at the options that were typed for them."""
     typed = [
         words for option, words in request.typed.items() if option in problem.message and option not in words
     ]
@@ -239,7 +239,7 @@ def _is_given(words: Sequence[str], option: str) -> bool:
 
 
 def _value(words: Sequence[str], option: str) -> str | None:
-    """The value of an option: "" if the value is missing, None if the option is."""
+    """Return the value of an option: "" if the value is missing, None if the option is."""
     for place, word in enumerate(words):
         if word.startswith(f"--{option}="):
             return word.partition("=")[2]
@@ -249,7 +249,7 @@ def _value(words: Sequence[str], option: str) -> str | None:
 
 
 def _take_port(request: LabRequest, words: list[str]) -> int | None:
-    """Takes --port and its value out of the words; None if they have no --port."""
+    """Take --port and its value out of the words; None if they have no --port."""
     value = _value(words, "port")
     if value is None:
         return None
@@ -268,7 +268,7 @@ def _take_port(request: LabRequest, words: list[str]) -> int | None:
 
 
 def engine_words(request: LabRequest) -> list[str]:
-    """The engine's words for a command that has no namespaces to hold.
+    """Return the engine's words for a command that has no namespaces to hold.
 
     That is a server over loopback or Unix sockets, and any load, which joins the namespaces of its server.
     """
@@ -290,7 +290,7 @@ def engine_words(request: LabRequest) -> list[str]:
 
 
 def holders(engine: Path) -> list[int]:
-    """This user's processes that hold network namespaces."""
+    """Return this user's processes that hold network namespaces."""
     processes = (entry for entry in PROC.iterdir() if entry.name.isdigit())
     return sorted(
         int(entry.name)
@@ -300,7 +300,7 @@ def holders(engine: Path) -> list[int]:
 
 
 def _holds(process: Path, engine: Path) -> bool:
-    """Whether a process, given by its folder in /proc, holds namespaces and belongs to this user."""
+    """True if a process, given by its folder in /proc, holds namespaces and belongs to this user."""
     try:
         words = (process / "cmdline").read_bytes().split(b"\0")
         return (process / "exe").readlink() == engine.resolve() and words[1:2] == [b"namespace"]

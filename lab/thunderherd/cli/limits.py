@@ -60,7 +60,7 @@ def limits(
 
 
 def _cpus(text: str | None) -> list[int] | None:
-    """`0,1` as numbers. The engine knows which CPUs exist."""
+    """Parse a list such as `0,1`. The engine checks which CPUs exist."""
     try:
         return None if text is None else [int(part) for part in text.split(",")]
     except ValueError:

@@ -44,7 +44,7 @@ class Diagnosis(Told):
 
 
 def diagnose() -> Diagnosis:
-    """Examines this machine. Takes some seconds, one of which watches the idle machine."""
+    """Examine this machine. This takes some seconds, one of which watches the idle machine."""
     offered = catalogue()
     studies = studies_here(offered)
     here = Here(
@@ -75,5 +75,5 @@ def _processor() -> str:
 
 
 def schema() -> dict[str, Any]:
-    """The JSON schema of `thunderherd doctor --json`, as published."""
+    """Return the JSON schema of `thunderherd doctor --json`, as published."""
     return published(Diagnosis, "thunderherd doctor --json")

@@ -13,7 +13,7 @@ Documentation/admin-guide/hw-vuln)."""
 
 
 def mitigations(here: Here) -> Iterator[Finding]:
-    """The active mitigations, and the expensive ones among them."""
+    """Report the active mitigations, and the expensive ones among them."""
     found = description.mitigations()
     active = {name: said for name, said in found.items() if said.startswith("Mitigation")}
     open_ones = [name for name, said in found.items() if said.startswith("Vulnerable")]

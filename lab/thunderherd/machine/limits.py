@@ -50,7 +50,7 @@ Rounds = dict[Point, dict[int, float]]
 def machine_limits(
     lines: Iterable[Limits | LimitRound | LimitUnavailable], listed: Iterable[Limit]
 ) -> MachineLimits:
-    """The figures of the engine's lines; `listed` is the catalogue's list of limits.
+    """Return the figures of the engine's lines; `listed` is the catalogue's list of limits.
 
     Figures are in the order of the catalogue, sizes ascending, then the derived ones. Raises ValueError if
     the lines do not begin with how they were measured, or name a limit that the catalogue lacks.
@@ -90,8 +90,10 @@ def machine_limits(
 
 
 def _one(line: LimitRound, unit: Unit) -> float:
-    """The time of one operation in a round, or its bytes per second. A clock that did not move counts as 1
-    ns."""
+    """Return the time of one operation in a round, or its bytes per second.
+
+    A clock that did not move counts as 1 ns.
+    """
     elapsed = max(1, line.elapsed_ns)
     if unit == "bytes_per_second":
         return 1e9 * (line.bytes or 0) * line.times / elapsed
@@ -154,7 +156,7 @@ def measured_lines(
     allowed: NoiseLimits,
     say: Callable[[str], None] = lambda text: None,
 ) -> list[str]:
-    """Measures the limits and returns the engine's lines, then one (`LimitsNoise`) on the noise meanwhile.
+    """Measure the limits and return the engine's lines, then one (`LimitsNoise`) on the noise meanwhile.
 
     Main thread only. Raises `UserError` if the engine refuses, and `EngineError`.
     """
@@ -183,7 +185,7 @@ def measured_lines(
 
 
 def limits_of_lines(lines: Iterable[str], listed: Iterable[Limit]) -> MachineLimits:
-    """The figures of such lines. Lines of a run of an earlier version do not report the noise.
+    """Return the figures of such lines. Lines of a run of an earlier version do not report the noise.
 
     Raises `EngineError` or ValueError if the lines are something else.
     """

@@ -37,11 +37,11 @@ class Request:
     """The command line, for the record."""
 
     def lab_keys(self) -> dict[str, Any]:
-        """The keys of [lab] that --lab sets. Raises `UserError` for those that do not exist."""
+        """Return the keys of [lab] that --lab sets. Raises `UserError` for those that do not exist."""
         return read_lab(self.lab, command=f"{self.command}: ")
 
     def refusal(self, option: str, message: str, code: str, hint: str = "") -> UserError:
-        """A mistake in an option, given with its value, or in the whole request if `option` is empty."""
+        """Return an error about an option with its value, or about the whole request if `option` is empty."""
         where = f"{self.command}: {option}" if option else self.command
         return UserError(message, code=code, hint=hint, where=where)
 

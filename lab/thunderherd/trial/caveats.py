@@ -55,7 +55,7 @@ OF_LIFE = ", over the whole life if no completion was read in the window or the 
 
 
 def copied_after_all(study: Study, values: Values, names: Collection[str] | None = None) -> tuple[str, ...]:
-    """Notes on zero-copy: by contender, the share that was copied, or why that is unknown.
+    """Return notes on zero-copy: by contender, the share that was copied, or why that is unknown.
 
     Parameters
     ----------
@@ -86,7 +86,7 @@ def copied_after_all(study: Study, values: Values, names: Collection[str] | None
 
 
 def unknown_shares(contender: Contender, values: Values) -> dict[str, str]:
-    """By metric, why the copied share of a contender's zero-copy sends is unknown."""
+    """Return metric → why the copied share of a contender's zero-copy sends is unknown."""
     completes = {"server": contender.completes, "client": contender.load.completes}
     is_measured = any(contender.name in of_all for of_all in values.values())
     found = {}
@@ -100,7 +100,7 @@ def unknown_shares(contender: Contender, values: Values) -> dict[str, str]:
 
 
 def _unknown(contenders: Sequence[Contender], values: Values) -> dict[str, list[Contender]]:
-    """By reason, in words, the contenders whose copied share is unknown."""
+    """Return reason, in words → the contenders whose copied share is unknown."""
     found: dict[str, list[Contender]] = {}
     for contender in contenders:
         reasons = unknown_shares(contender, values)
@@ -111,7 +111,7 @@ def _unknown(contenders: Sequence[Contender], values: Values) -> dict[str, list[
 
 
 def _shares(contender: Contender, values: Values) -> Iterator[tuple[str, Sequence[float], bool]]:
-    """What was sent or received, its copied shares, and whether some cover more than the window."""
+    """Yield the name of a transfer, its copied shares, and whether some cover more than the window."""
     stores = {"server": contender.stores, "client": contender.load.stores}
     for side in SIDES:
         if sent := _column(values, f"{side}.{COPIED_SHARE}", contender):
@@ -140,10 +140,10 @@ AT_CLIENTS, AT_SERVER, NOWHERE = "at the clients", "at the server", "at neither 
 
 
 def closing_notes(study: Study, trials: Iterable[TrialRecord]) -> list[str]:
-    """Where closed connections stay in TIME_WAIT, and of which contenders.
+    """Return notes on where closed connections stay in TIME_WAIT, and of which contenders.
 
-    Nothing if all stay at the clients, as usual: no server closes after its reply. Trials whose loads do not
-    report it are ignored.
+    There is no note if all stay at the clients, as usual: no server closes after its reply. Trials whose
+    loads do not report it are ignored.
     """
     bases = {contender.name: contender.base for contender in study.contenders}
     seen: dict[str, list[Closings]] = {}
@@ -161,8 +161,7 @@ def closing_notes(study: Study, trials: Iterable[TrialRecord]) -> list[str]:
 
 
 def where_kept(closings: Closings) -> str:
-    """`at the clients`; if connections differ, each place with its share: `90 % at the clients, 10 % at the
-    server`.
+    """Return `at the clients`, or shares such as `90 % at the clients, 10 % at the server`.
 
     At least one connection must have been sampled.
     """
@@ -183,8 +182,7 @@ Shares = Mapping[str, Mapping[str, float]]
 
 
 def scaled_metrics(study: Study, trials: Iterable[TrialRecord]) -> dict[str, float]:
-    """The metrics that are extrapolated in at least one trial, each with its least share of the time
-    counted."""
+    """Return metric → least share of the time counted, for metrics that any trial extrapolates."""
     least: dict[tuple[str, str], float] = {}
     for trial in trials:
         for side, shares in scaled_of_sides(trial).items():
@@ -199,7 +197,7 @@ def scaled_metrics(study: Study, trials: Iterable[TrialRecord]) -> dict[str, flo
 
 
 def scaled_notes(trials: Sequence[TrialRecord]) -> Iterator[str]:
-    """Notes on extrapolated events, one per side, with each event's least share of the time counted.
+    """Yield notes on extrapolated events, one per side, with each event's least share of the time counted.
 
     They replace the warnings of single trials.
     """
@@ -218,7 +216,7 @@ def scaled_notes(trials: Sequence[TrialRecord]) -> Iterator[str]:
 
 
 def remarks(scaled: Shares, metrics: Iterable[str], contenders: Iterable[str]) -> Iterator[str]:
-    """The caveat of a figure that rests on these metrics of these contenders; none if nothing is
+    """Yield the caveat of a figure that rests on these metrics of these contenders; none if nothing is
     extrapolated."""
     wanted = {*metrics}
     shares = [
@@ -237,7 +235,7 @@ MEANINGS = {
 
 
 def latency_notes(study: Study, trials: Iterable[TrialRecord]) -> list[str]:
-    """Which kind of latency the study shows; with names if contenders differ."""
+    """Return which kind of latency the study shows; with names if contenders differ."""
     if not any(is_latency(name) for name in _shown(study)):
         return []
     bases = {contender.name: contender.base for contender in study.contenders}
@@ -259,7 +257,7 @@ def _shown(study: Study) -> list[str]:
 
 
 def unavailable_counters(study: Study, trials: Iterable[TrialRecord]) -> dict[str, str]:
-    """By metric that this machine does not offer, the engine's reason."""
+    """Return metric → the engine's reason, for metrics that this machine does not offer."""
     names = metric_names(study.measure.asked)
     reasons: dict[str, str] = {}
     for side, counter, why in dict.fromkeys(_unavailable(trials)):
@@ -269,13 +267,13 @@ def unavailable_counters(study: Study, trials: Iterable[TrialRecord]) -> dict[st
 
 
 def _unavailable(trials: Iterable[TrialRecord]) -> Iterator[tuple[str, str, str]]:
-    """Side, counter and reason."""
+    """Yield side, counter and reason."""
     for trial in trials:
         for side, counters in unavailable_of_sides(trial).items():
             yield from ((side, name, why) for name, why in counters.items())
 
 
 def not_told(study: Study, unavailable: Mapping[str, str]) -> dict[str, str]:
-    """By side and counter that is asked for, why it cannot be had."""
+    """Return `SIDE.COUNTER` → reason, for requested counters that are unavailable."""
     names = (f"{side}.{figure}" for side in SIDES for figure in study.measure.counters)
     return {name: why for name in names if (why := unavailable.get(name))}
