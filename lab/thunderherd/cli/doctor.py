@@ -101,8 +101,8 @@ def _study(console: Console, study: StudyHere) -> Iterator[Text]:
     from thunderherd.records.extra_trials import WHAT_EXPLAINS
 
     sizes = f"sizes {', '.join(study.sizes)}"
-    said = f"{study.runs} ({sizes})" if study.runs != "not" else f"cannot run: size {study.usual_size}"
-    yield from _row(console, OF_STUDIES[study.runs], study.name, said)
+    summary = f"{study.runs} ({sizes})" if study.runs != "not" else f"cannot run: size {study.usual_size}"
+    yield from _row(console, OF_STUDIES[study.runs], study.name, summary)
     for alike, size in _alike(study.sizes):
         lines = _of_size(size)
         for line, changes in lines:

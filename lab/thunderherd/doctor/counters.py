@@ -104,12 +104,12 @@ def price_of_counting(here: Here) -> Iterator[Finding]:
     tried = here.counting
     if tried is None:
         return
-    told = (
+    in_runs = (
         "A run whose trials count such events measures this with its own contenders and reports it next to "
         "its figures; `thunderherd table DIR --counters` shows it"
     )
     if (cost := tried.cost) is None:
-        means = f"this is a virtual machine, whose hypervisor may trap each access to its counters. {told}"
+        means = f"this is a virtual machine, whose hypervisor may trap each access to its counters. {in_runs}"
         yield notable("price of counting", f"unknown: {tried.reason}", means)
         return
     names = " and ".join(tried.events)
@@ -120,7 +120,7 @@ def price_of_counting(here: Here) -> Iterator[Finding]:
         return
     means = (
         f"{of}. This is a virtual machine, whose hypervisor may trap each access to the CPU's counters. "
-        f"Times and cycles of counted trials are those of a program slowed down by this factor. {told}"
+        f"Times and cycles of counted trials are those of a program slowed down by this factor. {in_runs}"
     )
     yield notable("price of counting", seen, means)
 

@@ -86,9 +86,7 @@ def load_lines(path: Path) -> list[LoadResult]:
             f"cannot be read: {error.strerror}", code="merge.unreadable", where=str(path)
         ) from None
     except UnicodeDecodeError:
-        raise UserError(
-            "not a text file", code="merge.not_text", hint=WRITTEN_BY, where=str(path)
-        ) from None
+        raise UserError("not a text file", code="merge.not_text", hint=WRITTEN_BY, where=str(path)) from None
     if not found:
         raise UserError("no result of a load", code="merge.no_load", hint=WRITTEN_BY, where=str(path))
     return found

@@ -111,7 +111,7 @@ def written(key: str, number: int) -> int | str:
 
 
 def is_like(kind: str, settings: Mapping[str, int], wanted: Mapping[str, int | str]) -> bool:
-    """Return whether a lab has these values of keys, `kind` included, as a study has them."""
+    """True if a lab has these values of keys, `kind` included, as a study has them."""
     return all(
         kind == value if key == "kind" else settings.get(QUANTITIES[key].setting) == parse(key, value)
         for key, value in wanted.items()
@@ -120,16 +120,17 @@ def is_like(kind: str, settings: Mapping[str, int], wanted: Mapping[str, int | s
 
 def in_words(kind: str, settings: Mapping[str, int]) -> str:
     """Return `veth, MTU 1500, 10 Gbit/s`: all that distinguishes a lab except its CPUs."""
-    said = [kind]
+    parts = [kind]
     if "mtu" in settings:
-        said.append(f"MTU {settings['mtu']}")
+        parts.append(f"MTU {settings['mtu']}")
     if rate := settings.get("rate_bits_per_second"):
-        said.append(_with_unit(rate, (("Gbit/s", 10**9), ("Mbit/s", 10**6), ("kbit/s", 10**3), ("bit/s", 1))))
+        units = (("Gbit/s", 10**9), ("Mbit/s", 10**6), ("kbit/s", 10**3), ("bit/s", 1))
+        parts.append(_with_unit(rate, units))
     if delay := settings.get("delay_microseconds"):
-        said.append("delay " + _with_unit(delay, (("s", 10**6), ("ms", 10**3), ("µs", 1))))
+        parts.append("delay " + _with_unit(delay, (("s", 10**6), ("ms", 10**3), ("µs", 1))))
     if loss := settings.get("loss_per_million"):
-        said.append(f"loss {(Decimal(loss) / 10**4).normalize():f} %")
-    return ", ".join(said)
+        parts.append(f"loss {(Decimal(loss) / 10**4).normalize():f} %")
+    return ", ".join(parts)
 
 
 def _with_unit(number: int, units: tuple[tuple[str, int], ...]) -> str:

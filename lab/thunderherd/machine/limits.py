@@ -166,7 +166,7 @@ def measured_lines(
         lines = list(limit_lines(names, cpus=cpus, settings=settings, engine=engine))
         # The engine and its children have ended, so their CPU time is that of our ended children.
         seen = noise.between(before, noise.sample(), server_seconds=0.0)
-        told = LimitsNoise(
+        meanwhile = LimitsNoise(
             steal_share=seen.steal_share,
             foreign_share=seen.foreign_share,
             foreign_uncertainty=seen.foreign_uncertainty,
@@ -174,14 +174,14 @@ def measured_lines(
             disturbed=noise.describe(seen, allowed),
             measured=attempt,
         )
-        found.append((noise.loudness(seen, allowed), lines, told))
-        if not told.disturbed:
+        found.append((noise.loudness(seen, allowed), lines, meanwhile))
+        if not meanwhile.disturbed:
             break
         if attempt < ATTEMPTS:
-            say(f"measuring machine limits again: {told.disturbed}")
-    _, lines, told = min(found, key=lambda each: each[0])
-    told = told.model_copy(update={"measured": len(found)})
-    return [*lines, told.model_dump_json()]
+            say(f"measuring machine limits again: {meanwhile.disturbed}")
+    _, lines, meanwhile = min(found, key=lambda each: each[0])
+    meanwhile = meanwhile.model_copy(update={"measured": len(found)})
+    return [*lines, meanwhile.model_dump_json()]
 
 
 def limits_of_lines(lines: Iterable[str], listed: Iterable[Limit]) -> MachineLimits:
@@ -192,5 +192,5 @@ def limits_of_lines(lines: Iterable[str], listed: Iterable[Limit]) -> MachineLim
     texts = list(lines)
     own = [each for each in texts if LimitsNoise.is_line(each)]
     found = machine_limits((limit_line(each) for each in texts if each not in own), listed)
-    told = LimitsNoise.model_validate_json(own[-1]) if own else None
-    return found.model_copy(update={"noise": told})
+    meanwhile = LimitsNoise.model_validate_json(own[-1]) if own else None
+    return found.model_copy(update={"noise": meanwhile})

@@ -131,18 +131,18 @@ def loudness(noise: Noise, limits: NoiseLimits) -> float:
 
 def describe(noise: Noise, limits: NoiseLimits) -> str:
     """Return what made a trial noisy, in words; empty if nothing did."""
-    said = []
+    parts = []
     if noise.throttled > 0:
-        said.append(f"throttled {noise.throttled} times by its control group")
+        parts.append(f"throttled {noise.throttled} times by its control group")
     if 100 * noise.steal_share > limits.steal_percent:
-        said.append(
+        parts.append(
             f"{_share(noise.steal_share)} stolen by the hypervisor (allowed: {limits.steal_percent:g} %)"
         )
     if 100 * (noise.foreign_share - noise.foreign_uncertainty) > limits.foreign_percent:
-        said.append(
+        parts.append(
             f"{_share(noise.foreign_share)} used by other processes (allowed: {limits.foreign_percent:g} %)"
         )
-    return ", ".join(said)
+    return ", ".join(parts)
 
 
 def _share(share: float) -> str:

@@ -111,11 +111,11 @@ REQUESTS_OF_MAXIMUM = 100
 def _times(name: str, words: str, *, bound: BoundRule | None = None) -> list[Metric]:
     """Return the metrics of a time that is taken of each request: `NAME_p99_seconds`."""
 
-    def of(part: str, said: str, fewest: int = 0) -> Metric:
+    def of(part: str, label: str, fewest: int = 0) -> Metric:
         heading = part if name == LATENCY and part in ("p50", "p99") else ""
         return Metric(
             f"{name}_{part}_seconds",
-            said,
+            label,
             "s",
             side="client",
             heading=heading,
@@ -124,12 +124,12 @@ def _times(name: str, words: str, *, bound: BoundRule | None = None) -> list[Met
             fewest_requests=fewest,
         )
 
-    said = {"p50": f"median {words}"}
-    said |= {
+    labels = {"p50": f"median {words}"}
+    labels |= {
         part: f"{part[1:3]}{'.9' * (part == 'p999')}th percentile of {words}"
         for part in ("p90", "p99", "p999")
     }
-    found = [of(part, said[part], fewest) for part, fewest in PERCENTILES.items()]
+    found = [of(part, labels[part], fewest) for part, fewest in PERCENTILES.items()]
     longest = of("maximum", f"longest {words}", REQUESTS_OF_MAXIMUM)
     return [of("mean", f"mean {words}"), *found, longest]
 
@@ -448,7 +448,7 @@ def parted(what: str) -> tuple[str, str]:
 
 
 def is_of_clients(name: str) -> bool:
-    """Return whether a timed load reports the metric itself, without reading its server."""
+    """True if a timed load reports the metric itself, without reading its server."""
     found = known_metric(name)
     return found is not None and found.side == "client"
 
@@ -476,9 +476,9 @@ class AskedCounters:
 
 def asked_counters(names: Iterable[str], catalogue: Catalogue) -> AskedCounters:
     """Return the figures of counters, given by their names in the engine."""
-    asked = [*names]
-    states = states_of_counters(asked, catalogue)
-    return AskedCounters(tuple(figures_of_counters(asked, catalogue)), frozenset(states))
+    listed = [*names]
+    states = states_of_counters(listed, catalogue)
+    return AskedCounters(tuple(figures_of_counters(listed, catalogue)), frozenset(states))
 
 
 def rates_of(figure: str, counters: Collection[str]) -> list[str]:
@@ -532,10 +532,10 @@ NO_SCHEDULE = 'only an open loop has it (load.kind = "open"), whose requests are
 
 
 def is_of_open_loop(name: str) -> bool:
-    """Return whether only a load with a schedule reports the metric."""
+    """True if only a load with a schedule reports the metric."""
     return name in METRICS and METRICS[name].open_loop
 
 
 def is_latency(name: str) -> bool:
-    """Return whether the metric is a latency; the kind of load says when a latency begins."""
+    """True if the metric is a latency; the kind of load says when a latency begins."""
     return name.startswith(f"{LATENCY}_")

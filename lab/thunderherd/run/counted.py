@@ -34,17 +34,21 @@ def count_run(study: Study, directory: RunDirectory, engine: Path, trial: MakeTr
     """Run the counted trials that the study asks for and the run's directory lacks. Main thread only."""
     if not study.counting.is_asked_for:
         return
-    asked, trials = with_counters(study, catalogue(engine)), counted(study, directory)
+    counting_study, trials = with_counters(study, catalogue(engine)), counted(study, directory)
     missing = trials.missing()
     if not missing:
         return
     show.say(f"counting: extra trials for {count(len(study.counting.contenders), 'contender')}")
-    with _events_held(asked, engine, show):
+    with _events_held(counting_study, engine, show):
         for place in missing:
 
             def made(contender: Contender, attempt: int, place: Place = place) -> TrialRecord:
                 return trial(
-                    asked, shortened(contender), block=place.number, position=place.position, attempt=attempt
+                    counting_study,
+                    shortened(contender),
+                    block=place.number,
+                    position=place.position,
+                    attempt=attempt,
                 )
 
             trials.make(place, made, show, NOT_COUNTED)
@@ -81,9 +85,9 @@ def counted_so_far(study: Study, directory: RunDirectory, offered: Catalogue) ->
     if not study.counting.is_asked_for:
         return None
     lending = {each.name for each in offered.primitives if each.lends}
-    asked = study.counting.counters
-    units = figures_of_counters(asked, offered)
-    states = {name: units[name] for name in states_of_counters(asked, offered)}
+    counters = study.counting.counters
+    units = figures_of_counters(counters, offered)
+    states = {name: units[name] for name in states_of_counters(counters, offered)}
     return counting_summary(study.counting, study.contenders, counted(study, directory).done, lending, states)
 
 

@@ -134,14 +134,14 @@ def cost_so_far(study: Study, directory: RunDirectory) -> CountingCost | None:
     if not study.counting_cost.is_asked_for:
         return None
     pairs = Pairs.of(study, directory)
-    told = [_cost(study, pairs, name) for name in study.counting_cost.contenders]
-    if not any(each.ratios for each in told):
+    costs = [_cost(study, pairs, name) for name in study.counting_cost.contenders]
+    if not any(each.ratios for each in costs):
         return None
     return CountingCost(
         events=events_counted(study, pairs.counted.done),
         counters=study.measure.counters_asked,
         pairs=study.counting_cost.trials,
-        contenders=told,
+        contenders=costs,
     )
 
 

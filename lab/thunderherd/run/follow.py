@@ -103,15 +103,15 @@ class Followed:
 
     def extra_trials(self) -> str:
         """Return the extra trials so far, such as `3 counted, 1 sampled`; empty if there are none."""
-        told = []
+        parts = []
         for file, word in EXTRA.items():
             try:
                 lines = (self.path / file).read_bytes().count(b"\n")
             except FileNotFoundError:
                 continue
             if lines:
-                told.append(f"{lines} {word}")
-        return ", ".join(told)
+                parts.append(f"{lines} {word}")
+        return ", ".join(parts)
 
     def has_summary(self) -> bool:
         """True if a summary was written after the last trial."""

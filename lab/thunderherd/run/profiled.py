@@ -33,14 +33,14 @@ def profile_run(study: Study, directory: RunDirectory, trial: MakeTrial, show: P
         return
     show.say(f"profiling: extra trials for {count(len(wanted.contenders), 'contender')}")
     # Counting would be sampled, too.
-    asked = without_counters(study)
+    uncounted = without_counters(study)
     for place in missing:
 
         def made(contender: Contender, attempt: int, place: Place = place) -> ProfiledTrial:
             with tempfile.TemporaryDirectory(prefix="thunderherd-profile-") as folder:
                 files = ProfileFiles(Path(folder), wanted.frequency, wanted.event)
                 record = trial(
-                    asked,
+                    uncounted,
                     contender,
                     block=place.number,
                     position=place.position,

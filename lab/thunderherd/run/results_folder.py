@@ -106,8 +106,8 @@ def estimates(summary: Summary) -> polars.DataFrame:
 
     rows = []
     for each in summary.contenders:
-        told = dict.fromkeys([*each.metrics, *each.spread])
-        for name in told:
+        names = dict.fromkeys([*each.metrics, *each.spread])
+        for name in names:
             found, interval = shown_of(summary, each, name), each.metrics.get(name)
             if found is None:
                 continue
@@ -193,10 +193,10 @@ def _shown_metric(results: SavedRun) -> str:
     summary = results.summary
     assert summary is not None, "only a run that has ended has examples"
     wanted = [summary.study.metric, *(sweep.metric for sweep in summary.sweeps)]
-    told = {
+    available = {
         name for trial in results.trials for name, value in (trial.metrics or {}).items() if value is not None
     }
-    return next((name for name in wanted if name in told), wanted[0])
+    return next((name for name in wanted if name in available), wanted[0])
 
 
 def openings(metric_name: str) -> dict[str, tuple[str, str]]:

@@ -202,8 +202,8 @@ class RunState:
             (counted(self.study, self.directory), "counted"),
             (profiled(self.study, self.directory), "sampled"),
         ]
-        told = [(each.valid(), each.wanted, word) for each, word in extra if each.table.is_asked_for]
-        return [f"{valid} of {count(wanted, f'{word} trial')}" for valid, wanted, word in told]
+        requested = [(each.valid(), each.wanted, word) for each, word in extra if each.table.is_asked_for]
+        return [f"{valid} of {count(wanted, f'{word} trial')}" for valid, wanted, word in requested]
 
     def _limits(self) -> MachineLimits | None:
         """Return the machine limits: those of the run, or measured now; None if not wanted or unavailable."""

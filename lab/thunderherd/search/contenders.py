@@ -359,12 +359,12 @@ def _allowed(leaf: str, setting: Setting) -> str:
     return f"{written(leaf, setting.minimum)} to {written(leaf, setting.maximum)}"
 
 
-def _within(asked: Range, setting: Setting) -> str:
+def _within(range_: Range, setting: Setting) -> str:
     """Return the part of a range that its setting allows, as a hint."""
     if not isinstance(setting, IntegerSetting):
         return ""
-    low, high = max(asked.low, setting.minimum), min(asked.high, setting.maximum)
-    return f"type --over {_typed(asked.name, low, high)}" if low < high else ""
+    low, high = max(range_.low, setting.minimum), min(range_.high, setting.maximum)
+    return f"type --over {_typed(range_.name, low, high)}" if low < high else ""
 
 
 def _typed(name: str, low: int, high: int) -> str:

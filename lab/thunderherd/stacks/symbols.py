@@ -157,12 +157,12 @@ def copying(symbol: str, mode: Mode) -> CopyKind | None:
 
 
 def of_sampling(symbol: str, mode: Mode) -> bool:
-    """Return whether a kernel function runs because of the sampling."""
+    """True if a kernel function runs because of the sampling."""
     return mode == "kernel" and plain(symbol) in OF_SAMPLING
 
 
 def interrupts_come_on(symbol: str, mode: Mode) -> bool:
-    """Return whether a kernel function switches on the interrupts that its caller ran without."""
+    """True if a kernel function switches on the interrupts that its caller ran without."""
     return mode == "kernel" and plain(symbol) in INTERRUPTS_COME_ON
 
 
@@ -215,7 +215,7 @@ INTERRUPTS = "asm_sysvec_"
 
 
 def in_network(frames: Sequence[tuple[str, Mode]]) -> bool:
-    """Return whether a stack, outermost first, is in network code."""
+    """True if a stack, outermost first, is in network code."""
     if frames and copying(*frames[-1]) is not None:
         return False
     for name in _kernel_from_within(frames):

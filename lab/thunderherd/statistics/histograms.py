@@ -44,7 +44,7 @@ def merged(histograms: Iterable[str]) -> HdrHistogram:
 
 
 def _counts_alike(one: HdrHistogram, other: HdrHistogram) -> bool:
-    """Return whether equal indices count equal values in both, up to the end of the shorter one."""
+    """True if equal indices count equal values in both, up to the end of the shorter one."""
     same = (one.sub_bucket_count, one.unit_magnitude) == (other.sub_bucket_count, other.unit_magnitude)
     return same and one.counts_len <= other.counts_len
 

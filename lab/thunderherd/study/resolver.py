@@ -212,7 +212,7 @@ class Resolver:
         if not len(self.problems):  # an invalid value that the factor does not divide is one mistake
             check_remainders(self.form.scale, self.remainders, self.problems)
         if self.whole:
-            loads = [(each, made.settings, made.load.told) for each, made in resolved]
+            loads = [(each, made.settings, made.load.engine_settings) for each, made in resolved]
             check_agreements(loads, self.catalogue, self.problems)
             check_loads(resolved, self.catalogue, self.problems)
 
@@ -250,7 +250,7 @@ class Resolver:
         return outside_size(self.size, *sizes)
 
     def _has_point(self, sweep: SweepTable, point: str | None, size: str | None = None) -> bool:
-        """Return whether a size (default: this one) that runs a sweep also runs one of its points."""
+        """True if a size (default: this one) that runs a sweep also runs one of its points."""
         chosen = self.form.sizes[size or self.size].points.get(sweep.name)
         if chosen is None or point in [*map(point_name, chosen)]:
             return True

@@ -265,7 +265,7 @@ class _Place:
             self.problems.add(key, found)
 
     def _is_changed(self, *keys: KeyPath) -> bool:
-        """Return whether an override or a mistake changes one of these keys.
+        """True if an override or a mistake changes one of these keys.
 
         If so, it is no mistake of this table that its figures do not fit them. A run with another metric does
         not show the figures.
@@ -273,11 +273,11 @@ class _Place:
         return bool({*keys} & {*self.problems.origins, *self.problems.settled})
 
     def _is_mended(self, table: KeyPath) -> bool:
-        """Return whether a key of a table was wrong and so has a made-up value."""
+        """True if a key of a table was wrong and so has a made-up value."""
         return any(key[: len(table)] == table for key in self.problems.settled)
 
     def _has_process_control(self) -> bool:
-        """Return whether the main table has process control costs."""
+        """True if the main table has process control costs."""
         measure = self.form.measure
         if self.sweep or self._is_changed(("measure", "metric"), ("measure", "baseline")):
             return True

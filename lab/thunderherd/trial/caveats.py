@@ -70,19 +70,19 @@ def copied_after_all(study: Study, values: Values, names: Collection[str] | None
     chosen = [each for each in study.contenders if names is None or each.name in names]
     shares: dict[tuple[str, str], list[float]] = {}
     of_life: set[tuple[str, str]] = set()
-    told: dict[str, list[str]] = {}
+    notes: dict[str, list[str]] = {}
     for contender in chosen:
         for what, column, is_of_life in _shares(contender, values):
             shares.setdefault((contender.base, what), []).extend(column)
             of_life |= {(contender.base, what)} if is_of_life else set()
     for (base, what), column in shares.items():
         after = OF_LIFE if (base, what) in of_life else ""
-        told.setdefault(f"{_span(column)} of {what} were copied{after}", []).append(base)
+        notes.setdefault(f"{_span(column)} of {what} were copied{after}", []).append(base)
     for words, those in _unknown(chosen, values).items():
         known_too = {each.base for each in chosen if each.name not in {one.name for one in those}}
         named = dict.fromkeys(each.name if each.base in known_too else each.base for each in those)
-        told.setdefault(words, []).extend(named)
-    return tuple(f"{', '.join(bases)}: {words}" for words, bases in told.items())
+        notes.setdefault(words, []).extend(named)
+    return tuple(f"{', '.join(bases)}: {words}" for words, bases in notes.items())
 
 
 def unknown_shares(contender: Contender, values: Values) -> dict[str, str]:
@@ -148,8 +148,8 @@ def closing_notes(study: Study, trials: Iterable[TrialRecord]) -> list[str]:
     bases = {contender.name: contender.base for contender in study.contenders}
     seen: dict[str, list[Closings]] = {}
     for trial in trials:
-        told = [load.closings for load in trial.loads if load.closings is not None]
-        seen.setdefault(bases[trial.contender], []).extend(told)
+        closings = [load.closings for load in trial.loads if load.closings is not None]
+        seen.setdefault(bases[trial.contender], []).extend(closings)
     whose: dict[str, list[str]] = {}
     for base, parts in seen.items():
         if parts:
@@ -171,10 +171,10 @@ def where_kept(closings: Closings) -> str:
         NOWHERE: closings.reset_by_load + closings.reset_by_server,
     }
     every = sum(counts.values())
-    told = {where: count / every for where, count in counts.items() if count >= LEAST * every}
-    if len(told) == 1:
-        return next(iter(told))
-    return ", ".join(f"{100 * share:.0f} % {where}" for where, share in told.items())
+    shares = {where: count / every for where, count in counts.items() if count >= LEAST * every}
+    if len(shares) == 1:
+        return next(iter(shares))
+    return ", ".join(f"{100 * share:.0f} % {where}" for where, share in shares.items())
 
 
 Shares = Mapping[str, Mapping[str, float]]
@@ -222,8 +222,8 @@ def remarks(scaled: Shares, metrics: Iterable[str], contenders: Iterable[str]) -
     shares = [
         share for name in contenders for metric, share in scaled.get(name, {}).items() if metric in wanted
     ]
-    if said := extrapolated(shares):
-        yield said
+    if note := extrapolated(shares):
+        yield note
 
 
 MEANINGS = {

@@ -35,11 +35,11 @@ def unavailable_of_sides(seen: Seen) -> dict[str, dict[str, str]]:
 
     A figure of a counter that had nothing to report is one of them.
     """
-    told = seen.ready.counters if seen.ready else {}
+    reasons = seen.ready.counters if seen.ready else {}
     clients: list[LoadResult | Life] = [*seen.loads, *seen.client_lives]
     return {
         "server": {
-            **{name: why for name, why in told.items() if why},
+            **{name: why for name, why in reasons.items() if why},
             **({} if seen.server_life else _unavailable_in_window(seen)),
             **(seen.server_life.unavailable if seen.server_life else {}),
         },
@@ -56,9 +56,9 @@ def _unavailable_in_window(seen: Seen) -> dict[str, str]:
     found = dict(last.unavailable) if last else {}
     if near is None:
         return found
-    told = [name for name, value in near.counters.items() if value is not None]
+    counted = [name for name, value in near.counters.items() if value is not None]
     states = {name: why for name, why in near.unavailable.items() if name not in near.multiplexing}
-    return {name: why for name, why in found.items() if name not in told} | states
+    return {name: why for name, why in found.items() if name not in counted} | states
 
 
 def scaled_of_sides(seen: Seen) -> dict[str, dict[str, float]]:
@@ -94,7 +94,7 @@ def events_of_the_processor(seen: Seen) -> list[str]:
     Only for these the engine reports how long each had a counter.
     """
     shared = [_shared_by_server(seen), *(load.multiplexing for load in seen.client_lives or seen.loads)]
-    return [*dict.fromkeys(name for each in shared for name, told in each.items() if told.running_ns)]
+    return [*dict.fromkeys(name for each in shared for name, part in each.items() if part.running_ns)]
 
 
 def none_came(seen: Seen) -> Iterator[str]:

@@ -87,9 +87,9 @@ def _tally_faults(seen: Observation) -> Iterator[str]:
         counted = None
     if counted is None:
         return
-    asked = sum(load.tally.requests for load in seen.loads)
-    if seen.contender.counts_requests and counted.requests != asked:
-        yield f"server counted {counted.requests} requests in the window, its clients {asked}"
+    sent = sum(load.tally.requests for load in seen.loads)
+    if seen.contender.counts_requests and counted.requests != sent:
+        yield f"server counted {counted.requests} requests in the window, its clients {sent}"
     opened = sum(load.tally.connections for load in seen.loads)
     if counted.connections != opened:
         yield f"server counted {counted.connections} connections in the window, its clients {opened}"

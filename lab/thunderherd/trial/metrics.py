@@ -80,7 +80,7 @@ class MeasuredWindow:
     """The work that the server's CPU time paid for."""
     client_seconds: float
     machine_seconds: float
-    asked: int
+    load_requests: int
     """Requests of the whole load."""
     answered: int
     """Requests that were answered in the window."""
@@ -126,7 +126,7 @@ class MeasuredWindow:
         return self._for_clients(self.machine_seconds)
 
     def _for_clients(self, seconds: float) -> UsedFor:
-        return UsedFor(seconds, self.asked, self.through_clients)
+        return UsedFor(seconds, self.load_requests, self.through_clients)
 
     def through_server(self, work: Tally) -> int | None:
         """Return the bytes in the measured direction by the server's count; None if requests are measured."""
@@ -147,7 +147,7 @@ class MeasuredWindow:
         return share(self.answered, self.elapsed_seconds)
 
     def gigabits_per_second(self) -> float | None:
-        """Return the payload rate: the receiver's bytes in the window if counted, else payload by its time."""
+        """Return the payload rate: the receiver's bytes in the window, or payload by its own time."""
         if self.flow is not None:
             return self.flow.gigabits
         payload = self.figures.get(PAYLOAD_BYTES)
@@ -173,7 +173,7 @@ class MeasuredWindow:
         """
         if PAYLOAD_BYTES in self.figures:
             return share(self.figures[PAYLOAD_BYTES] or None, self.answered)
-        return share(self.replied or None, self.asked)
+        return share(self.replied or None, self.load_requests)
 
     def cpu_per_byte(self, *parts: UsedFor) -> float | None:
         """Return the sum of CPU times per byte.
@@ -275,7 +275,7 @@ COMPUTED: Mapping[str, Computed] = {
     "server_cpu_per_connection": lambda trial: share(trial.server_seconds, trial.served.connections),
     "server_cpu_per_request": lambda trial: share(trial.server_seconds, trial.served.requests),
     "client_cpu_seconds": lambda trial: trial.client_seconds,
-    "client_cpu_per_request": lambda trial: share(trial.client_seconds, trial.asked),
+    "client_cpu_per_request": lambda trial: share(trial.client_seconds, trial.load_requests),
     "machine_cpu_seconds": lambda trial: trial.machine_seconds,
     "server_cpu_per_byte": lambda trial: trial.cpu_per_byte(trial.of_server),
     "client_cpu_per_byte": lambda trial: trial.cpu_per_byte(trial.of_clients),

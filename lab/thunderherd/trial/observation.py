@@ -117,8 +117,8 @@ class Observation:
         life = self.summary
         if self.contender.counts_requests or life is None or not life.tally.requests:
             return counted
-        asked = sum(load.tally.requests for load in (*self.warm_up, *self.loads))
-        requests = round(counted.requests * asked / life.tally.requests)
+        sent = sum(load.tally.requests for load in (*self.warm_up, *self.loads))
+        requests = round(counted.requests * sent / life.tally.requests)
         return counted.model_copy(update={"requests": requests})
 
     def server_cpu(self) -> tuple[float, Tally] | None:
@@ -173,9 +173,9 @@ class Observation:
         seconds, used_for = cpu
         workers = self.workers()
         clients = sum(load.user_ns + load.system_ns for load in self.loads) / 1e9
-        asked = sum(load.tally.requests for load in self.loads)
+        requests = sum(load.tally.requests for load in self.loads)
         windows = [load.window for load in self.loads if load.window is not None]
-        answered = sum(each.requests for each in windows) if windows else asked
+        answered = sum(each.requests for each in windows) if windows else requests
         opened = sum(each.connections for each in windows) if windows else work.connections
         measured = MeasuredWindow(
             work=work,
@@ -183,7 +183,7 @@ class Observation:
             served=used_for,
             client_seconds=clients,
             machine_seconds=outside.machine_busy_seconds,
-            asked=asked,
+            load_requests=requests,
             answered=answered,
             opened=opened,
             elapsed_seconds=elapsed_seconds(self.loads),
@@ -204,13 +204,13 @@ class Observation:
         each, moved = measured.bytes_per_request(), measured.through_server(work)
         by = Counting(work.requests, each, self._server_seconds(), self.counters, self.states, moved)
         server = {**of_side("server", self._of_server(), by), **self._held_per_connection()}
-        by = replace(by, requests=asked, moved=measured.through_clients, seconds=self._client_seconds())
+        by = replace(by, requests=requests, moved=measured.through_clients, seconds=self._client_seconds())
         client = of_side("client", self._of_clients(), by)
         if server[OF_SERVER_COPIED] is None or read_late(self):
             server[OF_SERVER_COPIED] = self._copied_share_of_life()
         found: TrialMetrics = {**measured.metrics(), **server, **client, **of_both(server, client)}
-        not_told = [name for name in found if left_out(name, self) or beyond_load(name, self, self.states)]
-        return found | dict.fromkeys(not_told)
+        missing = [name for name in found if left_out(name, self) or beyond_load(name, self, self.states)]
+        return found | dict.fromkeys(missing)
 
     def _server_seconds(self) -> float:
         """Return the time in which the server's counters reached their values.
@@ -309,24 +309,24 @@ class Observation:
         }
 
     def _of_clients(self) -> Mapping[str, Number | None]:
-        said: list[Mapping[str, Number | None]] = []
+        figures: list[Mapping[str, Number | None]] = []
         if self.client_lives:
             for life in self.client_lives:
                 counted = {name: life.counters.get(name) for name in self.counters}
-                said.append({**_of_life(life, life.elapsed_ns), **in_seconds(counted, self.counters)})
+                figures.append({**_of_life(life, life.elapsed_ns), **in_seconds(counted, self.counters)})
         else:
             for load in self.loads:
                 counted = {name: load.counters.get(name) for name in self.counters}
-                said.append({**_of_life(load, load.elapsed_ns), **in_seconds(counted, self.counters)})
-        added = {name: total(each[name] for each in said) for name in said[0]}
+                figures.append({**_of_life(load, load.elapsed_ns), **in_seconds(counted, self.counters)})
+        added = {name: total(each[name] for each in figures) for name in figures[0]}
         # A state is not an amount, and each load process sees all connections: take the largest.
-        for name in self.states & said[0].keys():
-            known = [value for each in said if (value := each[name]) is not None]
+        for name in self.states & figures[0].keys():
+            known = [value for each in figures if (value := each[name]) is not None]
             added[name] = max(known, default=None)
         tallies = [_of_tally(load.tally) for load in self.loads]
         added |= {name: total(each[name] for each in tallies) for name in OF_A_TALLY}
         # Load processes run at the same time.
-        return {**added, ELAPSED: max(each[ELAPSED] or 0 for each in said)}
+        return {**added, ELAPSED: max(each[ELAPSED] or 0 for each in figures)}
 
     def missing(self) -> str:
         """Return the reason why `metrics` has no figures, in words."""
@@ -344,29 +344,29 @@ class Observation:
 
     def warnings(self) -> list[str]:
         """Return the caveats of a valid trial's figures."""
-        said = []
+        caveats = []
         if self.ready is not None and self.ready.cpu_source_reason is not None and not self.is_whole_life:
             whole_life = self.cpu_scope() == "whole_life"
             what = OF_WHOLE_LIFE if whole_life else NOT_EXACT
-            said.append(f"CPU time {what}: {self.ready.cpu_source_reason}")
+            caveats.append(f"CPU time {what}: {self.ready.cpu_source_reason}")
         waiting, limit = self.time_wait_before, self.time_wait_limit
         if waiting is not None and limit is not None and waiting + self.planned_connections() > limit:
-            said.append(
+            caveats.append(
                 f"the table of TIME_WAIT sockets was full (net.ipv4.tcp_max_tw_buckets = {limit}): "
                 "further ones were dropped at once"
             )
         remarks = [f"congestion control: {each.remark}" for each in self._connections() if each.remark]
-        said += dict.fromkeys(remarks)
+        caveats += dict.fromkeys(remarks)
         missing = unavailable_of_sides(self)
-        said += not_available(missing["server"], "")
+        caveats += not_available(missing["server"], "")
         of_clients = {
             name: why for name, why in missing["client"].items() if missing["server"].get(name) != why
         }
-        said += not_available(of_clients, " for the clients")
-        said += [*scaled_in_words(scaled_of_sides(self)), *none_came(self)]
+        caveats += not_available(of_clients, " for the clients")
+        caveats += [*scaled_in_words(scaled_of_sides(self)), *none_came(self)]
         if any(read_late(self)) and stands_late(self.contender.metric):
-            said.append(READ_LATE)
-        return said
+            caveats.append(READ_LATE)
+        return caveats
 
     def _connections(self) -> Iterator[Connection]:
         """Yield the kernel's properties of connections, on both sides."""
@@ -443,8 +443,8 @@ def left_out(metric: str, seen: Observation | TrialRecord) -> bool:
 
 def connections_of(trial: TrialRecord) -> dict[str, Connection]:
     """Return side → the kernel's properties of a connection, for sides with a TCP connection."""
-    told = [("server", trial.summary), *(("client", load) for load in trial.loads)]
-    return {side: each.connection for side, each in told if each is not None and each.connection is not None}
+    ends = [("server", trial.summary), *(("client", load) for load in trial.loads)]
+    return {side: each.connection for side, each in ends if each is not None and each.connection is not None}
 
 
 def elapsed_seconds(loads: Sequence[LoadResult]) -> float:

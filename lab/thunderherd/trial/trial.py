@@ -218,7 +218,7 @@ class _Trial:
         return self.seen.is_whole_life and self.profiles is None
 
     def _clients(self) -> list[Mapping[str, SettingValue]]:
-        return [*self.contender.load.each_told]
+        return [*self.contender.load.each_settings]
 
     @contextlib.contextmanager
     def _started(

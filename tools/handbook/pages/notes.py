@@ -102,12 +102,12 @@ Notes = TypeVar("Notes", DesignNotes, PrimitiveNotes)
 
 
 def notes_file(kind: str, name: str) -> Path:
-    """Returns the path of an entry's notes, relative to the root; `kind` is `designs` or `primitives`."""
+    """Return the path of an entry's notes, relative to the root; `kind` is `designs` or `primitives`."""
     return FOLDER / kind / f"{name}.toml"
 
 
 def read_notes(kind: str, name: str, form: type[Notes], root: Path = ROOT) -> Notes | None:
-    """Reads the notes on an entry; None if there are none. Raises UserError for an invalid file."""
+    """Read the notes on an entry; None if there are none. Raises UserError for an invalid file."""
     path = root / notes_file(kind, name)
     if not path.is_file():
         return None
@@ -118,6 +118,6 @@ def read_notes(kind: str, name: str, form: type[Notes], root: Path = ROOT) -> No
 
 
 def without_entry(kind: str, names: set[str], root: Path = ROOT) -> list[str]:
-    """Returns the names of notes without an entry: left behind, or misspelt."""
+    """Return the names of notes without an entry: left behind, or misspelt."""
     there = {path.stem for path in (root / FOLDER / kind).glob("*.toml")}
     return sorted(there - names)
