@@ -20,7 +20,7 @@ from thunderherd.engine.client import find_engine
 from thunderherd.errors import Problem, UserError
 from thunderherd.labs import KINDS, USUAL, with_namespaces
 from thunderherd.labs.kind import Kind, Site
-from thunderherd.labs.words import OPTION, QUANTITIES, in_words, parse
+from thunderherd.labs.words import OPTION, QUANTITIES, InvalidQuantity, in_words, parse
 from thunderherd.study import lab_option
 from thunderherd.study.loading import Lab
 from thunderherd.trial.listener_holders import is_listening
@@ -84,7 +84,7 @@ def read(command: str, arguments: Sequence[str]) -> LabRequest:
             continue
         value = value if equals else next(words, "")
         if not value:
-            raise request.refusal(f"--{name}", "it takes a value", "lab.value_missing")
+            raise request.refusal(f"--{name}", "needs a value", "lab.value_missing")
         if name in given:
             message = f"it is given twice: {given[name]}, and {value}"
             raise request.refusal(f"--{name}", message, "lab.given_twice", "leave one out")
@@ -109,8 +109,9 @@ def read(command: str, arguments: Sequence[str]) -> LabRequest:
         setting = QUANTITIES[name].setting
         try:
             request.settings[setting] = parse(name, value, on_command_line=True)
-        except ValueError as error:
-            raise request.refusal(typed[name], str(error), "lab.invalid_quantity") from None
+        except InvalidQuantity as error:
+            code = "lab.invalid_quantity"
+            raise request.refusal(typed[name], error.message, code, error.hint) from None
         request.typed["--" + setting.replace("_", "-")] = typed[name]
     _check_address(request)
     return request

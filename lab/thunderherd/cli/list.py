@@ -23,7 +23,7 @@ SECTIONS = ("designs", "primitives", "workloads", "loads", "labs", "counters", "
 
 HEADINGS = {
     "designs": "Designs: how connections are accepted and handed on (thunderherd serve DESIGN)",
-    "primitives": "Primitives: how the bytes of a message go out (--primitive) and come in (--receive)",
+    "primitives": "Primitives: how the bytes of a message are sent (--primitive) and received (--receive)",
     "workloads": "Workloads: one protocol, both ends (--workload; thunderherd load WORKLOAD)",
     "loads": "Loads: which clients send requests, and how often (--load)",
     "labs": "Labs: where server and clients run, and what joins them (--lab; [lab] kind of a study)",

@@ -98,7 +98,7 @@ def run_command(arguments: list[str]) -> int:
     except KeyboardInterrupt:
         return INTERRUPTED
     except BrokenPipeError:
-        # The reader has gone (`thunderherd list | head`). Python flushes stdout at exit: to nowhere.
+        # The reader has ended (`thunderherd list | head`). Python flushes stdout at exit, so redirect it.
         os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
         return FAILED
     except OSError as error:
@@ -135,7 +135,7 @@ def _usage_problem(mistake: typer.TyperException, arguments: Sequence[str]) -> P
     context: Any = getattr(mistake, "ctx", None)
     first = arguments[0] if arguments and not arguments[0].startswith("-") else ""
     command = context.command_path if context else f"{PROGRAM} {first}".strip()
-    hint = f"`{command} --help` lists what there is"
+    hint = f"see `{command} --help`"
     code = USAGE_CODES.get(type(mistake).__name__, "usage.invalid")
     where = command.removeprefix(PROGRAM).strip()
     near: list[str] = sorted(getattr(mistake, "possibilities", None) or [])

@@ -25,7 +25,7 @@ def governor(here: Here) -> Iterator[Finding]:
         "governor",
         seen,
         "an idle CPU slows down and needs some milliseconds of work to speed up again. Work that sleeps "
-        "often, such as round trips, then looks more expensive, whatever the design",
+        "often, such as round trips, then looks more expensive with any design",
         *changes,
     )
 

@@ -27,10 +27,10 @@ PARANOID = "kernel.perf_event_paranoid"
 
 ALLOWED = {
     -1: "every user may count everything, and read raw tracepoints",
-    0: "an ordinary user may count whole CPUs, kernel included, but not read raw tracepoints",
-    1: "an ordinary user may count and sample his own processes, kernel included",
-    2: "an ordinary user may count and sample his own processes in user mode only",
-    3: "an ordinary user may not open any event (a level that distributions added)",
+    0: "ordinary users may count whole CPUs, kernel included, but not read raw tracepoints",
+    1: "ordinary users may count and sample their own processes, kernel included",
+    2: "ordinary users may count and sample their own processes in user mode only",
+    3: "ordinary users may not open any event (a level that distributions added)",
 }
 """What each level allows (Linux, Documentation/admin-guide/sysctl/kernel.rst; 3 and above: Debian,
 Android)."""

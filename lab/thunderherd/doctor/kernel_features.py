@@ -6,11 +6,11 @@ from collections.abc import Iterator
 
 from pydantic import Field
 
-from thunderherd.doctor.kind import Told
+from thunderherd.doctor.kind import DoctorOutput
 from thunderherd.engine.catalogue import Catalogue, Feature, Runnable
 
 
-class KernelFeature(Told):
+class KernelFeature(DoctorOutput):
     """A kernel feature, and the entries that need it."""
 
     name: str = Field(description="name of the feature, as in the manual pages")

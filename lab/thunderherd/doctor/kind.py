@@ -26,7 +26,7 @@ Judgement = Literal["good", "notable", "stops", "unknown"]
 not show it."""
 
 
-class Told(BaseModel):
+class DoctorOutput(BaseModel):
     """A part of the output of `thunderherd doctor`, on its page and as JSON."""
 
     model_config = ConfigDict(
@@ -34,7 +34,7 @@ class Told(BaseModel):
     )
 
 
-class Change(Told):
+class Change(DoctorOutput):
     """A command that changes something."""
 
     command: str = Field(
@@ -46,7 +46,7 @@ class Change(Told):
     )
 
 
-class Finding(Told):
+class Finding(DoctorOutput):
     """What was found, what it means for measurements, and what to type to change it."""
 
     name: str = Field(description="name of the property")

@@ -1,4 +1,4 @@
-"""Who else uses the CPUs: other guests of the host, and other processes on this machine."""
+"""Other users of the CPUs: other guests of the host, and other processes on this machine."""
 
 from __future__ import annotations
 

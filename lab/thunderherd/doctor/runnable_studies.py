@@ -17,7 +17,7 @@ from typing import Literal
 from pydantic import Field
 
 from thunderherd.doctor import resources
-from thunderherd.doctor.kind import Change, Told
+from thunderherd.doctor.kind import Change, DoctorOutput
 from thunderherd.engine.catalogue import MOST_WORKERS, Catalogue
 from thunderherd.machine import description
 from thunderherd.study.file.names import DEFAULT_SIZE, bundled_studies
@@ -32,7 +32,7 @@ OTHER_TASKS, OTHER_DESCRIPTORS = 16, 64
 connections."""
 
 
-class LeftOut(Told):
+class LeftOut(DoctorOutput):
     """Contenders that cannot run here, and why."""
 
     contenders: tuple[str, ...] = Field(description="names of the contenders")
@@ -40,7 +40,7 @@ class LeftOut(Told):
     changes: tuple[Change, ...] = Field(default=(), description="commands that change it; each of them helps")
 
 
-class SizeHere(Told):
+class SizeHere(DoctorOutput):
     """What this machine can run of one size of a study."""
 
     runs: Runs = Field(description="wholly, in part (without some contenders of sweeps) or not")
@@ -50,7 +50,7 @@ class SizeHere(Told):
     left_out: tuple[LeftOut, ...] = Field(default=(), description="contenders that cannot run")
 
 
-class StudyHere(Told):
+class StudyHere(DoctorOutput):
     """What this machine can run of a bundled study."""
 
     name: str = Field(description="name of the study")

@@ -52,7 +52,7 @@ def unfit(key: str, value: object) -> str | None:
     if key == "kind":
         return None if value in KINDS else f"kind = {value!r}; known: {', '.join(KINDS)}"
     if key not in QUANTITIES:
-        return f"a lab has no {key} that a run could differ in; known: kind, {', '.join(QUANTITIES)}"
+        return f"runs cannot differ in {key}; known: kind, {', '.join(QUANTITIES)}"
     try:
         parse(key, value)
     except ValueError as error:

@@ -63,7 +63,7 @@ WRITTEN = {
 
 
 class InvalidQuantity(ValueError):
-    """A value that is not a quantity of its key; the hint says which values are."""
+    """A value that is not a quantity of its key; the hint has the valid form."""
 
     def __init__(self, message: str, hint: str) -> None:
         super().__init__(f"{message}; {hint}")
@@ -71,7 +71,7 @@ class InvalidQuantity(ValueError):
 
 
 def parse(key: str, value: object, *, on_command_line: bool = False) -> int:
-    """Return a quantity in the unit of the engine's setting; raise `InvalidQuantity` if it is none.
+    """Return a quantity in the unit of the engine's setting; raise `InvalidQuantity` if it is invalid.
 
     The hint of the error has an example: in quotes as in a study, or without quotes as on a command line.
     """
@@ -79,24 +79,24 @@ def parse(key: str, value: object, *, on_command_line: bool = False) -> int:
     if not quantity.units:
         if isinstance(value, int) and not isinstance(value, bool):
             return value
-        raise InvalidQuantity(f"it is no {key}", f"it takes a whole number, such as {quantity.example}")
+        raise InvalidQuantity(f"not a valid {key}", f"{key} takes a whole number, such as {quantity.example}")
     try:
         found = in_units(value.lower() if isinstance(value, str) else "", quantity.units)
     except NoQuantity:
-        takes = f"it takes a number with its unit ({', '.join(quantity.units)})"
+        takes = f"{key} takes a number with its unit ({', '.join(quantity.units)})"
         such = (
             f", such as {quantity.example}" if on_command_line else f" in quotes, such as {quantity.in_toml}"
         )
-        raise InvalidQuantity(f"it is no {key}", f"{takes}{such}") from None
+        raise InvalidQuantity(f"not a valid {key}", f"{takes}{such}") from None
     if found == 0:
-        raise InvalidQuantity(f"a {key} is more than 0", f"for none, leave {key} out")
+        raise InvalidQuantity(f"{key} must be more than 0", f"for none, leave {key} out")
     if found.denominator != 1:
         unit, least = min(quantity.units.items(), key=lambda each: each[1])
         smallest = f"{(1 / Decimal(least)).normalize():f}{unit}"
-        raise InvalidQuantity(f"it is no multiple of {smallest}", f"{smallest} is the smallest step")
+        raise InvalidQuantity(f"not a multiple of {smallest}", f"{smallest} is the smallest step")
     if found < quantity.least:
         least_written = written(key, quantity.least)
-        raise InvalidQuantity(f"it is less than {least_written}", f"for no limit, leave {key} out")
+        raise InvalidQuantity(f"less than {least_written}", f"for no limit, leave {key} out")
     return int(found)
 
 

@@ -1,4 +1,4 @@
-"""Who uses the CPUs while nothing of ours runs: other processes, and the hypervisor.
+"""Measures who uses the CPUs while no program of ours runs: other processes, and the hypervisor.
 
 Reads /proc twice. No process is stopped, slowed down or contacted.
 """

@@ -23,7 +23,7 @@ Better = Literal["less", "more"]
 """The better direction of a metric."""
 
 CPU_PER_CONNECTION = "server_cpu_per_connection"
-"""The metric that is shown for as many connections as the study says."""
+"""The metric that is shown for the study's `normalise_connections`."""
 
 PAYLOAD_RATE, SHARE_OF_CEILING = "gigabits_per_second", "share_of_ceiling"
 """The metric that a sweep with a ceiling compares, and the one that it shows."""
@@ -51,7 +51,7 @@ BoundRule = Literal[
 """The rules by which machine limits bound a metric (judge/summary/bounds.py)."""
 
 Side = Literal["server", "client"]
-"""The side that a figure belongs to: the server, or the clients, which report theirs without the server."""
+"""The side that a figure belongs to: the server, or the clients, which need no reading of the server."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -537,5 +537,5 @@ def is_of_open_loop(name: str) -> bool:
 
 
 def is_latency(name: str) -> bool:
-    """True if the metric is a latency; the kind of load says when a latency begins."""
+    """True if the metric is a latency, whose beginning depends on the kind of load."""
     return name.startswith(f"{LATENCY}_")

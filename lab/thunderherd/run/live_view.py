@@ -44,7 +44,7 @@ RATIO = 5.0
 """Intervals whose ends differ by more than this factor are drawn on a logarithmic scale."""
 OTHER_LINES = 7
 """Lines around the rows of the ranking."""
-MOST_TOLD = 3
+MOST_NAMED = 3
 """Most contenders that a plain line names."""
 
 SO_FAR = "Estimates from all valid trials so far; verdicts come at the planned looks."
@@ -62,7 +62,7 @@ class LiveView:
     """A view that is redrawn after each trial; invalid trials and noisy blocks stay as lines above it."""
 
     def __init__(self, study: Study, stream: TextIO, *, about: str = "") -> None:
-        """`about` replaces the line on what the view costs; `thunderherd watch` gives its own."""
+        """Make a view; `about` replaces the line on the view's cost, as in `thunderherd watch`."""
         self.standings = Standings(study)
         self.about = about
         self.drawing_seconds = 0.0
@@ -220,9 +220,10 @@ def standing_line(standings: Standings) -> str:
     if group is None:
         return ""
     texts = [f"{each.base} {value} ({span})" for each, value, span, _ in _figures(standings, group)]
-    more = [f"{len(texts) - MOST_TOLD} more"] if len(texts) > MOST_TOLD else []
+    more = [f"{len(texts) - MOST_NAMED} more"] if len(texts) > MOST_NAMED else []
     where = f" at {group.where}" if group.where else ""
-    return printable(f"so far{where}, {_heading(standings, group)}: {', '.join([*texts[:MOST_TOLD], *more])}")
+    names = ", ".join([*texts[:MOST_NAMED], *more])
+    return printable(f"so far{where}, {_heading(standings, group)}: {names}")
 
 
 def _heading(standings: Standings, group: Group, *, short: bool = False) -> str:

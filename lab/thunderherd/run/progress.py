@@ -1,4 +1,4 @@
-"""The progress of a run on stderr: plain lines (here), or on a terminal a live view (`live_view`).
+"""The progress of a run on stderr: plain lines (this module), or a live view on a terminal (`live_view`).
 
 Results go to stdout, so that they can be redirected while the progress stays visible.
 """

@@ -1,4 +1,4 @@
-"""How the contenders stand during a run: estimates with intervals, from all valid trials so far.
+"""The standings of contenders during a run: estimates with intervals, from all valid trials so far.
 
 Nothing is judged by them: noisy blocks are included, and verdicts come only at the planned looks.
 """

@@ -33,7 +33,7 @@ SIDE_CHOICES = ("server", "client", "both")
 PROCESSES = IntegerSetting(
     name="processes", help=LOAD_PROCESSES, unit=None, kind="integer", minimum=1, maximum=64, default=1
 )
-"""The one number of a load that is no setting of the engine's."""
+"""The one number of a load that is not a setting of the engine."""
 
 _SUCH_AS = "pool=30, load.processes=2 or lab.server_cpus=[0, 1]"
 
@@ -202,7 +202,7 @@ def _of_settings(typed: str, basis: Basis) -> dict[str, Any]:
             name_first = part == typed.partition(",")[0] and "=" not in part
             instead = f"; a design with settings is design={typed}" if part and name_first else ""
             raise UserError(
-                f"{show(part)} is no key=value",
+                f"{show(part)} is not of the form key=value",
                 code="contender.no_key_value",
                 hint=f"give {_SUCH_AS}, with commas between several{instead}",
                 where=where,
@@ -285,7 +285,7 @@ class Swept:
 
 @dataclass(frozen=True)
 class _Sought:
-    """The range that --over asks for, and the contenders in which its setting is looked up."""
+    """The range of --over, and the contenders that may have its setting."""
 
     request: CrossoverRequest
     range_: Range
@@ -328,7 +328,8 @@ def swept(
     setting = next(iter(found[keys[0]].values()))
     if not isinstance(setting, IntegerSetting):
         hint = f"numbers: {', '.join(_numeric(sought))}"
-        raise sought.refusal(f"it is no number but {setting.allowed()}", "crossover.over_is_no_number", hint)
+        message = f"not a number; it takes {setting.allowed()}"
+        raise sought.refusal(message, "crossover.over_is_no_number", hint)
     _check_available(keys, sought)
     for own in (each for key in keys for each in found[key].values()):
         if not (own.accepts(range_.low) and own.accepts(range_.high)):

@@ -141,7 +141,7 @@ class _Over:
                 instead = (
                     f"type {self.typed(least, high)}"
                     if least < high
-                    else f"go above {least}, or lower that by --set {table}.message_bytes=..."
+                    else f"choose sizes above {least}, or lower that bound by --set {table}.message_bytes=..."
                 )
                 raise self.refusal(
                     f"below {least} all sizes are the same file (message_bytes = {message})",

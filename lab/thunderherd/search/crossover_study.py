@@ -405,7 +405,7 @@ def _value(key: str, size: int) -> int | str:
 
 def _raised_note(over: Swept) -> dict[str, str]:
     raised = [f"{name} of the server is raised to {value:,}" for name, value in over.raised.items()]
-    return {"note": f"{'; '.join(raised)}, as {over.name} goes so far"} if raised else {}
+    return {"note": f"{'; '.join(raised)}, because the range of {over.name} goes that far"} if raised else {}
 
 
 def _own_set(tables: Mapping[str, Any]) -> dict[str, Any]:

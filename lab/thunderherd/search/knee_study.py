@@ -75,7 +75,7 @@ class Goal:
 
 
 def goal_of(request: KneeRequest) -> Goal:
-    """Return the one goal. Raises `UserError` if there is none or more than one, or if it is no time."""
+    """Return the one goal; raise `UserError` if there is none or more than one, or if it is not a time."""
     given = [(name, text) for name, text in request.percentiles.items() if text is not None]
     options = ", ".join(f"--{name}" for name in request.percentiles)
     if len(given) != 1:
@@ -290,13 +290,13 @@ class KneeStudies:
             first, dots, last = rates.partition("..")
             if not dots:
                 hint = "give LOW..HIGH, such as 1k..50k"
-                raise self.request.refusal(option, "it is no range", "knee.invalid_rates", hint)
+                raise self.request.refusal(option, "not a range", "knee.invalid_rates", hint)
             low, high = (parse_quantity(each, f"knee: {option}") for each in (first, last))
             setting = self._rate_setting()
             if low >= high or (setting and not (setting.accepts(low) and setting.accepts(high))):
                 allowed = setting.allowed() if setting else "a whole number above 0"
                 hint = f"allowed: LOW below HIGH, each {allowed}, such as 1k..50k"
-                raise self.request.refusal(option, "no such range of rates", "knee.invalid_rates", hint)
+                raise self.request.refusal(option, "not a valid range of rates", "knee.invalid_rates", hint)
             return [int(rate) for rate in grid(low, high, points, whole=True)]
         assert capacity is not None, "either the rates are given, or each design was probed"
         width = HIGHEST_SHARE - LOWEST_SHARE

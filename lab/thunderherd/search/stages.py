@@ -45,7 +45,7 @@ class Stages:
             return
         place, another = f"--out {self.directory}", "choose another directory with --out"
         if not self.directory.is_dir():
-            raise self.request.refusal(place, "it is no directory", "search.out_is_a_file", another)
+            raise self.request.refusal(place, "not a directory", "search.out_is_a_file", another)
         inside = {path.name for path in self.directory.iterdir()}
         if self.first in inside:
             hint = f"add --resume to continue it, or {another}"

@@ -1,4 +1,4 @@
-"""What a search takes over from the study of --study: its contenders, and all that they stand on."""
+"""The parts that a search takes over from --study: contenders, and the tables that they depend on."""
 
 from __future__ import annotations
 

@@ -1,6 +1,6 @@
 """The meaning of kernel functions, by name: copying, network code, interrupts switched on, sampling.
 
-The lists are fixed. Each symbol stands with its file: of Linux 5.4 to 6.18 on x86-64 and arm64, and of glibc
+The lists are fixed. Each symbol has its file: of Linux 5.4 to 6.18 on x86-64 and arm64, and of glibc
 for functions that programs call. A function that is not in a list does not count as copying. A sample is
 network code by its innermost function that identifies what the kernel was doing. Copies, switches, wake-ups
 and page faults have prices of their own and are not network code, even if the network stack caused them.
@@ -208,7 +208,7 @@ WAYS_OUT: Mapping[str, str] = {
     "asm_common_interrupt": "arch/x86/include/asm/idtentry.h",
     "el1_interrupt": "arch/arm64/kernel/entry-common.c",
 }
-"""Functions that have a price of their own, or that interrupt what they are found in."""
+"""Functions that have their own price, or that interrupt the code below them on the stack."""
 
 INTERRUPTS = "asm_sysvec_"
 """The prefix of a processor's own interrupts (arch/x86/include/asm/idtentry.h)."""

@@ -97,7 +97,7 @@ def checked(sizes: ArrayLike, log_ratios: ArrayLike, *, points: int = 2) -> tupl
     return x, y
 
 
-# Standings, and what they say -------------------------------------------------------------------------------
+# Standings, and the crossings that follow -------------------------------------------------------------------
 
 
 def standings(
@@ -242,7 +242,7 @@ def grid(low: float, high: float, points: int, *, whole: bool) -> tuple[float, .
     Whole sizes are listed once each, so there may be fewer of them.
     """
     found = np.geomspace(low, high, points)
-    found[[0, -1]] = low, high  # not low x e^...: an end is what was asked for
+    found[[0, -1]] = low, high  # the exact ends, not low x e^...
     if whole:
         # A range of few whole numbers is listed in full; a wide range must not be, since it may be huge.
         first, last = math.ceil(low), math.floor(high)

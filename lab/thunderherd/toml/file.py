@@ -264,7 +264,7 @@ def formed(
     except ValidationError as error:
         for detail in error.errors(include_url=False):
             key = _written_part(detail["loc"], data, missing=detail["type"] == "missing")
-            # Each member of a union reports an error of its own; the first is enough.
+            # Each member of a union reports a separate error; the first is enough.
             if key not in wrong:
                 wrong.append(key)
                 problem = _problem(model, key, detail, data, problems.file.area)

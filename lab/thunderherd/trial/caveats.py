@@ -134,7 +134,7 @@ def _span(column: Sequence[float]) -> str:
 
 
 LEAST = 0.05
-"""Smaller shares of the sampled connections are not reported: a few of thousands say nothing."""
+"""Smaller shares of the sampled connections are not reported: a few of thousands mean nothing."""
 
 AT_CLIENTS, AT_SERVER, NOWHERE = "at the clients", "at the server", "at neither end, being reset"
 

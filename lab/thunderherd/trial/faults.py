@@ -1,4 +1,4 @@
-"""Every reason why a trial is invalid, in words.
+"""The reasons why a trial is invalid, in words.
 
 Correctness comes before statistics. One wrong reply, one missing connection or one overflow of the listen
 queue makes the trial invalid, with a reason.

@@ -1,4 +1,4 @@
-"""Whether a load measured its server or itself: the engine's checks, and what follows from them."""
+"""The engine's checks whether a load measured its server or itself, and their effect on a trial."""
 
 from __future__ import annotations
 

@@ -380,7 +380,7 @@ class SweepTable(StrictTable):
     source_cpus: int | None = Field(
         default=None,
         ge=1,
-        description="the number of CPUs of the source's server; a note says so if this machine differs",
+        description="the number of CPUs of the source's server; a note appears if this machine differs",
     )
     axis: Axis = Field(default="linear", description='the axis of its points: "linear" or "logarithmic"')
     logarithmic: list[str] = Field(
