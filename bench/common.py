@@ -25,7 +25,7 @@ SEED = 1
 PATIENCE_SECONDS = 60.0
 """Time limit for steps that take a second or two on a quiet machine."""
 LATEST = 0.1
-"""How late the server may be read, as a share of the window. Later readings are not the window's CPU time."""
+"""The allowed delay of a reading of the server, as a share of the window."""
 
 
 def two_places() -> tuple[list[int], list[int]]:

@@ -57,7 +57,7 @@ CRATE = Path(__file__).resolve().parents[1] / "engine" / "Cargo.toml"
 
 @dataclass(frozen=True)
 class Cost:
-    """What one window came to."""
+    """The results of one window."""
 
     per_second: float
     microseconds: float

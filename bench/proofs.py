@@ -63,7 +63,7 @@ PROOFS = {
     "queue_0.7": _queue(0.7, 114.0),
 }
 LOOK_SECONDS = 0.5
-"""How long the machine's noise is measured before an attempt, to skip attempts on a busy machine."""
+"""The time for which noise is measured before an attempt, to skip attempts on a busy machine."""
 
 
 @dataclass(frozen=True)
@@ -83,7 +83,7 @@ class Outcome:
     beside: Noise | None
     """The noise during the attempt."""
     disturbed: list[str]
-    """Why earlier attempts were rejected."""
+    """The reasons why earlier attempts were rejected."""
 
     @property
     def holds(self) -> bool | None:

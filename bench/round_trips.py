@@ -39,7 +39,7 @@ KINDS: dict[str, tuple[tuple[Form, ...], tuple[peers.Peer, ...]]] = {
     TOGETHER: ((Form("send_each", "recv"), Form("write_each", "recv_exact")), peers.BLOCKING),
     SPINNING: ((Form("send_each", "busy_poll"), Form("write_each", "busy_poll")), peers.SPINNING),
 }
-"""By kind, our forms and the peers."""
+"""Kind → our forms, and the peers."""
 AGAINST_SLEEPING = "spinning : sleeping"
 """Our best busy-polling form compared with the best sleeping peer, on two CPUs."""
 

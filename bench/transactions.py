@@ -32,7 +32,7 @@ from thunderherd.engine.setting_rules import SettingValue
 OTHER_SECONDS = 0.4
 KEPT, RESET, FIN = "connections kept", "connection each, RST", "connection each, FIN"
 ENDS = {KEPT: "fin", RESET: "reset", FIN: "fin"}
-"""How our clients close connections."""
+"""The way in which our clients close connections."""
 
 
 @dataclass(frozen=True)
@@ -42,7 +42,7 @@ class Form:
     design: str
     back_end: str
     wait: str | None = None
-    """How the server waits; None for its default."""
+    """The server's way of waiting; None for its default."""
     on_each_cpu: bool = False
     """Both sides are on both CPUs, and a connection stays on one CPU."""
     taking: str | None = None

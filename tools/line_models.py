@@ -28,7 +28,7 @@ NAMES = {
     "Stack": "SampledStack",
     "Summary": "ServerSummary",
 }
-"""Names of the schema that say too little in the lab."""
+"""Longer names for those of the schema that are too short in the lab."""
 
 BASES = {
     "Closings": "ClosingsBase",

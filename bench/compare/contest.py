@@ -52,7 +52,7 @@ class Outcome:
 
     @property
     def why_alone(self) -> str:
-        """Why there is no ratio; empty if both sides have a form."""
+        """The reason why there is no ratio; empty if both sides have a form."""
         if self.ours is None:
             return "ours could not be measured; see below"
         if not self.comparison.peers:

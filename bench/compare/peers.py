@@ -29,7 +29,7 @@ PATIENCE_SECONDS = 20
 """Time limit beyond the length of a run, for a busy machine."""
 LIBC = ctypes.CDLL(None, use_errno=True)
 PR_SET_PDEATHSIG = 1
-"""From linux/prctl.h. It survives exec, also nsenter's."""
+"""PR_SET_PDEATHSIG of linux/prctl.h, which survives exec, also nsenter's."""
 IPERF3 = "apt-get install iperf3"
 NETPERF = "apt-get install netperf (Debian: component non-free)"
 NEPER = "build it from github.com/google/neper and put its folder into THUNDERHERD_PEERS"
@@ -74,7 +74,7 @@ class Peer:
     """Returns bits or round trips per second. Raises `EngineError` if it has no figure."""
     needs: str = ""
     """An option that only some versions have, as the help shows it."""
-    is_told: bool = True
+    has_congestion_option: bool = True
     """It has an option for the congestion control. Otherwise it uses that of the place."""
     uncopied: bool = False
     """It sends by sendfile or MSG_ZEROCOPY, without copying."""
@@ -263,7 +263,9 @@ STREAMS = (
         discards=True,
     ),
     Peer("netperf", "netperf", NETPERF, netperf_stream),
-    Peer("netperf sendfile", "netperf", NETPERF, netperf_sendfile, is_told=False, uncopied=True),
+    Peer(
+        "netperf sendfile", "netperf", NETPERF, netperf_sendfile, has_congestion_option=False, uncopied=True
+    ),
     Peer("neper", "tcp_stream", NEPER, neper_stream),
     Peer("neper --zerocopy", "tcp_stream", NEPER, with_options(neper_stream, "--zerocopy"), uncopied=True),
     Peer(
@@ -279,11 +281,15 @@ STREAMS = (
 BLOCKING = (
     Peer("netperf TCP_RR", "netperf", NETPERF, netperf_round_trips),
     Peer("neper tcp_rr", "tcp_rr", NEPER, neper_round_trips),
-    Peer("sockperf", "sockperf", SOCKPERF, sockperf, is_told=False),
+    Peer("sockperf", "sockperf", SOCKPERF, sockperf, has_congestion_option=False),
 )
 SPINNING = (
     Peer(
-        "sockperf --nonblocked", "sockperf", SOCKPERF, with_options(sockperf, "--nonblocked"), is_told=False
+        "sockperf --nonblocked",
+        "sockperf",
+        SOCKPERF,
+        with_options(sockperf, "--nonblocked"),
+        has_congestion_option=False,
     ),
 )
 
@@ -303,12 +309,24 @@ def on_each_cpu(peer: Peer) -> Peer:
 
 MANY_KEPT = (
     Peer("neper tcp_rr", "tcp_rr", NEPER, lambda run: neper_many("tcp_rr", run)),
-    Peer("netbench epoll", "netbench", NETBENCH, lambda run: netbench(run, "epoll"), is_told=False),
-    Peer("netbench io_uring", "netbench", NETBENCH, lambda run: netbench(run, "io_uring"), is_told=False),
+    Peer(
+        "netbench epoll",
+        "netbench",
+        NETBENCH,
+        lambda run: netbench(run, "epoll"),
+        has_congestion_option=False,
+    ),
+    Peer(
+        "netbench io_uring",
+        "netbench",
+        NETBENCH,
+        lambda run: netbench(run, "io_uring"),
+        has_congestion_option=False,
+    ),
 )
 MANY_RESET = (Peer("neper tcp_crr", "tcp_crr", NEPER, lambda run: neper_many("tcp_crr", run)),)
 MANY_FIN = (Peer("neper tcp_crr", "tcp_crr", NEPER, lambda run: neper_many("tcp_crr", run, "--time-wait")),)
-"""By default neper's client ends connections with RST."""
+"""The peers with a connection for each request. By default neper's client ends them with RST."""
 
 EVERY = (*STREAMS, *BLOCKING, *SPINNING, *MANY_KEPT, *MANY_RESET, *MANY_FIN)
 
@@ -322,8 +340,8 @@ def missing(peers: Sequence[Peer]) -> list[str]:
 def other_congestion(name: str, where: Place, congestion: str) -> str:
     """Return a note on a peer that does not use the chosen congestion control; else nothing."""
     alone = name.removesuffix(ON_EACH_CPU)
-    untold = any(peer.name == alone and not peer.is_told for peer in EVERY)
-    return f" ({where.congestion})" if untold and where.congestion != congestion else ""
+    lacks_option = any(peer.name == alone and not peer.has_congestion_option for peer in EVERY)
+    return f" ({where.congestion})" if lacks_option and where.congestion != congestion else ""
 
 
 @contextlib.contextmanager

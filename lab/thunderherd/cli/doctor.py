@@ -27,7 +27,7 @@ STYLES = {"!": "yellow", "x": "bold red", "?": "dim", " ": ""}
 LEGEND = "! worth knowing   x not possible here   ? unknown on this machine"
 
 LONGEST_LIST = 4
-"""How many contenders and reasons the page names; --json has all of them."""
+"""The maximum number of contenders and reasons that the page names; --json has all."""
 
 NAME = 26
 """Columns for the name of a finding; a longer name moves its text to the right."""

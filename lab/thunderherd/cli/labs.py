@@ -58,7 +58,7 @@ class LabRequest:
     holder: int | None = None
     settings: dict[str, int] = field(default_factory=dict)
     typed: dict[str, str] = field(default_factory=dict)
-    """By the engine's option, the words that were typed for it: `--rate 1gbit`."""
+    """The engine's option → the words that were typed for it: `--rate 1gbit`."""
 
     @property
     def serves_in_namespaces(self) -> bool:

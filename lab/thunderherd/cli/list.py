@@ -37,7 +37,7 @@ SHARED_SETTINGS = {
     "loads": ("load_settings", "every load"),
     "limits": ("limit_settings", "thunderherd limits"),
 }
-"""By section, the list of settings that all its entries share, and who takes them."""
+"""Section → the list of settings that all its entries share, and the commands that take them."""
 
 SETTING_LISTS = {"settings": "", "service_settings": "serve", "client_settings": "load"}
 """An entry's lists of settings, and the command that takes them if its two ends have different ones."""

@@ -68,7 +68,7 @@ def thunderherd(
 COMMANDS: tuple[Callable[..., int | None], ...] = (
     run, crossover, knee, merge, list_, doctor, limits, claims, table, summary, watch, explain, report, plot,
 )  # fmt: skip
-"""In the order of `--help`."""
+"""The commands, in the order of `--help`."""
 
 for each in COMMANDS:
     app.command(each.__name__.rstrip("_"))(each)

@@ -1,4 +1,4 @@
-"""What can be counted, and by whom: events of the kernel and the processor, samples, tracepoints."""
+"""Events that can be counted, and by whom: of the kernel and the processor, samples, tracepoints."""
 
 from __future__ import annotations
 
@@ -32,7 +32,7 @@ ALLOWED = {
     2: "ordinary users may count and sample their own processes in user mode only",
     3: "ordinary users may not open any event (a level that distributions added)",
 }
-"""What each level allows (Linux, Documentation/admin-guide/sysctl/kernel.rst; 3 and above: Debian,
+"""The rights at each level (Linux, Documentation/admin-guide/sysctl/kernel.rst; 3 and above: Debian,
 Android)."""
 
 ENOUGH = 1

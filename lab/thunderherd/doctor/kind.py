@@ -47,7 +47,7 @@ class Change(DoctorOutput):
 
 
 class Finding(DoctorOutput):
-    """What was found, what it means for measurements, and what to type to change it."""
+    """A property of the machine, its meaning for measurements, and the commands that change it."""
 
     name: str = Field(description="name of the property")
     seen: str = Field(description="its value, or why it is unknown")
@@ -76,11 +76,11 @@ def stops(name: str, seen: str, means: str, *changes: Change) -> Finding:
 
 @dataclass(frozen=True)
 class Here:
-    """What examinations get besides files.
+    """The inputs of examinations that are not files.
 
-    `watched` is what happened while nothing of ours ran, `allowed` how much of that a study allows by
-    default. `profile` is what a profile would sample, as the engine has tried it. `counting` is the check of
-    what counting the processor's events costs, if it was made.
+    `watched` is the noise while no program of ours ran, `allowed` the noise that a study allows by default.
+    `profile` shows what a profile would sample, as the engine has tried it. `counting` is the check of the
+    cost of counting the processor's events, if it was made.
     """
 
     catalogue: Catalogue
@@ -91,8 +91,7 @@ class Here:
 
 
 Look = Callable[[Here], Iterator[Finding]]
-"""One look at the machine. Raises `Unavailable`, `OSError` or `ValueError` if the machine does not show
-it."""
+"""A look at the machine; it raises `Unavailable`, `OSError` or `ValueError` if it sees nothing."""
 
 
 @dataclass(frozen=True)

@@ -1,4 +1,4 @@
-"""Which labs are available, and whether they need root."""
+"""The available labs, and whether they need root."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""How many descriptors, processes and threads there can be, and how much memory may be locked.
+"""Limits on descriptors, processes, threads and locked memory.
 
 Kernel, user and control group each have limits; the smallest applies.
 """
@@ -110,7 +110,7 @@ UNLIMITED = "unlimited"
 
 @dataclass(frozen=True)
 class Capacity:
-    """How many more there can be, which limit bounds that, and what raises the limit to the wanted number."""
+    """The room under a limit, the name of that limit, and the commands that raise it to the wanted number."""
 
     number: float
     bound: str

@@ -1,4 +1,4 @@
-"""Which of the bundled studies this machine can run: wholly, in part, or not.
+"""Determines which bundled studies this machine can run: wholly, in part, or not.
 
 A study can run if its usual size answers its question: the size resolves here, all contenders of its main
 table have room, and each of its sweeps keeps a contender.
@@ -41,7 +41,7 @@ class LeftOut(DoctorOutput):
 
 
 class SizeHere(DoctorOutput):
-    """What this machine can run of one size of a study."""
+    """The part of one size of a study that this machine can run."""
 
     runs: Runs = Field(description="wholly, in part (without some contenders of sweeps) or not")
     reasons: tuple[str, ...] = Field(
@@ -51,7 +51,7 @@ class SizeHere(DoctorOutput):
 
 
 class StudyHere(DoctorOutput):
-    """What this machine can run of a bundled study."""
+    """The part of a bundled study that this machine can run."""
 
     name: str = Field(description="name of the study")
     runs: Runs = Field(description="wholly, in part or not")
@@ -75,7 +75,7 @@ def studies_here(catalogue: Catalogue) -> tuple[StudyHere, ...]:
 
 
 def study_here(name: str, catalogue: Catalogue) -> StudyHere:
-    """Return what this machine can run of one study."""
+    """Return the part of one study that this machine can run."""
     loaded = load_sizes(name, catalogue)
     sizes = {size: size_here(study, catalogue) for size, study in loaded.items()}
     missing = {each.name for each in catalogue.counters if not each.available}
@@ -102,7 +102,7 @@ def study_here(name: str, catalogue: Catalogue) -> StudyHere:
 
 
 def size_here(study: Study | list[str], catalogue: Catalogue) -> SizeHere:
-    """Return what this machine can run of a size, resolved or refused."""
+    """Return the part of a size, resolved or refused, that this machine can run."""
     if not isinstance(study, Study):
         return SizeHere(runs="not", reasons=tuple(_without_place(line) for line in study))
     cramped = tuple(without_room(study.contenders, catalogue))

@@ -83,7 +83,7 @@ LimitLine = Limits | LimitRound | LimitUnavailable
 
 @dataclass(frozen=True)
 class Sampling:
-    """How a process of the engine is sampled from exec to exit, and the file for its stacks."""
+    """The sampling of a process of the engine from exec to exit, and the file for its stacks."""
 
     output: Path
     frequency: int

@@ -59,7 +59,7 @@ WRITTEN = {
     for key, each in QUANTITIES.items()
     for table in ("", "lab.")
 }
-"""How the ends of a range of quantities are written, by key, with and without its table."""
+"""Key, with and without its table → how the ends of a range are written."""
 
 
 class InvalidQuantity(ValueError):

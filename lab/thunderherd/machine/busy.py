@@ -29,7 +29,7 @@ class Busy:
 
 @dataclass(frozen=True)
 class Watched:
-    """What happened over a time: the machine's noise, and the processes that used most CPU time, the busiest
+    """A stretch of time: the machine's noise, and the processes that used most CPU time, the busiest
     first."""
 
     noise: Noise

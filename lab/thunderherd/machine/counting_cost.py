@@ -1,4 +1,4 @@
-"""What counting the processor's events costs: pairs of measurements, and their ratio.
+"""The cost of counting the processor's events: pairs of measurements, and their ratio.
 
 A hypervisor may trap each access to the processor's counters. Every switch of a counted process is then
 expensive. Three users share this module:

@@ -44,7 +44,7 @@ DERIVED: Mapping[Place, tuple[str, str]] = {
 
 Point = tuple[str, Place, int | None]
 Rounds = dict[Point, dict[int, float]]
-"""For each point, round number → nanoseconds of one operation, or bytes per second."""
+"""Point → round number → nanoseconds of one operation, or bytes per second."""
 
 
 def machine_limits(
@@ -144,7 +144,7 @@ def _derived(rounds: Rounds) -> list[LimitFigure]:
 
 
 ATTEMPTS = 2
-"""How often the limits are measured at most."""
+"""The maximum number of times that the limits are measured."""
 
 
 def measured_lines(

@@ -1,4 +1,4 @@
-"""What else the machine does during a trial: stolen CPU, foreign CPU, soft interrupts, throttling,
+"""The noise of the machine during a trial: stolen CPU, foreign CPU, soft interrupts, throttling,
 retransmitted segments, ports in TIME_WAIT.
 
 Two samples enclose the measured window. The machine's CPU clock (`/proc/stat`) counts in hundredths of a

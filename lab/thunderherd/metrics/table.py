@@ -56,13 +56,13 @@ Side = Literal["server", "client"]
 
 @dataclass(frozen=True, slots=True)
 class Metric:
-    """How a metric is read, compared and shown."""
+    """The properties of a metric: how it is read, compared and shown."""
 
     name: str
     words: str
     """Its name in a sentence or as a heading."""
     unit: str = ""
-    """Of one value: "s" (all times are in seconds), "1/s", "share", "connections"; empty for a plain number.
+    """The unit of a value: "s" (for all times), "1/s", "share", "connections"; empty for a plain number.
     """
     better: Better = "less"
     digits: int = 3
@@ -83,7 +83,7 @@ class Metric:
     open_loop: bool = False
     """Only loads with a schedule have it."""
     none_because: str = ""
-    """Why a trial has none although everything that it is computed from was counted."""
+    """The reason why a trial has no figure although everything that it is computed from was counted."""
     fewest_requests: int = 0
     """The fewest requests that give one: ten must lie beyond a percentile (the engine's rule)."""
 
@@ -303,7 +303,7 @@ OF_A_LIFE = {
     "minor_faults": "minor page faults",
     "major_faults": "major page faults",
 }
-"""What the system reports of a process that has ended; of the server only in whole-life trials."""
+"""The figures that the system reports of an ended process; of the server only in whole-life trials."""
 
 ABBREVIATIONS = {"cpu": "CPU", "llc": "LLC", "l1": "L1"}
 """Abbreviations in the names of counters, as words."""
@@ -317,7 +317,7 @@ OF_A_TALLY = {
     "completions": "sends without copying that were completed",
     "completions_copied": "sends without copying that were copied after all",
 }
-"""What each side counts itself in every trial.
+"""The figures that each side counts itself in every trial.
 
 The server's counts are of the window, if there is one; the clients' are of their whole load.
 """
@@ -378,7 +378,7 @@ NONE_BECAUSE = {
     COPIED_SHARE: "nothing was sent without copying",
     **{each.name: each.none_because for each in METRICS.values() if each.none_because},
 }
-"""Why a trial has none of these although everything that they are computed from was counted."""
+"""The reasons why a trial lacks one although everything that it is computed from was counted."""
 
 NANOSECONDS = "nanoseconds"
 """The engine's unit of counters of time; as metrics they are in seconds."""

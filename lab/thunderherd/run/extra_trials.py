@@ -27,7 +27,7 @@ from thunderherd.trial.observation import LATE_SHARE, late_by_ns, read_late
 from thunderherd.trial.trial import ProfileFiles
 
 ATTEMPTS = 2
-"""How often a trial is attempted: an invalid one is repeated once."""
+"""The maximum number of attempts at a trial: an invalid one is repeated once."""
 
 LONGER = 2
 """Safety factor for the window of the second attempt, after the server was read late: the window would allow
@@ -53,7 +53,7 @@ class MakeTrial(Protocol):
 
 @dataclass(frozen=True)
 class Place:
-    """Which trial: its contender, its number from 1, and its position in the order of that number."""
+    """The place of a trial: contender, number from 1, and position in the order of that number."""
 
     contender: str
     number: int

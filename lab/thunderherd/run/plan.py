@@ -1,4 +1,4 @@
-"""Which trial of a run comes next, and how many are left until its next look.
+"""Plans the next trial of a run, and counts the trials until its next look.
 
 A pure function of the study, its seed and the trials on disk. The run and `thunderherd watch` both use it.
 """
@@ -27,7 +27,7 @@ __all__ = ["Next", "Plan", "next_in_block", "plan"]
 
 @dataclass(frozen=True)
 class Plan:
-    """What a run does next: the block to run or finish, the blocks at the next look, the trials until then.
+    """The next steps of a run: the block to run or finish, the blocks at the next look, the trials until it.
 
     `number` is None when the run is over.
     """

@@ -51,7 +51,7 @@ from thunderherd.trial.trial import ProfileFiles, run_trial
 SEEDS = 2**32
 """A seed that the user did not choose is below this."""
 GONE_SECONDS = 0.5
-"""How long to wait for the end of a lab's site, which may be why a trial failed."""
+"""The time to wait for the end of a lab's site, which may be the reason of a failed trial."""
 
 RESUME = "resume: "
 """Begins the line with the command that resumes an interrupted run."""

@@ -40,7 +40,7 @@ _SUCH_AS = "pool=30, load.processes=2 or lab.server_cpus=[0, 1]"
 
 @dataclass(frozen=True)
 class Basis:
-    """What all contenders share: the workload, the load, and defaults for what a contender leaves out."""
+    """The parts that all contenders share: workload, load, and defaults for missing keys."""
 
     catalogue: Catalogue
     workload: str
@@ -49,7 +49,7 @@ class Basis:
     server_way: Way
     load_way: Way
     side: str | None
-    """As typed. None means the side that the workload is about."""
+    """The typed side; None means the side that the workload is about."""
     lab: str = USUAL.name
     """The kind of lab."""
     direction: object = None
@@ -277,7 +277,7 @@ class Swept:
     name: str
     keys: tuple[str, ...]
     by_all: bool
-    """Whether every contender has the keys."""
+    """True if every contender has the keys."""
     setting: IntegerSetting
     raised: Mapping[str, int]
     """Limits of the server that must be as high as the range, with the value that they need."""

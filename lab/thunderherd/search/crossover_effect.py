@@ -85,7 +85,7 @@ def check_effect(tables: Tables, study: Study, request: CrossoverRequest, catalo
 
 @dataclass(frozen=True)
 class _Over:
-    """What --over searches: the keys that take each size, and their range."""
+    """The subject of the search: the keys that take each size, and their range."""
 
     request: CrossoverRequest
     keys: tuple[str, ...]

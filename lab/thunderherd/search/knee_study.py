@@ -64,7 +64,7 @@ class Goal:
     """A percentile of latency and its upper bound."""
 
     option: str
-    """As it was typed: `p99`."""
+    """The option without its dashes: `p99`."""
     text: str
     seconds: float
 

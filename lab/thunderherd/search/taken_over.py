@@ -23,7 +23,7 @@ OWN_TABLES = ("measure", "server", "load", "lab", "noise")
 
 @dataclass(frozen=True)
 class TakenOver:
-    """What a search takes over from a study: tables, contenders by name, sweeps. Empty without a study."""
+    """The parts that a search takes over from a study: tables, contenders by name, sweeps."""
 
     tables: Mapping[str, Any] = field(default_factory=dict)
     contenders: Mapping[str, dict[str, Any]] = field(default_factory=dict)

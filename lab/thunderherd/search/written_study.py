@@ -27,16 +27,16 @@ Tables = dict[str, Any]
 """A study as a dictionary, ready for `toml_text`."""
 
 DOTTED = re.compile(r"""(?<![\w.'"-])(?<!--set )([a-z]+(?:\.\w+)+)(?: = ("[^"]*"|[\w.]*\w))?""")
-"""What may be a key of a study in a hint, perhaps with a value, unless it follows --set already."""
+"""A possible key of a study in a hint, perhaps with a value, that does not follow --set."""
 
 
 @dataclass(frozen=True)
 class Typed:
-    """How a command line gave the keys of the studies that it makes."""
+    """The options by which a command line gave the keys of its studies."""
 
     command: str
     options: Mapping[KeyPath, str]
-    """By key, the words that set it: `--clients 50000`, or the option alone if it was left out.
+    """Key → the words that set it: `--clients 50000`, or the option alone if it was left out.
 
     An element of an array is known by its name, or by its number.
     """

@@ -14,7 +14,7 @@ from itertools import product
 from typing import Literal
 
 Mode = Literal["user", "kernel"]
-"""Where a frame of a stack is: in a program or its libraries, or in the kernel."""
+"""The place of a frame: in a program or its libraries, or in the kernel."""
 
 CopyKind = Literal["across", "kernel", "program"]
 """Bytes copied between a program and the kernel, within the kernel, or within the program."""

@@ -1,4 +1,4 @@
-"""Where two contenders change places: the size at which the log ratio of their costs is zero.
+"""Crossings of two contenders: the size at which the log ratio of their costs is zero.
 
 Pure functions. `log_ratios[i, j]` is, in block `i` at size `j`, the logarithm of the cost of A over that of
 B: A is ahead below zero. Sizes are above zero and increase; all arithmetic uses their logarithms. An

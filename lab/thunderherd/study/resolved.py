@@ -179,7 +179,7 @@ class LoadPlan(_Resolved):
 
 
 class Lab(_Resolved):
-    """Where server and clients run: the kind of lab, the engine's settings of what joins them, and CPUs.
+    """The place of server and clients: the kind of lab, the engine's settings of what joins them, and CPUs.
 
     With CPUs of None the kernel chooses.
     """

@@ -1,4 +1,4 @@
-"""From the form of a study to the resolved study: one pass for each size, with or without overrides."""
+"""Turns the form of a study into the resolved study: one pass for each size, with or without overrides."""
 
 from __future__ import annotations
 
@@ -68,7 +68,7 @@ JUDGED_OR_REPEATED = {
 
 
 OTHER_VALUES = "this run has other values of its sweep"
-"""Why a contender is absent if the user has overridden the values of its sweep."""
+"""The reason why a contender is absent if the user has overridden the values of its sweep."""
 
 
 class Resolver:

@@ -93,7 +93,7 @@ class Problems:
     def __init__(self, file: TomlFile) -> None:
         self.file = file
         self.origins: dict[KeyPath, str] = {}
-        """For each key whose value was not written at the key: where it was written."""
+        """Key → place of its value, if that is not the key's own line."""
         self.overridden: dict[KeyPath, Any] = {}
         """The values of the keys that the user has overridden."""
         self.settled: set[KeyPath] = set()

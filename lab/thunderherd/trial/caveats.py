@@ -178,7 +178,7 @@ def where_kept(closings: Closings) -> str:
 
 
 Shares = Mapping[str, Mapping[str, float]]
-"""By contender, then metric: the least share of the time in which it was counted."""
+"""Contender → metric → the least share of the time in which it was counted."""
 
 
 def scaled_metrics(study: Study, trials: Iterable[TrialRecord]) -> dict[str, float]:
@@ -231,7 +231,7 @@ MEANINGS = {
     "next request, so a server that stalls gets fewer requests, which hides the stall",
     "intended": "that of an open loop, from when a request was due, even if earlier ones had no reply yet",
 }
-"""By where a latency starts in the engine's words, what that means."""
+"""The engine's word for where a latency starts → its meaning."""
 
 
 def latency_notes(study: Study, trials: Iterable[TrialRecord]) -> list[str]:

@@ -1,4 +1,4 @@
-"""How many processes of a server hold its listener: the reference count that textbooks describe.
+"""Counts the processes of a server that hold its listener: the reference count that textbooks describe.
 
 A listener belongs to an open file. Each process forked later has a descriptor of that file (fork(2)), and the
 file is closed with the last of them. The kernel does not report that count, but /proc shows whose descriptors

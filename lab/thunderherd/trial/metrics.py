@@ -48,7 +48,7 @@ Number = int | float
 
 @dataclass(frozen=True)
 class Flow:
-    """What one direction carried per second of the window: gigabits as counted by the receiver, and the calls
+    """The flow of one direction per second of the window: gigabits as counted by the receiver, and the calls
     of each end."""
 
     gigabits: float | None
@@ -74,7 +74,7 @@ class MeasuredWindow:
     """
 
     work: Tally
-    """What the server counted."""
+    """The server's tally."""
     server_seconds: float
     served: Tally
     """The work that the server's CPU time paid for."""
@@ -90,9 +90,9 @@ class MeasuredWindow:
     times: Mapping[str, Sequence[Times | None]]
     """The times of requests (`metrics.TIMES`), of each load process."""
     schedules: Sequence[Scheduled]
-    """Of load processes that are open loops."""
+    """The schedules of load processes that are open loops."""
     validities: Sequence[Validity]
-    """Of load processes with an event loop and a window."""
+    """The checks of load processes with an event loop and a window."""
     figures: Mapping[str, int]
     """The workload's own figures, of all load processes together."""
     replied: int
@@ -100,7 +100,7 @@ class MeasuredWindow:
     sent: int
     """Bytes that the clients sent, over the whole load."""
     flow: Flow | None
-    """Of a load whose bytes are counted in the window."""
+    """The flow of a load whose bytes are counted in the window."""
     rate_gigabits: float | None
     """The capacity of the link in gigabits per second, if the lab limits it."""
     queueing_bound: float | None
@@ -312,7 +312,7 @@ COMPUTED: Mapping[str, Computed] = {
     "clients_per_worker_max": lambda trial: max(trial.workers) if trial.workers else None,
     "listen_drops": lambda trial: trial.listen_drops,
 }
-"""How to compute each metric that is not a workload's own figure."""
+"""Metric → its computation, unless it is a workload's own figure."""
 
 
 def figures_of(loads: Sequence[LoadResult]) -> dict[str, int]:
@@ -332,7 +332,7 @@ def figures_of(loads: Sequence[LoadResult]) -> dict[str, int]:
 
 
 JOINED: Mapping[str, Callable[[Iterable[int]], int]] = {PAYLOAD_BEGAN: min, PAYLOAD_ENDED: max}
-"""How to combine the figures of several processes that must not be added."""
+"""Figure → how to combine it over several processes, if it must not be added."""
 
 
 def flow_of(loads: Sequence[LoadResult], before: Snapshot | None, after: Snapshot | None) -> Flow | None:
@@ -367,7 +367,7 @@ def flow_of(loads: Sequence[LoadResult], before: Snapshot | None, after: Snapsho
 
 @dataclass(frozen=True)
 class Counting:
-    """What the figures of a side are divided by.
+    """The divisors of a side's figures.
 
     These are the requests that it saw, their payload or the bytes that passed it (`moved`) if these are
     counted, and the time in which it was counted. `counters` are the figures that were requested, `states`

@@ -50,7 +50,7 @@ NO_CPU_TIME = "the engine did not report the server's CPU time"
 
 @dataclass
 class Observation:
-    """What a trial has observed so far; None for steps that it did not reach.
+    """The observations of a trial so far; None for steps that it did not reach.
 
     `before` and `after` are the edges of the measured window. `rest_before` and `rest_after` enclose
     everything that the measured load did. They are the same snapshots, except for a load that ends by time,
@@ -60,15 +60,15 @@ class Observation:
     contender: Contender
     counters: Mapping[str, str] = field(default_factory=dict)
     states: frozenset[str] = frozenset()
-    """Those of `counters` that report one moment: for a window, its end."""
+    """The counters that report one moment: for a window, its end."""
     overload_counts: bool = False
-    """Whether the study accepts trials whose server did not keep up with an open loop."""
+    """True if the study accepts trials whose server did not keep up with an open loop."""
     reasons: list[str] = field(default_factory=list)
     ready: Ready | None = None
     rest_before: Snapshot | None = None
     before: Snapshot | None = None
     during: Snapshot | None = None
-    """In the last tenth of the window of a load that ends by time, if states are requested."""
+    """The snapshot in the last tenth of the window of a load that ends by time, if states are requested."""
     after: Snapshot | None = None
     rest_after: Snapshot | None = None
     summary: ServerSummary | None = None

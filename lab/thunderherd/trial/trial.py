@@ -34,7 +34,7 @@ from thunderherd.trial.observation import Observation
 SETTLE_INTERVAL_SECONDS = 0.02
 """The time between two snapshots that must agree."""
 SETTLE_SECONDS = 2.0
-"""How long a server may take to become idle."""
+"""Time limit for a server to become idle."""
 NOT_IDLE = "did not become idle"
 STILL_CPU_NS = 20_000
 """CPU time of an idle server in an interval: a thousandth of it, for a timer or two."""
@@ -122,7 +122,7 @@ def run_trial(
 
 @dataclass(frozen=True)
 class ProfileFiles:
-    """How a trial is sampled, and the existing directory for its call stacks."""
+    """The sampling of a trial, and the existing directory for its call stacks."""
 
     folder: Path
     frequency: int

@@ -13,7 +13,7 @@ from xml.sax.saxutils import escape
 from handbook.pages.notes import HOWS, PLACES, Journey, Place
 
 LANES = ("program", "kernel", "device")
-"""Where bytes may be, from the top down. A drawing without devices has no lane for them."""
+"""The lanes of a drawing, from the top down. A drawing without devices has no lane for them."""
 BOX_WIDTH, BOX_HEIGHT, GAP, MARGIN, HEAD = 150, 40, 160, 84, 44
 LANE_HEIGHT = 104
 BOX_WORDS, LEVEL_WORDS, TURNED_WORDS = 22, 22, 30

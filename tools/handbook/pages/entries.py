@@ -32,7 +32,7 @@ WAITS: Mapping[str, str] = {
     "for_readiness": "the kernel reports which sockets would not block",
     "for_completion": "the server submits operations, and the kernel reports their completion",
 }
-"""What each way of waiting means."""
+"""Way of waiting → its meaning."""
 
 BUSY_POLLS = "busy-polls"
 """A design that never waits. Its notes describe what it does instead."""
@@ -47,7 +47,7 @@ RECEIVING: Mapping[str, Kind] = {
     "": lambda row: row.receive,
     "The clients receive by it.": lambda row: row.client_receive,
 }
-"""Whose primitives a table may compare: the server's, or the clients'."""
+"""The sides whose primitives a table may compare."""
 
 
 @dataclass(frozen=True)

@@ -33,7 +33,7 @@ PLACES: dict[Place, tuple[str, str]] = {
     "card": ("network card", "device"),
     "nothing": ("nowhere", "kernel"),
 }
-"""Where bytes may be: in words, and the lane of that place."""
+"""The places of bytes: in words, and the lane of each."""
 
 HOWS: dict[How, tuple[str, str]] = {
     "copied": ("copied", "the CPU reads and writes every byte once"),
@@ -42,7 +42,7 @@ HOWS: dict[How, tuple[str, str]] = {
     "dma": ("no CPU", "the device reads or writes memory itself"),
     "discarded": ("not copied", "the kernel discards the bytes"),
 }
-"""How bytes go from one place to the next: in a word, and its meaning."""
+"""The ways of bytes from one place to the next: in a word, and its meaning."""
 
 
 class _Part(BaseModel):
@@ -73,7 +73,7 @@ class Journey(_Part):
 
     @property
     def copies(self) -> int:
-        """How many times the CPU copies each byte."""
+        """The number of times that the CPU copies each byte."""
         return sum(1 for step in self.steps if step.how == "copied")
 
 

@@ -61,7 +61,7 @@ class KeptRow(_Form):
     rank: int | None
     letters: str
     why: str | None = None
-    """Why it has no figure; None if it has one, or in older records."""
+    """The reason why it has no figure; None if it has one, or in older records."""
 
 
 class KeptPair(_Form):

@@ -45,7 +45,7 @@ class Change:
     value: Any
     place: KeyPath
     required: bool
-    """Whether every contender must have the key. If not, only those that have it get the value."""
+    """True if every contender must have the key. If not, only those that have it get the value."""
 
 
 @dataclass(frozen=True)
