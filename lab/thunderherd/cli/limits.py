@@ -33,7 +33,7 @@ def limits(
         int | None, typer.Option("--seed", min=0, help="Seed of the order within a round (default 1).")
     ] = None,
 ) -> None:
-    """Measure the cost of system calls, copies, wake-ups and processes on this machine."""
+    """Measure the cost of calls, copies and processes on this machine."""
     chosen = _cpus(cpus)
 
     from thunderherd.engine.client import catalogue
