@@ -186,7 +186,7 @@ def understand(model: type[Line], text: str, what: str) -> Line:
     found = json_object(text, what)
     if found.get("schema", SCHEMA) != SCHEMA:
         raise UserError(
-            f"the engine's JSON has version {found['schema']!r}, but this lab reads version {SCHEMA}",
+            f"the engine prints version {found['schema']!r} of its JSON, this lab reads version {SCHEMA}",
             code="engine.other_version",
             hint="run `make build`",
         )
