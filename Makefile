@@ -83,7 +83,7 @@ test-thorough: build ## every conformance test with every workload (`make test` 
 
 # pytest rewrites assertions and caches the result. CI does this once, during other checks, instead of once a worker.
 rewritten-tests: test-tools
-	@told=$$($(PYTHON) -m pytest --collect-only -qq 2>&1) || { echo "$$told" >&2; exit 1; }
+	@output=$$($(PYTHON) -m pytest --collect-only -qq 2>&1) || { echo "$$output" >&2; exit 1; }
 
 # Four workers, twice the CPUs of a small machine, since tests wait for a third of their time. Then the few tests that
 # need the CPUs for themselves, one after another.

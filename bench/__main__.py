@@ -38,7 +38,7 @@ PARTS = {**SERVERS, **PEERS}
 
 
 def main() -> None:
-    """Runs the parts that the command line names; exits with 1 if one of them fails."""
+    """Run the parts that the command line names; exit with 1 if one of them fails."""
     parser = argparse.ArgumentParser(prog="bench", description=__doc__)
     parts = parser.add_subparsers(dest="part", metavar="PART", help=f"default: {', '.join(SERVERS)}")
     parts.add_parser("peers", help=f"all of {', '.join(PEERS)}")
@@ -65,7 +65,7 @@ def main() -> None:
 
 
 def announce(chosen: dict[str, argparse.Namespace]) -> None:
-    """Prints the expected duration and what is missing. Raises `UserError` if nothing can be measured."""
+    """Print the expected duration and what is missing. Raises `UserError` if nothing can be measured."""
     two_places()
     seconds = {name: PARTS[name].seconds(each) for name, each in chosen.items()}
     lengths = ", ".join(f"{name} {duration(length)}" for name, length in seconds.items())
@@ -77,7 +77,7 @@ def announce(chosen: dict[str, argparse.Namespace]) -> None:
 
 
 def about(name: str) -> str:
-    """Returns the first line of a part's docstring."""
+    """Return the first line of a part's docstring."""
     return (PARTS[name].__doc__ or "").partition("\n")[0]
 
 

@@ -36,7 +36,7 @@ from common import (
     two_places,
 )
 from compare import http_tools
-from compare.http_tools import TOOLS, Told, Tool
+from compare.http_tools import TOOLS, Tool, ToolResult
 from thunderherd.engine.client import EngineError, Server, start_load
 from thunderherd.engine.setting_rules import SettingValue
 from thunderherd.errors import UserError
@@ -78,16 +78,16 @@ class Generator:
     """A load generator with some settings."""
 
     name: str
-    run: Callable[[Target, int], Told]
+    run: Callable[[Target, int], ToolResult]
     """Sends requests for so many seconds. Raises `EngineError` on errors, or if there was no reply."""
     missing: Callable[[], str | None] = lambda: None
     """Returns why it cannot run on this machine; None if it can."""
 
 
-def ours(settings: Mapping[str, SettingValue]) -> Callable[[Target, int], Told]:
-    """Returns our closed load with these settings."""
+def ours(settings: Mapping[str, SettingValue]) -> Callable[[Target, int], ToolResult]:
+    """Return our closed load with these settings."""
 
-    def run(target: Target, seconds: int) -> Told:
+    def run(target: Target, seconds: int) -> ToolResult:
         load = start_load(
             "http",
             f"127.0.0.1:{target.port}",
@@ -107,26 +107,26 @@ def ours(settings: Mapping[str, SettingValue]) -> Callable[[Target, int], Told]:
             load.end()
         if result.tally.errors or result.window is None:
             raise EngineError(f"our load saw errors, or no replies: {result.first_error}")
-        return Told(result.tally.requests, result.window.requests_per_second)
+        return ToolResult(result.tally.requests, result.window.requests_per_second)
 
     return run
 
 
-def bare(kind: str) -> Callable[[Target, int], Told]:
-    """Returns the bare loop of this kind."""
+def bare(kind: str) -> Callable[[Target, int], ToolResult]:
+    """Return the bare loop of this kind."""
 
-    def run(target: Target, seconds: int) -> Told:
+    def run(target: Target, seconds: int) -> ToolResult:
         address, words = f"127.0.0.1:{target.port}", (CONNECTIONS, target.reply_bytes, 0, seconds * 1000)
-        said = layers.asked(layers.built(), kind, address, words, two_places()[1])
-        if not said["requests"]:
+        found = layers.run_layer(layers.built(), kind, address, words, two_places()[1])
+        if not found["requests"]:
             raise EngineError("the bare loop got no reply")
-        return Told(said["requests"], said["requests"] / said["elapsed_ns"] * 1e9)
+        return ToolResult(found["requests"], found["requests"] / found["elapsed_ns"] * 1e9)
 
     return run
 
 
-def theirs(tool: Tool) -> Callable[[Target, int], Told]:
-    """Returns a foreign tool as a generator."""
+def foreign(tool: Tool) -> Callable[[Target, int], ToolResult]:
+    """Return a foreign tool as a generator."""
     return lambda target, seconds: tool.run(target.port, CONNECTIONS, seconds)
 
 
@@ -142,14 +142,14 @@ GENERATORS = {
         Generator("ours, polling", ours({**COUNT, "back_end": "polling"})),
         Generator("bare loop", bare("bare_http"), layers.missing),
         Generator("bare loop, polling", bare("bare_http_polling"), layers.missing),
-        *(Generator(each.name, theirs(each), each.missing) for each in TOOLS),
+        *(Generator(each.name, foreign(each), each.missing) for each in TOOLS),
     )
 }
 
 
 @contextlib.contextmanager
 def our_server(reply_bytes: int, design: str = "epoll", place: int = 0) -> Iterator[Target]:
-    """Runs a server of ours on one CPU: by default a separate one, or (1) the generator's."""
+    """Run a server of ours on one CPU: by default a separate one, or (1) the generator's."""
     settings: dict[str, SettingValue] = {"bytes": reply_bytes}
     with Server(design, workload="http", settings=settings, cpus=two_places()[place]) as server:
         assert server.ready.port is not None, "a design listens at a port"
@@ -163,7 +163,7 @@ def our_server(reply_bytes: int, design: str = "epoll", place: int = 0) -> Itera
 
 @contextlib.contextmanager
 def their_server() -> Iterator[Target]:
-    """Runs nginx with a file, as Debian configures it."""
+    """Run nginx with a file, as Debian configures it."""
     with nginx.nginx(nginx.PEERS[nginx.PACKAGED]) as server:
         yield Target(server.port, server.group, nginx.BYTES, lambda: None)
 
@@ -179,7 +179,7 @@ SERVERS: Mapping[str, Callable[[], contextlib.AbstractContextManager[Target]]] =
 
 
 def options(parser: argparse.ArgumentParser) -> None:
-    """Adds the options of this part."""
+    """Add the options of this part."""
     parser.add_argument(
         "servers", nargs="*", metavar="SERVER", help=f"servers (default: {', '.join(map(repr, SERVERS))})"
     )
@@ -188,7 +188,7 @@ def options(parser: argparse.ArgumentParser) -> None:
 
 
 def servers_of(given: argparse.Namespace) -> list[str]:
-    """Returns the requested servers. Raises `UserError` for an unknown name."""
+    """Return the requested servers. Raises `UserError` for an unknown name."""
     unknown = sorted(set(given.servers) - set(SERVERS))
     if unknown:
         raise UserError(
@@ -202,28 +202,28 @@ def servers_of(given: argparse.Namespace) -> list[str]:
 
 
 def nginx_is_here() -> bool:
-    """Returns whether nginx is installed."""
+    """True if nginx is installed."""
     return shutil.which("nginx", path=search_path()) is not None
 
 
 def here() -> list[str]:
-    """Returns the generators that this machine can run."""
+    """Return the generators that this machine can run."""
     return [name for name, each in GENERATORS.items() if each.missing() is None]
 
 
 def not_here() -> list[str]:
-    """Describes what is missing on this machine, and how to install it."""
+    """Describe what is missing on this machine, and how to install it."""
     missing = [reason for each in GENERATORS.values() if (reason := each.missing())]
     return missing + ([] if nginx_is_here() else ["nginx is not installed: apt-get install nginx-light"])
 
 
 def seconds(given: argparse.Namespace) -> float:
-    """Estimates the duration."""
+    """Estimate the duration."""
     return float(len(servers_of(given)) * len(here()) * given.rounds * (given.seconds + OTHER_SECONDS))
 
 
 def run(given: argparse.Namespace) -> None:
-    """Measures, and prints the tables."""
+    """Measure and print the tables."""
     if layers.missing() is None:
         # Otherwise the first run would include cargo's CPU time.
         layers.built()
@@ -241,21 +241,21 @@ def run(given: argparse.Namespace) -> None:
 
 
 def one(generator: Generator, target: Target, seconds: int) -> Seen:
-    """Runs a generator once; returns its rate and the CPU time of both sides."""
+    """Run a generator once; return its rate and the CPU time of both sides."""
     requests, server, client = target.requests(), group_cpu(target.group), os.times()
-    told = generator.run(target, seconds)
+    result = generator.run(target, seconds)
     ended = os.times()
     cpu = ended.children_user - client.children_user + ended.children_system - client.children_system
     used = (group_cpu(target.group) - server) / 1e9
-    length = told.requests / told.per_second
+    length = result.requests / result.per_second
     counted = None
     if requests is not None and (after := target.requests()) is not None:
-        counted = (after - requests) / told.requests
-    return Seen(told.per_second, cpu / told.requests * 1e6, cpu / length, used / length, counted)
+        counted = (after - requests) / result.requests
+    return Seen(result.per_second, cpu / result.requests * 1e6, cpu / length, used / length, counted)
 
 
 def show(server: str, seen: Mapping[str, Mapping[int, Seen]], given: argparse.Namespace) -> None:
-    """Prints a row for each generator, the cheapest first."""
+    """Print a row for each generator, the cheapest first."""
     print(f"{server}, {CONNECTIONS} persistent connections, {given.rounds} rounds of {given.seconds} s\n")
     print(
         f"{'generator':28}{'requests per second':>28}{'CPU per request, µs':>24}{'generator, server':>20}"
@@ -280,12 +280,12 @@ def show(server: str, seen: Mapping[str, Mapping[int, Seen]], given: argparse.Na
 
 
 def middle(runs: Mapping[int, Seen], figure: str) -> float:
-    """Returns the median of a figure."""
+    """Return the median of a figure."""
     return float(statistics.median(getattr(each, figure) for each in runs.values()))
 
 
 def to_wrk(seen: Mapping[str, Mapping[int, Seen]], name: str, figure: str) -> str:
-    """Writes the ratio of a figure to wrk's in the same round, of the rounds with both."""
+    """Write the ratio of a figure to wrk's in the same round, of the rounds with both."""
     rounds = seen[name].keys() & seen.get(WRK, {}).keys()
     if name == WRK or not rounds:
         return "-"

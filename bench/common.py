@@ -25,11 +25,11 @@ SEED = 1
 PATIENCE_SECONDS = 60.0
 """Time limit for steps that take a second or two on a quiet machine."""
 LATEST = 0.1
-"""How late the server may be read, as a share of the window. Later readings are not the window's CPU time."""
+"""The allowed delay of a reading of the server, as a share of the window."""
 
 
 def two_places() -> tuple[list[int], list[int]]:
-    """Returns the first CPU that this process may use for the server, and the second for the clients."""
+    """Return the first CPU that this process may use for the server, and the second for the clients."""
     cpus = sorted(os.sched_getaffinity(0))
     if len(cpus) < 2:
         raise UserError(
@@ -39,7 +39,7 @@ def two_places() -> tuple[list[int], list[int]]:
 
 
 def chosen_designs(names: Sequence[str]) -> list[Design]:
-    """Returns these designs, or all that this machine can run."""
+    """Return these designs, or all that this machine can run."""
     designs = catalogue().designs
     unknown = sorted(set(names) - {design.name for design in designs})
     if unknown:
@@ -52,12 +52,12 @@ def chosen_designs(names: Sequence[str]) -> list[Design]:
 
 
 def unavailable_designs() -> list[str]:
-    """Returns the designs that this machine cannot run, with the reason."""
+    """Return the designs that this machine cannot run, with the reason."""
     return [f"{design.name}: {design.reason}" for design in catalogue().designs if not design.available]
 
 
 def shuffled_rounds(names: Sequence[str], rounds: int, of: str = "") -> Iterator[tuple[int, str]]:
-    """Yields every name once a round, in a new random order each round, so that drift affects all alike.
+    """Yield every name once a round, in a new random order each round, so that drift affects all alike.
 
     `of` begins the line that shows the progress on a terminal.
     """
@@ -70,13 +70,13 @@ def shuffled_rounds(names: Sequence[str], rounds: int, of: str = "") -> Iterator
 
 
 def _progress(text: str) -> None:
-    """Overwrites one line of progress, on a terminal only."""
+    """Overwrite one line of progress, on a terminal only."""
     if sys.stderr.isatty():
         print(f"\r\033[K{text}", end="", file=sys.stderr, flush=True)
 
 
 def workers(design: Design, connections: int) -> dict[str, int]:
-    """Returns the settings of a pool that can hold so many connections.
+    """Return the settings of a pool that can hold so many connections.
 
     A design that waits in the call needs a worker for each connection. Other designs get a single loop, since
     there is one CPU. Raises `UserError` if no pool can be that large.
@@ -111,7 +111,7 @@ class NotInServiceError(EngineError):
 
 
 def measure(server: Server, load: LoadProcess, clients: Mapping[str, SettingValue]) -> Figures:
-    """Measures the window of a load that ends by time; `clients` are its settings.
+    """Measure the window of a load that ends by time; `clients` are its settings.
 
     Raises `NotInServiceError` unless all persistent connections were served at the same time. Raises
     `EngineError` unless every reply was correct.
@@ -151,19 +151,19 @@ def measure(server: Server, load: LoadProcess, clients: Mapping[str, SettingValu
 
 
 def duration(seconds: float) -> str:
-    """Writes a duration as `3.2 minutes`, or `48 seconds` below a minute."""
+    """Write a duration as `3.2 minutes`, or `48 seconds` below a minute."""
     whole = math.ceil(seconds)
     return f"{seconds / 60:.1f} minutes" if whole >= 60 else f"{whole} second{'' if whole == 1 else 's'}"
 
 
 def show_lost(reasons: Mapping[str, str]) -> None:
-    """Prints a line for each case that lost trials, with the last reason."""
+    """Print a line for each case that lost trials, with the last reason."""
     for name, reason in reasons.items():
         print(f"{name}: trials lost, the last: {reason}")
 
 
 def spread(values: Sequence[float], digits: int = 0) -> str:
-    """Writes the median, and the range if there are several values."""
+    """Write the median, and the range if there are several values."""
     if not values:
         return "-"
     middle, least, most = (
@@ -173,7 +173,7 @@ def spread(values: Sequence[float], digits: int = 0) -> str:
 
 
 def ratio(values: ArrayLike) -> str:
-    """Writes the typical ratio of the rounds with its 95 % interval, which needs at least six rounds."""
+    """Write the typical ratio of the rounds with its 95 % interval, which needs at least six rounds."""
     estimate = hodges_lehmann(np.log(values))
     middle = f"{np.exp(estimate.value):.2f}"
     if estimate.low is None or estimate.high is None:
@@ -182,7 +182,7 @@ def ratio(values: ArrayLike) -> str:
 
 
 def search_path() -> str:
-    """Returns the search path of foreign programs: $THUNDERHERD_PEERS, PATH, and the sbin folders."""
+    """Return the search path of foreign programs: $THUNDERHERD_PEERS, PATH, and the sbin folders."""
     places = (
         os.environ.get("THUNDERHERD_PEERS"),
         os.environ.get("PATH", os.defpath),
@@ -192,7 +192,7 @@ def search_path() -> str:
 
 
 def group_cpu(group: int) -> int:
-    """Returns the CPU time of the live processes of a process group, in nanoseconds (/proc/PID/schedstat)."""
+    """Return the CPU time of the live processes of a process group, in nanoseconds (/proc/PID/schedstat)."""
     return sum(
         int((task / "schedstat").read_text().split()[0])
         for process in processes_of(group)
@@ -201,7 +201,7 @@ def group_cpu(group: int) -> int:
 
 
 def processes_of(group: int) -> list[Path]:
-    """Returns the folders in /proc of the processes of a process group."""
+    """Return the folders in /proc of the processes of a process group."""
     found = []
     for folder in Path("/proc").glob("[0-9]*"):
         try:
@@ -214,7 +214,7 @@ def processes_of(group: int) -> list[Path]:
 
 
 def until_done(seconds: float = PATIENCE_SECONDS) -> Iterator[float]:
-    """Yields the time waited, every 20 ms, until `seconds` are over."""
+    """Yield the time waited, every 20 ms, until `seconds` are over."""
     began = time.monotonic()
     while (waited := time.monotonic() - began) < seconds:
         yield waited

@@ -76,7 +76,7 @@ class Kind:
 
 
 def options(parser: argparse.ArgumentParser) -> None:
-    """Adds the options of this part."""
+    """Add the options of this part."""
     parser.add_argument("designs", nargs="*", help=f"designs (default: {', '.join(DESIGNS)})")
     parser.add_argument(
         "--rounds",
@@ -107,7 +107,7 @@ def options(parser: argparse.ArgumentParser) -> None:
 
 
 def seconds(given: argparse.Namespace) -> float:
-    """Estimates the duration."""
+    """Estimate the duration."""
     designs = len(given.designs or DESIGNS)
     return float(
         sum(
@@ -118,7 +118,7 @@ def seconds(given: argparse.Namespace) -> float:
 
 
 def kinds(given: argparse.Namespace) -> list[Kind]:
-    """Returns the requested kinds of sets."""
+    """Return the requested kinds of sets."""
     light = WARM_UP_MILLISECONDS / 1000 + OTHER_SECONDS
     off: Sets = {NOTHING: None}
     if given.counters is not None:
@@ -138,21 +138,21 @@ def kinds(given: argparse.Namespace) -> list[Kind]:
 
 
 def in_every_trial(offered: Catalogue) -> dict[str, tuple[str, ...]]:
-    """Returns the counters of the judged trials of bundled studies.
+    """Return the counters of the judged trials of bundled studies.
 
     Studies with the same counters share a set. The default set comes first; some studies have no other.
     """
     by_counters: dict[tuple[str, ...], list[str]] = {}
     for name, path in bundled_studies().items():
-        asked = tomllib.loads(path.read_text(encoding="utf-8"))["measure"].get("counters", [])
-        counters = tuple(dict.fromkeys(called(each, offered) for each in asked))
+        requested = tomllib.loads(path.read_text(encoding="utf-8"))["measure"].get("counters", [])
+        counters = tuple(dict.fromkeys(called(each, offered) for each in requested))
         by_counters.setdefault(counters, []).append(name)
     by_counters.pop((), None)
     return {DEFAULT: (), **{", ".join(names): counters for counters, names in by_counters.items()}}
 
 
 def unavailable(counters: Sequence[str], design: str, offered: Catalogue) -> dict[str, str]:
-    """Returns the counters that this machine does not have, with the reason.
+    """Return the counters that this machine does not have, with the reason.
 
     A server that is to count them reports the reasons: it also knows the events by name, which no list has.
     Raises `UserError` for an unknown name.
@@ -160,13 +160,13 @@ def unavailable(counters: Sequence[str], design: str, offered: Catalogue) -> dic
     if not counters:
         return {}
     with Server(design, workload=WORKLOAD, counters=counters) as server:
-        told = server.ready.counters
-    found = {each: told.get(called(each, offered)) for each in counters}
+        reasons = server.ready.counters
+    found = {each: reasons.get(called(each, offered)) for each in counters}
     return {each: reason for each, reason in found.items() if reason is not None}
 
 
 def run(given: argparse.Namespace) -> None:
-    """Measures, and prints a table for each kind and design, then the cost of each set in words."""
+    """Measure and print a table for each kind and design, then the cost of each set in words."""
     for kind in kinds(given):
         costs: dict[str, dict[str, str]] = defaultdict(dict)
         for design in given.designs or DESIGNS:
@@ -181,7 +181,7 @@ def run(given: argparse.Namespace) -> None:
 
 
 def show_costs(costs: Mapping[str, Mapping[str, str]]) -> None:
-    """Prints what each set costs each design."""
+    """Print what each set costs each design."""
     for name, of_designs in costs.items():
         print(f"{name}:")
         for design, cost in of_designs.items():
@@ -189,7 +189,7 @@ def show_costs(costs: Mapping[str, Mapping[str, str]]) -> None:
 
 
 def show_work(kind: Kind, given: argparse.Namespace) -> None:
-    """Measures and prints what each set costs in instructions. Both sides share a CPU, which never idles."""
+    """Measure and print what each set costs in instructions. Both sides share a CPU, which never idles."""
     if (reason := instructions.why_not()) is not None:
         print(f"\nno instructions per request: {reason}")
         return
@@ -215,7 +215,7 @@ def show_work(kind: Kind, given: argparse.Namespace) -> None:
 
 
 def work(design: str, counters: Sequence[str] | None) -> float:
-    """Measures the instructions per request of all processes on the CPU of both sides."""
+    """Measure the instructions per request of all processes on the CPU of both sides."""
     cpus = two_places()[0]
     clients: dict[str, SettingValue] = {"clients": CLIENTS, "connections": "per_request", "loops": LOOPS}
     with serving(design, counters) as server, instructions.counting(cpus) as reading:
@@ -237,14 +237,14 @@ def work(design: str, counters: Sequence[str] | None) -> float:
 
 
 def serving(design: str, counters: Sequence[str] | None) -> Server:
-    """Starts a server with these counters; None: without counters, and CPU time is read only at its end."""
+    """Start a server with these counters; None: without counters, and CPU time is read only at its end."""
     # An option of `serve`, which the lab never sets.
     settings: dict[str, SettingValue] = {"cpu_source": "whole_life"} if counters is None else {}
     return Server(design, workload=WORKLOAD, settings=settings, cpus=two_places()[0], counters=counters or ())
 
 
 def compare(kind: Kind, design: str, given: argparse.Namespace) -> dict[str, str]:
-    """Measures the sets of a kind with one design; prints the table, returns each cost by rate in words."""
+    """Measure the sets of a kind with one design; print the table, and return each cost by rate in words."""
     offered = catalogue()
     figures: dict[str, dict[int, Figures]] = defaultdict(dict)
     reasons: dict[str, str] = {}
@@ -277,7 +277,7 @@ def compare(kind: Kind, design: str, given: argparse.Namespace) -> dict[str, str
 
 
 def trial(design: str, counters: Sequence[str] | None, milliseconds: int, together: bool) -> Figures:
-    """Measures a set. Every request has a connection, since each new process or thread inherits events."""
+    """Measure a set. Every request has a connection, since each new process or thread inherits events."""
     client_cpus = two_places()[0 if together else 1]
     clients: dict[str, SettingValue] = {
         "clients": CLIENTS,
@@ -298,12 +298,12 @@ def trial(design: str, counters: Sequence[str] | None, milliseconds: int, togeth
 
 
 def by_rate(counted: Mapping[int, Figures], plain: Mapping[int, Figures]) -> list[float]:
-    """Returns the ratios of the time of a request with counters to that without, of the rounds with both."""
+    """Return the ratios of the time of a request with counters to that without, of the rounds with both."""
     return [plain[number].per_second / each.per_second for number, each in counted.items() if number in plain]
 
 
 def by_cpu(counted: Mapping[int, Figures], plain: Mapping[int, Figures]) -> list[float]:
-    """Returns the same ratios of the server's CPU time per request."""
+    """Return the same ratios of the server's CPU time per request."""
     pairs = [(each, plain[number]) for number, each in counted.items() if number in plain]
     return [
         with_them.server_microseconds / without.server_microseconds
@@ -313,7 +313,7 @@ def by_cpu(counted: Mapping[int, Figures], plain: Mapping[int, Figures]) -> list
 
 
 def cost_in_words(ratios: Sequence[float], bound: float = BOUND) -> str:
-    """Writes whether a set costs less than the bound, as `under 1 % (0.1 %, -0.4 to 0.6)`.
+    """Write whether a set costs less than the bound, as `under 1 % (0.1 %, -0.4 to 0.6)`.
 
     The verdict is decided if the whole 95 % interval (Hodges-Lehmann, of the logarithms) is on one side.
     """
@@ -339,7 +339,7 @@ def _percent(ratio: float) -> str:
 def show(
     kind: Kind, design: str, figures: Mapping[str, Mapping[int, Figures]], reasons: Mapping[str, str]
 ) -> None:
-    """Prints a row for each set, with the reason for lost trials at the end."""
+    """Print a row for each set, with the reason for lost trials at the end."""
     print(f"\n{design}, a connection for every request, {CLIENTS} at a time; {kind.title}")
     print(
         f"{'counters':24}{'requests per second':>30}{'server CPU each, µs':>28}{'by rate':>20}{'by CPU':>20}"

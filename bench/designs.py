@@ -52,14 +52,14 @@ class Case:
 
 
 def title(clients: int, connections: str) -> str:
-    """Describes the clients' connections."""
+    """Describe the clients' connections."""
     if connections == "kept":
         return f"{clients} connection{'s' if clients > 1 else ''} kept open"
     return f"a connection for every request, {clients} at a time"
 
 
 def options(parser: argparse.ArgumentParser) -> None:
-    """Adds the options of this part."""
+    """Add the options of this part."""
     parser.add_argument("designs", nargs="*", help="designs to measure (default: all)")
     parser.add_argument("--rounds", type=int, default=3, help="trials of each (default: %(default)s)")
     parser.add_argument(
@@ -68,13 +68,13 @@ def options(parser: argparse.ArgumentParser) -> None:
 
 
 def seconds(given: argparse.Namespace) -> float:
-    """Estimates the duration."""
+    """Estimate the duration."""
     trials = len(chosen_designs(given.designs)) * len(CASES) * given.rounds
     return float(trials * (1.25 * given.milliseconds / 1000 + OTHER_SECONDS))
 
 
 def run(given: argparse.Namespace) -> None:
-    """Measures, and prints the tables."""
+    """Measure and print the tables."""
     designs = chosen_designs(given.designs)
     cases = {case.name: case for design in designs for case in (Case(design, *each) for each in CASES)}
     figures: dict[str, list[Figures]] = defaultdict(list)
@@ -97,7 +97,7 @@ def run(given: argparse.Namespace) -> None:
 
 
 def patient_trial(case: Case, milliseconds: int, warm_up: int) -> tuple[Figures, int]:
-    """Measures a case with longer and longer warm-ups; returns the figures and the last warm-up."""
+    """Measure a case with longer and longer warm-ups; return the figures and the last warm-up."""
     while True:
         try:
             return trial(case, milliseconds, warm_up), warm_up
@@ -108,7 +108,7 @@ def patient_trial(case: Case, milliseconds: int, warm_up: int) -> tuple[Figures,
 
 
 def trial(case: Case, milliseconds: int, warm_up: int) -> Figures:
-    """Measures a case; `milliseconds` is the length of the window, `warm_up` the time before it."""
+    """Measure a case; `milliseconds` is the length of the window, `warm_up` the time before it."""
     server_cpus, client_cpus = two_places()
     clients: dict[str, SettingValue] = {
         "clients": case.clients,
@@ -128,7 +128,7 @@ def trial(case: Case, milliseconds: int, warm_up: int) -> Figures:
 def show(
     heading: str, cases: Sequence[Case], figures: dict[str, list[Figures]], reasons: dict[str, list[str]]
 ) -> None:
-    """Prints a table, the fastest first; at the end the designs without figures, with the reason."""
+    """Print a table, the fastest first; at the end the designs without figures, with the reason."""
     what = "connections" if "every request" in heading else "requests"
     print(f"\n{heading}\n{'design':26}{what + ' per second':>32}{'server CPU each, µs':>26}")
 

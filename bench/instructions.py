@@ -26,7 +26,7 @@ BEGIN_SECONDS = 0.05
 
 
 def why_not() -> str | None:
-    """Returns why perf cannot count instructions on this machine; None if it can."""
+    """Return why perf cannot count instructions on this machine; None if it can."""
     program = shutil.which("perf", path=search_path())
     if program is None:
         return "perf is not installed: apt-get install linux-perf"
@@ -42,9 +42,9 @@ def why_not() -> str | None:
     return None
 
 
-def counted(said: str) -> int | None:
-    """Reads perf's count (perf-stat(1), -x); None if perf counted nothing, or only part of the time."""
-    line = re.search(rf"^(\d+),[^,]*,{EVENT}[^,]*,\d+,([\d.]+)", said, re.MULTILINE)
+def counted(output: str) -> int | None:
+    """Read perf's count (perf-stat(1), -x); None if perf counted nothing, or only part of the time."""
+    line = re.search(rf"^(\d+),[^,]*,{EVENT}[^,]*,\d+,([\d.]+)", output, re.MULTILINE)
     return int(line[1]) if line and float(line[2]) >= 100 else None
 
 
@@ -56,7 +56,7 @@ class Reading:
 
 @contextmanager
 def counting(cpus: Sequence[int]) -> Iterator[Reading]:
-    """Counts the instructions of all processes on these CPUs while the block runs."""
+    """Count the instructions of all processes on these CPUs while the block runs."""
     reading = Reading()
     program = shutil.which("perf", path=search_path())
     assert program is not None, "the caller checked why_not()"

@@ -57,7 +57,7 @@ CRATE = Path(__file__).resolve().parents[1] / "engine" / "Cargo.toml"
 
 @dataclass(frozen=True)
 class Cost:
-    """What one window came to."""
+    """The results of one window."""
 
     per_second: float
     microseconds: float
@@ -67,7 +67,7 @@ class Cost:
 
 
 def options(parser: argparse.ArgumentParser) -> None:
-    """Adds the options of this part."""
+    """Add the options of this part."""
     parser.add_argument("--rounds", type=int, default=12, help="trials of each (default: %(default)s)")
     parser.add_argument(
         "--milliseconds", type=int, default=500, help="window of a trial (default: %(default)s)"
@@ -80,13 +80,13 @@ def options(parser: argparse.ArgumentParser) -> None:
 
 
 def seconds(given: argparse.Namespace) -> float:
-    """Estimates the duration, without cargo's build."""
+    """Estimate the duration, without cargo's build."""
     window = (given.milliseconds + WARM_UP_MILLISECONDS) / 1000
     return float(given.rounds * len(LAYERS) * (window + OTHER_SECONDS))
 
 
 def run(given: argparse.Namespace) -> None:
-    """Measures, and prints a row for each layer."""
+    """Measure and print a row for each layer."""
     here = [design.name for design in chosen_designs([given.design] if given.design else [])]
     if not here:
         raise UserError(
@@ -112,7 +112,7 @@ def run(given: argparse.Namespace) -> None:
 
 
 def missing() -> str | None:
-    """Returns why cargo cannot build the layers on this machine; None if it can."""
+    """Return why cargo cannot build the layers on this machine; None if it can."""
     return (
         None
         if shutil.which("cargo")
@@ -122,7 +122,7 @@ def missing() -> str | None:
 
 @functools.cache
 def built() -> Path:
-    """Builds the program with the layers. Raises `UserError` if cargo is missing or fails."""
+    """Build the program with the layers. Raises `UserError` if cargo is missing or fails."""
     if reason := missing():
         raise UserError(reason, code="bench.no_cargo")
     # The first build takes minutes without any output. Later ones are quick.
@@ -145,20 +145,20 @@ def built() -> Path:
 
 
 def trial(name: str, design: str, program: Path, given: argparse.Namespace, rate: int | None) -> Cost:
-    """Measures one window of a layer, with a new server; `rate` is the open load's."""
+    """Measure one window of a layer, with a new server; `rate` is the open load's."""
     server_cpus, client_cpus = two_places()
     with Server(design, workload=WORKLOAD, cpus=server_cpus) as server:
         if name in KINDS:
             return of_the_load(KINDS[name], server.ready.address, client_cpus, given, rate)
         words = (given.clients, given.bytes, WARM_UP_MILLISECONDS, given.milliseconds)
-        said = asked(program, name, server.ready.address, words, client_cpus)
-    return cost(said["requests"], said["elapsed_ns"], said["cpu_ns"])
+        found = run_layer(program, name, server.ready.address, words, client_cpus)
+    return cost(found["requests"], found["elapsed_ns"], found["cpu_ns"])
 
 
-def asked(
+def run_layer(
     program: Path, kind: str, address: str, words: Sequence[int], cpus: Sequence[int]
 ) -> Mapping[str, int]:
-    """Runs one window of a layer; returns its requests, its length and CPU time in nanoseconds.
+    """Run one window of a layer; return its requests, its length and CPU time in nanoseconds.
 
     `words` are clients, bytes, milliseconds of warm-up, and milliseconds of the window. Raises `EngineError`
     if the program fails.
@@ -174,14 +174,14 @@ def asked(
     )
     if done.returncode:
         raise EngineError(f"{kind}: {done.stderr.strip()}")
-    said: Mapping[str, int] = json.loads(done.stdout)
-    return said
+    found: Mapping[str, int] = json.loads(done.stdout)
+    return found
 
 
 def of_the_load(
     kind: str, address: str, cpus: Sequence[int], given: argparse.Namespace, rate: int | None
 ) -> Cost:
-    """Measures the load itself, which reads its CPU time at both ends of its window."""
+    """Measure the load itself, which reads its CPU time at both ends of its window."""
     settings: dict[str, SettingValue] = {
         "clients": given.clients,
         "bytes": given.bytes,
@@ -207,14 +207,14 @@ def of_the_load(
 
 
 def cost(requests: int, elapsed: int, cpu: int) -> Cost:
-    """Computes the cost from times in nanoseconds."""
+    """Compute the cost from times in nanoseconds."""
     if not requests:
         raise EngineError("no reply in the window: other processes keep the CPUs busy")
     return Cost(requests / elapsed * 1e9, cpu / requests / 1e3, cpu / elapsed)
 
 
 def show(costs: Mapping[str, Mapping[int, Cost]], lost: Mapping[str, str]) -> None:
-    """Prints a row for each layer, compared with the layer before it and with the first."""
+    """Print a row for each layer, compared with the layer before it and with the first."""
     print(
         f"{'':18}{'requests a second':>30}{'busy':>7}{'CPU a request, µs':>24}{'more than before, ns':>28}"
         f"{'to the bare loop':>22}"
@@ -238,7 +238,7 @@ def show(costs: Mapping[str, Mapping[int, Cost]], lost: Mapping[str, str]) -> No
 
 
 def more(seen: Mapping[int, Cost], before: Mapping[int, Cost]) -> str:
-    """Writes the typical difference of the rounds in nanoseconds, with its 95 % interval."""
+    """Write the typical difference of the rounds in nanoseconds, with its 95 % interval."""
     differences = [
         1e3 * (each.microseconds - before[at].microseconds) for at, each in seen.items() if at in before
     ]

@@ -65,7 +65,7 @@ class Held:
 
 
 def options(parser: argparse.ArgumentParser) -> None:
-    """Adds the options of this part."""
+    """Add the options of this part."""
     parser.add_argument("designs", nargs="*", help="designs to measure (default: all)")
     parser.add_argument("--rounds", type=int, default=1, help="trials of each (default: %(default)s)")
     parser.add_argument(
@@ -75,7 +75,7 @@ def options(parser: argparse.ArgumentParser) -> None:
 
 
 def cases_of(given: argparse.Namespace) -> dict[str, tuple[Design, int]]:
-    """Returns each design with each number of idle connections, by name."""
+    """Return each design with each number of idle connections, by name."""
     return {
         f"{design.name}, {count:,} idle connections": (design, count)
         for design in chosen_designs(given.designs)
@@ -84,14 +84,14 @@ def cases_of(given: argparse.Namespace) -> dict[str, tuple[Design, int]]:
 
 
 def seconds(given: argparse.Namespace) -> float:
-    """Estimates the duration."""
+    """Estimate the duration."""
     counts = [count for _, count in cases_of(given).values()]
     each = OTHER_SECONDS + 2 * 1.25 * given.milliseconds / 1000
     return float(given.rounds * (sum(counts) * SECONDS_A_CONNECTION + len(counts) * each))
 
 
 def run(given: argparse.Namespace) -> None:
-    """Measures, and prints the tables."""
+    """Measure and print the tables."""
     cases = cases_of(given)
     seen: dict[str, list[Held]] = defaultdict(list)
     reasons: dict[str, str] = {}
@@ -123,7 +123,7 @@ def run(given: argparse.Namespace) -> None:
 
 
 def trial(design: Design, count: int, milliseconds: int) -> Held:
-    """Measures a server with a few busy connections, then with `count` idle connections as well."""
+    """Measure a server with a few busy connections, then with `count` idle connections as well."""
     server_cpus, client_cpus = two_places()
     settings = {**workers(design, count + BUSY), "backlog": 4096, "drain_milliseconds": 0}
     with Server(design.name, workload=WORKLOAD, settings=settings, cpus=server_cpus) as server:
@@ -164,7 +164,7 @@ def trial(design: Design, count: int, milliseconds: int) -> Held:
 
 
 def wait_until_held(server: Server, answered: int, count: int) -> None:
-    """Waits for `count` more served and open connections. Raises `EngineError` if they stop coming."""
+    """Wait for `count` more served and open connections. Raises `EngineError` if they stop coming."""
     before, moved = server.snapshot().tally, 0.0
     for waited in until_done(PATIENCE_SECONDS):
         tally = server.snapshot().tally
@@ -174,22 +174,22 @@ def wait_until_held(server: Server, answered: int, count: int) -> None:
         if tally != before:
             before, moved = tally, waited
         if tally.total_errors() or waited - moved > STANDSTILL_SECONDS:
-            said = errors(tally) if tally.total_errors() else "the others wait"
-            raise EngineError(f"holds {held:,} connections at a time; {said}")
+            reason = errors(tally) if tally.total_errors() else "the others wait"
+            raise EngineError(f"holds {held:,} connections at a time; {reason}")
     held = before.connections - before.closed
     raise EngineError(f"held {held:,} connections after {PATIENCE_SECONDS:g} s, still rising")
 
 
 def errors(tally: Tally) -> str:
-    """Describes the server's errors."""
+    """Describe the server's errors."""
     return ", ".join(f"{number:,} {kind}" for kind, number in tally.errors.items()) or "no errors"
 
 
 def limits() -> str:
-    """Describes the limits of this machine and user that concern connections."""
+    """Describe the limits of this machine and user that concern connections."""
     descriptors = resource.getrlimit(resource.RLIMIT_NOFILE)[1]
     processes = resource.getrlimit(resource.RLIMIT_NPROC)[1]
-    said = [
+    parts = [
         f"{'any number of' if limit < 0 else format(limit, ',')} {what}"
         for limit, what in (
             (descriptors, "descriptors a process (ulimit -Hn)"),
@@ -197,12 +197,12 @@ def limits() -> str:
         )
     ]
     for name in ("kernel.pid_max", "kernel.threads-max", "vm.max_map_count", "net.core.somaxconn"):
-        said.append(f"{name} {int(Path('/proc/sys', *name.split('.')).read_text()):,}")
-    return ", ".join(said)
+        parts.append(f"{name} {int(Path('/proc/sys', *name.split('.')).read_text()):,}")
+    return ", ".join(parts)
 
 
 def memory(group: int) -> Memory:
-    """Reads the memory of the server's process group and of the kernel."""
+    """Read the memory of the server's process group and of the kernel."""
     processes = 0
     for folder in processes_of(group):
         try:
@@ -214,5 +214,5 @@ def memory(group: int) -> Memory:
 
 
 def _field(text: str, name: str) -> int:
-    """Reads a line of /proc in KiB, as bytes."""
+    """Read a line of /proc in KiB, as bytes."""
     return next(int(line.split()[1]) * 1024 for line in text.splitlines() if line.startswith(name))

@@ -82,25 +82,25 @@ class Listening:
 
 
 def options(parser: argparse.ArgumentParser) -> None:
-    """Adds the options of this part."""
+    """Add the options of this part."""
     parser.add_argument("designs", nargs="*", help="designs (default: all that do not wait in the call)")
     parser.add_argument("--rounds", type=int, default=7, help="runs of each (default: %(default)s)")
     parser.add_argument("--seconds", type=int, default=1, help="length of a run (default: %(default)s)")
 
 
 def designs_of(given: argparse.Namespace) -> list[str]:
-    """Returns the designs to compare with nginx."""
+    """Return the designs to compare with nginx."""
     chosen = chosen_designs(given.designs)
     return [design.name for design in chosen if given.designs or design.waits != "in_the_call"]
 
 
 def seconds(given: argparse.Namespace) -> float:
-    """Estimates the duration."""
+    """Estimate the duration."""
     return float((len(designs_of(given)) + len(PEERS)) * given.rounds * (given.seconds + OTHER_SECONDS))
 
 
 def run(given: argparse.Namespace) -> None:
-    """Measures, and prints the tables."""
+    """Measure and print the tables."""
     missing = [each for each in ("nginx", "wrk") if shutil.which(each, path=search_path()) is None]
     if missing:
         raise UserError(
@@ -123,7 +123,7 @@ def run(given: argparse.Namespace) -> None:
 
 @contextlib.contextmanager
 def ours(name: str) -> Iterator[Listening]:
-    """Runs a server of ours on one CPU."""
+    """Run a server of ours on one CPU."""
     settings = {**workers(chosen_designs([name])[0], CONNECTIONS), "bytes": BYTES}
     with Server(name, workload="http", settings=settings, cpus=two_places()[0]) as server:
         port = server.ready.port
@@ -133,7 +133,7 @@ def ours(name: str) -> Iterator[Listening]:
 
 @contextlib.contextmanager
 def nginx(more: str) -> Iterator[Listening]:
-    """Runs nginx on one CPU, with a file of as many bytes."""
+    """Run nginx on one CPU, with a file of as many bytes."""
     with tempfile.TemporaryDirectory() as name:
         folder = Path(name)
         folder.chmod(0o755)
@@ -165,28 +165,28 @@ def nginx(more: str) -> Iterator[Listening]:
 
 
 def wrk(server: Listening, seconds: int) -> Seen:
-    """Runs wrk once, which checks status and length of replies; returns the rate and both sides' CPU time."""
+    """Run wrk once, which checks status and length of replies; return the rate and both sides' CPU time."""
     cpu = group_cpu(server.group)
     began = os.times()
-    told = WRK.run(server.port, CONNECTIONS, seconds)
+    result = WRK.run(server.port, CONNECTIONS, seconds)
     ended = os.times()
     cpu = group_cpu(server.group) - cpu
     own = ended.children_user - began.children_user + ended.children_system - began.children_system
-    return Seen(told.per_second, cpu / told.requests / 1000, own / told.requests * 1e6)
+    return Seen(result.per_second, cpu / result.requests / 1000, own / result.requests * 1e6)
 
 
 def show(seen: Mapping[str, Mapping[int, Seen]]) -> None:
-    """Prints rates, CPU time and ratios to nginx, the fastest first, from the rounds without a failed run."""
+    """Print rates, CPU time and ratios to nginx, the fastest first, from the rounds without a failed run."""
     if missing := [name for name in PEERS if name not in seen]:
         raise EngineError(f"no run of {', '.join(missing)} ended")
     whole = sorted(set.intersection(*(set(runs) for runs in seen.values())))
     if not whole:
         raise EngineError("every round had a failed run")
     rounds = len(whole)
-    told = {name: [runs[number] for number in whole] for name, runs in seen.items()}
-    rates = {name: [each.per_second for each in values] for name, values in told.items()}
-    cpu = {name: [each.server_microseconds for each in values] for name, values in told.items()}
-    clients = {name: [each.client_microseconds for each in values] for name, values in told.items()}
+    complete = {name: [runs[number] for number in whole] for name, runs in seen.items()}
+    rates = {name: [each.per_second for each in values] for name, values in complete.items()}
+    cpu = {name: [each.server_microseconds for each in values] for name, values in complete.items()}
+    clients = {name: [each.client_microseconds for each in values] for name, values in complete.items()}
     packaged_rate = np.array(rates[PACKAGED])
     best_rate = np.max([rates[name] for name in PEERS], axis=0)
     least_cpu = np.min([cpu[name] for name in PEERS], axis=0)
@@ -212,7 +212,7 @@ def show(seen: Mapping[str, Mapping[int, Seen]]) -> None:
 
 
 def busy(rates: Sequence[float], *sides: Sequence[float]) -> str:
-    """Writes the share of its CPU that each side used. A side near 100 % is at its limit."""
+    """Write the share of its CPU that each side used. A side near 100 % is at its limit."""
     return ", ".join(
         f"{100 * statistics.median(rate * each / 1e6 for rate, each in zip(rates, side, strict=True)):.0f} %"
         for side in sides

@@ -63,7 +63,7 @@ PROOFS = {
     "queue_0.7": _queue(0.7, 114.0),
 }
 LOOK_SECONDS = 0.5
-"""How long the machine's noise is measured before an attempt, to skip attempts on a busy machine."""
+"""The time for which noise is measured before an attempt, to skip attempts on a busy machine."""
 
 
 @dataclass(frozen=True)
@@ -83,18 +83,18 @@ class Outcome:
     beside: Noise | None
     """The noise during the attempt."""
     disturbed: list[str]
-    """Why earlier attempts were rejected."""
+    """The reasons why earlier attempts were rejected."""
 
     @property
     def holds(self) -> bool | None:
-        """Whether all findings hold; None: not decided."""
+        """True if all findings hold; None: not decided."""
         if self.attempt is None:
             return None
         return all(each.holds is not False for each in self.attempt.findings)
 
 
 def options(parser: argparse.ArgumentParser) -> None:
-    """Adds the options of this part."""
+    """Add the options of this part."""
     parser.add_argument("proofs", nargs="*", metavar="PROOF", help=f"{', '.join(PROOFS)} (default: all)")
     parser.add_argument(
         "--attempts",
@@ -122,7 +122,7 @@ def options(parser: argparse.ArgumentParser) -> None:
 
 
 def chosen(given: argparse.Namespace) -> list[str]:
-    """Returns the requested proofs. Raises `UserError` for an unknown name."""
+    """Return the requested proofs. Raises `UserError` for an unknown name."""
     unknown = sorted(set(given.proofs) - set(PROOFS))
     if unknown:
         raise UserError(
@@ -146,12 +146,12 @@ def chosen(given: argparse.Namespace) -> list[str]:
 
 
 def seconds(given: argparse.Namespace) -> float:
-    """Estimates the duration on a quiet machine."""
+    """Estimate the duration on a quiet machine."""
     return float(sum(given.scale * PROOFS[name].seconds for name in chosen(given)))
 
 
 def run(given: argparse.Namespace) -> None:
-    """Makes the proofs, and prints them. Raises `EngineError` if one does not hold."""
+    """Make the proofs and print them. Raises `EngineError` if one does not hold."""
     refuted = []
     for name in chosen(given):
         print(f"{name}: {PROOFS[name].about}")
@@ -166,12 +166,12 @@ def run(given: argparse.Namespace) -> None:
 
 
 def attempt(name: str, given: argparse.Namespace, number: int) -> Attempt:
-    """Makes one attempt at a proof. Each attempt has other arrivals."""
+    """Make one attempt at a proof. Each attempt has other arrivals."""
     return PROOFS[name].made(given.scale, given.seed + number)
 
 
 def decided(made: Callable[[int], Attempt], attempts: int, limits: Quiet) -> Outcome:
-    """Tries until the machine was quiet during a whole attempt.
+    """Try until the machine was quiet during a whole attempt.
 
     That attempt counts, whatever its result. `made` receives the number of the attempt, from 0.
     """
@@ -198,7 +198,7 @@ def decided(made: Callable[[int], Attempt], attempts: int, limits: Quiet) -> Out
 
 
 def show(outcome: Outcome) -> None:
-    """Prints a line for each finding, and the remarks."""
+    """Print a line for each finding, and the remarks."""
     for number, reason in enumerate(outcome.disturbed, 1):
         print(f"  attempt {number} was rejected, the machine was not quiet: {reason}")
     if outcome.attempt is None or outcome.beside is None:
@@ -217,7 +217,7 @@ def show(outcome: Outcome) -> None:
 
 
 def row(finding: Finding) -> str:
-    """Writes a finding in a line."""
+    """Write a finding in a line."""
     figures = "".join(
         f"{f'{value:,.3f} {finding.unit}':>14}" for value in (finding.predicted, finding.measured)
     )

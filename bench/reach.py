@@ -54,13 +54,13 @@ class Made:
 
 
 def options(parser: argparse.ArgumentParser) -> None:
-    """Adds the options of this part."""
+    """Add the options of this part."""
     parser.add_argument("--rounds", type=int, default=1, help="trials of each (default: %(default)s)")
     parser.add_argument("--connections", type=int, help="number of connections (default: 10,000 and 100,000)")
 
 
 def cases_of(given: argparse.Namespace) -> dict[str, tuple[str, str, int]]:
-    """Returns each design with each back end and number of connections, by name."""
+    """Return each design with each back end and number of connections, by name."""
     return {
         f"{design} {back_end} {count:,}": (design, back_end, count)
         for count in ([given.connections] if given.connections else COUNTS)
@@ -70,19 +70,19 @@ def cases_of(given: argparse.Namespace) -> dict[str, tuple[str, str, int]]:
 
 
 def processes_for(count: int) -> int:
-    """Returns how many processes so many connections need, by the limit of descriptors."""
+    """Return how many processes so many connections need, by the limit of descriptors."""
     _, most = resource.getrlimit(resource.RLIMIT_NOFILE)
     return 1 if most == resource.RLIM_INFINITY else -(-count // max(most - OTHER_DESCRIPTORS, 1))
 
 
 def seconds(given: argparse.Namespace) -> float:
-    """Estimates the duration."""
+    """Estimate the duration."""
     counts = [count for _, _, count in cases_of(given).values()]
     return float(given.rounds * sum(2 + window(count) + count * SECONDS_A_CONNECTION for count in counts))
 
 
 def run(given: argparse.Namespace) -> None:
-    """Measures, and prints the table."""
+    """Measure and print the table."""
     cases = cases_of(given)
     seen: dict[str, list[Made]] = defaultdict(list)
     reasons: dict[str, str] = {}
@@ -111,12 +111,12 @@ def run(given: argparse.Namespace) -> None:
 
 
 def window(count: int) -> float:
-    """Returns the length of a window in which every client gets a reply, and the memory is read."""
+    """Return the length of a window in which every client gets a reply, and the memory is read."""
     return 1 + count * SECONDS_A_CONNECTION / 4
 
 
 def trial(design: str, back_end: str, count: int) -> Made:
-    """Measures so many connections to a server, from as few loads as possible."""
+    """Measure so many connections to a server, from as few loads as possible."""
     server_cpus, client_cpus = two_places()
     processes = processes_for(count)
     common: dict[str, SettingValue] = {"clients": 8, "connections": "kept", "bytes": 64}

@@ -39,13 +39,13 @@ KINDS: dict[str, tuple[tuple[Form, ...], tuple[peers.Peer, ...]]] = {
     TOGETHER: ((Form("send_each", "recv"), Form("write_each", "recv_exact")), peers.BLOCKING),
     SPINNING: ((Form("send_each", "busy_poll"), Form("write_each", "busy_poll")), peers.SPINNING),
 }
-"""By kind, our forms and the peers."""
+"""Kind → our forms, and the peers."""
 AGAINST_SLEEPING = "spinning : sleeping"
 """Our best busy-polling form compared with the best sleeping peer, on two CPUs."""
 
 
 def options(parser: argparse.ArgumentParser) -> None:
-    """Adds the options of this part."""
+    """Add the options of this part."""
     parser.add_argument(
         "--places",
         nargs="+",
@@ -71,7 +71,7 @@ def options(parser: argparse.ArgumentParser) -> None:
 
 
 def seconds(given: argparse.Namespace) -> float:
-    """Estimates the duration."""
+    """Estimate the duration."""
     mine = (given.milliseconds + WARM_UP_MILLISECONDS) / 1000 + OTHER_SECONDS
     total = 0.0
     for forms, others in KINDS.values():
@@ -82,19 +82,19 @@ def seconds(given: argparse.Namespace) -> float:
 
 
 def not_here() -> list[str]:
-    """Describes what is missing on this machine, and how to install it."""
+    """Describe what is missing on this machine, and how to install it."""
     return peers.missing((*peers.BLOCKING, *peers.SPINNING))
 
 
 def run(given: argparse.Namespace) -> None:
-    """Measures, and prints the tables."""
+    """Measure and print the tables."""
     for name in given.places:
         with place(name, given.congestion) as where:
             show(cell(where, given), where, given)
 
 
 def comparisons() -> list[Comparison]:
-    """Returns a comparison for each kind, and our best busy-polling form against the best sleeping peer."""
+    """Return a comparison for each kind, and our best busy-polling form against the best sleeping peer."""
     names = {
         kind: (
             tuple(labelled(kind, form.name) for form in forms),
@@ -107,7 +107,7 @@ def comparisons() -> list[Comparison]:
 
 
 def cell(where: Place, given: argparse.Namespace) -> Contest:
-    """Runs all kinds in the same rounds, so that busy-polling and sleeping forms can be compared, too."""
+    """Run all kinds in the same rounds, so that busy-polling and sleeping forms can be compared, too."""
     forms = {labelled(kind, form.name): (kind, form) for kind, (mine, _) in KINDS.items() for form in mine}
     others = {
         labelled(kind, peer.name): (kind, peer) for kind, (_, theirs) in KINDS.items() for peer in theirs
@@ -124,7 +124,7 @@ def cell(where: Place, given: argparse.Namespace) -> Contest:
 
 
 def ours(form: Form, where: Place, milliseconds: int, congestion: str) -> Seen:
-    """Measures echoes of one byte on one persistent connection, one after another."""
+    """Measure echoes of one byte on one persistent connection, one after another."""
     settings: dict[str, SettingValue] = {
         "bytes": 1,
         "clients": 1,
@@ -144,7 +144,7 @@ def ours(form: Form, where: Place, milliseconds: int, congestion: str) -> Seen:
 
 
 def show(contest: Contest, where: Place, given: argparse.Namespace) -> None:
-    """Prints a row for each kind, and every form that was tried."""
+    """Print a row for each kind, and every form that was tried."""
     print(
         f"Round trips of one byte a second, {where.title}, {given.congestion}: the median of {given.judging} "
         "rounds (least..most)\nthat had no part in choosing the forms\n"
@@ -170,10 +170,10 @@ def show(contest: Contest, where: Place, given: argparse.Namespace) -> None:
 
 
 def figure(contest: Contest, name: str | None) -> str:
-    """Writes the round trips per second of a form, if there is one."""
+    """Write the round trips per second of a form, if there is one."""
     return contest.figure(name, 1, 0)
 
 
 def remarked(name: str | None, where: Place, given: argparse.Namespace) -> str:
-    """Writes a peer's name, with its congestion control if it is not the chosen one."""
+    """Write a peer's name, with its congestion control if it is not the chosen one."""
     return short(name) + peers.other_congestion(short(name), where, given.congestion)

@@ -56,7 +56,7 @@ class Form:
 
     @property
     def discards(self) -> bool:
-        """Whether the receive primitive discards the bytes, by the engine's registry."""
+        """True if the receive primitive discards the bytes, by the engine's registry."""
         receiver = catalogue().primitive(self.receive)
         return receiver is not None and not receiver.stores
 
@@ -81,7 +81,7 @@ OURS = (
 
 
 def options(parser: argparse.ArgumentParser) -> None:
-    """Adds the options of this part."""
+    """Add the options of this part."""
     parser.add_argument("sizes", nargs="*", type=int, help="message sizes in bytes (default: 64 to 1 MiB)")
     parser.add_argument(
         "--places",
@@ -108,12 +108,12 @@ def options(parser: argparse.ArgumentParser) -> None:
 
 
 def sizes_of(given: argparse.Namespace) -> Sequence[int]:
-    """Returns the message sizes, one table row each."""
+    """Return the message sizes, one table row each."""
     return given.sizes or SIZES
 
 
 def our_forms(size: int) -> list[Form]:
-    """Returns our forms for a size that this machine can run."""
+    """Return our forms for a size that this machine can run."""
     available = {each.name: each.available for each in catalogue().primitives}
     return [
         form
@@ -123,14 +123,14 @@ def our_forms(size: int) -> list[Form]:
 
 
 def peer_forms(size: int) -> list[peers.Peer]:
-    """Returns the installed peers for a size; zero-copy ones only for messages that are large enough."""
+    """Return the installed peers for a size; zero-copy ones only for messages that are large enough."""
     return [
         peer for peer in peers.STREAMS if peer.missing() is None and (size >= FROM_BYTES or not peer.uncopied)
     ]
 
 
 def comparisons(ours: Sequence[Form], others: Sequence[peers.Peer]) -> list[Comparison]:
-    """Returns the comparisons.
+    """Return the comparisons.
 
     A comparison without a form of ours is left out. One without an installed peer shows ours alone.
     """
@@ -154,7 +154,7 @@ def comparisons(ours: Sequence[Form], others: Sequence[peers.Peer]) -> list[Comp
 
 
 def seconds(given: argparse.Namespace) -> float:
-    """Estimates the duration."""
+    """Estimate the duration."""
     peer, choosing, judging = (
         length + OTHER_SECONDS
         for length in (
@@ -172,7 +172,7 @@ def seconds(given: argparse.Namespace) -> float:
 
 
 def not_here() -> list[str]:
-    """Describes what is missing on this machine, and how to install it."""
+    """Describe what is missing on this machine, and how to install it."""
     return [
         *peers.missing(peers.STREAMS),
         *(f"{each.name}: {each.reason}" for each in catalogue().primitives if not each.available),
@@ -180,7 +180,7 @@ def not_here() -> list[str]:
 
 
 def run(given: argparse.Namespace) -> None:
-    """Measures, and prints the tables."""
+    """Measure and print the tables."""
     for name in given.places:
         with place(name, given.congestion) as where:
             show_head(where, given)
@@ -192,7 +192,7 @@ def run(given: argparse.Namespace) -> None:
 
 
 def cell(where: Place, size: int, given: argparse.Namespace) -> Contest:
-    """Runs all comparisons of one size in one place."""
+    """Run all comparisons of one size in one place."""
     forms = {form.name: form for form in our_forms(size)}
     others = {peer.name: peer for peer in peer_forms(size)}
 
@@ -207,7 +207,7 @@ def cell(where: Place, size: int, given: argparse.Namespace) -> Contest:
 
 
 def ours(form: Form, where: Place, size: int, milliseconds: int, congestion: str) -> Seen:
-    """Measures what the server received between two readings within the client's window.
+    """Measure what the server received between two readings within the client's window.
 
     Raises `EngineError` if the machine was too busy for that, or a request failed.
     """
@@ -239,7 +239,7 @@ class Looks:
 
 
 def looked_at(form: Form, where: Place, size: int, milliseconds: int, congestion: str) -> Looks:
-    """Runs a client of a form, and reads the server twice, so many milliseconds apart.
+    """Run a client of a form, and read the server twice, `milliseconds` apart.
 
     The server checks the first 64 bytes of each receive, unless it discards them.
     """
@@ -272,12 +272,12 @@ def looked_at(form: Form, where: Place, size: int, milliseconds: int, congestion
 
 
 def of_sockets(congestion: str) -> dict[str, SettingValue]:
-    """Returns the settings of both sides' sockets. They do not set TCP_NODELAY, as peers do not."""
+    """Return the settings of both sides' sockets. They do not set TCP_NODELAY, as peers do not."""
     return {"nodelay": False, "congestion": congestion}
 
 
 def of_client(form: Form, size: int, milliseconds: int) -> dict[str, SettingValue]:
-    """Returns the settings of a client of this form whose window covers two readings."""
+    """Return the settings of a client of this form whose window covers two readings."""
     settings: dict[str, SettingValue] = {
         "message_bytes": size,
         "clients": 1,
@@ -293,7 +293,7 @@ def of_client(form: Form, size: int, milliseconds: int) -> dict[str, SettingValu
 
 
 def copied_share(form: Form, before: Tally, after: Tally, client: Tally) -> float | None:
-    """Returns the copied share, by completions of zero-copy sends or by the server's count of bytes."""
+    """Return the copied share, by completions of zero-copy sends or by the server's count of bytes."""
     if client.completions:
         return client.completions_copied / client.completions
     if form.discards:
@@ -303,7 +303,7 @@ def copied_share(form: Form, before: Tally, after: Tally, client: Tally) -> floa
 
 
 def show_head(where: Place, given: argparse.Namespace) -> None:
-    """Prints the title and the heads of the table."""
+    """Print the title and the heads of the table."""
     print(
         f"One stream, {where.title}, {given.congestion}, a CPU for each side; Gbit/s received: median and "
         f"range\nof {given.judging} rounds that had no part in choosing the forms\n"
@@ -315,7 +315,7 @@ def show_head(where: Place, given: argparse.Namespace) -> None:
 
 
 def show(size: int, contest: Contest, where: Place, given: argparse.Namespace) -> None:
-    """Prints a row for each comparison."""
+    """Print a row for each comparison."""
     for outcome in contest.outcomes:
         mine, theirs = outcome.ours, outcome.peer
         figures = [f"{contest.figure(name, 1e9, digits(contest, name)):>23}" for name in (mine, theirs)]
@@ -332,18 +332,18 @@ def show(size: int, contest: Contest, where: Place, given: argparse.Namespace) -
 
 
 def copied(contest: Contest, name: str) -> str:
-    """Writes the copied share of a form, if available."""
+    """Write the copied share of a form, if available."""
     share = contest.copied(name)
     return "" if share is None else f" (copied {100 * share:.0f} %)"
 
 
 def digits(contest: Contest, name: str | None) -> int:
-    """Returns the number of decimals: more for small figures."""
+    """Return the number of decimals: more for small figures."""
     return 1 if max(contest.values(name), default=0) >= 10e9 else 2
 
 
 def words(size: int) -> str:
-    """Writes a size in the largest unit that divides it."""
+    """Write a size in the largest unit that divides it."""
     for unit, name in ((1 << 20, "MiB"), (1 << 10, "KiB")):
         if size % unit == 0:
             return f"{size // unit} {name}"
@@ -351,7 +351,7 @@ def words(size: int) -> str:
 
 
 def show_forms(contests: dict[int, Contest], where: Place, given: argparse.Namespace) -> None:
-    """Prints every form that was tried, with its figures in the rounds that chose."""
+    """Print every form that was tried, with its figures in the rounds that chose."""
     print(f"\nAll forms, {where.title}: median of the {given.choosing} rounds that chose, Gbit/s\n")
     print(f"{'':34}" + "".join(f"{words(size):>10}" for size in contests))
     for name in dict.fromkeys(name for contest in contests.values() for name in contest.choosing):

@@ -32,7 +32,7 @@ from thunderherd.engine.setting_rules import SettingValue
 OTHER_SECONDS = 0.4
 KEPT, RESET, FIN = "connections kept", "connection each, RST", "connection each, FIN"
 ENDS = {KEPT: "fin", RESET: "reset", FIN: "fin"}
-"""How our clients close connections."""
+"""The way in which our clients close connections."""
 
 
 @dataclass(frozen=True)
@@ -42,7 +42,7 @@ class Form:
     design: str
     back_end: str
     wait: str | None = None
-    """How the server waits; None for its default."""
+    """The server's way of waiting; None for its default."""
     on_each_cpu: bool = False
     """Both sides are on both CPUs, and a connection stays on one CPU."""
     taking: str | None = None
@@ -55,7 +55,7 @@ class Form:
 
     @property
     def is_alike(self) -> bool:
-        """Whether its client reads replies, as peers do."""
+        """True if its client reads replies, as peers do."""
         return self.taking is None
 
 
@@ -79,7 +79,7 @@ WORDS = {"kept": KEPT, "reset": RESET, "fin": FIN}
 
 
 def options(parser: argparse.ArgumentParser) -> None:
-    """Adds the options of this part."""
+    """Add the options of this part."""
     parser.add_argument(
         "--kinds", nargs="+", choices=WORDS, default=[*WORDS], help="kinds of connections (default: all)"
     )
@@ -111,12 +111,12 @@ def options(parser: argparse.ArgumentParser) -> None:
 
 
 def kinds_of(given: argparse.Namespace) -> list[str]:
-    """Returns the requested kinds."""
+    """Return the requested kinds."""
     return [kind for word, kind in WORDS.items() if word in given.kinds]
 
 
 def forms_of(given: argparse.Namespace) -> list[Form]:
-    """Returns our forms."""
+    """Return our forms."""
     forms = [Form(*each) for each in product(WAITING, BACK_ENDS, given.waits)]
     forms += [Form(NEVER_SLEEPS, back_end) for back_end in BACK_ENDS]
     forms += [Form(*each, on_each_cpu=True) for each in product(STEERING, BACK_ENDS)]
@@ -125,13 +125,13 @@ def forms_of(given: argparse.Namespace) -> list[Form]:
 
 
 def peers_of(kind: str) -> list[peers.Peer]:
-    """Returns the installed peers, as usual and on each CPU."""
+    """Return the installed peers, as usual and on each CPU."""
     here = [peer for peer in KINDS[kind] if peer.missing() is None]
     return [*here, *map(peers.on_each_cpu, here)]
 
 
 def comparisons_of(kind: str, given: argparse.Namespace) -> list[Comparison]:
-    """Returns the comparisons in both arrangements, and of our best form with the peers as usual."""
+    """Return the comparisons in both arrangements, and of our best form with the peers as usual."""
     forms, others = forms_of(given), [peer.name for peer in peers_of(kind)]
 
     def comparison(name: str, of_ours: Sequence[Form], of_peers: Sequence[str]) -> Comparison:
@@ -149,7 +149,7 @@ def comparisons_of(kind: str, given: argparse.Namespace) -> list[Comparison]:
 
 
 def seconds(given: argparse.Namespace) -> float:
-    """Estimates the duration."""
+    """Estimate the duration."""
     mine = (given.milliseconds + WARM_UP_MILLISECONDS) / 1000 + OTHER_SECONDS
     total = 0.0
     for kind in kinds_of(given):
@@ -160,19 +160,19 @@ def seconds(given: argparse.Namespace) -> float:
 
 
 def not_here() -> list[str]:
-    """Describes what is missing on this machine, and how to install it."""
+    """Describe what is missing on this machine, and how to install it."""
     return peers.missing([peer for others in KINDS.values() for peer in others])
 
 
 def run(given: argparse.Namespace) -> None:
-    """Measures, and prints the tables."""
+    """Measure and print the tables."""
     for name in given.places:
         with place(name, given.congestion) as where:
             show(cell(where, given), where, given)
 
 
 def cell(where: Place, given: argparse.Namespace) -> Contest:
-    """Runs all kinds in the same rounds."""
+    """Run all kinds in the same rounds."""
     kinds = kinds_of(given)
     forms = {labelled(kind, form.name): (kind, form) for kind in kinds for form in forms_of(given)}
     others = {labelled(kind, peer.name): peer for kind in kinds for peer in peers_of(kind)}
@@ -187,7 +187,7 @@ def cell(where: Place, given: argparse.Namespace) -> Contest:
 
 
 def ours(kind: str, form: Form, where: Place, given: argparse.Namespace) -> Seen:
-    """Measures echoes on as many connections at a time."""
+    """Measure echoes on as many connections at a time."""
     cpus = where.cpus if form.on_each_cpu else []
     serving: dict[str, SettingValue] = {"wait": form.wait} if form.wait else {}
     if cpus:
@@ -210,12 +210,12 @@ def ours(kind: str, form: Form, where: Place, given: argparse.Namespace) -> Seen
         settings=settings,
         congestion=given.congestion,
         taking=form.taking,
-        asking=[where.client.on([cpu]) for cpu in cpus],
+        load_sides=[where.client.on([cpu]) for cpu in cpus],
     )
 
 
 def show(contest: Contest, where: Place, given: argparse.Namespace) -> None:
-    """Prints a row for each comparison, and every form that was tried."""
+    """Print a row for each comparison, and every form that was tried."""
     print(
         f"Requests of {given.bytes} bytes a second, on {peers.FLOWS} connections at a time, {where.title}, "
         f"{given.congestion}:\nmedian and range of {given.judging} rounds that had no part in choosing the "

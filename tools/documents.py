@@ -25,7 +25,7 @@ from thunderherd.records.summary import SUMMARY_SCHEMA
 
 
 def documents() -> dict[Path, str]:
-    """Every generated document: its path below the root, and its text."""
+    """Return every generated document: its path below the root, and its text."""
     kept = entries.Recorded(kept_studies(), kept_calls())
     return {
         sources.DOCUMENT: sources.document(sources.source_rows()),
@@ -41,7 +41,7 @@ def documents() -> dict[Path, str]:
 
 
 def schemas() -> dict[str, dict[str, Any]]:
-    """The published schemas, by name."""
+    """Return the published schemas, by name."""
     engine = subprocess.run([find_engine(), "schema"], capture_output=True, text=True, check=True).stdout
     return {
         "engine_lines": json.loads(engine),
@@ -55,13 +55,13 @@ def schemas() -> dict[str, dict[str, Any]]:
 
 
 def left_behind(wanted: dict[Path, str]) -> list[Path]:
-    """Files in docs/generated that no document writes, such as the page of a deleted entry."""
+    """Return files in docs/generated that no document writes, such as the page of a deleted entry."""
     there = {path.relative_to(ROOT) for path in (ROOT / contents.FOLDER).rglob("*") if path.is_file()}
     return sorted(there - wanted.keys())
 
 
 def main(arguments: list[str]) -> int:
-    """Writes or checks the documents; returns the exit status."""
+    """Write or check the documents; return the exit status."""
     if arguments not in ([], ["--check"]):
         print(
             f"documents: unknown arguments {' '.join(arguments)}\nhint: type --check, or nothing",

@@ -34,12 +34,12 @@ class Program(NamedTuple):
 
 
 def programs() -> list[Program]:
-    """Compiles all test programs and returns them.
+    """Compile all test programs and return them.
 
     The compiler's messages are shown. Raises CalledProcessError if compiling fails. Exits if a name
     above belongs to no program.
     """
-    told = subprocess.run(
+    done = subprocess.run(
         [*CARGO, "--no-run", "--message-format=json-render-diagnostics"],
         cwd=ENGINE,
         stdin=subprocess.DEVNULL,
@@ -48,7 +48,7 @@ def programs() -> list[Program]:
         check=True,
     )
     found = []
-    for message in map(json.loads, told.stdout.splitlines()):
+    for message in map(json.loads, done.stdout.splitlines()):
         if message["reason"] == "compiler-artifact" and message["profile"]["test"] and message["executable"]:
             (kind, *_), name = message["target"]["kind"], message["target"]["name"]
             words = f"--test {name}" if kind == "test" else "--lib"
@@ -63,7 +63,7 @@ def programs() -> list[Program]:
 
 
 def run(program: Program) -> subprocess.CompletedProcess[str]:
-    """Runs a test program in cargo's folder; joins both its outputs."""
+    """Run a test program in cargo's folder; join both of its outputs."""
     return subprocess.run(
         program.command,
         cwd=ENGINE,
@@ -75,8 +75,8 @@ def run(program: Program) -> subprocess.CompletedProcess[str]:
     )
 
 
-def told(output: str) -> str:
-    """Shortens the output of a test program. Of tests that passed it keeps the lines on what they skipped."""
+def shortened(output: str) -> str:
+    """Shorten the output of a test program. Of tests that passed it keeps the lines on what they skipped."""
     before, found, after = output.partition("\nsuccesses:\n")
     if not found:
         return output
@@ -92,13 +92,13 @@ def told(output: str) -> str:
 
 
 def main() -> int:
-    """Runs all test programs, even if some fail, and prints the output of each at its end."""
+    """Run all test programs, even if some fail, and print the output of each at its end."""
     failed = []
     with ThreadPoolExecutor(AT_ONCE) as pool:
         running = {pool.submit(run, program): program.words for program in programs()}
         for each in as_completed(running):
             done = each.result()
-            print(f"==> cargo test {running[each]}\n{told(done.stdout).strip()}\n", flush=True)
+            print(f"==> cargo test {running[each]}\n{shortened(done.stdout).strip()}\n", flush=True)
             if done.returncode:
                 failed.append(running[each])
     if failed:

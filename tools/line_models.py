@@ -28,7 +28,7 @@ NAMES = {
     "Stack": "SampledStack",
     "Summary": "ServerSummary",
 }
-"""Names of the schema that say too little in the lab."""
+"""Longer names for those of the schema that are too short in the lab."""
 
 BASES = {
     "Closings": "ClosingsBase",
@@ -80,9 +80,10 @@ server started: a window is the difference of two snapshots.
 
 
 def prepared(schema: dict[str, Any]) -> dict[str, Any]:
-    """The schema as the generator needs it: each line with its constant, simple types without references.
+    """Return the schema as the generator needs it.
 
-    Lists and tables may be left out: nothing is in them then.
+    Each line has its constant, and simple types have no references. Lists and tables that are left out are
+    empty.
     """
     definitions: dict[str, Any] = schema["$defs"]
     for line in schema["oneOf"]:
@@ -125,7 +126,7 @@ def prepared(schema: dict[str, Any]) -> dict[str, Any]:
 
 
 def _resolved(node: Any, simple: dict[str, Any]) -> Any:
-    """A part of the schema without ranges, which the engine guarantees, or references to simple types."""
+    """Return a part of the schema without ranges and without references to simple types."""
     if isinstance(node, list):
         return [_resolved(each, simple) for each in node]
     if not isinstance(node, dict):
@@ -151,7 +152,7 @@ def _resolved(node: Any, simple: dict[str, Any]) -> Any:
 
 
 def generated() -> str:
-    """The module, formatted as the linter wants it."""
+    """Return the module, formatted as the linter wants it."""
     printed = subprocess.run([find_engine(), "schema"], capture_output=True, text=True, check=True).stdout
     schema = json.loads(printed)
     with tempfile.TemporaryDirectory() as folder:

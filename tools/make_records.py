@@ -42,7 +42,7 @@ figures."""
 
 
 def main(arguments: list[str]) -> int:
-    """Makes the requested records; returns the exit status.
+    """Make the requested records; return the exit status.
 
     If a study fails, its mistake is printed and the next study runs.
     """
@@ -106,7 +106,7 @@ def _count(day: str) -> None:
 
 
 def contents() -> str:
-    """Writes records/README.md: the newest record of each study, and how to make records."""
+    """Write records/README.md: the newest record of each study, and how to make records."""
     studies = kept_studies()
     rows = [
         [
@@ -119,7 +119,7 @@ def contents() -> str:
         for each in studies
     ]
     calls = kept_calls()
-    told = (
+    about_calls = (
         f"[{calls[0].relative_to(FOLDER)}]({calls[0].relative_to(FOLDER)}) has the system calls of every "
         f"design and primitive for one request, counted by {calls[1]['strace']} on Linux "
         f"{calls[1]['kernel']}."
@@ -138,7 +138,7 @@ def contents() -> str:
             for each in studies
             for wrong in each.errata
         ),
-        told,
+        about_calls,
         "[benchmarks](benchmarks/README.md) has dated results of `make bench`, which are written by hand.",
         "`make records` makes all records again; use an idle machine. `make records "
         'PARTS="unp-ch30 calls"` makes some of them. `.venv/bin/python tools/make_records.py --from '

@@ -12,7 +12,7 @@ from thunderherd.errors import UserError
 
 
 def main() -> int:
-    """Updates the page; returns the exit status."""
+    """Update the page; return the exit status."""
     path = ROOT / tutorial.PAGE
     page = path.read_text(encoding="utf-8")
     with tempfile.TemporaryDirectory(prefix="thunderherd-tutorial-") as folder:

@@ -52,7 +52,7 @@ class Outcome:
 
     @property
     def why_alone(self) -> str:
-        """Why there is no ratio; empty if both sides have a form."""
+        """The reason why there is no ratio; empty if both sides have a form."""
         if self.ours is None:
             return "ours could not be measured; see below"
         if not self.comparison.peers:
@@ -76,7 +76,7 @@ class Contest:
     """
 
     def tried(self, name: str, run: Callable[[str], Seen]) -> Seen | None:
-        """One measurement; None where it failed, and failed again."""
+        """Measure a form; None if it failed in every attempt."""
         for _ in range(ATTEMPTS):
             try:
                 return run(name)
@@ -86,32 +86,32 @@ class Contest:
         return None
 
     def judged(self, name: str | None) -> Mapping[int, Seen]:
-        """The rounds that judge a form, by their number; none where none was chosen."""
+        """Return number of the round → result of the rounds that judge a form; empty for None."""
         return {} if name is None else self.judging.get(name, {})
 
     def values(self, name: str | None) -> list[float]:
-        """The figures by which a form is judged."""
+        """Return the figures by which a form is judged."""
         return [seen.value for seen in self.judged(name).values()]
 
     def figure(self, name: str | None, unit: float, digits: int) -> str:
-        """Their median, the least and the most; "-" where there are none."""
+        """Write the median with minimum and maximum; "-" if there are none."""
         return spread([value / unit for value in self.values(name)], digits)
 
     def compared(self, ours: str | None, peer: str | None) -> str:
-        """The ratio, of the rounds that have both; "-" where there are none."""
+        """Write the ratio, from the rounds that have both; "-" if there are none."""
         mine, theirs = self.judged(ours), self.judged(peer)
         both = sorted(mine.keys() & theirs.keys())
         return ratio([mine[each].value / theirs[each].value for each in both]) if both else "-"
 
     def copied(self, name: str) -> float | None:
-        """Returns the share that was copied after all; None if unavailable."""
+        """Return the share that was copied after all; None if unavailable."""
         return median_copied([*self.choosing.get(name, []), *self.judging.get(name, {}).values()])
 
 
 def held(
     comparisons: Sequence[Comparison], run: Callable[[str, bool], Seen], rounds: int, judging: int, cell: str
 ) -> Contest:
-    """Runs every form in `rounds` rounds, and the best ones in `judging` further rounds.
+    """Run every form in `rounds` rounds, and the best ones in `judging` further rounds.
 
     `run` measures a form; its second argument is true in the rounds that choose, which may be short. If it
     raises `EngineError`, it is tried once more, since other processes may have disturbed it.
@@ -135,17 +135,17 @@ def held(
 
 
 def best(seen: Mapping[str, Sequence[Seen]], names: Sequence[str]) -> str | None:
-    """Returns the name with the highest median; None if none was measured."""
+    """Return the name with the highest median; None if none was measured."""
     measured = [name for name in names if seen.get(name)]
     return max(measured, key=lambda name: middle(seen[name]), default=None)
 
 
 def middle(seen: Sequence[Seen]) -> float:
-    """Returns the median."""
+    """Return the median."""
     return statistics.median(each.value for each in seen)
 
 
 def median_copied(seen: Sequence[Seen]) -> float | None:
-    """Returns the median copied share of the runs that have one."""
-    told = [each.copied for each in seen if each.copied is not None]
-    return statistics.median(told) if told else None
+    """Return the median copied share of the runs that have one."""
+    shares = [each.copied for each in seen if each.copied is not None]
+    return statistics.median(shares) if shares else None

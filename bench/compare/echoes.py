@@ -16,12 +16,12 @@ WARM_UP_MILLISECONDS = 100
 
 
 def labelled(kind: str, name: str) -> str:
-    """Names a form within its kind, since several kinds may have the same form."""
+    """Name a form within its kind, since several kinds may have the same form."""
     return f"{kind}: {name}"
 
 
 def short(name: str | None) -> str:
-    """Returns the name of a form without its kind; "-" for no form."""
+    """Return the name of a form without its kind; "-" for no form."""
     return "-" if name is None else name.partition(": ")[2]
 
 
@@ -37,14 +37,14 @@ def echoes(
     primitive: str | None = None,
     receive: str | None = None,
     taking: str | None = None,
-    asking: Sequence[Side] = (),
+    load_sides: Sequence[Side] = (),
 ) -> Seen:
-    """Measures echoes per second in the window of a load, with every byte checked.
+    """Measure echoes per second in the window of a load, with every byte checked.
 
     Both sides set TCP_NODELAY, as peers do. `settings` are the load's, `serving` the design's. `taking` is
     the load's receive primitive if it differs from the server's; a primitive that discards bytes only counts
-    them. `asking` has the sides of several loads at a time, whose rates are added. By default one load runs
-    on the client's side of the place.
+    them. `load_sides` has the sides of several loads at a time, whose rates are added. By default one load
+    runs on the client's side of the place.
 
     Raises `EngineError` if a request failed, or none was answered.
     """
@@ -59,10 +59,10 @@ def echoes(
         network_namespace=where.server.namespace,
     ) as server:
         connect = f"{where.address}:{server.ready.port}"
-        told = {**settings, "congestion": congestion, "warm_up_milliseconds": WARM_UP_MILLISECONDS}
+        load_settings = {**settings, "congestion": congestion, "warm_up_milliseconds": WARM_UP_MILLISECONDS}
         with contextlib.ExitStack() as at_the_end:
             loads = []
-            for side in asking or [where.client]:
+            for side in load_sides or [where.client]:
                 loads.append(
                     start_load(
                         "echo",
@@ -70,7 +70,7 @@ def echoes(
                         kind=load,
                         primitive=primitive,
                         receive=taking or receive,
-                        settings=told,
+                        settings=load_settings,
                         cpus=side.cpus,
                         network_namespace=side.namespace,
                     )
@@ -81,7 +81,7 @@ def echoes(
 
 
 def rate(name: str, result: LoadResult) -> float:
-    """Returns the replies per second in a load's window."""
+    """Return the replies per second in a load's window."""
     window = result.window
     if result.tally.errors:
         raise EngineError(f"{name}: {result.first_error}")

@@ -13,7 +13,7 @@ from thunderherd.engine.client import EngineError
 
 
 @dataclass(frozen=True)
-class Told:
+class ToolResult:
     """The result of a load generator's run."""
 
     requests: int
@@ -39,13 +39,13 @@ class Tool:
     """Pattern of the output on errors and wrong replies."""
 
     def missing(self) -> str | None:
-        """Returns why it cannot run on this machine; None if it can."""
+        """Return why it cannot run on this machine; None if it can."""
         if shutil.which(self.name, path=search_path()):
             return None
         return f"{self.name} is not installed: apt-get install {self.package}"
 
-    def run(self, port: int, connections: int, seconds: int) -> Told:
-        """Requests / at this port of loopback. Raises `EngineError` on errors, or if there was no reply."""
+    def run(self, port: int, connections: int, seconds: int) -> ToolResult:
+        """Request / at this port of loopback. Raises `EngineError` on errors, or if there was no reply."""
         program = shutil.which(self.name, path=search_path())
         assert program is not None, "the caller checked missing()"
         words = self.options.format(connections=connections, seconds=seconds).split()
@@ -58,16 +58,16 @@ class Tool:
             preexec_fn=lambda: os.sched_setaffinity(0, two_places()[1]),
         )
         if done.returncode:
-            said = (done.stderr or done.stdout).strip()
-            raise EngineError(f"{self.name} ended with {done.returncode}: {said}")
-        return self.told(done.stdout)
+            output = (done.stderr or done.stdout).strip()
+            raise EngineError(f"{self.name} ended with {done.returncode}: {output}")
+        return self.parsed(done.stdout)
 
-    def told(self, said: str) -> Told:
-        """Reads the output. Raises `EngineError` on errors, or if there was no reply."""
-        count, rate = re.search(self.requests, said), re.search(self.per_second, said)
-        if re.search(self.wrong, said) or not count or not rate or not int(count[1]):
-            raise EngineError(f"{self.name} reports errors, or no requests:\n{said}")
-        return Told(int(count[1]), float(rate[1]))
+    def parsed(self, output: str) -> ToolResult:
+        """Read the output. Raises `EngineError` on errors, or if there was no reply."""
+        count, rate = re.search(self.requests, output), re.search(self.per_second, output)
+        if re.search(self.wrong, output) or not count or not rate or not int(count[1]):
+            raise EngineError(f"{self.name} reports errors, or no requests:\n{output}")
+        return ToolResult(int(count[1]), float(rate[1]))
 
 
 WRK = Tool(

@@ -29,7 +29,7 @@ PATIENCE_SECONDS = 20
 """Time limit beyond the length of a run, for a busy machine."""
 LIBC = ctypes.CDLL(None, use_errno=True)
 PR_SET_PDEATHSIG = 1
-"""From linux/prctl.h. It survives exec, also nsenter's."""
+"""PR_SET_PDEATHSIG of linux/prctl.h, which survives exec, also nsenter's."""
 IPERF3 = "apt-get install iperf3"
 NETPERF = "apt-get install netperf (Debian: component non-free)"
 NEPER = "build it from github.com/google/neper and put its folder into THUNDERHERD_PEERS"
@@ -57,7 +57,7 @@ class Run:
     """Connections at a time, in tests with many."""
 
     def on_each_cpu(self) -> list[Run]:
-        """Returns concurrent runs that share the connections, each with both sides on one CPU."""
+        """Return concurrent runs that share the connections, each with both sides on one CPU."""
         places = self.place.on_each_cpu()
         return [replace(self, place=place, flows=self.flows // len(places)) for place in places]
 
@@ -74,7 +74,7 @@ class Peer:
     """Returns bits or round trips per second. Raises `EngineError` if it has no figure."""
     needs: str = ""
     """An option that only some versions have, as the help shows it."""
-    is_told: bool = True
+    has_congestion_option: bool = True
     """It has an option for the congestion control. Otherwise it uses that of the place."""
     uncopied: bool = False
     """It sends by sendfile or MSG_ZEROCOPY, without copying."""
@@ -82,7 +82,7 @@ class Peer:
     """Its receiver does not copy."""
 
     def missing(self) -> str | None:
-        """Returns why it cannot run on this machine; None if it can."""
+        """Return why it cannot run on this machine; None if it can."""
         program = found(self.program)
         if program is None:
             return f"{self.program} is not installed: {self.install}"
@@ -93,42 +93,42 @@ class Peer:
 
 @lru_cache
 def folder() -> tempfile.TemporaryDirectory[str]:
-    """Returns the temporary folder in which the tools run. neper writes a log there, even with --nolog."""
+    """Return the temporary folder in which the tools run. neper writes a log there, even with --nolog."""
     return tempfile.TemporaryDirectory()
 
 
 def found(program: str) -> str | None:
-    """Returns the path of a program."""
+    """Return the path of a program."""
     return shutil.which(program, path=search_path())
 
 
 @lru_cache
 def help_of(program: str) -> str:
-    """Returns the output of --help."""
-    said = subprocess.run(
+    """Return the output of --help."""
+    done = subprocess.run(
         [program, "--help"], capture_output=True, text=True, timeout=10, check=False, cwd=folder().name
     )
-    return said.stdout + said.stderr
+    return done.stdout + done.stderr
 
 
 def iperf3(run: Run, *more: str) -> float:
-    """Measures the bits per second that iperf3's server received."""
+    """Measure the bits per second that iperf3's server received."""
     address, port = run.place.address, free_port()
     with server(["iperf3", "-s", "-1", "-B", address, "-p", str(port)], port, run):
         command = ["iperf3", "-c", address, "-p", str(port), "-t", str(run.seconds), "-J"]
         return iperf3_bits(client([*command, "-l", str(run.message_bytes), "-C", run.congestion, *more], run))
 
 
-def iperf3_bits(said: str) -> float:
-    """Reads the bits per second that the server received."""
+def iperf3_bits(output: str) -> float:
+    """Read the bits per second that the server received."""
     try:
-        return float(json.loads(said)["end"]["sum_received"]["bits_per_second"])
+        return float(json.loads(output)["end"]["sum_received"]["bits_per_second"])
     except (ValueError, KeyError) as error:
-        raise EngineError(f"iperf3 reports no received bits ({error!r}):\n{said}") from None
+        raise EngineError(f"iperf3 reports no received bits ({error!r}):\n{output}") from None
 
 
 def netperf(run: Run, test: str, own: Sequence[str], more: Sequence[str] = ()) -> float:
-    """Runs a test of netperf; returns 10^6 bits or transactions per second.
+    """Run a test of netperf; return 10^6 bits or transactions per second.
 
     `own` are options of the test, `more` options of netperf.
     """
@@ -138,22 +138,22 @@ def netperf(run: Run, test: str, own: Sequence[str], more: Sequence[str] = ()) -
         return netperf_figure(client([*command, "-t", test, *more, "--", *own], run))
 
 
-def netperf_figure(said: str) -> float:
-    """Reads the last figure of the first line: 10^6 bits or transactions per second."""
-    line = next((line for line in said.splitlines() if line.strip()), "")
+def netperf_figure(output: str) -> float:
+    """Read the last figure of the first line: 10^6 bits or transactions per second."""
+    line = next((line for line in output.splitlines() if line.strip()), "")
     try:
         return float(line.split()[-1])
     except (IndexError, ValueError):
-        raise EngineError(f"netperf reports no figure:\n{said}") from None
+        raise EngineError(f"netperf reports no figure:\n{output}") from None
 
 
 def netperf_stream(run: Run) -> float:
-    """Measures the bits per second that netperf sent."""
+    """Measure the bits per second that netperf sent."""
     return netperf(run, "TCP_STREAM", ["-m", str(run.message_bytes), "-K", run.congestion]) * 1e6
 
 
 def netperf_sendfile(run: Run) -> float:
-    """Measures the bits per second that netperf sent by sendfile."""
+    """Measure the bits per second that netperf sent by sendfile."""
     with tempfile.NamedTemporaryFile() as file:
         # netperf needs a file larger than a message and than the socket's buffer.
         file.write(os.urandom(2 * max(RECEIVE_BYTES, run.message_bytes)))
@@ -162,50 +162,50 @@ def netperf_sendfile(run: Run) -> float:
 
 
 def netperf_round_trips(run: Run) -> float:
-    """Measures transactions per second, one after another."""
+    """Measure transactions per second, one after another."""
     size = str(run.message_bytes)
     return netperf(run, "TCP_RR", ["-r", f"{size},{size}", "-D", "-K", run.congestion])
 
 
 def neper(program: str, run: Run, of_server: Sequence[str], of_client: Sequence[str]) -> float:
-    """Runs neper; returns the server's figure of a stream, or the client's figure of round trips."""
+    """Run neper; return the server's figure of a stream, or the client's figure of round trips."""
     address, control, data = run.place.address, free_port(), free_port()
     both = ["-4", "-C", str(control), "-P", str(data), "-l", str(run.seconds), "--nolog"]
     both += [f"--congestion-control={run.congestion}"]
     with server([program, *both, *of_server], control, run) as ended:
-        said = client([program, "-c", "-H", address, *both, *of_client], run)
-        return neper_throughput(ended() if program == "tcp_stream" else said)
+        output = client([program, "-c", "-H", address, *both, *of_client], run)
+        return neper_throughput(ended() if program == "tcp_stream" else output)
 
 
-def neper_throughput(said: str) -> float:
-    """10^6 bits, or transactions, a second."""
-    throughput = re.search(r"^throughput=([0-9.]+)$", said, re.MULTILINE)
+def neper_throughput(output: str) -> float:
+    """Read 10^6 bits, or transactions, a second."""
+    throughput = re.search(r"^throughput=([0-9.]+)$", output, re.MULTILINE)
     if not throughput:
-        raise EngineError(f"neper reports no throughput:\n{said}")
+        raise EngineError(f"neper reports no throughput:\n{output}")
     return float(throughput[1])
 
 
 def neper_stream(run: Run, *more: str) -> float:
-    """Measures the bits per second that neper's server received."""
+    """Measure the bits per second that neper's server received."""
     received, sent = str(max(RECEIVE_BYTES, run.message_bytes)), str(run.message_bytes)
     return neper("tcp_stream", run, ["-B", received, *more], ["-B", sent, *more]) * 1e6
 
 
 def neper_round_trips(run: Run) -> float:
-    """Measures transactions per second, one after another."""
+    """Measure transactions per second, one after another."""
     sizes = ["-Q", str(run.message_bytes), "-R", str(run.message_bytes), "--no-delay"]
     return neper("tcp_rr", run, sizes, sizes)
 
 
 def neper_many(program: str, run: Run, *more: str) -> float:
-    """Measures transactions per second on many connections at a time, with one thread on each side."""
+    """Measure transactions per second on many connections at a time, with one thread on each side."""
     sizes = ["-Q", str(run.message_bytes), "-R", str(run.message_bytes), "--no-delay"]
     both = ["-T", "1", "-F", str(run.flows), *sizes]
     return neper(program, run, both, [*both, *more])
 
 
 def netbench(run: Run, engine: str) -> float:
-    """Measures requests per second on many persistent connections, with one thread on each side."""
+    """Measure requests per second on many persistent connections, with one thread on each side."""
     port = free_port()
     both = ["--v6", "0", "--use_port", str(port), "--control_port", str(free_port())]
     size = str(run.message_bytes)
@@ -215,20 +215,21 @@ def netbench(run: Run, engine: str) -> float:
     with server(["netbench", *both, "--server_only", "1", "--rx", received], port, run):
         command = ["netbench", *both, "--client_only", "1", "--host", run.place.address]
         command += ["--time", str(run.seconds), "--tx", sent]
-        said = client(command, run, tells_by_errors=True)
-        return netbench_requests(said) / run.seconds
+        output = client(command, run, reports_on_stderr=True)
+        return netbench_requests(output) / run.seconds
 
 
-def netbench_requests(said: str) -> int:
-    """Reads the number of replies from the count of latencies, since rates have only two digits."""
-    errors, count = re.search(r"(connect|send|recv)Errors=[1-9]", said), re.search(r" count=([0-9]+)}", said)
+def netbench_requests(output: str) -> int:
+    """Read the number of replies from the count of latencies, since rates have only two digits."""
+    errors = re.search(r"(connect|send|recv)Errors=[1-9]", output)
+    count = re.search(r" count=([0-9]+)}", output)
     if errors or not count:
-        raise EngineError(f"netbench reports errors, or no replies:\n{said}")
+        raise EngineError(f"netbench reports errors, or no replies:\n{output}")
     return int(count[1])
 
 
 def sockperf(run: Run, *more: str) -> float:
-    """Measures round trips per second, from their mean time."""
+    """Measure round trips per second, from their mean time."""
     port = free_port()
     address = ["--tcp", "-i", run.place.address, "-p", str(port), *more]
     size = str(max(run.message_bytes, SOCKPERF_LEAST))
@@ -237,16 +238,16 @@ def sockperf(run: Run, *more: str) -> float:
         return 1 / sockperf_seconds(client(command, run))
 
 
-def sockperf_seconds(said: str) -> float:
-    """Reads the mean time of a round trip."""
-    mean = re.search(r"Summary: Round trip is ([0-9.]+) usec", said)
+def sockperf_seconds(output: str) -> float:
+    """Read the mean time of a round trip."""
+    mean = re.search(r"Summary: Round trip is ([0-9.]+) usec", output)
     if not mean or not float(mean[1]):
-        raise EngineError(f"sockperf reports no round trip:\n{said}")
+        raise EngineError(f"sockperf reports no round trip:\n{output}")
     return float(mean[1]) / 1e6
 
 
 def with_options(run: Callable[..., float], *more: str) -> Callable[[Run], float]:
-    """Returns the same tool with further options."""
+    """Return the same tool with further options."""
     return lambda given: run(given, *more)
 
 
@@ -262,7 +263,9 @@ STREAMS = (
         discards=True,
     ),
     Peer("netperf", "netperf", NETPERF, netperf_stream),
-    Peer("netperf sendfile", "netperf", NETPERF, netperf_sendfile, is_told=False, uncopied=True),
+    Peer(
+        "netperf sendfile", "netperf", NETPERF, netperf_sendfile, has_congestion_option=False, uncopied=True
+    ),
     Peer("neper", "tcp_stream", NEPER, neper_stream),
     Peer("neper --zerocopy", "tcp_stream", NEPER, with_options(neper_stream, "--zerocopy"), uncopied=True),
     Peer(
@@ -278,17 +281,21 @@ STREAMS = (
 BLOCKING = (
     Peer("netperf TCP_RR", "netperf", NETPERF, netperf_round_trips),
     Peer("neper tcp_rr", "tcp_rr", NEPER, neper_round_trips),
-    Peer("sockperf", "sockperf", SOCKPERF, sockperf, is_told=False),
+    Peer("sockperf", "sockperf", SOCKPERF, sockperf, has_congestion_option=False),
 )
 SPINNING = (
     Peer(
-        "sockperf --nonblocked", "sockperf", SOCKPERF, with_options(sockperf, "--nonblocked"), is_told=False
+        "sockperf --nonblocked",
+        "sockperf",
+        SOCKPERF,
+        with_options(sockperf, "--nonblocked"),
+        has_congestion_option=False,
     ),
 )
 
 
 def on_each_cpu(peer: Peer) -> Peer:
-    """Returns a peer that runs once on each CPU, with both sides there, all at a time; rates are added."""
+    """Return a peer that runs once on each CPU, with both sides there, all at a time; rates are added."""
 
     def run(given: Run) -> float:
         runs = given.on_each_cpu()
@@ -302,32 +309,44 @@ def on_each_cpu(peer: Peer) -> Peer:
 
 MANY_KEPT = (
     Peer("neper tcp_rr", "tcp_rr", NEPER, lambda run: neper_many("tcp_rr", run)),
-    Peer("netbench epoll", "netbench", NETBENCH, lambda run: netbench(run, "epoll"), is_told=False),
-    Peer("netbench io_uring", "netbench", NETBENCH, lambda run: netbench(run, "io_uring"), is_told=False),
+    Peer(
+        "netbench epoll",
+        "netbench",
+        NETBENCH,
+        lambda run: netbench(run, "epoll"),
+        has_congestion_option=False,
+    ),
+    Peer(
+        "netbench io_uring",
+        "netbench",
+        NETBENCH,
+        lambda run: netbench(run, "io_uring"),
+        has_congestion_option=False,
+    ),
 )
 MANY_RESET = (Peer("neper tcp_crr", "tcp_crr", NEPER, lambda run: neper_many("tcp_crr", run)),)
 MANY_FIN = (Peer("neper tcp_crr", "tcp_crr", NEPER, lambda run: neper_many("tcp_crr", run, "--time-wait")),)
-"""By default neper's client ends connections with RST."""
+"""The peers with a connection for each request. By default neper's client ends them with RST."""
 
 EVERY = (*STREAMS, *BLOCKING, *SPINNING, *MANY_KEPT, *MANY_RESET, *MANY_FIN)
 
 
 def missing(peers: Sequence[Peer]) -> list[str]:
-    """Describes the tools that are missing, and how to install them."""
+    """Describe the tools that are missing, and how to install them."""
     reasons = [reason for peer in peers if (reason := peer.missing())]
     return list(dict.fromkeys(reasons))
 
 
 def other_congestion(name: str, where: Place, congestion: str) -> str:
-    """Returns a note on a peer that does not use the chosen congestion control; else nothing."""
+    """Return a note on a peer that does not use the chosen congestion control; else nothing."""
     alone = name.removesuffix(ON_EACH_CPU)
-    untold = any(peer.name == alone and not peer.is_told for peer in EVERY)
-    return f" ({where.congestion})" if untold and where.congestion != congestion else ""
+    lacks_option = any(peer.name == alone and not peer.has_congestion_option for peer in EVERY)
+    return f" ({where.congestion})" if lacks_option and where.congestion != congestion else ""
 
 
 @contextlib.contextmanager
 def server(command: Sequence[str], port: int, run: Run) -> Iterator[Callable[[], str]]:
-    """Starts a peer's server; yields a function that waits for its end and returns its output."""
+    """Start a peer's server; yield a function that waits for its end and returns its output."""
     side = run.place.server
     process = subprocess.Popen(
         placed(command, side),
@@ -359,14 +378,14 @@ def server(command: Sequence[str], port: int, run: Run) -> Iterator[Callable[[],
 
 
 def begin(side: Side) -> None:
-    """Prepares a peer's process: it dies with its parent and stays on its CPUs."""
+    """Prepare a peer's process: it dies with its parent and stays on its CPUs."""
     if LIBC.prctl(PR_SET_PDEATHSIG, signal.SIGKILL) != 0:
         raise OSError(ctypes.get_errno(), "prctl(PR_SET_PDEATHSIG)")
     os.sched_setaffinity(0, side.cpus)
 
 
 def end_group(process: subprocess.Popen[str]) -> None:
-    """Ends a server and its child processes."""
+    """End a server and its child processes."""
     for number in (signal.SIGTERM, signal.SIGKILL):
         with contextlib.suppress(ProcessLookupError):
             os.killpg(process.pid, number)
@@ -375,8 +394,8 @@ def end_group(process: subprocess.Popen[str]) -> None:
             return
 
 
-def client(command: Sequence[str], run: Run, *, tells_by_errors: bool = False) -> str:
-    """Runs a peer's client in its place; returns its output, for some tools that of standard error."""
+def client(command: Sequence[str], run: Run, *, reports_on_stderr: bool = False) -> str:
+    """Run a peer's client in its place; return its output, for some tools that of standard error."""
     side = run.place.client
     try:
         done = subprocess.run(
@@ -391,13 +410,13 @@ def client(command: Sequence[str], run: Run, *, tells_by_errors: bool = False) -
     except subprocess.TimeoutExpired:
         raise EngineError(f"{' '.join(command)} does not end") from None
     if done.returncode:
-        said = (done.stderr or done.stdout).strip()
-        raise EngineError(f"{' '.join(command)} ended with {done.returncode}: {said}")
-    return done.stderr if tells_by_errors else done.stdout
+        output = (done.stderr or done.stdout).strip()
+        raise EngineError(f"{' '.join(command)} ended with {done.returncode}: {output}")
+    return done.stderr if reports_on_stderr else done.stdout
 
 
 def placed(command: Sequence[str], side: Side) -> list[str]:
-    """Returns the command line that runs a tool in its namespace."""
+    """Return the command line that runs a tool in its namespace."""
     name, *more = command
     program = found(name)
     if program is None:

@@ -52,7 +52,7 @@ class Side:
     """The command that enters the namespace, before a peer's command line."""
 
     def on(self, cpus: list[int]) -> Side:
-        """Returns the same side on other CPUs."""
+        """Return the same side on other CPUs."""
         return Side(tuple(cpus), self.namespace, self.enter)
 
 
@@ -75,27 +75,27 @@ class Place:
         return sorted({*self.server.cpus, *self.client.cpus})
 
     def both_on(self, cpus: list[int]) -> Place:
-        """Returns the same place with both sides on these CPUs."""
+        """Return the same place with both sides on these CPUs."""
         server, client = self.server.on(cpus), self.client.on(cpus)
         return Place(self.name, self.title, self.address, server, client, self.congestion)
 
     def on_one_cpu(self) -> Place:
-        """Returns the same place with the client on the server's CPU."""
+        """Return the same place with the client on the server's CPU."""
         return self.both_on(list(self.server.cpus))
 
     def on_each_cpu(self) -> list[Place]:
-        """Returns a place for each CPU, with both sides on it."""
+        """Return a place for each CPU, with both sides on it."""
         return [self.both_on([cpu]) for cpu in self.cpus]
 
 
 def has_namespaces(name: str) -> bool:
-    """Returns whether both sides are outside this process's network namespace."""
+    """True if both sides are outside this process's network namespace."""
     return name == OWN_LOOPBACK or KINDS[name].has_namespaces
 
 
 @contextlib.contextmanager
 def place(name: str, congestion: str) -> Iterator[Place]:
-    """Makes a place with server and client on a CPU each. Main thread only.
+    """Make a place with server and client on a CPU each. Main thread only.
 
     Raises `UserError` if this machine cannot make namespaces, or does not allow `congestion` there.
     """
@@ -112,7 +112,7 @@ def place(name: str, congestion: str) -> Iterator[Place]:
 
 @contextlib.contextmanager
 def lab(name: str) -> Iterator[Place]:
-    """Makes a lab as a study has it."""
+    """Make a lab as a study has it."""
     first, second = (tuple(cpus) for cpus in two_places())
     with site_of(Lab(kind=name, server_cpus=first, client_cpus=second)) as site:
         server, client = (
@@ -124,7 +124,7 @@ def lab(name: str) -> Iterator[Place]:
 
 @contextlib.contextmanager
 def own_loopback(congestion: str) -> Iterator[Place]:
-    """Makes a lab, and puts both sides into one of its namespaces, whose default becomes `congestion`."""
+    """Make a lab, and put both sides into one of its namespaces, whose default becomes `congestion`."""
     with lab(veth.KIND.name) as pair:
         server = pair.server
         if reason := refused(server, BECOME_DEFAULT, congestion):
@@ -140,7 +140,7 @@ def own_loopback(congestion: str) -> Iterator[Place]:
 
 
 def may_be_chosen(congestion: str, where: Place) -> None:
-    """Raises `UserError` unless a socket may have this congestion control there.
+    """Raise `UserError` unless a socket may have this congestion control there.
 
     Checked before the runs, since netperf silently uses the system's default if the kernel refuses.
     """
@@ -154,7 +154,7 @@ def may_be_chosen(congestion: str, where: Place) -> None:
 
 
 def refused(side: Side, statement: str, congestion: str) -> str:
-    """Runs a statement there with the `name` of a congestion control.
+    """Run a statement there with the `name` of a congestion control.
 
     Returns why the kernel refuses it; empty if the kernel accepts it.
     """
@@ -164,6 +164,6 @@ def refused(side: Side, statement: str, congestion: str) -> str:
 
 
 def free_port() -> int:
-    """Returns a free port of loopback. In a new namespace all ports are free."""
+    """Return a free port of loopback. In a new namespace all ports are free."""
     with socket.create_server(("127.0.0.1", 0)) as free:
         return int(free.getsockname()[1])

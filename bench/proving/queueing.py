@@ -12,7 +12,7 @@ import math
 
 
 def stalled_wait(share: float, stall: float, every: float, utilisation: float) -> float:
-    """Returns the wait that this share of all requests does not exceed.
+    """Return the wait that this share of all requests does not exceed.
 
     The server stalls for `stall` once in `every`, and is busy for `utilisation` of its other time. Raises
     ValueError if it cannot work off the backlog of a stall before the next.
@@ -21,7 +21,7 @@ def stalled_wait(share: float, stall: float, every: float, utilisation: float) -
 
 
 def stalled_share(wait: float, stall: float, every: float, utilisation: float) -> float:
-    """Returns the share of requests to the same server that wait longer than `wait`."""
+    """Return the share of requests to the same server that wait longer than `wait`."""
     return max(0.0, stall - wait) / (1 - _utilisation(stall, every, utilisation)) / every
 
 
@@ -35,12 +35,12 @@ def _utilisation(stall: float, every: float, utilisation: float) -> float:
 
 
 def mean_wait(rate: float, service: float) -> float:
-    """Returns the mean wait of M/D/1, without the service. Raises ValueError if it grows for ever."""
+    """Return the mean wait of M/D/1, without the service. Raises ValueError if it grows for ever."""
     return wait_moments(rate, service)[1]
 
 
 def set_up_delay(rate: float, set_up: float) -> float:
-    """Returns how much a set-up time before the first service of every busy period adds to the mean latency.
+    """Return how much a set-up time before the first service of every busy period adds to the mean latency.
 
     It is nearly the set-up time itself (M/G/1 with a set-up time; P. Welch, Operations Research 12, 1964).
     """
@@ -48,7 +48,7 @@ def set_up_delay(rate: float, set_up: float) -> float:
 
 
 def wait_moments(rate: float, service: float) -> list[float]:
-    """Returns the means of 1, wait, wait² and wait³ of M/D/1."""
+    """Return the means of 1, wait, wait² and wait³ of M/D/1."""
     utilisation = rate * service
     if not 0 <= utilisation < 1:
         raise ValueError(f"a utilisation is between 0 and 1, got {utilisation:g}")
@@ -63,7 +63,7 @@ def wait_moments(rate: float, service: float) -> list[float]:
 
 
 def standard_error_of_mean_wait(rate: float, service: float, requests: float) -> float:
-    """Returns the standard error of the mean wait of many successive requests to M/D/1.
+    """Return the standard error of the mean wait of many successive requests to M/D/1.
 
     It is far larger than that of independent requests, since a long wait has neighbours with long waits.
     After a wait W, the next wait is V = max(0, W + service - gap). With c = rate / 2 / (1 - utilisation), the
@@ -78,5 +78,5 @@ def standard_error_of_mean_wait(rate: float, service: float, requests: float) ->
 
 
 def requests_needed(error: float, rate: float, service: float) -> int:
-    """Returns how many requests give a mean wait with this standard error."""
+    """Return how many requests give a mean wait with this standard error."""
     return math.ceil((standard_error_of_mean_wait(rate, service, 1) / error) ** 2)

@@ -80,7 +80,7 @@ class Finding:
 
     @property
     def holds(self) -> bool | None:
-        """Whether the deviation is within the tolerance; None: not judged."""
+        """True if the deviation is within the tolerance; None: not judged."""
         return None if self.tolerance is None else abs(self.deviation) <= self.tolerance
 
 
@@ -102,8 +102,8 @@ class Ran:
     """CPU time of the server per request, including its start and end."""
 
 
-def asked(server: Mapping[str, SettingValue], kind: str, load: Mapping[str, SettingValue]) -> Ran:
-    """Runs a new server and a load of this kind, on a CPU each. Raises `EngineError` if a request failed."""
+def run_load(server: Mapping[str, SettingValue], kind: str, load: Mapping[str, SettingValue]) -> Ran:
+    """Run a new server and a load of this kind, on a CPU each. Raises `EngineError` if a request failed."""
     server_cpus, client_cpus = two_places()
     with Server(DESIGN, workload=WORKLOAD, settings=server, cpus=server_cpus) as serving:
         client: dict[str, SettingValue] = {
@@ -131,7 +131,7 @@ def openly(
     seed: int = 1,
     clients: int = CLIENTS,
 ) -> Ran:
-    """Runs a busy-polling open load."""
+    """Run a busy-polling open load."""
     load: dict[str, SettingValue] = {
         "rate": max(1, round(rate)),
         "arrivals": arrivals,
@@ -140,32 +140,32 @@ def openly(
         "milliseconds": round(1000 * seconds),
         "wait": "spin",
     }
-    return asked(server, "open", load)
+    return run_load(server, "open", load)
 
 
 def latency(result: LoadResult) -> Latency:
-    """Returns a load's latency. Raises `EngineError` if no reply came in the window."""
+    """Return a load's latency. Raises `EngineError` if no reply came in the window."""
     if result.latency is None:
         raise EngineError("no reply in the window: other processes keep the CPUs busy")
     return result.latency
 
 
 def mean(result: LoadResult) -> float:
-    """Returns the mean latency in seconds."""
+    """Return the mean latency in seconds."""
     found = latency(result).mean_ns
     assert found is not None
     return found / 1e9
 
 
 def schedule(result: LoadResult) -> Scheduled:
-    """Returns the account of an open load's schedule."""
+    """Return the account of an open load's schedule."""
     if result.scheduled is None:
         raise EngineError("the load reported no schedule: it did not reach the end of its window")
     return result.scheduled
 
 
 def occupied(spin: int, seconds: float) -> float:
-    """Measures how long a request occupies a server that burns `spin` microseconds for each.
+    """Measure how long a request occupies a server that burns `spin` microseconds for each.
 
     That is the time in seconds from one request to the next while another waits. An open load with two
     connections sends more requests than the server can answer: while one is served, the other waits.
@@ -175,7 +175,7 @@ def occupied(spin: int, seconds: float) -> float:
 
 
 def unloaded(spin: int, rate: float, seconds: float) -> float:
-    """Measures the mean latency of evenly spaced requests to such a server, none of which waits for another.
+    """Measure the mean latency of evenly spaced requests to such a server, none of which waits for another.
 
     The rate must be that of the comparison, since waking up after that idle time is part of the latency.
     """
@@ -183,13 +183,13 @@ def unloaded(spin: int, rate: float, seconds: float) -> float:
 
 
 def lateness(name: str, result: LoadResult) -> list[str]:
-    """Describes how late the load sent."""
+    """Describe how late the load sent."""
     lag = result.scheduled and result.scheduled.send_lag
     return [f"{name}: sent late by {lag.p99_ns / 1e3:.1f} µs (99th percentile)"] if lag and lag.p99_ns else []
 
 
 def complaints(name: str, result: LoadResult) -> list[str]:
-    """Describes the checks of the load that failed."""
+    """Describe the checks of the load that failed."""
     checks = result.validity.checks if result.validity else []
     return [f"{name}: {each.name}: {each.words}" for each in checks if each.holds is False]
 
@@ -217,7 +217,7 @@ def freeze(scale: float, seed: int, tolerance: float = 0.02) -> Attempt:
         findings.append(Finding(f"open: {share:.0%} within", 1e3 * predicted, measured, "ms", judged))
     # Clients wait for the end of a stall and send nothing meanwhile: each has one slow request a stall.
     think = BLIND_CLIENTS * (1 - STALL / EVERY) / rate - alone
-    beside = asked(
+    closed = run_load(
         stalling,
         "closed_connections",
         {
@@ -226,7 +226,7 @@ def freeze(scale: float, seed: int, tolerance: float = 0.02) -> Attempt:
             "milliseconds": round(1000 * seconds),
         },
     ).load
-    blind = merged([latency(beside).histogram or ""])
+    blind = merged([latency(closed).histogram or ""])
     half = STALL / 2
     slow = 100 * stalled_share(stall / 2 - alone, stall, every, utilisation)
     caught = 100 * BLIND_CLIENTS / (rate * every)
@@ -249,7 +249,7 @@ def freeze(scale: float, seed: int, tolerance: float = 0.02) -> Attempt:
 
 
 def beyond(histogram: HdrHistogram, milliseconds: float) -> float:
-    """Returns the share of a histogram above so many milliseconds."""
+    """Return the share of a histogram above so many milliseconds."""
     above = sum(
         each.count_added_in_this_iter_step
         for each in histogram.get_recorded_iterator()
@@ -264,12 +264,12 @@ def delay(scale: float, seed: int, tolerance: float = 0.01) -> Attempt:
     seconds = max(0.8, 4 * scale)
     order = random.Random(seed)
     seen: dict[int, list[str]] = {each: [] for each in DELAYS}
-    said: list[str] = []
+    remarks: list[str] = []
     for _ in range(rounds):
         for each in order.sample(DELAYS, len(DELAYS)):
             result = openly({"spin_microseconds": each}, DELAY_RATE, seconds, "constant", clients=8).load
             seen[each].append(latency(result).histogram or "")
-            said += complaints(f"{each} µs", result)
+            remarks += complaints(f"{each} µs", result)
     medians = [merged(seen[each]).get_value_at_percentile(50) / 1e3 for each in DELAYS]
     fitted = statistics.linear_regression(DELAYS, medians)
     slopes = [
@@ -284,7 +284,7 @@ def delay(scale: float, seed: int, tolerance: float = 0.01) -> Attempt:
     ]
     remarks = [
         f"{round(rounds * seconds * DELAY_RATE)} requests for each delay; the median above it, µs: {rests}",
-        *said,
+        *remarks,
     ]
     return Attempt(findings, remarks)
 

@@ -17,7 +17,7 @@ BENCH = Path(__file__).resolve().parents[1]
 
 
 def bench(*words: str) -> str:
-    """Runs a part of the benchmarks; returns its output."""
+    """Run a part of the benchmarks; return its output."""
     command = [sys.executable, str(BENCH), *words]
     run = subprocess.run(command, capture_output=True, text=True, timeout=240, check=False)
     assert run.returncode == 0, run.stderr

@@ -36,7 +36,7 @@ READERS = [
     peers.neper_throughput,
     peers.sockperf_seconds,
     peers.netbench_requests,
-    *(tool.told for tool in http_tools.TOOLS),
+    *(tool.parsed for tool in http_tools.TOOLS),
 ]
 
 
@@ -66,7 +66,7 @@ def test_figures_are_read_from_what_the_tools_say() -> None:
 def test_requests_and_their_rate_are_read_from_what_http_tools_say(
     tool: http_tools.Tool, requests: int, per_second: float
 ) -> None:
-    assert tool.told(said(f"{tool.name}.txt")) == http_tools.Told(requests, per_second)
+    assert tool.parsed(said(f"{tool.name}.txt")) == http_tools.ToolResult(requests, per_second)
 
 
 @pytest.mark.parametrize(
@@ -81,7 +81,7 @@ def test_requests_and_their_rate_are_read_from_what_http_tools_say(
 )
 def test_a_run_with_errors_has_no_figure(tool: http_tools.Tool, words: str) -> None:
     with pytest.raises(EngineError, match="errors"):
-        tool.told(said(f"{tool.name}.txt") + words)
+        tool.parsed(said(f"{tool.name}.txt") + words)
 
 
 @pytest.mark.parametrize("read", READERS)
@@ -354,8 +354,9 @@ def test_a_tool_that_fails_is_an_error_with_what_it_said() -> None:
         pass
     with pytest.raises(EngineError, match="no_such_tool is not on PATH"):
         peers.client(["no_such_tool"], run)
-    told = ["sh", "-c", "echo here; echo there >&2"]
-    assert (peers.client(told, run), peers.client(told, run, tells_by_errors=True)) == ("here\n", "there\n")
+    command = ["sh", "-c", "echo here; echo there >&2"]
+    assert peers.client(command, run) == "here\n"
+    assert peers.client(command, run, reports_on_stderr=True) == "there\n"
 
 
 @pytest.mark.usefixtures("use_engine")

@@ -17,16 +17,19 @@ __all__ = ["__version__", "load", "merged"]
 
 
 def load(path: str | Path) -> SavedRun:
-    """The results of the run in directory `path`. Raises `UserError` where there is no run."""
-    # Imported when it is needed: the command line should answer `--help` without pydantic and polars.
+    """Return the results of the run in directory `path`; raise `UserError` if there is no run."""
+    # Imported on use, so that `--help` answers without importing pydantic and polars.
     from thunderherd.records.directory import load as load_results
 
     return load_results(path)
 
 
 def merged(*paths: str | Path) -> MergedLoads:
-    """What the loads came to together whose results are in these files, as `load --json` prints them: rates
-    added, histograms put together. Raises `UserError` where a file has none, or they are not of one kind."""
+    """Merge the loads whose results, printed by `load --json`, are in these files.
+
+    Rates are added and histograms merged. Raise `UserError` if a file has no result, or if the loads are of
+    different kinds.
+    """
     from pathlib import Path
 
     from thunderherd.engine.merged_loads import load_lines, merged_loads

@@ -8,14 +8,14 @@ from typing import Self
 
 @dataclass(frozen=True, slots=True)
 class Problem:
-    """One thing that is wrong with what the user typed or wrote."""
+    """One mistake in the user's command line or file."""
 
     message: str
-    """What is wrong, with the value seen; under fifteen words if possible."""
+    """The mistake with the value seen; under fifteen words if possible."""
     code: str = ""
     """The area and the kind of mistake: `study.unknown_design`. Rewording a message never changes it."""
     hint: str = ""
-    """What to type instead."""
+    """The words to type instead."""
     where: str = ""
     """FILE:LINE, or `COMMAND: OPTION` with the value typed."""
 

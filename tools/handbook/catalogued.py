@@ -15,7 +15,7 @@ from thunderherd.engine.client import find_engine
 
 @lru_cache(maxsize=1)
 def catalogue() -> dict[str, Any]:
-    """Runs `thunderherd-engine list --json`. No page may show facts about this machine."""
-    told = subprocess.run([find_engine(), "list", "--json"], capture_output=True, text=True, check=True)
-    found: dict[str, Any] = json.loads(told.stdout)
+    """Run `thunderherd-engine list --json`. No page may show facts about this machine."""
+    done = subprocess.run([find_engine(), "list", "--json"], capture_output=True, text=True, check=True)
+    found: dict[str, Any] = json.loads(done.stdout)
     return found

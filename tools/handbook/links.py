@@ -20,18 +20,18 @@ OUTSIDE = re.compile(r"[a-z][a-z0-9+.-]*:", re.IGNORECASE)
 
 
 def reader() -> MarkdownIt:
-    """Returns a Markdown parser with the extensions of GitHub that these pages use."""
+    """Return a Markdown parser with the extensions of GitHub that these pages use."""
     return MarkdownIt("commonmark").enable("table").enable("strikethrough")
 
 
 def pages(root: Path = ROOT) -> list[Path]:
-    """Returns the paths of all pages, relative to the root."""
+    """Return the paths of all pages, relative to the root."""
     found = {path for pattern in PAGES for path in root.glob(pattern)}
     return sorted(path.relative_to(root) for path in found)
 
 
 def faults(root: Path = ROOT) -> list[str]:
-    """Describes every broken link: page, link and reason."""
+    """Describe every broken link: page, link and reason."""
     return [
         f"{page}: ({link}): {why}"
         for page in pages(root)
@@ -41,7 +41,7 @@ def faults(root: Path = ROOT) -> list[str]:
 
 
 def links_of(path: Path) -> list[str]:
-    """Returns the targets of all links and pictures of a page, in order."""
+    """Return the targets of all links and pictures of a page, in order."""
     return [
         str(token.attrs[attribute])
         for token in _tokens(reader().parse(path.read_text(encoding="utf-8")))
@@ -76,12 +76,12 @@ def _wrong(link: str, page: Path, root: Path) -> str | None:
 
 @cache
 def anchors_of(path: Path) -> frozenset[str]:
-    """Returns the anchors of a page's headings."""
+    """Return the anchors of a page's headings."""
     return frozenset(name for _, name in headings(reader().parse(path.read_text(encoding="utf-8"))))
 
 
 def headings(tokens: list[Token]) -> Iterator[tuple[Token, str]]:
-    """Yields each heading's opening token and its anchor, as GitHub names it."""
+    """Yield each heading's opening token and its anchor, as GitHub names it."""
     seen: Counter[str] = Counter()
     for token, inline in pairwise(tokens):
         if token.type != "heading_open":

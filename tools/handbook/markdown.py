@@ -12,14 +12,14 @@ MADE_BY = "Written by `make docs` from {sources}. Edit the sources, not this pag
 
 
 def made_from(*sources: str) -> str:
-    """Writes the line below a page's title that names its sources: paths, or words."""
+    """Write the line below a page's title that names its sources: paths, or words."""
     *first, last = (source if " " in source else f"`{source}`" for source in sources)
-    told = f"{', '.join(first)} and {last}" if first else last
-    return f"*{MADE_BY.format(sources=told)}*"
+    listed = f"{', '.join(first)} and {last}" if first else last
+    return f"*{MADE_BY.format(sources=listed)}*"
 
 
 def table(heads: Sequence[str], rows: Iterable[Sequence[str]]) -> str:
-    """Writes a table. Escapes `|` and line ends in cells; the caller escapes other Markdown."""
+    """Write a table. Escapes `|` and line ends in cells; the caller escapes other Markdown."""
     lines = [f"| {' | '.join(heads)} |", f"|{'---|' * len(heads)}"]
     lines += [f"| {' | '.join(_cell(cell) for cell in row)} |" for row in rows]
     return "\n".join(lines)
@@ -30,7 +30,7 @@ def _cell(text: str) -> str:
 
 
 def plain(text: str) -> str:
-    """Escapes Markdown in a text. Parts between backticks stay code."""
+    """Escape Markdown in a text. Parts between backticks stay code."""
     if text.count("`") % 2:
         return re.sub(r"([\\`*_<>\[\]|])", r"\\\1", text)
     return "`".join(
@@ -40,19 +40,19 @@ def plain(text: str) -> str:
 
 
 def page(*blocks: str) -> str:
-    """Joins blocks with an empty line between them; leaves out empty blocks."""
+    """Join blocks with an empty line between them; leave out empty blocks."""
     return "\n\n".join(block.strip("\n") for block in blocks if block) + "\n"
 
 
 def fenced(language: str, text: str) -> str:
-    """Writes a code block whose fence is longer than any fence in it."""
+    """Write a code block whose fence is longer than any fence in it."""
     longest = max((len(found) for found in re.findall(r"`{3,}", text)), default=2)
     fence = "`" * (longest + 1)
     return f"{fence}{language}\n{text.rstrip()}\n{fence}"
 
 
 def between(text: str, name: str, new: str) -> str:
-    """Replaces the text between `<!-- NAME -->` and `<!-- end of NAME -->`.
+    """Replace the text between `<!-- NAME -->` and `<!-- end of NAME -->`.
 
     Raises ValueError unless each mark is there once, in this order.
     """

@@ -81,7 +81,7 @@ img { max-width: 100%; height: auto; }
 
 
 def build(folder: Path, root: Path = ROOT) -> int:
-    """Empties a folder, writes all pages into it, and returns their number."""
+    """Empty a folder, write all pages into it, and return their number."""
     if folder.exists():
         shutil.rmtree(folder)
     folder.mkdir(parents=True)
@@ -139,7 +139,7 @@ def _turn_links(tokens: list[Token], page: Path, folder: Path, root: Path) -> No
 
 
 def _turned(link: str, page: Path, folder: Path, root: Path) -> str:
-    """Turns a link to a page into one to its HTML, and a link to a folder into one to its README.
+    """Turn a link to a page into one to its HTML, and a link to a folder into one to its README.
 
     Copies the targets of other links.
     """

@@ -36,7 +36,7 @@ class Command:
 
 
 def commands(page: str) -> list[Command]:
-    """Returns all commands of a page, in order."""
+    """Return all commands of a page, in order."""
     return [each for block in BLOCK.finditer(page) for each in _of_block(block["text"])]
 
 
@@ -47,7 +47,7 @@ def _of_block(text: str) -> Iterator[Command]:
 
 
 def run(page: str, folder: Path) -> list[list[str]]:
-    """Runs all commands of a page in a folder; returns the output of each.
+    """Run all commands of a page in a folder; return the output of each.
 
     Raises UserError if a command fails, anywhere in a pipeline. `diff` may exit with 1.
     """
@@ -79,8 +79,8 @@ def run(page: str, folder: Path) -> list[list[str]]:
         )
     except subprocess.TimeoutExpired:
         raise UserError(f"{PAGE}: the commands took more than {SECONDS:g} s") from None
-    said = re.split(rf"\n{end} (\d+)\n", done.stdout)
-    printed, statuses = said[:-1:2], said[1::2]
+    pieces = re.split(rf"\n{end} (\d+)\n", done.stdout)
+    printed, statuses = pieces[:-1:2], pieces[1::2]
     for command, text, status in zip(typed, printed, statuses, strict=False):
         if status != ("1" if command.startswith("diff ") else "0"):
             raise UserError(f"{PAGE}: `{command}` ended with status {status}:\n{text}\n{done.stderr}")
@@ -96,7 +96,7 @@ def _lines(text: str) -> list[str]:
 
 
 def written(page: str, printed: list[list[str]]) -> str:
-    """Returns the page with the new output below each command."""
+    """Return the page with the new output below each command."""
     outputs = iter(printed)
 
     def block(found: re.Match[str]) -> str:
@@ -111,14 +111,14 @@ def written(page: str, printed: list[list[str]]) -> str:
 
 
 def _fitting(lines: list[str]) -> list[str]:
-    """Returns the lines; refuses a line that reads as a command or as the end of the block."""
+    """Return the lines; refuses a line that reads as a command or as the end of the block."""
     if any(line.startswith(("$ ", "```")) for line in lines):
         raise UserError(f"{PAGE}: a command prints a line that begins with `$ ` or ```")
     return lines
 
 
 def words(lines: tuple[str, ...] | list[str]) -> set[str]:
-    """Returns the words of an output, which stay the same from run to run, without its figures."""
+    """Return the words of an output, which stay the same from run to run, without its figures."""
     return set(re.findall(r"[A-Za-z_]{4,}", " ".join(lines)))
 
 

@@ -52,7 +52,7 @@ def test_a_pipeline_has_several_requests_of_a_client_under_way() -> None:
 
 
 def test_processes_beside_each_other_have_seeds_of_their_own() -> None:
-    each = plan(3, arrival_seed=7).each_told
+    each = plan(3, arrival_seed=7).each_settings
     assert [told["arrival_seed"] for told in each] == [7, 8, 9]
-    assert [told["arrival_seed"] for told in plan(2, arrival_seed=2**64 - 1).each_told] == [2**64 - 1, 0]
-    assert plan(2).each_told == [plan(2).told] * 2
+    assert [told["arrival_seed"] for told in plan(2, arrival_seed=2**64 - 1).each_settings] == [2**64 - 1, 0]
+    assert plan(2).each_settings == [plan(2).engine_settings] * 2

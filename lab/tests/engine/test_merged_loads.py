@@ -102,11 +102,8 @@ def test_loads_of_one_machine_that_ran_one_after_another_are_not_added(
         return [reason for reason in found.reasons if "the same time" in reason and found.valid is False]
 
     (apart,) = told(moved(one, 2))
-    assert apart == (
-        "loads 1 and 2 are of one machine and did not run at the same time (windows overlap for 0% of the "
-        "longer), so that their rates together were never there: start them together, for the same time "
-        "(--milliseconds)"
-    )
+    assert apart.startswith("loads 1 and 2 are of one machine")
+    assert "(windows overlap for 0% of the longer)" in apart and apart.endswith("(--milliseconds)")
     assert told(moved(one, 0.5)) == []
     by_count = one.model_copy(update={"window": None})
     (apart,) = [each for each in merged_loads([by_count, moved(by_count, 9)]).reasons if "overlap" in each]

@@ -212,7 +212,7 @@ def test_the_number_of_requests_ends_the_load_where_it_is_swept(tmp_path: Path) 
     study = coarse(tmp_path, over="loops=1..100", load=None)
     assert study.load.kind == "timed"
     assert all(
-        not each.load.is_timed and each.load.told["loops"] == int(each.point or 0)
+        not each.load.is_timed and each.load.engine_settings["loops"] == int(each.point or 0)
         for each in study.contenders
     )
     set_by_user = ("load.settings.milliseconds=50",)

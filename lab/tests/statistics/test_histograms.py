@@ -36,7 +36,7 @@ def test_too_few_requests_give_no_percentile() -> None:
 
 def test_what_is_no_histogram_is_refused() -> None:
     for text in ("", "oops", "AAAA"):
-        with pytest.raises(ValueError, match="is no HdrHistogram"):
+        with pytest.raises(ValueError, match="is not a HdrHistogram"):
             merged([text])
     with pytest.raises(ValueError, match="between 0 and 1, got 99"):
         percentile_ns(merged([]), 99)

@@ -88,7 +88,7 @@ def test_a_number_of_requests_is_refused_where_the_load_ends_by_time(tmp_path: P
     advice = re.findall(r"--set (\S+=0)", problem.hint)
     assert advice == ["load.settings.milliseconds=0", "load.settings.warm_up_milliseconds=0"]
     load = loaded(tmp_path, TIMED, "load.settings.loops=7", *advice).load
-    assert load.settings["loops"] == 7 and not load.is_timed and "loops" in load.told
+    assert load.settings["loops"] == 7 and not load.is_timed and "loops" in load.engine_settings
     # The same if the user overrides the time of a load that ends by its number.
     (problem,) = refused(tmp_path, SMALL_STUDY.replace('"closed"', '"timed"'), "loops=7", "milliseconds=50")
     assert (problem.code, problem.where) == (NO_EFFECT, "--set loops=7")

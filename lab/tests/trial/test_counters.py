@@ -175,8 +175,8 @@ OTHERWISE = [
     ("r003c:u", "write r003c"),
     ("sched:sched_switch:u", "write sched:sched_switch"),
     ("cpu/event=0x3c/ppk", "write cpu/event=0x3c/"),
-    ("cpu/cache-misses", "lacks the slash that ends it"),
-    ("cpu/event=1,umask=2", "lacks the slash that ends it"),
+    ("cpu/cache-misses", "write cpu/cache-misses/"),
+    ("cpu/event=1,umask=2", "write cpu/event=1,umask=2/"),
 ]
 
 

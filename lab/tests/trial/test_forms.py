@@ -63,8 +63,8 @@ def test_a_load_that_ends_by_time_is_not_told_how_many_requests_to_make(tmp_path
     for text, told in ((TIMED, False), (FORMS, True)):
         load = loaded(tmp_path, text).contender("prefork@pool_size=5").load
         assert "loops" in load.settings
-        assert ("loops" in load.told) == told
-        assert load.told.keys() | {"loops"} == load.settings.keys()
+        assert ("loops" in load.engine_settings) == told
+        assert load.engine_settings.keys() | {"loops"} == load.settings.keys()
 
 
 def test_a_load_that_ends_by_time_is_measured_between_its_marks(fake_engine: Fake, tmp_path: Path) -> None:

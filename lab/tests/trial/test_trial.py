@@ -71,9 +71,9 @@ def test_a_design_without_a_pool_has_no_spread(fake_engine: Fake, small_study: S
         ("server_error", ["server: errors: 3 reset"]),
         ("worker_lost", ["server: 1 worker died"]),
         ("drops", ["listen queue overflowed: 7 connections dropped; raise server.settings.backlog"]),
-        ("crash", ["server prefork failed: killed by SIGSEGV; it said: first a warning / then a reason"]),
-        ("dies", ["server prefork is gone: killed by SIGKILL"]),
-        ("garbage", ["no JSON"]),
+        ("crash", ["server prefork failed: killed by SIGSEGV; stderr: first a warning / then a reason"]),
+        ("dies", ["server prefork: killed by SIGKILL"]),
+        ("garbage", ["not JSON"]),
     ],
 )
 def test_what_makes_a_trial_invalid(

@@ -27,7 +27,7 @@ STYLES = {"!": "yellow", "x": "bold red", "?": "dim", " ": ""}
 LEGEND = "! worth knowing   x not possible here   ? unknown on this machine"
 
 LONGEST_LIST = 4
-"""How many contenders and reasons the page names; --json has all of them."""
+"""The maximum number of contenders and reasons that the page names; --json has all."""
 
 NAME = 26
 """Columns for the name of a finding; a longer name moves its text to the right."""
@@ -53,13 +53,13 @@ def doctor(as_json: AsJson = False) -> int:
 
 
 def print_page(console: Console, found: Diagnosis) -> None:
-    """Prints the page: a line for each good finding; for others what they mean and what to type."""
+    """Print the page: a line for each good finding; for others what they mean and what to type."""
     for line in page(console, found):
         console.print(line, soft_wrap=True)
 
 
 def page(console: Console, found: Diagnosis) -> Iterator[Text]:
-    """The lines of the page, no wider than the console or than is easily read. Commands are never divided."""
+    """Yield the lines of the page, at most as wide as the console. Commands are never divided."""
     from rich.text import Text
 
     yield from _paragraph(console, f"{found.processor}, Linux {found.kernel}", "", "bold")
@@ -75,7 +75,7 @@ def page(console: Console, found: Diagnosis) -> Iterator[Text]:
 
 
 def verdict(found: Diagnosis) -> str:
-    """A sentence on whether the bundled studies can run, with the exit status."""
+    """Return a sentence on whether the bundled studies can run, with the exit status."""
     runs = [each.runs for each in found.studies]
     cannot = [each.name for each in found.studies if each.runs == "not"]
     if cannot:
@@ -101,8 +101,8 @@ def _study(console: Console, study: StudyHere) -> Iterator[Text]:
     from thunderherd.records.extra_trials import WHAT_EXPLAINS
 
     sizes = f"sizes {', '.join(study.sizes)}"
-    said = f"{study.runs} ({sizes})" if study.runs != "not" else f"cannot run: size {study.usual_size}"
-    yield from _row(console, OF_STUDIES[study.runs], study.name, said)
+    summary = f"{study.runs} ({sizes})" if study.runs != "not" else f"cannot run: size {study.usual_size}"
+    yield from _row(console, OF_STUDIES[study.runs], study.name, summary)
     for alike, size in _alike(study.sizes):
         lines = _of_size(size)
         for line, changes in lines:
@@ -126,7 +126,7 @@ def _or(names: Sequence[str]) -> str:
 
 
 def _alike(sizes: dict[str, SizeHere]) -> Iterator[tuple[list[str], SizeHere]]:
-    """Groups the sizes that are alike."""
+    """Group the sizes that are alike."""
     seen: list[SizeHere] = []
     for size in sizes.values():
         if size not in seen:
@@ -153,7 +153,7 @@ def _names(left_out: LeftOut) -> str:
 
 
 def _changes(changes: Iterable[Change]) -> Iterator[Text]:
-    """Commands to type. Their lines are not divided, so that they can be copied."""
+    """Yield commands to type. Their lines are not divided, so that they can be copied."""
     from rich.text import Text
 
     for change in changes:

@@ -25,7 +25,7 @@ class EngineCommand(TyperCommand):
     """A command whose arguments, --help among them, go to the engine untouched."""
 
     def parse_args(self, ctx: Any, args: list[str]) -> list[str]:
-        """Takes all arguments as they stand."""
+        """Take all arguments as they stand."""
         ctx.args = list(args)
         return []
 
@@ -55,7 +55,7 @@ def count(context: typer.Context) -> None:
 
 
 def _become_engine_in_a_lab(command: str, arguments: list[str]) -> NoReturn:
-    """Becomes the engine, in a lab if --lab names one. Loads nothing of the labs if there is no --lab."""
+    """Become the engine, in a lab if --lab names one. Without --lab, import no module of the labs."""
     asks_for_help = not {"-h", "--help"}.isdisjoint(arguments)
     if asks_for_help or any(word.partition("=")[0] == "--lab" for word in arguments):
         from thunderherd.cli import labs
@@ -70,7 +70,7 @@ def _become_engine_in_a_lab(command: str, arguments: list[str]) -> NoReturn:
 
 
 def _become_engine(command: str, arguments: list[str]) -> NoReturn:
-    """Replaces this process by the engine, so that stdin, signals and exit status are the engine's."""
+    """Replace this process by the engine, so that stdin, signals and exit status are the engine's."""
     from thunderherd.engine.client import find_engine
 
     engine = find_engine()

@@ -119,7 +119,7 @@ def explain(
 
 
 def _profiles(results: SavedRun, summary: Summary, a: str | None, b: str | None) -> list[str]:
-    """Sentences on copying, and the files of differential flame graphs, of two contenders or of all.
+    """Return sentences on copying, and the files of differential flame graphs, of two contenders or of all.
 
     Empty if one of the two was not sampled.
     """
@@ -137,7 +137,7 @@ def _profiles(results: SavedRun, summary: Summary, a: str | None, b: str | None)
 
 
 def _differential(results: SavedRun, a: str, b: str) -> str:
-    """A sentence with the file of the flame graph of a against b, which is drawn if needed."""
+    """Return a sentence with the file of the flame graph of a against b, which is drawn if needed."""
     from thunderherd.engine.client import EngineError
     from thunderherd.judge.why.flame_graphs import differential, differential_file
 
@@ -160,7 +160,7 @@ def _print_profiles(sentences: Sequence[str], console: Console) -> None:
 
 
 def _reason(error: UserError) -> str:
-    """Why there is no explanation, without the name of the command."""
+    """Return why there is no explanation, without the name of the command."""
     return "; ".join(str(each.at("")) for each in error.problems).removeprefix("explain: ")
 
 
@@ -180,7 +180,7 @@ def _per(text: str | None) -> Per | None:
 def _explanations(
     results: SavedRun, summary: Summary, a: str | None, b: str | None, per: Per | None
 ) -> tuple[Sequence[Explanation], list[str]]:
-    """The explanations, and a line for each pair that has none.
+    """Return the explanations, and a line for each pair that has none.
 
     Raises `UserError` if there is no explanation at all.
     """

@@ -81,7 +81,7 @@ def report(
 
 
 def _open(path: Path) -> int:
-    """Shows a file in the browser. If no browser starts, prints a line on stderr and returns 1."""
+    """Show a file in the browser. If no browser starts, print a line on stderr and return 1."""
     import webbrowser
 
     if webbrowser.open(path.resolve().as_uri()):

@@ -20,7 +20,7 @@ from thunderherd.engine.client import find_engine
 from thunderherd.errors import Problem, UserError
 from thunderherd.labs import KINDS, USUAL, with_namespaces
 from thunderherd.labs.kind import Kind, Site
-from thunderherd.labs.words import OPTION, QUANTITIES, in_words, parse
+from thunderherd.labs.words import OPTION, QUANTITIES, InvalidQuantity, in_words, parse
 from thunderherd.study import lab_option
 from thunderherd.study.loading import Lab
 from thunderherd.trial.listener_holders import is_listening
@@ -58,20 +58,20 @@ class LabRequest:
     holder: int | None = None
     settings: dict[str, int] = field(default_factory=dict)
     typed: dict[str, str] = field(default_factory=dict)
-    """By the engine's option, the words that were typed for it: `--rate 1gbit`."""
+    """The engine's option → the words that were typed for it: `--rate 1gbit`."""
 
     @property
     def serves_in_namespaces(self) -> bool:
-        """Whether namespaces have to be held while the engine serves."""
+        """True if namespaces have to be held while the engine serves."""
         return self.command == "serve" and self.kind is not None and self.kind.has_namespaces
 
     def refusal(self, typed: str, message: str, code: str, hint: str = "") -> UserError:
-        """What is wrong with an option, as it was typed."""
+        """Return an error about an option, as it was typed."""
         return UserError(message, code=code, hint=hint, where=f"{self.command}: {typed}")
 
 
 def read(command: str, arguments: Sequence[str]) -> LabRequest:
-    """Takes the lab's options out of those of `serve` or `load`."""
+    """Take the lab's options out of those of `serve` or `load`."""
     request = LabRequest(command)
     labs: list[str] = []
     given: dict[str, str] = {}
@@ -84,7 +84,7 @@ def read(command: str, arguments: Sequence[str]) -> LabRequest:
             continue
         value = value if equals else next(words, "")
         if not value:
-            raise request.refusal(f"--{name}", "it takes a value", "lab.value_missing")
+            raise request.refusal(f"--{name}", "needs a value", "lab.value_missing")
         if name in given:
             message = f"it is given twice: {given[name]}, and {value}"
             raise request.refusal(f"--{name}", message, "lab.given_twice", "leave one out")
@@ -109,15 +109,16 @@ def read(command: str, arguments: Sequence[str]) -> LabRequest:
         setting = QUANTITIES[name].setting
         try:
             request.settings[setting] = parse(name, value, on_command_line=True)
-        except ValueError as error:
-            raise request.refusal(typed[name], str(error), "lab.invalid_quantity") from None
+        except InvalidQuantity as error:
+            code = "lab.invalid_quantity"
+            raise request.refusal(typed[name], error.message, code, error.hint) from None
         request.typed["--" + setting.replace("_", "-")] = typed[name]
     _check_address(request)
     return request
 
 
 def _check_address(request: LabRequest) -> None:
-    """Refuses an address that the lab does not have."""
+    """Refuse an address that the lab does not have."""
     option = "listen" if request.command == "serve" else "connect"
     address, kind = _value(request.words, option), request.kind
     if kind is None:
@@ -136,7 +137,7 @@ def _number_or_text(text: str) -> int | str:
 
 
 def _without_holder(request: LabRequest, lab: str) -> str:
-    """Takes the process id out of `veth:PID`, by which a load chooses one of several servers."""
+    """Take the process id out of `veth:PID`, by which a load chooses one of several servers."""
     kind, colon, holder = lab.partition(":")
     if not colon or kind not in KINDS:
         return lab
@@ -150,7 +151,7 @@ def _without_holder(request: LabRequest, lab: str) -> str:
 
 
 def show_help(command: str, arguments: Sequence[str]) -> int:
-    """Prints the engine's help, then the lab's own options; returns the exit status."""
+    """Print the engine's help, then the lab's own options; return the exit status."""
     status = subprocess.call([PROGRAM, command, *arguments], executable=find_engine())
     if status == 0:
         print(HELP + (SERVE_HELP if command == "serve" else ""), end="")
@@ -161,7 +162,7 @@ def show_help(command: str, arguments: Sequence[str]) -> int:
 
 
 def serve_in_namespaces(request: LabRequest) -> int:
-    """Makes two network namespaces and serves in one of them. Returns the server's exit status.
+    """Make two network namespaces and serve in one of them. Return the server's exit status.
 
     SIGTERM and SIGINT reach the server as if it ran alone.
     """
@@ -191,7 +192,7 @@ def serve_in_namespaces(request: LabRequest) -> int:
 
 
 def _status_of(server: subprocess.Popen[bytes], site: Site, kind: Kind, lab: str) -> int:
-    """Waits for the end of a server, and ends the server if its namespaces are gone.
+    """Wait for the end of a server, and end the server if its namespaces are gone.
 
     Prints how to reach the server, with the description `lab`, as soon as it listens: until then the engine
     may refuse its options.
@@ -218,7 +219,7 @@ def _status_of(server: subprocess.Popen[bytes], site: Site, kind: Kind, lab: str
 
 
 def _listens(pid: int, site: Site) -> bool:
-    """Whether a server listens inside its namespace."""
+    """True if a server listens inside its namespace."""
     try:
         has_entered = (PROC / str(pid) / "ns" / "net").samefile(str(site.server_namespace))
         return has_entered and is_listening(pid)
@@ -227,7 +228,7 @@ def _listens(pid: int, site: Site) -> bool:
 
 
 def _as_typed(request: LabRequest, problem: Problem) -> Problem:
-    """The engine's complaint about its options, placed at the options that were typed for them."""
+    """Return the engine's complaint about its options, placed at the options that were typed for them."""
     typed = [
         words for option, words in request.typed.items() if option in problem.message and option not in words
     ]
@@ -239,7 +240,7 @@ def _is_given(words: Sequence[str], option: str) -> bool:
 
 
 def _value(words: Sequence[str], option: str) -> str | None:
-    """The value of an option: "" if the value is missing, None if the option is."""
+    """Return the value of an option: "" if the value is missing, None if the option is."""
     for place, word in enumerate(words):
         if word.startswith(f"--{option}="):
             return word.partition("=")[2]
@@ -249,7 +250,7 @@ def _value(words: Sequence[str], option: str) -> str | None:
 
 
 def _take_port(request: LabRequest, words: list[str]) -> int | None:
-    """Takes --port and its value out of the words; None if they have no --port."""
+    """Take --port and its value out of the words; None if they have no --port."""
     value = _value(words, "port")
     if value is None:
         return None
@@ -268,7 +269,7 @@ def _take_port(request: LabRequest, words: list[str]) -> int | None:
 
 
 def engine_words(request: LabRequest) -> list[str]:
-    """The engine's words for a command that has no namespaces to hold.
+    """Return the engine's words for a command that has no namespaces to hold.
 
     That is a server over loopback or Unix sockets, and any load, which joins the namespaces of its server.
     """
@@ -290,7 +291,7 @@ def engine_words(request: LabRequest) -> list[str]:
 
 
 def holders(engine: Path) -> list[int]:
-    """This user's processes that hold network namespaces."""
+    """Return this user's processes that hold network namespaces."""
     processes = (entry for entry in PROC.iterdir() if entry.name.isdigit())
     return sorted(
         int(entry.name)
@@ -300,7 +301,7 @@ def holders(engine: Path) -> list[int]:
 
 
 def _holds(process: Path, engine: Path) -> bool:
-    """Whether a process, given by its folder in /proc, holds namespaces and belongs to this user."""
+    """True if a process, given by its folder in /proc, holds namespaces and belongs to this user."""
     try:
         words = (process / "cmdline").read_bytes().split(b"\0")
         return (process / "exe").readlink() == engine.resolve() and words[1:2] == [b"namespace"]

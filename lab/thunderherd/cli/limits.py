@@ -33,7 +33,7 @@ def limits(
         int | None, typer.Option("--seed", min=0, help="Seed of the order within a round (default 1).")
     ] = None,
 ) -> None:
-    """Measure what system calls, copies, wake-ups and processes cost here."""
+    """Measure the cost of calls, copies and processes on this machine."""
     chosen = _cpus(cpus)
 
     from thunderherd.engine.client import catalogue
@@ -60,12 +60,12 @@ def limits(
 
 
 def _cpus(text: str | None) -> list[int] | None:
-    """`0,1` as numbers. The engine knows which CPUs exist."""
+    """Parse a list such as `0,1`. The engine checks which CPUs exist."""
     try:
         return None if text is None else [int(part) for part in text.split(",")]
     except ValueError:
         raise UserError(
-            f"'{text}' is no list of CPUs",
+            f"'{text}' is not a list of CPUs",
             code="limits.invalid_cpus",
             hint="give one CPU, or two with a comma, counted from 0: --cpus 0,1",
             where=f"limits: --cpus {text}",

@@ -23,7 +23,7 @@ SECTIONS = ("designs", "primitives", "workloads", "loads", "labs", "counters", "
 
 HEADINGS = {
     "designs": "Designs: how connections are accepted and handed on (thunderherd serve DESIGN)",
-    "primitives": "Primitives: how the bytes of a message go out (--primitive) and come in (--receive)",
+    "primitives": "Primitives: how the bytes of a message are sent (--primitive) and received (--receive)",
     "workloads": "Workloads: one protocol, both ends (--workload; thunderherd load WORKLOAD)",
     "loads": "Loads: which clients send requests, and how often (--load)",
     "labs": "Labs: where server and clients run, and what joins them (--lab; [lab] kind of a study)",
@@ -37,7 +37,7 @@ SHARED_SETTINGS = {
     "loads": ("load_settings", "every load"),
     "limits": ("limit_settings", "thunderherd limits"),
 }
-"""By section, the list of settings that all its entries share, and who takes them."""
+"""Section → the list of settings that all its entries share, and the commands that take them."""
 
 SETTING_LISTS = {"settings": "", "service_settings": "serve", "client_settings": "load"}
 """An entry's lists of settings, and the command that takes them if its two ends have different ones."""
@@ -73,7 +73,7 @@ def list_(
 
 
 def print_list(what: str | None, as_json: bool) -> None:
-    """Prints one section, or all, as text or as JSON (one section: a list; all: an object).
+    """Print one section, or all, as text or as JSON (one section: a list; all: an object).
 
     Raises `UserError` for an unknown section.
     """
@@ -96,7 +96,7 @@ def print_list(what: str | None, as_json: bool) -> None:
 
 
 def _events(of_perf: Sequence[str]) -> Entry:
-    """The events that may be requested like a counter and that no list has."""
+    """Return an entry for events that may be requested like a counter and are in no list."""
     from thunderherd.engine.counter_names import FORMS
 
     names = f"; perf's, besides those above: {', '.join(of_perf)}" if of_perf else ""
@@ -104,7 +104,7 @@ def _events(of_perf: Sequence[str]) -> Entry:
 
 
 def print_matrix(as_json: bool) -> None:
-    """Prints the engine's matrix of what fits what; as JSON the combinations that do not, with reasons."""
+    """Print the engine's matrix of what fits what; as JSON the combinations that do not, with reasons."""
     if as_json:
         holes = _offered(("primitives",))["holes"]
         print(json.dumps(holes, indent=2, ensure_ascii=False))
@@ -115,7 +115,7 @@ def print_matrix(as_json: bool) -> None:
 
 
 def _offered(wanted: tuple[str, ...]) -> dict[str, Any]:
-    """What the engine and the package offer. Does not start the engine if only studies are wanted."""
+    """Return the registries of the engine and the package. Start no engine if only studies are requested."""
     offered: dict[str, Any] = {}
     if wanted != ("studies",):
         from thunderherd.engine.client import catalogue
@@ -130,7 +130,7 @@ def _offered(wanted: tuple[str, ...]) -> dict[str, Any]:
 
 
 def _labs(catalogue: Catalogue) -> list[Entry]:
-    """The kinds of lab, and whether they are available on this machine."""
+    """Return the kinds of lab, and whether they are available on this machine."""
     from thunderherd.labs import KINDS
 
     return [
@@ -147,7 +147,7 @@ def _labs(catalogue: Catalogue) -> list[Entry]:
 
 
 def _studies() -> list[Entry]:
-    """The bundled studies. Their titles are read without validating the studies."""
+    """Return the bundled studies. Their titles are read without validating the studies."""
     from thunderherd.study.file.names import bundled_studies
 
     studies = []
@@ -175,7 +175,7 @@ def _console() -> Console:
 def _print_section(
     console: Console, heading: str, entries: list[Entry], shared: list[Entry], everybody: str
 ) -> None:
-    """Prints a heading, the name and summary of each entry, then every setting once for each default."""
+    """Print a heading, the name and summary of each entry, then every setting once for each default."""
     from rich.table import Table
     from rich.text import Text
 
@@ -198,7 +198,7 @@ def _print_section(
 
 
 def _print(console: Console, table: Table) -> None:
-    """Prints a table without blanks at the ends of its lines."""
+    """Print a table without blanks at the ends of its lines."""
     with console.capture() as captured:
         console.print(table)
     for line in captured.get().splitlines():
@@ -215,7 +215,7 @@ def _summary(entry: Entry) -> str:
 
 
 def _options(entry: Entry) -> str:
-    """The options of an entry, by end if it has two: `serve: --form; load: --form, --closes`."""
+    """Return the options of an entry, by end if it has two: `serve: --form; load: --form, --closes`."""
     sides = {side: entry.get(key) or [] for key, side in SETTING_LISTS.items()}
     named = [
         _of_side(side, [_option(setting) for setting in settings])
@@ -227,7 +227,7 @@ def _options(entry: Entry) -> str:
 
 
 def _owners(setting: Entry, entries: list[Entry]) -> str:
-    """The entries that have a setting: `prefork, prethread`, or `serve: bytes; serve and load: bucket`."""
+    """Return the entries that have a setting: `prefork, prethread`, or `serve: bytes; load: bucket`."""
     owners: dict[str, list[str]] = {}
     for entry in entries:
         sides = [
@@ -249,7 +249,7 @@ def _of_side(side: str, names: list[str]) -> str:
 
 
 def _setting_row(setting: Entry, owners: str) -> tuple[Text, Text]:
-    """An option with its default; its purpose, its values, and the entries that have it."""
+    """Return an option with its default; its purpose, its values, and the entries that have it."""
     from rich.text import Text
 
     return (
@@ -268,7 +268,7 @@ def _default(setting: Entry) -> str:
 
 
 def _meaning(setting: Entry) -> str:
-    """The purpose and the values of a setting: `workers in the pool (1 to 1024)`."""
+    """Return the purpose and the values of a setting: `workers in the pool (1 to 1024)`."""
     unit = f" {setting['unit']}" if setting.get("unit") else ""
     match setting["kind"]:
         case "integer":

@@ -68,7 +68,7 @@ def thunderherd(
 COMMANDS: tuple[Callable[..., int | None], ...] = (
     run, crossover, knee, merge, list_, doctor, limits, claims, table, summary, watch, explain, report, plot,
 )  # fmt: skip
-"""In the order of `--help`."""
+"""The commands, in the order of `--help`."""
 
 for each in COMMANDS:
     app.command(each.__name__.rstrip("_"))(each)
@@ -80,12 +80,12 @@ for engine_command in (serve, load, count):
 
 
 def main() -> NoReturn:
-    """Runs the command line of this process and ends it with the command's exit status."""
+    """Run the command line of this process and exit with the command's status."""
     sys.exit(run_command(sys.argv[1:]))
 
 
 def run_command(arguments: list[str]) -> int:
-    """Runs one command line and returns its exit status. Prints mistakes on stderr."""
+    """Run one command line and return its exit status. Print mistakes on stderr."""
     as_json = "--json" in arguments
     try:
         status = app(args=arguments, prog_name=PROGRAM, standalone_mode=False) or 0
@@ -98,7 +98,7 @@ def run_command(arguments: list[str]) -> int:
     except KeyboardInterrupt:
         return INTERRUPTED
     except BrokenPipeError:
-        # The reader has gone (`thunderherd list | head`). Python flushes stdout at exit: to nowhere.
+        # The reader has ended (`thunderherd list | head`). Python flushes stdout at exit, so redirect it.
         os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
         return FAILED
     except OSError as error:
@@ -110,7 +110,7 @@ def run_command(arguments: list[str]) -> int:
 
 
 def _complain(problems: Sequence[Problem], status: int, *, as_json: bool) -> int:
-    """Prints each problem on a line of stderr and its hint on the next; with `--json` also JSON on stdout."""
+    """Print each problem on a line of stderr and its hint on the next; with `--json` also JSON on stdout."""
     for each in problems:
         for line in each.line.splitlines() or [""]:
             print(f"{PROGRAM}: {line.strip()}", file=sys.stderr)
@@ -131,11 +131,11 @@ USAGE_CODES = {
 
 
 def _usage_problem(mistake: typer.TyperException, arguments: Sequence[str]) -> Problem:
-    """Typer's complaint. The hint has the near match, and the command whose --help helps."""
+    """Return Typer's complaint. The hint has the nearest name, and the command whose --help to read."""
     context: Any = getattr(mistake, "ctx", None)
     first = arguments[0] if arguments and not arguments[0].startswith("-") else ""
     command = context.command_path if context else f"{PROGRAM} {first}".strip()
-    hint = f"`{command} --help` lists what there is"
+    hint = f"see `{command} --help`"
     code = USAGE_CODES.get(type(mistake).__name__, "usage.invalid")
     where = command.removeprefix(PROGRAM).strip()
     near: list[str] = sorted(getattr(mistake, "possibilities", None) or [])
@@ -148,13 +148,13 @@ def _usage_problem(mistake: typer.TyperException, arguments: Sequence[str]) -> P
 
 
 def _is_engine_error(error: Exception) -> bool:
-    """Whether the engine failed. If its module was never imported, no error can have come from it."""
+    """True if the engine failed. If its module was never imported, no error can have come from it."""
     engine = sys.modules.get("thunderherd.engine.client")
     return engine is not None and isinstance(error, engine.EngineError)
 
 
 def _system_problem(error: OSError) -> Problem:
-    """What the system refused, for which file, and what helps if that is known."""
+    """Return the system's error with its file, and a remedy if one is known."""
     elsewhere = "choose another place with --out (for a report: --output)"
     space = "free some space, or choose another place with --out; --resume continues a run"
     helps = {

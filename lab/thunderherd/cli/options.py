@@ -54,12 +54,12 @@ AsJson = Annotated[bool, typer.Option("--json", help="Print JSON (default: text)
 
 
 def command_line() -> list[str]:
-    """The words of this process, for the record of a run."""
+    """Return the command line of this process, for the record of a run."""
     return [PROGRAM, *sys.argv[1:]]
 
 
 def check_resume(command: str, *, resume: bool, out: Path | None) -> None:
-    """Raises `UserError` for --resume without --out."""
+    """Raise `UserError` for --resume without --out."""
     if resume and out is None:
         raise UserError(
             "--resume needs the directory to continue in",
@@ -73,12 +73,12 @@ def check_resume(command: str, *, resume: bool, out: Path | None) -> None:
 
 
 def summary_of(directory: Path) -> Summary:
-    """The summary of a run. Raises `UserError` for a directory without a run, and for an unfinished run."""
+    """Return the summary of a finished run; raise `UserError` if there is no such run."""
     return ended(directory)[0]
 
 
 def ended(directory: Path) -> tuple[Summary, Sequence[TrialRecord]]:
-    """The summary of a finished run, and its trials. Raises `UserError` like `summary_of`."""
+    """Return the summary and the trials of a finished run; raise `UserError` if there is no such run."""
     from thunderherd.records.directory import load
 
     results = load(directory)
@@ -99,7 +99,7 @@ def ended(directory: Path) -> tuple[Summary, Sequence[TrialRecord]]:
 def chosen_format(
     command: str, typed: str | None, output: Path | None, formats: Mapping[str, str], usual: str
 ) -> str:
-    """The format that was typed, else that of the file's ending, else the usual one.
+    """Return the format that was typed, else that of the file's ending, else the usual one.
 
     `formats` are by the endings of their files. Raises `UserError` for an unknown format, and for a format
     and an ending that contradict each other.
@@ -124,7 +124,7 @@ def chosen_format(
 
 
 def write_output(command: str, path: Path, content: bytes) -> None:
-    """Writes a file, and prints its path. Raises `UserError` if the file cannot be written."""
+    """Write a file and print its path; raise `UserError` if it cannot be written."""
     try:
         path.write_bytes(content)
     except OSError as error:

@@ -63,7 +63,7 @@ def run(
         from thunderherd.records.directory import is_begun, read_run
 
         if is_begun(out):
-            # Not its summary: the end of the run writes one of an older version anew.
+            # The summary is not read: the end of the run replaces one of an older version.
             begun = read_run(out)
             size = size or begun.study.get("size")
             values = values or begun.overrides

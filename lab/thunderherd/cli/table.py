@@ -91,7 +91,7 @@ def table(
 
 
 def show_table(directory: Path, *, pairs: bool, counters: bool = False) -> None:
-    """Prints the main table of a run, and the tables of its comparisons and of its counters if wanted."""
+    """Print the main table of a run, and the tables of its comparisons and of its counters if wanted."""
     from thunderherd.show.tables.counters import asks_for_counters, print_counters
     from thunderherd.show.tables.main import print_pairs, print_study
     from thunderherd.text.layout import make_console

@@ -51,7 +51,7 @@ def watch(
 
 
 def step_aside(study: Study) -> str:
-    """Keeps this process off the measured CPUs, if there are others, and at the lowest priority.
+    """Keep this process off the measured CPUs, if there are others, and at the lowest priority.
 
     Returns where it runs, for the view.
     """
@@ -69,7 +69,7 @@ def step_aside(study: Study) -> str:
 
 
 def follow(followed: Followed, view: LiveView | PlainView, where: str) -> None:
-    """Updates the view until the run ends."""
+    """Update the view until the run ends."""
     from thunderherd.run.live_view import LiveView
     from thunderherd.run.plan import next_in_block
     from thunderherd.text.figures import count
@@ -107,7 +107,7 @@ def follow(followed: Followed, view: LiveView | PlainView, where: str) -> None:
 
 
 def _planned(followed: Followed, view: LiveView | PlainView) -> Plan:
-    """The trials that are still to come, which it also passes to the view."""
+    """Return the plan of the remaining trials, and pass it to the view."""
     from thunderherd.run.plan import next_in_block, plan
 
     planned = plan(followed.study, followed.trials)
@@ -121,14 +121,14 @@ def _planned(followed: Followed, view: LiveView | PlainView) -> Plan:
 
 
 def last_of_block(trials: Sequence[TrialRecord], number: int) -> list[TrialRecord]:
-    """The last attempt of each contender in a block."""
+    """Return the last attempt of each contender in a block."""
     from thunderherd.judge.summary.selection import blocks_of
 
     return [trial for block in blocks_of(trials) if block.number == number for trial in block.trials.values()]
 
 
 def _conclude(followed: Followed, view: LiveView | PlainView) -> None:
-    """Prints how the run ended, and what to type next."""
+    """Print how the run ended, and what to type next."""
     from thunderherd.run.live_view import standing_line
     from thunderherd.text.figures import count
 

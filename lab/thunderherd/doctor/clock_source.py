@@ -20,7 +20,7 @@ READ_WITHOUT_A_CALL = (
 
 
 def clock_source(here: Here) -> Iterator[Finding]:
-    """The current clock source, and a better one if there is one."""
+    """Report the current clock source, and a better one if there is one."""
     current = description.text(f"{DIRECTORY}/current_clocksource")
     others = description.text(f"{DIRECTORY}/available_clocksource").split()
     if current in READ_WITHOUT_A_CALL:

@@ -12,7 +12,7 @@ STEADY = "performance"
 
 
 def governor(here: Here) -> Iterator[Finding]:
-    """The frequency governor (Linux, Documentation/admin-guide/pm/cpufreq.rst)."""
+    """Report the frequency governor (Linux, Documentation/admin-guide/pm/cpufreq.rst)."""
     name, driver = description.governor("scaling_governor"), description.governor("scaling_driver")
     seen = f"{name} ({driver})"
     if name == STEADY:
@@ -25,20 +25,20 @@ def governor(here: Here) -> Iterator[Finding]:
         "governor",
         seen,
         "an idle CPU slows down and needs some milliseconds of work to speed up again. Work that sleeps "
-        "often, such as round trips, then looks more expensive, whatever the design",
+        "often, such as round trips, then looks more expensive with any design",
         *changes,
     )
 
 
 def _one_by_one() -> Iterator[Change]:
-    """One change for each CPU with another governor."""
+    """Yield one change for each CPU with another governor."""
     for path in below(f"{CPUS}/cpu[0-9]*/cpufreq/scaling_governor"):
         if (now := description.text(path)) != STEADY:
             yield write(path, STEADY, now)
 
 
 def turbo(here: Here) -> Iterator[Finding]:
-    """Whether a CPU may exceed its nominal speed for a while."""
+    """Report whether a CPU may exceed its nominal speed for a while."""
     if not description.turbo():
         yield good("turbo", "off", "the speed does not depend on temperature")
         return

@@ -1,4 +1,4 @@
-"""What can be counted, and by whom: events of the kernel and the processor, samples, tracepoints."""
+"""Events that can be counted, and by whom: of the kernel and the processor, samples, tracepoints."""
 
 from __future__ import annotations
 
@@ -27,12 +27,12 @@ PARANOID = "kernel.perf_event_paranoid"
 
 ALLOWED = {
     -1: "every user may count everything, and read raw tracepoints",
-    0: "an ordinary user may count whole CPUs, kernel included, but not read raw tracepoints",
-    1: "an ordinary user may count and sample his own processes, kernel included",
-    2: "an ordinary user may count and sample his own processes in user mode only",
-    3: "an ordinary user may not open any event (a level that distributions added)",
+    0: "ordinary users may count whole CPUs, kernel included, but not read raw tracepoints",
+    1: "ordinary users may count and sample their own processes, kernel included",
+    2: "ordinary users may count and sample their own processes in user mode only",
+    3: "ordinary users may not open any event (a level that distributions added)",
 }
-"""What each level allows (Linux, Documentation/admin-guide/sysctl/kernel.rst; 3 and above: Debian,
+"""The rights at each level (Linux, Documentation/admin-guide/sysctl/kernel.rst; 3 and above: Debian,
 Android)."""
 
 ENOUGH = 1
@@ -47,7 +47,7 @@ FOR_THIS_USER = "mode=755,gid=$(id -g)"
 
 
 def permission(here: Here) -> Iterator[Finding]:
-    """kernel.perf_event_paranoid, which CAP_PERFMON overrides (capabilities(7))."""
+    """Report kernel.perf_event_paranoid, which CAP_PERFMON overrides (capabilities(7))."""
     value = int(setting(PARANOID))
     allowed = ALLOWED[max(-1, min(value, max(ALLOWED)))]
     if value <= ENOUGH:
@@ -61,7 +61,7 @@ def permission(here: Here) -> Iterator[Finding]:
 
 
 def counters(here: Here) -> Iterator[Finding]:
-    """The counters that the engine can read here, and why it cannot read the others."""
+    """Report the counters that the engine can read here, and why it cannot read the others."""
     known = here.catalogue.counters
     usable = [each.name for each in known if each.available]
     yield good("counters", f"{len(usable)} of {len(known)}", f"{', '.join(usable) or 'none'}")
@@ -72,7 +72,7 @@ def counters(here: Here) -> Iterator[Finding]:
 
 
 def processor_events(here: Here) -> Iterator[Finding]:
-    """Whether the processor's counters are available: cycles, instructions, cache misses."""
+    """Report whether the processor's counters are available: cycles, instructions, cache misses."""
     sources = [path.rpartition("/")[2] for path in below("sys/bus/event_source/devices/*")]
     found = [name for name in sources if name not in NOT_OF_THE_PROCESSOR and name.startswith(("cpu", "arm"))]
     if found:
@@ -97,17 +97,19 @@ others."""
 
 
 def price_of_counting(here: Here) -> Iterator[Finding]:
-    """What counting the processor's events costs a virtual machine, measured with a small server and its
-    clients."""
+    """Report the cost of counting the processor's events on a virtual machine.
+
+    It is measured with a small server and its clients.
+    """
     tried = here.counting
     if tried is None:
         return
-    told = (
+    in_runs = (
         "A run whose trials count such events measures this with its own contenders and reports it next to "
         "its figures; `thunderherd table DIR --counters` shows it"
     )
     if (cost := tried.cost) is None:
-        means = f"this is a virtual machine, whose hypervisor may trap each access to its counters. {told}"
+        means = f"this is a virtual machine, whose hypervisor may trap each access to its counters. {in_runs}"
         yield notable("price of counting", f"unknown: {tried.reason}", means)
         return
     names = " and ".join(tried.events)
@@ -118,7 +120,7 @@ def price_of_counting(here: Here) -> Iterator[Finding]:
         return
     means = (
         f"{of}. This is a virtual machine, whose hypervisor may trap each access to the CPU's counters. "
-        f"Times and cycles of counted trials are those of a program slowed down by this factor. {told}"
+        f"Times and cycles of counted trials are those of a program slowed down by this factor. {in_runs}"
     )
     yield notable("price of counting", seen, means)
 
@@ -128,7 +130,7 @@ SCOPES = {"cpus": "on whole CPUs", "tree": "in its own processes only"}
 
 
 def profiles(here: Here) -> Iterator[Finding]:
-    """What a profile would sample (`run --profile`), as the engine has tried it."""
+    """Report what a profile would sample (`run --profile`), as the engine has tried it."""
     profile = here.profile
     paranoid = int(setting(PARANOID))
     if profile.scope is None:
@@ -159,7 +161,7 @@ def profiles(here: Here) -> Iterator[Finding]:
 
 
 def sample_rate(here: Here) -> Iterator[Finding]:
-    """kernel.perf_event_max_sample_rate, which the kernel lowers if samples take too long."""
+    """Report kernel.perf_event_max_sample_rate, which the kernel lowers if samples take too long."""
     value, wanted = int(setting(SAMPLE_RATE)), here.profile.frequency_hertz
     if value >= wanted:
         yield good("perf_event_max_sample_rate", str(value), f"a profile takes {wanted} samples a second")
@@ -178,7 +180,7 @@ MOST_SAMPLES = 100_000
 
 
 def kernel_symbols(here: Here) -> Iterator[Finding]:
-    """Whether the kernel's functions have names in a profile (/proc/kallsyms).
+    """Report whether the kernel's functions have names in a profile (/proc/kallsyms).
 
     Without CAP_SYSLOG, they have if neither kptr_restrict nor perf_event_paranoid forbids it.
     """
@@ -196,13 +198,13 @@ def kernel_symbols(here: Here) -> Iterator[Finding]:
 
 
 def frame_pointers(here: Here) -> Iterator[Finding]:
-    """Whether the callers of the engine's functions are visible, which depends on its build."""
+    """Report whether the callers of the engine's functions are visible, which depends on its build."""
     if (why := here.profile.frame_pointers) is not True:
         yield notable("frame pointers", str(why), "stacks in profiles lack most of the engine's functions")
 
 
 def tracepoints(here: Here) -> Iterator[Finding]:
-    """Where the kernel names its tracepoints (tracefs), for counts of system calls by name."""
+    """Report where the kernel names its tracepoints (tracefs), for counts of system calls by name."""
     mounted = [
         line.split()[1] for line in description.text("proc/self/mounts").splitlines() if " tracefs " in line
     ]
@@ -237,7 +239,7 @@ def tracepoints(here: Here) -> Iterator[Finding]:
 
 
 def bpf(here: Here) -> Iterator[Finding]:
-    """Whether tools such as bpftrace can trace the kernel during a run (bpf(2))."""
+    """Report whether tools such as bpftrace can trace the kernel during a run (bpf(2))."""
     types, allowed = exists("sys/kernel/btf/vmlinux"), may("BPF", "SYS_ADMIN")
     if types and allowed:
         yield good("BPF", "with the kernel's types (BTF)", "bpftrace works during a run")

@@ -9,7 +9,7 @@ from pydantic import Field
 
 from thunderherd.doctor import EXAMINATIONS
 from thunderherd.doctor.kernel_features import KernelFeature, kernel_features
-from thunderherd.doctor.kind import Finding, Here, Told
+from thunderherd.doctor.kind import DoctorOutput, Finding, Here
 from thunderherd.doctor.runnable_studies import StudyHere, studies_here
 from thunderherd.engine.client import catalogue, profile_check
 from thunderherd.machine import description
@@ -19,14 +19,14 @@ from thunderherd.records.schemas import published
 from thunderherd.study.file.tables import NoiseTable
 
 
-class Examined(Told):
+class Examined(DoctorOutput):
     """The findings of one examination."""
 
     title: str = Field(description="title on the page")
     findings: tuple[Finding, ...] = Field(description="in the order of the page")
 
 
-class Diagnosis(Told):
+class Diagnosis(DoctorOutput):
     """The output of `thunderherd doctor --json`."""
 
     schema_version: Literal[1] = Field(default=1, alias="schema")
@@ -44,7 +44,7 @@ class Diagnosis(Told):
 
 
 def diagnose() -> Diagnosis:
-    """Examines this machine. Takes some seconds, one of which watches the idle machine."""
+    """Examine this machine. This takes some seconds, one of which watches the idle machine."""
     offered = catalogue()
     studies = studies_here(offered)
     here = Here(
@@ -75,5 +75,5 @@ def _processor() -> str:
 
 
 def schema() -> dict[str, Any]:
-    """The JSON schema of `thunderherd doctor --json`, as published."""
+    """Return the JSON schema of `thunderherd doctor --json`, as published."""
     return published(Diagnosis, "thunderherd doctor --json")

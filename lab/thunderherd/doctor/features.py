@@ -12,17 +12,17 @@ IO_URING = "kernel.io_uring_disabled"
 
 
 def designs(here: Here) -> Iterator[Finding]:
-    """The designs that can run, and those that cannot."""
+    """Report the designs that can run, and those that cannot."""
     yield from _of("design", here.catalogue.designs)
 
 
 def primitives(here: Here) -> Iterator[Finding]:
-    """The primitives that can run, and those that cannot."""
+    """Report the primitives that can run, and those that cannot."""
     yield from _of("primitive", here.catalogue.primitives)
 
 
 def rests_on(here: Here) -> Iterator[Finding]:
-    """The kernel features by the Linux version that introduced them; missing ones separately."""
+    """Report the kernel features by the Linux version that introduced them; missing ones separately."""
     found = kernel_features(here.catalogue)
     there = [each for each in found if each.available]
     for since in dict.fromkeys(each.since for each in there):
@@ -40,7 +40,7 @@ def _means(missing: KernelFeature) -> str:
 
 
 def io_uring(here: Here) -> Iterator[Finding]:
-    """Whether io_uring is enabled, and for whom (io_uring(7)); Linux before 6.6 has no such setting."""
+    """Report whether io_uring is enabled, and for whom (io_uring(7)). The setting is new in Linux 6.6."""
     if not has(IO_URING):
         return
     value = setting(IO_URING)

@@ -6,11 +6,11 @@ from collections.abc import Iterator
 
 from pydantic import Field
 
-from thunderherd.doctor.kind import Told
+from thunderherd.doctor.kind import DoctorOutput
 from thunderherd.engine.catalogue import Catalogue, Feature, Runnable
 
 
-class KernelFeature(Told):
+class KernelFeature(DoctorOutput):
     """A kernel feature, and the entries that need it."""
 
     name: str = Field(description="name of the feature, as in the manual pages")
@@ -29,7 +29,7 @@ class KernelFeature(Told):
 
 
 def kernel_features(catalogue: Catalogue) -> tuple[KernelFeature, ...]:
-    """All kernel features, each once, by the Linux version that introduced them."""
+    """Return all kernel features, each once, by the Linux version that introduced them."""
     known = {feature.name: feature for feature in _all(*catalogue.designs, *catalogue.primitives)}
     return tuple(
         KernelFeature(
@@ -42,7 +42,7 @@ def kernel_features(catalogue: Catalogue) -> tuple[KernelFeature, ...]:
 
 
 def _rests_on(entry: Runnable, feature: Feature) -> bool:
-    """Whether an entry needs a feature, by name: two entries may report different results of trying it."""
+    """True if an entry needs a feature, by name: two entries may report different results of trying it."""
     return any(each.name == feature.name for each in entry.rests_on)
 
 
@@ -52,5 +52,5 @@ def _all(*entries: Runnable) -> Iterator[Feature]:
 
 
 def _age(feature: Feature) -> tuple[int, ...]:
-    """A sort key: `2.6.17` before `4.5`, and features of every Linux first."""
+    """Return a sort key: `2.6.17` before `4.5`, and features of every Linux first."""
     return tuple(int(part) for part in (feature.since or "0").split("."))

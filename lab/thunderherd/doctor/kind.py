@@ -26,7 +26,7 @@ Judgement = Literal["good", "notable", "stops", "unknown"]
 not show it."""
 
 
-class Told(BaseModel):
+class DoctorOutput(BaseModel):
     """A part of the output of `thunderherd doctor`, on its page and as JSON."""
 
     model_config = ConfigDict(
@@ -34,7 +34,7 @@ class Told(BaseModel):
     )
 
 
-class Change(Told):
+class Change(DoctorOutput):
     """A command that changes something."""
 
     command: str = Field(
@@ -46,8 +46,8 @@ class Change(Told):
     )
 
 
-class Finding(Told):
-    """What was found, what it means for measurements, and what to type to change it."""
+class Finding(DoctorOutput):
+    """A property of the machine, its meaning for measurements, and the commands that change it."""
 
     name: str = Field(description="name of the property")
     seen: str = Field(description="its value, or why it is unknown")
@@ -60,27 +60,27 @@ class Finding(Told):
 
 
 def good(name: str, seen: str, means: str) -> Finding:
-    """A finding that needs nothing."""
+    """Return a finding that needs no action."""
     return Finding(name=name, seen=seen, judgement="good", means=means)
 
 
 def notable(name: str, seen: str, means: str, *changes: Change) -> Finding:
-    """A finding worth knowing, with the commands that change it, if any."""
+    """Return a finding worth knowing, with the commands that change it, if any."""
     return Finding(name=name, seen=seen, judgement="notable", means=means, changes=changes)
 
 
 def stops(name: str, seen: str, means: str, *changes: Change) -> Finding:
-    """Something that cannot be done or measured here."""
+    """Return a finding about something that cannot be done or measured on this machine."""
     return Finding(name=name, seen=seen, judgement="stops", means=means, changes=changes)
 
 
 @dataclass(frozen=True)
 class Here:
-    """What examinations get besides files.
+    """The inputs of examinations that are not files.
 
-    `watched` is what happened while nothing of ours ran, `allowed` how much of that a study allows by
-    default. `profile` is what a profile would sample, as the engine has tried it. `counting` is the check of
-    what counting the processor's events costs, if it was made.
+    `watched` is the noise while no program of ours ran, `allowed` the noise that a study allows by default.
+    `profile` shows what a profile would sample, as the engine has tried it. `counting` is the check of the
+    cost of counting the processor's events, if it was made.
     """
 
     catalogue: Catalogue
@@ -91,8 +91,7 @@ class Here:
 
 
 Look = Callable[[Here], Iterator[Finding]]
-"""One look at the machine. Raises `Unavailable`, `OSError` or `ValueError` if the machine does not show
-it."""
+"""A look at the machine; it raises `Unavailable`, `OSError` or `ValueError` if it sees nothing."""
 
 
 @dataclass(frozen=True)
@@ -106,7 +105,7 @@ class Examination:
     looks: tuple[Look, ...]
 
     def findings(self, here: Here) -> tuple[Finding, ...]:
-        """The findings of all looks."""
+        """Return the findings of all looks."""
         found: list[Finding] = []
         for look in self.looks:
             try:
@@ -117,7 +116,7 @@ class Examination:
 
 
 def unresolved(name: str, error: Exception) -> Finding:
-    """The finding of a look that failed: what that means, and what would help, by the kind of the error."""
+    """Return the finding of a look that failed, with its meaning and a remedy by the kind of the error."""
     path, changes = "", tuple[Change, ...]()
     if isinstance(error, OSError) and error.filename is not None:
         path = f"/{os.path.relpath(error.filename, description.ROOT)}"
@@ -153,7 +152,7 @@ MOUNTS = {"proc": "proc", "sys": "sysfs"}
 
 
 def is_known_root() -> bool:
-    """Whether this process is known to run as root."""
+    """True if this process is known to run as root."""
     try:
         return is_root()
     except (description.Unavailable, OSError, ValueError):
@@ -167,33 +166,33 @@ CAPABILITIES = {"SYS_ADMIN": 21, "IPC_LOCK": 14, "SYS_RESOURCE": 24, "PERFMON": 
 
 
 def may(*names: str) -> bool:
-    """Whether this process has one of these capabilities."""
+    """True if this process has one of these capabilities."""
     effective = int(description.field("proc/self/status", "CapEff"), 16)
     return any(effective >> CAPABILITIES[name] & 1 for name in names)
 
 
 def is_root() -> bool:
-    """Whether this process runs as root, with all of root's capabilities or not."""
+    """True if this process runs as root, with all of root's capabilities or not."""
     return description.field("proc/self/status", "Uid").split()[1:2] == ["0"]
 
 
 def usable_cpus() -> list[int]:
-    """The CPUs that this process may use."""
+    """Return the CPUs that this process may use."""
     return description.cpu_list(description.field("proc/self/status", "Cpus_allowed_list"))
 
 
 def setting(name: str) -> str:
-    """The value of a kernel setting, by its sysctl name, with single spaces between words."""
+    """Return the value of a kernel setting, by its sysctl name, with single spaces between words."""
     return " ".join(description.text(path_of(name)).split())
 
 
 def path_of(name: str) -> str:
-    """The path of a kernel setting below the root (proc_sys(5))."""
+    """Return the path of a kernel setting below the root (proc_sys(5))."""
     return f"proc/sys/{name.replace('.', '/')}"
 
 
 def has(name: str) -> bool:
-    """Whether this kernel has such a setting."""
+    """True if this kernel has such a setting."""
     return exists(path_of(name))
 
 
@@ -201,45 +200,45 @@ def has(name: str) -> bool:
 
 
 def as_root(command: str, undo: str | None = None) -> Change:
-    """A command that needs root."""
+    """Return a command that needs root."""
     sudo = "" if is_known_root() else "sudo "
     return Change(command=sudo + command, root=True, undo=undo and sudo + undo)
 
 
 def sysctl(name: str, value: int | str) -> Change:
-    """A command that changes an existing kernel setting until the next boot (sysctl(8))."""
+    """Return a command that changes an existing kernel setting until the next boot (sysctl(8))."""
     return as_root(f"sysctl -w {name}={_word(value)}", f"sysctl -w {name}={_word(setting(name))}")
 
 
 def write(path: str, value: str, old: str) -> Change:
-    """A command that writes a word to files of the kernel; `path` is below the root and may have a `*`."""
+    """Return a command that writes a word to files of the kernel; `path`, below the root, may have a `*`."""
     to = f"{'' if is_root() else 'sudo '}tee /{path}"
     return Change(command=f"echo {value} | {to}", root=True, undo=f"echo {old} | {to}")
 
 
 def raise_limit(option: str, value: int, soft: str, hard: str) -> Change:
-    """A command that raises a limit of the current shell and of programs started there (prlimit(1))."""
+    """Return a command that raises a limit of the current shell and its programs (prlimit(1))."""
     return as_root(
         f"prlimit --pid $$ --{option}={value}:{value}", f"prlimit --pid $$ --{option}={soft}:{hard}"
     )
 
 
 def _word(value: int | str) -> str:
-    """A value as one word of a shell."""
+    """Return a value as one word of a shell."""
     text = str(value)
     return f"'{text}'" if " " in text else text
 
 
 def exists(path: str) -> bool:
-    """Whether such a file exists below the root and is visible to this user."""
+    """True if such a file exists below the root and is visible to this user."""
     return os.access(description.ROOT / path, os.F_OK)
 
 
 def readable(path: str) -> bool:
-    """Whether such a file exists below the root and this user may read it."""
+    """True if such a file exists below the root and this user may read it."""
     return os.access(description.ROOT / path, os.R_OK)
 
 
 def below(pattern: str) -> list[str]:
-    """The files that match a pattern, by their paths below the root, sorted."""
+    """Return the files that match a pattern, by their paths below the root, sorted."""
     return sorted(str(path.relative_to(description.ROOT)) for path in description.ROOT.glob(pattern))

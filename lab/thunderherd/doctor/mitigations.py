@@ -13,11 +13,11 @@ Documentation/admin-guide/hw-vuln)."""
 
 
 def mitigations(here: Here) -> Iterator[Finding]:
-    """The active mitigations, and the expensive ones among them."""
+    """Report the active mitigations, and the expensive ones among them."""
     found = description.mitigations()
-    active = {name: said for name, said in found.items() if said.startswith("Mitigation")}
-    open_ones = [name for name, said in found.items() if said.startswith("Vulnerable")]
-    dear = [name for name, said in active.items() if any(words in said for words in PAID_AT_EVERY_CALL)]
+    active = {name: state for name, state in found.items() if state.startswith("Mitigation")}
+    open_ones = [name for name, state in found.items() if state.startswith("Vulnerable")]
+    dear = [name for name, state in active.items() if any(words in state for words in PAID_AT_EVERY_CALL)]
     seen = f"{len(active)} of {len(found)} active"
     if open_ones:
         seen += f"; none for {', '.join(open_ones)}"

@@ -1,4 +1,4 @@
-"""Which labs are available, and whether they need root."""
+"""The available labs, and whether they need root."""
 
 from __future__ import annotations
 
@@ -34,7 +34,7 @@ first two: namespaces(7); the others: Debian and Ubuntu."""
 
 
 def labs(here: Here) -> Iterator[Finding]:
-    """The kinds of lab that are available."""
+    """Report the kinds of lab that are available."""
     missing = _missing(KINDS.values(), here)
     had = [name for name in KINDS if name not in missing]
     yield good("labs", ", ".join(had), "available")
@@ -43,7 +43,7 @@ def labs(here: Here) -> Iterator[Finding]:
 
 
 def root(here: Here) -> Iterator[Finding]:
-    """Whether namespaces need root; no finding if there are none."""
+    """Report whether namespaces need root; no finding if there are none."""
     if _missing(with_namespaces(), here):
         return
     if any(_forbidding()):
@@ -54,7 +54,7 @@ def root(here: Here) -> Iterator[Finding]:
 
 
 def links(here: Here) -> Iterator[Finding]:
-    """Which properties of the pair of interfaces can be set, and which cannot."""
+    """Report which properties of the pair of interfaces can be set, and which cannot."""
     for kind in with_namespaces():
         lacking: dict[str, list[str]] = {}
         keys = {quantity.setting: key for key, quantity in QUANTITIES.items()}
@@ -72,7 +72,7 @@ def links(here: Here) -> Iterator[Finding]:
 
 
 def _missing(kinds: Iterable[Kind], here: Here) -> dict[str, str]:
-    """The unavailable kinds, and why."""
+    """Return the unavailable kinds, and why."""
     return {each.name: why for each in kinds if (why := each.unavailable(here.catalogue))}
 
 
@@ -83,7 +83,7 @@ def _forbidding() -> Iterator[Change]:
 
 
 def _module(reason: str) -> Iterator[Change]:
-    """The command that loads a module which a reason names, if this kernel has it."""
+    """Yield the command that loads a module which a reason names, if this kernel has it."""
     release = setting("kernel.osrelease")
     listed = f"lib/modules/{release}/modules.dep"
     words = reason.replace(";", " ").replace(")", " ").split()

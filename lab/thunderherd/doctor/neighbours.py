@@ -1,4 +1,4 @@
-"""Who else uses the CPUs: other guests of the host, and other processes on this machine."""
+"""Other users of the CPUs: other guests of the host, and other processes on this machine."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ NAMED = 5
 
 
 def steal(here: Here) -> Iterator[Finding]:
-    """CPU time that the hypervisor gave to others (proc_stat(5))."""
+    """Report CPU time that the hypervisor gave to others (proc_stat(5))."""
     noise, allowed = here.watched.noise, here.allowed.steal_percent
     seen = f"{noise.steal_share:.1%} of the machine over {noise.wall_seconds:.1f} s"
     if 100 * noise.steal_share <= allowed:
@@ -27,7 +27,7 @@ def steal(here: Here) -> Iterator[Finding]:
 
 
 def others(here: Here) -> Iterator[Finding]:
-    """CPU time of other processes, the busiest by name."""
+    """Report CPU time of other processes, the busiest by name."""
     noise, allowed = here.watched.noise, here.allowed.foreign_percent
     seen = f"{noise.foreign_share:.1%} of the machine (± {noise.foreign_uncertainty:.1%})"
     surely = 100 * (noise.foreign_share - noise.foreign_uncertainty)
@@ -47,7 +47,7 @@ def others(here: Here) -> Iterator[Finding]:
 
 
 def throttling(here: Here) -> Iterator[Finding]:
-    """Whether a control group ran out of CPU time."""
+    """Report whether a control group ran out of CPU time."""
     times = here.watched.noise.throttled
     if times:
         yield notable(
@@ -58,7 +58,7 @@ def throttling(here: Here) -> Iterator[Finding]:
 
 
 def _named(here: Here) -> str:
-    """`: python3 (98 % of a CPU, process 123)`, and how many more there are."""
+    """Return `: python3 (98 % of a CPU, process 123)`, and how many more there are."""
     busy = here.watched.busy
     words = [f"{each.name} ({each.share:.0%} of a CPU, process {each.pid})" for each in busy[:NAMED]]
     if len(busy) > NAMED:

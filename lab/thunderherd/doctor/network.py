@@ -14,7 +14,7 @@ ALL_PORTS = "1024 65535"
 
 
 def congestion_control(here: Here) -> Iterator[Finding]:
-    """The default congestion control, and its caveats (tcp(7))."""
+    """Report the default congestion control, and its caveats (tcp(7))."""
     controls = here.catalogue.congestion_controls
     if controls is None or controls.default is None:
         raise description.Unavailable("the engine does not report it")
@@ -34,7 +34,7 @@ def congestion_control(here: Here) -> Iterator[Finding]:
 
 
 def local_ports(here: Here) -> Iterator[Finding]:
-    """The ports for outgoing connections; each stays taken for a minute after its connection (TIME_WAIT)."""
+    """Report the ports for outgoing connections, each occupied for a minute afterwards (TIME_WAIT)."""
     number = noise.local_ports()
     seen = f"{number:,}, {count(noise.time_wait_count(noise.PROC / 'self/net'), 'socket')} in TIME_WAIT"
     if number >= USUAL_PORTS:
@@ -49,7 +49,7 @@ def local_ports(here: Here) -> Iterator[Finding]:
 
 
 def waiting_connections(here: Here) -> Iterator[Finding]:
-    """How many connections may wait for accept, and how many of them half open (listen(2))."""
+    """Report how many connections may wait for accept, and how many of them half open (listen(2))."""
     backlog = next((each.default for each in here.catalogue.server_settings if each.name == "backlog"), 0)
     for name in ("net.core.somaxconn", "net.ipv4.tcp_max_syn_backlog"):
         short, value = name.rpartition(".")[2], int(setting(name))
@@ -67,7 +67,7 @@ def waiting_connections(here: Here) -> Iterator[Finding]:
 
 
 def reuse_of_ports(here: Here) -> Iterator[Finding]:
-    """Whether a port in TIME_WAIT may be reused for a new connection (ip-sysctl.rst, tcp_tw_reuse)."""
+    """Report whether a port in TIME_WAIT may be reused for a new connection (ip-sysctl.rst, tcp_tw_reuse)."""
     name, short = "net.ipv4.tcp_tw_reuse", "tcp_tw_reuse"
     value = setting(name)
     if value != "0":

@@ -22,7 +22,7 @@ CPUS = "sys/devices/system/cpu"
 
 
 def cpus(here: Here) -> Iterator[Finding]:
-    """How many CPUs this process may use."""
+    """Report how many CPUs this process may use."""
     usable = usable_cpus()
     seen = f"{len(usable)} usable ({_ranges(usable)})"
     if len(usable) > 1:
@@ -36,7 +36,7 @@ def cpus(here: Here) -> Iterator[Finding]:
 
 
 def hypervisor(here: Here) -> Iterator[Finding]:
-    """Whether this is a virtual machine."""
+    """Report whether this is a virtual machine."""
     if not description.is_guest():
         yield good("hypervisor", "none", "no other machine shares these CPUs")
         return
@@ -53,7 +53,7 @@ def hypervisor(here: Here) -> Iterator[Finding]:
 
 
 def container(here: Here) -> Iterator[Finding]:
-    """Whether this is a container, whose host may hide something."""
+    """Report whether this is a container, whose host may hide something."""
     name = description.container()
     if name != "none":
         means = (
@@ -63,7 +63,7 @@ def container(here: Here) -> Iterator[Finding]:
 
 
 def quota(here: Here) -> Iterator[Finding]:
-    """The CPU time that a control group allows (cgroups(7))."""
+    """Report the CPU time that a control group allows (cgroups(7))."""
     allowed = description.cpu_quota()
     if allowed == "max":
         yield good("CPU quota", "none", "no throttling")
@@ -77,7 +77,7 @@ def quota(here: Here) -> Iterator[Finding]:
 
 
 def siblings(here: Here) -> Iterator[Finding]:
-    """Hardware threads that share a core."""
+    """Report hardware threads that share a core."""
     usable = usable_cpus()
     groups = _groups(usable, f"{CPUS}/cpu[0-9]*/topology/thread_siblings_list")
     if not groups:
@@ -96,7 +96,7 @@ def siblings(here: Here) -> Iterator[Finding]:
 
 
 def memory_nodes(here: Here) -> Iterator[Finding]:
-    """Memory that is nearer to some CPUs (numa(7))."""
+    """Report memory that is nearer to some CPUs (numa(7))."""
     usable = usable_cpus()
     groups = _groups(usable, "sys/devices/system/node/node[0-9]*/cpulist")
     if len(groups) < 2:
@@ -112,7 +112,7 @@ def memory_nodes(here: Here) -> Iterator[Finding]:
 
 
 def kinds_of_cores(here: Here) -> Iterator[Finding]:
-    """Fast and slow cores in one processor."""
+    """Report fast and slow cores in one processor."""
     usable = usable_cpus()
     kinds = {name: f"sys/devices/cpu_{name}/cpus" for name in ("core", "atom")}
     lists = {
@@ -136,7 +136,7 @@ def kinds_of_cores(here: Here) -> Iterator[Finding]:
 
 
 def _pinned(groups: Sequence[Sequence[int]]) -> tuple[Change, ...]:
-    """A run with the server on the first CPU of one group, and the clients on that of the next."""
+    """Return the command of a run with the server in one group of CPUs, and the clients in the next."""
     if len(groups) < 2:
         return ()
     server, client = groups[0][0], groups[1][0]
@@ -151,14 +151,14 @@ def _smt() -> Iterator[Change]:
 
 
 def _groups(usable: Sequence[int], pattern: str) -> list[list[int]]:
-    """The usable CPUs that each file lists together, each group once, in order."""
+    """Return the usable CPUs that each file lists together, each group once, in order."""
     lists = [description.cpu_list(description.text(path)) for path in below(pattern)]
     groups = {tuple(cpu for cpu in cpus if cpu in usable) for cpus in lists}
     return sorted(list(group) for group in groups if group)
 
 
 def _ranges(numbers: Sequence[int]) -> str:
-    """`0-3,6`, as the kernel writes lists of CPUs."""
+    """Return `0-3,6`, as the kernel writes lists of CPUs."""
     ranges: list[list[int]] = []
     for number in sorted(numbers):
         if ranges and number == ranges[-1][-1] + 1:

@@ -1,4 +1,4 @@
-"""How many descriptors, processes and threads there can be, and how much memory may be locked.
+"""Limits on descriptors, processes, threads and locked memory.
 
 Kernel, user and control group each have limits; the smallest applies.
 """
@@ -36,7 +36,7 @@ OPTION_BYTES = 128 << 10
 
 
 def open_files(here: Here) -> Iterator[Finding]:
-    """Descriptors of one process."""
+    """Report descriptors of one process."""
     wanted = CONNECTIONS + OTHER_DESCRIPTORS
     yield _of(
         "open files", descriptors(wanted), wanted, f"{CONNECTIONS:,} connections of one process at once"
@@ -44,7 +44,7 @@ def open_files(here: Here) -> Iterator[Finding]:
 
 
 def processes_and_threads(here: Here) -> Iterator[Finding]:
-    """Processes and threads together: the kernel counts tasks."""
+    """Report processes and threads together: the kernel counts tasks."""
     yield _of(
         "processes, threads",
         tasks(CONNECTIONS),
@@ -54,7 +54,7 @@ def processes_and_threads(here: Here) -> Iterator[Finding]:
 
 
 def threads_of_one_process(here: Here) -> Iterator[Finding]:
-    """Threads of one process, by its memory mappings (proc_sys_vm(5))."""
+    """Report threads of one process, by its memory mappings (proc_sys_vm(5))."""
     capacity = threads_of_a_process(CONNECTIONS)
     yield _of("threads of a process", capacity, CONNECTIONS, f"{CONNECTIONS:,} stacks, each with its guard")
 
@@ -68,7 +68,7 @@ def _of(name: str, capacity: Capacity, wanted: int, what_for: str) -> Finding:
 
 
 def locked_memory(here: Here) -> Iterator[Finding]:
-    """Memory that io_uring and zero-copy sends pin (getrlimit(2), RLIMIT_MEMLOCK)."""
+    """Report memory that io_uring and zero-copy sends pin (getrlimit(2), RLIMIT_MEMLOCK)."""
     soft, hard = limit_of("Max locked memory")
     seen = soft if soft == "unlimited" else count(int(soft), "byte")
     if number_of(soft) >= LOCKED_BYTES or may("IPC_LOCK"):
@@ -85,7 +85,7 @@ def locked_memory(here: Here) -> Iterator[Finding]:
 
 
 def notes_of_sends(here: Here) -> Iterator[Finding]:
-    """Where the kernel notes every zero-copy send (Documentation/networking/msg_zerocopy.rst)."""
+    """Report where the kernel notes every zero-copy send (Documentation/networking/msg_zerocopy.rst)."""
     value = int(setting("net.core.optmem_max"))
     seen = count(value, "byte")
     if value >= OPTION_BYTES:
@@ -110,7 +110,7 @@ UNLIMITED = "unlimited"
 
 @dataclass(frozen=True)
 class Capacity:
-    """How many more there can be, which limit bounds that, and what raises the limit to the wanted number."""
+    """The room under a limit, the name of that limit, and the commands that raise it to the wanted number."""
 
     number: float
     bound: str
@@ -121,7 +121,7 @@ class Capacity:
 
 
 def limit_of(name: str) -> tuple[str, str]:
-    """The soft and the hard limit of that name in /proc/self/limits (proc(5))."""
+    """Return the soft and the hard limit of that name in /proc/self/limits (proc(5))."""
     for line in description.text("proc/self/limits").splitlines():
         if line.startswith(name):
             soft, hard = line.removeprefix(name).split()[:2]
@@ -130,12 +130,12 @@ def limit_of(name: str) -> tuple[str, str]:
 
 
 def number_of(limit: str) -> float:
-    """A limit as a number; infinity without a limit."""
+    """Return a limit as a number; infinity without a limit."""
     return math.inf if limit in (UNLIMITED, "max") else float(limit)
 
 
 def descriptors(wanted: int) -> Capacity:
-    """Descriptors of one process: the engine raises its soft limit to the hard one (RLIMIT_NOFILE)."""
+    """Return the room for descriptors of one process, by the hard limit, which the engine makes its own."""
     soft, hard = limit_of("Max open files")
     changes = [raise_limit("nofile", wanted, soft, hard)]
     if wanted > int(setting("fs.nr_open")):
@@ -144,12 +144,12 @@ def descriptors(wanted: int) -> Capacity:
 
 
 def tasks(wanted: int) -> Capacity:
-    """Processes and threads together, besides the existing ones."""
+    """Return the room for processes and threads together, besides the existing ones."""
     return min(_bounds_of_tasks(wanted), key=lambda each: each.number)
 
 
 def threads_of_a_process(wanted: int) -> Capacity:
-    """Threads of one process by its memory mappings: each has a stack and a guard below it."""
+    """Return the room for threads of one process, by its memory mappings: a stack and a guard for each."""
     number = int(setting("vm.max_map_count")) // MAPPINGS_OF_A_THREAD
     return Capacity(number, "vm.max_map_count", (sysctl("vm.max_map_count", MAPPINGS_OF_A_THREAD * wanted),))
 
@@ -181,7 +181,7 @@ def _bounds_of_tasks(wanted: int) -> Iterator[Capacity]:
 
 
 def tasks_of_machine() -> int:
-    """The number of existing processes and threads: the fourth word of /proc/loadavg (proc_loadavg(5))."""
+    """Return the number of existing tasks: the fourth word of /proc/loadavg (proc_loadavg(5))."""
     found = description.text("proc/loadavg")
     try:
         return int(found.split()[3].partition("/")[2])
@@ -190,7 +190,7 @@ def tasks_of_machine() -> int:
 
 
 def tasks_of_user() -> int:
-    """The threads of all processes of this user, as far as /proc shows them."""
+    """Return the threads of all processes of this user, as far as /proc shows them."""
     user = description.field("proc/self/status", "Uid").split()[:1]
     count = 0
     for entry in (description.ROOT / "proc").glob("[0-9]*"):

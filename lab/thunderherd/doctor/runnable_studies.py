@@ -1,4 +1,4 @@
-"""Which of the bundled studies this machine can run: wholly, in part, or not.
+"""Determines which bundled studies this machine can run: wholly, in part, or not.
 
 A study can run if its usual size answers its question: the size resolves here, all contenders of its main
 table have room, and each of its sweeps keeps a contender.
@@ -17,7 +17,7 @@ from typing import Literal
 from pydantic import Field
 
 from thunderherd.doctor import resources
-from thunderherd.doctor.kind import Change, Told
+from thunderherd.doctor.kind import Change, DoctorOutput
 from thunderherd.engine.catalogue import MOST_WORKERS, Catalogue
 from thunderherd.machine import description
 from thunderherd.study.file.names import DEFAULT_SIZE, bundled_studies
@@ -32,7 +32,7 @@ OTHER_TASKS, OTHER_DESCRIPTORS = 16, 64
 connections."""
 
 
-class LeftOut(Told):
+class LeftOut(DoctorOutput):
     """Contenders that cannot run here, and why."""
 
     contenders: tuple[str, ...] = Field(description="names of the contenders")
@@ -40,8 +40,8 @@ class LeftOut(Told):
     changes: tuple[Change, ...] = Field(default=(), description="commands that change it; each of them helps")
 
 
-class SizeHere(Told):
-    """What this machine can run of one size of a study."""
+class SizeHere(DoctorOutput):
+    """The part of one size of a study that this machine can run."""
 
     runs: Runs = Field(description="wholly, in part (without some contenders of sweeps) or not")
     reasons: tuple[str, ...] = Field(
@@ -50,8 +50,8 @@ class SizeHere(Told):
     left_out: tuple[LeftOut, ...] = Field(default=(), description="contenders that cannot run")
 
 
-class StudyHere(Told):
-    """What this machine can run of a bundled study."""
+class StudyHere(DoctorOutput):
+    """The part of a bundled study that this machine can run."""
 
     name: str = Field(description="name of the study")
     runs: Runs = Field(description="wholly, in part or not")
@@ -70,12 +70,12 @@ class StudyHere(Told):
 
 
 def studies_here(catalogue: Catalogue) -> tuple[StudyHere, ...]:
-    """All bundled studies. Takes some seconds."""
+    """Return every bundled study with what can run of it. This takes some seconds."""
     return tuple(study_here(name, catalogue) for name in bundled_studies())
 
 
 def study_here(name: str, catalogue: Catalogue) -> StudyHere:
-    """What this machine can run of one study."""
+    """Return the part of one study that this machine can run."""
     loaded = load_sizes(name, catalogue)
     sizes = {size: size_here(study, catalogue) for size, study in loaded.items()}
     missing = {each.name for each in catalogue.counters if not each.available}
@@ -102,7 +102,7 @@ def study_here(name: str, catalogue: Catalogue) -> StudyHere:
 
 
 def size_here(study: Study | list[str], catalogue: Catalogue) -> SizeHere:
-    """What this machine can run of a size, resolved or refused."""
+    """Return the part of a size, resolved or refused, that this machine can run."""
     if not isinstance(study, Study):
         return SizeHere(runs="not", reasons=tuple(_without_place(line) for line in study))
     cramped = tuple(without_room(study.contenders, catalogue))
@@ -125,7 +125,7 @@ def _by_reason(absent: Mapping[str, str]) -> Iterator[LeftOut]:
 
 
 def _without_place(line: str) -> str:
-    """A problem without file and line: users do not edit bundled studies."""
+    """Return a problem without file and line: users do not edit bundled studies."""
     return re.sub(r"^\S.*?\.toml:\d+: ", "", line)
 
 
@@ -133,7 +133,7 @@ def _without_place(line: str) -> str:
 
 
 def without_room(contenders: Sequence[Contender], catalogue: Catalogue) -> Iterator[LeftOut]:
-    """Contenders that need more processes, threads or descriptors than the limits allow."""
+    """Yield contenders that need more processes, threads or descriptors than the limits allow."""
     bounds = (
         ("processes and threads", tasks_of, resources.tasks),
         ("threads of one process", threads_of, resources.threads_of_a_process),
@@ -153,7 +153,7 @@ def without_room(contenders: Sequence[Contender], catalogue: Catalogue) -> Itera
 
 
 def tasks_of(contender: Contender, catalogue: Catalogue) -> int:
-    """Most processes and threads of a trial: those of the server and of the load.
+    """Return the maximum number of processes and threads of a trial, of the server and of the load.
 
     The server has its workers, or one per connection if the design waits in the call.
     """
@@ -163,17 +163,17 @@ def tasks_of(contender: Contender, catalogue: Catalogue) -> int:
 
 
 def threads_of(contender: Contender, catalogue: Catalogue) -> int:
-    """Most threads of a contender's largest process."""
+    """Return the maximum number of threads of a contender's largest process."""
     return max(_workers(contender, catalogue), clients_of(contender) // contender.load.processes)
 
 
 def descriptors_of(contender: Contender, catalogue: Catalogue) -> int:
-    """Most descriptors of a contender's largest process: a server may have all connections in one."""
+    """Return the maximum number of descriptors of one process: a server may have all connections in one."""
     return clients_of(contender) + OTHER_DESCRIPTORS
 
 
 def clients_of(contender: Contender) -> int:
-    """Simultaneous clients, of all load processes together."""
+    """Return the number of simultaneous clients, of all load processes together."""
     settings = contender.load.settings
     return contender.load.processes * max(
         (int(settings[key]) for key in CLIENTS if key in settings), default=1

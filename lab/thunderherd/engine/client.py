@@ -1,8 +1,8 @@
-"""Runs the engine: its catalogue, servers under control, loads. Nothing else starts what is measured.
+"""Runs the engine: its catalogue, servers under control, loads. No other module starts a measured process.
 
-Everything the engine says is one JSON object a line (models in `engine_lines`). Every wait has a deadline,
-and every process that is started here ends by its own process id when something goes wrong; what this process
-leaves behind when it is killed itself is ended by the parent-death signal that the engine sets (`--parent`).
+The engine prints one JSON object a line (models in `engine.lines`). Every wait has a deadline. If something
+fails, this module ends the processes that it started, by their ids. If this process is killed, the
+parent-death signal that the engine sets (`--parent`) ends them.
 """
 
 from __future__ import annotations
@@ -66,24 +66,24 @@ __all__ = [
 ]
 
 READY_SECONDS = 15.0
-"""How long a server may take to listen."""
+"""Time limit for a server to listen."""
 SNAPSHOT_SECONDS = 15.0
-"""How long a snapshot may take; it is a few reads, but the machine may be overloaded."""
+"""Time limit for a snapshot: a few reads, on a machine that may be overloaded."""
 STOP_SECONDS = 15.0
-"""How long a server may take to end, beyond the drain that its settings allow."""
+"""Time limit for a server to end, in addition to the drain that its settings allow."""
 PROFILE_SECONDS = 60.0
-"""How long it may take to name the functions of a profile, when what was sampled has ended."""
+"""Time limit for naming the functions of a profile, after the sampled process has ended."""
 LIST_SECONDS = 30.0
-"""How long the engine may take to say what there is, or to draw a flame graph."""
+"""Time limit for printing the catalogue, or drawing a flame graph."""
 LIMITS_SECONDS = 30.0
-"""How long the measuring of limits may take, beyond four times what it is asked to."""
+"""Time limit for measuring limits, in addition to four times the requested duration."""
 
 LimitLine = Limits | LimitRound | LimitUnavailable
 
 
 @dataclass(frozen=True)
 class Sampling:
-    """That a process of the engine is sampled from exec to exit, and where its stacks go."""
+    """The sampling of a process of the engine from exec to exit, and the file for its stacks."""
 
     output: Path
     frequency: int
@@ -91,15 +91,15 @@ class Sampling:
 
 
 def find_engine() -> Path:
-    """The engine's executable: $THUNDERHERD_ENGINE, else beside this Python, else on PATH.
+    """Return the engine's executable: $THUNDERHERD_ENGINE, else next to this Python, else on PATH.
 
-    Raises `UserError` where there is none, or where it may not be executed.
+    Raise `UserError` if there is none, or if it is not executable.
     """
     named = os.environ.get("THUNDERHERD_ENGINE")
     if named:
         if not os.access(named, os.X_OK) or Path(named).is_dir():
             raise UserError(
-                f"THUNDERHERD_ENGINE is {named!r}, which is no executable file",
+                f"THUNDERHERD_ENGINE is {named!r}, which is not an executable file",
                 code="engine.not_executable",
                 hint="set it to the engine's path, or unset it",
             )
@@ -118,30 +118,30 @@ def find_engine() -> Path:
 
 
 def catalogue(engine: Path | None = None) -> Catalogue:
-    """What the engine offers (`thunderherd-engine list --json`), asked once per build of the engine."""
+    """Return the engine's registries (`thunderherd-engine list --json`), read once per build."""
     path = engine or find_engine()
     return _catalogue(path, path.stat().st_mtime_ns)
 
 
 def matrix(engine: Path | None = None) -> str:
-    """What fits what, in words (`thunderherd-engine list --matrix`)."""
+    """Return the matrix of combinations as text (`thunderherd-engine list --matrix`)."""
     return _listed(engine or find_engine(), "--matrix")
 
 
 def profile_check(engine: Path | None = None) -> ProfileCheck:
-    """What a profile would be here (`thunderherd-engine profile --check`); it is tried, and nothing taken."""
+    """Return how this machine could be sampled (`thunderherd-engine profile --check`)."""
     command = [str(engine or find_engine()), "profile", "--check"]
-    return understand(ProfileCheck, _said(command, " ".join(command)), "its answer")
+    return understand(ProfileCheck, _output_of(command, " ".join(command)), "the profile check")
 
 
 @lru_cache(maxsize=4)
 def _catalogue(engine: Path, _modified_ns: int) -> Catalogue:
-    return understand(Catalogue, _listed(engine, "--json"), "its catalogue")
+    return understand(Catalogue, _listed(engine, "--json"), "the engine's catalogue")
 
 
 def _listed(engine: Path, form: str) -> str:
-    """What the engine says of itself."""
-    return _said([str(engine), "list", form], f"{engine} list {form}")
+    """Return the engine's registries in one form."""
+    return _output_of([str(engine), "list", form], f"{engine} list {form}")
 
 
 def flame_graph(
@@ -154,33 +154,34 @@ def flame_graph(
     before: Path | None = None,
     engine: Path | None = None,
 ) -> None:
-    """Draws a file of folded stacks as a flame graph, an SVG; with `before`, in colours of how they differ
-    from those.
+    """Draw a file of folded stacks as a flame graph (SVG).
 
-    Raises `EngineError` for what the engine refuses.
+    With `before`, colours show the differences from those stacks. Raise `EngineError` if the engine fails.
     """
     words = ["--output", str(output), "--title", title, "--subtitle", subtitle, "--unit", unit]
     against = ["--before", str(before)] if before else []
-    _said([str(engine or find_engine()), "flame", *words, *against, "--", str(stacks)], "flame")
+    _output_of([str(engine or find_engine()), "flame", *words, *against, "--", str(stacks)], "flame")
 
 
-def _said(command: Sequence[str], shown: str) -> str:
-    """What a command of the engine prints that ends by itself soon. Raises `EngineError` where it fails,
-    which names it as `shown`."""
+def _output_of(command: Sequence[str], shown: str) -> str:
+    """Run a short command of the engine and return its output.
+
+    Raise `EngineError` if it fails; the message names the command as `shown`.
+    """
     try:
         done = subprocess.run(command, capture_output=True, text=True, timeout=LIST_SECONDS, check=False)
     except subprocess.TimeoutExpired:
-        raise EngineError(f"`{shown}` gave no answer within {LIST_SECONDS:g} s") from None
+        raise EngineError(f"`{shown}` did not end within {LIST_SECONDS:g} s") from None
     except OSError as error:
         raise not_started(command[0], error) from None
     if done.returncode != 0:
-        said = one_line(done.stderr)
-        raise EngineError(f"`{shown}` failed: {ending_in_words(done.returncode)}: {said}")
+        printed = one_line(done.stderr)
+        raise EngineError(f"`{shown}` failed: {ending_in_words(done.returncode)}: {printed}")
     return done.stdout
 
 
 def setting_flags(settings: Mapping[str, SettingValue]) -> list[str]:
-    """Settings as the engine's command line takes them: `{"backlog": 5}` becomes `--backlog 5`."""
+    """Return settings as options of the engine: `{"backlog": 5}` becomes `--backlog 5`."""
     flags: list[str] = []
     for name, value in settings.items():
         text = ("true" if value else "false") if isinstance(value, bool) else str(value)
@@ -195,17 +196,18 @@ def limit_lines(
     settings: Mapping[str, SettingValue] | None = None,
     engine: Path | None = None,
 ) -> Iterator[str]:
-    """Measures the machine's limits, all if none is named; the engine's lines, as soon as each is there
-    (`limit_line` reads one). Main thread only.
+    """Measure the named limits of the machine (default: all), and yield each line of the engine at once.
 
-    Raises `UserError` for what the engine refuses, and `EngineError`.
+    `limit_line` reads a line. Main thread only. Raise `UserError` if the engine refuses an argument, and
+    `EngineError` if it fails.
     """
     given = dict(settings or {})
     words = ["limits", *names, *_place_flags(cpus, None), *setting_flags(given)]
-    process = EngineProcess(_command(engine, words, (), False), "the measuring of limits", control=False)
+    process = EngineProcess(_command(engine, words, (), False), "engine limits", control=False)
     try:
-        asked = given.get("milliseconds", 10_000)
-        deadline = time.monotonic() + LIMITS_SECONDS + (4 * asked / 1000 if isinstance(asked, int) else 0)
+        requested = given.get("milliseconds", 10_000)
+        extra = 4 * requested / 1000 if isinstance(requested, int) else 0
+        deadline = time.monotonic() + LIMITS_SECONDS + extra
         while (text := process.next_line(deadline)) is not None:
             yield text
     finally:
@@ -213,8 +215,8 @@ def limit_lines(
 
 
 def limit_line(text: str) -> LimitLine:
-    """A line that the measuring of limits prints. `EngineError` where it is none."""
-    what = "a line of the measuring of limits"
+    """Read a line of `limit_lines`; raise `EngineError` if it is not one."""
+    what = "a line of engine limits"
     models: dict[object, type[LimitLine]] = {
         "limit_round": LimitRound,
         "limit_unavailable": LimitUnavailable,
@@ -223,9 +225,9 @@ def limit_line(text: str) -> LimitLine:
 
 
 LAST_LINES = ("life", "profile")
-"""Lines that follow when what was counted or sampled has ended."""
+"""Lines that follow after the counted or sampled process has ended."""
 NO_RESULT = ("refused", *LAST_LINES)
-"""Lines that tell that a load has ended without a result."""
+"""Lines that show that a load has ended without a result."""
 
 
 class _Held:
@@ -243,12 +245,12 @@ class _Held:
 class Server(_Held):
     """A server under control: `with Server("prefork", workload="bytes", primitive="writev") as server:`.
 
-    On entering, it listens (`ready` holds its port). `snapshot()` may be called at any time, `stop()` once;
-    leaving the block without `stop()` ends the server and throws its account away. Main thread only.
+    It listens when the block begins (`ready` has its port). `snapshot()` may be called at any time, `stop()`
+    once. Leaving the block without `stop()` ends the server and discards its account. Main thread only.
 
-    Of `counters` each snapshot tells the figures. With `whole_life` they are those of everything from exec to
-    exit, and `life` has them once the server was stopped. With `sampling`, which excludes that, its stacks
-    are in a file by then, and `profile` says how they were taken.
+    Each snapshot has the figures of `counters`. With `whole_life` these are counted from exec to exit, and
+    `life` has them after `stop()`. With `sampling`, which excludes `whole_life`, the stacks are then in a
+    file, and `profile` describes how they were taken.
     """
 
     ready: Ready
@@ -291,16 +293,16 @@ class Server(_Held):
         return self
 
     def snapshot(self) -> Snapshot:
-        """Where the server stands now: tally and CPU since it started. `EngineError` when it has died."""
-        self._running().say("snapshot")
+        """Return the server's tally and CPU time since its start; raise `EngineError` if it has died."""
+        self._running().write_line("snapshot")
         return self._next(Snapshot, "snapshot", SNAPSHOT_SECONDS)
 
     def stop(self) -> ServerSummary:
-        """Lets the server drain and end: the account of its whole life (`died`: it ended otherwise)."""
+        """Let the server drain and end; return the account of its whole life, with `died` if it failed."""
         process = self._running()
         process.close_input()
         deadline = time.monotonic() + self._stop_seconds
-        while self._summary is None:  # an answer to an earlier question may still stand before the summary
+        while self._summary is None:  # a reply to an earlier request may still come before the summary
             self._summary = self._parse(ServerSummary, process.read_line(deadline), "summary")
         if self._whole_life:
             self.life = self._parse(Life, process.read_line(deadline), "life")
@@ -316,16 +318,16 @@ class Server(_Held):
         found = self._parse(model, process.read_line(time.monotonic() + seconds), expected)
         if found is None:
             assert self._summary is not None
-            died = self._summary.died or "it ended without being asked"
-            raise EngineError(f"{process.what} is gone: {died}{process.said()}")
+            died = self._summary.died or "ended without a request to stop"
+            raise EngineError(f"{process.what}: {died}{process.stderr_note()}")
         return found
 
     def _parse(self, model: type[Line], text: str, expected: str) -> Line | None:
-        """The line as `model`; None when it is another line than expected (a summary is kept)."""
+        """Return the line as `model`; None if it is another line than expected (a summary is kept)."""
         what = self._running().what
         line = json_object(text, what).get("line")
         if line in LAST_LINES and line != expected:
-            self._running().fail_for_silence(time.monotonic() + SIGTERM_SECONDS)
+            self._running().fail_at_end(time.monotonic() + SIGTERM_SECONDS)
         if line == expected:
             return understand(model, text, f"a line of {what}")
         if line == "summary":
@@ -333,19 +335,19 @@ class Server(_Held):
             return None
         if expected == "summary":
             return None
-        raise EngineError(f"{what} said {line!r} where {expected!r} was due: {text[:200]}")
+        raise EngineError(f"{what} printed {line!r} instead of {expected!r}: {text[:200]}")
 
     def _running(self) -> EngineProcess:
         if self._process is None:
-            raise RuntimeError("the server has not been started: use it in a `with` block")
+            raise RuntimeError("the server was not started: use it in a `with` block")
         return self._process
 
 
 class NamespaceHolder(_Held):
     """Two network namespaces joined by a pair of interfaces: `with NamespaceHolder({}) as holder:`.
 
-    On entering they are there (`namespaces` says where); on leaving they are gone, as soon as nobody is in
-    them any more. They also go with this process. Main thread only.
+    They exist while the block runs (`namespaces` has their paths). Afterwards they vanish with the last
+    process in them. They also end with this process. Main thread only.
     """
 
     namespaces: Namespaces
@@ -353,8 +355,8 @@ class NamespaceHolder(_Held):
     def __init__(
         self, settings: Mapping[str, SettingValue], sysctls: Sequence[str] = (), engine: Path | None = None
     ) -> None:
-        asked = ["--sysctls", ",".join(sysctls)] if sysctls else []
-        self._command = _command(engine, ["namespace", *asked, *setting_flags(settings)], (), False)
+        names = ["--sysctls", ",".join(sysctls)] if sysctls else []
+        self._command = _command(engine, ["namespace", *names, *setting_flags(settings)], (), False)
 
     def __enter__(self) -> Self:
         self._process = EngineProcess(self._command, "the holder of network namespaces", control=True)
@@ -367,15 +369,15 @@ class NamespaceHolder(_Held):
         return self
 
     def ending(self) -> str | None:
-        """How it has ended although nobody has asked it to; None while it holds them."""
+        """Return how it ended without a request; None while it holds them."""
         return self._process.ending() if self._process is not None else None
 
 
 class LoadProcess:
-    """A load that is running. `wait()` once; `end()` may be called at any time.
+    """A running load. Call `wait()` once; `end()` may be called at any time.
 
-    One that ends by time says when its window begins and when it ends (`mark()`). Of one that is counted
-    over its whole life, `life` has the figures after `wait()`; of one that is sampled, `profile` says how.
+    A load that ends by time marks the beginning and the end of its window (`mark()`). After `wait()`, `life`
+    has the figures of a load that is counted over its whole life. `profile` describes how it was sampled.
     """
 
     life: Life | None = None
@@ -390,7 +392,7 @@ class LoadProcess:
         self._result: LoadResult | None = None
 
     def mark(self, seconds: float) -> Mark | None:
-        """Its next mark, within `seconds`; None where it ends without one."""
+        """Return its next mark, within `seconds`; None if it ends without one."""
         found = self._next(time.monotonic() + seconds)
         if isinstance(found, LoadResult):
             self._result = found
@@ -398,14 +400,17 @@ class LoadProcess:
         return found
 
     def wait(self, seconds: float) -> LoadResult:
-        """Its result, within `seconds`. `EngineError`: it has none. `UserError`: it was called wrongly."""
+        """Return its result, within `seconds`.
+
+        Raise `EngineError` if it has none, and `UserError` if the engine refused its arguments.
+        """
         deadline = time.monotonic() + seconds
         try:
             while self._result is None:
                 found = self._next(deadline)
                 self._result = found if isinstance(found, LoadResult) else None
             if self._whole_life:
-                self.life = understand(Life, self._process.read_line(deadline), "the load's whole life")
+                self.life = understand(Life, self._process.read_line(deadline), "the load's life")
             if self._sampled:
                 deadline += PROFILE_SECONDS
                 self.profile = understand(Profile, self._process.read_line(deadline), "the load's profile")
@@ -420,11 +425,11 @@ class LoadProcess:
         if line == "mark":
             return understand(Mark, text, "a mark of the load")
         if line in NO_RESULT:
-            self._process.fail_for_silence(deadline)
+            self._process.fail_at_end(deadline)
         return understand(LoadResult, text, "the load's result")
 
     def end(self) -> None:
-        """Kills it if it still runs."""
+        """Kill it if it still runs."""
         self._process.end(at_once=True)
 
 
@@ -443,9 +448,9 @@ def start_load(
     sampling: Sampling | None = None,
     engine: Path | None = None,
 ) -> LoadProcess:
-    """Starts one load process against `address` (host:port). Start it from the main thread only.
+    """Start one load process for the server at `address` (host:port). Main thread only.
 
-    Without `primitive` and `receive` its bytes are moved as the engine does it of itself.
+    Without `primitive` and `receive`, the engine uses its default primitives.
     """
     words = [
         "load", workload, "--connect", address, "--load", kind, "--json",
@@ -457,7 +462,7 @@ def start_load(
 
 
 def _way_flags(primitive: str | None, receive: str | None) -> list[str]:
-    """How bytes are moved, as the engine's command line takes it."""
+    """Return the primitives as options of the engine."""
     return [
         *(["--primitive", primitive] if primitive else []),
         *(["--receive", receive] if receive else []),
@@ -471,8 +476,10 @@ def _command(
     whole_life: bool,
     sampling: Sampling | None = None,
 ) -> list[str]:
-    """The engine's command line; for a whole life, and for a profile, the engine runs it as a child and
-    counts or samples that."""
+    """Return the engine's command line.
+
+    For a whole life or a profile, the engine runs the command as a child and counts or samples that.
+    """
     count = ["--count", ",".join(counters)] if counters else []
     parent = ["--parent", str(os.getpid())]
     program = str(engine or find_engine())

@@ -1,7 +1,7 @@
-"""Counters and events by the names that they may be asked for: those of the engine's list, perf's own names,
-and forms that name an event of this machine's kernel or processor.
+"""Names by which counters and events can be requested.
 
-Whether a machine has an event is no matter of its name: one that it lacks is a counter that is unavailable.
+They are those of the engine's list, perf's own names, and forms that name an event of a machine's kernel or
+processor. A valid name does not mean that a machine has the event: one that it lacks is unavailable.
 """
 
 from __future__ import annotations
@@ -19,16 +19,17 @@ _OF_PMU = rf"{_WORD}/{_TERM}(?:,{_TERM})*"
 _RAW = r"r(?=[a-fA-F]*[0-9])[0-9a-fA-F]{1,16}"
 
 EVENT_OF_A_MACHINE = re.compile(rf"{_TRACEPOINT}|{_OF_PMU}/|{_RAW}")
-"""A tracepoint (`sched:sched_switch`), an event of a PMU (`cpu/cache-misses/`, `cpu/event=0x3c,umask=0x0/`),
-a number of the processor's manual (`r003c`). No dot: it stands between a counter and a part of its
-figures."""
+"""Forms of events that depend on the machine; none has a dot, which separates a counter from a part.
+
+They are a tracepoint (`sched:sched_switch`), an event of a PMU (`cpu/cache-misses/`,
+`cpu/event=0x3c,umask=0x0/`), and a number of the processor's manual (`r003c`)."""
 
 _LARGEST = 2**64 - 1
-"""The largest value of a key, as perf_event_open(2) has room for it."""
+"""The largest value of a key that fits into perf_event_open(2)."""
 
 
 def _is_event_of_a_machine(name: str) -> bool:
-    """Whether a name has the form of one, and the values of its keys have room."""
+    """True if a name has such a form, and the values of its keys fit."""
     if not EVENT_OF_A_MACHINE.fullmatch(name):
         return False
     decimals = re.findall(r"=0*([0-9]+)(?=[,/])", name)
@@ -36,8 +37,10 @@ def _is_event_of_a_machine(name: str) -> bool:
 
 
 def names_in(words: str) -> tuple[str, ...]:
-    """The names of a list with commas between them, as the engine's `--count` takes it. Those between two
-    slashes are of one name."""
+    """Split a list of names at commas, as the engine's `--count` does.
+
+    A comma between two slashes belongs to a name.
+    """
     return tuple(re.findall(r"(?:[^,/]|/[^/]*/?)+", words))
 
 
@@ -45,12 +48,12 @@ _MODIFIED = re.compile(r"(.+?)(?::|(?<=/))([ukhGHIpPSDWeb]+)")
 
 
 def called(name: str, catalogue: Catalogue) -> str:
-    """The name that the engine tells its figures by: of what perf calls otherwise, the counter's own."""
+    """Return the name under which the engine reports it: a counter's own name instead of perf's."""
     return next((each.name for each in catalogue.counters if name in each.names_of_perf), name)
 
 
 def may_be_asked_for(name: str, catalogue: Catalogue) -> bool:
-    """Whether the engine takes the name, be there such an event on this machine or not."""
+    """True if the engine accepts the name, even if this machine lacks the event."""
     if any(each.countable and each.name == name for each in catalogue.counters):
         return True
     if name in of_perf(catalogue):
@@ -59,28 +62,26 @@ def may_be_asked_for(name: str, catalogue: Catalogue) -> bool:
 
 
 def _without_modifiers(name: str, catalogue: Catalogue) -> str | None:
-    """The event alone, where what stands behind it says to count a part of it (perf-list(1))."""
+    """Return the event without its modifiers (perf-list(1)); None if the name has none."""
     found = _MODIFIED.fullmatch(name)
     return found[1] if found and may_be_asked_for(found[1], catalogue) else None
 
 
 def how_to_write(name: str, catalogue: Catalogue) -> str | None:
-    """What to write in the place of a name that would be one if it were written otherwise; None: it is far
-    from any."""
+    """Return a hint on a name that is nearly valid; None if it is far from any valid name."""
     if event := _without_modifiers(name, catalogue):
-        together = "program and kernel are counted together, always"
-        return f"{name} asks for a part of an event; {together}: write {event}"
+        return f"write {event}, without modifiers: program and kernel are always counted together"
     if re.fullmatch(_OF_PMU, name):
-        return f"{name} lacks the slash that ends it, as in cpu/cache-misses/"
+        return f"write {name}/, as in cpu/cache-misses/"
     return None
 
 
 FORMS = "or an event by its name: perf's own, subsystem:name, pmu/event/, pmu/key=value/, rNNNN"
-"""What else there is besides the counters of the list, for whoever is told these."""
+"""Forms of names besides the counters of the list, for hints."""
 
 
 def of_perf(catalogue: Catalogue) -> list[str]:
-    """The names that perf has for counters and events."""
+    """Return perf's names of counters and events."""
     return [
         *(name for each in catalogue.counters if each.countable for name in each.names_of_perf),
         *catalogue.events_of_perf,
@@ -88,7 +89,7 @@ def of_perf(catalogue: Catalogue) -> list[str]:
 
 
 def figures_of_counters(names: Iterable[str], catalogue: Catalogue) -> dict[str, str]:
-    """Every figure of these counters, the parts of those with several too, and its unit."""
+    """Return figure → unit for these counters, parts included."""
     known = {each.name: each for each in catalogue.counters}
     own_names = (called(name, catalogue) for name in names)
     found = [known[name].units if name in known else {name: ""} for name in own_names]
@@ -96,6 +97,6 @@ def figures_of_counters(names: Iterable[str], catalogue: Catalogue) -> dict[str,
 
 
 def states_of_counters(names: Iterable[str], catalogue: Catalogue) -> list[str]:
-    """Those of them that tell of one moment."""
+    """Return the figures of these counters that are states, which describe one moment."""
     states = {each.name for each in catalogue.counters if each.kind == "state"}
     return [name for name in figures_of_counters(names, catalogue) if name.partition(".")[0] in states]

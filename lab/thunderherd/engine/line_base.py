@@ -1,6 +1,6 @@
-"""What the engine's lines have in common, and the methods of some: the base classes of the generated models.
+"""Base classes of the generated models of the engine's lines, with their methods.
 
-The engine may print more than a model has (unknown keys are ignored), never less.
+The engine may print more keys than a model has (unknown keys are ignored), never fewer.
 """
 
 from __future__ import annotations
@@ -12,28 +12,31 @@ from pydantic import BaseModel, ConfigDict, Field, computed_field
 
 SchemaNumber = Literal[4]
 SCHEMA: SchemaNumber = 4
-"""The version of the engine's lines that this lab understands."""
+"""The version of the engine's lines that this lab reads."""
 
 Counters = dict[str, int | None]
-"""Counters by name, those with several figures also as `COUNTER.PART`; None: it could not be read."""
+"""Counters by name, parts as `COUNTER.PART`; None if it could not be read."""
 
 CpuSource = Literal["cgroup", "process_clocks", "perf_event", "whole_life"]
 Place = Literal["one_cpu", "two_cpus"]
 MeasuredBy = Literal["requests", "bytes_to_server", "bytes_to_clients"]
 
 REQUESTS, LAST = "requests", "last_"
-"""Among `LoadResult.figures`: the number of valid requests; the prefix of sums over the last one alone."""
+"""Keys of `LoadResult.figures`: the number of valid requests; the prefix of figures of the last one alone."""
 
 PAYLOAD_BYTES, PAYLOAD_NANOSECONDS = "payload_bytes", "payload_ns"
-"""Among them: bytes of payload as the workload defines it; the time they took, summed over requests, of which
-several may have been in progress at a time."""
+"""Keys of `LoadResult.figures`: bytes of payload as the workload defines it, and their time.
+
+The time is summed over requests, of which several may be in progress at a time."""
 
 PAYLOAD_BEGAN, PAYLOAD_ENDED = "payload_began_ns", "payload_ended_ns"
-"""When the payload of the first request began, and when that of the last one ended, by CLOCK_MONOTONIC."""
+"""Keys of `LoadResult.figures`: when the first request's payload began, and the last one's ended.
+
+Both are times of CLOCK_MONOTONIC."""
 
 
 class EngineLine(BaseModel):
-    """A frozen line that tolerates keys which a newer engine adds."""
+    """A frozen line that ignores keys of a newer engine."""
 
     model_config = ConfigDict(
         frozen=True, extra="ignore", defer_build=True, populate_by_name=True, serialize_by_alias=True
@@ -46,7 +49,7 @@ class TallyBase(EngineLine):
     errors: dict[str, int] = Field(default_factory=dict)
 
     def total_errors(self) -> int:
-        """The number of errors of all kinds."""
+        """Return the number of errors of all kinds."""
         return sum(self.errors.values())
 
 
@@ -61,7 +64,7 @@ class ClosingsBase(EngineLine):
     )
     @property
     def time_wait(self) -> list[Literal["load", "server"]]:
-        """The ends that keep some of them."""
+        """The ends that keep ended connections in TIME_WAIT."""
         ends: dict[Literal["load", "server"], int] = {
             "load": self.closed_by_load,
             "server": self.closed_by_server,
@@ -70,12 +73,12 @@ class ClosingsBase(EngineLine):
 
     @classmethod
     def together(cls, parts: Sequence[Self]) -> Self:
-        """The closings of several loads."""
+        """Add the closings of several loads."""
         return cls(**{name: sum(getattr(each, name) for each in parts) for name in cls.model_fields})
 
 
 class MultiplexingBase(EngineLine):
-    """The methods of an event that shares the CPU's few counters with others by turns."""
+    """The methods of an event that takes turns with others on the CPU's few counters."""
 
     counted: int
     enabled_ns: int
@@ -88,7 +91,7 @@ class MultiplexingBase(EngineLine):
 
     @property
     def scaled(self) -> bool:
-        """Whether its figure is extrapolated."""
+        """True if its figure is extrapolated."""
         return self.running_ns < self.enabled_ns
 
     @property
@@ -99,7 +102,7 @@ class MultiplexingBase(EngineLine):
         return self.counted * self.enabled_ns // self.running_ns if self.running_ns else None
 
     def since(self, earlier: Self) -> Self:
-        """The count since an earlier reading, which has a share of its own."""
+        """Return the count since an earlier reading, with its own share of the time."""
         counted = self.counted - earlier.counted
         enabled, running = self.enabled_ns - earlier.enabled_ns, self.running_ns - earlier.running_ns
         return type(self)(counted=counted, enabled_ns=enabled, running_ns=running)
@@ -124,7 +127,7 @@ class Used(EngineLine):
 
 
 class Account(Used, Readout):
-    """A line with both."""
+    """Counters, CPU time, switches and faults among the keys of a line."""
 
 
 class WindowBase(EngineLine):
@@ -141,7 +144,7 @@ class WindowBase(EngineLine):
 
 
 class LimitPoint(EngineLine):
-    """A limit at a place and, if it has sizes, of a size."""
+    """A limit at a place and, if the limit has sizes, of one size."""
 
     limit: str
     place: Place
@@ -149,5 +152,5 @@ class LimitPoint(EngineLine):
 
     @property
     def point(self) -> tuple[str, Place, int | None]:
-        """What identifies it."""
+        """Its key: the limit, the place and the size."""
         return self.limit, self.place, self.bytes

@@ -1,8 +1,8 @@
-"""What several loads came to together, each of which has said its own: other processes, on other machines.
+"""Merges the results of several loads, which ran in separate processes and perhaps on several machines.
 
-The lines are those of `thunderherd load ... --json`. Counts and rates are added, histograms put together; of
-percentiles none is averaged. Rates that are added have to be of the same time. Of loads of one machine their
-lines tell whether they are; the clock of one machine is not that of another, so of those nobody can tell.
+The lines are those of `thunderherd load ... --json`. Counts and rates are added and histograms merged;
+percentiles are never averaged. Rates that are added must cover the same time. This is checked for loads of
+one machine; clocks of different machines cannot be compared.
 """
 
 from __future__ import annotations
@@ -26,7 +26,7 @@ OF_SCHEDULE = ("service_time", "send_lag", "connection_wait")
 RECORDING, REQUEST_SEED = "recording", "request_seed"
 
 TOGETHER = 0.5
-"""Of the longer of two windows, the share that both loads must have asked in."""
+"""The share of the longer of two windows in which both loads must have sent requests."""
 
 
 class _Part(BaseModel):
@@ -36,7 +36,7 @@ class _Part(BaseModel):
 
 
 class MergedSchedule(_Part):
-    """What became of the requests of open loops that were due in their windows."""
+    """The outcomes of open loops' requests that were due in their windows."""
 
     due: int
     sent: int
@@ -52,24 +52,24 @@ class MergedSchedule(_Part):
 
 
 class MergedLoads(_Part):
-    """Several loads as one."""
+    """The merged result of several loads."""
 
     loads: int
     workload: str
     load: str
-    requests: int = Field(description="replies that came and were right; in the windows, where all have one")
-    per_second: float = Field(description="the rates of all, added")
+    requests: int = Field(description="correct replies; those in the windows, if all loads have one")
+    per_second: float = Field(description="the sum of the rates")
     errors: dict[str, int]
-    closings: Closings | None = Field(description="null: one of them does not tell how its connections ended")
+    closings: Closings | None = Field(description="null: a load does not report how its connections ended")
     latency: Latency | None = Field(description="null: none was measured")
     scheduled: MergedSchedule | None = Field(description="null: no open loops")
     valid: bool | None = Field(
-        description="false: one of them is not, or those of one machine ran one after another; null: not all "
-        "of them say so of themselves"
+        description="false: a load is invalid, or loads of one machine ran one after another; null: a load "
+        "does not report its validity"
     )
-    reasons: list[str] = Field(description="why not, or what is to be known")
+    reasons: list[str] = Field(description="why it is invalid, and other caveats")
     differing: dict[str, list[bool | int | str]] = Field(
-        description="settings that are not alike in all, and their values"
+        description="settings that differ between loads, and their values"
     )
 
 
@@ -77,7 +77,7 @@ WRITTEN_BY = "give a file that `thunderherd load ... --json > FILE` wrote"
 
 
 def load_lines(path: Path) -> list[LoadResult]:
-    """The results of loads in a file of the engine's lines. Raises `UserError` where there is none."""
+    """Return the results of loads in a file of the engine's lines; raise `UserError` if there is none."""
     try:
         with path.open(encoding="utf-8") as lines:
             found = list(_load_lines(path, lines))
@@ -86,11 +86,9 @@ def load_lines(path: Path) -> list[LoadResult]:
             f"cannot be read: {error.strerror}", code="merge.unreadable", where=str(path)
         ) from None
     except UnicodeDecodeError:
-        raise UserError(
-            "this is not a text file", code="merge.not_text", hint=WRITTEN_BY, where=str(path)
-        ) from None
+        raise UserError("not a text file", code="merge.not_text", hint=WRITTEN_BY, where=str(path)) from None
     if not found:
-        raise UserError("no result of a load here", code="merge.no_load", hint=WRITTEN_BY, where=str(path))
+        raise UserError("no result of a load", code="merge.no_load", hint=WRITTEN_BY, where=str(path))
     return found
 
 
@@ -104,7 +102,7 @@ def _load_lines(path: Path, lines: Iterable[str]) -> Iterator[LoadResult]:
                 yield result
         except json.JSONDecodeError as error:
             raise UserError(
-                error.msg, code="merge.not_json", hint="each line is a JSON object", where=f"{path}:{number}"
+                error.msg, code="merge.not_json", hint=WRITTEN_BY, where=f"{path}:{number}"
             ) from None
         except ValidationError as error:
             first = error.errors()[0]
@@ -112,7 +110,7 @@ def _load_lines(path: Path, lines: Iterable[str]) -> Iterator[LoadResult]:
             raise UserError(
                 f"{place}: {first['msg']}",
                 code="merge.other_version",
-                hint="did another version write it?",
+                hint="merge it with the version that wrote it",
                 where=f"{path}:{number}",
             ) from None
         except ValueError as error:
@@ -122,20 +120,20 @@ def _load_lines(path: Path, lines: Iterable[str]) -> Iterator[LoadResult]:
 
 
 def _histograms(result: LoadResult) -> list[str]:
-    """All that are to be put together."""
+    """Return all histograms of a load."""
     schedule = result.scheduled
     of_schedule = [_of(schedule, name) for name in OF_SCHEDULE] if schedule else []
     return [each.histogram for each in (result.latency, *of_schedule) if each and each.histogram]
 
 
 def merged_loads(results: Sequence[LoadResult]) -> MergedLoads:
-    """Several loads as one. Raises `UserError` for those that are not of one kind, ValueError for none."""
+    """Merge loads; raise `UserError` if they are of different kinds, and ValueError if there is none."""
     if not results:
-        raise ValueError("loads to be merged are one or more, got none")
+        raise ValueError("merging needs one or more loads, got none")
     for what in ("workload", "load", "measured_by"):
         if len(seen := sorted({getattr(each, what) for each in results})) > 1:
             raise UserError(
-                f"these loads cannot be merged: {what} is {' and '.join(seen)}",
+                f"these loads cannot be merged: their {what} is {' and '.join(seen)}",
                 code="merge.different_loads",
                 hint=f"merge loads with the same {what}",
             )
@@ -189,7 +187,7 @@ def _latency(parts: Sequence[Latency]) -> Latency | None:
 
 
 def _times(parts: Sequence[Times]) -> Times | None:
-    """All of them; the mean is that of all requests, percentiles and histogram are those of the sum."""
+    """Merge times: the mean of all requests, the sum of histograms and its percentiles."""
     known = [each for each in parts if each.histogram is not None and each.requests]
     if not known:
         return None
@@ -231,15 +229,17 @@ def _of(schedule: Scheduled, name: str) -> Times | None:
 
 
 def _valid(results: Sequence[LoadResult]) -> bool | None:
-    said = [None if each.validity is None else each.validity.valid for each in results]
-    if False in said or any(each.interrupted for each in results):
+    reported = [None if each.validity is None else each.validity.valid for each in results]
+    if False in reported or any(each.interrupted for each in results):
         return False
-    return True if all(said) else None
+    return True if all(reported) else None
 
 
 def _apart(results: Sequence[LoadResult], timed: bool) -> Iterator[str]:
-    """Of each machine that is known, the loads that did not run at the same time for most of it: in their
-    windows, where all have one, else from their first connection to their last reply."""
+    """Yield a fault for each machine whose loads did not run at the same time for most of it.
+
+    Windows are compared if all loads have one, else the times from first connection to last reply.
+    """
     machines = defaultdict[str, dict[int, tuple[int, int]]](dict)
     for number, each in enumerate(results, start=1):
         if each.boot_id is not None:
@@ -256,13 +256,13 @@ def _apart(results: Sequence[LoadResult], timed: bool) -> Iterator[str]:
         alike = ", for the same time (--milliseconds)" if timed else ""
         yield (
             f"loads {', '.join(map(str, others))} and {last} are of one machine and did not run at the same "
-            f"time ({'windows' if timed else 'they'} overlap for {share:.0%} of the longer{of}), so that "
-            f"their rates together were never there: start them together{alike}"
+            f"time ({'windows' if timed else 'they'} overlap for {share:.0%} of the longer{of}), so their "
+            f"rates cannot be added: start them together{alike}"
         )
 
 
 def _shared(one: tuple[int, int], other: tuple[int, int]) -> float:
-    """Of the longer of two stretches of time, the share that lies in both."""
+    """Return the common part of two stretches of time, as a share of the longer one."""
     longer = max(one[1] - one[0], other[1] - other[0], 1)
     return max(0, min(one[1], other[1]) - max(one[0], other[0])) / longer
 
@@ -273,30 +273,29 @@ def _reasons(results: Sequence[LoadResult]) -> Iterator[str]:
             if check.holds is False:
                 yield f"load {number}: {check.name}: {check.words}"
         if each.interrupted:
-            yield f"load {number} was stopped by an interrupt before its end"
+            yield f"load {number} was interrupted before its end"
     if _has_twice(
         (SEED, RATE, THREADS), [each for each in results if each.settings.get(ARRIVALS) == POISSON]
     ):
         yield (
-            f"loads of the same {SEED}, {RATE} and {THREADS} have their requests due at the same moments, so "
-            f"that together they are no Poisson process: give each another --{SEED.replace('_', '-')}"
+            f"loads with the same {SEED}, {RATE} and {THREADS} have requests due at the same moments, so "
+            f"their sum is not a Poisson process: give each another --{SEED.replace('_', '-')}"
         )
     in_order = [each for each in results if each.settings.get(ARRIVALS, POISSON) != POISSON]
     if _has_twice((ARRIVALS, RATE, RECORDING), in_order):
         yield (
-            f"loads with the same {ARRIVALS} that are not {POISSON} have their requests due at the same "
-            f"moments if they began together, so that they came in bunches; of one load with more "
-            f"--{THREADS} they do not"
+            f"requests of loads with the same {ARRIVALS} other than {POISSON} came in bunches if the loads "
+            f"began together: use one load with more --{THREADS}"
         )
     if _has_twice((REQUEST_SEED,), [each for each in results if each.traffic is not None]):
         yield (
-            f"loads of the same {REQUEST_SEED} made the same requests one after another, so that they are no "
-            f"sample of as many: give each another --{REQUEST_SEED.replace('_', '-')}"
+            f"loads with the same {REQUEST_SEED} made the same sequence of requests, so they are not "
+            f"independent samples: give each another --{REQUEST_SEED.replace('_', '-')}"
         )
 
 
 def _has_twice(names: Sequence[str], results: Sequence[LoadResult]) -> bool:
-    """Whether two of them have the same settings of these names."""
+    """True if two loads have the same values of these settings."""
     seen = [tuple(each.settings.get(name) for name in names) for each in results]
     return len(set(seen)) < len(seen)
 

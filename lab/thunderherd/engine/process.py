@@ -1,4 +1,4 @@
-"""A process of the engine: its lines, each with a deadline, and its end; and what a line must be like."""
+"""A process of the engine: reading its lines, each with a deadline, and ending it."""
 
 from __future__ import annotations
 
@@ -23,28 +23,28 @@ from thunderherd.errors import Problem, Refusal, UserError
 
 ENGINE_NAME = "thunderherd-engine"
 MISTAKE = 2
-"""The engine's exit status for what its user has to change."""
+"""The engine's exit status after a mistake of its user."""
 STDERR_BYTES = 4096
-"""How much of the end of its stderr goes into a message."""
+"""The maximum length of stderr in a message, from its end."""
 REFUSAL = re.compile(
     r"^(?P<message>.+) \[(?P<code>[a-z_]+\.[a-z_]+)\]$(?:\nhint: (?P<hint>.+)$)?", re.MULTILINE
 )
-"""How the engine prints what it refuses on stderr."""
+"""The engine's error message on stderr: message, code and hint."""
 SIGTERM_SECONDS = 3.0
-"""How long a process may take to obey SIGTERM before SIGKILL follows."""
+"""The time between SIGTERM and SIGKILL."""
 
 Line = TypeVar("Line", bound=BaseModel)
 
 
 class EngineError(Exception):
-    """The engine failed in the middle of its work: the trial that asked is invalid, with this reason."""
+    """A failure of the engine during its work, which makes the trial invalid with this reason."""
 
 
 class EngineProcess:
     """One process of the engine: its lines, with deadlines, and its end.
 
-    Its stderr goes to a nameless file, which can never fill a pipe and block it. It is a process group of its
-    own, so that Ctrl-C reaches Python only, which then ends load and server in their order.
+    Its stderr goes to an unnamed file, since a full pipe would block the process. It has a separate process
+    group: Ctrl-C then reaches only Python, which ends load and server in order.
     """
 
     def __init__(self, command: Sequence[str], what: str, *, control: bool) -> None:
@@ -73,8 +73,8 @@ class EngineProcess:
         self._selector = selectors.DefaultSelector()
         self._selector.register(self._output, selectors.EVENT_READ)
 
-    def say(self, text: str) -> None:
-        """Writes one line to its stdin. A process that is gone is noticed by the reading that follows."""
+    def write_line(self, text: str) -> None:
+        """Write one line to its stdin. If the process has ended, the next reading reports that."""
         assert self._popen.stdin is not None
         with contextlib.suppress(BrokenPipeError):
             self._popen.stdin.write(text.encode() + b"\n")
@@ -86,48 +86,47 @@ class EngineProcess:
                 self._popen.stdin.close()
 
     def read_line(self, deadline: float) -> str:
-        """The next line, without its end. Fails at `deadline` (`time.monotonic`) and at the end of output."""
+        """Return the next line; raise at `deadline` (`time.monotonic`) and at the end of output."""
         while b"\n" not in self._buffer:
             if not self._fill(deadline):
-                self.fail_for_silence(deadline)
+                self.fail_at_end(deadline)
         line, self._buffer = self._buffer.split(b"\n", 1)
         return line.decode(errors="replace")
 
     def _fill(self, deadline: float) -> bool:
-        """Reads what there is, waiting until there is something; False at the end of output."""
+        """Wait for output and read it; return False at its end."""
         left = deadline - time.monotonic()
         if left <= 0 or not self._selector.select(left):
-            raise EngineError(f"{self.what} gave no answer in time{self.said()}")
+            raise EngineError(f"{self.what} did not reply in time{self.stderr_note()}")
         piece = os.read(self._output, 65536)
         self._buffer += piece
         return bool(piece)
 
     def next_line(self, deadline: float) -> str | None:
-        """As `read_line`, of one that says all that it has to say and ends: None at its end, if that is a
-        good one."""
+        """Return the next line like `read_line`; None after a successful end of the process."""
         ready = b"\n" in self._buffer or self._fill(deadline)
         if ready:
             return self.read_line(deadline)
         if self.wait(deadline) != 0:
-            self.fail_for_silence(deadline)
+            self.fail_at_end(deadline)
         return None
 
     def wait(self, deadline: float) -> int:
-        """Its exit status (negative: the signal that killed it)."""
+        """Wait for its end and return its exit status; negative: the signal that killed it."""
         try:
             return self._popen.wait(max(0.0, deadline - time.monotonic()))
         except subprocess.TimeoutExpired:
-            raise EngineError(f"{self.what} does not end{self.said()}") from None
+            raise EngineError(f"{self.what} does not end{self.stderr_note()}") from None
 
     def ending(self) -> str | None:
-        """How it has ended, in words; None while it runs."""
+        """Describe how it ended; None while it runs."""
         status = self._popen.poll()
-        return None if status is None else f"{ending_in_words(status)}{self.said()}"
+        return None if status is None else f"{ending_in_words(status)}{self.stderr_note()}"
 
     def end(self, *, at_once: bool = False) -> None:
-        """Ends it if it still runs: end of its input, SIGTERM, SIGKILL; reaps it and closes everything.
+        """End it if it still runs: close its input, SIGTERM, SIGKILL. Then reap it and close all files.
 
-        `at_once`: without SIGTERM, which a load obeys by awaiting its replies, and telling what it has.
+        With `at_once` it gets no SIGTERM, after which a load would await its replies and print its result.
         """
         self.close_input()
         try:
@@ -146,45 +145,48 @@ class EngineProcess:
                 self._popen.stdout.close()
             self._errors.close()
 
-    def said(self) -> str:
-        """What it wrote to stderr, shortened, for the end of an error message."""
+    def stderr_note(self) -> str:
+        """Return the end of its stderr, for the end of an error message."""
         text = one_line(self._stderr())
-        return f"; it said: {text}" if text else ""
+        return f"; stderr: {text}" if text else ""
 
     def _stderr(self) -> str:
         if self._errors.closed:
             return ""
-        # The process writes at the position that this descriptor shares with it: never move that.
+        # The process shares this descriptor's position and writes there, so it must not be moved.
         descriptor = self._errors.fileno()
         start = max(0, os.fstat(descriptor).st_size - STDERR_BYTES)
         return os.pread(descriptor, STDERR_BYTES, start).decode(errors="replace")
 
-    def fail_for_silence(self, deadline: float) -> NoReturn:
-        """Its output has ended before the line that was due: why. Raises Refusal or EngineError."""
+    def fail_at_end(self, deadline: float) -> NoReturn:
+        """Raise the reason why its output ended early: `Refusal`, or `EngineError`."""
         status = self.wait(deadline)
         problem = problem_in(self._stderr())
         if status == MISTAKE and problem.message:
             raise Refusal(problem)
-        raise EngineError(f"{self.what} failed: {ending_in_words(status)}{self.said()}")
+        raise EngineError(f"{self.what} failed: {ending_in_words(status)}{self.stderr_note()}")
 
 
 def json_object(text: str, what: str) -> dict[str, Any]:
-    """The JSON object that a text is; `EngineError` where it is none."""
+    """Parse a JSON object; raise `EngineError` if the text is not one."""
     try:
         found = json.loads(text)
     except ValueError:
-        raise EngineError(f"{what} said something that is no JSON: {text[:200]!r}") from None
+        raise EngineError(f"{what}: not JSON: {text[:200]!r}") from None
     if not isinstance(found, dict):
-        raise EngineError(f"{what} said something that is no JSON object: {text[:200]!r}")
+        raise EngineError(f"{what}: not a JSON object: {text[:200]!r}")
     return found
 
 
 def understand(model: type[Line], text: str, what: str) -> Line:
-    """A line as its model. `UserError`: the engine is of another release. `EngineError`: it is none."""
+    """Parse a line as a model.
+
+    Raise `UserError` if the line is of another version of the engine, and `EngineError` if it is invalid.
+    """
     found = json_object(text, what)
     if found.get("schema", SCHEMA) != SCHEMA:
         raise UserError(
-            f"the engine prints version {found['schema']!r} of its JSON, but this lab reads version {SCHEMA}",
+            f"the engine prints version {found['schema']!r} of its JSON, this lab reads version {SCHEMA}",
             code="engine.other_version",
             hint="run `make build`",
         )
@@ -193,11 +195,11 @@ def understand(model: type[Line], text: str, what: str) -> Line:
     except ValidationError as error:
         first = error.errors()[0]
         where = ".".join(map(str, first["loc"])) or "the line"
-        raise EngineError(f"{what} is not as expected: {where}: {first['msg']}; seen: {text[:200]}") from None
+        raise EngineError(f"{what} is invalid: {where}: {first['msg']}: {text[:200]}") from None
 
 
 def ending_in_words(status: int) -> str:
-    """An exit status as `subprocess` has it, in words."""
+    """Describe an exit status of `subprocess`."""
     if status >= 0:
         return f"exit status {status}"
     try:
@@ -207,13 +209,13 @@ def ending_in_words(status: int) -> str:
 
 
 def not_started(program: str | Path, error: OSError) -> UserError:
-    """The error to raise if the engine's program cannot be started."""
+    """Return the error to raise if the engine's program cannot be started."""
     message = f"{program} cannot be started: {error.strerror}"
     return UserError(message, code="engine.not_started", hint="run `make build`")
 
 
 def problem_in(stderr: str) -> Problem:
-    """What the engine refused, with its code and hint, from what it printed on stderr."""
+    """Parse the engine's error message, its code and its hint from its stderr."""
     if found := REFUSAL.search(stderr):
         message = found["message"].removeprefix(f"{ENGINE_NAME}: ")
         return Problem(message, found["code"], found["hint"] or "")
@@ -221,5 +223,5 @@ def problem_in(stderr: str) -> Problem:
 
 
 def one_line(text: str) -> str:
-    """A text of several lines in one."""
+    """Join the lines of a text."""
     return " / ".join(line.strip() for line in text.splitlines() if line.strip())

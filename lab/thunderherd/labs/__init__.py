@@ -23,7 +23,7 @@ USUAL = next(iter(KINDS.values()))
 
 
 def has_tcp(kind: str | None = None) -> bool:
-    """Return whether connections in a kind of lab are TCP (default: the usual kind)."""
+    """True if connections in a kind of lab are TCP (default: the usual kind)."""
     return (USUAL if kind is None else KINDS[kind]).has_tcp
 
 
@@ -38,7 +38,7 @@ def owners(key: str) -> tuple[Kind, ...]:
 
 
 def takes(kind: str, key: str) -> bool:
-    """Return whether a lab of that kind, which exists, takes a key of [lab]."""
+    """True if a lab of that kind, which exists, takes a key of [lab]."""
     return not owners(key) or KINDS[kind] in owners(key)
 
 
@@ -52,7 +52,7 @@ def unfit(key: str, value: object) -> str | None:
     if key == "kind":
         return None if value in KINDS else f"kind = {value!r}; known: {', '.join(KINDS)}"
     if key not in QUANTITIES:
-        return f"a lab has no {key} that a run could differ in; known: kind, {', '.join(QUANTITIES)}"
+        return f"runs cannot differ in {key}; known: kind, {', '.join(QUANTITIES)}"
     try:
         parse(key, value)
     except ValueError as error:

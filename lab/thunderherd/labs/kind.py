@@ -51,7 +51,7 @@ class Kind:
         return "HOST:PORT" if self.has_tcp else f"{UNIX_ADDRESS}@NAME"
 
     def may_have(self, address: str) -> bool:
-        """Return whether an address has the form of this kind's addresses."""
+        """True if an address has the form of this kind's addresses."""
         return address.startswith(UNIX_ADDRESS) != self.has_tcp
 
     def unavailable(self, catalogue: Catalogue) -> str | None:

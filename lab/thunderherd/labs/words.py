@@ -59,11 +59,11 @@ WRITTEN = {
     for key, each in QUANTITIES.items()
     for table in ("", "lab.")
 }
-"""How the ends of a range of quantities are written, by key, with and without its table."""
+"""Key, with and without its table → how the ends of a range are written."""
 
 
 class InvalidQuantity(ValueError):
-    """A value that is not a quantity of its key; the hint says which values are."""
+    """A value that is not a quantity of its key; the hint has the valid form."""
 
     def __init__(self, message: str, hint: str) -> None:
         super().__init__(f"{message}; {hint}")
@@ -71,7 +71,7 @@ class InvalidQuantity(ValueError):
 
 
 def parse(key: str, value: object, *, on_command_line: bool = False) -> int:
-    """Return a quantity in the unit of the engine's setting; raise `InvalidQuantity` if it is none.
+    """Return a quantity in the unit of the engine's setting; raise `InvalidQuantity` if it is invalid.
 
     The hint of the error has an example: in quotes as in a study, or without quotes as on a command line.
     """
@@ -79,24 +79,24 @@ def parse(key: str, value: object, *, on_command_line: bool = False) -> int:
     if not quantity.units:
         if isinstance(value, int) and not isinstance(value, bool):
             return value
-        raise InvalidQuantity(f"it is no {key}", f"it takes a whole number, such as {quantity.example}")
+        raise InvalidQuantity(f"not a valid {key}", f"{key} takes a whole number, such as {quantity.example}")
     try:
         found = in_units(value.lower() if isinstance(value, str) else "", quantity.units)
     except NoQuantity:
-        takes = f"it takes a number with its unit ({', '.join(quantity.units)})"
+        takes = f"{key} takes a number with its unit ({', '.join(quantity.units)})"
         such = (
             f", such as {quantity.example}" if on_command_line else f" in quotes, such as {quantity.in_toml}"
         )
-        raise InvalidQuantity(f"it is no {key}", f"{takes}{such}") from None
+        raise InvalidQuantity(f"not a valid {key}", f"{takes}{such}") from None
     if found == 0:
-        raise InvalidQuantity(f"a {key} is more than 0", f"for none, leave {key} out")
+        raise InvalidQuantity(f"{key} must be more than 0", f"for none, leave {key} out")
     if found.denominator != 1:
         unit, least = min(quantity.units.items(), key=lambda each: each[1])
         smallest = f"{(1 / Decimal(least)).normalize():f}{unit}"
-        raise InvalidQuantity(f"it is no multiple of {smallest}", f"{smallest} is the smallest step")
+        raise InvalidQuantity(f"not a multiple of {smallest}", f"{smallest} is the smallest step")
     if found < quantity.least:
         least_written = written(key, quantity.least)
-        raise InvalidQuantity(f"it is less than {least_written}", f"for no limit, leave {key} out")
+        raise InvalidQuantity(f"less than {least_written}", f"for no limit, leave {key} out")
     return int(found)
 
 
@@ -111,7 +111,7 @@ def written(key: str, number: int) -> int | str:
 
 
 def is_like(kind: str, settings: Mapping[str, int], wanted: Mapping[str, int | str]) -> bool:
-    """Return whether a lab has these values of keys, `kind` included, as a study has them."""
+    """True if a lab has these values of keys, `kind` included, as a study has them."""
     return all(
         kind == value if key == "kind" else settings.get(QUANTITIES[key].setting) == parse(key, value)
         for key, value in wanted.items()
@@ -120,16 +120,17 @@ def is_like(kind: str, settings: Mapping[str, int], wanted: Mapping[str, int | s
 
 def in_words(kind: str, settings: Mapping[str, int]) -> str:
     """Return `veth, MTU 1500, 10 Gbit/s`: all that distinguishes a lab except its CPUs."""
-    said = [kind]
+    parts = [kind]
     if "mtu" in settings:
-        said.append(f"MTU {settings['mtu']}")
+        parts.append(f"MTU {settings['mtu']}")
     if rate := settings.get("rate_bits_per_second"):
-        said.append(_with_unit(rate, (("Gbit/s", 10**9), ("Mbit/s", 10**6), ("kbit/s", 10**3), ("bit/s", 1))))
+        units = (("Gbit/s", 10**9), ("Mbit/s", 10**6), ("kbit/s", 10**3), ("bit/s", 1))
+        parts.append(_with_unit(rate, units))
     if delay := settings.get("delay_microseconds"):
-        said.append("delay " + _with_unit(delay, (("s", 10**6), ("ms", 10**3), ("µs", 1))))
+        parts.append("delay " + _with_unit(delay, (("s", 10**6), ("ms", 10**3), ("µs", 1))))
     if loss := settings.get("loss_per_million"):
-        said.append(f"loss {(Decimal(loss) / 10**4).normalize():f} %")
-    return ", ".join(said)
+        parts.append(f"loss {(Decimal(loss) / 10**4).normalize():f} %")
+    return ", ".join(parts)
 
 
 def _with_unit(number: int, units: tuple[tuple[str, int], ...]) -> str:

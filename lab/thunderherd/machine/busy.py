@@ -1,4 +1,4 @@
-"""Who uses the CPUs while nothing of ours runs: other processes, and the hypervisor.
+"""Measures who uses the CPUs while no program of ours runs: other processes, and the hypervisor.
 
 Reads /proc twice. No process is stopped, slowed down or contacted.
 """
@@ -29,7 +29,7 @@ class Busy:
 
 @dataclass(frozen=True)
 class Watched:
-    """What happened over a time: the machine's noise, and the processes that used most CPU time, the busiest
+    """A stretch of time: the machine's noise, and the processes that used most CPU time, the busiest
     first."""
 
     noise: Noise
@@ -37,7 +37,7 @@ class Watched:
 
 
 def watch(seconds: float = 1.0) -> Watched:
-    """Reads the clocks twice, `seconds` apart.
+    """Read the clocks twice, `seconds` apart.
 
     Processes outside this PID namespace, and processes that ended meanwhile, appear only in the machine's
     clock.
@@ -50,20 +50,20 @@ def watch(seconds: float = 1.0) -> Watched:
 
 
 def cpu_of_processes() -> dict[int, float]:
-    """Seconds of CPU that each process has used so far, without this one."""
+    """Return process → seconds of CPU used so far, without this process."""
     pids = [int(entry.name) for entry in noise.PROC.iterdir() if entry.name.isdigit()]
     return {pid: noise.process_cpu_seconds(pid) for pid in pids if pid != os.getpid()}
 
 
 def busiest(before: dict[int, float], after: dict[int, float], seconds: float) -> tuple[Busy, ...]:
-    """The processes that used most between two readings; a new process used all its time in between."""
+    """Return the processes that used most between two readings; a new process used all of its time."""
     shares = {pid: (used - before.get(pid, 0.0)) / seconds for pid, used in after.items()}
     order = sorted(shares.items(), key=lambda each: (-each[1], each[0]))
     return tuple(Busy(pid, name_of(pid), share) for pid, share in order if share >= SHOWN_SHARE)
 
 
 def name_of(pid: int) -> str:
-    """A process's own name (proc(5), /proc/PID/comm), on one line and without control characters.
+    """Return a process's own name (proc(5), /proc/PID/comm), on one line and without control characters.
 
     A process may choose any name.
     """

@@ -1,4 +1,4 @@
-"""What counting the processor's events costs: pairs of measurements, and their ratio.
+"""The cost of counting the processor's events: pairs of measurements, and their ratio.
 
 A hypervisor may trap each access to the processor's counters. Every switch of a counted process is then
 expensive. Three users share this module:
@@ -27,7 +27,7 @@ CONFIDENCE = 0.95
 
 
 def measure_pair(number: int, measure: Callable[[bool], Measured]) -> tuple[Measured, Measured]:
-    """Measures once with counters (`measure(True)`) and once without; returns both in this order.
+    """Measure once with counters (`measure(True)`) and once without; return both in this order.
 
     Odd numbers begin with counters, even numbers without: what one measurement leaves behind for the next
     then affects both alike.
@@ -42,7 +42,7 @@ def measure_pair(number: int, measure: Callable[[bool], Measured]) -> tuple[Meas
 def cost_of_counting(
     metric: str, ratios: Sequence[float], confidence: float = CONFIDENCE
 ) -> CostEstimate | None:
-    """Estimates the ratio of a metric with counters to without, from one ratio per pair; None without pairs.
+    """Estimate the ratio of a metric with counters to without, from one ratio per pair; None without pairs.
 
     The estimate is the Hodges-Lehmann estimate of the logarithms, taken back.
     """
@@ -91,7 +91,7 @@ class CountingCheck:
 
 
 def counting_check(offered: Catalogue) -> CountingCheck | None:
-    """Measures what counting costs a small server and its clients. Main thread only.
+    """Measure what counting costs a small server and its clients. Main thread only.
 
     None on a machine that is not known to be virtual, and on a machine without these events.
     """
@@ -111,7 +111,7 @@ def counting_check(offered: Catalogue) -> CountingCheck | None:
 
 
 def cpu_of_requests(workload: str, counters: tuple[str, ...]) -> int:
-    """Returns the CPU time of a short load in nanoseconds: of both sides, over their whole lives."""
+    """Return the CPU time of a short load in nanoseconds: of both sides, over their whole lives."""
     with Server(USUAL_DESIGN, workload=workload, counters=counters) as server:
         load = start_load(workload, server.ready.address, settings=dict(SETTINGS), counters=counters)
         try:

@@ -96,7 +96,7 @@ class Unavailable(Exception):
 
 
 def describe(engine: Path | None = None) -> dict[str, Any]:
-    """The machine, its kernel and settings, the tools, and the engine at `engine`, as JSON data.
+    """Describe the machine, its kernel and settings, the tools, and the engine at `engine`, as JSON data.
 
     Takes some 50 ms.
     """
@@ -164,7 +164,7 @@ def describe(engine: Path | None = None) -> dict[str, Any]:
 
 
 def reason(error: Exception) -> str:
-    """Why something could not be read, in words."""
+    """Return why something could not be read, in words."""
     if isinstance(error, FileNotFoundError):
         return f"there is no {error.filename}"
     if isinstance(error, PermissionError):
@@ -179,12 +179,12 @@ def _refuse(why: str) -> Any:
 
 
 def text(path: str) -> str:
-    """The text of a small file under ROOT, without surrounding white space."""
+    """Return the text of a small file under ROOT, without surrounding white space."""
     return (ROOT / path).read_text(encoding="utf-8", errors="replace").strip()
 
 
 def field(path: str, name: str) -> str:
-    """The value of a line `name: value` in a file."""
+    """Return the value of a line `name: value` in a file."""
     for line in text(path).splitlines():
         key, _, value = line.partition(":")
         if key.strip() == name:
@@ -193,13 +193,13 @@ def field(path: str, name: str) -> str:
 
 
 def chosen(words: str) -> str:
-    """`madvise` from `always [madvise] never`."""
+    """Return `madvise` from `always [madvise] never`."""
     start, end = words.find("["), words.find("]")
     return words[start + 1 : end] if 0 <= start < end else words
 
 
 def distribution() -> str:
-    """PRETTY_NAME of os-release(5)."""
+    """Return PRETTY_NAME of os-release(5)."""
     for path in ("etc/os-release", "usr/lib/os-release"):
         try:
             lines = text(path).splitlines()
@@ -212,7 +212,7 @@ def distribution() -> str:
 
 
 def kernel_parameters() -> list[str]:
-    """The parameters on the kernel's command line that can change what is measured."""
+    """Return the parameters on the kernel's command line that can change what is measured."""
     return [word for word in text("proc/cmdline").split() if word.startswith(PARAMETERS)]
 
 
@@ -220,12 +220,12 @@ def kernel_parameters() -> list[str]:
 
 
 def cpu_field(name: str) -> str:
-    """A field of the first CPU in /proc/cpuinfo (proc(5)). Raises `Unavailable`."""
+    """Return a field of the first CPU in /proc/cpuinfo (proc(5)). Raises `Unavailable`."""
     return field("proc/cpuinfo", name)
 
 
 def cpu_model() -> str:
-    """The name of the CPU model; on ARM kernels, its numbers."""
+    """Return the name of the CPU model; on ARM kernels, its numbers."""
     try:
         return cpu_field("model name")
     except Unavailable:
@@ -233,7 +233,7 @@ def cpu_model() -> str:
 
 
 def cpu_megahertz() -> list[float]:
-    """The current speed of each CPU."""
+    """Return the current speed of each CPU."""
     speeds = [
         float(line.partition(":")[2])
         for line in text("proc/cpuinfo").splitlines()
@@ -243,12 +243,12 @@ def cpu_megahertz() -> list[float]:
 
 
 def threads_per_core() -> int:
-    """Hardware threads that share a core with CPU 0."""
+    """Return the number of hardware threads that share a core with CPU 0."""
     return len(cpu_list(text("sys/devices/system/cpu/cpu0/topology/thread_siblings_list")))
 
 
 def cpu_list(ranges: str) -> list[int]:
-    """The numbers of a list of CPUs such as `0-2,5`."""
+    """Return the numbers of a list of CPUs such as `0-2,5`."""
     numbers: list[int] = []
     for part in filter(None, ranges.split(",")):
         first, _, last = part.partition("-")
@@ -257,7 +257,7 @@ def cpu_list(ranges: str) -> list[int]:
 
 
 def governor(name: str) -> str:
-    """The frequency governor (or driver) of the CPUs; all of them if they differ."""
+    """Return the frequency governor (or driver) of the CPUs; all of them if they differ."""
     directory = ROOT / "sys/devices/system/cpu"
     values = {
         (cpu / "cpufreq" / name).read_text().strip()
@@ -270,7 +270,7 @@ def governor(name: str) -> str:
 
 
 def turbo() -> bool:
-    """Whether a core may exceed its nominal speed."""
+    """True if a core may exceed its nominal speed."""
     try:
         return text("sys/devices/system/cpu/intel_pstate/no_turbo") == "0"
     except FileNotFoundError:
@@ -278,7 +278,7 @@ def turbo() -> bool:
 
 
 def mitigations() -> dict[str, str]:
-    """The kernel's mitigation of each vulnerability of the CPU; some cost time at every system call."""
+    """Return vulnerability of the CPU → mitigation; some cost time at every system call."""
     directory = ROOT / "sys/devices/system/cpu/vulnerabilities"
     return {path.name: path.read_text().strip() for path in sorted(directory.iterdir())}
 
@@ -287,12 +287,12 @@ def mitigations() -> dict[str, str]:
 
 
 def is_guest() -> bool:
-    """Whether this is a virtual machine, by the CPU flag `hypervisor`."""
+    """True if this is a virtual machine, by the CPU flag `hypervisor`."""
     return "hypervisor" in cpu_field("flags").split()
 
 
 def hypervisor() -> str:
-    """The hypervisor, as far as it is visible from inside; `none` on bare metal."""
+    """Return the hypervisor, as far as it is visible from inside; `none` on bare metal."""
     if not is_guest():
         return "none"
     for path in ("sys/hypervisor/type", "sys/class/dmi/id/product_name", "sys/class/dmi/id/sys_vendor"):
@@ -304,7 +304,7 @@ def hypervisor() -> str:
 
 
 def container() -> str:
-    """The container that this runs in, as far as it is visible from inside.
+    """Return the container that this runs in, as far as it is visible from inside.
 
     `none` if there is no sign of one.
     """
@@ -324,12 +324,12 @@ def container() -> str:
 
 
 def control_group_version() -> int:
-    """2 if the CPU controller belongs to the unified hierarchy, else 1."""
+    """Return 2 if the CPU controller belongs to the unified hierarchy, else 1."""
     return 2 if (ROOT / "sys/fs/cgroup/cgroup.controllers").exists() else 1
 
 
 def cpu_quota() -> str:
-    """The CPU quota of the nearest control group with one: microseconds per period, or `max`."""
+    """Return the CPU quota of the nearest control group with one: microseconds per period, or `max`."""
     from thunderherd.machine.noise import cpu_stat_paths
 
     limits = []
@@ -349,7 +349,7 @@ def _quota_of(directory: Path) -> Iterable[str]:
 
 
 def limit(number: int) -> dict[str, int | str]:
-    """The soft and hard limit (getrlimit(2))."""
+    """Return the soft and hard limit (getrlimit(2))."""
     names = ("soft", "hard")
     return {
         name: "unlimited" if value == resource.RLIM_INFINITY else value
@@ -361,7 +361,7 @@ def limit(number: int) -> dict[str, int | str]:
 
 
 def first_line(command: list[str]) -> str:
-    """The first line that a command prints."""
+    """Return the first line that a command prints."""
     if shutil.which(command[0]) is None:
         raise Unavailable(f"{command[0]} is not on PATH")
     try:
@@ -375,7 +375,7 @@ def first_line(command: list[str]) -> str:
 
 
 def built_with(engine: Path | None, name: str) -> str:
-    """A fact of the engine's build, by name: `rustc`, `profile`, `target` or `flags`.
+    """Return a fact of the engine's build, by name: `rustc`, `profile`, `target` or `flags`.
 
     The compiler and RUSTFLAGS of this shell may differ from those of the build.
     """
@@ -391,7 +391,7 @@ def built_with(engine: Path | None, name: str) -> str:
 
 
 def package(name: str) -> str:
-    """The version of an installed Python package."""
+    """Return the version of an installed Python package."""
     try:
         return metadata.version(name)
     except metadata.PackageNotFoundError:

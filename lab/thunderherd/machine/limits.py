@@ -44,13 +44,13 @@ DERIVED: Mapping[Place, tuple[str, str]] = {
 
 Point = tuple[str, Place, int | None]
 Rounds = dict[Point, dict[int, float]]
-"""For each point, round number → nanoseconds of one operation, or bytes per second."""
+"""Point → round number → nanoseconds of one operation, or bytes per second."""
 
 
 def machine_limits(
     lines: Iterable[Limits | LimitRound | LimitUnavailable], listed: Iterable[Limit]
 ) -> MachineLimits:
-    """The figures of the engine's lines; `listed` is the catalogue's list of limits.
+    """Return the figures of the engine's lines; `listed` is the catalogue's list of limits.
 
     Figures are in the order of the catalogue, sizes ascending, then the derived ones. Raises ValueError if
     the lines do not begin with how they were measured, or name a limit that the catalogue lacks.
@@ -90,8 +90,10 @@ def machine_limits(
 
 
 def _one(line: LimitRound, unit: Unit) -> float:
-    """The time of one operation in a round, or its bytes per second. A clock that did not move counts as 1
-    ns."""
+    """Return the time of one operation in a round, or its bytes per second.
+
+    A clock that did not move counts as 1 ns.
+    """
     elapsed = max(1, line.elapsed_ns)
     if unit == "bytes_per_second":
         return 1e9 * (line.bytes or 0) * line.times / elapsed
@@ -142,7 +144,7 @@ def _derived(rounds: Rounds) -> list[LimitFigure]:
 
 
 ATTEMPTS = 2
-"""How often the limits are measured at most."""
+"""The maximum number of times that the limits are measured."""
 
 
 def measured_lines(
@@ -154,7 +156,7 @@ def measured_lines(
     allowed: NoiseLimits,
     say: Callable[[str], None] = lambda text: None,
 ) -> list[str]:
-    """Measures the limits and returns the engine's lines, then one (`LimitsNoise`) on the noise meanwhile.
+    """Measure the limits and return the engine's lines, then one (`LimitsNoise`) on the noise meanwhile.
 
     Main thread only. Raises `UserError` if the engine refuses, and `EngineError`.
     """
@@ -164,7 +166,7 @@ def measured_lines(
         lines = list(limit_lines(names, cpus=cpus, settings=settings, engine=engine))
         # The engine and its children have ended, so their CPU time is that of our ended children.
         seen = noise.between(before, noise.sample(), server_seconds=0.0)
-        told = LimitsNoise(
+        meanwhile = LimitsNoise(
             steal_share=seen.steal_share,
             foreign_share=seen.foreign_share,
             foreign_uncertainty=seen.foreign_uncertainty,
@@ -172,23 +174,23 @@ def measured_lines(
             disturbed=noise.describe(seen, allowed),
             measured=attempt,
         )
-        found.append((noise.loudness(seen, allowed), lines, told))
-        if not told.disturbed:
+        found.append((noise.loudness(seen, allowed), lines, meanwhile))
+        if not meanwhile.disturbed:
             break
         if attempt < ATTEMPTS:
-            say(f"measuring machine limits again: {told.disturbed}")
-    _, lines, told = min(found, key=lambda each: each[0])
-    told = told.model_copy(update={"measured": len(found)})
-    return [*lines, told.model_dump_json()]
+            say(f"measuring machine limits again: {meanwhile.disturbed}")
+    _, lines, meanwhile = min(found, key=lambda each: each[0])
+    meanwhile = meanwhile.model_copy(update={"measured": len(found)})
+    return [*lines, meanwhile.model_dump_json()]
 
 
 def limits_of_lines(lines: Iterable[str], listed: Iterable[Limit]) -> MachineLimits:
-    """The figures of such lines. Lines of a run of an earlier version do not report the noise.
+    """Return the figures of such lines. Lines of a run of an earlier version do not report the noise.
 
     Raises `EngineError` or ValueError if the lines are something else.
     """
     texts = list(lines)
     own = [each for each in texts if LimitsNoise.is_line(each)]
     found = machine_limits((limit_line(each) for each in texts if each not in own), listed)
-    told = LimitsNoise.model_validate_json(own[-1]) if own else None
-    return found.model_copy(update={"noise": told})
+    meanwhile = LimitsNoise.model_validate_json(own[-1]) if own else None
+    return found.model_copy(update={"noise": meanwhile})

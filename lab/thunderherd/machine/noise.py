@@ -1,4 +1,4 @@
-"""What else the machine does during a trial: stolen CPU, foreign CPU, soft interrupts, throttling,
+"""The noise of the machine during a trial: stolen CPU, foreign CPU, soft interrupts, throttling,
 retransmitted segments, ports in TIME_WAIT.
 
 Two samples enclose the measured window. The machine's CPU clock (`/proc/stat`) counts in hundredths of a
@@ -55,7 +55,7 @@ class Sample:
 
 
 def sample(supervisor_pid: int | None = None, networks: Sequence[Path] = ()) -> Sample:
-    """Reads the clocks.
+    """Read the clocks.
 
     These are the clocks of the machine, of this process, of its ended children and of the server's
     supervisor. Retransmitted segments are read in `networks` (/proc/PID/net); None if there are none.
@@ -79,7 +79,7 @@ def sample(supervisor_pid: int | None = None, networks: Sequence[Path] = ()) -> 
 
 
 def between(before: Sample, after: Sample, server_seconds: float) -> Noise:
-    """The noise between two samples, during which the server's processes used `server_seconds` of CPU.
+    """Return the noise between two samples, during which the server's processes used `server_seconds` of CPU.
 
     The clients must be started and reaped between the samples, so that their CPU time is that of our ended
     children.
@@ -116,7 +116,7 @@ def between(before: Sample, after: Sample, server_seconds: float) -> Noise:
 
 
 def loudness(noise: Noise, limits: NoiseLimits) -> float:
-    """How noisy a trial was, as a multiple of what the study allows.
+    """Return how noisy a trial was, as a multiple of what the study allows.
 
     Above 1 is too noisy; a throttled trial is infinitely noisy.
     """
@@ -130,23 +130,23 @@ def loudness(noise: Noise, limits: NoiseLimits) -> float:
 
 
 def describe(noise: Noise, limits: NoiseLimits) -> str:
-    """What made a trial noisy, in words; empty if nothing did."""
-    said = []
+    """Return what made a trial noisy, in words; empty if nothing did."""
+    parts = []
     if noise.throttled > 0:
-        said.append(f"throttled {noise.throttled} times by its control group")
+        parts.append(f"throttled {noise.throttled} times by its control group")
     if 100 * noise.steal_share > limits.steal_percent:
-        said.append(
+        parts.append(
             f"{_share(noise.steal_share)} stolen by the hypervisor (allowed: {limits.steal_percent:g} %)"
         )
     if 100 * (noise.foreign_share - noise.foreign_uncertainty) > limits.foreign_percent:
-        said.append(
+        parts.append(
             f"{_share(noise.foreign_share)} used by other processes (allowed: {limits.foreign_percent:g} %)"
         )
-    return ", ".join(said)
+    return ", ".join(parts)
 
 
 def _share(share: float) -> str:
-    """A share in percent with two significant digits: a small share may exceed a small limit."""
+    """Return a share in percent with two significant digits: a small share may exceed a small limit."""
     return f"{share:.0%}" if share >= 0.1 else f"{100 * share:.2g}%"
 
 
@@ -160,7 +160,7 @@ def _multiple(percent: float, allowed: float) -> float:
 
 
 def parse_stat(text: str) -> tuple[int, float, float, float]:
-    """Reads `/proc/stat`: the number of CPUs, then seconds in tasks, in interrupts (hard and soft), and
+    """Read `/proc/stat`: the number of CPUs, then seconds in tasks, in interrupts (hard and soft), and
     stolen.
 
     See proc_stat(5).
@@ -178,13 +178,13 @@ def parse_stat(text: str) -> tuple[int, float, float, float]:
 
 
 def softirq_seconds(text: str) -> tuple[float, ...]:
-    """Reads `/proc/stat`: seconds in soft interrupts, by CPU in the order of the file (proc_stat(5))."""
+    """Read `/proc/stat`: seconds in soft interrupts, by CPU in the order of the file (proc_stat(5))."""
     lines = (line.split() for line in text.splitlines() if line.startswith("cpu"))
     return tuple(int(fields[7]) / TICKS_A_SECOND for fields in lines if fields[0] != "cpu")
 
 
 def process_cpu_seconds(pid: int) -> float:
-    """CPU time of a process: exact for a single thread (schedstat), else in ticks.
+    """Return the CPU time of a process: exact for a single thread (schedstat), else in ticks.
 
     0 if it is gone.
     """
@@ -202,7 +202,7 @@ def process_cpu_seconds(pid: int) -> float:
 
 @lru_cache(maxsize=1)
 def interrupt_time_is_apart() -> bool:
-    """Whether the kernel excludes interrupt time from a task's CPU time.
+    """True if the kernel excludes interrupt time from a task's CPU time.
 
     If it does, soft interrupts of our own packets are in no task's account and would look foreign. Read from
     the kernel's configuration; true if that is unavailable, as in most distributions.
@@ -215,7 +215,7 @@ def interrupt_time_is_apart() -> bool:
 
 @lru_cache(maxsize=1)
 def sampling_rate() -> int:
-    """How often per second the kernel samples what a CPU is doing (CONFIG_HZ).
+    """Return how often per second the kernel samples what a CPU is doing (CONFIG_HZ).
 
     If unknown, the rate at which it counts.
     """
@@ -227,7 +227,7 @@ def sampling_rate() -> int:
 
 @lru_cache(maxsize=1)
 def kernel_configuration() -> str | None:
-    """The running kernel's configuration, from the usual places; None if it is in none of them."""
+    """Return the running kernel's configuration, from the usual places; None if it is in none of them."""
     release = platform.release()
     try:
         return gzip.decompress((PROC / "config.gz").read_bytes()).decode()
@@ -245,7 +245,7 @@ def kernel_configuration() -> str | None:
 
 
 def throttled_periods() -> int:
-    """How often this process's control groups were throttled so far; 0 without a quota."""
+    """Return how often this process's control groups were throttled so far; 0 without a quota."""
     total = 0
     for path in _cpu_stat_files():
         try:
@@ -258,8 +258,7 @@ def throttled_periods() -> int:
 
 @lru_cache(maxsize=1)
 def _cpu_stat_files() -> tuple[Path, ...]:
-    """`cpu.stat` of this process's control group and of all its ancestors, in either version of control
-    groups."""
+    """Return `cpu.stat` of this process's control group and all its ancestors, in either version."""
     try:
         groups = (PROC / "self/cgroup").read_text()
         mounts = (PROC / "self/mountinfo").read_text()
@@ -269,12 +268,12 @@ def _cpu_stat_files() -> tuple[Path, ...]:
 
 
 def cpu_stat_paths(groups: str, mounts: str) -> list[Path]:
-    """Where `cpu.stat` would be, from /proc/self/cgroup and /proc/self/mountinfo (cgroups(7))."""
+    """Return the possible places of `cpu.stat`, from /proc/self/cgroup and /proc/self/mountinfo."""
     return [directory / "cpu.stat" for directory in control_groups(groups, mounts, "cpu")]
 
 
 def control_groups(groups: str, mounts: str, controller: str) -> list[Path]:
-    """A process's control group and its ancestors, in the hierarchy of a controller.
+    """Return a process's control group and its ancestors, in the hierarchy of a controller.
 
     From its /proc/PID/cgroup and /proc/PID/mountinfo (cgroups(7)).
     """
@@ -306,7 +305,7 @@ def control_groups(groups: str, mounts: str, controller: str) -> list[Path]:
 
 
 def local_ports() -> int:
-    """How many ports the kernel may choose from for a connection (`ip_local_port_range`)."""
+    """Return the number of ports that the kernel may choose for a connection (`ip_local_port_range`)."""
     low, high = (PROC / "sys/net/ipv4/ip_local_port_range").read_text().split()
     return int(high) - int(low) + 1
 
@@ -316,7 +315,7 @@ OWN_NETWORK = PROC / "self/net"
 
 
 def retransmitted_segments(network: Path = OWN_NETWORK) -> int:
-    """Retransmitted TCP segments of a network namespace so far.
+    """Return the number of retransmitted TCP segments of a network namespace so far.
 
     From `/proc/PID/net/snmp` (RetransSegs of RFC 4022).
     """
@@ -327,7 +326,7 @@ def retransmitted_segments(network: Path = OWN_NETWORK) -> int:
 
 
 def time_wait_count(network: Path = OWN_NETWORK) -> int:
-    """Sockets in TIME_WAIT in a network namespace, IPv4 and IPv6 together (`/proc/PID/net/sockstat`)."""
+    """Return the number of sockets in TIME_WAIT in a network namespace (`/proc/PID/net/sockstat`)."""
     for line in (network / "sockstat").read_text().splitlines():
         if line.startswith("TCP:"):
             words = line.split()
@@ -336,12 +335,12 @@ def time_wait_count(network: Path = OWN_NETWORK) -> int:
 
 
 def time_wait_limit() -> int:
-    """Most sockets in TIME_WAIT that the kernel keeps (`tcp_max_tw_buckets`); it drops further ones."""
+    """Return the maximum number of sockets in TIME_WAIT (`tcp_max_tw_buckets`); others are dropped."""
     return int((PROC / "sys/net/ipv4/tcp_max_tw_buckets").read_text())
 
 
 def time_wait_of_port(port: int) -> int:
-    """Sockets in TIME_WAIT with `port` at either end, in this network namespace.
+    """Return the number of sockets in TIME_WAIT with `port` at either end, in this network namespace.
 
     Only these can prevent connections to that port.
     """
@@ -350,9 +349,9 @@ def time_wait_of_port(port: int) -> int:
 
 
 def time_wait_listed(network: Path, port: int) -> int:
-    """The same for any network namespace (/proc/PID/net).
+    """Return the same number for any network namespace (/proc/PID/net).
 
-    Suits a namespace made for a run: all sockets listed there belong to the run.
+    It suits a namespace made for a run, in which all sockets belong to the run.
     """
     count = 0
     for table in ("tcp", "tcp6"):

@@ -37,7 +37,7 @@ class TcpSocket:
 
 
 def tcp_sockets(state: State, port: int = 0, peer_port: int = 0) -> Iterator[TcpSocket]:
-    """The IPv4 and IPv6 sockets in a state, filtered by ports that are not 0.
+    """Yield the IPv4 and IPv6 sockets in a state, filtered by ports that are not 0.
 
     Raises `OSError` if the kernel does not answer.
     """

@@ -23,7 +23,7 @@ Better = Literal["less", "more"]
 """The better direction of a metric."""
 
 CPU_PER_CONNECTION = "server_cpu_per_connection"
-"""The metric that is shown for as many connections as the study says."""
+"""The metric that is shown for the study's `normalise_connections`."""
 
 PAYLOAD_RATE, SHARE_OF_CEILING = "gigabits_per_second", "share_of_ceiling"
 """The metric that a sweep with a ceiling compares, and the one that it shows."""
@@ -51,18 +51,18 @@ BoundRule = Literal[
 """The rules by which machine limits bound a metric (judge/summary/bounds.py)."""
 
 Side = Literal["server", "client"]
-"""The side that a figure belongs to: the server, or the clients, which report theirs without the server."""
+"""The side that a figure belongs to: the server, or the clients, which need no reading of the server."""
 
 
 @dataclass(frozen=True, slots=True)
 class Metric:
-    """How a metric is read, compared and shown."""
+    """The properties of a metric: how it is read, compared and shown."""
 
     name: str
     words: str
     """Its name in a sentence or as a heading."""
     unit: str = ""
-    """Of one value: "s" (all times are in seconds), "1/s", "share", "connections"; empty for a plain number.
+    """The unit of a value: "s" (for all times), "1/s", "share", "connections"; empty for a plain number.
     """
     better: Better = "less"
     digits: int = 3
@@ -83,7 +83,7 @@ class Metric:
     open_loop: bool = False
     """Only loads with a schedule have it."""
     none_because: str = ""
-    """Why a trial has none although everything that it is computed from was counted."""
+    """The reason why a trial has no figure although everything that it is computed from was counted."""
     fewest_requests: int = 0
     """The fewest requests that give one: ten must lie beyond a percentile (the engine's rule)."""
 
@@ -111,11 +111,11 @@ REQUESTS_OF_MAXIMUM = 100
 def _times(name: str, words: str, *, bound: BoundRule | None = None) -> list[Metric]:
     """Return the metrics of a time that is taken of each request: `NAME_p99_seconds`."""
 
-    def of(part: str, said: str, fewest: int = 0) -> Metric:
+    def of(part: str, label: str, fewest: int = 0) -> Metric:
         heading = part if name == LATENCY and part in ("p50", "p99") else ""
         return Metric(
             f"{name}_{part}_seconds",
-            said,
+            label,
             "s",
             side="client",
             heading=heading,
@@ -124,12 +124,12 @@ def _times(name: str, words: str, *, bound: BoundRule | None = None) -> list[Met
             fewest_requests=fewest,
         )
 
-    said = {"p50": f"median {words}"}
-    said |= {
+    labels = {"p50": f"median {words}"}
+    labels |= {
         part: f"{part[1:3]}{'.9' * (part == 'p999')}th percentile of {words}"
         for part in ("p90", "p99", "p999")
     }
-    found = [of(part, said[part], fewest) for part, fewest in PERCENTILES.items()]
+    found = [of(part, labels[part], fewest) for part, fewest in PERCENTILES.items()]
     longest = of("maximum", f"longest {words}", REQUESTS_OF_MAXIMUM)
     return [of("mean", f"mean {words}"), *found, longest]
 
@@ -303,7 +303,7 @@ OF_A_LIFE = {
     "minor_faults": "minor page faults",
     "major_faults": "major page faults",
 }
-"""What the system reports of a process that has ended; of the server only in whole-life trials."""
+"""The figures that the system reports of an ended process; of the server only in whole-life trials."""
 
 ABBREVIATIONS = {"cpu": "CPU", "llc": "LLC", "l1": "L1"}
 """Abbreviations in the names of counters, as words."""
@@ -317,7 +317,7 @@ OF_A_TALLY = {
     "completions": "sends without copying that were completed",
     "completions_copied": "sends without copying that were copied after all",
 }
-"""What each side counts itself in every trial.
+"""The figures that each side counts itself in every trial.
 
 The server's counts are of the window, if there is one; the clients' are of their whole load.
 """
@@ -378,7 +378,7 @@ NONE_BECAUSE = {
     COPIED_SHARE: "nothing was sent without copying",
     **{each.name: each.none_because for each in METRICS.values() if each.none_because},
 }
-"""Why a trial has none of these although everything that they are computed from was counted."""
+"""The reasons why a trial lacks one although everything that it is computed from was counted."""
 
 NANOSECONDS = "nanoseconds"
 """The engine's unit of counters of time; as metrics they are in seconds."""
@@ -448,7 +448,7 @@ def parted(what: str) -> tuple[str, str]:
 
 
 def is_of_clients(name: str) -> bool:
-    """Return whether a timed load reports the metric itself, without reading its server."""
+    """True if a timed load reports the metric itself, without reading its server."""
     found = known_metric(name)
     return found is not None and found.side == "client"
 
@@ -476,9 +476,9 @@ class AskedCounters:
 
 def asked_counters(names: Iterable[str], catalogue: Catalogue) -> AskedCounters:
     """Return the figures of counters, given by their names in the engine."""
-    asked = [*names]
-    states = states_of_counters(asked, catalogue)
-    return AskedCounters(tuple(figures_of_counters(asked, catalogue)), frozenset(states))
+    listed = [*names]
+    states = states_of_counters(listed, catalogue)
+    return AskedCounters(tuple(figures_of_counters(listed, catalogue)), frozenset(states))
 
 
 def rates_of(figure: str, counters: Collection[str]) -> list[str]:
@@ -532,10 +532,10 @@ NO_SCHEDULE = 'only an open loop has it (load.kind = "open"), whose requests are
 
 
 def is_of_open_loop(name: str) -> bool:
-    """Return whether only a load with a schedule reports the metric."""
+    """True if only a load with a schedule reports the metric."""
     return name in METRICS and METRICS[name].open_loop
 
 
 def is_latency(name: str) -> bool:
-    """Return whether the metric is a latency; the kind of load says when a latency begins."""
+    """True if the metric is a latency, whose beginning depends on the kind of load."""
     return name.startswith(f"{LATENCY}_")

@@ -31,33 +31,37 @@ MOST_REQUESTS = 2000
 
 
 def count_run(study: Study, directory: RunDirectory, engine: Path, trial: MakeTrial, show: Progress) -> None:
-    """Runs the counted trials that the study asks for and the run's directory lacks. Main thread only."""
+    """Run the counted trials that the study asks for and the run's directory lacks. Main thread only."""
     if not study.counting.is_asked_for:
         return
-    asked, trials = with_counters(study, catalogue(engine)), counted(study, directory)
+    counting_study, trials = with_counters(study, catalogue(engine)), counted(study, directory)
     missing = trials.missing()
     if not missing:
         return
     show.say(f"counting: extra trials for {count(len(study.counting.contenders), 'contender')}")
-    with _events_held(asked, engine, show):
+    with _events_held(counting_study, engine, show):
         for place in missing:
 
             def made(contender: Contender, attempt: int, place: Place = place) -> TrialRecord:
                 return trial(
-                    asked, shortened(contender), block=place.number, position=place.position, attempt=attempt
+                    counting_study,
+                    shortened(contender),
+                    block=place.number,
+                    position=place.position,
+                    attempt=attempt,
                 )
 
             trials.make(place, made, show, NOT_COUNTED)
 
 
 def counted(study: Study, directory: RunDirectory) -> ExtraTrials[TrialRecord]:
-    """The counted trials of a run."""
+    """Return the counted trials of a run."""
     return ExtraTrials.of(study, study.counting, directory, COUNTED, TrialRecord)
 
 
 @contextlib.contextmanager
 def _events_held(study: Study, engine: Path, show: Progress) -> Iterator[None]:
-    """Keeps the tracepoints of these counters enabled, by an idle server that counts them.
+    """Keep the tracepoints of these counters enabled, by an idle server that counts them.
 
     When the last user of a tracepoint goes away, the kernel waits for all CPUs (synchronize_rcu). With nearly
     a hundred tracepoints, that would take longer than the trial itself.
@@ -77,18 +81,18 @@ def _events_held(study: Study, engine: Path, show: Progress) -> Iterator[None]:
 
 
 def counted_so_far(study: Study, directory: RunDirectory, offered: Catalogue) -> CountingSummary | None:
-    """Summarises the counted trials of a run; None if the study asks for none."""
+    """Summarise the counted trials of a run; None if the study asks for none."""
     if not study.counting.is_asked_for:
         return None
     lending = {each.name for each in offered.primitives if each.lends}
-    asked = study.counting.counters
-    units = figures_of_counters(asked, offered)
-    states = {name: units[name] for name in states_of_counters(asked, offered)}
+    counters = study.counting.counters
+    units = figures_of_counters(counters, offered)
+    states = {name: units[name] for name in states_of_counters(counters, offered)}
     return counting_summary(study.counting, study.contenders, counted(study, directory).done, lending, states)
 
 
 def with_counters(study: Study, offered: Catalogue) -> Study:
-    """The study with the counters of counted trials added to its own."""
+    """Return the study with the counters of counted trials added to its own."""
     counters, measure = study.counting.counters, study.measure
     states = dict.fromkeys([*measure.states, *states_of_counters(counters, offered)])
     more = {
@@ -99,7 +103,7 @@ def with_counters(study: Study, offered: Catalogue) -> Study:
 
 
 def shortened(contender: Contender) -> Contender:
-    """The contender with at most `MOST_REQUESTS` requests in a window: every request does the same.
+    """Return the contender with at most `MOST_REQUESTS` requests in a window: every request does the same.
 
     Some loads keep their length: that of a whole-life trial, whose start-up is part of its figures; a load
     that ends by time; and a load whose trials must reach a minimum (`at_least`).

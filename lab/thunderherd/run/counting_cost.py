@@ -35,7 +35,7 @@ trials if that is longer. The first pair of each contender always runs."""
 
 
 def cost_run(study: Study, directory: RunDirectory, trial: MakeTrial, show: Progress) -> None:
-    """Runs the pairs that the study asks for and the run's directory lacks. Main thread only.
+    """Run the pairs that the study asks for and the run's directory lacks. Main thread only.
 
     Runs nothing if no judged trial counted events of the processor.
     """
@@ -58,13 +58,13 @@ def cost_run(study: Study, directory: RunDirectory, trial: MakeTrial, show: Prog
 
 
 def events_counted(study: Study, trials: Iterable[TrialRecord]) -> list[str]:
-    """The events of the processor that valid trials counted, in the study's order."""
+    """Return the events of the processor that valid trials counted, in the study's order."""
     found = {name for each in trials if each.valid for name in events_of_the_processor(each)}
     return [name for name in study.measure.counters_asked if name in found]
 
 
 def _some(names: Sequence[str]) -> str:
-    """`cpu_cycles of the processor`, or `cpu_cycles and 7 more events of the processor`."""
+    """Return `cpu_cycles of the processor`, or `cpu_cycles and 7 more events of the processor`."""
     more = f" and {count(len(names) - 1, 'more event')}" if len(names) > 1 else ""
     return f"{names[0]}{more} of the processor"
 
@@ -79,7 +79,7 @@ class Pairs:
 
     @classmethod
     def of(cls, study: Study, directory: RunDirectory) -> Pairs:
-        """The pairs of a run, including the trials that are on disk."""
+        """Return the pairs of a run, including the trials that are on disk."""
         table = study.counting_cost
         return cls(
             study,
@@ -88,7 +88,7 @@ class Pairs:
         )
 
     def missing(self) -> list[Place]:
-        """The pairs that lack a trial, in the order in which they run.
+        """Return the pairs that lack a trial, in the order in which they run.
 
         All contenders have their first pair before any has its second.
         """
@@ -96,11 +96,11 @@ class Pairs:
         return sorted(found, key=lambda place: (place.number, place.position))
 
     def seconds(self) -> float:
-        """The time that the pairs have taken so far, in seconds."""
+        """Return the time that the pairs have taken so far, in seconds."""
         return sum(each.wall_seconds for each in (*self.counted.done, *self.plain.done))
 
     def make(self, place: Place, trial: MakeTrial, show: Progress) -> None:
-        """Makes the missing trials of a pair."""
+        """Make the missing trials of a pair."""
 
         def measure(with_counters: bool) -> None:
             trials = self.counted if with_counters else self.plain
@@ -116,7 +116,7 @@ class Pairs:
         measure_pair(place.number + place.position, measure)
 
     def complete(self, name: str) -> Iterator[tuple[TrialRecord, TrialRecord]]:
-        """The pairs of a contender in which both trials are valid: with counters, without."""
+        """Yield the pairs of a contender in which both trials are valid: with counters, without."""
         plain = {each.block: each for each in self.plain.done if each.valid and each.contender == name}
         for each in self.counted.done:
             if each.valid and each.contender == name and each.block in plain:
@@ -124,24 +124,24 @@ class Pairs:
 
 
 def without_counters(study: Study) -> Study:
-    """The study without its counters: it counts only what every trial counts."""
+    """Return the study without its counters: it counts only what every trial counts."""
     measure = study.measure.model_copy(update={"counters": {}, "states": ()})
     return study.model_copy(update={"measure": measure})
 
 
 def cost_so_far(study: Study, directory: RunDirectory) -> CountingCost | None:
-    """Summarises the pairs of a run; None if there are none."""
+    """Summarise the pairs of a run; None if there are none."""
     if not study.counting_cost.is_asked_for:
         return None
     pairs = Pairs.of(study, directory)
-    told = [_cost(study, pairs, name) for name in study.counting_cost.contenders]
-    if not any(each.ratios for each in told):
+    costs = [_cost(study, pairs, name) for name in study.counting_cost.contenders]
+    if not any(each.ratios for each in costs):
         return None
     return CountingCost(
         events=events_counted(study, pairs.counted.done),
         counters=study.measure.counters_asked,
         pairs=study.counting_cost.trials,
-        contenders=told,
+        contenders=costs,
     )
 
 
@@ -162,7 +162,7 @@ def _cost(study: Study, pairs: Pairs, name: str) -> ContenderCost:
 
 
 def metrics_of(study: Study, name: str) -> list[str]:
-    """The metrics to compare for a contender.
+    """Return the metrics to compare for a contender.
 
     These are the CPU times of both sides, and the metrics of its verdicts if a trial without counters has
     them.
@@ -177,7 +177,7 @@ def metrics_of(study: Study, name: str) -> list[str]:
 def ratio_of(
     metric: str, both: Iterable[tuple[TrialRecord, TrialRecord]], confidence: float
 ) -> CostEstimate | None:
-    """Estimates the ratio of a metric with counters to without; None if no pair has both values."""
+    """Estimate the ratio of a metric with counters to without; None if no pair has both values."""
     ratios = []
     for counted, plain in both:
         more, less = ((each.metrics or {}).get(metric) for each in (counted, plain))

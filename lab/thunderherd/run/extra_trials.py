@@ -27,7 +27,7 @@ from thunderherd.trial.observation import LATE_SHARE, late_by_ns, read_late
 from thunderherd.trial.trial import ProfileFiles
 
 ATTEMPTS = 2
-"""How often a trial is attempted: an invalid one is repeated once."""
+"""The maximum number of attempts at a trial: an invalid one is repeated once."""
 
 LONGER = 2
 """Safety factor for the window of the second attempt, after the server was read late: the window would allow
@@ -53,7 +53,7 @@ class MakeTrial(Protocol):
 
 @dataclass(frozen=True)
 class Place:
-    """Which trial: its contender, its number from 1, and its position in the order of that number."""
+    """The place of a trial: contender, number from 1, and position in the order of that number."""
 
     contender: str
     number: int
@@ -76,11 +76,11 @@ class ExtraTrials(Generic[Trial]):
     def of(
         cls, study: Study, table: ExtraTrialsTable, directory: RunDirectory, file: str, kind: type[Trial]
     ) -> ExtraTrials[Trial]:
-        """The extra trials of a run, including those on disk."""
+        """Return the extra trials of a run, including those on disk."""
         return cls(study, table, directory, file, kind, [*map(in_time, directory.extra_trials(file, kind))])
 
     def missing(self) -> list[Place]:
-        """The trials still to be made, in their order."""
+        """Return the trials still to be made, in their order."""
         names, seed = self.table.contenders, self.directory.info.seed
         return [
             Place(name, number, position)
@@ -91,17 +91,17 @@ class ExtraTrials(Generic[Trial]):
 
     @property
     def wanted(self) -> int:
-        """How many trials the table asks for."""
+        """The number of trials that the table requests."""
         return self.table.trials * len(self.table.contenders)
 
     def valid(self) -> int:
-        """How many of these exist and are valid."""
+        """Return the number of these that exist and are valid."""
         return len({(each.contender, each.block) for each in self.done if each.valid})
 
     def make(
         self, place: Place, make: Callable[[Contender, int], Trial], show: Progress, failed: str
     ) -> None:
-        """Makes one trial and keeps it; repeats it once if it is invalid.
+        """Make one trial and keep it; repeat it once if it is invalid.
 
         `make` is called with the contender and the number of the attempt. `failed` completes the progress
         line of a contender whose trial stayed invalid, such as "was not counted".
@@ -123,7 +123,7 @@ class ExtraTrials(Generic[Trial]):
             show.say(f"{place.contender} {failed}: {reasons}")
 
     def _refused(self, place: Place, why: str) -> Trial:
-        """The record of a trial that the engine refused; it is not attempted again."""
+        """Return the record of a trial that the engine refused; it is not attempted again."""
         return self.kind(
             study=self.study.name,
             contender=place.contender,
@@ -139,13 +139,13 @@ class ExtraTrials(Generic[Trial]):
 
 
 def in_time(trial: Trial) -> Trial:
-    """The trial, marked invalid if its server was read late."""
+    """Return the trial, marked invalid if its server was read late."""
     late = read_late(trial) if trial.valid else []
     return trial.model_copy(update={"valid": False, "invalid_reasons": late[:1]}) if late else trial
 
 
 def lengthened(contender: Contender, earlier: TrialRecord) -> Contender:
-    """The contender with a window long enough for a reading as late as that of an earlier trial.
+    """Return the contender with a window long enough for a reading as late as that of an earlier trial.
 
     Unchanged if the server of that trial was read in time.
     """
@@ -159,11 +159,11 @@ def lengthened(contender: Contender, earlier: TrialRecord) -> Contender:
 
 
 def _attempts(trials: Sequence[TrialRecord], name: str, number: int) -> int:
-    """How often a trial was attempted; ATTEMPTS once it was valid, so that it is not repeated."""
+    """Return how often a trial was attempted; ATTEMPTS once it was valid, so that it is not repeated."""
     found = _of(trials, name, number)
     return ATTEMPTS if any(each.valid for each in found) else len(found)
 
 
 def _of(trials: Sequence[TrialRecord], name: str, number: int) -> list[TrialRecord]:
-    """All attempts at a trial."""
+    """Return all attempts at a trial."""
     return [each for each in trials if (each.contender, each.block) == (name, number)]

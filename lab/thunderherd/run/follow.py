@@ -61,7 +61,7 @@ class Followed:
             ) from None
 
     def new_trials(self) -> list[TrialRecord]:
-        """The trials whose lines were completed since the last call."""
+        """Return the trials whose lines were completed since the last call."""
         try:
             with (self.path / TRIALS).open("rb") as file:
                 file.seek(self._offset)
@@ -85,7 +85,7 @@ class Followed:
         return found
 
     def is_running(self) -> bool:
-        """Whether a process holds the run's lock.
+        """True if a process holds the run's lock.
 
         The check holds a shared lock for an instant; a run that starts at that instant waits for it.
         """
@@ -102,19 +102,19 @@ class Followed:
             os.close(descriptor)
 
     def extra_trials(self) -> str:
-        """The extra trials so far, such as `3 counted, 1 sampled`; empty if there are none."""
-        told = []
+        """Return the extra trials so far, such as `3 counted, 1 sampled`; empty if there are none."""
+        parts = []
         for file, word in EXTRA.items():
             try:
                 lines = (self.path / file).read_bytes().count(b"\n")
             except FileNotFoundError:
                 continue
             if lines:
-                told.append(f"{lines} {word}")
-        return ", ".join(told)
+                parts.append(f"{lines} {word}")
+        return ", ".join(parts)
 
     def has_summary(self) -> bool:
-        """Whether a summary was written after the last trial."""
+        """True if a summary was written after the last trial."""
         try:
             written, last = ((self.path / name).stat().st_mtime_ns for name in (SUMMARY, TRIALS))
         except FileNotFoundError:
@@ -123,7 +123,7 @@ class Followed:
 
 
 def _completed(study: dict[str, Any], overrides: list[str]) -> dict[str, Any]:
-    """The study from run.json, with the missing fields filled in."""
+    """Return the study from run.json, with the missing fields filled in."""
 
     def with_load(found: dict[str, Any]) -> dict[str, Any]:
         return {**found, "load": {"requests": (), **found["load"]}}

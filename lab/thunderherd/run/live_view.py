@@ -44,7 +44,7 @@ RATIO = 5.0
 """Intervals whose ends differ by more than this factor are drawn on a logarithmic scale."""
 OTHER_LINES = 7
 """Lines around the rows of the ranking."""
-MOST_TOLD = 3
+MOST_NAMED = 3
 """Most contenders that a plain line names."""
 
 SO_FAR = "Estimates from all valid trials so far; verdicts come at the planned looks."
@@ -53,7 +53,7 @@ NO_TRIAL = "No trial has ended yet."
 
 
 def choose(study: Study, stream: TextIO | None = None) -> Progress:
-    """A live view on a terminal; plain lines in files, pipes and CI."""
+    """Return a live view on a terminal; plain lines in files, pipes and CI."""
     stream = stream or sys.stderr
     return LiveView(study, stream) if stream.isatty() else PlainProgress(stream)
 
@@ -62,7 +62,7 @@ class LiveView:
     """A view that is redrawn after each trial; invalid trials and noisy blocks stay as lines above it."""
 
     def __init__(self, study: Study, stream: TextIO, *, about: str = "") -> None:
-        """`about` replaces the line on what the view costs; `thunderherd watch` gives its own."""
+        """Make a view; `about` replaces the line on the view's cost, as in `thunderherd watch`."""
         self.standings = Standings(study)
         self.about = about
         self.drawing_seconds = 0.0
@@ -127,14 +127,14 @@ class LiveView:
     # Drawing ------------------------------------------------------------------------------------------------
 
     def draw(self) -> None:
-        """Redraws the view."""
+        """Redraw the view."""
         if self._live is not None:
             before = time.thread_time()
             self._live.update(self.rendered(self._live.console), refresh=True)
             self.drawing_seconds += time.thread_time() - before
 
     def rendered(self, console: Console) -> RenderableType:
-        """The view, fitted to the console."""
+        """Return the view, fitted to the console."""
         from rich.console import Group as Lines
         from rich.text import Text
 
@@ -199,7 +199,7 @@ class PlainView(PlainProgress):
         super().trial_ends(trial)
 
     def _at_least(self, trial: TrialRecord) -> float:
-        """The duration from the record: several trials may be seen to end at once."""
+        """Return the duration from the record: several trials may be seen to end at once."""
         return trial.wall_seconds
 
     def block_ends(self, block: int, trials: Sequence[TrialRecord], remark: str) -> None:
@@ -212,21 +212,22 @@ class PlainView(PlainProgress):
 
 
 def standing_line(standings: Standings) -> str:
-    """`so far, CPU (s per 5,000 connections): a 0.384 (0.369 to 0.421), b 0.400 (0.389 to 0.437), 8 more`.
+    """Return the standings of the first group with an estimate, in one line; empty if there is none.
 
-    Of the first group with an estimate; empty if none has one.
+    `so far, CPU (s per 5,000 connections): a 0.384 (0.369 to 0.421), b 0.400 (0.389 to 0.437), 8 more`
     """
     group = next((each for each in standings.groups() if each.standings), None)
     if group is None:
         return ""
     texts = [f"{each.base} {value} ({span})" for each, value, span, _ in _figures(standings, group)]
-    more = [f"{len(texts) - MOST_TOLD} more"] if len(texts) > MOST_TOLD else []
+    more = [f"{len(texts) - MOST_NAMED} more"] if len(texts) > MOST_NAMED else []
     where = f" at {group.where}" if group.where else ""
-    return printable(f"so far{where}, {_heading(standings, group)}: {', '.join([*texts[:MOST_TOLD], *more])}")
+    names = ", ".join([*texts[:MOST_NAMED], *more])
+    return printable(f"so far{where}, {_heading(standings, group)}: {names}")
 
 
 def _heading(standings: Standings, group: Group, *, short: bool = False) -> str:
-    """The metric with its unit; `short` for the head of a column."""
+    """Return the metric with its unit; `short` for the head of a column."""
     unit = _unit(standings, group).name
     words = heading_of(group.metric) if short else words_of(group.metric)
     unit = unit.partition(" per ")[0] if short else unit
@@ -240,8 +241,7 @@ def _unit(standings: Standings, group: Group) -> Unit:
 
 
 def _figures(standings: Standings, group: Group) -> Iterator[tuple[Standing, str, str, str]]:
-    """Each contender with its estimate, interval, and half the interval as a share of the estimate, as
-    texts."""
+    """Yield each contender with three texts: estimate, interval, and half the interval as a share."""
     unit = _unit(standings, group)
     digits = decimals(unit.of(each.estimate.value) for each in group.standings)
     for each in group.standings:
@@ -255,7 +255,7 @@ def _figures(standings: Standings, group: Group) -> Iterator[tuple[Standing, str
 
 
 def _ranking(standings: Standings, console: Console, free: int) -> Iterator[RenderableType]:
-    """The main table with one row per contender; of each sweep one row per point, with the best contender."""
+    """Yield the main table, and a table of the best contender at each point of the sweeps."""
     from rich.text import Text
 
     groups = [each for each in standings.groups() if each.standings]
@@ -317,7 +317,7 @@ def _table() -> Table:
 
 
 def _drawn(group: Group, *, unicode: bool) -> list[str]:
-    """Each interval on a common scale: ` ├──●───┤ `; only the estimate if an end is unknown."""
+    """Return each interval on a common scale: ` ├──●───┤ `; only the estimate if an end is unknown."""
     left, line, right, dot = "├─┤●" if unicode else "|-|o"
     ends = [
         end

@@ -1,4 +1,4 @@
-"""Which trial of a run comes next, and how many are left until its next look.
+"""Plans the next trial of a run, and counts the trials until its next look.
 
 A pure function of the study, its seed and the trials on disk. The run and `thunderherd watch` both use it.
 """
@@ -27,7 +27,7 @@ __all__ = ["Next", "Plan", "next_in_block", "plan"]
 
 @dataclass(frozen=True)
 class Plan:
-    """What a run does next: the block to run or finish, the blocks at the next look, the trials until then.
+    """The next steps of a run: the block to run or finish, the blocks at the next look, the trials until it.
 
     `number` is None when the run is over.
     """
@@ -47,7 +47,7 @@ class Next:
 
 
 def plan(study: Study, trials: Sequence[TrialRecord]) -> Plan:
-    """What follows these trials."""
+    """Return the plan after these trials."""
     selection = select(study, trials)
     begun = {block.number: block for block in blocks_of(trials)}
     look = selection.next_look
@@ -65,14 +65,14 @@ def plan(study: Study, trials: Sequence[TrialRecord]) -> Plan:
 
 
 def _is_over(study: Study, selection: Selection, blocks: dict[int, Block]) -> bool:
-    """Whether the run has ended: all is decided or attempted, or no look can be reached."""
+    """True if the run has ended: all is decided or attempted, or no look can be reached."""
     if len(selection.given_up) == len(study.contenders) or selection.exhausted:
         return True
     return bool(selection.reached) and is_decided(verdicts(study, selection, blocks))
 
 
 def next_in_block(study: Study, seed: int, number: int, trials: Sequence[TrialRecord]) -> Next | None:
-    """The next trial of a block; None if the block is finished.
+    """Return the next trial of a block; None if the block is finished.
 
     First the trials that are missing, in the order of the block, then one repetition of each invalid trial.
     """

@@ -23,7 +23,7 @@ from thunderherd.trial.trial import ProfileFiles
 
 
 def profile_run(study: Study, directory: RunDirectory, trial: MakeTrial, show: Progress) -> None:
-    """Runs the profiled trials that the study asks for and the run's directory lacks. Main thread only."""
+    """Run the profiled trials that the study asks for and the run's directory lacks. Main thread only."""
     wanted = study.profiling
     if not wanted.is_asked_for:
         return
@@ -33,14 +33,14 @@ def profile_run(study: Study, directory: RunDirectory, trial: MakeTrial, show: P
         return
     show.say(f"profiling: extra trials for {count(len(wanted.contenders), 'contender')}")
     # Counting would be sampled, too.
-    asked = without_counters(study)
+    uncounted = without_counters(study)
     for place in missing:
 
         def made(contender: Contender, attempt: int, place: Place = place) -> ProfiledTrial:
             with tempfile.TemporaryDirectory(prefix="thunderherd-profile-") as folder:
                 files = ProfileFiles(Path(folder), wanted.frequency, wanted.event)
                 record = trial(
-                    asked,
+                    uncounted,
                     contender,
                     block=place.number,
                     position=place.position,
@@ -53,12 +53,12 @@ def profile_run(study: Study, directory: RunDirectory, trial: MakeTrial, show: P
 
 
 def profiled(study: Study, directory: RunDirectory) -> ExtraTrials[ProfiledTrial]:
-    """The profiled trials of a run."""
+    """Return the profiled trials of a run."""
     return ExtraTrials.of(study, study.profiling, directory, PROFILES, ProfiledTrial)
 
 
 def with_samples(record: TrialRecord, files: ProfileFiles) -> ProfiledTrial:
-    """A trial with the samples of its window.
+    """Return a trial with the samples of its window.
 
     Invalid if the samples cannot be read, or if the server was read late: the readings delimit the window.
     """
@@ -78,8 +78,7 @@ def with_samples(record: TrialRecord, files: ProfileFiles) -> ProfiledTrial:
 
 
 def window_of(record: TrialRecord) -> tuple[int, int] | None:
-    """The measured window of a trial on CLOCK_MONOTONIC; None for a whole-life trial, which is measured
-    throughout."""
+    """Return the measured window of a trial on CLOCK_MONOTONIC; None for a whole-life trial."""
     if record.before is None or record.after is None:
         return None
     return record.before.monotonic_ns, record.after.monotonic_ns

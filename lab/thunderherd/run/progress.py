@@ -1,4 +1,4 @@
-"""The progress of a run on stderr: plain lines (here), or on a terminal a live view (`live_view`).
+"""The progress of a run on stderr: plain lines (this module), or a live view on a terminal (`live_view`).
 
 Results go to stdout, so that they can be redirected while the progress stays visible.
 """
@@ -23,22 +23,22 @@ class Progress(Protocol):
         self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
     ) -> None: ...
     def say(self, text: str) -> None:
-        """Prints a line that stays."""
+        """Print a line that stays."""
 
     def begins(self, trials: Sequence[TrialRecord]) -> None:
-        """The run begins, or resumes with these trials."""
+        """Note that the run begins, or resumes with these trials."""
 
     def plan(self, blocks: int, trials: int) -> None:
-        """The next look is after `blocks` blocks in total; `trials` trials are left until then."""
+        """Note that the next look is after `blocks` blocks in total, `trials` trials from now."""
 
     def trial_begins(self, block: int, contender: str, position: int, of: int) -> None:
-        """The trial of `contender` begins, number `position` of `of` in its block."""
+        """Note that the trial of `contender` begins, number `position` of `of` in its block."""
 
     def trial_ends(self, trial: TrialRecord) -> None:
-        """The trial has ended and is on disk."""
+        """Note that the trial has ended and is on disk."""
 
     def block_ends(self, block: int, trials: Sequence[TrialRecord], remark: str) -> None:
-        """All trials of a block are on disk; `remark` reports noise, if any."""
+        """Note that all trials of a block are on disk; `remark` reports noise, if any."""
 
 
 QUIET_SECONDS = 60.0
@@ -61,21 +61,21 @@ class Clock:
         self._began = time.monotonic()
 
     def end(self, contender: str, at_least: float = 0.0) -> None:
-        """A trial ended: it took the time since `begin`, or `at_least` these seconds if that is longer."""
+        """Record the end of a trial, which took the time since `begin`, but at least `at_least` seconds."""
         self.took(contender, max(at_least, time.monotonic() - self._began))
         self.trials_left = max(0, self.trials_left - 1)
 
     def took(self, contender: str, seconds: float) -> None:
-        """Records the duration of a trial."""
+        """Record the duration of a trial."""
         self._recent.setdefault(contender, deque(maxlen=4)).append(seconds)
 
     def usual(self, contender: str) -> float | None:
-        """The mean duration of the contender's recent trials; None before the first."""
+        """Return the mean duration of the contender's recent trials; None before the first."""
         recent = self._recent.get(contender)
         return sum(recent) / len(recent) if recent else None
 
     def left(self) -> str:
-        """`14 s left`; empty before the first trial has ended, and after the last."""
+        """Return `14 s left`; empty before the first trial has ended, and after the last."""
         if not self._recent or not self.trials_left:
             return ""
         means = [sum(recent) / len(recent) for recent in self._recent.values()]
@@ -83,7 +83,7 @@ class Clock:
 
 
 def duration(seconds: float) -> str:
-    """`14 s`, `3 min`, `2 h 5 min`."""
+    """Write a duration: `14 s`, `3 min`, `2 h 5 min`."""
     if seconds < 90:
         return f"{seconds:.0f} s"
     minutes = round(seconds / 60)
@@ -133,7 +133,7 @@ class PlainProgress:
             self.say(f"{self._place}, {self._clock.left()}")
 
     def _at_least(self, trial: TrialRecord) -> float:
-        """The least duration of a trial; 0 here, where both its start and its end are seen."""
+        """Return the least duration of a trial: 0, since its start and its end are both seen."""
         return 0.0
 
     def block_ends(self, block: int, trials: Sequence[TrialRecord], remark: str) -> None:
@@ -141,12 +141,12 @@ class PlainProgress:
 
 
 def invalid_line(trial: TrialRecord) -> str:
-    """`block 3: prefork: invalid: ...`, with all reasons."""
+    """Return `block 3: prefork: invalid: ...`, with all reasons."""
     return f"block {trial.block}: {trial.contender}: invalid: {'; '.join(trial.invalid_reasons)}"
 
 
 def block_line(block: int, blocks: int, trials: Sequence[TrialRecord], remark: str, left: str) -> str:
-    """`block 3/11: 9 trials valid, 1 invalid, noisy (a: 9% stolen by the hypervisor ...), 14 s left`."""
+    """Return `block 3/11: 9 trials valid, 1 invalid, noisy (a: 9% stolen by ...), 14 s left`."""
     valid = sum(trial.valid for trial in trials)
     parts = [f"{count(valid, 'trial')} valid"]
     if valid < len(trials):

@@ -21,9 +21,9 @@ LARGEST = 10_000_000
 
 
 def copies(study: Study) -> dict[str, bytes]:
-    """Reads the files to keep: by name in `recordings/`, their content. Call it before the directory is made.
+    """Read the files to keep: name in `recordings/` → content. Call it before the directory is made.
 
-    Raises `UserError` for a file that changed after the study was read.
+    Raise `UserError` for a file that changed after the study was read.
     """
     found = {}
     for path, digest in _named(study):
@@ -42,14 +42,14 @@ def copies(study: Study) -> dict[str, bytes]:
 
 
 def write_copies(found: dict[str, bytes], run: Path) -> None:
-    """Writes the copies into a run's directory."""
+    """Write the copies into a run's directory."""
     for name, held in found.items():
         (run / FOLDER).mkdir(exist_ok=True)
         (run / FOLDER / name).write_bytes(held)
 
 
 def not_kept(study: Study) -> list[str]:
-    """A note for each file that is too large to be kept."""
+    """Return a note for each file that is too large to be kept."""
     return [
         f"{path} has {size:,} bytes and is not copied into the run ({FOLDER}/ has files of up to "
         f"{LARGEST:,}); its SHA-256 is {digest}"
@@ -59,7 +59,7 @@ def not_kept(study: Study) -> list[str]:
 
 
 def _named(study: Study) -> Iterator[tuple[Path, str]]:
-    """Every file that a load names, and the SHA-256 of its content when the study was read; each once."""
+    """Yield each file that a load names, once, with its SHA-256 of when the study was read."""
     named = {
         (each.load.folder / path).resolve(): digest
         for each in study.contenders

@@ -81,7 +81,7 @@ FILES = {
 
 
 def write_folder(results: SavedRun) -> None:
-    """Writes these files into the run's folder; of a run without a summary only the README."""
+    """Write these files into the run's folder; of a run without a summary only the README."""
     folder, summary = results.path, results.summary
     if summary is not None:
         write_text(folder / PAGE, summary_page(summary))
@@ -98,7 +98,7 @@ def write_folder(results: SavedRun) -> None:
 
 
 def estimates(summary: Summary) -> polars.DataFrame:
-    """One row per contender and metric, in the metric's own unit: the estimate with its interval.
+    """Return one row per contender and metric, in the metric's own unit: the estimate with its interval.
 
     For repeated runs, their mean and one standard deviation on each side.
     """
@@ -106,8 +106,8 @@ def estimates(summary: Summary) -> polars.DataFrame:
 
     rows = []
     for each in summary.contenders:
-        told = dict.fromkeys([*each.metrics, *each.spread])
-        for name in told:
+        names = dict.fromkeys([*each.metrics, *each.spread])
+        for name in names:
             found, interval = shown_of(summary, each, name), each.metrics.get(name)
             if found is None:
                 continue
@@ -146,7 +146,7 @@ ESTIMATE_COLUMNS = (
 
 
 def readme(results: SavedRun) -> str:
-    """The text of README.md: the files that exist, or of a run that has not ended, all that may come."""
+    """Return the text of README.md: the files that exist, or all possible ones if the run has not ended."""
     summary = results.summary
     study = results.run.study
     title = summary.study.title if summary else str(study.get("title") or study.get("name"))
@@ -189,18 +189,18 @@ def _files(results: SavedRun) -> Iterator[list[str]]:
 
 
 def _shown_metric(results: SavedRun) -> str:
-    """The metric of the examples: the study's own, if the trials have it."""
+    """Return the metric of the examples: the study's own, if the trials have it."""
     summary = results.summary
     assert summary is not None, "only a run that has ended has examples"
     wanted = [summary.study.metric, *(sweep.metric for sweep in summary.sweeps)]
-    told = {
+    available = {
         name for trial in results.trials for name, value in (trial.metrics or {}).items() if value is not None
     }
-    return next((name for name in wanted if name in told), wanted[0])
+    return next((name for name in wanted if name in available), wanted[0])
 
 
 def openings(metric_name: str) -> dict[str, tuple[str, str]]:
-    """By language, the kind of code and three lines that open the table of trials.
+    """Return language → kind of code, and three lines that open the table of trials.
 
     They select the trials that the figures rest on, and print the median of a metric for each contender.
     """

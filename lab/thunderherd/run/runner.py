@@ -51,7 +51,7 @@ from thunderherd.trial.trial import ProfileFiles, run_trial
 SEEDS = 2**32
 """A seed that the user did not choose is below this."""
 GONE_SECONDS = 0.5
-"""How long to wait for the end of a lab's site, which may be why a trial failed."""
+"""The time to wait for the end of a lab's site, which may be the reason of a failed trial."""
 
 RESUME = "resume: "
 """Begins the line with the command that resumes an interrupted run."""
@@ -73,11 +73,11 @@ def run_study(
     go_on: Sequence[str] = (),
     show: progress.Progress | None = None,
 ) -> Summary:
-    """Runs `study` into `directory` (default: results/STUDY-DATE-TIME) and returns the summary written there.
+    """Run `study` into `directory` (default: results/STUDY-DATE-TIME) and return the summary written there.
 
-    With `resume`, continues the run in `directory` with the same seed and order. Ctrl-C keeps the trials,
-    writes their summary, prints how to resume and raises KeyboardInterrupt. `go_on` are the words to print if
-    that is not `thunderherd run ... --resume`. Main thread only.
+    With `resume`, continue the run in `directory` with the same seed and order. Ctrl-C keeps the trials,
+    writes their summary, prints how to resume and raises KeyboardInterrupt. `go_on` is the command to print
+    if that is not `thunderherd run ... --resume`. Main thread only.
 
     Raises
     ------
@@ -104,7 +104,7 @@ def _open(
     sites: Mapping[str, Site],
     show: progress.Progress,
 ) -> RunDirectory:
-    """The directory of a new run, or of the run to resume."""
+    """Return the directory of a new run, or of the run to resume."""
     now = datetime.now().astimezone().isoformat(timespec="seconds")
     here = {**description.describe(engine), "labs": {name: site.facts() for name, site in sites.items()}}
     if resume and is_begun(path):
@@ -183,7 +183,10 @@ class RunState:
             raise
 
     def _stopped(self) -> None:
-        """Reports what was kept and how to resume, and writes its summary; a second Ctrl-C skips that."""
+        """Report how many trials were kept, write their summary, and print how to resume.
+
+        A second Ctrl-C skips the summary.
+        """
         kept = ", ".join([count(len(self.directory.trials), "trial"), *self._extra_trials()])
         self.show.say(f"stopped: {kept} kept in {self.directory.path}")
         try:
@@ -194,16 +197,16 @@ class RunState:
             self.show.say(f"{RESUME}{self._resume_command()}")
 
     def _extra_trials(self) -> list[str]:
-        """How many of the extra trials that the study asks for exist."""
+        """Return, in words, how many of the requested extra trials exist."""
         extra: list[tuple[ExtraTrials[Any], str]] = [
             (counted(self.study, self.directory), "counted"),
             (profiled(self.study, self.directory), "sampled"),
         ]
-        told = [(each.valid(), each.wanted, word) for each, word in extra if each.table.is_asked_for]
-        return [f"{valid} of {count(wanted, f'{word} trial')}" for valid, wanted, word in told]
+        requested = [(each.valid(), each.wanted, word) for each, word in extra if each.table.is_asked_for]
+        return [f"{valid} of {count(wanted, f'{word} trial')}" for valid, wanted, word in requested]
 
     def _limits(self) -> MachineLimits | None:
-        """The machine limits: those of the run, or measured now; None if not wanted or unavailable."""
+        """Return the machine limits: those of the run, or measured now; None if not wanted or unavailable."""
         milliseconds = self.study.measure.limits_milliseconds
         if not milliseconds:
             return None
@@ -230,13 +233,13 @@ class RunState:
             return None
 
     def _next_block(self) -> int | None:
-        """The number of the block to run or finish; None at the end."""
+        """Return the number of the block to run or finish; None at the end."""
         found = plan(self.study, self.directory.trials)
         self.show.plan(found.blocks, found.trials_left)
         return found.number
 
     def _run_block(self, number: int) -> None:
-        """Runs the trials that the block lacks, in its order, then repeats the invalid ones."""
+        """Run the trials that the block lacks, in its order, then repeat the invalid ones."""
         for _ in range(ATTEMPTS * len(self.names)):
             following = next_in_block(self.study, self.seed, number, self.directory.trials)
             if following is None:
@@ -282,7 +285,7 @@ class RunState:
         attempt: int,
         profiles: ProfileFiles | None = None,
     ) -> TrialRecord:
-        """Runs a trial at the site of its contender's lab."""
+        """Run a trial at the site of its contender's lab."""
         site = self.sites[contender.lab.network]
         site.check()
         try:
@@ -312,7 +315,7 @@ class RunState:
             )
 
     def _after(self, error: UserError, name: str) -> str:
-        """What to do after a mistake of the user during a run.
+        """Return a hint on how to go on after a mistake of the user during a run.
 
         If a contender's very first trial is refused, the reason is in its settings. A resumed run would keep
         those.
@@ -323,7 +326,7 @@ class RunState:
         return f"{kept}; {RESUME}{self._resume_command()}"
 
     def _remark(self, block: Block) -> str:
-        """The noise of a block, if it was noisier than the study allows; otherwise empty."""
+        """Return the noise of a block, if it was noisier than the study allows; otherwise empty."""
         limits = self.study.noise
         heard = [
             (noise.loudness(trial.noise, limits), trial) for trial in block.trials.values() if trial.noise
@@ -366,7 +369,7 @@ class RunState:
         return summary
 
     def _with_profiles(self, summary: Summary) -> Summary:
-        """The summary with the profiles of the run; writes their files."""
+        """Return the summary with the profiles of the run, and write their files."""
         trials = profiled(self.study, self.directory).done
         found, reasons = profiling_summary(self.study, summary, trials, self.directory.path, self.engine)
         for reason in reasons:
@@ -376,7 +379,7 @@ class RunState:
         return summary.model_copy(update={"profiles": found, "study": study})
 
     def _resume_command(self) -> str:
-        """The command that resumes the run."""
+        """Return the command that resumes the run."""
         if self.go_on:
             return shlex.join(self.go_on)
         words = typed(asked_for(self.study), self.study.size, self.study.overrides)
@@ -384,7 +387,7 @@ class RunState:
 
 
 def _first_cpus(study: Study) -> list[int] | None:
-    """One CPU of each side if the study separates them; None leaves the choice to the engine."""
+    """Return one CPU of each side if the study separates them; None leaves the choice to the engine."""
     server, clients = study.lab.server_cpus, study.lab.client_cpus
     if not server or not clients or server[0] == clients[0]:
         return None
@@ -392,7 +395,7 @@ def _first_cpus(study: Study) -> list[int] | None:
 
 
 def _build_of(engine: Path) -> tuple[int, int] | None:
-    """An identity that changes when the engine is rebuilt; None if there is no engine."""
+    """Return an identity that changes when the engine is rebuilt; None if there is no engine."""
     try:
         found = engine.stat()
     except OSError:
@@ -401,7 +404,7 @@ def _build_of(engine: Path) -> tuple[int, int] | None:
 
 
 def check_same(info: RunInfo, study: Study, seed: int | None, here: dict[str, Any]) -> None:
-    """Refuses to resume a run with another study, seed, engine, kernel or CPU.
+    """Refuse to resume a run with another study, seed, engine, kernel or CPU.
 
     Raises `UserError`, which names the changes.
     """
@@ -442,7 +445,7 @@ def _look_up(tree: Any, keys: Sequence[str]) -> Any:
 
 
 def differences(before: Any, now: Any, place: str = "") -> list[str]:
-    """The differences between two JSON documents: `load.settings.loops was 500, is 250`."""
+    """Return the differences between two JSON documents: `load.settings.loops was 500, is 250`."""
     if isinstance(before, dict) and isinstance(now, dict):
         keys = dict.fromkeys([*before, *now])
         return [

@@ -1,4 +1,4 @@
-"""How the contenders stand during a run: estimates with intervals, from all valid trials so far.
+"""The standings of contenders during a run: estimates with intervals, from all valid trials so far.
 
 Nothing is judged by them: noisy blocks are included, and verdicts come only at the planned looks.
 """
@@ -55,7 +55,7 @@ class Standings:
         self._estimates: dict[str, LocationEstimate] = {}
 
     def add(self, trial: TrialRecord) -> None:
-        """Adds a trial."""
+        """Add a trial."""
         self.trials += 1
         self.last = trial
         if trial.noise is not None and noise.loudness(trial.noise, self.study.noise) > 1:
@@ -70,7 +70,7 @@ class Standings:
             self._estimates.pop(trial.contender, None)
 
     def groups(self) -> list[Group]:
-        """The main table, then each point of each sweep, in the study's order."""
+        """Return the main table, then each point of each sweep, in the study's order."""
         together: dict[tuple[str | None, str | None], list[Contender]] = {}
         for each in self.study.contenders:
             together.setdefault((each.sweep, each.point), []).append(each)

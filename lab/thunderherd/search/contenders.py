@@ -33,14 +33,14 @@ SIDE_CHOICES = ("server", "client", "both")
 PROCESSES = IntegerSetting(
     name="processes", help=LOAD_PROCESSES, unit=None, kind="integer", minimum=1, maximum=64, default=1
 )
-"""The one number of a load that is no setting of the engine's."""
+"""The one number of a load that is not a setting of the engine."""
 
 _SUCH_AS = "pool=30, load.processes=2 or lab.server_cpus=[0, 1]"
 
 
 @dataclass(frozen=True)
 class Basis:
-    """What all contenders share: the workload, the load, and defaults for what a contender leaves out."""
+    """The parts that all contenders share: workload, load, and defaults for missing keys."""
 
     catalogue: Catalogue
     workload: str
@@ -49,7 +49,7 @@ class Basis:
     server_way: Way
     load_way: Way
     side: str | None
-    """As typed. None means the side that the workload is about."""
+    """The typed side; None means the side that the workload is about."""
     lab: str = USUAL.name
     """The kind of lab."""
     direction: object = None
@@ -57,20 +57,20 @@ class Basis:
     command: str = "crossover"
 
     def settings_of_server(self, table: Mapping[str, Any]) -> dict[str, Setting]:
-        """The settings of a contender's server."""
+        """Return the settings of a contender's server."""
         return self.catalogue.settings_of_server(
             table.get("design", self.design), _way(table, self.server_way), self.workload
         )
 
     def settings_of_load(self, table: Mapping[str, Any]) -> dict[str, Setting]:
-        """The settings of a contender's load."""
+        """Return the settings of a contender's load."""
         own = table.get("load", {})
         return self.catalogue.settings_of_load(
             own.get("kind", self.load), _way(own, self.load_way), self.workload
         )
 
     def settings_of_lab(self, table: Mapping[str, Any]) -> dict[str, Setting]:
-        """The quantities of a contender's lab, by the keys of [lab]."""
+        """Return the quantities of a contender's lab, by the keys of [lab]."""
         kind = self.lab_of(table)
         own = kind.settings(self.catalogue)
         return {
@@ -80,7 +80,7 @@ class Basis:
         }
 
     def lab_of(self, table: Mapping[str, Any]) -> Kind:
-        """The kind of a contender's lab."""
+        """Return the kind of a contender's lab."""
         return KINDS.get(table.get("lab", {}).get("kind", self.lab), USUAL)
 
     @property
@@ -96,14 +96,14 @@ class Basis:
         return "server" if self.sender == "client" else "client"
 
     def side_of(self, primitive: Primitive) -> str:
-        """The side that uses a primitive that is a contender: a send primitive belongs to the sender."""
+        """Return the side that uses a primitive given as contender: the sender for a send primitive."""
         if self.side is not None:
             return self.side
         return self.sender if primitive.moves == "out" else self.receiver
 
 
 def _from(setting: Setting, least: int) -> Setting:
-    """A setting without the values below the least that a key of [lab] may have."""
+    """Return a setting without the values below the least that a key of [lab] may have."""
     if not isinstance(setting, IntegerSetting):
         return setting
     return setting.model_copy(update={"minimum": max(setting.minimum, least)})
@@ -117,7 +117,7 @@ def _way(table: Mapping[str, Any], usual: Way) -> Way:
 
 
 def contender(typed: str, basis: Basis, of_study: Mapping[str, dict[str, Any]]) -> dict[str, Any]:
-    """The table of a contender. Raises `UserError` with the known names for an unknown one."""
+    """Return the table of a contender; raise `UserError` with the known names for an unknown one."""
     if "=" in typed:
         return _of_settings(typed, basis)
     if typed in of_study:
@@ -149,7 +149,7 @@ def contender(typed: str, basis: Basis, of_study: Mapping[str, dict[str, Any]]) 
 def check_directions(
     request: CrossoverRequest, pair: Sequence[Mapping[str, Any]], catalogue: Catalogue
 ) -> None:
-    """Refuses two contenders that differ in a primitive alone, if one sends by it and the other receives."""
+    """Refuse two contenders that differ in a primitive alone, if one sends by it and the other receives."""
     moved = [_primitives(table) for table in pair]
     same = _without_primitives(pair[0]) == _without_primitives(pair[1])
     if not (same and len(moved[0]) == len(moved[1]) == 1 and {*moved[0]} != {*moved[1]}):
@@ -174,13 +174,13 @@ def check_directions(
 
 
 def _primitives(table: Mapping[str, Any]) -> dict[str, str]:
-    """The primitives that a contender names for either side, by direction."""
+    """Return the primitives that a contender names for either side, by direction."""
     ends = (table.get("load", {}), table)
     return {field: end[field] for end in ends for field in Way._fields if field in end}
 
 
 def _without_primitives(table: Mapping[str, Any]) -> dict[str, Any]:
-    """The rest of a contender, without its names."""
+    """Return the rest of a contender, without its names."""
     left = {key: value for key, value in table.items() if key not in (*OWN, *Way._fields)}
     load = {key: value for key, value in left.pop("load", {}).items() if key not in Way._fields}
     return {**left, **({"load": load} if load else {})}
@@ -193,7 +193,7 @@ def _moved(primitive: Primitive, side: str) -> dict[str, Any]:
 
 
 def _of_settings(typed: str, basis: Basis) -> dict[str, Any]:
-    """A contender from `key=value` parts with commas between. A value may be a list."""
+    """Return a contender from `key=value` parts with commas between. A value may be a list."""
     where = f"{basis.command}: {typed}"
     given: dict[str, Any] = {}
     for part in _parts(typed):
@@ -202,7 +202,7 @@ def _of_settings(typed: str, basis: Basis) -> dict[str, Any]:
             name_first = part == typed.partition(",")[0] and "=" not in part
             instead = f"; a design with settings is design={typed}" if part and name_first else ""
             raise UserError(
-                f"{show(part)} is no key=value",
+                f"{show(part)} is not of the form key=value",
                 code="contender.no_key_value",
                 hint=f"give {_SUCH_AS}, with commas between several{instead}",
                 where=where,
@@ -227,12 +227,12 @@ def _of_settings(typed: str, basis: Basis) -> dict[str, Any]:
 
 
 def _parts(typed: str) -> list[str]:
-    """The text between commas, except for commas inside a list."""
+    """Return the text between commas, except for commas inside a list."""
     return re.split(r",(?![^\[]*\])", typed)
 
 
 def _path(key: str, table: Mapping[str, Any], basis: Basis, where: str) -> tuple[str, ...]:
-    """The place of a key in a contender's table. A setting may be written without its table."""
+    """Return the place of a key in a contender's table. A setting may be written without its table."""
     if key.startswith(("settings.", "load.", "lab.")) or key == "trial":
         return tuple(key.split("."))
     server, load = basis.settings_of_server(table), basis.settings_of_load(table)
@@ -257,7 +257,7 @@ def _path(key: str, table: Mapping[str, Any], basis: Basis, where: str) -> tuple
 
 
 def _named(typed: str) -> str:
-    """A name made of the settings: `design=prefork,pool=30` is prefork_pool_30."""
+    """Return a name made of the settings: `design=prefork,pool=30` is prefork_pool_30."""
     words = []
     for part in _parts(typed):
         key, _, value = part.partition("=")
@@ -277,7 +277,7 @@ class Swept:
     name: str
     keys: tuple[str, ...]
     by_all: bool
-    """Whether every contender has the keys."""
+    """True if every contender has the keys."""
     setting: IntegerSetting
     raised: Mapping[str, int]
     """Limits of the server that must be as high as the range, with the value that they need."""
@@ -285,7 +285,7 @@ class Swept:
 
 @dataclass(frozen=True)
 class _Sought:
-    """The range that --over asks for, and the contenders in which its setting is looked up."""
+    """The range of --over, and the contenders that may have its setting."""
 
     request: CrossoverRequest
     range_: Range
@@ -307,7 +307,7 @@ def swept(
     tables: Sequence[dict[str, Any]],
     given: Mapping[str, Any],
 ) -> Swept:
-    """Finds the setting of --over. Raises `UserError` if there is none, or if the range exceeds it.
+    """Find the setting of --over; raise `UserError` if there is none, or if the range exceeds it.
 
     Parameters
     ----------
@@ -328,7 +328,8 @@ def swept(
     setting = next(iter(found[keys[0]].values()))
     if not isinstance(setting, IntegerSetting):
         hint = f"numbers: {', '.join(_numeric(sought))}"
-        raise sought.refusal(f"it is no number but {setting.allowed()}", "crossover.over_is_no_number", hint)
+        message = f"not a number; it takes {setting.allowed()}"
+        raise sought.refusal(message, "crossover.over_is_no_number", hint)
     _check_available(keys, sought)
     for own in (each for key in keys for each in found[key].values()):
         if not (own.accepts(range_.low) and own.accepts(range_.high)):
@@ -342,7 +343,7 @@ def swept(
 
 
 def _check_available(keys: tuple[str, ...], sought: _Sought) -> None:
-    """This machine supports the quantity of a lab."""
+    """Check that this machine supports the quantity of a lab."""
     for key in keys:
         table, _, name = key.partition(".")
         for each in sought.tables if table == "lab" else ():
@@ -353,29 +354,29 @@ def _check_available(keys: tuple[str, ...], sought: _Sought) -> None:
 
 
 def _allowed(leaf: str, setting: Setting) -> str:
-    """The values of a setting in words, with the units of a lab's quantity."""
+    """Return the values of a setting in words, with the units of a lab's quantity."""
     if leaf not in QUANTITIES or not QUANTITIES[leaf].units or not isinstance(setting, IntegerSetting):
         return setting.allowed()
     return f"{written(leaf, setting.minimum)} to {written(leaf, setting.maximum)}"
 
 
-def _within(asked: Range, setting: Setting) -> str:
-    """The part of a range that its setting allows, as a hint."""
+def _within(range_: Range, setting: Setting) -> str:
+    """Return the part of a range that its setting allows, as a hint."""
     if not isinstance(setting, IntegerSetting):
         return ""
-    low, high = max(asked.low, setting.minimum), min(asked.high, setting.maximum)
-    return f"type --over {_typed(asked.name, low, high)}" if low < high else ""
+    low, high = max(range_.low, setting.minimum), min(range_.high, setting.maximum)
+    return f"type --over {_typed(range_.name, low, high)}" if low < high else ""
 
 
 def _typed(name: str, low: int, high: int) -> str:
-    """A range as it is typed, with the units of a lab's quantity."""
+    """Return a range as it is typed, with the units of a lab's quantity."""
     leaf = name.rpartition(".")[2]
     ends = [written(leaf, end) if leaf in QUANTITIES else end for end in (low, high)]
     return f"{name}={ends[0]}..{ends[1]}"
 
 
 def _places(sought: _Sought) -> dict[str, dict[int, Setting]]:
-    """The keys with that last name. Each has the settings of the contenders that have it, by their number."""
+    """Return the keys with that last name, each with the settings of its contenders, by their number."""
     found: dict[str, dict[int, Setting]] = {}
     leaf = sought.leaf
     for place, table in enumerate(sought.tables):
@@ -391,8 +392,10 @@ def _places(sought: _Sought) -> dict[str, dict[int, Setting]]:
 
 
 def _agreeing(found: Mapping[str, Any], sought: _Sought) -> tuple[str, ...]:
-    """The keys that take a value together: both sides' keys if the workload wants them equal, else the key of
-    the side that uses it."""
+    """Return the keys that take a value together.
+
+    These are both sides' keys if the workload wants them equal, else the key of the side that uses it.
+    """
     if len(found) == 1:
         return tuple(found)
     leaf, basis = sought.leaf, sought.basis
@@ -412,7 +415,7 @@ def _agreeing(found: Mapping[str, Any], sought: _Sought) -> tuple[str, ...]:
 
 
 def _raised(keys: tuple[str, ...], sought: _Sought, given: Mapping[str, Any]) -> dict[str, int]:
-    """The server's limits on the clients' setting that are too low, with the value that they need."""
+    """Return the server's limits on the clients' setting that are too low, with the value that they need."""
     basis, leaf, high = sought.basis, sought.leaf, sought.range_.high
     workload = basis.catalogue.workload(basis.workload)
     raised: dict[str, int] = {}
@@ -428,7 +431,7 @@ def _raised(keys: tuple[str, ...], sought: _Sought, given: Mapping[str, Any]) ->
 
 
 def names_of_settings(catalogue: Catalogue) -> list[str]:
-    """The names of all settings that any contender could have, in any lab."""
+    """Return the names of all settings that any contender could have, in any lab."""
     of_workloads = [(*each.client_settings, *each.service_settings) for each in catalogue.workloads]
     entries = (*catalogue.designs, *catalogue.primitives, *catalogue.loads)
     shared = [catalogue.server_settings, catalogue.load_settings]
@@ -439,7 +442,7 @@ def names_of_settings(catalogue: Catalogue) -> list[str]:
 
 
 def _numeric(sought: _Sought) -> list[str]:
-    """The names of the contenders' settings that are numbers."""
+    """Return the names of the contenders' settings that are numbers."""
     basis = sought.basis
     settings = {
         name: setting

@@ -23,9 +23,9 @@ if TYPE_CHECKING:
 
 
 def find_crossover(request: CrossoverRequest) -> int:
-    """Runs both stages, prints and draws the answer, writes the report.
+    """Run both stages, print and draw the answer, and write the report.
 
-    Returns 0 for an answer, which includes "none in this range"; 1 if too many trials were invalid for one.
+    Return 0 for an answer, which includes "none in this range"; 1 if too many trials were invalid.
     """
     from thunderherd.engine.client import catalogue
     from thunderherd.records.directory import default_directory
@@ -55,7 +55,7 @@ def _crossover_of(summary: Summary) -> CrossoverSummary:
 
 
 def _show(summary: Summary, directory: Path) -> None:
-    """Prints the last stage with the answer; writes its report, and the picture beside both stages."""
+    """Print the last stage with the answer; write its report and the picture."""
     from thunderherd.show.charts.crossover import write_pictures
     from thunderherd.show.report.page import write_report
     from thunderherd.show.tables.main import print_study

@@ -43,25 +43,25 @@ FIRST = 2
 
 
 def sender_of(workload: Workload | None, direction: object) -> str | None:
-    """The side that sends a stream. None for a workload without a choice of direction."""
+    """Return the side that sends a stream; None for a workload without a choice of direction."""
     if workload is None or DIRECTION not in {each.name for each in workload.client_settings}:
         return None
     return "server" if direction == TO_CLIENT else "client"
 
 
 def least_source_bytes(message: int) -> int:
-    """Size of the smallest file that the engine makes to send messages of this size from."""
+    """Return the size of the smallest file from which the engine sends messages of this size."""
     return max(PART // message, 1) * message + PERIOD - 1
 
 
 def first_sizes(tables: Tables) -> Tables:
-    """The study of a first stage with its smallest sizes alone."""
+    """Return the study of a first stage with its smallest sizes alone."""
     (sweep,) = tables["sweeps"]
     return {**tables, "sweeps": [{**sweep, "values": sweep["values"][:FIRST]}]}
 
 
 def check_effect(tables: Tables, study: Study, request: CrossoverRequest, catalogue: Catalogue) -> None:
-    """Raises `UserError` if a contender does the same at every size, or cannot run at the largest.
+    """Raise `UserError` if a contender does the same at every size, or cannot run at the largest.
 
     Parameters
     ----------
@@ -85,7 +85,7 @@ def check_effect(tables: Tables, study: Study, request: CrossoverRequest, catalo
 
 @dataclass(frozen=True)
 class _Over:
-    """What --over searches: the keys that take each size, and their range."""
+    """The subject of the search: the keys that take each size, and their range."""
 
     request: CrossoverRequest
     keys: tuple[str, ...]
@@ -95,11 +95,11 @@ class _Over:
         return self.request.refusal(f"--over {self.request.over.strip()}", message, code, hint)
 
     def typed(self, low: int, high: int, name: str = "") -> str:
-        """The option with another range, or another name."""
+        """Return the option with another range, or another name."""
         return f"--over {name or self.range_.name}={low}..{high}"
 
     def check_side(self, sender: str) -> None:
-        """At least one of the keys belongs to the side that uses it."""
+        """Check that at least one of the keys belongs to the side that uses it."""
         receiver = "server" if sender == "client" else "client"
         for key in self.keys:
             leaf = key.rpartition(".")[2]
@@ -123,7 +123,7 @@ class _Over:
         )
 
     def check_source(self, each: Contender) -> None:
-        """The size of a stream's source matters only for a file, and only above the engine's smallest one."""
+        """Check that the size of a stream's source matters: only for a file above the engine's smallest."""
         for key in self.keys:
             if key.rpartition(".")[2] != "source_bytes":
                 continue
@@ -141,7 +141,7 @@ class _Over:
                 instead = (
                     f"type {self.typed(least, high)}"
                     if least < high
-                    else f"go above {least}, or lower that by --set {table}.message_bytes=..."
+                    else f"choose sizes above {least}, or lower that bound by --set {table}.message_bytes=..."
                 )
                 raise self.refusal(
                     f"below {least} all sizes are the same file (message_bytes = {message})",
@@ -150,7 +150,7 @@ class _Over:
                 )
 
     def check_end(self, each: Contender) -> None:
-        """A stream has an end."""
+        """Check that a stream has an end."""
         if not each.load.is_timed and each.load.settings.get(ENDLESS) == 0:
             raise self.refusal(
                 "the stream never ends: this load does not end by time",
@@ -159,7 +159,7 @@ class _Over:
             )
 
     def check_ports(self, contenders: Sequence[Contender], catalogue: Catalogue) -> None:
-        """There are ports for all connections at the largest size."""
+        """Check that there are ports for all connections at the largest size."""
         low, high = self.range_.low, self.range_.high
         most, allowed = min(_most(self.keys, contenders, catalogue), default=(high, 0))
         if low < most < high:
@@ -174,7 +174,7 @@ class _Over:
 def _most(
     keys: Sequence[str], contenders: Sequence[Contender], catalogue: Catalogue
 ) -> Iterator[tuple[int, int]]:
-    """The largest size, and the connections allowed, of each contender whose connections grow with size."""
+    """Yield the largest size and the allowed connections of contenders whose connections grow with size."""
     for each in contenders:
         counted = {*(f"load.settings.{name}" for name in each.load.connections_by), "load.processes"}
         ports, connections = KINDS[each.lab.kind].local_ports(catalogue), each.load.connections_per_trial

@@ -73,9 +73,9 @@ OF_LOAD = "load.settings"
 
 
 def coarse_study(request: CrossoverRequest, catalogue: Catalogue) -> Tables:
-    """The study of the first stage. Raises `UserError` for every mistake that the words alone show.
+    """Return the study of the first stage, without the keys of --set.
 
-    The study itself does not have the keys of --set.
+    Raise `UserError` for every mistake that the command line alone shows.
     """
     range_ = _range_of(request, catalogue)
     study_parts = taken_over(request)
@@ -126,7 +126,7 @@ def coarse_study(request: CrossoverRequest, catalogue: Catalogue) -> Tables:
 
 
 def typed_keys(request: CrossoverRequest, catalogue: Catalogue) -> Typed:
-    """The options by which the keys of both studies were typed."""
+    """Return the options by which the keys of both studies were typed."""
     load = catalogue.load(request.load or _timed_load(catalogue))
     options: dict[KeyPath, tuple[str, Any]] = {
         ("server", "workload"): ("--workload", request.workload),
@@ -147,7 +147,7 @@ def typed_keys(request: CrossoverRequest, catalogue: Catalogue) -> Typed:
 
 
 def _range_of(request: CrossoverRequest, catalogue: Catalogue) -> Range:
-    """The range of --over. An unknown setting is refused for its name, not for the units of its values."""
+    """Return the range of --over. Report an unknown setting by its name, not by the units of its values."""
     try:
         return parse_range(request.over, "crossover: --over", WRITTEN)
     except UserError:
@@ -161,7 +161,7 @@ def _range_of(request: CrossoverRequest, catalogue: Catalogue) -> Range:
 
 
 def name_of(a: str, b: str) -> str:
-    """The name of the study of two contenders."""
+    """Return the name of the study of two contenders."""
     return "-".join(["crossover", a.replace("_", "-"), b.replace("_", "-")]).strip("-")
 
 
@@ -191,7 +191,7 @@ def _basis(
 
 
 def _direction(load: Mapping[str, Any], fixed: Sequence[str]) -> object:
-    """The direction of a stream's bytes: that of --set, else that of the study."""
+    """Return the direction of a stream's bytes: that of --set, else that of the study."""
     direction = load.get("settings", {}).get(DIRECTION)
     for key, value in map(parse_override, fixed):
         direction = value if key.rpartition(".")[2] == DIRECTION else direction
@@ -225,7 +225,7 @@ def _check_known(request: CrossoverRequest, what: str, name: str, known: Sequenc
 
 
 def _workload_with(range_: Range, catalogue: Catalogue) -> str:
-    """The first workload with the setting, or the first of all."""
+    """Return the first workload with the setting, or the first of all."""
     leaf = range_.name.rpartition(".")[2]
     for each in catalogue.workloads:
         if leaf in {setting.name for setting in (*each.client_settings, *each.service_settings)}:
@@ -234,7 +234,7 @@ def _workload_with(range_: Range, catalogue: Catalogue) -> str:
 
 
 def _timed_load(catalogue: Catalogue) -> str:
-    """The first load that can end by time, which makes trials of all sizes equally long."""
+    """Return the first load that can end by time, which makes trials of all sizes equally long."""
     return next((each.name for each in catalogue.loads if each.duration), catalogue.loads[0].name)
 
 
@@ -255,7 +255,7 @@ def _check_pair(request: CrossoverRequest, pair: Sequence[dict[str, Any]], catal
 def _check_sizes_fit(
     request: CrossoverRequest, range_: Range, over: Swept, basis: Basis, sweeps: Sequence[SweepTable]
 ) -> None:
-    """Every whole number of the range can be a size.
+    """Check that every whole number of the range can be a size.
 
     If a workload fixes the product of two settings, few numbers can, and none around a crossing.
     """
@@ -284,7 +284,7 @@ def _check_sizes_fit(
 
 
 def _check_not_fixed(request: CrossoverRequest, over: Swept, lab: Mapping[str, Any]) -> None:
-    """The searched setting has no value of its own."""
+    """Check that the searched setting has no fixed value."""
     for key, value in lab.items():
         if over.keys == (f"lab.{key}",):
             option = f"{OPTION} {key}={value}"
@@ -297,7 +297,7 @@ def _check_not_fixed(request: CrossoverRequest, over: Swept, lab: Mapping[str, A
 
 
 def _compared_at(points: str, request: CrossoverRequest, over: Swept, sweeps: Sequence[SweepTable]) -> str:
-    """Instead of a search: the command that runs the study's sweep over the setting at these points."""
+    """Return an alternative to the search: the command that runs the study's sweep at these points."""
     for sweep in sweeps:
         known = {each if isinstance(each, str) else each.name for each in sweep.contenders}
         keys = {".".join(map(str, path)) for value in sweep.values for path in _set_by(value)} | {*sweep.keys}
@@ -310,7 +310,7 @@ def _compared_at(points: str, request: CrossoverRequest, over: Swept, sweeps: Se
 
 
 def _set_by(value: Any) -> list[KeyPath]:
-    """The keys that a point of a sweep sets, if it is a table."""
+    """Return the keys that a point of a sweep sets, if it is a table."""
     return [path for path, _ in flat(value.get("set", {}))] if isinstance(value, dict) else []
 
 
@@ -344,7 +344,7 @@ def _server(basis: Basis, tables: Mapping[str, Any], over: Swept) -> dict[str, A
 
 
 def _load(request: CrossoverRequest, basis: Basis, tables: Mapping[str, Any], over: Swept) -> dict[str, Any]:
-    """The study's load, or one that ends by time, with persistent connections for two primitives.
+    """Return the study's load, or one that ends by time, with persistent connections for two primitives.
 
     If --over is the number of each client's requests, the load ends by that number instead.
     """
@@ -383,12 +383,12 @@ def _load(request: CrossoverRequest, basis: Basis, tables: Mapping[str, Any], ov
 
 
 def _is_count(over: Swept, kind: Load) -> bool:
-    """Whether --over is the number of requests that each client makes."""
+    """True if --over is the number of requests that each client makes."""
     return over.keys == tuple(f"{OF_LOAD}.{name}" for name in kind.requests[-1:])
 
 
 def _values(keys: Sequence[str], is_plain: bool, sizes: Sequence[float]) -> dict[str, Any]:
-    """The points of a sweep: the values of keys if every contender has these, otherwise tables."""
+    """Return the points of a sweep: the values of keys if every contender has these, otherwise tables."""
     whole = [int(size) for size in sizes]
     if is_plain and all(_value(key, size) == size for key in keys for size in whole):
         return {"key": keys[0] if len(keys) == 1 else list(keys), "values": whole}
@@ -398,14 +398,14 @@ def _values(keys: Sequence[str], is_plain: bool, sizes: Sequence[float]) -> dict
 
 
 def _value(key: str, size: int) -> int | str:
-    """A size as a study writes it for a key: a quantity of [lab] may have a unit."""
+    """Return a size as a study writes it for a key: a quantity of [lab] may have a unit."""
     table, _, name = key.partition(".")
     return written(name, size) if table == "lab" else size
 
 
 def _raised_note(over: Swept) -> dict[str, str]:
     raised = [f"{name} of the server is raised to {value:,}" for name, value in over.raised.items()]
-    return {"note": f"{'; '.join(raised)}, as {over.name} goes so far"} if raised else {}
+    return {"note": f"{'; '.join(raised)}, because the range of {over.name} goes that far"} if raised else {}
 
 
 def _own_set(tables: Mapping[str, Any]) -> dict[str, Any]:
@@ -418,7 +418,7 @@ def _own_set(tables: Mapping[str, Any]) -> dict[str, Any]:
 def dense_study(
     coarse: Tables, sizes: Sequence[float], found: CrossoverSummary, trials: tuple[int, int]
 ) -> Tables:
-    """The study of the second stage.
+    """Return the study of the second stage.
 
     Parameters
     ----------

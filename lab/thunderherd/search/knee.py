@@ -42,9 +42,9 @@ class _Run(NamedTuple):
 
 
 def find_knees(request: KneeRequest) -> int:
-    """Runs the search, prints and draws the answer, writes the report.
+    """Run the search, print and draw the answer, and write the report.
 
-    Returns 0 for an answer, which includes "none in this range"; 1 if a design has none because the load did
+    Return 0 for an answer, which includes "none in this range"; 1 if a design has none because the load did
     not measure it.
     """
     from thunderherd.engine.client import catalogue
@@ -53,7 +53,7 @@ def find_knees(request: KneeRequest) -> int:
     offered, goal = catalogue(), goal_of(request)
     studies = KneeStudies(request, offered)
     directory, probes = request.out or default_directory(request.command), request.rates is None
-    # Mistakes that the words alone show are reported before anything runs.
+    # Mistakes that the command line alone shows are reported before anything runs.
     probe = studies.probe() if probes else {}
     tables = studies.sketch() if probes else studies.search(None)
     stages = Stages(request, offered, directory, "probe" if probes else "knee", studies.typed())
@@ -77,7 +77,7 @@ def find_knees(request: KneeRequest) -> int:
 
 
 def _is_of_both_loops(override: str, offered: Catalogue) -> bool:
-    """Whether a `key=value` is no setting of the open loop alone."""
+    """True if a `key=value` is not a setting of the open loop alone."""
     name = override.partition("=")[0].strip().rpartition(".")[2]
     of_open, of_closed = (
         {each.name for each in load.settings} if (load := offered.load(kind)) else set()
@@ -87,10 +87,10 @@ def _is_of_both_loops(override: str, offered: Catalogue) -> bool:
 
 
 def _capacities(request: KneeRequest, run: Path) -> dict[str, float]:
-    """Requests a second of each design in a closed loop. Raises `UserError` if a design answered none.
+    """Return each design's requests a second in a closed loop; raise `UserError` if a design has none.
 
-    A trial may be invalid because its server was read late or its client was the slower end: nothing is
-    judged by these rates.
+    A trial may be invalid because its server was read late or its client was the slower end: these rates
+    judge nothing.
     """
     from thunderherd.records.directory import load
 
@@ -108,14 +108,14 @@ def _capacities(request: KneeRequest, run: Path) -> dict[str, float]:
 
 
 def _ends(stages: Stages, run: _Run, goal: Goal) -> dict[str, tuple[int, int]]:
-    """The rates between which each knee is looked for again."""
+    """Return the rates between which each knee is looked for again."""
     from thunderherd.judge.summary.knee import around
 
     return around(_known(stages, run, goal)[1][1])
 
 
 def _known(stages: Stages, run: _Run, goal: Goal, family: int | None = None) -> tuple[Study, Known]:
-    """The study of a run, and the knees in its trials."""
+    """Return the study of a run, and the knees in its trials."""
     from thunderherd.judge.summary.knee import knees
     from thunderherd.records.directory import load
 
@@ -126,7 +126,7 @@ def _known(stages: Stages, run: _Run, goal: Goal, family: int | None = None) -> 
 def _answer(
     stages: Stages, goal: Goal, runs: Sequence[_Run], capacities: dict[str, float] | None
 ) -> KneeSummary:
-    """The answer, which is written too."""
+    """Write the answer and return it."""
     from thunderherd.judge.summary.knee import confirmed
     from thunderherd.records.directory import write_text
     from thunderherd.records.knee import KneeSummary
@@ -161,7 +161,7 @@ def _answer(
 
 
 def _show(found: KneeSummary, runs: Sequence[_Run], directory: Path) -> None:
-    """Prints the answer; writes the reports of the runs, and the picture."""
+    """Print the answer; write the reports of the runs, and the picture."""
     from thunderherd.show.charts.knee import write_pictures
     from thunderherd.show.charts.style import colours_of
     from thunderherd.show.report.page import write_report

@@ -64,7 +64,7 @@ class Goal:
     """A percentile of latency and its upper bound."""
 
     option: str
-    """As it was typed: `p99`."""
+    """The option without its dashes: `p99`."""
     text: str
     seconds: float
 
@@ -75,7 +75,7 @@ class Goal:
 
 
 def goal_of(request: KneeRequest) -> Goal:
-    """The one goal. Raises `UserError` if there is none or more than one, or if it is no time."""
+    """Return the one goal; raise `UserError` if there is none or more than one, or if it is not a time."""
     given = [(name, text) for name, text in request.percentiles.items() if text is not None]
     options = ", ".join(f"--{name}" for name in request.percentiles)
     if len(given) != 1:
@@ -96,13 +96,13 @@ def goal_of(request: KneeRequest) -> Goal:
 
 
 def requests_per_second(loads: Sequence[LoadResult]) -> float:
-    """Replies a second in the windows of a trial's load processes."""
+    """Return replies a second in the windows of a trial's load processes."""
     return sum(load.window.requests_per_second for load in loads if load.window is not None)
 
 
 @dataclass(frozen=True)
 class KneeStudies:
-    """The studies of one search. Each method raises `UserError` for what the request has wrong."""
+    """The studies of one search. Each method raises `UserError` for a mistake in the request."""
 
     request: KneeRequest
     catalogue: Catalogue
@@ -110,13 +110,13 @@ class KneeStudies:
     # The studies --------------------------------------------------------------------------------------------
 
     def probe(self) -> Tables:
-        """Each design in a closed loop: how many requests a second it answers."""
+        """Return the study that measures each design's requests a second in a closed loop."""
         study = {
             **self._shared(),
             "name": "knee-probe",
-            "title": "What each design answers in a closed loop",
-            "question": "Between which rates is a knee to be looked for?",
-            # Nothing is judged by these rates, so a client that is the slower end is no fault here.
+            "title": "Each design's rate in a closed loop",
+            "question": "Between which rates should the search look for a knee?",
+            # These rates judge nothing, so the client may be the slower end.
             "measure": {"metric": "server_cpu_per_request", "limits_milliseconds": 0},
             "load": self._load(CLOSED, 300, {}),
             "sizes": {SIZE: {"repetitions": PROBES}},
@@ -127,7 +127,7 @@ class KneeStudies:
         return {key: value for key, value in study.items() if value}
 
     def search(self, capacities: Mapping[str, float] | None) -> Tables:
-        """Each design at each of its rates. `capacities` are by contender, if the user gave no rates."""
+        """Return the study of each design at its rates, which follow from --rates or from `capacities`."""
         points = self.request.points or (5 if self.request.quick else 8)
         names = [each["name"] for each in self._contenders]
         return self._study(
@@ -135,13 +135,13 @@ class KneeStudies:
         )
 
     def sketch(self) -> Tables:
-        """The search before the probe, at a load's highest rates. Any rates would have the same mistakes."""
+        """Return the search's study at a load's highest rates, to find mistakes before the probe."""
         rate = self._rate_setting()
         most = (rate.maximum if isinstance(rate, IntegerSetting) else 1e6) / HIGHEST_SHARE
         return self.search({each["name"]: most for each in self._contenders})
 
     def confirmation(self, around: Mapping[str, tuple[int, int]]) -> Tables:
-        """The designs in `around`, at rates between the two given, which lie to both sides of a knee."""
+        """Return the study of designs at rates between two that lie to both sides of a knee (`around`)."""
         return self._study({name: _between(*ends) for name, ends in around.items()}, "knee-confirmation")
 
     def _study(self, rates: Mapping[str, Sequence[int]], name: str) -> Tables:
@@ -149,7 +149,7 @@ class KneeStudies:
         words = METRICS[goal.metric].words
         milliseconds = self._milliseconds(goal, min(min(each) for each in rates.values()))
         shared = self._shared()
-        # A load that sleeps is late by a wake-up, which on many machines exceeds what a load may be late.
+        # A sleeping load is late by a wake-up, which on many machines is later than a load may be.
         busy = {WAIT: self.catalogue.never_sleeps[WAIT]} if self._has_own_cpus(shared["lab"]) else {}
         study = {
             **shared,
@@ -183,7 +183,7 @@ class KneeStudies:
         return {key: value for key, value in study.items() if value}
 
     def typed(self) -> Typed:
-        """The options by which the keys of these studies were typed."""
+        """Return the options by which the keys of these studies were typed."""
         request, goal = self.request, goal_of(self.request)
         options: dict[KeyPath, tuple[str, Any]] = {
             ("server", "workload"): ("--workload", request.workload),
@@ -211,7 +211,7 @@ class KneeStudies:
         return {"server": {"workload": self._workload}, "lab": lab}
 
     def _has_own_cpus(self, lab: Mapping[str, Any]) -> bool:
-        """Whether the clients have CPUs that their server does not use."""
+        """True if the clients have CPUs that their server does not use."""
         try:
             placed = lab_of(LabTable(**lab), self.catalogue)
         except ValidationError:
@@ -290,13 +290,13 @@ class KneeStudies:
             first, dots, last = rates.partition("..")
             if not dots:
                 hint = "give LOW..HIGH, such as 1k..50k"
-                raise self.request.refusal(option, "it is no range", "knee.invalid_rates", hint)
+                raise self.request.refusal(option, "not a range", "knee.invalid_rates", hint)
             low, high = (parse_quantity(each, f"knee: {option}") for each in (first, last))
             setting = self._rate_setting()
             if low >= high or (setting and not (setting.accepts(low) and setting.accepts(high))):
                 allowed = setting.allowed() if setting else "a whole number above 0"
                 hint = f"allowed: LOW below HIGH, each {allowed}, such as 1k..50k"
-                raise self.request.refusal(option, "no such range of rates", "knee.invalid_rates", hint)
+                raise self.request.refusal(option, "not a valid range of rates", "knee.invalid_rates", hint)
             return [int(rate) for rate in grid(low, high, points, whole=True)]
         assert capacity is not None, "either the rates are given, or each design was probed"
         width = HIGHEST_SHARE - LOWEST_SHARE
@@ -308,7 +308,7 @@ class KneeStudies:
         return next((each for each in load.settings if each.name == "rate"), None) if load else None
 
     def _check_milliseconds(self) -> None:
-        """A trial and its warm-up are no longer than a load may be."""
+        """Check that a trial with its warm-up is no longer than a load may be."""
         load, given = self.catalogue.load(OPEN), self.request.milliseconds
         shares = {"milliseconds": 1.0, "warm_up_milliseconds": WARM_UP_SHARE}
         bounds = [each for each in load.settings if isinstance(each, IntegerSetting)] if load else []
@@ -322,7 +322,7 @@ class KneeStudies:
             )
 
     def _milliseconds(self, goal: Goal, lowest: int) -> int:
-        """The length of a window: as requested, and as the percentile needs at the lowest rate."""
+        """Return the length of a window: as requested, and as the percentile needs at the lowest rate."""
         given = self.request.milliseconds
         fewest = METRICS[goal.metric].fewest_requests
         requests = MARGIN * fewest + 20
@@ -339,7 +339,7 @@ class KneeStudies:
         return given or max(needed, 500 if self.request.quick else 1000)
 
     def _blocks(self, designs: int) -> int:
-        """As many blocks as it takes to compare each pair: the smallest p of n blocks is 2^(1-n)."""
+        """Return enough blocks to compare each pair: the smallest p of n blocks is 2^(1-n)."""
         given = self.request.blocks
         least = max(6, math.ceil(1 + math.log2(max(1, math.comb(designs, 2)) / ALPHA)))
         if given is not None and given < least:
@@ -353,11 +353,11 @@ class KneeStudies:
 
 
 def _between(low: int, high: int) -> list[int]:
-    """Whole rates, evenly spaced on logarithms; fewer if there are not as many between the two."""
+    """Return whole rates, evenly spaced on logarithms; fewer if there are not enough between the two."""
     steps = (each / (CONFIRMING - 1) for each in range(CONFIRMING))
     return sorted({max(1, round(low * (high / low) ** step)) for step in steps})
 
 
 def _rounded(rate: float) -> int:
-    """The rate to three digits."""
+    """Return the rate to three digits."""
     return int(float(f"{rate:.3g}"))

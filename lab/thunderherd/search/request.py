@@ -24,31 +24,31 @@ class Request:
     points: int | None = None
     blocks: int | None = None
     lab: tuple[str, ...] = ()
-    """Values of --lab (`lab_option`)."""
+    """The values of --lab (`lab_option`)."""
     fixed: tuple[str, ...] = ()
-    """Values of --set, which hold for all stages."""
+    """The values of --set, which hold for all stages."""
     seed: int | None = None
-    """None draws a seed, or with `resume` takes that of the run."""
+    """The seed. None draws one, or with `resume` takes that of the run."""
     out: Path | None = None
     """Directory for the results. None is a new one below ./results."""
     resume: bool = False
-    """Whether to continue the search in `out`."""
+    """True to continue the search in `out`."""
     words: tuple[str, ...] = ()
     """The command line, for the record."""
 
     def lab_keys(self) -> dict[str, Any]:
-        """The keys of [lab] that --lab sets. Raises `UserError` for those that do not exist."""
+        """Return the keys of [lab] that --lab sets. Raises `UserError` for those that do not exist."""
         return read_lab(self.lab, command=f"{self.command}: ")
 
     def refusal(self, option: str, message: str, code: str, hint: str = "") -> UserError:
-        """A mistake in an option, given with its value, or in the whole request if `option` is empty."""
+        """Return an error about an option with its value, or about the whole request if `option` is empty."""
         where = f"{self.command}: {option}" if option else self.command
         return UserError(message, code=code, hint=hint, where=where)
 
 
 @dataclass(frozen=True, kw_only=True)
 class CrossoverRequest(Request):
-    """From which value of `over` on does `a` beat `b`?"""
+    """The request of `crossover`: from which value of `over` on does `a` beat `b`?"""
 
     command = "crossover"
 
@@ -66,13 +66,13 @@ class CrossoverRequest(Request):
 
 @dataclass(frozen=True, kw_only=True)
 class KneeRequest(Request):
-    """Up to which rate do `designs` meet the one goal in `percentiles`?"""
+    """The request of `knee`: up to which rate do `designs` meet the one goal in `percentiles`?"""
 
     command = "knee"
 
     designs: tuple[str, ...]
     percentiles: Mapping[str, str | None]
-    """By option without its dashes, the goal that was typed."""
+    """Option without its dashes → the goal that was typed."""
     rates: str | None = None
     clients: int | None = None
     """Maximum connections. None, here and for `connections`, means the default of an open load."""

@@ -37,15 +37,15 @@ class Stages:
     typed: Typed
 
     def check_place(self) -> None:
-        """Refuses, as `UserError`, a directory that is in use, unless its search is to continue.
+        """Refuse a directory that is in use, unless its search is to continue.
 
-        A study without a run does not count: a mistake in the study leaves that behind.
+        A study without a run does not count as use, since a mistake in the study leaves one behind.
         """
         if self.request.resume or not self.directory.exists():
             return
         place, another = f"--out {self.directory}", "choose another directory with --out"
         if not self.directory.is_dir():
-            raise self.request.refusal(place, "it is no directory", "search.out_is_a_file", another)
+            raise self.request.refusal(place, "not a directory", "search.out_is_a_file", another)
         inside = {path.name for path in self.directory.iterdir()}
         if self.first in inside:
             hint = f"add --resume to continue it, or {another}"
@@ -54,12 +54,12 @@ class Stages:
             raise self.request.refusal(place, "it is not empty", "search.out_not_empty", another)
 
     def study(self, name: str, tables: Tables) -> Study:
-        """The study of a stage, resolved. Raises `UserError` before anything is written."""
+        """Return the resolved study of a stage; raise `UserError` before anything is written."""
         path = self.directory / f"{name}.toml"
         return load_written(path, tables, self.typed, self.request.fixed, self.catalogue)
 
     def run(self, name: str, tables: Tables, seed: int | None = None) -> Summary:
-        """Runs what is left of a stage, with the request's seed by default; returns its summary."""
+        """Run what is left of a stage, with the request's seed by default; return its summary."""
         from thunderherd.records.directory import is_begun, write_text
         from thunderherd.run.runner import run_study
 
@@ -98,7 +98,7 @@ class Stages:
 
 
 def _ended(run: Path, study: Study, seed: int | None) -> Summary | None:
-    """The summary of a complete run, or None if some of it is left to be run.
+    """Return the summary of a complete run, or None if some of it is left to be run.
 
     Raises `UserError` for a run of another study or another engine, as the next stage would not fit it.
     """

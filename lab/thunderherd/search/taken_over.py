@@ -1,4 +1,4 @@
-"""What a search takes over from the study of --study: its contenders, and all that they stand on."""
+"""The parts that a search takes over from --study: contenders, and the tables that they depend on."""
 
 from __future__ import annotations
 
@@ -23,7 +23,7 @@ OWN_TABLES = ("measure", "server", "load", "lab", "noise")
 
 @dataclass(frozen=True)
 class TakenOver:
-    """What a search takes over from a study: tables, contenders by name, sweeps. Empty without a study."""
+    """The parts that a search takes over from a study: tables, contenders by name, sweeps."""
 
     tables: Mapping[str, Any] = field(default_factory=dict)
     contenders: Mapping[str, dict[str, Any]] = field(default_factory=dict)
@@ -31,7 +31,7 @@ class TakenOver:
 
 
 def taken_over(request: CrossoverRequest) -> TakenOver:
-    """What both stages take over from the study of --study. Raises `UserError` for what contradicts it."""
+    """Return the parts that both stages take over from --study; raise `UserError` for contradictions."""
     if not request.study:
         return TakenOver()
     for name in ("workload", "load", "milliseconds"):
@@ -61,7 +61,7 @@ def taken_over(request: CrossoverRequest) -> TakenOver:
 
 
 def _size_set(form: StudyForm) -> dict[str, Any]:
-    """What the study's quick size sets, except for contenders and sweeps."""
+    """Return the keys that the study's quick size sets, except for contenders and sweeps."""
     quick = form.sizes.get(SIZE)
     own = {} if quick is None else quick.set
     return {key: value for key, value in own.items() if key.partition(".")[0] in OWN_TABLES}

@@ -27,22 +27,22 @@ Tables = dict[str, Any]
 """A study as a dictionary, ready for `toml_text`."""
 
 DOTTED = re.compile(r"""(?<![\w.'"-])(?<!--set )([a-z]+(?:\.\w+)+)(?: = ("[^"]*"|[\w.]*\w))?""")
-"""What may be a key of a study in a hint, perhaps with a value, unless it follows --set already."""
+"""A possible key of a study in a hint, perhaps with a value, that does not follow --set."""
 
 
 @dataclass(frozen=True)
 class Typed:
-    """How a command line gave the keys of the studies that it makes."""
+    """The options by which a command line gave the keys of its studies."""
 
     command: str
     options: Mapping[KeyPath, str]
-    """By key, the words that set it: `--clients 50000`, or the option alone if it was left out.
+    """Key → the words that set it: `--clients 50000`, or the option alone if it was left out.
 
     An element of an array is known by its name, or by its number.
     """
 
     def where(self, key: KeyPath, names: Mapping[KeyPath, str]) -> str:
-        """The words that set a key, or the nearest table around it; else the --set that would."""
+        """Return the words that set a key, or the nearest table around it; else the --set that would."""
         named = tuple(names.get(key[: place + 1], part) for place, part in enumerate(key))
         for length in range(len(key), 0, -1):
             for each in (key[:length], named[:length]):
@@ -51,7 +51,7 @@ class Typed:
         return f"{self.command}: --set {dotted(key, names)}" if key else self.command
 
     def translated(self, problem: Problem) -> Problem:
-        """The same problem, with the command in its place and keys of the study as options."""
+        """Return the same problem, with the command in its place and keys of the study as options."""
         where = problem.where
         if where.partition(":")[0] != self.command:
             where = ": ".join(filter(None, (self.command, where)))
@@ -68,7 +68,7 @@ class Typed:
 
 
 def _is_key(key: tuple[str, ...]) -> bool:
-    """Whether studies have such a key with a value. Settings are free, as each workload has its own."""
+    """True if studies have such a key with a value. Settings are free, as each workload has its own."""
     return key[-1] != "settings" and (field_at(StudyForm, key) is not None or key[1:-1] == ("settings",))
 
 
@@ -80,14 +80,14 @@ class _WrittenFile(TomlFile):
         self._typed = typed
 
     def where(self, key: KeyPath) -> str:
-        """The command, and the words that set a key."""
+        """Return the command, and the words that set a key."""
         return self._typed.where(key, element_names(self.data))
 
 
 def load_written(
     path: Path, tables: Tables, typed: Typed, fixed: Sequence[str], catalogue: Catalogue
 ) -> Study:
-    """Loads a study that a search writes to `path`. Raises `UserError` in the words of the command line."""
+    """Load a study that a search writes to `path`; raise `UserError` in the words of the command line."""
     try:
         return load_study(_WrittenFile(path, tables, typed), SIZE, fixed, catalogue)
     except UserError as error:

@@ -29,7 +29,7 @@ class Stack:
     frames: tuple[Frame, ...]
     """Outermost first. The last one is the function that was running."""
     at_ns: tuple[int, ...]
-    """One for each sample."""
+    """The times, one for each sample."""
 
     @property
     def leaf(self) -> Frame | None:

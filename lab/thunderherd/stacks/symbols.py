@@ -1,6 +1,6 @@
 """The meaning of kernel functions, by name: copying, network code, interrupts switched on, sampling.
 
-The lists are fixed. Each symbol stands with its file: of Linux 5.4 to 6.18 on x86-64 and arm64, and of glibc
+The lists are fixed. Each symbol has its file: of Linux 5.4 to 6.18 on x86-64 and arm64, and of glibc
 for functions that programs call. A function that is not in a list does not count as copying. A sample is
 network code by its innermost function that identifies what the kernel was doing. Copies, switches, wake-ups
 and page faults have prices of their own and are not network code, even if the network stack caused them.
@@ -14,7 +14,7 @@ from itertools import product
 from typing import Literal
 
 Mode = Literal["user", "kernel"]
-"""Where a frame of a stack is: in a program or its libraries, or in the kernel."""
+"""The place of a frame: in a program or its libraries, or in the kernel."""
 
 CopyKind = Literal["across", "kernel", "program"]
 """Bytes copied between a program and the kernel, within the kernel, or within the program."""
@@ -157,12 +157,12 @@ def copying(symbol: str, mode: Mode) -> CopyKind | None:
 
 
 def of_sampling(symbol: str, mode: Mode) -> bool:
-    """Return whether a kernel function runs because of the sampling."""
+    """True if a kernel function runs because of the sampling."""
     return mode == "kernel" and plain(symbol) in OF_SAMPLING
 
 
 def interrupts_come_on(symbol: str, mode: Mode) -> bool:
-    """Return whether a kernel function switches on the interrupts that its caller ran without."""
+    """True if a kernel function switches on the interrupts that its caller ran without."""
     return mode == "kernel" and plain(symbol) in INTERRUPTS_COME_ON
 
 
@@ -208,14 +208,14 @@ WAYS_OUT: Mapping[str, str] = {
     "asm_common_interrupt": "arch/x86/include/asm/idtentry.h",
     "el1_interrupt": "arch/arm64/kernel/entry-common.c",
 }
-"""Functions that have a price of their own, or that interrupt what they are found in."""
+"""Functions that have their own price, or that interrupt the code below them on the stack."""
 
 INTERRUPTS = "asm_sysvec_"
 """The prefix of a processor's own interrupts (arch/x86/include/asm/idtentry.h)."""
 
 
 def in_network(frames: Sequence[tuple[str, Mode]]) -> bool:
-    """Return whether a stack, outermost first, is in network code."""
+    """True if a stack, outermost first, is in network code."""
     if frames and copying(*frames[-1]) is not None:
         return False
     for name in _kernel_from_within(frames):

@@ -307,7 +307,7 @@ class Judged(Protocol):
 
 
 def all_decided(results: Iterable[Judged]) -> bool:
-    """Return whether every pair has a verdict, so that the run may stop at this look; False without pairs."""
+    """True if every pair has a verdict, so that the run may stop at this look; False without pairs."""
     verdicts = [result.verdict for result in results]
     return bool(verdicts) and Verdict.UNDECIDED not in verdicts
 

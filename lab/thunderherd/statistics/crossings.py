@@ -1,4 +1,4 @@
-"""Where two contenders change places: the size at which the log ratio of their costs is zero.
+"""Crossings of two contenders: the size at which the log ratio of their costs is zero.
 
 Pure functions. `log_ratios[i, j]` is, in block `i` at size `j`, the logarithm of the cost of A over that of
 B: A is ahead below zero. Sizes are above zero and increase; all arithmetic uses their logarithms. An
@@ -97,7 +97,7 @@ def checked(sizes: ArrayLike, log_ratios: ArrayLike, *, points: int = 2) -> tupl
     return x, y
 
 
-# Standings, and what they say -------------------------------------------------------------------------------
+# Standings, and the crossings that follow -------------------------------------------------------------------
 
 
 def standings(
@@ -242,7 +242,7 @@ def grid(low: float, high: float, points: int, *, whole: bool) -> tuple[float, .
     Whole sizes are listed once each, so there may be fewer of them.
     """
     found = np.geomspace(low, high, points)
-    found[[0, -1]] = low, high  # not low x e^...: an end is what was asked for
+    found[[0, -1]] = low, high  # the exact ends, not low x e^...
     if whole:
         # A range of few whole numbers is listed in full; a wide range must not be, since it may be huge.
         first, last = math.ceil(low), math.floor(high)

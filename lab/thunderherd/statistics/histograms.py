@@ -23,7 +23,7 @@ LOWEST, HIGHEST, DIGITS = 1, 2**53, 3
 
 
 def merged(histograms: Iterable[str]) -> HdrHistogram:
-    """Return the sum of histograms, empty if there are none; ValueError for a text that is none."""
+    """Return the sum of histograms, empty if there are none; raise ValueError for an invalid text."""
     found = HdrHistogram(LOWEST, HIGHEST, DIGITS)
     counts = numpy.zeros(found.counts_len, dtype=numpy.int64)
     for text in histograms:
@@ -36,7 +36,7 @@ def merged(histograms: Iterable[str]) -> HdrHistogram:
                 found.add(one)
         except Exception as error:  # the library raises its own kinds, zlib's and struct's
             raise ValueError(
-                f"{text[:40]!r}... is no HdrHistogram (V2, deflated, base64): {error}"
+                f"{text[:40]!r}... is not a HdrHistogram (V2, deflated, base64): {error}"
             ) from error
     for index in numpy.flatnonzero(counts).tolist():
         found.record_value(found.get_value_from_index(index), int(counts[index]))
@@ -44,7 +44,7 @@ def merged(histograms: Iterable[str]) -> HdrHistogram:
 
 
 def _counts_alike(one: HdrHistogram, other: HdrHistogram) -> bool:
-    """Return whether equal indices count equal values in both, up to the end of the shorter one."""
+    """True if equal indices count equal values in both, up to the end of the shorter one."""
     same = (one.sub_bucket_count, one.unit_magnitude) == (other.sub_bucket_count, other.unit_magnitude)
     return same and one.counts_len <= other.counts_len
 

@@ -91,9 +91,9 @@ def _parts(text: str) -> list[str]:
 def _check_alone(
     place: int, parts: Sequence[str], typed: Sequence[str], keys: Sequence[str], command: str
 ) -> None:
-    """Raise UserError, because each kind, word and key needs an option of its own.
+    """Raise UserError, because each kind, word and key needs a separate option.
 
-    The hint must not be a mistake itself. So the separate options are read first, which raises theirs.
+    The hint must be valid, so the separate options are read first, which may raise other errors.
     """
     where = f"{command}{OPTION} {typed[place]}"
     left_out = {each: why for each in parts if (why := _not_taken(_key(each), keys))}

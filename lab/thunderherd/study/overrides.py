@@ -120,8 +120,8 @@ class SettableKeys:
 
     def _add_contender(self, contender: ContenderTable, here: KeyPath, tables: str) -> None:
         design = contender.design or self._designs.get(contender.control_of or "") or ""
-        said = contender.model_dump(include={"workload", *Way._fields})
-        way, workload = way_of(said, self._form), workload_of(said, self._form)
+        keys = contender.model_dump(include={"workload", *Way._fields})
+        way, workload = way_of(keys, self._form), workload_of(keys, self._form)
         settings = self._catalogue.settings_of_server(design, way, workload)
         own = (
             "workload",
@@ -180,7 +180,7 @@ class SettableKeys:
         return [self.paths[full] for full in meant]
 
     def _is_of_named_sweep(self, key: str, full: str) -> bool:
-        """Return whether a key names a sweep and so means the sweep's own key, for all of its contenders."""
+        """True if a key names a sweep and so means the sweep's own key, for all of its contenders."""
         named = {sweep.name for sweep in self._form.sweeps} & set(key.split(".")[:-1])
         return bool(named) and "contenders" not in full.split(".")
 
@@ -201,7 +201,7 @@ def _shortened(full: str) -> str:
 
 
 def _is_short_for(key: str, full: str) -> bool:
-    """Return whether the last parts agree and the others occur in the full key, in the same order."""
+    """True if the last parts agree and the others occur in the full key, in the same order."""
     *leading, last = key.split(".")
     *tables, leaf = full.split(".")
     remaining = iter(tables)

@@ -101,7 +101,7 @@ class LoadPlan(_Resolved):
 
     @property
     def uses_primitives(self) -> bool:
-        """Whether primitives move its bytes. If not, the engine gets no primitive."""
+        """True if primitives move its bytes. If not, the engine gets no primitive."""
         return self.without_primitives is None or self.without_primitives not in self.settings.items()
 
     @property
@@ -111,23 +111,23 @@ class LoadPlan(_Resolved):
 
     @property
     def is_timed(self) -> bool:
-        """Whether it ends by time, so that its number of requests is not known beforehand."""
+        """True if it ends by time, so that its number of requests is not known beforehand."""
         return bool(self.duration and self.settings.get(self.duration))
 
     @property
-    def told(self) -> Settings:
-        """The settings for the engine.
+    def engine_settings(self) -> Settings:
+        """The settings that the engine gets.
 
         A load that ends by time has no number of requests per client: the engine refuses both together.
         """
         overruled = self.requests[-1:] if self.is_timed else ()
-        told = {name: value for name, value in self.settings.items() if name not in overruled}
-        named = (name for name in self.named_files if name in told)
-        return told | {name: with_path(str(told[name]), self.folder) for name in named}
+        taken = {name: value for name, value in self.settings.items() if name not in overruled}
+        named = (name for name in self.named_files if name in taken)
+        return taken | {name: with_path(str(taken[name]), self.folder) for name in named}
 
     @property
-    def each_told(self) -> list[Settings]:
-        """The settings for the engine of each process, with consecutive seeds.
+    def each_settings(self) -> list[Settings]:
+        """The settings that the engine gets for each process, with consecutive seeds.
 
         With equal seeds the processes would do the same at the same moments.
         """
@@ -136,7 +136,7 @@ class LoadPlan(_Resolved):
             {name: (seed + place) % (LARGEST_SEED + 1) for name, seed in seeds.items()}
             for place in range(self.processes)
         ]
-        return [self.told | each for each in own]
+        return [self.engine_settings | each for each in own]
 
     @property
     def requests_per_trial(self) -> int | None:
@@ -179,7 +179,7 @@ class LoadPlan(_Resolved):
 
 
 class Lab(_Resolved):
-    """Where server and clients run: the kind of lab, the engine's settings of what joins them, and CPUs.
+    """The place of server and clients: the kind of lab, the engine's settings of what joins them, and CPUs.
 
     With CPUs of None the kernel chooses.
     """

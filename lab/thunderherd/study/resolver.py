@@ -1,4 +1,4 @@
-"""From the form of a study to the resolved study: one pass for each size, with or without overrides."""
+"""Turns the form of a study into the resolved study: one pass for each size, with or without overrides."""
 
 from __future__ import annotations
 
@@ -68,7 +68,7 @@ JUDGED_OR_REPEATED = {
 
 
 OTHER_VALUES = "this run has other values of its sweep"
-"""Why a contender is absent if the user has overridden the values of its sweep."""
+"""The reason why a contender is absent if the user has overridden the values of its sweep."""
 
 
 class Resolver:
@@ -212,7 +212,7 @@ class Resolver:
         if not len(self.problems):  # an invalid value that the factor does not divide is one mistake
             check_remainders(self.form.scale, self.remainders, self.problems)
         if self.whole:
-            loads = [(each, made.settings, made.load.told) for each, made in resolved]
+            loads = [(each, made.settings, made.load.engine_settings) for each, made in resolved]
             check_agreements(loads, self.catalogue, self.problems)
             check_loads(resolved, self.catalogue, self.problems)
 
@@ -250,7 +250,7 @@ class Resolver:
         return outside_size(self.size, *sizes)
 
     def _has_point(self, sweep: SweepTable, point: str | None, size: str | None = None) -> bool:
-        """Return whether a size (default: this one) that runs a sweep also runs one of its points."""
+        """True if a size (default: this one) that runs a sweep also runs one of its points."""
         chosen = self.form.sizes[size or self.size].points.get(sweep.name)
         if chosen is None or point in [*map(point_name, chosen)]:
             return True

@@ -78,7 +78,7 @@ def divided(
 
 
 def is_scaled(each: Configuration) -> bool:
-    """Return whether [scale] applies to a contender; a sweep can exclude its contenders."""
+    """True if [scale] applies to a contender; a sweep can exclude its contenders."""
     return each.sweep is None or each.sweep.scaled
 
 
@@ -147,5 +147,5 @@ def cpus_in_words(source_cpus: int | None, contenders: Sequence[Contender]) -> s
 
 def remarks(sweep: SweepTable, contenders: Sequence[Contender]) -> tuple[str, ...]:
     """Return the notes that belong to every figure of a sweep."""
-    said = [*(each.scale for each in contenders), cpus_in_words(sweep.source_cpus, contenders)]
-    return tuple(dict.fromkeys(each for each in said if each))
+    found = [*(each.scale for each in contenders), cpus_in_words(sweep.source_cpus, contenders)]
+    return tuple(dict.fromkeys(each for each in found if each))

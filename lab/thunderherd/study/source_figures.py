@@ -161,7 +161,7 @@ class Paper:
 
 
 def _add_error(problems: Problems, key: KeyPath, error: UserError, hint: str = "") -> None:
-    """Add the problems of a file beside the study, at the key that names the file."""
+    """Add the problems of a file in the study's folder, at the key that names the file."""
     for each in error.problems:
         message = f"{each.where}: {each.message}" if each.where else each.message
         problems.add(key, message, code=each.code, hint=each.hint or hint)
@@ -265,19 +265,19 @@ class _Place:
             self.problems.add(key, found)
 
     def _is_changed(self, *keys: KeyPath) -> bool:
-        """Return whether an override or a mistake changes one of these keys.
+        """True if an override or a mistake changes one of these keys.
 
-        If so, it is no mistake of this table that its figures do not fit them. A run with another metric does
+        If so, figures that do not fit are not a mistake of the table. A run with another metric does
         not show the figures.
         """
         return bool({*keys} & {*self.problems.origins, *self.problems.settled})
 
     def _is_mended(self, table: KeyPath) -> bool:
-        """Return whether a key of a table was wrong and so has a made-up value."""
+        """True if a key of a table was wrong and so has a made-up value."""
         return any(key[: len(table)] == table for key in self.problems.settled)
 
     def _has_process_control(self) -> bool:
-        """Return whether the main table has process control costs."""
+        """True if the main table has process control costs."""
         measure = self.form.measure
         if self.sweep or self._is_changed(("measure", "metric"), ("measure", "baseline")):
             return True
@@ -398,7 +398,7 @@ class _Place:
                 hint = f'give its row of {table.file} ({", ".join(there)}), or row = "none"'
                 self.problems.add(key, f"{each.name} has no row", code="study.no_row", hint=hint)
             elif str(each.row) not in there:
-                hint = f'rows: {", ".join(there) or "none"}; or say row = "none"'
+                hint = f'rows: {", ".join(there) or "none"}; or row = "none"'
                 message = f"{each.name}: row = {each.row} is not in {table.file}"
                 self.problems.add(key, message, code="study.unknown_row", hint=hint)
             else:

@@ -93,7 +93,7 @@ class Problems:
     def __init__(self, file: TomlFile) -> None:
         self.file = file
         self.origins: dict[KeyPath, str] = {}
-        """For each key whose value was not written at the key: where it was written."""
+        """Key → place of its value, if that is not the key's own line."""
         self.overridden: dict[KeyPath, Any] = {}
         """The values of the keys that the user has overridden."""
         self.settled: set[KeyPath] = set()
@@ -264,7 +264,7 @@ def formed(
     except ValidationError as error:
         for detail in error.errors(include_url=False):
             key = _written_part(detail["loc"], data, missing=detail["type"] == "missing")
-            # Each member of a union reports an error of its own; the first is enough.
+            # Each member of a union reports a separate error; the first is enough.
             if key not in wrong:
                 wrong.append(key)
                 problem = _problem(model, key, detail, data, problems.file.area)

@@ -27,7 +27,7 @@ OF_MACHINE = {"machine_cpu_seconds", "machine_cpu_per_byte"}
 
 
 def beyond_load(metric: str, seen: Seen, states: Collection[str] = ()) -> str | None:
-    """Why a metric includes idle polling; None if it does not.
+    """Return why a metric includes idle polling; None if it does not.
 
     `states` are the counters that report one moment.
     """
@@ -43,7 +43,7 @@ def beyond_load(metric: str, seen: Seen, states: Collection[str] = ()) -> str | 
 
 
 def not_of_load(trials: Iterable[TrialRecord], states: Collection[str]) -> dict[str, str]:
-    """By metric that these trials do not report because of idle polling, the reason."""
+    """Return metric → reason, for metrics that these trials do not report because of idle polling."""
     return {
         name: why
         for trial in trials
@@ -53,7 +53,7 @@ def not_of_load(trials: Iterable[TrialRecord], states: Collection[str]) -> dict[
 
 
 def _goes_on(metric: str, states: Collection[str]) -> bool:
-    """Whether a metric rests on the server's CPU time, or on events that accompany it."""
+    """True if a metric rests on the server's CPU time, or on events that accompany it."""
     side, dot, _ = metric.partition(".")
     if not dot:
         return metric in OF_SERVER

@@ -55,7 +55,7 @@ OF_LIFE = ", over the whole life if no completion was read in the window or the 
 
 
 def copied_after_all(study: Study, values: Values, names: Collection[str] | None = None) -> tuple[str, ...]:
-    """Notes on zero-copy: by contender, the share that was copied, or why that is unknown.
+    """Return notes on zero-copy: by contender, the share that was copied, or why that is unknown.
 
     Parameters
     ----------
@@ -70,23 +70,23 @@ def copied_after_all(study: Study, values: Values, names: Collection[str] | None
     chosen = [each for each in study.contenders if names is None or each.name in names]
     shares: dict[tuple[str, str], list[float]] = {}
     of_life: set[tuple[str, str]] = set()
-    told: dict[str, list[str]] = {}
+    notes: dict[str, list[str]] = {}
     for contender in chosen:
         for what, column, is_of_life in _shares(contender, values):
             shares.setdefault((contender.base, what), []).extend(column)
             of_life |= {(contender.base, what)} if is_of_life else set()
     for (base, what), column in shares.items():
         after = OF_LIFE if (base, what) in of_life else ""
-        told.setdefault(f"{_span(column)} of {what} were copied{after}", []).append(base)
+        notes.setdefault(f"{_span(column)} of {what} were copied{after}", []).append(base)
     for words, those in _unknown(chosen, values).items():
         known_too = {each.base for each in chosen if each.name not in {one.name for one in those}}
         named = dict.fromkeys(each.name if each.base in known_too else each.base for each in those)
-        told.setdefault(words, []).extend(named)
-    return tuple(f"{', '.join(bases)}: {words}" for words, bases in told.items())
+        notes.setdefault(words, []).extend(named)
+    return tuple(f"{', '.join(bases)}: {words}" for words, bases in notes.items())
 
 
 def unknown_shares(contender: Contender, values: Values) -> dict[str, str]:
-    """By metric, why the copied share of a contender's zero-copy sends is unknown."""
+    """Return metric → why the copied share of a contender's zero-copy sends is unknown."""
     completes = {"server": contender.completes, "client": contender.load.completes}
     is_measured = any(contender.name in of_all for of_all in values.values())
     found = {}
@@ -100,7 +100,7 @@ def unknown_shares(contender: Contender, values: Values) -> dict[str, str]:
 
 
 def _unknown(contenders: Sequence[Contender], values: Values) -> dict[str, list[Contender]]:
-    """By reason, in words, the contenders whose copied share is unknown."""
+    """Return reason, in words → the contenders whose copied share is unknown."""
     found: dict[str, list[Contender]] = {}
     for contender in contenders:
         reasons = unknown_shares(contender, values)
@@ -111,7 +111,7 @@ def _unknown(contenders: Sequence[Contender], values: Values) -> dict[str, list[
 
 
 def _shares(contender: Contender, values: Values) -> Iterator[tuple[str, Sequence[float], bool]]:
-    """What was sent or received, its copied shares, and whether some cover more than the window."""
+    """Yield the name of a transfer, its copied shares, and whether some cover more than the window."""
     stores = {"server": contender.stores, "client": contender.load.stores}
     for side in SIDES:
         if sent := _column(values, f"{side}.{COPIED_SHARE}", contender):
@@ -134,22 +134,22 @@ def _span(column: Sequence[float]) -> str:
 
 
 LEAST = 0.05
-"""Smaller shares of the sampled connections are not reported: a few of thousands say nothing."""
+"""Smaller shares of the sampled connections are not reported: a few of thousands mean nothing."""
 
 AT_CLIENTS, AT_SERVER, NOWHERE = "at the clients", "at the server", "at neither end, being reset"
 
 
 def closing_notes(study: Study, trials: Iterable[TrialRecord]) -> list[str]:
-    """Where closed connections stay in TIME_WAIT, and of which contenders.
+    """Return notes on where closed connections stay in TIME_WAIT, and of which contenders.
 
-    Nothing if all stay at the clients, as usual: no server closes after its reply. Trials whose loads do not
-    report it are ignored.
+    There is no note if all stay at the clients, as usual: no server closes after its reply. Trials whose
+    loads do not report it are ignored.
     """
     bases = {contender.name: contender.base for contender in study.contenders}
     seen: dict[str, list[Closings]] = {}
     for trial in trials:
-        told = [load.closings for load in trial.loads if load.closings is not None]
-        seen.setdefault(bases[trial.contender], []).extend(told)
+        closings = [load.closings for load in trial.loads if load.closings is not None]
+        seen.setdefault(bases[trial.contender], []).extend(closings)
     whose: dict[str, list[str]] = {}
     for base, parts in seen.items():
         if parts:
@@ -161,8 +161,7 @@ def closing_notes(study: Study, trials: Iterable[TrialRecord]) -> list[str]:
 
 
 def where_kept(closings: Closings) -> str:
-    """`at the clients`; if connections differ, each place with its share: `90 % at the clients, 10 % at the
-    server`.
+    """Return `at the clients`, or shares such as `90 % at the clients, 10 % at the server`.
 
     At least one connection must have been sampled.
     """
@@ -172,19 +171,18 @@ def where_kept(closings: Closings) -> str:
         NOWHERE: closings.reset_by_load + closings.reset_by_server,
     }
     every = sum(counts.values())
-    told = {where: count / every for where, count in counts.items() if count >= LEAST * every}
-    if len(told) == 1:
-        return next(iter(told))
-    return ", ".join(f"{100 * share:.0f} % {where}" for where, share in told.items())
+    shares = {where: count / every for where, count in counts.items() if count >= LEAST * every}
+    if len(shares) == 1:
+        return next(iter(shares))
+    return ", ".join(f"{100 * share:.0f} % {where}" for where, share in shares.items())
 
 
 Shares = Mapping[str, Mapping[str, float]]
-"""By contender, then metric: the least share of the time in which it was counted."""
+"""Contender → metric → the least share of the time in which it was counted."""
 
 
 def scaled_metrics(study: Study, trials: Iterable[TrialRecord]) -> dict[str, float]:
-    """The metrics that are extrapolated in at least one trial, each with its least share of the time
-    counted."""
+    """Return metric → least share of the time counted, for metrics that any trial extrapolates."""
     least: dict[tuple[str, str], float] = {}
     for trial in trials:
         for side, shares in scaled_of_sides(trial).items():
@@ -199,7 +197,7 @@ def scaled_metrics(study: Study, trials: Iterable[TrialRecord]) -> dict[str, flo
 
 
 def scaled_notes(trials: Sequence[TrialRecord]) -> Iterator[str]:
-    """Notes on extrapolated events, one per side, with each event's least share of the time counted.
+    """Yield notes on extrapolated events, one per side, with each event's least share of the time counted.
 
     They replace the warnings of single trials.
     """
@@ -218,14 +216,14 @@ def scaled_notes(trials: Sequence[TrialRecord]) -> Iterator[str]:
 
 
 def remarks(scaled: Shares, metrics: Iterable[str], contenders: Iterable[str]) -> Iterator[str]:
-    """The caveat of a figure that rests on these metrics of these contenders; none if nothing is
+    """Yield the caveat of a figure that rests on these metrics of these contenders; none if nothing is
     extrapolated."""
     wanted = {*metrics}
     shares = [
         share for name in contenders for metric, share in scaled.get(name, {}).items() if metric in wanted
     ]
-    if said := extrapolated(shares):
-        yield said
+    if note := extrapolated(shares):
+        yield note
 
 
 MEANINGS = {
@@ -233,11 +231,11 @@ MEANINGS = {
     "next request, so a server that stalls gets fewer requests, which hides the stall",
     "intended": "that of an open loop, from when a request was due, even if earlier ones had no reply yet",
 }
-"""By where a latency starts in the engine's words, what that means."""
+"""The engine's word for where a latency starts → its meaning."""
 
 
 def latency_notes(study: Study, trials: Iterable[TrialRecord]) -> list[str]:
-    """Which kind of latency the study shows; with names if contenders differ."""
+    """Return which kind of latency the study shows; with names if contenders differ."""
     if not any(is_latency(name) for name in _shown(study)):
         return []
     bases = {contender.name: contender.base for contender in study.contenders}
@@ -259,7 +257,7 @@ def _shown(study: Study) -> list[str]:
 
 
 def unavailable_counters(study: Study, trials: Iterable[TrialRecord]) -> dict[str, str]:
-    """By metric that this machine does not offer, the engine's reason."""
+    """Return metric → the engine's reason, for metrics that this machine does not offer."""
     names = metric_names(study.measure.asked)
     reasons: dict[str, str] = {}
     for side, counter, why in dict.fromkeys(_unavailable(trials)):
@@ -269,13 +267,13 @@ def unavailable_counters(study: Study, trials: Iterable[TrialRecord]) -> dict[st
 
 
 def _unavailable(trials: Iterable[TrialRecord]) -> Iterator[tuple[str, str, str]]:
-    """Side, counter and reason."""
+    """Yield side, counter and reason."""
     for trial in trials:
         for side, counters in unavailable_of_sides(trial).items():
             yield from ((side, name, why) for name, why in counters.items())
 
 
 def not_told(study: Study, unavailable: Mapping[str, str]) -> dict[str, str]:
-    """By side and counter that is asked for, why it cannot be had."""
+    """Return `SIDE.COUNTER` → reason, for requested counters that are unavailable."""
     names = (f"{side}.{figure}" for side in SIDES for figure in study.measure.counters)
     return {name: why for name in names if (why := unavailable.get(name))}

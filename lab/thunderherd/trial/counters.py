@@ -31,13 +31,15 @@ class Seen(Protocol):
 
 
 def unavailable_of_sides(seen: Seen) -> dict[str, dict[str, str]]:
-    """By side, the requested counters that could not be read and why; also figures of a counter that had
-    nothing to report."""
-    told = seen.ready.counters if seen.ready else {}
+    """Return side → the requested counters that could not be read, with reasons.
+
+    A figure of a counter that had nothing to report is one of them.
+    """
+    reasons = seen.ready.counters if seen.ready else {}
     clients: list[LoadResult | Life] = [*seen.loads, *seen.client_lives]
     return {
         "server": {
-            **{name: why for name, why in told.items() if why},
+            **{name: why for name, why in reasons.items() if why},
             **({} if seen.server_life else _unavailable_in_window(seen)),
             **(seen.server_life.unavailable if seen.server_life else {}),
         },
@@ -46,7 +48,7 @@ def unavailable_of_sides(seen: Seen) -> dict[str, dict[str, str]]:
 
 
 def _unavailable_in_window(seen: Seen) -> dict[str, str]:
-    """Counters missing from the server's snapshots, for figures of a window.
+    """Return the counters missing from the server's snapshots, for figures of a window.
 
     States are read near its end: later the connections are closed.
     """
@@ -54,14 +56,16 @@ def _unavailable_in_window(seen: Seen) -> dict[str, str]:
     found = dict(last.unavailable) if last else {}
     if near is None:
         return found
-    told = [name for name, value in near.counters.items() if value is not None]
+    counted = [name for name, value in near.counters.items() if value is not None]
     states = {name: why for name, why in near.unavailable.items() if name not in near.multiplexing}
-    return {name: why for name, why in found.items() if name not in told} | states
+    return {name: why for name, why in found.items() if name not in counted} | states
 
 
 def scaled_of_sides(seen: Seen) -> dict[str, dict[str, float]]:
-    """By side, the extrapolated counters and the share of the time in which each was counted; of several
-    loads the least."""
+    """Return side → extrapolated counters, with the share of the time in which each was counted.
+
+    The share of several loads is the least.
+    """
     server = _shared_by_server(seen)
     clients: dict[str, float] = {}
     for load in seen.client_lives or seen.loads:
@@ -75,7 +79,7 @@ def scaled_of_sides(seen: Seen) -> dict[str, dict[str, float]]:
 
 
 def _shared_by_server(seen: Seen) -> Mapping[str, Multiplexing]:
-    """The server's events that share the CPU's counters, in the window or over its life."""
+    """Return the server's events that share the CPU's counters, in the window or over its life."""
     if seen.server_life is not None:
         return seen.server_life.multiplexing
     if seen.before is None or seen.after is None:
@@ -85,16 +89,16 @@ def _shared_by_server(seen: Seen) -> Mapping[str, Multiplexing]:
 
 
 def events_of_the_processor(seen: Seen) -> list[str]:
-    """The events that a trial counted on the CPU's own counters, on either side.
+    """Return the events that a trial counted on the CPU's own counters, on either side.
 
     Only for these the engine reports how long each had a counter.
     """
     shared = [_shared_by_server(seen), *(load.multiplexing for load in seen.client_lives or seen.loads)]
-    return [*dict.fromkeys(name for each in shared for name, told in each.items() if told.running_ns)]
+    return [*dict.fromkeys(name for each in shared for name, part in each.items() if part.running_ns)]
 
 
 def none_came(seen: Seen) -> Iterator[str]:
-    """Warnings on events that were counted part of the time and never seen in it.
+    """Yield warnings on events that were counted part of the time and never seen in it.
 
     They may all have happened in the rest of the time.
     """
@@ -116,7 +120,7 @@ it."""
 
 
 def scaled_in_words(scaled: Mapping[str, Mapping[str, float]]) -> Iterator[str]:
-    """The caveat of extrapolated figures."""
+    """Yield the caveat of extrapolated figures."""
     for side, shares in scaled.items():
         if shares:
             each = ", ".join(f"{name} ({time_share(share)} of the time)" for name, share in shares.items())
@@ -125,7 +129,7 @@ def scaled_in_words(scaled: Mapping[str, Mapping[str, float]]) -> Iterator[str]:
 
 
 def not_available(reasons: Mapping[str, str], of_whom: str) -> Iterator[str]:
-    """Warnings on counters that cannot be read; those with the same reason in one sentence."""
+    """Yield warnings on counters that cannot be read; those with the same reason in one sentence."""
     by_reason: dict[str, list[str]] = {}
     for name, why in reasons.items():
         by_reason.setdefault(why, []).append(name)

@@ -1,4 +1,4 @@
-"""Every reason why a trial is invalid, in words.
+"""The reasons why a trial is invalid, in words.
 
 Correctness comes before statistics. One wrong reply, one missing connection or one overflow of the listen
 queue makes the trial invalid, with a reason.
@@ -18,7 +18,7 @@ NO_REPLY, NO_BYTE = "load: no reply in the window", "load: no byte in the window
 
 
 def faults_of(seen: Observation) -> list[str]:
-    """All reasons why this trial is invalid, likely causes first."""
+    """Return all reasons why this trial is invalid, likely causes first."""
     return [
         *_load_faults(seen),
         *_window_faults(seen),
@@ -45,7 +45,7 @@ def _load_faults(seen: Observation) -> Iterator[str]:
 
 
 def _window_faults(seen: Observation) -> Iterator[str]:
-    """A load that ends by time needs a window with replies, and a server that was read in time."""
+    """Check that a load that ends by time has a window with replies, and that the server was read in time."""
     windows = [result.window for result in seen.loads if result.window is not None]
     if seen.contender.load.is_timed and len(windows) < len(seen.loads):
         yield NO_WINDOW
@@ -76,7 +76,7 @@ def _server_faults(seen: Observation) -> Iterator[str]:
 
 
 def _tally_faults(seen: Observation) -> Iterator[str]:
-    """Both ends must have counted the same connections, and requests if the server can distinguish them."""
+    """Check that both ends counted the same connections, and requests if the server distinguishes them."""
     if not seen.loads:
         return
     if seen.is_whole_life:
@@ -87,9 +87,9 @@ def _tally_faults(seen: Observation) -> Iterator[str]:
         counted = None
     if counted is None:
         return
-    asked = sum(load.tally.requests for load in seen.loads)
-    if seen.contender.counts_requests and counted.requests != asked:
-        yield f"server counted {counted.requests} requests in the window, its clients {asked}"
+    sent = sum(load.tally.requests for load in seen.loads)
+    if seen.contender.counts_requests and counted.requests != sent:
+        yield f"server counted {counted.requests} requests in the window, its clients {sent}"
     opened = sum(load.tally.connections for load in seen.loads)
     if counted.connections != opened:
         yield f"server counted {counted.connections} connections in the window, its clients {opened}"
@@ -100,7 +100,7 @@ def _tally_faults(seen: Observation) -> Iterator[str]:
 
 
 def _account_faults(seen: Observation) -> Iterator[str]:
-    """The accounts of both ends over the server's whole life must agree on every shared entry."""
+    """Check that the accounts of both ends over the server's whole life agree on every shared entry."""
     if seen.summary is None:
         return
     if seen.summary.account_fault:
@@ -115,7 +115,7 @@ def _account_faults(seen: Observation) -> Iterator[str]:
 
 
 def _figure_faults(seen: Observation) -> Iterator[str]:
-    """A figure below the study's minimum (`at_least`) is a miscount."""
+    """Check that no figure is below the study's minimum (`at_least`), which would be a miscount."""
     metrics = seen.metrics() or {} if seen.contender.at_least else {}
     for name, least in seen.contender.at_least.items():
         value = metrics.get(name)

@@ -1,4 +1,4 @@
-"""How many processes of a server hold its listener: the reference count that textbooks describe.
+"""Counts the processes of a server that hold its listener: the reference count that textbooks describe.
 
 A listener belongs to an open file. Each process forked later has a descriptor of that file (fork(2)), and the
 file is closed with the last of them. The kernel does not report that count, but /proc shows whose descriptors
@@ -19,7 +19,7 @@ ACCEPTS = 0x10000
 
 
 def holders_of_listener(server_pid: int, address: str) -> int | None:
-    """Counts `server_pid` and its descendants that have a descriptor of a socket listening at `address`.
+    """Count `server_pid` and its descendants that have a descriptor of a socket listening at `address`.
 
     The address is HOST:PORT or unix:@NAME. None if /proc does not show descriptors, or if there is no such
     socket.
@@ -41,7 +41,7 @@ def holders_of_listener(server_pid: int, address: str) -> int | None:
 
 
 def is_listening(pid: int, port: int | None = None) -> bool:
-    """Whether any TCP socket listens in the network namespace of a process, on `port` if given.
+    """True if any TCP socket listens in the network namespace of a process, on `port` if given.
 
     False if the process is gone. This asks the kernel and connects to nothing: some servers would take the
     first connection for their client's.
@@ -53,13 +53,13 @@ def is_listening(pid: int, port: int | None = None) -> bool:
 
 
 def _listening_at(pid: int, address: str) -> Iterator[int]:
-    """The inodes of the sockets that listen on the port of an address."""
+    """Yield the inodes of the sockets that listen on the port of an address."""
     port = int(address.rpartition(":")[2])
     return (inode for listened, inode in _listening(pid) if listened == port)
 
 
 def _listening(pid: int) -> Iterator[tuple[int, int]]:
-    """Port and inode of each TCP socket that listens in the network namespace of a process."""
+    """Yield port and inode of each TCP socket that listens in the network namespace of a process."""
     own, its = (PROC / of / "ns/net" for of in ("self", str(pid)))
     if its.exists() and its.samefile(own):
         yield from ((found.port, found.inode) for found in tcp_sockets(State.LISTEN))
@@ -73,7 +73,7 @@ def _listening(pid: int) -> Iterator[tuple[int, int]]:
 
 
 def _listening_unix(pid: int, name: str) -> Iterator[int]:
-    """The inodes of the listening Unix sockets of this name.
+    """Yield the inodes of the listening Unix sockets of this name.
 
     Accepted connections have the same name and are left out.
     """
@@ -84,7 +84,7 @@ def _listening_unix(pid: int, name: str) -> Iterator[int]:
 
 
 def _tree(pid: int) -> Iterator[int]:
-    """A process and its descendants; children belong to the thread that forked them."""
+    """Yield a process and its descendants; children belong to the thread that forked them."""
     yield pid
     for children in (PROC / str(pid) / "task").glob("*/children"):
         try:
@@ -96,7 +96,7 @@ def _tree(pid: int) -> Iterator[int]:
 
 
 def _descriptors(pid: int) -> Iterator[str]:
-    """The targets of a process's descriptors; nothing if the process has ended."""
+    """Yield the targets of a process's descriptors; nothing if the process has ended."""
     try:
         descriptors = list((PROC / str(pid) / "fd").iterdir())
     except (FileNotFoundError, ProcessLookupError):

@@ -1,4 +1,4 @@
-"""Whether a load measured its server or itself: the engine's checks, and what follows from them."""
+"""The engine's checks whether a load measured its server or itself, and their effect on a trial."""
 
 from __future__ import annotations
 
@@ -42,7 +42,7 @@ OPTION = re.compile(r"--([a-z][a-z-]*)")
 
 
 def validity_faults(seen: Observation) -> Iterator[str]:
-    """Why a load did not measure its server, and what to change."""
+    """Yield why a load did not measure its server, and what to change."""
     if seen.overload_counts and was_overloaded(seen.loads):
         return
     for result in seen.loads:
@@ -50,7 +50,7 @@ def validity_faults(seen: Observation) -> Iterator[str]:
 
 
 def validity_warnings(seen: Observation) -> Iterator[str]:
-    """Warnings on a load that do not affect the study's metric.
+    """Yield warnings on a load that do not affect the study's metric.
 
     The server's CPU time per request is the same even if the client is the bottleneck.
     """
@@ -70,13 +70,13 @@ def validity_warnings(seen: Observation) -> Iterator[str]:
 
 
 def was_overloaded(loads: Iterable[LoadResult]) -> bool:
-    """Whether the server did not keep up with an open loop that itself kept its schedule."""
+    """True if the server did not keep up with an open loop that itself kept its schedule."""
     failed = {check.name for result in loads if result.scheduled for check in _failed(result)}
     return bool(failed & OUTPACED) and failed <= OUTPACED | FOLLOWS
 
 
 def in_words(check: Check) -> str:
-    """A failed check, as the reason of an invalid trial."""
+    """Return a failed check, as the reason of an invalid trial."""
     value = "unknown" if check.value is None else _figure(check, check.value)
     words = OPTION.sub(_key, check.words)
     if check.name in NANOSECONDS:
@@ -89,7 +89,7 @@ def _figure(check: Check, value: float) -> str:
 
 
 def _key(option: re.Match[str]) -> str:
-    """The study's key for an option of the engine."""
+    """Return the study's key for an option of the engine."""
     name = option[1].replace("-", "_")
     return "lab.client_cpus" if name == "cpus" else f"load.settings.{name}"
 
@@ -100,7 +100,7 @@ def _failed(result: LoadResult) -> list[Check]:
 
 
 def _forbids(check: Check, result: LoadResult, seen: Observation) -> bool:
-    """Whether a failed check makes the trial invalid.
+    """True if a failed check makes the trial invalid.
 
     An open loop must have kept its schedule, whatever the metric. A closed loop has no schedule. It must only
     not have been the bottleneck, if it counts requests and the study's metric is one of the clients.

@@ -48,7 +48,7 @@ Number = int | float
 
 @dataclass(frozen=True)
 class Flow:
-    """What one direction carried per second of the window: gigabits as counted by the receiver, and the calls
+    """The flow of one direction per second of the window: gigabits as counted by the receiver, and the calls
     of each end."""
 
     gigabits: float | None
@@ -74,13 +74,13 @@ class MeasuredWindow:
     """
 
     work: Tally
-    """What the server counted."""
+    """The server's tally."""
     server_seconds: float
     served: Tally
     """The work that the server's CPU time paid for."""
     client_seconds: float
     machine_seconds: float
-    asked: int
+    load_requests: int
     """Requests of the whole load."""
     answered: int
     """Requests that were answered in the window."""
@@ -90,9 +90,9 @@ class MeasuredWindow:
     times: Mapping[str, Sequence[Times | None]]
     """The times of requests (`metrics.TIMES`), of each load process."""
     schedules: Sequence[Scheduled]
-    """Of load processes that are open loops."""
+    """The schedules of load processes that are open loops."""
     validities: Sequence[Validity]
-    """Of load processes with an event loop and a window."""
+    """The checks of load processes with an event loop and a window."""
     figures: Mapping[str, int]
     """The workload's own figures, of all load processes together."""
     replied: int
@@ -100,7 +100,7 @@ class MeasuredWindow:
     sent: int
     """Bytes that the clients sent, over the whole load."""
     flow: Flow | None
-    """Of a load whose bytes are counted in the window."""
+    """The flow of a load whose bytes are counted in the window."""
     rate_gigabits: float | None
     """The capacity of the link in gigabits per second, if the lab limits it."""
     queueing_bound: float | None
@@ -126,38 +126,35 @@ class MeasuredWindow:
         return self._for_clients(self.machine_seconds)
 
     def _for_clients(self, seconds: float) -> UsedFor:
-        return UsedFor(seconds, self.asked, self.through_clients)
+        return UsedFor(seconds, self.load_requests, self.through_clients)
 
     def through_server(self, work: Tally) -> int | None:
-        """Bytes that passed the server in the measured direction, from its count; None if requests are
-        measured."""
+        """Return the bytes in the measured direction by the server's count; None if requests are measured."""
         if self.flow is None:
             return None
         return work.bytes_received if self.flow.to_server else work.bytes_sent
 
     @property
     def through_clients(self) -> int | None:
-        """Bytes that passed the clients in the measured direction, over the whole load; None if requests are
-        measured."""
+        """Bytes that passed the clients over the whole load; None if requests are measured."""
         if self.flow is None:
             return None
         return self.sent if self.flow.to_server else self.replied
 
     @property
     def requests_per_second(self) -> float | None:
-        """None if no time passed."""
+        """Replies per second of the measured time; None if no time passed."""
         return share(self.answered, self.elapsed_seconds)
 
     def gigabits_per_second(self) -> float | None:
-        """The payload rate: the receiver's bytes in the window if these are counted there, else payload by
-        its time."""
+        """Return the payload rate: the receiver's bytes in the window, or payload by its own time."""
         if self.flow is not None:
             return self.flow.gigabits
         payload = self.figures.get(PAYLOAD_BYTES)
         return None if payload is None else share(payload * 8e-9, self.payload_seconds())
 
     def payload_seconds(self) -> float:
-        """How long the payload took.
+        """Return how long the payload took.
 
         This is the sum over its requests, but at most the time from the first request's start to the last
         one's end: several clients have requests in flight at the same time. If the workload reports no time
@@ -170,16 +167,16 @@ class MeasuredWindow:
         return (together if began is None or ended is None else min(together, ended - began)) / 1e9
 
     def bytes_per_request(self) -> float | None:
-        """Payload of the mean request; None if there was none.
+        """Return the payload of the mean request; None if there was none.
 
         Of the requests that the workload counts, else the bytes of all replies of the load.
         """
         if PAYLOAD_BYTES in self.figures:
             return share(self.figures[PAYLOAD_BYTES] or None, self.answered)
-        return share(self.replied or None, self.asked)
+        return share(self.replied or None, self.load_requests)
 
     def cpu_per_byte(self, *parts: UsedFor) -> float | None:
-        """The sum of CPU times per byte.
+        """Return the sum of CPU times per byte.
 
         Each is divided by the bytes that passed meanwhile if these are counted, else by its own requests.
         """
@@ -189,26 +186,25 @@ class MeasuredWindow:
         return share(per_request, self.bytes_per_request() or 0)
 
     def figure_per_request(self, name: str, unit: str) -> float | None:
-        """A workload's own figure for the mean request; a time (its name ends in _ns) in this unit."""
+        """Return a workload's own figure for the mean request; a time (its name ends in _ns) in this unit."""
         mean = share(self.figures.get(name), self.figures.get(REQUESTS, 0))
         return mean if mean is None or not name.endswith("_ns") else mean / 1e9 * UNITS_OF_TIME[unit]
 
     def mean_time(self, what: str) -> float | None:
-        """Mean over all load processes; None if one did not report it."""
+        """Return the mean over all load processes; None if one did not report it."""
         known = self._known(what)
         spent = [None if each.mean_ns is None else each.mean_ns * each.requests for each in known]
         return share(total(spent), sum(each.requests for each in known) * 1e9) if known else None
 
     def percentile_of_time(self, what: str, name: str) -> float | None:
-        """A percentile; of several load processes from the sum of their histograms. None if one has none."""
+        """Return a percentile of the summed histograms; None if a load process has no histogram."""
         quantile = float(f"0.{name[1:]}")
         return self._of_histograms(what, f"{name}_ns", lambda histogram: percentile_ns(histogram, quantile))
 
     def _of_histograms(
         self, what: str, field: str, read: Callable[[HdrHistogram], int | None]
     ) -> float | None:
-        """A figure that a single load process reports, and that is read from the merged histograms of
-        several."""
+        """Return a figure as a single load process reports it, or from the merged histograms of several."""
         known = self._known(what)
         if len(known) == 1:
             return share(getattr(known[0], field), 1e9)
@@ -218,40 +214,40 @@ class MeasuredWindow:
         return share(read(merged(histograms)), 1e9)
 
     def longest_time(self, what: str) -> float | None:
-        """The longest time; of several load processes as `percentile_of_time`."""
+        """Return the longest time; of several load processes as `percentile_of_time`."""
         return self._of_histograms(what, "maximum_ns", maximum_ns)
 
     def _known(self, what: str) -> list[Times]:
-        """The times of each load process; empty if one did not measure them."""
+        """Return the times of each load process; empty if one did not measure them."""
         known = [each for each in self.times[what] if each is not None]
         return known if len(known) == len(self.times[what]) else []
 
     def offered(self) -> float | None:
-        """Scheduled requests per second; None if no load is an open loop."""
+        """Return scheduled requests per second; None if no load is an open loop."""
         return float(sum(each.offered_per_second for each in self.schedules)) if self.schedules else None
 
     def of_schedules(self, *names: str) -> float | None:
-        """A sum of counts over all open loops; None if there is none."""
+        """Return a sum of counts over all open loops; None if there is none."""
         if not self.schedules:
             return None
         return float(sum(getattr(each, name) for each in self.schedules for name in names))
 
     def share_of_offered(self) -> float | None:
-        """Replies in the window / requests due in it; None if no load is an open loop."""
+        """Return replies in the window ÷ requests due in it; None if no load is an open loop."""
         return share(float(self.answered), self.of_schedules("due") or 0) if self.schedules else None
 
     def in_system(self) -> float | None:
-        """Mean number of requests in flight in the window, over all load processes."""
+        """Return the mean number of requests in flight in the window, over all load processes."""
         seen = [each.in_system for each in self.validities if each.in_system is not None]
         return sum(seen) if seen else None
 
     def generator_share(self) -> float | None:
-        """CPU time of the busiest client thread / length of the window."""
+        """Return the CPU time of the busiest client thread ÷ the length of the window."""
         threads = [each for validity in self.validities for each in validity.generators if each.elapsed_ns]
         return max((each.cpu_ns / each.elapsed_ns for each in threads), default=None)
 
     def metrics(self) -> TrialMetrics:
-        """One number for each metric with a fixed name."""
+        """Return one number for each metric with a fixed name."""
         return {
             name: self.figure_per_request(each.figure, each.unit) if each.figure else COMPUTED[name](self)
             for name, each in METRICS.items()
@@ -279,7 +275,7 @@ COMPUTED: Mapping[str, Computed] = {
     "server_cpu_per_connection": lambda trial: share(trial.server_seconds, trial.served.connections),
     "server_cpu_per_request": lambda trial: share(trial.server_seconds, trial.served.requests),
     "client_cpu_seconds": lambda trial: trial.client_seconds,
-    "client_cpu_per_request": lambda trial: share(trial.client_seconds, trial.asked),
+    "client_cpu_per_request": lambda trial: share(trial.client_seconds, trial.load_requests),
     "machine_cpu_seconds": lambda trial: trial.machine_seconds,
     "server_cpu_per_byte": lambda trial: trial.cpu_per_byte(trial.of_server),
     "client_cpu_per_byte": lambda trial: trial.cpu_per_byte(trial.of_clients),
@@ -316,11 +312,11 @@ COMPUTED: Mapping[str, Computed] = {
     "clients_per_worker_max": lambda trial: max(trial.workers) if trial.workers else None,
     "listen_drops": lambda trial: trial.listen_drops,
 }
-"""How to compute each metric that is not a workload's own figure."""
+"""Metric → its computation, unless it is a workload's own figure."""
 
 
 def figures_of(loads: Sequence[LoadResult]) -> dict[str, int]:
-    """The workload's own figures, of all load processes together.
+    """Return the workload's own figures, of all load processes together.
 
     Counts are added. The payload lasts from the first start to the last end, and the last request is that of
     the last process.
@@ -336,11 +332,11 @@ def figures_of(loads: Sequence[LoadResult]) -> dict[str, int]:
 
 
 JOINED: Mapping[str, Callable[[Iterable[int]], int]] = {PAYLOAD_BEGAN: min, PAYLOAD_ENDED: max}
-"""How to combine the figures of several processes that must not be added."""
+"""Figure → how to combine it over several processes, if it must not be added."""
 
 
 def flow_of(loads: Sequence[LoadResult], before: Snapshot | None, after: Snapshot | None) -> Flow | None:
-    """The flow of loads whose bytes are counted in the window; None for other loads.
+    """Return the flow of loads whose bytes are counted in the window; None for other loads.
 
     The server's part is timed by its snapshots at the edges, the clients' part by their own readings.
     """
@@ -371,7 +367,7 @@ def flow_of(loads: Sequence[LoadResult], before: Snapshot | None, after: Snapsho
 
 @dataclass(frozen=True)
 class Counting:
-    """What the figures of a side are divided by.
+    """The divisors of a side's figures.
 
     These are the requests that it saw, their payload or the bytes that passed it (`moved`) if these are
     counted, and the time in which it was counted. `counters` are the figures that were requested, `states`
@@ -387,7 +383,7 @@ class Counting:
 
 
 def of_side(side: str, figures: Mapping[str, Number | None], by: Counting) -> TrialMetrics:
-    """One side's figures by their names as metrics: totals, per request, per byte, per second, and ratios."""
+    """Return one side's figures as metrics: totals, per request, per byte, per second, and ratios."""
     of_each: TrialMetrics = {}
     for figure, amount in figures.items():
         of_each[f"{side}.{figure}"] = amount
@@ -409,7 +405,7 @@ def of_side(side: str, figures: Mapping[str, Number | None], by: Counting) -> Tr
 
 
 def of_both(server: TrialMetrics, clients: TrialMetrics) -> TrialMetrics:
-    """The sum of both sides for each amount that both report, per request and per byte."""
+    """Return the sum of both sides for each amount that both report, per request and per byte."""
     found: TrialMetrics = {}
     for name, amount in server.items():
         what = name.partition(".")[2]
@@ -419,7 +415,7 @@ def of_both(server: TrialMetrics, clients: TrialMetrics) -> TrialMetrics:
 
 
 def in_seconds(counters: Counters, units: Mapping[str, str]) -> dict[str, Number | None]:
-    """Counters with times converted from nanoseconds to seconds."""
+    """Return counters with times converted from nanoseconds to seconds."""
     return {
         name: value / 1e9 if value is not None and units.get(name) == NANOSECONDS else value
         for name, value in counters.items()
@@ -427,18 +423,18 @@ def in_seconds(counters: Counters, units: Mapping[str, str]) -> dict[str, Number
 
 
 def share(whole: float | None, parts: float) -> float | None:
-    """`whole / parts`; None if `whole` is unknown or `parts` is 0."""
+    """Return `whole / parts`; None if `whole` is unknown or `parts` is 0."""
     return whole / parts if whole is not None and parts > 0 else None
 
 
 def total(numbers: Iterable[Number | None]) -> Number | None:
-    """The sum; None if a term is unknown."""
+    """Return the sum; None if a term is unknown."""
     known = list(numbers)
     return None if any(number is None for number in known) else sum(number or 0 for number in known)
 
 
 def times_of(loads: Sequence[LoadResult]) -> dict[str, list[Times | None]]:
-    """The times of each load process, by `metrics.TIMES`."""
+    """Return the times of each load process, by `metrics.TIMES`."""
     of_schedules = {
         what: [getattr(load.scheduled, what) if load.scheduled else None for load in loads]
         for what in TIMES

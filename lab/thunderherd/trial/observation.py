@@ -50,7 +50,7 @@ NO_CPU_TIME = "the engine did not report the server's CPU time"
 
 @dataclass
 class Observation:
-    """What a trial has observed so far; None for steps that it did not reach.
+    """The observations of a trial so far; None for steps that it did not reach.
 
     `before` and `after` are the edges of the measured window. `rest_before` and `rest_after` enclose
     everything that the measured load did. They are the same snapshots, except for a load that ends by time,
@@ -60,15 +60,15 @@ class Observation:
     contender: Contender
     counters: Mapping[str, str] = field(default_factory=dict)
     states: frozenset[str] = frozenset()
-    """Those of `counters` that report one moment: for a window, its end."""
+    """The counters that report one moment: for a window, its end."""
     overload_counts: bool = False
-    """Whether the study accepts trials whose server did not keep up with an open loop."""
+    """True if the study accepts trials whose server did not keep up with an open loop."""
     reasons: list[str] = field(default_factory=list)
     ready: Ready | None = None
     rest_before: Snapshot | None = None
     before: Snapshot | None = None
     during: Snapshot | None = None
-    """In the last tenth of the window of a load that ends by time, if states are requested."""
+    """The snapshot in the last tenth of the window of a load that ends by time, if states are requested."""
     after: Snapshot | None = None
     rest_after: Snapshot | None = None
     summary: ServerSummary | None = None
@@ -84,11 +84,11 @@ class Observation:
 
     @property
     def is_whole_life(self) -> bool:
-        """Whether both sides are counted from exec to exit."""
+        """True if both sides are counted from exec to exit."""
         return self.contender.trial == "whole_life"
 
     def planned_connections(self) -> int:
-        """Connections of the whole trial, as far as they are known in advance."""
+        """Return connections of the whole trial, as far as they are known in advance."""
         load = self.contender.load
         warm_up = 0 if self.is_whole_life else load.warm_up_connections
         return warm_up + (load.connections_per_trial or 0)
@@ -96,13 +96,13 @@ class Observation:
     # The server
 
     def cpu_scope(self) -> CpuScope | None:
-        """What the server's CPU time covers: the window, or its whole life if it cannot be read earlier."""
+        """Return the scope of the server's CPU time: the window, or its whole life if not read earlier."""
         if self.ready is None:
             return None
         return "whole_life" if self.is_whole_life or self.ready.cpu_source == "whole_life" else "window"
 
     def work(self) -> Tally | None:
-        """What the server counted while its clients were measured."""
+        """Return the server's tally while its clients were measured."""
         if self.is_whole_life:
             return self._in_requests(self.summary.tally) if self.summary else None
         if self.before is None or self.after is None:
@@ -110,19 +110,19 @@ class Observation:
         return self._in_requests(less(self.after.tally, self.before.tally))
 
     def _in_requests(self, counted: Tally) -> Tally:
-        """The tally in requests, for a server that cannot distinguish requests and counts receives.
+        """Return the tally in requests, for a server that cannot distinguish requests and counts receives.
 
         It is scaled by receives per request over the server's whole life.
         """
         life = self.summary
         if self.contender.counts_requests or life is None or not life.tally.requests:
             return counted
-        asked = sum(load.tally.requests for load in (*self.warm_up, *self.loads))
-        requests = round(counted.requests * asked / life.tally.requests)
+        sent = sum(load.tally.requests for load in (*self.warm_up, *self.loads))
+        requests = round(counted.requests * sent / life.tally.requests)
         return counted.model_copy(update={"requests": requests})
 
     def server_cpu(self) -> tuple[float, Tally] | None:
-        """The server's CPU time in seconds, and the work it paid for."""
+        """Return the server's CPU time in seconds, and the work it paid for."""
         work = self.work()
         if work is None:
             return None
@@ -137,7 +137,7 @@ class Observation:
         return None if used is None else (used, work)
 
     def workers(self) -> list[int] | None:
-        """Connections of each worker of the pool while the clients were measured."""
+        """Return the connections of each worker of the pool while the clients were measured."""
         if self.is_whole_life:
             return self.summary.workers if self.summary else None
         if self.before is None or self.after is None or any(read_late(self)):
@@ -145,7 +145,7 @@ class Observation:
         return workers_in_window(self.before.workers, self.after.workers)
 
     def noise(self) -> Noise | None:
-        """What else the machine did during the trial."""
+        """Return the noise of the machine during the trial."""
         if self.samples is None:
             return None
         if self.is_whole_life:
@@ -166,16 +166,16 @@ class Observation:
     # Metrics
 
     def metrics(self) -> TrialMetrics | None:
-        """One number per metric; None if the window was not measured to its end."""
+        """Return one number per metric; None if the window was not measured to its end."""
         work, cpu, outside = self.work(), self.server_cpu(), self.noise()
         if work is None or not self.loads or cpu is None or outside is None:
             return None
         seconds, used_for = cpu
         workers = self.workers()
         clients = sum(load.user_ns + load.system_ns for load in self.loads) / 1e9
-        asked = sum(load.tally.requests for load in self.loads)
+        requests = sum(load.tally.requests for load in self.loads)
         windows = [load.window for load in self.loads if load.window is not None]
-        answered = sum(each.requests for each in windows) if windows else asked
+        answered = sum(each.requests for each in windows) if windows else requests
         opened = sum(each.connections for each in windows) if windows else work.connections
         measured = MeasuredWindow(
             work=work,
@@ -183,7 +183,7 @@ class Observation:
             served=used_for,
             client_seconds=clients,
             machine_seconds=outside.machine_busy_seconds,
-            asked=asked,
+            load_requests=requests,
             answered=answered,
             opened=opened,
             elapsed_seconds=elapsed_seconds(self.loads),
@@ -204,16 +204,16 @@ class Observation:
         each, moved = measured.bytes_per_request(), measured.through_server(work)
         by = Counting(work.requests, each, self._server_seconds(), self.counters, self.states, moved)
         server = {**of_side("server", self._of_server(), by), **self._held_per_connection()}
-        by = replace(by, requests=asked, moved=measured.through_clients, seconds=self._client_seconds())
+        by = replace(by, requests=requests, moved=measured.through_clients, seconds=self._client_seconds())
         client = of_side("client", self._of_clients(), by)
         if server[OF_SERVER_COPIED] is None or read_late(self):
             server[OF_SERVER_COPIED] = self._copied_share_of_life()
         found: TrialMetrics = {**measured.metrics(), **server, **client, **of_both(server, client)}
-        not_told = [name for name in found if left_out(name, self) or beyond_load(name, self, self.states)]
-        return found | dict.fromkeys(not_told)
+        missing = [name for name in found if left_out(name, self) or beyond_load(name, self, self.states)]
+        return found | dict.fromkeys(missing)
 
     def _server_seconds(self) -> float:
-        """The time in which the server's counters reached their values.
+        """Return the time in which the server's counters reached their values.
 
         For a whole life, its length. For a load that ends by time, from before the first reading to after the
         second. For a load that ends by count, the load without the idle time around it, in which nothing is
@@ -226,8 +226,10 @@ class Observation:
         return elapsed_seconds(self.loads)
 
     def _client_seconds(self) -> float:
-        """The time in which the clients' counters reached their values; lives do not all start at the same
-        moment."""
+        """Return the time in which the clients' counters reached their values.
+
+        Lives do not all start at the same moment.
+        """
         if not self.client_lives:
             return counted_seconds(self.loads)
         spans = [(each.started_monotonic_ns, each.elapsed_ns) for each in self.client_lives]
@@ -237,7 +239,7 @@ class Observation:
         return (max((start or 0) + lasted for start, lasted in spans) - min(began)) / 1e9
 
     def _held_per_connection(self) -> dict[str, Number | None]:
-        """Growth of the server's memory per open connection, from idle to near the window's end.
+        """Return the growth of the server's memory per open connection, from idle to near the window's end.
 
         None if it was not read at both moments, or if no connection was open.
         """
@@ -254,10 +256,10 @@ class Observation:
         return found
 
     def _switches_per_connection(self, work: Tally) -> float | None:
-        """Voluntary switches per connection: in the window if they are counted there, else over the whole
-        life.
+        """Return voluntary switches per connection.
 
-        A window needs a pool, whose workers can be read while they live.
+        They are those of the window if counted there, else of the whole life. A window needs a pool, whose
+        workers can be read while they live.
         """
         if not work.connections:
             return None
@@ -269,12 +271,11 @@ class Observation:
         )
 
     def _copied_share_of_life(self) -> float | None:
-        """The copied share of the server's zero-copy sends over its whole life; None if no completion was
-        read.
+        """Return the copied share of the server's zero-copy sends over its whole life.
 
-        Blocking sockets read completions only when many sends are in flight, and when a connection ends. A
-        window with few sends has none. The kernel copies no differently then, nor if the window's completions
-        were read late.
+        It is None if no completion was read. Blocking sockets read completions only when many sends are in
+        flight, and when a connection ends. A window with few sends has none. The kernel copies no differently
+        then, nor if the window's completions were read late.
         """
         tally = self.summary.tally if self.summary else None
         return share(tally.completions_copied, tally.completions) if tally else None
@@ -308,27 +309,27 @@ class Observation:
         }
 
     def _of_clients(self) -> Mapping[str, Number | None]:
-        said: list[Mapping[str, Number | None]] = []
+        figures: list[Mapping[str, Number | None]] = []
         if self.client_lives:
             for life in self.client_lives:
                 counted = {name: life.counters.get(name) for name in self.counters}
-                said.append({**_of_life(life, life.elapsed_ns), **in_seconds(counted, self.counters)})
+                figures.append({**_of_life(life, life.elapsed_ns), **in_seconds(counted, self.counters)})
         else:
             for load in self.loads:
                 counted = {name: load.counters.get(name) for name in self.counters}
-                said.append({**_of_life(load, load.elapsed_ns), **in_seconds(counted, self.counters)})
-        added = {name: total(each[name] for each in said) for name in said[0]}
+                figures.append({**_of_life(load, load.elapsed_ns), **in_seconds(counted, self.counters)})
+        added = {name: total(each[name] for each in figures) for name in figures[0]}
         # A state is not an amount, and each load process sees all connections: take the largest.
-        for name in self.states & said[0].keys():
-            known = [value for each in said if (value := each[name]) is not None]
+        for name in self.states & figures[0].keys():
+            known = [value for each in figures if (value := each[name]) is not None]
             added[name] = max(known, default=None)
         tallies = [_of_tally(load.tally) for load in self.loads]
         added |= {name: total(each[name] for each in tallies) for name in OF_A_TALLY}
         # Load processes run at the same time.
-        return {**added, ELAPSED: max(each[ELAPSED] or 0 for each in said)}
+        return {**added, ELAPSED: max(each[ELAPSED] or 0 for each in figures)}
 
     def missing(self) -> str:
-        """What `metrics` lacks, in words."""
+        """Return the reason why `metrics` has no figures, in words."""
         if self.before is None and not self.is_whole_life:
             return "it was not reached"
         if self.samples is None:
@@ -342,33 +343,33 @@ class Observation:
     # Warnings
 
     def warnings(self) -> list[str]:
-        """Caveats of a valid trial's figures."""
-        said = []
+        """Return the caveats of a valid trial's figures."""
+        caveats = []
         if self.ready is not None and self.ready.cpu_source_reason is not None and not self.is_whole_life:
             whole_life = self.cpu_scope() == "whole_life"
             what = OF_WHOLE_LIFE if whole_life else NOT_EXACT
-            said.append(f"CPU time {what}: {self.ready.cpu_source_reason}")
+            caveats.append(f"CPU time {what}: {self.ready.cpu_source_reason}")
         waiting, limit = self.time_wait_before, self.time_wait_limit
         if waiting is not None and limit is not None and waiting + self.planned_connections() > limit:
-            said.append(
+            caveats.append(
                 f"the table of TIME_WAIT sockets was full (net.ipv4.tcp_max_tw_buckets = {limit}): "
                 "further ones were dropped at once"
             )
         remarks = [f"congestion control: {each.remark}" for each in self._connections() if each.remark]
-        said += dict.fromkeys(remarks)
+        caveats += dict.fromkeys(remarks)
         missing = unavailable_of_sides(self)
-        said += not_available(missing["server"], "")
+        caveats += not_available(missing["server"], "")
         of_clients = {
             name: why for name, why in missing["client"].items() if missing["server"].get(name) != why
         }
-        said += not_available(of_clients, " for the clients")
-        said += [*scaled_in_words(scaled_of_sides(self)), *none_came(self)]
+        caveats += not_available(of_clients, " for the clients")
+        caveats += [*scaled_in_words(scaled_of_sides(self)), *none_came(self)]
         if any(read_late(self)) and stands_late(self.contender.metric):
-            said.append(READ_LATE)
-        return said
+            caveats.append(READ_LATE)
+        return caveats
 
     def _connections(self) -> Iterator[Connection]:
-        """The kernel's properties of connections, on both sides."""
+        """Yield the kernel's properties of connections, on both sides."""
         for each in (self.summary, *self.loads):
             if each is not None and each.connection is not None:
                 yield each.connection
@@ -391,7 +392,7 @@ OF_SERVER_COPIED = f"server.{COPIED_SHARE}"
 
 
 def read_late(seen: Observation | TrialRecord) -> list[str]:
-    """The edges at which the server was read too late for its figures to be those of the window, in words."""
+    """Return, in words, the edges of the window at which the server was read too late for its figures."""
     window_ns, ends = _readings(seen)
     return [
         f"the server was read {late_ns / 1e6:.0f} ms after the {window_ns / 1e6:.0f} ms window {what}: "
@@ -402,12 +403,12 @@ def read_late(seen: Observation | TrialRecord) -> list[str]:
 
 
 def late_by_ns(seen: Observation | TrialRecord) -> int:
-    """How late the server was read, at the later of both edges; 0 without a window."""
+    """Return how late the server was read, at the later of both edges; 0 without a window."""
     return max(_readings(seen)[1].values(), default=0)
 
 
 def _readings(seen: Observation | TrialRecord) -> tuple[int, dict[str, int]]:
-    """Length of the window, and by edge how late the server was read, in nanoseconds.
+    """Return the length of the window, and edge → how late the server was read, in nanoseconds.
 
     Without a window there are no edges.
     """
@@ -426,7 +427,7 @@ HELD_PER_CONNECTION = {f"server.{name}{PER_CONNECTION}" for name in HELD}
 
 
 def stands_late(metric: str) -> bool:
-    """Whether a metric is valid even if the server was read late.
+    """True if a metric is valid even if the server was read late.
 
     These are metrics of the clients, copied shares, and memory held by connections that are open at a
     reading.
@@ -436,32 +437,34 @@ def stands_late(metric: str) -> bool:
 
 
 def left_out(metric: str, seen: Observation | TrialRecord) -> bool:
-    """Whether a trial does not report a metric because its server was read late."""
+    """True if a trial does not report a metric because its server was read late."""
     return not stands_late(metric) and bool(read_late(seen))
 
 
 def connections_of(trial: TrialRecord) -> dict[str, Connection]:
-    """By side, the kernel's properties of a connection; without a side that has no TCP connection."""
-    told = [("server", trial.summary), *(("client", load) for load in trial.loads)]
-    return {side: each.connection for side, each in told if each is not None and each.connection is not None}
+    """Return side → the kernel's properties of a connection, for sides with a TCP connection."""
+    ends = [("server", trial.summary), *(("client", load) for load in trial.loads)]
+    return {side: each.connection for side, each in ends if each is not None and each.connection is not None}
 
 
 def elapsed_seconds(loads: Sequence[LoadResult]) -> float:
-    """From the first client's start to the last client's end; of loads that end by time, of their windows."""
+    """Return the time from the first client's start to the last one's end, or that of their windows."""
     spans = [load.window or load for load in loads]
     first = min(span.started_monotonic_ns for span in spans)
     return (max(span.ended_monotonic_ns for span in spans) - first) / 1e9
 
 
 def counted_seconds(loads: Sequence[LoadResult]) -> float:
-    """From before the first reading of the load processes' use to after the last, work after the last reply
-    included."""
+    """Return the time from the first reading of the load processes' use to the last.
+
+    It includes work after the last reply.
+    """
     began = min(load.counted_from_ns or load.started_monotonic_ns for load in loads)
     return (max(load.counted_to_ns or load.ended_monotonic_ns for load in loads) - began) / 1e9
 
 
 def workers_in_window(before: Sequence[int] | None, after: Sequence[int] | None) -> list[int] | None:
-    """Connections of each worker between two snapshots; None without a pool.
+    """Return the connections of each worker between two snapshots; None without a pool.
 
     A slot that was added later (for a replaced worker) starts from 0.
     """
@@ -476,15 +479,14 @@ def _difference(earlier: int | None, later: int | None) -> int | None:
 
 
 def _cpu_between(earlier: Snapshot | None, later: Snapshot | None) -> float | None:
-    """Seconds of the server's CPU time between two snapshots; None if it cannot be read while the server
-    lives."""
+    """Return the server's CPU time in seconds between two snapshots; None if a snapshot lacks it."""
     if earlier is None or later is None or earlier.cpu_ns is None or later.cpu_ns is None:
         return None
     return (later.cpu_ns - earlier.cpu_ns) / 1e9
 
 
 def less(later: Tally, earlier: Tally) -> Tally:
-    """What was counted between two tallies; errors and lost workers are those of the later tally."""
+    """Return the counts between two tallies; errors and lost workers are those of the later tally."""
     kept = {"workers_lost", "workers_replaced", "errors"}
     return later.model_copy(
         update={
@@ -496,12 +498,12 @@ def less(later: Tally, earlier: Tally) -> Tally:
 
 
 def _of_tally(tally: Tally) -> dict[str, Number | None]:
-    """The figures of `metrics.OF_A_TALLY`."""
+    """Return the figures of `metrics.OF_A_TALLY`."""
     return {name: getattr(tally, name) for name in OF_A_TALLY}
 
 
 def _of_life(used: Used, elapsed_ns: int) -> dict[str, Number | None]:
-    """The figures of `metrics.OF_A_LIFE`."""
+    """Return the figures of `metrics.OF_A_LIFE`."""
     return {
         ELAPSED: elapsed_ns / 1e9,
         "user_seconds": used.user_ns / 1e9,

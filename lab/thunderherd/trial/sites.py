@@ -15,7 +15,7 @@ from thunderherd.study.loading import Lab, Study
 
 @contextlib.contextmanager
 def site_of(lab: Lab, engine: Path | None = None) -> Iterator[Site]:
-    """Makes the site of a lab for the duration of the block. Main thread only.
+    """Make the site of a lab for the duration of the block. Main thread only.
 
     Raises `UserError` with the reason if the lab is unavailable here.
     """
@@ -25,7 +25,7 @@ def site_of(lab: Lab, engine: Path | None = None) -> Iterator[Site]:
 
 @contextlib.contextmanager
 def sites_of(study: Study, engine: Path | None = None) -> Iterator[Mapping[str, Site]]:
-    """Makes the sites of all labs of a study, by `Lab.network`: one per network, for all contenders in it."""
+    """Make the sites of all labs of a study: `Lab.network` → the site of all contenders in it."""
     labs = {contender.lab.network: contender.lab for contender in study.contenders}
     with contextlib.ExitStack() as made:
         sites: dict[str, Site] = {}

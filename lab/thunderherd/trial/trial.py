@@ -34,7 +34,7 @@ from thunderherd.trial.observation import Observation
 SETTLE_INTERVAL_SECONDS = 0.02
 """The time between two snapshots that must agree."""
 SETTLE_SECONDS = 2.0
-"""How long a server may take to become idle."""
+"""Time limit for a server to become idle."""
 NOT_IDLE = "did not become idle"
 STILL_CPU_NS = 20_000
 """CPU time of an idle server in an interval: a thousandth of it, for a timer or two."""
@@ -61,7 +61,7 @@ def run_trial(
     site: Site | None = None,
     profiles: ProfileFiles | None = None,
 ) -> TrialRecord:
-    """Runs one trial and returns its record, valid or with the reasons why not. Main thread only.
+    """Run one trial and return its record, valid or with the reasons why not. Main thread only.
 
     `site` is that of the contender's lab; the default is where this process runs. With `profiles`, both sides
     are sampled instead of counted; a whole-life trial then has no figures.
@@ -122,18 +122,18 @@ def run_trial(
 
 @dataclass(frozen=True)
 class ProfileFiles:
-    """How a trial is sampled, and the existing directory for its call stacks."""
+    """The sampling of a trial, and the existing directory for its call stacks."""
 
     folder: Path
     frequency: int
     event: str
 
     def of_server(self) -> Sampling:
-        """The sampling of the server."""
+        """Return the sampling of the server."""
         return Sampling(self.folder / "server.jsonl", self.frequency, self.event)
 
     def of_load(self, place: int) -> Sampling:
-        """The sampling of a load process, numbered from 0."""
+        """Return the sampling of a load process, numbered from 0."""
         return Sampling(self.folder / f"load-{place}.jsonl", self.frequency, self.event)
 
 
@@ -154,7 +154,7 @@ class _Trial:
         )  # fmt: skip
 
     def run_window(self) -> None:
-        """Runs a trial with a window, from the fork of the server to the account of its life."""
+        """Run a trial with a window, from the fork of the server to the account of its life."""
         seen, load = self.seen, self.contender.load
         with self._server() as server:
             seen.ready = server.ready
@@ -178,7 +178,7 @@ class _Trial:
             seen.summary = server.stop()
 
     def run_whole_life(self) -> None:
-        """Runs a trial without warm-up; server and clients are counted from exec to exit."""
+        """Run a trial without warm-up; server and clients are counted from exec to exit."""
         seen = self.seen
         quiet = self._sample()
         with self._server() as server:
@@ -192,7 +192,7 @@ class _Trial:
         seen.samples = (quiet, self._sample())
 
     def _sample(self, ready: Ready | None = None) -> noise.Sample:
-        """Samples the noise outside a server; in a whole-life trial there is none yet, or no more."""
+        """Sample the noise outside a server; in a whole-life trial there is none yet, or no more."""
         return noise.sample(ready.supervisor_pid if ready else None, self.site.networks(ready))
 
     def _server(self) -> Server:
@@ -214,17 +214,17 @@ class _Trial:
 
     @property
     def counts_lives(self) -> bool:
-        """Whether both sides are counted from exec to exit."""
+        """True if both sides are counted from exec to exit."""
         return self.seen.is_whole_life and self.profiles is None
 
     def _clients(self) -> list[Mapping[str, SettingValue]]:
-        return [*self.contender.load.each_told]
+        return [*self.contender.load.each_settings]
 
     @contextlib.contextmanager
     def _started(
         self, address: str, clients: Sequence[Mapping[str, SettingValue]], *, sampled: bool = False
     ) -> Iterator[list[LoadProcess]]:
-        """Starts all clients at once; ends those still running when the block ends."""
+        """Start all clients at once; end those still running when the block ends."""
         profiles, load = self.profiles if sampled else None, self.contender.load
         with contextlib.ExitStack() as started:
             running: list[LoadProcess] = []
@@ -253,7 +253,7 @@ class _Trial:
         return [client.wait(deadline - time.monotonic()) for client in running]
 
     def _snapshots_at_marks(self, server: Server, running: Sequence[LoadProcess]) -> None:
-        """Takes the snapshots at the edges of the window of a load that ends by time.
+        """Take the snapshots at the edges of the window of a load that ends by time.
 
         The window begins when all clients count and ends when the first stops counting.
         """
@@ -271,7 +271,7 @@ class _Trial:
         self.seen.marks = [mark for mark in (*begun, ended) if mark is not None]
 
     def _look_at_states(self, server: Server, began_ns: int) -> None:
-        """Takes a snapshot in the last tenth of the window: at its end the clients close their
+        """Take a snapshot in the last tenth of the window: at its end the clients close their
         connections."""
         load = self.contender.load
         lasts_ns = int(load.settings[load.duration]) * 1_000_000 if load.duration else 0
@@ -281,7 +281,7 @@ class _Trial:
         self.seen.during = server.snapshot()
 
     def _count_ports(self, ready: Ready) -> None:
-        """Marks the trial invalid if ports still used by earlier connections would slow it down."""
+        """Mark the trial invalid if ports still used by earlier connections would slow it down."""
         self.seen.time_wait_before = self.site.time_wait(ready)
         self.seen.time_wait_limit = self.site.time_wait_limit()
         ports, load = self.site.local_ports(), self.contender.load
@@ -300,7 +300,7 @@ class _Trial:
 
 
 def longest_seconds(load: LoadPlan) -> float:
-    """How long a load may take before it is given up."""
+    """Return how long a load may take before it is given up."""
     if load.is_timed and load.duration is not None:
         lasts = int(load.settings[load.duration]) + int(load.settings.get(WARM_UP_TIME, 0))
         return LOAD_SECONDS + lasts / 1000
@@ -308,7 +308,7 @@ def longest_seconds(load: LoadPlan) -> float:
 
 
 def settle(server: Server) -> Snapshot:
-    """Waits until the server is idle and returns its snapshot.
+    """Wait until the server is idle and return its snapshot.
 
     Idle: no connection is open, and over some 20 ms neither the tally nor the CPU time changed. CPU time is
     ignored if it cannot be read while the server lives, or if the server busy-polls.
@@ -337,7 +337,7 @@ def settle(server: Server) -> Snapshot:
 
 
 def warm_up_settings(load: LoadPlan) -> dict[str, SettingValue] | None:
-    """The load's settings for one process that makes about `load.warm_up_connections`; None for 0.
+    """Return the load's settings for one process that makes about `load.warm_up_connections`; None for 0.
 
     Changes the last of the settings whose product is the number of requests, rounded up. A load that ends by
     time ends by that number instead.

@@ -40,12 +40,12 @@ ELSEWHERE = (
 
 
 def documents() -> dict[Path, str]:
-    """The two pages, by path below the root."""
+    """Return the two pages, by path below the root."""
     return {FOLDER / "README.md": generated_page(), FOLDER / "reference" / "README.md": reference_page()}
 
 
 def generated_page() -> str:
-    """Which command writes these pages, and from what."""
+    """Write the page on how generated pages are made."""
     return page(
         "# Generated pages",
         made_from("tools/handbook/"),
@@ -61,7 +61,7 @@ def generated_page() -> str:
 
 
 def reference_page() -> str:
-    """The pages and schemas of the reference."""
+    """Return the pages and schemas of the reference."""
     return page(
         "# Reference",
         made_from("tools/handbook/pages/contents.py"),

@@ -19,7 +19,7 @@ LEFT_OUT = ("Bound", "Note")
 
 
 def documents(kept: Sequence[Kept], root: Path = ROOT) -> dict[Path, str]:
-    """Returns the pages with the table of the newest record; without a record, none."""
+    """Return the pages with the table of the newest record; without a record, none."""
     found = next((each for each in kept if each.figures.study == STUDY), None)
     if found is None:
         return {}
@@ -38,7 +38,7 @@ def report_picture(kept: Kept) -> str:
 
 
 def sample(kept: Kept, page: Path, root: Path = ROOT) -> str:
-    """Writes the record's seed and machine, its table, and its chart."""
+    """Write the record's seed and machine, its table, and its chart."""
     figures = kept.figures
     parts = [
         f"A run with `--seed {figures.seed}` on {figures.machine} printed this table. Your figures will "
@@ -54,7 +54,7 @@ def sample(kept: Kept, page: Path, root: Path = ROOT) -> str:
 
 
 def _shortened(table: str) -> str:
-    """Drops some facts below a printed table. The further lines of a fact are indented."""
+    """Drop some facts below a printed table. The further lines of a fact are indented."""
     lines, dropped = [], False
     for line in table.splitlines():
         if line[:1].strip():

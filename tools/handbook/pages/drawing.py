@@ -13,7 +13,7 @@ from xml.sax.saxutils import escape
 from handbook.pages.notes import HOWS, PLACES, Journey, Place
 
 LANES = ("program", "kernel", "device")
-"""Where bytes may be, from the top down. A drawing without devices has no lane for them."""
+"""The lanes of a drawing, from the top down. A drawing without devices has no lane for them."""
 BOX_WIDTH, BOX_HEIGHT, GAP, MARGIN, HEAD = 150, 40, 160, 84, 44
 LANE_HEIGHT = 104
 BOX_WORDS, LEVEL_WORDS, TURNED_WORDS = 22, 22, 30
@@ -41,7 +41,7 @@ text { fill: #f0f6fc; } .lane { fill: #9198a1; } .rule { stroke: #3d444d; }
 
 
 def drawing(name: str, journeys: Sequence[Journey]) -> str:
-    """Draws all journeys of an entry, one below the other, each in separate lanes."""
+    """Draw all journeys of an entry, one below the other, each in separate lanes."""
     most = max(len(journey.steps) for journey in journeys)
     width = MARGIN + (most + 1) * BOX_WIDTH + most * GAP + 16
     tops = [0, *accumulate(HEAD + len(_lanes(journey)) * LANE_HEIGHT for journey in journeys)]
@@ -62,7 +62,7 @@ def drawing(name: str, journeys: Sequence[Journey]) -> str:
 
 
 def in_words(journey: Journey) -> str:
-    """Describes a journey in words, for readers of the page who cannot see the drawing."""
+    """Describe a journey in words, for readers of the page who cannot see the drawing."""
     steps = [
         f"{HOWS[step.how][0]} to {PLACES[step.to][0]} ({step.by})"
         if step.how != "discarded"
@@ -113,7 +113,7 @@ def _journey(journey: Journey, top: int, width: int) -> str:
 
 
 def _lanes(journey: Journey) -> Sequence[str]:
-    """The lanes of a drawing. Program and kernel are always there, even if the program takes no part."""
+    """Return the lanes of a drawing: always program and kernel, even if the program takes no part."""
     has_device = any(PLACES[place][1] == "device" for place in _places(journey))
     return LANES if has_device else LANES[:-1]
 
@@ -127,7 +127,7 @@ def _middle(lane: str, top: int) -> int:
 
 
 def _words(lines: Sequence[str], x: int, first: int, colour: str = "") -> list[str]:
-    """Draws lines of text, the first at this height."""
+    """Draw lines of text, the first at this height."""
     style = f' class="{colour}"' if colour else ""
     return [
         f'<text{style} text-anchor="middle" x="{x}" y="{first + number * 14}">{escape(line)}</text>'

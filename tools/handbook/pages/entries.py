@@ -32,7 +32,7 @@ WAITS: Mapping[str, str] = {
     "for_readiness": "the kernel reports which sockets would not block",
     "for_completion": "the server submits operations, and the kernel reports their completion",
 }
-"""What each way of waiting means."""
+"""Way of waiting → its meaning."""
 
 BUSY_POLLS = "busy-polls"
 """A design that never waits. Its notes describe what it does instead."""
@@ -47,7 +47,7 @@ RECEIVING: Mapping[str, Kind] = {
     "": lambda row: row.receive,
     "The clients receive by it.": lambda row: row.client_receive,
 }
-"""Whose primitives a table may compare: the server's, or the clients'."""
+"""The sides whose primitives a table may compare."""
 
 
 @dataclass(frozen=True)
@@ -59,7 +59,7 @@ class Recorded:
 
 
 def documents(catalogue: Mapping[str, Any], kept: Recorded, root: Path = ROOT) -> dict[Path, str]:
-    """Returns all pages, lists and drawings, by path relative to the root."""
+    """Return all pages, lists and drawings, by path relative to the root."""
     found: dict[Path, str] = {}
     for entry in catalogue["designs"]:
         found[DESIGNS / f"{entry['name']}.md"] = design_page(entry, kept, root)
@@ -78,7 +78,7 @@ def documents(catalogue: Mapping[str, Any], kept: Recorded, root: Path = ROOT) -
 
 
 def design_page(entry: Entry, kept: Recorded, root: Path = ROOT) -> str:
-    """Writes the page of a design."""
+    """Write the page of a design."""
     name, path = entry["name"], DESIGNS / f"{entry['name']}.md"
     code = Path("engine/src/designs") / f"{name}.rs"
     notes = read_notes("designs", name, DesignNotes, root)
@@ -106,12 +106,12 @@ def design_page(entry: Entry, kept: Recorded, root: Path = ROOT) -> str:
 
 
 def waits_of(entry: Entry) -> str:
-    """Returns how a design waits for its sockets, in words."""
+    """Return how a design waits for its sockets, in words."""
     return BUSY_POLLS if entry["spins"] else entry["waits"].replace("_", " ")
 
 
 def _waiting(entry: Entry, notes: DesignNotes | None) -> str:
-    """Returns a sentence on how a design waits, with the meaning."""
+    """Return a sentence on how a design waits, with the meaning."""
     word = waits_of(entry)
     if entry["spins"]:
         return f"{word.capitalize()}{f': {notes.instead}' if notes and notes.instead else ''}."
@@ -119,7 +119,7 @@ def _waiting(entry: Entry, notes: DesignNotes | None) -> str:
 
 
 def _usual(row: KeptRow) -> bool:
-    """Returns whether a contender has the usual primitives, so that its row is about its design."""
+    """True if a contender has the usual primitives, so that its row is about its design."""
     return row.primitive == USUAL["primitive"] and row.receive == USUAL["receive"]
 
 
@@ -163,7 +163,7 @@ def _designs_list(entries: Sequence[Entry]) -> str:
 
 
 def primitive_page(entry: Entry, notes: PrimitiveNotes | None, kept: Recorded, root: Path = ROOT) -> str:
-    """Everything about a primitive on one page."""
+    """Write the page of a primitive."""
     name, path = entry["name"], PRIMITIVES / f"{entry['name']}.md"
     code, out = Path("engine/src/primitives") / f"{name}.rs", entry["moves"] == "out"
     option = "--primitive" if out else "--receive"
@@ -261,8 +261,8 @@ def _facts(entry: Entry, sentences: Sequence[str]) -> str:
         plain(each["name"]) + (f" (Linux {each['since']})" if each["since"] else "")
         for each in entry["rests_on"]
     )
-    told = [f"Source: {plain(entry['source'])}.", *sentences, f"Rests on {rests}." if rests else ""]
-    return " ".join(each for each in told if each)
+    parts = [f"Source: {plain(entry['source'])}.", *sentences, f"Rests on {rests}." if rests else ""]
+    return " ".join(each for each in parts if each)
 
 
 def _unwritten(kind: str, name: str) -> str:
@@ -271,14 +271,14 @@ def _unwritten(kind: str, name: str) -> str:
 
 
 def module_words(path: Path) -> str:
-    """Returns the module documentation of a file of the engine."""
+    """Return the module documentation of a file of the engine."""
     lines = path.read_text(encoding="utf-8").splitlines()
     words = [line[3:].strip() for line in lines if line.startswith("//!")]
     return "\n".join(words).strip()
 
 
 def code_of(path: Path) -> str:
-    """Returns a file of the engine from its entry on, without its tests."""
+    """Return a file of the engine from its entry on, without its tests."""
     text = path.read_text(encoding="utf-8")
     begin = re.search(r"^pub static ENTRY", text, re.MULTILINE)
     tests = re.search(r"^#\[cfg\(test\)\]", text, re.MULTILINE)

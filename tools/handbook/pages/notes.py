@@ -33,7 +33,7 @@ PLACES: dict[Place, tuple[str, str]] = {
     "card": ("network card", "device"),
     "nothing": ("nowhere", "kernel"),
 }
-"""Where bytes may be: in words, and the lane of that place."""
+"""The places of bytes: in words, and the lane of each."""
 
 HOWS: dict[How, tuple[str, str]] = {
     "copied": ("copied", "the CPU reads and writes every byte once"),
@@ -42,7 +42,7 @@ HOWS: dict[How, tuple[str, str]] = {
     "dma": ("no CPU", "the device reads or writes memory itself"),
     "discarded": ("not copied", "the kernel discards the bytes"),
 }
-"""How bytes go from one place to the next: in a word, and its meaning."""
+"""The ways of bytes from one place to the next: in a word, and its meaning."""
 
 
 class _Part(BaseModel):
@@ -73,7 +73,7 @@ class Journey(_Part):
 
     @property
     def copies(self) -> int:
-        """How many times the CPU copies each byte."""
+        """The number of times that the CPU copies each byte."""
         return sum(1 for step in self.steps if step.how == "copied")
 
 
@@ -102,12 +102,12 @@ Notes = TypeVar("Notes", DesignNotes, PrimitiveNotes)
 
 
 def notes_file(kind: str, name: str) -> Path:
-    """Returns the path of an entry's notes, relative to the root; `kind` is `designs` or `primitives`."""
+    """Return the path of an entry's notes, relative to the root; `kind` is `designs` or `primitives`."""
     return FOLDER / kind / f"{name}.toml"
 
 
 def read_notes(kind: str, name: str, form: type[Notes], root: Path = ROOT) -> Notes | None:
-    """Reads the notes on an entry; None if there are none. Raises UserError for an invalid file."""
+    """Read the notes on an entry; None if there are none. Raises UserError for an invalid file."""
     path = root / notes_file(kind, name)
     if not path.is_file():
         return None
@@ -118,6 +118,6 @@ def read_notes(kind: str, name: str, form: type[Notes], root: Path = ROOT) -> No
 
 
 def without_entry(kind: str, names: set[str], root: Path = ROOT) -> list[str]:
-    """Returns the names of notes without an entry: left behind, or misspelt."""
+    """Return the names of notes without an entry: left behind, or misspelt."""
     there = {path.stem for path in (root / FOLDER / kind).glob("*.toml")}
     return sorted(there - names)

@@ -29,7 +29,7 @@ Kind = Callable[[KeptRow], str | None]
 
 
 def recorded(kept: Sequence[Kept], name: str, ends: Mapping[str, Kind], page: Path) -> str:
-    """Writes the figures of an entry from all recorded tables that compare entries of its kind.
+    """Write the figures of an entry from all recorded tables that compare entries of its kind.
 
     `ends` has a remark on which side uses the entry, and the function that reads the entry from a row. Links
     are relative to `page`.
@@ -83,7 +83,7 @@ def _part(record: Kept, shown: KeptTable, whose: str, belongs: Belongs, page: Pa
 
 
 def _place(row: KeptRow, shown: KeptTable) -> str:
-    """Returns the rank of an estimate among those at the same point."""
+    """Return the rank of an estimate among those at the same point."""
     peers = [
         each.value
         for each in shown.rows
@@ -96,7 +96,7 @@ def _place(row: KeptRow, shown: KeptTable) -> str:
 
 
 def _against(row: KeptRow, shown: KeptTable) -> str:
-    """Writes the run's verdicts, as `better than A; no significant difference from B`, or why it has none."""
+    """Write the run's verdicts, as `better than A; no significant difference from B`, or why it has none."""
     groups: dict[str, list[str]] = {}
     for verdict, other in _verdicts(row, shown.pairs):
         groups.setdefault(verdict, []).append(f"`{other.partition('@')[0]}`")
@@ -121,7 +121,7 @@ def _verdicts(row: KeptRow, pairs: Sequence[KeptPair]) -> Iterator[tuple[str, st
 
 
 def system_calls(kept: tuple[Path, dict[str, Any]] | None, kind: str, name: str, page: Path) -> str:
-    """Writes the system calls of an entry for one request, as strace counted them."""
+    """Write the system calls of an entry for one request, as strace counted them."""
     if kept is None or name not in kept[1][kind]:
         return NOT_RECORDED
     file, counts = kept
@@ -141,5 +141,5 @@ def system_calls(kept: tuple[Path, dict[str, Any]] | None, kind: str, name: str,
 
 
 def link(target: Path, page: Path) -> str:
-    """Returns the link from a page to a file; both are paths relative to the root."""
+    """Return the link from a page to a file; both are paths relative to the root."""
     return Path(os.path.relpath(target, page.parent)).as_posix()

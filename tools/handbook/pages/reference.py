@@ -25,7 +25,7 @@ ENDS = {"settings": "", "service_settings": "server", "client_settings": "client
 
 
 def documents(catalogue: Catalogue, root: Path = ROOT) -> dict[Path, str]:
-    """Returns the pages, by path relative to the root."""
+    """Return the pages, by path relative to the root."""
     pages = {
         "commands": commands_page(),
         "settings": settings_page(catalogue),
@@ -52,7 +52,7 @@ def documents(catalogue: Catalogue, root: Path = ROOT) -> dict[Path, str]:
 
 
 def commands_page() -> str:
-    """Writes the page of all commands of `thunderherd`, with arguments and options."""
+    """Write the page of all commands of `thunderherd`, with arguments and options."""
     command: Any = typer.main.get_command(app)
     return page(
         "# Commands",
@@ -87,7 +87,7 @@ def _command(name: str, command: Any) -> str:
 
 
 def _usage(parameter: Any) -> str:
-    """Returns a parameter as a user types it: `STUDY`, `--out DIR`, `--quick`."""
+    """Return a parameter as a user types it: `STUDY`, `--out DIR`, `--quick`."""
     if parameter.param_type_name == "argument":
         return str(parameter.metavar or parameter.name.upper())
     names = ", ".join([*parameter.opts, *parameter.secondary_opts])
@@ -104,7 +104,7 @@ def _first(text: str | None) -> str:
 
 
 def settings_page(catalogue: Catalogue) -> str:
-    """Writes the page of the settings that all servers, all loads or all limits share."""
+    """Write the page of the settings that all servers, all loads or all limits share."""
     return page(
         "# Settings",
         made_from("the engine's registries"),
@@ -133,7 +133,7 @@ def _entries_page(title: str, about: str, entries: Sequence[Mapping[str, Any]]) 
 
 
 def labs_page() -> str:
-    """Writes the page of labs, with their keys."""
+    """Write the page of labs, with their keys."""
     rows = [
         [
             f"`{each.name}`",
@@ -153,7 +153,7 @@ def labs_page() -> str:
 
 
 def counters_page(counters: Sequence[Mapping[str, Any]]) -> str:
-    """Writes the page of counters."""
+    """Write the page of counters."""
     rows = [
         [
             f"`{each['name']}`",
@@ -175,7 +175,7 @@ def counters_page(counters: Sequence[Mapping[str, Any]]) -> str:
 
 
 def limits_page(catalogue: Catalogue) -> str:
-    """Writes the page of machine limits."""
+    """Write the page of machine limits."""
     rows = [
         [f"`{each['name']}`", plain(each["summary"]), each["figure"].replace("_", " "), plain(each["source"])]
         for each in catalogue["limits"]
@@ -190,7 +190,7 @@ def limits_page(catalogue: Catalogue) -> str:
 
 
 def metrics_page() -> str:
-    """Writes the page of metrics."""
+    """Write the page of metrics."""
     rows = [
         [f"`{each.name}`", plain(each.words), plain(each.unit), each.better, each.side]
         for each in METRICS.values()
@@ -212,7 +212,7 @@ def metrics_page() -> str:
 
 
 def decisions_page(root: Path = ROOT) -> str:
-    """Writes the list of decisions, from the first line of each page."""
+    """Write the list of decisions, from the first line of each page."""
     titles = [
         (path.name, path.read_text(encoding="utf-8").splitlines()[0].removeprefix("# "))
         for path in sorted((root / DECISIONS).glob("[0-9]*.md"))

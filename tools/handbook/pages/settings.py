@@ -11,7 +11,7 @@ Setting = Mapping[str, Any]
 
 
 def settings_table(settings: Sequence[Setting]) -> str:
-    """Writes a table of settings: name in studies, option, meaning, values and default."""
+    """Write a table of settings: name in studies, option, meaning, values and default."""
     return table(
         ["setting", "option", "meaning", "values", "default"],
         [
@@ -28,7 +28,7 @@ def settings_table(settings: Sequence[Setting]) -> str:
 
 
 def allowed(setting: Setting) -> str:
-    """Returns the allowed values of a setting, in words."""
+    """Return the allowed values of a setting, in words."""
     match setting["kind"]:
         case "integer":
             unit = f" {setting['unit']}" if setting.get("unit") else ""
@@ -44,5 +44,5 @@ def allowed(setting: Setting) -> str:
 
 
 def shown(value: object) -> str:
-    """Returns a value as a user types it."""
+    """Return a value as a user types it."""
     return str(value).lower() if isinstance(value, bool) else str(value)

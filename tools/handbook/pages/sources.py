@@ -61,7 +61,7 @@ class SourceRow(BaseModel):
         return re.sub(r"[^A-Za-z0-9]+", "-", f"{self.document}-{self.area}-{self.item}").strip("-")
 
     def faults(self) -> list[str]:
-        """Describes what the row lacks. A row has a command and its test, or a reason why it is not built."""
+        """Describe what the row lacks. A row has a command and its test, or a reason why it is not built."""
         found = []
         if not self.client and not self.not_built:
             found.append("neither a command nor a reason why it is not built")
@@ -73,7 +73,7 @@ class SourceRow(BaseModel):
 
 
 def source_rows() -> list[SourceRow]:
-    """Reads the rows of all checklists, in the order of the bundled studies.
+    """Read the rows of all checklists, in the order of the bundled studies.
 
     Raises UserError for an invalid checklist.
     """
@@ -82,7 +82,7 @@ def source_rows() -> list[SourceRow]:
 
 
 def rows_of(folder: Path) -> list[SourceRow]:
-    """Reads the checklist of a folder, with the notes of its list of inconsistencies."""
+    """Read the checklist of a folder, with the notes of its list of inconsistencies."""
     path = folder / CHECKLIST
     columns = [name for name in SourceRow.model_fields if name not in ("note", "where")]
     notes: list[Inconsistency] = []
@@ -105,7 +105,7 @@ def rows_of(folder: Path) -> list[SourceRow]:
 
 
 def document(rows: Sequence[SourceRow]) -> str:
-    """Writes the whole page."""
+    """Write the whole page."""
     text = HEAD
     for name in dict.fromkeys(row.document for row in rows):
         of_source = [row for row in rows if row.document == name]
@@ -133,5 +133,5 @@ def _cells(row: SourceRow) -> list[str]:
 
 
 def _text(text: str) -> str:
-    """Escapes a text for a cell of a Markdown table."""
+    """Escape a text for a cell of a Markdown table."""
     return re.sub(r"([|*_<\[\]])", r"\\\1", text).replace("\n", " ")

@@ -31,12 +31,12 @@ BOUNDS = {"minimum": "from", "exclusiveMinimum": "above", "maximum": "to", "excl
 
 
 def schema() -> dict[str, Any]:
-    """Returns the published JSON schema of a study file. Its `$defs` are the tables."""
+    """Return the published JSON schema of a study file. Its `$defs` are the tables."""
     return published(StudyForm, "A study file of Thunderherd", mode="validation")
 
 
 def document() -> str:
-    """Writes the page: a section for each table, with all its places."""
+    """Write the page: a section for each table, with all its places."""
     whole = schema()
     tables: dict[str, Schema] = whole["$defs"]
     places: dict[str, list[str]] = {}
@@ -50,7 +50,7 @@ def document() -> str:
 def _note_places(
     table: Schema, path: str, tables: Mapping[str, Schema], places: dict[str, list[str]]
 ) -> None:
-    """Notes the places of all tables below a table, in the order of the file."""
+    """Note the places of all tables below a table, in the order of the file."""
     for key, value in table["properties"].items():
         for name, form in _tables_of(value):
             place = form.format(f"{path}{key}")
@@ -61,7 +61,7 @@ def _note_places(
 
 
 def _tables_of(value: Schema, form: str = "[{}]") -> Iterator[tuple[str, str]]:
-    """Yields the tables that a key may hold, and how to write their place: `[load]`, `[[contenders]]`."""
+    """Yield the tables that a key may hold, and how to write their place: `[load]`, `[[contenders]]`."""
     if "$ref" in value:
         yield value["$ref"].rpartition("/")[2], form
     for each in (*value.get("anyOf", ()), *value.get("oneOf", ())):
@@ -73,7 +73,7 @@ def _tables_of(value: Schema, form: str = "[{}]") -> Iterator[tuple[str, str]]:
 
 
 def _section(heading: str, table: Schema) -> str:
-    """Writes a table's meaning, and a row for each key."""
+    """Write a table's meaning, and a row for each key."""
     required = set(table.get("required", ()))
     rows = [
         f"| `{key}` | {_escaped(_type(value))} | {_default(key, value, required)} | "
@@ -95,7 +95,7 @@ def _section(heading: str, table: Schema) -> str:
 
 
 def _type(value: Schema) -> str:
-    """Returns the allowed values of a key, in words."""
+    """Return the allowed values of a key, in words."""
     if several := [*value.get("anyOf", ()), *value.get("oneOf", ())]:
         return " or ".join(dict.fromkeys(_type(each) for each in several if each.get("type") != "null"))
     if "$ref" in value:
@@ -122,5 +122,5 @@ def _default(key: str, value: Schema, required: set[str]) -> str:
 
 
 def _escaped(text: str) -> str:
-    """Escapes a text for a cell of a Markdown table."""
+    """Escape a text for a cell of a Markdown table."""
     return text.replace("|", "\\|").replace("\n", " ")

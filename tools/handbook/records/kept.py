@@ -61,7 +61,7 @@ class KeptRow(_Form):
     rank: int | None
     letters: str
     why: str | None = None
-    """Why it has no figure; None if it has one, or in older records."""
+    """The reason why it has no figure; None if it has one, or in older records."""
 
 
 class KeptPair(_Form):
@@ -167,7 +167,7 @@ def _without(shown: KeptTable, wrong: Mapping[str, str]) -> KeptTable:
 
 
 def kept_studies(root: Path = ROOT) -> list[Kept]:
-    """Reads the newest record of each study, in order of name. Raises UserError for an invalid record."""
+    """Read the newest record of each study, in order of name. Raises UserError for an invalid record."""
     newest: dict[str, Path] = {}
     for path in sorted((root / FOLDER).glob(f"*/*/{FIGURES}")):
         if DATE.fullmatch(path.parents[1].name):
@@ -211,7 +211,7 @@ def _read(path: Path) -> KeptFigures:
 
 
 def kept_calls(root: Path = ROOT) -> tuple[Path, dict[str, Any]] | None:
-    """Reads the newest counts of system calls; returns their file and the counts, or None."""
+    """Read the newest counts of system calls; return their file and the counts, or None."""
     files = [path for path in sorted((root / FOLDER).glob(f"*/{CALLS}")) if DATE.fullmatch(path.parent.name)]
     if not files:
         return None

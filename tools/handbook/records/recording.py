@@ -72,7 +72,7 @@ LONGEST_RUN_SECONDS = 3600
 
 
 def run(study: str, seed: int, directory: Path, options: Sequence[str] = ()) -> None:
-    """Runs the quick size of a study, which is bundled or a file below the root.
+    """Run the quick size of a study, which is bundled or a file below the root.
 
     Raises UserError if it fails or takes more than an hour.
     """
@@ -95,7 +95,7 @@ def run(study: str, seed: int, directory: Path, options: Sequence[str] = ()) -> 
 
 
 def keep(directory: Path, root: Path, date: str) -> Kept:
-    """Keeps a run below records/DATE, and replaces the record of the same study and day.
+    """Keep a run below records/DATE, and replace the record of the same study and day.
 
     Raises UserError if the directory has no complete run.
     """
@@ -132,7 +132,7 @@ def keep(directory: Path, root: Path, date: str) -> Kept:
 
 
 def figures_of(summary: Summary, charts: Sequence[KeptChart], run: Mapping[str, Any]) -> KeptFigures:
-    """Returns the figures of a run that pages show."""
+    """Return the figures of a run that pages show."""
     study = summary.study
     tables = [_main(summary)] if main_of(summary) else []
     tables += [_sweep(summary, sweep) for sweep in summary.sweeps]
@@ -173,7 +173,7 @@ def _main(summary: Summary) -> KeptTable:
 
 
 def _sweep(summary: Summary, sweep: SweepSummary) -> KeptTable:
-    """Returns a sweep's table of the metric of its verdicts, or of the metric shown in its place."""
+    """Return a sweep's table of the metric of its verdicts, or of the metric shown in its place."""
     metric = sweep.substitutes.get(sweep.metric, sweep.metric)
     contenders = [each for each in at_points(summary, sweep).values() if each.sweep == sweep.name]
     figures = {each.name: shown_of(summary, each, metric) for each in contenders}
@@ -235,7 +235,7 @@ def _pair(pair: PairSummary) -> KeptPair:
 
 
 def _machine(machine: Mapping[str, Any]) -> str:
-    """Describes a machine: `2 CPUs (AMD EPYC), Linux 6.18.44, Debian GNU/Linux 12 (bookworm)`."""
+    """Describe a machine: `2 CPUs (AMD EPYC), Linux 6.18.44, Debian GNU/Linux 12 (bookworm)`."""
     cpu = machine["cpu"]
     kernel = " ".join(str(machine["kernel"]).split()[:2]).partition("-")[0]
     return f"{cpu['count']} CPUs ({cpu['model']}), {kernel}, {machine['distribution']}"
@@ -245,7 +245,7 @@ def _machine(machine: Mapping[str, Any]) -> str:
 
 
 def _printed(summary: Summary) -> str:
-    """Returns the table as a terminal of COLUMNS columns shows it, without colours."""
+    """Return the table as a terminal of COLUMNS columns shows it, without colours."""
     stream = io.StringIO()
     before = os.environ.get("COLUMNS")
     os.environ["COLUMNS"] = str(COLUMNS)
@@ -259,7 +259,7 @@ def _printed(summary: Summary) -> str:
 
 
 def _wanted(summary: Summary, trials: Sequence[TrialRecord]) -> list[NamedChart]:
-    """Returns the charts of the main table, and one chart of each sweep: that of its verdicts.
+    """Return the charts of the main table, and one chart of each sweep: that of its verdicts.
 
     They are drawn as `thunderherd plot` draws them, since the README shows that command below each chart.
     """
@@ -307,7 +307,7 @@ def keep_report_picture(directory: Path, folder: Path) -> None:
 
 
 def archived(directory: Path, archive: Path) -> tuple[list[str], list[str]]:
-    """Packs a run; returns the files in the archive, and those that would have made it too large."""
+    """Pack a run; return the files in the archive, and those that would have made it too large."""
     there = [name for name in IF_THERE_IS_ROOM if (directory / name).is_file()]
     kept = [name for name in ALWAYS if (directory / name).is_file()]
     if (directory / RAW).is_file() and _pack(
@@ -333,7 +333,7 @@ def archived(directory: Path, archive: Path) -> tuple[list[str], list[str]]:
 
 
 def _pack(directory: Path, archive: Path, names: Sequence[str]) -> int:
-    """Writes the archive, with the same bytes for the same files; returns its size."""
+    """Write the archive, with the same bytes for the same files; return its size."""
     with tarfile.open(archive, "w:xz", preset=9) as packed:
         for name in names:
             content = (directory / name).read_bytes()
@@ -384,7 +384,7 @@ def _readme(figures: KeptFigures, printed: str, kept: Sequence[str], left_out: S
 
 
 def _without_out(command: Sequence[str]) -> list[str]:
-    """Returns a command line without its `--out`."""
+    """Return a command line without its `--out`."""
     words = list(command)
     if "--out" in words:
         place = words.index("--out")

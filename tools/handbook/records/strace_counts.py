@@ -39,12 +39,12 @@ class Way:
     per: str
 
     def of(self, requests: int) -> list[str]:
-        """Returns the load's arguments for a number of requests."""
+        """Return the load's arguments for a number of requests."""
         return [str(requests) if word == "{requests}" else word for word in self.load]
 
 
 def of_design(entry: Mapping[str, Any]) -> Way:
-    """Returns a load with a connection for every request, one at a time, of 4,000 bytes; pools are small."""
+    """Return a load with a connection for every request, one at a time, of 4,000 bytes; pools are small."""
     settings = {each["name"] for each in entry["settings"]}
     pool = ("--pool", str(POOL)) if "pool" in settings else ()
     return Way(
@@ -66,7 +66,7 @@ def of_design(entry: Mapping[str, Any]) -> Way:
 
 
 def of_primitive(entry: Mapping[str, Any], holes: Iterable[Mapping[str, Any]]) -> Way:
-    """Returns a load with messages of eight pieces of 4,096 bytes both ways, on a persistent connection.
+    """Return a load with messages of eight pieces of 4,096 bytes both ways, on a persistent connection.
 
     If the primitive cannot do that, the load sends replies of `bytes` in one piece.
     """
@@ -87,7 +87,7 @@ def of_primitive(entry: Mapping[str, Any], holes: Iterable[Mapping[str, Any]]) -
 
 
 def count_all(catalogue: Mapping[str, Any]) -> dict[str, Any]:
-    """Counts the calls of all designs and primitives. Raises UserError if strace is missing."""
+    """Count the calls of all designs and primitives. Raises UserError if strace is missing."""
     if shutil.which("strace") is None:
         raise UserError("strace is missing", code="records.no_strace", hint="type apt-get install strace")
     version = subprocess.run(["strace", "--version"], capture_output=True, text=True, check=True).stdout
@@ -104,9 +104,9 @@ def count_all(catalogue: Mapping[str, Any]) -> dict[str, Any]:
 
 
 def entry_counts(entry: Mapping[str, Any], way: Way) -> dict[str, Any]:
-    """Returns the record of an entry: its calls for one request, or why there are none."""
+    """Return the record of an entry: its calls for one request, or why there are none."""
     print(f"==> strace of {entry['name']}", flush=True)
-    told: dict[str, Any] = {
+    facts: dict[str, Any] = {
         "per": way.per,
         "few": FEW,
         "many": MANY,
@@ -114,22 +114,22 @@ def entry_counts(entry: Mapping[str, Any], way: Way) -> dict[str, Any]:
         "load": " ".join(("thunderherd", *way.load)).replace("{requests}", "N"),
     }
     if not entry["available"]:
-        return {**told, "absent": entry["reason"]}
+        return {**facts, "absent": entry["reason"]}
     few, many = (counted(way, requests) for requests in (FEW, MANY))
     each = {name: (many[name] - few.get(name, 0)) / (MANY - FEW) for name in many}
     calls = {name: round(number, 3) for name, number in each.items() if number >= SELDOM}
-    return {**told, "calls": dict(sorted(calls.items(), key=lambda item: -item[1]))}
+    return {**facts, "calls": dict(sorted(calls.items(), key=lambda item: -item[1]))}
 
 
 def counted(way: Way, requests: int) -> dict[str, int]:
-    """Counts the calls of all processes of a server, from start to end, by name of the call.
+    """Count the calls of all processes of a server, from start to end, by name of the call.
 
     Raises UserError if the server or the load fails.
     """
     engine = str(find_engine())
     with tempfile.TemporaryDirectory() as folder:
-        said, counts = Path(folder) / "said", Path(folder) / "counts"
-        with said.open("w") as out:
+        printed, counts = Path(folder) / "printed", Path(folder) / "counts"
+        with printed.open("w") as out:
             server = subprocess.Popen(
                 ["strace", "-f", "-c", "-U", "calls,name", "-o", counts, engine, *way.server, "--port", "0"],
                 stdout=out,
@@ -137,7 +137,7 @@ def counted(way: Way, requests: int) -> dict[str, int]:
                 start_new_session=True,
             )
         try:
-            address = _address(said, server)
+            address = _address(printed, server)
             load = subprocess.run(
                 [engine, *way.of(requests), "--connect", address],
                 capture_output=True,
@@ -154,18 +154,19 @@ def counted(way: Way, requests: int) -> dict[str, int]:
         return _read(counts.read_text())
 
 
-def _address(said: Path, server: subprocess.Popen[bytes]) -> str:
-    """Waits until the server prints its address, and returns the address."""
+def _address(printed: Path, server: subprocess.Popen[bytes]) -> str:
+    """Wait until the server prints its address, and return the address."""
     until = time.monotonic() + SECONDS
     while time.monotonic() < until and server.poll() is None:
-        if found := re.search(r"(127\.0\.0\.1|0\.0\.0\.0|\[::\]|localhost):(\d+)", said.read_text()):
+        if found := re.search(r"(127\.0\.0\.1|0\.0\.0\.0|\[::\]|localhost):(\d+)", printed.read_text()):
             return f"127.0.0.1:{found[2]}"
         time.sleep(0.02)
-    raise UserError(f"the server under strace does not listen: {said.read_text()}", code="records.no_address")
+    message = f"the server under strace does not listen: {printed.read_text()}"
+    raise UserError(message, code="records.no_address")
 
 
 def _end(server: subprocess.Popen[bytes]) -> None:
-    """Sends SIGINT to the engine, which is strace's child. strace then ends, too."""
+    """Send SIGINT to the engine, which is strace's child. strace then ends, too."""
     children = Path(f"/proc/{server.pid}/task/{server.pid}/children").read_text().split()
     for child in children[:1]:
         os.kill(int(child), signal.SIGINT)
@@ -178,6 +179,6 @@ def _end(server: subprocess.Popen[bytes]) -> None:
 
 
 def _read(text: str) -> dict[str, int]:
-    """Reads strace's table of calls and names."""
+    """Read strace's table of calls and names."""
     rows = (line.split() for line in text.splitlines())
     return {row[1]: int(row[0]) for row in rows if len(row) == 2 and row[0].isdigit() and row[1] != "total"}

@@ -103,10 +103,10 @@ def test_the_kernels_functions_may_have_no_names(tmp_path: Path) -> None:
     ("text", "why"),
     [
         ("", "the profile server.jsonl is empty"),
-        ("{}\n", "line 1 of the profile server.jsonl is not as expected"),
-        ("nonsense\n", "line 1 .* no JSON"),
+        ("{}\n", "line 1 of the profile server.jsonl is invalid"),
+        ("nonsense\n", "line 1 .* not JSON"),
         (json.dumps(profile_lines()[0]) + '\n{"line": "other"}\n', "line 2 .* is no stack"),
-        (json.dumps(profile_lines()[0]) + '\n{"line": "stack", "frames": 3}\n', "line 2 .* not as expected"),
+        (json.dumps(profile_lines()[0]) + '\n{"line": "stack", "frames": 3}\n', "line 2 .* is invalid"),
     ],
 )
 def test_what_is_no_profile_says_which_line(tmp_path: Path, text: str, why: str) -> None:

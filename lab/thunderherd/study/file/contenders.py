@@ -45,7 +45,7 @@ class Change:
     value: Any
     place: KeyPath
     required: bool
-    """Whether every contender must have the key. If not, only those that have it get the value."""
+    """True if every contender must have the key. If not, only those that have it get the value."""
 
 
 @dataclass(frozen=True)
@@ -72,8 +72,8 @@ class Base:
         data: dict[str, Any] = {}
         places: dict[KeyPath, KeyPath] = {}
         for table, place in ((self.start, self.start_place), (self.table, self.place)):
-            said = table.model_dump(exclude_unset=True, exclude=set(OWN))
-            for path, value in flat(said):
+            given = table.model_dump(exclude_unset=True, exclude=set(OWN))
+            for path, value in flat(given):
                 assign(data, path, value)
                 places[path] = (*place, *path)
         return data, places
@@ -151,15 +151,15 @@ class Configuration:
         return ("server", *path) if path[0] in ("settings", "workload", *Way._fields) else path
 
 
-def workload_of(said: Mapping[str, Any], form: StudyForm) -> str:
+def workload_of(keys: Mapping[str, Any], form: StudyForm) -> str:
     """Return the workload of a contender with these keys; by default the study's."""
-    return said.get("workload") or form.server.workload
+    return keys.get("workload") or form.server.workload
 
 
-def way_of(said: Mapping[str, Any], form: StudyForm) -> Way:
+def way_of(keys: Mapping[str, Any], form: StudyForm) -> Way:
     """Return the primitives of a server with these keys; by default the study's."""
     server = form.server.way
-    return Way(said.get("primitive") or server.primitive, said.get("receive") or server.receive)
+    return Way(keys.get("primitive") or server.primitive, keys.get("receive") or server.receive)
 
 
 def _merged(table: AnyTable, changes: BaseModel) -> AnyTable:

@@ -126,7 +126,7 @@ class CountersColumns(StrictTable):
 
     @property
     def has_form(self) -> bool:
-        """Whether the report shows outputs in the form of perf-stat(1)."""
+        """True if the report shows outputs in the form of perf-stat(1)."""
         return None not in (self.derived, self.program, self.figure)
 
 

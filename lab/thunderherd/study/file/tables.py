@@ -34,7 +34,7 @@ _PAIR = " and ".join(each.name for each in with_namespaces())
 
 
 class MeasureTable(StrictTable):
-    """What is measured, and when two contenders differ significantly."""
+    """The metrics and counters, and the rules by which two contenders differ significantly."""
 
     metric: str = Field(
         description='the metric that contenders are compared by, such as "server_cpu_per_connection"'
@@ -88,7 +88,7 @@ class MeasureTable(StrictTable):
 
 
 class ServerTable(StrictTable):
-    """What all servers of the study have in common. A contender's own keys take precedence."""
+    """The common part of all servers of the study. A contender's own keys take precedence."""
 
     workload: str = Field(description='the protocol that server and clients speak, such as "bytes"')
     primitive: str = Field(default=USUAL_WAY.primitive, description=SEND)
@@ -127,7 +127,7 @@ class LoadChanges(LoadTable, total=False):
 
 
 class LabTable(StrictTable):
-    """Where server and clients run, what joins them, and which CPUs each side may use.
+    """The place where server and clients run, the link between them, and the CPUs of each side.
 
     With `placement = "free"` the kernel chooses CPUs. With "apart" the server gets the first CPU that this
     process may use, and the clients get all others. A list of CPUs takes precedence over `placement`. "any"
@@ -169,7 +169,7 @@ class LabChanges(LabTable, total=False):
 
 
 class NoiseTable(StrictTable):
-    """How much noise a block may have, as a share of the machine's CPU time. Noisier blocks are run again."""
+    """The noise that a block may have, as a share of the machine's CPU time. Noisier blocks are run again."""
 
     steal_percent: float = Field(
         default=5.0,
@@ -380,7 +380,7 @@ class SweepTable(StrictTable):
     source_cpus: int | None = Field(
         default=None,
         ge=1,
-        description="the number of CPUs of the source's server; a note says so if this machine differs",
+        description="the number of CPUs of the source's server; a note appears if this machine differs",
     )
     axis: Axis = Field(default="linear", description='the axis of its points: "linear" or "logarithmic"')
     logarithmic: list[str] = Field(
