@@ -8,9 +8,9 @@ use std::ops::Range;
 use hdrhistogram::Histogram;
 
 use crate::base::window::Window;
+use crate::client::due_requests::{Moments, Scheduled};
 use crate::client::generator::Generator;
 use crate::client::histograms::{histogram, record};
-use crate::client::scheduled::{Moments, Scheduled};
 use crate::count::own_memory::Connected;
 use crate::count::tally::Counts;
 

@@ -2,6 +2,7 @@
 
 pub mod blocking;
 pub mod connect;
+pub(crate) mod due_requests;
 pub mod edges;
 pub mod event_loop;
 pub mod exchange;
@@ -10,8 +11,7 @@ pub mod histograms;
 pub mod load;
 pub mod measure;
 pub mod requirement;
-pub mod schedule;
-pub(crate) mod scheduled;
+
 pub mod show;
 pub mod state;
 pub mod validity;

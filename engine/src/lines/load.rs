@@ -7,15 +7,15 @@ use hdrhistogram::Histogram;
 use schemars::JsonSchema;
 use serde::Serialize;
 
+use crate::client::due_requests;
 use crate::client::generator::Generator;
 use crate::client::histograms::{encoded, maximum, percentile};
 use crate::client::measure::Measured;
-use crate::client::schedule::{Process, Schedule};
-use crate::client::scheduled;
 use crate::client::validity::{
     Check, Evidence, ScheduleEvidence, before_all, cube_of_latencies, is_of_a_schedule, is_valid, judge,
 };
 use crate::count::tally::Counts;
+use crate::requests::schedule::{Process, Schedule};
 use crate::requests::sizes::SizesSent;
 use crate::requests::traffic::{self, KindSent};
 
@@ -281,7 +281,7 @@ fn rising(histogram: &Histogram<u64>) -> Vec<(f64, u64)> {
     histogram.iter_recorded().map(|step| (step.value_iterated_to() as f64, step.count_at_value())).collect()
 }
 
-fn evidence(came: &scheduled::Scheduled, schedule: &Schedule, threads: usize) -> ScheduleEvidence {
+fn evidence(came: &due_requests::Scheduled, schedule: &Schedule, threads: usize) -> ScheduleEvidence {
     let by_law = threads as f64 * 1e9 / schedule.rate;
     // A recording has no law: its gaps are compared with those of the requests that were due.
     let (gap_asked_ns, variation_asked) = match schedule.process {

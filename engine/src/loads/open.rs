@@ -9,7 +9,7 @@ use crate::client::event_loop::{
     self, CLOSING, Kind, PIN_THREADS, PIPELINE, REQUESTS_PER_CONNECTION, REQUIREMENTS, THREADS,
 };
 use crate::client::load::{self, KEPT, Load, LoadRun, RAMP_UP, WARM_UP};
-use crate::client::schedule::{ARRIVAL_SEED, ARRIVALS, RATE, RECORDING};
+use crate::requests::schedule::{ARRIVAL_SEED, ARRIVALS, RATE, RECORDING};
 use crate::transfer::primitive::Waits;
 use crate::transfer::waiting::{BACK_END, COMPLETIONS, WAIT};
 

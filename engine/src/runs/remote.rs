@@ -6,11 +6,11 @@ use crate::base::setting::Settings;
 use crate::base::window::Window;
 use crate::client::exchange::LONGEST;
 use crate::client::load::{Load, MILLISECONDS, RAMP_UP, TIMEOUT, WARM_UP, closing};
-use crate::client::schedule::{Process, Schedule};
 use crate::net::address::Address;
 use crate::net::veth;
 use crate::protocol::pattern::BYTES;
 use crate::protocol::workload::{Client, More};
+use crate::requests::schedule::{Process, Schedule};
 use crate::runs::load::Requests;
 use crate::transfer::outbox::Outbox;
 

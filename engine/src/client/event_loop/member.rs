@@ -3,8 +3,8 @@
 use std::collections::VecDeque;
 
 use crate::client::connect::Attempt;
+use crate::client::due_requests::Moments;
 use crate::client::exchange::Caller;
-use crate::client::scheduled::Moments;
 use crate::client::state::ClientState;
 
 /// A client.

@@ -5,7 +5,6 @@
 //! warm-up.
 
 mod account;
-mod arrivals;
 mod back_end;
 mod completions;
 mod connecting;

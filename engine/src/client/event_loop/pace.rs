@@ -3,11 +3,11 @@
 
 use std::collections::VecDeque;
 
-use super::arrivals::Arrivals;
 use super::member::{Request, Standing};
 use crate::base::window::Window;
 use crate::client::load::LoadRun;
-use crate::client::schedule::Schedule;
+use crate::requests::arrivals::Arrivals;
+use crate::requests::schedule::Schedule;
 
 /// Kind of the load.
 #[derive(Debug, Clone, Copy)]

@@ -9,7 +9,7 @@ use rand_distr::{Distribution, Exp1};
 use rand_xoshiro::Xoshiro256PlusPlus;
 use rand_xoshiro::rand_core::SeedableRng;
 
-use crate::client::schedule::{Process, Schedule};
+use crate::requests::schedule::{Process, Schedule};
 
 impl Schedule {
     /// Makes the moments of one of several threads, counted from 0, of a load that starts at this moment (nanoseconds).
