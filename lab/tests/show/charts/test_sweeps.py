@@ -205,11 +205,11 @@ def test_a_logarithmic_axis_with_a_point_at_zero() -> None:
 def test_contenders_stand_side_by_side_within_the_axis(kind: Axis, numbers: list[float]) -> None:
     axis = NumberAxis(numbers, kind, 250, 5)
     for number in numbers:
-        places = [axis.beside(number, place) for place in range(5)]
+        places = [axis.shifted(number, place) for place in range(5)]
         assert places == sorted(places) and len(set(places)) == 5
         assert places[2] == number, "the one in the middle stands at the point"
         assert axis.ends[0] < places[0] and places[-1] < axis.ends[1]
-    assert NumberAxis(numbers, kind, 250, 1).beside(numbers[0], 0) == numbers[0]
+    assert NumberAxis(numbers, kind, 250, 1).shifted(numbers[0], 0) == numbers[0]
 
 
 def test_numbers_beside_an_axis_are_written_out() -> None:

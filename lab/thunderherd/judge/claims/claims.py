@@ -151,7 +151,7 @@ class _Case:
         if claim.outside:
             return "undecided", "; ".join(claim.outside)
         if claim.test_note and not claim.test_note_honoured:
-            return "undecided", f"its test note is not honoured: {claim.test_note}"
+            return "undecided", f"its test note is not taken into account: {claim.test_note}"
         return None
 
     @property
@@ -215,18 +215,19 @@ class _Case:
         all, and what is extrapolated.
         """
         about = {*shown.weights, *(shown.over or ())}
-        said = [*self.claim.remarks, *copied_after_all(self.study, self.values, about)]
+        texts = [*self.claim.remarks, *copied_after_all(self.study, self.values, about)]
         metrics = [shown.metric, *([shown.less] if shown.less else [])]
-        said += remarks(self.scaled, metrics, {*about, *(shown.points or ())})
-        return f" [{'; '.join(said)}]" if said else ""
+        texts += remarks(self.scaled, metrics, {*about, *(shown.points or ())})
+        return f" [{'; '.join(texts)}]" if texts else ""
 
     def _notes(self) -> list[str]:
         claim = self.claim
         notes = [claim.note] if claim.note else []
         if claim.paper_data_supports != "yes":
-            notes.append(f"do the source's own data support it? {claim.paper_data_supports}")
+            notes.append(f"the source's own data support it: {claim.paper_data_supports}")
         if claim.test_note:
-            notes.append(f"test note: {claim.test_note}; here: {claim.test_note_honoured or 'not done'}")
+            how = claim.test_note_honoured or "not taken into account"
+            notes.append(f"test note: {claim.test_note}; this run: {how}")
         if claim.reading:
             notes.append(f"read as: {claim.reading}")
         return notes
@@ -269,7 +270,7 @@ class _Case:
         holds = sum(all(_is_above(each) for each in group) for group in self.groups)
         seen = f"{holds} of {len(self.groups)} estimates are above zero, {self.enough} are enough ({over})"
         if not decided:
-            return "undecided", f"neither shown: {seen}"
+            return "undecided", f"not significant: {seen}"
         return ("supported" if self.p_supported <= self.p_refuted else "refuted"), seen
 
 

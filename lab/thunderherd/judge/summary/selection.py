@@ -57,8 +57,8 @@ class Block:
 
     def loudness(self, limits: noise.NoiseLimits) -> float:
         """Return the noise of its loudest trial as a multiple of what is allowed: noisy above 1."""
-        heard = [trial.noise for trial in self.trials.values() if trial.noise is not None]
-        return max((noise.loudness(each, limits) for each in heard), default=0.0)
+        recorded = [trial.noise for trial in self.trials.values() if trial.noise is not None]
+        return max((noise.loudness(each, limits) for each in recorded), default=0.0)
 
 
 @dataclass(frozen=True)

@@ -344,10 +344,10 @@ def _price_of_a_byte(counted: Counted, limits: MachineLimits) -> Range | None:
     sizes = limits.sizes(PRICES["copies"])
     if not sizes:
         return None
-    told = {
+    counts = {
         name: counted.get(name) for name in ("bytes_sent", "bytes_received", "send_calls", "receive_calls")
     }
-    known = {name: each.value for name, each in told.items() if each is not None}
+    known = {name: each.value for name, each in counts.items() if each is not None}
     calls = known.get("send_calls", 0.0) + known.get("receive_calls", 0.0)
     block = (known.get("bytes_sent", 0.0) + known.get("bytes_received", 0.0)) / calls if calls else 0.0
     below = [each for each in sizes if (each.bytes or 0) <= block][-1:]

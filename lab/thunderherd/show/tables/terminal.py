@@ -1,6 +1,6 @@
 """Tables on a terminal, each in the roomiest layout that fits.
 
-Details of a figure stand beside it or below it. A matrix that is still too wide is printed in parts.
+Details of a figure are next to it or below it. A matrix that is still too wide is printed in parts.
 """
 
 from __future__ import annotations
@@ -25,7 +25,7 @@ HEAD_WIDTH, NAME_WIDTH, ROW_WIDTH = 12, 14, 30
 WORDS_WIDTH = 16
 """The characters that a column of words needs at least."""
 SHORT_BETWEEN = ".."
-"""What stands between the ends of an interval: shorter than " to ", and clear before a minus sign."""
+"""The sign between the ends of an interval: shorter than " to ", and clear before a minus sign."""
 NOTE = re.compile(rf"(?:[⁰{MARKS}]+|[a-zR]\S*:) ")
 """The head of a note. Further lines are aligned with the text after it."""
 
@@ -42,7 +42,7 @@ VERDICT_STYLES = {
 
 @dataclass(frozen=True)
 class _Layout:
-    """Whether details are beside their figures, and the widths at which heads and names are divided."""
+    """Whether details are next to their figures, and the widths at which heads and names are divided."""
 
     beside: bool
     notes: bool = False
@@ -80,7 +80,7 @@ def _parts(table: Table, console: Console) -> list[Table]:
     """Divides a matrix into the fewest parts that fit, of about the same size; a list stays whole."""
     first = range(table.fixed)
     figures = range(table.fixed, len(table.columns))
-    # Names of runs are divided only if not even one column fits beside them.
+    # Names of runs are divided only if not even one column fits next to them.
     layouts = [each for each in LAYOUTS[table.kind] if table.kind == "matrix" or each.names is None]
     parts = [table]
     for count in range(1, len(figures) + 1 if table.kind != "list" else 1):
