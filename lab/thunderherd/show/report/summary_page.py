@@ -31,7 +31,7 @@ def summary_page(summary: Summary) -> str:
         f"## {markdown_text(summary.study.title)}",
         markdown_line(summary.study.question),
         f"**{markdown_text(found.sentence)}**",
-        _listed([f"{title}: {sentence}" for title, sentence in found.further], MOST_TABLES, "table"),
+        _listed([f"{title}. {sentence}" for title, sentence in found.further], MOST_TABLES, "table"),
         _ranking(found),
         "\n".join(f"- **{head}:** {text}" for head, text in _facts(summary)),
         f"Run it again: {_code(replay_words(summary))}",

@@ -106,7 +106,7 @@ def answer(summary: Summary) -> Answer:
     ]
     first = _of_main(summary)
     if not first and of_sweeps:
-        first = f"{of_sweeps[0][0]}: {of_sweeps[0][1]}"
+        first = f"{of_sweeps[0][0]}. {of_sweeps[0][1]}"
         of_sweeps = of_sweeps[1:]
     sentence = first or "No answer: no two contenders have valid trials in the same blocks."
     if not summary.study.complete and not summary.study.repetitions:
@@ -339,7 +339,7 @@ def sweep_answer(summary: Summary, sweep: SweepSummary) -> str:
     for point, (names, _) in firsts.items():
         groups.setdefault(names, []).append(point)
     parts = [_group(names, points, len(firsts), firsts) for names, points in groups.items()]
-    return f"In {words}, {'; '.join(parts)}."
+    return f"In {words}: {'; '.join(parts)}."
 
 
 def _first_at(

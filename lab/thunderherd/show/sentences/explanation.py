@@ -72,7 +72,7 @@ WHOSE = {
     "both": "CPU of server and clients together",
 }
 
-WITHIN_CALLS = " (with an unknown amount of kernel work within system calls)"
+WITHIN_CALLS = " (this includes an unknown amount of kernel work within system calls)"
 """A caveat of the rest: calls are priced as empty ones, and no counter covers their other work."""
 
 NAMED_FROM = 0.01
@@ -142,8 +142,8 @@ def _network(part: Range, unit: Unit, digits: int, sign: int) -> str:
     """Writes how much of the difference is network code, which has no price, by the profiles of both."""
     ends = sorted(sign * each for each in (part.low, part.high))
     return (
-        " (with kernel work within system calls; by the profiles, network code, which has no price, is "
-        f"{number(unit.of(sign * part.value), digits)} {unit.name} of the difference, bounds "
+        " (this includes kernel work within system calls; by the profiles, network code, which has no price, "
+        f"is {number(unit.of(sign * part.value), digits)} {unit.name} of the difference, bounds "
         f"{span(unit.of(ends[0]), unit.of(ends[1]), digits)})"
     )
 

@@ -67,10 +67,10 @@ def legend(summary: Summary) -> list[str]:
     lines += about_metrics(summary, [study.metric]) if main else []
     if any(each.clients_per_worker for each in main):
         measured = study.connections_per_trial
-        number = "" if measured is None else f"of the {measured:,} "
+        of_all = "" if measured is None else f", of {measured:,} in a trial"
         lines.append(
-            f"Clients per worker: fewest and most {number}connections of a worker in a trial, and standard "
-            "deviation (sd); means over trials."
+            f"Clients per worker: fewest and most connections of a worker{of_all}, and standard deviation "
+            "(sd); means over trials."
         )
     return lines
 
