@@ -78,7 +78,7 @@ LISTS = (WORKERS, SOFTIRQ_RATES)
 def trial_columns(reported: Iterable[str], counters: Mapping[str, str]) -> list[Column]:
     """The columns of the table: facts of each trial, then one column per metric.
 
-    The metrics are those with a fixed name and those that trials report besides. `counters` are the counters
+    The metrics are those with a fixed name and further ones that trials report. `counters` are the counters
     that the study requests, with their units.
     """
     measured = []

@@ -59,7 +59,7 @@ class SweepConditionsTable(StrictTable):
 
 
 class ConditionsTable(StrictTable):
-    """What a run must have been configured with for a claim to be judged by it."""
+    """The settings of a run that a claim needs to be judged."""
 
     contenders: dict[str, bool | int | float | str] = Field(
         default={}, description="settings of the claim's contenders, if they have them"
@@ -137,7 +137,7 @@ class Claim(BaseModel):
       verdict.
     - `left_out` are the contenders of its tests that this machine cannot run, and missing counters.
     - `outside` are the contenders of its tests that this size does not have.
-    - `remarks` are how this run differs from the source's experiment; they stand with its figure.
+    - `remarks` say how this run differs from the source's experiment; they are shown with its figure.
     """
 
     model_config = ConfigDict(frozen=True, extra="forbid", defer_build=True)

@@ -156,7 +156,7 @@ class _Case:
 
     @property
     def groups(self) -> list[list[ContrastResult]]:
-        """Its tests by group; a test without a group is one by itself."""
+        """The tests by group; a test without a group is one by itself."""
         found: dict[str, list[ContrastResult]] = {}
         groups = {test.label: test.group for test in self.claim.tests}
         for place, each in enumerate(self.tests):
@@ -165,7 +165,7 @@ class _Case:
 
     @property
     def enough(self) -> int:
-        """How many groups must hold."""
+        """The number of groups that must hold."""
         return self.claim.enough or len(self.groups)
 
     @property
@@ -209,9 +209,9 @@ class _Case:
         )
 
     def _remarks(self, shown: ContrastResult) -> str:
-        """Return what must stand with every figure.
+        """Return the caveats of every figure.
 
-        That is how this run differs from the source's experiment, which zero-copy sends were copied after
+        They say how this run differs from the source's experiment, which zero-copy sends were copied after
         all, and what is extrapolated.
         """
         about = {*shown.weights, *(shown.over or ())}

@@ -48,7 +48,7 @@ MADE = {
     "process": ("fork_exit_wait", "a process for every connection, forked, ended and waited for"),
     "thread": ("thread_creation", "a thread for every connection, created and joined"),
 }
-"""By what a design creates for every connection: the limit that is its price, and words for it."""
+"""The limit that is the price of what a design creates for every connection, and words for it."""
 
 PLACES: tuple[tuple[Place, str], ...] = (("one_cpu", "on one CPU"), ("two_cpus", "across two CPUs"))
 """The CPUs on which both ends of a round trip may run, and words for them."""
@@ -505,4 +505,4 @@ RULES: Mapping[BoundRule, Callable[[_Case], Bound | str]] = {
     "server_cpu_per_request": _server_cpu_per_request,
     "task_clock": _task_clock,
 }
-"""How each rule that the table of metrics names finds the bound of a contender."""
+"""The function of each rule in the table of metrics, which finds the bound of a contender."""

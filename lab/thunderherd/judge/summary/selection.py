@@ -1,4 +1,4 @@
-"""Which blocks count: a pure function of the study and of the trials on disk, so resuming needs no memory.
+"""The choice of blocks that count, by a pure function of the study and the trials on disk.
 
 A block counts if each of its contenders has a valid trial in it and outside noise did not reject it. A look
 takes the first such blocks. Further blocks replace those that noise rejected, until the study allows no more

@@ -60,7 +60,7 @@ They are the switches to the new one and back, and the wake-up of the one that w
 SAME = 0.01
 """System calls whose numbers differ by a smaller share than this are not listed."""
 SAME_CONNECTIONS = 0.05
-"""The same for connections: at each end of a window some have their request outside it."""
+"""The same share for connections. At each end of a window, some have their request outside it."""
 ITEMS = 12
 """The most system calls that are listed, by the largest differences."""
 

@@ -1,4 +1,4 @@
-"""Which contenders of a run are explained against which, and what that needs; from the files on disk."""
+"""The pairs of contenders that a run explains, and the data that this needs, from the files on disk."""
 
 from __future__ import annotations
 
@@ -332,7 +332,7 @@ CPU_TIMES: Mapping[tuple[ExplainedSide, Per], tuple[str, ...]] = {
     ("client", "byte"): ("client_cpu_per_byte",),
     ("both", "byte"): ("cpu_per_byte",),
 }
-"""The metrics whose sum each is; per connection, they are those of its requests."""
+"""The metrics that add up to each CPU time; per connection, they are those of its requests."""
 
 
 def seconds(metrics: TrialMetrics, side: ExplainedSide, per: Per) -> float | None:

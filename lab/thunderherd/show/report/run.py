@@ -92,7 +92,7 @@ def run_view(run: ReportedRun, colours: Mapping[str, str], prefix: str = "") -> 
         "drawn": [*main, *(chart for sweep in sweeps for chart in sweep.charts), *latency, *blocks],
         "title": printable(summary.study.title),
         "per": sentences_tables.per_connections(summary),
-        "beside": printable("; ".join(summary.study.remarks)),
+        "caveats": printable("; ".join(summary.study.remarks)),
         "main": tables_main.main_table(summary) if main_of(summary) else None,
         "more": tables_main.more_table(summary) if main_of(summary) else None,
         "pairs": tables_main.pairs_table(summary) if summary.pairs else None,

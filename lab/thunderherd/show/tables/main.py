@@ -1,4 +1,4 @@
-"""The study's table, its comparisons, and the page of a run on a terminal.
+"""The study's table, its comparisons, and a run's page on a terminal.
 
 Every printed figure is in `summary.json`.
 """

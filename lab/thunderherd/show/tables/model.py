@@ -21,11 +21,11 @@ __all__ = [
     "NamedTable",
     "Row",
     "Table",
-    "beside",
     "estimate_cell",
     "for_readers",
     "interval_fields",
     "plain_table",
+    "with_details",
 ]
 
 Field = str | int | float | None
@@ -199,7 +199,7 @@ def plain_table(
 # Details in columns -----------------------------------------------------------------------------------------
 
 
-def beside(table: Table, *, notes: bool, inline: bool = False) -> Table:
+def with_details(table: Table, *, notes: bool, inline: bool = False) -> Table:
     """Gives each kind of detail its own column: interval, bound, source's figure, note.
 
     With `inline`, intervals stay in the fields of their figures, and heads of details name the column.
@@ -238,4 +238,4 @@ def for_readers(table: Table) -> Table:
     units = tuple(
         replace(each, head=f"{each.head} ({each.unit})") if each.unit else each for each in table.columns
     )
-    return beside(replace(table, columns=units), notes=True, inline=table.kind == "matrix")
+    return with_details(replace(table, columns=units), notes=True, inline=table.kind == "matrix")
