@@ -262,7 +262,7 @@ class _Case:
             return "undecided", f"too few blocks for so many claims ({over})"
         return (
             "undecided",
-            f"not shown to be above zero: {'; '.join(each.text() for each in open_ones)} ({over})",
+            f"not significantly above zero: {'; '.join(each.text() for each in open_ones)} ({over})",
         )
 
     def _verdict_of_some(self, decided: bool, over: str) -> tuple[ClaimVerdict, str]:

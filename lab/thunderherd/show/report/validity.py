@@ -21,8 +21,8 @@ COLUMNS = (
     Column("Block"),
     Column("Counts?", "short"),
     Column("Invalid trials"),
-    Column("Stolen at most"),
-    Column("Others at most"),
+    Column("Stolen CPU, at most"),
+    Column("Other processes, at most"),
     Column("Order", "words"),
 )
 

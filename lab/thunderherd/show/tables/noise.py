@@ -20,8 +20,8 @@ COLUMNS = (
     Column("Contender", "name", csv=("contender", "trials")),
     Column("Soft interrupts, ms/s", csv=("softirq [ms/s]",)),
     Column("by CPU", "words", csv=("softirq by CPU [ms/s]",)),
-    Column("Stolen", csv=("steal [share]",)),
-    Column("Others", csv=("foreign [share]",)),
+    Column("Stolen CPU", csv=("steal [share]",)),
+    Column("Other processes", csv=("foreign [share]",)),
     Column("Retransmitted", csv=("retransmitted", "why")),
 )
 
@@ -33,9 +33,9 @@ ONE_SIDED = (
 HOW = (
     "Medians over valid trials. Soft interrupts: milliseconds in each second, over all valid trials. CPUs "
     "are numbered from 0 in the order of /proc/stat, which counts in ticks of a hundredth of a second. "
-    "'<': too few ticks for a figure, which is below that of ten ticks. Stolen: by the hypervisor; others: "
-    "by other processes; both as shares of all CPU time. Retransmitted: TCP segments in a trial, by any "
-    "socket in the network namespaces of both sides."
+    "'<': too few ticks for a figure, which is below that of ten ticks. Stolen CPU: taken by the hypervisor. "
+    "It and the CPU of other processes are shares of all CPU time. Retransmitted: TCP segments in a trial, "
+    "by any socket in the network namespaces of both sides."
 )
 
 
