@@ -162,12 +162,12 @@ process_switch   From one process to another on the same CPU: half a round trip 
 remote_wake_up   From one process to one that sleeps on another CPU: half a round trip by pipes,
                  less the transfer
 
-Not to be had here:
+Unavailable on this machine:
   memcpy  1 MiB, one CPU: Cannot allocate memory
 
-Medians of 6 rounds, interleaved in random order; intervals of the median: 96.9 %; best: of all
-rounds (process_switch and remote_wake_up: differences of two others, which have no best). Measured
-on CPU 0, the other end of two CPUs on CPU 1.
+Medians of 6 rounds, interleaved in random order; intervals of the median: 96.9 %. Best: the best of
+all rounds (process_switch and remote_wake_up: differences of two limits, which have no best).
+Measured on CPU 0, the other end of two CPUs on CPU 1.
 """
 
 

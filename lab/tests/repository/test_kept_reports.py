@@ -218,8 +218,8 @@ def test_every_figure_of_a_claim_is_the_summarys(
     for each in claims:
         told_of = shown[each["id"]]
         assert (told_of["verdict"], told_of["statement"]) == (each["verdict"], each["statement"])
-        assert told_of["The paper"] == (each["paper_figure"] or "-") and told_of["Why"] == each["why"]
-        lines = told_of["Here"].splitlines()
+        assert told_of["The source"] == (each["paper_figure"] or "-") and told_of["Why"] == each["why"]
+        lines = told_of["This machine"].splitlines()
         for figure in each["contrasts"]:
             if figure["kind"] != "figure" or figure["value"] is None:
                 continue

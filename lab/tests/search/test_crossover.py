@@ -91,7 +91,7 @@ def test_both_stages_and_the_answer(rig: Rig, typed: Typed, tmp_path: Path) -> N
     found = answer(out / "dense")
     assert found["outcome"] == "one"
     assert found["estimate"]["low"] <= 20 <= found["estimate"]["high"]
-    (sentence,) = re.findall(r"^Below \d\d workers .*$", printed, re.MULTILINE)
+    (sentence,) = re.findall(r"^Below \d\d workers, .*$", printed, re.MULTILINE)
     assert "prefork beats iterative" in sentence and "95 %" in sentence
     assert {path.name for path in out.iterdir()} == {
         "coarse.toml", "coarse", "dense.toml", "dense", "crossover.svg", "crossover.png"

@@ -18,7 +18,7 @@ from made.summaries.trials import made_trial
 from thunderherd.cli.main import run_command
 from thunderherd.engine import client as engine
 from thunderherd.engine.catalogue import Catalogue
-from thunderherd.judge.why.counts import NOT_TOLD, counting_summary
+from thunderherd.judge.why.counts import NOT_REPORTED, counting_summary
 from thunderherd.judge.why.pairs import explained, is_first
 from thunderherd.machine import description
 from thunderherd.records.extra_trials import WHAT_EXPLAINS
@@ -178,7 +178,8 @@ def test_states_are_told_with_their_units_and_never_per_request(summary: Summary
     assert server.states["tcp_info.rtt"].unit == "seconds"
     assert server.states["memory_per_connection"].unit == "bytes"
     assert (
-        server.unavailable["memory"] == NOT_TOLD and not changed.counting.contenders[0].sides["both"].states
+        server.unavailable["memory"] == NOT_REPORTED
+        and not changed.counting.contenders[0].sides["both"].states
     )
     assert "tcp_info" not in server.unavailable, "its parts are told, and it has no figure of its own"
     without = with_states(summary, study, {}).counting

@@ -83,7 +83,7 @@ def test_cpu_time_that_was_used_for_nobody_is_not_told(
         reasons = next(each.unknown for each in results.summary.contenders if each.name == trial.contender)
         assert left_out & unknown <= reasons.keys()
     timed = left_out == OF_MACHINE
-    told = f"¹ not known: {BUSY_POLLS}"
+    told = f"¹ unknown: {BUSY_POLLS}"
     assert (told in said) != timed
     assert results.summary.counting is not None
     for each in results.summary.counting.contenders:

@@ -309,7 +309,7 @@ def test_what_no_completion_tells_is_shown_wherever_figures_are(unknown: Summary
         assert NOT_KNOWN in " ".join(out.getvalue().split()), printed.__name__
     shown = " ".join(render(unknown).replace("&#39;", "'").split())
     assert shown.count(NOT_KNOWN) >= 3
-    designs = shown[shown.index('<h2 class="head">The designs</h2>') :]
+    designs = shown[shown.index('<h2 class="head">Designs</h2>') :]
     assert NOT_KNOWN in designs[: designs.index("<table")], "beside the table itself, too"
 
 

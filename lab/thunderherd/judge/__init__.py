@@ -1,1 +1,1 @@
-"""What the trials show: explanations, the summary, and verdicts on claims."""
+"""Judgements on the trials: explanations, the summary, and verdicts on claims."""

@@ -35,9 +35,9 @@ def kept(name: str, make: Callable[[], str]) -> str:
     try:
         folder.mkdir(parents=True, exist_ok=True)
         # Written aside and renamed: another command may read it at any moment, and must see all or nothing.
-        with tempfile.TemporaryDirectory(dir=folder) as beside:
-            Path(beside, name).write_text(text, encoding="utf-8")
-            Path(beside, name).replace(folder / name)
+        with tempfile.TemporaryDirectory(dir=folder) as temporary:
+            Path(temporary, name).write_text(text, encoding="utf-8")
+            Path(temporary, name).replace(folder / name)
     except OSError:
         pass
     return text

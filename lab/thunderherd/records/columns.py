@@ -75,14 +75,14 @@ LISTS = (WORKERS, SOFTIRQ_RATES)
 """The columns that hold a list in each row; in the CSV they are JSON texts."""
 
 
-def trial_columns(told: Iterable[str], counters: Mapping[str, str]) -> list[Column]:
+def trial_columns(reported: Iterable[str], counters: Mapping[str, str]) -> list[Column]:
     """The columns of the table: facts of each trial, then one column per metric.
 
-    The metrics are those with a fixed name and those that trials report besides. `counters` are the counters
+    The metrics are those with a fixed name and further ones that trials report. `counters` are the counters
     that the study requests, with their units.
     """
     measured = []
-    for name in in_order([*METRICS, *told]):
+    for name in in_order([*METRICS, *reported]):
         found = metric(name, counters)
         measured.append(Column(name, "whole" if found.whole else "real", found.unit, found.words))
     return [*_FIRST, *measured, _LAST]

@@ -419,8 +419,8 @@ class SavedRun:
 
     def described_columns(self) -> list[Column]:
         """The columns of `frame()` with their units and meanings."""
-        told = (name for trial in self.trials for name in trial.metrics or ())
-        return trial_columns(told, self.run.study.get("measure", {}).get("counters", {}))
+        reported = (name for trial in self.trials for name in trial.metrics or ())
+        return trial_columns(reported, self.run.study.get("measure", {}).get("counters", {}))
 
     @cached_property
     def _contenders(self) -> dict[str, dict[str, Any]]:

@@ -94,7 +94,7 @@ class Cause(_Record):
 
 
 class Difference(_Record):
-    """How much more CPU time a needs than b: Hodges-Lehmann estimate, paired by blocks. Times in seconds."""
+    """The CPU time that a needs more than b: Hodges-Lehmann estimate, paired by blocks. Times in seconds."""
 
     a: float = Field(description="CPU time of a alone, seconds per unit")
     b: float = Field(description="CPU time of b alone, seconds per unit")

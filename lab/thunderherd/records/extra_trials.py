@@ -43,16 +43,17 @@ class _Record(BaseModel):
     model_config = ConfigDict(frozen=True, extra="forbid", defer_build=True)
 
 
-# What the three tables of a study share ---------------------------------------------------------------------
+# The base of the three tables of a study --------------------------------------------------------------------
 
 
 class ExtraTrialsTable(StrictTable):
-    """A table that asks for extra trials after all judged trials, because what they measure costs CPU
-    time."""
+    """A table that requests extra trials. They follow all judged trials, because measuring costs CPU time."""
 
     at_both_ends: ClassVar[bool] = False
-    """Whose trials a table without contenders asks for: true adds to the main table each sweep's first and
-    last point. False uses the last points only if there is no main table."""
+    """The default contenders: true adds each sweep's first and last point to the main table.
+
+    False uses the last points only if there is no main table.
+    """
 
     trials: int = Field(
         default=0,
@@ -68,7 +69,7 @@ class ExtraTrialsTable(StrictTable):
 
     @property
     def is_asked_for(self) -> bool:
-        """Whether the resolved table asks for any trials."""
+        """Whether the resolved table requests any trials."""
         return bool(self.trials and self.contenders)
 
 
@@ -155,7 +156,7 @@ class CountingSummary(_Record):
 
     trials: int = Field(description="requested counted trials of each contender")
     counters: list[str] = Field(
-        description="the counters that explain a difference, and those requested besides"
+        description="the counters that explain a difference, and further requested ones"
     )
     contenders: list[ContenderCounts] = Field(description="one entry per contender")
 
@@ -223,7 +224,7 @@ class CostEstimate(_Record):
 
 
 class ContenderCost(_Record):
-    """What counting costs a contender."""
+    """The cost of counting for a contender."""
 
     contender: str = Field(description="name of the contender")
     ratios: list[CostEstimate] = Field(
@@ -237,10 +238,10 @@ class ContenderCost(_Record):
 
 
 class CountingCost(_Record):
-    """How counting events of the processor changed the trials that counted them."""
+    """The changes of trials by counting events of the processor in them."""
 
     events: list[str] = Field(description="events of the processor that the trials with counters counted")
-    counters: list[str] = Field(description="all counters of these trials, besides what every trial counts")
+    counters: list[str] = Field(description="all counters of these trials, without those of every trial")
     pairs: int = Field(description="requested pairs of each contender")
     contenders: list[ContenderCost] = Field(description="one entry per contender")
 
@@ -284,7 +285,7 @@ class SelfSymbol(_Record):
 
 
 class SideProfile(_Record):
-    """Where one side's CPU time went, from samples in the windows of its trials."""
+    """One side's CPU time by function, from samples in the windows of its trials."""
 
     event: str = Field(description="the sampled event: cycles, or cpu-clock if there is no PMU")
     why_not_cycles: str | None = Field(description="why the event is not cycles. Null: it is")

@@ -178,11 +178,11 @@ class ContenderSummary(Record):
     )
     cpu_seconds: Estimate | None = Field(
         description="the server's CPU time, seconds per `normalise_connections` connections. Null: no "
-        "valid trial, or not known"
+        "valid trial, or unknown"
     )
     process_control_seconds: Estimate | None = Field(
         description="the same minus that of the baseline, paired by block; 0 without an interval for the "
-        "baseline itself. Null: no baseline, or not known"
+        "baseline itself. Null: no baseline, or unknown"
     )
     clients_per_worker: ClientsPerWorker | None = Field(
         description="spread of connections over the workers of the pool. Null: no pool, or not measured"
@@ -443,7 +443,7 @@ class QuestionSummary(Record):
 
 
 class TrialCounts(Record):
-    """How many trials there were, by outcome. The three counts add up to all trials on disk."""
+    """The number of trials by outcome. The three counts add up to all trials on disk."""
 
     valid: int = Field(description="valid trials, without those of rejected blocks")
     invalid: int = Field(description="invalid trials")
@@ -508,7 +508,7 @@ class Summary(Record):
         description="the source's table of counters next to this machine's. Null: the source has none",
     )
     counting: CountingSummary | None = Field(
-        default=None, description="results of counted trials. Null: the study asks for none"
+        default=None, description="results of counted trials. Null: the study requests none"
     )
     counting_cost: CountingCost | None = Field(
         default=None,
@@ -516,7 +516,7 @@ class Summary(Record):
         "or it was not measured",
     )
     profiles: ProfilingSummary | None = Field(
-        default=None, description="results of profiled trials. Null: the study asks for none"
+        default=None, description="results of profiled trials. Null: the study requests none"
     )
     explanations: list[Explanation] = Field(
         default_factory=list,

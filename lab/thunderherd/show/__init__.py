@@ -1,1 +1,1 @@
-"""What came out, for readers: report, charts, tables and sentences, all from `summary.json`."""
+"""Results for readers: report, charts, tables and sentences, all from `summary.json`."""

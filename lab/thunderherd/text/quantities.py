@@ -35,7 +35,7 @@ UNITS = {
     "MiB": 2**20,
     "GiB": 2**30,
 }
-"""What may stand behind a number: SI's thousands, and IEC's powers of 1,024."""
+"""The units that may follow a number: SI's thousands, and IEC's powers of 1,024."""
 
 ALLOWED = "a whole number, alone or with k, M, G (thousands) or KiB, MiB, GiB (powers of 1,024)"
 QUANTITY = re.compile(r"(\d+(?:\.\d+)?)\s*([A-Za-z%]*)", re.ASCII)
@@ -72,7 +72,7 @@ class Range:
 
 @dataclass(frozen=True, slots=True)
 class Written:
-    """How a user writes the values of a setting that has its own units, with an example of a range."""
+    """The units of a setting that has its own, and an example of a range."""
 
     units: Mapping[str, int]
     example: str

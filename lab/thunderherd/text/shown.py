@@ -61,8 +61,8 @@ def caption_of(name: str, unit: Unit) -> str:
     words = words_of(name)
     if " per " in unit.name:  # the unit says per what
         return f"{words.partition(' per ')[0]} ({unit.name})"
-    said = unit.name in ("", "/s") or unit.name in words.split()
-    return words if said else f"{words} ({unit.name})"
+    is_named = unit.name in ("", "/s") or unit.name in words.split()
+    return words if is_named else f"{words} ({unit.name})"
 
 
 def counted_over(summary: Summary, name: str, contenders: Iterable[ContenderSummary | None]) -> str:

@@ -10,8 +10,8 @@ from hdrh.histogram import HdrHistogram
 from made.summaries.summary import INVALID_BLOCK, REJECTED_BLOCK, summary, trials
 
 from thunderherd.judge.summary.block_order import (
-    NOT_KNOWN,
     REJECTED,
+    UNKNOWN,
     blocks_seen,
     figures_of_blocks,
     trials_seen,
@@ -56,7 +56,7 @@ def test_behind_a_figure_are_the_blocks_that_count_with_the_lowest_and_the_highe
         low, high = min(values, key=values.__getitem__), max(values, key=values.__getitem__)
         ends = f"{values[low]:.3f} (block {low}) to {values[high]:.3f} (block {high})"
         assert text == f"{of.study.blocks}, from {ends}"
-    assert BlocksBehind(of, NOT_KNOWN).of_metric(prefork, CPU_PER_CONNECTION, unit, 3) == str(of.study.blocks)
+    assert BlocksBehind(of, UNKNOWN).of_metric(prefork, CPU_PER_CONNECTION, unit, 3) == str(of.study.blocks)
 
 
 def test_every_block_has_its_order_and_its_noise() -> None:

@@ -253,9 +253,9 @@ def test_what_is_above_its_bound_says_so(study: Study) -> None:
         return told.text
 
     half = words(0.5)
-    assert half.startswith(f"{METRICS['connections_per_second'].words}, prefork: 10,000 /s ")
+    assert half.startswith(f"{METRICS['connections_per_second'].words}, prefork: 10,000 /s, ")
     assert all(part in half for part in (" 50 % ", "20,000 /s (a bare connection takes ", "50 µs"))
-    assert all(part in words(1.1) for part in ("22,000 /s ", "above", "110 %", "20,000 /s"))
+    assert all(part in words(1.1) for part in ("22,000 /s, ", "above", "110 %", "20,000 /s"))
     assert "below 1 %" in words(0.001) and "above" not in words(1.0)
 
 

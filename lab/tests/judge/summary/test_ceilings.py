@@ -10,7 +10,7 @@ import pytest
 from made.refusals import refused
 from made.summaries.swept import STUDY, loaded
 
-from thunderherd.judge.summary.ceilings import beside_ceilings
+from thunderherd.judge.summary.ceilings import with_ceilings
 from thunderherd.judge.summary.selection import blocks_of
 from thunderherd.judge.summary.summarise import summarise
 from thunderherd.records.summary import TrialRecord
@@ -41,7 +41,7 @@ def test_a_share_is_that_of_the_ceiling_in_the_same_block(tmp_path: Path) -> Non
         for block in range(1, 13)
         for each in study.contenders
     ]
-    first, second = (beside_ceilings(study, block) for block in blocks_of(trials)[:2])
+    first, second = (with_ceilings(study, block) for block in blocks_of(trials)[:2])
     shares = [
         (block.trials["prefork@pool_size=5"].metrics or {})["share_of_ceiling"] for block in (first, second)
     ]
@@ -64,7 +64,7 @@ def test_without_a_ceiling_beside_it_there_is_no_share(
         record(study, each, 1, rate, valid) if each.name == "iterative" else record(study, each, 1, 1.0)
         for each in study.contenders
     ]
-    block = beside_ceilings(study, blocks_of(trials)[0])
+    block = with_ceilings(study, blocks_of(trials)[0])
     assert "share_of_ceiling" not in (block.trials["prefork@pool_size=5"].metrics or {})
 
 

@@ -424,7 +424,7 @@ def test_what_was_copied_after_all_stands_in_the_picture_and_beside_the_answer(
     summary = searched(what)[-1]
     remark = f"{A}: 100 % of the clients' {ZERO_COPY_SENDS} were copied"
     sweep = sweep_of(summary).model_copy(update={"remarks": [remark]})
-    assert sentences(summary, sweep)[1] == f"Beside it: {remark}."
+    assert sentences(summary, sweep)[1].endswith(f": {remark}.")
     for narrow in (False, True):
         assert remark in " ".join(svg_texts(crossover_chart(summary, sweep, narrow=narrow)))
     svg, _ = write_pictures(summary, sweep, tmp_path)
@@ -437,7 +437,7 @@ def test_a_share_that_no_completion_tells_stands_in_the_picture_and_beside_the_a
     study = study.model_copy(update={"contenders": changed})
     summary = summary_of(study, trials(study, line()))
     remark = f"{A}: copied share of the server's sends unknown: {NO_COMPLETION}"
-    assert sentences(summary, sweep_of(summary))[1] == f"Beside it: {remark}."
+    assert sentences(summary, sweep_of(summary))[1].endswith(f": {remark}.")
     write_pictures(summary, sweep_of(summary), tmp_path)
     assert "unknown:" in (tmp_path / "crossover.svg").read_text()
 

@@ -153,7 +153,7 @@ def test_the_sources_csv_has_a_column_for_it() -> None:
         assert float(line["cycles"]) > 0, "a number, as the source has it"
         assert line["llc_misses"] == ""
         assert line["remarks"].startswith(f"cycles, context_switches: {EXTRAPOLATED}")
-        assert line["remarks"].endswith(f"llc_misses: not available: {HIDDEN}")
+        assert line["remarks"].endswith(f"llc_misses: unavailable: {HIDDEN}")
 
 
 def test_counted_trials_say_so() -> None:

@@ -266,7 +266,7 @@ def test_what_is_told_of_a_chart_is_of_what_it_shows() -> None:
     """A study of one's own has no paper, and mostly no controls: nothing is said of them."""
     of = summary()
     told = next(each for each in charts.all_charts(of) if each.name == "process-control").about
-    assert "The paper's seconds" in told and "Outlined: a control" in told
+    assert "The source's seconds" in told and "Outlined: a control" in told
     alone = of.model_copy(
         update={
             "paper": [],
@@ -274,4 +274,4 @@ def test_what_is_told_of_a_chart_is_of_what_it_shows() -> None:
         }
     )
     told = next(each for each in charts.all_charts(alone) if each.name == "process-control").about
-    assert told == "CPU beyond that of iterative."
+    assert told == "CPU time minus that of iterative."

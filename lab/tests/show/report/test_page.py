@@ -119,7 +119,7 @@ def test_the_run_can_be_replayed(html: str) -> None:
 
 
 def test_notes_stand_beside_the_figures(html: str) -> None:
-    for note in (*summary().study.notes, tables.NOT_SEPARATED):
+    for note in (*summary().study.notes, tables.SHARED_LETTERS):
         assert note in html
     noted = [each for each in summary().paper if each.note]
     assert {each.metric for each in noted} > {WORKERS}

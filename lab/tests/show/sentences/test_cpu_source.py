@@ -12,7 +12,7 @@ from made.summaries.marked import HIDDEN, MACHINE, cse232, cse638, printed, swee
 from thunderherd.metrics.cpu_sources import cpu_sources_below
 from thunderherd.records.summary import Summary
 from thunderherd.show.report.page import render
-from thunderherd.show.sentences.cpu_source import cpu_cost_lines
+from thunderherd.show.sentences.cpu_source import cpu_cost_lines, in_place_of
 from thunderherd.show.tables.main import print_study
 from thunderherd.show.tables.sweeps import main_further, sweep_tables
 
@@ -55,13 +55,13 @@ def test_what_cannot_be_had_falls_to_the_next_rung_that_can(
     summary = without(*hidden)
     assert sweep(summary).substitutes.get(CYCLES) == instead
     captions = [each.caption for each in sweep_tables(summary, sweep(summary))]
-    label = "in place of CPU cycles of the clients per byte of payload, not to be had here"
+    label = in_place_of(CYCLES)
     # CPU per byte stands in that table by itself.
     assert any(label in caption for caption in captions) == (instead == "client.task_clock_per_byte")
 
 
 def test_tables_and_report_say_which_rung_and_why_no_higher_one() -> None:
-    told = f"; not cycles, which cannot be had here: {HIDDEN}"
+    told = f"; cycles are unavailable: {HIDDEN}"
     clock = f"CPU cost by task-clock: the scheduler's time, from a perf event{told}."
     system = f"CPU time of the server: its control group (cpu.stat){told}."
     for text in (
@@ -78,8 +78,8 @@ def test_a_clock_that_is_not_the_best_says_why() -> None:
     summary = without()
     study = summary.study.model_copy(update={"cpu_sources": {"process_clocks": "no group"}, "counters": {}})
     assert cpu_cost_lines(summary.model_copy(update={"study": study}), ["server_cpu_per_request"]) == [
-        "CPU time of the server: /proc and the clocks of its processes (no better source: no group); not "
-        "cycles, which the study does not ask for."
+        "CPU time of the server: /proc and the clocks of its processes (no better source: no group); the "
+        "study does not request cycles."
     ]
     assert cpu_cost_lines(summary, ["latency_mean_seconds"]) == []
 
@@ -88,9 +88,9 @@ def test_the_main_table_has_the_next_rung_beside_its_reason() -> None:
     hidden = {"task_clock": HIDDEN, "cpu_cycles": HIDDEN}
     summary = replace(MACHINE, hidden=hidden, shares={}).summary(cse232())
     table = main_further(summary)
-    assert table is not None and table.caption == "In its place"
+    assert table is not None
     (column,) = heads(table)
     assert column.startswith("CPU time of the server")
-    assert column.endswith(", in place of task clock of the server, not to be had here")
+    assert column.endswith(f", {in_place_of('server.task_clock')}")
     assert all(cell.value != "-" for cell in cells(table))
     assert f"¹ task clock of the server: {HIDDEN}" in printed(print_study, summary)

@@ -27,7 +27,7 @@ from thunderherd.show.tables.sweeps import main_further, sweep_tables
 from thunderherd.study import loading as studies
 from thunderherd.study.loading import load_study
 
-RING = "One ring is one worker of the paper"
+RING = "A ring is a worker in the source"
 FIG_30_2 = "the figure has columns for rows 2, 3, 5, 7 only"
 
 
@@ -207,7 +207,7 @@ def test_further_metrics_of_the_main_table_stand_below_it() -> None:
     assert (own_cells["prefork"][0].paper, own_cells["iterative"][0].paper) == ("812", "-")
     assert (own_cells["iterative"][1].value, own_cells["iterative"][1].paper) == ("-", "431 µs")
     assert found.notes == (
-        "¹ too few requests: the 99th percentile of latency takes 1,000 in each trial",
+        "¹ too few requests: the 99th percentile of latency needs 1,000 in each trial",
         "connections per second, paper: prethread on Linux",
         "connections per second, paper: without its clients",
     )

@@ -203,7 +203,7 @@ def test_the_printed_study_says_what_must_stand_beside_its_figures() -> None:
     text = " ".join(printed(main.print_study, 100).split())
     assert sentences_tables.per_connections(summary()) in text
     assert "4,000" in sentences_tables.per_connections(summary())
-    assert sentences_tables.NOT_SEPARATED in text
+    assert sentences_tables.SHARED_LETTERS in text
     assert re.search(r"1\.93[¹²³]", text), "a figure that the source flags carries its mark"
     shown = [each.note for each in summary().paper if each.note and each.metric == PROCESS_CONTROL]
     assert shown and all(" ".join(note.split()) in text for note in shown)

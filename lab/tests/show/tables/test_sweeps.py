@@ -107,7 +107,7 @@ def test_further_metrics_have_tables_in_their_own_unit() -> None:
     found = table(judged(), "whole_life", 2)
     assert found.caption == f"{words_of('latency_p99_seconds')} (µs)"
     assert [cell.value for cell in cells(found)[:3]] == ["-"] * 3
-    why = "too few requests: the 99th percentile of latency takes 1,000 in each trial"
+    why = "too few requests: the 99th percentile of latency needs 1,000 in each trial"
     assert found.notes == (f"¹ {why}",)
     told = sweep_runs(repeated(), next(each for each in repeated().sweeps if each.name == "whole_life"))
     assert told is not None and told.notes == (f"¹ {why}",)

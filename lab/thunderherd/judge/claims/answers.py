@@ -2,8 +2,8 @@
 
 The tests behind the words of all answers are one family (Holm, two-sided, at the alpha of the look reached),
 separate from that of the claims. The best point is the one with the best estimate. The tests of all pairs of
-points show which others are not separated from it. These are a family of their own, since the data choose the
-best point.
+points show which others do not differ significantly from it. These are a separate family, since the data
+choose the best point.
 """
 
 from __future__ import annotations
@@ -90,22 +90,22 @@ def _verdicts(
 
     The family has all tests, including those that cannot be made.
     """
-    asked = {(each.id, name): words for each in questions for name, words in each.tests().items()}
+    declared = {(each.id, name): words for each in questions for name, words in each.tests().items()}
     tested = {
         key: measure(words, study, values)
-        for key, words in asked.items()
+        for key, words in declared.items()
         if not lacks(words, values, unavailable)
     }
     p_values = [min(1.0, 2 * min(each.p_greater or 0.0, each.p_less or 0.0)) for each in tested.values()]
-    adjusted = dict(zip(tested, holm(p_values, family=len(asked)), strict=True))
+    adjusted = dict(zip(tested, holm(p_values, family=len(declared)), strict=True))
     return {
-        key: _worded(asked[key], measured, adjusted[key], adjusted[key] <= alpha)
+        key: _worded(declared[key], measured, adjusted[key], adjusted[key] <= alpha)
         for key, measured in tested.items()
     }
 
 
-def _worded(words: VerdictWords, measured: ContrastResult, p: float, separated: bool) -> _Verdict:
-    if not separated:
+def _worded(words: VerdictWords, measured: ContrastResult, p: float, is_significant: bool) -> _Verdict:
+    if not is_significant:
         return _Verdict(measured, p, words.open, "open")
     if (measured.p_greater or 0.0) <= (measured.p_less or 0.0):
         return _Verdict(measured, p, words.above, "above")
@@ -181,16 +181,16 @@ def _extrapolated(question: Question, scaled: Shares) -> list[str]:
         for name in metrics:
             found.setdefault(name, set()).update(contenders)
     return [
-        f"{name}: {said}"
+        f"{name}: {remark}"
         for name, contenders in found.items()
-        for said in remarks(scaled, [name], contenders)
+        for remark in remarks(scaled, [name], contenders)
     ]
 
 
 def _outside(question: Question, study: Study) -> str | None:
     """Return the text instead of an answer whose figures all belong to parts that this size leaves out."""
-    asked = [*question.figures.values(), *question.tests().values()]
-    names = {name for each in asked for name in each.contenders()}
+    needed = [*question.figures.values(), *question.tests().values()]
+    names = {name for each in needed for name in each.contenders()}
     has_best = any(each.points for each in question.best.values())
     if has_best or not names or names - set(study.absent):
         return None
@@ -205,7 +205,7 @@ def _missing(reasons: Sequence[str], study: Study) -> str:
 
 
 def _turn(verdicts: Mapping[str, _Verdict | None]) -> str:
-    """Return `between 250 and 1000 (from "is not separated from" to "is less than")`, or `nowhere (...)`."""
+    """Return `between 250 and 1000 (from "is more than" to "is less than")`, or `nowhere (...)`."""
     known = [(point, verdict.words) for point, verdict in verdicts.items() if verdict]
     if not known:
         return "[not measured: no point has both]"
@@ -220,15 +220,15 @@ def _turn(verdicts: Mapping[str, _Verdict | None]) -> str:
 
 
 def _best(best: Best, values: Values, unavailable: Mapping[str, str], alpha: float | None) -> str:
-    """Return `30 (not separated from it: 15, 45)`, by the blocks that have all points."""
+    """Return `30 (no significant difference: 15, 45)`, by the blocks that have all points."""
     own = values.get(best.metric, {})
     shared = together({name: own[name] for name in best.points if name in own})
     columns = {name: np.asarray(column) for name, column in shared.items() if column}
     measured = list(columns)
     if not measured:
         why = unavailable.get(best.metric)
-        said = f"{best.metric} is not available: {why}" if why else f"no point has {best.metric}"
-        return f"[not measured: {said}]"
+        reason = f"{best.metric} is unavailable: {why}" if why else f"no point has {best.metric}"
+        return f"[not measured: {reason}]"
     sign = -1 if metric(best.metric).better == "more" else 1
     first = min(measured, key=lambda name: sign * hodges_lehmann(columns[name]).value)
     point, others = best.points[first], [name for name in measured if name != first]
@@ -239,5 +239,5 @@ def _best(best: Best, values: Values, unavailable: Mapping[str, str], alpha: flo
     p_of = {frozenset(pair): p for pair, p in zip(pairs, adjusted, strict=True)}
     level = [best.points[name] for name in others if p_of[frozenset((first, name))] > alpha]
     if not level:
-        return f"{point} (separated from all others)"
-    return f"{point} (not separated from it: {', '.join(level)})"
+        return f"{point} (all others differ significantly)"
+    return f"{point} (no significant difference: {', '.join(level)})"

@@ -47,7 +47,7 @@ __all__ = ["Claim", "Contrast", "Figure", "Source", "load_claims", "load_questio
 
 
 class SweepConditionsTable(StrictTable):
-    """What the contenders of one sweep must have been configured with."""
+    """The settings that a claim needs of the contenders of one sweep."""
 
     contenders: dict[str, bool | int | float | str] = Field(
         default={}, description="settings of the claim's contenders in this sweep"
@@ -59,7 +59,7 @@ class SweepConditionsTable(StrictTable):
 
 
 class ConditionsTable(StrictTable):
-    """What a run must have been configured with for a claim to be judged by it."""
+    """The settings of a run that a claim needs to be judged."""
 
     contenders: dict[str, bool | int | float | str] = Field(
         default={}, description="settings of the claim's contenders, if they have them"
@@ -137,7 +137,7 @@ class Claim(BaseModel):
       verdict.
     - `left_out` are the contenders of its tests that this machine cannot run, and missing counters.
     - `outside` are the contenders of its tests that this size does not have.
-    - `remarks` are how this run differs from the source's experiment; they stand with its figure.
+    - `remarks` say how this run differs from the source's experiment; they are shown with its figure.
     """
 
     model_config = ConfigDict(frozen=True, extra="forbid", defer_build=True)
@@ -299,7 +299,7 @@ def _resolved(claim: ClaimTable, common: ConditionsTable, study: Study) -> Claim
     tested = {name for test in tests for name in test.contenders()}
     needed = {name for each in [*tests, *figures] for name in each.contenders()}
     about = [each for each in study.contenders if each.name in needed]
-    said = [*(each.scale for each in about), cpus_in_words(claim.source_cpus, about)]
+    texts = [*(each.scale for each in about), cpus_in_words(claim.source_cpus, about)]
     own = claim.conditions
     unmet = list(_unmet([*tests, *figures], own, common, study))
     because = own.because or common.because
@@ -310,7 +310,7 @@ def _resolved(claim: ClaimTable, common: ConditionsTable, study: Study) -> Claim
         figures=tuple(figures),
         unmet=(*unmet, because) if unmet and because else tuple(unmet),
         unmet_verdict=own.otherwise or common.otherwise or "not testable here",
-        remarks=tuple(dict.fromkeys(each for each in said if each)),
+        remarks=tuple(dict.fromkeys(each for each in texts if each)),
         left_out=tuple(left_out_here(tested, study)),
         outside=tuple(outside_this_size(tested, study)),
     )
@@ -362,7 +362,7 @@ def _unmet_by(
 def _unmet_by_lab(
     contenders: Sequence[Contender], wanted: Mapping[str, int | str], study: Study
 ) -> Iterator[str]:
-    """Where the run took place elsewhere than a claim wants, but for sweeps over labs."""
+    """Yield the labs of the run that the claim is not about; sweeps over labs are ignored."""
     if not wanted:
         return
 
@@ -384,7 +384,7 @@ def _others(
     wanted: object,
     values: Callable[[Contender], Mapping[str, SettingValue]],
 ) -> dict[str, SettingValue]:
-    """The contenders for which a key has another value than a condition wants, where they have that key."""
+    """Return the contenders with another value of a key than a condition wants, by name."""
 
     def is_varied(contender: Contender) -> bool:
         along = [

@@ -151,12 +151,12 @@ class _Case:
         if claim.outside:
             return "undecided", "; ".join(claim.outside)
         if claim.test_note and not claim.test_note_honoured:
-            return "undecided", f"its test note is not honoured: {claim.test_note}"
+            return "undecided", f"its test note is not taken into account: {claim.test_note}"
         return None
 
     @property
     def groups(self) -> list[list[ContrastResult]]:
-        """Its tests by group; a test without a group is one by itself."""
+        """The tests by group; a test without a group is one by itself."""
         found: dict[str, list[ContrastResult]] = {}
         groups = {test.label: test.group for test in self.claim.tests}
         for place, each in enumerate(self.tests):
@@ -165,7 +165,7 @@ class _Case:
 
     @property
     def enough(self) -> int:
-        """How many groups must hold."""
+        """The number of groups that must hold."""
         return self.claim.enough or len(self.groups)
 
     @property
@@ -209,24 +209,25 @@ class _Case:
         )
 
     def _remarks(self, shown: ContrastResult) -> str:
-        """Return what must stand with every figure.
+        """Return the caveats of every figure.
 
-        That is how this run differs from the source's experiment, which zero-copy sends were copied after
+        They say how this run differs from the source's experiment, which zero-copy sends were copied after
         all, and what is extrapolated.
         """
         about = {*shown.weights, *(shown.over or ())}
-        said = [*self.claim.remarks, *copied_after_all(self.study, self.values, about)]
+        texts = [*self.claim.remarks, *copied_after_all(self.study, self.values, about)]
         metrics = [shown.metric, *([shown.less] if shown.less else [])]
-        said += remarks(self.scaled, metrics, {*about, *(shown.points or ())})
-        return f" [{'; '.join(said)}]" if said else ""
+        texts += remarks(self.scaled, metrics, {*about, *(shown.points or ())})
+        return f" [{'; '.join(texts)}]" if texts else ""
 
     def _notes(self) -> list[str]:
         claim = self.claim
         notes = [claim.note] if claim.note else []
         if claim.paper_data_supports != "yes":
-            notes.append(f"do the source's own data support it? {claim.paper_data_supports}")
+            notes.append(f"the source's own data support it: {claim.paper_data_supports}")
         if claim.test_note:
-            notes.append(f"test note: {claim.test_note}; here: {claim.test_note_honoured or 'not done'}")
+            how = claim.test_note_honoured or "not taken into account"
+            notes.append(f"test note: {claim.test_note}; this run: {how}")
         if claim.reading:
             notes.append(f"read as: {claim.reading}")
         return notes
@@ -261,7 +262,7 @@ class _Case:
             return "undecided", f"too few blocks for so many claims ({over})"
         return (
             "undecided",
-            f"not shown to be above zero: {'; '.join(each.text() for each in open_ones)} ({over})",
+            f"not significantly above zero: {'; '.join(each.text() for each in open_ones)} ({over})",
         )
 
     def _verdict_of_some(self, decided: bool, over: str) -> tuple[ClaimVerdict, str]:
@@ -269,7 +270,7 @@ class _Case:
         holds = sum(all(_is_above(each) for each in group) for group in self.groups)
         seen = f"{holds} of {len(self.groups)} estimates are above zero, {self.enough} are enough ({over})"
         if not decided:
-            return "undecided", f"neither shown: {seen}"
+            return "undecided", f"not significant: {seen}"
         return ("supported" if self.p_supported <= self.p_refuted else "refuted"), seen
 
 

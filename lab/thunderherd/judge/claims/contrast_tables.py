@@ -70,7 +70,7 @@ class ContrastTable(SumTable):
 
 
 class StraightnessTable(StrictTable):
-    """How straight the line of a slope is."""
+    """The straightness of the line of a slope."""
 
     base: str = Field(description="a contender of the sweep, without its @SWEEP=POINT")
     sweep: str = Field(description="the name of a sweep whose points are numbers")
@@ -239,7 +239,7 @@ def unknown_contender(name: str, study: Study) -> Problem:
 def _check_straightness(
     table: SumTable, straightness: StraightnessTable, here: KeyPath, study: Study, problems: Problems
 ) -> None:
-    """Check that there is such a line, and that the figure is nothing else besides."""
+    """Check that there is such a line, and that the figure has no other keys."""
     line = SlopeTable(base=straightness.base, sweep=straightness.sweep)
     _check_slope(line, (*here, "r_squared"), study, problems)
     others = ("weights", "slope", "over", "less", "constant")

@@ -127,7 +127,7 @@ def lacks(needed: Contrast, values: Values, unavailable: Mapping[str, str]) -> l
     for metric in needed.metrics():
         absent = sorted(needed.contenders() - set(values.get(metric, {})))
         if absent and (reason := unavailable.get(metric)):
-            found.append(f"{metric} is not available: {reason}")
+            found.append(f"{metric} is unavailable: {reason}")
         else:
             found += [
                 f"not every trial of {name} has {metric}"
@@ -140,7 +140,7 @@ def lacks(needed: Contrast, values: Values, unavailable: Mapping[str, str]) -> l
             found += [f"no ratio, as {metric} of {name} is not always above zero" for name in low]
     if not found and not all(_shared(needed, values).values()):
         names, what = ", ".join(sorted(needed.contenders())), " and ".join(needed.metrics())
-        found.append(f"no block has {what} of all of {names}, as in each a server was read late")
+        found.append(f"no block has {what} of {names}: in each, a server was read late")
     return list(dict.fromkeys(found))
 
 

@@ -37,11 +37,11 @@ class PaperCounters(BaseModel):
 
     table: PaperCountersTable
     events: dict[str, str]
-    """Its events in the order of the file, and the unit of each."""
+    """The events in the order of the file, with their units."""
     sides: tuple[str, ...]
     figures: dict[tuple[str, str, str], float]
     derived: dict[tuple[str, str, str], str]
-    """What the source prints behind them, if its file has that."""
+    """The derived figures that the source prints after them, if its file has any."""
     programs: tuple[CountedProgram, ...]
 
     def metric_of(self, event: str, side: str) -> str | None:
@@ -279,7 +279,7 @@ DERIVED = {
     "branch_misses": "branch_miss_share",
     "cache_misses": "cache_miss_share",
 }
-"""What perf-stat(1) prints behind a counter; behind others it prints a rate per second of CPU time.
+"""The figure that perf-stat(1) prints after a counter; after others it prints a rate per second of CPU time.
 
 Source: Linux, tools/perf/util/stat-shadow.c.
 """

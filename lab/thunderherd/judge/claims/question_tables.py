@@ -5,7 +5,7 @@ with
 
 - a *figure*: a contrast or ratio, with its unit and its interval;
 - a *verdict*: the words for a contrast that is shown to be above zero, or below, or neither;
-- the *best* point of a sweep, with the points that are not separated from it;
+- the *best* point of a sweep, with the points that do not differ significantly from it;
 - a *turn* in a sweep: the neighbouring points between which the verdict on two contenders changes;
 - a *given*: a setting or the number of clients, as configured.
 
@@ -74,7 +74,9 @@ class WordsTable(StrictTable):
     above: str = Field(default="is more than", min_length=1, description="the words if it is above zero")
     below: str = Field(default="is less than", min_length=1, description="the words if it is below zero")
     open: str = Field(
-        default="is not separated from", min_length=1, description="the words if neither is shown"
+        default="does not differ significantly from",
+        min_length=1,
+        description="the words if neither is shown",
     )
 
 

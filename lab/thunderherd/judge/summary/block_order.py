@@ -14,7 +14,7 @@ from types import MappingProxyType
 from thunderherd.records.summary import Summary, TrialMetrics, TrialRecord
 
 __all__ = [
-    "NOT_KNOWN",
+    "UNKNOWN",
     "BlockSeen",
     "FiguresOfBlocks",
     "TrialSeen",
@@ -26,16 +26,16 @@ __all__ = [
 FiguresOfBlocks = Mapping[str, Mapping[int, TrialMetrics]]
 """The metrics of the trial that counts, by contender and block."""
 
-NOT_KNOWN: FiguresOfBlocks = MappingProxyType({})
+UNKNOWN: FiguresOfBlocks = MappingProxyType({})
 """The figures of a run whose trials are not at hand."""
 
 COUNTS, KEPT, REJECTED, INCOMPLETE = (
     "counts",
-    "counts, though noisy",
+    "counts although noisy",
     "rejected for outside noise",
     "incomplete",
 )
-UNUSED = "used by no look reached"
+UNUSED = "not used by any look"
 
 
 @dataclass(frozen=True)
@@ -46,13 +46,13 @@ class TrialSeen:
     block: int
     position: int
     of: int
-    """Trials of its block, without repeated ones."""
+    """The trials of its block, without repeated ones."""
     value: float
-    """In the metric's own unit."""
+    """The figure, in the metric's own unit."""
     ratio: float
-    """To the median of its contender's trials that count."""
+    """The figure / the median of its contender's trials that count."""
     state: str
-    """Of its block."""
+    """The state of its block."""
 
 
 @dataclass(frozen=True)
@@ -144,7 +144,7 @@ def blocks_seen(summary: Summary, trials: Sequence[TrialRecord]) -> list[BlockSe
         blocks.setdefault(trial.block, []).append(trial)
     found = []
     for number, of_block in sorted(blocks.items()):
-        heard = [trial.noise for trial in of_block if trial.noise is not None]
+        recorded = [trial.noise for trial in of_block if trial.noise is not None]
         first = sorted((trial for trial in of_block if trial.attempt == 1), key=lambda trial: trial.position)
         found.append(
             BlockSeen(
@@ -153,8 +153,8 @@ def blocks_seen(summary: Summary, trials: Sequence[TrialRecord]) -> list[BlockSe
                 order=tuple(trial.contender for trial in first),
                 repeated=len(of_block) - len(first),
                 invalid=sum(not trial.valid for trial in of_block),
-                steal_share=max((noise.steal_share for noise in heard), default=None),
-                foreign_share=max((noise.foreign_share for noise in heard), default=None),
+                steal_share=max((noise.steal_share for noise in recorded), default=None),
+                foreign_share=max((noise.foreign_share for noise in recorded), default=None),
             )
         )
     return found

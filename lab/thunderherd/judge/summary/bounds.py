@@ -48,7 +48,7 @@ MADE = {
     "process": ("fork_exit_wait", "a process for every connection, forked, ended and waited for"),
     "thread": ("thread_creation", "a thread for every connection, created and joined"),
 }
-"""By what a design creates for every connection: the limit that is its price, and words for it."""
+"""The limit that is the price of what a design creates for every connection, and words for it."""
 
 PLACES: tuple[tuple[Place, str], ...] = (("one_cpu", "on one CPU"), ("two_cpus", "across two CPUs"))
 """The CPUs on which both ends of a round trip may run, and words for them."""
@@ -404,20 +404,20 @@ def _work(case: _Case, requests: float, *, connections: int) -> Bound | str:
     if connections and acceptance is not None:
         bare.append((ACCEPTANCE, acceptance.value, connections, "a bare connection accepted and closed"))
     calls = 0.0 if isinstance(counted, str) else counted * requests + CALLS_OF_A_CONNECTION * connections
-    total, said = 0.0, []
+    total, reasons = 0.0, []
     for _, price, times, words in bare:
         # A server that makes no system call per operation does not pay for entering the kernel.
         each = max(0.0, price - CALLS_OF_A_BARE_ONE * empty.value) if isinstance(counted, str) else price
         calls = max(0.0, calls - CALLS_OF_A_BARE_ONE * times)
         total += each * times
-        said.append(f"{words}, {each / 1e3:.3g} µs" + ("" if times == 1 else f", {_amount(times)} times"))
+        reasons.append(f"{words}, {each / 1e3:.3g} µs" + ("" if times == 1 else f", {_amount(times)} times"))
     if calls:
         what = (
             "calls (accept, receive, send, close)" if not bare else f"other call{'' if calls == 1 else 's'}"
         )
-        said.append(f"{_amount(calls)} {what}, each at {empty.value:.3g} ns, the price of an empty call")
+        reasons.append(f"{_amount(calls)} {what}, each at {empty.value:.3g} ns, the price of an empty call")
     limit = bare[0][0] if bare else CALL
-    return Bound((total + calls * empty.value) * NANOSECOND, limit, "; ".join(said))
+    return Bound((total + calls * empty.value) * NANOSECOND, limit, "; ".join(reasons))
 
 
 def _amount(number: float) -> str:
@@ -476,7 +476,7 @@ def _process_control(case: _Case) -> Bound | str:
         return "it creates nothing for a connection, so it may cost as little as the baseline"
     if isinstance(made, str):
         return made
-    why = f"{made.why}; if all else costs what it costs the baseline"
+    why = f"{made.why}; if all else costs as much as for the baseline"
     return made._replace(value=made.value * case.connections, why=why)
 
 
@@ -505,4 +505,4 @@ RULES: Mapping[BoundRule, Callable[[_Case], Bound | str]] = {
     "server_cpu_per_request": _server_cpu_per_request,
     "task_clock": _task_clock,
 }
-"""How each rule that the table of metrics names finds the bound of a contender."""
+"""The function of each rule in the table of metrics, which finds the bound of a contender."""

@@ -9,11 +9,11 @@ from thunderherd.judge.summary.selection import Block
 from thunderherd.metrics.table import PAYLOAD_RATE, SHARE_OF_CEILING
 from thunderherd.study.loading import Study
 
-__all__ = ["beside_ceilings"]
+__all__ = ["with_ceilings"]
 
 
-def beside_ceilings(study: Study, block: Block) -> Block:
-    """Return the block, in which each trial of a sweep with a ceiling has its share of it.
+def with_ceilings(study: Study, block: Block) -> Block:
+    """Return the block with the share of the ceiling in each trial of a sweep that has one.
 
     A trial stays as it is if it or its ceiling is invalid, or if either counts no payload.
     """

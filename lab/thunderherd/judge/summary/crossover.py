@@ -57,23 +57,23 @@ def crossover(
     unavailable
         Why this machine does not offer a metric, by metric.
     """
-    asked = sweep.crossover
-    if asked is None:
+    table = sweep.crossover
+    if table is None:
         return None
-    found = measured_sizes(sweep, asked, values, pairs)
-    missing = _missing(study, sweep, asked, found, unavailable)
+    found = measured_sizes(sweep, table, values, pairs)
+    missing = _missing(study, sweep, table, found, unavailable)
     _, early = judged_after(study, values)
     why = early or _too_few(found, missing)
-    points = [*_coarse_points(asked), *_own_points(asked, found, early=early is not None)]
+    points = [*_coarse_points(table), *_own_points(table, found, early=early is not None)]
     points.sort(key=lambda point: point.size)
     sizes, shown = [point.size for point in points], [point.standing for point in points]
     pattern = estimator.read(sizes, shown)
-    names = {"a": asked.a, "b": asked.b}
+    names = {"a": table.a, "b": table.b}
     return CrossoverSummary(
-        a=asked.a,
-        b=asked.b,
-        stage=asked.stage,
-        unit=asked.unit,
+        a=table.a,
+        b=table.b,
+        stage=table.stage,
+        unit=table.unit,
         whole=found.whole,
         outcome=None if why else pattern.outcome,
         ahead=names[pattern.ahead] if pattern.ahead and not why else None,
@@ -83,13 +83,13 @@ def crossover(
             CrossoverBracket(low=each.low, high=each.high, before=names[each.before], after=names[each.after])
             for each in pattern.brackets
         ],
-        estimate=None if why else _estimate(asked, found, pattern),
+        estimate=None if why else _estimate(table, found, pattern),
         equivalent=None if why else _equivalent(sizes, shown, pattern),
         points=points,
         blocks=found.blocks,
-        coarse_blocks=asked.coarse_blocks,
-        coarse_trials=(asked.coarse_trials.valid, asked.coarse_trials.all) if asked.coarse_trials else None,
-        next_sizes=[] if why else _next_sizes(asked, found),
+        coarse_blocks=table.coarse_blocks,
+        coarse_trials=(table.coarse_trials.valid, table.coarse_trials.all) if table.coarse_trials else None,
+        next_sizes=[] if why else _next_sizes(table, found),
         missing=missing,
         why=why,
     )
@@ -112,7 +112,7 @@ class MeasuredSizes:
 
 
 def measured_sizes(
-    sweep: Sweep, asked: CrossoverTable, values: Values, pairs: Sequence[PairSummary]
+    sweep: Sweep, table: CrossoverTable, values: Values, pairs: Sequence[PairSummary]
 ) -> MeasuredSizes:
     """Return the measurements of a sweep's two contenders, in the order of the sizes."""
     own = {frozenset((pair.a, pair.b)): pair for pair in pairs if pair.sweep == sweep.name}
@@ -122,7 +122,7 @@ def measured_sizes(
         point.name: point.number if point.here is None else float(point.here) for point in sweep.points
     }
     for name, number in numbers.items():
-        a, b = (at_point(base, sweep.name, name) for base in (asked.a, asked.b))
+        a, b = (at_point(base, sweep.name, name) for base in (table.a, table.b))
         pair = own.get(frozenset((a, b)))
         if number is None or pair is None or pair.ratio is None or a not in columns or b not in columns:
             continue
@@ -145,14 +145,14 @@ def measured_sizes(
 
 
 def _missing(
-    study: Study, sweep: Sweep, asked: CrossoverTable, found: MeasuredSizes, unavailable: Mapping[str, str]
+    study: Study, sweep: Sweep, table: CrossoverTable, found: MeasuredSizes, unavailable: Mapping[str, str]
 ) -> dict[str, str]:
     """Return the points without a figure, each with the reason."""
     missing: dict[str, str] = {}
     for point in sweep.points:
         if point.name in found.names:
             continue
-        names = [at_point(base, sweep.name, point.name) for base in (asked.a, asked.b)]
+        names = [at_point(base, sweep.name, point.name) for base in (table.a, table.b)]
         reasons = [unavailable.get(sweep.metric), *(sweep.absent.get(name) for name in names)]
         why = next((each for each in reasons if each), None)
         missing[point.name] = why or f"not every block that counts has {sweep.metric} above 0 of both"
@@ -171,22 +171,22 @@ def _too_few(found: MeasuredSizes, missing: Mapping[str, str]) -> str | None:
 # Points -----------------------------------------------------------------------------------------------------
 
 
-def _coarse_points(asked: CrossoverTable) -> list[CrossoverPoint]:
-    return [CrossoverPoint(stage="coarse", **each.model_dump()) for each in asked.coarse]
+def _coarse_points(table: CrossoverTable) -> list[CrossoverPoint]:
+    return [CrossoverPoint(stage="coarse", **each.model_dump()) for each in table.coarse]
 
 
-def _own_points(asked: CrossoverTable, found: MeasuredSizes, *, early: bool) -> list[CrossoverPoint]:
+def _own_points(table: CrossoverTable, found: MeasuredSizes, *, early: bool) -> list[CrossoverPoint]:
     """Return the points of this run; those of a coarse stage with the monotone estimate."""
     fitted: Sequence[float | None] = [None] * len(found.sizes)
-    if asked.stage == "coarse" and len(found.sizes) >= FEWEST:
+    if table.stage == "coarse" and len(found.sizes) >= FEWEST:
         fitted = [math.exp(each) for each in estimator.monotone(found.sizes, found.log_ratios).fitted]
     return [
         CrossoverPoint(
             size=size,
-            stage=asked.stage,
-            ratio=_of_a(pair, pair.ratio or 1.0, asked),
-            low=_of_a(pair, low, asked) if (low := _end(pair, asked, 0)) else None,
-            high=_of_a(pair, high, asked) if (high := _end(pair, asked, 1)) else None,
+            stage=table.stage,
+            ratio=_of_a(pair, pair.ratio or 1.0, table),
+            low=_of_a(pair, low, table) if (low := _end(pair, table, 0)) else None,
+            high=_of_a(pair, high, table) if (high := _end(pair, table, 1)) else None,
             standing="undecided" if early else shown,
             fitted=fit,
         )
@@ -194,29 +194,29 @@ def _own_points(asked: CrossoverTable, found: MeasuredSizes, *, early: bool) -> 
     ]
 
 
-def _end(pair: PairSummary, asked: CrossoverTable, which: int) -> float | None:
+def _end(pair: PairSummary, table: CrossoverTable, which: int) -> float | None:
     """Return the lower (0) or upper (1) end of the interval of A over B."""
     ends = (pair.low, pair.high)
-    return ends[which] if _is_of_a(pair, asked) else ends[1 - which]
+    return ends[which] if _is_of_a(pair, table) else ends[1 - which]
 
 
-def _of_a(pair: PairSummary, ratio: float, asked: CrossoverTable) -> float:
+def _of_a(pair: PairSummary, ratio: float, table: CrossoverTable) -> float:
     """Return a pair's ratio as A over B, whichever of them the family names first."""
-    return ratio if _is_of_a(pair, asked) else 1 / ratio
+    return ratio if _is_of_a(pair, table) else 1 / ratio
 
 
-def _is_of_a(pair: PairSummary, asked: CrossoverTable) -> bool:
-    return pair.a == at_point(asked.a, pair.sweep or "", pair.point or "")
+def _is_of_a(pair: PairSummary, table: CrossoverTable) -> bool:
+    return pair.a == at_point(table.a, pair.sweep or "", pair.point or "")
 
 
 # The estimate -----------------------------------------------------------------------------------------------
 
 
 def _estimate(
-    asked: CrossoverTable, found: MeasuredSizes, pattern: estimator.Pattern
+    table: CrossoverTable, found: MeasuredSizes, pattern: estimator.Pattern
 ) -> CrossoverEstimate | None:
     """Return the zero of the line through a dense stage, if it lies in the bracket of the tests."""
-    if asked.stage != "dense" or pattern.outcome != "one":
+    if table.stage != "dense" or pattern.outcome != "one":
         return None
     line = estimator.line_crossing(found.sizes, found.log_ratios)
     (bracket,) = pattern.brackets
@@ -236,9 +236,9 @@ def _estimate(
     )
 
 
-def _next_sizes(asked: CrossoverTable, found: MeasuredSizes) -> list[float]:
+def _next_sizes(table: CrossoverTable, found: MeasuredSizes) -> list[float]:
     """Return the sizes of a second stage with as many blocks; empty unless this is the first stage."""
-    if asked.stage != "coarse":
+    if table.stage != "coarse":
         return []
     return list(
         estimator.second_stage(

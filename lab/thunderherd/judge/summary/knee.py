@@ -23,7 +23,7 @@ from thunderherd.trial.load_validity import was_overloaded
 RATE = "rate"
 """The load setting that is swept."""
 
-BESIDE = 1.05
+BEYOND = 1.05
 """The factor by which a tried rate must be outside a knee's interval to count as beyond it."""
 
 Known = tuple[list[KneePair], list[DesignKnee]]
@@ -68,7 +68,7 @@ def around(designs: Sequence[DesignKnee]) -> dict[str, tuple[int, int]]:
         if each.rate is None:
             continue
         tried = [point.rate for point in each.points]
-        low, high = (each.low or 0.0) / BESIDE, (each.high or math.inf) * BESIDE
+        low, high = (each.low or 0.0) / BEYOND, (each.high or math.inf) * BEYOND
         ends = (
             max((rate for rate in tried if rate <= low), default=tried[0]),
             min((rate for rate in tried if rate >= high), default=tried[-1]),
@@ -107,7 +107,7 @@ def _of_both(first: DesignKnee, later: DesignKnee | None) -> DesignKnee:
     why = {
         "none": "repeated at rates around it, even the lowest rate missed the goal",
         "all": "repeated at rates around it, every rate met the goal",
-        "unclear": "repeated at rates around it, the blocks disagree",
+        "unclear": "repeated at rates around it, the blocks disagreed",
         None: f"repeated at rates around it, nothing follows: {later.why}",
     }[later.outcome]
     return first.model_copy(update=update | {"unconfirmed": why})

@@ -20,23 +20,23 @@ def noise_summary(trials: Sequence[TrialRecord], *, over_tcp: bool) -> NoiseSumm
     Soft interrupts are counted in ticks, of which a short trial has few: all trials are summed for them.
     `over_tcp` says whether the connections are TCP's; otherwise the retransmissions were another program's.
     """
-    heard = [trial.noise for trial in trials if trial.noise is not None]
-    if not heard:
+    recorded = [trial.noise for trial in trials if trial.noise is not None]
+    if not recorded:
         return None
-    ticked = [noise for noise in heard if noise.softirq_seconds]
+    ticked = [noise for noise in recorded if noise.softirq_seconds]
     together = sum(noise.wall_seconds for noise in ticked)
-    again = [noise.retransmitted for noise in heard if noise.retransmitted is not None]
+    again = [noise.retransmitted for noise in recorded if noise.retransmitted is not None]
     why = {}
     if not together:
         why[SOFTIRQ_RATES] = NOT_RECORDED
     if not again or not over_tcp:
         why[RETRANSMITTED] = NOT_READ if over_tcp else NO_TCP
     return NoiseSummary(
-        trials=len(heard),
+        trials=len(recorded),
         softirq_milliseconds_per_second=_rates(ticked),
         softirq_resolution=1e3 / TICKS_A_SECOND / together if together else None,
-        steal_share=median(noise.steal_share for noise in heard),
-        foreign_share=median(noise.foreign_share for noise in heard),
+        steal_share=median(noise.steal_share for noise in recorded),
+        foreign_share=median(noise.foreign_share for noise in recorded),
         retransmitted=median(again) if again and over_tcp else None,
         why=why,
     )
@@ -45,11 +45,11 @@ def noise_summary(trials: Sequence[TrialRecord], *, over_tcp: bool) -> NoiseSumm
 def _rates(trials: Sequence[Noise]) -> list[float]:
     """Return the rate of each CPU, over the trials that recorded it."""
     cpus = max((len(noise.softirq_seconds) for noise in trials), default=0)
-    knew = [[noise for noise in trials if cpu < len(noise.softirq_seconds)] for cpu in range(cpus)]
+    by_cpu = [[noise for noise in trials if cpu < len(noise.softirq_seconds)] for cpu in range(cpus)]
     return [
         round(
             1e3 * sum(noise.softirq_seconds[cpu] for noise in own) / sum(noise.wall_seconds for noise in own),
             3,
         )
-        for cpu, own in enumerate(knew)
+        for cpu, own in enumerate(by_cpu)
     ]

@@ -81,8 +81,8 @@ def extrapolated_cells(results: SavedRun) -> polars.DataFrame:
 
 def _columns(results: SavedRun) -> list[str]:
     """Return the columns of figures."""
-    told = dict.fromkeys(name for trial in results.trials for name in trial.metrics or ())
-    return list(dict.fromkeys([*METRICS, *told]))
+    reported = dict.fromkeys(name for trial in results.trials for name in trial.metrics or ())
+    return list(dict.fromkeys([*METRICS, *reported]))
 
 
 def _reasons(trial: TrialRecord, columns: Collection[str]) -> Mapping[str, str]:
@@ -106,5 +106,7 @@ def _why(name: str, study: Study, contender: ContenderSummary | None) -> str:
         return because
     if name.endswith(PER_BYTE):
         return NO_PAYLOAD
-    asked = study.measure.counters
-    return NOT_READ if any(part in asked for part in (*counters_of(name), parted(what)[0])) else NO_MEANING
+    requested = study.measure.counters
+    return (
+        NOT_READ if any(part in requested for part in (*counters_of(name), parted(what)[0])) else NO_MEANING
+    )

@@ -1,4 +1,4 @@
-"""Which blocks count: a pure function of the study and of the trials on disk, so resuming needs no memory.
+"""The choice of blocks that count, by a pure function of the study and the trials on disk.
 
 A block counts if each of its contenders has a valid trial in it and outside noise did not reject it. A look
 takes the first such blocks. Further blocks replace those that noise rejected, until the study allows no more
@@ -57,8 +57,8 @@ class Block:
 
     def loudness(self, limits: noise.NoiseLimits) -> float:
         """Return the noise of its loudest trial as a multiple of what is allowed: noisy above 1."""
-        heard = [trial.noise for trial in self.trials.values() if trial.noise is not None]
-        return max((noise.loudness(each, limits) for each in heard), default=0.0)
+        recorded = [trial.noise for trial in self.trials.values() if trial.noise is not None]
+        return max((noise.loudness(each, limits) for each in recorded), default=0.0)
 
 
 @dataclass(frozen=True)

@@ -59,14 +59,14 @@ def _lines(table: SourceCsvTable, study: Study, summary: Summary) -> Iterator[tu
 
 def _remarks(table: SourceCsvTable, summary: Summary, measured: ContenderSummary) -> Iterator[str]:
     """Yield which columns of a line are extrapolated or unavailable, grouped by remark."""
-    said: dict[str, list[str]] = {}
+    heads_of: dict[str, list[str]] = {}
     for head, column in table.columns.items():
         name = column.metric or ""
         if name in measured.metrics and name in measured.scaled:
-            said.setdefault(extrapolated([measured.scaled[name]]), []).append(head)
+            heads_of.setdefault(extrapolated([measured.scaled[name]]), []).append(head)
         elif name not in measured.metrics and (why := not_offered(summary, name)):
-            said.setdefault(f"not available: {why}", []).append(head)
-    yield from (f"{', '.join(heads)}: {what}" for what, heads in said.items())
+            heads_of.setdefault(f"unavailable: {why}", []).append(head)
+    yield from (f"{', '.join(heads)}: {what}" for what, heads in heads_of.items())
 
 
 def _field(column: CsvColumn, study: Study, contender: Contender, measured: ContenderSummary) -> str:

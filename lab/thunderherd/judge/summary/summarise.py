@@ -17,7 +17,7 @@ from thunderherd.judge.claims.claims import judge
 from thunderherd.judge.claims.paper_counters import counted
 from thunderherd.judge.claims.slopes import slopes
 from thunderherd.judge.summary.bounds import best_of_bounds, without_bounds
-from thunderherd.judge.summary.ceilings import beside_ceilings
+from thunderherd.judge.summary.ceilings import with_ceilings
 from thunderherd.judge.summary.crossover import crossover
 from thunderherd.judge.summary.noise import noise_summary
 from thunderherd.judge.summary.selection import Block, Selection, blocks_of, most_blocks, select
@@ -83,7 +83,7 @@ def summarise(
 ) -> Summary:
     """Return every figure of a run, from the files on disk so far."""
     selection = select(study, trials)
-    blocks = {block.number: beside_ceilings(study, block) for block in blocks_of(trials)}
+    blocks = {block.number: with_ceilings(study, block) for block in blocks_of(trials)}
     accepted = [blocks[number] for number in selection.counted()]
     values = metric_values(study, selection, accepted)
     pairs = verdicts(study, selection, blocks)
@@ -421,8 +421,8 @@ def _left_out(study: Study, trials: Sequence[TrialRecord], selection: Selection)
         if trial.valid and trial.block in counted:
             every[bases[trial.contender]] += 1
             late[bases[trial.contender]] += bool(read_late(trial))
-    told = ", ".join(f"{name} {count} of {every[name]}" for name, count in late.items() if count)
-    return [f"trials without server figures, because the server was read late: {told}"] if told else []
+    counts = ", ".join(f"{name} {count} of {every[name]}" for name, count in late.items() if count)
+    return [f"trials without server figures, because the server was read late: {counts}"] if counts else []
 
 
 def _counts(trials: Sequence[TrialRecord], selection: Selection) -> TrialCounts:

@@ -148,7 +148,7 @@ def is_decided(pairs: Sequence[PairSummary]) -> bool:
 def ranking(
     study: Study, pairs: Sequence[PairSummary], values: MetricValues
 ) -> tuple[dict[str, int], dict[str, str]]:
-    """Return ranks by estimate, and the letters of those that are not separated.
+    """Return ranks by estimate, and the letters of those that do not differ significantly.
 
     Controls have neither, since they are compared with their contender only. Letters need a comparison of
     every pair.

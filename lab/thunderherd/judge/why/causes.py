@@ -60,7 +60,7 @@ They are the switches to the new one and back, and the wake-up of the one that w
 SAME = 0.01
 """System calls whose numbers differ by a smaller share than this are not listed."""
 SAME_CONNECTIONS = 0.05
-"""The same for connections: at each end of a window some have their request outside it."""
+"""The same share for connections. At each end of a window, some have their request outside it."""
 ITEMS = 12
 """The most system calls that are listed, by the largest differences."""
 
@@ -344,10 +344,10 @@ def _price_of_a_byte(counted: Counted, limits: MachineLimits) -> Range | None:
     sizes = limits.sizes(PRICES["copies"])
     if not sizes:
         return None
-    told = {
+    counts = {
         name: counted.get(name) for name in ("bytes_sent", "bytes_received", "send_calls", "receive_calls")
     }
-    known = {name: each.value for name, each in told.items() if each is not None}
+    known = {name: each.value for name, each in counts.items() if each is not None}
     calls = known.get("send_calls", 0.0) + known.get("receive_calls", 0.0)
     block = (known.get("bytes_sent", 0.0) + known.get("bytes_received", 0.0)) / calls if calls else 0.0
     below = [each for each in sizes if (each.bytes or 0) <= block][-1:]

@@ -37,7 +37,7 @@ COPIED = "bytes_copied"
 
 COUNTED_SIDES: tuple[CountedSide, ...] = (*SIDES, "both")
 
-NOT_TOLD = "the kernel does not report it in every counted trial (METHODOLOGY.md, counters)"
+NOT_REPORTED = "the kernel does not report it in every counted trial (METHODOLOGY.md, counters)"
 NO_TRIAL = "the run ended before it was counted"
 
 
@@ -117,9 +117,9 @@ def _side(
     sides = [side] if side != "both" else ["server", "client"]
     reasons: dict[str, str] = {}
     for trial in trials:
-        said = unavailable_of_sides(trial)
+        unavailable = unavailable_of_sides(trial)
         for each in sides:
-            for name, why in said[each].items():
+            for name, why in unavailable[each].items():
                 whose = " of the clients" if side == "both" and each == "client" else ""
                 reasons.setdefault(name, f"{why}{whose}")
     scaled: dict[str, float] = {}
@@ -132,16 +132,16 @@ def _side(
         more = None if name in counts else beyond_load(f"{side}.{whole}{PER_REQUEST}", trials[0], states)
         if more:
             reasons.setdefault(whole, more)
-    told = _states(side, metrics, states)
+    found = _states(side, metrics, states)
     for name in states if side != "both" else ():
         # A counter that reports parts alone has no figure of its own name.
-        has_parts = any(each.startswith(f"{name}.") for each in (*told, *reasons))
-        if name not in told and name.partition(".")[0] not in reasons and not has_parts:
-            reasons.setdefault(name, NOT_TOLD)
+        has_parts = any(each.startswith(f"{name}.") for each in (*found, *reasons))
+        if name not in found and name.partition(".")[0] not in reasons and not has_parts:
+            reasons.setdefault(name, NOT_REPORTED)
     return SideCounts(
         counts=counts,
-        states=told,
-        unavailable={name: why for name, why in reasons.items() if name not in {*counts, *told}},
+        states=found,
+        unavailable={name: why for name, why in reasons.items() if name not in {*counts, *found}},
         scaled={name: share for name, share in scaled.items() if name in counts},
     )
 
@@ -150,13 +150,13 @@ def _states(
     side: CountedSide, metrics: Sequence[TrialMetrics], states: Mapping[str, str]
 ) -> dict[str, State]:
     """Return the states that every trial reports."""
-    held = {f"{name}{PER_CONNECTION}": states[name] for name in HELD if name in states}
+    of_connections = {f"{name}{PER_CONNECTION}": states[name] for name in HELD if name in states}
     found = {}
-    for name, unit in ({**states} | held).items():
-        told = [value for each in metrics if (value := each.get(f"{side}.{name}")) is not None]
-        if told and len(told) == len(metrics):
+    for name, unit in ({**states} | of_connections).items():
+        values = [value for each in metrics if (value := each.get(f"{side}.{name}")) is not None]
+        if values and len(values) == len(metrics):
             seconds = "seconds" if unit == NANOSECONDS else unit
-            found[name] = State(value=fmean(told), least=min(told), most=max(told), unit=seconds)
+            found[name] = State(value=fmean(values), least=min(values), most=max(values), unit=seconds)
     return found
 
 
@@ -171,9 +171,9 @@ def _names(side: CountedSide, metrics: Sequence[TrialMetrics]) -> Iterable[str]:
 
 def _count(name: str, metrics: Sequence[TrialMetrics]) -> Count | None:
     """Return a count; None if one of the trials does not report it."""
-    told = [each.get(f"{name}{PER_REQUEST}") for each in metrics]
-    values = [float(value) for value in told if value is not None]
-    if len(values) < len(told):
+    reported = [each.get(f"{name}{PER_REQUEST}") for each in metrics]
+    values = [float(value) for value in reported if value is not None]
+    if len(values) < len(reported):
         return None
     per_byte = [value for each in metrics if (value := each.get(f"{name}{PER_BYTE}")) is not None]
     return Count(

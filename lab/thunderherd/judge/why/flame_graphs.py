@@ -71,8 +71,8 @@ def profiling_summary(
         profile = contender_profile(name, of_one, f"{FOLDER}/{file_name(name)}")
         sides = {side: _written(profile, side, of_one, directory, engine, reasons) for side in profile.sides}
         found.append(profile.model_copy(update={"sides": sides}))
-    told = ProfilingSummary(trials=table.trials, frequency_hertz=table.frequency, contenders=found)
-    summary = summary.model_copy(update={"profiles": told})
+    profiles = ProfilingSummary(trials=table.trials, frequency_hertz=table.frequency, contenders=found)
+    summary = summary.model_copy(update={"profiles": profiles})
     ordered = sorted(summary.contenders, key=place_of)
     pairs = differential_pairs(ordered, sampled(summary), summary.study.baseline)
     drawn = []
@@ -83,7 +83,7 @@ def profiling_summary(
         except (EngineError, UserError) as error:
             reasons.setdefault(str(error), []).append(f"{a} against {b}")
     notes = [f"no flame graph of {', '.join(whose)}: {why}" for why, whose in reasons.items()]
-    return told.model_copy(update={"differentials": drawn}), notes
+    return profiles.model_copy(update={"differentials": drawn}), notes
 
 
 def _written(
@@ -95,25 +95,25 @@ def _written(
     reasons: dict[str, list[str]],
 ) -> SideProfile:
     """Write the files of a side, and return it with their names."""
-    told, stacks = profile.sides[side], folded_of(trials, side)
-    file = directory / told.folded
+    found, stacks = profile.sides[side], folded_of(trials, side)
+    file = directory / found.folded
     write_text(file, as_lines(stacks))
     output = file.with_suffix(".svg")
-    if not told.samples:
-        return told
+    if not found.samples:
+        return found
     try:
         flame_graph(
             file,
             output,
             title=f"{profile.contender}, {WHOSE[side]}",
-            subtitle=f"{count(told.samples, 'sample')} by {told.event}, {told.frequency_hertz} Hz",
+            subtitle=f"{count(found.samples, 'sample')} by {found.event}, {found.frequency_hertz} Hz",
             unit="samples",
             engine=engine,
         )
     except (EngineError, UserError) as error:
         reasons.setdefault(str(error), []).append(f"the {WHOSE[side]} of {profile.contender}")
-        return told
-    return told.model_copy(update={"flame_graph": str(output.relative_to(directory))})
+        return found
+    return found.model_copy(update={"flame_graph": str(output.relative_to(directory))})
 
 
 def differential_file(a: str, b: str) -> str:

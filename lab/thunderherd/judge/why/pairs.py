@@ -1,4 +1,4 @@
-"""Which contenders of a run are explained against which, and what that needs; from the files on disk."""
+"""The pairs of contenders that a run explains, and the data that this needs, from the files on disk."""
 
 from __future__ import annotations
 
@@ -51,24 +51,28 @@ def best_against_others(summary: Summary, trials: Sequence[TrialRecord]) -> list
             counts = [_counts(summary, name) for name in (a, b)]
             if between is not None and counts[0] and counts[1]:
                 tcp = _have_tcp(summary, a, b)
-                told = explain(counts[0], counts[1], summary.limits, between, side=side, per=per, has_tcp=tcp)
-                found.append(_beside(told, summary, trials))
+                explanation = explain(
+                    counts[0], counts[1], summary.limits, between, side=side, per=per, has_tcp=tcp
+                )
+                found.append(_with_remarks(explanation, summary, trials))
     return found
 
 
-def _beside(told: Explanation, summary: Summary, trials: Sequence[TrialRecord]) -> Explanation:
+def _with_remarks(explanation: Explanation, summary: Summary, trials: Sequence[TrialRecord]) -> Explanation:
     """Add the remarks on its figures, and what profiles show about its rest."""
-    has_price = any(each.cause == "connections" and each.amount is not None for each in told.causes)
-    network = None if has_price else network_part(summary, trials, told)
-    return told.model_copy(update={"remarks": _remarks(summary, told.a, told.b), "network": network})
+    has_price = any(each.cause == "connections" and each.amount is not None for each in explanation.causes)
+    network = None if has_price else network_part(summary, trials, explanation)
+    return explanation.model_copy(
+        update={"remarks": _remarks(summary, explanation.a, explanation.b), "network": network}
+    )
 
 
 def _remarks(summary: Summary, a: str, b: str) -> list[str]:
     """Return the remarks on two contenders: of the main table, and of the sweeps they are in."""
     sweeps = {each.sweep for each in summary.contenders if each.name in (a, b)}
-    told = [*(summary.study.remarks if None in sweeps else [])]
-    told += [text for sweep in summary.sweeps if sweep.name in sweeps for text in sweep.remarks]
-    return [*dict.fromkeys(told)]
+    texts = [*(summary.study.remarks if None in sweeps else [])]
+    texts += [text for sweep in summary.sweeps if sweep.name in sweeps for text in sweep.remarks]
+    return [*dict.fromkeys(texts)]
 
 
 def explained(
@@ -102,10 +106,10 @@ def explained(
     between = difference(summary, trials, a, b, side=side, per=per)
     if between is None:
         raise UserError(why_no_difference(summary, a, b, per))
-    told = explain(
+    explanation = explain(
         counts[a], counts[b], limits, between, side=side, per=per, has_tcp=_have_tcp(summary, a, b)
     )
-    return _beside(told, summary, trials)
+    return _with_remarks(explanation, summary, trials)
 
 
 def _have_tcp(summary: Summary, *names: str) -> bool:
@@ -143,10 +147,10 @@ def counts_of(summary: Summary, name: str, where: str, pair: Sequence[str] = ())
             hint="run again: " + command_to_run_again(summary, pair if _are_of_sweeps(summary, pair) else ()),
             where=HERE,
         )
-    told = summary.counting.of(name)
-    if told is not None:
+    counted = summary.counting.of(name)
+    if counted is not None:
         raise UserError(
-            f"{name} has no valid counted trial: {told.why}",
+            f"{name} has no valid counted trial: {counted.why}",
             code="explain.no_valid_counted_trial",
             where=HERE,
         )
@@ -203,24 +207,24 @@ def command_to_run_again(summary: Summary, names: Sequence[str] = ()) -> str:
 def with_counted_points(summary: Summary) -> Summary:
     """Return the summary with the points of its sweeps at which a difference can be explained."""
 
-    def told(sweep: SweepSummary) -> SweepSummary:
+    def with_points(sweep: SweepSummary) -> SweepSummary:
         counted = counted_points(summary, sweep.name)
         others = [each.name for each in sweep.points if each.name not in counted]
         has_pairs = len(sweep.contenders) > 1
         points = {"counted_points": counted, "uncounted_points": others if has_pairs else []}
         return sweep.model_copy(update=points)
 
-    return summary.model_copy(update={"sweeps": [told(each) for each in summary.sweeps]})
+    return summary.model_copy(update={"sweeps": [with_points(each) for each in summary.sweeps]})
 
 
 def counted_points(summary: Summary, sweep: str) -> list[str]:
     """Return the points of a sweep at which at least two contenders were counted."""
-    told = [
+    at = [
         each.point
         for each in summary.contenders
         if each.sweep == sweep and each.point is not None and _counts(summary, each.name) is not None
     ]
-    return [point for point in dict.fromkeys(told) if told.count(point) > 1]
+    return [point for point in dict.fromkeys(at) if at.count(point) > 1]
 
 
 # Pairs ------------------------------------------------------------------------------------------------------
@@ -283,19 +287,19 @@ def difference(
     per: Per,
 ) -> Difference | None:
     """Return how much more a needs than b, paired by the blocks that count; None if no block has both."""
-    told = []
+    paired = []
     for metrics_a, metrics_b in _paired(summary, trials, a, b):
         of_a, of_b = seconds(metrics_a, side, per), seconds(metrics_b, side, per)
         if of_a is not None and of_b is not None:
-            told.append((of_a, of_b))
-    if not told:
+            paired.append((of_a, of_b))
+    if not paired:
         return None
     # Imported on use: showing a summary should not need numpy.
     from thunderherd.statistics.samples import hodges_lehmann
 
     confidence = 1 - summary.study.alpha
-    found = hodges_lehmann([of_a - of_b for of_a, of_b in told], confidence)
-    alone = [hodges_lehmann(column, confidence).value for column in zip(*told, strict=True)]
+    found = hodges_lehmann([of_a - of_b for of_a, of_b in paired], confidence)
+    alone = [hodges_lehmann(column, confidence).value for column in zip(*paired, strict=True)]
     return Difference(
         a=alone[0],
         b=alone[1],
@@ -328,14 +332,14 @@ CPU_TIMES: Mapping[tuple[ExplainedSide, Per], tuple[str, ...]] = {
     ("client", "byte"): ("client_cpu_per_byte",),
     ("both", "byte"): ("cpu_per_byte",),
 }
-"""The metrics whose sum each is; per connection, they are those of its requests."""
+"""The metrics that add up to each CPU time; per connection, they are those of its requests."""
 
 
 def seconds(metrics: TrialMetrics, side: ExplainedSide, per: Per) -> float | None:
     """Return a trial's CPU time of what is explained; None if it does not report it."""
-    told = [metrics.get(name) for name in CPU_TIMES[side, "request" if per == "connection" else per]]
-    known = [float(each) for each in told if each is not None]
-    if len(known) < len(told):
+    parts = [metrics.get(name) for name in CPU_TIMES[side, "request" if per == "connection" else per]]
+    known = [float(each) for each in parts if each is not None]
+    if len(known) < len(parts):
         return None
     if per != "connection":
         return sum(known)
@@ -350,22 +354,27 @@ If processes and threads are sampled one by one, smaller shares are only those o
 """
 
 
-def network_part(summary: Summary, trials: Iterable[TrialRecord], told: Explanation) -> Range | None:
+def network_part(summary: Summary, trials: Iterable[TrialRecord], explanation: Explanation) -> Range | None:
     """Return what the kernel's network code adds to one contender against another, paired by blocks.
 
     It is the share of the samples times the CPU time of the judged trials; None if profiles lack it for
     either. Its bounds combine those of the shares and of the CPU time in quadrature, since they come from
     separate trials.
     """
-    sides: tuple[ProfiledSide, ...] = ("server", "client") if told.side == "both" else (told.side,)
-    shares = [{side: _network_share(summary, name, side) for side in sides} for name in (told.a, told.b)]
+    sides: tuple[ProfiledSide, ...] = (
+        ("server", "client") if explanation.side == "both" else (explanation.side,)
+    )
+    shares = [
+        {side: _network_share(summary, name, side) for side in sides}
+        for name in (explanation.a, explanation.b)
+    ]
     differences: list[float] = []
     spent: dict[tuple[int, ProfiledSide], list[float]] = {}
-    for pair in _paired(summary, trials, told.a, told.b):
+    for pair in _paired(summary, trials, explanation.a, explanation.b):
         parts = []
         for which, metrics in enumerate(pair):
             for side, share in shares[which].items():
-                used = seconds(metrics, side, told.per)
+                used = seconds(metrics, side, explanation.per)
                 if share is None or used is None:
                     return None
                 spent.setdefault((which, side), []).append(used)
@@ -376,7 +385,7 @@ def network_part(summary: Summary, trials: Iterable[TrialRecord], told: Explanat
     from thunderherd.statistics.samples import hodges_lehmann
 
     # With too few blocks for an interval the confidence is 1, which is that of no interval at all.
-    confidence = told.difference.confidence
+    confidence = explanation.difference.confidence
     level = confidence if confidence and confidence < 1 else 1 - summary.study.alpha
     found = hodges_lehmann(differences, level)
     down = [0.0 if found.low is None else found.value - found.low]
@@ -393,8 +402,8 @@ def network_part(summary: Summary, trials: Iterable[TrialRecord], told: Explanat
 
 
 def _network_share(summary: Summary, name: str, side: ProfiledSide) -> Share | None:
-    told = summary.profiles.of(name) if summary.profiles else None
-    profile = told.sides.get(side) if told else None
+    found = summary.profiles.of(name) if summary.profiles else None
+    profile = found.sides.get(side) if found else None
     if profile is None or (profile.why_not_cpus and (profile.covered or 0.0) < LEAST_COVERED):
         return None
     return profile.network

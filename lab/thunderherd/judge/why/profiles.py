@@ -66,8 +66,8 @@ def _valid(trials: Iterable[ProfiledTrial]) -> list[ProfiledTrial]:
 
 def requests_of(trial: ProfiledTrial) -> int:
     """Return the requests in the window of a trial; in a whole life, all requests of its clients."""
-    told = (trial.metrics or {}).get("requests")
-    return int(told) if told is not None else sum(load.tally.requests for load in trial.loads)
+    requests = (trial.metrics or {}).get("requests")
+    return int(requests) if requests is not None else sum(load.tally.requests for load in trial.loads)
 
 
 def folded_of(trials: Iterable[ProfiledTrial], side: ProfiledSide, *, calls: bool = False) -> dict[str, int]:

@@ -138,8 +138,8 @@ class Counted:
         Both ways of counting miss some, so it is the larger count. /proc misses switches of short-lived
         threads; perf misses the last switch of each process and thread.
         """
-        told = [self.get(VOLUNTARY), self.get(INVOLUNTARY)]
-        of_proc = None if None in told else sum((each for each in told if each), start=NOTHING)
+        of_kinds = [self.get(VOLUNTARY), self.get(INVOLUNTARY)]
+        of_proc = None if None in of_kinds else sum((each for each in of_kinds if each), start=NOTHING)
         of_perf = self.get(CONTEXT_SWITCHES)
         if of_perf is not None:
             ends = [self.call(ENDS_A_PROCESS), self.call(ENDS_A_THREAD)]

@@ -1,7 +1,7 @@
 """The axis of a sweep whose points are numbers: linear or logarithmic, with room at its ends.
 
-Contenders stand side by side at a point, some pixels apart, so that their intervals do not hide each other;
-the axis has its ticks at the points themselves.
+Contenders are side by side at a point, some pixels apart, so that their intervals do not hide each other. The
+ticks of the axis are at the points themselves.
 """
 
 from __future__ import annotations
@@ -18,15 +18,17 @@ APART = 5.0
 """Pixels between contenders at the same point."""
 
 AT_THE_ENDS = 0.03
-"""Room beyond the first and last point, of the whole width."""
+"""The room beyond the first and last point, as a share of the width."""
 
 FIGURES = ",.12~g"
-"""How numbers stand beside all axes: as they are, in groups of three digits (d3-format). A trillion and more,
-and less than a millionth, have an exponent."""
+"""The format of numbers on all axes (d3-format): all digits, in groups of three.
+
+A trillion and more, and less than a millionth, have an exponent.
+"""
 
 
 def decade_ticks(lowest: float, highest: float) -> list[float]:
-    """The marks of a logarithmic axis between these: 1, 2, 5 of each decade; of very many decades 1 alone."""
+    """Lists the ticks of a logarithmic axis: 1, 2, 5 of each decade; with three decades or more only 1."""
     steps = (1, 2, 5) if highest < 1000 * lowest else (1,)
     decades = range(math.floor(math.log10(lowest)), math.ceil(math.log10(highest)) + 1)
     ticks = [step * 10.0**decade for decade in decades for step in steps]
@@ -34,19 +36,19 @@ def decade_ticks(lowest: float, highest: float) -> list[float]:
 
 
 class NumberAxis:
-    """Places on the axis of these numbers.
+    """An axis with these numbers as ticks.
 
     Parameters
     ----------
     numbers
-        Those of the points, one at least.
+        The numbers of the points, at least one.
     kind
-        As the sweep has it. A logarithm has no zero: where a number is not above it, the axis is linear
-        below the smallest one that is (symlog).
+        The scale that the sweep requests. A logarithm has no zero: if a number is not above zero, the axis
+        is linear below the smallest positive one (symlog).
     width
-        In pixels.
+        The width in pixels.
     contenders
-        How many stand at each point.
+        The number of contenders at each point.
     """
 
     def __init__(self, numbers: Sequence[float], kind: Axis, width: int, contenders: int) -> None:
@@ -62,15 +64,14 @@ class NumberAxis:
         around = AT_THE_ENDS * length + self.step * (contenders - 1) / 2
         self.ends = self._round(first - around), self._round(last + around)
 
-    def beside(self, number: float, place: int) -> float:
-        """Where the contender of that place, from 0, stands at a point."""
+    def shifted(self, number: float, place: int) -> float:
+        """Shifts a point to the place of a contender, counted from 0."""
         shift = (place - (self.contenders - 1) / 2) * self.step
         return self._round(self._flat(number) + shift) if shift else number
 
     def encoding(self, field: str, title: str, labels: Mapping[float, str] | None = None) -> Chart:
-        """A field of shifted numbers on this axis; `labels` stand beside numbers in place of their
-        figures."""
-        # What JavaScript makes of a number that is a key.
+        """Encodes a field of shifted numbers; `labels` replace the figures of some ticks."""
+        # JavaScript's texts of numbers that are keys.
         texts = {
             str(int(each)) if float(each).is_integer() else repr(each): label
             for each, label in (labels or {}).items()
@@ -93,7 +94,7 @@ class NumberAxis:
         return field_of(f"{field}:Q", title=title, axis=axis, scale=scale)
 
     def _flat(self, number: float) -> float:
-        """A number as a distance along the axis."""
+        """Converts a number to a distance along the axis."""
         if self.type == "linear":
             return number
         if self.type == "log":
@@ -101,7 +102,7 @@ class NumberAxis:
         return math.copysign(math.log1p(abs(number) / self.smallest), number)
 
     def _round(self, distance: float) -> float:
-        """The number at a distance along the axis."""
+        """Converts a distance along the axis to a number."""
         if self.type == "linear":
             return distance
         if self.type == "log":

@@ -1,7 +1,6 @@
-"""What a chart says under the pointer of the blocks behind a figure: how many there are, and which of them
-have its lowest and its highest value.
+"""Tooltips on the blocks behind a figure: their number, and those with the lowest and the highest value.
 
-Without the run's trials only their number is known.
+Without the run's trials only the number is known.
 """
 
 from __future__ import annotations
@@ -19,27 +18,27 @@ __all__ = ["BlocksBehind"]
 
 @dataclass(frozen=True)
 class BlocksBehind:
-    """The blocks of a run, to be asked for what is behind a contender's figure."""
+    """The blocks of a run, which describe what is behind a contender's figure."""
 
     summary: Summary
     figures: FiguresOfBlocks
 
     @property
     def title(self) -> str:
-        """What they are called: runs, where a study repeats and judges nothing."""
+        """The word for them: runs if the study repeats trials, otherwise blocks."""
         return "runs" if self.summary.study.repetitions else "blocks"
 
     def of_metric(self, contender: ContenderSummary, name: str, unit: Unit, digits: int) -> str:
-        """`11, from 3.21 (block 4) to 3.98 (block 9)`, in the unit in which the figure itself is shown."""
+        """Writes `11, from 3.21 (block 4) to 3.98 (block 9)`, in the unit of the shown figure."""
         values = {
             block: unit.of(float(value))
             for block, metrics in self.figures.get(contender.name, {}).items()
             if (value := metrics.get(name)) is not None
         }
-        return self._said(contender.blocks, values, digits)
+        return self._range(contender.blocks, values, digits)
 
     def of_process_control(self, contender: ContenderSummary, interval: Estimate | None, digits: int) -> str:
-        """The same of what a contender took beyond the baseline of the same block."""
+        """Writes the same for a contender's CPU time minus the baseline's of the same block."""
         if interval is None:
             return ABSENT
         shown, baseline = self.summary.study.normalise_connections, self.summary.study.baseline or ""
@@ -50,9 +49,9 @@ class BlocksBehind:
             if (own := metrics.get(CPU_PER_CONNECTION)) is not None
             and (base := usual.get(block, {}).get(CPU_PER_CONNECTION)) is not None
         }
-        return self._said(interval.blocks or contender.blocks, values, digits)
+        return self._range(interval.blocks or contender.blocks, values, digits)
 
-    def _said(self, how_many: int, values: Mapping[int, float], digits: int) -> str:
+    def _range(self, how_many: int, values: Mapping[int, float], digits: int) -> str:
         if len(values) < 2:
             return str(how_many)
         word = self.title.removesuffix("s")

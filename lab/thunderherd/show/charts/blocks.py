@@ -1,5 +1,7 @@
-"""The order in which trials ran, and how far each was from its contender's usual figure: a drift over the run
-or a burst of noise shows here."""
+"""The trials in the order of the run, each divided by its contender's median.
+
+The chart shows a drift over the run, or a burst of noise.
+"""
 
 from __future__ import annotations
 
@@ -11,7 +13,7 @@ from typing import Any
 from thunderherd.judge.summary.block_order import COUNTS, KEPT, TrialSeen
 from thunderherd.records.summary import Summary
 from thunderherd.show.charts.axes import FIGURES, decade_ticks
-from thunderherd.show.charts.style import INK, MUTED, NARROW, WIDE, colours_of, dressed, heading, told_apart
+from thunderherd.show.charts.style import INK, MUTED, NARROW, WIDE, colours_of, distinction, dressed, heading
 from thunderherd.show.charts.vega_lite import Chart, Rows, field, layer, layered, mark
 from thunderherd.text.figures import number, printable
 
@@ -20,8 +22,10 @@ __all__ = ["MOST_TRIALS", "about", "blocks_chart"]
 HEIGHT = 240
 
 MOST_TRIALS = 1_500
-"""Of more trials than this, a mark is all those of a contender in a block, whatever their points: a report
-stays small."""
+"""The most trials with a mark each. With more, a mark is for all points of a contender in a block.
+
+So a report stays small.
+"""
 
 
 FAR_APART = 4.0
@@ -29,16 +33,16 @@ FAR_APART = 4.0
 
 
 def about(trials: Sequence[TrialSeen]) -> str:
-    """What is seen in the picture."""
-    what = (
-        "A mark is a trial, in the order in which they ran"
+    """Explains the chart."""
+    mark = (
+        "A mark is a trial, in the order of the run"
         if len(trials) <= MOST_TRIALS
-        else "A mark is the median of a contender's trials in a block, or in some that follow on each other"
+        else "A mark is the median of a contender's trials in a block, or in several consecutive ones"
     )
-    text = f"{what}: its figure over the median of its contender's; 1 is as usual, above it more. "
-    text += "The line is the median of each block, all contenders together."
+    text = f"{mark}: its figure divided by the median of its contender. "
+    text += "The line is the median of all trials of a block."
     if any(each.state not in (COUNTS, KEPT) for each in trials):
-        text += " Grey: a block that does not count."
+        text += " Grey blocks do not count."
     return text
 
 
@@ -49,14 +53,14 @@ def blocks_chart(
     narrow: bool = False,
     colours: Mapping[str, str] | None = None,
 ) -> Chart:
-    """Ratios of trials to what is usual, over the run."""
+    """Draws the ratio of each trial to its contender's median, over the run."""
     colours = colours or colours_of(summary)
     base_of = {each.name: each.base for each in summary.contenders}
     measured = {each.contender for each in trials}
     bases = list(dict.fromkeys(each.base for each in summary.contenders if each.name in measured))
     rows = _rows(trials, base_of) if len(trials) <= MOST_TRIALS else _medians(trials, base_of)
     width = NARROW if narrow else WIDE
-    apart = told_apart(bases, colours, columns=1 if narrow else 5, labelLimit=220)
+    apart = distinction(bases, colours, columns=1 if narrow else 5, labelLimit=220)
     blocks = [each.block for each in trials]
     x = field(
         "at:Q",
@@ -83,27 +87,30 @@ def blocks_chart(
             tooltip=[
                 field("contender:N"),
                 field("block:N"),
-                field("place:N", title="place in it"),
-                field("text:N", title="times the usual"),
-                field("state:N", title="block"),
+                field("place:N", title="place in the block"),
+                field("text:N", title="ratio to median"),
+                field("state:N", title="state of the block"),
             ],
         )
     )
     layers.append(layer(mark("line", color=INK, strokeWidth=1.6), _of_blocks(trials), x=x, y=y))
-    title = heading("figure of each trial over its usual one", [], width)
+    title = heading("figure of each trial / median of its contender", [], width)
     return dressed(layered(layers, width=width, height=HEIGHT, title=title))
 
 
 def _upright(ratios: Sequence[float]) -> tuple[Chart, float, float]:
-    """The axis of ratios and its ends: logarithmic where they are far apart and none is zero, as a trial's is
-    that used less CPU time than its clock tells."""
+    """Gives the axis of ratios and its ends.
+
+    It is logarithmic if the ratios are far apart and none is zero. A trial has a ratio of zero if it used
+    less CPU time than its clock resolves.
+    """
     bottom, top = min(0.95, *ratios) / 1.02, max(1.05, *ratios) * 1.02
     axis = {"grid": True, "tickCount": 5, "format": FIGURES}
     scale: dict[str, Any] = {"domain": [bottom, top], "nice": False, "clamp": True}
     if top > FAR_APART * bottom > 0:
         scale["type"] = "log"
         axis = {"grid": True, "values": decade_ticks(bottom, top), "format": FIGURES}
-    return field("ratio:Q", title="times the usual", scale=scale, axis=axis), bottom, top
+    return field("ratio:Q", title="ratio to median", scale=scale, axis=axis), bottom, top
 
 
 def _rows(trials: Sequence[TrialSeen], base_of: Mapping[str, str]) -> Rows:
@@ -123,8 +130,7 @@ def _rows(trials: Sequence[TrialSeen], base_of: Mapping[str, str]) -> Rows:
 
 
 def _medians(trials: Sequence[TrialSeen], base_of: Mapping[str, str]) -> Rows:
-    """One row for all points of a contender in a block; where these are too many, in several blocks that
-    follow on each other."""
+    """Makes one row for all points of a contender in a block, or in several consecutive blocks."""
     first, last = min(each.block for each in trials), max(each.block for each in trials)
     contenders = len({base_of[each.contender] for each in trials})
     together = math.ceil((last - first + 1) * contenders / MOST_TRIALS)
@@ -157,7 +163,7 @@ def _of_blocks(trials: Sequence[TrialSeen]) -> Rows:
 
 
 def _away(trials: Sequence[TrialSeen], bottom: float, top: float) -> Rows:
-    """The blocks that do not count."""
+    """Makes a row for each block that does not count."""
     states = {each.block: each.state for each in trials if each.state not in (COUNTS, KEPT)}
     return [
         {"at": block, "end": block + 1, "ratio": bottom, "top": top, "block": str(block), "state": state}
@@ -166,5 +172,5 @@ def _away(trials: Sequence[TrialSeen], bottom: float, top: float) -> Rows:
 
 
 def _short(value: float) -> float:
-    """To four digits: a chart shows no more."""
+    """Rounds to four digits, as a chart shows no more."""
     return float(f"{value:.4g}") if math.isfinite(value) else value

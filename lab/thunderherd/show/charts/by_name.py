@@ -1,7 +1,7 @@
-"""The charts of a run, by name: what the report shows and `thunderherd plot` writes.
+"""The charts of a run, by name, for the report and for `thunderherd plot`.
 
-Each is drawn when it is asked for, wide or for a telephone, from one definition. Those of the latency's
-percentiles and of the blocks need the run's trials; all others are of its summary alone.
+Each is drawn on request, wide or for a telephone, from one definition. Charts of latency percentiles and of
+blocks need the run's trials; all others need only its summary.
 """
 
 from __future__ import annotations
@@ -11,7 +11,7 @@ from dataclasses import dataclass
 from functools import partial
 from typing import Protocol
 
-from thunderherd.judge.summary.block_order import NOT_KNOWN, FiguresOfBlocks, figures_of_blocks, trials_seen
+from thunderherd.judge.summary.block_order import UNKNOWN, FiguresOfBlocks, figures_of_blocks, trials_seen
 from thunderherd.judge.summary.latency_curves import latency_curves
 from thunderherd.records.summary import PROCESS_CONTROL, WORKERS, Summary, SweepSummary, TrialRecord
 from thunderherd.show.charts import blocks as charts_blocks
@@ -36,33 +36,33 @@ __all__ = [
 ]
 
 Colours = Mapping[str, str] | None
-"""Of contenders, by base; None: those of the run alone (`drawing.colours_of`)."""
+"""The colours of contenders, by base; None: those of this run (`style.colours_of`)."""
 
 
 class Draw(Protocol):
     def __call__(self, *, narrow: bool = False) -> Chart:
-        """As Vega-Lite has it, with its data. `narrow`: for a telephone."""
+        """Makes the Vega-Lite specification with its data. `narrow`: for a telephone."""
 
 
 @dataclass(frozen=True)
 class NamedChart:
-    """A chart, which is drawn when it is asked for."""
+    """A chart that is drawn on request."""
 
     name: str
-    """Of letters, digits and dashes; no other of the run has it."""
+    """Letters, digits and dashes; unique within a run."""
     title: str
     about: str
     note: str
-    """What is to be known about its source's figures; empty where nothing is."""
+    """A note on the source's figures; empty without one."""
     specification: Draw
     table: Table | None = None
-    """The same figures as a table, where no other one has them."""
+    """The same figures as a table, if no other table has them."""
 
 
 def all_charts(
     summary: Summary, trials: Sequence[TrialRecord] = (), colours: Colours = None
 ) -> list[NamedChart]:
-    """Those of the main table, those of each sweep, then what the trials themselves tell."""
+    """Lists the charts of the main table, then of each sweep, then of the trials."""
     blocks = figures_of_blocks(summary, trials)
     return [
         *main_charts(summary, colours, blocks),
@@ -73,17 +73,17 @@ def all_charts(
 
 
 def main_charts(
-    summary: Summary, colours: Colours = None, blocks: FiguresOfBlocks = NOT_KNOWN
+    summary: Summary, colours: Colours = None, blocks: FiguresOfBlocks = UNKNOWN
 ) -> Iterator[NamedChart]:
-    """Of the main table, and what all sweeps over a rate come to together."""
+    """Yields the charts of the main table, and the one of all sweeps over a rate."""
     if shows_process_control(summary) and any(
         each.process_control_seconds for each in main_of(summary) if each.name != summary.study.baseline
     ):
-        about = f"CPU beyond that of {summary.study.baseline}."
+        about = f"CPU time minus that of {summary.study.baseline}."
         if papers_of(summary, None, PROCESS_CONTROL):
             about += (
-                " The paper's seconds come from another machine, so each panel has a scale of its own: "
-                "compare the pattern, not the lengths across panels."
+                " The source's seconds come from another machine, so each panel has its own scale. Compare "
+                "the pattern, not the lengths across panels."
             )
         if any(each.control_of for each in main_of(summary)):
             about += " Outlined: a control, the same design with other settings."
@@ -96,14 +96,14 @@ def main_charts(
         )
     if any(each.worker_connections for each in main_of(summary)):
         about = (
-            "One tick is one worker of a pool: its connections as multiples of an even share (at 1 all do "
-            "the same). The busiest workers of all trials are averaged, then the second busiest, and so on."
+            "A tick is a worker of a pool: its connections divided by an even share. The busiest workers of "
+            "all trials are averaged, then the second busiest, and so on."
         )
         if papers_of(summary, None, WORKERS):
-            about += " One ring is one worker of the paper's own figure."
+            about += " A ring is a worker in the source's figure."
         yield NamedChart(
             "clients-per-worker",
-            "How evenly the workers of a pool were used",
+            "How evenly a pool uses its workers",
             about,
             _note_on_workers(summary),
             partial(main.clients_per_worker_chart, summary, colours=colours),
@@ -113,22 +113,21 @@ def main_charts(
         yield NamedChart(
             "latency-over-rate",
             "Latency over rate",
-            "Every design at the rates at which it was asked. A figure is missing where its server did not "
-            "keep up, or the load failed to measure it.",
+            "Every design at its rates of requests. A figure is missing if the server did not keep up, or if "
+            "the load failed to measure it.",
             "",
             partial(rate_chart, summary, colours=colours, blocks=blocks),
         )
 
 
 def sweep_charts(
-    summary: Summary, sweep: SweepSummary, colours: Colours = None, blocks: FiguresOfBlocks = NOT_KNOWN
+    summary: Summary, sweep: SweepSummary, colours: Colours = None, blocks: FiguresOfBlocks = UNKNOWN
 ) -> Iterator[NamedChart]:
-    """Of a sweep: where two change places, if that was asked for, then its metrics, that of its verdicts
-    first."""
+    """Yields the charts of a sweep: the crossover if requested, then each metric, that of verdicts first."""
     if sweep.crossover is not None and sweep.crossover.points:
         yield NamedChart(
             f"crossover-{sweep.name}",
-            "Where they change places",
+            "Where the contenders change places",
             crossover.about(summary, sweep),
             "",
             partial(crossover.crossover_chart, summary, sweep, colours=colours),
@@ -146,7 +145,7 @@ def sweep_charts(
 def latency_charts(
     summary: Summary, trials: Sequence[TrialRecord], colours: Colours = None
 ) -> Iterator[NamedChart]:
-    """Percentile curves of the main table and of each sweep, where the load kept histograms."""
+    """Yields the percentile curves of the main table and of each sweep, if the load kept histograms."""
     curves = latency_curves(summary, trials)
     for sweep in (None, *summary.sweeps):
         name = sweep.name if sweep is not None else None
@@ -154,8 +153,8 @@ def latency_charts(
             yield NamedChart(
                 f"latency-{name}" if name else "latency",
                 sweep.title if sweep is not None else "Latency of the main table's contenders",
-                "All requests of the trials that count, put together: how long the given share of them took "
-                "at most. The tables' percentiles are of each trial by itself, with an interval over trials.",
+                "The latency within which a share of all requests was answered, over all trials that count. "
+                "The percentiles in tables are those of single trials, with an interval over trials.",
                 "",
                 partial(latency.latency_chart, summary, curves, sweep, colours=colours),
                 latency.latency_table(summary, curves, sweep),
@@ -165,7 +164,7 @@ def latency_charts(
 def block_charts(
     summary: Summary, trials: Sequence[TrialRecord], colours: Colours = None
 ) -> Iterator[NamedChart]:
-    """The order of the trials, and a drift over the run."""
+    """Yields the chart of the trials in the order of the run."""
     seen = trials_seen(summary, trials)
     if seen:
         yield NamedChart(
@@ -178,7 +177,7 @@ def block_charts(
 
 
 def _workers_table(summary: Summary) -> Table:
-    """The connections of each worker, the busiest first: what the chart's ticks are."""
+    """Shows the figures of the chart: the connections of each worker, the busiest first."""
     pools = [(each.name, each.worker_connections) for each in main_of(summary) if each.worker_connections]
     most = max(len(counts) for _, counts in pools)
     rows = tuple(
@@ -191,8 +190,7 @@ def _workers_table(summary: Summary) -> Table:
 
 
 def drawable_metrics(summary: Summary, sweep: SweepSummary) -> list[str]:
-    """Those of which there are figures. What is drawn in the place of another metric need not be drawn
-    again."""
+    """Lists the metrics with figures. A substitute of another metric is not drawn again."""
     instead = {*sweep.substitutes.values()}
     return [
         name
@@ -207,16 +205,16 @@ def drawable_metrics(summary: Summary, sweep: SweepSummary) -> list[str]:
 
 
 def _about_missing(sweep: SweepSummary, name: str) -> str:
-    """What stands above a chart of a metric that cannot be had here."""
+    """Explains that a metric is unavailable on this machine, and names its substitute."""
     why = sweep.unavailable.get(name)
     if why is None:
         return ""
-    instead = f" In its place: {words_of(sweep.substitutes[name])}." if name in sweep.substitutes else ""
-    return f"Not to be had here: {words_of(name)} ({why}).{instead}"
+    instead = f" Shown instead: {words_of(sweep.substitutes[name])}." if name in sweep.substitutes else ""
+    return f"Unavailable on this machine: {words_of(name)} ({why}).{instead}"
 
 
 def _note_on_workers(summary: Summary) -> str:
-    """What is to be known about the source's connections of each worker: the systems, and its mistakes."""
+    """Writes the systems behind the source's connections per worker, and notes on its mistakes."""
     figures = {each.base: each for each in papers_of(summary, None, WORKERS)}
     systems: dict[str, list[str]] = {}
     for each in figures.values():

@@ -1,4 +1,4 @@
-"""The picture of a crossover: the ratio of two costs over size, both stages, the line and its interval."""
+"""The chart of a crossover: the ratio of two costs over size, with both stages, the line and its interval."""
 
 from __future__ import annotations
 
@@ -24,26 +24,31 @@ PICTURE = "crossover"
 
 ABOVE = (1.02, 1.05, 1.1, 1.2, 1.5, 2, 3, 5, 10, 20, 50, 100, 1_000, 10_000)
 BELOW = (0.98, 0.95, 0.9, 0.8, 0.7, 0.5, 0.3, 0.2, 0.1, 0.05, 0.02, 0.01, 0.001, 0.0001)
-"""Marks of the axis of ratios, from 1 outward."""
+"""The possible ticks of the axis of ratios, from 1 outward."""
 MOST_TICKS = 4
-"""To either side of 1."""
+"""The most ticks on either side of 1."""
 
 
 def about(summary: Summary, sweep: SweepSummary) -> str:
-    """What is seen in the picture."""
-    found = _asked(sweep)
+    """Explains the chart."""
+    found = _crossover_of(sweep)
     band = f"{summary.study.equivalence_percent:g}"
     text = (
-        f"The cost of {found.a} over that of {found.b}, both axes logarithmic: below 1 {found.a} is ahead. "
-        "A mark is the estimate at one size, in the colour of who is shown to be ahead there (grey: neither "
-        f"is), the bar its interval. Within the grey band they differ by less than {band} %."
+        f"The cost of {found.a} divided by that of {found.b}; below 1, {found.a} is ahead. Both axes are "
+        "logarithmic. A mark is the estimate at one size, and the bar is its interval. The colour is that of "
+        "the contender that is significantly ahead; grey: neither. Within the grey band they differ by less "
+        f"than {band} %."
     )
     if any(point.fitted for point in found.points):
         text += " Dashes: the monotone estimate of the coarse stage."
     if found.estimate is not None:
         is_bounded = found.estimate.low is not None
-        text += " Line: the straight line of the dense stage; "
-        text += "upright where it is zero, with the interval." if is_bounded else "its interval is unbounded."
+        text += " Line: the straight line of the dense stage. "
+        text += (
+            "The vertical line is its crossing, with the interval."
+            if is_bounded
+            else "The interval of its crossing is unbounded."
+        )
     return text
 
 
@@ -54,8 +59,8 @@ def crossover_chart(
     narrow: bool = False,
     colours: Mapping[str, str] | None = None,
 ) -> Chart:
-    """The ratio over size of a sweep that asks for its crossover. `narrow`: for a telephone."""
-    found = _asked(sweep)
+    """Draws the ratio over size of a sweep that requests its crossover. `narrow`: for a telephone."""
+    found = _crossover_of(sweep)
     width, height = (NARROW, LOW_HEIGHT) if narrow else (WIDE, HEIGHT)
     coarse = [point.size for point in found.points if point.stage == "coarse"]
     axis = NumberAxis(coarse or [point.size for point in found.points], "logarithmic", width, 1)
@@ -65,7 +70,7 @@ def crossover_chart(
     colour = field(
         "ahead:N",
         scale={"domain": names, "range": [colours[found.a], colours[found.b], MUTED]},
-        legend={"title": "shown to be ahead", "orient": "top", "symbolSize": 70},
+        legend={"title": "significantly ahead", "orient": "top", "symbolSize": 70},
     )
     rows = [_row(found, point) for point in found.points]
     points: Chart = {"x": x, "color": colour}
@@ -93,21 +98,20 @@ def crossover_chart(
     ]
     drawn = mark("point", filled=True, size=55, opacity=1)
     layers.append(layer(drawn, rows, **points, y=y, shape=shape, tooltip=tooltip, description="spoken:N"))
-    # The picture is a file of its own: what belongs beside its figures stands in it.
+    # The chart is also a separate file, so it contains the caveats of its figures.
     title = heading(f"cost of {printable(found.a)} / cost of {printable(found.b)}", sweep.remarks, width)
     return dressed(layered(layers, width=width, height=height, title=title))
 
 
 def write_pictures(summary: Summary, sweep: SweepSummary, directory: Path) -> list[Path]:
-    """Writes the picture as SVG and as PNG, on white; returns the files, of which there are
-    none where there is nothing to draw."""
-    if not _asked(sweep).points:
+    """Writes the chart as SVG and PNG, on white; returns the files, none if there is nothing to draw."""
+    if not _crossover_of(sweep).points:
         return []
     return files.write_pictures(crossover_chart(summary, sweep), directory, PICTURE)
 
 
-def _asked(sweep: SweepSummary) -> CrossoverSummary:
-    assert sweep.crossover is not None, "only of a sweep that asks for its crossover"
+def _crossover_of(sweep: SweepSummary) -> CrossoverSummary:
+    assert sweep.crossover is not None, "only for a sweep that requests its crossover"
     return sweep.crossover
 
 
@@ -116,7 +120,7 @@ def _row(found: CrossoverSummary, point: CrossoverPoint) -> dict[str, Any]:
     digits = ratio_digits(point.ratio, point.high)
     text, size = number(point.ratio, digits), amount(point.size, found.unit)
     interval = span(point.low, point.high, digits)
-    said = f"{ahead} ahead" if point.standing in ("a", "b") else point.standing
+    standing = f"{ahead} ahead" if point.standing in ("a", "b") else point.standing
     blocks = found.blocks if point.stage == found.stage else found.coarse_blocks
     return {
         "size": point.size,
@@ -125,12 +129,12 @@ def _row(found: CrossoverSummary, point: CrossoverPoint) -> dict[str, Any]:
         "high": point.high,
         "ahead": ahead,
         "stage": point.stage,
-        "standing": said,
+        "standing": standing,
         "at": size,
         "text": text,
         "interval": interval,
         "blocks": str(blocks or ABSENT),
-        "spoken": f"at {size}, {point.stage} stage: ratio {text}, {interval}, {said}",
+        "spoken": f"at {size}, {point.stage} stage: ratio {text}, {interval}, {standing}",
     }
 
 
@@ -138,7 +142,7 @@ def _row(found: CrossoverSummary, point: CrossoverPoint) -> dict[str, Any]:
 
 
 def _labels(found: CrossoverSummary) -> dict[float, str]:
-    """The sizes as sentences have them, but for the unit, which the axis has."""
+    """Labels the sizes as sentences do, without the unit, which the axis has."""
     sizes = {point.size for point in found.points}
     return {
         size: amount(size, found.unit).partition(" (")[0].removesuffix(f" {found.unit}") for size in sizes
@@ -146,7 +150,7 @@ def _labels(found: CrossoverSummary) -> dict[float, str]:
 
 
 def _y(found: CrossoverSummary, summary: Summary) -> tuple[Chart, tuple[float, float]]:
-    """A logarithmic axis around 1 that holds every figure, the equivalence band and some room."""
+    """Makes a logarithmic axis around 1 with room for every figure and the equivalence band."""
     band = 1 + summary.study.equivalence_percent / 100
     values = [each for point in found.points for each in (point.ratio, point.low, point.high) if each]
     low, high = min([*values, 1 / band]), max([*values, band])
@@ -159,8 +163,7 @@ def _y(found: CrossoverSummary, summary: Summary) -> tuple[Chart, tuple[float, f
 
 
 def _ticks(candidates: Sequence[float], domain: tuple[float, float]) -> list[float]:
-    """Those that lie inside, the outermost first, each at least twice as far from 1 as the next, in
-    logarithms."""
+    """Chooses ticks inside the domain, the outermost first, that are far enough apart in logarithms."""
     inside = [each for each in candidates if domain[0] <= each <= domain[1]]
     kept: list[float] = []
     for each in reversed(inside):
@@ -170,7 +173,7 @@ def _ticks(candidates: Sequence[float], domain: tuple[float, float]) -> list[flo
 
 
 def _of(y: Chart, name: str) -> Chart:
-    """The same axis for another field."""
+    """Copies the axis for another field."""
     return {**y, "field": name}
 
 
@@ -185,7 +188,7 @@ def _ground(
     ends: tuple[float, float],
     domain: tuple[float, float],
 ) -> list[Chart]:
-    """The band of equivalence, the interval of the crossing, and the line of no difference."""
+    """Draws the band of equivalence, the interval of the crossing, and the line of no difference."""
     band = 1 + summary.study.equivalence_percent / 100
     flat = [{"size": ends[0], "end": ends[1], "ratio": 1 / band, "top": band, "one": 1}]
     layers = [
@@ -204,7 +207,7 @@ def _ground(
 
 
 def _lines(found: CrossoverSummary, x: Chart, y: Chart) -> list[Chart]:
-    """The monotone estimate of the coarse stage, and the straight line of the dense one."""
+    """Draws the monotone estimate of the coarse stage, and the straight line of the dense one."""
     layers = []
     fitted = [{"size": each.size, "ratio": each.fitted} for each in found.points if each.fitted]
     if len(fitted) > 1:

@@ -1,4 +1,4 @@
-"""A chart as a file of its own, on white: SVG, PNG, PDF, or Vega-Lite's JSON."""
+"""A chart as a separate file on white: SVG, PNG, PDF, or Vega-Lite's JSON."""
 
 from __future__ import annotations
 
@@ -15,15 +15,17 @@ __all__ = ["FORMATS", "as_file", "vega_lite_version", "write_pictures"]
 FORMATS = ("svg", "png", "pdf", "json")
 
 PNG_SCALE = 2.0
-"""Pixels for each of the chart's own: sharp in print."""
+"""The pixels per pixel of the chart: sharp in print."""
 
 WHITE = "#ffffff"
-"""A page has a ground of its own, a file has not."""
+"""The background: a file has none, unlike a page."""
 
 
 def as_file(specification: dict[str, Any], form: str) -> bytes:
-    """What a file of one of `FORMATS` holds of a chart, whose specification is Vega-Lite's, with its data.
-    Raises ValueError for another format."""
+    """Makes a file in one of `FORMATS` from a Vega-Lite specification with its data.
+
+    Raises ValueError for another format.
+    """
     config = {**specification.get("config", {}), "background": WHITE}
     chart = {**specification, "background": WHITE, "config": config}
     version = vega_lite_version()
@@ -47,6 +49,6 @@ def write_pictures(specification: dict[str, Any], directory: Path, name: str) ->
 
 
 def vega_lite_version() -> str:
-    """The Vega-Lite of charts as vl-convert names it; its last one where it has another."""
+    """Gives the Vega-Lite version of the charts; the newest of vl-convert if it lacks that one."""
     offered = vl_convert.get_vegalite_versions()
     return VERSION if VERSION in offered else str(offered[-1])

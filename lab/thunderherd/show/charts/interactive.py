@@ -1,7 +1,7 @@
-"""What a chart becomes in a browser: contenders can be hidden, and its axes can be zoomed and moved.
+"""Interactive charts for a browser: contenders can be hidden, and axes can be zoomed and moved.
 
-A page has buttons in place of the chart's legend, which a keyboard reaches; `Series` says what they show. The
-same chart on paper or in a file has neither.
+A page has buttons instead of the chart's legend, so that a keyboard reaches them; `Series` has their
+contents. The same chart in print or in a file is not interactive.
 """
 
 from __future__ import annotations
@@ -15,7 +15,7 @@ from thunderherd.show.charts.vega_lite import copied
 __all__ = ["HIDDEN", "LiveChart", "Series", "live"]
 
 HIDDEN = "hidden"
-"""The chart's parameter: the names of contenders that are not drawn."""
+"""The chart's parameter with the names of hidden contenders."""
 
 GLYPHS = {
     "circle": "●",
@@ -30,10 +30,10 @@ GLYPHS = {
 LINE, BLOCK = "━", "■"
 
 WITH_LEGEND = ("color", "fill", "stroke", "shape", "strokeDash")
-"""The channels that tell contenders apart."""
+"""The channels that distinguish contenders."""
 
 WHEEL = "wheel![event.ctrlKey || event.altKey]"
-"""With a key, since a page is scrolled by the wheel alone."""
+"""The wheel with a key, since the wheel alone scrolls the page."""
 
 
 @dataclass(frozen=True)
@@ -47,17 +47,19 @@ class Series:
 
 @dataclass(frozen=True)
 class LiveChart:
-    """A specification of Vega-Lite, and what the page offers beside it."""
+    """A Vega-Lite specification, and the controls that the page adds."""
 
     specification: dict[str, Any]
     series: tuple[Series, ...]
     zooms: tuple[tuple[tuple[str, str], ...], ...]
-    """Of each panel that can be zoomed its axes, that which the buttons zoom first: the signal that holds
-    what is seen of it, and its scale, by the names that Vega-Lite gives them."""
+    """The axes of each panel that can be zoomed; the buttons zoom the first of them.
+
+    An axis is the names that Vega-Lite gives its signal, which holds the visible range, and its scale.
+    """
 
 
 def live(specification: dict[str, Any], description: str, *, zoomed: bool = True) -> LiveChart:
-    """The same chart, made to be handled. `description` is what a screen reader says of it."""
+    """Makes a chart interactive. `description` is its text for screen readers."""
     found = copied(specification)
     found["description"] = description
     series, zooms = _series(found), []
@@ -79,7 +81,7 @@ def live(specification: dict[str, Any], description: str, *, zoomed: bool = True
 
 
 def _panels(specification: dict[str, Any], above: str = "") -> Iterator[tuple[str, dict[str, Any]]]:
-    """The parts that have axes of their own, and how the names of their scales begin."""
+    """Yields the parts with separate axes, and the prefix of the names of their scales."""
     for how in ("hconcat", "vconcat", "concat"):
         if how in specification:
             for place, part in enumerate(specification[how]):
@@ -89,15 +91,14 @@ def _panels(specification: dict[str, Any], above: str = "") -> Iterator[tuple[st
 
 
 def _named(layer: dict[str, Any]) -> list[dict[str, Any]]:
-    """The encodings by which a layer tells contenders apart: those that have a legend, and an axis of
-    names."""
+    """Lists the encodings by which a layer distinguishes contenders: legends, and an axis of names."""
     encodings = layer.get("encoding", {})
     found = (encodings.get(channel) for channel in (*WITH_LEGEND, "y"))
     return [each for each in found if each and each.get("field") == "name"]
 
 
 def _series(specification: dict[str, Any]) -> list[Series]:
-    """Of the first panel that has them: name, colour and shape of each contender."""
+    """Lists name, colour and shape of each contender, from the first panel that has them."""
     for _, panel in _panels(specification):
         layers = [each.get("encoding", {}) for each in panel.get("layer", [panel])]
         colours = _ranges(layers, "color") or _ranges(layers, "fill")
@@ -112,7 +113,7 @@ def _series(specification: dict[str, Any]) -> list[Series]:
 
 
 def _ranges(encodings: list[dict[str, Any]], channel: str) -> dict[str, str]:
-    """By contender, what a channel shows it as."""
+    """Gives the value of a channel by contender."""
     for each in encodings:
         found = each.get(channel) or {}
         scale = found.get("scale") or {}
@@ -130,15 +131,18 @@ def _let_hide(layer: dict[str, Any]) -> None:
 
 
 def _fields(layer: dict[str, Any]) -> dict[str, str]:
-    """The axes that can be zoomed, those of quantities, with their fields: the upright one first."""
+    """Gives the fields of the axes that can be zoomed, which are those of quantities; the vertical first."""
     encodings = layer.get("encoding", {})
     of = {axis: encodings.get(axis, {}) for axis in ("y", "x")}
     return {axis: each["field"] for axis, each in of.items() if each.get("type") == "quantitative"}
 
 
 def _free(layer: dict[str, Any], are_bars: bool) -> None:
-    """What is zoomed out of the panel is not drawn over its axes, nor held at their ends. A text is, which
-    stands beside the last point of a line; of bars it would be drawn over what stands beside the panel."""
+    """Clips a layer to its panel when it is zoomed, and lets figures leave the ends of its axes.
+
+    Texts after the last point of a line are not clipped. Those of bars are, as they would cover the next
+    panel.
+    """
     mark = layer.get("mark")
     if isinstance(mark, dict) and (are_bars or mark.get("type") != "text"):
         mark["clip"] = True

@@ -1,4 +1,4 @@
-"""The picture of knees: the percentile over the rate, a line for each design, and the goal."""
+"""The chart of knees: the percentile over the rate, a line for each design, and the goal."""
 
 from __future__ import annotations
 
@@ -8,7 +8,7 @@ from pathlib import Path
 from thunderherd.metrics.table import METRICS
 from thunderherd.records.knee import KneeSummary
 from thunderherd.show.charts import files
-from thunderherd.show.charts.style import INK, WIDE, dressed, heading, told_apart
+from thunderherd.show.charts.style import INK, WIDE, distinction, dressed, heading
 from thunderherd.show.charts.vega_lite import Chart, field, layer, layered, mark
 from thunderherd.show.sentences.knee import goal_in_words, rate_in_words
 from thunderherd.text.figures import printable
@@ -23,9 +23,11 @@ NOT_KEPT_UP = "open triangle: in many trials the server did not keep up with the
 
 
 def knee_chart(summary: KneeSummary, colours: Mapping[str, str]) -> Chart:
-    """Both axes logarithmic; what a server did not keep up with, in too many trials for a middle, has an open
-    triangle at the top, where no line leads. Upright lines: the knees.
-    `colours`: of designs by their names, as the reports of the search have them."""
+    """Draws the percentile over the rate, on logarithmic axes; vertical lines are the knees.
+
+    A rate that the server did not keep up with, in too many trials for an estimate, has an open triangle at
+    the top and no line. `colours` are those of designs, by name, as in the reports of the search.
+    """
     rows = [
         {
             "design": printable(design.name), "rate": point.rate, "latency": point.latency_seconds * 1e3,
@@ -50,11 +52,11 @@ def knee_chart(summary: KneeSummary, colours: Mapping[str, str]) -> Chart:
     rates = [point.rate for design in summary.designs for point in design.points]
     x = field(
         "rate:Q",
-        title="requests that are due per second",
+        title="requests due per second",
         scale={"type": "log", "domain": [min(rates), max(rates)], "nice": False},
     )
     y = field("latency:Q", title="ms", scale={"type": "log"})
-    apart = told_apart([each.name for each in summary.designs], colours, by="design:N")
+    apart = distinction([each.name for each in summary.designs], colours, by="design:N")
     base: Chart = {"x": x, "color": apart.colour}
     goal = [{"latency": summary.goal_seconds * 1e3}]
     low = field("low:Q", title="ms")
@@ -87,8 +89,10 @@ def knee_chart(summary: KneeSummary, colours: Mapping[str, str]) -> Chart:
 
 
 def write_pictures(summary: KneeSummary, directory: Path, colours: Mapping[str, str]) -> list[Path]:
-    """Writes the picture as SVG and as PNG, on white; returns the files, of which there are none
-    where nothing is known. `colours`: of designs by their names."""
+    """Writes the chart as SVG and PNG, on white; returns the files, none if no latency is known.
+
+    `colours` are those of designs, by name.
+    """
     if not any(point.latency_seconds for design in summary.designs for point in design.points):
         return []
     return files.write_pictures(knee_chart(summary, colours), directory, PICTURE)

@@ -1,7 +1,7 @@
-"""Latency as percentile curves: a line for each contender; of a sweep, a panel for each point.
+"""Latency as percentile curves: a line for each contender; for a sweep, a panel for each point.
 
-The axis of shares is stretched towards 1, each further nine as wide as the one before: the slow requests
-are what such a curve is looked at for. Both axes are logarithmic.
+The axis of shares is stretched towards 1, because slow requests matter most: each further nine is as wide as
+the one before. Both axes are logarithmic.
 """
 
 from __future__ import annotations
@@ -14,7 +14,7 @@ from typing import Any
 from thunderherd.judge.summary.latency_curves import LatencyCurve
 from thunderherd.records.summary import ContenderSummary, Summary, SweepSummary
 from thunderherd.show.charts.axes import FIGURES, decade_ticks
-from thunderherd.show.charts.style import NARROW, WIDE, colours_of, dressed, heading, told_apart
+from thunderherd.show.charts.style import NARROW, WIDE, colours_of, distinction, dressed, heading
 from thunderherd.show.charts.vega_lite import Chart, Rows, field, layer, layered, mark
 from thunderherd.show.tables.model import Cell, Table
 from thunderherd.text.figures import Unit, decimals, number, printable, unit_of
@@ -24,8 +24,8 @@ __all__ = ["latency_chart", "latency_table"]
 HEIGHT = 300
 PANEL, PANEL_HEIGHT, COLUMNS, MOST_PANELS = 240, 190, 3, 9
 
-TOLD = {0.5: "50 %", 0.9: "90 %", 0.99: "99 %", 0.999: "99.9 %", 0.9999: "99.99 %", 0.99999: "99.999 %"}
-"""The shares that have a mark on the axis, and those of the table."""
+TICKS = {0.5: "50 %", 0.9: "90 %", 0.99: "99 %", 0.999: "99.9 %", 0.9999: "99.99 %", 0.99999: "99.999 %"}
+"""The shares with a tick on the axis and a column in the table, with their labels."""
 
 
 def latency_chart(
@@ -36,13 +36,13 @@ def latency_chart(
     narrow: bool = False,
     colours: Mapping[str, str] | None = None,
 ) -> Chart:
-    """The curves of the main table, or of a sweep."""
+    """Draws the curves of the main table, or of a sweep."""
     shown = _shown(summary, curves, sweep)
     colours = colours or colours_of(summary)
     bases = list(dict.fromkeys(each.base for each in shown))
     unit = _unit(curves[each.name] for each in shown)
     rows = [row for each in shown for row in _rows(each, curves[each.name], unit)]
-    apart = told_apart(bases, colours, columns=1 if narrow else 5, labelLimit=220)
+    apart = distinction(bases, colours, columns=1 if narrow else 5, labelLimit=220)
     points = _panels(sweep, shown)
     width = NARROW if narrow else PANEL if len(points) > 1 else WIDE
     height = PANEL_HEIGHT if narrow or len(points) > 1 else HEIGHT
@@ -66,13 +66,13 @@ def latency_chart(
 def latency_table(
     summary: Summary, curves: Mapping[str, LatencyCurve], sweep: SweepSummary | None = None
 ) -> Table:
-    """The same figures as a table: the percentiles that have a mark on the axis."""
+    """Shows the percentiles that have a tick on the axis, as a table."""
     shown = _shown(summary, curves, sweep)
     unit = _unit(curves[each.name] for each in shown)
     rows = []
     for each in shown:
         curve = curves[each.name]
-        near = {share: _at(curve, share) for share in TOLD}
+        near = {share: _at(curve, share) for share in TICKS}
         digits = decimals([unit.of(value) for value in near.values() if value])
         cells = tuple(
             Cell("-" if value is None else number(unit.of(value), digits)) for value in near.values()
@@ -82,9 +82,9 @@ def latency_table(
     return Table.matrix(
         f"latency ({unit.name}) within which this share of all requests was answered",
         "Contender",
-        (*TOLD.values(), "Requests"),
+        (*TICKS.values(), "Requests"),
         rows,
-        ["-: fewer than ten requests lie beyond it"] if any(Cell("-") in cells for _, cells in rows) else [],
+        ["-: fewer than ten requests took longer"] if any(Cell("-") in cells for _, cells in rows) else [],
     )
 
 
@@ -102,7 +102,7 @@ def _shown(
 
 
 def _panels(sweep: SweepSummary | None, shown: Sequence[ContenderSummary]) -> list[str]:
-    """The points that have a panel; of too many, such as are evenly apart, the ends among them."""
+    """Lists the points with a panel; of too many, evenly spaced ones with both ends."""
     if sweep is None:
         return [""]
     points = list(dict.fromkeys(printable(each.point or "") for each in shown))
@@ -112,7 +112,7 @@ def _panels(sweep: SweepSummary | None, shown: Sequence[ContenderSummary]) -> li
 
 
 def _unit(curves: Any) -> Unit:
-    """One for all: that of the longest median."""
+    """Chooses one unit for all curves: that of the longest median."""
     middles = [curve.points[len(curve.points) // 2][1] for curve in curves]
     return unit_of("latency_p50_seconds", 1, [max(middles)], {})
 
@@ -142,7 +142,7 @@ def _tooltip() -> list[Chart]:
 
 def _axes(rows: Sequence[Mapping[str, Any]], unit: Unit, width: int) -> tuple[Chart, Chart]:
     ends = [1.0, max(row["beyond"] for row in rows)]
-    marks = {round(1 / (1 - share)): label for share, label in TOLD.items()}
+    marks = {round(1 / (1 - share)): label for share, label in TICKS.items()}
     labels = json.dumps({str(mark): label for mark, label in marks.items()})
     x_axis = {
         "values": [mark for mark in marks if mark <= ends[1] * 1.0001],

@@ -1,8 +1,7 @@
-"""Charts of a summary: what process control costs, and how evenly a pool's workers were used.
+"""Charts of the main table: the cost of process control, and how evenly a pool uses its workers.
 
-Each function takes a `Summary` and returns a specification of Vega-Lite that carries its own data, so that it
-can be saved, embedded in a page, or changed further. Nothing is computed here beyond positions. A figure of
-the paper has the mark of its note, which the table explains. Colours are those of `drawing`.
+Each function takes a `Summary` and returns a Vega-Lite specification with its data. It can be saved, embedded
+in a page, or changed further. A figure of the source has the mark of its note, which the table explains.
 """
 
 from __future__ import annotations
@@ -12,7 +11,7 @@ from dataclasses import dataclass
 from statistics import median
 from typing import Any
 
-from thunderherd.judge.summary.block_order import NOT_KNOWN, FiguresOfBlocks
+from thunderherd.judge.summary.block_order import UNKNOWN, FiguresOfBlocks
 from thunderherd.records.summary import (
     PROCESS_CONTROL,
     WORKERS,
@@ -23,7 +22,7 @@ from thunderherd.records.summary import (
 )
 from thunderherd.show.charts.axes import FIGURES
 from thunderherd.show.charts.block_tooltips import BlocksBehind
-from thunderherd.show.charts.style import INK, MUTED, beside, colours_of, dressed
+from thunderherd.show.charts.style import INK, MUTED, caveats, colours_of, dressed
 from thunderherd.show.charts.vega_lite import Chart, Rows, field, layer, layered, mark
 from thunderherd.show.sentences.source_figures import notes_by_mark, papers_of
 from thunderherd.text.figures import main_of, number, places, printable, span
@@ -31,7 +30,7 @@ from thunderherd.text.figures import main_of, number, places, printable, span
 __all__ = ["clients_per_worker_chart", "process_control_chart"]
 
 STANDS_OUT = 4.0
-"""A contender above this many times the median squeezes the others; they get a panel without it."""
+"""The multiple of the median above which a contender squeezes the others, which get a panel without it."""
 
 ROW_HEIGHT = 24
 WIDE, NARROW = 720, 190
@@ -44,13 +43,13 @@ def process_control_chart(
     *,
     narrow: bool = False,
     colours: Mapping[str, str] | None = None,
-    blocks: FiguresOfBlocks = NOT_KNOWN,
+    blocks: FiguresOfBlocks = UNKNOWN,
 ) -> Chart:
-    """CPU for process control: this machine with its intervals, beside the paper's figures.
+    """Draws the CPU time of process control: this machine's with intervals, next to the source's.
 
-    The paper's seconds come from another machine, hence two panels with a scale of their own each. Where one
-    contender dwarfs the others, a second row of panels shows the rest enlarged. `narrow`: one panel below the
-    other, for a telephone. `blocks`: the figures of each; if not given, it is said how many there are.
+    The source's seconds come from another machine, so there are two panels with separate scales. If one
+    contender dwarfs the others, a second row of panels shows the rest enlarged. `narrow` puts one panel below
+    the other, for a telephone. Without `blocks`, tooltips only count the blocks.
     """
     shown = [each for each in main_of(summary) if each.name != summary.study.baseline]
     papers = {each.base: each for each in papers_of(summary, None, PROCESS_CONTROL)}
@@ -77,10 +76,10 @@ def process_control_chart(
 def clients_per_worker_chart(
     summary: Summary, *, narrow: bool = False, colours: Mapping[str, str] | None = None
 ) -> Chart:
-    """How evenly the connections went to the workers of each pool: one tick a worker, 1 is an even share.
+    """Draws the connections of each worker of a pool as a tick; 1 is an even share.
 
-    The paper's are drawn as rings below the ticks; of several systems those of the last. Shares, not counts,
-    make pools and runs of different lengths comparable. With `narrow` it fits a telephone.
+    The source's are rings below the ticks; of several systems, those of the last. Shares make pools and runs
+    of different lengths comparable. With `narrow` the chart fits a telephone.
     """
     data: Rows = []
     colours = colours or colours_of(summary)
@@ -95,9 +94,9 @@ def clients_per_worker_chart(
 
 
 def _remarks(summary: Summary, narrow: bool) -> Chart:
-    """The heading of a chart that has something to be known beside every figure."""
+    """Gives the heading with the caveats of all figures; empty without any."""
     remarks = summary.study.remarks
-    return {"title": beside(remarks, NARROW if narrow else WIDE)} if remarks else {}
+    return {"title": caveats(remarks, NARROW if narrow else WIDE)} if remarks else {}
 
 
 # Process control ------------------------------------------------------------------------------------------
@@ -106,7 +105,7 @@ def _remarks(summary: Summary, narrow: bool) -> Chart:
 def _standing_out(
     shown: Sequence[ContenderSummary], papers: Mapping[str, PaperFigure]
 ) -> list[ContenderSummary]:
-    """Contenders so far above the others, here or in the paper, that these shrink to nothing beside them."""
+    """Lists the contenders far above the others, on this machine or in the source."""
     ours = {each.name: each.process_control_seconds.value for each in shown if each.process_control_seconds}
     names = {each.name for each in shown}
     theirs = {name: each.value for name, each in papers.items() if name in names and each.value is not None}
@@ -120,7 +119,7 @@ def _standing_out(
 
 @dataclass(frozen=True)
 class _Drawing:
-    """What all panels of a chart share."""
+    """The settings that all panels of a chart share."""
 
     colours: dict[str, list[str]]
     digits: int
@@ -131,7 +130,7 @@ class _Drawing:
 
 
 class _Row:
-    """Contenders that share a pair of panels: ours and the paper's."""
+    """Contenders that share a pair of panels: this machine's and the source's."""
 
     def __init__(
         self, shown: Sequence[ContenderSummary], papers: Mapping[str, PaperFigure], remark: str
@@ -199,7 +198,7 @@ def _extent(interval: Estimate | None, digits: int) -> dict[str, Any]:
 def _papers(each: ContenderSummary, paper: PaperFigure | None, drawing: _Drawing) -> dict[str, Any]:
     figure, mark = paper.value if paper else None, drawing.marks.get(each.name, "")
     if figure is None:
-        text = "" if each.control_of else f"not in the paper's table {mark}".rstrip()
+        text = "" if each.control_of else f"not in the source's table {mark}".rstrip()
     else:
         text = f"{number(figure, PAPER_DIGITS)} {mark}".rstrip()
     return _mark(each) | {
@@ -214,7 +213,7 @@ def _papers(each: ContenderSummary, paper: PaperFigure | None, drawing: _Drawing
 
 
 def _mark(each: ContenderSummary) -> dict[str, Any]:
-    """A control has its design's colour as an outline."""
+    """Gives the fields of a contender's mark; a control has its design's colour as an outline."""
     return {
         "name": printable(each.name),
         "label": printable(each.label),
@@ -224,7 +223,7 @@ def _mark(each: ContenderSummary) -> dict[str, Any]:
 
 
 def _scale(shown: Sequence[ContenderSummary], colours: Mapping[str, str]) -> dict[str, list[str]]:
-    """The colours of these contenders; `colours` are by base."""
+    """Makes the scale of these contenders' colours; `colours` are by base."""
     return {
         "domain": [printable(each.name) for each in shown],
         "range": [colours[each.base] for each in shown],
@@ -246,12 +245,14 @@ def _bars(
     names: bool = True,
     blocks: str = "",
 ) -> Chart:
-    """Horizontal bars from zero with an interval each and the figure behind it; `blocks`: what they are
-    called of which the pointer tells."""
+    """Draws horizontal bars from zero, each with its interval and then its figure.
+
+    `blocks` is the word for blocks in tooltips; empty: tooltips have notes instead.
+    """
     ends = [row["end"] for row in data]
     starts = [row["low"] for row in data if row["low"] is not None] + [0.0]
     span = (max(ends) - min(starts)) or 1.0
-    # Room behind the longest bar for its figure.
+    # Room after the longest bar for its figure.
     scale = {
         "domain": [min(starts) * 1.05, max(ends) + span * (0.42 if width < 250 else 0.26)],
         "nice": False,
@@ -329,7 +330,7 @@ def _strip(data: Rows, colours: dict[str, list[str]], narrow: bool) -> Chart:
             title="connections of a worker; 1 is an even share"
             if narrow
             else "connections of a worker, as multiples of an even share",
-            # Given, so that the axis stays when a pool is hidden.
+            # A fixed domain keeps the axis when a pool is hidden.
             scale={"domain": [0, max((row["share"] for row in data), default=1.0)], "nice": True},
             axis={"tickCount": 5, "grid": False, "format": FIGURES},
         ),
@@ -347,7 +348,7 @@ def _strip(data: Rows, colours: dict[str, list[str]], narrow: bool) -> Chart:
         HERE: mark("tick", thickness=2, height=11, opacity=0.9),
         PAPER: mark("point", size=22, filled=False, opacity=0.9),
     }
-    # A layer of which nothing is left has no extent, and Vega says so in the reader's console.
+    # Vega warns in the browser's console about a layer without rows.
     layers = [
         layer(drawn, only=f"datum.whose === '{name}'", **encoding)
         for name, drawn in marks.items()

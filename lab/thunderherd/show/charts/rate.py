@@ -1,15 +1,15 @@
-"""Latency over rate, all designs of a run in one panel: its sweeps over the rate of an open load together."""
+"""Latency over rate, with all designs of a run in one panel: its sweeps over the rate of an open load."""
 
 from __future__ import annotations
 
 from collections.abc import Mapping
 
-from thunderherd.judge.summary.block_order import NOT_KNOWN, FiguresOfBlocks
+from thunderherd.judge.summary.block_order import UNKNOWN, FiguresOfBlocks
 from thunderherd.metrics.table import is_latency
 from thunderherd.records.summary import Summary, SweepSummary
 from thunderherd.show.charts.axes import FIGURES
 from thunderherd.show.charts.block_tooltips import BlocksBehind
-from thunderherd.show.charts.style import NARROW, WIDE, colours_of, dressed, heading, told_apart
+from thunderherd.show.charts.style import NARROW, WIDE, colours_of, distinction, dressed, heading
 from thunderherd.show.charts.vega_lite import Chart, field, layer, layered, mark
 from thunderherd.text.figures import BETWEEN, number, printable, words_of
 from thunderherd.text.shown import at_points, digits_for, shown_of, unit_for
@@ -21,8 +21,10 @@ HEIGHT = 320
 
 
 def over_rate(summary: Summary) -> list[SweepSummary]:
-    """The sweeps over a rate whose first metric is one and the same latency; none where there is only one,
-    whose own chart shows it."""
+    """Lists the sweeps over a rate that share their first metric, a latency.
+
+    Empty if there is only one, which has its own chart.
+    """
     found = [each for each in summary.sweeps if each.key == RATE and is_latency(each.metric)]
     alike = [each for each in found if each.metric == found[0].metric]
     return alike if len(alike) > 1 else []
@@ -33,11 +35,13 @@ def rate_chart(
     *,
     narrow: bool = False,
     colours: Mapping[str, str] | None = None,
-    blocks: FiguresOfBlocks = NOT_KNOWN,
+    blocks: FiguresOfBlocks = UNKNOWN,
 ) -> Chart:
-    """Both axes logarithmic; a design has no mark at a rate of which it has no figure. `colours`: of
-    contenders, by base; those of the run alone if not given. `blocks`: the figures of each; if not
-    given, it is said how many there are."""
+    """Draws latency over rate on logarithmic axes; a design has no mark at a rate without a figure.
+
+    `colours` are those of contenders, by base (default: those of this run). Without `blocks`, tooltips only
+    count the blocks.
+    """
     sweeps = over_rate(summary)
     metric, label = sweeps[0].metric, sweeps[0].x_label
     found = {
@@ -52,7 +56,7 @@ def rate_chart(
     behind = BlocksBehind(summary, blocks)
     unit = unit_for(summary, metric, figures.values())
     digits = digits_for([unit.of(each.value) for each in figures.values()], metric)
-    # A logarithm has no zero: where a deviation reaches below it, the line is left out to that side.
+    # A logarithmic axis has no zero: if a deviation reaches below it, that side has no line.
     ends = {
         key: (each.low if each.low and each.low > 0 else each.value, each.high or each.value)
         for key, each in figures.items()
@@ -69,7 +73,7 @@ def rate_chart(
         for (base, rate), (contender, each) in found.items()
     ]  # fmt: skip
     bases = list(dict.fromkeys(base for base, _ in figures))
-    apart = told_apart(bases, colours or colours_of(summary))
+    apart = distinction(bases, colours or colours_of(summary))
     x = field(
         "rate:Q", title=label, scale={"type": "log", "nice": False}, axis={"format": FIGURES, "tickCount": 8}
     )
@@ -83,15 +87,15 @@ def rate_chart(
     ]
     base: Chart = {"x": x, "color": apart.colour}
     low = field("low:Q", title=unit.name)
-    told: Chart = {"description": "spoken:N", "tooltip": tooltip}
+    details: Chart = {"description": "spoken:N", "tooltip": tooltip}
     point = mark("point", filled=True, size=50, opacity=1)
     layers = [
         layer(mark("rule", strokeWidth=1.6, opacity=0.6), **base, y=low, y2="high"),
         layer(mark("line", strokeWidth=1.4), **base, y=y),
-        layer(point, **base, y=y, shape=apart.shape, **told),
+        layer(point, **base, y=y, shape=apart.shape, **details),
     ]
     width = NARROW if narrow else WIDE
     is_mean = any(each.is_mean for each in figures.values())
-    around = "means of runs, upright lines a standard deviation" if is_mean else "upright lines are intervals"
+    around = "means of runs; vertical lines: standard deviation" if is_mean else "vertical lines: intervals"
     title = heading(f"{words_of(metric)} over rate", [around], width)
     return dressed(layered(layers, rows, width=width, height=HEIGHT, title=title))

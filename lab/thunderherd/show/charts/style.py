@@ -1,11 +1,10 @@
-"""What all charts share: the colours of contenders, the ink, the axes, data that a chart carries with it.
+"""The style of all charts: colours of contenders, ink, axes.
 
-Colours: processes are blue, threads orange, the baseline grey, whatever the designs are called; where all are
-of one design, that tells nothing apart, and they have colours that are far from each other. Every colour
-keeps a contrast of at least 3 to 1 on white and on `DARK_GROUND`, and any two of all of them can be told
-apart in every common form of colour blindness: they were searched for, so that the two that are nearest in
-any of these eyes are as far from each other as could be. Near they are all the same, which is why a contender
-is always named beside its mark, and has a shape of its own in a chart of lines.
+Designs of processes are blue, those of threads orange, and the baseline is grey. Contenders of one design
+have distant colours instead. Every colour has a contrast of at least 3 to 1 on white and on `DARK_GROUND`.
+Any two can be distinguished in every common form of colour blindness: a search made the two nearest ones as
+distant as possible. Some are still close, so a chart also names each contender, and lines have different
+shapes.
 """
 
 from __future__ import annotations
@@ -20,10 +19,10 @@ from thunderherd.show.charts.vega_lite import SCHEMA, Chart, field, named_data
 from thunderherd.text.figures import printable
 
 INK, MUTED, RULE = "#24292f", "#656d76", "#d0d7de"
-"""Text, lesser text, grid. A page may map these three to others (as report.html does when it is dark)."""
+"""The colours of text, lesser text and grid. A page may map them to others, as report.html does when dark."""
 
 DARK_GROUND = "#14171c"
-"""The darkest ground that the colours are made for."""
+"""The darkest background that the colours are made for."""
 
 BASELINE_COLOUR = "#7a7f87"
 FAMILIES = {
@@ -31,11 +30,13 @@ FAMILIES = {
     "thread": ("#d14004", "#a49069", "#d37b06", "#a76753"),
     "": ("#b634fd", "#007e07", "#f057aa", "#a73e7a", "#ab74fe", "#c81cae"),
 }
-"""The colours of designs by what their names say that they make; the last are those of all others. The first
-two of a family, which studies of two designs have, are the farthest from each other."""
+"""The colours of designs by a word in their names; the last are those of all others.
+
+The first two of a family are the most distant, for studies of two designs.
+"""
 
 WIDE, NARROW = 880, 250
-"""The width of a panel that has a page to itself, and of one on a telephone, in pixels."""
+"""The width of a panel on a page of its own, and on a telephone, in pixels."""
 
 SHAPES = (
     "circle",
@@ -47,21 +48,20 @@ SHAPES = (
     "triangle-right",
     "triangle-left",
 )
-"""Of the marks of contenders that follow on each other: the colour alone tells nobody apart."""
+"""The shapes of contenders' marks, in order, since colour alone does not distinguish them for all readers."""
 
 DASHES = ([1, 0], [6, 3], [2, 2], [8, 3, 2, 3], [4, 1], [1, 3])
-"""Of their lines, in a chart that has no marks."""
+"""The dashes of contenders' lines in a chart without marks."""
 
 FONT = "system-ui, -apple-system, 'Segoe UI', Roboto, 'DejaVu Sans', sans-serif"
 
 
 def colours_of(*summaries: Summary) -> dict[str, str]:
-    """The colour of each contender by its base name, the same in all charts and tables of these runs.
+    """Chooses the colour of each contender, by base, for all charts and tables of these runs.
 
-    A design's family is the first whose word is in its name. Within a family colours are given in the order
-    in which the studies name their contenders, and again from the first when there are more of them than
-    colours. A control has the colour of its contender, and so has each point of a sweep. Where all are of one
-    design they have the colours of the family that is none.
+    A design's family is the first whose word is in its name. Within a family, colours follow the order of
+    contenders in the studies, and repeat if there are too few. A control has the colour of its contender, and
+    so has each point of a sweep. If all are of one design, they have the colours of the last family.
     """
     every = [each for summary in summaries for each in summary.contenders]
     baselines = {each.base for of in summaries for each in of.contenders if each.name == of.study.baseline}
@@ -79,8 +79,8 @@ def colours_of(*summaries: Summary) -> dict[str, str]:
     return colours
 
 
-class ToldApart(NamedTuple):
-    """By which channels a reader tells contenders apart, all in one legend."""
+class Distinction(NamedTuple):
+    """The channels that distinguish contenders, all in one legend."""
 
     names: list[str]
     colour: Chart
@@ -88,12 +88,14 @@ class ToldApart(NamedTuple):
     dash: Chart
 
 
-def told_apart(
+def distinction(
     bases: Sequence[str], colours: Mapping[str, str], *, by: str = "name:N", **legend: Any
-) -> ToldApart:
-    """These contenders' colours, the shapes of their points and the dashes of their lines, both again from
-    the first where there are more contenders. `by`: the field that has their names. `legend`: what is said of
-    it beside its place."""
+) -> Distinction:
+    """Gives each contender a colour, a shape for its points and dashes for its lines.
+
+    Shapes and dashes repeat if there are too few. `by` is the field with the names; `legend` are further
+    properties of the legend.
+    """
     names = [printable(base) for base in bases]
 
     def shown_as(values: Sequence[Any]) -> Chart:
@@ -101,18 +103,20 @@ def told_apart(
         return field(by, scale=scale, legend={"title": None, "orient": "top", **legend})
 
     own = [colours[base] for base in bases]
-    return ToldApart(names, colour=shown_as(own), shape=shown_as(SHAPES), dash=shown_as(DASHES))
+    return Distinction(names, colour=shown_as(own), shape=shown_as(SHAPES), dash=shown_as(DASHES))
 
 
 def heading(title: str, below: Sequence[str], width: int) -> Chart:
-    """A heading, and lesser texts below it, each on as many lines as it needs above a panel of this width."""
+    """Makes a heading with lesser texts below it, folded to the width of a panel in pixels."""
     lines = [line for text in below for line in wrapped(text, width)]
     return {"text": wrapped(title, width), "subtitle": lines}
 
 
-def beside(remarks: Sequence[str], width: int) -> Chart:
-    """What belongs beside every figure of a chart, above all its panels; `width` in pixels. A chart may be
-    taken out of its report: this goes with it."""
+def caveats(remarks: Sequence[str], width: int) -> Chart:
+    """Makes the title with the caveats of every figure; `width` in pixels.
+
+    It stays with a chart that is copied from its report.
+    """
     lines = [line for text in remarks for line in wrapped(text, width)]
     return {"text": lines, "color": MUTED, "fontSize": 11, "fontWeight": "normal"}
 
@@ -147,9 +151,9 @@ QUIET = {
         "subtitleFontSize": 11,
     },
 }
-"""Quiet axes, no ground of its own: a chart stands on a light page and on a dark one."""
+"""Vega-Lite's configuration: quiet axes, and no background, so that a chart fits light and dark pages."""
 
 
 def dressed(chart: Chart) -> Chart:
-    """The whole specification: the chart as all of them look, with its data."""
+    """Completes a chart to a whole specification, with the common style and its data."""
     return {"$schema": SCHEMA, "config": QUIET, **named_data(chart)}

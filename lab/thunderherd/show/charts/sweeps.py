@@ -1,8 +1,8 @@
 """Charts of sweeps: a line for each contender over the points of an axis, with intervals.
 
-What the source found is drawn in the same colours, dashed and with open points: in the same panel where its
-figures are of the same size, else in a panel of its own, since they come from another machine. Points that
-are no numbers have an axis of names and no lines between them. As in `plots`, a chart carries its own data.
+The source's figures have the same colours, dashed lines and open points. They share the panel if they are of
+similar size, otherwise they have a separate one, since they come from another machine. Points without numbers
+have an axis of names and no lines between them.
 """
 
 from __future__ import annotations
@@ -12,12 +12,12 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
-from thunderherd.judge.summary.block_order import NOT_KNOWN, FiguresOfBlocks
+from thunderherd.judge.summary.block_order import UNKNOWN, FiguresOfBlocks
 from thunderherd.metrics.table import UNITS_OF_TIME
 from thunderherd.records.summary import PaperFigure, Summary, SweepSummary
 from thunderherd.show.charts.axes import FIGURES, NumberAxis, decade_ticks
 from thunderherd.show.charts.block_tooltips import BlocksBehind
-from thunderherd.show.charts.style import NARROW, WIDE, colours_of, dressed, heading, told_apart
+from thunderherd.show.charts.style import NARROW, WIDE, colours_of, distinction, dressed, heading
 from thunderherd.show.charts.vega_lite import Chart, Rows, field, layer, layered, mark
 from thunderherd.show.sentences.source_figures import as_printed, papers_of
 from thunderherd.text.figures import (
@@ -35,17 +35,17 @@ from thunderherd.text.shown import at_points, caption_of, counted_over, digits_f
 __all__ = ["sweep_chart"]
 
 DECADES = 30.0
-"""Figures that differ by more than this factor have a logarithmic axis, unless the study says which do."""
+"""Figures that differ by more than this factor have a logarithmic axis, unless the study chooses the axes."""
 
 SAME_SIZE = 4.0
-"""The source's figures share our panel where the axis need not grow by more than this factor."""
+"""The source's figures share this machine's panel if the axis need not grow by more than this factor."""
 
 HERE, PAPER, RUN = "this machine", "the paper", "a run"
 
 SMALL = 350
 HEIGHT, SMALL_HEIGHT = 300, 190
 LEGEND_WIDTH = 26
-"""Pixels of a symbol of the legend; a letter has about 6.5 more."""
+"""The pixels of a symbol in the legend; each letter adds about 6.5."""
 
 
 def sweep_chart(
@@ -55,22 +55,22 @@ def sweep_chart(
     *,
     narrow: bool = False,
     colours: Mapping[str, str] | None = None,
-    blocks: FiguresOfBlocks = NOT_KNOWN,
+    blocks: FiguresOfBlocks = UNKNOWN,
 ) -> Chart:
-    """One metric of a sweep over its points.
+    """Draws one metric of a sweep over its points.
 
     Parameters
     ----------
     summary, sweep
         The run, and one of its sweeps.
     name
-        A metric that the sweep shows; that of its verdicts if not given. The chart of another one is smaller.
+        A metric that the sweep shows (default: that of its verdicts; charts of others are smaller).
     narrow
-        For a telephone: panels one below the other.
+        Whether the panels are one below the other, for a telephone.
     colours
-        Of contenders, by base; those of this run alone if not given.
+        The colours of contenders, by base (default: those of this run).
     blocks
-        The figures of each; if not given, no more is said of them than how many there are.
+        The figures of each block. Without them, tooltips only count the blocks.
     """
     name = name or sweep.metric
     is_first = name == sweep.metric
@@ -85,11 +85,11 @@ def sweep_chart(
     title = capital(caption_of(drawn, unit))
     over = counted_over(summary, drawn, at_points(summary, sweep).values())
     known_of_ours = [*([over] if over else []), *sweep.remarks]
-    if said := extrapolated(each.scaled.get(drawn) for each in at_points(summary, sweep).values()):
-        known_of_ours.append(said)
+    if how := extrapolated(each.scaled.get(drawn) for each in at_points(summary, sweep).values()):
+        known_of_ours.append(how)
     lacking = not_offered(summary, name) or sweep.unavailable.get(name)
     if lacking and drawn != name:
-        known_of_ours.append(f"in place of {words_of(name)}, not to be had here: {lacking}")
+        known_of_ours.append(f"instead of {words_of(name)}, which is unavailable: {lacking}")
     papers = _papers(summary, sweep, name)
     figures = papers_of(summary, sweep.name, name)
     theirs = next((each.unit for each in figures), "")
@@ -101,7 +101,7 @@ def sweep_chart(
     of_paper = _title_of_paper(name, theirs, unit)
     known = _common_note(figures)
     if lacking and not ours:
-        known.append(f"this machine: not to be had: {lacking}")
+        known.append(f"unavailable on this machine: {lacking}")
     if papers and not ours:
         panels = [drawing.panel(papers, of_paper, "The paper, on its machine", known)]
     elif papers and converted and drawn == name and _of_the_same_size(ours, converted):
@@ -134,7 +134,7 @@ def _ours(summary: Summary, sweep: SweepSummary, name: str, behind: BlocksBehind
         if figure is None or point not in numbers:
             continue
         row = _row(base, point, numbers[point], HERE)
-        # Points may be decades apart: each has as many digits as it would have alone.
+        # Figures may be decades apart: each has the digits that it would have alone.
         own = max(digits, digits_for([unit.of(figure.value)], name))
         text = f"{number(unit.of(figure.value), own)} {unit.name}".rstrip()
         interval = figure.span(unit, own, BETWEEN) or "one run"
@@ -160,7 +160,7 @@ def _ours(summary: Summary, sweep: SweepSummary, name: str, behind: BlocksBehind
 
 
 def _papers(summary: Summary, sweep: SweepSummary, name: str) -> Rows:
-    """The source's figures, in the source's unit."""
+    """Makes the rows of the source's figures, in its unit."""
     numbers = {point.name: point.number for point in sweep.points}
     figures = papers_of(summary, sweep.name, name)
     shown = [each for each in figures if each.point in numbers and each.base in sweep.contenders]
@@ -180,7 +180,7 @@ def _papers(summary: Summary, sweep: SweepSummary, name: str) -> Rows:
 
 
 def _in_our_unit(papers: Sequence[dict[str, Any]], theirs: str, ours: Unit) -> Rows | None:
-    """The source's figures in our unit; None where nobody can say what they are in it."""
+    """Converts the source's figures to this machine's unit; None if that is impossible."""
     if theirs in ("", ours.name):
         return [*papers]
     if theirs in UNITS_OF_TIME and ours.name in UNITS_OF_TIME:
@@ -211,20 +211,20 @@ def _row(base: str, point: str, number_: float | None, whose: str, system: str =
 
 
 def _title_of_paper(name: str, theirs: str, ours: Unit) -> str:
-    """What the source's figures are of: `Requests per second (req/s), as the source has it`."""
-    # Where our unit says per what, the source's may be per something else.
+    """Writes the title of the source's figures: `Requests per second (req/s), as the source has it`."""
+    # If this machine's unit says per what, the source's may be per something else.
     words = words_of(name).partition(" per ")[0] if " per " in ours.name else words_of(name)
     return f"{capital(words)}{f' ({printable(theirs)})' if theirs else ''}, as the source has it"
 
 
 def _common_note(figures: Sequence[PaperFigure]) -> list[str]:
-    """What is to be known of all of the source's figures; what is so of some stands by their table."""
+    """Gives the note that all of the source's figures share; other notes are at the table."""
     notes = {each.note for each in figures}
     return [note for note in notes if note] if len(notes) == 1 else []
 
 
 def _of_the_same_size(ours: Sequence[dict[str, Any]], papers: Sequence[dict[str, Any]]) -> bool:
-    """Whether both fit one axis without one of them being squeezed."""
+    """Whether both fit one axis without squeezing either."""
     if not ours:
         return True
     own, theirs = (max(abs(row["value"]) for row in rows) for rows in (ours, papers))
@@ -232,7 +232,7 @@ def _of_the_same_size(ours: Sequence[dict[str, Any]], papers: Sequence[dict[str,
 
 
 def _reach(rows: Sequence[dict[str, Any]]) -> list[float]:
-    """From zero to all that is drawn: given, so that the axis stays when a contender is hidden."""
+    """Gives a domain from zero to all figures, which keeps the axis when a contender is hidden."""
     reached = [each for row in rows for each in (row["value"], row["low"], row["high"]) if each is not None]
     return [min([0.0, *reached]), max([0.0, *reached]) or 1.0]
 
@@ -247,7 +247,7 @@ class _Size:
 
 
 class _Drawing:
-    """What the panels of one chart share: axes, colours, shapes."""
+    """The axes, colours and shapes that the panels of one chart share."""
 
     def __init__(
         self,
@@ -263,7 +263,7 @@ class _Drawing:
         self.numbers = [point.number for point in sweep.points if point.number is not None]
         self.is_named = len(self.numbers) < len(sweep.points)
         longest = max((len(printable(base)) for base in bases), default=1)
-        self.apart = told_apart(
+        self.apart = distinction(
             bases,
             colours,
             columns=max(1, across // (LEGEND_WIDTH + int(6.5 * longest))),
@@ -275,10 +275,10 @@ class _Drawing:
         self.axis = NumberAxis(self.numbers or [0.0], sweep.axis, size.width, len(bases))
 
     def panel(self, rows: Rows, y_title: str, title: str, remarks: Sequence[str]) -> Chart:
-        """Intervals, lines and points of these rows, and what is to be known of them."""
+        """Draws intervals, lines and points of these rows, below their caveats."""
         y = self._y(rows)
         for row in rows if not self.is_named else ():
-            row["beside"] = self.axis.beside(row["x"], self.places[row["base"]])
+            row["shifted"] = self.axis.shifted(row["x"], self.places[row["base"]])
         base: Chart = {"x": self._x(), "y": y, "color": self.apart.colour}
         if self.is_named:
             names = self.apart.names
@@ -291,10 +291,10 @@ class _Drawing:
             field("interval:N", title="interval"),
         ]
         own, book, run = (f"datum.whose === '{whose}'" for whose in (HERE, PAPER, RUN))
-        told = {**base, "shape": self.apart.shape, "description": "spoken:N", "tooltip": tooltip}
-        ours = {**told, "tooltip": [*tooltip, field("blocks:N", title=self.blocks)]}
+        details = {**base, "shape": self.apart.shape, "description": "spoken:N", "tooltip": tooltip}
+        ours = {**details, "tooltip": [*tooltip, field("blocks:N", title=self.blocks)]}
         layers: list[Chart] = []
-        # Without rows a layer would have no extent, and Vega would say so.
+        # Vega warns in the browser's console about a layer without rows.
         if any(row["low"] is not None and row["high"] is not None for row in rows):
             ends = {**base, "y": field("low:Q"), "y2": field("high")}
             bounded = f"{own} && isValid(datum.low) && isValid(datum.high)"
@@ -314,8 +314,8 @@ class _Drawing:
                 name, last = mark("text", align="left", dx=8, fontSize=10), "datum.ends && datum.system"
                 layers.append(layer(name, only=f"{book} && {last}", **base, text="system:N"))
             open_mark = mark("point", filled=False, size=60, strokeWidth=1.5, opacity=1)
-            layers.append(layer(open_mark, only=book, **told))
-        # A chart may be taken out of its report: what belongs beside its figures goes with it.
+            layers.append(layer(open_mark, only=book, **details))
+        # The caveats stay with a chart that is copied from its report.
         below = [*([y_title] if title else []), *remarks]
         return layered(
             layers,
@@ -332,10 +332,10 @@ class _Drawing:
             axis = {"labelAngle": 0, "ticks": False}
             scale = {"paddingInner": 0.3, "domain": order}
             return field("point:N", sort=order, title=label, axis=axis, scale=scale)
-        return self.axis.encoding("beside", label)
+        return self.axis.encoding("shifted", label)
 
     def _y(self, rows: Sequence[dict[str, Any]]) -> Chart:
-        """Linear from zero; logarithmic where figures are further apart than this factor."""
+        """Makes an axis that is linear from zero, or logarithmic if figures are too far apart."""
         values = [row["value"] for row in rows]
         if not values or min(values) <= 0 or max(values) <= self.decades * min(values):
             axis = {"grid": True, "tickCount": 5, "format": FIGURES}

@@ -1,9 +1,7 @@
-"""Charts as Vega-Lite has them (https://vega.github.io/vega-lite/docs/spec.html): dictionaries, and the few
-words that all of them are made of.
+"""Vega-Lite specifications (https://vega.github.io/vega-lite/docs/spec.html) as dictionaries.
 
-A chart is made of plain data on purpose: it is drawn at every end of a run, twice, and a library's objects
-took longer to import and to copy than the chart to be drawn. The tests hold what is made here against
-Vega-Lite's own schema.
+A chart is plain data on purpose. It is drawn twice at the end of every run, and the objects of a library took
+longer to import and copy than the chart to draw. The tests check charts against Vega-Lite's own schema.
 """
 
 from __future__ import annotations
@@ -20,36 +18,39 @@ Chart = dict[str, Any]
 """A specification, or a part of one."""
 
 Rows = list[dict[str, Any]]
-"""Data: one dictionary a mark."""
+"""Data: one dictionary for each mark."""
 
 TYPES = {"Q": "quantitative", "N": "nominal"}
 
 
-def field(coded: str, **said: Any) -> Chart:
-    """How a channel shows a field: `value:Q` is a quantity, `name:N` a name; without a letter it is of the
-    axis that another channel has. `said`: its title, scale, axis, legend, format or sort."""
+def field(coded: str, **properties: Any) -> Chart:
+    """Makes the encoding of a field: `value:Q` is a quantity, `name:N` a name.
+
+    Without a letter it has the type of another channel on the same axis. `properties` are title, scale, axis,
+    legend, format or sort.
+    """
     name, _, letter = coded.partition(":")
-    return {"field": name, **({"type": TYPES[letter]} if letter else {}), **said}
+    return {"field": name, **({"type": TYPES[letter]} if letter else {}), **properties}
 
 
-def mark(kind: str, **said: Any) -> Chart:
-    """What is drawn for a row: bar, rule, tick, line, point, text, rect."""
-    return {"type": kind, **said}
+def mark(kind: str, **properties: Any) -> Chart:
+    """Makes the mark of a row: bar, rule, tick, line, point, text, rect."""
+    return {"type": kind, **properties}
 
 
 def layer(drawn: Chart, rows: Rows | None = None, *, only: str = "", **channels: Any) -> Chart:
-    """One kind of mark.
+    """Makes a layer with one kind of mark.
 
     Parameters
     ----------
     drawn
         The mark.
     rows
-        Its data; if not given, those of the layers together.
+        Its data (default: the data that all layers share).
     only
-        An expression that is true of the rows that are drawn.
+        An expression that is true for the rows to draw.
     channels
-        By Vega-Lite's names (x, y2, color), each as `field` has it, or its coded name alone.
+        Encodings by Vega-Lite's names (x, y2, color): results of `field`, or coded names.
     """
     return {
         **({} if rows is None else {"data": {"values": rows}}),
@@ -59,13 +60,16 @@ def layer(drawn: Chart, rows: Rows | None = None, *, only: str = "", **channels:
     }
 
 
-def layered(layers: Sequence[Chart], rows: Rows | None = None, **said: Any) -> Chart:
-    """Layers on each other. `rows`: of those that have none of their own. `said`: title, width, height."""
-    return {**({} if rows is None else {"data": {"values": rows}}), "layer": [*layers], **said}
+def layered(layers: Sequence[Chart], rows: Rows | None = None, **properties: Any) -> Chart:
+    """Puts layers on each other.
+
+    `rows` are the data of layers without their own. `properties` are title, width, height.
+    """
+    return {**({} if rows is None else {"data": {"values": rows}}), "layer": [*layers], **properties}
 
 
 def named_data(chart: Chart) -> Chart:
-    """The chart with its data beside it, each once however many layers show it; the rows are not copied."""
+    """Moves the data of a chart to `datasets`, each once for all layers; rows are not copied."""
     found: Chart = copied(chart)
     names: dict[int, str] = {}
     datasets: dict[str, Rows] = {}
@@ -78,7 +82,7 @@ def named_data(chart: Chart) -> Chart:
 
 
 def _parts(chart: Chart) -> Iterator[Chart]:
-    """The chart, and whatever it is put together from."""
+    """Yields the chart and all its parts."""
     yield chart
     for how in ("hconcat", "vconcat", "concat", "layer"):
         for part in chart.get(how, ()):
@@ -86,7 +90,7 @@ def _parts(chart: Chart) -> Iterator[Chart]:
 
 
 def copied(chart: Any) -> Any:
-    """A chart of its own, but for its rows of data, which nobody changes once they are drawn."""
+    """Copies a chart, except its rows of data, which do not change once they are drawn."""
     if isinstance(chart, dict):
         return {key: each if key in ("values", "datasets") else copied(each) for key, each in chart.items()}
     return [copied(each) for each in chart] if isinstance(chart, list) else chart

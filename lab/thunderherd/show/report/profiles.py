@@ -48,9 +48,9 @@ COLUMNS = (
     Column("", "name"),
     Column("Samples"),
     Column("Copying"),
-    Column("Of it", "words"),
+    Column("Kinds of copying", "words"),
     Column("Without interrupts"),
-    Column("Where most samples are", "words"),
+    Column("Functions with the most samples", "words"),
 )
 
 
@@ -136,7 +136,7 @@ def _of_samples(profiles: ProfilingSummary, every: Sequence[SideProfile]) -> Ite
 def _of_copying(every: Sequence[SideProfile]) -> Iterator[str]:
     if confidences := {each.copying.confidence for each in every if each.copying}:
         yield (
-            "Copying: samples in a fixed list of functions that copy bytes between program and kernel, "
+            "Copying: samples in functions of a fixed list, which copy bytes between program and kernel, "
             "within the kernel (including pages of forked processes), or within the program. "
             f"{percent(min(confidences))} intervals, each for its own figure, over batches of samples in the "
             "order of time. They estimate what longer trials like these would show, not how much trials vary."
@@ -157,14 +157,14 @@ def _of_faults(every: Sequence[SideProfile]) -> Iterator[str]:
     covered = [each.covered for each in every if each.covered is not None]
     if reasons:
         yield (
-            "Samples: below them the share of the CPU time that they cover. Samples miss processes and "
-            "threads that live shorter than the time between two samples. If little is covered, their work "
-            "is missing."
+            "Samples: their number, and below it the share of CPU time that they cover. Samples miss "
+            "processes and threads that live shorter than the time between two samples. If the share is "
+            "small, their work is missing."
         )
     elif any(not COVERED_FROM <= each <= COVERED_TO for each in covered):
         yield (
-            "Samples: below them the share of the CPU time that they cover. Samples by cycles cover less if "
-            "a CPU became slower after sampling began, or was taken away (steal)."
+            "Samples: their number, and below it the share of CPU time that they cover. Samples by cycles "
+            "cover less if a CPU became slower after sampling began, or was taken away (steal)."
         )
     for why in reasons:
         yield printable(f"Samples on every CPU, which miss nothing, are unavailable: {why}.")
@@ -233,26 +233,26 @@ def copying_sentences(profiles: ProfilingSummary, names: Sequence[str]) -> list[
     found = []
     for name in names:
         profile = profiles.of(name)
-        for side, told in profile.sides.items() if profile else ():
+        for side, sampled in profile.sides.items() if profile else ():
             whose = "server's" if side == "server" else "clients'"
-            if told.copying is None:
+            if sampled.copying is None:
                 continue
-            value, interval = share_of(told.copying)
+            value, interval = share_of(sampled.copying)
             found.append(
-                f"{name}: {value} of the {whose} {count(told.samples, 'sample')} are copying "
-                f"({percent(told.copying.confidence)} interval {interval}){_short_of(told)}."
+                f"{name}: {value} of the {whose} {count(sampled.samples, 'sample')} are copying "
+                f"({percent(sampled.copying.confidence)} interval {interval}){_missed_by(sampled)}."
             )
     return found
 
 
-def _short_of(told: SideProfile) -> str:
+def _missed_by(sampled: SideProfile) -> str:
     """Says what these samples miss, if it matters."""
     text = ""
-    if told.why_not_cpus and told.covered is not None and told.covered < COVERED_FROM:
+    if sampled.why_not_cpus and sampled.covered is not None and sampled.covered < COVERED_FROM:
         text += (
-            f"; they cover {time_share(told.covered)} of its CPU time, and miss processes and threads that "
-            "live shorter than the time between two samples"
+            f"; they cover {time_share(sampled.covered)} of its CPU time, and miss processes and threads "
+            "that live shorter than the time between two samples"
         )
-    if not told.kernel_symbols:
+    if not sampled.kernel_symbols:
         text += "; copying in the kernel is unknown, as its functions have no names"
     return text

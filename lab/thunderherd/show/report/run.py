@@ -92,7 +92,7 @@ def run_view(run: ReportedRun, colours: Mapping[str, str], prefix: str = "") -> 
         "drawn": [*main, *(chart for sweep in sweeps for chart in sweep.charts), *latency, *blocks],
         "title": printable(summary.study.title),
         "per": sentences_tables.per_connections(summary),
-        "beside": printable("; ".join(summary.study.remarks)),
+        "caveats": printable("; ".join(summary.study.remarks)),
         "main": tables_main.main_table(summary) if main_of(summary) else None,
         "more": tables_main.more_table(summary) if main_of(summary) else None,
         "pairs": tables_main.pairs_table(summary) if summary.pairs else None,
@@ -201,31 +201,32 @@ def _sweep(
 
 def _not_drawn(sweep: SweepSummary, names: Iterable[str]) -> str:
     """Says which metrics have no chart because they are unavailable on this machine."""
-    said = [f"{words_of(name)} ({why})" for name in names if (why := sweep.unavailable.get(name))]
-    return f" Unavailable on this machine, and not drawn: {'; '.join(said)}." if said else ""
+    missing = [f"{words_of(name)} ({why})" for name in names if (why := sweep.unavailable.get(name))]
+    return f" Unavailable on this machine, and not drawn: {'; '.join(missing)}." if missing else ""
 
 
 def _about(summary: Summary, sweep: SweepSummary) -> str:
     """Explains the charts of a sweep."""
-    text = "A mark is this machine's figure, the bar its interval"
+    text = "A mark is this machine's figure, and the bar is its interval"
     if summary.study.repetitions:
-        text = "A mark is the mean of this machine's runs, the bar their standard deviation, a dot is a run"
+        text = "A mark is the mean of this machine's runs, the bar their standard deviation, a dot a run"
     text += f"; {sweep.better} is better."
     if len(sweep.contenders) > 1 and all(point.number is not None for point in sweep.points):
-        text += " At each point the contenders are drawn a little apart, so that their bars do not overlap."
+        text += " At each point the contenders are drawn side by side, so that their bars do not overlap."
     if sweep.remarks:
-        text = f"Beside each figure: {'; '.join(sweep.remarks)}. {text}"
+        text = f"Applies to every figure: {'; '.join(sweep.remarks)}. {text}"
     if sweep.trial == "whole_life":
-        text += " Counted from the start of each program to its end, without a warm-up."
+        text += " Figures are counted from the start of each program to its end, without a warm-up."
     if any(papers_of(summary, sweep.name, name) for name in tables_sweeps.metrics_of(sweep)):
-        text += " Open marks and dashes: the paper's figures, from another machine."
+        text += " Open marks and dashes are the source's figures, from another machine."
     return text
 
 
 def _chart(chart: NamedChart, prefix: str) -> DrawnChart:
     drawn = chart.specification()
-    said = f"{chart.title}. {chart.about}".strip()
-    wide, narrow = live(drawn, said), live(chart.specification(narrow=True), said, zoomed=False)
+    description = f"{chart.title}. {chart.about}".strip()
+    wide = live(drawn, description)
+    narrow = live(chart.specification(narrow=True), description, zoomed=False)
     return DrawnChart(
         id=f"{prefix}{chart.name}",
         title=chart.title,

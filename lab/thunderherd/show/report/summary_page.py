@@ -31,10 +31,10 @@ def summary_page(summary: Summary) -> str:
         f"## {markdown_text(summary.study.title)}",
         markdown_line(summary.study.question),
         f"**{markdown_text(found.sentence)}**",
-        _listed([f"{title}: {said}" for title, said in found.further], MOST_TABLES, "table"),
+        _listed([f"{title}. {sentence}" for title, sentence in found.further], MOST_TABLES, "table"),
         _ranking(found),
         "\n".join(f"- **{head}:** {text}" for head, text in _facts(summary)),
-        f"Again: {_code(replay_words(summary))}",
+        f"Run it again: {_code(replay_words(summary))}",
     ]
     return "\n\n".join(part for part in parts if part) + "\n"
 
@@ -72,7 +72,7 @@ def _facts(summary: Summary) -> Iterator[tuple[str, str]]:
     yield "Trials", markdown_text(f"{trial_counts(summary)}; {run_line(summary)}")
     grave = weighty(summary)
     if grave:
-        yield "Mind", markdown_text(" ".join(grave))
+        yield "Warning", markdown_text(" ".join(grave))
     notes = [_shortened(note) for note in warnings(summary)]
     for note in notes[:MOST_NOTES]:
         yield "Note", markdown_text(note)

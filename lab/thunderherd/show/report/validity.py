@@ -21,8 +21,8 @@ COLUMNS = (
     Column("Block"),
     Column("Counts?", "short"),
     Column("Invalid trials"),
-    Column("Stolen at most"),
-    Column("Others at most"),
+    Column("Stolen CPU, at most"),
+    Column("Other processes, at most"),
     Column("Order", "words"),
 )
 
@@ -42,8 +42,8 @@ def validity_view(summary: Summary, trials: Sequence[TrialRecord]) -> ValidityVi
     counts = summary.trials
     lines = [f"Trials: {trial_counts(summary)}."]
     lines.append(
-        f"Blocks that count: {len(counts.accepted_blocks)}; rejected for outside noise, never for their "
-        f"outcome: {_listed(counts.rejected_blocks)}; noisy, but kept since no more may be rejected: "
+        f"Blocks: {len(counts.accepted_blocks)} count; rejected for outside noise, never for their outcome: "
+        f"{_listed(counts.rejected_blocks)}; kept although noisy, since no more may be rejected: "
         f"{_listed(counts.noisy_blocks_kept)}; incomplete: {_listed(counts.incomplete_blocks)}."
     )
     if counts.rejected_blocks:
@@ -61,7 +61,7 @@ def _both_analyses(summary: Summary) -> str:
     """Says whether rejecting blocks changed a verdict, by the analysis of all blocks."""
     kept = {(pair.a, pair.b): pair.verdict for pair in summary.pairs_all_blocks}
     changed = [
-        f"{pair.a} against {pair.b}: {pair.verdict}, else {kept[pair.a, pair.b]}"
+        f"{pair.a} against {pair.b}: {pair.verdict} without them, {kept[pair.a, pair.b]} with them"
         for pair in summary.pairs
         if (pair.a, pair.b) in kept and kept[pair.a, pair.b] != pair.verdict
     ]

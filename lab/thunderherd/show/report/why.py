@@ -92,8 +92,8 @@ def _counted(summary: Summary, counting: CountingSummary) -> Iterator[Table]:
     """Makes tables for both sides of the main table and of each counted point of a sweep."""
     where = {each.name: _where(each) for each in summary.contenders}
     groups: dict[str, list[ContenderCounts]] = {}
-    for told in counting.contenders:
-        groups.setdefault(where.get(told.contender, ""), []).append(told)
+    for counts in counting.contenders:
+        groups.setdefault(where.get(counts.contender, ""), []).append(counts)
     for place, group in groups.items():
         for side in SIDE_NAMES:
             yield from _tables(counting, group, side, f"{place}. " if place else "", summary.study.counters)
@@ -106,11 +106,11 @@ def _tables(
     place: str,
     counters_of_all_trials: Collection[str],
 ) -> Iterator[Table]:
-    told = [each for each in group if side in each.sides]
-    names = dict.fromkeys(name for each in told for name in each.sides[side].counts)
+    shown_counts = [each for each in group if side in each.sides]
+    names = dict.fromkeys(name for each in shown_counts for name in each.sides[side].counts)
     calls = sorted(name for name in names if name.startswith(f"{SYSTEM_CALLS}."))
     others = [name for name in names if name not in calls]
-    missing = dict.fromkeys(name for each in told for name in each.sides[side].unavailable)
+    missing = dict.fromkeys(name for each in shown_counts for name in each.sides[side].unavailable)
     # Counters of all trials have other tables (`counter_tables`).
     elsewhere = {*counters_of_all_trials} - {*counting.counters}
     whole = [
@@ -119,19 +119,19 @@ def _tables(
         if name != SYSTEM_CALLS and name not in elsewhere
     ]
     shown = [name for name in whole if name in others or name in missing]
-    asked = [SYSTEM_CALLS] if SYSTEM_CALLS in {*counting.counters, *names} else []
-    marks = _Marks(told, side)
+    requested = [SYSTEM_CALLS] if SYSTEM_CALLS in {*counting.counters, *names} else []
+    marks = _Marks(shown_counts, side)
     rows = [
-        *_rows(asked, told, side, marks),
-        *_rows(calls, told, side, marks, least=OFTEN),
-        *_rows(shown, told, side, marks),
+        *_rows(requested, shown_counts, side, marks),
+        *_rows(calls, shown_counts, side, marks, least=OFTEN),
+        *_rows(shown, shown_counts, side, marks),
     ]
-    contenders = [each.contender for each in told]
+    contenders = [each.contender for each in shown_counts]
     if rows:
         heading = f"{place}{SIDE_NAMES[side]}: system calls by name, and further counters, per request"
         yield Table.matrix(heading, "", contenders, rows, marks.notes)
-    marks = _Marks(told, side)
-    if states := [*_states(told, side, marks)]:
+    marks = _Marks(shown_counts, side)
+    if states := [*_states(shown_counts, side, marks)]:
         heading = f"{place}{SIDE_NAMES[side]}: state of the kernel near the end of the window"
         yield Table.matrix(heading, "", contenders, states, marks.notes)
 
@@ -139,9 +139,9 @@ def _tables(
 class _Marks:
     """The marks of one table: one for each reason of missing figures, and one for all extrapolated ones."""
 
-    def __init__(self, told: Sequence[ContenderCounts], side: CountedSide) -> None:
+    def __init__(self, counts: Sequence[ContenderCounts], side: CountedSide) -> None:
         self._side = side
-        self._shares = [share for each in told for share in each.sides[side].scaled.values()]
+        self._shares = [share for each in counts for share in each.sides[side].scaled.values()]
         self._reasons = Reasons()
 
     def absent(self, each: ContenderCounts, name: str) -> Cell:
@@ -162,18 +162,18 @@ class _Marks:
 
 
 def _states(
-    told: Sequence[ContenderCounts], side: CountedSide, marks: _Marks
+    group: Sequence[ContenderCounts], side: CountedSide, marks: _Marks
 ) -> Iterator[tuple[str, list[Cell]]]:
     """Makes a row for each state, with its unit."""
-    for name in dict.fromkeys(name for each in told for name in each.sides[side].states):
-        found = [each.sides[side].states.get(name) for each in told]
+    for name in dict.fromkeys(name for each in group for name in each.sides[side].states):
+        found = [each.sides[side].states.get(name) for each in group]
         known = [each for each in found if each]
-        told_in = NANOSECONDS if known[0].unit == "seconds" else known[0].unit
-        unit = unit_of(f"{side}.{name}", 1, [each.value for each in known], {name: told_in})
+        known_unit = NANOSECONDS if known[0].unit == "seconds" else known[0].unit
+        unit = unit_of(f"{side}.{name}", 1, [each.value for each in known], {name: known_unit})
         digits = decimals([unit.of(each.value) for each in known])
         cells = [
             marks.absent(counts, name) if each is None else Cell(number(unit.of(each.value), digits))
-            for each, counts in zip(found, told, strict=True)
+            for each, counts in zip(found, group, strict=True)
         ]
         of_what = unit.name or known[0].unit
         label = name.replace("_", " ").replace(".", ", ")
@@ -182,18 +182,18 @@ def _states(
 
 def _rows(
     names: Sequence[str],
-    told: Sequence[ContenderCounts],
+    group: Sequence[ContenderCounts],
     side: CountedSide,
     marks: _Marks,
     least: float = 0.0,
 ) -> Iterator[tuple[str, list[Cell]]]:
     for name in names:
-        found = [each.sides[side].counts.get(name) for each in told]
+        found = [each.sides[side].counts.get(name) for each in group]
         if max((each.per_request for each in found if each), default=least) < least:
             continue
         is_call = name.startswith(f"{SYSTEM_CALLS}.")
         cells = []
-        for each, counts in zip(found, told, strict=True):
+        for each, counts in zip(found, group, strict=True):
             has_names = is_call and SYSTEM_CALLS in counts.sides[side].counts
             value = each.per_request if each else 0.0 if has_names else None
             cells.append(

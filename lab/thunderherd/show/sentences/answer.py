@@ -1,9 +1,8 @@
-"""What a run answers, short enough for the first screen of a report: who is best, by how much against whom in
-which metric, how sure that is; and the ranking.
+"""The answer of a run in a sentence, and its ranking, for the first screen of a report.
 
-Everything comes from the summary. A contender's places are those that the verdicts leave open: from one more
-than the number of contenders that are shown to be better, to all but those that are shown to be worse. Whom
-these blocks do not tell apart share places, which does not make them equal.
+The sentence names the best contender, its lead in the metric, and the interval of the lead. Everything comes
+from the summary. The places of a contender follow from the verdicts. The first is one more than the number of
+contenders that are significantly better. The last leaves out those that are significantly worse.
 """
 
 from __future__ import annotations
@@ -45,24 +44,24 @@ __all__ = [
 
 
 MOST_POINTS = 6
-"""Of a sweep that the first screen has places for."""
+"""The most points of a sweep on the first screen."""
 MOST_NAMED = 4
-"""Contenders that a sentence names; of more it says how many there are."""
+"""The most contenders that a sentence names; it counts the others."""
 
 PLACES = (
-    "Places: those that the verdicts leave open, from behind all that are shown to be better to before all "
-    "that are shown to be worse. Sharing one does not make equal."
+    "A range of places, such as 2–4, means that the verdicts do not decide between these places. Contenders "
+    "that share places are not shown to be equal."
 )
-BY_MEANS = "Ranks: by the means alone; runs are repeated, and nothing is judged."
-BY_ESTIMATE = "Ranks: by the estimates alone; not all of them were compared with each other."
+BY_MEANS = "Ranks follow the means alone. Repeated runs have no verdicts."
+BY_ESTIMATE = "Ranks follow the estimates alone. Not all contenders were compared with each other."
 
 
 @dataclass(frozen=True)
 class Ranked:
-    """A contender of the main table with its place; texts."""
+    """A contender of the main table with its place, as texts."""
 
     place: str
-    """`3`; `1–4` where these are left open."""
+    """`3`, or `1–4` if the verdicts do not decide between these."""
     name: str
     value: str
     span: str
@@ -70,46 +69,46 @@ class Ranked:
 
 @dataclass(frozen=True)
 class Places:
-    """The places of contenders at each point of a sweep; texts."""
+    """The places of contenders at each point of a sweep, as texts."""
 
     heading: str
     corner: str
     points: tuple[str, ...]
     rows: tuple[tuple[str, tuple[str, ...]], ...]
-    """Each contender with its places, whose are best at the first point first."""
+    """Each contender with its places, the best at the first point first."""
     is_judged: bool
-    """Whether these are places; else they are ranks by the means."""
+    """Whether these are places; otherwise they are ranks by the means."""
     left_out: int
-    """Points that there are besides."""
+    """The number of further points."""
 
 
 @dataclass(frozen=True)
 class Answer:
-    """What a run comes to. `further` has what its other tables come to, each with its heading."""
+    """The answer of a run. `further` has the headings and answers of its other tables."""
 
     sentence: str
     further: tuple[tuple[str, str], ...]
     heading: str
-    """Of the ranking's figures; empty without a main table."""
+    """The heading of the ranking's figures; empty without a main table."""
     ranking: tuple[Ranked, ...]
     is_judged: bool
-    """Whether the ranking has places; else it has ranks by the estimates."""
+    """Whether the ranking has places; otherwise it has ranks by the estimates."""
     about: str
-    """What the places mean."""
+    """The meaning of the places."""
     over: Places | None = None
-    """Without a main table: the places over the first sweep."""
+    """The places over the first sweep, if there is no main table."""
 
 
 def answer(summary: Summary) -> Answer:
-    """What the run answers: by its main table, or by its first sweep where it has none."""
+    """Answers from the main table, or from the first sweep if there is no main table."""
     of_sweeps = [
-        (printable(sweep.title), said) for sweep in summary.sweeps if (said := sweep_answer(summary, sweep))
+        (printable(sweep.title), text) for sweep in summary.sweeps if (text := sweep_answer(summary, sweep))
     ]
     first = _of_main(summary)
     if not first and of_sweeps:
-        first = f"{of_sweeps[0][0]}: {of_sweeps[0][1]}"
+        first = f"{of_sweeps[0][0]}. {of_sweeps[0][1]}"
         of_sweeps = of_sweeps[1:]
-    sentence = first or "Nothing can be said: no two contenders have valid trials in the same blocks."
+    sentence = first or "No answer: no two contenders have valid trials in the same blocks."
     if not summary.study.complete and not summary.study.repetitions:
         sentence = f"Not all planned blocks were run. {sentence}"
     places = places_of(summary)
@@ -126,7 +125,7 @@ def answer(summary: Summary) -> Answer:
 
 
 def _about(summary: Summary, is_judged: bool, over: Places | None) -> str:
-    """How the ranking comes about; empty where there is none."""
+    """Explains the ranking; empty without one."""
     if is_judged:
         return PLACES
     if over is not None:
@@ -138,8 +137,10 @@ def _about(summary: Summary, is_judged: bool, over: Places | None) -> str:
 
 
 def places_of(summary: Summary) -> dict[str, tuple[int, int]]:
-    """The first and last place that the verdicts leave to each contender of the main table, controls left
-    out. Empty where nothing is judged, or not all were compared with each other."""
+    """Gives the first and the last place of each contender of the main table, without controls.
+
+    Empty if nothing is judged, or if not all were compared with each other.
+    """
     ranked = _ranked(summary)
     if summary.study.repetitions or not any(each.letters for each in ranked):
         return {}
@@ -148,7 +149,7 @@ def places_of(summary: Summary) -> dict[str, tuple[int, int]]:
 
 
 def _ranked(summary: Summary) -> list[ContenderSummary]:
-    """The contenders of the main table that have a rank, best estimate first."""
+    """Lists the contenders of the main table that have a rank, the best estimate first."""
     return sorted((each for each in main_of(summary) if each.rank), key=lambda each: each.rank or 0)
 
 
@@ -163,13 +164,13 @@ def _places(names: Sequence[str], pairs: Iterable[PairSummary]) -> dict[str, tup
 
 
 def _of_main(summary: Summary) -> str:
-    """The answer of the main table; empty where it has none."""
+    """Answers from the main table; empty if it has no answer."""
     ranked, places = _ranked(summary), places_of(summary)
     words = words_of(summary.study.metric)
     if len(ranked) > 1 and summary.study.repetitions:
         return (
-            f"The best mean of {words} is that of {ranked[0].name}; size {summary.study.size} repeats every "
-            "trial and judges nothing."
+            f"{ranked[0].name} has the best mean of {words}. Size {summary.study.size} repeats every trial "
+            "and gives no verdicts."
         )
     if not places:
         return _by_pairs(summary, words)
@@ -179,54 +180,56 @@ def _of_main(summary: Summary) -> str:
         return _none_ahead(summary, first, words)
     leads = (_lead(summary.pairs, name, others[0]) for name in first)
     lead = next((found for found in leads if found and found.is_shown), None)
-    by = f"; {lead.said(words, next_one=True)}" if lead else ""
+    by = f"; {lead.in_words(words, next_one=True)}" if lead else ""
     if len(first) == 1:
         return f"{first[0]} is the best of {len(ranked)} in {words}{by}."
     return (
-        f"{len(first)} of {len(ranked)} share the first place in {words}, not separated from each other: "
+        f"{len(first)} of {len(ranked)} share first place in {words}, without a significant difference: "
         f"{_listed(first)}{by}."
     )
 
 
 def _none_ahead(summary: Summary, names: Sequence[str], words: str) -> str:
-    """What is said where nobody is shown to be better than another."""
+    """Answers if no contender is significantly better than another."""
     if len(names) == 1:
-        return f"{names[0]} alone has figures of {words}: there is nothing to compare it with."
-    apart = _lead(summary.pairs, names[0], names[-1])
-    if apart is None:
-        return f"None of {_listed(names)} is shown to be better than another in {words}."
-    if len(names) == 2 and apart.pair.verdict == "equivalent":
+        return f"Only {names[0]} has figures of {words}, so there is nothing to compare it with."
+    extremes = _lead(summary.pairs, names[0], names[-1])
+    if extremes is None:
+        return f"{_listed(names)} do not differ significantly in {words}."
+    lead = extremes.in_words(words)
+    if len(names) == 2 and extremes.pair.verdict == "equivalent":
         band = f"{summary.study.equivalence_percent:g}"
-        return f"{names[0]} and {names[1]} are equivalent within {band} % in {words}: {apart.said(words)}."
-    smallest = apart.pair.smallest_detectable_percent
-    found = (
-        f", where {number(smallest, 1)} % would have been found four times out of five" if smallest else ""
+        return f"{names[0]} and {names[1]} are equivalent within {band} % in {words}: {lead}."
+    smallest = extremes.pair.smallest_detectable_percent
+    detected = (
+        f" For these two, a run like this detects {number(smallest, 1)} % in four of five runs."
+        if smallest
+        else ""
     )
     return (
-        f"None of {count(len(names), 'contender')} is shown to be better than another in {words}; of the two "
-        f"farthest apart, {apart.said(words)}{found}."
+        f"None of {count(len(names), 'contender')} is significantly better than another in {words}. Of the "
+        f"best and the worst estimate, {lead}.{detected}"
     )
 
 
 def _by_pairs(summary: Summary, words: str) -> str:
-    """Where not all were compared with each other: what the declared comparisons found."""
+    """Answers from the declared comparisons, if not all contenders were compared with each other."""
     pairs = [pair for pair in summary.pairs if pair.sweep is None]
     if not pairs:
         return ""
     shown = [pair for pair in pairs if pair.verdict in ("faster", "slower")]
     leads = [_Lead(pair, pair.verdict == "faster") for pair in shown]
-    decided = "; ".join(lead.said(words_of(lead.pair.metric)) for lead in leads[:MOST_NAMED])
+    decided = "; ".join(lead.in_words(words_of(lead.pair.metric)) for lead in leads[:MOST_NAMED])
+    comparisons = count(len(pairs), "comparison")
     if not decided:
-        return f"None of {count(len(pairs), 'comparison')} in {words} found a difference."
+        return f"None of {comparisons} in {words} found a significant difference."
     more = f"; and {len(leads) - MOST_NAMED} more" if len(leads) > MOST_NAMED else ""
-    return (
-        f"{len(leads)} of {count(len(pairs), 'comparison')} in {words} found a difference: {decided}{more}."
-    )
+    return f"{len(leads)} of {comparisons} in {words} found a significant difference: {decided}{more}."
 
 
 @dataclass(frozen=True)
 class _Lead:
-    """A comparison, seen from one of the two: how much better that one is."""
+    """A comparison from the side of one contender: how much better that one is."""
 
     pair: PairSummary
     of_a: bool
@@ -245,13 +248,13 @@ class _Lead:
 
     @property
     def ratio(self) -> float:
-        """The cost of the other to that of this one: above 1, this one is the better."""
-        assert self.pair.ratio is not None, "a lead is of a comparison that could be made"
+        """The other's cost over this one's: above 1, this one is better."""
+        assert self.pair.ratio is not None, "a lead needs a comparison with a ratio"
         return 1 / self.pair.ratio if self.of_a else self.pair.ratio
 
     @property
     def interval(self) -> str:
-        """`95.8 % interval 1.14 to 1.30`, of the ratio."""
+        """The interval of the ratio: `95.8 % interval 1.14 to 1.30`."""
         ends = self.pair.low, self.pair.high
         if self.of_a:
             ends = self.pair.high and 1 / self.pair.high, self.pair.low and 1 / self.pair.low
@@ -262,9 +265,11 @@ class _Lead:
     def figure(self) -> str:
         return number(self.ratio, ratio_digits(self.ratio))
 
-    def said(self, words: str, *, next_one: bool = False) -> str:
-        """`b has 1.21 times the server CPU per connection of a (95.8 % interval 1.14 to 1.30)`; of a rate the
-        better one has the more."""
+    def in_words(self, words: str, *, next_one: bool = False) -> str:
+        """Writes `b has 1.21 times the server CPU per connection of a (95.8 % interval 1.14 to 1.30)`.
+
+        If more is better, the better contender comes first.
+        """
         ahead, behind = _base(self.ahead), _base(self.behind)
         times = f"has {self.figure} times the {words} of"
         if metric(self.pair.metric).better == "more":
@@ -273,12 +278,12 @@ class _Lead:
 
 
 def _base(name: str) -> str:
-    """A contender of a sweep's point without the point."""
+    """Removes the sweep and the point from a contender's name."""
     return name.partition("@")[0]
 
 
 def _lead(pairs: Iterable[PairSummary], ahead: str, behind: str) -> _Lead | None:
-    """The comparison of these two, if there is one that could be made."""
+    """Finds the comparison of these two; None if there is none, or if it has no ratio."""
     for pair in pairs:
         if {pair.a, pair.b} == {ahead, behind} and pair.ratio:
             return _Lead(pair, pair.a == ahead)
@@ -286,14 +291,14 @@ def _lead(pairs: Iterable[PairSummary], ahead: str, behind: str) -> _Lead | None
 
 
 def _listed(names: Sequence[str]) -> str:
-    """`a, b and c`; of many the first, and how many more."""
+    """Writes `a, b and c`; of many the first ones, and the number of the others."""
     shown = [*names] if len(names) <= MOST_NAMED else [*names[: MOST_NAMED - 1]]
     last = shown.pop() if len(shown) == len(names) else f"{len(names) - len(shown)} more"
     return f"{', '.join(shown)} and {last}" if shown else last
 
 
 def _heading(summary: Summary) -> str:
-    """What the ranking's figures are, with their unit."""
+    """Writes the metric of the ranking with its unit."""
     name = summary.study.metric
     figures = [shown_of(summary, each, name) for each in _ranked(summary)]
     if not figures:
@@ -306,7 +311,7 @@ def _ranking(summary: Summary, places: Mapping[str, tuple[int, int]]) -> Iterato
     figures = {each.name: shown_of(summary, each, name) for each in ranked}
     unit = unit_for(summary, name, figures.values())
     digits = digits_for([unit.of(figure.value) for figure in figures.values() if figure], name)
-    # Who can be ahead stands ahead; of those that can be alike, the best estimate.
+    # By the first possible place; contenders with the same one by their estimates.
     for each in sorted(ranked, key=lambda each: (places.get(each.name, (0, 0))[0], each.rank or 0)):
         figure, (first, last) = figures[each.name], places.get(each.name, (each.rank or 0,) * 2)
         yield Ranked(
@@ -321,7 +326,7 @@ def _ranking(summary: Summary, places: Mapping[str, tuple[int, int]]) -> Iterato
 
 
 def sweep_answer(summary: Summary, sweep: SweepSummary) -> str:
-    """What a sweep comes to, as a sentence; empty where it compares nothing."""
+    """Answers from a sweep, in a sentence; empty if it compares nothing."""
     if sweep.crossover is not None:
         return crossover.sentences(summary, sweep)[0]
     words = words_of(sweep.metric)
@@ -333,23 +338,25 @@ def sweep_answer(summary: Summary, sweep: SweepSummary) -> str:
     groups: dict[tuple[str, ...], list[str]] = {}
     for point, (names, _) in firsts.items():
         groups.setdefault(names, []).append(point)
-    said = [_group(names, points, len(firsts), firsts) for names, points in groups.items()]
-    return f"In {words}, {'; '.join(said)}."
+    parts = [_group(names, points, len(firsts), firsts) for names, points in groups.items()]
+    return f"In {words}: {'; '.join(parts)}."
 
 
 def _first_at(
     summary: Summary, sweep: SweepSummary, point: str
 ) -> tuple[tuple[str, ...], _Lead | None] | None:
-    """Who is not beaten at a point, and by how much the one that is alone there leads the next, or one of
-    several the next that is shown to be behind it; None where nobody is compared."""
+    """Gives the contenders that are not beaten at a point, and their smallest lead; None without pairs.
+
+    If there are several, only a significant lead counts.
+    """
     pairs = [pair for pair in summary.pairs if (pair.sweep, pair.point) == (sweep.name, point) and pair.ratio]
     names = list(dict.fromkeys(each for pair in pairs for each in (pair.a, pair.b)))
     first = [name for name, (place, _) in _places(names, pairs).items() if place == 1]
     if not names or not first:
         return None
     leads = [_Lead(pair, pair.a in first) for pair in pairs if (pair.a in first) != (pair.b in first)]
-    told = leads if len(first) == 1 else [lead for lead in leads if lead.is_shown]
-    return tuple(map(_base, first)), min(told, key=lambda each: each.ratio, default=None)
+    counted = leads if len(first) == 1 else [lead for lead in leads if lead.is_shown]
+    return tuple(map(_base, first)), min(counted, key=lambda each: each.ratio, default=None)
 
 
 def _group(
@@ -362,20 +369,22 @@ def _group(
     where = every if len(points) == of > 1 else _at(points)
     leads = [lead for point in points if (lead := firsts[point][1])]
     if not leads:
-        return f"{_listed(names)} are not separated {where}"
+        return f"{_listed(names)} do not differ significantly {where}"
     least = min(leads, key=lambda each: each.ratio)
     place = next(point for point in points if firsts[point][1] is least)
-    beside = f", at {place}" if len(points) > 1 else ""
+    of_point = f", at {place}" if len(points) > 1 else ""
     least_of = "at least " if len(points) > 1 else ""
-    by = f"{least_of}{least.figure} times as good as {_base(least.behind)} ({least.interval}{beside})"
+    by = f"{least_of}{least.figure} times as good as {_base(least.behind)} ({least.interval}{of_point})"
     if len(names) > 1:
-        return f"{_listed(names)} are not separated {where}, of whom {_base(least.ahead)} is {by}"
+        return f"{_listed(names)} do not differ significantly {where}, and {_base(least.ahead)} is {by}"
     return f"{names[0]} is the best {where}, {by}"
 
 
 def sweep_places(summary: Summary, sweep: SweepSummary) -> Places | None:
-    """The places that the verdicts leave open at each point; of repeated runs the ranks by their means. None
-    where fewer than two contenders have figures at any point."""
+    """Gives the places at each point; for repeated runs, the ranks by their means.
+
+    None if no point has figures of two contenders.
+    """
     contenders, sign = at_points(summary, sweep), -1 if sweep.better == "more" else 1
     columns: dict[str, dict[str, str]] = {}
     for point in sweep.points:
@@ -420,7 +429,7 @@ def _at(points: Sequence[str]) -> str:
 
 
 def _of_means(summary: Summary, sweep: SweepSummary, words: str) -> str:
-    """Of repeated runs: whose mean is the best at which points. Nothing is judged."""
+    """Writes, for repeated runs, which contender has the best mean at which points."""
     contenders, sign = at_points(summary, sweep), -1 if sweep.better == "more" else 1
     best: dict[str, list[str]] = {}
     for point in sweep.points:
@@ -441,14 +450,13 @@ def _of_means(summary: Summary, sweep: SweepSummary, words: str) -> str:
         figure = shown_of(summary, contenders[(base, points[0])], sweep.metric)
         assert figure is not None, "it was the best there"
         parts = (f"{number(unit.of(figure.value), digits)} {unit.name}", figure.span(unit, digits, BETWEEN))
-        beside = f"at {points[0]} {parts[0]}" if len(points) > 1 else parts[0]
-        texts.append(f"{base} has it {_at(points)} ({', '.join(filter(None, (beside, parts[1])))})")
-    said = "; ".join(texts)
-    return f"The best mean of {words}: {said}. Runs are repeated and nothing is judged."
+        best_figure = f"at {points[0]} {parts[0]}" if len(points) > 1 else parts[0]
+        texts.append(f"{base} {_at(points)} ({', '.join(filter(None, (best_figure, parts[1])))})")
+    return f"Best mean of {words}: {'; '.join(texts)}. Repeated runs have no verdicts."
 
 
 def machine_in_short(summary: Summary) -> list[str]:
-    """The machine in two lines: what it is, and how it was used."""
+    """Describes the machine in two lines: what it is, and how it was used."""
     machine = summary.machine
     cpu, lab = _part(machine, "cpu"), _part(summary.study.settings, "lab")
     memory = machine.get("memory_bytes")
@@ -484,7 +492,7 @@ def _part(values: Mapping[str, Any], key: str) -> Mapping[str, Any]:
 
 
 def _kernel(text: object) -> str:
-    """`Linux 6.1.0`, without its build."""
+    """Writes `Linux 6.1.0`, without its build."""
     return " ".join(str(text).split()[:2]) if text else ""
 
 
@@ -493,20 +501,22 @@ def _cpus(cpus: Sequence[int]) -> str:
 
 
 def weighty(summary: Summary) -> list[str]:
-    """What a reader must know before any figure, the gravest first: what was given up, what was noisy, what
-    was invalid. All else stands with the run's notes."""
+    """Lists what a reader must know before any figure, the most serious first.
+
+    These are contenders given up, noisy blocks and invalid trials. The run's notes have the rest.
+    """
     trials = summary.trials
-    said = []
+    texts = []
     if trials.given_up:
-        said.append(f"Given up, without figures: {', '.join(trials.given_up)} (why: in the notes).")
+        texts.append(f"Given up, without figures: {', '.join(trials.given_up)}. The notes say why.")
     if kept := trials.noisy_blocks_kept:
         every = count(summary.study.blocks, "block")
-        said.append(f"{len(kept)} of {every} were noisier than the study allows, and count.")
+        texts.append(f"{len(kept)} of {every} count although noisier than the study allows.")
     if trials.rejected_blocks:
-        said.append(f"{count(len(trials.rejected_blocks), 'block')} rejected for outside noise.")
+        texts.append(f"{count(len(trials.rejected_blocks), 'block')} rejected for outside noise.")
     if trials.incomplete_blocks:
-        said.append(f"{count(len(trials.incomplete_blocks), 'block')} with a trial that stayed invalid.")
+        texts.append(f"{count(len(trials.incomplete_blocks), 'block')} incomplete: a trial stayed invalid.")
     if trials.invalid:
         of_all = trials.valid + trials.invalid + trials.rejected
-        said.append(f"{trials.invalid:,} of {count(of_all, 'trial')} invalid.")
-    return [printable(each) for each in said]
+        texts.append(f"{trials.invalid:,} of {count(of_all, 'trial')} invalid.")
+    return [printable(each) for each in texts]

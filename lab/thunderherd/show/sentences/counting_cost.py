@@ -1,4 +1,4 @@
-"""What counting the processor's events changed, in words: beside figures, verdicts and explanations."""
+"""How counting the processor's events changed the figures, in sentences."""
 
 from __future__ import annotations
 
@@ -12,26 +12,30 @@ from thunderherd.text.figures import capital, count, percent, printable, ratio_d
 __all__ = ["about_cpu_time", "about_metrics", "cost_lines"]
 
 OF_SIDE = {side: f"{side}_cpu_per_request" for side in SIDES}
-"""By what it is told how much counting changed a side whose own counters are compared."""
+"""The metric that shows how much counting changed a side."""
 
 
 def cost_lines(summary: Summary) -> list[str]:
-    """How much it changed, and what that means; nothing where the run has not measured it."""
+    """Writes how much counting changed, and the consequence; empty if the run did not measure it."""
     cost = summary.counting_cost
     if cost is None:
         return []
-    told = "; ".join(_by_metric(cost, _metrics(cost), with_ends=True))
-    means = (
-        ": figures of time and cycles are of a program that is counted"
+    changes = "; ".join(_by_metric(cost, _metrics(cost), with_ends=True))
+    consequence = (
+        "Times and cycles include this cost."
         if _changed(summary, _metrics(cost))
-        else f": that this changes anything by more than {_band(summary)} is not shown"
+        else f"No change of more than {_band(summary)} is shown."
     )
-    return [printable(f"Counting {_events(cost)} made {told} ({_how(cost)}){means}{_guest(summary)}.")]
+    return [
+        printable(f"Counting {_events(cost)} made {changes} ({_how(cost)}). {consequence}{_guest(summary)}")
+    ]
 
 
 def about_metrics(summary: Summary, names: Iterable[str]) -> list[str]:
-    """Which of the metrics that verdicts rest on counting changed by more than what counts as equivalent; of
-    a counter that is not there without being asked for, how much it changed that side's CPU time."""
+    """Lists the metrics of verdicts that counting changed by more than the equivalence band.
+
+    For a counter, which trials without counters lack, the CPU time of its side is compared.
+    """
     cost = summary.counting_cost
     if cost is None:
         return []
@@ -39,29 +43,29 @@ def about_metrics(summary: Summary, names: Iterable[str]) -> list[str]:
     for name in dict.fromkeys(names):
         if not _changed(summary, stand_ins(cost, name)):
             continue
-        told = "; ".join(_by_metric(cost, stand_ins(cost, name), with_ends=False))
+        changes = "; ".join(_by_metric(cost, stand_ins(cost, name), with_ends=False))
         lines.append(
             printable(
-                f"{capital(words_of(name))}: of programs that counting changed, by more than the "
-                f"{_band(summary)} that count as equivalent: it made {told}."
+                f"{capital(words_of(name))}: counting changed these programs by more than the "
+                f"{_band(summary)} that count as equivalent. It made {changes}."
             )
         )
     return lines
 
 
 def about_cpu_time(summary: Summary) -> list[str]:
-    """That CPU time is explained which counting has changed; nothing where it has not, or nobody knows."""
+    """Warns that counting changed the explained CPU time; empty if it did not, or if that is unknown."""
     cost = summary.counting_cost
     if cost is None or not _changed(summary, OF_SIDE.values()):
         return []
     return [
         *cost_lines(summary),
-        "What is explained has the cost of counting in it, which none of the prices is: it is in the rest.",
+        "The explained CPU time includes the cost of counting. It has no price, so it is part of the rest.",
     ]
 
 
 def stand_ins(cost: CountingCost, name: str) -> list[str]:
-    """The metrics that tell how counting changed one: itself, or the CPU time of whose counter it is."""
+    """Lists the metrics that show how counting changed one: itself, or the CPU time of its sides."""
     if any(each.ratio(name) for each in cost.contenders):
         return [name]
     side = name.partition(".")[0]
@@ -83,21 +87,21 @@ def _changed(summary: Summary, names: Iterable[str]) -> bool:
 
 
 def _by_metric(cost: CountingCost, names: Sequence[str], *, with_ends: bool) -> Iterator[str]:
-    """`server CPU per request 1.53 times as long with single (1.4 to 1.6), 1.31 with select (1.2 to 1.4)`."""
+    """Writes `server CPU per request 1.53 times as long with single (1.4 to 1.6), 1.31 with select (...)`."""
     for name in names:
         known = [(one, found) for one in cost.contenders if (found := one.ratio(name)) is not None]
         times = f" times as {'long' if metric(name).unit == 's' else 'high'}"
-        told: list[str] = []
+        texts: list[str] = []
         for one, found in known:
             digits = min(2, ratio_digits(found.value))
             ends = f" ({_ends(found, digits)})" if with_ends else ""
-            told.append(f"{found.value:.{digits}f}{'' if told else times} with {one.contender}{ends}")
-        if told:
-            yield f"{words_of(name)} {', '.join(told)}"
+            texts.append(f"{found.value:.{digits}f}{'' if texts else times} with {one.contender}{ends}")
+        if texts:
+            yield f"{words_of(name)} {', '.join(texts)}"
 
 
 def _ends(found: CostEstimate, digits: int) -> str:
-    """Of the interval; of pairs that are too few for one, the least and the greatest of them."""
+    """Writes the ends of the interval; with too few pairs, the least and the largest ratio."""
     if found.low is None or found.high is None:
         return f"pairs: {span(found.least, found.most, digits)}"
     return span(found.low, found.high, digits)
@@ -115,8 +119,8 @@ def _how(cost: CountingCost) -> str:
     pairs = count(most, "pair") if fewest == most else f"{fewest} to {most} pairs"
     known = [each.confidence for each in ratios if each.low is not None]
     intervals = f"; intervals: {percent(min(known))}" if known else ""
-    few = "; 'pairs': too few for an interval" if len(known) < len(ratios) else ""
-    return f"{pairs} of trials of a contender, with all counters and without{intervals}{few}"
+    few = "; 'pairs': least and largest, too few for an interval" if len(known) < len(ratios) else ""
+    return f"{pairs} of trials for each contender, with and without all counters{intervals}{few}"
 
 
 def _band(summary: Summary) -> str:
@@ -124,7 +128,7 @@ def _band(summary: Summary) -> str:
 
 
 def _guest(summary: Summary) -> str:
-    """Where it may come from, if this is a virtual machine."""
+    """Names a possible cause, if this is a virtual machine."""
     if summary.machine.get("hypervisor", "none") == "none":
         return ""
-    return "; this is a virtual machine, whose hypervisor may trap each access to the processor's counters"
+    return " This is a virtual machine, whose hypervisor may trap each access to the processor's counters."

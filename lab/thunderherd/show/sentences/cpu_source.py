@@ -1,7 +1,7 @@
-"""From which rung of the ladder a figure of CPU cost comes, and why from no higher one.
+"""The CPU source of a figure of CPU cost, and why no better source was used.
 
-The ladder: cycles, which the CPU counts; task-clock, a perf event; what the system accounts for otherwise
-(control group, /proc, getrusage). Each is a figure of its own, never mixed with another.
+The best source is cycles, which the CPU counts. Next is task-clock, a perf event. Last is the system's own
+accounting (control group, /proc, getrusage). Figures of different sources are never mixed.
 """
 
 from __future__ import annotations
@@ -23,11 +23,11 @@ SOURCES = {
     "perf_event": "task-clock, a perf event",
     "whole_life": "getrusage(2) of its whole life",
 }
-"""Where the engine has a server's CPU time from, in words."""
+"""The engine's sources of a server's CPU time, in words."""
 
 
 def main_substitute(summary: Summary) -> str | None:
-    """What the main table has beside its metric where that cannot be had: the next rung that has a figure."""
+    """Finds the substitute of an unavailable main metric: the next CPU source with a figure."""
     name = summary.study.metric
     if not not_offered(summary, name):
         return None
@@ -37,7 +37,7 @@ def main_substitute(summary: Summary) -> str | None:
 
 
 def cpu_cost_lines(summary: Summary, names: Iterable[str]) -> list[str]:
-    """Of metrics that are shown, for each rung that one of them stands on: where it comes from."""
+    """Explains each CPU source that one of the shown metrics comes from."""
     shown = [*dict.fromkeys(names)]
     made_of = {part for name in shown for part in counters_of(name)}
     lines = []
@@ -64,17 +64,17 @@ def _of_server(summary: Summary, shown: list[str]) -> Iterator[str]:
 
 
 def _no_cycles(summary: Summary, shown: list[str]) -> str:
-    """Why cycles, the highest rung, do not stand here; empty where they do."""
+    """Explains why cycles, the best source, are missing; empty if they are shown."""
     if CYCLES in {part for name in shown for part in counters_of(name) if not not_offered(summary, name)}:
         return ""
     reasons = [why for side in SIDES if (why := not_offered(summary, f"{side}.{CYCLES}"))]
     if reasons:
-        return f"; not cycles, which cannot be had here: {reasons[0]}"
+        return f"; cycles are unavailable: {reasons[0]}"
     if CYCLES in summary.study.counters:
         return ""
-    return "; not cycles, which the study does not ask for"
+    return "; the study does not request cycles"
 
 
 def in_place_of(name: str) -> str:
-    """What stands with a metric that is shown in the place of another."""
-    return f"in place of {words_of(name)}, not to be had here"
+    """Labels a metric that is shown instead of an unavailable one."""
+    return f"instead of {words_of(name)}, which is unavailable"

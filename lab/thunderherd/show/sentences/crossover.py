@@ -1,6 +1,6 @@
-"""Where two contenders change places, in sentences: every figure is one of `summary.json`.
+"""Where two contenders change places, in sentences. Every figure is in `summary.json`.
 
-The first sentence is the answer. Then come what qualifies it, and what it rests on.
+The first sentence is the answer. Its caveats follow, then the data behind it.
 """
 
 from __future__ import annotations
@@ -20,25 +20,27 @@ from thunderherd.text.quantities import amount, amounts, plain
 __all__ = ["sentences"]
 
 LONG = 2.0
-"""A stretch of equivalence is told from so many times its first size on: around a crossing there always is
-one."""
+"""A range of equivalence is reported if its last size is so many times its first.
+
+A short one exists around every crossing.
+"""
 
 BENDS = 0.05
-"""A line whose p of being straight is at most this is said to bend."""
+"""The largest p of a straight line at which the line is reported to bend."""
 
 
 def sentences(summary: Summary, sweep: SweepSummary) -> list[str]:
-    """What a sweep's run says about the crossover that it asks for; none where it asks for none."""
+    """Reports the crossover that a sweep requests; empty if it requests none."""
     found = sweep.crossover
     if found is None:
         return []
     if found.why is not None:
-        return [f"It cannot be told where {found.a} and {found.b} change places: {found.why}."]
+        return [f"No answer to where {found.a} and {found.b} change places: {found.why}."]
     names = {each.name: each for each in summary.contenders if each.sweep == sweep.name}
     scaled = extrapolated(each.scaled.get(sweep.metric) for each in names.values())
-    said = [*sweep.remarks, *([scaled] if scaled else [])]
-    beside = [f"Beside it: {'; '.join(said)}."] if said else []
-    return [_answer(found, summary, sweep), *beside, *_remarks(found, summary), _rests_on(found, summary)]
+    texts = [*sweep.remarks, *([scaled] if scaled else [])]
+    caveats = [f"Applies to every figure: {'; '.join(texts)}."] if texts else []
+    return [_answer(found, summary, sweep), *caveats, *_remarks(found, summary), _based_on(found, summary)]
 
 
 # The answer -------------------------------------------------------------------------------------------------
@@ -51,7 +53,7 @@ def _answer(found: CrossoverSummary, summary: Summary, sweep: SweepSummary) -> s
     if found.outcome == "several":
         changes = "; ".join(_between(each, found.unit) for each in found.brackets)
         return f"They change places {len(found.brackets)} times ({by}): {changes}."
-    return f"None in this range ({by}): {_none(found, summary, sweep)}."
+    return f"No crossover in this range ({by}): {_none(found, summary, sweep)}."
 
 
 def _one(found: CrossoverSummary, by: str) -> str:
@@ -59,12 +61,12 @@ def _one(found: CrossoverSummary, by: str) -> str:
     before, after = bracket.before, bracket.after
     if at is None or at.low is None or at.high is None:
         where = _between(bracket, found.unit, named=False)
-        return f"From some size {where} on {after} beats {before}; below it {before} beats {after} ({by})."
+        return f"From some size {where} on, {after} beats {before}; below it, {before} beats {after} ({by})."
     size = amount(at.value, found.unit)
     interval = f"{percent(at.confidence)} interval {_interval(at, found)}"
     if after == found.a:
-        return f"From {size} on {after} beats {before} ({interval}; {by}); below it {before} beats {after}."
-    return f"Below {size} {before} beats {after} ({interval}; {by}); from there on {after} beats {before}."
+        return f"From {size} on, {after} beats {before} ({interval}; {by}); below it, {before} beats {after}."
+    return f"Below {size}, {before} beats {after} ({interval}; {by}); from there on, {after} beats {before}."
 
 
 def _between(bracket: CrossoverBracket, unit: str, *, named: bool = True) -> str:
@@ -73,7 +75,7 @@ def _between(bracket: CrossoverBracket, unit: str, *, named: bool = True) -> str
 
 
 def _interval(at: CrossoverEstimate, found: CrossoverSummary) -> str:
-    """Its ends; one beyond the range as just that, since nothing was measured there."""
+    """Writes the interval; an end beyond the range is not given, since nothing was measured there."""
     sizes = [point.size for point in found.points]
     assert at.low is not None and at.high is not None
     if at.low < sizes[0] and at.high > sizes[-1]:
@@ -97,38 +99,39 @@ def _none(found: CrossoverSummary, summary: Summary, sweep: SweepSummary) -> str
             f"{found.ahead} beats {other} at {len(lead)} of {sizes} ({beaten}), by {_leads(lead)}; "
             f"{other} beats {found.ahead} at none; {_rest(found, summary, sweep)}"
         )
-    return f"neither is shown to beat the other at any of {sizes}: {_rest(found, summary, sweep)}"
+    return f"neither is significantly better at any of {sizes}: {_rest(found, summary, sweep)}"
 
 
 def _leads(points: Sequence[CrossoverPoint]) -> str:
-    """How many times as good the winner is, from least to most."""
+    """Writes the smallest and the largest lead of the winner."""
     leads = sorted(max(point.ratio, 1 / point.ratio) for point in points)
     least, most = (number(each, 3) for each in (leads[0], leads[-1]))
     return f"a factor of {least}" if least == most else f"a factor of {least} to {most}"
 
 
 def _rest(found: CrossoverSummary, summary: Summary, sweep: SweepSummary) -> str:
-    """The sizes at which neither is ahead."""
+    """Describes the sizes at which neither is ahead."""
     band = f"within {summary.study.equivalence_percent:g} %"
     equal = [point for point in found.points if point.standing == "equivalent"]
-    open_ = [point for point in found.points if point.standing == "undecided"]
+    undecided = [point for point in found.points if point.standing == "undecided"]
     parts = []
     if equal:
         parts.append(f"equivalent {band} at {len(equal)} ({_listed([each.size for each in equal], found)})")
-    if open_:
-        ratios = sorted(each.ratio for each in open_)
+    if undecided:
+        ratios = sorted(each.ratio for each in undecided)
         ends = dict.fromkeys(number(each, 3) for each in (ratios[0], ratios[-1]))
-        told = f"{'ratios' if len(ends) > 1 else 'ratio'} {' to '.join(ends)}"
-        if smallest := _smallest_detectable(summary, sweep, open_):
-            told += f"; a difference of {number(smallest, 1)} % would have been found four times out of five"
-        parts.append(f"undecided at {len(open_)} ({_listed([each.size for each in open_], found)}; {told})")
+        detail = f"{'ratios' if len(ends) > 1 else 'ratio'} {' to '.join(ends)}"
+        if smallest := _smallest_detectable(summary, sweep, undecided):
+            detail += f"; a run like this detects {number(smallest, 1)} % in four of five runs"
+        sizes = _listed([each.size for each in undecided], found)
+        parts.append(f"undecided at {len(undecided)} ({sizes}; {detail})")
     return "; ".join(parts)
 
 
 def _smallest_detectable(
     summary: Summary, sweep: SweepSummary, points: Sequence[CrossoverPoint]
 ) -> float | None:
-    """What could have been found at each of these points, if they are of this run."""
+    """Gives the difference that is detectable at each of these points; None if they are of another run."""
     sizes = {point.size for point in points}
     names = {point.name for point in sweep.points if point.number in sizes}
     found = [
@@ -141,7 +144,7 @@ def _smallest_detectable(
 
 
 def _listed(sizes: Sequence[float], found: CrossoverSummary) -> str:
-    """Sizes that follow on each other as a range, others by themselves."""
+    """Lists sizes: neighbouring ones as a range, others one by one."""
     every = [point.size for point in found.points]
     runs: list[list[float]] = []
     for size in sizes:
@@ -154,7 +157,7 @@ def _listed(sizes: Sequence[float], found: CrossoverSummary) -> str:
     )
 
 
-# What qualifies it ------------------------------------------------------------------------------------------
+# Caveats ----------------------------------------------------------------------------------------------------
 
 
 def _remarks(found: CrossoverSummary, summary: Summary) -> Iterator[str]:
@@ -162,8 +165,8 @@ def _remarks(found: CrossoverSummary, summary: Summary) -> Iterator[str]:
         yield from _remarks_on_one(found)
     if found.outcome == "one" and found.equivalent and found.equivalent[1] >= LONG * found.equivalent[0]:
         yield (
-            f"From {amounts(*found.equivalent, found.unit)} both are shown to be equivalent within "
-            f"{summary.study.equivalence_percent:g} %: there it hardly matters which one is taken."
+            f"From {amounts(*found.equivalent, found.unit)} they are equivalent within "
+            f"{summary.study.equivalence_percent:g} %, so the choice hardly matters."
         )
     for name, why in found.missing.items():
         yield f"No figure at {name}: {why}."
@@ -174,38 +177,34 @@ def _remarks_on_one(found: CrossoverSummary) -> Iterator[str]:
     if found.stage == "coarse":
         if found.next_sizes:
             yield (
-                "No second stage was run: the neighbouring sizes at which each is shown to be ahead are all "
-                "that is known."
+                "No second stage was run, so only the neighbouring sizes at which each is ahead are known."
             )
         return
     if at is None:
         yield (
-            "The line through the second stage is zero outside of these two sizes, at each of which one is "
-            "shown to be ahead: the two contradict each other, and no interval is given."
+            "The line through the second stage crosses zero outside these two sizes, although each has a "
+            "significant winner. Line and tests contradict each other, so there is no interval."
         )
         return
     if at.low is None or at.high is None:
         yield (
-            f"The interval is unbounded: by {percent(at.confidence)} the slope of the line is not separated "
-            f"from zero (its estimate is {amount(at.value, found.unit)}); what stands above rests on the "
-            "tests at these two sizes alone. More blocks help."
+            "The interval is unbounded: the slope of the line does not differ significantly from zero "
+            f"({percent(at.confidence)}; the line crosses at {amount(at.value, found.unit)}). The answer "
+            "rests on the tests at these two sizes alone. More blocks help."
         )
         return
-    yield (
-        f"Shown by tests alone, whatever the line: they change places "
-        f"{_between(bracket, found.unit, named=False)}."
-    )
+    yield f"The tests alone, without the line, put the change {_between(bracket, found.unit, named=False)}."
     if at.curvature_p is not None and at.curvature_p <= BENDS:
         yield (
-            f"The line bends (p = {at.curvature_p:.2g}), and the interval assumes that it is straight: trust "
-            "the sizes shown by tests."
+            f"The line bends (p = {at.curvature_p:.2g}), but the interval assumes a straight line: trust the "
+            "sizes that the tests give."
         )
 
 
-# What it rests on -------------------------------------------------------------------------------------------
+# Data -------------------------------------------------------------------------------------------------------
 
 
-def _rests_on(found: CrossoverSummary, summary: Summary) -> str:
+def _based_on(found: CrossoverSummary, summary: Summary) -> str:
     trials = summary.trials
     valid = trials.valid + trials.rejected
     own = f"{count(found.blocks, 'block')}, {valid} of {valid + trials.invalid} trials valid"
@@ -213,14 +212,14 @@ def _rests_on(found: CrossoverSummary, summary: Summary) -> str:
         stage: [each.size for each in found.points if each.stage == stage] for stage in ("coarse", "dense")
     }
     if found.stage == "coarse":
-        return f"It rests on {_sizes(stages['coarse'], found)} ({own})."
+        return f"Based on {_sizes(stages['coarse'], found)} ({own})."
     first = ""
     if stages["coarse"]:
         counts = found.coarse_trials
-        told = f", {counts[0]} of {counts[1]} trials valid" if counts else ""
-        blocks = f" ({count(found.coarse_blocks, 'block')}{told})" if found.coarse_blocks else ""
-        first = f"{_sizes(stages['coarse'], found)} of a coarse stage{blocks} and "
-    return f"It rests on {first}{_sizes(stages['dense'], found)} of a dense one ({own})."
+        trials_of_it = f", {counts[0]} of {counts[1]} trials valid" if counts else ""
+        blocks = f" ({count(found.coarse_blocks, 'block')}{trials_of_it})" if found.coarse_blocks else ""
+        first = f"{_sizes(stages['coarse'], found)} in a coarse stage{blocks} and "
+    return f"Based on {first}{_sizes(stages['dense'], found)} in a dense stage ({own})."
 
 
 def _sizes(sizes: Sequence[float], found: CrossoverSummary) -> str:

@@ -1,4 +1,4 @@
-"""Explanations in sentences, for the terminal and the report."""
+"""Explanations of differences in CPU time, in sentences."""
 
 from __future__ import annotations
 
@@ -53,7 +53,7 @@ CAUSES: dict[CauseName, str] = {
     "copies": "copies",
     "rest": "the rest",
 }
-"""The causes as tables have them."""
+"""The causes in tables."""
 
 THINGS: dict[CauseName, tuple[str, str]] = {
     "connections": ("connection", "connections"),
@@ -64,7 +64,7 @@ THINGS: dict[CauseName, tuple[str, str]] = {
     "page_faults": ("page fault", "page faults"),
     "copies": ("byte copied", "bytes copied"),
 }
-"""What each counts, as sentences have it."""
+"""What each cause counts, in sentences: singular and plural."""
 
 WHOSE = {
     "server": "server CPU",
@@ -72,26 +72,26 @@ WHOSE = {
     "both": "CPU of server and clients together",
 }
 
-WITHIN_CALLS = " (work of the kernel within system calls is in it: how much of it cannot be told)"
-"""Calls are priced as empty ones, and no count says what else they do."""
+WITHIN_CALLS = " (this includes an unknown amount of kernel work within system calls)"
+"""A caveat of the rest: calls are priced as empty ones, and no counter covers their other work."""
 
 NAMED_FROM = 0.01
-"""A cause is named in the sentence that is at least so large a part of the difference."""
+"""The smallest share of the difference at which the sentence names a cause."""
 ALMOST = 0.005
-"""A count that is nearer to a whole number is written as one."""
+"""A count nearer to a whole number than this is written as one."""
 
 
 SWITCHES_ALONE = "switches without wake-ups"
-"""The cause where no wake-ups were counted."""
+"""The cause if no wake-ups were counted."""
 
 
 def name_of(cause: Cause) -> str:
-    """A cause as tables have it."""
+    """Names a cause in tables."""
     return SWITCHES_ALONE if cause.unit == SWITCHES else CAUSES[cause.cause]
 
 
 def unit_of_times(explanation: Explanation) -> Unit:
-    """The unit in which the figures of an explanation are read most easily."""
+    """Chooses the unit in which the figures of an explanation are easiest to read."""
     between = explanation.difference
     amounts = [each.amount.value for each in explanation.causes if each.amount]
     largest = max(map(abs, [between.a, between.b, between.value, *amounts]))
@@ -102,57 +102,60 @@ def unit_of_times(explanation: Explanation) -> Unit:
 
 
 def digits_of(explanation: Explanation, unit: Unit) -> int:
-    """Decimals that give the difference three significant digits."""
+    """Counts the decimals that give the difference three significant digits."""
     return min(3, decimals([unit.of(explanation.difference.value)]))
 
 
 def sentence(explanation: Explanation) -> str:
-    """`epoll needs 12.3 µs less server CPU per request than prefork (95 % interval 11.0 to 13.1): 11.8 µs are
-    3 switches with their wake-ups less; 0.5 µs cannot be attributed, ...`, and what is in that."""
+    """Writes an explanation in a sentence.
+
+    `epoll needs 12.3 µs less server CPU per request than prefork (95 % interval 11.0 to 13.1): 11.8 µs are 3
+    fewer switches with their wake-ups; 0.5 µs cannot be attributed (...)`.
+    """
     between, unit = explanation.difference, unit_of_times(explanation)
     digits = digits_of(explanation, unit)
-    # Of a difference that is not shown the figure is told as it is, and so are its parts.
+    # A difference that is not significant keeps its sign, and so do its parts.
     sign = -1 if between.value < 0 and (between.is_shown or between.low is None) else 1
     parts, others = _named(explanation)
-    told = [
+    texts = [
         f"{number(unit.of(sign * amount.value), digits)} {unit.name} {_things(cause, explanation)}"
         for cause, amount in parts
     ]
     if others:
         rest_of = sum(amount.value for _, amount in others)
-        told.append(f"{number(unit.of(sign * rest_of), digits)} {unit.name} all else that has a price")
-    if told:
-        told[0] = told[0].replace(f" {unit.name} ", f" {unit.name} are ", 1)
+        texts.append(f"{number(unit.of(sign * rest_of), digits)} {unit.name} all other priced causes")
+    if texts:
+        texts[0] = texts[0].replace(f" {unit.name} ", f" {unit.name} are ", 1)
     rest = explanation.rest.amount
     remains = f"{number(unit.of(sign * rest.value), digits)} {unit.name}" if rest else ABSENT
-    because = f"{', '.join(told)}; " if told else ""
-    text = f"{_head(explanation, unit, digits)}: {because}{remains} cannot be attributed"
+    because = f"{', '.join(texts)}; " if texts else ""
     missing = [CAUSES[each.cause] for each in explanation.causes if each.amount is None]
+    including = f", including {_listed(missing)}," if missing else ""
     within = (
         WITHIN_CALLS if explanation.network is None else _network(explanation.network, unit, digits, sign)
     )
-    return f"{text}{f', {_listed(missing)} among it' if missing else ''}{within}."
+    head = _head(explanation, unit, digits)
+    return f"{head}: {because}{remains}{including} cannot be attributed{within}."
 
 
 def _network(part: Range, unit: Unit, digits: int, sign: int) -> str:
-    """What is known of the rest where both were sampled: how much of the difference has no price as it is
-    network code."""
+    """Writes how much of the difference is network code, which has no price, by the profiles of both."""
     ends = sorted(sign * each for each in (part.low, part.high))
     return (
-        f" (work of the kernel within system calls is in it: by the profiles its network code, which has no "
-        f"price, makes {number(unit.of(sign * part.value), digits)} {unit.name} of the difference, bounds "
+        " (this includes kernel work within system calls; by the profiles, network code, which has no price, "
+        f"is {number(unit.of(sign * part.value), digits)} {unit.name} of the difference, bounds "
         f"{span(unit.of(ends[0]), unit.of(ends[1]), digits)})"
     )
 
 
 def _head(explanation: Explanation, unit: Unit, digits: int) -> str:
-    """What is to be explained, in words; that it is not shown, where it is not."""
+    """Writes the difference, and whether it is significant."""
     between = explanation.difference
     what = f"{WHOSE[explanation.side]} per {explanation.per}"
     size = f"{number(unit.of(abs(between.value)), digits)} {unit.name}"
     if not between.is_shown and between.low is not None:
         return (
-            f"{explanation.a} and {explanation.b} are not separated in {what} "
+            f"{explanation.a} and {explanation.b} do not differ significantly in {what} "
             f"({number(unit.of(between.value), digits)} {unit.name}{_interval(between, unit, digits, 1)})"
         )
     more = "less" if between.value < 0 else "more"
@@ -174,7 +177,7 @@ def _interval(between: Difference, unit: Unit, digits: int, sign: int) -> str:
 
 
 def _named(explanation: Explanation) -> tuple[list[tuple[Cause, Range]], list[tuple[Cause, Range]]]:
-    """The causes that a sentence names, and those that it takes together."""
+    """Splits the priced causes: those that a sentence names, and those that it sums up."""
     priced = [(each, each.amount) for each in explanation.causes[:-1] if each.amount and each.amount.value]
     least = NAMED_FROM * abs(explanation.difference.value)
     named = [pair for pair in priced if abs(pair[1].value) >= least]
@@ -182,7 +185,7 @@ def _named(explanation: Explanation) -> tuple[list[tuple[Cause, Range]], list[tu
 
 
 def _things(cause: Cause, explanation: Explanation) -> str:
-    """`1 process less`, `49.1 page faults more`."""
+    """Writes `1 fewer process`, `49.1 more page faults`."""
     if cause.cause == "rest" or cause.a is None or cause.b is None:
         return CAUSES[cause.cause]
     singular, plural = ("switch", "switches") if cause.unit == SWITCHES else THINGS[cause.cause]
@@ -195,16 +198,16 @@ def _things(cause: Cause, explanation: Explanation) -> str:
         )
     often = how_often(abs(more) * scale_of(explanation))
     what = f"{singular if often == '1' else plural}{' a MB' if explanation.per == 'byte' else ''}"
-    return f"{often} {what} {'more' if more > 0 else 'less'}"
+    return f"{often} {'more' if more > 0 else 'fewer'} {what}"
 
 
 def scale_of(explanation: Explanation) -> float:
-    """What counts are multiplied by: of a byte they are told for a million."""
+    """Gives the factor of counts: those per byte are shown per million bytes."""
     return 1e6 if explanation.per == "byte" else 1.0
 
 
 def how_often(value: float) -> str:
-    """`1`, `0.33`, `49.1`, `4,005`: so many of something in a request."""
+    """Writes a count: `1`, `0.33`, `49.1`, `4,005`."""
     if abs(value - round(value)) < ALMOST:
         return f"{round(value):,}"
     return number(value, decimals([value]))
@@ -215,23 +218,23 @@ def _listed(names: Sequence[str]) -> str:
 
 
 def reasons(explanations: Sequence[Explanation]) -> list[str]:
-    """Why causes have no amount, each reason once with all the causes that it is of."""
-    told: dict[str, list[str]] = {}
+    """Lists why causes have no amount, each reason once with all of its causes."""
+    causes_of: dict[str, list[str]] = {}
     for explanation in explanations:
         for each in explanation.causes:
             if each.why:
-                told.setdefault(each.why, []).append(name_of(each))
-    return [printable(f"{'; '.join(dict.fromkeys(causes))}: {why}") for why, causes in told.items()]
+                causes_of.setdefault(each.why, []).append(name_of(each))
+    return [printable(f"{'; '.join(dict.fromkeys(causes))}: {why}") for why, causes in causes_of.items()]
 
 
 def remarks(explanations: Sequence[Explanation]) -> list[str]:
-    """What belongs beside their figures, each once."""
-    told = dict.fromkeys(text for each in explanations for text in each.remarks)
-    return [printable(f"Beside each figure: {'; '.join(told)}.")] if told else []
+    """Writes the caveats of their figures, each once."""
+    texts = dict.fromkeys(text for each in explanations for text in each.remarks)
+    return [printable(f"Applies to every figure: {'; '.join(texts)}.")] if texts else []
 
 
 def _known_by(between: Difference) -> str:
-    """`a 95.8 % interval over 12 blocks, paired`; of few blocks, that they give none."""
+    """Writes `a 95.8 % interval over 12 blocks, paired`, or that there are too few blocks."""
     blocks = count(between.blocks, "block")
     if between.low is None:
         return f"from {blocks}, paired, too few for an interval"
@@ -240,27 +243,26 @@ def _known_by(between: Difference) -> str:
 
 
 def legend(explanation: Explanation) -> list[str]:
-    """How to read it: what the prices are, what they leave out, and what the intervals are."""
+    """Explains the prices, what they leave out, and the intervals."""
     trials = " and ".join(str(each) for each in explanation.trials)
     return [
-        "Explained is CPU time, the server's and that of both sides together; elapsed time is not: it has "
-        "waiting in it, which none of the prices is.",
-        "Amounts: how much more often it happens, times what one of it costs when nothing else is done "
-        "(`thunderherd limits`), which is the least that it may cost: an empty system call does nothing, a "
-        "small process is forked more quickly than a large one. What that leaves out is in the rest.",
-        "The price of a process, and of a thread, has its own system calls, switches and page faults in it; "
-        "they are not priced again. A connection (connect, accept, close) has a price that is both sides' "
-        "work: it is a cause where one opens more of them for a request than the other, of both together. A "
-        "switch is priced with the wake-up that ends it, on one CPU; to wake "
-        "another CPU costs more.",
-        f"The difference: {_known_by(explanation.difference)}. Of a cause: least "
-        f"and most of its counts ({trials} counted trials) and of its price, all at their worst. Of the "
-        "rest: all of these in quadrature.",
+        "Only CPU time is explained: the server's, and that of both sides together. Elapsed time also "
+        "contains waiting, which has no price.",
+        "Amount: how much more often something happens, times its price, which is the cost of a bare "
+        "operation (`thunderherd limits`). That is the least that it may cost: an empty system call does "
+        "nothing, and a small process forks faster than a large one. The rest has what the prices leave out.",
+        "The price of a process or thread includes its own system calls, switches and page faults, which are "
+        "not priced again. The price of a connection (connect, accept, close) covers both sides' work. It is "
+        "a cause in the CPU of both together, if one contender opens more connections per request. The price "
+        "of a switch includes the wake-up that ends it, on one CPU; waking another CPU costs more.",
+        f"Difference: {_known_by(explanation.difference)}. Bounds of a cause: least and most of its counts "
+        f"({trials} counted trials) and of its price, all at their worst. Bounds of the rest: all of these "
+        "in quadrature.",
         *(
             [
-                "Network code: the share of the samples that found the kernel in it, its copying, switches, "
-                "wake-ups and page faults left out, of the CPU time of the judged trials; its bounds are "
-                "those of both in quadrature. It is no further cause, but what profiles say of the rest."
+                "Network code: the share of samples in the kernel's network code, without its copying, "
+                "switches, wake-ups and page faults, times the CPU time of the judged trials. Its bounds "
+                "combine those of both in quadrature. It is no further cause, but a part of the rest."
             ]
             if explanation.network
             else []
@@ -269,21 +271,25 @@ def legend(explanation: Explanation) -> list[str]:
 
 
 def why_lines(summary: Summary, sweep: SweepSummary) -> list[str]:
-    """At which points it is known why one costs more than another and what shows it; at which it is not, and
-    what to type for that. Nothing of a sweep of one contender."""
+    """Names the command that explains the differences at counted points, and the one that counts at others.
+
+    Empty for a sweep of one contender.
+    """
     lines = []
     if sweep.counted_points:
         names = [f"{base}@{sweep.name}={sweep.counted_points[-1]}" for base in sweep.contenders[:2]]
         command = shlex.join(["thunderherd", "explain", "DIR", *names])
-        lines.append(f"Why, at {', '.join(sweep.counted_points)}: `{command}`, and the report's section Why.")
+        lines.append(f"Why, at {', '.join(sweep.counted_points)}: `{command}`, or the report's section Why.")
     if (others := elsewhere(summary, sweep)) is not None:
-        lines.append(f"Why, elsewhere: {others}.")
+        lines.append(f"Why, at other points: {others}.")
     return [printable(each) for each in lines]
 
 
 def elsewhere(summary: Summary, sweep: SweepSummary) -> str | None:
-    """At which points of a sweep nothing was counted, and the command that counts at the first of them; None
-    where there are none."""
+    """Lists the points of a sweep that were not counted, with the command that counts at the first of them.
+
+    None if there are none.
+    """
     missing = sweep.uncounted_points
     if not missing:
         return None

@@ -1,4 +1,4 @@
-"""The answer of a search for knees, for a person: sentences, and the tables of the terminal."""
+"""The answer of a search for knees: sentences, and the tables of the terminal."""
 
 from __future__ import annotations
 
@@ -15,17 +15,17 @@ __all__ = ["goal_in_words", "print_knees", "sentences"]
 
 
 def goal_in_words(summary: KneeSummary) -> str:
-    """`99th percentile of latency at most 2 ms`."""
+    """Writes `99th percentile of latency at most 2 ms`."""
     return f"{METRICS[summary.metric].words} at most {seconds_in_words(summary.goal_seconds)}"
 
 
 def rate_in_words(rate: float) -> str:
-    """Three digits, as thousands are written."""
+    """Writes a rate with three significant digits."""
     return f"{float(f'{rate:.3g}'):,.0f}"
 
 
 def interval_in_words(design: DesignKnee) -> str:
-    """What the interval reaches from and to."""
+    """Writes the ends of the interval."""
     if design.low is None and design.high is None:
         return "unbounded"
     if design.low is None:
@@ -36,40 +36,40 @@ def interval_in_words(design: DesignKnee) -> str:
 
 
 def sentences(summary: KneeSummary) -> list[str]:
-    """The answer: of each design, and of each pair."""
+    """Answers for each design, then for each pair."""
     return [*(_of_design(each) for each in summary.designs), *(_of_pair(each) for each in summary.pairs)]
 
 
 def _of_design(design: DesignKnee) -> str:
     name, rates = design.name, [point.rate for point in design.points]
     if design.outcome is None:
-        return f"{name}: cannot be told: {design.why}"
+        return f"{name}: unknown: {design.why}"
     within = f"{rates[0]:,} to {rates[-1]:,} requests a second"
     if design.outcome == "none":
-        return f"{name}: none in this range: at no rate of {within} is the goal met"
+        return f"{name}: no rate of this range meets the goal: {within}"
     if design.outcome == "all":
         beyond = (
             f"; above that the load did not measure its server: {design.left_out[min(design.left_out)]}"
-            if (design.left_out)
+            if design.left_out
             else ""
         )
-        return f"{name}: all of this range meets the goal: {within}{beyond}"
+        return f"{name}: every rate of this range meets the goal: {within}{beyond}"
     if design.outcome == "unclear":
-        return f"{name}: its blocks do not agree: in some all of {within} meets the goal, in some none does"
+        return f"{name}: the blocks disagree: in some every rate of {within} meets the goal, in some none"
     text = (
         f"{name}: up to {rate_in_words(design.rate or 0)} requests a second "
         f"({percent(design.confidence or 0)} interval: {interval_in_words(design)}; "
         f"{count(design.blocks, 'block')}"
     )
     if design.stage == "confirmation":
-        text += f" at rates around it, after a search that came to {rate_in_words(design.searched_rate or 0)}"
+        text += f" at rates around it, after a search that found {rate_in_words(design.searched_rate or 0)}"
     text += ")"
     if design.unconfirmed:
         text += f"; not confirmed: {design.unconfirmed}"
     if design.between_rates:
         text += (
-            f"; in {design.between_rates} of them the next rate was more than it keeps up with, so that the "
-            "knee is known to lie between two rates and no better (--points)"
+            f"; in {design.between_rates} of them it did not keep up with the next rate, so the knee is only "
+            "known to be between two rates (more rates: --points)"
         )
     return text
 
@@ -77,15 +77,15 @@ def _of_design(design: DesignKnee) -> str:
 VERDICTS = {
     "higher": "has the higher knee than",
     "lower": "has the lower knee than",
-    "equivalent": "has a knee that is equivalent to that of",
-    "undecided": "is not separated from",
+    "equivalent": "has a knee equivalent to that of",
+    "undecided": "does not differ significantly from",
 }
 
 
 def _of_pair(pair: KneePair) -> str:
     text = f"{pair.a} {VERDICTS[pair.verdict]} {pair.b}"
     if pair.ratio is not None:
-        ends = [f"{end:.3g}" if end is not None else "no end" for end in (pair.low, pair.high)]
+        ends = [f"{end:.3g}" if end is not None else "no bound" for end in (pair.low, pair.high)]
         text += f": {pair.ratio:.3g} times ({percent(pair.confidence)} interval: {ends[0]} to {ends[1]})"
     of_equivalence = pair.p_equivalent_adjusted if pair.verdict == "equivalent" else None
     p = pair.p_adjusted if of_equivalence is None else of_equivalence
@@ -93,14 +93,14 @@ def _of_pair(pair: KneePair) -> str:
 
 
 def print_knees(summary: KneeSummary, console: Console) -> None:
-    """The answer, and the latency of every rate."""
+    """Prints the answer, and the latency at every rate."""
     console.print(f"\nHighest rate with {goal_in_words(summary)}, workload {summary.workload}\n")
     table = Table(box=None, pad_edge=False)
-    for heading, side in (("Design", "left"), ("Requests a second", "right"), ("interval", "right")):
+    for heading, side in (("Design", "left"), ("Requests per second", "right"), ("interval", "right")):
         table.add_column(heading, justify="right" if side == "right" else "left")
     answers = {"none": "none in this range", "all": "all of this range", "unclear": "unclear"}
     for design in summary.designs:
-        answer = "not known" if design.outcome is None else answers.get(design.outcome)
+        answer = "unknown" if design.outcome is None else answers.get(design.outcome)
         rate = answer or rate_in_words(design.rate or 0)
         table.add_row(design.name, rate, interval_in_words(design) if design.outcome else "")
     console.print(table)

@@ -1,4 +1,4 @@
-"""Sentences for the terminal: contenders not counted or not sampled, and where flame graphs are."""
+"""Contenders that were not counted or not sampled, and the folder of the flame graphs, in sentences."""
 
 from __future__ import annotations
 
@@ -9,7 +9,7 @@ from thunderherd.text.figures import printable
 
 
 def where_drawn(summary: Summary, directory: Path) -> str:
-    """In a line, where the flame graphs of a run are; empty where it has none."""
+    """Names the folder of a run's flame graphs; empty without any."""
     if summary.profiles is None:
         return ""
     drawn = [side.flame_graph for each in summary.profiles.contenders for side in each.sides.values()]
@@ -19,12 +19,12 @@ def where_drawn(summary: Summary, directory: Path) -> str:
 
 
 def not_sampled(summary: Summary) -> list[str]:
-    """Who has no sampled trial that was asked for, and why."""
-    told = summary.profiles.contenders if summary.profiles else []
-    return [printable(f"{each.contender} was not sampled: {each.why}") for each in told if each.why]
+    """Lists the contenders without a requested sampled trial, with the reason."""
+    profiles = summary.profiles.contenders if summary.profiles else []
+    return [printable(f"{each.contender} was not sampled: {each.why}") for each in profiles if each.why]
 
 
 def not_counted(summary: Summary) -> list[str]:
-    """Who has no counted trial that was asked for, and why."""
-    told = summary.counting.contenders if summary.counting else []
-    return [printable(f"{each.contender} was not counted: {each.why}") for each in told if each.why]
+    """Lists the contenders without a requested counted trial, with the reason."""
+    counts = summary.counting.contenders if summary.counting else []
+    return [printable(f"{each.contender} was not counted: {each.why}") for each in counts if each.why]

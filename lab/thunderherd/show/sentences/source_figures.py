@@ -1,7 +1,6 @@
-"""The source's figures, as they stand beside ours: which of them belong where, and how they are written.
+"""The source's figures next to this machine's: where each belongs, how it is written, and its notes.
 
-All are in the summary, with what is to be known about each. They are shown as the source has them, in its own
-unit, rounded and never altered otherwise.
+All are in the summary. They are shown in the source's own unit, rounded and never altered otherwise.
 """
 
 from __future__ import annotations
@@ -33,23 +32,25 @@ __all__ = [
 
 
 def papers_of(summary: Summary, sweep: str | None, name: str) -> list[PaperFigure]:
-    """The source's figures of a metric, for a sweep or (None) the main table."""
+    """Lists the source's figures of a metric, for a sweep or (None) the main table."""
     return [each for each in summary.paper if (each.sweep, each.metric) == (sweep, name)]
 
 
 def paper_metric(summary: Summary) -> str:
-    """What the source's figures in the main table are of: what process control costs, where the source has
-    that and the table too; else the study's metric."""
+    """Names the metric of the source's figures in the main table.
+
+    This is process control if both the source and the table have it, otherwise the study's metric.
+    """
     if shows_process_control(summary) and papers_of(summary, None, PROCESS_CONTROL):
         return PROCESS_CONTROL
     return summary.study.metric
 
 
-# In words and digits ----------------------------------------------------------------------------------------
+# Texts ------------------------------------------------------------------------------------------------------
 
 
 def as_printed(value: float | None) -> str:
-    """A source's figure with no more decimals than it has, and no more than are of use."""
+    """Writes a source's figure, with no more decimals than it has or than are useful."""
     return ABSENT if value is None else number(value, _decimals_of_source(value))
 
 
@@ -61,10 +62,10 @@ def _decimals_of_source(value: float) -> int:
 def paper_texts(
     figures: Sequence[PaperFigure], unit: str, *, aligned: bool = False
 ) -> dict[tuple[str, str | None], str]:
-    """The source's figures by contender and point: of each system, in the order of `_systems`.
+    """Writes the source's figures by contender and point, for each system in the order of `_systems`.
 
-    `unit` is that in which ours are shown; the source's stands behind a figure that is in another. `aligned`
-    gives all of them the same decimals, for a column.
+    `unit` is that of this machine's figures; a figure in another one names its own. `aligned` gives all of
+    them the same decimals, for a column.
     """
     digits = max((_decimals_of_source(each.value) for each in figures if each.value is not None), default=0)
     texts = {
@@ -84,20 +85,22 @@ def paper_texts(
 
 
 def _systems(figures: Sequence[PaperFigure]) -> dict[str, list[str]]:
-    """The systems on which the source ran a contender, where it has several."""
+    """Lists the systems on which the source ran each contender, if it names them."""
     pairs = dict.fromkeys((each.base, each.system) for each in figures if each.system)
     return {base: [system or "" for each, system in pairs if each == base] for base, _ in pairs}
 
 
 def own_notes(figures: Sequence[PaperFigure]) -> dict[tuple[str, str | None], str]:
-    """What is to be known about some of these figures and not about all, by contender and point."""
+    """Gives the notes that only some of these figures have, by contender and point."""
     notes = {(each.base, each.point): each.note for each in figures}
     return {key: note for key, note in notes.items() if note and len({*notes.values()}) > 1}
 
 
 def paper_notes(figures: Sequence[PaperFigure], *, marked: bool = False) -> list[str]:
-    """What stands below a table with these figures; `marked` where what `own_notes` has stands there by the
-    marks of its figures."""
+    """Writes the notes below a table with these figures.
+
+    `marked` leaves out the notes of `own_notes`, which the table has by the marks of its figures.
+    """
     if marked and own_notes(figures):
         figures = [each.model_copy(update={"note": None}) for each in figures]
     return [
@@ -111,16 +114,14 @@ def paper_notes(figures: Sequence[PaperFigure], *, marked: bool = False) -> list
 
 @dataclass(frozen=True)
 class Notes:
-    """What to know about figures of the paper: `texts` by mark, and the mark of each contender that has
-    one.
-    """
+    """Notes on the source's figures: `texts` by mark, and the marks by contender."""
 
     texts: dict[str, str]
     marks: dict[str, str]
 
 
 def notes_by_mark(summary: Summary) -> Notes:
-    """The notes on the paper's figures, numbered in the order of the table; equal notes share a mark."""
+    """Numbers the notes on the source's figures in the order of the table; equal notes share a mark."""
     texts: dict[str, str] = {}
     marks: dict[str, str] = {}
     known: dict[str, str] = {}

@@ -1,8 +1,4 @@
-"""The sentences that stand with a run's tables, on a terminal and in the report.
-
-What a table shows and how it is read; how many comparisons, claims and trials there were, and what became of
-them; what belongs beside every figure.
-"""
+"""The captions, legends and counts of a run's tables, for the terminal and the report."""
 
 from __future__ import annotations
 
@@ -17,14 +13,15 @@ from thunderherd.text.shown import caption_of, shown_of, unit_for
 
 CLAIM_VERDICTS: tuple[ClaimVerdict, ...] = ("supported", "refuted", "undecided", "not testable here")
 
-NOT_SEPARATED = (
-    "Contenders that share a letter are not separated: these blocks do not tell them apart, which does not "
-    "make them equal."
+SHARED_LETTERS = (
+    "Contenders that share a letter do not differ significantly in these blocks. That does not mean they are "
+    "equal."
 )
+OF_PAPER = "Paper: the source's figure, on its own machine."
 
 
 def main_caption(summary: Summary) -> str:
-    """What the main table shows: the study's metric and its unit."""
+    """Names the study's metric and its unit."""
     name = summary.study.metric
     if name == CPU_PER_CONNECTION:
         return per_connections(summary)
@@ -34,7 +31,7 @@ def main_caption(summary: Summary) -> str:
 
 
 def per_connections(summary: Summary) -> str:
-    """What CPU figures are for, and on how many connections they were measured where these differ."""
+    """Writes the number of connections that CPU figures are shown for, and measured on if that differs."""
     shown, measured = summary.study.normalise_connections, summary.study.connections_per_trial
     text = f"CPU seconds per {shown:,} connections"
     if measured is None or shown == measured:
@@ -43,7 +40,7 @@ def per_connections(summary: Summary) -> str:
 
 
 def legend(summary: Summary) -> list[str]:
-    """How to read the study's table."""
+    """Explains the study's table."""
     study = summary.study
     main = main_of(summary)
     figures = [
@@ -51,18 +48,18 @@ def legend(summary: Summary) -> list[str]:
         for each in main
     ]
     confidences = {each.confidence for each in figures if each and each.confidence and each.low is not None}
-    lines = [NOT_SEPARATED] if any(each.letters for each in main) else []
+    lines = [SHARED_LETTERS] if any(each.letters for each in main) else []
     has_paper = any(each.sweep is None and each.value is not None for each in summary.paper)
-    paper = "Paper: its own machine." if main and has_paper else ""
+    paper = OF_PAPER if main and has_paper else ""
     if shows_process_control(summary):
         lines.append(
-            f"Process control: CPU beyond that of {study.baseline}, paired by block. {paper}".rstrip()
+            f"Process control: CPU time minus that of {study.baseline} in the same block. {paper}".rstrip()
         )
     elif paper:
         lines.append(paper)
     controls = [each.process_control_seconds for each in main] if shows_process_control(summary) else []
     if any(control.value < 0 for control in controls if control):
-        lines.append(f"Below zero: it used less CPU than {study.baseline} for the same connections.")
+        lines.append(f"Below zero: less CPU time than {study.baseline} for the same connections.")
     intervals = f"; intervals: {percent(min(confidences))}, each for its own figure" if confidences else ""
     lines += [f"{estimator(summary)}{intervals}."] if main else []
     shown = [study.metric, main_substitute(summary)]
@@ -70,18 +67,18 @@ def legend(summary: Summary) -> list[str]:
     lines += about_metrics(summary, [study.metric]) if main else []
     if any(each.clients_per_worker for each in main):
         measured = study.connections_per_trial
-        number = "" if measured is None else f"{measured:,} "
+        of_all = "" if measured is None else f", of {measured:,} in a trial"
         lines.append(
-            f"Clients per worker: fewest to most of the {number}connections of a "
-            "trial, and standard deviation (sd), averaged over trials."
+            f"Clients per worker: fewest and most connections of a worker{of_all}, and standard deviation "
+            "(sd); means over trials."
         )
     return lines
 
 
 def verdict_counts(summary: Summary) -> str:
-    """How many comparisons came to which verdict."""
+    """Counts the comparisons by verdict."""
     if summary.study.repetitions:
-        return f"none: size {summary.study.size} repeats every trial and judges nothing"
+        return f"none: size {summary.study.size} repeats every trial and gives no verdicts"
     counts = Counter(pair.verdict for pair in summary.pairs)
     band = f"{summary.study.equivalence_percent:g}"
     parts = [
@@ -93,14 +90,14 @@ def verdict_counts(summary: Summary) -> str:
 
 
 def claim_counts(summary: Summary) -> str:
-    """How many claims came to which verdict; empty where the study has none."""
+    """Counts the claims by verdict; empty if the study has none."""
     counts = Counter(claim.verdict for claim in summary.claims)
     found = ", ".join(f"{counts[verdict]} {verdict}" for verdict in CLAIM_VERDICTS if counts[verdict])
     return f"{count(len(summary.claims), 'claim')}: {found}" if found else ""
 
 
 def trial_counts(summary: Summary) -> str:
-    """How many trials there were, and what became of them."""
+    """Counts the valid, invalid and rejected trials."""
     trials = summary.trials
     text = (
         f"{trials.valid:,} valid, {trials.invalid:,} invalid, {trials.rejected:,} rejected for outside noise"
@@ -112,7 +109,7 @@ def trial_counts(summary: Summary) -> str:
 
 
 def run_line(summary: Summary) -> str:
-    """Size, blocks and seed: what a rerun needs to be told."""
+    """Writes size, blocks and seed, which a rerun needs."""
     study = summary.study
     unfinished = "" if study.complete else ", not finished"
     overrides = "".join(f", {override}" for override in study.overrides)
@@ -120,7 +117,7 @@ def run_line(summary: Summary) -> str:
 
 
 def warnings(summary: Summary) -> list[str]:
-    """What belongs beside every figure: notes of the run, what counting changed, why trials were invalid."""
+    """Lists the warnings for every figure: notes of the run, cost of counting, reasons of invalid trials."""
     reasons = [
         f"{count(times, 'trial')} invalid: {why}" for why, times in summary.trials.invalid_reasons.items()
     ]

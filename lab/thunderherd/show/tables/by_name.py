@@ -101,7 +101,7 @@ def _sweep_tables(summary: Summary, sweep: SweepSummary) -> list[Table]:
 
 def _judged(summary: Summary) -> Iterator[NamedTable]:
     if any(each.value is not None for each in summary.paper):
-        yield _one("paper", "The source's figures beside this machine's", lambda: paper_table(summary))
+        yield _one("paper", "The source's figures and this machine's", lambda: paper_table(summary))
     if summary.pairs:
         percent = "smallest_detectable [%]"
         yield NamedTable(
@@ -138,7 +138,7 @@ def _counted(summary: Summary) -> Iterator[NamedTable]:
     if asks_for_counters(summary):
         yield NamedTable(
             "counters",
-            "What was counted of each side",
+            "Counters of both sides",
             lambda: _counter_tables(summary),
             lambda: data.counters_data(summary),
         )
@@ -150,9 +150,9 @@ def _counter_tables(summary: Summary) -> list[Table]:
 
 
 def _machine(summary: Summary) -> Iterator[NamedTable]:
-    if told := bounds_in_words(summary):
+    if bounds := bounds_in_words(summary):
         title = "Distance to the machine's limits"
-        rows = [[each.heading, each.text] for each in told]
+        rows = [[each.heading, each.text] for each in bounds]
         yield NamedTable(
             "bounds",
             title,

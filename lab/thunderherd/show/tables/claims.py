@@ -1,4 +1,4 @@
-"""What a study's source says beside what this run shows: figures, claims and questions."""
+"""The figures, claims and questions of a study's source next to the figures of this run."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ from rich.text import Text
 
 from thunderherd.records.summary import PROCESS_CONTROL, WORKERS, ContenderSummary, PaperFigure, Summary
 from thunderherd.show.sentences.source_figures import as_printed
-from thunderherd.show.sentences.tables import claim_counts, run_line
+from thunderherd.show.sentences.tables import OF_PAPER, claim_counts, run_line
 from thunderherd.show.tables.model import Cell, Column, Field, Row, Table, interval_fields, plain_table
 from thunderherd.show.tables.terminal import VERDICT_STYLES
 from thunderherd.text.figures import ABSENT, BETWEEN, printable, seconds_per, words_of
@@ -51,9 +51,9 @@ CLAIM_COLUMNS = (
 
 
 def paper_table(summary: Summary) -> Table:
-    """Shows each figure of the source beside this machine's."""
+    """Shows each figure of the source next to this machine's."""
     rows = []
-    for each, (value, low, high, unit) in _beside(summary):
+    for each, (value, low, high, unit) in _paired(summary):
         ends = "" if low is None or high is None else f"{low:.4g}{BETWEEN}{high:.4g}"
         cells = (
             Cell(printable(words_of(each.metric)), data=(each.metric,)),
@@ -67,14 +67,14 @@ def paper_table(summary: Summary) -> Table:
             Cell(each.note or "", data=(each.note,)),
         )
         rows.append(Row(cells))
-    title = "The source's figures beside this machine's"
-    return Table(title, PAPER_COLUMNS, tuple(rows), ("Paper: its own machine.",))
+    title = "The source's figures and this machine's"
+    return Table(title, PAPER_COLUMNS, tuple(rows), (OF_PAPER,))
 
 
 Ours = tuple[float | None, float | None, float | None, str | None]
 
 
-def _beside(summary: Summary) -> Iterator[tuple[PaperFigure, Ours]]:
+def _paired(summary: Summary) -> Iterator[tuple[PaperFigure, Ours]]:
     """Pairs each figure of the source with this machine's, its interval and its unit."""
     by_place = {(each.base, each.sweep, each.point): each for each in summary.contenders}
     for each in summary.paper:
@@ -127,7 +127,7 @@ def questions_table(summary: Summary) -> Table:
 def print_claims(summary: Summary, console: Console) -> None:
     """Prints each claim of the source: its figure, this machine's, the verdict and the reason."""
     if not summary.claims and not summary.questions:
-        prose(console, f"{summary.study.name}: the study has no claims of its source", style="")
+        prose(console, f"{summary.study.name} has no claims of a source", style="")
         return
     for claim in summary.claims:
         head = f"{claim.id}  {claim.verdict}  "
@@ -164,8 +164,8 @@ def questions_legend() -> str:
     """Explains the answers."""
     return (
         "Answers contain this run's figures, with the interval of each in brackets. Words such as "
-        '"is more than" are verdicts, corrected (Holm) for all answers together; "is not separated from" '
-        "does not mean equal."
+        '"is more than" are verdicts, corrected (Holm) for all answers together. Figures that do not differ '
+        "significantly need not be equal."
     )
 
 

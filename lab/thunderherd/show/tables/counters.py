@@ -34,10 +34,10 @@ from thunderherd.text.shown import digits_for, shown_of, unit_for
 __all__ = ["CounterTables", "asks_for_counters", "counter_tables", "counters_legend", "print_counters"]
 
 _LEGEND = (
-    "Figures that are not per anything are of the whole window, or of a moment near its end. The clients' "
+    "Figures without a 'per' are totals of the window, or values at a moment near its end. The clients' "
     "counts cover their whole load and their work after its last reply, over the time until they were read."
 )
-NOT_TOLD = (
+NOT_REPORTED = (
     "unavailable in some of its trials: no connection was left to read it from, the kernel does not report "
     "it, or it was read late"
 )
@@ -139,8 +139,8 @@ def _first_names(summary: Summary, group: Sequence[ContenderSummary], side: Side
         if known or not any(_is_known(summary, group, part) for part in parts):
             yield known[0] if known else whole
     for ratio, made in RATIOS.items():
-        asked = [part for part in made.parts if part in figures]
-        if asked and all(part in figures or part == ELAPSED for part in made.parts):
+        requested = [part for part in made.parts if part in figures]
+        if requested and all(part in figures or part == ELAPSED for part in made.parts):
             yield f"{side}.{ratio}"
     if side == "server":
         yield from (f"{side}.{figure}{PER_CONNECTION}" for figure in HELD if figure in figures)
@@ -188,4 +188,4 @@ def _why(summary: Summary, name: str, each: ContenderSummary) -> str:
     if each.blocks and (why := not_offered(summary, name)):
         return why
     figure = name.partition(".")[2]
-    return NOT_TOLD if each.blocks and figure in summary.study.counters else why_none(summary, name, each)
+    return NOT_REPORTED if each.blocks and figure in summary.study.counters else why_none(summary, name, each)

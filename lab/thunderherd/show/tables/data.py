@@ -93,13 +93,13 @@ def main_data(summary: Summary) -> Table:
 
 def counters_data(summary: Summary) -> Table:
     """Makes a row with all metrics of both sides for each contender."""
-    told = in_order(name for each in summary.contenders for name in (*each.metrics, *each.spread))
-    names = [name for name in told if name.partition(".")[0] in (*SIDES, "both") and "." in name]
+    every = in_order(name for each in summary.contenders for name in (*each.metrics, *each.spread))
+    names = [name for name in every if name.partition(".")[0] in (*SIDES, "both") and "." in name]
     return figures_data(summary, summary.contenders, names)
 
 
 def sweep_data(summary: Summary, sweep: SweepSummary, names: Sequence[str]) -> Table:
-    """Makes a row for each point and contender of a sweep, with the source's figure behind each metric.
+    """Makes a row for each point and contender of a sweep, with the source's figure after each metric.
 
     Contenders that this machine did not run have rows, too.
     """
@@ -151,7 +151,7 @@ def runs_data(summary: Summary, contenders: Sequence[ContenderSummary], names: S
 
 
 def counted_data(summary: Summary) -> Table:
-    """Makes a row for each counter of the source, beside this machine's."""
+    """Makes a row for each counter of the source, next to this machine's."""
     heads = ["side", "event", "contender", "unit", "metric", "value", "low", "high", "paper", "why"]
     rows = []
     for each in summary.counted.cells if summary.counted else ():

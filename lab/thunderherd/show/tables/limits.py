@@ -74,7 +74,7 @@ def print_limits(limits: MachineLimits, listed: Sequence[Limit], console: Consol
     ]
     if lost:
         console.print()
-        prose(console, "Not to be had here:", style="")
+        prose(console, "Unavailable on this machine:", style="")
         print_facts(console, lost, indent=2)
     console.print()
     prose(console, *table.notes)
@@ -91,9 +91,9 @@ def legend(limits: MachineLimits) -> str:
     near, *far = limits.cpus
     other = f", the other end of two CPUs on CPU {far[0]}" if far else ""
     derived = [each.limit for each in limits.figures if each.best is None]
-    none = f" ({' and '.join(derived)}: differences of two others, which have no best)" if derived else ""
+    none = f" ({' and '.join(derived)}: differences of two limits, which have no best)" if derived else ""
     return (
-        f"Medians of {most}, interleaved in random order{intervals}; best: of all rounds{none}. "
+        f"Medians of {most}, interleaved in random order{intervals}. Best: the best of all rounds{none}. "
         f"Measured on CPU {near}{other}."
     )
 

@@ -1,4 +1,4 @@
-"""The study's table, its comparisons, and the page of a run on a terminal.
+"""The study's table, its comparisons, and a run's page on a terminal.
 
 Every printed figure is in `summary.json`.
 """
@@ -177,8 +177,8 @@ def more_table(summary: Summary) -> Table:
     heads = (
         "CPU of the clients",
         "CPU of the machine",
-        "Connections a second",
-        "Voluntary switches a connection",
+        "Connections per second",
+        "Voluntary switches per connection",
     )
     rows = []
     for each in main_of(summary):
@@ -297,7 +297,7 @@ def _print_sweeps(summary: Summary, console: Console) -> None:
 
 
 def _print_counted(summary: Summary, console: Console) -> None:
-    """Prints the counters of both sides beside the source's, if it has such a table."""
+    """Prints the counters of both sides next to the source's, if it has such a table."""
     tables = counted_tables(summary)
     if not tables:
         return
@@ -335,10 +335,8 @@ def _about_counts(summary: Summary) -> Iterator[str]:
         compared = {each for pair in summary.pairs if pair.metric == name for each in (pair.a, pair.b)}
         if why := not_offered(summary, name):
             yield f"Unavailable on this machine: {words_of(name)}: {why}."
-        if said := extrapolated(
-            each.scaled.get(name) for each in summary.contenders if each.name in compared
-        ):
-            yield f"Ratios of {words_of(name)} are {said}."
+        if how := extrapolated(each.scaled.get(name) for each in summary.contenders if each.name in compared):
+            yield f"Ratios of {words_of(name)} are {how}."
         unknown = {
             each.name: each.unknown[name]
             for each in summary.contenders
@@ -356,8 +354,8 @@ def pairs_legend(summary: Summary) -> list[str]:
     metrics = ", ".join(words_of(name) for name in dict.fromkeys(pair.metric for pair in summary.pairs))
     lines = [
         f"Ratios of {metrics or words_of(study.metric)}; faster: a is better. Verdicts are corrected "
-        f"(Holm) for all {count(study.family_size, 'comparison')}, alpha {study.alpha:g}; undecided is not "
-        "equal."
+        f"(Holm) for all {count(study.family_size, 'comparison')}, alpha {study.alpha:g}. Undecided does not "
+        "mean equal."
     ]
     if any(metric(name).better == "more" for name in {pair.metric for pair in summary.pairs}):
         lines.append(MORE_IS_BETTER)

@@ -1,6 +1,6 @@
 """The one model of a table. Builders fill it from a summary; each medium has one writer.
 
-Values are rounded texts when they come here. Beside its text a cell keeps what a program reads, unrounded.
+Values are rounded texts. A cell also keeps the unrounded fields that programs read.
 """
 
 from __future__ import annotations
@@ -21,22 +21,22 @@ __all__ = [
     "NamedTable",
     "Row",
     "Table",
-    "beside",
     "estimate_cell",
     "for_readers",
     "interval_fields",
     "plain_table",
+    "with_details",
 ]
 
 Field = str | int | float | None
-"""A value for programs; None where there is no figure, and a further column says why."""
+"""A value for programs; None if there is no figure. A further column says why."""
 
 NOTHING = ("", ABSENT)
 
 
 @dataclass(frozen=True)
 class Cell:
-    """A figure or a text, with all that belongs to it."""
+    """A figure or a text, with its details."""
 
     value: str = ABSENT
     span: str = ""
@@ -46,7 +46,7 @@ class Cell:
     paper: str = ""
     """The source's figure."""
     bound: str = ""
-    """What the figure cannot exceed."""
+    """The bound of the figure."""
     note: str = ""
     """Words about this row, for media with room."""
     kind: str = ""
@@ -57,16 +57,16 @@ class Cell:
 
 @dataclass(frozen=True)
 class Column:
-    """A column. A name stays whole where there is room; words may be folded, and short ones never are."""
+    """A column. A name stays whole if there is room; words may be folded, and short ones never are."""
 
     head: str
     kind: Literal["name", "words", "short", "figure", "detail"] = "figure"
     unit: str = ""
     """The unit, in media that print the table alone."""
     span: str = "interval"
-    """The head of the intervals, where these have a column."""
+    """The head of the intervals, if these have a column."""
     note: str = ""
-    """The head of the notes; without one only the report shows them."""
+    """The head of the notes; without one, only the report shows them."""
     repeats: bool = True
     """Whether a terminal prints a value that is also in the row above."""
     csv: tuple[str, ...] | None = None
@@ -199,7 +199,7 @@ def plain_table(
 # Details in columns -----------------------------------------------------------------------------------------
 
 
-def beside(table: Table, *, notes: bool, inline: bool = False) -> Table:
+def with_details(table: Table, *, notes: bool, inline: bool = False) -> Table:
     """Gives each kind of detail its own column: interval, bound, source's figure, note.
 
     With `inline`, intervals stay in the fields of their figures, and heads of details name the column.
@@ -238,4 +238,4 @@ def for_readers(table: Table) -> Table:
     units = tuple(
         replace(each, head=f"{each.head} ({each.unit})") if each.unit else each for each in table.columns
     )
-    return beside(replace(table, columns=units), notes=True, inline=table.kind == "matrix")
+    return with_details(replace(table, columns=units), notes=True, inline=table.kind == "matrix")

@@ -20,33 +20,33 @@ COLUMNS = (
     Column("Contender", "name", csv=("contender", "trials")),
     Column("Soft interrupts, ms/s", csv=("softirq [ms/s]",)),
     Column("by CPU", "words", csv=("softirq by CPU [ms/s]",)),
-    Column("Stolen", csv=("steal [share]",)),
-    Column("Others", csv=("foreign [share]",)),
+    Column("Stolen CPU", csv=("steal [share]",)),
+    Column("Other processes", csv=("foreign [share]",)),
     Column("Retransmitted", csv=("retransmitted", "why")),
 )
 
 ONE_SIDED = (
     "Soft interrupts are for packets of either side. On one machine the sender's CPU also does the "
-    "receiver's part of the network's work, mostly in the sender's time. One side's CPU time alone "
-    "misleads: look at both together."
+    "receiver's network work, mostly in the sender's time. One side's CPU time alone misleads: look at both "
+    "together."
 )
 HOW = (
     "Medians over valid trials. Soft interrupts: milliseconds in each second, over all valid trials. CPUs "
     "are numbered from 0 in the order of /proc/stat, which counts in ticks of a hundredth of a second. "
-    "'<': too few ticks for a figure, which is below that of ten ticks. Stolen: by the hypervisor; others: "
-    "by other processes; both as shares of all CPU time. Retransmitted: TCP segments in a trial, by any "
-    "socket in the network namespaces of both sides."
+    "'<': too few ticks for a figure, which is below that of ten ticks. Stolen CPU: taken by the hypervisor. "
+    "It and the CPU of other processes are shares of all CPU time. Retransmitted: TCP segments in a trial, "
+    "by any socket in the network namespaces of both sides."
 )
 
 
 def noise_table(summary: Summary, names: Sequence[str] = ()) -> Table | None:
     """Shows the activity during the trials of these contenders, or of all; None if none is known."""
-    told = [each for each in summary.contenders if not names or each.name in names]
-    rows = tuple(_row(each.name, each.noise) for each in told if each.noise is not None)
+    shown = [each for each in summary.contenders if not names or each.name in names]
+    rows = tuple(_row(each.name, each.noise) for each in shown if each.noise is not None)
     if not rows:
         return None
     missing: dict[str, list[str]] = {}
-    for each in told:
+    for each in shown:
         if each.noise is None:
             missing.setdefault("no valid trial recorded it", []).append(each.name)
         for figure, why in (each.noise.why if each.noise else {}).items():
@@ -59,18 +59,18 @@ NAMES = {SOFTIRQ_RATES: "soft interrupts", RETRANSMITTED: "retransmitted segment
 """The figures that may be missing, as reasons name them."""
 
 
-def _row(contender: str, told: NoiseSummary) -> Row:
-    rates, resolution = told.softirq_milliseconds_per_second, told.softirq_resolution
+def _row(contender: str, noise: NoiseSummary) -> Row:
+    rates, resolution = noise.softirq_milliseconds_per_second, noise.softirq_resolution
     total = sum(rates) if rates else None
     cells = (
-        Cell(contender, data=(contender, told.trials)),
+        Cell(contender, data=(contender, noise.trials)),
         Cell(ABSENT if total is None else _rate(total, resolution), data=(total,)),
         Cell(_by_cpu(rates, resolution) if rates else ABSENT, data=(" ".join(map(str, rates)),)),
-        Cell(share_in_percent(told.steal_share), data=(told.steal_share,)),
-        Cell(share_in_percent(told.foreign_share), data=(told.foreign_share,)),
+        Cell(share_in_percent(noise.steal_share), data=(noise.steal_share,)),
+        Cell(share_in_percent(noise.foreign_share), data=(noise.foreign_share,)),
         Cell(
-            ABSENT if told.retransmitted is None else f"{told.retransmitted:,.0f}",
-            data=(told.retransmitted, "; ".join(told.why.values())),
+            ABSENT if noise.retransmitted is None else f"{noise.retransmitted:,.0f}",
+            data=(noise.retransmitted, "; ".join(noise.why.values())),
         ),
     )
     return Row(cells)

@@ -1,4 +1,4 @@
-"""The source's counters of both sides beside this machine's: as tables, and in the form of perf-stat(1)."""
+"""The source's counters of both sides and this machine's: as tables, and in the form of perf-stat(1)."""
 
 from __future__ import annotations
 
@@ -46,8 +46,8 @@ def _counted_table(summary: Summary, table: CountedSummary, side: str) -> Table:
         figures = [shown(summary, cell.value, cell.spread) for cell in known]
         measured = [figure.value for figure in figures if figure] or [cell.paper or 0.0 for cell in known]
         digits = decimals(not_tiny(measured))
-        said = extrapolated(cell.scaled for cell in known)
-        mark = reasons.mark(said) if said else ""
+        how = extrapolated(cell.scaled for cell in known)
+        mark = reasons.mark(how) if how else ""
         head = event if unit in ("", "count") else f"{event} ({unit})"
         if note := table.notes.get(event):
             head += reasons.mark(f"the source: {note}")
@@ -146,7 +146,9 @@ def _output(summary: Summary, table: CountedSummary, program: CountedProgram) ->
         "",
         *(line for cell in events if cell.event in SECONDS for line in _seconds(summary, cell, reasons)),
     ]
-    title = f"Fig. {printable(program.figure)} of the report, and here: {program.side} of {program.base}"
+    title = (
+        f"Fig. {printable(program.figure)} of the report, and this machine: {program.side} of {program.base}"
+    )
     return PerfStat(title, tuple(line.rstrip() for line in lines), tuple(reasons.notes))
 
 

@@ -1,6 +1,6 @@
 """Every run of a study that repeats its trials, or the single runs that a judged study shows.
 
-The source's runs stand in further columns.
+Further columns have the source's runs.
 """
 
 from __future__ import annotations
@@ -42,14 +42,14 @@ def sweep_runs(summary: Summary, sweep: SweepSummary) -> Table | None:
     # The judged metric is last, as in the sources: time, requests, throughput.
     reasons = Reasons()
     runs = _runs(summary, found, [*metrics_of(sweep)[1:], sweep.metric], reasons, sweep)
-    runs = _beside_the_source(runs, summary, sweep, reasons)
+    runs = _with_the_source(runs, summary, sweep, reasons)
     labels = {point.name: Cell(point.label) for point in sweep.points}
     rows = tuple(replace(row, cells=(labels[row.cells[POINT].value], *row.cells[1:])) for row in runs.rows)
     remarks = f" [{'; '.join(sweep.remarks)}]" if sweep.remarks else ""
     return replace(runs, caption=f"{runs.caption}{remarks}", rows=rows)
 
 
-def _beside_the_source(runs: Table, summary: Summary, sweep: SweepSummary, reasons: Reasons) -> Table:
+def _with_the_source(runs: Table, summary: Summary, sweep: SweepSummary, reasons: Reasons) -> Table:
     """Adds columns with the source's runs, if it gives any. `reasons` has the notes that the runs have."""
     names = [*metrics_of(sweep)[1:], sweep.metric]
     before = len(reasons.notes)
@@ -89,13 +89,13 @@ def _has_runs(summary: Summary, contenders: Iterable[ContenderSummary]) -> bool:
 
 def _counted_over(summary: Summary, contenders: Sequence[ContenderSummary], metrics: Sequence[str]) -> str:
     """Writes `; counts of the clients: over 0.41 to 0.44 s`, once for all columns of a side."""
-    said = {
+    times = {
         words: over
         for side, words in SIDES.items()
         for name in metrics
         if name.startswith(f"{side}.") and (over := counted_over(summary, name, contenders))
     }
-    return "".join(f"; counts {words}: {over.removeprefix('counted ')}" for words, over in said.items())
+    return "".join(f"; counts {words}: {over.removeprefix('counted ')}" for words, over in times.items())
 
 
 def _caption(summary: Summary, contenders: Iterable[ContenderSummary]) -> str:
@@ -214,9 +214,9 @@ def _runs(
         rows.append(_row(point, base, "mean", means, is_run=False))
         rows.append(_row(point, base, "sd", deviations, is_run=False))
     lacking = [
-        f"{column.heading}: {said}"
+        f"{column.heading}: {how}"
         for column in columns
-        if (said := extrapolated(each.scaled.get(column.name) for each in known))
+        if (how := extrapolated(each.scaled.get(column.name) for each in known))
     ]
     # A deviation without a mark is missing because there is a single run.
     alone = any(row.cells[RUN].value == "sd" and Cell() in row.cells for row in rows)

@@ -103,7 +103,7 @@ def main_papers(summary: Summary) -> dict[tuple[str, str | None], str]:
 
 
 def main_further(summary: Summary) -> Table | None:
-    """Shows the source's figures of further metrics beside this run's, by contender of the main table.
+    """Shows the source's figures of further metrics next to this run's, by contender of the main table.
 
     The first column may be the metric that stands in for an unavailable one. None without any.
     """
@@ -139,7 +139,7 @@ def main_further(summary: Summary) -> Table | None:
     if not columns or not main:
         return None
     rows = [(each.name, [cells[place] for _, cells in columns]) for place, each in enumerate(main)]
-    title = "Further figures of the source" if len(names) > (instead is not None) else "In its place"
+    title = "Further figures of the source" if len(names) > (instead is not None) else "Substitute metric"
     return Table.matrix(title, "Design", [head for head, _ in columns], rows, [*reasons.notes, *notes])
 
 
@@ -202,9 +202,7 @@ def _sweep_table(summary: Summary, sweep: SweepSummary, name: str) -> Table:
                 )
             )
         rows.append((label, cells))
-    notes = (
-        [*absent.notes, *(f"not run here: {each}" for each in _left_out(sweep))] if is_first else absent.notes
-    )
+    notes = [*absent.notes, *(f"not run: {each}" for each in _left_out(sweep))] if is_first else absent.notes
     notes = [
         *notes,
         *paper_notes(papers, marked=True),
@@ -273,12 +271,12 @@ def why_none(summary: Summary, name: str, contender: ContenderSummary) -> str:
     if is_of_open_loop(name) and OFFERED not in contender.metrics:
         return NO_SCHEDULE
     if name in METRICS and (fewest := METRICS[name].fewest_requests):
-        return f"too few requests: the {words_of(name)} takes {fewest:,} in each trial"
+        return f"too few requests: the {words_of(name)} needs {fewest:,} in each trial"
     if name in contender.unknown:
-        return f"not known: {contender.unknown[name]}"
+        return f"unknown: {contender.unknown[name]}"
     if because := NONE_BECAUSE.get(name.partition(".")[2] or name):
         return because
-    return f"has no {words_of(name)} in each of its trials"
+    return f"not every trial has the {words_of(name)}"
 
 
 def _left_out(sweep: SweepSummary) -> list[str]:
@@ -326,13 +324,11 @@ def sweeps_legend(summary: Summary) -> list[str]:
     if any(papers_of(summary, each.name, name) for each in summary.sweeps for name in metrics_of(each)):
         lines.append("Paper: the source's figure, on its own machine.")
     if any(cell.bound for cell in cells):
-        lines.append(
-            "Bound: requests in service at once (workers, at most the number of clients) / mean delay."
-        )
+        lines.append("Bound: requests served at once (workers, at most the number of clients) / mean delay.")
     lines += cpu_cost_lines(summary, (name for each in summary.sweeps for name in metrics_of(each)))
     lines += about_metrics(summary, (each.metric for each in summary.sweeps))
     if summary.study.repetitions:
-        lines.append(f"{estimator(summary)}; nothing is judged.")
+        lines.append(f"{estimator(summary)}; no verdicts.")
     confidences = {
         found.confidence
         for each in summary.contenders
@@ -362,7 +358,9 @@ def slope_table(summary: Summary, sweep: SweepSummary) -> Table | None:
     """
     if sweep.slope is None or not sweep.slopes:
         return None
-    start = "start-up" if sweep.trial == "whole_life" else "at none"
+    start, intercept = ("at zero", "the value at zero")
+    if sweep.trial == "whole_life":
+        start, intercept = "start-up", "the cost of starting up"
     reasons = Reasons()
     rows: list[tuple[str, list[Cell]]] = []
     for name in dict.fromkeys(each.metric for each in sweep.slopes):
@@ -373,7 +371,7 @@ def slope_table(summary: Summary, sweep: SweepSummary) -> Table | None:
         rows.append(_row(summary, name, f"each {sweep.slope}", adds, lines, reasons))
         rows.append(_row(summary, name, start, starts, lines, reasons))
         straight = [shown(summary, each.r_squared, each.r_squared_spread) if each else None for each in lines]
-        # Why there is no R² is said of its slope.
+        # The slope has the reason for a missing R².
         rows.append(
             (f"{words_of(name)}, R²", [estimate_cell(each, Unit(1, ""), DIGITS) for each in straight])
         )
@@ -386,7 +384,7 @@ def slope_table(summary: Summary, sweep: SweepSummary) -> Table | None:
         else "in each block; Hodges-Lehmann estimate and its interval over the blocks"
     )
     return Table.matrix(
-        f"What each {sweep.slope} adds, and {start} beside it{remarks}",
+        f"What each {sweep.slope} adds, and {intercept}{remarks}",
         "metric",
         sweep.contenders,
         rows,
@@ -403,8 +401,8 @@ def _scaled(summary: Summary, sweep: SweepSummary) -> Iterator[str]:
     """Says which lines are fitted to extrapolated counts."""
     contenders = at_points(summary, sweep).values()
     for name in dict.fromkeys(each.metric for each in sweep.slopes):
-        if said := extrapolated(each.scaled.get(name) for each in contenders):
-            yield f"{words_of(name)}: {said}"
+        if how := extrapolated(each.scaled.get(name) for each in contenders):
+            yield f"{words_of(name)}: {how}"
 
 
 def _row(

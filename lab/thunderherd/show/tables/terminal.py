@@ -1,6 +1,6 @@
 """Tables on a terminal, each in the roomiest layout that fits.
 
-Details of a figure stand beside it or below it. A matrix that is still too wide is printed in parts.
+Details of a figure are next to it or below it. A matrix that is still too wide is printed in parts.
 """
 
 from __future__ import annotations
@@ -14,7 +14,7 @@ from rich.measure import Measurement
 from rich.table import Table as RichTable
 from rich.text import Text
 
-from thunderherd.show.tables.model import NOTHING, Cell, Column, Table, beside
+from thunderherd.show.tables.model import NOTHING, Cell, Column, Table, with_details
 from thunderherd.text.figures import BETWEEN, MARKS, printable
 from thunderherd.text.layout import divided, prose
 
@@ -25,7 +25,7 @@ HEAD_WIDTH, NAME_WIDTH, ROW_WIDTH = 12, 14, 30
 WORDS_WIDTH = 16
 """The characters that a column of words needs at least."""
 SHORT_BETWEEN = ".."
-"""What stands between the ends of an interval: shorter than " to ", and clear before a minus sign."""
+"""The sign between the ends of an interval: shorter than " to ", and clear before a minus sign."""
 NOTE = re.compile(rf"(?:[⁰{MARKS}]+|[a-zR]\S*:) ")
 """The head of a note. Further lines are aligned with the text after it."""
 
@@ -42,9 +42,9 @@ VERDICT_STYLES = {
 
 @dataclass(frozen=True)
 class _Layout:
-    """Whether details are beside their figures, and the widths at which heads and names are divided."""
+    """Whether details have columns, and the widths at which heads and names are divided."""
 
-    beside: bool
+    in_columns: bool
     notes: bool = False
     heads: int | None = None
     names: int | None = None
@@ -80,7 +80,7 @@ def _parts(table: Table, console: Console) -> list[Table]:
     """Divides a matrix into the fewest parts that fit, of about the same size; a list stays whole."""
     first = range(table.fixed)
     figures = range(table.fixed, len(table.columns))
-    # Names of runs are divided only if not even one column fits beside them.
+    # Names of runs are divided only if not even one column fits next to them.
     layouts = [each for each in LAYOUTS[table.kind] if table.kind == "matrix" or each.names is None]
     parts = [table]
     for count in range(1, len(figures) + 1 if table.kind != "list" else 1):
@@ -100,15 +100,15 @@ def _fits(table: Table, layout: _Layout, console: Console) -> bool:
 
 def _rich_table(table: Table, layout: _Layout, terminal: bool, words: int | None = None) -> RichTable:
     """Lays out a table; `words` cuts columns of words to so many characters, to measure the rest."""
-    shown = beside(table, notes=layout.notes) if layout.beside else table
-    gap = 2 if layout.beside else 1
+    shown = with_details(table, notes=layout.notes) if layout.in_columns else table
+    gap = 2 if layout.in_columns else 1
     made = RichTable(
         box=box.SIMPLE_HEAD if terminal else None,
         header_style="bold" if terminal else "",
         show_edge=False,
         pad_edge=False,
         padding=(0, gap // 2) if terminal else (0, gap, 0, 0),
-        collapse_padding=not layout.beside,
+        collapse_padding=not layout.in_columns,
     )
     for place, column in enumerate(shown.columns):
         width = ROW_WIDTH if layout.names and not place and table.kind == "matrix" else layout.heads
@@ -146,7 +146,7 @@ def _text(cell: Cell, column: Column, layout: _Layout, room: str) -> Text:
     if column.kind == "name" and layout.names:
         value = divided(value, layout.names)
     lines = [f"{value}{printable(cell.mark) or room}"]
-    if not layout.beside:
+    if not layout.in_columns:
         details = ("", cell.span), ("bound ", cell.bound), ("paper ", cell.paper)
         lines += [f"{head}{printable(each)}{room}" for head, each in details if each not in NOTHING]
     if column.is_figure:

@@ -1,10 +1,10 @@
-// The page's own script: light or dark; charts that answer to pointer and keyboard in place of the drawn ones; print.
+// The page's script: light and dark, interactive charts instead of the drawn ones, and printing.
 // Vega-Lite's expressions are interpreted (ast), so that the page may forbid eval.
 "use strict";
 (() => {
   const root = document.documentElement;
 
-  // Light or dark: kept as long as the page is open, nowhere else.
+  // Light or dark: kept only while the page is open.
   const theme = document.getElementById("theme");
   theme.hidden = false;
   theme.addEventListener("change", (event) => {
@@ -12,7 +12,7 @@
     else root.dataset.theme = event.target.value;
   });
 
-  // On paper everything is open.
+  // Print with all details open.
   let opened = [];
   window.addEventListener("beforeprint", () => {
     opened = [...document.querySelectorAll("details:not([open])")];
@@ -22,7 +22,7 @@
     for (const each of opened) each.open = false;
   });
 
-  // Charts: each is made live when it comes near the window.
+  // Make each chart interactive when it comes near the visible part of the page.
   const telephone = window.matchMedia("(max-width: 54rem)");
   const options = {
     renderer: "svg",
@@ -40,7 +40,7 @@
     return made;
   };
 
-  // Vega gives a role to groups of marks that hold nothing, and no name to the menu that saves a chart.
+  // Vega gives a role to empty groups of marks, and no name to the menu that saves a chart.
   const name = (place) => {
     for (const each of place.querySelectorAll('[role="graphics-symbol"]:not([aria-label])')) each.removeAttribute("role");
     place.querySelector("summary")?.setAttribute("aria-label", "Save this chart");
@@ -50,7 +50,7 @@
     const group = document.createElement("div");
     group.className = "toggles";
     group.setAttribute("role", "group");
-    group.setAttribute("aria-label", "Contenders that are drawn");
+    group.setAttribute("aria-label", "Contenders shown");
     for (const [contender, colour, glyph] of chart.series) {
       const made = button(contender, "", async () => {
         const away = made.getAttribute("aria-pressed") === "true";
@@ -70,7 +70,7 @@
     return group;
   };
 
-  // The first axis of each panel, that of figures: its far end closer, or farther away; without a factor all as it was drawn.
+  // Zoom the axis of figures of each panel by moving its far end; without a factor, reset all axes.
   const zoom = async (chart, view, factor) => {
     for (const [[signal, name], ...others] of chart.zooms) {
       if (!factor) {
@@ -81,7 +81,7 @@
       const [low, high] = scale.domain();
       const end = scale.type === "log" ? low * (high / low) ** factor : low + (high - low) * factor;
       view.signal(signal, [low, end]);
-      // Vega takes the ends of both axes or of none.
+      // Vega accepts the ends of both axes or of neither.
       for (const [each, other] of others) view.signal(each, view.scale(other).domain());
     }
     await view.runAsync();
@@ -127,7 +127,7 @@
       drawn.hidden = true;
       figure.dataset.chart = "live";
     } catch (error) {
-      // The drawn chart stays.
+      // Keep the drawn chart.
       place.remove();
       figure.dataset.chart = "drawn";
       console.warn(error);
