@@ -95,8 +95,8 @@ def coarse_study(request: CrossoverRequest, catalogue: Catalogue) -> Tables:
     names, unit = [table["name"] for table in pair], over.setting.unit or ""
     study: Tables = {
         "name": name_of(*names),
-        "title": f"{names[0]} against {names[1]} over {over.name}: where they change places",
-        "question": f"From which {over.name} on does {names[0]} beat {names[1]} ({words_of(metric)})?",
+        "title": f"Crossover of {names[0]} and {names[1]} over {over.name}",
+        "question": f"For which values of {over.name} does {names[0]} beat {names[1]} ({words_of(metric)})?",
         "measure": {
             "equivalence_percent": 3.0,
             **tables.get("measure", {}),

@@ -127,7 +127,7 @@ def sweep_charts(
     if sweep.crossover is not None and sweep.crossover.points:
         yield NamedChart(
             f"crossover-{sweep.name}",
-            "Where the contenders change places",
+            "Crossover of the contenders",
             crossover.about(summary, sweep),
             "",
             partial(crossover.crossover_chart, summary, sweep, colours=colours),

@@ -35,7 +35,7 @@ def sentences(summary: Summary, sweep: SweepSummary) -> list[str]:
     if found is None:
         return []
     if found.why is not None:
-        return [f"No answer to where {found.a} and {found.b} change places: {found.why}."]
+        return [f"No answer about the crossover of {found.a} and {found.b}: {found.why}."]
     names = {each.name: each for each in summary.contenders if each.sweep == sweep.name}
     scaled = extrapolated(each.scaled.get(sweep.metric) for each in names.values())
     texts = [*sweep.remarks, *([scaled] if scaled else [])]
@@ -52,7 +52,7 @@ def _answer(found: CrossoverSummary, summary: Summary, sweep: SweepSummary) -> s
         return _one(found, by)
     if found.outcome == "several":
         changes = "; ".join(_between(each, found.unit) for each in found.brackets)
-        return f"They change places {len(found.brackets)} times ({by}): {changes}."
+        return f"{len(found.brackets)} crossovers ({by}): {changes}."
     return f"No crossover in this range ({by}): {_none(found, summary, sweep)}."
 
 
