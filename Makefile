@@ -78,7 +78,7 @@ test-engine: compiled-tests
 	@echo "==> cargo test"
 	@$(NOTHING_IGNORED) $(PYTHON) tools/engine_tests.py
 
-test-thorough: build ## every conformance test with every workload (`make test` uses two workloads)
+test-thorough: build ## every conformance test with every workload and the system's buffers (`make test` leaves some out)
 	@$(NOTHING_IGNORED) cargo test --locked $(MANIFEST) --test conformance -- --include-ignored
 
 # pytest rewrites assertions and caches the result. CI does this once, during other checks, instead of once a worker.

@@ -259,7 +259,7 @@ fn more_silent_clients_than_workers(case: &Case) {
 }
 
 fn two_hundred_clients_at_once(case: &Case) {
-    let mut rig = Rig::new(case, &[]);
+    let mut rig = Rig::with_all_workers(case);
     let exchanges = (case.protocol.exchanges)();
     let mut clients: Vec<Client> = (0..200).map(|_| rig.connect()).collect();
     for (client, exchange) in clients.iter_mut().zip(exchanges.iter().cycle()) {

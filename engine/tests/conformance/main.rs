@@ -1,8 +1,8 @@
 //! Every server design, over real sockets, against clients that behave and clients that do not.
 //!
 //! The tests are made from the registered entries: a new design gets all of them without a change here, and a new workload
-//! once `tests/support/protocol.rs` has its exchanges. A test's name is `design::workload::what_happens`. Tests of processes
-//! are ignored with most workloads, unless requested (`--include-ignored`).
+//! once `tests/support/protocol.rs` has its exchanges. A test's name is `design::workload::what_happens`. Tests of
+//! connections and processes are ignored with some workloads, unless requested (`--include-ignored`).
 //!
 //! In every test the server continues, answers the next request byte by byte, keeps a correct tally, leaks no descriptor and
 //! no process, and stops with exit status 0 ([`Rig::finish`]). Tests of the other end are named `clients_of::workload::…`:
@@ -22,9 +22,13 @@ mod stopping;
 mod workers;
 
 use std::process::ExitCode;
+use std::sync::atomic::Ordering::Relaxed;
 
 use libtest_mimic::{Arguments, Completion, Trial};
 use serde_json::Value;
+use thunderherd_engine::net::netlink::Netlink;
+use thunderherd_engine::net::veth;
+use thunderherd_engine::sys::namespace;
 
 use rig::{Case, Fault, Kind, Listed, Workers};
 use support::made_processes::MadeProcesses;
@@ -36,6 +40,10 @@ fn main() -> ExitCode {
         return status;
     }
     let mut arguments = Arguments::from_args();
+    rig::EVERYTHING.store(arguments.include_ignored, Relaxed);
+    if !arguments.include_ignored {
+        with_small_buffers();
+    }
     // Tests wait more than they compute, but several of them make some hundred processes.
     arguments.test_threads.get_or_insert(4);
     let made = MadeProcesses::make();
@@ -44,14 +52,24 @@ fn main() -> ExitCode {
     conclusion.exit_code()
 }
 
+/// Enters a network namespace with small send buffers, so that a reply of a megabyte is larger than all buffers. Tests of other
+/// users than root, and those with `--include-ignored`, use the system's buffers.
+fn with_small_buffers() {
+    if namespace::unshare_network().is_ok() {
+        veth::raise_loopback(&mut Netlink::open().expect("netlink is there")).expect("the loopback interface is there");
+        // Where that is forbidden, replies are as large as the machine's buffers need.
+        let _ = std::fs::write("/proc/sys/net/ipv4/tcp_wmem", "4096 16384 524288");
+    }
+}
+
 fn trials() -> Vec<Trial> {
     let catalogue = support::catalogue();
     let [designs, workloads] = ["designs", "workloads"].map(|kind| catalogue[kind].as_array().expect("a list"));
-    for name in WITH_PROCESSES {
-        assert!(
-            PROTOCOLS.iter().any(|protocol| protocol.name == name),
-            "WITH_PROCESSES names {name}, which there is not"
-        );
+    for name in WITH_PROCESSES.iter().chain(&WITH_CONNECTIONS) {
+        assert!(PROTOCOLS.iter().any(|protocol| protocol.name == *name), "there is no workload {name}");
+    }
+    for name in rig::THOROUGH {
+        assert!(designs.iter().any(|design| design["name"] == name), "there is no design {name}");
     }
     let mut trials = draining::trials();
     trials.extend(client_primitives::trials(&catalogue));
@@ -77,7 +95,11 @@ fn trials() -> Vec<Trial> {
             for (fault, test, concerns) in faults(&case()) {
                 let case = case();
                 let title = format!("{}::{workload}::{fault}", case.name());
-                let left_out = concerns == Concerns::Processes && !WITH_PROCESSES.contains(&protocol.name);
+                let left_out = match concerns {
+                    Concerns::Requests => false,
+                    Concerns::Connections => !case.is_thorough() && !WITH_CONNECTIONS.contains(&protocol.name),
+                    Concerns::Processes => !WITH_PROCESSES.contains(&protocol.name),
+                };
                 trials.push(Trial::ignorable_test(title, move || test(&case)).with_ignored_flag(left_out));
             }
         }
@@ -120,8 +142,10 @@ fn follow_advice(variant: &mut Value) {
 /// Subjects of faults.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 enum Concerns {
-    /// Behaviour of clients, which concerns each workload.
-    Clients,
+    /// Requests that clients send, which concern each workload.
+    Requests,
+    /// Connections of clients that are silent, slow, gone or many, which concern the design.
+    Connections,
     /// Deaths of server processes, which concern the design.
     Processes,
 }
@@ -130,9 +154,12 @@ enum Concerns {
 /// workloads these tests take some minutes more: `make test-thorough`.
 const WITH_PROCESSES: [&str; 2] = ["bytes", "stream"];
 
+/// Workloads for tests of connections, with every design: small replies, large ones in parts, and replies that are
+/// computed and open files. Designs of [`rig::THOROUGH`] run these tests with all workloads.
+const WITH_CONNECTIONS: [&str; 3] = ["bytes", "stream", "top_processes"];
+
 /// Returns the faults that can happen to a server of this kind.
 fn faults(case: &Case) -> Vec<(String, Fault, Concerns)> {
-    let of_clients = [requests::FAULTS, clients::FAULTS];
     let mut of_processes: Vec<&[Listed]> =
         vec![shortages::FAULTS, shortages::AS_A_USER, stopping::FAULTS, workers::FAULTS];
     match case.kind.workers {
@@ -147,7 +174,11 @@ fn faults(case: &Case) -> Vec<(String, Fault, Concerns)> {
         Workers::None | Workers::ThreadPool | Workers::ProcessPool => {}
     }
     let mut faults: Vec<(String, Fault, Concerns)> = Vec::new();
-    for (lists, concerns) in [(&of_clients[..], Concerns::Clients), (&of_processes[..], Concerns::Processes)] {
+    for (lists, concerns) in [
+        (&[requests::FAULTS, requests::UNLESS_SLOW][..], Concerns::Requests),
+        (&[clients::FAULTS][..], Concerns::Connections),
+        (&of_processes[..], Concerns::Processes),
+    ] {
         for &(name, test) in lists.iter().copied().flatten() {
             faults.push((name.to_owned(), Box::new(test), concerns));
         }

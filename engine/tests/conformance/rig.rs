@@ -3,6 +3,7 @@
 use std::collections::BTreeMap;
 use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::process::Command;
+use std::sync::atomic::{AtomicBool, Ordering::Relaxed};
 use std::time::{Duration, Instant};
 
 use libtest_mimic::Completion;
@@ -53,6 +54,14 @@ pub enum Workers {
     ThreadPool,
 }
 
+/// A design for each way of serving a connection: blocking calls, level-triggered and edge-triggered readiness, completions, and
+/// replies computed by other threads. They get every test of clients with every workload, and requests cut at every position.
+/// Every other design serves a connection as one of these does.
+pub const THOROUGH: [&str; 5] = ["thread_per_client", "epoll", "epoll_edge", "io_uring", "epoll_offload"];
+
+/// Whether ignored tests are requested, and with them everything that other tests leave out.
+pub static EVERYTHING: AtomicBool = AtomicBool::new(false);
+
 /// A design and a workload to be tested together.
 pub struct Case {
     /// The design's entry in `list --json`.
@@ -67,6 +76,11 @@ impl Case {
     /// Returns the design's name.
     pub fn name(&self) -> &str {
         self.design["name"].as_str().expect("every design has a name")
+    }
+
+    /// Whether the design is one of [`THOROUGH`], or all designs are tested like these.
+    pub fn is_thorough(&self) -> bool {
+        THOROUGH.contains(&self.name()) || EVERYTHING.load(Relaxed)
     }
 
     /// Whether it serves one connection to its end before the next. By design, a silent client then makes all others wait.
@@ -164,22 +178,6 @@ impl Case {
             .then(|| format!("a connection's buffers hold no more than {times} requests of the workload {name}"))
     }
 
-    /// Returns why a test with [`Case::many_quick_requests`] cannot run: they take too much CPU time, as measured on a
-    /// server with one connection.
-    pub fn needs_quick_requests(&self) -> Option<String> {
-        const TRIED: u64 = 20;
-        const ALLOWED: u64 = 5_000_000_000;
-        let (exchange, times) = self.many_quick_requests();
-        let server = self.start(&[]);
-        let mut client = self.client(&server);
-        let cpu = process::cpu_nanoseconds_of_group(server.first);
-        (0..TRIED).for_each(|_| client.exchange(&exchange));
-        let all = (process::cpu_nanoseconds_of_group(server.first) - cpu) / TRIED * times as u64;
-        let name = self.protocol.name;
-        (all > ALLOWED)
-            .then(|| format!("{times} requests of the workload {name} take {} s of CPU time", all / 1_000_000_000))
-    }
-
     fn settings(&self) -> impl Iterator<Item = &Value> {
         self.design["settings"].as_array().into_iter().flatten()
     }
@@ -240,9 +238,16 @@ pub struct Expected {
 pub const RESET: &[&str] = &["reset", "broken_pipe"];
 
 impl<'a> Rig<'a> {
-    /// Starts a server and lets it serve once, so that everything is open that it opens for its first client.
+    /// Starts a server and lets it serve once, so that everything is open that it opens for its first client. A pool has three
+    /// workers unless the options say otherwise; starting more takes time.
     pub fn new(case: &'a Case, options: &[&str]) -> Self {
-        Rig::of(case, case.start(options))
+        let pool = if options.contains(&"--pool") { Vec::new() } else { case.pool("3") };
+        Rig::of(case, case.start(&[options, &pool[..]].concat()))
+    }
+
+    /// As [`Rig::new`], with the default pool.
+    pub fn with_all_workers(case: &'a Case) -> Self {
+        Rig::of(case, case.start(&[]))
     }
 
     /// As [`Rig::new`], for a server that was started differently.
@@ -284,7 +289,7 @@ impl<'a> Rig<'a> {
     }
 
     /// Waits until the tally has the expected values and every connection has been closed.
-    pub fn catches_up(&mut self) {
+    pub fn catches_up(&mut self) -> Value {
         let (expected, framed) = (&self.expected, self.case.protocol.framed);
         let closed = expected.connections - expected.never_closed;
         self.server.snapshot_when(&format!("a tally with {expected:?} and all connections closed"), |snapshot| {
@@ -294,13 +299,13 @@ impl<'a> Rig<'a> {
                 && (tally["requests"] == expected.requests || !framed)
                 && tally["workers_lost"] == expected.workers_lost
                 && tally["workers_replaced"] == expected.workers_replaced
-        });
+        })
     }
 
     /// Waits as [`Rig::catches_up`] does, and checks the errors tallied so far.
     pub fn is_right_so_far(&mut self) {
-        self.catches_up();
-        self.expected.errors_hold(&self.server.snapshot()["tally"]);
+        let snapshot = self.catches_up();
+        self.expected.errors_hold(&snapshot["tally"]);
     }
 
     /// Waits until lost workers and their replacements are tallied as expected.
@@ -311,11 +316,29 @@ impl<'a> Rig<'a> {
         });
     }
 
+    /// Returns how many bytes the server has received so far.
+    pub fn bytes_received(&mut self) -> u64 {
+        self.server.snapshot()["tally"]["bytes_received"].as_u64().expect("a count")
+    }
+
     /// Waits until a number of the tally has reached a value.
     pub fn until(&mut self, name: &str, at_least: u64) {
         self.server.snapshot_when(&format!("{name} of at least {at_least}"), |snapshot| {
             snapshot["tally"][name].as_u64().expect("a number") >= at_least
         });
+    }
+
+    /// Returns why so many requests cannot be sent: they take too much CPU time, as measured with some on one connection.
+    pub fn are_too_slow(&mut self, exchange: &Exchange, times: usize) -> Option<String> {
+        const TRIED: u64 = 20;
+        const ALLOWED: u64 = 5_000_000_000;
+        let mut client = self.connect();
+        let cpu = process::cpu_nanoseconds_of_group(self.server.first);
+        (0..TRIED).for_each(|_| self.asks(&mut client, exchange));
+        let all = (process::cpu_nanoseconds_of_group(self.server.first) - cpu) / TRIED * times as u64;
+        let name = self.case.protocol.name;
+        (all > ALLOWED)
+            .then(|| format!("{times} requests of the workload {name} take {} s of CPU time", all / 1_000_000_000))
     }
 
     /// Waits until every connection has been closed, and accepts the number of requests. If clients give up, it depends on

@@ -11,6 +11,7 @@ use netlink_packet_sock_diag::SockDiagMessage;
 use netlink_packet_sock_diag::constants::{AF_INET, IPPROTO_TCP};
 use netlink_packet_sock_diag::inet::{ExtensionFlags, InetRequest, SocketId, StateFlags};
 use netlink_sys::protocols::NETLINK_SOCK_DIAG;
+use nix::errno::Errno;
 use nix::sched::{CpuSet, sched_getaffinity};
 use nix::sys::signal::{Signal, kill, killpg};
 use nix::unistd::{Pid, getpgid};
@@ -64,6 +65,9 @@ pub fn numbers() -> impl Iterator<Item = i32> {
 /// Lists the living processes of a group, by number. Called very often: getpgid(2) costs a fraction of reading
 /// /proc/ID/stat.
 pub fn of_group(group: i32) -> Vec<Process> {
+    if killpg(Pid::from_raw(group), None) == Err(Errno::ESRCH) {
+        return Vec::new();
+    }
     let is_of_it = |id: &i32| getpgid(Some(Pid::from_raw(*id))) == Ok(Pid::from_raw(group));
     let mut found: Vec<_> = numbers().filter(is_of_it).filter_map(Process::read).filter(Process::lives).collect();
     found.sort_by_key(|process| process.id);

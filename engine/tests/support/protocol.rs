@@ -31,7 +31,7 @@ pub struct Wrong {
 pub static LARGE: LazyLock<String> = LazyLock::new(|| {
     let limits = std::fs::read_to_string("/proc/sys/net/ipv4/tcp_wmem").expect("the kernel shows its limits");
     let most = limits.split_whitespace().nth(2).and_then(|most| most.parse::<usize>().ok());
-    (2 * most.expect("the third of the limits is the most")).max(8 << 20).to_string()
+    (2 * most.expect("the third of the limits is the most")).max(1 << 20).to_string()
 });
 
 /// Options with which the two ends of a workload have little to do.

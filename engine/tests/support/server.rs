@@ -159,7 +159,7 @@ impl Server {
         if self.spins() {
             let used = || process::cpu_nanoseconds_of_group(self.first);
             let before = used();
-            let has_looked = || used() > before + 30_000_000;
+            let has_looked = || used() > before + 3_000_000;
             return eventually("the server has looked", || has_looked().then_some(()));
         }
         let mut before = Vec::new();
