@@ -253,7 +253,6 @@ impl<'a> Rig<'a> {
     /// As [`Rig::new`], for a server that was started differently.
     pub fn of(case: &'a Case, server: Server) -> Self {
         let mut rig = Rig { case, server, expected: Expected::default(), descriptors: BTreeMap::new() };
-        rig.server.settle();
         rig.serves();
         rig.catches_up();
         rig.server.settle();

@@ -329,10 +329,15 @@ fn the_calls_of_a_burst_make_its_later_requests_late() {
         "--load open --arrivals recorded --recording {file} --bytes 16384 --check count --clients 1 --connections kept \
          --pipeline 64 --wait spin --milliseconds 500"
     );
-    let (_, line) = load("echo", server.port, &options);
-    assert_eq!(line["tally"]["errors"], json!({}));
-    // 32 times 16 KiB are copied before half of them are sent, at no less than 1 us each.
-    assert!(count(&line, "scheduled.send_lag.p50_ns") >= 32_000, "{line}");
+    let mut line = Value::Null;
+    // On a busy machine most requests may wait for a reply; their lag does not include the calls before them.
+    let shows = (0..5).any(|_| {
+        line = load("echo", server.port, &options).1;
+        assert_eq!(line["tally"]["errors"], json!({}));
+        // 32 times 16 KiB are copied before half of them are sent, at no less than 1 us each.
+        count(&line, "scheduled.send_lag.p50_ns") >= 32_000
+    });
+    assert!(shows, "{line}");
     server.stop().is_good();
 }
 

@@ -98,7 +98,10 @@ fn a_resetting_load_keeps_connections_that_it_shut_down_in_time_wait() {
                 let closings = &line["closings"];
                 let [closed, reset] = ["closed_by_load", "reset_by_load"].map(|name| number(&closings[name]));
                 let told = format!("{closing} {later} {back_end}: {closings}");
-                assert_eq!(closed + reset, 3, "{told}");
+                // A load that gets no CPU may end before it has connected all of its clients.
+                let connections = number(&line["tally"]["connections"]);
+                assert!((1..=3).contains(&connections), "{line}");
+                assert_eq!(closed + reset, connections, "{told}");
                 // A server that gets no CPU may be late even if it ends together with its count.
                 assert!(if closing == "reset" && later > 0 { closed == 0 } else { closed > 0 }, "{told}");
                 assert!(closing == "reset" || reset == 0, "{told}");

@@ -46,9 +46,9 @@ macro_rules! by_every_source {
 }
 
 by_every_source! {
-    thousands_of_short_lived_children: "fork_per_client", OfProcesses, from_first_to_last;
+    a_thousand_short_lived_children: "fork_per_client", OfProcesses, from_first_to_last;
     workers_that_die_after_their_parent: "prefork", OfProcesses, workers_that_die_after_their_parent;
-    thousands_of_threads_that_have_ended: "thread_per_client", OfThreads, from_first_to_last;
+    a_thousand_threads_that_have_ended: "thread_per_client", OfThreads, from_first_to_last;
 }
 
 /// Runs a test in a separate control group. If there can be none, or the CPU source is unavailable, prints the reason.
@@ -75,15 +75,15 @@ fn unavailable(source: &str) -> Option<String> {
     entry["reason"].as_str().map(str::to_owned)
 }
 
-/// 3,000 connections, for each of which the design makes a process or a thread.
+/// 1,000 connections, for each of which the design makes a process or a thread.
 fn from_first_to_last(measured: &Measured) {
     let mut server = measured.start();
     let before = measured.read(&mut server);
-    let ran = load(server.port, 600).wait_with_output().unwrap();
+    let ran = load(server.port, 200).wait_with_output().unwrap();
     assert!(ran.status.success(), "{}", String::from_utf8_lossy(&ran.stdout));
-    server.snapshot_when("all connections closed", |snapshot| snapshot["tally"]["closed"] == 3000);
+    server.snapshot_when("all connections closed", |snapshot| snapshot["tally"]["closed"] == 1000);
     let after = measured.read(&mut server);
-    measured.window("3000 connections", &before, &after);
+    measured.window("1000 connections", &before, &after);
     server.close_input();
     let (ending, kernel) = measured.end(server);
     ending.is_good();

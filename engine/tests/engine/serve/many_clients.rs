@@ -69,8 +69,8 @@ fn ask(client: &mut TcpStream, exchange: &Exchange) {
 /// No process runs while no client sends requests, unless the design busy-polls. New clients are served at once, and so are
 /// the silent ones when they send.
 #[test]
-fn ten_thousand_silent_connections() {
-    const CLIENTS: usize = 10_000;
+fn three_thousand_silent_connections() {
+    const CLIENTS: usize = 3_000;
     const NEW: u64 = 20;
     if !may_have_connections(CLIENTS) {
         return;
@@ -180,7 +180,7 @@ fn clients_that_send_without_end_and_never_read() {
 /// Several clients take a large reply in turns, and get every byte of it, from a single process.
 #[test]
 fn large_replies_that_are_read_in_turns() {
-    const CLIENTS: usize = 20;
+    const CLIENTS: usize = 8;
     const PART: usize = 1 << 18;
     for design in designs() {
         let mut server = Server::start(design, "bytes", &["--limit", "16777216"]);
