@@ -102,7 +102,7 @@ fn is_small(line: &Value, clients: usize) {
 fn five_thousand_connections_are_one_process_with_each_back_end() {
     for back_end in back_ends() {
         let design = if back_end.contains("io_uring") { "io_uring" } else { "epoll" };
-        let Some(line) = holds(design, back_end, 5_000, 5_600, 2) else { return };
+        let Some(line) = holds(design, back_end, 5_000, 6_100, 2) else { return };
         is_small(&line, 5_000);
     }
 }
