@@ -1,12 +1,14 @@
 //! Widely used clients by other authors: curl, wrk and ab, each against every design. If a client is not installed, its test
 //! prints that and passes.
 
-use std::process::Command;
+use std::process::{Command, Stdio};
+
+use nix::sys::signal::Signal;
 
 use crate::support::lines::designs;
 use crate::support::protocol::bytes;
 use crate::support::server::Server;
-use crate::support::{Ran, run};
+use crate::support::{Ran, process, run};
 
 /// Whether a client is installed; prints it if not.
 fn installed(client: &str, package: &str) -> bool {
@@ -18,15 +20,15 @@ fn installed(client: &str, package: &str) -> bool {
 }
 
 /// Runs a test with every design, four at a time.
-fn with_every_design(test: impl Fn(&str, &Server) + Sync) {
+fn with_every_design(test: impl Fn(&str, &mut Server) + Sync) {
     let (designs, test) = (designs(), &test);
     for some in designs.chunks(4) {
         std::thread::scope(|scope| {
             for design in some {
                 scope.spawn(move || {
-                    let server = Server::start(design, "http", &[]);
+                    let mut server = Server::start(design, "http", &[]);
                     server.settle();
-                    test(design, &server);
+                    test(design, &mut server);
                     let ending = server.stop();
                     assert_eq!(ending.status.code(), Some(0), "{design}: {}", ending.errors);
                 });
@@ -78,14 +80,30 @@ fn curl_gets_all_resources() {
     });
 }
 
+/// Runs wrk until the server has answered 500 requests. An interrupt ends wrk as its time limit would.
+fn wrk(server: &mut Server, options: &[&str]) -> Ran {
+    const ANSWERED: u64 = 500;
+    let address = format!("http://127.0.0.1:{}/", server.port);
+    let mut command = Command::new("wrk");
+    command.args(["-t1", "-d60s"]).args(options).arg(address);
+    let running =
+        command.stdin(Stdio::null()).stdout(Stdio::piped()).stderr(Stdio::piped()).spawn().expect("it is there");
+    server.snapshot_when("requests of wrk", |snapshot| {
+        snapshot["tally"]["requests"].as_u64().expect("a count") >= ANSWERED
+    });
+    process::signal(running.id() as i32, Signal::SIGINT);
+    let output = running.wait_with_output().expect("a child can be waited for");
+    let text = |bytes: &[u8]| String::from_utf8_lossy(bytes).into_owned();
+    Ran { status: output.status.code(), output: text(&output.stdout), errors: text(&output.stderr) }
+}
+
 #[test]
 fn wrk_meets_no_error() {
     if !installed("wrk", "wrk") {
         return;
     }
     with_every_design(|design, server| {
-        let address = format!("http://127.0.0.1:{}/", server.port);
-        let ran = run(Command::new("wrk").args(["-t1", "-c4", "-d1s", &address]));
+        let ran = wrk(server, &["-c4"]);
         let requests: u64 = ran
             .output
             .split_whitespace()
@@ -108,8 +126,7 @@ fn wrk_pipelines() {
                request = function() return all end\n";
     std::fs::write(&script, lua).unwrap();
     with_every_design(|design, server| {
-        let address = format!("http://127.0.0.1:{}/", server.port);
-        let ran = run(Command::new("wrk").args(["-t1", "-c2", "-d1s", "-s"]).arg(&script).arg(&address));
+        let ran = wrk(server, &["-c2", "-s", script.to_str().expect("a text")]);
         let errors = ran.output.contains("Socket errors") || ran.output.contains("Non-2xx");
         assert!(ran.status == Some(0) && !errors && ran.output.contains("requests in"), "{design}: {ran:?}");
     });
