@@ -313,7 +313,7 @@ fn two_profiles_at_once_have_room_without_privilege() {
     server.line("summary");
     server.end("profile");
     for each in &written {
-        // The room that both have is soon full where a machine is busy.
+        // On a busy machine the small buffers of both may overflow.
         Profile::read(&each.0).check_samples();
     }
 }

@@ -41,7 +41,7 @@ fn a_stream_for_a_time_is_counted_within_its_window() {
     for design in designs() {
         let mut server = Server::start(&design, "stream", &[]);
         let mut loads = Vec::new();
-        // What the other load counts is no matter of the design.
+        // The other load counts the same with every design.
         let is_first = design == "thread_per_client";
         for who in if is_first { &["closed_threads", "closed_connections"][..] } else { &["closed_connections"] } {
             for direction in ["to_server", "to_client"] {
