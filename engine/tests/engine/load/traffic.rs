@@ -253,36 +253,45 @@ fn a_recording_is_replayed_gap_by_gap_and_size_by_size() {
     let file = folder.write("recording.csv", &format!("gap_microseconds,bytes\n{text}"));
     for (threads, back_end) in back_ends().into_iter().flat_map(|back_end| [(1, back_end), (2, back_end)]) {
         for (rate, factor) in [("", 1.0_f64), ("--rate 59", 1e6_f64 / 59.0 / 34_000.0)] {
-            let (port, seen) = noting();
-            let options = format!(
-                "--load open --arrivals recorded --recording {file} --sizes file:{file} --check count --clients 4 \
-                 --connections kept --threads {threads} --milliseconds 850 {rate} {back_end}"
-            );
-            let (ran, line) = load("bytes", port, &options);
-            assert_eq!(line["tally"]["errors"], json!({}), "{ran:?}");
-            let seen = seen.lock().unwrap();
-            // Requests due in the window: five rounds of 170 ms less a gap at the end, or ten of half that length.
-            let due = (850_000.0 / factor / 170_000.0 * 5.0).floor() as u64;
-            assert!(count(&line, "scheduled.due").abs_diff(due) <= 1, "{due} {line}");
-            let sizes: Vec<u64> = seen.iter().map(|(_, size)| *size).collect();
-            let expected: Vec<u64> = rows.iter().cycle().map(|(_, size)| *size).take(sizes.len()).collect();
-            // On a busy machine a connection's thread may get its CPU late.
-            let elsewhere = sizes.iter().zip(&expected).filter(|(seen, expected)| seen != expected).count();
-            assert!(elsewhere <= sizes.len() / 4, "{threads} threads: {sizes:?}");
-            assert_eq!(sorted(sizes), sorted(expected), "each arrival has its own size, however late it is");
-            // An eighth of all gaps are within 3 ms of the recording, half of all arrivals within 40 ms of the earliest: a
-            // busy machine delays some.
-            let (mut off, mut late) = (Vec::new(), vec![0.0]);
-            for place in 1..seen.len() {
-                let gap = seen[place].0.duration_since(seen[place - 1].0).as_secs_f64() * 1e6;
-                let more = gap - f64::from(rows[place % 5].0) * factor;
-                off.push(more.abs());
-                late.push(late[place - 1] + more);
-            }
-            off.sort_by(f64::total_cmp);
-            late.sort_by(f64::total_cmp);
-            assert!(off[off.len() / 8] < 3000.0, "{off:?}");
-            assert!(late[late.len() / 2] - late[0] < 40_000.0, "{late:?}");
+            let mut attempts = 0;
+            let line = loop {
+                let (port, seen) = noting();
+                let options = format!(
+                    "--load open --arrivals recorded --recording {file} --sizes file:{file} --check count --clients 4 \
+                     --connections kept --threads {threads} --milliseconds 850 {rate} {back_end}"
+                );
+                let (ran, line) = load("bytes", port, &options);
+                assert_eq!(line["tally"]["errors"], json!({}), "{ran:?}");
+                let seen = seen.lock().unwrap();
+                // Requests due in the window: five rounds of 170 ms less a gap at the end, or ten of half that length.
+                let due = (850_000.0 / factor / 170_000.0 * 5.0).floor() as u64;
+                assert!(count(&line, "scheduled.due").abs_diff(due) <= 1, "{due} {line}");
+                let sizes: Vec<u64> = seen.iter().map(|(_, size)| *size).collect();
+                let expected: Vec<u64> = rows.iter().cycle().map(|(_, size)| *size).take(sizes.len()).collect();
+                let elsewhere = sizes.iter().zip(&expected).filter(|(seen, expected)| seen != expected).count();
+                assert_eq!(
+                    sorted(sizes.clone()),
+                    sorted(expected),
+                    "each arrival has its own size, however late it is"
+                );
+                // An eighth of all gaps are within 3 ms of the recording, half of all arrivals within 40 ms of the earliest, and
+                // most arrive in order. A busy machine may delay too many, so several attempts are made.
+                let (mut off, mut late) = (Vec::new(), vec![0.0]);
+                for place in 1..seen.len() {
+                    let gap = seen[place].0.duration_since(seen[place - 1].0).as_secs_f64() * 1e6;
+                    let more = gap - f64::from(rows[place % 5].0) * factor;
+                    off.push(more.abs());
+                    late.push(late[place - 1] + more);
+                }
+                off.sort_by(f64::total_cmp);
+                late.sort_by(f64::total_cmp);
+                let in_time = off[off.len() / 8] < 3000.0 && late[late.len() / 2] - late[0] < 40_000.0;
+                if elsewhere <= sizes.len() / 4 && in_time {
+                    break line;
+                }
+                attempts += 1;
+                assert!(attempts < 5, "{threads} threads: {sizes:?} {off:?} {late:?}");
+            };
             let asked = field(&line, "scheduled.offered_per_second").as_f64().unwrap();
             assert!((asked - 1e6 / 34_000.0 / factor).abs() < 1e-6, "{asked}");
             assert_eq!(line["settings"].get("rate").is_some(), !rate.is_empty(), "{line}");
