@@ -14,6 +14,10 @@ pub struct Mistake {
     pub code: &'static str,
     /// What to type instead, or what is allowed.
     pub hint: Option<String>,
+    /// Names of the settings and other options to blame, as studies have them; the first is the likeliest.
+    pub blamed: Vec<String>,
+    /// Whether only this machine is in the way, so that another one may accept the same command.
+    pub only_here: bool,
 }
 
 impl Mistake {
@@ -36,12 +40,37 @@ impl std::error::Error for Mistake {}
 
 /// Makes an error that the user can correct.
 pub fn mistake(code: &'static str, message: impl Into<String>) -> anyhow::Error {
-    Mistake { message: message.into(), code, hint: None }.into()
+    Mistake { message: message.into(), code, hint: None, blamed: Vec::new(), only_here: false }.into()
 }
 
 /// As [`mistake`], with a hint.
 pub fn mistake_with_hint(code: &'static str, message: impl Into<String>, hint: impl Into<String>) -> anyhow::Error {
-    Mistake { message: message.into(), code, hint: Some(hint.into()) }.into()
+    Mistake { message: message.into(), code, hint: Some(hint.into()), blamed: Vec::new(), only_here: false }.into()
+}
+
+/// What programs want to know of a mistake.
+pub trait Blame {
+    /// Names the settings and other options to blame, the likeliest first.
+    fn blaming(self, names: &[&str]) -> Self;
+
+    /// Says that only this machine is in the way.
+    fn only_here(self) -> Self;
+}
+
+impl Blame for anyhow::Error {
+    fn blaming(mut self, names: &[&str]) -> Self {
+        if let Some(mistake) = self.downcast_mut::<Mistake>() {
+            mistake.blamed = names.iter().map(ToString::to_string).collect();
+        }
+        self
+    }
+
+    fn only_here(mut self) -> Self {
+        if let Some(mistake) = self.downcast_mut::<Mistake>() {
+            mistake.only_here = true;
+        }
+        self
+    }
 }
 
 /// Formats a failure for printing. A mistake has its code and hint; an error for lack of descriptors has a hint on how to

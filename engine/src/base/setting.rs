@@ -8,7 +8,7 @@ use std::collections::BTreeMap;
 use anyhow::Result;
 use serde::Serialize;
 
-use crate::base::mistake::mistake_with_hint;
+use crate::base::mistake::{Blame, mistake_with_hint};
 
 /// A setting: its name, its meaning, and the allowed values.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize)]
@@ -86,6 +86,9 @@ pub enum Form {
 /// The text for no value.
 pub const NONE: &str = "none";
 
+/// What precedes the path of a file in a text of the form [`Form::Sizes`].
+pub const FILE_PREFIX: &str = "file:";
+
 /// The value of one setting.
 #[derive(Debug, Clone, PartialEq, Eq, PartialOrd, Ord, Serialize, schemars::JsonSchema)]
 #[serde(untagged)]
@@ -155,6 +158,7 @@ impl Setting {
                 format!("--{} cannot be '{text}'", self.option()),
                 format!("allowed: {}{help}", self.allowed()),
             )
+            .blaming(&[self.name])
         })
     }
 

@@ -68,7 +68,13 @@ fn serve_command() -> Command {
         )
         .arg(flag("control").help(
             "Print JSON lines, read the command `snapshot` from standard input, and stop when standard input ends",
-        ));
+        ))
+        .arg(
+            flag("dry-run")
+                .conflicts_with("control")
+                .help("Only check the options, without opening a socket or starting a process"),
+        )
+        .arg(flag("json").requires("dry-run").help("Print the result of --dry-run as a JSON line"));
     let groups = [
         ("Settings of designs", settings(DESIGNS, |design| design.settings)),
         ("Settings of primitives", settings(PRIMITIVES, Primitive::all_settings)),
@@ -95,7 +101,7 @@ fn load_command() -> Command {
         )
         .arg(
             flag("dry-run")
-                .help("Only check the options and the files that they name, without connecting"),
+                .help("Only check the options and the files that they name, without connecting to a server"),
         )
         .arg(
             flag("show")

@@ -13,7 +13,7 @@ use clap::error::{ContextKind, ContextValue, ErrorKind};
 use clap::parser::ValueSource;
 
 use crate::base::about::Entry;
-use crate::base::mistake::{Mistake, mistake, mistake_with_hint};
+use crate::base::mistake::{Blame, Mistake, mistake, mistake_with_hint};
 use crate::base::output::{complain, remark, say, unless_closed, warn};
 use crate::base::setting::{Setting, Settings, Value};
 use crate::cli::arguments::{KINDS, command, settings};
@@ -115,7 +115,8 @@ impl Chosen {
     fn has_no(&self, option: &str) -> anyhow::Error {
         if self.family == Family::Unix && catalogue::TCP_SETTINGS.iter().any(|setting| setting.option() == option) {
             let message = format!("--{option} is an option of TCP, which Unix sockets do not have");
-            return mistake_with_hint("setting.needs_tcp", message, format!("leave --{option} out"));
+            return mistake_with_hint("setting.needs_tcp", message, format!("leave --{option} out"))
+                .blaming(&[&option.replace('-', "_")]);
         }
         let owners = catalogue::owners(option).join(", ");
         let owners = if owners.is_empty() { owners } else { format!("--{option} is a setting of {owners}; ") };
@@ -125,6 +126,7 @@ impl Chosen {
             format!("{} has no setting --{option}", self.name),
             format!("{owners}allowed: {}", names.join(", ")),
         )
+        .blaming(&[&option.replace('-', "_")])
     }
 }
 
@@ -210,7 +212,9 @@ fn pin(matches: &ArgMatches) -> Result<Option<Vec<usize>>> {
         "cpus.unavailable",
         format!("--cpus {} has CPUs that this process may not use", listed(&cpus)),
         format!("it may run on {}; the machine has {}, counted from 0", listed(&allowed), process::online_cpus()?),
-    ))
+    )
+    .blaming(&["cpus"])
+    .only_here())
 }
 
 /// Returns the requested CPUs in ascending order, each once.
@@ -229,7 +233,8 @@ fn serve(matches: &ArgMatches) -> Result<ExitCode> {
     let family = address::family(&listen);
     fit::check_server(design, way, workload, family)?;
     if let Some(reason) = design.item.unavailable() {
-        return Err(mistake("design.unavailable", format!("{} cannot run here: {reason}", design.name)));
+        let message = format!("{} cannot run here: {reason}", design.name);
+        return Err(mistake("design.unavailable", message).blaming(&["design"]).only_here());
     }
     let settings = given_settings(matches, &Chosen::server(design, way, workload, family))?;
     check_tcp(&settings)?;
@@ -237,6 +242,12 @@ fn serve(matches: &ArgMatches) -> Result<ExitCode> {
     // Allowed settings of a design may depend on the CPUs that it may use.
     let cpus = pin(matches)?;
     (design.item.check)(&settings)?;
+    if matches.get_flag("dry-run") {
+        address::resolve("--listen", &listen)?;
+        let service = (workload.item.service)(&settings, design.item.waits)?;
+        let accepted = lines::Accepted { source_bytes: service.source_bytes(), ..lines::Accepted::new() };
+        return say_accepted(matches, accepted, &format!("serve {}", design.name)).map(|()| ExitCode::SUCCESS);
+    }
     runs::serve::serve(&runs::serve::Plan {
         design,
         way,
@@ -258,7 +269,9 @@ fn load(matches: &ArgMatches) -> Result<()> {
     let connect = word(matches, "connect");
     let family = address::family(connect);
     fit::check_load(load, way, workload, family)?;
-    let mut settings = given_settings(matches, &Chosen::load(load, way, workload, family))?;
+    let chosen = Chosen::load(load, way, workload, family);
+    let mut settings = given_settings(matches, &chosen)?;
+    let declared = chosen.declared;
     check_tcp(&settings)?;
     let given = |name: &str| matches.value_source(name) == Some(ValueSource::CommandLine);
     load.item.check(&settings, given)?;
@@ -267,6 +280,13 @@ fn load(matches: &ArgMatches) -> Result<()> {
     fit::check_pipeline(workload, way, &settings)?;
     fit::check_made_anew(workload, way, End::Client, &settings)?;
     let requests = runs::load::Requests::read(workload.item, &settings)?;
+    let replaced = declared.iter().map(|setting| setting.name).filter(|name| !settings.values().contains_key(name));
+    let accepted = lines::Accepted {
+        replaced: replaced.collect(),
+        largest: requests.client.largest(),
+        source_bytes: requests.client.source_bytes(),
+        ..lines::Accepted::new()
+    };
     let target = address::resolve("--connect", connect)?;
     if target.contains(&Address::Unix(String::new())) {
         return Err(mistake_with_hint(
@@ -306,7 +326,7 @@ fn load(matches: &ArgMatches) -> Result<()> {
         counters: asked(matches),
     };
     if matches.get_flag("dry-run") {
-        return Ok(());
+        return say_accepted(matches, accepted, &format!("load {}", workload.name));
     }
     let result = runs::load::ask(&plan, requests)?;
     let (all, tally) = (result.expected_requests, &result.tally);
@@ -328,6 +348,14 @@ fn load(matches: &ArgMatches) -> Result<()> {
         (true, false) if !is_valid => bail!("the load did not measure its server, so the result is not valid"),
         (true, false) => Ok(()),
     }
+}
+
+/// Prints that a dry run found nothing wrong.
+fn say_accepted(matches: &ArgMatches, accepted: lines::Accepted, command: &str) -> Result<()> {
+    if matches.get_flag("json") {
+        return say_line(&lines::Line::Accepted(accepted));
+    }
+    say(&format!("accepted: {command}\n"))
 }
 
 fn say_line(line: &lines::Line) -> Result<()> {

@@ -7,7 +7,7 @@ use std::sync::{Mutex, MutexGuard, PoisonError};
 use anyhow::{Context, Result, bail};
 
 use crate::base::about::About;
-use crate::base::mistake::{mistake, raise_to};
+use crate::base::mistake::{Blame, mistake, raise_to};
 use crate::base::output::warn;
 use crate::base::setting::{Kind, SEVERAL_LOADS, Setting, Settings};
 use crate::base::window::Window;
@@ -85,6 +85,17 @@ impl Load {
         others.iter().map(|setting| settings.integer(setting.name) as usize).product()
     }
 
+    /// Setting for the number of clients.
+    pub fn clients_setting(&self) -> Option<&'static Setting> {
+        let own = self.settings.iter().find(|setting| setting.name == CLIENTS.name);
+        own.or_else(|| self.requests.split_last()?.1.first())
+    }
+
+    /// Setting for the warm-up before the window.
+    pub fn warm_up(&self) -> Option<&'static Setting> {
+        self.settings.iter().find(|setting| setting.name == WARM_UP.name)
+    }
+
     /// Refuses settings without effect: both an end by time and a number of requests, a warm-up without a window, or a
     /// primitive if none moves the bytes. Also refuses settings that break [`Load::requirements`].
     pub fn check(&self, settings: &Settings, given: impl Fn(&str) -> bool) -> Result<()> {
@@ -99,7 +110,8 @@ impl Load {
                  out",
                     setting.option()
                 ),
-            ));
+            )
+            .blaming(&[option, setting.name]));
         }
         self.requirements.iter().try_for_each(|requirement| requirement.check(settings))?;
         let (Some(duration), Some(each)) = (self.duration, self.requests.last()) else { return Ok(()) };
@@ -113,14 +125,15 @@ impl Load {
                     each.option(),
                     duration.option()
                 ),
-            ));
+            )
+            .blaming(&[each.name, duration.name]));
         }
-        let warms_up = self.settings.iter().any(|setting| setting.name == WARM_UP.name);
-        if !is_timed && warms_up && settings.integer(WARM_UP.name) > 0 {
+        if !is_timed && self.warm_up().is_some() && settings.integer(WARM_UP.name) > 0 {
             return Err(mistake(
                 "load.warm_up_without_window",
                 format!("--{} needs a load that ends by time; give --{} too", WARM_UP.option(), duration.option()),
-            ));
+            )
+            .blaming(&[WARM_UP.name, duration.name]));
         }
         Ok(())
     }

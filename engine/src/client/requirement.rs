@@ -4,7 +4,7 @@
 use anyhow::Result;
 use serde::Serialize;
 
-use crate::base::mistake::mistake;
+use crate::base::mistake::{Blame, mistake};
 use crate::base::setting::Settings;
 
 /// A requirement of a setting that applies as soon as the setting has an effect; the lab checks studies against it.
@@ -52,34 +52,38 @@ impl Requirement {
         if value <= self.beyond {
             return Ok(());
         }
+        let (Needs::Word { other: second, .. }
+        | Needs::AsMany { other: second }
+        | Needs::Product { other: second, .. }) = self.needs;
+        let refused = |code, message: String| Err(mistake(code, message).blaming(&[self.setting, second]));
         match self.needs {
             Needs::Word { other, word } if settings.word(other) != word => {
                 let other = option(other);
-                Err(mistake(
+                refused(
                     "load.needs_another_setting",
                     format!("{own} {value} needs {other} {word}; add that, or leave {own} out"),
-                ))
+                )
             }
             Needs::AsMany { other } if settings.integer(other) < value => {
                 let (other, less) = (option(other), settings.integer(other));
-                Err(mistake(
+                refused(
                     "load.more_than_another_setting",
                     format!(
                         "{own} {value} needs {other} {value} or more, but it is {less}; use a smaller {own}, or {other} \
                      {value}"
                     ),
-                ))
+                )
             }
             Needs::Product { other, most } if value.saturating_mul(settings.integer(other)) > most => {
                 let (other, factor) = (option(other), settings.integer(other));
                 let product = value.saturating_mul(factor);
-                Err(mistake(
+                refused(
                     "load.product_too_large",
                     format!(
                         "{own} {value} with {other} {factor} is {product}, but the maximum is {most}; use a smaller \
                      {own}, or a smaller {other}"
                     ),
-                ))
+                )
             }
             _ => Ok(()),
         }

@@ -62,6 +62,8 @@ pub enum Line {
     LimitRound(LimitRound),
     /// A machine limit that cannot be measured, or has no further round.
     LimitUnavailable(LimitUnavailable),
+    /// A dry run found nothing wrong.
+    Accepted(Accepted),
     /// The command was refused, and printed no other line.
     Refused(Refused),
 }
@@ -404,6 +406,27 @@ pub struct LimitUnavailable {
     pub reason: String,
 }
 
+/// A server or a load that `--dry-run` found possible; printed with `--json`.
+#[derive(Debug, Serialize, JsonSchema)]
+pub struct Accepted {
+    /// Version of the lines.
+    pub schema: u32,
+    /// Settings that others replace, so that the load does not have them, such as `bytes` with `--sizes`.
+    pub replaced: Vec<&'static str>,
+    /// Maximum bytes that one request of a load asks for; null if a setting fixes the size of all.
+    pub largest: Option<u64>,
+    /// Size of the file that streams are sent from: at least one message. Null if they are sent from memory, and for
+    /// workloads without streams.
+    pub source_bytes: Option<u64>,
+}
+
+impl Accepted {
+    /// The line without any fact.
+    pub fn new() -> Self {
+        Accepted { schema: SCHEMA, replaced: Vec::new(), largest: None, source_bytes: None }
+    }
+}
+
 /// A command that was refused because of what the user typed or wrote; printed with `--json`.
 #[derive(Debug, Serialize, JsonSchema)]
 pub struct Refused {
@@ -415,12 +438,23 @@ pub struct Refused {
     pub message: String,
     /// What to type instead, or what is allowed.
     pub hint: Option<String>,
+    /// Names of the settings and other options to blame, such as `pipeline` or `primitive`; the first is the likeliest.
+    pub settings: Vec<String>,
+    /// Whether only this machine is in the way, so that another one may accept the same command.
+    pub only_here: bool,
 }
 
 impl Refused {
     /// The line for a mistake.
     pub fn of(mistake: &Mistake) -> Self {
-        Refused { schema: SCHEMA, code: mistake.code, message: mistake.message.clone(), hint: mistake.hint.clone() }
+        Refused {
+            schema: SCHEMA,
+            code: mistake.code,
+            message: mistake.message.clone(),
+            hint: mistake.hint.clone(),
+            settings: mistake.blamed.clone(),
+            only_here: mistake.only_here,
+        }
     }
 }
 

@@ -10,7 +10,7 @@ use nix::sys::socket::setsockopt;
 use nix::sys::socket::sockopt::IpBindAddressNoPort;
 use socket2::Socket;
 
-use crate::base::mistake::mistake_with_hint;
+use crate::base::mistake::{Blame, mistake_with_hint};
 use crate::base::setting::{Kind, Setting, Settings};
 use crate::net::address::Address;
 
@@ -92,7 +92,9 @@ fn towards(target: SocketAddr, wanted: usize) -> Result<Vec<IpAddr>> {
             format!(
                 "use fewer, add addresses (ip address add), or load a server at 127.0.0.1, which allows {LOOPBACK}"
             ),
-        ));
+        )
+        .blaming(&[SOURCE_ADDRESSES.name])
+        .only_here());
     }
     let mapped = |address| match (address, target) {
         (IpAddr::V4(address), SocketAddr::V6(_)) => address.to_ipv6_mapped().into(),

@@ -11,7 +11,7 @@ use serde::Serialize;
 use serde_json::{Value, json};
 use socket2::{Domain, SockRef, Socket, Type};
 
-use crate::base::mistake::{mistake, mistake_with_hint};
+use crate::base::mistake::{Blame, mistake, mistake_with_hint};
 use crate::base::setting::{Form, Kind, Setting, Settings};
 use crate::sys::socket;
 
@@ -80,7 +80,7 @@ impl TcpOptions {
                 let text = std::fs::read_to_string(format!("/proc/sys/{}", sysctl.replace('.', "/")));
                 text.map_or("unreadable".to_owned(), |text| text.trim().to_owned())
             };
-            match error.raw_os_error() {
+            let refused = match error.raw_os_error() {
                 Some(libc::EPERM) => mistake_with_hint(
                     "congestion.not_permitted",
                     format!("--congestion {name} is not allowed to this user"),
@@ -96,7 +96,8 @@ impl TcpOptions {
                     format!("allowed: {} ({AVAILABLE})", listed(AVAILABLE)),
                 ),
                 _ => mistake("congestion.refused", format!("--congestion {name}: {error}")),
-            }
+            };
+            refused.blaming(&[CONGESTION.name]).only_here()
         })
     }
 }

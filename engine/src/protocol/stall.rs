@@ -5,7 +5,7 @@ use std::time::Duration;
 
 use anyhow::Result;
 
-use crate::base::mistake::mistake_with_hint;
+use crate::base::mistake::{Blame, mistake_with_hint};
 use crate::base::setting::{Kind, Setting, Settings};
 use crate::sys::clock::now;
 
@@ -51,7 +51,8 @@ impl Stalls {
                     STALL_EVERY.option()
                 ),
                 format!("stalls must be shorter than their period: use --{} above {length}", STALL_EVERY.option()),
-            ));
+            )
+            .blaming(&[STALL.name, STALL_EVERY.name]));
         }
         Ok(Stalls { began, length: length * 1_000_000, every: every * 1_000_000 })
     }

@@ -7,7 +7,7 @@ use schemars::JsonSchema;
 use serde::Serialize;
 
 use crate::base::about::About;
-use crate::base::mistake::mistake_with_hint;
+use crate::base::mistake::{Blame, mistake_with_hint};
 use crate::base::setting::{Kind, Setting, Settings, Value};
 use crate::base::window::Window;
 use crate::count::tally::ErrorKind;
@@ -48,6 +48,8 @@ pub struct Workload {
     pub sender: End,
     /// Unit that is counted in the window of a load by default; a setting may change it.
     pub measured_by: MeasuredBy,
+    /// The setting of the client side that chooses the direction of a stream; `None` if all requests have the same.
+    pub direction: Option<Direction>,
     /// Whether the protocol supports pipelining: each request's conversation takes its reply from the input, and leaves
     /// the rest if [`Input::more_follow`] says that more may follow.
     pub pipelines: bool,
@@ -106,7 +108,8 @@ impl Workload {
                         of.option()
                     ),
                     "leave one of them out",
-                ));
+                )
+                .blaming(&[of.name, setting.name]));
             }
             settings.forget(of.name);
         }
@@ -134,6 +137,7 @@ pub const COMMON: Workload = Workload {
     lasting: &[],
     sender: End::Service,
     measured_by: MeasuredBy::Requests,
+    direction: None,
     pipelines: false,
     counts_requests: true,
     original: None,
@@ -205,6 +209,22 @@ pub struct Product {
     pub product: u64,
 }
 
+/// The setting of the client side that chooses the direction of a stream. Both sides have the same settings of a stream,
+/// and only one side uses each.
+#[derive(Debug, Clone, Copy)]
+pub struct Direction {
+    /// The setting.
+    pub setting: Setting,
+    /// Its value for streams that clients send.
+    pub to_server: &'static str,
+    /// Its value for streams that the server sends.
+    pub to_client: &'static str,
+    /// Settings that only the sender uses.
+    pub of_sender: &'static [Setting],
+    /// Settings that only the receiver uses.
+    pub of_receiver: &'static [Setting],
+}
+
 /// Required relation of a client's setting to its server's.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize)]
 #[serde(rename_all = "snake_case")]
@@ -224,6 +244,16 @@ pub trait Service: Send + Sync {
     /// processes share. The error describes how the server's own sums disagree.
     fn account(&self) -> std::result::Result<Account, String> {
         Ok(Account::new())
+    }
+
+    /// Makes what it sends from, such as a file, before any fork. A dry run does not.
+    fn prepare(&self) -> Result<()> {
+        Ok(())
+    }
+
+    /// Size of the file that it sends from; `None` if there is none.
+    fn source_bytes(&self) -> Option<u64> {
+        None
     }
 }
 
@@ -304,6 +334,16 @@ pub trait Client: Send + Sync {
     /// Describes its requests, after the load has ended; `None` if all are alike. In memory that the load's processes
     /// share.
     fn traffic(&self) -> Option<Traffic> {
+        None
+    }
+
+    /// See [`Service::prepare`]; called before the first connection.
+    fn prepare(&self) -> Result<()> {
+        Ok(())
+    }
+
+    /// See [`Service::source_bytes`].
+    fn source_bytes(&self) -> Option<u64> {
         None
     }
 

@@ -7,7 +7,7 @@ use serde_json::{Value, json};
 use crate::base::about::{About, Entry};
 use crate::base::feature;
 use crate::base::limit::Limit;
-use crate::base::setting::Setting;
+use crate::base::setting::{FILE_PREFIX, Setting};
 use crate::client::load::{Load, TIMEOUT};
 use crate::counters::{self, COUNTERS};
 use crate::designs::DESIGNS;
@@ -23,7 +23,8 @@ use crate::registry::fit;
 use crate::runs;
 use crate::runs::listener::BACKLOG;
 use crate::runs::serve::DRAIN;
-use crate::server::design::Design;
+use crate::server::design::{Design, POOL};
+use crate::server::scoreboard::MAXIMUM_WORKERS;
 use crate::transfer::channel::Way;
 use crate::transfer::primitive::{Direction, Primitive};
 use crate::transfer::waiting::NEVER_SLEEPS;
@@ -45,6 +46,9 @@ pub mod usual {
     pub const SENDS: &str = "send_each";
     /// The receive primitive.
     pub const RECEIVES: &str = "recv";
+    /// The design for comparing primitives. It serves any number of persistent connections at once, and its loop only
+    /// calls the primitives.
+    pub const DESIGN: &str = "thread_per_client";
 }
 
 /// Returns the entry of a name that the command line has checked.
@@ -129,15 +133,22 @@ pub fn as_json() -> Value {
             "target": env!("BUILD_TARGET"),
             "flags": env!("BUILD_FLAGS"),
         },
+        "usual": {
+            "workload": usual::WORKLOAD, "load": usual::LOAD, "design": usual::DESIGN,
+            "primitive": usual::SENDS, "receive": usual::RECEIVES,
+        },
+        "file_prefix": FILE_PREFIX,
         "designs": list(DESIGNS, |design: &Design| {
             let reason = design.unavailable();
+            let most_workers = design.settings.iter().map(|setting| setting.name);
+            let most_workers = most_workers.filter(|name| [POOL.name, MAXIMUM_WORKERS.name].contains(name)).next();
             (
                 design.about,
                 json!({
                     "waits": design.waits, "settings": design.settings,
                     "available": reason.is_none(), "reason": reason, "tcp_only": design.tcp_only,
                     "rests_on": feature::described(design.rests_on),
-                    "makes": design.makes, "spins": design.spins,
+                    "makes": design.makes, "spins": design.spins, "most_workers": most_workers,
                 }),
             )
         }),
@@ -164,13 +175,20 @@ pub fn as_json() -> Value {
             let instead = |each: &Instead| json!({"given": each.given.name, "of": each.of.name});
             let instead: Vec<Value> = workload.instead.iter().map(instead).collect();
             let products: Vec<Value> = workload.products.iter().map(product).collect();
+            let names = |settings: &[Setting]| settings.iter().map(|setting| setting.name).collect::<Vec<_>>();
+            let direction = workload.direction.map(|each| {
+                json!({
+                    "setting": each.setting.name, "to_server": each.to_server, "to_client": each.to_client,
+                    "of_sender": names(each.of_sender), "of_receiver": names(each.of_receiver),
+                })
+            });
             (
                 workload.about,
                 json!({
                     "port": workload.port, "service_settings": workload.service_settings,
                     "client_settings": workload.client_settings, "instead": instead,
                     "agreements": agreements, "products": products,
-                    "sender": workload.sender, "measured_by": workload.measured_by,
+                    "sender": workload.sender, "direction": direction, "measured_by": workload.measured_by,
                     "counts_requests": workload.counts_requests, "pipelines": workload.pipelines,
                 }),
             )
@@ -181,6 +199,8 @@ pub fn as_json() -> Value {
             let (waits, settings) = (load.waits, load.settings);
             (load.about, json!({
                 "waits": waits, "settings": settings, "requests": requests, "duration": duration,
+                "clients": load.clients_setting().map(|setting| setting.name),
+                "warm_up": load.warm_up().map(|setting| setting.name),
                 "requirements": load.requirements,
                 "without_primitives": load.without_primitives.map(|(setting, word)| (setting.name, word)),
             }))

@@ -4,7 +4,7 @@ use anyhow::Result;
 use serde_json::{Value, json};
 
 use crate::base::about::Entry;
-use crate::base::mistake::{mistake, mistake_with_hint};
+use crate::base::mistake::{Blame, mistake, mistake_with_hint};
 use crate::base::setting::Settings;
 use crate::client::event_loop::PIPELINE;
 use crate::client::load::Load;
@@ -63,14 +63,15 @@ const MATRIX: &str = "thunderherd-engine list --matrix shows what fits";
 /// Refuses a server whose primitives do not run on this machine, or do not fit its design, workload or sockets.
 pub fn check_server(design: &Entry<Design>, way: Way, workload: &Entry<Workload>, family: Family) -> Result<()> {
     if let Some(reason) = of_family(design.item.tcp_only, family) {
-        return Err(mistake_with_hint("fit.design_and_socket", format!("{}: {reason}", design.name), MATRIX));
+        let message = format!("{}: {reason}", design.name);
+        return Err(mistake_with_hint("fit.design_and_socket", message, MATRIX).blaming(&["design"]));
     }
-    check(way, design.name, design.item.waits, workload, End::Service, family)
+    check(way, ("design", design.name), design.item.waits, workload, End::Service, family)
 }
 
 /// As [`check_server`], for a load.
 pub fn check_load(load: &Entry<Load>, way: Way, workload: &Entry<Workload>, family: Family) -> Result<()> {
-    check(way, load.name, load.item.waits, workload, End::Client, family)
+    check(way, ("load", load.name), load.item.waits, workload, End::Client, family)
 }
 
 /// Refuses pipelined requests if the workload's client cannot separate their replies.
@@ -85,7 +86,8 @@ pub fn check_pipeline(workload: &Entry<Workload>, way: Way, settings: &Settings)
                 workload.name
             ),
             format!("use --pipeline 1, or one of these workloads: {}", can.join(", ")),
-        ));
+        )
+        .blaming(&[PIPELINE.name, "workload"]));
     }
     if pipeline > 1 && !way.into.item.stores {
         return Err(mistake_with_hint(
@@ -95,7 +97,8 @@ pub fn check_pipeline(workload: &Entry<Workload>, way: Way, settings: &Settings)
                 way.into.name
             ),
             "use --pipeline 1, or a receive primitive that stores the bytes",
-        ));
+        )
+        .blaming(&[PIPELINE.name, "receive"]));
     }
     Ok(())
 }
@@ -110,27 +113,39 @@ pub fn check_made_anew(workload: &Entry<Workload>, way: Way, end: End, settings:
                 "fit.primitive_and_new_messages",
                 format!("--{option} makes each message in a buffer that --primitive {primitive} may still be sending"),
                 format!("leave out --{option} or --primitive {primitive}"),
-            ));
+            )
+            .blaming(&[setting.name, "primitive"]));
         }
     }
     Ok(())
 }
 
-fn check(way: Way, name: &str, waits: Waits, workload: &Entry<Workload>, end: End, family: Family) -> Result<()> {
-    for primitive in [way.out, way.into] {
+/// `owner` is the design or the load: the option that names it, and its name.
+fn check(
+    way: Way,
+    (owner, name): (&str, &str),
+    waits: Waits,
+    workload: &Entry<Workload>,
+    end: End,
+    family: Family,
+) -> Result<()> {
+    for (option, primitive) in [("primitive", way.out), ("receive", way.into)] {
         let by = primitive.name;
         if let Some(reason) = of_family(primitive.item.tcp_only, family) {
-            return Err(mistake_with_hint("fit.primitive_and_socket", format!("{by}: {reason}"), MATRIX));
+            let message = format!("{by}: {reason}");
+            return Err(mistake_with_hint("fit.primitive_and_socket", message, MATRIX).blaming(&[option]));
         }
         if let Some(reason) = primitive.item.unavailable() {
-            return Err(mistake("primitive.unavailable", format!("{by} cannot run here: {reason}")));
+            let message = format!("{by} cannot run here: {reason}");
+            return Err(mistake("primitive.unavailable", message).blaming(&[option]).only_here());
         }
         if let Some(reason) = of_waiting(waits, primitive.item) {
-            return Err(mistake_with_hint("fit.primitive_and_waiting", format!("{name} with {by}: {reason}"), MATRIX));
+            let message = format!("{name} with {by}: {reason}");
+            return Err(mistake_with_hint("fit.primitive_and_waiting", message, MATRIX).blaming(&[option, owner]));
         }
         if let Some(reason) = of_end(workload.item, end, primitive.item) {
             let message = format!("{} with {by}: {reason}", workload.name);
-            return Err(mistake_with_hint("fit.primitive_and_workload", message, MATRIX));
+            return Err(mistake_with_hint("fit.primitive_and_workload", message, MATRIX).blaming(&[option, "workload"]));
         }
     }
     Ok(())

@@ -9,7 +9,7 @@ use std::ops::RangeInclusive;
 
 use anyhow::Result;
 
-use crate::base::mistake::{mistake, mistake_with_hint};
+use crate::base::mistake::{Blame, mistake, mistake_with_hint};
 
 /// Column of gaps: microseconds, fractions allowed. The first gap is that between the load's start and its first
 /// request.
@@ -39,14 +39,16 @@ struct Source<'a> {
 impl Source<'_> {
     fn refused(&self, why: &str) -> anyhow::Error {
         mistake("recording.unreadable", format!("--{} names the file {}: {why}", self.option, self.path))
+            .blaming(&[self.option])
     }
 
     fn wrong(&self, line: usize, why: &str) -> anyhow::Error {
-        mistake("recording.invalid_line", self.at(line, why))
+        mistake("recording.invalid_line", self.at(line, why)).blaming(&[self.option])
     }
 
     fn not_allowed(&self, line: usize, why: &str, allowed: &str) -> anyhow::Error {
         mistake_with_hint("recording.invalid_line", self.at(line, why), format!("allowed: {allowed}"))
+            .blaming(&[self.option])
     }
 
     fn at(&self, line: usize, why: &str) -> String {

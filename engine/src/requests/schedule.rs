@@ -2,7 +2,7 @@
 
 use anyhow::Result;
 
-use crate::base::mistake::mistake_with_hint;
+use crate::base::mistake::{Blame, mistake_with_hint};
 use crate::base::setting::{A_NUMBER_OF_64_BITS, Form, Kind, NONE, SEVERAL_LOADS, Setting, Settings};
 use crate::requests::recording::RecordedGaps;
 
@@ -122,7 +122,8 @@ fn recorded_rate(gaps: &RecordedGaps) -> Result<f64> {
                 RECORDING.option()
             ),
             format!("use longer gaps, or set another rate with --{}", RATE.option()),
-        ));
+        )
+        .blaming(&[RECORDING.name, RATE.name]));
     }
     Ok(rate)
 }
@@ -139,10 +140,12 @@ pub fn settle(settings: &mut Settings, given: impl Fn(&str) -> bool) -> Result<(
             "schedule.no_recording",
             format!("--arrivals {RECORDED} needs a file"),
             "add --recording PATH",
-        )),
+        )
+        .blaming(&[ARRIVALS.name, RECORDING.name])),
         (false, true) => {
             let message = format!("--recording has no effect without --arrivals {RECORDED}");
-            Err(mistake_with_hint("schedule.not_recorded", message, format!("add --arrivals {RECORDED}")))
+            Err(mistake_with_hint("schedule.not_recorded", message, format!("add --arrivals {RECORDED}"))
+                .blaming(&[RECORDING.name, ARRIVALS.name]))
         }
         (true, true) if !given(RATE.name) => {
             settings.forget(RATE.name);

@@ -11,8 +11,8 @@ use rand_distr::{Distribution as _, LogNormal, Uniform};
 use schemars::JsonSchema;
 use serde::Serialize;
 
-use crate::base::mistake::mistake_with_hint;
-use crate::base::setting::{Form, Kind, NONE, Setting, Settings};
+use crate::base::mistake::{Blame, mistake_with_hint};
+use crate::base::setting::{FILE_PREFIX, Form, Kind, NONE, Setting, Settings};
 use crate::requests::numbering::Draw;
 use crate::requests::recording;
 
@@ -100,14 +100,15 @@ impl Sizes {
                 format!("--{} is '{text}': {why}", SIZES.name),
                 format!("allowed: {FORMS}"),
             )
+            .blaming(&[SIZES.name])
         };
+        if let Some(path) = text.strip_prefix(FILE_PREFIX) {
+            let sizes = recording::sizes(SIZES.name, path, bounds)?.into();
+            return Ok(Sizes { text: text.to_owned(), distribution: Distribution::Recorded(sizes) });
+        }
         let Some((form, rest)) = text.split_once(':') else {
             return Err(refused("it does not begin with the name of a distribution and a colon".to_owned()));
         };
-        if form == "file" {
-            let sizes = recording::sizes(SIZES.name, rest, bounds)?.into();
-            return Ok(Sizes { text: text.to_owned(), distribution: Distribution::Recorded(sizes) });
-        }
         let distribution = match form {
             "fixed" => size(rest, &bounds).map(Distribution::Fixed),
             "uniform" => uniform(rest, &bounds),

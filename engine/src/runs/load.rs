@@ -6,7 +6,7 @@ use std::time::Duration;
 use anyhow::{Context, Result};
 
 use crate::base::about::Entry;
-use crate::base::mistake::mistake_with_hint;
+use crate::base::mistake::{Blame, mistake_with_hint};
 use crate::base::output::remark;
 use crate::base::setting::{Settings, Value};
 use crate::base::window::Window;
@@ -72,7 +72,8 @@ impl Requests {
                 "load.open_needs_replies",
                 "this workload's only request lasts as long as the load, and an open load needs many",
                 "use a closed load; thunderherd-engine list loads shows them",
-            ));
+            )
+            .blaming(&["load", "workload"]));
         }
         Ok(Requests { schedule, client })
     }
@@ -88,6 +89,7 @@ pub fn ask(plan: &Plan, requests: Requests) -> Result<LoadResult> {
             "leave --original out",
         ));
     }
+    requests.client.prepare()?;
     let expected_requests = plan.load.item.expected_requests(&plan.settings);
     let clients = plan.load.item.clients(&plan.settings);
     let tally = Tally::new((plan.load.item.workers)(&plan.settings))?;

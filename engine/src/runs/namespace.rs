@@ -158,6 +158,7 @@ pub fn described() -> Value {
     json!({
         "settings": SETTINGS, "local_ports": [LOCAL_PORTS.start(), LOCAL_PORTS.end()],
         "available": reason.is_none(), "reason": reason, "unavailable_settings": unavailable,
+        "least": {RATE.name: LEAST_RATE},
     })
 }
 

@@ -115,11 +115,13 @@ impl<'a> Supervisor<'a> {
         let listeners = listener::listen(&addresses, wanted, &plan.settings)?;
         let duplicates: io::Result<_> = listeners.iter().map(|listener| Ok(listener.try_clone()?.into())).collect();
         let tally = Tally::new((plan.design.item.workers)(&plan.settings))?;
+        let service = (plan.workload.item.service)(&plan.settings, plan.design.item.waits)?;
+        service.prepare()?;
         let run: &'static Run = Box::leak(Box::new(Run {
             listeners: duplicates.context("the listeners could not be duplicated (ulimit -n)")?,
             settings: plan.settings.clone(),
             tally,
-            service: (plan.workload.item.service)(&plan.settings, plan.design.item.waits)?,
+            service,
             way: plan.way,
         }));
         let (gate, opener) = descriptor::pipe()?;

@@ -10,7 +10,7 @@ use std::time::Duration;
 
 use anyhow::Result;
 
-use crate::base::mistake::mistake_with_hint;
+use crate::base::mistake::{Blame, mistake_with_hint};
 use crate::base::setting::{Kind, Setting, Settings};
 use crate::server::design::MOST_WORKERS;
 use crate::sys::descriptor::EventDescriptor;
@@ -27,7 +27,9 @@ const MINIMUM_SPARE: Setting = workers(
     5,
 );
 const MAXIMUM_SPARE: Setting = workers("maximum_spare", "Maximum number of free workers; the excess is ended", 10);
-const MAXIMUM_WORKERS: Setting = workers("maximum_workers", "Maximum number of workers, free and busy together", 256);
+/// Maximum size of a dynamic pool.
+pub const MAXIMUM_WORKERS: Setting =
+    workers("maximum_workers", "Maximum number of workers, free and busy together", 256);
 const MAINTENANCE: Setting = Setting {
     name: "maintenance_milliseconds",
     help: "Interval at which excess free workers are ended and failed creations are retried",
@@ -58,12 +60,14 @@ pub fn check(settings: &Settings) -> Result<()> {
     {
         let (least, most) = (settings.integer(low.name), settings.integer(high.name));
         if least > most {
+            let names = [low.name, high.name];
             let (low, high) = (low.option(), high.option());
             return Err(mistake_with_hint(
                 "pool.bounds_reversed",
                 format!("--{low} {least} is larger than --{high} {most}"),
                 format!("use --{low} {most} or less, or --{high} {least} or more"),
-            ));
+            )
+            .blaming(&names));
         }
     }
     Ok(())

@@ -6,9 +6,9 @@ use anyhow::{Context, Result};
 use socket2::SockRef;
 
 use crate::base::feature::{Feature, on_tcp_socket};
-use crate::base::mistake::mistake_with_hint;
+use crate::base::mistake::{Blame, mistake_with_hint};
 use crate::base::setting::{Kind, Setting, Settings};
-use crate::server::design::{Run, Worker, pool};
+use crate::server::design::{POOL, Run, Worker, pool};
 use crate::sys::descriptor::close_inherited;
 use crate::sys::process::{allowed_cpus, pin};
 use crate::sys::socket::steer_by_cpu;
@@ -105,7 +105,9 @@ pub fn check(settings: &Settings) -> Result<()> {
             "steering.pool_is_not_cpus",
             format!("--steer cpu needs one worker for each of the server's CPUs {cpus:?}, but --pool is {pool}"),
             format!("use --pool {}", cpus.len()),
-        ));
+        )
+        .blaming(&[POOL.name, STEER.name])
+        .only_here());
     }
     Ok(())
 }

@@ -62,6 +62,7 @@ pub static ENTRY: Workload = Workload {
     lasting: &[End::Client],
     sender: End::Client,
     measured_by: MeasuredBy::BytesToServer,
+    direction: Some(client::TURNED),
     service,
     client: client::client,
     ..COMMON
@@ -70,7 +71,7 @@ pub static ENTRY: Workload = Workload {
 fn service(settings: &Settings, _waits: Waits) -> Result<Box<dyn Service>> {
     Ok(Box::new(Stream {
         receiving: Receiving::new(settings),
-        reel: Arc::new(Reel::new(settings)?),
+        reel: Arc::new(Reel::new(settings)),
         sums: Arc::new(SharedArray::new(1).context("cannot map shared memory")?),
     }))
 }
@@ -89,6 +90,14 @@ impl Service for Stream {
 
     fn account(&self) -> std::result::Result<Account, String> {
         Ok(self.sums[0].account())
+    }
+
+    fn prepare(&self) -> Result<()> {
+        self.reel.make()
+    }
+
+    fn source_bytes(&self) -> Option<u64> {
+        self.reel.file_bytes()
     }
 }
 

@@ -10,7 +10,7 @@ use std::time::Duration;
 use anyhow::{Error, Result};
 
 use crate::base::about::About;
-use crate::base::mistake::mistake_with_hint;
+use crate::base::mistake::{Blame, mistake_with_hint};
 use crate::base::setting::{Form, Kind, Setting, Settings};
 use crate::count::tally::ErrorKind;
 use crate::protocol::spin::{SPIN, Spin};
@@ -101,6 +101,8 @@ fn check(proc: &Path) -> Result<()> {
             format!("--proc is '{}', {why}", proc.display()),
             "give the mount point of a proc file system, for instance /proc",
         )
+        .blaming(&[PROC.name])
+        .only_here()
     };
     match top_two(proc) {
         Ok([first, _]) if first != Process::default() => Ok(()),

@@ -14,7 +14,7 @@ use std::time::Duration;
 use anyhow::{Context, Result};
 
 use super::back_end::BackEnd;
-use crate::base::mistake::mistake;
+use crate::base::mistake::{Blame, mistake};
 use crate::client::exchange::Caller;
 use crate::count::tally::Slot;
 use crate::sys::clock::now;
@@ -99,6 +99,8 @@ impl Completions {
                 "back_end.unavailable",
                 format!("--{} {COMPLETIONS} is not available on this machine: {refusal}", BACK_END.option()),
             )
+            .blaming(&[BACK_END.name])
+            .only_here()
         })
     }
 

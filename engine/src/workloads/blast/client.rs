@@ -6,7 +6,7 @@ use std::sync::atomic::{AtomicU64, Ordering::Relaxed};
 use anyhow::{Context, Result};
 
 use super::count::{Count, CountForm, ITERATION, LONGEST_LINE, MOST_REPETITIONS, SERVER_READS};
-use crate::base::mistake::mistake_with_hint;
+use crate::base::mistake::{Blame, mistake_with_hint};
 use crate::base::setting::{Kind, Setting, Settings};
 use crate::base::window::Window;
 use crate::protocol::pattern::pattern;
@@ -78,7 +78,8 @@ pub fn client(settings: &Settings) -> Result<Box<dyn Client>> {
                 buffers * buffer_size
             ),
             format!("the nearest values that fit: --buffers {fitting} --buffer-size {size}"),
-        ));
+        )
+        .blaming(&PIECES.settings.map(|setting| setting.name)));
     }
     let sums = SharedArray::<Sums>::new(1).context("cannot map shared memory")?;
     sums[0].began.store(u64::MAX, Relaxed);

@@ -6,7 +6,7 @@ use std::sync::atomic::{AtomicU64, Ordering::Relaxed};
 use anyhow::{Context, Result};
 
 use super::request::{BUCKETS, DELAY_SUM, number};
-use crate::base::mistake::mistake;
+use crate::base::mistake::{Blame, mistake};
 use crate::base::setting::{Kind, Setting, Settings};
 use crate::protocol::workload::{Account, Answer, Client, Conversation, Input, KEEP};
 use crate::sys::memory::shared::SharedArray;
@@ -55,7 +55,8 @@ pub fn client(settings: &Settings) -> Result<Box<dyn Client>> {
         return Err(mistake(
             "bucket.delays_reversed",
             format!("--delay-minimum {minimum} is larger than --delay-maximum {maximum}"),
-        ));
+        )
+        .blaming(&[DELAY_MINIMUM.name, DELAY_MAXIMUM.name]));
     }
     // The reply does not show whether the server closes after it.
     let complete = if settings.boolean(KEEP.name) { Answer::Complete } else { Answer::Last };

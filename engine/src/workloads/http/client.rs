@@ -10,7 +10,7 @@ use rand_distr::weighted::WeightedAliasIndex;
 use super::kinds::{Body, Head as RequestHead, KindOfRequest, MIX, kinds};
 use super::reply_body::Unmeasured;
 use super::reply_head::{Extent, Head, read};
-use crate::base::mistake::mistake;
+use crate::base::mistake::{Blame, mistake};
 use crate::base::setting::{NONE, Settings};
 use crate::protocol::pattern::{BYTES, Reception};
 use crate::protocol::workload::{Answer, Client, Conversation, Input};
@@ -57,7 +57,11 @@ impl Mix {
     fn new(kinds: &[KindOfRequest]) -> Result<Self> {
         let index = alias(kinds.iter().map(|kind| kind.weight).collect());
         Ok(Mix {
-            index: Arc::new(index.map_err(|why| mistake("http.invalid_mix", format!("--{}: {why}", MIX.name)))?),
+            index: Arc::new(
+                index.map_err(|why| {
+                    mistake("http.invalid_mix", format!("--{}: {why}", MIX.name)).blaming(&[MIX.name])
+                })?,
+            ),
             counted: Arc::new(SharedArray::new(kinds.len()).context("cannot map shared memory")?),
         })
     }

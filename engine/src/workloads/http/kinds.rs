@@ -5,7 +5,7 @@ use std::sync::Arc;
 
 use anyhow::Result;
 
-use crate::base::mistake::{mistake, mistake_with_hint};
+use crate::base::mistake::{Blame, mistake, mistake_with_hint};
 use crate::base::setting::{Form, Kind as SettingKind, NONE, Setting, Settings};
 use crate::protocol::pattern::BYTES;
 use crate::requests::sizes::{SIZES, weight};
@@ -110,6 +110,7 @@ pub fn kinds(settings: &Settings) -> Result<Vec<KindOfRequest>> {
                 format!("--{} is '{mix}': {why}", MIX.name),
                 format!("allowed: {FORM}, separated by commas"),
             )
+            .blaming(&[MIX.name])
         };
         mix.split(',').map(|text| of_mix(text, has_sizes, settings)).collect::<Result<_, _>>().map_err(refused)?
     };
@@ -118,7 +119,8 @@ pub fn kinds(settings: &Settings) -> Result<Vec<KindOfRequest>> {
             "http.no_place_for_size",
             format!("--{} has no effect: no path contains {SIZE}", SIZES.name),
             format!("put {SIZE} into a path in place of the size, as in {SIZED}"),
-        ));
+        )
+        .blaming(&[SIZES.name]));
     }
     Ok(kinds)
 }
@@ -131,7 +133,9 @@ pub fn asks_another(settings: &Settings) -> bool {
 
 fn of_path(path: &str, has_sizes: bool, settings: &Settings) -> Result<KindOfRequest> {
     let path = if has_sizes && path == "/" { SIZED } else { path };
-    let refused = |why: String| mistake("http.invalid_path", format!("--{} is '{path}', but {why}", PATH.name));
+    let refused = |why: String| {
+        mistake("http.invalid_path", format!("--{} is '{path}', but {why}", PATH.name)).blaming(&[PATH.name])
+    };
     let bytes = settings.values().get(BYTES.name).map(|_| settings.integer(BYTES.name));
     // Without a length, the size is drawn; if there is no place for a size, it is refused.
     let body = if path.contains(SIZE) { Body::Drawn } else { bytes.map_or(Body::Any(None), Body::Exactly) };

@@ -5,16 +5,16 @@ use std::sync::{Arc, Mutex, PoisonError};
 
 use anyhow::{Context, Result};
 
-use super::receiving::Receiving;
-use super::reel::Reel;
+use super::receiving::{RECEIVE_BYTES, Receiving, VERIFY};
+use super::reel::{MESSAGE_BYTES, Reel, SOURCE, SOURCE_BYTES};
 use super::request::{LONGEST_LINE, MOST_MICROSECONDS, Request, say};
 use super::sums::Sums;
-use crate::base::mistake::mistake_with_hint;
+use crate::base::mistake::{Blame, mistake_with_hint};
 use crate::base::setting::{Kind, Setting, Settings, Value};
 use crate::base::window::Window;
 use crate::client::load::MILLISECONDS;
 use crate::protocol::workload::{
-    Account, Answer, Client, Conversation, Figures, Input, MeasuredBy, More, PAYLOAD_BYTES,
+    Account, Answer, Client, Conversation, Direction, Figures, Input, MeasuredBy, More, PAYLOAD_BYTES,
 };
 use crate::sys::clock::now;
 use crate::sys::memory::shared::SharedArray;
@@ -26,8 +26,20 @@ pub const DIRECTION: Setting = Setting {
     name: "direction",
     help: "Direction of the stream",
     unit: None,
-    kind: Kind::Choice { choices: &["to_server", "to_client"], default: "to_server" },
+    kind: Kind::Choice { choices: &[TO_SERVER, TO_CLIENT], default: TO_SERVER },
     for_more: None,
+};
+
+const TO_SERVER: &str = "to_server";
+const TO_CLIENT: &str = "to_client";
+
+/// What follows from [`DIRECTION`].
+pub const TURNED: Direction = Direction {
+    setting: DIRECTION,
+    to_server: TO_SERVER,
+    to_client: TO_CLIENT,
+    of_sender: &[MESSAGE_BYTES, SOURCE, SOURCE_BYTES],
+    of_receiver: &[RECEIVE_BYTES, VERIFY],
 };
 
 /// Length of a stream.
@@ -52,9 +64,10 @@ pub fn client(settings: &Settings) -> Result<Box<dyn Client>> {
             "stream.no_end",
             "the stream has neither a length nor a duration",
             "give --stream-bytes 1000000000 or the like, or --milliseconds 10000 with a --load that ends by time",
-        ));
+        )
+        .blaming(&[STREAM_BYTES.name]));
     }
-    let to_server = settings.word(DIRECTION.name) == "to_server";
+    let to_server = settings.word(DIRECTION.name) == TO_SERVER;
     let request = match (to_server, bytes) {
         (true, bytes) => Some(Request::Put(bytes)),
         (false, Some(bytes)) => Some(Request::Get(bytes)),
@@ -67,7 +80,7 @@ pub fn client(settings: &Settings) -> Result<Box<dyn Client>> {
         request: request.map(Request::line),
         sent: Arc::default(),
         receiving: Receiving::new(settings),
-        reel: Arc::new(Reel::new(settings)?),
+        reel: Arc::new(Reel::new(settings)),
         shared: Arc::new(SharedArray::new(1).context("cannot map shared memory")?),
     }))
 }
@@ -95,6 +108,14 @@ struct Shared {
 }
 
 impl Client for Streamer {
+    fn prepare(&self) -> Result<()> {
+        self.reel.make()
+    }
+
+    fn source_bytes(&self) -> Option<u64> {
+        self.reel.file_bytes()
+    }
+
     fn open(&self) -> Box<dyn Conversation> {
         let streamer = self.clone();
         Box::new(StreamConversation { streamer, asked: 0, time: 0, said: false, moved: 0, next: 0, line: Vec::new() })

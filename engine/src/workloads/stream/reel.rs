@@ -2,8 +2,8 @@
 
 use std::fs::{self, File};
 use std::io::Write;
-use std::sync::Arc;
 use std::sync::atomic::{AtomicU32, Ordering::Relaxed};
+use std::sync::{Arc, OnceLock};
 
 use anyhow::{Context, Result};
 
@@ -55,45 +55,76 @@ pub fn bytes_of_a_stream(length: usize) -> Vec<u8> {
 
 /// A section of a stream. Each send starts at a position whose byte is the next of the stream.
 pub struct Reel {
-    /// All of it.
-    all: Piece,
+    /// All of it, once it is made.
+    all: OnceLock<Piece>,
+    source: Source,
+    /// Its length in memory.
+    least: u64,
+    /// Its length in a file.
+    length: u64,
     message: u64,
     /// Bytes put into an outbox at a time: as many whole messages as fit into a part, at least one.
     part: u64,
 }
 
+/// Where a reel is.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+enum Source {
+    Memory,
+    Memfd,
+    File,
+}
+
 impl Reel {
-    /// Makes the reel from the settings. The error is that of making the file.
-    pub fn new(settings: &Settings) -> Result<Self> {
+    /// Reads the settings.
+    pub fn new(settings: &Settings) -> Self {
         let message = settings.integer(MESSAGE_BYTES.name);
         let part = (PART as u64 / message).max(1) * message;
         // Room for a part that starts anywhere in the period.
         let least = part + PERIOD as u64 - 1;
         let length = settings.integer(SOURCE_BYTES.name).max(least);
-        let all = match settings.word(SOURCE.name) {
-            "memory" => Piece::Bytes(bytes_of_a_stream(least as usize).into(), 0..least as usize),
-            "memfd" => {
+        let source = match settings.word(SOURCE.name) {
+            "memory" => Source::Memory,
+            "memfd" => Source::Memfd,
+            _ => Source::File,
+        };
+        Reel { all: OnceLock::new(), source, least, length, message, part }
+    }
+
+    /// Size of its file; `None` if it is in memory.
+    pub fn file_bytes(&self) -> Option<u64> {
+        (self.source != Source::Memory).then_some(self.length)
+    }
+
+    /// Makes its bytes, once. The error is that of making the file.
+    pub fn make(&self) -> Result<()> {
+        let (least, length) = (self.least as usize, self.length);
+        let all = match self.source {
+            Source::Memory => Piece::Bytes(bytes_of_a_stream(least).into(), 0..least),
+            Source::Memfd => {
                 let made = descriptor::memory_file(c"thunderherd stream").and_then(|file| filled(file.into(), length));
                 Piece::File(made.context("cannot create a file in memory")?, 0..length)
             }
-            _ => {
+            Source::File => {
                 let folder = std::env::temp_dir();
                 let made = temporary_file(&folder).and_then(|file| filled(file, length));
                 let advice = || format!("cannot create a file of {length} bytes in {} (TMPDIR)", folder.display());
                 Piece::File(made.with_context(advice)?, 0..length)
             }
         };
-        Ok(Reel { all, message, part })
+        self.all.get_or_init(|| all);
+        Ok(())
     }
 
     /// Puts the next part into an outbox, or the rest of the stream if that is less; returns its length. `next` is the
     /// position in the reel.
     pub fn put(&self, next: &mut u64, left: u64, outbox: &mut Outbox) -> u64 {
         let bytes = self.part.min(left);
-        if *next + bytes > self.all.length() {
+        let all = self.all.get().expect("a reel is made before it is sent");
+        if *next + bytes > all.length() {
             *next %= PERIOD as u64;
         }
-        outbox.push_messages(self.all.at(*next..*next + bytes), self.message, self.message);
+        outbox.push_messages(all.at(*next..*next + bytes), self.message, self.message);
         *next += bytes;
         bytes
     }

@@ -19,7 +19,9 @@ fn ends(given: &[(&'static str, Value)]) -> (Box<dyn Service>, Box<dyn Client>) 
     let service = service(&settings(ENTRY.service_settings, given), Waits::InTheCall).unwrap();
     // A load that may end by time.
     let declared = [ENTRY.client_settings, &[MILLISECONDS]].concat();
-    (service, (ENTRY.client)(&settings(&declared, given)).unwrap())
+    let client = (ENTRY.client)(&settings(&declared, given)).unwrap();
+    service.prepare().and_then(|()| client.prepare()).unwrap();
+    (service, client)
 }
 
 fn word(name: &'static str, word: &str) -> (&'static str, Value) {
@@ -187,7 +189,8 @@ fn a_stream_is_compared_as_far_as_it_is_to_be() {
 fn messages_of_a_size_in_use_begin_with_a_page_of_a_file() {
     for (source, message) in [("memfd", 64), ("file", 16 << 10), ("file", 128 << 10), ("file", 1 << 20)] {
         let given = [word("source", source), number("message_bytes", message)];
-        let (reel, mut next) = (Reel::new(&settings(ENTRY.client_settings, &given)).unwrap(), 0);
+        let (reel, mut next) = (Reel::new(&settings(ENTRY.client_settings, &given)), 0);
+        reel.make().unwrap();
         for _ in 0..40 {
             let mut outbox = Outbox::default();
             reel.put(&mut next, u64::MAX, &mut outbox);

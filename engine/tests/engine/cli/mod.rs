@@ -2,5 +2,6 @@
 
 mod availability;
 mod command_line;
+mod dry_runs;
 mod impossible_settings;
 mod refusals;

@@ -406,7 +406,7 @@ fn impossible_settings_are_refused_before_the_first_connection() {
     };
     let good = format!("--dry-run --load open --milliseconds 10 --sizes file:{sizes}");
     let ran = server.load("bytes", &good.split(' ').collect::<Vec<_>>());
-    assert_eq!((ran.status, ran.output.as_str(), ran.errors.as_str()), (Some(0), "", ""));
+    assert_eq!((ran.status, ran.output.as_str(), ran.errors.as_str()), (Some(0), "accepted: load bytes\n", ""));
     server.is_untouched("a load that is only read");
     refused("bytes", "--sizes 4000", "sizes.invalid", &["--sizes", "'4000'", "fixed:BYTES", "uniform:LEAST..MOST"]);
     refused("bytes", "--bytes 4000 --sizes fixed:4000", "workload.contradiction", &["--sizes", "--bytes"]);
