@@ -15,7 +15,7 @@ from pathlib import Path
 import numpy as np
 from numpy.typing import ArrayLike
 
-from thunderherd.engine.catalogue import MOST_WORKERS, Design
+from thunderherd.engine.catalogue import Design
 from thunderherd.engine.client import EngineError, LoadProcess, Server, catalogue
 from thunderherd.engine.setting_rules import SettingValue
 from thunderherd.errors import UserError
@@ -84,7 +84,7 @@ def workers(design: Design, connections: int) -> dict[str, int]:
     wanted = max(connections, 2) if design.waits == "in_the_call" else 1
     found = {}
     for setting in design.settings:
-        if setting.name not in MOST_WORKERS or setting.kind != "integer":
+        if setting.name != design.most_workers or setting.kind != "integer":
             continue
         if wanted > setting.maximum:
             raise UserError(

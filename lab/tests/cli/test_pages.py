@@ -14,7 +14,7 @@ from made.stand_in import answered
 
 from thunderherd.cli import labs
 from thunderherd.cli.main import COMMANDS, app
-from thunderherd.engine.catalogue import USUAL_DESIGN, Catalogue, by_name, defaults
+from thunderherd.engine.catalogue import Catalogue, by_name, defaults
 from thunderherd.engine.client import catalogue
 from thunderherd.search.crossover_study import FEWEST_POINTS, MILLISECONDS, MOST_POINTS
 
@@ -76,8 +76,8 @@ def help_of(command: str, option: str) -> str:
     return str(found)
 
 
-def test_defaults_in_the_help_of_crossover_are_those_of_the_search() -> None:
-    assert f"(default {USUAL_DESIGN})" in help_of("crossover", "design")
+def test_defaults_in_the_help_of_crossover_are_those_of_the_search(use_engine: Path) -> None:
+    assert f"(default {catalogue(use_engine).usual.design})" in help_of("crossover", "design")
     assert f"(default {MILLISECONDS})" in help_of("crossover", "milliseconds")
     assert f"(default {FEWEST_POINTS} to {MOST_POINTS}," in help_of("crossover", "points")
 

@@ -481,7 +481,7 @@ def test_a_run_is_pinned_by_what_is_to_be_typed(small_study_file: Path, some_cat
 
 
 def test_what_counting_costs_is_tried_with_a_server_and_its_clients(use_engine: Path) -> None:
-    cost = cpu_of_requests("bytes", ("task-clock",))
+    cost = cpu_of_requests(catalogue(), ("task-clock",))
     assert cost > 0
     tried = counting_check(catalogue())
     has_events = any("cycles" in each.names_of_perf and each.available for each in catalogue().counters)
@@ -495,7 +495,7 @@ def test_what_counting_costs_is_tried_with_a_server_and_its_clients(use_engine: 
 def test_it_is_not_tried_where_there_is_nothing_to_try(
     monkeypatch: pytest.MonkeyPatch, some_catalogue: Catalogue
 ) -> None:
-    def never(workload: str, counters: tuple[str, ...]) -> int:
+    def never(offered: Catalogue, counters: tuple[str, ...]) -> int:
         raise EngineError("no port")
 
     monkeypatch.setattr("thunderherd.machine.counting_cost.cpu_of_requests", never)

@@ -20,6 +20,7 @@ def plan(processes: int = 1, **settings: Any) -> LoadPlan:
         warm_up_connections=0,
         requests=("clients", "loops"),
         duration="milliseconds",
+        clients_by="clients",
     )
 
 

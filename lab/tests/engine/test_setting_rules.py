@@ -39,6 +39,15 @@ def test_what_breaks_an_agreement(
     assert says is None or says in (found or "")
 
 
+def test_the_largest_of_sizes_counts() -> None:
+    agreement = Agreement(client="sizes", relation="at_most", service="limit")
+    sizes = {"sizes": "uniform:64..128"}
+    assert agreement.broken(sizes, {"limit": 128}, 128) is None
+    assert "128" in (agreement.broken(sizes, {"limit": 127}, 128) or "")
+    assert agreement.broken({"sizes": "none"}, {"limit": 1}) is None
+    assert agreement.broken({}, {"limit": 1}) is None
+
+
 def test_whoever_says_nothing_has_ends_that_agree(use_engine: Path) -> None:
     workloads = catalogue(use_engine).workloads
     assert {"bytes", "blast"} < {each.name for each in workloads if each.agreements}

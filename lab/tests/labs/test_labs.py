@@ -31,7 +31,6 @@ def test_a_quantity_is_a_number_of_the_engines_units(key: str, value: object, ex
 @pytest.mark.parametrize("number", [1, 7, 1000, 1500, 10_000, 123_456, 10**6, 10**7, 25 * 10**8])
 @pytest.mark.parametrize("key", QUANTITIES)
 def test_a_number_is_written_as_it_is_read(key: str, number: int) -> None:
-    number = max(number, QUANTITIES[key].least)
     assert parse(key, written(key, number)) == number
 
 
@@ -56,7 +55,6 @@ UNITS_OF_RATE = "(bit, kbit, mbit, gbit)"
         ("rate", "٣gbit", "rate", UNITS_OF_RATE),
         ("rate", "0gbit", "0", "rate"),
         ("rate", "0.5bit", "1bit", "1bit"),
-        ("rate", "7.999kbit", "8kbit", "rate"),
         ("delay", "5 minutes", "delay", "us, ms, s"),
         ("delay", "0.5us", "1us", "1us"),
         ("loss", "0.1", "loss", "%"),

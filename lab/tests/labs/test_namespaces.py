@@ -22,6 +22,7 @@ from made.small_studies import head
 
 from thunderherd.engine.client import Server, catalogue, start_load
 from thunderherd.errors import UserError
+from thunderherd.labs import KINDS
 from thunderherd.labs.kind import Site
 from thunderherd.labs.words import QUANTITIES
 from thunderherd.machine import noise
@@ -140,11 +141,11 @@ def test_a_lab_is_made_once_for_all_that_take_place_in_it(study: Study, veth: Pa
 
 
 def test_the_least_rate_is_the_engines(veth: Path) -> None:
-    rate = QUANTITIES["rate"]
-    too_little = site_of(lab(**{rate.setting: rate.least - 1}), veth)
-    with pytest.raises(UserError, match=str(rate.least)), too_little:
+    name = QUANTITIES["rate"].setting
+    least = KINDS["veth"].least(catalogue(veth), name)
+    with pytest.raises(UserError, match=str(least)), site_of(lab(**{name: least - 1}), veth):
         pass
-    with site_of(lab(**{rate.setting: rate.least}), veth) as site:
+    with site_of(lab(**{name: least}), veth) as site:
         site.check()
 
 

@@ -297,6 +297,8 @@ def main():
         )  # fmt: skip
     elif command == "--version":
         print("thunderherd-engine 0.0.0 (fake)")
+    elif "--dry-run" in rest:
+        say(line="accepted", schema=4, replaced=[], largest=None, source_bytes=None)
     else:
         {"serve": serve, "load": load, "count": count, "limits": limits}[command](rest)
 

@@ -27,8 +27,7 @@ from made.code_tree import (
     without_tests,
 )
 
-from thunderherd.engine.catalogue import USUAL_LOAD, USUAL_WAY
-from thunderherd.engine.client import find_engine
+from thunderherd.engine.client import catalogue, find_engine
 from thunderherd.labs import KINDS
 
 NAMED_ELSEWHERE = {"counters"}
@@ -75,9 +74,6 @@ def test_the_engine_lists_what_its_files_and_rows_are_called() -> None:
 
 
 SAID_IN_THE_LAB = {
-    ("engine.catalogue", "send_each"): "how bytes are sent where nothing is said of it, as the engine has it",
-    ("engine.catalogue", "recv"): "how they are received, likewise",
-    ("engine.catalogue", "closed"): "who asks, likewise",
     ("search.knee_study", "open"): "a rate is what only this load keeps to, and what a knee is looked for on",
     (
         "search.knee_study",
@@ -85,7 +81,6 @@ SAID_IN_THE_LAB = {
     ): "what finds out the most that a design does, to know where to look",
     ("judge.claims.answers", "open"): "a question that the data does not decide, and no load",
     ("judge.claims.question_tables", "open"): "likewise",
-    ("engine.catalogue", "thread_per_client"): "the server of two primitives, where the user names none",
     ("machine.limits", "pipe_round_trip"): "what the prices of a switch and of a wake-up are differences of",
     ("machine.limits", "pipe_transfer"): "likewise",
     ("judge.summary.bounds", "system_call"): "the least that a system call costs a server",
@@ -112,7 +107,6 @@ SAID_IN_THE_LAB = {
         )
     },
     ("judge.why.causes", "bytes"): "the unit of what is copied",
-    ("engine.sizes", "bytes"): "the column of a recording",
     ("text.quantities", "bytes"): "the unit, as the engine has it of settings",
     ("metrics.table", "bytes"): "the unit of memory",
     ("show.charts.interactive", "select"): "what Vega-Lite calls how a parameter is chosen",
@@ -181,13 +175,15 @@ def test_a_kind_of_lab_is_one_entry(path: Path) -> None:
 def test_what_is_usual_is_so_at_both_ends() -> None:
     done = subprocess.run([find_engine(), "load", "--help"], capture_output=True, text=True, check=True)
     usual = dict(re.findall(r"--(load|primitive|receive) <.*\[default: (\w+)\]", done.stdout))
-    assert usual == {"load": USUAL_LOAD, **USUAL_WAY._asdict()}
+    told = catalogue().usual
+    assert usual == {"load": told.load, **told.way._asdict()}
 
 
 SAID_IN_THE_ENGINE = {
     ("registry/catalogue.rs", "send_each"): "how bytes are sent where the command line says nothing of it",
     ("registry/catalogue.rs", "recv"): "how they are received, likewise",
     ("registry/catalogue.rs", "closed"): "who asks, likewise",
+    ("registry/catalogue.rs", "thread_per_client"): "the server of two primitives, likewise",
     ("requests/recording.rs", "bytes"): "the column of a recording",
     ("workloads/http.rs", "bytes"): "the unit of a setting",
     ("registry/catalogue.rs", "bytes"): "what is asked for, likewise",

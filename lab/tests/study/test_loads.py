@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from pathlib import Path
-from typing import Any
 
 import pytest
 from made.refusals import refused
@@ -12,7 +11,6 @@ from pydantic import ValidationError
 
 from thunderherd.engine import client
 from thunderherd.engine.catalogue import Catalogue
-from thunderherd.engine.load_requirements import Requirement
 from thunderherd.records.summary import TrialRecord
 from thunderherd.search.knee_study import WAIT
 from thunderherd.study.loading import Study, load_study
@@ -49,54 +47,102 @@ def written(
     return load_study(str(file), "quick", [], client.catalogue())
 
 
-def impossible(*arguments: Any, **named: Any) -> list[str]:
-    """The messages about a load that the engine would refuse."""
-    problems = refused(written, *arguments, **named)
-    assert {each.code for each in problems} == {"study.impossible_load"}
-    return [each.message for each in problems]
-
-
 TIMED = "milliseconds = 100, clients = 2"
 KEPT = f'{TIMED}, connections = "kept"'
+NEEDS = "load.needs_another_setting"
 ANEW = f'{TIMED}, connections = "per_request"'
 
 
 @pytest.mark.parametrize(
-    ("kind", "settings", "load", "part"),
+    ("kind", "settings", "load", "code", "part"),
     [
-        ("open", f"{ANEW}, pipeline = 2", "", 'connections = "kept"'),
-        ("closed_connections", f"{TIMED}, pipeline = 2", "", 'connections = "per_request"'),
-        ("open", f"{ANEW}, requests_per_connection = 9", "", "requests_per_connection"),
-        ("open", f"{TIMED}, threads = 3", "", "threads = 3 and clients = 2"),
-        ("open", f"{KEPT}, clients = 100000, pipeline = 1024".replace("clients = 2, ", ""), "", "102400000"),
-        ("closed_connections", "loops = 5, warm_up_milliseconds = 5", "", "warm_up_milliseconds"),
+        (
+            "open",
+            f"{ANEW}, pipeline = 2",
+            "",
+            NEEDS,
+            "pipeline = 2 needs connections kept",
+        ),
+        (
+            "closed_connections",
+            f"{TIMED}, pipeline = 2",
+            "",
+            NEEDS,
+            "connections kept",
+        ),
+        (
+            "open",
+            f"{ANEW}, requests_per_connection = 9",
+            "",
+            NEEDS,
+            "connections kept",
+        ),
+        ("open", f"{TIMED}, threads = 3", "", "load.more_than_another_setting", "clients = 3"),
+        (
+            "open",
+            f"{KEPT}, clients = 100000, pipeline = 1024".replace("clients = 2, ", ""),
+            "",
+            "load.product_too_large",
+            "102400000",
+        ),
+        (
+            "closed_connections",
+            "loops = 5, warm_up_milliseconds = 5",
+            "",
+            "load.warm_up_without_window",
+            "warm_up_milliseconds",
+        ),
         (
             "open",
             f'{KEPT}, pipeline = 2, check = "count"',
             'receive = "recv_truncate"\n',
-            '"recv_truncate"',
+            "fit.receive_and_pipeline",
+            "recv_truncate",
         ),
-        ("open", f'{TIMED}, back_end = "io_uring"', 'primitive = "writev"\n', "io_uring"),
+        (
+            "open",
+            f'{TIMED}, back_end = "io_uring"',
+            'primitive = "writev"\n',
+            "load.primitive_without_part",
+            "back_end io_uring",
+        ),
     ],
 )
-def test_a_load_that_cannot_be_is_refused_before_the_first_trial(
-    real_engine: Path, tmp_path: Path, kind: str, settings: str, load: str, part: str
+def test_a_load_that_the_engine_refuses_is_refused_before_the_first_trial(
+    real_engine: Path, tmp_path: Path, kind: str, settings: str, load: str, code: str, part: str
 ) -> None:
-    problems = refused(written, tmp_path, kind, settings, load)
-    assert any(each.code == "study.impossible_load" and part in each.message for each in problems), problems
-    assert all("loads.toml:" in each.where for each in problems)
+    (problem,) = (each for each in refused(written, tmp_path, kind, settings, load) if each.code == code)
+    assert part in problem.message
+    assert problem.message.startswith("every contender: ") and "loads.toml:" in problem.where
 
 
 def test_a_schedule_needs_requests_that_are_answered_one_by_one(real_engine: Path, tmp_path: Path) -> None:
-    assert impossible(tmp_path, "open", TIMED, workload="stream")
+    (problem,) = refused(written, tmp_path, "open", TIMED, workload="stream")
+    assert problem.code == "load.open_needs_replies"
+
+
+def test_a_server_that_the_engine_refuses_is_blamed_on_its_contender(
+    real_engine: Path, tmp_path: Path
+) -> None:
+    """Only of the contender that has it, at the setting of the two that it gives itself."""
+    spare = '"prefork_dynamic"\nsettings = { maximum_spare = 3 }'
+    (problem,) = refused(
+        written, tmp_path, "closed", "loops = 1",
+        contenders=CONTENDERS.replace('"thread_per_client"', spare),
+    )  # fmt: skip
+    lines = (tmp_path / "loads.toml").read_text().splitlines()
+    assert problem.code == "pool.bounds_reversed" and problem.message.startswith("other: ")
+    assert "maximum_spare" in lines[int(problem.where.rpartition(":")[2]) - 1]
 
 
 def test_an_open_load_keeps_no_more_connections_than_are_served_at_a_time(
     real_engine: Path, tmp_path: Path
 ) -> None:
     pooled = CONTENDERS.replace('"thread_per_client"', '"prethread"\nsettings = { pool = 5 }')
-    (message,) = impossible(tmp_path, "open", KEPT.replace("clients = 2", "clients = 6"), contenders=pooled)
-    assert message.startswith("other: 6 ") and "prethread" in message and "5" in message
+    settings = KEPT.replace("clients = 2", "clients = 6")
+    (problem,) = refused(written, tmp_path, "open", settings, contenders=pooled)
+    assert problem.code == "study.impossible_load" and problem.message.startswith("other: 6 ")
+    assert "prethread" in problem.message and "5" in problem.message
     settings = KEPT.replace("clients = 2", "clients = 5")
     assert written(tmp_path, "open", settings, contenders=pooled).contenders
     closed = KEPT.replace("clients = 2", "clients = 6")
@@ -105,14 +151,14 @@ def test_an_open_load_keeps_no_more_connections_than_are_served_at_a_time(
 
 def test_sides_of_one_address_have_no_more_to_connect_from(real_engine: Path, tmp_path: Path) -> None:
     settings = f"{TIMED}, source_addresses = 2"
-    (message,) = impossible(tmp_path, "open", settings, lab='[lab]\nkind = "veth"\n')
-    assert "source_addresses = 2" in message
+    (problem,) = refused(written, tmp_path, "open", settings, lab='[lab]\nkind = "veth"\n')
+    assert problem.code == "study.impossible_load" and "source_addresses = 2" in problem.message
 
 
 def test_completions_are_told_of_no_primitive(real_engine: Path, tmp_path: Path) -> None:
     study = written(tmp_path, "closed_connections", f'{KEPT}, back_end = "io_uring"')
     contender = study.contender("one")
-    assert not contender.load.uses_primitives
+    assert not contender.load.own_way
     record: TrialRecord = run_trial(study, contender, block=1, position=1, seed=1)
     cannot = [reason for reason in record.invalid_reasons if "is not available on this machine" in reason]
     if cannot:
@@ -126,16 +172,6 @@ def test_connections_have_the_ports_of_all_their_addresses(real_engine: Path, tm
     assert problem.code == "study.too_few_ports"
     study = written(tmp_path, "closed_connections", f"{each}, source_addresses = 8")
     assert study.contender("one").load.sources == 8
-
-
-@pytest.mark.parametrize(
-    ("value", "other", "says"),
-    [(1, 0, None), (2, 1, "other must be 2 or more"), (2, 2, None), (3, 2, "own = 3 and other = 2")],
-)
-def test_what_breaks_a_requirement(value: int, other: int, says: str | None) -> None:
-    requirement = Requirement(setting="own", beyond=1, needs="as_many", other="other")
-    found = requirement.broken({"own": value, "other": other})
-    assert found is None if says is None else says in str(found)
 
 
 @pytest.mark.parametrize(

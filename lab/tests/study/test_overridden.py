@@ -145,6 +145,6 @@ def test_pieces_that_are_no_iteration_are_refused_before_the_first_trial(
     values = '[{ name = "7", set = { "load.settings.buffers" = 7, "load.settings.buffer_size" = 100 } }]'
     overrides = [f"sweeps.{sweep}.values={values}"]
     problems = problems_of(load_study, "css503-p4", size, overrides, catalogue())
-    assert {problem.code for problem in problems} == {"study.contradicting_settings"}
+    assert {problem.code for problem in problems} == {"blast.not_an_iteration"}
     for wanted in ("buffers = 7", "buffer_size = 100", "700", "1500", "buffers = 10", "buffer_size = 150"):
         assert all(wanted in str(problem) for problem in problems)

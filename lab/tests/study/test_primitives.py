@@ -11,6 +11,7 @@ from made.refusals import places, refused
 from made.small_studies import SMALL_STUDY
 
 from thunderherd.engine.catalogue import Catalogue
+from thunderherd.engine.client import catalogue
 from thunderherd.study.loading import Study, load_study
 from thunderherd.trial.trial import run_trial
 
@@ -146,8 +147,6 @@ def test_what_this_machine_does_not_offer_is_refused_or_left_out(loaded: Callabl
         (SMALL_STUDY, "load.receive=send_each", "study.wrong_direction", "recv, test_discard"),
         (SMALL_STUDY, "server.primitive=recv", "study.wrong_direction", "send_each, "),
         (SMALL_STUDY + 'receive = "send_each"\n', "", "study.wrong_direction", 'receive = "send_each"'),
-        (SMALL_STUDY, "load.primitive=test_splice", "study.no_such_combination", "load closed"),
-        (SMALL_STUDY, "server.receive=test_discard", "study.no_such_combination", "iterative"),
     ],
 )
 def test_mistakes_with_primitives_are_refused(
@@ -157,12 +156,23 @@ def test_mistakes_with_primitives_are_refused(
     assert any(each.code == code and part in f"{each.message} {each.hint}" for each in problems), problems
 
 
-def test_a_hole_is_reported_at_the_contender_that_has_it(tmp_path: Path, some_catalogue: Catalogue) -> None:
+@pytest.mark.parametrize(
+    ("more", "override", "code", "line"),
+    [
+        ('receive = "busy_poll_truncate"\n', "", "fit.primitive_and_workload", 1),
+        ("", "server.receive=busy_poll_truncate", "fit.primitive_and_workload", None),
+        ('design = "epoll"\n', "server.receive=busy_poll", "fit.primitive_and_waiting", None),
+    ],
+)
+def test_what_the_engine_cannot_combine_is_reported_at_the_key(
+    use_engine: Path, tmp_path: Path, more: str, override: str, code: str, line: int | None
+) -> None:
     path = tmp_path / "small.toml"
-    path.write_text(SMALL_STUDY + 'primitive = "test_splice"\n')
-    problems = refused(load_study, str(path), "quick", [], some_catalogue)
-    line = len(SMALL_STUDY.splitlines()) + 1
-    assert places(problems, "study.no_such_combination") == [f"{path}:{line}"]
+    text = SMALL_STUDY.replace('design = "prefork"\n', "") if "design" in more else SMALL_STUDY
+    path.write_text(text + more)
+    problems = refused(load_study, str(path), "quick", [override] if override else [], catalogue(use_engine))
+    place = f"--set {override}" if line is None else f"{path}:{len(text.splitlines()) + line}"
+    assert places(problems, code) == [place]
 
 
 def test_both_sides_are_started_so(loaded: Callable[..., Study], fake_engine: Callable[..., Path]) -> None:

@@ -102,12 +102,6 @@ OF_STUDIES = [
     ('inconsistencies = "wrong.csv"', 'claims = "claims.toml"', "claims", "study.unreadable_file"),
     ('question = "Which one?"', "", 'title = "A small study"-1', "study.missing_key"),
     ("[measure]", "[mesure]", "[mesure]", "study.unknown_key"),
-    (
-        'primitive = "send_each"',
-        'primitive = "test_splice"',
-        'design = "prefork"',
-        "study.no_such_combination",
-    ),
 ]
 """Mistakes in a study of contenders: the good part, its replacement, a part of the marked line, the code.
 

@@ -10,8 +10,6 @@ from made.refusals import refused
 from made.small_studies import head
 
 from thunderherd.engine import client
-from thunderherd.engine.setting_rules import Agreement
-from thunderherd.engine.sizes import is_sizes, largest, path_in, with_path
 from thunderherd.run import recordings
 from thunderherd.run.runner import run_study
 from thunderherd.study.loading import Study, load_study
@@ -43,43 +41,14 @@ def study_of(
     return load_study(str(file), "quick", [], client.catalogue())
 
 
-@pytest.mark.parametrize(
-    ("text", "most"),
-    [
-        ("none", None),
-        ("fixed:7", 7),
-        ("uniform:64..128", 128),
-        ("lognormal:4096,1.5", 16384),
-        ("lognormal:4096,.5,1..9000", 9000),
-        ("weighted:9@1,70@2,3@4", 70),
-    ],
-)
-def test_the_most_that_sizes_come_to_is_known(text: str, most: int | None) -> None:
-    assert is_sizes(text)
-    assert largest(text) == most
-    agreement = Agreement(client="sizes", relation="at_most", service="limit")
-    assert agreement.broken({"sizes": text}, {"limit": most or 1}) is None
-    if most is not None:
-        why = agreement.broken({"sizes": text}, {"limit": most - 1})
-        assert why
-        assert f"one may be {most}" in why
-
-
-@pytest.mark.parametrize(
-    "text", ["", "7", "normal:1,2", "uniform:1", "weighted:1", "fixed:-1", "fixed:x", "file:"]
-)
-def test_what_is_no_distribution_is_none(text: str) -> None:
-    assert not is_sizes(text)
-    assert largest(text) is None
-
-
-def test_paths_begin_at_a_folder(tmp_path: Path) -> None:
-    assert path_in("file:a/b.csv") == path_in("a/b.csv") == "a/b.csv"
-    assert path_in("none") is path_in("uniform:1..2") is None
-    assert with_path("file:b.csv", tmp_path) == f"file:{tmp_path / 'b.csv'}"
-    assert with_path("../b.csv", tmp_path / "a") == str(tmp_path / "b.csv")
-    assert with_path("/b.csv", tmp_path) == "/b.csv"
-    assert with_path("fixed:1", tmp_path) == "fixed:1"
+def test_paths_begin_at_the_studys_folder(use_engine: Path, tmp_path: Path) -> None:
+    (tmp_path / "there.csv").write_text("gap_microseconds,bytes\n1,200\n")
+    settings = 'sizes = "file:there.csv", arrivals = "recorded", recording = "./there.csv", milliseconds = 10'
+    load = study_of(tmp_path, settings).contender("one").load
+    assert load.settings["sizes"] == "file:there.csv"
+    assert load.engine_settings["sizes"] == f"file:{tmp_path / 'there.csv'}"
+    assert load.engine_settings["recording"] == str(tmp_path / "there.csv")
+    assert study_of(tmp_path, 'sizes = "fixed:1", milliseconds = 10').contender("one").load.files == {}
 
 
 def test_a_recording_is_replayed_and_belongs_to_its_study(real_engine: Path, tmp_path: Path) -> None:
@@ -179,16 +148,16 @@ def test_a_recording_is_not_replayed_by_several_processes_at_once(use_engine: Pa
 @pytest.mark.parametrize(
     ("kind", "settings", "code", "part"),
     [
-        ("closed", 'bytes = 9, sizes = "fixed:9"', "study.contradicting_settings", "bytes = 9"),
-        ("closed", 'sizes = "uniform:9"', "study.invalid_setting", "uniform:64..16384"),
+        ("closed", 'bytes = 9, sizes = "fixed:9"', "workload.contradiction", "sizes and bytes"),
+        ("closed", 'sizes = "uniform:9"', "sizes.invalid", "64..16384"),
         ("closed", 'sizes = "uniform:1..16385"', "study.contradicting_settings", "16385"),
-        ("closed", 'sizes = "file:none.csv"', "study.unreadable_file", "none.csv"),
-        ("open", 'arrivals = "recorded", milliseconds = 10', "study.incomplete_recording", "recording = "),
-        ("open", 'recording = "there.csv", milliseconds = 10', "study.incomplete_recording", "arrivals = "),
+        ("closed", 'sizes = "file:none.csv"', "recording.unreadable", "none.csv"),
+        ("open", 'arrivals = "recorded", milliseconds = 10', "schedule.no_recording", "recording"),
+        ("open", 'recording = "there.csv", milliseconds = 10', "schedule.not_recorded", "arrivals"),
         (
             "open",
             'arrivals = "recorded", recording = "x.csv", milliseconds = 10',
-            "study.unreadable_file",
+            "recording.unreadable",
             "x.csv",
         ),
         ("closed", 'sizes = "file:there.csv"', "study.contradicting_settings", "20000"),

@@ -18,15 +18,13 @@ from pydantic import Field
 
 from thunderherd.doctor import resources
 from thunderherd.doctor.kind import Change, DoctorOutput
-from thunderherd.engine.catalogue import MOST_WORKERS, Catalogue
+from thunderherd.engine.catalogue import Catalogue
 from thunderherd.machine import description
 from thunderherd.study.file.names import DEFAULT_SIZE, bundled_studies
 from thunderherd.study.loading import Contender, Study, load_sizes
 
 Runs = Literal["wholly", "in part", "not"]
 
-CLIENTS = ("clients", "children")
-"""Settings of loads for the number of clients of each load process."""
 OTHER_TASKS, OTHER_DESCRIPTORS = 16, 64
 """Generous numbers: tasks of a trial besides workers and clients, descriptors of a process besides
 connections."""
@@ -174,14 +172,12 @@ def descriptors_of(contender: Contender, catalogue: Catalogue) -> int:
 
 def clients_of(contender: Contender) -> int:
     """Return the number of simultaneous clients, of all load processes together."""
-    settings = contender.load.settings
-    return contender.load.processes * max(
-        (int(settings[key]) for key in CLIENTS if key in settings), default=1
-    )
+    return contender.load.processes * contender.load.clients
 
 
 def _workers(contender: Contender, catalogue: Catalogue) -> int:
-    pool = [int(contender.settings[key]) for key in MOST_WORKERS if key in contender.settings]
     design = catalogue.design(contender.design)
+    if design and design.most_workers:
+        return int(contender.settings[design.most_workers])
     one_each = design is None or design.waits == "in_the_call"
-    return max(pool) if pool else clients_of(contender) if one_each else 1
+    return clients_of(contender) if one_each else 1

@@ -7,15 +7,14 @@ not.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Mapping
+from collections.abc import Iterable, Mapping
+from pathlib import Path
 from typing import Annotated, Any, Literal, NamedTuple
 
 from pydantic import BaseModel, ConfigDict, Field
 
 from thunderherd.engine.line_base import MeasuredBy, SchemaNumber
-from thunderherd.engine.load_requirements import Requirement
-from thunderherd.engine.setting_rules import Agreement, Instead, Product, SettingValue
-from thunderherd.engine.sizes import SIZES, is_sizes
+from thunderherd.engine.setting_rules import Agreement, Product, SettingValue
 
 
 class _Part(BaseModel):
@@ -90,18 +89,22 @@ class TextSetting(_Setting):
 
     def allowed(self) -> str:
         """What may be given, in words."""
-        if self.form == "sizes":
-            return f"{SIZES}, no spaces"
         return f"1 to {self.longest} visible ASCII characters, no spaces"
 
     def accepts(self, value: object) -> bool:
-        """True for a text of that form."""
+        """True for a text of that length; what it says, the engine judges."""
         return (
             isinstance(value, str)
             and 1 <= len(value) <= self.longest
             and all("!" <= character <= "~" for character in value)
-            and (self.form != "sizes" or is_sizes(value))
         )
+
+    def path_in(self, value: object, prefix: str) -> str | None:
+        """The path that a value names, which follows `prefix` among sizes; None where it names none."""
+        if self.form == "file":
+            return None if value == self.default else str(value)
+        is_path = self.form == "sizes" and str(value).startswith(prefix)
+        return str(value).removeprefix(prefix) if is_path else None
 
 
 Setting = Annotated[
@@ -133,9 +136,6 @@ Waits = Literal["in_the_call", "for_readiness", "for_completion"]
 Makes = Literal["process", "thread"]
 """What a design may make anew for every connection."""
 
-MOST_WORKERS = ("pool", "maximum_workers")
-"""The settings of designs that say how many workers a server has at the most."""
-
 
 class Design(Runnable):
     """A server design and how it waits for its sockets. One that `spins` never sleeps."""
@@ -144,16 +144,13 @@ class Design(Runnable):
     spins: bool = False
     makes: Makes | None = None
     """What it makes anew for every connection; None: nothing."""
+    most_workers: str | None = None
+    """The setting that says how many workers it has at the most; None: it has one."""
 
     @property
     def serves_one_by_one(self) -> bool:
         """Whether each of its workers has one connection at a time, and no worker is made for the next."""
         return self.waits == "in_the_call" and self.makes is None
-
-    @property
-    def most_workers(self) -> str | None:
-        """Which of `MOST_WORKERS` it has; None: it has one worker."""
-        return next((each.name for each in self.settings if each.name in MOST_WORKERS), None)
 
     def starved(self, connections: int, settings: Mapping[str, SettingValue]) -> str | None:
         """Why so many connections that are kept have nobody who serves them all; None: they have."""
@@ -197,17 +194,19 @@ class Way(NamedTuple):
     receive: str
 
 
-USUAL_WAY = Way("send_each", "recv")
-"""How bytes are moved where nothing is said of it, as the engine has it."""
-USUAL_LOAD = "closed"
-"""Who asks where nothing is said of it, likewise."""
-USUAL_DESIGN = "thread_per_client"
-"""The server of two primitives where the user names none: it serves any number of kept connections at once,
-with the calls of the primitive and nothing else in its loop."""
+class Usual(_Part):
+    """What the engine takes where nothing is said of it, and the design for comparing primitives."""
 
+    workload: str
+    load: str
+    design: str
+    primitive: str
+    receive: str
 
-WARM_UP = "warm_up_milliseconds"
-"""The setting of a load that says how long it runs before its window, where it ends by time."""
+    @property
+    def way(self) -> Way:
+        """How bytes are moved."""
+        return Way(self.primitive, self.receive)
 
 
 class Load(Entry):
@@ -215,15 +214,15 @@ class Load(Entry):
 
     `requests` names the whole-number settings whose product is the number of requests of one load process;
     where it names none, that number is not known beforehand. Where the setting named by `duration` is not 0,
-    the load ends by time instead. What waits in the call has a process or a thread for each client.
+    the load ends by time instead, after the warm-up of the setting `warm_up`. `clients` names the setting for
+    the number of clients. What waits in the call has a process or a thread for each client.
     """
 
     waits: Waits = "in_the_call"
     requests: tuple[str, ...] = ()
     duration: str | None = None
-    requirements: tuple[Requirement, ...] = ()
-    without_primitives: tuple[str, str] | None = None
-    """A setting and its word by which primitives have no part in how bytes are moved; None: there is none."""
+    warm_up: str | None = None
+    clients: str | None = None
 
     @property
     def goes_by_a_schedule(self) -> bool:
@@ -240,8 +239,24 @@ class Load(Entry):
 
     def by_count(self) -> dict[str, SettingValue]:
         """The settings that make a load end by the number of its requests that could end by time."""
-        own = by_name(self.settings)
-        return {name: 0 for name in (self.duration, WARM_UP) if name in own}
+        return {name: 0 for name in (self.duration, self.warm_up) if name}
+
+
+class Direction(_Part):
+    """The setting of a stream's clients for the direction of its bytes, and its two values.
+
+    Both sides have the same settings of a stream, and only one side uses each: the sender or the receiver.
+    """
+
+    setting: str
+    to_server: str
+    to_client: str
+    of_sender: tuple[str, ...]
+    of_receiver: tuple[str, ...]
+
+    def sender(self, value: object) -> str:
+        """The side that sends, with this value of the setting."""
+        return "server" if value == self.to_client else "client"
 
 
 class Workload(_Part):
@@ -254,7 +269,7 @@ class Workload(_Part):
     client_settings: tuple[Setting, ...] = ()
     agreements: tuple[Agreement, ...] = ()
     products: tuple[Product, ...] = ()
-    instead: tuple[Instead, ...] = ()
+    direction: Direction | None = None
     sender: Literal["service", "client"] = "service"
     """The end that sends what is measured, where no setting says otherwise."""
     measured_by: MeasuredBy = "requests"
@@ -310,22 +325,15 @@ class Limit(_Part):
     places: tuple[str, ...] = ()
 
 
-class Hole(_Part):
-    """What a primitive does not fit: a design, a load, or one end of a workload; the others are None."""
-
-    primitive: str
-    design: str | None = None
-    load: str | None = None
-    workload: str | None = None
-    end: Literal["service", "client"] | None = None
-    reason: str
-
-
 class Namespace(_Part):
     """The pair of interfaces between two network namespaces: its settings, the ports that connections have
-    there, and what this machine does not have of it."""
+    there, and what this machine does not have of it.
+
+    `least` are the smallest values above 0 of settings of which 0 means no limit.
+    """
 
     settings: tuple[Setting, ...] = ()
+    least: dict[str, int] = {}
     local_ports: tuple[int, int]
     available: bool
     reason: str | None = None
@@ -360,6 +368,11 @@ class Catalogue(_Part):
     schema_version: SchemaNumber = Field(alias="schema")
     version: str
     build: Build | None = None
+    engine: Path | None = Field(default=None, exclude=True)
+    """The engine that says so, which also judges servers and loads; None: it was read from a file."""
+    usual: Usual
+    file_prefix: str
+    """What precedes the path of a file among sizes."""
     designs: tuple[Design, ...]
     primitives: tuple[Primitive, ...]
     workloads: tuple[Workload, ...]
@@ -373,7 +386,6 @@ class Catalogue(_Part):
     limit_settings: tuple[Setting, ...] = ()
     server_settings: tuple[Setting, ...] = ()
     load_settings: tuple[Setting, ...] = ()
-    holes: tuple[Hole, ...] = ()
     tcp_settings: tuple[str, ...] = ()
     congestion_controls: CongestionControls | None = None
     namespace: Namespace | None = None
@@ -389,20 +401,6 @@ class Catalogue(_Part):
     def load(self, name: str) -> Load | None:
         """The load of that name, or None."""
         return next((load for load in self.loads if load.name == name), None)
-
-    def hole_of_server(self, design: str, primitive: str, workload: str) -> str | None:
-        """Why no server has these together; None where one has."""
-        return self._hole(primitive, lambda hole: hole.design == design, workload, "service")
-
-    def hole_of_load(self, load: str, primitive: str, workload: str) -> str | None:
-        """Why no load has these together; None where one has."""
-        return self._hole(primitive, lambda hole: hole.load == load, workload, "client")
-
-    def _hole(self, primitive: str, is_of: Callable[[Hole], bool], workload: str, end: str) -> str | None:
-        for hole in self.holes:
-            if hole.primitive == primitive and (is_of(hole) or (hole.workload, hole.end) == (workload, end)):
-                return hole.reason
-        return None
 
     def primitive(self, name: str) -> Primitive | None:
         """The primitive of that name, or None."""

@@ -19,7 +19,7 @@ from pathlib import Path
 from types import TracebackType
 from typing import Self
 
-from thunderherd.engine.catalogue import USUAL_LOAD, Catalogue
+from thunderherd.engine.catalogue import Catalogue
 from thunderherd.engine.lines import (
     Life,
     LimitRound,
@@ -136,7 +136,8 @@ def profile_check(engine: Path | None = None) -> ProfileCheck:
 
 @lru_cache(maxsize=4)
 def _catalogue(engine: Path, _modified_ns: int) -> Catalogue:
-    return understand(Catalogue, _listed(engine, "--json"), "the engine's catalogue")
+    found = understand(Catalogue, _listed(engine, "--json"), "the engine's catalogue")
+    return found.model_copy(update={"engine": engine})
 
 
 def _listed(engine: Path, form: str) -> str:
@@ -274,7 +275,7 @@ class Server(_Held):
         engine: Path | None = None,
     ) -> None:
         words = [
-            "serve", design, "--workload", workload, *_way_flags(primitive, receive), "--listen", listen,
+            "serve", design, "--workload", workload, *way_flags(primitive, receive), "--listen", listen,
             "--control", *_place_flags(cpus, network_namespace), *setting_flags(settings or {}),
         ]  # fmt: skip
         self.command = _command(engine, words, counters, whole_life, sampling)
@@ -437,7 +438,7 @@ def start_load(
     workload: str,
     address: str,
     *,
-    kind: str = USUAL_LOAD,
+    kind: str | None = None,
     primitive: str | None = None,
     receive: str | None = None,
     settings: Mapping[str, SettingValue] | None = None,
@@ -450,18 +451,18 @@ def start_load(
 ) -> LoadProcess:
     """Start one load process for the server at `address` (host:port). Main thread only.
 
-    Without `primitive` and `receive`, the engine uses its default primitives.
+    Without `kind`, `primitive` and `receive`, the engine uses its default load and primitives.
     """
     words = [
-        "load", workload, "--connect", address, "--load", kind, "--json",
-        *_way_flags(primitive, receive), *_place_flags(cpus, network_namespace),
+        "load", workload, "--connect", address, *(["--load", kind] if kind else []), "--json",
+        *way_flags(primitive, receive), *_place_flags(cpus, network_namespace),
         *setting_flags(settings or {}),
     ]  # fmt: skip
     command = _command(engine, words, counters, whole_life, sampling)
     return LoadProcess(command, workload, whole_life=whole_life, sampled=sampling is not None)
 
 
-def _way_flags(primitive: str | None, receive: str | None) -> list[str]:
+def way_flags(primitive: str | None = None, receive: str | None = None) -> list[str]:
     """Return the primitives as options of the engine."""
     return [
         *(["--primitive", primitive] if primitive else []),

@@ -17,7 +17,6 @@ SCHEMA: SchemaNumber = 4
 Counters = dict[str, int | None]
 """Counters by name, parts as `COUNTER.PART`; None if it could not be read."""
 
-CpuSource = Literal["cgroup", "process_clocks", "perf_event", "whole_life"]
 Place = Literal["one_cpu", "two_cpus"]
 MeasuredBy = Literal["requests", "bytes_to_server", "bytes_to_clients"]
 

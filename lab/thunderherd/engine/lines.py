@@ -24,6 +24,25 @@ from thunderherd.engine.line_base import (
 )
 
 
+class Accepted(EngineLine):
+    """A server or a load that `--dry-run` found possible; printed with `--json`."""
+
+    line: Literal["accepted"] = "accepted"
+    schema_version: Literal[4] = Field(4, alias="schema", description="version of the engine's lines")
+    replaced: list[str] = Field(
+        [],
+        description="Settings that others replace, so that the load does not have them, such as `bytes` with `--sizes`.",
+    )
+    largest: int | None = Field(
+        None,
+        description="Maximum bytes that one request of a load asks for; null if a setting fixes the size of all.",
+    )
+    source_bytes: int | None = Field(
+        None,
+        description="Size of the file that streams are sent from: at least one message. Null if they are sent from memory, and for workloads without streams.",
+    )
+
+
 class Check(EngineLine):
     """One check of a valid measurement."""
 
@@ -457,6 +476,13 @@ class Refused(EngineLine):
     )
     message: str = Field(description="What is wrong, with the value seen.")
     hint: str | None = Field(None, description="What to type instead, or what is allowed.")
+    settings: list[str] = Field(
+        [],
+        description="Names of the settings and other options to blame, such as `pipeline` or `primitive`; the first is the likeliest.",
+    )
+    only_here: bool = Field(
+        description="Whether only this machine is in the way, so that another one may accept the same command.",
+    )
 
 
 class SampledStack(EngineLine):

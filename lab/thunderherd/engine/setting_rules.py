@@ -9,8 +9,6 @@ from typing import Literal
 
 from pydantic import BaseModel, ConfigDict, Field
 
-from thunderherd.engine.sizes import largest
-
 SettingValue = bool | int | str
 """The value of one setting; its unit, where it has one, is `Setting.unit`."""
 
@@ -26,70 +24,49 @@ class Agreement(_Part):
     relation: Literal["equal", "at_most"]
     service: str
 
-    def broken(self, load: Mapping[str, SettingValue], server: Mapping[str, SettingValue]) -> str | None:
-        """In words, how the settings of both ends contradict each other; None where they do not."""
+    def broken(
+        self,
+        load: Mapping[str, SettingValue],
+        server: Mapping[str, SettingValue],
+        largest: int | None = None,
+    ) -> str | None:
+        """In words, how the settings of both ends contradict each other; None where they do not.
+
+        `largest` is the most that a distribution of sizes comes to, where one is given.
+        """
         if self.client not in load:  # another setting stands instead of it
             return None
         asked, given = load[self.client], server[self.service]
-        if self.relation == "at_most" and isinstance(asked, str):
-            return self._broken_by_sizes(asked, int(given))
         if asked == given:
             return None
-        said = f"the load has {self.client} = {_toml(asked)}, the server {self.service} = {_toml(given)}"
+        said = f"the load has {self.client} = {_toml(asked)}"
+        own = f"the server {self.service} = {_toml(given)}"
         if self.relation == "equal":
-            return f"{said}; requests would fail: give both the same value"
-        if isinstance(asked, str) or isinstance(given, str) or asked < given:
+            return f"{said}, {own}; requests would fail: give both the same value"
+        if isinstance(asked, str):
+            if largest is None:
+                return None
+            said, asked = f"{said}, of which one may be {largest}", largest
+        if isinstance(given, str) or asked <= given:
             return None
         remedy = (
             "turn it on for both, or off for the load"
             if asked is True
-            else (f"lower {self.client} of the load or raise {self.service} of the server")
+            else f"lower {self.client} of the load or raise {self.service} of the server"
         )
-        return f"{said}, which is less; requests would fail: {remedy}"
-
-    def _broken_by_sizes(self, asked: str, given: int) -> str | None:
-        """The same of sizes, of which the largest counts."""
-        most = largest(asked)
-        if most is None or most <= given:
-            return None
-        return (
-            f"the load has {self.client} = {_toml(asked)}, of which one may be {most}, the server "
-            f"{self.service} = {given}, which is less; requests would fail: lower {self.client} of the load "
-            f"or raise {self.service} of the server"
-        )
+        return f"{said}, {own}, which is less; requests would fail: {remedy}"
 
 
 def _toml(value: SettingValue) -> str:
     return json.dumps(value)
 
 
-class Instead(_Part):
-    """A setting of the asking end that, where it is `given`, leaves another without a meaning."""
-
-    given: str
-    of: str
-
-
 class Product(_Part):
     """Two whole numbers among the settings of the asking end whose product is given, such as pieces and the
-    size of each of something whole: with any others the load is refused."""
+    size of each of something whole: with any others the engine refuses the load."""
 
     settings: tuple[str, str]
     product: int = Field(ge=1)
-
-    def broken(self, load: Mapping[str, SettingValue]) -> str | None:
-        """In words, how the settings of a load contradict it, and what would not; None where they do not."""
-        given = {name: int(load[name]) for name in self.settings}
-        if (seen := math.prod(given.values())) == self.product:
-            return None
-        said, fitting = (
-            " and ".join(f"{name} = {number}" for name, number in numbers.items())
-            for numbers in (given, self.nearest(given))
-        )
-        return (
-            f"the load has {said}, whose product is {seen}; it must be {self.product}, and the nearest that "
-            f"fit are {fitting}"
-        )
 
     def nearest(self, wanted: Mapping[str, int]) -> dict[str, int]:
         """The two numbers of this product that differ the least from those wanted (1 or more), each as a

@@ -62,6 +62,10 @@ class Kind:
         """Return the engine's settings of what joins both sides, by name; the `QUANTITIES` are their keys."""
         return {}
 
+    def least(self, catalogue: Catalogue, setting: str) -> int:
+        """Return the smallest value above 0 of one of these settings, of which 0 means none."""
+        return 1
+
     def unavailable_settings(self, catalogue: Catalogue) -> Mapping[str, str]:
         """Return the settings that this machine does not have, with the reasons."""
         return {}

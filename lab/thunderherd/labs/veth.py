@@ -34,6 +34,9 @@ class Veth(Kind):
     def settings(self, catalogue: Catalogue) -> dict[str, Setting]:
         return by_name(catalogue.namespace.settings) if catalogue.namespace else {}
 
+    def least(self, catalogue: Catalogue, setting: str) -> int:
+        return catalogue.namespace.least.get(setting, 1) if catalogue.namespace else 1
+
     def unavailable_settings(self, catalogue: Catalogue) -> Mapping[str, str]:
         return catalogue.namespace.unavailable_settings if catalogue.namespace else {}
 

@@ -31,8 +31,6 @@ class Quantity:
     """An example as typed on a command line."""
     range_example: str
     """An example of a range that a search goes over, also as typed."""
-    least: int = 1
-    """The smallest value, in the engine's unit, of a quantity of which 0 means no limit."""
 
     @property
     def in_toml(self) -> str:
@@ -47,7 +45,6 @@ QUANTITIES: dict[str, Quantity] = {
         {"bit": 1, "kbit": 10**3, "mbit": 10**6, "gbit": 10**9},
         "10gbit",
         "100mbit..10gbit",
-        least=8000,  # LEAST_RATE of engine/src/runs/namespace.rs: a byte a millisecond
     ),
     "delay": Quantity("delay_microseconds", {"us": 1, "ms": 10**3, "s": 10**6}, "5ms", "1ms..100ms"),
     "loss": Quantity("loss_per_million", {"%": 10**4}, "0.1%", "0.1%..10%"),
@@ -94,9 +91,6 @@ def parse(key: str, value: object, *, on_command_line: bool = False) -> int:
         unit, least = min(quantity.units.items(), key=lambda each: each[1])
         smallest = f"{(1 / Decimal(least)).normalize():f}{unit}"
         raise InvalidQuantity(f"not a multiple of {smallest}", f"{smallest} is the smallest step")
-    if found < quantity.least:
-        least_written = written(key, quantity.least)
-        raise InvalidQuantity(f"less than {least_written}", f"for no limit, leave {key} out")
     return int(found)
 
 

@@ -15,7 +15,7 @@ from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from typing import TypeVar
 
-from thunderherd.engine.catalogue import USUAL_DESIGN, Catalogue
+from thunderherd.engine.catalogue import Catalogue
 from thunderherd.engine.client import EngineError, Server, start_load
 from thunderherd.errors import UserError
 from thunderherd.machine import description
@@ -69,7 +69,8 @@ def cost_of_counting(
 EVENTS = ("cycles", "instructions")
 """The events of the check, by their names in perf(1): most studies that count events begin with these."""
 PAIRS = 3
-SETTINGS = {"children": 1, "loops": 100}
+REQUESTS = 100
+"""How many requests one client makes."""
 PATIENCE_SECONDS = 20.0
 
 
@@ -99,7 +100,7 @@ def counting_check(offered: Catalogue) -> CountingCheck | None:
     events = tuple(each for each in EVENTS if each in there)
 
     def measure(counted: bool) -> int:
-        return cpu_of_requests(offered.workloads[0].name, events if counted else ())
+        return cpu_of_requests(offered, events if counted else ())
 
     try:
         if not events or not description.is_guest():
@@ -110,10 +111,13 @@ def counting_check(offered: Catalogue) -> CountingCheck | None:
         return CountingCheck(events, (), str(error))
 
 
-def cpu_of_requests(workload: str, counters: tuple[str, ...]) -> int:
+def cpu_of_requests(offered: Catalogue, counters: tuple[str, ...]) -> int:
     """Return the CPU time of a short load in nanoseconds: of both sides, over their whole lives."""
-    with Server(USUAL_DESIGN, workload=workload, counters=counters) as server:
-        load = start_load(workload, server.ready.address, settings=dict(SETTINGS), counters=counters)
+    usual = offered.usual
+    kind = offered.load(usual.load)
+    settings = dict.fromkeys(kind.requests, 1) | {kind.requests[-1]: REQUESTS} if kind else {}
+    with Server(usual.design, workload=usual.workload, counters=counters) as server:
+        load = start_load(usual.workload, server.ready.address, settings=settings, counters=counters)
         try:
             result = load.wait(PATIENCE_SECONDS)
         finally:

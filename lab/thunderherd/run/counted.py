@@ -11,7 +11,7 @@ import math
 from collections.abc import Iterator
 from pathlib import Path
 
-from thunderherd.engine.catalogue import USUAL_DESIGN, Catalogue
+from thunderherd.engine.catalogue import Catalogue
 from thunderherd.engine.client import EngineError, Server, catalogue
 from thunderherd.engine.counter_names import figures_of_counters, states_of_counters
 from thunderherd.errors import UserError
@@ -67,7 +67,7 @@ def _events_held(study: Study, engine: Path, show: Progress) -> Iterator[None]:
     a hundred tracepoints, that would take longer than the trial itself.
     """
     holder = Server(
-        USUAL_DESIGN,
+        catalogue(engine).usual.design,
         workload=study.contenders[0].workload,
         counters=study.measure.counters_asked,
         engine=engine,

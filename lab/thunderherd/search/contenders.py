@@ -11,12 +11,11 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
-from thunderherd.engine.catalogue import USUAL_WAY, Catalogue, IntegerSetting, Primitive, Setting, Way
+from thunderherd.engine.catalogue import Catalogue, Direction, IntegerSetting, Primitive, Setting, Way
 from thunderherd.errors import UserError
 from thunderherd.labs import KINDS, USUAL, owners
 from thunderherd.labs.kind import Kind
 from thunderherd.labs.words import QUANTITIES, written
-from thunderherd.search.crossover_effect import OF_RECEIVER, sender_of
 from thunderherd.search.request import CrossoverRequest
 from thunderherd.study.checks.names import DIRECTIONS
 from thunderherd.study.file.contenders import OWN
@@ -52,7 +51,7 @@ class Basis:
     """The typed side; None means the side that the workload is about."""
     lab: str = USUAL.name
     """The kind of lab."""
-    direction: object = None
+    turned: object = None
     """The direction of a stream's bytes, if one is given."""
     command: str = "crossover"
 
@@ -74,7 +73,7 @@ class Basis:
         kind = self.lab_of(table)
         own = kind.settings(self.catalogue)
         return {
-            key: _from(own[each.setting], each.least)
+            key: _from(own[each.setting], kind.least(self.catalogue, each.setting))
             for key, each in QUANTITIES.items()
             if key in kind.keys and each.setting in own
         }
@@ -84,11 +83,18 @@ class Basis:
         return KINDS.get(table.get("lab", {}).get("kind", self.lab), USUAL)
 
     @property
+    def direction(self) -> Direction | None:
+        """The setting for the direction of a stream's bytes; None for a workload without streams."""
+        workload = self.catalogue.workload(self.workload)
+        return workload.direction if workload else None
+
+    @property
     def sender(self) -> str:
         """The side whose sending is measured."""
+        if self.direction:
+            return self.direction.sender(self.turned)
         workload = self.catalogue.workload(self.workload)
-        usual = "client" if workload and workload.sender == "client" else "server"
-        return sender_of(workload, self.direction) or usual
+        return "client" if workload and workload.sender == "client" else "server"
 
     @property
     def receiver(self) -> str:
@@ -159,7 +165,7 @@ def check_directions(
     for words, own in zip((request.a, request.b), moved, strict=True):
         ((field, name),) = own.items()
         does.append(f"{words} {'sends' if field == 'primitive' else 'receives'}")
-        usual = getattr(USUAL_WAY, field)
+        usual = getattr(catalogue.usual, field)
         others = [each.name for each in catalogue.primitives if each.moves == DIRECTIONS[field]]
         other = usual if name != usual else next((each for each in others if each != name), None)
         if other is not None:
@@ -409,7 +415,8 @@ def _agreeing(found: Mapping[str, Any], sought: _Sought) -> tuple[str, ...]:
         return tuple(found)
     ends = {"server": f"settings.{leaf}", "client": f"load.settings.{leaf}"}
     if set(found) == set(ends.values()):
-        side = basis.side or (basis.receiver if leaf in OF_RECEIVER else basis.sender)
+        of_receiver = basis.direction.of_receiver if basis.direction else ()
+        side = basis.side or (basis.receiver if leaf in of_receiver else basis.sender)
         return tuple(found) if side == "both" else (ends[side],)
     raise sought.refusal(f"it could be {' or '.join(found)}", "crossover.over_ambiguous", "write which one")
 

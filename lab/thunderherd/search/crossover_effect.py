@@ -1,57 +1,32 @@
-"""Checks that the setting to be searched has an effect on the contenders as they are resolved.
-
-Both sides of a stream have the same settings, and only one side uses each: the sender or the receiver
-(engine/src/workloads/stream.rs). A setting of the clients chooses the direction.
-"""
+"""Checks that the setting to be searched has an effect on the contenders as they are resolved."""
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
-from thunderherd.engine.setting_rules import SettingValue
+from thunderherd.engine.lines import Accepted
 from thunderherd.errors import UserError
 from thunderherd.labs import KINDS
 from thunderherd.labs.words import WRITTEN
 from thunderherd.study.checks.machine import ports_allowed
 from thunderherd.study.file.tables import keys_of
+from thunderherd.study.loads import command_of_load, command_of_server, judged
 from thunderherd.text.quantities import Range, parse_range
 from thunderherd.toml.file import show
 
 if TYPE_CHECKING:
-    from thunderherd.engine.catalogue import Catalogue, Workload
+    from thunderherd.engine.catalogue import Catalogue, Direction
     from thunderherd.search.request import CrossoverRequest
     from thunderherd.search.written_study import Tables
     from thunderherd.study.resolved import Contender, Study
 
-DIRECTION, TO_SERVER, TO_CLIENT = "direction", "to_server", "to_client"
-"""The setting of a stream's clients for the direction of its bytes."""
-
-OF_SENDER = ("message_bytes", "source", "source_bytes")
-OF_RECEIVER = ("receive_bytes", "verify")
-
-ENDLESS = "stream_bytes"
-"""The setting of a stream's clients for its length; 0: until the load ends by time."""
-
-PART, PERIOD = 65_536, 65_536
-"""Bytes that the engine sends at a time, and after which a stream repeats itself (PART of
-engine/src/transfer/outbox.rs, and PERIOD of engine/src/workloads/stream/reel.rs)."""
+SOURCE_BYTES = "source_bytes"
+"""The setting, and the fact of a dry run, for the size of the file that streams are sent from."""
 
 FIRST = 2
 """This many sizes of a sweep show what its contenders are."""
-
-
-def sender_of(workload: Workload | None, direction: object) -> str | None:
-    """Return the side that sends a stream; None for a workload without a choice of direction."""
-    if workload is None or DIRECTION not in {each.name for each in workload.client_settings}:
-        return None
-    return "server" if direction == TO_CLIENT else "client"
-
-
-def least_source_bytes(message: int) -> int:
-    """Return the size of the smallest file from which the engine sends messages of this size."""
-    return max(PART // message, 1) * message + PERIOD - 1
 
 
 def first_sizes(tables: Tables) -> Tables:
@@ -74,12 +49,10 @@ def check_effect(tables: Tables, study: Study, request: CrossoverRequest, catalo
     keys = keys_of(sweep["key"]) if "key" in sweep else tuple(sweep["values"][0]["set"])
     over = _Over(request, keys, parse_range(request.over, "crossover: --over", WRITTEN))
     for each in study.contenders:
-        direction = each.load.settings.get(DIRECTION)
-        sender = sender_of(catalogue.workload(each.workload), direction)
-        if sender is not None:
-            over.check_side(sender)
-            over.check_source(each)
-            over.check_end(each)
+        workload = catalogue.workload(each.workload)
+        if workload and (direction := workload.direction):
+            over.check_side(direction, direction.sender(each.load.settings.get(direction.setting)))
+            over.check_source(each, catalogue)
     over.check_ports(study.contenders, catalogue)
 
 
@@ -98,15 +71,18 @@ class _Over:
         """Return the option with another range, or another name."""
         return f"--over {name or self.range_.name}={low}..{high}"
 
-    def check_side(self, sender: str) -> None:
+    def check_side(self, direction: Direction, sender: str) -> None:
         """Check that at least one of the keys belongs to the side that uses it."""
         receiver = "server" if sender == "client" else "client"
         for key in self.keys:
             leaf = key.rpartition(".")[2]
-            user = sender if leaf in OF_SENDER else receiver if leaf in OF_RECEIVER else _side(key)
+            user = _side(key)
+            if leaf in (*direction.of_sender, *direction.of_receiver):
+                user = sender if leaf in direction.of_sender else receiver
             if user == _side(key):
                 return
-        now, turned = (TO_SERVER, TO_CLIENT) if sender == "client" else (TO_CLIENT, TO_SERVER)
+        ways = (direction.to_server, direction.to_client)
+        now, turned = ways if sender == "client" else ways[::-1]
         key, side = self.keys[0], self.request.side
         leaf = key.rpartition(".")[2]
         other = f"settings.{leaf}" if key.startswith("load.") else f"load.settings.{leaf}"
@@ -117,26 +93,28 @@ class _Over:
         )
         raise self.refusal(
             f"{leaf} of the {_side(key)} has no effect: the stream goes to the {receiver} "
-            f"({DIRECTION} = {show(now)})",
+            f"({direction.setting} = {show(now)})",
             "crossover.side_without_effect",
-            f"{instead}; or reverse the stream: --set load.settings.{DIRECTION}={turned}",
+            f"{instead}; or reverse the stream: --set load.settings.{direction.setting}={turned}",
         )
 
-    def check_source(self, each: Contender) -> None:
+    def check_source(self, each: Contender, catalogue: Catalogue) -> None:
         """Check that the size of a stream's source matters: only for a file above the engine's smallest."""
         for key in self.keys:
-            if key.rpartition(".")[2] != "source_bytes":
+            if key.rpartition(".")[2] != SOURCE_BYTES:
                 continue
-            own = _settings(key, each)
-            table = "load.settings" if _side(key) == "client" else "server.settings"
-            if own["source"] == "memory":
+            is_load = _side(key) == "client"
+            answer = judged(command_of_load(each.load) if is_load else command_of_server(each), catalogue)
+            if not isinstance(answer, Accepted):
+                continue
+            table = "load.settings" if is_load else "server.settings"
+            least, high = answer.source_bytes, self.range_.high
+            if least is None:
                 raise self.refusal(
-                    'source_bytes has no effect: the stream is sent from memory (source = "memory")',
+                    f"{SOURCE_BYTES} has no effect: the stream is sent from memory",
                     "crossover.source_is_memory",
                     f"add --set {table}.source=file, or memfd",
                 )
-            message, high = int(own["message_bytes"]), self.range_.high
-            least = least_source_bytes(message)
             if self.range_.low < least:
                 instead = (
                     f"type {self.typed(least, high)}"
@@ -144,19 +122,8 @@ class _Over:
                     else f"choose sizes above {least}, or lower that bound by --set {table}.message_bytes=..."
                 )
                 raise self.refusal(
-                    f"below {least} all sizes are the same file (message_bytes = {message})",
-                    "crossover.source_too_small",
-                    instead,
+                    f"below {least} all sizes are the same file", "crossover.source_too_small", instead
                 )
-
-    def check_end(self, each: Contender) -> None:
-        """Check that a stream has an end."""
-        if not each.load.is_timed and each.load.settings.get(ENDLESS) == 0:
-            raise self.refusal(
-                "the stream never ends: this load does not end by time",
-                "crossover.endless_stream",
-                f"give each stream a length, such as --set load.settings.{ENDLESS}=10000000",
-            )
 
     def check_ports(self, contenders: Sequence[Contender], catalogue: Catalogue) -> None:
         """Check that there are ports for all connections at the largest size."""
@@ -187,7 +154,3 @@ def _most(
 
 def _side(key: str) -> str:
     return "client" if key.startswith("load.") else "server"
-
-
-def _settings(key: str, each: Contender) -> Mapping[str, SettingValue]:
-    return each.load.settings if _side(key) == "client" else each.settings

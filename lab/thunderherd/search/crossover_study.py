@@ -13,7 +13,7 @@ from collections.abc import Mapping, Sequence
 from copy import deepcopy
 from typing import Any
 
-from thunderherd.engine.catalogue import USUAL_DESIGN, WARM_UP, Catalogue, ChoiceSetting, Load, Way
+from thunderherd.engine.catalogue import Catalogue, ChoiceSetting, Load, Way, Workload
 from thunderherd.errors import UserError
 from thunderherd.labs import USUAL
 from thunderherd.labs.words import OPTION, WRITTEN, written
@@ -28,13 +28,12 @@ from thunderherd.search.contenders import (
     names_of_settings,
     swept,
 )
-from thunderherd.search.crossover_effect import DIRECTION
 from thunderherd.search.request import CrossoverRequest
 from thunderherd.search.taken_over import OWN_TABLES, taken_over
 from thunderherd.search.written_study import SIZE, Tables, Typed
 from thunderherd.statistics.comparisons import first_look_blocks
 from thunderherd.statistics.crossings import DENSE_POINTS, grid
-from thunderherd.study.file.tables import LoadTable, SweepTable, keys_of
+from thunderherd.study.file.tables import SweepTable, keys_of
 from thunderherd.study.lab_option import read as read_lab
 from thunderherd.study.overrides import parse_override
 from thunderherd.study.resolved import CONNECTIONS, KEPT
@@ -173,7 +172,7 @@ def _basis(
     _check_known(request, "workload", workload, [each.name for each in catalogue.workloads])
     kind = request.load or load.get("kind") or _timed_load(catalogue)
     _check_known(request, "load", kind, [each.name for each in catalogue.loads])
-    design = request.design or USUAL_DESIGN
+    design = request.design or catalogue.usual.design
     _check_known(request, "design", design, [each.name for each in catalogue.designs])
     if request.side is not None:
         _check_known(request, "side", request.side, SIDE_CHOICES)
@@ -182,25 +181,27 @@ def _basis(
         workload=workload,
         load=kind,
         design=design,
-        server_way=_way(server),
-        load_way=_way(load),
+        server_way=_way(server, catalogue),
+        load_way=_way(load, catalogue),
         side=request.side,
         lab=tables["lab"].get("kind", USUAL.name),
-        direction=_direction(load, request.fixed),
+        turned=_turned(load, request.fixed, catalogue.workload(workload)),
     )
 
 
-def _direction(load: Mapping[str, Any], fixed: Sequence[str]) -> object:
+def _turned(load: Mapping[str, Any], fixed: Sequence[str], workload: Workload | None) -> object:
     """Return the direction of a stream's bytes: that of --set, else that of the study."""
-    direction = load.get("settings", {}).get(DIRECTION)
+    if workload is None or workload.direction is None:
+        return None
+    setting = workload.direction.setting
+    turned = load.get("settings", {}).get(setting)
     for key, value in map(parse_override, fixed):
-        direction = value if key.rpartition(".")[2] == DIRECTION else direction
-    return direction
+        turned = value if key.rpartition(".")[2] == setting else turned
+    return turned
 
 
-def _way(table: Mapping[str, Any]) -> Way:
-    usual = LoadTable.model_fields
-    return Way(*(table.get(field, usual[field].default) for field in Way._fields))
+def _way(table: Mapping[str, Any], catalogue: Catalogue) -> Way:
+    return Way(*(table.get(field, getattr(catalogue.usual, field)) for field in Way._fields))
 
 
 def _usual_metric(basis: Basis) -> str:
@@ -365,8 +366,8 @@ def _load(request: CrossoverRequest, basis: Basis, tables: Mapping[str, Any], ov
     if kind and kind.duration and not counted:
         milliseconds = request.milliseconds or MILLISECONDS
         settings[kind.duration] = milliseconds
-        if WARM_UP in known:
-            settings[WARM_UP] = round(milliseconds * WARM_UP_SHARE)
+        if kind.warm_up:
+            settings[kind.warm_up] = round(milliseconds * WARM_UP_SHARE)
     elif request.milliseconds is not None and not counted:
         requests = (kind.requests if kind else ("loops",))[-1]
         raise request.refusal(

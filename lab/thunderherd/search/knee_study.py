@@ -17,7 +17,7 @@ from typing import Any
 
 from pydantic import ValidationError
 
-from thunderherd.engine.catalogue import USUAL_WAY, Catalogue, IntegerSetting, Setting, by_name, defaults
+from thunderherd.engine.catalogue import Catalogue, IntegerSetting, Setting, by_name, defaults
 from thunderherd.engine.lines import LoadResult
 from thunderherd.errors import UserError
 from thunderherd.labs import USUAL
@@ -253,7 +253,7 @@ class KneeStudies:
 
         A design that serves one connection at a time gets a worker for each persistent connection.
         """
-        request, catalogue, way = self.request, self.catalogue, USUAL_WAY
+        request, catalogue, way = self.request, self.catalogue, self.catalogue.usual.way
         basis = Basis(
             catalogue=catalogue, workload=self._workload, load=OPEN, design=catalogue.designs[0].name,
             server_way=way, load_way=way, side=None, lab=request.lab_keys().get("kind", USUAL.name),

@@ -1,88 +1,141 @@
-"""Loads of a study that the engine would refuse at the first trial, refused before it."""
+"""Checks of both ends: whether the engine accepts each, and whether they fit each other and their lab."""
 
 import math
+import re
 from collections.abc import Iterator, Sequence
+from dataclasses import replace
 
-from thunderherd.engine.catalogue import USUAL_WAY, WARM_UP, Catalogue
+from thunderherd.engine.catalogue import Catalogue
+from thunderherd.engine.dry_run import Answer, Command, ask, load_command, server_command
+from thunderherd.engine.lines import Refused
+from thunderherd.errors import Problem
 from thunderherd.labs import KINDS
 from thunderherd.study.checks.machine import ports_allowed
 from thunderherd.study.file.contenders import Configuration
-from thunderherd.study.resolved import CONNECTIONS, KEPT, PIPELINE, SOURCES, Contender, LoadPlan
+from thunderherd.study.resolved import CONNECTIONS, KEPT, SOURCES, Contender, LoadPlan
 from thunderherd.toml.file import KeyPath, Problems, show
 
+Blamed = tuple[Sequence[tuple[str, ...]], Problem]
+"""The keys of a contender that may be to blame, and the problem."""
 
-def check_loads(
-    resolved: Sequence[tuple[Configuration, Contender]], catalogue: Catalogue, problems: Problems
+OF_SERVER = {name: (name,) for name in ("design", "workload", "primitive", "receive")}
+OF_LOAD = {
+    "load": ("load", "kind"),
+    "workload": ("workload",),
+    "primitive": ("load", "primitive"),
+    "receive": ("load", "receive"),
+}
+"""The keys of options of the engine that are no settings."""
+
+
+OPTION = re.compile(r"--([a-z][a-z-]*)(?=( [0-9])?)")
+"""An option in a message of the engine, and whether a number follows."""
+
+
+def judged(command: Command, catalogue: Catalogue) -> Answer | None:
+    """Return the engine's answer about a server or a load; None if the catalogue was read from a file."""
+    return ask(catalogue.engine, command) if catalogue.engine else None
+
+
+def command_of_load(plan: LoadPlan) -> Command:
+    """Return the command of a load with the settings that the study gives."""
+    given = {name: value for name, value in plan.engine_settings.items() if name in plan.given}
+    files = [plan.folder / path for path in plan.named_files.values()]
+    return load_command(plan.workload, plan.kind, plan.own_way, given, files)
+
+
+def command_of_server(made: Contender, *, with_cpus: bool = False) -> Command:
+    """Return the command of a contender's server."""
+    way = {"primitive": made.primitive, "receive": made.receive}
+    cpus = (made.lab.server_cpus or ()) if with_cpus else ()
+    return server_command(made.design, made.workload, way, made.settings, cpus)
+
+
+def check_ends(
+    resolved: Sequence[tuple[Configuration, Contender]],
+    catalogue: Catalogue,
+    problems: Problems,
+    *,
+    on_this_machine: bool,
 ) -> None:
-    """Whether each configuration's load can be made as it is told."""
-    found: dict[tuple[KeyPath, str], list[str]] = {}
+    """Check that the engine accepts both ends of each contender, and that they fit each other and the lab."""
+    found: dict[tuple[KeyPath, Problem], list[str]] = {}
+    are_sound = not len(problems)
     for each, made in resolved:
-        for keys, why in (*_broken(made.load, each.lab.kind, catalogue), *_starved(made, catalogue)):
-            key = problems.blame(*(each.where("load", *path) for path in keys))
-            found.setdefault((key, why), []).append(each.name)
-    for (key, why), names in found.items():
+        if each.lab.kind not in KINDS:
+            continue  # a problem already
+        here = on_this_machine and are_sound and not KINDS[each.lab.kind].has_namespaces
+        for keys, problem in _of_ends(each, made, catalogue, here):
+            named = found.setdefault((_to_blame(each, keys, problems), problem), [])
+            if each.name not in named:
+                named.append(each.name)
+    for (key, problem), names in found.items():
         whose = "every contender" if len(names) == len(resolved) else ", ".join(names)
-        problems.add(key, f"{whose}: {why}", code="study.impossible_load")
+        problems.add(key, replace(problem, message=f"{whose}: {problem.message}"))
 
 
-def _broken(plan: LoadPlan, lab: str, catalogue: Catalogue) -> Iterator[tuple[list[tuple[str, ...]], str]]:
-    """What cannot be, with the keys of the load's table that it is of."""
-    load, workload = catalogue.load(plan.kind), catalogue.workload(plan.workload)
-    if load is None or workload is None or lab not in KINDS:
-        return  # it has been complained about
-    for requirement in load.requirements:
-        if why := requirement.broken(plan.settings):
-            yield [("settings", requirement.setting), ("settings", requirement.other)], why
-    if load.duration and not plan.is_timed and plan.settings.get(WARM_UP):
-        yield (
-            [("settings", WARM_UP)],
-            f"{WARM_UP} comes before the window of a load that ends by time; give {load.duration} too",
-        )
-    if load.goes_by_a_schedule and workload.measured_by != "requests":
-        yield (
-            [("kind",)],
-            f"load {show(plan.kind)} needs requests that are answered one by one, and those of "
-            f"{plan.workload} take as long as the load; a closed load makes them",
-        )
-    if plan.sources > 1 and KINDS[lab].has_namespaces:
-        yield (
-            [("settings", SOURCES)],
-            f"{SOURCES} = {plan.sources}: in lab {show(lab)} each side has one address; leave {SOURCES} out",
-        )
-    if int(plan.settings.get(PIPELINE, 1)) > 1:
-        if not workload.pipelines:
-            others = ", ".join(each.name for each in catalogue.workloads if each.pipelines)
-            yield (
-                [("settings", PIPELINE)],
-                f"{PIPELINE} = {plan.settings[PIPELINE]}: clients of {plan.workload} cannot tell replies "
-                f"apart that come together; those of {others} can",
-            )
-        if not plan.stores:
-            yield (
-                [("settings", PIPELINE), ("receive",)],
-                f"{PIPELINE} = {plan.settings[PIPELINE]} with receive = {show(plan.receive)}: what comes has "
-                "to be told apart, and the primitive does not store it",
-            )
-    if not plan.uses_primitives and (plan.primitive, plan.receive) != USUAL_WAY:
-        name, word = plan.without_primitives or ("", "")
-        key = "receive" if plan.primitive == USUAL_WAY.primitive else "primitive"
-        yield (
-            [(key,), ("settings", name)],
-            f"{name} = {show(word)} moves bytes itself, and no primitive has a part in it: leave {key} "
-            f"out, or {name}",
-        )
+def _to_blame(each: Configuration, keys: Sequence[tuple[str, ...]], problems: Problems) -> KeyPath:
+    """Return the key to report: an overridden one, else one of the contender's own, else the first."""
+    own = [key for key in keys if key in each.places]
+    return problems.blame(*(each.where(*key) for key in (*own, *keys)))
 
 
-def _starved(made: Contender, catalogue: Catalogue) -> Iterator[tuple[list[tuple[str, ...]], str]]:
-    """An open load that keeps more connections than its server serves at a time: what is due on the others is
-    never answered. Clients of a closed loop wait for their turn."""
-    load, design = catalogue.load(made.load.kind), catalogue.design(made.design)
-    if load is None or design is None or not load.goes_by_a_schedule:
-        return
-    if made.load.settings.get(CONNECTIONS) == KEPT:
-        connections = made.load.processes * int(made.load.settings["clients"])
-        if why := design.starved(connections, made.settings):
-            yield [("settings", "clients"), ("settings", CONNECTIONS)], why
+def _of_ends(each: Configuration, made: Contender, catalogue: Catalogue, here: bool) -> Iterator[Blamed]:
+    load, workload = made.load, catalogue.workload(made.workload)
+    if catalogue.design(made.design) is None or catalogue.load(load.kind) is None or workload is None:
+        return  # a problem already
+    of_server = judged(command_of_server(made, with_cpus=here), catalogue)
+    of_load = judged(command_of_load(load), catalogue)
+    for answer, options, settings in (
+        (of_server, OF_SERVER, ("settings",)),
+        (of_load, OF_LOAD, ("load", "settings")),
+    ):
+        if isinstance(answer, Refused) and (here or not answer.only_here):
+            yield [options.get(name, (*settings, name)) for name in answer.settings], _in_words(answer, load)
+    if not isinstance(of_load, Refused):
+        largest = of_load.largest if of_load else None
+        for agreement in workload.agreements:
+            if why := agreement.broken(load.engine_settings, made.settings, largest):
+                keys = [("load", "settings", agreement.client), ("settings", agreement.service)]
+                yield keys, Problem(why, "study.contradicting_settings")
+    yield from _of_lab(each, made, catalogue)
+
+
+def _in_words(refused: Refused, load: LoadPlan) -> Problem:
+    """Return what the engine refuses, with keys of a study, `pipeline = 2`, instead of options."""
+    names = {*refused.settings, *load.settings}
+
+    def key(found: re.Match[str]) -> str:
+        name = found[1].replace("-", "_")
+        return f"{name}{' =' * bool(found[2])}" if name in names else found[0]
+
+    message, hint = (re.sub(OPTION, key, text) for text in (refused.message, refused.hint or ""))
+    if not hint and {*refused.settings} & {*load.named_files}:
+        hint = "paths begin at the study's folder"
+    return Problem(message, refused.code, hint)
+
+
+def _of_lab(each: Configuration, made: Contender, catalogue: Catalogue) -> Iterator[Blamed]:
+    """What does not fit the lab, and what the server cannot serve."""
+    load = made.load
+    if load.sources > 1 and KINDS[each.lab.kind].has_namespaces:
+        yield (
+            [("load", "settings", SOURCES)],
+            Problem(
+                f"{SOURCES} = {load.sources}: in lab {show(each.lab.kind)} each side has one address",
+                "study.impossible_load",
+                f"leave {SOURCES} out",
+            ),
+        )
+    kind, design = catalogue.load(load.kind), catalogue.design(made.design)
+    if kind is None or design is None or not kind.goes_by_a_schedule:
+        return  # clients of a closed loop wait for their turn
+    starved = load.settings.get(CONNECTIONS) == KEPT and design.starved(
+        load.processes * load.clients, made.settings
+    )
+    if starved:
+        keys = [("load", "settings", load.clients_by or ""), ("load", "settings", CONNECTIONS)]
+        yield keys, Problem(starved, "study.impossible_load")
 
 
 def check_ports(

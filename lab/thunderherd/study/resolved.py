@@ -10,7 +10,6 @@ from pydantic import BaseModel, ConfigDict, Field
 
 from thunderherd.engine.catalogue import Makes
 from thunderherd.engine.setting_rules import SettingValue
-from thunderherd.engine.sizes import with_path
 from thunderherd.errors import UserError
 from thunderherd.labs import USUAL
 from thunderherd.labs.words import QUANTITIES, in_words
@@ -78,9 +77,11 @@ class LoadPlan(_Resolved):
 
     From the engine's catalogue come `requests`, the settings whose product is the number of requests of a
     process (the last is the number per client); `duration`, the setting that ends the load by time unless it
-    is 0; `stores`, false if the receive primitive leaves the bytes in the kernel; and `completes`, true if
-    the send primitive reports completions. `files` maps paths below the study's `folder` to the SHA-256 of
-    the files; `named_files` are the settings that may name files.
+    is 0; `warm_up` and `clients_by`, the settings for the warm-up before that time and for the number of
+    clients; `stores`, false if the receive primitive leaves the bytes in the kernel; and `completes`, true if
+    the send primitive reports completions. `own_way` has the primitives that are not the engine's usual ones,
+    `given` the settings that are not defaults. `files` maps paths below the study's `folder` to the SHA-256
+    of the files; `named_files` maps settings to these paths.
     """
 
     kind: str
@@ -94,15 +95,18 @@ class LoadPlan(_Resolved):
     warm_up_connections: int
     files: dict[str, str] = {}
     folder: Path = Field(default=Path(), exclude=True)
-    named_files: tuple[str, ...] = Field(default=(), exclude=True)
+    named_files: dict[str, str] = Field(default={}, exclude=True)
     requests: tuple[str, ...] = Field(exclude=True)
     duration: str | None = Field(default=None, exclude=True)
-    without_primitives: tuple[str, str] | None = Field(default=None, exclude=True)
+    warm_up: str | None = Field(default=None, exclude=True)
+    clients_by: str | None = Field(default=None, exclude=True)
+    own_way: dict[str, str] = Field(default={}, exclude=True)
+    given: frozenset[str] = Field(default=frozenset(), exclude=True)
 
     @property
-    def uses_primitives(self) -> bool:
-        """True if primitives move its bytes. If not, the engine gets no primitive."""
-        return self.without_primitives is None or self.without_primitives not in self.settings.items()
+    def clients(self) -> int:
+        """The number of clients of a process."""
+        return int(self.settings[self.clients_by]) if self.clients_by else 1
 
     @property
     def sources(self) -> int:
@@ -122,8 +126,10 @@ class LoadPlan(_Resolved):
         """
         overruled = self.requests[-1:] if self.is_timed else ()
         taken = {name: value for name, value in self.settings.items() if name not in overruled}
-        named = (name for name in self.named_files if name in taken)
-        return taken | {name: with_path(str(taken[name]), self.folder) for name in named}
+        for name in taken.keys() & self.named_files.keys():
+            path = self.named_files[name]
+            taken[name] = str(taken[name]).removesuffix(path) + str((self.folder / path).resolve())
+        return taken
 
     @property
     def each_settings(self) -> list[Settings]:
@@ -150,15 +156,14 @@ class LoadPlan(_Resolved):
         """The most outstanding requests of all clients together; None if unknown."""
         if not self.requests:
             return None
-        clients = math.prod(int(self.settings[name]) for name in self.requests[:-1])
-        return self.processes * clients * int(self.settings.get(PIPELINE, 1))
+        return self.processes * self.clients * int(self.settings.get(PIPELINE, 1))
 
     @property
     def connections_per_trial(self) -> int | None:
         """The number of connections that the load opens, of all clients; None if not known beforehand."""
         if self.settings.get(CONNECTIONS) != KEPT:
             return self.requests_per_trial
-        clients, most = self.processes * int(self.settings.get("clients", 1)), self.requests_per_connection
+        clients, most = self.processes * self.clients, self.requests_per_connection
         if not most:
             return clients
         if self.is_timed or not self.requests:
@@ -174,7 +179,7 @@ class LoadPlan(_Resolved):
     def connections_by(self) -> tuple[str, ...]:
         """The settings that determine the number of connections of a process."""
         if self.settings.get(CONNECTIONS) == KEPT and not self.requests_per_connection:
-            return tuple(name for name in ("clients",) if name in self.settings)
+            return (self.clients_by,) if self.clients_by else ()
         return self.requests
 
 

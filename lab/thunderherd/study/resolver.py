@@ -8,12 +8,13 @@ from typing import Any
 
 from thunderherd.engine.catalogue import Catalogue, Setting, Way, defaults
 from thunderherd.engine.counter_names import figures_of_counters, states_of_counters
+from thunderherd.engine.lines import Accepted
 from thunderherd.errors import UserError
 from thunderherd.metrics.table import better_of
 from thunderherd.records.summary import PaperFigure, SweepPoint
 from thunderherd.study.checks.labs import check_lab
 from thunderherd.study.checks.machine import check_cpus, unavailable, unavailable_lab
-from thunderherd.study.checks.names import asked_of, check_agreements, check_names
+from thunderherd.study.checks.names import asked_of, check_names
 from thunderherd.study.checks.sizes import check_size
 from thunderherd.study.checks.sweeps import check_ceilings, check_measurable, check_sweeps
 from thunderherd.study.checks.unused_overrides import check_counts, check_used
@@ -31,7 +32,7 @@ from thunderherd.study.file.contenders import (
 from thunderherd.study.file.recovery import shaped
 from thunderherd.study.file.tables import LabTable, LoadTable, ScaleTable, StudyForm, SweepTable
 from thunderherd.study.labs import common_settings, lab_of, local_ports, notes_of, of_sockets
-from thunderherd.study.loads import check_loads, check_ports
+from thunderherd.study.loads import check_ends, check_ports, command_of_load, judged
 from thunderherd.study.overrides import SettableKeys, parse_override
 from thunderherd.study.queueing_bound import at_least, check_at_least, check_bound, queueing_bound
 from thunderherd.study.resolved import (
@@ -56,7 +57,7 @@ from thunderherd.study.scale import (
     titled,
 )
 from thunderherd.study.source_figures import Paper
-from thunderherd.study.traffic import check_traffic, files_of, settled
+from thunderherd.study.traffic import check_files, files_of
 from thunderherd.toml.file import KeyPath, Problems, assign, dotted, flat, show
 
 JUDGED_OR_REPEATED = {
@@ -106,6 +107,7 @@ class Resolver:
         whole: bool,
     ) -> None:
         self.size, self.overrides, self.catalogue, self.problems = size, tuple(overrides), catalogue, problems
+        form = form.with_usual(catalogue.usual)
         self.form, self.declared, self.whole = form, form, whole
         self.remainders: dict[str, set[int]] = {}
         if not (own := [*flat(form.sizes[size].set)]) and not overrides:
@@ -124,7 +126,8 @@ class Resolver:
             else:
                 paths = self._set(changed, keys, name, value, typed_as.get(text, f"--set {text}"))
                 problems.overridden.update(dict.fromkeys(paths, value))
-        self.form, _, unchanged = shaped(changed, problems)
+        form, _, unchanged = shaped(changed, problems)
+        self.form = form.with_usual(catalogue.usual)
         self.whole = whole and unchanged
 
     def _set(
@@ -170,7 +173,7 @@ class Resolver:
         ]
         family = compared_pairs(form, self.size, self.parts(), chosen)
         resolved = list(zip(chosen, contenders, strict=True))
-        self._check_ends(resolved)
+        self._check_ends(resolved, on_this_machine)
         counted = check_counters(form.counting, self.catalogue, problems)
         counting = choose_contenders("counting", counted, contenders, sweeps, absent, problems)
         cost = choose_cost_contenders(form, contenders, sweeps, absent, problems)
@@ -207,14 +210,12 @@ class Resolver:
             overrides=self.overrides,
         )
 
-    def _check_ends(self, resolved: Sequence[tuple[Configuration, Contender]]) -> None:
+    def _check_ends(self, resolved: Sequence[tuple[Configuration, Contender]], on_this_machine: bool) -> None:
         """Check that the scale's factor divides all values, and that servers and loads agree."""
         if not len(self.problems):  # an invalid value that the factor does not divide is one mistake
             check_remainders(self.form.scale, self.remainders, self.problems)
         if self.whole:
-            loads = [(each, made.settings, made.load.engine_settings) for each, made in resolved]
-            check_agreements(loads, self.catalogue, self.problems)
-            check_loads(resolved, self.catalogue, self.problems)
+            check_ends(resolved, self.catalogue, self.problems, on_this_machine=on_this_machine)
 
     def _check_ports(self, resolved: Sequence[tuple[Configuration, Contender]]) -> None:
         """Check that this machine has enough ports for each contender, and can run at least one contender."""
@@ -284,7 +285,7 @@ class Resolver:
         for each in found:
             check_measurable(each, problems)
             check_lab(each, self.catalogue, problems)
-            check_traffic(each, self.catalogue, problems)
+            check_files(each, self.catalogue, problems)
         self._check_proportions(found)
         check_ceilings(form, found, problems)
         return form, found
@@ -374,21 +375,32 @@ class Resolver:
         allowed = self.catalogue.settings_of_load(load.kind, load.way, workload)
         allowed = of_sockets(lab, allowed, self.catalogue)
         common, given = _known(common_settings(lab), allowed), _known(load.settings, allowed)
-        settings = settled(defaults(allowed) | common | given, given, allowed, workload, self.catalogue)
-        kind = self.catalogue.load(load.kind)
-        return LoadPlan(
+        usual = defaults(allowed)
+        settings = divided(usual | common | given, OF_LOAD, scale, self.remainders)
+        changed = {name for name, value in settings.items() if value != usual[name]}
+        kind, way, catalogue = self.catalogue.load(load.kind), load.way._asdict(), self.catalogue
+        folder = self.problems.file.path.parent
+        plan = LoadPlan(
             kind=load.kind,
-            **load.way._asdict(),
+            **way,
             **self._seen_of(load.way),
             workload=workload,
             processes=load.processes,
-            settings=divided(settings, OF_LOAD, scale, self.remainders),
+            settings=settings,
             warm_up_connections=load.warm_up_connections,
-            **files_of(settings, allowed, self.problems.file.path.parent),
+            **files_of(settings, allowed, folder, catalogue.file_prefix),
             requests=kind.requests if kind else (),
             duration=kind.duration if kind else None,
-            without_primitives=kind.without_primitives if kind else None,
+            warm_up=kind.warm_up if kind else None,
+            clients_by=kind.clients if kind else None,
+            own_way={key: each for key, each in way.items() if each != getattr(catalogue.usual, key)},
+            given=frozenset(changed | given.keys() | common.keys()),
         )
+        answer = judged(command_of_load(plan), catalogue)
+        if not isinstance(answer, Accepted):
+            return plan
+        left = {name: value for name, value in settings.items() if name not in answer.replaced}
+        return plan.model_copy(update={"settings": left})
 
     def _seen_of(self, way: Way) -> dict[str, Any]:
         """Return whether the receive primitive stores bytes, and the send primitive reports completions."""

@@ -45,9 +45,6 @@ ends by time."""
 LAST_TENTH = 0.1
 """The last part of a window, in which counters that report one moment are read."""
 
-WARM_UP_TIME = "warm_up_milliseconds"
-"""The setting of a load that ends by time for how long it sends requests before its window."""
-
 
 def run_trial(
     study: Study,
@@ -234,8 +231,8 @@ class _Trial:
                         self.contender.workload,
                         address,
                         kind=load.kind,
-                        primitive=load.primitive if load.uses_primitives else None,
-                        receive=load.receive if load.uses_primitives else None,
+                        primitive=load.own_way.get("primitive"),
+                        receive=load.own_way.get("receive"),
                         settings=settings,
                         cpus=self.contender.lab.client_cpus,
                         network_namespace=self.site.client_namespace,
@@ -302,7 +299,7 @@ class _Trial:
 def longest_seconds(load: LoadPlan) -> float:
     """Return how long a load may take before it is given up."""
     if load.is_timed and load.duration is not None:
-        lasts = int(load.settings[load.duration]) + int(load.settings.get(WARM_UP_TIME, 0))
+        lasts = sum(int(load.settings.get(name, 0)) for name in (load.duration, load.warm_up) if name)
         return LOAD_SECONDS + lasts / 1000
     return LOAD_SECONDS + SECONDS_A_REQUEST * (load.requests_per_trial or 0)
 
@@ -346,5 +343,5 @@ def warm_up_settings(load: LoadPlan) -> dict[str, SettingValue] | None:
         return None
     *others, last = load.requests
     each = math.prod(int(load.settings[name]) for name in others)
-    untimed = {name: 0 for name in (load.duration, WARM_UP_TIME) if name in load.settings}
+    untimed = {name: 0 for name in (load.duration, load.warm_up) if name in load.settings}
     return {**load.settings, **untimed, last: math.ceil(load.warm_up_connections / each)}

@@ -13,12 +13,11 @@ import signal
 import subprocess
 import tempfile
 import time
-from collections.abc import Iterable, Mapping
+from collections.abc import Mapping
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
-from thunderherd.engine.catalogue import USUAL_DESIGN
 from thunderherd.engine.client import find_engine
 from thunderherd.errors import UserError
 
@@ -65,22 +64,22 @@ def of_design(entry: Mapping[str, Any]) -> Way:
     )
 
 
-def of_primitive(entry: Mapping[str, Any], holes: Iterable[Mapping[str, Any]]) -> Way:
+def of_primitive(entry: Mapping[str, Any], catalogue: Mapping[str, Any]) -> Way:
     """Return a load with messages of eight pieces of 4,096 bytes both ways, on a persistent connection.
 
     If the primitive cannot do that, the load sends replies of `bytes` in one piece.
     """
-    name, out = entry["name"], entry["moves"] == "out"
+    name, out, design = entry["name"], entry["moves"] == "out", catalogue["usual"]["design"]
     option = ("--primitive" if out else "--receive", name)
     kept = ("--load", "closed_threads", "--clients", "1", "--connections", "kept", "--loops", "{requests}")
-    if any(hole["primitive"] == name and hole.get("workload") == "fields" for hole in holes):
+    if any(hole["primitive"] == name and hole.get("workload") == "fields" for hole in catalogue["holes"]):
         return Way(
-            ("serve", USUAL_DESIGN, "--workload", "bytes", "--limit", "32768", *option),
+            ("serve", design, "--workload", "bytes", "--limit", "32768", *option),
             ("load", "bytes", *kept, "--bytes", "16384"),
             "request, and a reply of 16,384 bytes in one piece",
         )
     return Way(
-        ("serve", USUAL_DESIGN, "--workload", "fields", "--field-size", "4096", *option),
+        ("serve", design, "--workload", "fields", "--field-size", "4096", *option),
         ("load", "fields", "--field-size", "4096", *kept),
         "request and reply of eight fields of 4,096 bytes",
     )
@@ -97,7 +96,7 @@ def count_all(catalogue: Mapping[str, Any]) -> dict[str, Any]:
         "kernel": os.uname().release,
         "designs": {each["name"]: entry_counts(each, of_design(each)) for each in catalogue["designs"]},
         "primitives": {
-            each["name"]: entry_counts(each, of_primitive(each, catalogue["holes"]))
+            each["name"]: entry_counts(each, of_primitive(each, catalogue))
             for each in catalogue["primitives"]
         },
     }

@@ -26,7 +26,8 @@ def offered() -> Catalogue:
         name="connections", help="", kind="choice", choices=("per_request", "kept"), default="per_request"
     )
     own = (*closed.settings, integer("milliseconds", 0), integer("warm_up_milliseconds", 0), kept)
-    timed = closed.model_copy(update={"name": "timed", "settings": own, "duration": "milliseconds"})
+    ends = {"duration": "milliseconds", "warm_up": "warm_up_milliseconds"}
+    timed = closed.model_copy(update={"name": "timed", "settings": own, **ends})
     counters = (
         Counter(name="task_clock", summary="", unit="nanoseconds", available=True, countable=True),
         Counter(name="voluntary_switches", summary="", available=True, countable=True),

@@ -2,13 +2,11 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
-
 from thunderherd.engine.catalogue import Catalogue, Setting
 from thunderherd.errors import Problem
 from thunderherd.labs import KINDS, named, owners, takes
 from thunderherd.labs.kind import Kind
-from thunderherd.labs.words import OPTION, QUANTITIES, InvalidQuantity, parse
+from thunderherd.labs.words import OPTION, QUANTITIES, InvalidQuantity, parse, written
 from thunderherd.study.checks.names import check_value
 from thunderherd.study.file.contenders import Configuration
 from thunderherd.toml.file import KeyPath, Problems, show, unknown
@@ -37,7 +35,7 @@ def check_lab(each: Configuration, catalogue: Catalogue, problems: Problems) -> 
                 f"{', '.join(kind.keys) or 'none of these keys'}",
             )
         elif key in QUANTITIES:
-            _check_quantity(key, value, place, kind.settings(catalogue), problems)
+            _check_quantity(key, value, place, kind, catalogue, problems)
         elif setting := congestion_setting(catalogue):
             check_value(key, value, setting, place, problems)
     if not kind.has_tcp:
@@ -68,16 +66,19 @@ def _given(each: Configuration, problems: Problems) -> list[str]:
 
 
 def _check_quantity(
-    key: str, value: object, place: KeyPath, settings: Mapping[str, Setting], problems: Problems
+    key: str, value: object, place: KeyPath, kind: Kind, catalogue: Catalogue, problems: Problems
 ) -> None:
-    code = "study.invalid_quantity"
+    code, name = "study.invalid_quantity", QUANTITIES[key].setting
     try:
         number = parse(key, value, on_command_line=place in problems.overridden)
     except InvalidQuantity as error:
         problems.add(place, f"{key} = {show(value)}: {error.message}", code=code, hint=error.hint)
         return
-    setting = settings.get(QUANTITIES[key].setting)
-    if setting is not None and not setting.accepts(number):
+    setting, least = kind.settings(catalogue).get(name), kind.least(catalogue, name)
+    if number < least:
+        message = f"{key} = {show(value)}: it is less than {written(key, least)}"
+        problems.add(place, message, code=code, hint=f"for no limit, leave {key} out")
+    elif setting is not None and not setting.accepts(number):
         message, hint = f"{key} = {show(value)} is not allowed", f"allowed: {setting.allowed()}"
         problems.add(place, message, code=code, hint=hint)
 

@@ -1,19 +1,16 @@
-"""Checks that designs, primitives, loads, settings, counters and pairs exist and fit together.
+"""Checks that designs, primitives, loads, settings, counters and pairs exist.
 
-The engine's catalogue has the names, the settings and the holes. Each problem is added at the key to change.
+The engine's catalogue has the names and the settings. Each problem is added at the key to change.
 """
 
 from collections.abc import Mapping, Sequence
 
-from thunderherd.engine.catalogue import USUAL_WAY, Catalogue, Setting, Way
+from thunderherd.engine.catalogue import Catalogue, Setting, Way
 from thunderherd.engine.counter_names import FORMS, how_to_write, may_be_asked_for, of_perf
-from thunderherd.engine.setting_rules import SettingValue
 from thunderherd.metrics.table import METRICS, AskedCounters, asked_counters, metric_names
 from thunderherd.study.file.contenders import OWN, Configuration, declared
 from thunderherd.study.file.tables import ContenderTable, LoadTable, StudyForm
 from thunderherd.toml.file import KeyPath, Problems, flat, near, show, unknown
-
-Settings = Mapping[str, SettingValue]
 
 DIRECTIONS = {"primitive": "out", "receive": "in"}
 """The direction of the primitives that each key takes."""
@@ -22,7 +19,7 @@ DIRECTIONS = {"primitive": "out", "receive": "in"}
 def check_names(
     form: StudyForm, configurations: Sequence[Configuration], catalogue: Catalogue, problems: Problems
 ) -> None:
-    """Check that metrics, counters, designs, primitives, loads, settings and pairs exist and fit together."""
+    """Check that metrics, counters, designs, primitives, loads, settings and pairs exist."""
     workloads, loads = [each.name for each in catalogue.workloads], [each.name for each in catalogue.loads]
     check_metric(form.measure.metric, ("measure", "metric"), asked_of(form, catalogue), problems)
     for index, name in enumerate(form.measure.counters):
@@ -179,7 +176,7 @@ def _add_row_not_allowed(here: KeyPath, owner: str, problems: Problems) -> None:
 
 
 def _check_configuration(each: Configuration, catalogue: Catalogue, problems: Problems) -> None:
-    """Check that the primitives of server and load fit them, and that both have the given settings."""
+    """Check that server and load have the given settings and primitives."""
     form, workload = each.form, each.workload
     designs = [entry.name for entry in catalogue.designs]
     if each.point and each.design and each.design not in designs:
@@ -190,30 +187,11 @@ def _check_configuration(each: Configuration, catalogue: Catalogue, problems: Pr
     if catalogue.workload(workload) is None:
         return
     if each.design in designs:
-        for key, name in each.way._asdict().items():
-            if hole := catalogue.hole_of_server(each.design, name, workload):
-                _add_hole(_place_of_hole(each, key), each.design, name, workload, hole, problems)
         settings = catalogue.settings_of_server(each.design, each.way, workload)
         owner = f"design {show(each.design)}"
         own = {name: each.where("settings", name) for name in each.table.settings}
         _check_settings(each.table.settings, settings, own, owner, form, catalogue, problems)
     _check_load(each, catalogue, problems)
-
-
-def _add_hole(
-    key: KeyPath, owner: str, primitive: str, workload: str, reason: str, problems: Problems
-) -> None:
-    message = f"{owner} with primitive {primitive} and workload {workload} does not exist"
-    problems.add(key, message, code="study.no_such_combination", hint=reason)
-
-
-def _place_of_hole(each: Configuration, key: str) -> KeyPath:
-    """Return the key to change if a server cannot have its primitive: the contender's primitive, if given."""
-    if (key,) in each.places:
-        return each.where(key)
-    if each.point:
-        return each.place
-    return (*each.base.place, "control_of" if each.base.table.control_of else "design")
 
 
 def _check_load(each: Configuration, catalogue: Catalogue, problems: Problems) -> None:
@@ -235,17 +213,15 @@ def _check_load(each: Configuration, catalogue: Catalogue, problems: Problems) -
         place = each.where("load", name)
         if not _check_primitive(name, primitive, place, catalogue, problems):
             return
-        if hole := catalogue.hole_of_load(kind, primitive, workload):
-            _add_hole(place, f"load {kind}", primitive, workload, hole, problems)
     allowed = catalogue.settings_of_load(kind, each.load.way, workload)
     given = each.table.load.settings
     own = {name: each.where("load", "settings", name) for name in given}
-    _check_settings(given, allowed, own, _owner(each.load), each.form, catalogue, problems)
+    _check_settings(given, allowed, own, _owner(each.load, catalogue), each.form, catalogue, problems)
 
 
-def _owner(load: LoadTable) -> str:
+def _owner(load: LoadTable, catalogue: Catalogue) -> str:
     """Return a name for the owner of a load's settings: the load and its unusual primitives."""
-    own = [name for name, other in zip(load.way, USUAL_WAY, strict=True) if name != other]
+    own = [name for name, other in zip(load.way, catalogue.usual.way, strict=True) if name != other]
     return f"load {show(load.kind)}" + (f" with primitive {' and '.join(own)}" if own else "")
 
 
@@ -260,7 +236,7 @@ def _check_common_settings(form: StudyForm, catalogue: Catalogue, problems: Prob
     if catalogue.load(form.load.kind) is not None:
         load = catalogue.settings_of_load(form.load.kind, form.load.way, workload)
         own = {name: ("load", "settings", name) for name in form.load.settings}
-        owner = _owner(form.load)
+        owner = _owner(form.load, catalogue)
         _check_settings(form.load.settings, load, own, owner, form, catalogue, problems)
 
 
@@ -334,31 +310,3 @@ def _check_pairs(form: StudyForm, problems: Problems) -> None:
             code="study.nothing_to_compare",
             hint="to measure it alone say comparisons.all_pairs = false",
         )
-
-
-def check_agreements(
-    resolved: Sequence[tuple[Configuration, Settings, Settings]],
-    catalogue: Catalogue,
-    problems: Problems,
-) -> None:
-    """Check that the settings of server and load agree, as their workload requires.
-
-    `resolved` has each configuration with all settings of its server and of its load.
-    """
-    found: dict[tuple[KeyPath, str], list[str]] = {}
-    for each, server, load in resolved:
-        workload = catalogue.workload(each.workload)
-        if workload is None:
-            continue
-        for product in workload.products:
-            if why := product.broken(load):
-                both = (each.where("load", "settings", name) for name in product.settings)
-                found.setdefault((problems.blame(*both), why), []).append(each.name)
-        for agreement in workload.agreements:
-            if why := agreement.broken(load, server):
-                own = each.where("load", "settings", agreement.client)
-                key = problems.blame(own, each.where("settings", agreement.service))
-                found.setdefault((key, why), []).append(each.name)
-    for (key, why), names in found.items():
-        whose = "every contender" if len(names) == len(resolved) else ", ".join(names)
-        problems.add(key, f"{whose}: {why}", code="study.contradicting_settings")

@@ -5,11 +5,11 @@ The descriptions of the fields are printed in error messages and in `docs/genera
 """
 
 from collections.abc import Sequence
-from typing import Annotated, Any, Literal
+from typing import Annotated, Any, Literal, Self
 
 from pydantic import Discriminator, Field, Tag
 
-from thunderherd.engine.catalogue import USUAL_LOAD, USUAL_WAY, Way
+from thunderherd.engine.catalogue import Usual, Way
 from thunderherd.labs import KINDS, USUAL, with_namespaces
 from thunderherd.labs.words import QUANTITIES
 from thunderherd.records.crossover import CrossoverTable
@@ -23,8 +23,8 @@ SettingsTable = Annotated[
 ]
 Cpus = list[int] | Literal["any"] | None
 
-SEND = f'the primitive that sends, such as "{USUAL_WAY.primitive}"'
-RECEIVE = f'the primitive that receives, such as "{USUAL_WAY.receive}"'
+SEND = 'the primitive that sends, such as "writev" (default: the engine\'s usual one)'
+RECEIVE = 'the primitive that receives, such as "readv" (default: the engine\'s usual one)'
 LOAD_PROCESSES = "load processes that run at the same time, 1 to 64"
 TRIAL = (
     '"window": a warm-up, then a measured window; "whole_life": the whole life of the server, exec to exit'
@@ -91,8 +91,8 @@ class ServerTable(StrictTable):
     """The common part of all servers of the study. A contender's own keys take precedence."""
 
     workload: str = Field(description='the protocol that server and clients speak, such as "bytes"')
-    primitive: str = Field(default=USUAL_WAY.primitive, description=SEND)
-    receive: str = Field(default=USUAL_WAY.receive, description=RECEIVE)
+    primitive: str = Field(default="", min_length=1, description=SEND)
+    receive: str = Field(default="", min_length=1, description=RECEIVE)
     settings: SettingsTable = Field(default={})
 
     @property
@@ -107,9 +107,9 @@ class LoadTable(StrictTable):
     Every process has all of the settings.
     """
 
-    kind: str = Field(description=f'the load, such as "{USUAL_LOAD}"')
-    primitive: str = Field(default=USUAL_WAY.primitive, description=SEND)
-    receive: str = Field(default=USUAL_WAY.receive, description=RECEIVE)
+    kind: str = Field(description='the load, such as "closed"')
+    primitive: str = Field(default="", min_length=1, description=SEND)
+    receive: str = Field(default="", min_length=1, description=RECEIVE)
     processes: int = Field(ge=1, le=64, description=LOAD_PROCESSES)
     warm_up_connections: int = Field(
         default=0, ge=0, description="connections before the measured window, of all clients together"
@@ -494,3 +494,13 @@ class StudyForm(StrictTable):
     source_csv: SourceCsvTable | None = Field(
         default=None, description="a table [source_csv]: the source's own CSV file, written with new figures"
     )
+
+    def with_usual(self, usual: Usual) -> Self:
+        """Return the form with the engine's usual primitives for those that are not given."""
+        way = usual.way._asdict().items()
+        tables = {"server": self.server, "load": self.load}
+        filled = {
+            name: table.model_copy(update={key: each for key, each in way if not getattr(table, key)})
+            for name, table in tables.items()
+        }
+        return self.model_copy(update=filled)
