@@ -10,6 +10,7 @@ import pytest
 
 from thunderherd.engine.line_base import EngineLine, Used
 from thunderherd.engine.lines import (
+    Accepted,
     Life,
     LimitRound,
     Limits,
@@ -34,7 +35,7 @@ SCHEMA = json.loads(
 )
 LINES: list[type[EngineLine]] = [
     Ready, Snapshot, ServerSummary, Mark, LoadResult, Life, Profile, ProfileCheck, SampledStack, Namespaces,
-    Limits, LimitRound, LimitUnavailable, Refused,
+    Limits, LimitRound, LimitUnavailable, Accepted, Refused,
 ]  # fmt: skip
 
 

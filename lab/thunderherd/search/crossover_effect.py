@@ -115,7 +115,7 @@ class _Over:
                     "crossover.source_is_memory",
                     f"add --set {table}.source=file, or memfd",
                 )
-            if self.range_.low < least:
+            if int((each.load.settings if is_load else each.settings)[SOURCE_BYTES]) < least:
                 instead = (
                     f"type {self.typed(least, high)}"
                     if least < high
