@@ -59,6 +59,14 @@ HOLES = [
 CATALOGUE = {
     "schema": 4,
     "version": "0.1.0",
+    "usual": {
+        "workload": "bytes",
+        "load": "closed",
+        "design": "iterative",
+        "primitive": "send",
+        "receive": "take",
+    },
+    "file_prefix": "file:",
     "never_sleeps": {"wait": "spin"},
     "designs": [
         {

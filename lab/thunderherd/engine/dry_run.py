@@ -107,5 +107,7 @@ def _answer(engine: Path, words: tuple[str, ...], _stamps: tuple[tuple[int, int]
     if done.returncode not in (0, MISTAKE):
         said = one_line(done.stderr)
         raise EngineError(f"`{shown}` failed: {ending_in_words(done.returncode)}: {said}")
-    line = json_object(done.stdout, f"`{shown}`").get("line")
-    return understand(Accepted if line == "accepted" else Refused, done.stdout, f"the answer of `{shown}`")
+    what = f"the answer of `{shown}`"
+    if json_object(done.stdout, what).get("line") == "accepted":
+        return understand(Accepted, done.stdout, what)
+    return understand(Refused, done.stdout, what)
