@@ -8,7 +8,6 @@ from __future__ import annotations
 
 import subprocess
 from collections.abc import Iterable, Mapping
-from concurrent.futures import ThreadPoolExecutor
 from functools import lru_cache
 from pathlib import Path
 from typing import NamedTuple
@@ -30,8 +29,6 @@ NOBODY = "127.0.0.1:1"
 """An address to name, as a load has to have one."""
 READING_SECONDS = 60.0
 """How long it may take: the largest recordings are read in a second."""
-AT_ONCE = 4
-"""How many commands are asked about at once."""
 
 Answer = Accepted | Refused
 
@@ -75,12 +72,6 @@ def ask(engine: Path, command: Command) -> Answer:
     Raises `EngineError` if there is none, and `UserError` if the engine cannot be started.
     """
     return _answer(engine, command.words, tuple(map(_stamp, (engine, *command.files))))
-
-
-def ask_all(engine: Path, commands: Iterable[Command]) -> None:
-    """Asks about several commands at once, so that `ask` has the answers."""
-    with ThreadPoolExecutor(AT_ONCE) as threads:
-        list(threads.map(lambda command: ask(engine, command), dict.fromkeys(commands)))
 
 
 def _stamp(path: Path) -> tuple[int, int]:
