@@ -29,6 +29,7 @@ PAIR = Namespace(
         whole("loss_per_million", 0, 10**6),
     ),
     local_ports=(1024, 65_535),
+    least={"rate_bits_per_second": 8000},
     available=True,
 )
 WITH_VETH = CATALOGUE.model_copy(update={"namespace": PAIR})

@@ -39,6 +39,7 @@ PAIR = {
         whole("loss_per_million", 0, 10**6, 0),
     ],
     "local_ports": [1024, 65_535],
+    "least": {"rate_bits_per_second": 8000},
     "available": True,
     "unavailable_settings": {"delay_microseconds": NETEM, "loss_per_million": NETEM},
 }

@@ -96,7 +96,7 @@ def test_of_kept_connections_requests_tell(fake_engine: Fake, tmp_path: Path) ->
     fake_engine()
     text = TIMED.replace('"load.processes" = 1', '"load.processes" = 1, "load.settings.connections" = "kept"')
     study = loaded(tmp_path, text)
-    assert study.contender("prefork@pool_size=5").load.connections_per_trial == 1
+    assert study.contender("prefork@pool_size=5").load.connections_per_trial == 2
     found = tried(study, "prefork@pool_size=5")
     assert found.invalid_reasons == []
     metrics = found.metrics

@@ -25,8 +25,7 @@ OF_LOAD = {
     "primitive": ("load", "primitive"),
     "receive": ("load", "receive"),
 }
-"""The keys of options of the engine that are no settings."""
-
+"""The keys of options of the engine that are no settings; the first is blamed if the engine names none."""
 
 OPTION = re.compile(r"--([a-z][a-z-]*)(?=( [0-9])?)")
 """An option in a message of the engine, and whether a number follows."""
@@ -91,7 +90,8 @@ def _of_ends(each: Configuration, made: Contender, catalogue: Catalogue, here: b
         (of_load, OF_LOAD, ("load", "settings")),
     ):
         if isinstance(answer, Refused) and (here or not answer.only_here):
-            yield [options.get(name, (*settings, name)) for name in answer.settings], _in_words(answer, load)
+            keys = [options.get(name, (*settings, name)) for name in answer.settings]
+            yield keys or [*options.values()][:1], _in_words(answer, made)
     if not isinstance(of_load, Refused):
         largest = of_load.largest if of_load else None
         for agreement in workload.agreements:
@@ -101,16 +101,16 @@ def _of_ends(each: Configuration, made: Contender, catalogue: Catalogue, here: b
     yield from _of_lab(each, made, catalogue)
 
 
-def _in_words(refused: Refused, load: LoadPlan) -> Problem:
+def _in_words(refused: Refused, made: Contender) -> Problem:
     """Return what the engine refuses, with keys of a study, `pipeline = 2`, instead of options."""
-    names = {*refused.settings, *load.settings}
+    names = {*refused.settings, *made.settings, *made.load.settings}
 
     def key(found: re.Match[str]) -> str:
         name = found[1].replace("-", "_")
         return f"{name}{' =' * bool(found[2])}" if name in names else found[0]
 
     message, hint = (re.sub(OPTION, key, text) for text in (refused.message, refused.hint or ""))
-    if not hint and {*refused.settings} & {*load.named_files}:
+    if not hint and {*refused.settings} & {*made.load.named_files}:
         hint = "paths begin at the study's folder"
     return Problem(message, refused.code, hint)
 
