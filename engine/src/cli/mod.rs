@@ -245,7 +245,7 @@ fn serve(matches: &ArgMatches) -> Result<ExitCode> {
     if matches.get_flag("dry-run") {
         address::resolve("--listen", &listen)?;
         let service = (workload.item.service)(&settings, design.item.waits)?;
-        let accepted = lines::Accepted { source_bytes: service.source_bytes(), ..lines::Accepted::new() };
+        let accepted = lines::Accepted { source_bytes: service.source_bytes(), ..lines::Accepted::default() };
         return say_accepted(matches, accepted, &format!("serve {}", design.name)).map(|()| ExitCode::SUCCESS);
     }
     runs::serve::serve(&runs::serve::Plan {
@@ -285,7 +285,7 @@ fn load(matches: &ArgMatches) -> Result<()> {
         replaced: replaced.collect(),
         largest: requests.client.largest(),
         source_bytes: requests.client.source_bytes(),
-        ..lines::Accepted::new()
+        ..lines::Accepted::default()
     };
     let target = address::resolve("--connect", connect)?;
     if target.contains(&Address::Unix(String::new())) {

@@ -420,9 +420,9 @@ pub struct Accepted {
     pub source_bytes: Option<u64>,
 }
 
-impl Accepted {
+impl Default for Accepted {
     /// The line without any fact.
-    pub fn new() -> Self {
+    fn default() -> Self {
         Accepted { schema: SCHEMA, replaced: Vec::new(), largest: None, source_bytes: None }
     }
 }

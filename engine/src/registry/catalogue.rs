@@ -140,8 +140,8 @@ pub fn as_json() -> Value {
         "file_prefix": FILE_PREFIX,
         "designs": list(DESIGNS, |design: &Design| {
             let reason = design.unavailable();
-            let most_workers = design.settings.iter().map(|setting| setting.name);
-            let most_workers = most_workers.filter(|name| [POOL.name, MAXIMUM_WORKERS.name].contains(name)).next();
+            let mut names = design.settings.iter().map(|setting| setting.name);
+            let most_workers = names.find(|name| [POOL.name, MAXIMUM_WORKERS.name].contains(name));
             (
                 design.about,
                 json!({
