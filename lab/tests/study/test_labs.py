@@ -236,6 +236,7 @@ IMPOSSIBLE = [
     ('[lab]\nkind = "veth"\nmtu = "1500"', "study.invalid_value"),
     ('[lab]\nkind = "veth"\nrate = "fast"', "study.invalid_quantity"),
     ('[lab]\nkind = "veth"\nrate = "9000gbit"', "study.invalid_quantity"),
+    ('[lab]\nkind = "veth"\nrate = "7kbit"', "study.invalid_quantity"),
     ('[lab]\nkind = "veth"\nspeed = 1', "study.unknown_key"),
     ("[lab]\nmtu = 1500", "study.key_of_other_lab"),
     ('[lab]\nkind = "unix"\nrate = "1gbit"', "study.key_of_other_lab"),

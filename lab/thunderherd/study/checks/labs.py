@@ -76,7 +76,7 @@ def _check_quantity(
         return
     setting, least = kind.settings(catalogue).get(name), kind.least(catalogue, name)
     if number < least:
-        message = f"{key} = {show(value)}: it is less than {written(key, least)}"
+        message = f"{key} = {show(value)}: less than {written(key, least)}"
         problems.add(place, message, code=code, hint=f"for no limit, leave {key} out")
     elif setting is not None and not setting.accepts(number):
         message, hint = f"{key} = {show(value)} is not allowed", f"allowed: {setting.allowed()}"
