@@ -1,8 +1,7 @@
-"""What an engine offers, as it says itself: the pydantic form of `thunderherd-engine list --json`.
+"""The catalogue of an engine: a model of `thunderherd-engine list --json`.
 
-A study is checked against this before its first trial, so that a name or a value that the engine would refuse
-is refused here, with the file and the line. Keys that a newer engine adds are ignored; the schema number is
-not.
+Names and settings of a study are checked against it before the first trial. So a mistake is reported with its
+file and line. Keys of a newer engine are ignored, but its schema number must be known.
 """
 
 from __future__ import annotations
@@ -36,7 +35,7 @@ class IntegerSetting(_Setting):
     default: int
 
     def allowed(self) -> str:
-        """What may be given, in words."""
+        """Describe the allowed values."""
         unit = f" {self.unit}" if self.unit else ""
         return f"a whole number from {self.minimum} to {self.maximum}{unit}"
 
@@ -48,29 +47,29 @@ class IntegerSetting(_Setting):
 
 
 class BooleanSetting(_Setting):
-    """A switch."""
+    """A setting that is true or false."""
 
     kind: Literal["boolean"]
     default: bool
 
     def allowed(self) -> str:
-        """What may be given, in words."""
+        """Describe the allowed values."""
         return "true or false"
 
     def accepts(self, value: object) -> bool:
-        """True for true and false, not for 0, 1 or texts."""
+        """True for a bool, not for 0, 1 or strings."""
         return isinstance(value, bool)
 
 
 class ChoiceSetting(_Setting):
-    """One of a few words."""
+    """A setting with a few allowed words."""
 
     kind: Literal["choice"]
     choices: tuple[str, ...]
     default: str
 
     def allowed(self) -> str:
-        """What may be given, in words."""
+        """Describe the allowed values."""
         return ", ".join(f'"{choice}"' for choice in self.choices)
 
     def accepts(self, value: object) -> bool:
@@ -85,14 +84,14 @@ class TextSetting(_Setting):
     longest: int
     default: str
     form: Literal["plain", "file", "sizes", "mix"] = "plain"
-    """What it says: a path or "none"; a distribution of sizes, which may be in a file; kinds of requests."""
+    """Kind of content: any text, a path or "none", a distribution of sizes, or a mix of requests."""
 
     def allowed(self) -> str:
-        """What may be given, in words."""
+        """Describe the allowed values."""
         return f"1 to {self.longest} visible ASCII characters, no spaces"
 
     def accepts(self, value: object) -> bool:
-        """True for a text of that length; what it says, the engine judges."""
+        """True for a text of an allowed length. Only the engine judges its content."""
         return (
             isinstance(value, str)
             and 1 <= len(value) <= self.longest
@@ -100,7 +99,7 @@ class TextSetting(_Setting):
         )
 
     def path_in(self, value: object, prefix: str) -> str | None:
-        """The path that a value names, which follows `prefix` among sizes; None where it names none."""
+        """Return the path in a value, which follows `prefix` in a distribution of sizes, or None."""
         if self.form == "file":
             return None if value == self.default else str(value)
         is_path = self.form == "sizes" and str(value).startswith(prefix)
@@ -113,7 +112,7 @@ Setting = Annotated[
 
 
 class Entry(_Part):
-    """One line of a registry."""
+    """An entry of a registry."""
 
     name: str
     summary: str
@@ -122,7 +121,10 @@ class Entry(_Part):
 
 
 class Runnable(Entry):
-    """One that not every machine can run; `reason` says why this one cannot, `tcp_only` why only over TCP."""
+    """An entry that some machines cannot run.
+
+    `reason` says why this machine cannot, and `tcp_only` why it needs TCP.
+    """
 
     rests_on: tuple[Feature, ...] = ()
     available: bool = True
@@ -131,29 +133,29 @@ class Runnable(Entry):
 
 
 Waits = Literal["in_the_call", "for_readiness", "for_completion"]
-"""How sockets are waited for."""
+"""The way to wait for a socket."""
 
 Makes = Literal["process", "thread"]
-"""What a design may make anew for every connection."""
+"""What a design may create for every connection."""
 
 
 class Design(Runnable):
-    """A server design and how it waits for its sockets. One that `spins` never sleeps."""
+    """A server design. A design that `spins` always busy-polls."""
 
     waits: Waits
     spins: bool = False
     makes: Makes | None = None
-    """What it makes anew for every connection; None: nothing."""
+    """What it creates for every connection; None: nothing."""
     most_workers: str | None = None
-    """The setting that says how many workers it has at the most; None: it has one."""
+    """The setting for its maximum number of workers; None: it has one worker."""
 
     @property
     def serves_one_by_one(self) -> bool:
-        """Whether each of its workers has one connection at a time, and no worker is made for the next."""
+        """True if a worker serves one connection at a time, and no worker is created for the next."""
         return self.waits == "in_the_call" and self.makes is None
 
-    def starved(self, connections: int, settings: Mapping[str, SettingValue]) -> str | None:
-        """Why so many connections that are kept have nobody who serves them all; None: they have."""
+    def starved(self, connections: int, settings: Mapping[str, SettingValue]) -> tuple[str, str] | None:
+        """Return why the server cannot serve so many persistent connections, and a hint; None if it can."""
         name = self.most_workers
         workers = int(settings[name]) if name else 1
         if not self.serves_one_by_one or workers >= connections:
@@ -161,17 +163,17 @@ class Design(Runnable):
         can_have_more = any(each.name == name and each.accepts(connections) for each in self.settings)
         more = f"{name} = {connections}, or " if can_have_more else ""
         return (
-            f"{connections} connections are kept, and {self.name} serves {workers} at a time: nobody would "
-            f"answer the others; give {more}fewer clients, or connections = per_request"
+            f"{connections} persistent connections, but {self.name} serves {workers} at a time",
+            f"give {more}fewer clients, or connections = per_request",
         )
 
 
 class Primitive(Runnable):
-    """A way of moving bytes: `out` sends, `in` receives.
+    """A send primitive (`moves` is "out") or a receive primitive ("in").
 
-    `waits` are the ways of waiting that it works with. One that does not `store` what comes leaves it to the
-    kernel, as far as that can avoid to copy it. One that `completes` its sends asks the kernel not to copy,
-    one that `lends` lets the peer read from where the bytes lie. One that `spins` never sleeps.
+    `waits` lists the ways of waiting that it works with. A primitive that does not `store` leaves received
+    bytes in the kernel. A primitive that `completes` sends without a copy and waits for the completion.
+    A primitive that `lends` sends pages that the peer reads in place. A primitive that `spins` busy-polls.
     """
 
     moves: Literal["out", "in"]
@@ -183,19 +185,19 @@ class Primitive(Runnable):
 
     @property
     def copies(self) -> bool:
-        """Whether it copies every byte that it moves, between the program's memory and the kernel's."""
+        """True if it copies every byte between the program's memory and the kernel's."""
         return self.stores and not self.completes and not self.lends
 
 
 class Way(NamedTuple):
-    """How one side moves its bytes: the primitive that sends, and the one that receives."""
+    """The send primitive and the receive primitive of one side."""
 
     primitive: str
     receive: str
 
 
 class Usual(_Part):
-    """What the engine takes where nothing is said of it, and the design for comparing primitives."""
+    """The engine's defaults, and the design that compares primitives."""
 
     workload: str
     load: str
@@ -205,17 +207,17 @@ class Usual(_Part):
 
     @property
     def way(self) -> Way:
-        """How bytes are moved."""
+        """The default primitives."""
         return Way(self.primitive, self.receive)
 
 
 class Load(Entry):
-    """Who asks, and how often.
+    """A kind of load.
 
-    `requests` names the whole-number settings whose product is the number of requests of one load process;
-    where it names none, that number is not known beforehand. Where the setting named by `duration` is not 0,
-    the load ends by time instead, after the warm-up of the setting `warm_up`. `clients` names the setting for
-    the number of clients. What waits in the call has a process or a thread for each client.
+    `requests` names the settings whose product is the number of requests of a load process; if it is empty,
+    that number is not known in advance. If the setting named by `duration` is not 0, the load ends by time,
+    after the warm-up of the setting `warm_up`. `clients` names the setting for the number of clients.
+    A load that waits in the call has a process or a thread for each client.
     """
 
     waits: Waits = "in_the_call"
@@ -226,26 +228,28 @@ class Load(Entry):
 
     @property
     def goes_by_a_schedule(self) -> bool:
-        """Its requests are due whether or not others were answered."""
+        """True for an open load: requests are due whether or not earlier ones were answered."""
         return self.duration is not None and not self.requests
 
     def overruled(self, given: Mapping[str, SettingValue]) -> str | None:
-        """The setting that has no effect where these make the load end by time: how many requests each client
-        makes. None where it ends by that number."""
+        """Return the setting that has no effect because the load ends by time: the requests of each client.
+
+        None if the load ends by their number.
+        """
         if self.duration is None or not self.requests:
             return None
         settings = defaults(by_name(self.settings)) | dict(given)
         return self.requests[-1] if settings.get(self.duration) else None
 
     def by_count(self) -> dict[str, SettingValue]:
-        """The settings that make a load end by the number of its requests that could end by time."""
+        """Return the settings with which the load ends by its number of requests, not by time."""
         return {name: 0 for name in (self.duration, self.warm_up) if name}
 
 
 class Direction(_Part):
     """The setting of a stream's clients for the direction of its bytes, and its two values.
 
-    Both sides have the same settings of a stream, and only one side uses each: the sender or the receiver.
+    Both sides have the same settings of a stream, but only the sender or the receiver uses each.
     """
 
     setting: str
@@ -255,12 +259,12 @@ class Direction(_Part):
     of_receiver: tuple[str, ...]
 
     def sender(self, value: object) -> str:
-        """The side that sends, with this value of the setting."""
+        """Return the side that sends if the setting has this value."""
         return "server" if value == self.to_client else "client"
 
 
 class Workload(_Part):
-    """One protocol; its two ends have settings of their own, some of which must agree."""
+    """A protocol. Server and clients have separate settings, some of which must agree."""
 
     name: str
     summary: str
@@ -271,13 +275,13 @@ class Workload(_Part):
     products: tuple[Product, ...] = ()
     direction: Direction | None = None
     sender: Literal["service", "client"] = "service"
-    """The end that sends what is measured, where no setting says otherwise."""
+    """The end that sends the measured bytes, unless a setting reverses it."""
     measured_by: MeasuredBy = "requests"
-    """What of a load is counted in its window, where no setting says otherwise."""
+    """The unit that a load counts in its window, unless a setting changes it."""
     pipelines: bool = False
-    """Whether a connection may have several requests under way."""
+    """True if a connection may have several requests in flight."""
     counts_requests: bool = True
-    """Whether its server can tell requests apart; one that cannot counts receives."""
+    """True if its server can distinguish requests; otherwise it counts receives."""
 
 
 class CounterPart(_Part):
@@ -288,9 +292,9 @@ class CounterPart(_Part):
 
 
 class Counter(_Part):
-    """Something that is read before and after; `reason` says why it is not available here.
+    """A counter; `reason` says why it is unavailable on this machine.
 
-    One that is `countable` may be asked for (`--count`); the others are told in other ways.
+    A `countable` counter can be requested with `--count`. The others are reported in other ways.
     """
 
     name: str
@@ -298,23 +302,23 @@ class Counter(_Part):
     unit: str | None = None
     countable: bool = False
     kind: Literal["count", "state"] = "count"
-    """Whether a window's figure is the difference of two readings, or how it was at its end."""
+    """A count's figure is the difference of two readings; a state's figure is its value at the end."""
     parts: tuple[CounterPart, ...] = ()
     names_of_perf: tuple[str, ...] = ()
-    """What perf-list(1) calls it."""
+    """Its names in perf-list(1)."""
     available: bool
     reason: str | None = None
 
     @property
     def units(self) -> dict[str, str]:
-        """Of each of its figures, by name."""
+        """The unit of each of its figures, by name."""
         return {self.name: self.unit or "", **{f"{self.name}.{part.name}": part.unit for part in self.parts}}
 
 
 class Limit(_Part):
-    """One of the machine's limits: what one thing costs when nothing else is done.
+    """A machine limit: the cost of one operation on an otherwise idle machine.
 
-    It is measured at each of its places, in each of its sizes (bytes; none: it has none).
+    It is measured at each of `places` with each of `sizes` (bytes; empty: it has no size).
     """
 
     name: str
@@ -326,10 +330,10 @@ class Limit(_Part):
 
 
 class Namespace(_Part):
-    """The pair of interfaces between two network namespaces: its settings, the ports that connections have
-    there, and what this machine does not have of it.
+    """The pair of interfaces between two network namespaces: its settings, and the local ports there.
 
-    `least` are the smallest values above 0 of settings of which 0 means no limit.
+    `least` has the smallest values above 0 of settings whose 0 means no limit. `reason` and
+    `unavailable_settings` say what this machine lacks.
     """
 
     settings: tuple[Setting, ...] = ()
@@ -341,8 +345,10 @@ class Namespace(_Part):
 
 
 class CongestionControls(_Part):
-    """Those of the kernel: the default, all, and those that this user may have outside of namespaces of its
-    own; `remarks` say of some what belongs beside figures."""
+    """The kernel's congestion controls: the default, all, and those allowed to this user outside namespaces.
+
+    `remarks` are notes to show with figures of some of them.
+    """
 
     default: str | None = None
     available: tuple[str, ...] = ()
@@ -360,7 +366,7 @@ class Build(_Part):
 
 
 class Catalogue(_Part):
-    """Everything `thunderherd-engine list --json` says."""
+    """The output of `thunderherd-engine list --json`."""
 
     model_config = ConfigDict(frozen=True, extra="ignore", populate_by_name=True, serialize_by_alias=True)
 
@@ -369,19 +375,19 @@ class Catalogue(_Part):
     version: str
     build: Build | None = None
     engine: Path | None = Field(default=None, exclude=True)
-    """The engine that says so, which also judges servers and loads; None: it was read from a file."""
+    """The engine's program, which judges servers and loads; None: the catalogue was read from a file."""
     usual: Usual
     file_prefix: str
-    """What precedes the path of a file among sizes."""
+    """The prefix of a file's path in a distribution of sizes."""
     designs: tuple[Design, ...]
     primitives: tuple[Primitive, ...]
     workloads: tuple[Workload, ...]
     loads: tuple[Load, ...]
     never_sleeps: Mapping[str, str]
-    """Settings of designs and loads by which an end never sleeps, and their words."""
+    """Settings of designs and loads, each with the value that makes an end busy-poll."""
     counters: tuple[Counter, ...] = ()
     events_of_perf: tuple[str, ...] = ()
-    """Names that perf-list(1) has for further events: any of them may be asked for, as a counter may."""
+    """Further events by their names in perf-list(1), which can be requested like counters."""
     limits: tuple[Limit, ...] = ()
     limit_settings: tuple[Setting, ...] = ()
     server_settings: tuple[Setting, ...] = ()
@@ -391,28 +397,29 @@ class Catalogue(_Part):
     namespace: Namespace | None = None
 
     def design(self, name: str) -> Design | None:
-        """The design of that name, or None."""
+        """Return the design of that name, or None."""
         return next((design for design in self.designs if design.name == name), None)
 
     def workload(self, name: str) -> Workload | None:
-        """The workload of that name, or None."""
+        """Return the workload of that name, or None."""
         return next((workload for workload in self.workloads if workload.name == name), None)
 
     def load(self, name: str) -> Load | None:
-        """The load of that name, or None."""
+        """Return the load of that name, or None."""
         return next((load for load in self.loads if load.name == name), None)
 
     def primitive(self, name: str) -> Primitive | None:
-        """The primitive of that name, or None."""
+        """Return the primitive of that name, or None."""
         return next((primitive for primitive in self.primitives if primitive.name == name), None)
 
-    def facts_of(self, design: str, *ways: Way, told: Iterable[Mapping[str, object]] = ()) -> dict[str, Any]:
-        """What is known of a server of this design and clients, who move their bytes in these ways and have
-        these settings.
+    def facts_of(
+        self, design: str, *ways: Way, settings: Iterable[Mapping[str, object]] = ()
+    ) -> dict[str, Any]:
+        """Return facts about a trial with this design, primitives and settings.
 
-        `makes` is what the design makes for every connection, `calls` whether its server makes a system call
-        for whatever it does, `spins` whether an end never sleeps, `copies` how often a byte on its way is
-        copied at least: where it is sent and where it is received. Unknown names have no say.
+        `makes`: what the design creates for every connection. `calls`: whether its server makes a system call
+        for each operation. `spins`: whether an end busy-polls. `copies`: how often each byte is copied at
+        least, by its sender and its receiver. Unknown names are ignored.
         """
         own = self.design(design)
         movers = [mover for way in ways for name in way if (mover := self.primitive(name))]
@@ -421,15 +428,17 @@ class Catalogue(_Part):
             "spins": (own is not None and own.spins)
             or any(mover.spins for mover in movers)
             or any(
-                settings.get(name) == word for settings in told for name, word in self.never_sleeps.items()
+                values.get(name) == word for values in settings for name, word in self.never_sleeps.items()
             ),
             "calls": own is None or own.waits != "for_completion",
             "copies": 2 - len({mover.moves for mover in movers if not mover.copies}),
         }
 
     def settings_of_server(self, design: str, way: Iterable[str], workload: str) -> dict[str, Setting]:
-        """What `serve DESIGN --workload` takes that moves its bytes in this way, by name; unknown names add
-        nothing."""
+        """Return the settings of `serve DESIGN --workload` with these primitives, by name.
+
+        Unknown names add nothing.
+        """
         own, protocol = self.design(design), self.workload(workload)
         return by_name(
             [
@@ -441,8 +450,10 @@ class Catalogue(_Part):
         )
 
     def settings_of_load(self, load: str, way: Iterable[str], workload: str) -> dict[str, Setting]:
-        """What `load WORKLOAD --load LOAD` takes that moves its bytes in this way, by name; unknown names add
-        nothing."""
+        """Return the settings of `load WORKLOAD --load LOAD` with these primitives, by name.
+
+        Unknown names add nothing.
+        """
         own, protocol = self.load(load), self.workload(workload)
         return by_name(
             [
@@ -459,17 +470,17 @@ class Catalogue(_Part):
 
 
 def by_name(settings: Iterable[Setting]) -> dict[str, Setting]:
-    """The settings under their names, in the order given."""
+    """Return the settings by name, in their order."""
     return {setting.name: setting for setting in settings}
 
 
 def defaults(settings: Mapping[str, Setting]) -> dict[str, SettingValue]:
-    """The value of every setting when nobody says otherwise."""
+    """Return the default of each setting."""
     return {name: setting.default for name, setting in settings.items()}
 
 
 class Feature(BaseModel):
-    """A feature of the kernel: the first Linux that has it (None: every one), and why it is not here."""
+    """A feature of the kernel: the first Linux with it (None: all have it), and why it is unavailable."""
 
     model_config = ConfigDict(frozen=True, extra="ignore", defer_build=True)
 

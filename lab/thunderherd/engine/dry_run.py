@@ -1,7 +1,6 @@
-"""Whether the engine accepts a server or a load: the one place that asks it.
+"""Dry runs: the engine judges a server or a load without starting it (`serve --dry-run`, `load --dry-run`).
 
-The engine checks the whole command line, files included, and starts nothing (`serve --dry-run`,
-`load --dry-run`).
+It checks the whole command line, and the files that it names.
 """
 
 from __future__ import annotations
@@ -26,15 +25,15 @@ from thunderherd.engine.process import (
 from thunderherd.engine.setting_rules import SettingValue
 
 NOBODY = "127.0.0.1:1"
-"""An address to name, as a load has to have one."""
+"""An address for loads, which need one. A dry run does not use it."""
 READING_SECONDS = 60.0
-"""How long it may take: the largest recordings are read in a second."""
+"""The timeout. The engine reads the largest recordings in a second."""
 
 Answer = Accepted | Refused
 
 
 class Command(NamedTuple):
-    """A server or a load as the engine's command line has it, and the files that its settings name."""
+    """The engine's command line of a server or a load, and the files that its settings name."""
 
     words: tuple[str, ...]
     files: tuple[Path, ...] = ()
@@ -47,7 +46,7 @@ def server_command(
     settings: Mapping[str, SettingValue],
     cpus: Iterable[int] = (),
 ) -> Command:
-    """The command of a server, by TCP; `way` has its primitives."""
+    """Return the command of a server over TCP; `way` has its primitives."""
     pinned = ("--cpus", ",".join(map(str, cpus))) if cpus else ()
     return Command(
         ("serve", design, "--workload", workload, *way_flags(**way), *pinned, *setting_flags(settings))
@@ -61,13 +60,13 @@ def load_command(
     settings: Mapping[str, SettingValue],
     files: Iterable[Path] = (),
 ) -> Command:
-    """The command of a load, by TCP; `way` has the primitives that are given."""
+    """Return the command of a load over TCP; `way` has its primitives."""
     words = ("load", workload, "--connect", NOBODY, "--load", kind, *way_flags(**way))
     return Command((*words, *setting_flags(settings)), tuple(files))
 
 
 def ask(engine: Path, command: Command) -> Answer:
-    """The engine's answer, kept for as long as engine and files are as they are.
+    """Return the engine's answer, from a cache until the engine or one of the files changes.
 
     Raises `EngineError` if there is none, and `UserError` if the engine cannot be started.
     """
@@ -75,7 +74,7 @@ def ask(engine: Path, command: Command) -> Answer:
 
 
 def _stamp(path: Path) -> tuple[int, int]:
-    """When a file was changed, and its size; zeros for one that cannot be read, which the engine refuses."""
+    """Return the time of a file's last change, and its size; zeros if it cannot be read."""
     try:
         found = path.stat()
     except OSError:
@@ -96,8 +95,8 @@ def _answer(engine: Path, words: tuple[str, ...], _stamps: tuple[tuple[int, int]
     except OSError as error:
         raise not_started(engine, error) from None
     if done.returncode not in (0, MISTAKE):
-        said = one_line(done.stderr)
-        raise EngineError(f"`{shown}` failed: {ending_in_words(done.returncode)}: {said}")
+        error_line = one_line(done.stderr)
+        raise EngineError(f"`{shown}` failed: {ending_in_words(done.returncode)}: {error_line}")
     what = f"the answer of `{shown}`"
     if json_object(done.stdout, what).get("line") == "accepted":
         return understand(Accepted, done.stdout, what)

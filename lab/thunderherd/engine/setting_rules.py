@@ -1,4 +1,4 @@
-"""What the settings of the two ends of a workload have to do with each other, as the engine declares it."""
+"""Rules between the settings of server and clients, as the engine declares them."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ from typing import Literal
 from pydantic import BaseModel, ConfigDict, Field
 
 SettingValue = bool | int | str
-"""The value of one setting; its unit, where it has one, is `Setting.unit`."""
+"""The value of a setting, in the unit `Setting.unit` if it has one."""
 
 
 class _Part(BaseModel):
@@ -18,7 +18,7 @@ class _Part(BaseModel):
 
 
 class Agreement(_Part):
-    """A setting of the asking end that one of the serving end bounds: where it does not, requests fail."""
+    """A setting of the clients that must equal, or not exceed, one of the server. Otherwise requests fail."""
 
     client: str
     relation: Literal["equal", "at_most"]
@@ -29,32 +29,32 @@ class Agreement(_Part):
         load: Mapping[str, SettingValue],
         server: Mapping[str, SettingValue],
         largest: int | None = None,
-    ) -> str | None:
-        """In words, how the settings of both ends contradict each other; None where they do not.
+    ) -> tuple[str, str] | None:
+        """Return how the settings of both ends contradict each other, and a hint; None if they agree.
 
-        `largest` is the most that a distribution of sizes comes to, where one is given.
+        `largest` is the largest size of a distribution of sizes, if the load has one.
         """
-        if self.client not in load:  # another setting stands instead of it
+        if self.client not in load:  # another setting replaces it
             return None
-        asked, given = load[self.client], server[self.service]
-        if asked == given:
+        wanted, allowed = load[self.client], server[self.service]
+        if wanted == allowed:
             return None
-        said = f"the load has {self.client} = {_toml(asked)}"
-        own = f"the server {self.service} = {_toml(given)}"
+        of_load = f"the load has {self.client} = {_toml(wanted)}"
+        of_server = f"the server has {self.service} = {_toml(allowed)}"
         if self.relation == "equal":
-            return f"{said}, {own}; requests would fail: give both the same value"
-        if isinstance(asked, str):
+            return f"{of_load}, but {of_server}", "give both the same value; otherwise requests fail"
+        if isinstance(wanted, str):
             if largest is None:
                 return None
-            said, asked = f"{said}, of which one may be {largest}", largest
-        if isinstance(given, str) or asked <= given:
+            of_load, wanted = f"{of_load}, with sizes up to {largest}", largest
+        if isinstance(allowed, str) or wanted <= allowed:
             return None
-        remedy = (
+        hint = (
             "turn it on for both, or off for the load"
-            if asked is True
+            if wanted is True
             else f"lower {self.client} of the load or raise {self.service} of the server"
         )
-        return f"{said}, {own}, which is less; requests would fail: {remedy}"
+        return f"{of_load}, but {of_server}", f"{hint}; otherwise requests fail"
 
 
 def _toml(value: SettingValue) -> str:
@@ -62,22 +62,26 @@ def _toml(value: SettingValue) -> str:
 
 
 class Product(_Part):
-    """Two whole numbers among the settings of the asking end whose product is given, such as pieces and the
-    size of each of something whole: with any others the engine refuses the load."""
+    """Two settings of the clients whose product is fixed, such as the number and the size of pieces.
+
+    The engine refuses a load with another product.
+    """
 
     settings: tuple[str, str]
     product: int = Field(ge=1)
 
     def nearest(self, wanted: Mapping[str, int]) -> dict[str, int]:
-        """The two numbers of this product that differ the least from those wanted (1 or more), each as a
-        ratio; what nothing is wanted of follows from the other."""
+        """Return the pair of numbers nearest to the wanted ones (1 or more), by ratio.
+
+        A number that is not wanted follows from the other.
+        """
         return min(
             self.pairs(self.settings[0]),
             key=lambda pair: sum(math.log(pair[name] / number) ** 2 for name, number in wanted.items()),
         )
 
     def pairs(self, over: str) -> list[dict[str, int]]:
-        """All that there are, in the order of one of the two settings, which stands first."""
+        """Return all pairs, sorted by the setting `over`, which comes first in each."""
         (other,) = (name for name in self.settings if name != over)
         divisors = (number for number in range(1, self.product + 1) if self.product % number == 0)
         return [{over: number, other: self.product // number} for number in divisors]

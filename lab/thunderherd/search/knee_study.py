@@ -272,8 +272,9 @@ class KneeStudies:
                 settings = table.setdefault("settings", {})
                 if (workers := design.most_workers) and isinstance(usual := known[workers], IntegerSetting):
                     settings.setdefault(workers, min(max(usual.default, clients), usual.maximum))
-                if why := design.starved(clients, settings):
-                    raise request.refusal(typed, why, "knee.too_few_workers")
+                if starved := design.starved(clients, settings):
+                    message, hint = starved
+                    raise request.refusal(typed, message, "knee.too_few_workers", hint)
             found.append(table)
         names = [table["name"] for table in found]
         if twice := next((name for name in names if names.count(name) > 1), None):

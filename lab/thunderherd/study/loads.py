@@ -95,9 +95,10 @@ def _of_ends(each: Configuration, made: Contender, catalogue: Catalogue, here: b
     if not isinstance(of_load, Refused):
         largest = of_load.largest if of_load else None
         for agreement in workload.agreements:
-            if why := agreement.broken(load.engine_settings, made.settings, largest):
+            if broken := agreement.broken(load.engine_settings, made.settings, largest):
                 keys = [("load", "settings", agreement.client), ("settings", agreement.service)]
-                yield keys, Problem(why, "study.contradicting_settings")
+                message, hint = broken
+                yield keys, Problem(message, "study.contradicting_settings", hint)
     yield from _of_lab(each, made, catalogue)
 
 
@@ -116,7 +117,7 @@ def _in_words(refused: Refused, made: Contender) -> Problem:
 
 
 def _of_lab(each: Configuration, made: Contender, catalogue: Catalogue) -> Iterator[Blamed]:
-    """What does not fit the lab, and what the server cannot serve."""
+    """Yield what does not fit the lab, and connections that the server cannot serve."""
     load = made.load
     if load.sources > 1 and KINDS[each.lab.kind].has_namespaces:
         yield (
@@ -135,15 +136,16 @@ def _of_lab(each: Configuration, made: Contender, catalogue: Catalogue) -> Itera
     )
     if starved:
         keys = [("load", "settings", load.clients_by or ""), ("load", "settings", CONNECTIONS)]
-        yield keys, Problem(starved, "study.impossible_load")
+        message, hint = starved
+        yield keys, Problem(message, "study.impossible_load", hint)
 
 
 def check_ports(
     each: Configuration, plan: LoadPlan, local_ports: int | None, catalogue: Catalogue, problems: Problems
 ) -> None:
-    """A trial's connections to its one destination take at most half of the kernel's ports.
+    """Check that the connections of a trial use at most half of the kernel's local ports.
 
-    `local_ports` are those of one local address; None where connections take none.
+    `local_ports` is the number for one local address; None if connections use no ports.
     """
     factors, connections = plan.connections_by, plan.connections_per_trial
     if not factors or connections is None or local_ports is None:
@@ -160,17 +162,17 @@ def check_ports(
         change.append(f"give load.settings.{SOURCES} = {addresses}")
     problems.add(
         key,
-        f"{warm_up} warm-up and {connections} measured connections to one port; allowed: {allowed}, half of "
-        f"the local ports (net.ipv4.ip_local_port_range), since each stays in TIME_WAIT; "
-        f"{' or '.join(change)}",
+        f"{warm_up} warm-up and {connections} measured connections to one port; allowed: {allowed}",
         code="study.too_few_ports",
+        hint=f"{' or '.join(change)}; the limit is half of the local ports (net.ipv4.ip_local_port_range), "
+        "since a closed connection keeps its port in TIME_WAIT",
     )
 
 
 def _addresses(
     each: Configuration, plan: LoadPlan, local_ports: int, connections: int, catalogue: Catalogue
 ) -> int | None:
-    """From how many local addresses there are ports for so many connections; None where it has one alone."""
+    """Return how many local addresses have enough ports; None if the load has only one address."""
     settings = catalogue.settings_of_load(plan.kind, each.load.way, plan.workload)
     one = ports_allowed(local_ports)
     if SOURCES not in settings or KINDS[each.lab.kind].has_namespaces or not one:

@@ -356,7 +356,9 @@ class Resolver:
             design=each.design,
             **each.way._asdict(),
             **self._seen_of(each.way),
-            **self.catalogue.facts_of(each.design, each.way, each.load.way, told=(settings, load.settings)),
+            **self.catalogue.facts_of(
+                each.design, each.way, each.load.way, settings=(settings, load.settings)
+            ),
             workload=each.workload,
             settings=settings,
             load=load,
