@@ -16,11 +16,11 @@ from thunderherd.judge.claims.answers import answers
 from thunderherd.judge.claims.claims import judge
 from thunderherd.judge.claims.paper_counters import counted
 from thunderherd.judge.claims.slopes import slopes
+from thunderherd.judge.summary.block_selection import Block, Selection, blocks_of, most_blocks, select
 from thunderherd.judge.summary.bounds import best_of_bounds, without_bounds
 from thunderherd.judge.summary.ceilings import with_ceilings
 from thunderherd.judge.summary.crossover import crossover
 from thunderherd.judge.summary.noise import noise_summary
-from thunderherd.judge.summary.selection import Block, Selection, blocks_of, most_blocks, select
 from thunderherd.judge.summary.verdicts import (
     MetricValues,
     columns_of,
