@@ -21,7 +21,7 @@ from thunderherd.judge.summary.bounds import best_of_bounds, without_bounds
 from thunderherd.judge.summary.ceilings import with_ceilings
 from thunderherd.judge.summary.crossover import crossover
 from thunderherd.judge.summary.noise import noise_summary
-from thunderherd.judge.summary.verdicts import (
+from thunderherd.judge.summary.pair_summaries import (
     MetricValues,
     columns_of,
     family,

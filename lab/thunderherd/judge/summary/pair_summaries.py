@@ -1,4 +1,4 @@
-"""Verdicts and ranks: the values of the blocks that count, and the comparisons at each look.
+"""The pairs and ranks of a summary: the values of the blocks that count, compared at each look.
 
 The methods are in `statistics.comparisons`; `block_selection` says which blocks count.
 """
