@@ -11,7 +11,7 @@ from dataclasses import dataclass
 from thunderherd.machine import noise
 from thunderherd.metrics.table import Better
 from thunderherd.records.summary import TrialRecord
-from thunderherd.statistics.comparisons import LocationEstimate, hodges_lehmann
+from thunderherd.statistics.samples import LocationEstimate, hodges_lehmann
 from thunderherd.study.loading import Contender, Study
 
 __all__ = ["Group", "Standing", "Standings"]

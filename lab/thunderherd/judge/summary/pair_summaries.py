@@ -12,15 +12,9 @@ from thunderherd.judge.summary.block_selection import Block, Selection
 from thunderherd.metrics.table import in_order
 from thunderherd.records.summary import PairSummary, TrialRecord
 from thunderherd.statistics.columns import known
-from thunderherd.statistics.comparisons import (
-    Look,
-    PairResult,
-    all_decided,
-    compare_at_looks,
-    hodges_lehmann,
-    letters,
-    separated_pairs,
-)
+from thunderherd.statistics.comparisons import Look, PairResult, compare_at_looks, letters
+from thunderherd.statistics.samples import hodges_lehmann
+from thunderherd.statistics.verdicts import all_decided, separated_pairs
 from thunderherd.study.loading import Comparison, Study
 from thunderherd.trial.observation import left_out
 

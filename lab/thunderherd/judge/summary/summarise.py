@@ -51,7 +51,8 @@ from thunderherd.records.summary import (
     TrialRecord,
 )
 from thunderherd.statistics.columns import Column, known, together
-from thunderherd.statistics.comparisons import Look, hodges_lehmann
+from thunderherd.statistics.comparisons import Look
+from thunderherd.statistics.samples import hodges_lehmann
 from thunderherd.study.loading import Contender, Study, Sweep, asked_for
 from thunderherd.trial.busy_polling import not_of_load
 from thunderherd.trial.caveats import (
