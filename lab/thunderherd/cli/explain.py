@@ -139,7 +139,7 @@ def _profiles(results: SavedRun, summary: Summary, a: str | None, b: str | None)
 def _differential(results: SavedRun, a: str, b: str) -> str:
     """Return a sentence with the file of the flame graph of a against b, which is drawn if needed."""
     from thunderherd.engine.client import EngineError
-    from thunderherd.judge.why.flame_graphs import differential, differential_file
+    from thunderherd.judge.why.profile_files import differential, differential_file
 
     file = results.path / differential_file(a, b)
     if not file.exists():
