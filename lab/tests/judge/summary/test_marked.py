@@ -22,7 +22,7 @@ from thunderherd.records.extra_trials import CountingSummary, CountingTable
 from thunderherd.records.summary import Summary
 from thunderherd.show.charts.sweeps import sweep_chart
 from thunderherd.show.report.page import render
-from thunderherd.show.report.why import why_view
+from thunderherd.show.report.why import why_section
 from thunderherd.show.tables.claims import print_claims
 from thunderherd.show.tables.main import main_table, print_pairs, print_study
 from thunderherd.show.tables.model import Cell, Table
@@ -164,7 +164,7 @@ def test_counted_trials_say_so() -> None:
     named = ["cpu_cycles", "cache_misses", "llc_load_misses"]
     table = CountingTable(trials=1, counters=named, contenders=[contender.name])
     counting = CountingSummary(trials=1, counters=table.counters, contenders=[counts])
-    view = why_view(of_sizes().model_copy(update={"counting": counting}))
+    view = why_section(of_sizes().model_copy(update={"counting": counting}))
     assert view is not None
     server, _ = view.counted
     own = rows(server)

@@ -357,7 +357,7 @@ def test_the_narrowest_frames_give_way_where_all_have_no_room(
     side = one.sides["server"].model_copy(update={"flame_graph": "profiles/many.svg"})
     one = one.model_copy(update={"sides": {"server": side}})
     profiles = found.profiles.model_copy(update={"contenders": [one], "differentials": []})
-    view = report_profiles.profile_view(found.model_copy(update={"profiles": profiles}), directory)
+    view = report_profiles.profile_section(found.model_copy(update={"profiles": profiles}), directory)
     assert view is not None and 1000 < len(view.graphs[0].svg) <= 6_000
     assert f"{report_profiles.LEAST_PERCENT[0]:g} %" not in " ".join(view.graphs_legend)
 

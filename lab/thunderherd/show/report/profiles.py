@@ -56,7 +56,7 @@ COLUMNS = (
 
 
 @dataclass(frozen=True)
-class ProfileView:
+class ProfileSection:
     """The profiles of a run."""
 
     tables: list[Table]
@@ -67,7 +67,7 @@ class ProfileView:
     reasons: list[str]
 
 
-def profile_view(summary: Summary, directory: Path | None) -> ProfileView | None:
+def profile_section(summary: Summary, directory: Path | None) -> ProfileSection | None:
     """Makes tables and flame graphs; None if nothing was sampled. Flame graphs need the directory."""
     profiles = summary.profiles
     if profiles is None:
@@ -78,7 +78,7 @@ def profile_view(summary: Summary, directory: Path | None) -> ProfileView | None
         if (rows := tuple(_row(each, each.sides[side]) for each in profiles.contenders if side in each.sides))
     ]
     graphs, differentials, least = _graphs(profiles, directory)
-    return ProfileView(
+    return ProfileSection(
         tables=tables,
         legend=legend(profiles),
         graphs=graphs,
