@@ -30,7 +30,7 @@ from thunderherd.run.runner import run_study
 from thunderherd.show.report.page import render
 from thunderherd.show.report.why import why_section
 from thunderherd.show.sentences.explanation import elsewhere, why_lines
-from thunderherd.show.tables.main import print_study
+from thunderherd.show.terminal.study import print_study
 from thunderherd.study.file.names import bundled_studies
 from thunderherd.study.loading import Contender, Study, load_study
 from thunderherd.text.layout import make_console

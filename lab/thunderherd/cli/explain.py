@@ -55,9 +55,9 @@ def explain(
         sentence,
     )
     from thunderherd.show.sentences.left_out import not_counted, not_sampled
-    from thunderherd.show.tables.explanation import print_explanation
     from thunderherd.show.tables.noise import noise_table
-    from thunderherd.show.tables.terminal import print_table
+    from thunderherd.show.terminal.explanation import print_explanation
+    from thunderherd.show.terminal.tables import print_table
     from thunderherd.text.figures import printable
     from thunderherd.text.layout import make_console, prose
 

@@ -23,11 +23,12 @@ from thunderherd.records.summary import Summary
 from thunderherd.show.charts.sweeps import sweep_chart
 from thunderherd.show.report.page import render
 from thunderherd.show.report.why import why_section
-from thunderherd.show.tables.claims import print_claims
-from thunderherd.show.tables.main import main_table, print_pairs, print_study
+from thunderherd.show.tables.main import main_table
 from thunderherd.show.tables.model import Cell, Table
 from thunderherd.show.tables.paper_counters import counted_tables
 from thunderherd.show.tables.sweeps import sweep_tables
+from thunderherd.show.terminal.claims import print_claims
+from thunderherd.show.terminal.study import print_pairs, print_study
 from thunderherd.text.figures import extrapolated, time_share
 from thunderherd.trial.caveats import scaled_notes
 
