@@ -129,10 +129,10 @@ def last_of_block(trials: Sequence[TrialRecord], number: int) -> list[TrialRecor
 
 def _conclude(followed: Followed, view: LiveView | PlainView) -> None:
     """Print how the run ended, and what to type next."""
-    from thunderherd.run.live_view import standing_line
+    from thunderherd.run.live_view import ranking_line
     from thunderherd.text.figures import count
 
-    if line := standing_line(view.standings):
+    if line := ranking_line(view.ranking):
         print(line)
     where = shlex.quote(str(followed.path))
     trials = count(len(followed.trials), "trial")
