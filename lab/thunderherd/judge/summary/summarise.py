@@ -39,7 +39,6 @@ from thunderherd.records.limits import MachineLimits
 from thunderherd.records.summary import (
     ClientsPerWorker,
     ContenderSummary,
-    CpuScope,
     Estimate,
     LookTaken,
     PairSummary,
@@ -48,6 +47,7 @@ from thunderherd.records.summary import (
     Summary,
     SweepSummary,
     TrialCounts,
+    TrialForm,
     TrialRecord,
 )
 from thunderherd.statistics.columns import Column, known, together
@@ -378,7 +378,7 @@ def _study_summary(
     )
 
 
-def _cpu_scope(trials: Sequence[TrialRecord]) -> CpuScope | None:
+def _cpu_scope(trials: Sequence[TrialRecord]) -> TrialForm | None:
     """Return what the CPU figures of trials with a window cover."""
     scopes = {trial.cpu_scope for trial in trials if trial.cpu_scope and trial.trial == "window"}
     return "whole_life" if "whole_life" in scopes else "window" if scopes else None
