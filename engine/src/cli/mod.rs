@@ -32,7 +32,7 @@ use crate::registry::{catalogue, fit};
 use crate::requests::schedule;
 use crate::runs;
 use crate::server::design::Design;
-use crate::stacks::flame;
+use crate::stacks::flame_graph;
 use crate::sys::process::{self, Pid};
 use crate::transfer::channel::Way;
 use crate::transfer::primitive::Primitive;
@@ -416,7 +416,7 @@ fn behind_gate(by: &str, matches: &ArgMatches) -> Result<runs::start_gate::Comma
 
 fn flame(matches: &ArgMatches) -> Result<()> {
     let path = |name: &str| matches.get_one::<PathBuf>(name).cloned();
-    flame::draw(&flame::Plan {
+    flame_graph::draw(&flame_graph::Plan {
         stacks: path("stacks").expect("it is required"),
         before: path("before"),
         output: path("output").expect("it is required"),

@@ -27,7 +27,7 @@ from thunderherd.doctor.kind import Change
 from thunderherd.doctor.runnable_studies import LeftOut, SizeHere, StudyHere, studies_here, study_here
 from thunderherd.engine.catalogue import Catalogue, Namespace
 from thunderherd.engine.client import catalogue, profile_check
-from thunderherd.machine import busy, noise
+from thunderherd.machine import busy, proc
 from thunderherd.machine.busy import Busy
 from thunderherd.machine.counting_cost import CountingCheck
 from thunderherd.records.extra_trials import FREQUENCY, CountingTable
@@ -357,7 +357,7 @@ def test_a_busy_process_is_named_and_left_alone(hostile_process: int) -> None:
 
 
 def test_shares_are_of_what_was_used_meanwhile(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(noise, "PROC", tmp_path)
+    monkeypatch.setattr(proc, "PROC", tmp_path)
     for pid, name in ((1, "init\n"), (3, "new\n")):
         (tmp_path / str(pid)).mkdir()
         (tmp_path / str(pid) / "comm").write_text(name)

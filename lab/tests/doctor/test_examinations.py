@@ -355,7 +355,7 @@ def test_a_machine_that_shows_nothing_is_examined_all_the_same(
     name: str, made_machine: MadeMachine, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(machine, "ROOT", tmp_path / "nothing")
-    monkeypatch.setattr("thunderherd.machine.noise.PROC", tmp_path / "nothing/proc")
+    monkeypatch.setattr("thunderherd.machine.proc.PROC", tmp_path / "nothing/proc")
     for finding in made_machine.findings(EXAMINATIONS[name]).values():
         assert finding.seen and finding.means
         for mount, kind in (("proc", "proc"), ("sys", "sysfs")):

@@ -20,7 +20,8 @@ from thunderherd.engine.line_base import Place
 from thunderherd.engine.lines import LimitRound, Limits, LimitUnavailable
 from thunderherd.machine.limits import machine_limits
 from thunderherd.records.limits import MachineLimits
-from thunderherd.show.tables.limits import limits_table, print_limits, size_in_words
+from thunderherd.show.tables.limits import limits_table, size_in_words
+from thunderherd.show.terminal.limits import print_limits
 from thunderherd.statistics.samples import median_estimate
 
 HEAD = Limits.model_validate(

@@ -4,17 +4,15 @@ from __future__ import annotations
 
 import math
 import os
-import socket
 import time
 from dataclasses import replace
-from pathlib import Path
 from types import SimpleNamespace
 
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from thunderherd.machine import noise
+from thunderherd.machine import noise, tcp_sockets
 from thunderherd.records.summary import Noise
 
 LIMITS = SimpleNamespace(steal_percent=5.0, foreign_percent=15.0)
@@ -61,12 +59,8 @@ def test_soft_interrupts_are_told_by_cpu() -> None:
     assert noise.between(START, after, server_seconds=0).retransmitted is None, "of nothing nothing is known"
 
 
-def test_what_was_sent_again_is_read_of_a_namespace(tmp_path: Path) -> None:
-    (tmp_path / "snmp").write_text(
-        "Ip: Forwarding DefaultTTL\nIp: 1 64\nTcp: RtoMin InSegs RetransSegs OutRsts\nTcp: 200 55 12 3\n"
-    )
-    assert noise.retransmitted_segments(tmp_path) == 12
-    here = noise.sample(networks=(noise.OWN_NETWORK,))
+def test_retransmitted_segments_are_those_of_the_networks() -> None:
+    here = noise.sample(networks=(tcp_sockets.OWN_NETWORK,))
     assert here.retransmitted is not None and len(here.softirqs) == here.cpus
     assert noise.sample().retransmitted is None
 
@@ -176,51 +170,3 @@ def test_process_cpu_is_exact_and_0_for_a_process_that_is_gone() -> None:
         os._exit(0)
     os.waitpid(child, 0)
     assert noise.process_cpu_seconds(child) == 0.0
-
-
-def test_time_wait_is_counted_by_port() -> None:
-    if noise.time_wait_count() + 5 > noise.time_wait_limit():
-        pytest.skip("the machine's table of TIME_WAIT sockets is full: it keeps no more of them")
-    listener = socket.create_server(("127.0.0.1", 0))
-    port = listener.getsockname()[1]
-    before = noise.time_wait_of_port(port)
-    for closes_first in ("client", "client", "client", "server", "server"):
-        client = socket.create_connection(("127.0.0.1", port))
-        server, _ = listener.accept()
-        for end in (client, server) if closes_first == "client" else (server, client):
-            end.close()
-    listener.close()
-    assert noise.time_wait_of_port(port) - before == 5
-    assert noise.time_wait_listed(noise.OWN_NETWORK, port) - before == 5
-    assert noise.time_wait_count() >= 5
-    assert noise.local_ports() > 100
-
-
-# Control groups
-
-MOUNTS_1 = """\
-30 24 0:26 / /sys/fs/cgroup ro,nosuid - tmpfs tmpfs ro,mode=755
-31 30 0:27 / /sys/fs/cgroup/cpu,cpuacct rw - cgroup cgroup rw,cpu,cpuacct
-32 30 0:28 / /sys/fs/cgroup/memory rw - cgroup cgroup rw,memory
-"""
-MOUNTS_2 = "40 24 0:30 /docker/abc /sys/fs/cgroup rw shared:1 - cgroup2 cgroup rw\n"
-
-
-def test_version_1_groups_are_followed_upwards() -> None:
-    groups = "9:memory:/other\n4:cpu,cpuacct:/user/one\n0::/\n"
-    assert noise.cpu_stat_paths(groups, MOUNTS_1) == [
-        Path("/sys/fs/cgroup/cpu,cpuacct/user/one/cpu.stat"),
-        Path("/sys/fs/cgroup/cpu,cpuacct/user/cpu.stat"),
-        Path("/sys/fs/cgroup/cpu,cpuacct/cpu.stat"),
-    ]
-
-
-def test_a_container_sees_its_group_as_the_mounts_root() -> None:
-    assert noise.cpu_stat_paths("0::/docker/abc/job\n", MOUNTS_2) == [
-        Path("/sys/fs/cgroup/job/cpu.stat"),
-        Path("/sys/fs/cgroup/cpu.stat"),
-    ]
-
-
-def test_throttling_can_be_asked_for() -> None:
-    assert noise.throttled_periods() >= 0

@@ -16,7 +16,7 @@ import pytest
 from thunderherd.doctor.kind import Examination, Finding, Here
 from thunderherd.engine.catalogue import Catalogue
 from thunderherd.engine.lines import ProfileCheck
-from thunderherd.machine import description, noise
+from thunderherd.machine import description, proc
 from thunderherd.machine.busy import Busy, Watched
 from thunderherd.machine.counting_cost import CountingCheck
 from thunderherd.records.summary import Noise
@@ -166,7 +166,7 @@ def made_noise(*, steal: float = 0.0, foreign: float = 0.01, throttled: int = 0)
 def set_up(monkeypatch: pytest.MonkeyPatch, root: Path, catalogue: Catalogue) -> MadeMachine:
     """A machine with which nothing is wrong, until a test changes it; readers of /proc and /sys read it."""
     monkeypatch.setattr(description, "ROOT", root)
-    monkeypatch.setattr(noise, "PROC", root / "proc")
+    monkeypatch.setattr(proc, "PROC", root / "proc")
     controls = {"default": "cubic", "available": ["reno", "cubic"], "allowed": ["reno", "cubic"]}
     offered = {
         **catalogue.model_dump(by_alias=True),

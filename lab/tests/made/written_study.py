@@ -85,7 +85,7 @@ def machine(monkeypatch: pytest.MonkeyPatch) -> None:
     """A machine of four CPUs, of which this process may use 0 and 1, with 20,000 ports."""
     monkeypatch.setattr(os, "sched_getaffinity", lambda _pid: {0, 1})
     monkeypatch.setattr(os, "cpu_count", lambda: 4)
-    monkeypatch.setattr("thunderherd.machine.noise.local_ports", lambda: 20_000)
+    monkeypatch.setattr("thunderherd.machine.tcp_sockets.local_ports", lambda: 20_000)
 
 
 def written(directory: Path, text: str) -> Path:

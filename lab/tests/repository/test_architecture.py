@@ -72,6 +72,7 @@ PACKAGES = (
     "search",
     "run",
     "show.report",
+    "show.terminal",
     "show.charts",
     "show.tables",
     "show.sentences",

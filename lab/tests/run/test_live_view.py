@@ -18,11 +18,11 @@ from thunderherd.run.live_view import (
     LiveView,
     PlainView,
     choose,
-    standing_line,
+    ranking_line,
 )
 from thunderherd.run.plan import next_in_block, plan
 from thunderherd.run.progress import Clock, PlainProgress, invalid_line
-from thunderherd.run.standings import Standings
+from thunderherd.run.ranking_so_far import RankingSoFar
 from thunderherd.statistics.comparisons import block_order
 from thunderherd.study.loading import Study
 
@@ -84,7 +84,7 @@ def test_intervals_narrow(small_study: Study) -> None:
     halves = []
     for block in range(1, 31):
         for name in COSTS:
-            view.standings.add(trial(small_study, name, block))
+            view.ranking.add(trial(small_study, name, block))
         if block in (8, 30):
             found = re.search(r"prefork .*±([\d.]+)%", shown(view))
             assert found
@@ -129,7 +129,7 @@ def test_names_of_a_study_do_not_steer_the_terminal(small_study: Study) -> None:
     view.trial_begins(1, hostile, 1, 3)
     text = shown(view)
     assert "evil\ufffd[2J" in text and "\x1b[2J" not in text
-    assert "\x1b" not in standing_line(view.standings)
+    assert "\x1b" not in ranking_line(view.ranking)
 
 
 def test_plain_lines_tell_the_standing_of_each_block(small_study: Study) -> None:
@@ -167,11 +167,11 @@ def test_the_views_are_as_the_golden_page_has_them(
 
 
 def test_standings_take_no_invalid_trial(small_study: Study) -> None:
-    standings = Standings(small_study)
-    standings.add(trial(small_study, "prefork", 1, valid=False))
-    assert standings.invalid == standings.trials == 1
-    assert standings.groups()[0].standings == ()
-    assert standing_line(standings) == ""
+    ranking = RankingSoFar(small_study)
+    ranking.add(trial(small_study, "prefork", 1, valid=False))
+    assert ranking.invalid == ranking.trials == 1
+    assert ranking.groups()[0].ranked == ()
+    assert ranking_line(ranking) == ""
 
 
 def test_time_left_rests_on_what_trials_took() -> None:

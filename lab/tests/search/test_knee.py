@@ -25,7 +25,8 @@ from thunderherd.search.request import KneeRequest
 from thunderherd.search.written_study import Typed
 from thunderherd.show.charts.knee import knee_chart, write_pictures
 from thunderherd.show.charts.style import FAMILIES
-from thunderherd.show.sentences.knee import _of_pair, print_knees, rate_in_words, sentences
+from thunderherd.show.sentences.knee import _of_pair, rate_in_words, sentences
+from thunderherd.show.terminal.knee import print_knees
 from thunderherd.study.loading import Study, load_study
 from thunderherd.toml.write import toml_text
 from thunderherd.trial.trial import run_trial

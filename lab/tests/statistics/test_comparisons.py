@@ -13,22 +13,18 @@ from numpy.testing import assert_allclose
 from thunderherd.statistics.comparisons import (
     Look,
     PairResult,
-    Verdict,
-    all_decided,
     block_order,
     compare_at_looks,
     compare_family,
     contrast,
     first_look_blocks,
-    hodges_lehmann,
-    holm,
     letters,
     planned_looks,
-    separated_pairs,
-    signed_rank,
 )
+from thunderherd.statistics.samples import hodges_lehmann, signed_rank
+from thunderherd.statistics.verdicts import Verdict, all_decided, holm, separated_pairs
 
-# Order, looks, Holm
+# Order, looks
 
 
 def test_block_order_never_changes() -> None:
@@ -65,22 +61,6 @@ def test_first_look_lets_holm_reject(comparisons: int, split: float, blocks: int
 def test_first_look_refuses_an_empty_family() -> None:
     with pytest.raises(ValueError, match="at least 1 comparison, got 0"):
         first_look_blocks(0, 0.05)
-
-
-def test_holm_by_hand() -> None:
-    assert_allclose(holm([0.01, 0.04, 0.03, 0.005]), [0.03, 0.06, 0.06, 0.02])
-    assert_allclose(holm([0.5, 0.9, 0.01]), [1, 1, 0.03])
-    assert holm([]) == []
-    with pytest.raises(ValueError, match="between 0 and 1, got nan"):
-        holm([0.1, math.nan])
-
-
-@given(st.lists(st.floats(0, 1), min_size=1, max_size=12), st.floats(0.001, 0.5))
-def test_holm_rejects_as_its_step_down_definition_does(p_values: list[float], alpha: float) -> None:
-    ordered = sorted(p_values)
-    steps = [p * (len(ordered) - i) <= alpha for i, p in enumerate(ordered)]
-    rejected = len(ordered) if all(steps) else steps.index(False)
-    assert sum(p <= alpha for p in holm(p_values)) == rejected
 
 
 def test_planned_looks_spend_alpha() -> None:
@@ -404,10 +384,6 @@ def test_letters_go_on_after_z() -> None:
 
 
 def test_a_comparison_that_cannot_be_made_stays_in_the_family() -> None:
-    assert holm([0.01, 0.04], family=4) == pytest.approx([0.04, 0.12])
-    assert holm([], family=3) == []
-    with pytest.raises(ValueError, match="family of 1"):
-        holm([0.1, 0.2], family=1)
     values = {"a": [1.0 + 0.01 * block for block in range(11)], "b": [2.0] * 11}
     alone, of_many = (compare_family(values, [("a", "b")], family=family)[0] for family in (None, 60))
     assert (alone.verdict, of_many.verdict) == (Verdict.FASTER, Verdict.UNDECIDED)

@@ -14,18 +14,9 @@ import scipy
 from made.simulations import report
 from numpy.typing import NDArray
 
-from thunderherd.statistics.comparisons import (
-    PairResult,
-    Verdict,
-    all_decided,
-    compare_at_looks,
-    compare_family,
-    hodges_lehmann,
-    holm,
-    planned_looks,
-    signed_rank,
-)
-from thunderherd.statistics.samples import standard_shift
+from thunderherd.statistics.comparisons import PairResult, compare_at_looks, compare_family, planned_looks
+from thunderherd.statistics.samples import hodges_lehmann, signed_rank, standard_shift
+from thunderherd.statistics.verdicts import Verdict, all_decided, holm
 
 Array = NDArray[np.float64]
 

@@ -9,7 +9,8 @@ import pytest
 import thunderherd
 from thunderherd.engine.client import catalogue
 from thunderherd.run.runner import run_study
-from thunderherd.statistics.comparisons import Verdict, contrast
+from thunderherd.statistics.comparisons import contrast
+from thunderherd.statistics.verdicts import Verdict
 from thunderherd.study.loading import load_study
 
 SPIN_MICROSECONDS = 200

@@ -28,9 +28,9 @@ from thunderherd.run import runner
 from thunderherd.run.progress import PlainProgress
 from thunderherd.run.runner import run_study
 from thunderherd.show.report.page import render
-from thunderherd.show.report.why import why_view
+from thunderherd.show.report.why import why_section
 from thunderherd.show.sentences.explanation import elsewhere, why_lines
-from thunderherd.show.tables.main import print_study
+from thunderherd.show.terminal.study import print_study
 from thunderherd.study.file.names import bundled_studies
 from thunderherd.study.loading import Contender, Study, load_study
 from thunderherd.text.layout import make_console
@@ -138,7 +138,7 @@ def test_those_of_the_main_table_are_told_first(summary: Summary) -> None:
 
 
 def test_counts_of_each_point_have_a_table_of_their_own(summary: Summary) -> None:
-    view = why_view(summary)
+    view = why_section(summary)
     assert view is not None
     assert [each.caption.partition(":")[0] for each in view.counted if "Clients" not in each.caption] == [
         "Server", "Sweep clients at 1. Server", "Sweep clients at 5. Server",

@@ -316,7 +316,7 @@ contenders = ["prefork"]
 def test_ports_are_those_of_the_lab(
     tmp_path: Path, catalogue: Catalogue, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr("thunderherd.machine.noise.local_ports", lambda: 1000)
+    monkeypatch.setattr("thunderherd.machine.tcp_sockets.local_ports", lambda: 1000)
     many = ("load.settings.loops=5000",)
     (problem,) = refused(tmp_path, catalogue, "", many)
     assert problem.code == "study.too_few_ports" and "500" in problem.message

@@ -21,9 +21,9 @@ from thunderherd.records.summary import Summary
 from thunderherd.show.charts.main import clients_per_worker_chart, process_control_chart
 from thunderherd.show.charts.sweeps import sweep_chart
 from thunderherd.show.report.page import render
-from thunderherd.show.tables.claims import print_claims
-from thunderherd.show.tables.main import print_study
 from thunderherd.show.tables.sweeps import why_none
+from thunderherd.show.terminal.claims import print_claims
+from thunderherd.show.terminal.study import print_study
 from thunderherd.study.file.source_tables import SourceCsvTable
 from thunderherd.study.loading import Study, load_study
 from thunderherd.trial.caveats import (

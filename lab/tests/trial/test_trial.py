@@ -15,7 +15,7 @@ from thunderherd.engine import client, process
 from thunderherd.engine.catalogue import Catalogue
 from thunderherd.engine.client import Server
 from thunderherd.engine.lines import Ready, Snapshot
-from thunderherd.machine import noise
+from thunderherd.machine import tcp_sockets
 from thunderherd.records.summary import TrialRecord
 from thunderherd.study.loading import Study, load_study
 from thunderherd.trial import observation, trial
@@ -198,12 +198,12 @@ def test_a_mistake_of_the_users_is_not_an_invalid_trial(fake_engine: Fake, small
 
 def test_ports_used_up(fake_engine: Fake, small_study: Study, monkeypatch: pytest.MonkeyPatch) -> None:
     fake_engine()
-    monkeypatch.setattr(noise, "time_wait_of_port", lambda port: 30)
-    monkeypatch.setattr(noise, "local_ports", lambda: 279)
+    monkeypatch.setattr(tcp_sockets, "time_wait_of_port", lambda port: 30)
+    monkeypatch.setattr(tcp_sockets, "local_ports", lambda: 279)
     found = run(small_study)  # 30 + 10 + 100 > 279 // 2
     assert not found.valid
     assert re.findall(r"\d+", found.invalid_reasons[0])[:2] == ["30", "110"]
-    monkeypatch.setattr(noise, "local_ports", lambda: 280)
+    monkeypatch.setattr(tcp_sockets, "local_ports", lambda: 280)
     assert run(small_study).valid
 
 

@@ -55,9 +55,9 @@ def explain(
         sentence,
     )
     from thunderherd.show.sentences.left_out import not_counted, not_sampled
-    from thunderherd.show.tables.explanation import print_explanation
     from thunderherd.show.tables.noise import noise_table
-    from thunderherd.show.tables.terminal import print_table
+    from thunderherd.show.terminal.explanation import print_explanation
+    from thunderherd.show.terminal.tables import print_table
     from thunderherd.text.figures import printable
     from thunderherd.text.layout import make_console, prose
 
@@ -139,7 +139,7 @@ def _profiles(results: SavedRun, summary: Summary, a: str | None, b: str | None)
 def _differential(results: SavedRun, a: str, b: str) -> str:
     """Return a sentence with the file of the flame graph of a against b, which is drawn if needed."""
     from thunderherd.engine.client import EngineError
-    from thunderherd.judge.why.flame_graphs import differential, differential_file
+    from thunderherd.judge.why.profile_files import differential, differential_file
 
     file = results.path / differential_file(a, b)
     if not file.exists():

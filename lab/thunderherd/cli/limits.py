@@ -38,7 +38,7 @@ def limits(
 
     from thunderherd.engine.client import catalogue
     from thunderherd.machine.limits import limits_of_lines, measured_lines
-    from thunderherd.show.tables.limits import print_limits
+    from thunderherd.show.terminal.limits import print_limits
     from thunderherd.study.file.tables import NoiseTable
     from thunderherd.text.layout import make_console
     from thunderherd.toml.file import unknown

@@ -83,7 +83,7 @@ def run(
     from thunderherd.records.directory import default_directory
     from thunderherd.run.runner import run_study
     from thunderherd.show.report.page import write_report
-    from thunderherd.show.tables.main import print_study
+    from thunderherd.show.terminal.study import print_study
     from thunderherd.text.layout import make_console
 
     directory = out or default_directory(resolved.name)

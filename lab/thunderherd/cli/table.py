@@ -92,8 +92,8 @@ def table(
 
 def show_table(directory: Path, *, pairs: bool, counters: bool = False) -> None:
     """Print the main table of a run, and the tables of its comparisons and of its counters if wanted."""
-    from thunderherd.show.tables.counters import asks_for_counters, print_counters
-    from thunderherd.show.tables.main import print_pairs, print_study
+    from thunderherd.show.tables.counters import asks_for_counters
+    from thunderherd.show.terminal.study import print_counters, print_pairs, print_study
     from thunderherd.text.layout import make_console
 
     summary = summary_of(directory)
@@ -128,7 +128,7 @@ def _text(table: NamedTable, form: str, study: str) -> str:
 
 
 def _print(table: NamedTable, stream: IO[str]) -> None:
-    from thunderherd.show.tables.terminal import print_table
+    from thunderherd.show.terminal.tables import print_table
     from thunderherd.text.layout import make_console
 
     console = make_console(stream)
@@ -140,7 +140,7 @@ def _print(table: NamedTable, stream: IO[str]) -> None:
 
 def claims(study: StudyName, directory: ResultsDirectory) -> None:
     """Judge the claims of a study's source by a run."""
-    from thunderherd.show.tables.claims import print_claims
+    from thunderherd.show.terminal.claims import print_claims
     from thunderherd.text.layout import make_console
 
     summary = summary_of(directory)

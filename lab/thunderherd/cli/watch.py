@@ -122,17 +122,17 @@ def _planned(followed: Followed, view: LiveView | PlainView) -> Plan:
 
 def last_of_block(trials: Sequence[TrialRecord], number: int) -> list[TrialRecord]:
     """Return the last attempt of each contender in a block."""
-    from thunderherd.judge.summary.selection import blocks_of
+    from thunderherd.judge.summary.block_selection import blocks_of
 
     return [trial for block in blocks_of(trials) if block.number == number for trial in block.trials.values()]
 
 
 def _conclude(followed: Followed, view: LiveView | PlainView) -> None:
     """Print how the run ended, and what to type next."""
-    from thunderherd.run.live_view import standing_line
+    from thunderherd.run.live_view import ranking_line
     from thunderherd.text.figures import count
 
-    if line := standing_line(view.standings):
+    if line := ranking_line(view.ranking):
         print(line)
     where = shlex.quote(str(followed.path))
     trials = count(len(followed.trials), "trial")

@@ -1,8 +1,8 @@
 """Examinations and their findings.
 
-An examination looks at one property of the machine that figures depend on. It reads files through `machine`
-and `noise`, below `description.ROOT` and `noise.PROC`; another root is another machine. Everything that is
-not a file is in `Here`. Nothing is changed and no process stopped: a finding says what to type.
+An examination looks at one property of the machine that figures depend on. It reads files through `machine`,
+below `description.ROOT` and `proc.PROC`; another root is another machine. Everything that is not a file is in
+`Here`. Nothing is changed and no process stopped: a finding says what to type.
 """
 
 from __future__ import annotations

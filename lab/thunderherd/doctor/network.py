@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterator
 
 from thunderherd.doctor.kind import Examination, Finding, Here, good, notable, setting, sysctl
-from thunderherd.machine import description, noise
+from thunderherd.machine import description, proc, tcp_sockets
 from thunderherd.text.figures import count
 
 USUAL_PORTS = 60_999 - 32_768 + 1
@@ -35,8 +35,8 @@ def congestion_control(here: Here) -> Iterator[Finding]:
 
 def local_ports(here: Here) -> Iterator[Finding]:
     """Report the ports for outgoing connections, each occupied for a minute afterwards (TIME_WAIT)."""
-    number = noise.local_ports()
-    seen = f"{number:,}, {count(noise.time_wait_count(noise.PROC / 'self/net'), 'socket')} in TIME_WAIT"
+    number = tcp_sockets.local_ports()
+    seen = f"{number:,}, {count(tcp_sockets.time_wait_count(proc.PROC / 'self/net'), 'socket')} in TIME_WAIT"
     if number >= USUAL_PORTS:
         yield good("local ports", seen, "at least as many as by default")
         return

@@ -22,7 +22,8 @@ from thunderherd.doctor.kind import (
     sysctl,
     write,
 )
-from thunderherd.machine import description, noise
+from thunderherd.machine import description
+from thunderherd.machine.control_groups import control_groups
 from thunderherd.text.figures import count
 
 CONNECTIONS = 10_000
@@ -172,7 +173,7 @@ def _bounds_of_tasks(wanted: int) -> Iterator[Capacity]:
             (raise_limit("nproc", mine + wanted, soft, hard),),
         )
     places = description.text("proc/self/cgroup"), description.text("proc/self/mountinfo")
-    for group in noise.control_groups(*places, "pids"):
+    for group in control_groups(*places, "pids"):
         path = str(group / "pids.max").lstrip("/")
         if (description.ROOT / path).exists() and (most := description.text(path)) != "max":
             inside = int(description.text(path.replace("pids.max", "pids.current")))

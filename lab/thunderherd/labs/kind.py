@@ -16,7 +16,7 @@ from typing import Any
 from thunderherd.engine.catalogue import Catalogue, CongestionControls, Setting
 from thunderherd.engine.lines import Ready
 from thunderherd.labs.words import UNIX_ADDRESS
-from thunderherd.machine import noise
+from thunderherd.machine import proc, tcp_sockets
 
 LOOK_SECONDS = 0.01
 """The time between two checks whether a site still exists."""
@@ -76,7 +76,7 @@ class Kind:
 
     def local_ports(self, catalogue: Catalogue) -> int | None:
         """Return how many local ports the clients' connections can use; None if they use none."""
-        return noise.local_ports()
+        return tcp_sockets.local_ports()
 
     @contextlib.contextmanager
     def site(self, settings: Mapping[str, int], engine: Path | None) -> Iterator[Site]:
@@ -118,7 +118,7 @@ class Site:
 
     def sysctl(self, name: str) -> str:
         """Return a kernel setting of the server's network by its sysctl(8) name."""
-        return (noise.PROC / "sys" / name.replace(".", "/")).read_text(encoding="utf-8").strip()
+        return (proc.PROC / "sys" / name.replace(".", "/")).read_text(encoding="utf-8").strip()
 
     def check(self) -> None:
         """Raise `UserError` if the site no longer exists."""
@@ -138,23 +138,23 @@ class Site:
 
     def local_ports(self) -> int | None:
         """Return how many local ports the clients' connections can use; None if they use none."""
-        return noise.local_ports()
+        return tcp_sockets.local_ports()
 
     def networks(self, ready: Ready | None) -> tuple[Path, ...]:
         """Return the /proc/PID/net folders of the network namespaces of both sides, each once.
 
         Without a server some kinds do not know them, and return none.
         """
-        return (noise.OWN_NETWORK,)
+        return (tcp_sockets.OWN_NETWORK,)
 
     def time_wait(self, ready: Ready) -> int:
         """Return the number of sockets in TIME_WAIT on both sides."""
-        return noise.time_wait_count()
+        return tcp_sockets.time_wait_count()
 
     def time_wait_in_the_way(self, ready: Ready) -> int:
         """Return how many of them block ports for connections to this server."""
-        return noise.time_wait_of_port(ready.port) if ready.port is not None else 0
+        return tcp_sockets.time_wait_of_port(ready.port) if ready.port is not None else 0
 
     def time_wait_limit(self) -> int:
         """Return the most sockets in TIME_WAIT that the kernel keeps."""
-        return noise.time_wait_limit()
+        return tcp_sockets.time_wait_limit()

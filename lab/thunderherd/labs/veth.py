@@ -16,7 +16,7 @@ from thunderherd.engine.lines import NamespaceEnd, Ready
 from thunderherd.errors import UserError
 from thunderherd.labs.kind import Kind, Site
 from thunderherd.labs.words import in_words
-from thunderherd.machine import noise
+from thunderherd.machine import proc, tcp_sockets
 from thunderherd.machine.description import SYSCTLS
 
 TIME_WAIT_LIMIT, PORT_RANGE = "net.ipv4.tcp_max_tw_buckets", "net.ipv4.ip_local_port_range"
@@ -104,20 +104,20 @@ class PairSite(Site):
         # The server's namespace is only visible through a process in it.
         if ready is None:
             return ()
-        return tuple(noise.PROC / str(pid) / "net" for pid in (self._there.pid, ready.supervisor_pid))
+        return tuple(proc.PROC / str(pid) / "net" for pid in (self._there.pid, ready.supervisor_pid))
 
     def time_wait(self, ready: Ready) -> int:
-        return sum(map(noise.time_wait_count, self.networks(ready)))
+        return sum(map(tcp_sockets.time_wait_count, self.networks(ready)))
 
     def time_wait_in_the_way(self, ready: Ready) -> int:
         if ready.port is None:
             return 0
-        return sum(noise.time_wait_listed(network, ready.port) for network in self.networks(ready))
+        return sum(tcp_sockets.time_wait_listed(network, ready.port) for network in self.networks(ready))
 
     def time_wait_limit(self) -> int:
         # A kernel with one table for all namespaces shows the limit in the first namespace only.
         own = self._there.client.sysctls.get(TIME_WAIT_LIMIT)
-        return noise.time_wait_limit() if own is None else int(own)
+        return tcp_sockets.time_wait_limit() if own is None else int(own)
 
 
 def _facts(end: NamespaceEnd) -> dict[str, Any]:

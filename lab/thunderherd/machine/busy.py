@@ -9,7 +9,7 @@ import os
 import time
 from dataclasses import dataclass
 
-from thunderherd.machine import noise
+from thunderherd.machine import noise, proc
 from thunderherd.records.summary import Noise
 from thunderherd.text.figures import printable
 
@@ -51,7 +51,7 @@ def watch(seconds: float = 1.0) -> Watched:
 
 def cpu_of_processes() -> dict[int, float]:
     """Return process → seconds of CPU used so far, without this process."""
-    pids = [int(entry.name) for entry in noise.PROC.iterdir() if entry.name.isdigit()]
+    pids = [int(entry.name) for entry in proc.PROC.iterdir() if entry.name.isdigit()]
     return {pid: noise.process_cpu_seconds(pid) for pid in pids if pid != os.getpid()}
 
 
@@ -68,7 +68,7 @@ def name_of(pid: int) -> str:
     A process may choose any name.
     """
     try:
-        name = (noise.PROC / str(pid) / "comm").read_text(encoding="utf-8", errors="replace")
+        name = (proc.PROC / str(pid) / "comm").read_text(encoding="utf-8", errors="replace")
     except OSError:
         return "ended"
     return printable(name.removesuffix("\n").replace("\n", "\r"))

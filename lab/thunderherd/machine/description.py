@@ -22,6 +22,7 @@ from typing import Any
 from thunderherd.engine.catalogue import Build
 from thunderherd.engine.client import EngineError, catalogue
 from thunderherd.errors import UserError
+from thunderherd.machine import control_groups
 
 ROOT = Path("/")
 """Root of the files to read; tests give another."""
@@ -330,10 +331,9 @@ def control_group_version() -> int:
 
 def cpu_quota() -> str:
     """Return the CPU quota of the nearest control group with one: microseconds per period, or `max`."""
-    from thunderherd.machine.noise import cpu_stat_paths
 
     limits = []
-    for path in cpu_stat_paths(text("proc/self/cgroup"), text("proc/self/mountinfo")):
+    for path in control_groups.cpu_stat_paths(text("proc/self/cgroup"), text("proc/self/mountinfo")):
         limits += list(_quota_of(path.parent))
     bounded = [each for each in limits if not each.startswith(("max", "-1"))]
     return bounded[0] if bounded else "max"

@@ -1,5 +1,5 @@
 """The noise of the machine during a trial: stolen CPU, foreign CPU, soft interrupts, throttling,
-retransmitted segments, ports in TIME_WAIT.
+retransmitted segments.
 
 Two samples enclose the measured window. The machine's CPU clock (`/proc/stat`) counts in hundredths of a
 second. On most kernels it samples: a whole tick goes to whatever runs at that moment. `foreign_uncertainty`
@@ -8,23 +8,21 @@ bounds the error of a share. Only the excess over it counts as noise.
 
 from __future__ import annotations
 
-import gzip
 import math
 import os
-import platform
 import resource
 import time
 from collections.abc import Sequence
 from dataclasses import dataclass
 from functools import lru_cache
-from itertools import chain
 from pathlib import Path
 from typing import Protocol
 
-from thunderherd.machine.tcp_sockets import State, tcp_sockets
+from thunderherd.machine import proc
+from thunderherd.machine.control_groups import throttled_periods
+from thunderherd.machine.tcp_sockets import retransmitted_segments
 from thunderherd.records.summary import Noise
 
-PROC = Path("/proc")
 TICKS_A_SECOND = os.sysconf("SC_CLK_TCK")
 
 
@@ -60,7 +58,7 @@ def sample(supervisor_pid: int | None = None, networks: Sequence[Path] = ()) -> 
     These are the clocks of the machine, of this process, of its ended children and of the server's
     supervisor. Retransmitted segments are read in `networks` (/proc/PID/net); None if there are none.
     """
-    text = (PROC / "stat").read_text()
+    text = (proc.PROC / "stat").read_text()
     cpus, tasks, interrupts, steal = parse_stat(text)
     ended = resource.getrusage(resource.RUSAGE_CHILDREN)
     return Sample(
@@ -189,11 +187,11 @@ def process_cpu_seconds(pid: int) -> float:
     0 if it is gone.
     """
     try:
-        text = (PROC / str(pid) / "stat").read_text()
+        text = (proc.PROC / str(pid) / "stat").read_text()
         fields = text[text.rindex(")") + 2 :].split()
         ticks = (int(fields[11]) + int(fields[12])) / TICKS_A_SECOND
         if fields[17] == "1":
-            exact = int((PROC / str(pid) / "schedstat").read_text().split()[0]) / 1e9
+            exact = int((proc.PROC / str(pid) / "schedstat").read_text().split()[0]) / 1e9
             return exact or ticks
         return ticks
     except (OSError, ValueError, IndexError):
@@ -207,7 +205,7 @@ def interrupt_time_is_apart() -> bool:
     If it does, soft interrupts of our own packets are in no task's account and would look foreign. Read from
     the kernel's configuration; true if that is unavailable, as in most distributions.
     """
-    config = kernel_configuration()
+    config = proc.kernel_configuration()
     if config is None:
         return True
     return "CONFIG_IRQ_TIME_ACCOUNTING=y" in config or "CONFIG_VIRT_CPU_ACCOUNTING_NATIVE=y" in config
@@ -219,147 +217,7 @@ def sampling_rate() -> int:
 
     If unknown, the rate at which it counts.
     """
-    for line in (kernel_configuration() or "").splitlines():
+    for line in (proc.kernel_configuration() or "").splitlines():
         if line.startswith("CONFIG_HZ="):
             return int(line.removeprefix("CONFIG_HZ="))
     return TICKS_A_SECOND
-
-
-@lru_cache(maxsize=1)
-def kernel_configuration() -> str | None:
-    """Return the running kernel's configuration, from the usual places; None if it is in none of them."""
-    release = platform.release()
-    try:
-        return gzip.decompress((PROC / "config.gz").read_bytes()).decode()
-    except (OSError, EOFError):
-        pass
-    for path in (f"/boot/config-{release}", f"/lib/modules/{release}/config"):
-        try:
-            return Path(path).read_text()
-        except OSError:
-            continue
-    return None
-
-
-# Throttling
-
-
-def throttled_periods() -> int:
-    """Return how often this process's control groups were throttled so far; 0 without a quota."""
-    total = 0
-    for path in _cpu_stat_files():
-        try:
-            fields = dict(line.split() for line in path.read_text().splitlines())
-            total += int(fields.get("nr_throttled", 0))
-        except (OSError, ValueError):
-            continue
-    return total
-
-
-@lru_cache(maxsize=1)
-def _cpu_stat_files() -> tuple[Path, ...]:
-    """Return `cpu.stat` of this process's control group and all its ancestors, in either version."""
-    try:
-        groups = (PROC / "self/cgroup").read_text()
-        mounts = (PROC / "self/mountinfo").read_text()
-    except OSError:
-        return ()
-    return tuple(path for path in cpu_stat_paths(groups, mounts) if path.exists())
-
-
-def cpu_stat_paths(groups: str, mounts: str) -> list[Path]:
-    """Return the possible places of `cpu.stat`, from /proc/self/cgroup and /proc/self/mountinfo."""
-    return [directory / "cpu.stat" for directory in control_groups(groups, mounts, "cpu")]
-
-
-def control_groups(groups: str, mounts: str, controller: str) -> list[Path]:
-    """Return a process's control group and its ancestors, in the hierarchy of a controller.
-
-    From its /proc/PID/cgroup and /proc/PID/mountinfo (cgroups(7)).
-    """
-    own: dict[str, str] = {}
-    for line in groups.splitlines():
-        _number, controllers, path = line.split(":", 2)
-        if controllers == "":
-            own["cgroup2"] = path
-        elif controller in controllers.split(","):
-            own["cgroup"] = path
-    found: list[Path] = []
-    for line in mounts.splitlines():
-        front, _, back = line.partition(" - ")
-        kind, _device, options = back.split(" ", 2)
-        if kind not in own or (kind == "cgroup" and controller not in options.split(",")):
-            continue
-        root, mount_point = front.split()[3:5]
-        inner = own[kind].removeprefix(root.rstrip("/")).strip("/")
-        directory = Path(mount_point) / inner
-        while True:
-            found.append(directory)
-            if directory == Path(mount_point):
-                break
-            directory = directory.parent
-    return found
-
-
-# Ports
-
-
-def local_ports() -> int:
-    """Return the number of ports that the kernel may choose for a connection (`ip_local_port_range`)."""
-    low, high = (PROC / "sys/net/ipv4/ip_local_port_range").read_text().split()
-    return int(high) - int(low) + 1
-
-
-OWN_NETWORK = PROC / "self/net"
-"""The network namespace of this process in /proc; /proc/PID/net is that of another process."""
-
-
-def retransmitted_segments(network: Path = OWN_NETWORK) -> int:
-    """Return the number of retransmitted TCP segments of a network namespace so far.
-
-    From `/proc/PID/net/snmp` (RetransSegs of RFC 4022).
-    """
-    names, figures = (
-        line.split() for line in (network / "snmp").read_text().splitlines() if line.startswith("Tcp:")
-    )
-    return int(figures[names.index("RetransSegs")])
-
-
-def time_wait_count(network: Path = OWN_NETWORK) -> int:
-    """Return the number of sockets in TIME_WAIT in a network namespace (`/proc/PID/net/sockstat`)."""
-    for line in (network / "sockstat").read_text().splitlines():
-        if line.startswith("TCP:"):
-            words = line.split()
-            return int(words[words.index("tw") + 1])
-    return 0
-
-
-def time_wait_limit() -> int:
-    """Return the maximum number of sockets in TIME_WAIT (`tcp_max_tw_buckets`); others are dropped."""
-    return int((PROC / "sys/net/ipv4/tcp_max_tw_buckets").read_text())
-
-
-def time_wait_of_port(port: int) -> int:
-    """Return the number of sockets in TIME_WAIT with `port` at either end, in this network namespace.
-
-    Only these can prevent connections to that port.
-    """
-    both = chain(tcp_sockets(State.TIME_WAIT, port=port), tcp_sockets(State.TIME_WAIT, peer_port=port))
-    return sum(1 for _ in both)
-
-
-def time_wait_listed(network: Path, port: int) -> int:
-    """Return the same number for any network namespace (/proc/PID/net).
-
-    It suits a namespace made for a run, in which all sockets belong to the run.
-    """
-    count = 0
-    for table in ("tcp", "tcp6"):
-        path = network / table
-        if not path.exists():
-            continue  # No IPv6.
-        for line in path.read_text(encoding="ascii").splitlines()[1:]:
-            _number, local, remote, state, *_rest = line.split()
-            ports = {int(end.rpartition(":")[2], 16) for end in (local, remote)}
-            count += int(state, 16) == State.TIME_WAIT and port in ports
-    return count

@@ -1,8 +1,4 @@
-"""TCP sockets of the kernel, by sock_diag(7).
-
-The kernel filters them in its table. /proc/net/tcp would print every socket, including all in TIME_WAIT.
-Answers are for the network namespace of the calling process.
-"""
+"""TCP sockets, local ports, sockets in TIME_WAIT and retransmitted segments."""
 
 from __future__ import annotations
 
@@ -12,6 +8,10 @@ import struct
 from collections.abc import Iterator
 from dataclasses import dataclass
 from enum import IntEnum
+from itertools import chain
+from pathlib import Path
+
+from thunderherd.machine import proc
 
 NETLINK_SOCK_DIAG = 4
 SOCK_DIAG_BY_FAMILY = 20
@@ -37,7 +37,10 @@ class TcpSocket:
 
 
 def tcp_sockets(state: State, port: int = 0, peer_port: int = 0) -> Iterator[TcpSocket]:
-    """Yield the IPv4 and IPv6 sockets in a state, filtered by ports that are not 0.
+    """Yield the IPv4 and IPv6 sockets in a state, filtered by ports that are not 0, by sock_diag(7).
+
+    The kernel filters them in its table. /proc/net/tcp would print every socket, including all in TIME_WAIT.
+    The sockets are those of this process's network namespace.
 
     Raises `OSError` if the kernel does not answer.
     """
@@ -67,3 +70,67 @@ def _of_family(family: int, state: State, port: int, peer_port: int) -> Iterator
                 (inode,) = struct.unpack_from("=I", answer, 16 + 4 + 48 + 16)
                 yield TcpSocket(own, inode)
                 answer = answer[(length + 3) & ~3 :]
+
+
+# Figures of a network namespace
+
+
+def local_ports() -> int:
+    """Return the number of ports that the kernel may choose for a connection (`ip_local_port_range`)."""
+    low, high = (proc.PROC / "sys/net/ipv4/ip_local_port_range").read_text().split()
+    return int(high) - int(low) + 1
+
+
+OWN_NETWORK = proc.PROC / "self/net"
+"""The network namespace of this process in /proc; /proc/PID/net is that of another process."""
+
+
+def retransmitted_segments(network: Path = OWN_NETWORK) -> int:
+    """Return the number of retransmitted TCP segments of a network namespace so far.
+
+    From `/proc/PID/net/snmp` (RetransSegs of RFC 4022).
+    """
+    names, figures = (
+        line.split() for line in (network / "snmp").read_text().splitlines() if line.startswith("Tcp:")
+    )
+    return int(figures[names.index("RetransSegs")])
+
+
+def time_wait_count(network: Path = OWN_NETWORK) -> int:
+    """Return the number of sockets in TIME_WAIT in a network namespace (`/proc/PID/net/sockstat`)."""
+    for line in (network / "sockstat").read_text().splitlines():
+        if line.startswith("TCP:"):
+            words = line.split()
+            return int(words[words.index("tw") + 1])
+    return 0
+
+
+def time_wait_limit() -> int:
+    """Return the maximum number of sockets in TIME_WAIT (`tcp_max_tw_buckets`); others are dropped."""
+    return int((proc.PROC / "sys/net/ipv4/tcp_max_tw_buckets").read_text())
+
+
+def time_wait_of_port(port: int) -> int:
+    """Return the number of sockets in TIME_WAIT with `port` at either end, in this network namespace.
+
+    Only these can prevent connections to that port.
+    """
+    both = chain(tcp_sockets(State.TIME_WAIT, port=port), tcp_sockets(State.TIME_WAIT, peer_port=port))
+    return sum(1 for _ in both)
+
+
+def time_wait_listed(network: Path, port: int) -> int:
+    """Return the same number for any network namespace (/proc/PID/net).
+
+    It suits a namespace made for a run, in which all sockets belong to the run.
+    """
+    count = 0
+    for table in ("tcp", "tcp6"):
+        path = network / table
+        if not path.exists():
+            continue  # No IPv6.
+        for line in path.read_text(encoding="ascii").splitlines()[1:]:
+            _number, local, remote, state, *_rest = line.split()
+            ports = {int(end.rpartition(":")[2], 16) for end in (local, remote)}
+            count += int(state, 16) == State.TIME_WAIT and port in ports
+    return count

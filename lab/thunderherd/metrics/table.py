@@ -53,6 +53,9 @@ BoundRule = Literal[
 Side = Literal["server", "client"]
 """The side that a figure belongs to: the server, or the clients, which need no reading of the server."""
 
+SideOrBoth = Literal["server", "client", "both"]
+"""One side, or the two together."""
+
 
 @dataclass(frozen=True, slots=True)
 class Metric:

@@ -6,8 +6,9 @@ from typing import Literal
 
 from pydantic import BaseModel, ConfigDict, Field
 
+from thunderherd.metrics.table import SideOrBoth
+
 Per = Literal["request", "byte", "connection"]
-ExplainedSide = Literal["server", "client", "both"]
 
 CauseName = Literal[
     "connections",
@@ -120,7 +121,7 @@ class Explanation(_Record):
 
     a: str = Field(description="name of the first contender")
     b: str = Field(description="name of the second contender")
-    side: ExplainedSide = Field(description="the side whose CPU time is explained")
+    side: SideOrBoth = Field(description="the side whose CPU time is explained")
     per: Per = Field(description="the unit of all amounts: CPU time per request, byte or connection")
     difference: Difference = Field(description="the difference to be explained")
     causes: list[Cause] = Field(description="the largest amount first, the rest last")

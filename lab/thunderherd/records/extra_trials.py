@@ -24,10 +24,9 @@ from typing import ClassVar, Literal
 
 from pydantic import BaseModel, ConfigDict, Field
 
+from thunderherd.metrics.table import Side, SideOrBoth
 from thunderherd.stacks.symbols import CopyKind, Mode
 from thunderherd.toml.strict import StrictTable
-
-CountedSide = Literal["server", "client", "both"]
 
 SYSTEM_CALLS, WAKEUPS, PAGE_FAULTS = "system_calls", "wakeups", "page_faults"
 VOLUNTARY, INVOLUNTARY, CONTEXT_SWITCHES = "voluntary_switches", "involuntary_switches", "context_switches"
@@ -145,7 +144,7 @@ class ContenderCounts(_Record):
     requests_per_connection: float | None = Field(
         description="requests per connection opened in the windows. Null: no connection was opened in them"
     )
-    sides: dict[CountedSide, SideCounts] = Field(
+    sides: dict[SideOrBoth, SideCounts] = Field(
         description="by side, its counts; empty without a valid counted trial, for the reason in `why`"
     )
     why: str | None = Field(default=None, description="why there are no counts. Null: there are")
@@ -249,8 +248,6 @@ class CountingCost(_Record):
 # [profiling] ------------------------------------------------------------------------------------------------
 
 
-ProfiledSide = Literal["server", "client"]
-
 FREQUENCY = 997
 """A prime, so that sampling does not run in step with a clock of the kernel or the program."""
 
@@ -341,7 +338,7 @@ class ContenderProfile(_Record):
     contender: str = Field(description="name of the contender")
     trials: int = Field(description="number of valid profiled trials")
     requests: int = Field(description="number of requests in the windows of these trials")
-    sides: dict[ProfiledSide, SideProfile] = Field(
+    sides: dict[Side, SideProfile] = Field(
         description="by side, its profile; empty without a valid trial, for the reason in `why`"
     )
     why: str | None = Field(default=None, description="why there is no profile. Null: there is one")
@@ -352,7 +349,7 @@ class DifferentialProfile(_Record):
 
     a: str = Field(description="the contender whose stacks are drawn")
     b: str = Field(description="the contender that it is compared with")
-    side: ProfiledSide = Field(description="the side that is compared")
+    side: Side = Field(description="the side that is compared")
     unit: str = Field(description="unit of the widths, which are those of a")
     flame_graph: str = Field(description="file of the flame graph (SVG), in the run's directory")
 

@@ -2,10 +2,9 @@
 
 from __future__ import annotations
 
-from typing import Literal
-
 from pydantic import Field
 
+from thunderherd.metrics.table import Side
 from thunderherd.statistics.estimates import Estimate, Record, Spread
 
 
@@ -27,7 +26,7 @@ class CountedCell(Record):
     """One event of one contender on one side: this machine's count next to the source's figure."""
 
     event: str = Field(description="the source's name of the event")
-    side: Literal["server", "client"] = Field(description="the side that was counted")
+    side: Side = Field(description="the side that was counted")
     base: str = Field(description="the contender, without @SWEEP=POINT")
     unit: str = Field(description="the source's unit, which both figures have")
     metric: str | None = Field(
@@ -60,7 +59,7 @@ class CountedCell(Record):
 class CountedProgram(Record):
     """One output of perf-stat(1) in the source: one side of one of its designs."""
 
-    side: Literal["server", "client"] = Field(description="the side that was counted")
+    side: Side = Field(description="the side that was counted")
     base: str = Field(description="the contender, without @SWEEP=POINT")
     program: str = Field(description="the command that perf-stat(1) counted")
     figure: str = Field(description="the number of the figure in the source")

@@ -10,7 +10,7 @@ from pydantic import Field
 
 from thunderherd.engine.lines import Profile, SampledStack
 from thunderherd.engine.process import EngineError, json_object, understand
-from thunderherd.records.extra_trials import ProfiledSide
+from thunderherd.metrics.table import Side
 from thunderherd.records.summary import Record, TrialRecord
 from thunderherd.stacks.call_stacks import Frame, Stack, cut, samples_of
 from thunderherd.stacks.symbols import Mode
@@ -107,7 +107,7 @@ class SideSamples(Record):
 class ProfiledTrial(TrialRecord):
     """A trial in which both sides were sampled. Only its samples are used, no other figure."""
 
-    profiles: dict[ProfiledSide, SideSamples] = Field(
+    profiles: dict[Side, SideSamples] = Field(
         default_factory=dict, description="by side, its samples; empty if the trial is invalid"
     )
 

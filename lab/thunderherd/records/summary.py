@@ -18,7 +18,6 @@ from thunderherd.records.limits import BoundSummary, MachineLimits, NoBoundSumma
 from thunderherd.records.noise import NoiseSummary
 from thunderherd.records.paper_counters import CountedSummary
 from thunderherd.records.trial import SCHEMA as SCHEMA
-from thunderherd.records.trial import CpuScope as CpuScope
 from thunderherd.records.trial import Noise as Noise
 from thunderherd.records.trial import SchemaNumber as SchemaNumber
 from thunderherd.records.trial import TrialForm as TrialForm
@@ -91,7 +90,7 @@ class StudySummary(Record):
     family_size: int = Field(description="number of comparisons that are judged together")
     looks: list[LookTaken] = Field(description="the planned looks, in order")
     complete: bool = Field(description="whether the last look was taken, or all was decided earlier")
-    cpu_scope: CpuScope | None = Field(
+    cpu_scope: TrialForm | None = Field(
         description="what server_cpu_seconds covers: the window or the whole life. Null: no valid trial"
     )
     cpu_sources: dict[str, str | None] = Field(

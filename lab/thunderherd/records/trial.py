@@ -55,8 +55,6 @@ TrialMetrics = dict[str, int | float | None]
 """One number per metric, by name. Null: not measured, or not applicable to this contender (it has no pool, no
 connection was opened in the window)."""
 
-CpuScope = Literal["window", "whole_life"]
-
 TrialForm = Literal["window", "whole_life"]
 """window: a warm-up, then a window between two snapshots. whole_life: no warm-up; both sides are counted from
 exec to exit."""
@@ -87,7 +85,7 @@ class TrialRecord(Record):
         description="window: a warm-up, then a window between two snapshots; whole_life: both sides are "
         "counted from exec to exit",
     )
-    cpu_scope: CpuScope | None = Field(
+    cpu_scope: TrialForm | None = Field(
         default=None,
         description="what server_cpu_seconds covers: the window, or the server's whole life, if its CPU "
         "time cannot be read earlier. Null: the server did not start",

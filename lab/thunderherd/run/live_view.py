@@ -15,7 +15,7 @@ from typing import TYPE_CHECKING, Self, TextIO
 from thunderherd.machine import noise
 from thunderherd.records.summary import Estimate, TrialRecord
 from thunderherd.run.progress import Clock, PlainProgress, Progress, block_line, duration, invalid_line
-from thunderherd.run.standings import Group, Standing, Standings
+from thunderherd.run.ranking_so_far import Group, RankedContender, RankingSoFar
 from thunderherd.study.loading import Study
 from thunderherd.text.figures import (
     Unit,
@@ -34,7 +34,7 @@ if TYPE_CHECKING:
     from rich.live import Live
     from rich.table import Table
 
-__all__ = ["LiveView", "PlainView", "choose", "standing_line"]
+__all__ = ["LiveView", "PlainView", "choose", "ranking_line"]
 
 DRAWN_COLUMNS = 25
 """Width of a drawn interval."""
@@ -63,7 +63,7 @@ class LiveView:
 
     def __init__(self, study: Study, stream: TextIO, *, about: str = "") -> None:
         """Make a view; `about` replaces the line on the view's cost, as in `thunderherd watch`."""
-        self.standings = Standings(study)
+        self.ranking = RankingSoFar(study)
         self.about = about
         self.drawing_seconds = 0.0
         """CPU time spent on drawing, seconds."""
@@ -98,7 +98,7 @@ class LiveView:
 
     def begins(self, trials: Sequence[TrialRecord]) -> None:
         for trial in trials:
-            self.standings.add(trial)
+            self.ranking.add(trial)
             self._clock.took(trial.contender, trial.wall_seconds)
 
     def plan(self, blocks: int, trials: int) -> None:
@@ -115,7 +115,7 @@ class LiveView:
     def trial_ends(self, trial: TrialRecord) -> None:
         self._clock.end(trial.contender, trial.wall_seconds)
         self._flight = None
-        self.standings.add(trial)
+        self.ranking.add(trial)
         if not trial.valid:
             self.say(invalid_line(trial))
         self.draw()
@@ -140,7 +140,7 @@ class LiveView:
 
         free = max(3, console.height - OTHER_LINES)
         parts: list[RenderableType] = [Text(self._head(), style="bold", no_wrap=True, overflow="ellipsis")]
-        parts += _ranking(self.standings, console, free)
+        parts += _ranking(self.ranking, console, free)
         foot = [self._in_flight(), self._machine(), SO_FAR, self._cost()]
         parts += [Text(line, style="dim", no_wrap=True, overflow="ellipsis") for line in foot if line]
         return Lines(*parts)
@@ -153,7 +153,7 @@ class LiveView:
         if self._flight:
             parts.append(f"trial {self._flight[1]}/{self._flight[2]}")
         parts.append(
-            f"{count(self.standings.trials, 'trial')} so far, {self._clock.trials_left:,} to the next look"
+            f"{count(self.ranking.trials, 'trial')} so far, {self._clock.trials_left:,} to the next look"
         )
         return printable(" · ".join([*parts, *([left] if (left := self._clock.left()) else [])]))
 
@@ -169,7 +169,7 @@ class LiveView:
         )
 
     def _machine(self) -> str:
-        found, last = self.standings, self.standings.last
+        found, last = self.ranking, self.ranking.last
         if last is None or last.noise is None:
             return ""
         loud = noise.describe(last.noise, self._study.noise)
@@ -187,15 +187,15 @@ class PlainView(PlainProgress):
 
     def __init__(self, study: Study, stream: TextIO) -> None:
         super().__init__(stream)
-        self.standings = Standings(study)
+        self.ranking = RankingSoFar(study)
 
     def begins(self, trials: Sequence[TrialRecord]) -> None:
         super().begins(trials)
         for trial in trials:
-            self.standings.add(trial)
+            self.ranking.add(trial)
 
     def trial_ends(self, trial: TrialRecord) -> None:
-        self.standings.add(trial)
+        self.ranking.add(trial)
         super().trial_ends(trial)
 
     def _at_least(self, trial: TrialRecord) -> float:
@@ -204,47 +204,47 @@ class PlainView(PlainProgress):
 
     def block_ends(self, block: int, trials: Sequence[TrialRecord], remark: str) -> None:
         super().block_ends(block, trials, remark)
-        if line := standing_line(self.standings):
+        if line := ranking_line(self.ranking):
             self.say(line)
 
 
 # Figures ----------------------------------------------------------------------------------------------------
 
 
-def standing_line(standings: Standings) -> str:
-    """Return the standings of the first group with an estimate, in one line; empty if there is none.
+def ranking_line(ranking: RankingSoFar) -> str:
+    """Return the ranking of the first group with an estimate, in one line; empty if there is none.
 
     `so far, CPU (s per 5,000 connections): a 0.384 (0.369 to 0.421), b 0.400 (0.389 to 0.437), 8 more`
     """
-    group = next((each for each in standings.groups() if each.standings), None)
+    group = next((each for each in ranking.groups() if each.ranked), None)
     if group is None:
         return ""
-    texts = [f"{each.base} {value} ({span})" for each, value, span, _ in _figures(standings, group)]
+    texts = [f"{each.base} {value} ({span})" for each, value, span, _ in _figures(ranking, group)]
     more = [f"{len(texts) - MOST_NAMED} more"] if len(texts) > MOST_NAMED else []
     where = f" at {group.where}" if group.where else ""
     names = ", ".join([*texts[:MOST_NAMED], *more])
-    return printable(f"so far{where}, {_heading(standings, group)}: {names}")
+    return printable(f"so far{where}, {_heading(ranking, group)}: {names}")
 
 
-def _heading(standings: Standings, group: Group, *, short: bool = False) -> str:
+def _heading(ranking: RankingSoFar, group: Group, *, short: bool = False) -> str:
     """Return the metric with its unit; `short` for the head of a column."""
-    unit = _unit(standings, group).name
+    unit = _unit(ranking, group).name
     words = heading_of(group.metric) if short else words_of(group.metric)
     unit = unit.partition(" per ")[0] if short else unit
     return f"{words} ({unit})" if unit not in ("", "/s") else words
 
 
-def _unit(standings: Standings, group: Group) -> Unit:
-    measure = standings.study.measure
-    values = [each.estimate.value for each in group.standings]
+def _unit(ranking: RankingSoFar, group: Group) -> Unit:
+    measure = ranking.study.measure
+    values = [each.estimate.value for each in group.ranked]
     return unit_of(group.metric, measure.normalise_connections, values, measure.counters)
 
 
-def _figures(standings: Standings, group: Group) -> Iterator[tuple[Standing, str, str, str]]:
+def _figures(ranking: RankingSoFar, group: Group) -> Iterator[tuple[RankedContender, str, str, str]]:
     """Yield each contender with three texts: estimate, interval, and half the interval as a share."""
-    unit = _unit(standings, group)
-    digits = decimals(unit.of(each.estimate.value) for each in group.standings)
-    for each in group.standings:
+    unit = _unit(ranking, group)
+    digits = decimals(unit.of(each.estimate.value) for each in group.ranked)
+    for each in group.ranked:
         found = each.estimate
         shown = Estimate(value=found.value, low=found.low, high=found.high)
         scaled = unit.interval(shown)
@@ -254,36 +254,36 @@ def _figures(standings: Standings, group: Group) -> Iterator[tuple[Standing, str
         yield each, number(unit.of(found.value), digits), interval_span(scaled, digits), half
 
 
-def _ranking(standings: Standings, console: Console, free: int) -> Iterator[RenderableType]:
+def _ranking(ranking: RankingSoFar, console: Console, free: int) -> Iterator[RenderableType]:
     """Yield the main table, and a table of the best contender at each point of the sweeps."""
     from rich.text import Text
 
-    groups = [each for each in standings.groups() if each.standings]
+    groups = [each for each in ranking.groups() if each.ranked]
     main = next((each for each in groups if not each.where), None)
     points = [each for each in groups if each.where]
     if not groups:
         yield Text(NO_TRIAL, style="dim")
         return
     if main:
-        table = _main_table(standings, main, console, free)
+        table = _main_table(ranking, main, console, free)
         yield table
         free -= table.row_count + 1
     if points and free > 1:
-        yield _points_table(standings, points, free - 1)
+        yield _points_table(ranking, points, free - 1)
 
 
-def _main_table(standings: Standings, group: Group, console: Console, free: int) -> Table:
+def _main_table(ranking: RankingSoFar, group: Group, console: Console, free: int) -> Table:
     from rich.text import Text
 
     draws = console.width >= FEWEST_COLUMNS
     table = _table()
-    for head in ("", _heading(standings, group, short=True), "interval", "", "trials"):
+    for head in ("", _heading(ranking, group, short=True), "interval", "", "trials"):
         table.add_column(
             Text(head), justify="left" if not head or head == "interval" else "right", no_wrap=True
         )
     if draws:
         table.add_column("", no_wrap=True)
-    rows = list(_figures(standings, group))
+    rows = list(_figures(ranking, group))
     drawn = _drawn(group, unicode="utf" in console.encoding.lower())
     for (each, value, span, half), line in list(zip(rows, drawn, strict=True))[:free]:
         style = "italic" if each.is_control else "bold"
@@ -292,7 +292,7 @@ def _main_table(standings: Standings, group: Group, console: Console, free: int)
     return table
 
 
-def _points_table(standings: Standings, groups: Sequence[Group], free: int) -> Table:
+def _points_table(ranking: RankingSoFar, groups: Sequence[Group], free: int) -> Table:
     from rich.text import Text
 
     table = _table()
@@ -300,9 +300,9 @@ def _points_table(standings: Standings, groups: Sequence[Group], free: int) -> T
         table.add_column(head, no_wrap=True, justify="right" if not head else "left")
     shown = groups[: free - 1] if len(groups) > free else groups
     for group in shown:
-        first, *others = _figures(standings, group)
+        first, *others = _figures(ranking, group)
         following = f"{others[0][0].base} {others[0][1]}" if others else ""
-        value = f"{first[1]} {_unit(standings, group).name}".rstrip()
+        value = f"{first[1]} {_unit(ranking, group).name}".rstrip()
         cells = (group.where, first[0].base, value, first[2], following)
         table.add_row(*(Text(printable(cell)) for cell in cells))
     if len(shown) < len(groups):
@@ -321,7 +321,7 @@ def _drawn(group: Group, *, unicode: bool) -> list[str]:
     left, line, right, dot = "├─┤●" if unicode else "|-|o"
     ends = [
         end
-        for each in group.standings
+        for each in group.ranked
         for end in (each.estimate.value, each.estimate.low, each.estimate.high)
         if end is not None
     ]
@@ -335,7 +335,7 @@ def _drawn(group: Group, *, unicode: bool) -> list[str]:
         return round(share * (DRAWN_COLUMNS - 1))
 
     texts = []
-    for each in group.standings:
+    for each in group.ranked:
         row = [" "] * DRAWN_COLUMNS
         found = each.estimate
         if found.low is not None and found.high is not None:

@@ -8,7 +8,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 from dataclasses import dataclass
 
-from thunderherd.judge.summary.selection import (
+from thunderherd.judge.summary.block_selection import (
     ATTEMPTS,
     Block,
     Selection,
@@ -17,7 +17,7 @@ from thunderherd.judge.summary.selection import (
     most_blocks,
     select,
 )
-from thunderherd.judge.summary.verdicts import is_decided, verdicts
+from thunderherd.judge.summary.pair_summaries import is_decided, verdicts
 from thunderherd.records.summary import TrialRecord
 from thunderherd.statistics.comparisons import block_order
 from thunderherd.study.loading import Study

@@ -10,8 +10,8 @@ import tempfile
 from pathlib import Path
 
 from thunderherd.engine.client import EngineError
+from thunderherd.metrics.table import Side
 from thunderherd.records.directory import PROFILES, RunDirectory
-from thunderherd.records.extra_trials import ProfiledSide
 from thunderherd.records.profiled_trial import ProfiledTrial, SideSamples
 from thunderherd.records.summary import TrialRecord
 from thunderherd.run.counting_cost import without_counters
@@ -65,7 +65,7 @@ def with_samples(record: TrialRecord, files: ProfileFiles) -> ProfiledTrial:
     record = in_time(record)
     if not record.valid:
         return ProfiledTrial(**dict(record))
-    sides: dict[ProfiledSide, list[Path]] = {
+    sides: dict[Side, list[Path]] = {
         "server": [files.of_server().output],
         "client": [files.of_load(place).output for place in range(len(record.loads))],
     }

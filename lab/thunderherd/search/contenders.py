@@ -9,13 +9,14 @@ from __future__ import annotations
 import re
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
-from typing import Any
+from typing import Any, get_args
 
 from thunderherd.engine.catalogue import Catalogue, Direction, IntegerSetting, Primitive, Setting, Way
 from thunderherd.errors import UserError
 from thunderherd.labs import KINDS, USUAL, owners
 from thunderherd.labs.kind import Kind
 from thunderherd.labs.words import QUANTITIES, written
+from thunderherd.metrics.table import SideOrBoth
 from thunderherd.search.request import CrossoverRequest
 from thunderherd.study.checks.names import DIRECTIONS
 from thunderherd.study.file.contenders import OWN
@@ -26,7 +27,7 @@ from thunderherd.toml.file import assign, near, show
 
 __all__ = ["SIDE_CHOICES", "Basis", "Swept", "check_directions", "contender", "names_of_settings", "swept"]
 
-SIDE_CHOICES = ("server", "client", "both")
+SIDE_CHOICES: tuple[SideOrBoth, ...] = get_args(SideOrBoth)
 """The sides that may use a primitive that is a contender."""
 
 PROCESSES = IntegerSetting(

@@ -58,7 +58,7 @@ def _show(summary: Summary, directory: Path) -> None:
     """Print the last stage with the answer; write its report and the picture."""
     from thunderherd.show.charts.crossover import write_pictures
     from thunderherd.show.report.page import write_report
-    from thunderherd.show.tables.main import print_study
+    from thunderherd.show.terminal.study import print_study
     from thunderherd.text.layout import make_console
 
     run = directory / _crossover_of(summary).stage

@@ -165,7 +165,7 @@ def _show(found: KneeSummary, runs: Sequence[_Run], directory: Path) -> None:
     from thunderherd.show.charts.knee import write_pictures
     from thunderherd.show.charts.style import colours_of
     from thunderherd.show.report.page import write_report
-    from thunderherd.show.sentences.knee import print_knees
+    from thunderherd.show.terminal.knee import print_knees
     from thunderherd.text.layout import make_console
 
     console = make_console()

@@ -1,62 +1,47 @@
-"""Verdicts from one number per block and contender. Pure functions: they read and write nothing.
+"""Comparisons from one number per block and contender. Pure functions: they read and write nothing.
 
 A *block* holds every contender once, in a shuffled order. `values[name][i]` is the cost of contender `name`
 in block `i`, such as CPU seconds per connection. Smaller is better throughout: a caller that compares rates
-passes their reciprocals. METHODOLOGY.md gives the reasons. samples.py treats a single sample of differences.
-An impossible argument raises ValueError, which names the contender or the value.
+passes their reciprocals. METHODOLOGY.md gives the reasons. samples.py treats a single sample of differences,
+and verdicts.py the p-values of a family. An impossible argument raises ValueError, which names the contender
+or the value.
 
-Sources, besides those of samples.py: Holm (1979) for a family of tests; Schuirmann (1987) for equivalence by
-two one-sided tests; Piepho (2004) for the letters.
+Source of the letters: Piepho (2004).
 """
 
 import hashlib
 import math
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, replace
-from enum import StrEnum
 from itertools import combinations, pairwise
-from typing import NamedTuple, Protocol
+from typing import NamedTuple
 
 import numpy as np
 
 from thunderherd.statistics.samples import (
-    LocationEstimate,
-    SignedRank,
     Vector,
     hodges_lehmann,
-    robust_spread,
     signed_rank,
     smallest_detectable_effect,
     walsh_averages,
     walsh_estimate,
 )
+from thunderherd.statistics.verdicts import EQUIVALENCE_RATIO, OF_COSTS, OneSided, Verdict, judge_family
 
 __all__ = [
     "ContrastEstimate",
-    "Judged",
-    "LocationEstimate",
     "Look",
     "PairResult",
-    "SignedRank",
-    "Verdict",
-    "all_decided",
     "block_order",
     "compare_at_looks",
     "compare_family",
     "contrast",
     "first_look_blocks",
-    "hodges_lehmann",
-    "holm",
     "letters",
     "planned_looks",
-    "robust_spread",
-    "separated_pairs",
-    "signed_rank",
-    "smallest_detectable_effect",
 ]
 
 FEWEST_BLOCKS = 10  # no look sooner: with fewer blocks an interval rests on one or two of them
-EQUIVALENCE_RATIO = 1.03
 
 
 # The order of a block
@@ -75,15 +60,6 @@ def block_order(contenders: Sequence[str], seed: int, block: int) -> list[str]:
 
 
 # A family of comparisons, at one look or several
-
-
-class Verdict(StrEnum):
-    """The verdict on contender `a` against contender `b`."""
-
-    FASTER = "faster"  # a costs less
-    SLOWER = "slower"  # a costs more
-    EQUIVALENT = "equivalent"  # the ratio lies within the equivalence band, whether it differs from 1 or not
-    UNDECIDED = "undecided"  # not separated; never to be read as equal
 
 
 @dataclass(frozen=True, slots=True)
@@ -147,26 +123,6 @@ def first_look_blocks(comparisons: int, alpha: float, first_split: float = 1.0) 
     return max(FEWEST_BLOCKS, math.ceil(1 + math.log2(comparisons / spent)))
 
 
-def holm(p_values: Sequence[float], family: int | None = None) -> list[float]:
-    """Return Holm's adjusted p-values, in the order given.
-
-    Rejecting those at or below alpha makes a false rejection with probability at most alpha. `family` is the
-    number of declared hypotheses, if not all of them could be tested.
-    """
-    declared = len(p_values) if family is None else family
-    if declared < len(p_values):
-        raise ValueError(f"a family of {declared} cannot hold {len(p_values)} p-values")
-    for p in p_values:
-        if not 0 <= p <= 1:
-            raise ValueError(f"a p-value lies between 0 and 1, got {p}")
-    adjusted = [0.0] * len(p_values)
-    largest = 0.0
-    for position, index in enumerate(sorted(range(len(p_values)), key=lambda i: p_values[i])):
-        largest = max(largest, min(1.0, (declared - position) * p_values[index]))
-        adjusted[index] = largest
-    return adjusted
-
-
 def compare_family(
     values: Mapping[str, Sequence[float]],
     comparisons: Sequence[tuple[str, str]],
@@ -177,12 +133,10 @@ def compare_family(
 ) -> list[PairResult]:
     """Return the verdicts on a declared family of `comparisons` (a, b) from one look that spends `alpha`.
 
-    Holm's method runs over all differences, and separately over all equivalences. A pair is EQUIVALENT if its
-    ratio is shown to lie between 1 / `equivalence_ratio` and `equivalence_ratio`. Two one-sided tests show
-    that, each at half of alpha, so the interval printed with the verdict also lies inside the band.
-    EQUIVALENT takes precedence over a significant difference that is that small. Values must be above zero,
-    one per block and contender. `family` is the number of declared comparisons, if some of them cannot be
-    made.
+    A pair is EQUIVALENT if its ratio is shown to lie between 1 / `equivalence_ratio` and `equivalence_ratio`.
+    Two one-sided tests show that, each at half of alpha, so the interval printed with the verdict also lies
+    inside the band. Values must be above zero, one per block and contender. `family` is the number of
+    declared comparisons, if some of them cannot be made.
     """
     if equivalence_ratio <= 1:
         raise ValueError(f"the equivalence ratio must be above 1, got {equivalence_ratio}")
@@ -190,19 +144,14 @@ def compare_family(
     aligned = _compared(values, comparisons)
     logs = {name: _logarithms(name, observed) for name, observed in aligned.items()}
     log_ratios = [logs[a] - logs[b] for a, b in comparisons]
-    tests = [signed_rank(sample) for sample in log_ratios]
-    p_differences = holm([test.p_two_sided for test in tests], family)
-    p_equivalences = holm(
-        [_p_equivalent(sample, math.log(equivalence_ratio)) for sample in log_ratios], family
-    )
+    margin = math.log(equivalence_ratio)
+    judged = judge_family([_one_sided(sample, margin) for sample in log_ratios], alpha, family)
 
     results = []
-    for (a, b), sample, test, p_difference, p_equivalence in zip(
-        comparisons, log_ratios, tests, p_differences, p_equivalences, strict=True
-    ):
+    for (a, b), sample, found in zip(comparisons, log_ratios, judged, strict=True):
         walsh = walsh_averages(sample)
         estimate, simultaneous = walsh_estimate(walsh, alpha), walsh_estimate(walsh, share)
-        verdict = _verdict(test, different=p_difference <= alpha, equivalent=p_equivalence <= alpha)
+        verdict = OF_COSTS[found.finding]
         results.append(
             PairResult(
                 a=a,
@@ -213,9 +162,9 @@ def compare_family(
                 confidence=estimate.confidence,
                 simultaneous_low=_exponential(simultaneous.low),
                 simultaneous_high=_exponential(simultaneous.high),
-                p=test.p_two_sided,
-                p_adjusted=p_difference,
-                p_equivalent_adjusted=p_equivalence,
+                p=found.p,
+                p_adjusted=found.p_adjusted,
+                p_equivalent_adjusted=found.p_equivalent_adjusted,
                 verdict=verdict,
                 decided_at=None if verdict is Verdict.UNDECIDED else sample.size,
                 blocks=sample.size,
@@ -225,22 +174,14 @@ def compare_family(
     return results
 
 
-def _p_equivalent(log_ratios: Vector, margin: float) -> float:
-    """Return a p-value that is small if the ratio lies inside the band.
-
-    It is doubled to match a two-sided interval.
-    """
-    above = signed_rank(log_ratios + margin).p_greater
-    below = signed_rank(log_ratios - margin).p_less
-    return min(1.0, 2 * max(above, below))
-
-
-def _verdict(test: SignedRank, *, different: bool, equivalent: bool) -> Verdict:
-    if equivalent:
-        return Verdict.EQUIVALENT
-    if different:
-        return Verdict.FASTER if test.p_less < test.p_greater else Verdict.SLOWER
-    return Verdict.UNDECIDED
+def _one_sided(log_ratios: Vector, margin: float) -> OneSided:
+    test = signed_rank(log_ratios)
+    return OneSided(
+        below_one=test.p_less,
+        above_one=test.p_greater,
+        below_band_end=signed_rank(log_ratios - margin).p_less,
+        above_band_end=signed_rank(log_ratios + margin).p_greater,
+    )
 
 
 def compare_at_looks(
@@ -293,28 +234,6 @@ def _stands(earlier: PairResult, now: PairResult, equivalence_ratio: float) -> P
     if now.low is not None and now.high is not None and (now.low > high or now.high < low):
         return replace(now, verdict=Verdict.UNDECIDED, decided_at=None)
     return replace(now, verdict=earlier.verdict, decided_at=earlier.decided_at)
-
-
-class Judged(Protocol):
-    """A pair with its verdict: a `PairResult`, or the record of one."""
-
-    @property
-    def a(self) -> str: ...
-    @property
-    def b(self) -> str: ...
-    @property
-    def verdict(self) -> str: ...
-
-
-def all_decided(results: Iterable[Judged]) -> bool:
-    """True if every pair has a verdict, so that the run may stop at this look; False without pairs."""
-    verdicts = [result.verdict for result in results]
-    return bool(verdicts) and Verdict.UNDECIDED not in verdicts
-
-
-def separated_pairs(results: Iterable[Judged]) -> list[tuple[str, str]]:
-    """Return the pairs with a verdict of FASTER or SLOWER, as `letters` takes them."""
-    return [(result.a, result.b) for result in results if result.verdict in (Verdict.FASTER, Verdict.SLOWER)]
 
 
 # Claims

@@ -36,9 +36,10 @@ from typing import Literal
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
-from thunderherd.statistics.comparisons import EQUIVALENCE_RATIO, Verdict, compare_family
+from thunderherd.statistics.comparisons import compare_family
 from thunderherd.statistics.samples import Vector, hodges_lehmann, robust_spread
 from thunderherd.statistics.standing import Outcome, Standing
+from thunderherd.statistics.verdicts import EQUIVALENCE_RATIO, Verdict
 
 __all__ = [
     "Bracket",

@@ -20,7 +20,7 @@ knees are known only to lie between two rates, all of this errs on the cautious 
 The estimate is the knee of trials as long as these. In a window that is short compared with the memory of a
 queue, the percentile is more often too low than too high. The estimated knee is then too high.
 
-Sources: Barlow, Bartholomew, Bremner and Brunk (1972), chapter 1; and those of samples.py and comparisons.py.
+Sources: Barlow, Bartholomew, Bremner and Brunk (1972), chapter 1; and those of samples.py and verdicts.py.
 """
 
 from __future__ import annotations
@@ -33,8 +33,8 @@ from typing import Literal, NamedTuple
 
 import numpy as np
 
-from thunderherd.statistics.comparisons import EQUIVALENCE_RATIO, holm
 from thunderherd.statistics.samples import Vector, signed_rank, walsh_averages, walsh_estimate
+from thunderherd.statistics.verdicts import EQUIVALENCE_RATIO, Finding, OneSided, judge_family
 
 __all__ = [
     "AtRate",
@@ -62,6 +62,14 @@ Outcome = Literal["one", "none", "all", "unclear"]
 """A knee; no rate of the range meets the goal; every rate does; or the blocks disagree."""
 
 Verdict = Literal["higher", "lower", "equivalent", "undecided"]
+
+VERDICTS: dict[Finding, Verdict] = {
+    "less": "lower",
+    "more": "higher",
+    "equivalent": "equivalent",
+    "undecided": "undecided",
+}
+"""The verdict on a knee by the finding on its rate over another's."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -236,27 +244,23 @@ def compare_knees(
     margin = math.log(equivalence_ratio)
     least: dict[tuple[str, str], Vector] = {}
     most: dict[tuple[str, str], Vector] = {}
-    p_different, p_equivalent, is_higher = [], [], {}
+    tests = []
     for pair in pairs:
         a, b = (ranges[name] for name in pair)
         # The least and the greatest difference between the logarithms of both knees.
         least[pair] = np.array([_apart(x.low, y.high) for x, y in zip(a, b, strict=True)])
         most[pair] = np.array([_apart(x.high, y.low) for x, y in zip(a, b, strict=True)])
-        higher, lower = signed_rank(least[pair]).p_greater, signed_rank(most[pair]).p_less
-        is_higher[pair] = higher < lower
-        p_different.append(min(1.0, 2 * min(higher, lower)))
-        inside = max(signed_rank(least[pair] + margin).p_greater, signed_rank(most[pair] - margin).p_less)
-        p_equivalent.append(min(1.0, 2 * inside))
-    declared = family or len(pairs)
-    adjusted = zip(pairs, holm(p_different, declared), holm(p_equivalent, declared), strict=True)
+        tests.append(
+            OneSided(
+                below_one=signed_rank(most[pair]).p_less,
+                above_one=signed_rank(least[pair]).p_greater,
+                below_band_end=signed_rank(most[pair] - margin).p_less,
+                above_band_end=signed_rank(least[pair] + margin).p_greater,
+            )
+        )
     found = []
-    for pair, different, equivalent in adjusted:
+    for pair, judged in zip(pairs, judge_family(tests, alpha, family or None), strict=True):
         low, high = (walsh_estimate(walsh_averages(ends[pair]), alpha) for ends in (least, most))
-        verdict: Verdict = "undecided"
-        if equivalent <= alpha:
-            verdict = "equivalent"
-        elif different <= alpha:
-            verdict = "higher" if is_higher[pair] else "lower"
         known = max(abs(low.value), abs(high.value)) < FAR / 4
         found.append(
             PairOfKnees(
@@ -266,9 +270,9 @@ def compare_knees(
                 low=_ratio(low.low),
                 high=_ratio(high.high),
                 confidence=min(low.confidence, high.confidence),
-                p_adjusted=different,
-                p_equivalent_adjusted=equivalent,
-                verdict=verdict,
+                p_adjusted=judged.p_adjusted,
+                p_equivalent_adjusted=judged.p_equivalent_adjusted,
+                verdict=VERDICTS[judged.finding],
                 blocks=len(least[pair]),
             )
         )

@@ -20,7 +20,7 @@ from thunderherd.metrics.table import (
     PER_CONNECTION,
     is_of_clients,
 )
-from thunderherd.records.summary import CpuScope, Noise, TrialMetrics, TrialRecord
+from thunderherd.records.summary import Noise, TrialForm, TrialMetrics, TrialRecord
 from thunderherd.study.loading import Contender
 from thunderherd.trial.busy_polling import beyond_load
 from thunderherd.trial.counters import (
@@ -95,7 +95,7 @@ class Observation:
 
     # The server
 
-    def cpu_scope(self) -> CpuScope | None:
+    def cpu_scope(self) -> TrialForm | None:
         """Return the scope of the server's CPU time: the window, or its whole life if not read earlier."""
         if self.ready is None:
             return None

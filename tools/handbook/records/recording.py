@@ -45,8 +45,9 @@ from thunderherd.records.summary import ContenderSummary, PairSummary, Summary, 
 from thunderherd.show.charts.by_name import NamedChart, all_charts
 from thunderherd.show.charts.files import as_file
 from thunderherd.show.sentences.tables import main_caption
-from thunderherd.show.tables.main import main_figures, print_study
+from thunderherd.show.tables.main import main_figures
 from thunderherd.show.tables.sweeps import why_none
+from thunderherd.show.terminal.study import print_study
 from thunderherd.text.figures import ABSENT, BETWEEN, capital, main_of, number
 from thunderherd.text.layout import make_console
 from thunderherd.text.shown import at_points, caption_of, digits_for, shown_of, unit_for

@@ -162,7 +162,7 @@ def test_slopes_are_printed_with_their_start_below_and_in_the_summary(
 
 def test_a_sweep_without_numbers_has_no_slope(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(os, "sched_getaffinity", lambda _pid: {0, 1})
-    monkeypatch.setattr("thunderherd.machine.noise.local_ports", lambda: 20_000)
+    monkeypatch.setattr("thunderherd.machine.tcp_sockets.local_ports", lambda: 20_000)
     text = STUDY.replace('axis = "logarithmic"', 'axis = "logarithmic"\nslope = "child"')
     assert loaded(tmp_path, text).sweeps[0].slope == "child"
     bare = text[: text.index("[[sweeps.paper]]")]

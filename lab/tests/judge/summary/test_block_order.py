@@ -20,7 +20,7 @@ from thunderherd.judge.summary.latency_curves import SHARES
 from thunderherd.metrics.table import CPU_PER_CONNECTION
 from thunderherd.show.charts.block_tooltips import BlocksBehind
 from thunderherd.show.charts.blocks import MOST_TRIALS, about, blocks_chart
-from thunderherd.show.report.validity import validity_view
+from thunderherd.show.report.validity import validity_section
 from thunderherd.statistics.histograms import merged, percentile_curve, percentile_ns
 from thunderherd.text.figures import Unit
 
@@ -64,9 +64,9 @@ def test_every_block_has_its_order_and_its_noise() -> None:
     assert len(blocks[0].order) == len(set(blocks[0].order)) == 11
     repeated = next(each for each in blocks if each.number == INVALID_BLOCK)
     assert (repeated.repeated, repeated.invalid) == (1, 1)
-    view = validity_view(summary(), trials(30))
+    view = validity_section(summary(), trials(30))
     counts = summary().trials.model_copy(update={"rejected_blocks": []})
-    without = validity_view(summary().model_copy(update={"trials": counts}), trials(30))
+    without = validity_section(summary().model_copy(update={"trials": counts}), trials(30))
     assert len(view.lines) == len(without.lines) + 1, "the verdicts with the rejected blocks kept"
     assert any("3 connections were refused" in why for _, why in view.reasons)
 

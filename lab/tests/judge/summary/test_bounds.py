@@ -23,7 +23,7 @@ from thunderherd.records.summary import ContenderSummary, Estimate
 from thunderherd.run.runner import NO_LIMITS, run_study
 from thunderherd.show.report.page import render
 from thunderherd.show.sentences.bounds import bounds_in_words
-from thunderherd.show.tables.main import print_study
+from thunderherd.show.terminal.study import print_study
 from thunderherd.study.file.names import bundled_studies
 from thunderherd.study.loading import Study, load_study
 from thunderherd.text.layout import make_console

@@ -10,8 +10,8 @@ import pytest
 from made.refusals import refused
 from made.summaries.swept import STUDY, loaded
 
+from thunderherd.judge.summary.block_selection import blocks_of
 from thunderherd.judge.summary.ceilings import with_ceilings
-from thunderherd.judge.summary.selection import blocks_of
 from thunderherd.judge.summary.summarise import summarise
 from thunderherd.records.summary import TrialRecord
 from thunderherd.show.tables.sweeps import sweep_tables

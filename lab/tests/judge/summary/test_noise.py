@@ -19,7 +19,7 @@ from thunderherd.records.noise import RETRANSMITTED, SOFTIRQ_RATES, NoiseSummary
 from thunderherd.records.summary import Noise, Summary, TrialRecord
 from thunderherd.show.report.page import render
 from thunderherd.show.tables.noise import CPUS_SHOWN, HOW, ONE_SIDED, noise_table
-from thunderherd.show.tables.terminal import print_table
+from thunderherd.show.terminal.tables import print_table
 from thunderherd.study.loading import Study
 
 

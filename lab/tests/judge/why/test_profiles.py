@@ -17,8 +17,8 @@ import thunderherd
 from thunderherd.engine.catalogue import Catalogue
 from thunderherd.engine.client import EngineError
 from thunderherd.errors import Refusal
-from thunderherd.judge.why.flame_graphs import file_name
 from thunderherd.judge.why.pairs import network_part
+from thunderherd.judge.why.profile_files import file_name
 from thunderherd.judge.why.profiles import NO_TRIAL, differential_pairs
 from thunderherd.machine import description
 from thunderherd.records.explanation import Difference, Explanation, Range

@@ -8,7 +8,7 @@ import re
 from rich.console import Console
 
 from thunderherd.records.summary import Summary
-from thunderherd.show.tables import main as tables_main
+from thunderherd.show.terminal.study import print_pairs, print_study
 
 
 def printed(of: Summary, width: int, *, terminal: bool = False) -> str:
@@ -16,6 +16,6 @@ def printed(of: Summary, width: int, *, terminal: bool = False) -> str:
     console = Console(
         file=stream, width=width, force_terminal=terminal, color_system=None, markup=False, highlight=False
     )
-    tables_main.print_study(of, console)
-    tables_main.print_pairs(of, console)
+    print_study(of, console)
+    print_pairs(of, console)
     return re.sub(r"\x1b\[[0-9;]*m", "", stream.getvalue())

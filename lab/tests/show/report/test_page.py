@@ -30,7 +30,7 @@ from thunderherd.records.extra_trials import (
 from thunderherd.records.summary import WORKERS, Summary
 from thunderherd.show.report import page as report_page
 from thunderherd.show.report import profiles as report_profiles
-from thunderherd.show.report.flame_graphs import flame_view
+from thunderherd.show.report.inline_svg import read_flame_graph
 from thunderherd.show.report.page import render, write_report
 from thunderherd.show.sentences import tables
 
@@ -357,7 +357,7 @@ def test_the_narrowest_frames_give_way_where_all_have_no_room(
     side = one.sides["server"].model_copy(update={"flame_graph": "profiles/many.svg"})
     one = one.model_copy(update={"sides": {"server": side}})
     profiles = found.profiles.model_copy(update={"contenders": [one], "differentials": []})
-    view = report_profiles.profile_view(found.model_copy(update={"profiles": profiles}), directory)
+    view = report_profiles.profile_section(found.model_copy(update={"profiles": profiles}), directory)
     assert view is not None and 1000 < len(view.graphs[0].svg) <= 6_000
     assert f"{report_profiles.LEAST_PERCENT[0]:g} %" not in " ".join(view.graphs_legend)
 
@@ -365,7 +365,7 @@ def test_the_narrowest_frames_give_way_where_all_have_no_room(
 @pytest.mark.parametrize("text", ["", "<svg>", "<svg xmlns='http://www.w3.org/2000/svg'/>", "\0"])
 def test_what_is_no_flame_graph_is_not_shown(tmp_path: Path, text: str) -> None:
     (tmp_path / "a.svg").write_text(text)
-    assert flame_view(tmp_path, "a.svg", "a", 0.1) is None
+    assert read_flame_graph(tmp_path, "a.svg", "a", 0.1) is None
 
 
 def test_only_numbers_and_colours_are_taken_over(tmp_path: Path) -> None:
@@ -374,7 +374,7 @@ def test_only_numbers_and_colours_are_taken_over(tmp_path: Path) -> None:
         'y="0" width="100%" height="15" fill="url(http://example.org)" onload="alert(1)"/></g>'
         '<g><title>g</title><rect x="nan" y="0" width="100%" height="15"/></g></svg>'
     )
-    found = flame_view(tmp_path, "a.svg", "a", 0.1)
+    found = read_flame_graph(tmp_path, "a.svg", "a", 0.1)
     assert found is not None and "alert" not in found.svg and "example" not in found.svg
     assert found.svg.count("<g>") == 1 and "nan" not in found.svg
 

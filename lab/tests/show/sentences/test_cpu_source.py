@@ -13,8 +13,8 @@ from thunderherd.metrics.cpu_sources import cpu_sources_below
 from thunderherd.records.summary import Summary
 from thunderherd.show.report.page import render
 from thunderherd.show.sentences.cpu_source import cpu_cost_lines, in_place_of
-from thunderherd.show.tables.main import print_study
 from thunderherd.show.tables.sweeps import main_further, sweep_tables
+from thunderherd.show.terminal.study import print_study
 
 CYCLES = "client.cpu_cycles_per_byte"
 

@@ -24,6 +24,7 @@ from thunderherd.show.sentences.source_figures import as_printed, notes_by_mark,
 from thunderherd.show.tables import main
 from thunderherd.show.tables.runs import sweep_runs
 from thunderherd.show.tables.sweeps import main_further, sweep_tables
+from thunderherd.show.terminal.study import print_study
 from thunderherd.study import loading as studies
 from thunderherd.study.loading import load_study
 
@@ -42,7 +43,7 @@ def paper(name: str, base: str, value: float, **more: Any) -> PaperFigure:
 def printed(of: Summary, width: int = 100) -> str:
     stream = io.StringIO()
     console = Console(file=stream, width=width, color_system=None, markup=False, highlight=False)
-    main.print_study(of, console)
+    print_study(of, console)
     assert max(map(len, stream.getvalue().splitlines())) <= width
     return stream.getvalue()
 

@@ -20,7 +20,8 @@ from thunderherd.metrics.table import PER, SIDES
 from thunderherd.records.directory import RunDirectory, RunInfo
 from thunderherd.records.summary import Summary
 from thunderherd.show.report.page import render
-from thunderherd.show.tables.counters import FURTHER, WHOSE, counter_tables, print_counters
+from thunderherd.show.tables.counters import FURTHER, WHOSE, counter_tables
+from thunderherd.show.terminal.study import print_counters
 from thunderherd.study.loading import Study, load_study
 
 HIDDEN = "the stand-in is told to have none"

@@ -20,8 +20,9 @@ from rich.console import Console
 
 from thunderherd.records.summary import PROCESS_CONTROL, Summary
 from thunderherd.show.sentences import tables as sentences_tables
-from thunderherd.show.tables import claims as tables_claims
 from thunderherd.show.tables import main
+from thunderherd.show.terminal.claims import print_claims
+from thunderherd.show.terminal.study import print_pairs, print_study
 from thunderherd.text import figures
 from thunderherd.text.layout import make_console
 
@@ -113,7 +114,7 @@ def study_figures(text: str) -> list[list[str]]:
 
 @pytest.mark.parametrize("width", WIDTHS)
 def test_every_figure_of_the_table_is_in_the_summary(width: int) -> None:
-    lines = study_figures(printed(main.print_study, width))
+    lines = study_figures(printed(print_study, width))
     found = [figure for line in lines for figure in line]
     assert [figure for figure in found if not recorded().knows(figure)] == []
     # All of them are there: 11 CPU figures with intervals, 10 differences with intervals, 9 of the paper, ...
@@ -121,14 +122,14 @@ def test_every_figure_of_the_table_is_in_the_summary(width: int) -> None:
 
 
 @pytest.mark.parametrize("width", WIDTHS)
-@pytest.mark.parametrize("show", [main.print_study, main.print_pairs, tables_claims.print_claims])
+@pytest.mark.parametrize("show", [print_study, print_pairs, print_claims])
 def test_every_other_figure_is_in_the_summary_too(show: Callable[..., None], width: int) -> None:
     text = printed(show, width).replace("..", " ")
     assert [figure for figure in FIGURE.findall(text) if not recorded().knows(figure)] == []
 
 
 def test_each_figure_stands_in_its_own_place() -> None:
-    text = printed(main.print_study, 130)
+    text = printed(print_study, 130)
     data = json.loads(document())
     papers = {each["base"]: each["value"] for each in reversed(data["paper"])}
     for each in data["contenders"]:
@@ -161,7 +162,7 @@ def test_the_lookup_itself_finds_an_invented_figure() -> None:
 
 @pytest.mark.parametrize("width", [60, *WIDTHS])
 @pytest.mark.parametrize("terminal", [False, True])
-@pytest.mark.parametrize("show", [main.print_study, main.print_pairs, tables_claims.print_claims])
+@pytest.mark.parametrize("show", [print_study, print_pairs, print_claims])
 def test_nothing_is_wider_than_the_console_or_cut(
     show: Callable[..., None], terminal: bool, width: int
 ) -> None:
@@ -172,9 +173,9 @@ def test_nothing_is_wider_than_the_console_or_cut(
 
 
 def test_a_row_has_one_line_where_there_is_room() -> None:
-    rows = [line for line in study_figures(printed(main.print_study, 120)) if line]
+    rows = [line for line in study_figures(printed(print_study, 120)) if line]
     assert len(rows) == len(summary().contenders)
-    assert len([line for line in study_figures(printed(main.print_study, 80)) if line]) == 2 * len(rows)
+    assert len([line for line in study_figures(printed(print_study, 80)) if line]) == 2 * len(rows)
 
 
 def test_the_rows_hold_what_a_reader_looks_for() -> None:
@@ -200,7 +201,7 @@ def test_the_rows_hold_what_a_reader_looks_for() -> None:
 
 
 def test_the_printed_study_says_what_must_stand_beside_its_figures() -> None:
-    text = " ".join(printed(main.print_study, 100).split())
+    text = " ".join(printed(print_study, 100).split())
     assert sentences_tables.per_connections(summary()) in text
     assert "4,000" in sentences_tables.per_connections(summary())
     assert sentences_tables.SHARED_LETTERS in text
@@ -219,13 +220,13 @@ def test_full_length_runs_do_not_speak_of_scaling() -> None:
 
 def test_the_next_command_can_be_pasted() -> None:
     def show(of: Summary, console: Console) -> None:
-        main.print_study(of, console, Path("my results/it's"))
+        print_study(of, console, Path("my results/it's"))
 
     assert """thunderherd claims unp-ch30 'my results/it'"'"'s'""" in printed(show, 100)
 
 
 def test_claims_are_shown_whole() -> None:
-    text = " ".join(printed(tables_claims.print_claims, 100).split())
+    text = " ".join(printed(print_claims, 100).split())
     for claim in summary().claims:
         assert f"{claim.id} {claim.verdict}" in text
         for part in (
@@ -245,7 +246,7 @@ def test_pairs_show_both_names_ratio_interval_and_verdict() -> None:
     values = {name: cell.value for name, cell in row.items()}
     expected = {"a": "iterative", "is": "faster", "b": "fork_per_client", "blocks": "11"}
     assert values | expected == values
-    text = printed(main.print_pairs, 120)
+    text = printed(print_pairs, 120)
     line = next(
         line for line in text.splitlines() if line.startswith("iterative") and "fork_per_client" in line
     )
@@ -266,9 +267,9 @@ def test_a_run_without_anything_to_show_is_shown() -> None:
     for pair in data["pairs"]:
         pair |= dict.fromkeys(["ratio", "low", "high", "p", "p_adjusted", "smallest_detectable_percent"])
     empty = Summary.model_validate(data | {"claims": [], "questions": []})
-    for show in (main.print_study, main.print_pairs, tables_claims.print_claims):
+    for show in (print_study, print_pairs, print_claims):
         assert printed(show, 80, empty)
-    assert "no claims" in printed(tables_claims.print_claims, 80, empty)
+    assert "no claims" in printed(print_claims, 80, empty)
 
 
 def test_names_stay_text() -> None:
@@ -278,7 +279,7 @@ def test_names_stay_text() -> None:
         study__notes=["[link=file:///etc/passwd]click[/link]"],
         claims__0__statement="\x1b]0;title\x07 [red]",
     )
-    text = printed(main.print_study, 200, hostile) + printed(tables_claims.print_claims, 200, hostile)
+    text = printed(print_study, 200, hostile) + printed(print_claims, 200, hostile)
     assert "\x1b" not in text and "\x07" not in text
     assert "[bold]x[/bold]" in text and "[link=file:///etc/passwd]click[/link]" in text and "[red]" in text
 
@@ -286,7 +287,7 @@ def test_names_stay_text() -> None:
 def test_plain_output_has_no_colours_and_no_blanks_at_line_ends() -> None:
     stream = io.StringIO()
     console = make_console(stream)
-    for show in (main.print_study, main.print_pairs, tables_claims.print_claims):
+    for show in (print_study, print_pairs, print_claims):
         show(summary(), console)
     assert "\x1b" not in stream.getvalue()
     assert [line for line in stream.getvalue().splitlines() if line != line.rstrip()] == []
@@ -295,7 +296,7 @@ def test_plain_output_has_no_colours_and_no_blanks_at_line_ends() -> None:
 def test_an_encoding_that_lacks_a_character_ends_nothing() -> None:
     buffer = io.BytesIO()
     stream = io.TextIOWrapper(buffer, encoding="ascii")
-    main.print_study(summary(), make_console(stream))
+    print_study(summary(), make_console(stream))
     stream.flush()
     assert b"0.212" in buffer.getvalue() or b"fork_per_client" in buffer.getvalue()
 

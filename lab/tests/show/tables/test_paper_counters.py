@@ -10,8 +10,8 @@ from made.summaries.hidden_counters import HIDDEN, of_the_report
 from made.summaries.marked import printed
 
 from thunderherd.show.report.page import render
-from thunderherd.show.tables.main import print_study
 from thunderherd.show.tables.paper_counters import HERE, SECONDS, PerfStat, perf_stats
+from thunderherd.show.terminal.study import print_study
 
 
 def outputs() -> dict[str, PerfStat]:

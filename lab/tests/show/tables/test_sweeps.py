@@ -19,7 +19,7 @@ from thunderherd.show.tables.main import MORE_IS_BETTER
 from thunderherd.show.tables.model import Cell, Column, Row, Table
 from thunderherd.show.tables.runs import NO_DEVIATION, main_runs, sweep_runs
 from thunderherd.show.tables.sweeps import BEST, LEVEL, sweep_tables
-from thunderherd.show.tables.terminal import print_table
+from thunderherd.show.terminal.tables import print_table
 from thunderherd.study.loading import Study
 from thunderherd.text.figures import estimator, words_of
 

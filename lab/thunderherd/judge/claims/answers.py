@@ -23,7 +23,8 @@ from thunderherd.judge.claims.question_tables import Best, Question, VerdictWord
 from thunderherd.metrics.table import metric
 from thunderherd.records.summary import QuestionSummary
 from thunderherd.statistics.columns import Values, together
-from thunderherd.statistics.comparisons import hodges_lehmann, holm, signed_rank
+from thunderherd.statistics.samples import hodges_lehmann, signed_rank
+from thunderherd.statistics.verdicts import holm
 from thunderherd.study.loading import Study
 from thunderherd.trial.caveats import Shares, copied_after_all, remarks
 

@@ -31,7 +31,7 @@ from thunderherd.judge.claims.claim_file import Claim, load_claims
 from thunderherd.judge.claims.contrasts import LOGARITHM, ContrastResult, lacks, measure, units
 from thunderherd.records.summary import ClaimSummary, ClaimVerdict, Estimate
 from thunderherd.statistics.columns import Values
-from thunderherd.statistics.comparisons import holm
+from thunderherd.statistics.verdicts import holm
 from thunderherd.study.loading import Study
 from thunderherd.text.figures import count
 from thunderherd.trial.caveats import Shares, copied_after_all, remarks

@@ -14,7 +14,7 @@ from thunderherd.judge.claims.contrast_tables import Contrast, at_point, straigh
 from thunderherd.judge.claims.contrasts import by_block, lacks, r_squared
 from thunderherd.records.summary import Estimate, SlopeSummary, Spread
 from thunderherd.statistics.columns import Values
-from thunderherd.statistics.comparisons import hodges_lehmann
+from thunderherd.statistics.samples import hodges_lehmann
 from thunderherd.study.loading import Study, Sweep
 
 __all__ = ["NOT_EVERY_POINT", "slopes"]

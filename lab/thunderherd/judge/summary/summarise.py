@@ -16,12 +16,12 @@ from thunderherd.judge.claims.answers import answers
 from thunderherd.judge.claims.claims import judge
 from thunderherd.judge.claims.paper_counters import counted
 from thunderherd.judge.claims.slopes import slopes
+from thunderherd.judge.summary.block_selection import Block, Selection, blocks_of, most_blocks, select
 from thunderherd.judge.summary.bounds import best_of_bounds, without_bounds
 from thunderherd.judge.summary.ceilings import with_ceilings
 from thunderherd.judge.summary.crossover import crossover
 from thunderherd.judge.summary.noise import noise_summary
-from thunderherd.judge.summary.selection import Block, Selection, blocks_of, most_blocks, select
-from thunderherd.judge.summary.verdicts import (
+from thunderherd.judge.summary.pair_summaries import (
     MetricValues,
     columns_of,
     family,
@@ -39,7 +39,6 @@ from thunderherd.records.limits import MachineLimits
 from thunderherd.records.summary import (
     ClientsPerWorker,
     ContenderSummary,
-    CpuScope,
     Estimate,
     LookTaken,
     PairSummary,
@@ -48,10 +47,12 @@ from thunderherd.records.summary import (
     Summary,
     SweepSummary,
     TrialCounts,
+    TrialForm,
     TrialRecord,
 )
 from thunderherd.statistics.columns import Column, known, together
-from thunderherd.statistics.comparisons import Look, hodges_lehmann
+from thunderherd.statistics.comparisons import Look
+from thunderherd.statistics.samples import hodges_lehmann
 from thunderherd.study.loading import Contender, Study, Sweep, asked_for
 from thunderherd.trial.busy_polling import not_of_load
 from thunderherd.trial.caveats import (
@@ -377,7 +378,7 @@ def _study_summary(
     )
 
 
-def _cpu_scope(trials: Sequence[TrialRecord]) -> CpuScope | None:
+def _cpu_scope(trials: Sequence[TrialRecord]) -> TrialForm | None:
     """Return what the CPU figures of trials with a window cover."""
     scopes = {trial.cpu_scope for trial in trials if trial.cpu_scope and trial.trial == "window"}
     return "whole_life" if "whole_life" in scopes else "window" if scopes else None

@@ -18,16 +18,8 @@ from dataclasses import replace
 
 from thunderherd.judge.why.counts import COPIED
 from thunderherd.judge.why.side import MAKING, NOTHING, WITHIN, Counted
-from thunderherd.records.explanation import (
-    Cause,
-    CauseName,
-    Difference,
-    ExplainedSide,
-    Explanation,
-    Item,
-    Per,
-    Range,
-)
+from thunderherd.metrics.table import SideOrBoth
+from thunderherd.records.explanation import Cause, CauseName, Difference, Explanation, Item, Per, Range
 from thunderherd.records.extra_trials import (
     CONTEXT_SWITCHES,
     PAGE_FAULTS,
@@ -71,7 +63,7 @@ def explain(
     limits: MachineLimits,
     difference: Difference,
     *,
-    side: ExplainedSide = "server",
+    side: SideOrBoth = "server",
     per: Per = "request",
     has_tcp: bool = True,
 ) -> Explanation:

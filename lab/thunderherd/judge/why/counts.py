@@ -15,11 +15,11 @@ from thunderherd.metrics.table import (
     PER_CONNECTION,
     PER_REQUEST,
     SIDES,
+    SideOrBoth,
 )
 from thunderherd.records.extra_trials import (
     ContenderCounts,
     Count,
-    CountedSide,
     CountingSummary,
     CountingTable,
     SideCounts,
@@ -35,7 +35,7 @@ if TYPE_CHECKING:
 COPIED = "bytes_copied"
 """Bytes that a side copied between its program and the kernel, on sending and on receiving."""
 
-COUNTED_SIDES: tuple[CountedSide, ...] = (*SIDES, "both")
+COUNTED_SIDES: tuple[SideOrBoth, ...] = (*SIDES, "both")
 
 NOT_REPORTED = "the kernel does not report it in every counted trial (METHODOLOGY.md, counters)"
 NO_TRIAL = "the run ended before it was counted"
@@ -102,7 +102,7 @@ def contender_counts(
 
 
 def _side(
-    side: CountedSide,
+    side: SideOrBoth,
     metrics: Sequence[TrialMetrics],
     trials: Sequence[TrialRecord],
     states: Mapping[str, str],
@@ -146,9 +146,7 @@ def _side(
     )
 
 
-def _states(
-    side: CountedSide, metrics: Sequence[TrialMetrics], states: Mapping[str, str]
-) -> dict[str, State]:
+def _states(side: SideOrBoth, metrics: Sequence[TrialMetrics], states: Mapping[str, str]) -> dict[str, State]:
     """Return the states that every trial reports."""
     of_connections = {f"{name}{PER_CONNECTION}": states[name] for name in HELD if name in states}
     found = {}
@@ -160,7 +158,7 @@ def _states(
     return found
 
 
-def _names(side: CountedSide, metrics: Sequence[TrialMetrics]) -> Iterable[str]:
+def _names(side: SideOrBoth, metrics: Sequence[TrialMetrics]) -> Iterable[str]:
     """Return the names of a side's figures per request, in the order of its metrics."""
     before = f"{side}."
     found = (

@@ -9,13 +9,13 @@ from collections.abc import Iterable, Iterator, Mapping, Sequence
 from statistics import median
 
 from thunderherd.errors import Problem, UserError
-from thunderherd.judge.summary.selection import blocks_of
+from thunderherd.judge.summary.block_selection import blocks_of
 from thunderherd.judge.why.causes import explain
 from thunderherd.labs import has_tcp
-from thunderherd.metrics.table import PAYLOAD_RATE, PER_BYTE, SHARE_OF_CEILING
+from thunderherd.metrics.table import PAYLOAD_RATE, PER_BYTE, SHARE_OF_CEILING, Side, SideOrBoth
 from thunderherd.metrics.table import metric as metric_named
-from thunderherd.records.explanation import Difference, ExplainedSide, Explanation, Per, Range
-from thunderherd.records.extra_trials import ContenderCounts, ProfiledSide, Share
+from thunderherd.records.explanation import Difference, Explanation, Per, Range
+from thunderherd.records.extra_trials import ContenderCounts, Share
 from thunderherd.records.limits import MachineLimits
 from thunderherd.records.summary import ContenderSummary, Summary, SweepSummary, TrialMetrics, TrialRecord
 from thunderherd.toml.file import unknown
@@ -35,7 +35,7 @@ __all__ = [
 HERE = "explain"
 """The place of refusals: the command."""
 
-EXPLAINED_SIDES: tuple[ExplainedSide, ...] = ("server", "both")
+EXPLAINED_SIDES: tuple[SideOrBoth, ...] = ("server", "both")
 """The sides that are explained by default: one alone may only show who was charged."""
 
 
@@ -81,7 +81,7 @@ def explained(
     a: str,
     b: str,
     *,
-    side: ExplainedSide,
+    side: SideOrBoth,
     per: Per | None = None,
     where: str = "DIR",
 ) -> Explanation:
@@ -283,7 +283,7 @@ def difference(
     a: str,
     b: str,
     *,
-    side: ExplainedSide,
+    side: SideOrBoth,
     per: Per,
 ) -> Difference | None:
     """Return how much more a needs than b, paired by the blocks that count; None if no block has both."""
@@ -324,7 +324,7 @@ def _paired(
 
 SERVER_CPU = "server_cpu_per_request"
 
-CPU_TIMES: Mapping[tuple[ExplainedSide, Per], tuple[str, ...]] = {
+CPU_TIMES: Mapping[tuple[SideOrBoth, Per], tuple[str, ...]] = {
     ("server", "request"): (SERVER_CPU,),
     ("client", "request"): ("client_cpu_per_request",),
     ("both", "request"): (SERVER_CPU, "client_cpu_per_request"),
@@ -335,7 +335,7 @@ CPU_TIMES: Mapping[tuple[ExplainedSide, Per], tuple[str, ...]] = {
 """The metrics that add up to each CPU time; per connection, they are those of its requests."""
 
 
-def seconds(metrics: TrialMetrics, side: ExplainedSide, per: Per) -> float | None:
+def seconds(metrics: TrialMetrics, side: SideOrBoth, per: Per) -> float | None:
     """Return a trial's CPU time of what is explained; None if it does not report it."""
     parts = [metrics.get(name) for name in CPU_TIMES[side, "request" if per == "connection" else per]]
     known = [float(each) for each in parts if each is not None]
@@ -361,15 +361,13 @@ def network_part(summary: Summary, trials: Iterable[TrialRecord], explanation: E
     either. Its bounds combine those of the shares and of the CPU time in quadrature, since they come from
     separate trials.
     """
-    sides: tuple[ProfiledSide, ...] = (
-        ("server", "client") if explanation.side == "both" else (explanation.side,)
-    )
+    sides: tuple[Side, ...] = ("server", "client") if explanation.side == "both" else (explanation.side,)
     shares = [
         {side: _network_share(summary, name, side) for side in sides}
         for name in (explanation.a, explanation.b)
     ]
     differences: list[float] = []
-    spent: dict[tuple[int, ProfiledSide], list[float]] = {}
+    spent: dict[tuple[int, Side], list[float]] = {}
     for pair in _paired(summary, trials, explanation.a, explanation.b):
         parts = []
         for which, metrics in enumerate(pair):
@@ -401,7 +399,7 @@ def network_part(summary: Summary, trials: Iterable[TrialRecord], explanation: E
     return Range(value=found.value, low=found.value - math.hypot(*down), high=found.value + math.hypot(*up))
 
 
-def _network_share(summary: Summary, name: str, side: ProfiledSide) -> Share | None:
+def _network_share(summary: Summary, name: str, side: Side) -> Share | None:
     found = summary.profiles.of(name) if summary.profiles else None
     profile = found.sides.get(side) if found else None
     if profile is None or (profile.why_not_cpus and (profile.covered or 0.0) < LEAST_COVERED):

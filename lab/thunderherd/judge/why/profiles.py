@@ -5,8 +5,8 @@ from __future__ import annotations
 from collections.abc import Callable, Iterable, Sequence
 from typing import NamedTuple
 
-from thunderherd.metrics.table import SIDES
-from thunderherd.records.extra_trials import ContenderProfile, ProfiledSide, SelfSymbol, Share, SideProfile
+from thunderherd.metrics.table import SIDES, Side
+from thunderherd.records.extra_trials import ContenderProfile, SelfSymbol, Share, SideProfile
 from thunderherd.records.profiled_trial import ProfiledTrial, SideSamples
 from thunderherd.records.summary import ContenderSummary, Summary
 from thunderherd.stacks.call_stacks import (
@@ -56,7 +56,7 @@ def contender_profile(name: str, trials: Sequence[ProfiledTrial], file: str) -> 
     )
 
 
-SUFFIXES: dict[ProfiledSide, str] = {"server": "", "client": ".clients"}
+SUFFIXES: dict[Side, str] = {"server": "", "client": ".clients"}
 """The suffixes of a contender's files, by side."""
 
 
@@ -70,7 +70,7 @@ def requests_of(trial: ProfiledTrial) -> int:
     return int(requests) if requests is not None else sum(load.tally.requests for load in trial.loads)
 
 
-def folded_of(trials: Iterable[ProfiledTrial], side: ProfiledSide, *, calls: bool = False) -> dict[str, int]:
+def folded_of(trials: Iterable[ProfiledTrial], side: Side, *, calls: bool = False) -> dict[str, int]:
     """Return the folded stacks of a side over all valid trials, with time attributed to callers.
 
     With `calls`, they hold only what the program called.
@@ -166,7 +166,7 @@ def _covered(parts: Sequence[SideSamples]) -> float | None:
     return sum(each.taken for each in parts) / due if due else None
 
 
-def nanoseconds_a_sample(trials: Iterable[ProfiledTrial], side: ProfiledSide) -> float:
+def nanoseconds_a_sample(trials: Iterable[ProfiledTrial], side: Side) -> float:
     """Return the CPU time that a sample of these trials stands for."""
     parts = [each.profiles[side] for each in _valid(trials) if side in each.profiles]
     taken = sum(each.taken for each in parts)

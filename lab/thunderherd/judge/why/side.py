@@ -5,7 +5,8 @@ from __future__ import annotations
 from collections.abc import Mapping
 from dataclasses import dataclass
 
-from thunderherd.records.explanation import CauseName, ExplainedSide, Per, Range
+from thunderherd.metrics.table import SideOrBoth
+from thunderherd.records.explanation import CauseName, Per, Range
 from thunderherd.records.extra_trials import (
     CONTEXT_SWITCHES,
     INVOLUNTARY,
@@ -43,7 +44,7 @@ class Counted:
     """The counts of a side of a contender, divided by what is explained."""
 
     counts: ContenderCounts
-    side: ExplainedSide
+    side: SideOrBoth
     per: Per
     has_priced_connections: bool = False
 

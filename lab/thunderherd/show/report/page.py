@@ -25,7 +25,7 @@ from thunderherd.records.directory import load
 from thunderherd.records.summary import Summary
 from thunderherd.show.charts import style
 from thunderherd.show.charts.files import vega_lite_version
-from thunderherd.show.report.run import ReportedRun, run_view
+from thunderherd.show.report.run import ReportedRun, run_variables
 from thunderherd.show.report.templates import environment
 from thunderherd.text.figures import printable
 
@@ -152,19 +152,20 @@ def render_runs(runs: Sequence[ReportedRun]) -> str:
             "dark": style.DARK_GROUND,
         },
     }
-    views = [
-        run_view(run, colours, "" if alone else f"run{place}-") for place, run in enumerate(runs, start=1)
+    of_runs = [
+        run_variables(run, colours, "" if alone else f"run{place}-")
+        for place, run in enumerate(runs, start=1)
     ]
-    drawn = [chart for view in views for chart in view["drawn"]]
+    drawn = [chart for own in of_runs for chart in own["drawn"]]
     of_run = templates.get_template("run.html")
     return templates.get_template("report.html").render(
         page,
         written_by=Markup(WRITTEN_BY),
         title=printable(runs[0].summary.study.title) if alone else f"{len(runs)} runs",
-        views=views,
+        of_runs=of_runs,
         runs=[
-            Markup(of_run.render(page | view | {"number": number}))
-            for number, view in enumerate(views, start=1)
+            Markup(of_run.render(page | own | {"number": number}))
+            for number, own in enumerate(of_runs, start=1)
         ],
         charts_data=[{"id": each.id, **each.live} for each in drawn],
         policy=_policy(library, start),

@@ -9,12 +9,13 @@ from pathlib import Path
 from thunderherd.metrics.table import SIDE_NAMES
 from thunderherd.records.extra_trials import (
     ContenderProfile,
+    DifferentialProfile,
     ProfilingSummary,
     Share,
     SideProfile,
 )
 from thunderherd.records.summary import Summary
-from thunderherd.show.report.flame_graphs import FlameGraph, flame_view
+from thunderherd.show.report.inline_svg import FlameGraph, read_flame_graph
 from thunderherd.show.sentences.left_out import not_sampled
 from thunderherd.show.tables.model import Cell, Column, Row, Table
 from thunderherd.stacks.symbols import CopyKind
@@ -55,7 +56,7 @@ COLUMNS = (
 
 
 @dataclass(frozen=True)
-class ProfileView:
+class ProfileSection:
     """The profiles of a run."""
 
     tables: list[Table]
@@ -66,7 +67,7 @@ class ProfileView:
     reasons: list[str]
 
 
-def profile_view(summary: Summary, directory: Path | None) -> ProfileView | None:
+def profile_section(summary: Summary, directory: Path | None) -> ProfileSection | None:
     """Makes tables and flame graphs; None if nothing was sampled. Flame graphs need the directory."""
     profiles = summary.profiles
     if profiles is None:
@@ -77,7 +78,7 @@ def profile_view(summary: Summary, directory: Path | None) -> ProfileView | None
         if (rows := tuple(_row(each, each.sides[side]) for each in profiles.contenders if side in each.sides))
     ]
     graphs, differentials, least = _graphs(profiles, directory)
-    return ProfileView(
+    return ProfileSection(
         tables=tables,
         legend=legend(profiles),
         graphs=graphs,
@@ -197,20 +198,21 @@ def _graphs(
             for each in profiles.contenders
             for side, words in SIDE_NAMES.items()
             if side in each.sides and (file := each.sides[side].flame_graph)
-            if (graph := flame_view(directory, file, f"{each.contender}, {words.lower()}", least))
+            if (graph := read_flame_graph(directory, file, f"{each.contender}, {words.lower()}", least))
         ]
         pairs = [
             graph
             for pair in profiles.differentials
-            if (graph := flame_view(directory, pair.flame_graph, _title(pair.a, pair.b, pair.unit), least))
+            if (graph := read_flame_graph(directory, pair.flame_graph, _title(pair), least))
         ]
         if sum(len(each.svg) for each in [*graphs, *pairs]) <= MOST_CHARACTERS:
             break
     return graphs, pairs, least
 
 
-def _title(a: str, b: str, unit: str) -> str:
-    return f"{a} against {b}: widths are {unit} of {a}; red: more than of {b}, blue: less"
+def _title(pair: DifferentialProfile) -> str:
+    a, b = pair.a, pair.b
+    return f"{a} against {b}: widths are {pair.unit} of {a}; red: more than of {b}, blue: less"
 
 
 def _graphs_legend(least: float) -> list[str]:

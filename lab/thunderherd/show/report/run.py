@@ -28,8 +28,8 @@ from thunderherd.show.charts.by_name import (
 )
 from thunderherd.show.charts.files import vega_lite_version
 from thunderherd.show.charts.interactive import live
-from thunderherd.show.report.validity import validity_view
-from thunderherd.show.report.why import why_view
+from thunderherd.show.report.validity import validity_section
+from thunderherd.show.report.why import why_section
 from thunderherd.show.sentences import tables as sentences_tables
 from thunderherd.show.sentences.answer import answer, machine_in_short, weighty
 from thunderherd.show.sentences.bounds import bounds_in_words
@@ -52,7 +52,7 @@ from thunderherd.text.figures import (
     words_of,
 )
 
-__all__ = ["DrawnChart", "ReportedRun", "run_view"]
+__all__ = ["DrawnChart", "ReportedRun", "run_variables"]
 
 MOST_SWEEPS = 6
 """The most sweeps in the list of parts; the others follow the last of them."""
@@ -70,7 +70,7 @@ class ReportedRun:
     trials: Sequence[TrialRecord] = ()
 
 
-def run_view(run: ReportedRun, colours: Mapping[str, str], prefix: str = "") -> dict[str, Any]:
+def run_variables(run: ReportedRun, colours: Mapping[str, str], prefix: str = "") -> dict[str, Any]:
     """Makes the variables of a run's template. `prefix` begins the ids of its elements."""
     summary, directory = run.summary, run.directory
     figures = figures_of_blocks(summary, run.trials)
@@ -78,7 +78,7 @@ def run_view(run: ReportedRun, colours: Mapping[str, str], prefix: str = "") -> 
     sweeps = [_sweep(summary, sweep, colours, prefix, figures) for sweep in summary.sweeps]
     latency = [_chart(each, prefix) for each in latency_charts(summary, run.trials, colours)]
     blocks = [_chart(each, prefix) for each in block_charts(summary, run.trials, colours)]
-    view = {
+    variables = {
         "prefix": prefix,
         "shown_first": SHOWN_FIRST,
         "shown_notes": SHOWN_NOTES,
@@ -86,7 +86,7 @@ def run_view(run: ReportedRun, colours: Mapping[str, str], prefix: str = "") -> 
         "answer": answer(summary),
         "short_machine": machine_in_short(summary),
         "weighty": weighty(summary),
-        "validity": validity_view(summary, run.trials),
+        "validity": validity_section(summary, run.trials),
         "latency": latency,
         "blocks": blocks,
         "drawn": [*main, *(chart for sweep in sweeps for chart in sweep.charts), *latency, *blocks],
@@ -103,7 +103,7 @@ def run_view(run: ReportedRun, colours: Mapping[str, str], prefix: str = "") -> 
         "trials": sentences_tables.trial_counts(summary),
         "run": sentences_tables.run_line(summary),
         "bounds": bounds_in_words(summary),
-        "why": why_view(summary, directory),
+        "why": why_section(summary, directory),
         "own_parts": [(each.name, each.title, each.tables()) for each in parts_of_report(summary)],
         "limits": limits_table(summary.limits) if summary.limits else None,
         "warnings": sentences_tables.warnings(summary),
@@ -126,23 +126,23 @@ def run_view(run: ReportedRun, colours: Mapping[str, str], prefix: str = "") -> 
         "perf_stats_legend": perf_stat_legend(summary),
         "counted_legend": paper_counters.counted_legend(summary),
     }
-    return view | {"parts": _parts(view)}
+    return variables | {"parts": _parts(variables)}
 
 
-def _parts(view: Mapping[str, Any]) -> list[tuple[str, str]]:
+def _parts(variables: Mapping[str, Any]) -> list[tuple[str, str]]:
     """Lists the sections that the run has, with their anchors."""
-    summary: Summary = view["summary"]
+    summary: Summary = variables["summary"]
     parts = [
-        ("designs", "Designs", view["main"]),
-        *((f"over-{sweep.name}", sweep.title, True) for sweep in view["sweeps"][:MOST_SWEEPS]),
+        ("designs", "Designs", variables["main"]),
+        *((f"over-{sweep.name}", sweep.title, True) for sweep in variables["sweeps"][:MOST_SWEEPS]),
         ("claims", "Claims", summary.claims),
         ("questions", "Questions", summary.questions),
-        ("counters", "Counters", view["counter_tables"]),
-        ("why", "Why", view["why"]),
-        ("latency-curves", "Latency", view["latency"]),
-        ("comparisons", "Comparisons", view["pairs"]),
+        ("counters", "Counters", variables["counter_tables"]),
+        ("why", "Why", variables["why"]),
+        ("latency-curves", "Latency", variables["latency"]),
+        ("comparisons", "Comparisons", variables["pairs"]),
         ("validity", "Order and validity", True),
-        ("limits", "Limits", view["limits"] or view["bounds"]),
+        ("limits", "Limits", variables["limits"] or variables["bounds"]),
         ("machine", "Machine", True),
         ("replay", "Run it again", True),
     ]

@@ -11,7 +11,7 @@ from thunderherd.show.sentences.tables import trial_counts
 from thunderherd.show.tables.model import Cell, Column, Row, Table
 from thunderherd.text.figures import count, printable, share_in_percent
 
-__all__ = ["ValidityView", "validity_view"]
+__all__ = ["ValiditySection", "validity_section"]
 
 
 CAPTION = (
@@ -28,7 +28,7 @@ COLUMNS = (
 
 
 @dataclass(frozen=True)
-class ValidityView:
+class ValiditySection:
     """The valid parts of a run, and why others do not count."""
 
     lines: tuple[str, ...]
@@ -37,7 +37,7 @@ class ValidityView:
     blocks: Table
 
 
-def validity_view(summary: Summary, trials: Sequence[TrialRecord]) -> ValidityView:
+def validity_section(summary: Summary, trials: Sequence[TrialRecord]) -> ValiditySection:
     """Describes the validity of a run; the table of blocks needs the trials."""
     counts = summary.trials
     lines = [f"Trials: {trial_counts(summary)}."]
@@ -50,7 +50,7 @@ def validity_view(summary: Summary, trials: Sequence[TrialRecord]) -> ValidityVi
         lines.append(_both_analyses(summary))
     given_up = [(f"{name}, given up", why) for name, why in counts.given_up.items()]
     invalid = [(count(times, "invalid trial"), why) for why, times in counts.invalid_reasons.items()]
-    return ValidityView(
+    return ValiditySection(
         tuple(lines),
         tuple((printable(what), printable(why)) for what, why in [*given_up, *invalid]),
         Table(CAPTION, COLUMNS, tuple(map(_row, blocks_seen(summary, trials)))),

@@ -7,10 +7,10 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from thunderherd.judge.why.pairs import is_first
-from thunderherd.metrics.table import NANOSECONDS, SIDE_NAMES, Side
-from thunderherd.records.extra_trials import SYSTEM_CALLS, ContenderCounts, CountedSide, CountingSummary
+from thunderherd.metrics.table import NANOSECONDS, SIDE_NAMES, Side, SideOrBoth
+from thunderherd.records.extra_trials import SYSTEM_CALLS, ContenderCounts, CountingSummary
 from thunderherd.records.summary import ContenderSummary, Summary
-from thunderherd.show.report.profiles import ProfileView, profile_view
+from thunderherd.show.report.profiles import ProfileSection, profile_section
 from thunderherd.show.sentences.counting_cost import about_cpu_time
 from thunderherd.show.sentences.explanation import (
     how_often,
@@ -30,7 +30,7 @@ NOT_IN_EACH = "unavailable in some of its counted trials"
 
 
 @dataclass(frozen=True)
-class WhyView:
+class WhySection:
     """The reasons of a run."""
 
     explanations: list[Table]
@@ -43,18 +43,18 @@ class WhyView:
     counted_legend: list[str]
     reasons: list[str]
     """Why contenders were not counted or differences not explained."""
-    profiles: ProfileView | None
+    profiles: ProfileSection | None
 
 
-def why_view(summary: Summary, directory: Path | None = None) -> WhyView | None:
+def why_section(summary: Summary, directory: Path | None = None) -> WhySection | None:
     """Makes the section Why; None if nothing was counted or sampled.
 
     `directory` has the files of the profiles.
     """
-    counting, profiles = summary.counting, profile_view(summary, directory)
+    counting, profiles = summary.counting, profile_section(summary, directory)
     if counting is None and profiles is None:
         return None
-    return WhyView(
+    return WhySection(
         explanations=[causes_table(each) for each in summary.explanations],
         sentences=[printable(sentence(each)) for each in summary.explanations if is_first(summary, each.a)],
         at_points=_at_points(summary),
@@ -139,7 +139,7 @@ def _tables(
 class _Marks:
     """The marks of one table: one for each reason of missing figures, and one for all extrapolated ones."""
 
-    def __init__(self, counts: Sequence[ContenderCounts], side: CountedSide) -> None:
+    def __init__(self, counts: Sequence[ContenderCounts], side: SideOrBoth) -> None:
         self._side = side
         self._shares = [share for each in counts for share in each.sides[side].scaled.values()]
         self._reasons = Reasons()
@@ -162,7 +162,7 @@ class _Marks:
 
 
 def _states(
-    group: Sequence[ContenderCounts], side: CountedSide, marks: _Marks
+    group: Sequence[ContenderCounts], side: SideOrBoth, marks: _Marks
 ) -> Iterator[tuple[str, list[Cell]]]:
     """Makes a row for each state, with its unit."""
     for name in dict.fromkeys(name for each in group for name in each.sides[side].states):
@@ -183,7 +183,7 @@ def _states(
 def _rows(
     names: Sequence[str],
     group: Sequence[ContenderCounts],
-    side: CountedSide,
+    side: SideOrBoth,
     marks: _Marks,
     least: float = 0.0,
 ) -> Iterator[tuple[str, list[Cell]]]:

@@ -1,17 +1,12 @@
-"""The answer of a search for knees: sentences, and the tables of the terminal."""
+"""The answer of a search for knees, in sentences."""
 
 from __future__ import annotations
-
-from collections.abc import Iterator
-
-from rich.console import Console
-from rich.table import Table
 
 from thunderherd.metrics.table import METRICS
 from thunderherd.records.knee import DesignKnee, KneePair, KneeSummary
 from thunderherd.text.figures import count, percent, seconds_in_words
 
-__all__ = ["goal_in_words", "print_knees", "sentences"]
+__all__ = ["goal_in_words", "interval_in_words", "rate_in_words", "sentences"]
 
 
 def goal_in_words(summary: KneeSummary) -> str:
@@ -90,43 +85,3 @@ def _of_pair(pair: KneePair) -> str:
     of_equivalence = pair.p_equivalent_adjusted if pair.verdict == "equivalent" else None
     p = pair.p_adjusted if of_equivalence is None else of_equivalence
     return f"{text}; p {p:.2g}, adjusted for all pairs"
-
-
-def print_knees(summary: KneeSummary, console: Console) -> None:
-    """Prints the answer, and the latency at every rate."""
-    console.print(f"\nHighest rate with {goal_in_words(summary)}, workload {summary.workload}\n")
-    table = Table(box=None, pad_edge=False)
-    for heading, side in (("Design", "left"), ("Requests per second", "right"), ("interval", "right")):
-        table.add_column(heading, justify="right" if side == "right" else "left")
-    answers = {"none": "none in this range", "all": "all of this range", "unclear": "unclear"}
-    for design in summary.designs:
-        answer = "unknown" if design.outcome is None else answers.get(design.outcome)
-        rate = answer or rate_in_words(design.rate or 0)
-        table.add_row(design.name, rate, interval_in_words(design) if design.outcome else "")
-    console.print(table)
-    for design in summary.designs:
-        console.print(_curve(summary, design))
-    for text in (*sentences(summary), *summary.notes):
-        console.print(text, soft_wrap=False)
-
-
-def _curve(summary: KneeSummary, design: DesignKnee) -> Table:
-    table = Table(box=None, pad_edge=False, title=f"\n{design.name}", title_justify="left")
-    for heading in ("rate", METRICS[summary.metric].short, "interval", "kept up", ""):
-        table.add_column(heading, justify="right")
-    for row in _rows(design):
-        table.add_row(*row)
-    return table
-
-
-def _rows(design: DesignKnee) -> Iterator[tuple[str, str, str, str, str]]:
-    for point in design.points:
-        latency = "-" if point.latency_seconds is None else seconds_in_words(point.latency_seconds)
-        known = point.low is not None and point.high is not None
-        interval = (
-            f"{seconds_in_words(point.low or 0)} to {seconds_in_words(point.high or 0)}" if known else ""
-        )
-        kept_up = f"{point.trials - point.overloaded} of {point.trials}"
-        yield f"{point.rate:,}", latency, interval, kept_up, "again" if point.stage == "confirmation" else ""
-    for rate, why in design.left_out.items():
-        yield f"{rate:,}", "-", "", f"left out: {why}", ""

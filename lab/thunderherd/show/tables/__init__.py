@@ -1,1 +1,1 @@
-"""Tables: one model, and one writer for each medium."""
+"""Tables: one model, its builders, and the formats of files."""

@@ -5,28 +5,20 @@ from __future__ import annotations
 from collections.abc import Iterator
 from dataclasses import replace
 
-from rich.console import Console
-from rich.text import Text
-
 from thunderherd.records.summary import PROCESS_CONTROL, WORKERS, ContenderSummary, PaperFigure, Summary
 from thunderherd.show.sentences.source_figures import as_printed
-from thunderherd.show.sentences.tables import OF_PAPER, claim_counts, run_line
+from thunderherd.show.sentences.tables import OF_PAPER
 from thunderherd.show.tables.model import Cell, Column, Field, Row, Table, interval_fields, plain_table
-from thunderherd.show.tables.terminal import VERDICT_STYLES
 from thunderherd.text.figures import ABSENT, BETWEEN, printable, seconds_per, words_of
-from thunderherd.text.layout import print_facts, prose, wrapped
 from thunderherd.text.shown import shown_of, unit_for
 
 __all__ = [
     "claims_legend",
     "claims_table",
     "paper_table",
-    "print_claims",
     "questions_legend",
     "questions_table",
 ]
-
-CLAIM_INDENT = 5
 
 PAPER_COLUMNS = (
     Column("Metric", "words", csv=("metric",)),
@@ -122,42 +114,6 @@ def questions_table(summary: Summary) -> Table:
     table = plain_table(["Id", "Question", "Answer", "Note"], rows, 4)
     columns = tuple(replace(each, csv=(each.head.lower(),)) for each in table.columns)
     return replace(table, caption="Questions of the source", columns=columns, notes=(questions_legend(),))
-
-
-def print_claims(summary: Summary, console: Console) -> None:
-    """Prints each claim of the source: its figure, this machine's, the verdict and the reason."""
-    if not summary.claims and not summary.questions:
-        prose(console, f"{summary.study.name} has no claims of a source", style="")
-        return
-    for claim in summary.claims:
-        head = f"{claim.id}  {claim.verdict}  "
-        lines = wrapped(claim.statement, console, head=head)
-        if len(lines) > 1:
-            lines = [head.rstrip(), *wrapped(claim.statement, console, head=" " * CLAIM_INDENT)]
-        title = Text("\n".join(lines), style="bold")
-        title.stylize(VERDICT_STYLES[claim.verdict], len(claim.id) + 2, len(head) - 2)
-        console.print(title)
-        facts = [
-            ("paper", claim.paper_figure or ABSENT),
-            *(("here", figure) for figure in claim.our_figure.splitlines() or [ABSENT]),
-            ("why", claim.why),
-            *(("note", note) for note in (claim.source_note or "").splitlines()),
-        ]
-        print_facts(console, facts, indent=CLAIM_INDENT)
-        console.print()
-    for question in summary.questions:
-        lines = wrapped(question.text, console, head=f"{question.id}  ")
-        console.print(Text("\n".join(lines), style="bold"))
-        facts = [*(("here", sentence) for sentence in question.answer)]
-        facts += [("note", note) for note in (question.note or "").splitlines()]
-        print_facts(console, facts, indent=CLAIM_INDENT)
-        console.print()
-    counts = f"{claim_counts(summary)}; " if summary.claims else ""
-    prose(console, f"{counts}{run_line(summary)}", style="")
-    if summary.claims:
-        prose(console, claims_legend())
-    if summary.questions:
-        prose(console, questions_legend())
 
 
 def questions_legend() -> str:

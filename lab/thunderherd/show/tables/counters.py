@@ -8,8 +8,6 @@ from __future__ import annotations
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, replace
 
-from rich.console import Console
-
 from thunderherd.metrics.table import (
     ELAPSED,
     HELD,
@@ -26,12 +24,10 @@ from thunderherd.records.summary import ContenderSummary, Summary
 from thunderherd.show.sentences.counting_cost import cost_lines
 from thunderherd.show.tables.model import Cell, Table, estimate_cell
 from thunderherd.show.tables.sweeps import Reasons, why_none
-from thunderherd.show.tables.terminal import print_table
 from thunderherd.text.figures import extrapolated, not_offered, printable
-from thunderherd.text.layout import prose
 from thunderherd.text.shown import digits_for, shown_of, unit_for
 
-__all__ = ["CounterTables", "asks_for_counters", "counter_tables", "counters_legend", "print_counters"]
+__all__ = ["CounterTables", "asks_for_counters", "counter_tables", "counters_legend"]
 
 _LEGEND = (
     "Figures without a 'per' are totals of the window, or values at a moment near its end. The clients' "
@@ -90,17 +86,6 @@ def counter_tables(summary: Summary) -> list[CounterTables]:
 def counters_legend(summary: Summary) -> list[str]:
     """Explains the tables, and says what counting changed in their figures."""
     return [_LEGEND, *cost_lines(summary)]
-
-
-def print_counters(summary: Summary, console: Console) -> None:
-    """Prints the tables of all places."""
-    for tables in counter_tables(summary):
-        for table in tables.all:
-            console.print()
-            print_table(table, console)
-    console.print()
-    for line in counters_legend(summary):
-        prose(console, line)
 
 
 def _table(summary: Summary, group: Sequence[ContenderSummary], side: Side, per: str) -> Table:

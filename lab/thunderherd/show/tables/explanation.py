@@ -2,10 +2,6 @@
 
 from __future__ import annotations
 
-from dataclasses import replace
-
-from rich.console import Console
-
 from thunderherd.records.explanation import Cause, Explanation, Range
 from thunderherd.show.sentences.explanation import (
     WHOSE,
@@ -17,11 +13,9 @@ from thunderherd.show.sentences.explanation import (
     unit_of_times,
 )
 from thunderherd.show.tables.model import Cell, Column, Row, Table
-from thunderherd.show.tables.terminal import print_table
 from thunderherd.text.figures import ABSENT, SMALL_SECONDS, capital, decimals, number, printable, span
-from thunderherd.text.layout import prose
 
-__all__ = ["calls_table", "causes_table", "print_explanation"]
+__all__ = ["calls_table", "causes_table"]
 
 
 def causes_table(explanation: Explanation) -> Table:
@@ -104,15 +98,3 @@ def _price(cause: Cause) -> str:
             value = cause.price.value * factor
             return f"{number(value, min(2, decimals([value])))} {name}"
     return f"{number(cause.price.value, 2)} s"
-
-
-def print_explanation(explanation: Explanation, console: Console) -> None:
-    """Prints a sentence and the tables."""
-    causes, calls = causes_table(explanation), calls_table(explanation)
-    prose(console, causes.caption, style="bold")
-    console.print()
-    print_table(replace(causes, caption=""), console)
-    console.print()
-    if calls.rows:
-        print_table(calls, console)
-        console.print()

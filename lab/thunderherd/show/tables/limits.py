@@ -2,18 +2,9 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
-from dataclasses import replace
-
-from rich.console import Console
-
-from thunderherd.engine.catalogue import Limit
-from thunderherd.machine.limits import DERIVED
 from thunderherd.records.limits import LimitFigure, MachineLimits
 from thunderherd.show.tables.model import Cell, Column, Row, Table
-from thunderherd.show.tables.terminal import print_table
 from thunderherd.text.figures import ABSENT, count, decimals, number, percent, span
-from thunderherd.text.layout import print_facts, prose
 
 PLACES = {"one_cpu": "one CPU", "two_cpus": "two CPUs"}
 UNITS = (("ns", 1.0), ("µs", 1e3), ("ms", 1e6))
@@ -60,28 +51,6 @@ def size_in_words(size: int) -> str:
     return f"{size // factor:,} {name}"
 
 
-def print_limits(limits: MachineLimits, listed: Sequence[Limit], console: Console) -> None:
-    """Prints the table, the meaning of each limit, and the limits that could not be measured."""
-    table = limits_table(limits)
-    print_table(replace(table, caption="", notes=()), console)
-    console.print()
-    meanings = {each.name: each.summary for each in listed} | dict(DERIVED.values())
-    shown = dict.fromkeys(each.limit for each in limits.figures)
-    print_facts(console, [(limit, meanings.get(limit, "")) for limit in shown])
-    lost = [
-        (each.limit, f"{_point_in_words(each.place, each.bytes)}: {each.reason}")
-        for each in limits.unavailable
-    ]
-    if lost:
-        console.print()
-        prose(console, "Unavailable on this machine:", style="")
-        print_facts(console, lost, indent=2)
-    console.print()
-    prose(console, *table.notes)
-    if limits.disturbed:
-        prose(console, f"{limits.disturbed}.", style="bold")
-
-
 def legend(limits: MachineLimits) -> str:
     """Explains how the limits were measured."""
     rounds = {each.rounds for each in limits.figures}
@@ -98,5 +67,6 @@ def legend(limits: MachineLimits) -> str:
     )
 
 
-def _point_in_words(place: str, size: int | None) -> str:
+def point_in_words(place: str, size: int | None) -> str:
+    """Writes where a limit was measured, and with which size."""
     return PLACES[place] if size is None else f"{size_in_words(size)}, {PLACES[place]}"

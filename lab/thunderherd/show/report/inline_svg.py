@@ -44,7 +44,7 @@ class _Box:
     colour: str
 
 
-def flame_view(directory: Path, file: str, title: str, least_percent: float) -> FlameGraph | None:
+def read_flame_graph(directory: Path, file: str, title: str, least_percent: float) -> FlameGraph | None:
     """Reads a flame graph of a run's directory, without narrower frames; None without such a file."""
     boxes = _boxes(directory / file)
     shown = [each for each in boxes if each.width >= least_percent]

@@ -22,12 +22,13 @@ from thunderherd.records.extra_trials import CountingSummary, CountingTable
 from thunderherd.records.summary import Summary
 from thunderherd.show.charts.sweeps import sweep_chart
 from thunderherd.show.report.page import render
-from thunderherd.show.report.why import why_view
-from thunderherd.show.tables.claims import print_claims
-from thunderherd.show.tables.main import main_table, print_pairs, print_study
+from thunderherd.show.report.why import why_section
+from thunderherd.show.tables.main import main_table
 from thunderherd.show.tables.model import Cell, Table
 from thunderherd.show.tables.paper_counters import counted_tables
 from thunderherd.show.tables.sweeps import sweep_tables
+from thunderherd.show.terminal.claims import print_claims
+from thunderherd.show.terminal.study import print_pairs, print_study
 from thunderherd.text.figures import extrapolated, time_share
 from thunderherd.trial.caveats import scaled_notes
 
@@ -164,7 +165,7 @@ def test_counted_trials_say_so() -> None:
     named = ["cpu_cycles", "cache_misses", "llc_load_misses"]
     table = CountingTable(trials=1, counters=named, contenders=[contender.name])
     counting = CountingSummary(trials=1, counters=table.counters, contenders=[counts])
-    view = why_view(of_sizes().model_copy(update={"counting": counting}))
+    view = why_section(of_sizes().model_copy(update={"counting": counting}))
     assert view is not None
     server, _ = view.counted
     own = rows(server)

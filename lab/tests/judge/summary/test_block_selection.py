@@ -10,7 +10,13 @@ from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 from made.summaries.trials import made_trial
 
-from thunderherd.judge.summary.selection import GIVE_UP_BLOCKS, Selection, blocks_of, most_blocks, select
+from thunderherd.judge.summary.block_selection import (
+    GIVE_UP_BLOCKS,
+    Selection,
+    blocks_of,
+    most_blocks,
+    select,
+)
 from thunderherd.records.summary import TrialRecord
 from thunderherd.study.loading import Look, Study
 

@@ -20,11 +20,11 @@ from thunderherd.judge.why.profiles import (
     requests_of,
     sampled,
 )
+from thunderherd.metrics.table import Side
 from thunderherd.records.directory import write_text
 from thunderherd.records.extra_trials import (
     ContenderProfile,
     DifferentialProfile,
-    ProfiledSide,
     ProfilingSummary,
     SideProfile,
 )
@@ -36,7 +36,7 @@ from thunderherd.text.figures import count
 
 FOLDER = "profiles"
 LONGEST_NAME = 80
-WHOSE: dict[ProfiledSide, str] = {"server": "server", "client": "clients"}
+WHOSE: dict[Side, str] = {"server": "server", "client": "clients"}
 
 PARTS_OF_A_MILLION = 1_000_000
 
@@ -88,7 +88,7 @@ def profiling_summary(
 
 def _written(
     profile: ContenderProfile,
-    side: ProfiledSide,
+    side: Side,
     trials: Sequence[ProfiledTrial],
     directory: Path,
     engine: Path,
@@ -127,7 +127,7 @@ def differential(
     b: str,
     directory: Path,
     engine: Path | None = None,
-    side: ProfiledSide = "server",
+    side: Side = "server",
 ) -> DifferentialProfile:
     """Draw in which functions a spends more time than b, and in which less.
 

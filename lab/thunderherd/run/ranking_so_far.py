@@ -1,4 +1,4 @@
-"""The standings of contenders during a run: estimates with intervals, from all valid trials so far.
+"""The ranking of contenders during a run: estimates with intervals, from all valid trials so far.
 
 Nothing is judged by them: noisy blocks are included, and verdicts come only at the planned looks.
 """
@@ -11,14 +11,14 @@ from dataclasses import dataclass
 from thunderherd.machine import noise
 from thunderherd.metrics.table import Better
 from thunderherd.records.summary import TrialRecord
-from thunderherd.statistics.comparisons import LocationEstimate, hodges_lehmann
+from thunderherd.statistics.samples import LocationEstimate, hodges_lehmann
 from thunderherd.study.loading import Contender, Study
 
-__all__ = ["Group", "Standing", "Standings"]
+__all__ = ["Group", "RankedContender", "RankingSoFar"]
 
 
 @dataclass(frozen=True)
-class Standing:
+class RankedContender:
     """A contender with its estimate, in the metric's own unit."""
 
     name: str
@@ -37,12 +37,12 @@ class Group:
     where: str
     metric: str
     better: Better
-    standings: tuple[Standing, ...]
+    ranked: tuple[RankedContender, ...]
     waiting: tuple[str, ...]
 
 
-class Standings:
-    """The standings, updated trial by trial."""
+class RankingSoFar:
+    """The ranking, updated trial by trial."""
 
     def __init__(self, study: Study) -> None:
         self.study = study
@@ -81,12 +81,12 @@ class Standings:
     def _group(self, where: str, contenders: Sequence[Contender]) -> Group:
         metric, better = contenders[0].metric, contenders[0].better
         known = [each for each in contenders if each.name in self._values]
-        standings = [
-            Standing(each.name, each.base, each.control_of is not None, self._estimate(each.name))
+        ranked = [
+            RankedContender(each.name, each.base, each.control_of is not None, self._estimate(each.name))
             for each in known
         ]
         sign = -1 if better == "more" else 1
-        order = sorted(standings, key=lambda each: sign * each.estimate.value)
+        order = sorted(ranked, key=lambda each: sign * each.estimate.value)
         waiting = tuple(each.base for each in contenders if each.name not in self._values)
         return Group(where, metric, better, tuple(order), waiting)
 

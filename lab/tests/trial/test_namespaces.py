@@ -25,7 +25,7 @@ from thunderherd.errors import UserError
 from thunderherd.labs import KINDS
 from thunderherd.labs.kind import Site
 from thunderherd.labs.words import QUANTITIES
-from thunderherd.machine import noise
+from thunderherd.machine import tcp_sockets
 from thunderherd.records.directory import load
 from thunderherd.records.summary import TrialForm, TrialRecord
 from thunderherd.run import runner
@@ -124,7 +124,7 @@ def test_a_site_is_another_network(veth: Path) -> None:
             assert running.wait(PATIENCE).tally.requests == 30
             eventually("its sockets wait in it", lambda: site.time_wait(ready) == 30)
             assert site.time_wait_in_the_way(ready) == 30
-            assert noise.time_wait_of_port(ready.port or 0) == 0, "and in no other"
+            assert tcp_sockets.time_wait_of_port(ready.port or 0) == 0, "and in no other"
             names = {namespaces_of_all()[pid] for pid in (os.getpid(), ready.server_pid)}
             assert len(names) == 2
             server.stop()
@@ -258,7 +258,7 @@ def test_whole_lives_are_counted_in_namespaces_too(study: Study, veth: Path) -> 
 def test_ports_that_are_used_up_are_those_of_the_lab(
     study: Study, veth: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(noise, "local_ports", lambda: 10)
+    monkeypatch.setattr(tcp_sockets, "local_ports", lambda: 10)
     reasons = {record.contender: record.invalid_reasons for record in trials_of(study, veth)}
     assert "(5)" in reasons["prefork@lab=loopback"][0]
     assert reasons["prefork"] == reasons["prefork@lab=unix"] == []

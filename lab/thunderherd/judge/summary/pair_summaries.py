@@ -1,6 +1,6 @@
-"""Verdicts and ranks: the values of the blocks that count, and the comparisons at each look.
+"""The pairs and ranks of a summary: the values of the blocks that count, compared at each look.
 
-The methods are in `statistics.comparisons`; `selection` says which blocks count.
+The methods are in `statistics.comparisons`; `block_selection` says which blocks count.
 """
 
 from __future__ import annotations
@@ -8,19 +8,13 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from itertools import combinations
 
-from thunderherd.judge.summary.selection import Block, Selection
+from thunderherd.judge.summary.block_selection import Block, Selection
 from thunderherd.metrics.table import in_order
 from thunderherd.records.summary import PairSummary, TrialRecord
 from thunderherd.statistics.columns import known
-from thunderherd.statistics.comparisons import (
-    Look,
-    PairResult,
-    all_decided,
-    compare_at_looks,
-    hodges_lehmann,
-    letters,
-    separated_pairs,
-)
+from thunderherd.statistics.comparisons import Look, PairResult, compare_at_looks, letters
+from thunderherd.statistics.samples import hodges_lehmann
+from thunderherd.statistics.verdicts import all_decided, separated_pairs
 from thunderherd.study.loading import Comparison, Study
 from thunderherd.trial.observation import left_out
 

@@ -25,7 +25,7 @@ from thunderherd.run.profiled import with_samples
 from thunderherd.run.progress import PlainProgress
 from thunderherd.run.runner import run_study
 from thunderherd.show.report.page import render
-from thunderherd.show.tables.main import print_study
+from thunderherd.show.terminal.study import print_study
 from thunderherd.study.loading import load_study
 from thunderherd.text.layout import make_console
 from thunderherd.trial.observation import TOO_BUSY

@@ -1,0 +1,35 @@
+"""TCP sockets: real ones in TIME_WAIT, and a written table."""
+
+from __future__ import annotations
+
+import socket
+from pathlib import Path
+
+import pytest
+
+from thunderherd.machine import tcp_sockets
+
+
+def test_retransmitted_segments_are_read_in_a_namespace(tmp_path: Path) -> None:
+    (tmp_path / "snmp").write_text(
+        "Ip: Forwarding DefaultTTL\nIp: 1 64\nTcp: RtoMin InSegs RetransSegs OutRsts\nTcp: 200 55 12 3\n"
+    )
+    assert tcp_sockets.retransmitted_segments(tmp_path) == 12
+
+
+def test_time_wait_is_counted_by_port() -> None:
+    if tcp_sockets.time_wait_count() + 5 > tcp_sockets.time_wait_limit():
+        pytest.skip("the machine's table of TIME_WAIT sockets is full: it keeps no more of them")
+    listener = socket.create_server(("127.0.0.1", 0))
+    port = listener.getsockname()[1]
+    before = tcp_sockets.time_wait_of_port(port)
+    for closes_first in ("client", "client", "client", "server", "server"):
+        client = socket.create_connection(("127.0.0.1", port))
+        server, _ = listener.accept()
+        for end in (client, server) if closes_first == "client" else (server, client):
+            end.close()
+    listener.close()
+    assert tcp_sockets.time_wait_of_port(port) - before == 5
+    assert tcp_sockets.time_wait_listed(tcp_sockets.OWN_NETWORK, port) - before == 5
+    assert tcp_sockets.time_wait_count() >= 5
+    assert tcp_sockets.local_ports() > 100

@@ -1,0 +1,65 @@
+"""The control groups of a process, and how often they were throttled (cgroups(7))."""
+
+from __future__ import annotations
+
+from functools import lru_cache
+from pathlib import Path
+
+from thunderherd.machine import proc
+
+
+def throttled_periods() -> int:
+    """Return how often this process's control groups were throttled so far; 0 without a quota."""
+    total = 0
+    for path in _cpu_stat_files():
+        try:
+            fields = dict(line.split() for line in path.read_text().splitlines())
+            total += int(fields.get("nr_throttled", 0))
+        except (OSError, ValueError):
+            continue
+    return total
+
+
+@lru_cache(maxsize=1)
+def _cpu_stat_files() -> tuple[Path, ...]:
+    """Return `cpu.stat` of this process's control group and all its ancestors, in either version."""
+    try:
+        groups = (proc.PROC / "self/cgroup").read_text()
+        mounts = (proc.PROC / "self/mountinfo").read_text()
+    except OSError:
+        return ()
+    return tuple(path for path in cpu_stat_paths(groups, mounts) if path.exists())
+
+
+def cpu_stat_paths(groups: str, mounts: str) -> list[Path]:
+    """Return the possible places of `cpu.stat`, from /proc/self/cgroup and /proc/self/mountinfo."""
+    return [directory / "cpu.stat" for directory in control_groups(groups, mounts, "cpu")]
+
+
+def control_groups(groups: str, mounts: str, controller: str) -> list[Path]:
+    """Return a process's control group and its ancestors, in the hierarchy of a controller.
+
+    From its /proc/PID/cgroup and /proc/PID/mountinfo (cgroups(7)).
+    """
+    own: dict[str, str] = {}
+    for line in groups.splitlines():
+        _number, controllers, path = line.split(":", 2)
+        if controllers == "":
+            own["cgroup2"] = path
+        elif controller in controllers.split(","):
+            own["cgroup"] = path
+    found: list[Path] = []
+    for line in mounts.splitlines():
+        front, _, back = line.partition(" - ")
+        kind, _device, options = back.split(" ", 2)
+        if kind not in own or (kind == "cgroup" and controller not in options.split(",")):
+            continue
+        root, mount_point = front.split()[3:5]
+        inner = own[kind].removeprefix(root.rstrip("/")).strip("/")
+        directory = Path(mount_point) / inner
+        while True:
+            found.append(directory)
+            if directory == Path(mount_point):
+                break
+            directory = directory.parent
+    return found

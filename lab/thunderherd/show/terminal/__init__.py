@@ -1,0 +1,1 @@
+"""Pages of the terminal, and the writer of their tables."""

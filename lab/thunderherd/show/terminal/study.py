@@ -1,0 +1,140 @@
+"""A run on the terminal: its tables and facts, its comparisons, its counters."""
+
+from __future__ import annotations
+
+import shlex
+from pathlib import Path
+
+from rich.console import Console
+from rich.text import Text
+
+from thunderherd.records.summary import Summary
+from thunderherd.show.sentences.bounds import bounds_in_words
+from thunderherd.show.sentences.crossover import sentences
+from thunderherd.show.sentences.explanation import why_lines
+from thunderherd.show.sentences.left_out import not_counted, not_sampled, where_drawn
+from thunderherd.show.sentences.tables import claim_counts, run_line, trial_counts, verdict_counts, warnings
+from thunderherd.show.tables.counters import asks_for_counters, counter_tables, counters_legend
+from thunderherd.show.tables.main import main_table, pairs_table
+from thunderherd.show.tables.paper_counters import (
+    counted_legend,
+    counted_tables,
+    counted_title,
+    perf_stat_legend,
+    perf_stats,
+)
+from thunderherd.show.tables.runs import main_runs, sweep_runs
+from thunderherd.show.tables.sweeps import main_further, slope_table, sweep_tables, sweeps_legend
+from thunderherd.show.terminal.tables import print_table
+from thunderherd.text.figures import main_of
+from thunderherd.text.layout import print_facts, prose
+
+__all__ = ["print_counters", "print_pairs", "print_study"]
+
+
+def print_study(summary: Summary, console: Console, directory: Path | None = None) -> None:
+    """Prints the tables and facts of a study.
+
+    `directory` is the results folder, for the lines that name it and the next command.
+    """
+    console.print()
+    prose(console, summary.study.title, style="bold")
+    prose(console, summary.study.question)
+    if main_of(summary):
+        console.print()
+        print_table(main_table(summary), console)
+    for table in (main_further(summary), main_runs(summary)):
+        if table is not None:
+            console.print()
+            print_table(table, console)
+    _print_sweeps(summary, console)
+    _print_counted(summary, console)
+    console.print()
+    facts = [
+        ("Verdicts", verdict_counts(summary)),
+        ("Claims", claim_counts(summary)),
+        ("Trials", trial_counts(summary)),
+        *((bound.heading, bound.text) for bound in bounds_in_words(summary)),
+        ("Run", run_line(summary)),
+        *(("Note", note) for note in (*warnings(summary), *not_counted(summary), *not_sampled(summary))),
+    ]
+    if directory is not None:
+        where, name = shlex.quote(str(directory)), shlex.quote(summary.study.name)
+        has_claims = summary.claims or summary.questions
+        following = f"thunderherd claims {name} {where}" if has_claims else f"thunderherd report {where}"
+        why = f"thunderherd explain {where}" if summary.explanations or summary.profiles else ""
+        counters = f"thunderherd table {where} --counters" if asks_for_counters(summary) else ""
+        texts = (str(directory), counters, where_drawn(summary, directory), why, following)
+        facts += zip(("Results", "Counters", "Profiles", "Why", "Next"), texts, strict=True)
+    print_facts(console, facts)
+
+
+def _print_sweeps(summary: Summary, console: Console) -> None:
+    """Prints every sweep: title, tables, crossover, slopes and runs."""
+    for sweep in summary.sweeps:
+        console.print()
+        prose(console, sweep.title, style="bold")
+        for place, table in enumerate(sweep_tables(summary, sweep)):
+            if place:
+                console.print()
+            print_table(table, console)
+        for place, sentence in enumerate(sentences(summary, sweep)):
+            if not place:
+                console.print()
+            prose(console, sentence, style="" if place else "bold")
+        if slopes := slope_table(summary, sweep):
+            console.print()
+            print_table(slopes, console)
+        if runs := sweep_runs(summary, sweep):
+            console.print()
+            print_table(runs, console)
+        for line in why_lines(summary, sweep):
+            prose(console, line)
+    if summary.sweeps:
+        console.print()
+    for line in sweeps_legend(summary):
+        prose(console, line)
+
+
+def _print_counted(summary: Summary, console: Console) -> None:
+    """Prints the counters of both sides next to the source's, if it has such a table."""
+    tables = counted_tables(summary)
+    if not tables:
+        return
+    console.print()
+    prose(console, counted_title(summary), style="bold")
+    for place, table in enumerate(tables):
+        if place:
+            console.print()
+        print_table(table, console)
+    prose(console, counted_legend(summary))
+    for output in perf_stats(summary):
+        console.print()
+        prose(console, output.title, style="bold")
+        for line in output.lines:
+            # The columns are the source's, so lines are never folded.
+            console.print(Text(line), soft_wrap=True)
+        for note in output.notes:
+            head, _, text = note.partition(" ")
+            prose(console, text, head=f"{head} ")
+    for line in perf_stat_legend(summary) if perf_stats(summary) else ():
+        prose(console, line)
+
+
+def print_pairs(summary: Summary, console: Console) -> None:
+    """Prints the table of comparisons."""
+    if summary.pairs:
+        print_table(pairs_table(summary), console)
+    else:
+        prose(console, f"Comparisons: {verdict_counts(summary)}", style="")
+
+
+def print_counters(summary: Summary, console: Console) -> None:
+    """Prints the tables of all places."""
+    for tables in counter_tables(summary):
+        for table in tables.all:
+            console.print()
+            print_table(table, console)
+    console.print()
+    for line in counters_legend(summary):
+        prose(console, line)
