@@ -22,7 +22,7 @@ from thunderherd.labs.words import QUANTITIES
 from thunderherd.study import lab_option
 from thunderherd.study.overrides import parse_override
 
-PATIENCE = 20.0
+PATIENCE = 60.0
 
 
 def test_the_engine_is_told_the_rest() -> None:

@@ -26,7 +26,7 @@ pytestmark = pytest.mark.usefixtures("stand_in")
 def run(*arguments: str, stdin: str = "", cwd: Path | None = None) -> subprocess.CompletedProcess[str]:
     command = [sys.executable, "-m", "thunderherd", *arguments]
     return subprocess.run(
-        command, input=stdin, capture_output=True, text=True, timeout=60, cwd=cwd, check=False
+        command, input=stdin, capture_output=True, text=True, timeout=240, cwd=cwd, check=False
     )
 
 
