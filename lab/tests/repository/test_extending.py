@@ -118,14 +118,10 @@ def extended(tmp_path_factory: pytest.TempPathFactory) -> Path:
     )
     assert additions == 1, f"{exchanges['path']} has no one list PROTOCOLS to add a name to"
     protocol.write_text(f"{text}\n{exchanges['text']}")
-    # One build for all, so that every CPU has work; a build of tests, because tests enable features of
-    # dependencies that `cargo build` would leave out.
-    cargo("test", folder, "--no-run", *TESTS)
+    # A build of tests, because tests enable features of dependencies that `cargo build` would leave out.
+    cargo("test", folder, "--no-run", "--test", "conformance")
     return folder
 
-
-TESTS = ("--lib", "--test", "conformance")
-"""The engine's tests that go through the registries, and so through the new entries."""
 
 WITHOUT_LIMITS = ("--set", "limits_milliseconds=0")
 """Saves three seconds a run; these tests do not use the machine limits."""
@@ -243,14 +239,16 @@ def test_the_new_primitives_serve_and_ask(extended: Path, environment: dict[str,
 @pytest.mark.parametrize(
     ("tests", "names"),
     [
-        # The tests that go through all primitives; others take as long and wait for timeouts.
-        (
+        # The tests that go through all primitives; others take as long and wait for timeouts. To compile them
+        # takes as long as all else here, and the conformance suite also goes through all primitives.
+        pytest.param(
             ("--lib",),
             (
                 "primitives::sending_tests",
                 "primitives::receiving_tests",
                 "primitives::connection_tests::every_primitive_survives_partial_writes",
             ),
+            marks=pytest.mark.thorough,
         ),
         # The conformance suite takes only one name at a time.
         (("--test", "conformance"), ("prefork_flock::ping",)),
