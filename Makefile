@@ -66,6 +66,8 @@ test-tools: build $(VENV)/.test-tools
 
 # Tests send signals. A caller such as nohup may ignore some, and child processes inherit that.
 NOTHING_IGNORED := $(shell env --default-signal true 2>/dev/null && echo env --default-signal=HUP,INT,QUIT)
+# Python and pytest cache what they compile. Otherwise each worker, and each program that a test starts, compiles again.
+PYTEST := env -u PYTHONDONTWRITEBYTECODE $(PYTHON) -m pytest
 
 compiled-tests: build
 	@cargo test --locked --no-run $(MANIFEST)
@@ -78,20 +80,22 @@ test-engine: compiled-tests
 	@echo "==> cargo test"
 	@$(NOTHING_IGNORED) $(PYTHON) tools/engine_tests.py
 
-test-thorough: build ## every conformance test with every workload and the system's buffers (`make test` leaves some out)
+test-thorough: test-tools ## tests that `make test` leaves out: every workload and the system's buffers in the conformance suite, and tests marked thorough
 	@$(NOTHING_IGNORED) cargo test --locked $(MANIFEST) --test conformance -- --include-ignored
+	@$(NOTHING_IGNORED) $(PYTEST) -m thorough
 
 # pytest rewrites assertions and caches the result. CI does this once, during other checks, instead of once a worker.
 rewritten-tests: test-tools
-	@output=$$($(PYTHON) -m pytest --collect-only -qq 2>&1) || { echo "$$output" >&2; exit 1; }
+	@output=$$($(PYTEST) --collect-only -qq 2>&1) || { echo "$$output" >&2; exit 1; }
 
-# Four workers, twice the CPUs of a small machine, since tests wait for a third of their time. Then the few tests that
-# need the CPUs for themselves, one after another.
+# Five workers on the two CPUs of a small machine, since tests wait for a third of their time. Then the few tests that
+# need the CPUs for themselves, one after another, from the files that have any.
 test-lab: test-tools
 	@echo "==> pytest"
-	@$(NOTHING_IGNORED) $(PYTHON) -m pytest --numprocesses 4 --dist loadfile --no-loadscope-reorder -m "not alone"; status=$$?; \
+	@$(NOTHING_IGNORED) $(PYTEST) --numprocesses 5 --dist loadfile --no-loadscope-reorder -m "not alone and not thorough"; status=$$?; \
 		echo "==> pytest, alone"; \
-		$(NOTHING_IGNORED) $(PYTHON) -m pytest -m alone || status=$$?; exit $$status
+		$(NOTHING_IGNORED) $(PYTEST) -m "alone and not thorough" \
+			$$(grep -rl --include='test_*.py' 'mark\.alone' lab/tests bench/tests) || status=$$?; exit $$status
 
 check: check-rust check-python check-documents ## check formatting, lints, types, and that generated documents are current
 

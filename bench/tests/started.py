@@ -1,12 +1,15 @@
-"""The benchmarks as programs that a test starts, and the places that their comparisons run in."""
+"""The benchmarks as programs that a test starts or as calls, and the places that their comparisons run in."""
 
 from __future__ import annotations
 
 import contextlib
+import importlib.util
+import io
 import subprocess
 import sys
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from pathlib import Path
+from unittest import mock
 
 import pytest
 
@@ -16,12 +19,48 @@ from thunderherd.errors import UserError
 BENCH = Path(__file__).resolve().parents[1]
 
 
+def main_of_bench() -> Callable[[], None]:
+    """Loads what `python bench` runs, once."""
+    name = "main_of_bench"
+    if name not in sys.modules:
+        spec = importlib.util.spec_from_file_location(name, BENCH / "__main__.py")
+        assert spec and spec.loader
+        sys.modules[name] = importlib.util.module_from_spec(spec)
+        spec.loader.exec_module(sys.modules[name])
+    main: Callable[[], None] = sys.modules[name].main
+    return main
+
+
+def called(*words: str) -> tuple[object, str, str]:
+    """Runs the benchmarks in this process, since Python takes half a second to start.
+
+    Returns what they exit with, their output, and what they print on stderr.
+    """
+    output, errors = io.StringIO(), io.StringIO()
+    with (
+        mock.patch.object(sys, "argv", [str(BENCH), *words]),
+        contextlib.redirect_stdout(output),
+        contextlib.redirect_stderr(errors),
+    ):
+        try:
+            main_of_bench()()
+        except SystemExit as end:
+            return end.code, output.getvalue(), errors.getvalue()
+    return 0, output.getvalue(), errors.getvalue()
+
+
 def bench(*words: str) -> str:
-    """Run a part of the benchmarks; return its output."""
-    command = [sys.executable, str(BENCH), *words]
-    run = subprocess.run(command, capture_output=True, text=True, timeout=240, check=False)
-    assert run.returncode == 0, run.stderr
-    return run.stdout
+    """Runs a part of the benchmarks in this process; returns its output."""
+    status, output, errors = called(*words)
+    assert not status, f"{status}\n{errors}"
+    return output
+
+
+def not_made(*words: str) -> str:
+    """Runs the benchmarks in this process, which must refuse these words; returns the refusal."""
+    status, _, errors = called(*words)
+    assert status
+    return status if isinstance(status, str) else errors
 
 
 def refused(*command: str) -> str:

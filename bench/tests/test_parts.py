@@ -5,10 +5,15 @@ from __future__ import annotations
 import os
 import re
 import shutil
+import subprocess
 import sys
+from collections.abc import Iterator
+from typing import Any
 
 import pytest
-from started import BENCH, bench, refused
+from started import BENCH, bench, not_made, refused
+
+import layers
 
 FIGURE = re.compile(r"\s[0-9][0-9,.]*")
 
@@ -78,11 +83,38 @@ def test_what_counting_costs_stands_beside_a_trial_without() -> None:
     )
 
 
+@pytest.fixture
+def quickly_built(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Builds the bare loops without optimisation, from what `cargo test` has compiled. The optimised program
+    takes minutes to build, and no figure is judged."""
+    if layers.missing():
+        return
+    run = subprocess.run
+
+    def unoptimised(command: list[str], **more: Any) -> subprocess.CompletedProcess[str]:
+        return run([word for word in command if word != "--release"], **more)
+
+    with monkeypatch.context() as patched:
+        patched.setattr(layers.subprocess, "run", unoptimised)
+        program = layers.built.__wrapped__()
+    monkeypatch.setattr(layers, "built", lambda: program)
+
+
+@pytest.mark.thorough
+@pytest.mark.skipif(layers.missing() is not None, reason="needs cargo")
+def test_the_layers_are_built_as_the_benchmarks_run_them() -> None:
+    assert layers.built().is_file()
+
+
+@pytest.mark.usefixtures("quickly_built")
 def test_generators_ask_the_same_server_and_it_counts_what_they_do() -> None:
     printed = bench("clients", "epoll, 64 bytes", "--rounds", "1", "--seconds", "1")
     for name in ("ours, epoll", "ours, io_uring", "ours, io_uring, all bytes"):
         [row] = rows(printed, name)
         assert re.search(r"\s1\.000\d\s", row), printed
+    for name in ("bare loop", "bare loop, polling"):
+        [row] = rows(printed, name)
+        assert FIGURE.search(row) or layers.missing(), printed
     for name in ("wrk", "hey", "h2load"):
         if shutil.which(name):
             [row] = rows(printed, name)
@@ -90,7 +122,7 @@ def test_generators_ask_the_same_server_and_it_counts_what_they_do() -> None:
             assert re.search(r"\s(0\.99\d\d|1\.0\d\d\d)\s", row), printed
         else:
             assert f"{name} is not installed: apt-get install" in printed
-    assert "no server is called 'apache'" in refused(sys.executable, str(BENCH), "clients", "apache")
+    assert "no server is called 'apache'" in not_made("clients", "apache")
 
 
 def test_many_connections_at_a_time_on_both_sides() -> None:
@@ -105,7 +137,7 @@ def test_many_connections_at_a_time_on_both_sides() -> None:
 
 def test_an_unknown_design_is_named() -> None:
     assert "no design is called 'epol'" in refused(sys.executable, str(BENCH), "designs", "epol")
-    assert "no design is called 'epol'" in refused(sys.executable, str(BENCH), "layers", "--design", "epol")
+    assert "no design is called 'epol'" in not_made("layers", "--design", "epol")
 
 
 @pytest.mark.parametrize(
@@ -118,13 +150,21 @@ def test_an_unknown_design_is_named() -> None:
     ],
 )
 def test_a_proof_that_cannot_be_made_is_refused(words: tuple[str, ...], said: str) -> None:
-    assert said in refused(sys.executable, str(BENCH), "proofs", *words)
+    assert said in not_made("proofs", *words)
 
 
-@pytest.mark.skipif(shutil.which("taskset") is None, reason="needs taskset: apt-get install util-linux")
+@pytest.fixture
+def one_cpu() -> Iterator[None]:
+    """Leaves this process a single CPU."""
+    before = os.sched_getaffinity(0)
+    os.sched_setaffinity(0, {min(before)})
+    yield
+    os.sched_setaffinity(0, before)
+
+
+@pytest.mark.usefixtures("one_cpu")
 @pytest.mark.parametrize(
     "part", ["designs", "memory", "nginx", "counting", "layers", "proofs", "clients", "transactions"]
 )
 def test_one_cpu_is_too_few(part: str) -> None:
-    cpu = str(min(os.sched_getaffinity(0)))
-    assert "needs two CPUs" in refused("taskset", "-c", cpu, sys.executable, str(BENCH), part)
+    assert "needs two CPUs" in not_made(part)

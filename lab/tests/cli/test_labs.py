@@ -13,6 +13,7 @@ from pathlib import Path
 import pytest
 from made.engines import processes_of
 from made.refusals import codes_printed, refused
+from made.stand_in import answered, forked
 
 from thunderherd.cli import labs
 from thunderherd.engine.client import catalogue
@@ -21,7 +22,7 @@ from thunderherd.labs.words import QUANTITIES
 from thunderherd.study import lab_option
 from thunderherd.study.overrides import parse_override
 
-PATIENCE = 20.0
+PATIENCE = 60.0
 
 
 def test_the_engine_is_told_the_rest() -> None:
@@ -176,10 +177,7 @@ def test_what_cannot_be_had_in_namespaces_is_told_as_it_was_typed(
     pair = catalogue().namespace
     if pair is None or not pair.available:
         pytest.skip("no namespaces here")
-    done = subprocess.run(
-        thunderherd("serve", "prefork", "--lab", "veth", *words),
-        capture_output=True, text=True, timeout=PATIENCE,
-    )  # fmt: skip
+    done = forked("serve", "prefork", "--lab", "veth", *words)
     assert (done.returncode, done.stdout) == (2, ""), done
     assert code is OTHERS or codes_printed(done.stderr) == [code]
     assert [fact for fact in facts if fact not in done.stderr] == [], done.stderr
@@ -206,7 +204,8 @@ def thunderherd(*words: str) -> list[str]:
 
 def test_help_has_both(use_engine: Path) -> None:
     for command, words in (("serve", ["--backlog", "--lab", "--rate"]), ("load", ["--connect", "--lab"])):
-        done = subprocess.run(thunderherd(command, "--help"), capture_output=True, text=True, check=True)
+        done = forked(command, "--help")
+        assert done.returncode == 0, done.stderr
         for word in words:
             assert word in done.stdout, word
 
@@ -215,8 +214,8 @@ def test_a_load_joins_the_server_that_runs(copied_engine: Path) -> None:
     pair = catalogue().namespace
     if pair is None or not pair.available:
         pytest.skip(pair.reason or "no namespaces" if pair else "this engine makes no namespaces")
-    loads = thunderherd("load", "bytes", "--lab", "veth", "--loops", "3", "--connect")
-    alone = subprocess.run([*loads, "10.0.0.1:1"], capture_output=True, text=True, timeout=PATIENCE)
+    loads = ("load", "bytes", "--lab", "veth", "--loops", "3", "--connect")
+    alone = forked(*loads, "10.0.0.1:1")
     assert alone.returncode == 2
     assert codes_printed(alone.stderr) == ["lab.no_server"]
     assert "thunderherd serve DESIGN --lab veth" in alone.stderr
@@ -229,9 +228,7 @@ def test_a_load_joins_the_server_that_runs(copied_engine: Path) -> None:
         try:
             assert server.stdout.readline() == "listening on 10.0.0.1:7777\n"
             assert "veth, 1 Gbit/s" in server.stderr.readline()
-            joined = subprocess.run(
-                [*loads, "10.0.0.1:7777"], capture_output=True, text=True, timeout=PATIENCE
-            )
+            joined = forked(*loads, "10.0.0.1:7777")
             assert joined.returncode == 0, joined.stderr
             assert joined.stdout.startswith("15 of 15 ")
             server.send_signal(signal.SIGTERM)
@@ -275,8 +272,7 @@ def test_a_server_and_its_namespaces_end_together(copied_engine: Path, victim: s
 
 
 def test_a_study_may_be_run_elsewhere(use_engine: Path, small_study_file: Path, tmp_path: Path) -> None:
-    words = thunderherd("run", str(small_study_file), "--out", str(tmp_path / "out"))
-    done = subprocess.run([*words, "--lab", "vet"], capture_output=True, text=True, timeout=60)
+    done = answered("run", str(small_study_file), "--out", str(tmp_path / "out"), "--lab", "vet")
     assert done.returncode == 2
     assert "run: --lab vet: " in done.stderr and "'veth'?" in done.stderr
     assert ", ".join([*KINDS, "free", "apart"]) in done.stderr

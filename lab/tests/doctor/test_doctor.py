@@ -17,6 +17,7 @@ from typing import Any
 import pytest
 from made.machines import ALL_CAPABILITIES, GUEST, MadeMachine, limits, made_noise, status
 from made.refusals import codes_printed
+from made.stand_in import answered
 from rich.console import Console
 
 from thunderherd.cli.doctor import page, print_page
@@ -39,11 +40,6 @@ jsonschema: Any = importlib.import_module("jsonschema")
 WHOLLY = SizeHere(runs="wholly")
 HOSTILE = "\x1b[2J\n\x07\u202eevil"
 COMMAND = ("      type  ", "      undo  ")
-
-
-def doctor(*arguments: str) -> subprocess.CompletedProcess[str]:
-    command = [sys.executable, "-m", "thunderherd", "doctor", *arguments]
-    return subprocess.run(command, capture_output=True, text=True, timeout=240, check=False)
 
 
 def diagnosed(made_machine: MadeMachine, *studies: StudyHere) -> Diagnosis:
@@ -72,7 +68,8 @@ def lines_of(found: Diagnosis, width: int = 120) -> list[str]:
 
 @pytest.mark.usefixtures("use_engine")
 def test_the_page_of_this_machine() -> None:
-    done = doctor()
+    command = [sys.executable, "-m", "thunderherd", "doctor"]
+    done = subprocess.run(command, capture_output=True, text=True, timeout=240, check=False)
     assert done.returncode in (0, 1), done.stderr
     assert done.stderr == ""
     lines = done.stdout.splitlines()
@@ -88,7 +85,7 @@ def test_the_page_of_this_machine() -> None:
 
 @pytest.mark.usefixtures("use_engine")
 def test_the_same_as_json() -> None:
-    done = doctor("--json")
+    done = answered("doctor", "--json")
     told = json.loads(done.stdout)
     jsonschema.validate(told, schema())
     assert told["schema"] == 1
@@ -101,7 +98,7 @@ def test_the_same_as_json() -> None:
 
 def test_a_study_that_cannot_run_is_exit_status_1(fake_engine: Callable[..., Path]) -> None:
     fake_engine()  # it has not what the studies of event loops need
-    done = doctor()
+    done = answered("doctor")
     assert done.returncode == 1, done.stderr
     assert re.search(r"^  x \S+ +cannot run", done.stdout, re.MULTILINE)
     assert done.stdout.splitlines()[-1].endswith("(exit status 1).")
@@ -109,7 +106,7 @@ def test_a_study_that_cannot_run_is_exit_status_1(fake_engine: Callable[..., Pat
 
 @pytest.mark.parametrize("wrong", ["--yaml", "epoll"])
 def test_wrong_usage_is_exit_status_2(wrong: str) -> None:
-    done = doctor(wrong)
+    done = answered("doctor", wrong)
     assert done.returncode == 2
     assert codes_printed(done.stderr) == [
         "usage.unknown_option" if wrong.startswith("-") else "usage.invalid"
@@ -118,7 +115,7 @@ def test_wrong_usage_is_exit_status_2(wrong: str) -> None:
 
 
 def test_help_tells_the_exit_status() -> None:
-    said = " ".join(doctor("--help").stdout.replace("│", " ").split())
+    said = " ".join(answered("doctor", "--help").stdout.replace("│", " ").split())
     assert re.search(r"\b0 if .*\b1 .*\b2 for ", said)
 
 

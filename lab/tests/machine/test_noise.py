@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import math
 import os
+import signal
 import time
 from dataclasses import replace
 from types import SimpleNamespace
@@ -145,17 +146,20 @@ def test_shares_stay_shares(tasks: float, server: float, steal: float) -> None:
 
 
 def test_what_others_use_is_found(monkeypatch: pytest.MonkeyPatch) -> None:
-    """A process outside the sample, busy for half a second, is foreign; our own work is not."""
+    """A process outside the sample, busy for 0.3 s of CPU time, is foreign; our own work is not."""
     monkeypatch.undo()
+    done, report = os.pipe()
     before = noise.sample()
     child = os.fork()
     if child == 0:
-        until = time.monotonic() + 0.5
-        while time.monotonic() < until:
+        until = time.process_time() + 0.3
+        while time.process_time() < until:
             pass
-        os._exit(0)
-    time.sleep(0.5)
+        os.write(report, b".")
+        signal.pause()
+    assert os.read(done, 1) == b"."
     running = noise.sample()
+    os.kill(child, signal.SIGKILL)
     os.waitpid(child, 0)  # from now on it is one of our ended children
     reaped = noise.sample()
     foreign, known = (noise.between(before, after, 0) for after in (running, reaped))

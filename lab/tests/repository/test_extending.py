@@ -118,17 +118,16 @@ def extended(tmp_path_factory: pytest.TempPathFactory) -> Path:
     )
     assert additions == 1, f"{exchanges['path']} has no one list PROTOCOLS to add a name to"
     protocol.write_text(f"{text}\n{exchanges['text']}")
-    # One build for all, so that every CPU has work; a build of tests, because tests enable features of
-    # dependencies that `cargo build` would leave out.
-    cargo("test", folder, "--no-run", *TESTS)
+    # A build of tests, because tests enable features of dependencies that `cargo build` would leave out.
+    cargo("test", folder, "--no-run", "--test", "conformance")
     return folder
 
 
-TESTS = ("--lib", "--test", "conformance")
-"""The engine's tests that go through the registries, and so through the new entries."""
-
 WITHOUT_LIMITS = ("--set", "limits_milliseconds=0")
 """Saves three seconds a run; these tests do not use the machine limits."""
+
+FEWER_CLIENTS = ("--set", "load.processes=2")
+"""Half of the study's: fewer processes to start in each of its 50 trials."""
 
 BUILT_ONCE = {"CARGO_INCREMENTAL": "0", "CARGO_PROFILE_DEV_DEBUG": "0"}
 """Halves the compiler's time: the copy is built once, and nobody debugs it."""
@@ -243,14 +242,16 @@ def test_the_new_primitives_serve_and_ask(extended: Path, environment: dict[str,
 @pytest.mark.parametrize(
     ("tests", "names"),
     [
-        # The tests that go through all primitives; others take as long and wait for timeouts.
-        (
+        # The tests that go through all primitives; others take as long and wait for timeouts. To compile them
+        # takes as long as all else here, and the conformance suite also goes through all primitives.
+        pytest.param(
             ("--lib",),
             (
                 "primitives::sending_tests",
                 "primitives::receiving_tests",
                 "primitives::connection_tests::every_primitive_survives_partial_writes",
             ),
+            marks=pytest.mark.thorough,
         ),
         # The conformance suite takes only one name at a time.
         (("--test", "conformance"), ("prefork_flock::ping",)),
@@ -272,7 +273,9 @@ def test_the_new_study_runs_the_new_workload_on_the_new_design(
 ) -> None:
     """Run the study with the new load and its sweep, judge its claim and answer its question."""
     output = thunderherd(
-        ["run", "ping.toml", "--quick", "--seed", "1", "--out", "out", *WITHOUT_LIMITS], environment, extended
+        ["run", "ping.toml", "--quick", "--seed", "1", "--out", "out", *WITHOUT_LIMITS, *FEWER_CLIENTS],
+        environment,
+        extended,
     )
     assert "flock" in output
     summary = json.loads((extended / "out" / "summary.json").read_text())

@@ -165,9 +165,12 @@ def test_a_pipe_gets_plain_lines(writer: Writer) -> None:
     first = process.stdout.readline()
     assert "seed 1" in first and "4 trials" in first
     writer.add(5)
-    time.sleep(3)
+    lines = [process.stdout.readline()]
+    while lines[-1] and not lines[-1].startswith("block 3/10: 3 trials valid"):
+        lines.append(process.stdout.readline())
     writer.directory.close()
-    said, _ = process.communicate(timeout=LIMIT)
+    rest, _ = process.communicate(timeout=LIMIT)
+    said = "".join(lines) + rest
     assert process.returncode == 0 and "\x1b" not in said
     assert re.findall(r"^block (\d+)/10: 3 trials valid", said, re.MULTILINE) == ["2", "3"]
     assert len(re.findall(r"^so far, .*: .*prefork", said, re.MULTILINE)) >= 2

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import os
+import shlex
 import signal
 import subprocess
 import sys
@@ -15,6 +16,7 @@ import pytest
 from made.engines import processes_of
 from made.interrupted import STUDY
 from made.paths import TESTS
+from made.stand_in import answered
 
 import thunderherd
 from thunderherd.run.runner import RESUME
@@ -66,7 +68,6 @@ def test_ctrl_c_in_an_extra_trial_keeps_all_trials_and_says_which(
     assert loaded.summary.trials.valid == 2
 
     # It goes on where it was, and ends.
-    words = [sys.executable, "-m", *again.removeprefix(RESUME).replace("'", "").split()]
-    done = subprocess.run(words, capture_output=True, text=True, timeout=120, env=environment, check=False)
+    done = answered(*shlex.split(again.removeprefix(RESUME))[1:])
     assert done.returncode == 0, done.stderr
     assert lines_of(run / file) >= 4

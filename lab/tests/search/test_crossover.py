@@ -269,7 +269,7 @@ def test_a_crossing_that_is_made_is_found(
         "crossover", "design=fork_per_client,name=forks",
         "design=thread_per_client,settings.spin_microseconds=60,name=spins",
         "--over", "load.settings.loops=1..64", "--workload", "bytes", "--load", "closed_threads",
-        "--metric", "server_cpu_per_request", "--points", "3", "--blocks", "10", "--seed", "3",
+        "--metric", "server_cpu_per_request", "--points", "2", "--blocks", "10", "--seed", "3",
         *(word for key, value in settings.items() for word in ("--set", f"{key}={value}")), "--out", str(out),
     ]  # fmt: skip
     # Three sizes around the crossing in the place of seven.
@@ -285,7 +285,7 @@ def test_a_crossing_that_is_made_is_found(
     assert (bracket["before"], bracket["after"]) == ("spins", "forks")
     assert 1 <= bracket["low"] < bracket["high"] <= 64
     assert "forks beats spins" in " ".join(printed.split())
-    assert "3 sizes from 1 to 64 requests" in " ".join(printed.split())
+    assert "2 sizes from 1 to 64 requests" in " ".join(printed.split())
     assert (out / "crossover.png").read_bytes().startswith(b"\x89PNG")
 
 

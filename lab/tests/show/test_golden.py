@@ -6,6 +6,7 @@ import html
 import re
 import tarfile
 from collections.abc import Callable
+from functools import cache
 from pathlib import Path
 
 import pytest
@@ -14,7 +15,8 @@ from typer.testing import CliRunner
 
 from handbook.records.kept import ARCHIVE, kept_studies
 from thunderherd.cli.main import app
-from thunderherd.records.directory import OtherVersionError, load
+from thunderherd.records import directory
+from thunderherd.records.directory import OtherVersionError
 from thunderherd.show.tables.by_name import all_tables
 
 RUNS = ("unp-ch30", "css503-p4")
@@ -31,10 +33,15 @@ def run(request: pytest.FixtureRequest, tmp_path_factory: pytest.TempPathFactory
     return (folder / "run").rename(folder / str(request.param))
 
 
+load = cache(directory.load)
+"""Reads a run once for all pages."""
+
+
 @pytest.fixture
 def printed(run: Path, monkeypatch: pytest.MonkeyPatch) -> Callable[..., str]:
     monkeypatch.chdir(run.parent)
     monkeypatch.setenv("COLUMNS", "110")
+    monkeypatch.setattr(directory, "load", load)
     try:
         load(run)
     except OtherVersionError as error:

@@ -369,7 +369,7 @@ def test_runs_end_to_end_with_the_delayed_acknowledgement_and_the_sources_csv(
         "cse638-pa02", "quick",
         ("parts=['nodelay', 'loopback', 'sizes_1']", "sizes.quick.repetitions=1", "steal_percent=100",
          "foreign_percent=100", "load.settings.milliseconds=200", "limits_milliseconds=0",
-         "counting_cost.trials=1"),
+         "counting_cost.trials=1", "counting.contenders=['zero_copy@sizes_1=64']"),
         catalogue,
     )  # fmt: skip
     run_study(small, tmp_path / "out", seed=1)

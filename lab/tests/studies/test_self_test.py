@@ -24,7 +24,7 @@ ALPHA = 0.002
 def test_a_known_slowdown_is_found_with_its_size_and_a_twin_is_not_different(tmp_path: Path) -> None:
     overrides = [
         f"slowed.spin_microseconds={SPIN_MICROSECONDS}", f"alpha={ALPHA}", f"load.settings.loops={LOOPS}",
-        "limits_milliseconds=50",
+        "limits_milliseconds=50", "counting_cost.trials=0",
     ]  # fmt: skip
     study = load_study("self-test", "quick", overrides, catalogue())
     summary = run_study(study, tmp_path / "out", seed=1)

@@ -5,16 +5,19 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from pathlib import Path
+from typing import Any
 
 import pytest
 from made.small_studies import head
 from made.summaries.swept import STUDY, loaded
+from made.summaries.trials import made_trial
 
 from thunderherd.engine import client
 from thunderherd.metrics.table import metric
 from thunderherd.records.summary import Summary, TrialRecord
+from thunderherd.run import runner
 from thunderherd.run.runner import run_study
-from thunderherd.study.loading import Study, load_study
+from thunderherd.study.loading import Contender, Study, load_study
 from thunderherd.trial import trial
 from thunderherd.trial.faults import NO_WINDOW
 from thunderherd.trial.observation import READ_LATE, TOO_BUSY
@@ -234,8 +237,16 @@ def test_a_run_of_repetitions_shows_every_run(fake_engine: Fake, tmp_path: Path)
     assert [point.number for point in sweep.points] == [5, 10, 30]
 
 
-def test_a_run_with_a_sweep_is_judged_with_it(fake_engine: Fake, tmp_path: Path) -> None:
+def invented(study: Study, contender: Contender, **where: Any) -> TrialRecord:
+    """A trial that costs the same for every contender."""
+    return made_trial(study, contender.name, where["block"], position=where["position"], seed=where["seed"])
+
+
+def test_a_run_with_a_sweep_is_judged_with_it(
+    fake_engine: Fake, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
     fake_engine()
+    monkeypatch.setattr(runner, "run_trial", invented)
     summary = run(loaded(tmp_path, STUDY, "pool_size.values=[4]"), tmp_path / "run")
     assert summary.study.family_size == 5
     pair = next(pair for pair in summary.pairs if pair.sweep)

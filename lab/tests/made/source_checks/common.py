@@ -24,7 +24,7 @@ import pytest
 
 from handbook.pages.sources import SourceRow
 
-PATIENCE_SECONDS = 20.0
+PATIENCE_SECONDS = 60.0
 
 Found = TypeVar("Found")
 
