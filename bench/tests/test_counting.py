@@ -72,7 +72,7 @@ def test_what_this_machine_lacks_is_left_out_by_name_with_the_reason(
     assert any(line.startswith("alone ") and line.endswith(found[NO_SUCH]) for line in lines)
     assert any(line.startswith("unknown ") and "no_such" in line for line in lines)
     assert "no trial" not in costs["both"]
-    assert costs["alone"] == costs["unknown"] == "not decided (no trial)"
+    assert costs["alone"] == costs["unknown"] and "no trial" in costs["alone"]
 
 
 ROUNDS = 20

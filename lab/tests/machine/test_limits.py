@@ -139,7 +139,7 @@ def test_what_follows_from_others_is_taken_round_by_round() -> None:
 
 
 def test_lines_that_make_no_sense_are_refused() -> None:
-    with pytest.raises(ValueError, match="how it measured"):
+    with pytest.raises(ValueError):
         machine_limits(rounds("memcpy", [1.0], size=64), LISTED)
     with pytest.raises(ValueError, match="nothing_known"):
         machine_limits([HEAD, *rounds("nothing_known", [1.0])], LISTED)

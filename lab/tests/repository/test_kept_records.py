@@ -31,7 +31,6 @@ from handbook.records.kept import (
     kept_studies,
 )
 from thunderherd.cli.main import app
-from thunderherd.errors import UserError
 from thunderherd.metrics.table import CPU_PER_CONNECTION
 from thunderherd.records.directory import OtherVersionError
 
@@ -118,8 +117,8 @@ def test_a_record_can_be_made_again_of_what_is_kept(tmp_path: Path) -> None:
 def test_what_has_not_ended_is_not_kept(tmp_path: Path) -> None:
     run = unpacked(KEPT[0], tmp_path)
     (run / "summary.json").unlink()
-    with pytest.raises(UserError, match=r"not complete.*--resume"):
-        recording.keep(run, tmp_path, "2026-01-02")
+    (problem,) = refused(recording.keep, run, tmp_path, "2026-01-02")
+    assert problem.code == "records.incomplete_run" and "--resume" in problem.hint
     (problem,) = refused(recording.keep, tmp_path, tmp_path, "2026-01-02")
     assert problem.code == "results.no_run"
 
@@ -157,8 +156,8 @@ def test_what_is_too_large_is_left_out_and_told(
     again, _ = recording.archived(run, tmp_path / ARCHIVE)
     assert "trials.parquet" in again
     monkeypatch.setattr(recording, "MOST_BYTES", 500)
-    with pytest.raises(UserError, match="even without raw lines"):
-        recording.archived(run, tmp_path / ARCHIVE)
+    (problem,) = refused(recording.archived, run, tmp_path / ARCHIVE)
+    assert problem.code == "records.archive_too_large"
 
 
 # On pages ---------------------------------------------------------------------------------------------------
@@ -224,18 +223,19 @@ def test_what_is_known_to_be_wrong_is_on_no_page(tmp_path: Path) -> None:
     assert kept.figures == figures, "the record itself stays as it is"
 
     (folder / ERRATA).write_text('[[errata]]\ncontender = "d"\nwhy = "?"\n')
-    with pytest.raises(UserError, match=r"the record has no d; it has a, b, c"):
-        kept_studies(tmp_path)
+    (problem,) = refused(kept_studies, tmp_path)
+    assert problem.code == "records.unknown_contender"
+    assert problem.message.endswith(" d") and problem.hint.endswith(" a, b, c")
     (folder / ERRATA).write_text("[[errata]]\n")
-    with pytest.raises(UserError, match="contender"):
-        kept_studies(tmp_path)
+    (problem,) = refused(kept_studies, tmp_path)
+    assert problem.code == "records.invalid_errata" and "contender" in problem.message
 
 
 def test_the_list_of_records_tells_of_what_is_wrong() -> None:
     told = make_records.contents()
     assert told == (ROOT / "records/README.md").read_text()
     wrong = [each for kept in KEPT for each in kept.errata]
-    assert [told.count(f"The figures of `{each.contender}` in") for each in wrong] == [1] * len(wrong)
+    assert [told.count(each.why) for each in wrong] == [1] * len(wrong)
 
 
 def test_points_of_a_sweep_are_compared_at_the_same_point() -> None:
@@ -276,8 +276,8 @@ def test_a_record_that_cannot_be_made_leaves_the_one_that_is_there(
     shutil.copytree(ROOT / kept.folder, there)
     before = sorted(each.name for each in there.iterdir())
     monkeypatch.setattr(recording, "MOST_BYTES", 500)
-    with pytest.raises(UserError, match="even without raw lines"):
-        recording.keep(unpacked(kept, tmp_path / "taken"), tmp_path, kept.date)
+    (problem,) = refused(recording.keep, unpacked(kept, tmp_path / "taken"), tmp_path, kept.date)
+    assert problem.code == "records.archive_too_large"
     assert sorted(each.name for each in there.iterdir()) == before
     assert [each.name for each in there.parent.iterdir()] == [there.name]
 
@@ -292,6 +292,6 @@ def test_a_record_of_another_form_says_how_to_make_it_again(tmp_path: Path) -> N
     file = tmp_path / "records/2026-01-02/x" / FIGURES
     file.parent.mkdir(parents=True)
     file.write_text('{"form": 1}')
-    with pytest.raises(UserError, match="make records PARTS=x") as raised:
-        kept_studies(tmp_path)
-    assert str(file) in str(raised.value)
+    (problem,) = refused(kept_studies, tmp_path)
+    assert (problem.code, problem.where) == ("records.invalid_figures", str(file))
+    assert "make records PARTS=x" in problem.hint

@@ -65,7 +65,7 @@ def test_what_is_printed_is_put_below_its_command(tmp_path: Path) -> None:
 
 
 def test_a_command_that_fails_is_named(tmp_path: Path) -> None:
-    with pytest.raises(UserError, match=r"`cat none \| tail` ended with status 1"):
+    with pytest.raises(UserError, match=r"`cat none \| tail`.* 1:"):
         tutorial.run("```console\n$ cat none | tail\n```\n", tmp_path)
 
 
@@ -75,10 +75,10 @@ def test_that_files_differ_is_no_failure(tmp_path: Path) -> None:
 
 
 def test_a_shell_that_ends_early_is_told(tmp_path: Path) -> None:
-    with pytest.raises(UserError, match="only 0 of 2 commands ended"):
+    with pytest.raises(UserError, match=r"\b0 of 2\b"):
         tutorial.run("```console\n$ exit 0\n$ echo\n```\n", tmp_path)
 
 
 def test_lines_that_would_be_taken_for_commands_are_refused() -> None:
-    with pytest.raises(UserError, match="that begins with"):
+    with pytest.raises(UserError, match=r"`\$ `"):
         written(EXAMPLE, [["$ rm"], []])

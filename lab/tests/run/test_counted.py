@@ -230,12 +230,14 @@ def test_what_is_missing_is_told_with_what_to_type(rig: Rig, capsys: pytest.Capt
         assert run_command(["explain", str(rig.directory), *words]) == 2
         return capsys.readouterr().err
 
-    assert 'no such contender "prefrok"' in said("prefrok", "iterative")
-    assert "did you mean 'prefork'" in said("prefrok", "iterative")
+    wrong = said("prefrok", "iterative")
+    assert codes_printed(wrong) == ["explain.unknown_contender"]
+    assert '"prefrok"' in wrong and "'prefork'" in wrong
     twice = said("prefork", "prefork")
     assert codes_printed(twice) == ["explain.same_contender"] and " prefork " in twice
     assert codes_printed(said("prefork")) == ["explain.one_contender"]
-    assert 'no such measure "reqest"' in said("prefork", "iterative", "--per", "reqest")
+    wrong = said("prefork", "iterative", "--per", "reqest")
+    assert codes_printed(wrong) == ["explain.unknown_measure"] and '"reqest"' in wrong
     assert "explain.no_limits" in codes_printed(said())
     again = "--size quick --set counting.trials=2 --set measure.limits_milliseconds=3000`"
     assert again in " ".join(said("prefork", "iterative").split())
@@ -333,11 +335,11 @@ def test_a_process_for_every_client_is_what_fork_per_client_pays_for(
 
     def partly(summary: Summary, trials: Any, a: str, b: str, **words: Any) -> Any:
         if b == "fork_per_client":
-            raise UserError("not this pair")
+            raise UserError("not this")
         return told_of(summary, trials, a, b, **words)
 
     monkeypatch.setattr(pairs, "explained", partly)
     assert run_command(["explain", str(tmp_path / "run")]) == 0
     told = " ".join(capsys.readouterr().out.split())
     assert "than thread_per_client" in told, "one pair that cannot be told keeps no other from it"
-    assert "fork_per_client: not this pair" in told
+    assert "fork_per_client: not this" in told

@@ -459,5 +459,5 @@ def test_a_crossing_that_no_number_can_hold_is_none() -> None:
 
 @pytest.mark.parametrize("confidence", [0.0, 1.0, 95.0])
 def test_a_confidence_is_a_probability(confidence: float) -> None:
-    with pytest.raises(ValueError, match="between 0 and 1"):
+    with pytest.raises(ValueError, match=f"{confidence}$"):
         line_crossing(SIZES, measured(ramp(5000, 0.1)), confidence)

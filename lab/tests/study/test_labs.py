@@ -271,7 +271,7 @@ def test_what_takes_tcp_is_not_run_over_unix_sockets(tmp_path: Path, catalogue: 
     path.write_text(SMALL_STUDY + '[lab]\nkind = "unix"\n')
     (problem,) = problems_of(load_study, str(path), "quick", (), catalogue)
     assert problem.code == "study.needs_tcp"
-    assert problem.message.startswith("iterative ") and "it shares a port" in problem.message
+    assert problem.message.startswith("iterative ") and "port" in problem.message
 
 
 def test_whoever_types_a_lab_without_tcp_gets_the_labs_that_have_it(
@@ -283,7 +283,7 @@ def test_whoever_types_a_lab_without_tcp_gets_the_labs_that_have_it(
         overrides, as_typed = lab_option.as_overrides(lab_option.read(typed)), lab_option.typed_as(typed)
         first, second = problems_of(load_study, str(path), "quick", overrides, catalogue, as_typed)
         assert (first.code, first.where) == ("study.lab_without_tcp", f"--lab {typed[0]}")
-        assert "--lab loopback or --lab veth" in first.hint
+        assert re.findall(r"--lab (\w+)", first.hint) == ["loopback", "veth"]
         assert second.code == "study.needs_tcp" and second.hint.endswith("loopback, veth")
 
 

@@ -195,7 +195,7 @@ def test_notes_and_remarks_are_as_the_golden_page_has_them(
 
 
 def test_the_report_has_the_names_of_contenders_as_they_are(summary: Summary) -> None:
-    assert "fork_per_client, prefork: 50 % of" in render(summary)
+    assert "fork_per_client, prefork: 50 %" in render(summary)
 
 
 # Where few sends are in flight, completions are read when the connection ends: after the window -------------

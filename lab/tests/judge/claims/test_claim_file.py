@@ -114,6 +114,6 @@ def test_a_claim_may_be_about_a_lab(tmp_path: Path) -> None:
     about = GOOD.replace("[conditions]", '[conditions]\nlab = { kind = "veth", mtu = 1500, rate = "10gbit" }')
     for overrides in ((), ("lab.kind=veth",), ("lab.kind=veth", "lab.mtu=9000", "lab.rate=10gbit")):
         first = loaded(tmp_path, about, *overrides)[0]
-        assert ' kind "veth", mtu 1500, rate "10gbit", ' in first.unmet[0], overrides
+        assert all(value in first.unmet[0] for value in ('kind "veth"', "mtu 1500", 'rate "10gbit"'))
     assert loaded(tmp_path, about, "lab.kind=veth", "lab.mtu=1500", "lab.rate=10000mbit")[0].unmet == ()
     assert loaded(tmp_path, GOOD, "lab.kind=veth")[0].unmet == ()
