@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import io
 import json
+import re
 from pathlib import Path
 from typing import Any
 
@@ -213,7 +214,7 @@ def test_a_process_for_every_client_is_what_fork_per_client_pays_for(
     assert f"Why thunderherd explain {tmp_path / 'run'}" in " ".join(printed.split())
     assert run_command(["explain", str(tmp_path / "run"), "fork_per_client", "iterative"]) == 0
     told = capsys.readouterr().out
-    assert "1 process more" in told and "exit_group" in told
+    assert re.search(r"\b1 .*process\b", told) and "exit_group" in told
     assert run_command(["explain", str(tmp_path / "run"), "--json"]) == 0
     assert {each["a"] for each in json.loads(capsys.readouterr().out)} == {"iterative"}
 
