@@ -1,93 +1,24 @@
-"""The lab of a study: impossible labs are refused with their line, and a resolved lab is complete."""
+"""The lab of a study: its settings, its sweeps, and its keys on the command line."""
 
 from __future__ import annotations
 
-import re
-from collections.abc import Callable
 from pathlib import Path
-from typing import Any
 
 import pytest
-from made.refusals import below, page, places
+from made.refusals import places
 from made.refusals import refused as problems_of
-from made.small_studies import SMALL_STUDY
+from made.study_labs import STUDY, catalogue, loaded, refused
 
 from thunderherd.engine import client
 from thunderherd.engine.catalogue import Catalogue
-from thunderherd.errors import Problem
 from thunderherd.study import lab_option
 from thunderherd.study.checks.unused_overrides import NO_EFFECT
-from thunderherd.study.loading import Study, load_study
+from thunderherd.study.loading import load_study
 
-NODELAY = {"name": "nodelay", "help": "", "kind": "boolean", "default": True}
-CONGESTION = {"name": "congestion", "help": "", "kind": "text", "longest": 15, "default": "default"}
-NETEM = "this kernel has no netem"
+__all__ = ["catalogue"]
 
 
-def whole(name: str, minimum: int, maximum: int, default: int) -> dict[str, Any]:
-    return {
-        "name": name, "help": "", "kind": "integer",
-        "minimum": minimum, "maximum": maximum, "default": default,
-    }  # fmt: skip
-
-
-PAIR = {
-    "settings": [
-        whole("mtu", 68, 65_535, 1500),
-        whole("rate_bits_per_second", 0, 10**12, 0),
-        whole("delay_microseconds", 0, 10**7, 0),
-        whole("loss_per_million", 0, 10**6, 0),
-    ],
-    "local_ports": [1024, 65_535],
-    "least": {"rate_bits_per_second": 8000},
-    "available": True,
-    "unavailable_settings": {"delay_microseconds": NETEM, "loss_per_million": NETEM},
-}
-
-
-def made(some_catalogue: Catalogue, **changes: Any) -> Catalogue:
-    """What an engine may offer that knows labs."""
-    known = some_catalogue.model_dump(mode="json", by_alias=True)
-    of_tcp = [NODELAY, CONGESTION]
-    for key in ("server_settings", "load_settings"):
-        known[key] = [*(each for each in known[key] if each["name"] != "nodelay"), *of_tcp]
-    known["designs"][0]["tcp_only"] = "it shares a port"
-    offered = {
-        "tcp_settings": ["nodelay", "congestion"],
-        "congestion_controls": {
-            "default": "bbr",
-            "available": ["reno", "bbr", "cubic"],
-            "allowed": ["reno", "bbr"],
-        },
-        "namespace": PAIR,
-    }
-    return Catalogue.model_validate({**known, **offered, **changes})
-
-
-@pytest.fixture
-def catalogue(some_catalogue: Catalogue) -> Catalogue:
-    return made(some_catalogue)
-
-
-STUDY = SMALL_STUDY.replace('design = "iterative"', 'design = "prethread"')
-"""Its first contender is of a design that does without TCP."""
-
-OF_UNIX = '[lab]\nkind = "unix"\n'
-
-
-def loaded(folder: Path, catalogue: Catalogue, more: str = "", overrides: tuple[str, ...] = ()) -> Study:
-    path = folder / "small.toml"
-    path.write_text(STUDY + more)
-    return load_study(str(path), "quick", overrides, catalogue)
-
-
-def refused(
-    folder: Path, catalogue: Catalogue, more: str = "", overrides: tuple[str, ...] = ()
-) -> tuple[Problem, ...]:
-    return below(folder, problems_of(loaded, folder, catalogue, more, overrides))
-
-
-def test_without_a_word_it_is_loopback(tmp_path: Path, catalogue: Catalogue) -> None:
+def test_without_a_lab_it_is_loopback(tmp_path: Path, catalogue: Catalogue) -> None:
     study = loaded(tmp_path, catalogue)
     assert (study.lab.kind, study.lab.settings, study.lab.network) == ("loopback", {}, "loopback")
     assert not any(note.startswith("lab:") for note in study.notes)
@@ -143,9 +74,7 @@ contenders = ["prefork"]
     assert "nodelay" in study.contender("prefork").settings
 
 
-def test_whoever_changes_the_kind_is_not_told_of_the_others_keys(
-    tmp_path: Path, catalogue: Catalogue
-) -> None:
+def test_a_changed_kind_drops_the_keys_of_the_other(tmp_path: Path, catalogue: Catalogue) -> None:
     more = '[lab]\nkind = "veth"\nmtu = 9000\ncongestion = "cubic"\n'
     for kind in ("loopback", "unix"):
         overrides = (f"lab.kind={kind}", *(["lab.congestion=reno"] if kind == "loopback" else []))
@@ -174,7 +103,7 @@ contenders = ["prefork"]
 """
 
 
-def test_a_key_that_is_overridden_is_for_what_has_no_kind_or_value_of_its_own(
+def test_an_overridden_key_does_not_replace_a_sweeps_own_kind_or_value(
     tmp_path: Path, catalogue: Catalogue
 ) -> None:
     study = loaded(tmp_path, catalogue, THROUGH_LABS, ("lab.mtu=9000", "lab.congestion=reno"))
@@ -189,7 +118,7 @@ def test_a_key_that_is_overridden_is_for_what_has_no_kind_or_value_of_its_own(
     ("part", "instead"),
     [("loopback", '"veth"'), ("large", "--set 'sweeps.large.lab.mtu=9000'")],
 )
-def test_a_key_that_nothing_takes_is_refused_as_it_was_typed(
+def test_a_key_without_effect_is_refused_as_it_was_typed(
     part: str, instead: str, tmp_path: Path, catalogue: Catalogue
 ) -> None:
     path = tmp_path / "small.toml"
@@ -228,99 +157,3 @@ def test_the_lab_of_a_bundled_study_can_be_typed(
         assert each.lab.network == (network if own == usual else own), each.name
     if study == "cse638-pa02":
         assert all("MTU of 1500" not in sweep.title for sweep in found.sweeps)
-
-
-IMPOSSIBLE = [
-    ('[lab]\nkind = "vet"', "study.unknown_lab"),
-    ('[lab]\nkind = "veth"\nmtu = 67', "study.invalid_quantity"),
-    ('[lab]\nkind = "veth"\nmtu = "1500"', "study.invalid_value"),
-    ('[lab]\nkind = "veth"\nrate = "fast"', "study.invalid_quantity"),
-    ('[lab]\nkind = "veth"\nrate = "9000gbit"', "study.invalid_quantity"),
-    ('[lab]\nkind = "veth"\nrate = "7kbit"', "study.invalid_quantity"),
-    ('[lab]\nkind = "veth"\nspeed = 1', "study.unknown_key"),
-    ("[lab]\nmtu = 1500", "study.key_of_other_lab"),
-    ('[lab]\nkind = "unix"\nrate = "1gbit"', "study.key_of_other_lab"),
-    (f'{OF_UNIX}congestion = "reno"', "study.key_of_other_lab"),
-    (f"{OF_UNIX}[server.settings]\nnodelay = false", "study.setting_of_tcp"),
-    ('[lab]\ncongestion = "a name too long for it"', "study.invalid_setting"),
-    ('[lab]\nkind = "veth"\ndelay = "5ms"', "study.unavailable_lab_key"),
-    ('[lab]\nkind = "veth"\nloss = "1%"', "study.unavailable_lab_key"),
-    ('[lab]\ncongestion = "cubic"', "study.congestion_control_not_allowed"),
-    ('[lab]\ncongestion = "cubik"', "study.unknown_congestion_control"),
-]
-
-
-@pytest.mark.parametrize(("more", "code"), IMPOSSIBLE)
-def test_an_impossible_lab_is_refused_at_its_last_line(
-    more: str, code: str, tmp_path: Path, catalogue: Catalogue
-) -> None:
-    (problem,) = refused(tmp_path, catalogue, more)
-    last = len((STUDY + more).splitlines())
-    assert (problem.code, problem.where) == (code, f"small.toml:{last}")
-
-
-def test_the_words_of_impossible_labs(
-    tmp_path: Path, catalogue: Catalogue, golden: Callable[[str, str], None]
-) -> None:
-    cases = ((more.replace("\n", " "), refused(tmp_path, catalogue, more)) for more, _ in IMPOSSIBLE)
-    golden("study/labs.txt", page(cases))
-
-
-def test_what_takes_tcp_is_not_run_over_unix_sockets(tmp_path: Path, catalogue: Catalogue) -> None:
-    path = tmp_path / "small.toml"
-    path.write_text(SMALL_STUDY + '[lab]\nkind = "unix"\n')
-    (problem,) = problems_of(load_study, str(path), "quick", (), catalogue)
-    assert problem.code == "study.needs_tcp"
-    assert problem.message.startswith("iterative ") and "port" in problem.message
-
-
-def test_whoever_types_a_lab_without_tcp_gets_the_labs_that_have_it(
-    tmp_path: Path, catalogue: Catalogue
-) -> None:
-    path = tmp_path / "small.toml"
-    path.write_text(SMALL_STUDY)
-    for typed in (["unix"], ["kind=unix"]):
-        overrides, as_typed = lab_option.as_overrides(lab_option.read(typed)), lab_option.typed_as(typed)
-        first, second = problems_of(load_study, str(path), "quick", overrides, catalogue, as_typed)
-        assert (first.code, first.where) == ("study.lab_without_tcp", f"--lab {typed[0]}")
-        assert re.findall(r"--lab (\w+)", first.hint) == ["loopback", "veth"]
-        assert second.code == "study.needs_tcp" and second.hint.endswith("loopback, veth")
-
-
-@pytest.mark.parametrize("study", ["cse638-pa02", "css503-p4"])
-def test_what_to_type_for_a_bundled_study_that_takes_tcp(study: str, use_engine: Path) -> None:
-    as_typed = lab_option.typed_as(["unix"])
-    problems = problems_of(load_study, study, "quick", ["lab.kind=unix"], client.catalogue(), as_typed)
-    (advice,) = [each.hint for each in problems if each.where == "--lab unix"]
-    for kind in re.findall(r"--lab (\w+) or --lab (\w+)", advice)[0]:
-        assert load_study(study, "quick", [f"lab.kind={kind}"], client.catalogue()).contenders
-
-
-def test_what_this_machine_has_not_may_be_left_out(tmp_path: Path, some_catalogue: Catalogue) -> None:
-    none = made(some_catalogue, namespace={**PAIR, "available": False, "reason": "no user namespaces"})
-    more = """\
-[[sweeps]]
-name = "lab"
-title = "Labs"
-key = "lab.kind"
-values = ["loopback", "veth"]
-contenders = ["prefork"]
-"""
-    (problem,) = refused(tmp_path, none, more)
-    assert problem.code == "study.unavailable_lab" and "no user namespaces" in problem.message
-    study = loaded(tmp_path, none, more + "skip_unavailable = true\n")
-    assert "no user namespaces" in study.absent["prefork@lab=veth"]
-    assert study.contender("prefork@lab=loopback").lab.kind == "loopback"
-
-
-def test_ports_are_those_of_the_lab(
-    tmp_path: Path, catalogue: Catalogue, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    monkeypatch.setattr("thunderherd.machine.noise.local_ports", lambda: 1000)
-    many = ("load.settings.loops=5000",)
-    (problem,) = refused(tmp_path, catalogue, "", many)
-    assert problem.code == "study.too_few_ports" and "500" in problem.message
-    loaded(tmp_path, catalogue, '[lab]\nkind = "veth"\n', many)
-    (problem,) = refused(tmp_path, catalogue, '[lab]\nkind = "veth"\n', ("load.settings.loops=10000",))
-    assert problem.code == "study.too_few_ports" and "32256" in problem.message
-    loaded(tmp_path, catalogue, '[lab]\nkind = "unix"\n', ("load.settings.loops=100000",))
