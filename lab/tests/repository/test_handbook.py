@@ -285,10 +285,10 @@ def test_no_link_of_the_repository_leads_nowhere() -> None:
         ("#here", None),
         ("https://example.org/x", None),
         ("docs", None),
-        ("docs/none.md", "there is no such file"),
-        ("docs/other.md#three", "no heading #three"),
-        ("../outside.md", "leads out of the repository"),
-        ("http://example.org", "only https"),
+        ("docs/none.md", "docs/none.md"),
+        ("docs/other.md#three", "#three"),
+        ("../outside.md", "../outside.md"),
+        ("http://example.org", "https"),
     ],
 )
 def test_links(tmp_path: Path, link: str, why: str | None) -> None:
