@@ -267,7 +267,7 @@ def test_a_study_whose_usual_size_has_no_room_cannot_run(
     lines = lines_of(diagnosed(made_machine, found))
     assert any("cannot run without" in line for line in lines)
     assert any(line.startswith("      type  sudo prlimit") for line in lines)
-    assert lines[-1] == "unp-ch30 cannot run here; 0 of 1 bundled studies can (exit status 1)."
+    assert lines[-1].startswith("unp-ch30 ") and re.findall(r"\b\d\b", lines[-1]) == ["0", "1", "1"]
 
 
 def test_few_descriptors_leave_out_those_that_need_them(

@@ -48,7 +48,7 @@ def test_block_order_is_a_fair_shuffle() -> None:
 
 
 def test_block_order_needs_different_names() -> None:
-    with pytest.raises(ValueError, match="different names"):
+    with pytest.raises(ValueError, match="'a', 'a'"):
         block_order(["a", "a"], 1, 1)
 
 

@@ -130,13 +130,16 @@ def test_and_share_ours_where_they_are_of_the_same_size() -> None:
     assert {row["whose"] for row in found} == {"this machine", "the paper"}
 
 
+HIDDEN = "a virtual machine hides it"
+
+
 def without(name: str, substitute: str | None) -> Summary:
     """A run whose sweep of pools shows a metric that this machine cannot tell, and the source can."""
     of = synthetic_sweeps.summary()
     shown = sweep("pool_size", of)
     update = {
         "metrics": [shown.metric, name],
-        "unavailable": {name: "a virtual machine hides it"},
+        "unavailable": {name: HIDDEN},
         "substitutes": {name: substitute} if substitute else {},
     }
     paper = [each.model_copy(update={"metric": name, "unit": ""}) for each in of.paper]
@@ -150,7 +153,7 @@ def test_what_cannot_be_had_has_its_substitute_beside_the_papers_figures() -> No
     assert own["title"]["subtitle"][0].startswith("Voluntary context switches")
     assert book["title"]["subtitle"][0].startswith(capital(words_of(name)))
     text = render(without(name, other))
-    assert f": {words_of(name)} (a virtual machine hides it)." in text
+    assert f": {words_of(name)} ({HIDDEN})." in text
     assert f": {words_of(other)}." in text
     assert text.count('id="sweep-pool_size-') == 2, "the substitute is not drawn a second time"
 
@@ -160,7 +163,7 @@ def test_and_without_a_substitute_the_papers_figures_stand_alone() -> None:
     (book,) = panels(chart("pool_size", without(name, None), name))
     assert {row["whose"] for row in rows(chart("pool_size", without(name, None), name))} == {"the paper"}
     assert book["title"]["text"] == panels(chart("pool_size"))[1]["title"]["text"]
-    assert f": {words_of(name)} (a virtual machine hides it)." in render(without(name, None))
+    assert f": {words_of(name)} ({HIDDEN})." in render(without(name, None))
 
 
 def test_points_without_numbers_have_an_axis_of_names_and_no_lines() -> None:
