@@ -56,7 +56,7 @@ NO_SUCH = "cpu/no-such/"
 
 
 @pytest.mark.usefixtures("use_engine")
-def test_what_this_machine_lacks_is_left_out_by_name_with_the_reason(
+def test_unavailable_counters_are_left_out_with_their_name_and_reason(
     capsys: pytest.CaptureFixture[str],
 ) -> None:
     """Of events that no list has, too; and those that are there are counted all the same."""

@@ -61,7 +61,7 @@ def test_an_open_load_costs_what_it_does_at_its_rate(use_engine: object) -> None
         layers.of_the_load("open", slow.ready.address, cpus, given, 1000)
 
 
-def test_that_cargo_builds_is_said_before_it_does(
+def test_a_build_by_cargo_is_announced(
     monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:
     def cargo(command: list[str], **more: object) -> subprocess.CompletedProcess[str]:
@@ -74,7 +74,7 @@ def test_that_cargo_builds_is_said_before_it_does(
     assert layers.built.__wrapped__() == Path("/built")
 
 
-def test_less_than_a_minute_is_told_in_seconds() -> None:
+def test_less_than_a_minute_is_printed_in_seconds() -> None:
     assert [duration(each) for each in (0.4, 2.2, 59.2, 150)] == [
         "1 second", "3 seconds", "1.0 minutes", "2.5 minutes"
     ]  # fmt: skip

@@ -45,7 +45,7 @@ def test_servers_are_held_against_nginx_in_rounds_that_all_have(
         nginx.show({name: own for name, own in seen.items() if name != "nginx"})
 
 
-def test_what_kept_all_runs_from_their_end_is_told(
+def test_the_reason_why_all_runs_failed_is_printed(
     monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:
     @contextlib.contextmanager

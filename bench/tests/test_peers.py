@@ -86,7 +86,7 @@ def test_a_run_with_errors_has_no_figure(tool: http_tools.Tool, words: str) -> N
 
 @pytest.mark.parametrize("read", READERS)
 @pytest.mark.parametrize("text", ["", "\n", "{}", '{"error": "unable to connect"}', "nothing of use"])
-def test_what_tells_nothing_is_no_figure(read: object, text: str) -> None:
+def test_output_without_a_figure_is_an_error(read: object, text: str) -> None:
     assert callable(read)
     with pytest.raises(EngineError):
         read(text)
@@ -128,7 +128,7 @@ def test_a_ratio_is_of_the_rounds_that_have_both() -> None:
     assert seen.failed == {"peer": "disturbed"}
 
 
-def test_what_cannot_be_measured_is_not_chosen_and_says_why() -> None:
+def test_a_form_that_fails_is_not_chosen_and_has_its_reason() -> None:
     asked = []
 
     def run(name: str, choosing: bool) -> Seen:
@@ -239,7 +239,7 @@ def test_a_peer_on_each_cpu_is_what_its_runs_come_to_together() -> None:
         assert (each.place.server.namespace, each.place.client.enter) == ("/ns/a", ("in", "b"))
 
 
-def test_what_is_missing_says_how_to_come_by_it(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_missing_tool_is_listed_with_its_source(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("PATH", "/nonexistent")
     monkeypatch.delenv("THUNDERHERD_PEERS", raising=False)
     missing = peers.missing([peer for peer in peers.STREAMS if peer.program == "tcp_stream"])
@@ -342,7 +342,7 @@ def cmdline(folder: Path) -> bytes:
 
 
 @pytest.mark.skipif(len(os.sched_getaffinity(0)) < 2, reason="needs two CPUs")
-def test_a_tool_that_fails_is_an_error_with_what_it_said() -> None:
+def test_a_tool_that_fails_is_an_error_with_its_output() -> None:
     side = places.Side(tuple(sorted(os.sched_getaffinity(0)))[:1])
     where = places.Place("loopback", "loopback", "127.0.0.1", side, side, "reno")
     run = peers.Run(where, 1, 1, "reno")
@@ -428,7 +428,7 @@ def test_kinds_of_round_trips_are_kept_apart() -> None:
         assert any(line.startswith(kind + " ") for line in printed.splitlines()), printed
 
 
-def test_the_estimate_grows_with_what_is_asked_for() -> None:
+def test_the_estimated_duration_grows_with_the_number_of_places() -> None:
     parser = argparse.ArgumentParser()
     round_trips.options(parser)
     once, twice = (

@@ -24,7 +24,7 @@ from thunderherd.study.overrides import parse_override
 PATIENCE = 20.0
 
 
-def test_the_engine_is_told_the_rest() -> None:
+def test_the_engine_gets_the_other_options() -> None:
     of_the_lab = ["--lab=veth", "--mtu", "9000", "--rate=10gbit", "--delay", "5ms", "--loss", "0.1%"]
     request = labs.read("serve", ["prefork", "--pool", "3", *of_the_lab, "--port", "80"])
     assert request.words == ["prefork", "--pool", "3", "--port", "80"]
@@ -34,7 +34,7 @@ def test_the_engine_is_told_the_rest() -> None:
     }  # fmt: skip
 
 
-def test_keys_of_the_lab_are_said_by_one_option() -> None:
+def test_lab_takes_all_keys_of_a_lab() -> None:
     shorter = labs.read("serve", ["prefork", "--lab", "veth", "--mtu", "9000", "--rate", "10gbit"])
     longer = labs.read("serve", ["prefork", "--lab=veth", "--lab", "mtu=9000", "--lab=rate=10gbit"])
     assert (longer.words, longer.kind, longer.settings) == (shorter.words, shorter.kind, shorter.settings)
@@ -42,7 +42,7 @@ def test_keys_of_the_lab_are_said_by_one_option() -> None:
     assert labs.read("load", ["bytes", "--lab", "veth:12"]).holder == 12
 
 
-def test_what_was_typed_is_what_a_study_is_told() -> None:
+def test_lab_options_become_overrides_of_a_study() -> None:
     found = lab_option.read(["veth", "apart", "mtu=9000", "lab.rate=10gbit", "server_cpus=[0, 1]"])
     told = dict(map(parse_override, lab_option.as_overrides(found)))
     assert told == {
@@ -74,7 +74,7 @@ def test_what_was_typed_is_what_a_study_is_told() -> None:
         ("veth,apart,server_cpus=[0, 1]", "--lab veth --lab apart --lab server_cpus=[0, 1]"),
     ],
 )
-def test_several_at_a_time_are_told_apart(typed: str, apart: str) -> None:
+def test_several_values_in_one_option_are_refused_with_one_option_each(typed: str, apart: str) -> None:
     (problem,) = refused(lab_option.read, [typed])
     assert str(problem).startswith(f"--lab {typed}: ") and str(problem).endswith(f"{apart}?")
     parts = apart.split("--lab ")[1:]
@@ -155,7 +155,9 @@ def test_over_unix_sockets_a_server_listens_there() -> None:
         ("load", "--lab loopback --connect unix:@x", "lab.invalid_address", ["'unix:@x'", "HOST:PORT"]),
     ],
 )
-def test_what_is_wrong_is_told(command: str, words: str, code: str, facts: list[str]) -> None:
+def test_mistakes_are_refused_with_their_option(
+    command: str, words: str, code: str, facts: list[str]
+) -> None:
     (problem,) = refused(labs.read, command, words.split())
     assert problem.code == code
     assert problem.where.startswith(f"{command}: --")
@@ -176,7 +178,7 @@ def test_what_is_wrong_is_told(command: str, words: str, code: str, facts: list[
         (["--listen", "192.0.2.1:80"], "listen.no_such_address", ["192.0.2.1 ", "127.0.0.1, 10.0.0.1"]),
     ],
 )
-def test_what_cannot_be_had_in_namespaces_is_told_as_it_was_typed(
+def test_refusals_in_namespaces_name_the_option_that_was_typed(
     words: list[str], code: str, facts: list[str], use_engine: Path
 ) -> None:
     pair = catalogue().namespace

@@ -137,7 +137,7 @@ def test_where_all_is_well_it_is_one_page(made_machine: MadeMachine) -> None:
     assert "6 wholly, 0 in part" in lines[-1] and "(exit status 0)" in lines[-1]
 
 
-def test_what_is_wrong_stands_with_what_to_type(made_machine: MadeMachine) -> None:
+def test_a_finding_is_followed_by_what_to_type(made_machine: MadeMachine) -> None:
     made_machine.put({"proc/sys/kernel/perf_event_paranoid": "3"})
     lines = lines_of(diagnosed(made_machine))
     at = next(number for number, line in enumerate(lines) if line.startswith("  ! perf_event_paranoid"))
@@ -244,7 +244,7 @@ def test_a_study_without_its_lab_cannot_run(offered: Catalogue) -> None:
     assert ".toml" not in said, "the user is to change the machine, not the study"
 
 
-def test_a_pool_that_has_no_room_is_told_with_the_bound(
+def test_a_pool_without_room_is_left_out_with_the_limit_to_raise(
     offered: Catalogue, made_machine: MadeMachine
 ) -> None:
     made_machine.put({"proc/self/limits": limits(processes="1000")})

@@ -66,7 +66,7 @@ def test_the_engine_is_looked_for_beside_python_and_then_on_the_path(
         assert find_engine() == path
 
 
-def test_the_catalogue_is_asked_once(fake_engine: Fake) -> None:
+def test_the_catalogue_is_requested_once(fake_engine: Fake) -> None:
     fake_engine()
     assert catalogue() is catalogue()
     assert [design.name for design in catalogue().designs][:2] == ["iterative", "fork_per_client"]
@@ -145,7 +145,7 @@ def test_a_server_that_never_gets_ready_is_given_up(
     assert time.monotonic() - began < 5
 
 
-def test_a_crash_is_told_with_what_was_said_last(fake_engine: Fake) -> None:
+def test_a_crash_is_reported_with_the_last_lines_of_stderr(fake_engine: Fake) -> None:
     fake_engine("crash")
     with pytest.raises(EngineError, match=f"SIGSEGV.*{' / '.join(BEFORE_A_CRASH)}"), server():
         pass
@@ -178,7 +178,7 @@ def test_an_engine_of_another_release_is_refused(fake_engine: Fake) -> None:
     assert refusal.value.codes == ("engine.other_version",) and " 99 " in str(refusal.value)
 
 
-def test_a_server_that_died_says_how(fake_engine: Fake) -> None:
+def test_a_server_that_died_is_reported_with_its_signal(fake_engine: Fake) -> None:
     fake_engine("dies")
     with server() as running:
         start_load("bytes", running.ready.address, settings={"children": 1, "loops": 1}).wait(10)

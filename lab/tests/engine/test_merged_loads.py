@@ -45,7 +45,7 @@ def files(real_engine: Path, tmp_path_factory: pytest.TempPathFactory) -> list[P
     return found
 
 
-def test_a_damaged_histogram_is_told_with_its_line(files: list[Path], tmp_path: Path) -> None:
+def test_a_damaged_histogram_is_refused_with_its_line(files: list[Path], tmp_path: Path) -> None:
     bad = tmp_path / "bad.jsonl"
     bad.write_text(re.sub('HISTFA[^"]*', "HISTFAAAA", files[0].read_text()))
     (problem,) = refused(load_lines, bad)
@@ -87,7 +87,7 @@ def moved(result: LoadResult, seconds: float, **more: object) -> LoadResult:
     return result.model_copy(update={**of_all, "window": window, **more})
 
 
-def test_a_load_says_of_which_machine_its_clock_is(files: list[Path]) -> None:
+def test_a_load_has_the_boot_id_of_its_machine(files: list[Path]) -> None:
     (found,) = load_lines(files[0])
     assert found.boot_id == Path("/proc/sys/kernel/random/boot_id").read_text().strip()
 
@@ -136,7 +136,7 @@ def test_how_connections_ended_is_added_and_who_keeps_them_follows() -> None:
     assert Closings.model_validate({**both.model_dump(), **said}).time_wait == ["server"], "by the counts"
 
 
-def test_where_connections_stay_is_said_by_their_shares(files: list[Path]) -> None:
+def test_ends_that_keep_connections_are_listed_with_their_shares(files: list[Path]) -> None:
     found = merged_loads(load_lines(files[0]))
     assert found.closings is not None
     for at_server, shares in ((1, ["clients"]), (1000, ["50 %", "clients", "50 %", "server"])):
@@ -159,7 +159,7 @@ def test_the_same_load_is_taken_once(files: list[Path], capsys: pytest.CaptureFi
     assert codes_printed(capsys.readouterr().err) == ["merge.repeated"]
 
 
-def test_loads_that_do_the_same_are_told(files: list[Path]) -> None:
+def test_loads_with_the_same_requests_are_reported(files: list[Path]) -> None:
     line = json.loads(files[0].read_text().splitlines()[-1])
 
     def reasons(*settings: dict[str, object], traffic: bool = False) -> str:
@@ -181,7 +181,7 @@ def test_loads_that_do_the_same_are_told(files: list[Path]) -> None:
     assert "--request-seed" not in reasons({}, {}), "all of them are alike"
 
 
-def test_one_that_is_not_valid_spoils_all(
+def test_one_invalid_load_makes_the_merged_load_invalid(
     files: list[Path], tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
     line = json.loads(files[0].read_text().splitlines()[-1])
@@ -200,7 +200,7 @@ def test_one_that_is_not_valid_spoils_all(
     assert found["latency"]["from"] == "intended"
 
 
-def test_closed_loads_are_told_without_a_schedule(
+def test_merged_closed_loads_have_no_schedule(
     files: list[Path], tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
     other = json.loads(files[2].read_text().splitlines()[-1]) | {"boot_id": "of another machine"}
@@ -216,7 +216,7 @@ def test_closed_loads_are_told_without_a_schedule(
     assert "all: too few" in capsys.readouterr().out
 
 
-def test_what_cannot_be_put_together_is_refused(files: list[Path], tmp_path: Path) -> None:
+def test_loads_of_different_kinds_and_bad_files_are_refused(files: list[Path], tmp_path: Path) -> None:
     (problem,) = refused(thunderherd.merged, files[0], files[2])
     assert problem.code == "merge.different_loads" and "closed_connections and open" in problem.message
     (problem,) = refused(thunderherd.merged, tmp_path / "none")

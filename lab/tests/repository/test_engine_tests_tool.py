@@ -35,7 +35,7 @@ test result: FAILED. 2 passed; 1 failed; 0 ignored
 """
 
 
-def test_what_passed_tells_only_what_it_skipped() -> None:
+def test_output_of_passed_tests_is_shortened_to_what_they_skipped() -> None:
     spec = importlib.util.spec_from_file_location("engine_tests", TOOL)
     assert spec and spec.loader
     tool = importlib.util.module_from_spec(spec)

@@ -58,7 +58,7 @@ def test_designs_are_held_against_designs() -> None:
         assert notes is not None and set(notes.beside) <= names - {name}, name
 
 
-def test_what_is_done_instead_of_waiting_is_said_of_the_design_that_does_it(tmp_path: Path) -> None:
+def test_pages_of_busy_polling_designs_say_how_they_wait(tmp_path: Path) -> None:
     for entry in catalogue()["designs"]:
         notes = read_notes("designs", entry["name"], DesignNotes)
         assert notes is not None and (notes.instead is not None) == entry["spins"], entry["name"]
@@ -118,7 +118,7 @@ def test_a_page_without_notes_and_without_records_says_what_is_missing(tmp_path:
         ("wins = \n", "line 1"),
     ],
 )
-def test_a_wrong_file_is_named_with_what_is_wrong(tmp_path: Path, text: str, said: str) -> None:
+def test_invalid_notes_are_refused_with_their_file_and_key(tmp_path: Path, text: str, said: str) -> None:
     file = tmp_path / notes_file("designs", "epoll")
     file.parent.mkdir(parents=True)
     file.write_text(text)
@@ -145,7 +145,7 @@ def test_every_design_and_primitive_is_in_a_study_that_records_keep() -> None:
     assert moved == {each["name"] for each in catalogue()["primitives"]}
 
 
-def test_no_record_compares_what_is_not_told_of_a_server_that_never_sleeps() -> None:
+def test_no_record_compares_cpu_time_of_a_busy_polling_server() -> None:
     told = Catalogue.model_validate(catalogue())
     study = load_study(str(ROOT / make_records.EVERY_ENTRY["every-design"]), "quick", [], told)
     awake = {each.name for each in study.contenders if each.spins}
@@ -229,7 +229,7 @@ def test_words_of_a_drawing_stand_clear_of_its_lines() -> None:
             ), where
 
 
-def test_what_is_thrown_away_goes_nowhere() -> None:
+def test_discarded_bytes_go_nowhere() -> None:
     told = in_words(
         journey(("receive_queue", "dma", "the card"), ("nothing", "discarded", "recv"), begins="card")
     )

@@ -115,7 +115,7 @@ def test_a_record_can_be_made_again_of_what_is_kept(tmp_path: Path) -> None:
     assert newest.date == "2026-01-02" and newest.figures == kept.figures
 
 
-def test_what_has_not_ended_is_not_kept(tmp_path: Path) -> None:
+def test_an_incomplete_run_is_not_kept(tmp_path: Path) -> None:
     run = unpacked(KEPT[0], tmp_path)
     (run / "summary.json").unlink()
     (problem,) = refused(recording.keep, run, tmp_path, "2026-01-02")
@@ -135,7 +135,7 @@ def test_what_has_not_ended_is_not_kept(tmp_path: Path) -> None:
         (9_000, {"trials.parquet"}, {"trials.jsonl", "counted.jsonl"}),
     ],
 )
-def test_what_is_too_large_is_left_out_and_told(
+def test_files_that_are_too_large_are_left_out_of_the_archive_and_listed(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, most: int, in_it: set[str], left_out: set[str]
 ) -> None:
     run = tmp_path / "run"
@@ -225,7 +225,7 @@ def test_golden_page_of_kept_tables(golden: Callable[[str, str], None]) -> None:
     golden("repository/kept_tables.txt", "\n\n".join(parts) + "\n")
 
 
-def test_what_is_known_to_be_wrong_is_on_no_page(tmp_path: Path) -> None:
+def test_figures_with_an_erratum_are_on_no_page(tmp_path: Path) -> None:
     record = next(each for each in KEPT if each.figures.study == "unp-ch30")
     shown = kept_table(row("a", 1.0), row("b", 2.0), row("c", 3.0), pairs=(pair("a", "b", "faster"),))
     figures = record.figures.model_copy(update={"tables": (shown,)})
@@ -251,7 +251,7 @@ def test_what_is_known_to_be_wrong_is_on_no_page(tmp_path: Path) -> None:
     assert problem.code == "records.invalid_errata" and "contender" in problem.message
 
 
-def test_the_list_of_records_tells_of_what_is_wrong() -> None:
+def test_the_list_of_records_has_each_erratum() -> None:
     told = make_records.contents()
     assert told == (ROOT / "records/README.md").read_text()
     wrong = [each for kept in KEPT for each in kept.errata]
@@ -284,13 +284,13 @@ def test_a_record_that_cannot_be_made_leaves_the_one_that_is_there(
     assert [each.name for each in there.parent.iterdir()] == [there.name]
 
 
-def test_who_was_in_no_run_is_told_so() -> None:
+def test_an_entry_without_a_run_is_marked_as_not_recorded() -> None:
     assert recorded(KEPT, "nobody", {"": lambda each: each.design}, DESIGNS / "x.md") == NOT_RECORDED
     assert system_calls(None, "designs", "epoll", DESIGNS / "epoll.md") == NOT_RECORDED
     assert system_calls(kept_calls(), "designs", "nobody", DESIGNS / "x.md") == NOT_RECORDED
 
 
-def test_a_record_of_another_form_says_how_to_make_it_again(tmp_path: Path) -> None:
+def test_a_record_of_another_form_is_refused_with_the_command_that_makes_it_again(tmp_path: Path) -> None:
     file = tmp_path / "records/2026-01-02/x" / FIGURES
     file.parent.mkdir(parents=True)
     file.write_text('{"form": 1}')

@@ -100,7 +100,7 @@ def test_everything_missing_is_one_line_with_one_command(
         assert part in line
 
 
-def test_what_is_too_old_is_told_with_its_version(machine: Machine) -> None:
+def test_tools_that_are_too_old_are_listed_with_their_versions(machine: Machine) -> None:
     machine.add("apt-get")
     machine.add("cc")
     machine.add("curl")

@@ -120,7 +120,7 @@ def make(
 NAMES = ["iterative", "fork_per_client", "prefork"]
 
 
-def test_pairs_are_made_after_all_others_and_their_ratio_is_told(make: Callable[..., Rig]) -> None:
+def test_pairs_run_after_all_other_trials_and_give_a_ratio(make: Callable[..., Rig]) -> None:
     rig = make(ASKED)
     summary = rig.run()
     assert summary.trials.valid == 30, "none of the pairs is judged"
@@ -143,7 +143,7 @@ def test_pairs_are_made_after_all_others_and_their_ratio_is_told(make: Callable[
         assert file in readme and len((rig.directory / file).read_text().splitlines()) == 18
 
 
-def test_it_is_said_beside_every_figure_verdict_and_explanation(
+def test_the_cost_is_noted_with_every_figure_verdict_and_explanation(
     make: Callable[..., Rig], capsys: pytest.CaptureFixture[str]
 ) -> None:
     rig = make(ASKED)
@@ -167,7 +167,7 @@ def test_it_is_said_beside_every_figure_verdict_and_explanation(
     assert "iterative (1.50 to 1.50)" in shown
 
 
-def test_what_changes_nothing_is_no_warning(make: Callable[..., Rig]) -> None:
+def test_a_cost_without_an_effect_is_no_warning(make: Callable[..., Rig]) -> None:
     rig = make(ASKED)
     rig.factor = lambda name: 1.01
     summary = rig.run()
@@ -186,7 +186,9 @@ def test_what_changes_nothing_is_no_warning(make: Callable[..., Rig]) -> None:
     ],
     ids=["not wanted", "the machine has no such events", "no counters", "no events of the processor"],
 )
-def test_otherwise_there_are_none(overrides: list[str], has_events: bool, make: Callable[..., Rig]) -> None:
+def test_no_pairs_run_if_there_is_nothing_to_compare(
+    overrides: list[str], has_events: bool, make: Callable[..., Rig]
+) -> None:
     rig = make(*overrides)
     rig.has_events = has_events
     summary = rig.run()
@@ -194,7 +196,7 @@ def test_otherwise_there_are_none(overrides: list[str], has_events: bool, make: 
     assert not (rig.directory / "with_counters.jsonl").exists()
 
 
-def test_a_run_that_is_gone_on_with_makes_those_that_it_lacks(make: Callable[..., Rig]) -> None:
+def test_a_resumed_run_runs_the_missing_pairs(make: Callable[..., Rig]) -> None:
     rig = make(ASKED, 'counting_cost.contenders=["prefork"]')
     rig.stop_after = 1
     with pytest.raises(KeyboardInterrupt):
@@ -225,7 +227,7 @@ def run_again(rig: Rig) -> int:
     return len(rig.ran)
 
 
-def test_one_without_a_pair_says_why(make: Callable[..., Rig]) -> None:
+def test_a_contender_without_a_pair_has_its_reason(make: Callable[..., Rig]) -> None:
     rig = make(ASKED)
     rig.valid = lambda name, counts: counts or name != "prefork"
     cost = rig.run().counting_cost

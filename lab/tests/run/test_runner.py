@@ -260,7 +260,7 @@ def test_a_run_is_not_begun_over_another(rig: Rig) -> None:
     assert (problem.code, problem.where) == ("run.directory_taken", str(rig.directory))
 
 
-def test_another_study_is_refused_and_what_changed_is_said(
+def test_another_study_is_refused_with_its_changes(
     rig: Rig, small_study_file: Path, some_catalogue: Catalogue
 ) -> None:
     rig.stop_after = 2
@@ -301,7 +301,7 @@ def test_an_engine_built_anew_in_mid_run_is_noticed(rig: Rig) -> None:
     assert (problem.code, problem.where) == ("run.engine_rebuilt", os.environ["THUNDERHERD_ENGINE"])
 
 
-def test_a_mistake_of_the_users_in_mid_run_says_how_to_go_on(rig: Rig) -> None:
+def test_a_mistake_of_the_user_in_mid_run_is_reported_with_how_to_resume(rig: Rig) -> None:
     def refuse(name: str, block: int, attempt: int) -> dict[str, Any]:
         if block == 2:
             raise UserError("too few processes are allowed", code="a.code", hint="raise `ulimit -u`")
@@ -465,7 +465,7 @@ def test_time_left_counts_each_contender_the_same(monkeypatch: pytest.MonkeyPatc
     assert clock.left() == "3 min left"  # 10 x (30 + 1) / 2, and not 10 x 39 / 10
 
 
-def test_a_long_block_says_that_it_goes_on(small_study: Study, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_long_block_prints_its_progress(small_study: Study, monkeypatch: pytest.MonkeyPatch) -> None:
     now = [0.0]
     monkeypatch.setattr(time, "monotonic", lambda: now[0])
     said = io.StringIO()

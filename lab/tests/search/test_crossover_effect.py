@@ -142,7 +142,7 @@ def test_it_is_of_the_end_that_makes_use_of_it(
         ),
     ],
 )
-def test_what_would_have_none_is_refused_with_what_to_type(
+def test_a_swept_key_without_effect_is_refused_with_what_to_type(
     use_engine: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str],
     words: str, code: str, facts: list[str],
 ) -> None:  # fmt: skip

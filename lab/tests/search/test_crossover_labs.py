@@ -108,7 +108,7 @@ EXCEEDS, UNKNOWN = "crossover.over_exceeds_setting", "crossover.over_unknown"
         ),
     ],
 )
-def test_a_lab_without_it_is_refused_with_what_to_type(
+def test_a_key_that_the_lab_lacks_is_refused_with_what_to_type(
     changes: dict[str, Any], code: str, facts: list[str]
 ) -> None:
     pair = PAIR.model_copy(update={"unavailable_settings": NETEM})

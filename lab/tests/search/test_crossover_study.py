@@ -327,7 +327,9 @@ def test_mistakes_with_a_study(changes: dict[str, Any], code: str, facts: list[s
         ),
     ],
 )
-def test_mistakes_say_what_is_allowed(changes: dict[str, Any], code: str, facts: list[str]) -> None:
+def test_mistakes_are_refused_with_what_is_allowed(
+    changes: dict[str, Any], code: str, facts: list[str]
+) -> None:
     problem = refused(**changes)
     assert problem.code == code
     assert str(problem).startswith("crossover: ")
@@ -375,7 +377,7 @@ def test_sizes_that_a_product_forbids_are_refused_with_what_to_type_instead(use_
         ({}, ("load.settings.byte=3",), "set.unknown_key", "--set load.settings.byte=3"),
     ],
 )
-def test_what_the_study_itself_refuses(
+def test_mistakes_that_only_the_study_shows(
     tmp_path: Path, changes: dict[str, Any], overrides: tuple[str, ...], code: str, fact: str
 ) -> None:
     problems = refusals.refused(coarse, tmp_path, *overrides, **changes)

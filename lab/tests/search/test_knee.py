@@ -157,7 +157,7 @@ WORKERS = "knee.too_few_workers"
         ),
     ],
 )
-def test_mistakes_are_told_before_anything_runs(
+def test_mistakes_are_refused_before_the_first_trial(
     offered: Catalogue, more: dict[str, Any], code: str, facts: list[str]
 ) -> None:
     designs = more.get("designs", ())

@@ -348,7 +348,7 @@ def test_contrast_judges_a_ratio_of_differences() -> None:
     assert contrast(lists, {"a": 1, "b": -10, "zero": 9}).p_less < 0.001
 
 
-def test_contrast_refuses_what_it_does_not_know() -> None:
+def test_a_contrast_without_values_is_refused() -> None:
     with pytest.raises(ValueError, match=r"^prefork: "):
         contrast({"a": [1.0]}, {"a": 1, "prefork": -1})
     with pytest.raises(ValueError, match=r"^a: .* inf .* 0$"):

@@ -249,7 +249,7 @@ def test_h69_is_not_judged_under_another_load() -> None:
     assert any("children 5 " in why for why in claim.unmet)
 
 
-def test_every_question_of_the_slides_is_asked() -> None:
+def test_the_study_has_every_question_of_the_slides() -> None:
     questions = {question.id: question for question in load_questions(study(size="full"))}
     asked = " ".join(question.text for question in questions.values())
     for words in ("created beforehand", "as many clients as children", "fork more", "synchronise", "N+1"):

@@ -124,7 +124,7 @@ def test_a_trial_counts_it_on_both_sides(
     assert metric("server.copied_share").words
 
 
-def test_who_sent_nothing_so_has_no_share_and_says_why(summary: Summary) -> None:
+def test_a_server_without_zero_copy_sends_has_no_share_and_a_reason(summary: Summary) -> None:
     fork = next(each for each in summary.contenders if each.name == "fork_per_client")
     assert "server.copied_share" not in fork.metrics
     assert why_none(summary, "server.copied_share", fork)

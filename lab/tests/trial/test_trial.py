@@ -108,7 +108,7 @@ def test_the_two_ends_must_have_counted_the_same(fake_engine: Fake, small_study:
     assert found.warm_up == []
 
 
-def test_a_server_that_does_not_come_to_rest(
+def test_a_server_that_does_not_become_idle(
     fake_engine: Fake, small_study: Study, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     fake_engine("restless")
@@ -128,7 +128,7 @@ def test_no_trial_is_invalid_without_a_reason(fake_engine: Fake, small_study: St
     assert reason.endswith(NO_CPU_TIME)
 
 
-def test_a_server_with_an_open_connection_is_not_at_rest(
+def test_a_server_with_an_open_connection_is_not_idle(
     fake_engine: Fake, small_study: Study, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """A process that is ready to run but gets no CPU uses none, too."""

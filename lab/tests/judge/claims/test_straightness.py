@@ -97,7 +97,7 @@ def test_a_sweep_may_tell_the_slope_of_some_metrics(tmp_path: Path) -> None:
         ),
     ],
 )
-def test_what_is_no_line_is_refused(wrong: str, code: str, tmp_path: Path) -> None:
+def test_mistakes_in_r_squared_are_refused(wrong: str, code: str, tmp_path: Path) -> None:
     right = 'r_squared = { base = "prefork", sweep = "pool_size" }'
     check_mistake(asking(tmp_path), CLAIMS, (right, wrong), 11, code, "")
 

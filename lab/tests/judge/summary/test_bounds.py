@@ -323,7 +323,7 @@ def test_a_run_that_has_lost_its_limits_measures_them_when_it_goes_on(
     assert run_study(measuring, run, resume=True).limits is not None
 
 
-def test_kept_limits_that_are_broken_are_told_not_used(
+def test_broken_kept_limits_are_reported_and_not_used(
     measuring: Study, fake_engine: Callable[..., Path], tmp_path: Path
 ) -> None:
     fake_engine()

@@ -48,7 +48,7 @@ def of_lives(metric: str = "server.cpu_cycles") -> Summary:
     return MACHINE.summary(cse232(f"measure.metric='{metric}'"))
 
 
-def test_the_trials_warnings_are_told_once_for_each_side() -> None:
+def test_warnings_of_trials_become_one_note_for_each_side() -> None:
     """One note a side, with the least share of each event; otherwise each trial would have its own note."""
     trials = [
         replace(MACHINE, shares={"cpu_cycles": share}).trial(cse638(), cse638().contenders[0], 1, 1, 1.0)

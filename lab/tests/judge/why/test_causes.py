@@ -142,7 +142,7 @@ def test_a_process_is_priced_once_with_all_that_is_in_its_price() -> None:
     assert has(text, *parts, "10 µs", "2 more switches", "10 µs") and text.endswith(f"{WITHIN_CALLS}.")
 
 
-def test_threads_are_told_from_processes_by_how_they_end() -> None:
+def test_threads_and_processes_are_distinguished_by_how_they_end() -> None:
     threads = counts(
         "threads", system_calls=5, calls_read=3, calls_clone3=1, calls_exit=1, **NOTHING, **MOVED
     )
@@ -345,7 +345,7 @@ def test_bounds_of_ranges() -> None:
     assert other.at_least_zero().model_dump() == {"value": 0, "low": 0, "high": 2}
 
 
-def test_a_difference_that_is_not_shown_is_not_told_as_one() -> None:
+def test_an_undecided_difference_is_not_described_as_one() -> None:
     text = sentence(
         explain(LEAN, counts("other", system_calls=4, **NOTHING, **MOVED), limits(), between(-1, -3, 2))
     )
@@ -362,7 +362,7 @@ def test_few_blocks_give_a_difference_without_an_interval() -> None:
     assert has(enough, " 95 %", " 11 blocks")
 
 
-def test_less_is_told_from_the_side_of_the_one_that_needs_less() -> None:
+def test_a_lower_cost_is_described_from_the_side_that_needs_less() -> None:
     more = counts("more", system_calls=53, calls_read=53, **NOTHING, **MOVED)
     text = sentence(explain(LEAN, more, limits(), between(-12.3, -13.1, -11)))
     parts = ("lean", "12.3 µs", "more", "11.0 to 13.1", "10.0 µs", "50 fewer system calls", "2.3 µs")

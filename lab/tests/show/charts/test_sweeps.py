@@ -70,7 +70,7 @@ def test_the_papers_figures_have_a_panel_of_their_own_where_they_are_of_another_
     assert any(mark["type"] == "point" and mark["filled"] is False for mark in marks)
 
 
-def test_it_is_said_what_the_papers_figures_are_of() -> None:
+def test_the_panel_of_the_source_has_its_unit_and_note() -> None:
     """Not by our own unit: theirs may be of something else, which their note says."""
     of = synthetic_sweeps.summary()
     known = "seconds for 5,000 connections, beyond an iterative server's"
@@ -147,7 +147,7 @@ def without(name: str, substitute: str | None) -> Summary:
     return of.model_copy(update={"sweeps": sweeps, "paper": [*of.paper, *paper]})
 
 
-def test_what_cannot_be_had_has_its_substitute_beside_the_papers_figures() -> None:
+def test_an_unavailable_metric_has_its_substitute_next_to_the_sources_figures() -> None:
     name, other = "client.cpu_cycles_per_byte", "voluntary_switches_per_connection"
     own, book = panels(chart("pool_size", without(name, other), name))
     assert own["title"]["subtitle"][0].startswith("Voluntary context switches")
@@ -158,7 +158,7 @@ def test_what_cannot_be_had_has_its_substitute_beside_the_papers_figures() -> No
     assert text.count('id="sweep-pool_size-') == 2, "the substitute is not drawn a second time"
 
 
-def test_and_without_a_substitute_the_papers_figures_stand_alone() -> None:
+def test_without_a_substitute_the_sources_figures_are_alone() -> None:
     name = "client.cache_misses"
     (book,) = panels(chart("pool_size", without(name, None), name))
     assert {row["whose"] for row in rows(chart("pool_size", without(name, None), name))} == {"the paper"}

@@ -68,7 +68,7 @@ def test_places_are_those_that_the_verdicts_leave_open() -> None:
     assert "prefork_modern" not in places, "a control has none"
 
 
-def test_nobody_ahead_is_not_said_to_be_equal() -> None:
+def test_contenders_without_a_verdict_are_not_called_equal() -> None:
     said = answer(changed(pairs=judged("undecided")))
     assert {each.place for each in said.ranking} == {"1–10"}
     assert "10 contenders" in said.sentence and "equal" not in said.sentence
@@ -117,7 +117,7 @@ def test_a_sweep_is_answered_by_who_is_not_beaten_at_its_points() -> None:
             assert places[column] == "-" or int(places[column].split("–")[0]) == beaten[base] + 1
 
 
-def test_who_shares_the_first_place_of_a_sweep_is_told_by_how_much_it_leads_the_others() -> None:
+def test_a_shared_first_place_of_a_sweep_has_its_lead_over_the_others() -> None:
     of = synthetic_sweeps.summary()
     pools = of.sweeps[0]
     names = {"prefork", "prefork_mutex"}
@@ -138,7 +138,7 @@ def test_an_unfinished_run_says_so_first() -> None:
     )
 
 
-def test_the_machine_has_two_lines_and_what_weighs_is_said() -> None:
+def test_the_machine_has_two_lines_and_rejected_or_invalid_trials_are_listed() -> None:
     what, how = machine_in_short(summary())
     assert what.split(", ")[:2] == ["Synthetic CPU @ 2.00GHz", "2 CPUs"]
     assert what.endswith("Debian GNU/Linux 12 (bookworm), Linux 6.1.0-synthetic") and " 7.8 GiB " in what

@@ -51,7 +51,7 @@ def test_the_cpu_sources_below(name: str, below: list[str]) -> None:
         ((), None),
     ],
 )
-def test_what_cannot_be_had_falls_to_the_next_rung_that_can(
+def test_an_unavailable_cpu_source_is_replaced_by_the_next(
     hidden: tuple[str, ...], instead: str | None
 ) -> None:
     summary = without(*hidden)
@@ -79,7 +79,7 @@ def test_tables_and_report_have_the_cpu_source_with_its_reason(golden: Callable[
     golden("show/cpu_sources.txt", "\n".join([clock, system, here, no_group]) + "\n")
 
 
-def test_the_main_table_has_the_next_rung_beside_its_reason() -> None:
+def test_the_main_table_has_the_next_cpu_source_and_the_reason() -> None:
     hidden = {"task_clock": HIDDEN, "cpu_cycles": HIDDEN}
     summary = replace(MACHINE, hidden=hidden, shares={}).summary(cse232())
     table = main_further(summary)
