@@ -86,9 +86,9 @@ def test_a_run_with_errors_has_no_figure(tool: http_tools.Tool, words: str) -> N
 
 @pytest.mark.parametrize("read", READERS)
 @pytest.mark.parametrize("text", ["", "\n", "{}", '{"error": "unable to connect"}', "nothing of use"])
-def test_what_tells_nothing_is_no_figure(read: object, text: str) -> None:
+def test_output_without_a_figure_is_an_error(read: object, text: str) -> None:
     assert callable(read)
-    with pytest.raises(EngineError, match=r"reports (errors, or )?no "):
+    with pytest.raises(EngineError):
         read(text)
 
 
@@ -128,13 +128,13 @@ def test_a_ratio_is_of_the_rounds_that_have_both() -> None:
     assert seen.failed == {"peer": "disturbed"}
 
 
-def test_what_cannot_be_measured_is_not_chosen_and_says_why() -> None:
+def test_a_form_that_fails_is_not_chosen_and_has_its_reason() -> None:
     asked = []
 
     def run(name: str, choosing: bool) -> Seen:
         asked.append(name)
         if name.startswith("broken"):
-            raise EngineError(f"{name} has no pipe")
+            raise EngineError(f"{name}: no pipe")
         return Seen(1.0, copied=0.5)
 
     compared = [
@@ -143,8 +143,8 @@ def test_what_cannot_be_measured_is_not_chosen_and_says_why() -> None:
     ]
     seen = held(compared, run, 3, 2, "a cell")
     assert [(each.ours, each.peer) for each in seen.outcomes] == [("sound", "peer"), ("sound", None)]
-    assert [each.why_alone for each in seen.outcomes] == ["", "no peer could be measured; see below"]
-    assert seen.failed == {"broken": "broken has no pipe", "broken peer": "broken peer has no pipe"}
+    assert [bool(each.why_alone) for each in seen.outcomes] == [False, True]
+    assert seen.failed == {name: f"{name}: no pipe" for name in ("broken", "broken peer")}
     assert asked.count("broken") == contest.ATTEMPTS
     assert seen.copied("sound") == 0.5 and seen.copied("broken") is None
     assert seen.compared("sound", "broken peer") == "-" and seen.figure("broken peer", 1, 0) == "-"
@@ -231,7 +231,7 @@ def test_a_peer_on_each_cpu_is_what_its_runs_come_to_together() -> None:
         return float(given.place.server.cpus[0])
 
     peer = peers.on_each_cpu(peers.Peer("a peer", "true", "", run))
-    assert peer.name == "a peer on each CPU"
+    assert peer.name.startswith("a peer ") and peer.name.endswith(" CPU")
     assert peer.run(peers.Run(where, 64, 1, "reno", flows=64)) == 7.0
     assert sorted(each.place.server.cpus for each in seen) == [(2,), (5,)]
     for each in seen:
@@ -239,11 +239,11 @@ def test_a_peer_on_each_cpu_is_what_its_runs_come_to_together() -> None:
         assert (each.place.server.namespace, each.place.client.enter) == ("/ns/a", ("in", "b"))
 
 
-def test_what_is_missing_says_how_to_come_by_it(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_missing_tool_is_listed_with_its_source(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("PATH", "/nonexistent")
     monkeypatch.delenv("THUNDERHERD_PEERS", raising=False)
     missing = peers.missing([peer for peer in peers.STREAMS if peer.program == "tcp_stream"])
-    assert missing == [f"tcp_stream is not installed: {peers.NEPER}"]
+    assert [(line.split()[0], line.partition(": ")[2]) for line in missing] == [("tcp_stream", peers.NEPER)]
 
 
 def test_a_peer_is_found_where_it_was_built(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
@@ -253,7 +253,8 @@ def test_a_peer_is_found_where_it_was_built(monkeypatch: pytest.MonkeyPatch, tmp
     monkeypatch.setenv("THUNDERHERD_PEERS", str(tmp_path))
     assert peers.found("tcp_stream") == str(program)
     [skipping] = [peer for peer in peers.STREAMS if peer.name == "neper --skip-rx-copy"]
-    assert skipping.missing() == "this tcp_stream has no --skip-rx-copy"
+    lacking = skipping.missing() or ""
+    assert "tcp_stream" in lacking and "--skip-rx-copy" in lacking
 
 
 @pytest.mark.usefixtures("use_engine")
@@ -341,18 +342,18 @@ def cmdline(folder: Path) -> bytes:
 
 
 @pytest.mark.skipif(len(os.sched_getaffinity(0)) < 2, reason="needs two CPUs")
-def test_a_tool_that_fails_is_an_error_with_what_it_said() -> None:
+def test_a_tool_that_fails_is_an_error_with_its_output() -> None:
     side = places.Side(tuple(sorted(os.sched_getaffinity(0)))[:1])
     where = places.Place("loopback", "loopback", "127.0.0.1", side, side, "reno")
     run = peers.Run(where, 1, 1, "reno")
-    with pytest.raises(EngineError, match=r"ended with 3: no luck"):
+    with pytest.raises(EngineError, match=r"\b3: no luck"):
         peers.client(["sh", "-c", "echo no luck; exit 3"], run)
     with (
-        pytest.raises(EngineError, match=r"ended: no luck"),
+        pytest.raises(EngineError, match="no luck"),
         peers.server(["sh", "-c", "echo no luck"], places.free_port(), run),
     ):
         pass
-    with pytest.raises(EngineError, match="no_such_tool is not on PATH"):
+    with pytest.raises(EngineError, match="no_such_tool"):
         peers.client(["no_such_tool"], run)
     command = ["sh", "-c", "echo here; echo there >&2"]
     assert peers.client(command, run) == "here\n"
@@ -377,10 +378,10 @@ def test_every_form_of_ours_moves_bytes(form: streams.Form) -> None:
 def test_streams_stand_beside_iperf3() -> None:
     words = ("--congestion", "reno", "--choosing", "1", "--judging", "1", "--milliseconds", "50")
     printed = bench("streams", "16384", "--places", "loopback", *words)
-    assert "bench: about " in printed and "One stream, loopback, reno" in printed
+    assert "bench: about " in printed and ", loopback, reno" in printed
     for name in (streams.EACH, streams.COPYING, streams.ALL):
         [row] = [line for line in printed.splitlines() if line.strip().startswith(f"16 KiB  {name}")]
-        assert "→" in row or "could not be measured" in row, printed
+        assert "→" in row or "could not" in row, printed
 
 
 @pytest.fixture
@@ -401,8 +402,8 @@ def test_round_trips_of_ours_are_shown_where_no_peer_is_here() -> None:
     printed = bench("round_trips", *BRIEFLY, "--places", "loopback")
     for kind in (*round_trips.KINDS, round_trips.AGAINST_SLEEPING):
         [row] = [line for line in printed.splitlines() if line.startswith(kind + " ")]
-        assert re.search(r"(send|write)_each, \w+ +[\d,]+ +- +- +-  no peer is installed$", row), printed
-    assert f"\nmissing: sockperf is not installed: {peers.SOCKPERF}\n" in printed
+        assert re.search(r"(send|write)_each, \w+ +[\d,]+ +- +- +-  no peer ", row), printed
+    assert re.search(rf"^missing: sockperf .*: {re.escape(peers.SOCKPERF)}$", printed, re.MULTILINE)
 
 
 @pytest.mark.usefixtures("use_engine", "no_peers")
@@ -411,8 +412,8 @@ def test_streams_of_ours_are_shown_where_no_peer_is_here() -> None:
     printed = bench("streams", "1024", *BRIEFLY, "--places", "loopback")
     for name in (streams.EACH, streams.COPYING, streams.DISCARDING, streams.ALL):
         [row] = [line for line in printed.splitlines() if line.strip().startswith(f"1 KiB  {name} ")]
-        assert re.search(r" → \w+.* [\d.]+ +- +- +-  no peer is installed$", row), printed
-    assert f"\nmissing: iperf3 is not installed: {peers.IPERF3}\n" in printed
+        assert re.search(r" → \w+.* [\d.]+ +- +- +-  no peer ", row), printed
+    assert re.search(rf"^missing: iperf3 .*: {re.escape(peers.IPERF3)}$", printed, re.MULTILINE)
 
 
 @pytest.mark.usefixtures("use_engine")
@@ -427,7 +428,7 @@ def test_kinds_of_round_trips_are_kept_apart() -> None:
         assert any(line.startswith(kind + " ") for line in printed.splitlines()), printed
 
 
-def test_the_estimate_grows_with_what_is_asked_for() -> None:
+def test_the_estimated_duration_grows_with_the_number_of_places() -> None:
     parser = argparse.ArgumentParser()
     round_trips.options(parser)
     once, twice = (

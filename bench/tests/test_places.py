@@ -20,8 +20,9 @@ def test_a_congestion_control_that_there_is_not_is_refused_beforehand() -> None:
     side = places.Side((0,))
     where = places.Place("loopback", "loopback", "127.0.0.1", side, side, "reno")
     places.may_be_chosen("reno", where)
-    with pytest.raises(UserError, match="--congestion no_such is refused in loopback"):
+    with pytest.raises(UserError, match="--congestion no_such") as refusal:
         places.may_be_chosen("no_such", where)
+    assert refusal.value.codes == ("bench.refused_congestion",) and "loopback" in str(refusal.value)
 
 
 @pytest.mark.usefixtures("use_engine")
@@ -45,10 +46,11 @@ def test_a_congestion_control_that_no_namespace_can_have_is_refused_beforehand()
     with in_a_place(places.OWN_LOOPBACK):
         pass
     with (
-        pytest.raises(UserError, match="--congestion no_such cannot be the default of a network namespace"),
+        pytest.raises(UserError, match="--congestion no_such") as refusal,
         places.place(places.OWN_LOOPBACK, "no_such"),
     ):
         pass
+    assert refusal.value.codes == ("bench.no_default_congestion",)
 
 
 def test_a_peer_without_the_choice_is_marked() -> None:

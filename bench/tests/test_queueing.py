@@ -81,7 +81,7 @@ def test_so_many_requests_have_that_scatter() -> None:
 
 
 def test_an_overloaded_server_has_no_mean() -> None:
-    with pytest.raises(ValueError, match="between 0 and 1, got 1"):
+    with pytest.raises(ValueError, match=r"\b1(\.0)?$"):
         mean_wait(5, 0.2)
 
 
@@ -115,5 +115,5 @@ def test_a_wait_and_its_share_are_the_inverse_of_each_other() -> None:
 
 
 def test_a_backlog_that_grows_has_no_answer() -> None:
-    with pytest.raises(ValueError, match="does not work off in 500 what comes in 300"):
+    with pytest.raises(ValueError, match=r"\b500\b.*\b300\b"):
         stalled_wait(0.99, 300, 500, 0.5)

@@ -13,6 +13,8 @@ from pathlib import Path
 
 import pytest
 from made.engines import processes_of
+from made.fake_engine import BEFORE_A_CRASH, NO_SUCH_PORT
+from made.refusals import refused
 
 from thunderherd.engine import client, process
 from thunderherd.engine.catalogue import TextSetting
@@ -41,8 +43,9 @@ def test_the_environment_names_the_engine(fake_engine: Fake) -> None:
 
 def test_a_wrong_name_in_the_environment_is_the_users_mistake(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("THUNDERHERD_ENGINE", "/nowhere/engine")
-    with pytest.raises(UserError, match=r"THUNDERHERD_ENGINE is '/nowhere/engine'.*unset it"):
-        find_engine()
+    (problem,) = refused(find_engine)
+    assert problem.code == "engine.not_executable"
+    assert "THUNDERHERD_ENGINE" in problem.message and "'/nowhere/engine'" in problem.message
 
 
 def test_the_engine_is_looked_for_beside_python_and_then_on_the_path(
@@ -54,8 +57,8 @@ def test_the_engine_is_looked_for_beside_python_and_then_on_the_path(
         directory.mkdir()
     monkeypatch.setattr(sys, "executable", str(beside / "python"))
     monkeypatch.setenv("PATH", str(on_path))
-    with pytest.raises(UserError, match="run `make build`"):
-        find_engine()
+    (problem,) = refused(find_engine)
+    assert problem.code == "engine.not_found" and "`make build`" in problem.hint
     for directory in (on_path, beside):
         path = directory / "thunderherd-engine"
         path.write_text("#!/bin/sh\n")
@@ -63,7 +66,7 @@ def test_the_engine_is_looked_for_beside_python_and_then_on_the_path(
         assert find_engine() == path
 
 
-def test_the_catalogue_is_asked_once(fake_engine: Fake) -> None:
+def test_the_catalogue_is_requested_once(fake_engine: Fake) -> None:
     fake_engine()
     assert catalogue() is catalogue()
     assert [design.name for design in catalogue().designs][:2] == ["iterative", "fork_per_client"]
@@ -74,10 +77,11 @@ def test_an_engine_that_cannot_run_is_named(monkeypatch: pytest.MonkeyPatch, tmp
     path.write_text("no program")
     path.chmod(0o755)
     monkeypatch.setenv("THUNDERHERD_ENGINE", str(path))
-    with pytest.raises(UserError, match=r"engine cannot be started: .*make build"):
-        catalogue()
-    with pytest.raises(UserError, match="cannot be started"), server():
+    with pytest.raises(UserError) as of_server, server():
         pass
+    for problems in (refused(catalogue), of_server.value.problems):
+        assert [each.code for each in problems] == ["engine.not_started"]
+        assert "`make build`" in problems[0].hint
 
 
 def test_settings_become_flags() -> None:
@@ -124,7 +128,7 @@ def test_a_server_that_does_not_obey_is_killed(fake_engine: Fake, monkeypatch: p
     fake_engine("stuck")
     monkeypatch.setattr(client, "STOP_SECONDS", 0.3)
     monkeypatch.setattr(process, "SIGTERM_SECONDS", 0.3)
-    with pytest.raises(EngineError, match="did not reply in time"), server() as running:
+    with pytest.raises(EngineError, match="server prefork"), server() as running:
         pid = running.ready.supervisor_pid
         running.stop()
     assert is_gone(pid)
@@ -136,24 +140,22 @@ def test_a_server_that_never_gets_ready_is_given_up(
     fake_engine("mute")
     monkeypatch.setattr(client, "READY_SECONDS", 0.3)
     began = time.monotonic()
-    with pytest.raises(EngineError, match="server prefork did not reply in time"), server():
+    with pytest.raises(EngineError, match="server prefork"), server():
         pass
     assert time.monotonic() - began < 5
 
 
-def test_a_crash_is_told_with_what_was_said_last(fake_engine: Fake) -> None:
+def test_a_crash_is_reported_with_the_last_lines_of_stderr(fake_engine: Fake) -> None:
     fake_engine("crash")
-    told = "killed by SIGSEGV; stderr: first a warning / then a reason"
-    with pytest.raises(EngineError, match=told), server():
+    with pytest.raises(EngineError, match=f"SIGSEGV.*{' / '.join(BEFORE_A_CRASH)}"), server():
         pass
 
 
 def test_exit_status_2_is_the_users_mistake_with_the_engines_code(fake_engine: Fake) -> None:
     fake_engine("no_such_port")
-    with pytest.raises(Refusal) as refused, server():
+    with pytest.raises(Refusal) as refusal, server():
         pass
-    told = Problem("port 80 may not be bound by this user", "listen.not_permitted", "use one above 1023")
-    assert refused.value.problems == (told,)
+    assert refusal.value.problems == (Problem(*NO_SUCH_PORT),)
 
 
 def test_a_refusal_behind_a_warning_keeps_its_code() -> None:
@@ -165,10 +167,8 @@ def test_a_refusal_behind_a_warning_keeps_its_code() -> None:
 def test_a_load_that_is_refused_has_the_engines_code(use_engine: Path) -> None:
     for more in ({}, {"whole_life": True}):
         load = start_load("bytes", "127.0.0.1:1", settings={"children": 0, "loops": 1}, **more)
-        with pytest.raises(Refusal) as refused:
-            load.wait(10)
-        assert refused.value.codes == ("setting.invalid_value",)
-        assert "--children" in str(refused.value)
+        (problem,) = refused(load.wait, 10)
+        assert problem.code == "setting.invalid_value" and "--children" in str(problem)
 
 
 def test_an_engine_of_another_release_is_refused(fake_engine: Fake) -> None:
@@ -178,17 +178,17 @@ def test_an_engine_of_another_release_is_refused(fake_engine: Fake) -> None:
     assert refusal.value.codes == ("engine.other_version",) and " 99 " in str(refusal.value)
 
 
-def test_a_server_that_died_says_how(fake_engine: Fake) -> None:
+def test_a_server_that_died_is_reported_with_its_signal(fake_engine: Fake) -> None:
     fake_engine("dies")
     with server() as running:
         start_load("bytes", running.ready.address, settings={"children": 1, "loops": 1}).wait(10)
-        with pytest.raises(EngineError, match="server prefork: killed by SIGKILL"):
+        with pytest.raises(EngineError, match=r"server prefork.*SIGKILL"):
             running.snapshot()
 
 
 def test_a_line_that_is_no_json_is_shown(fake_engine: Fake) -> None:
     fake_engine("garbage")
-    with server() as running, pytest.raises(EngineError, match=r"not JSON: '\{oops'"):
+    with server() as running, pytest.raises(EngineError, match=r"'\{oops'"):
         running.snapshot()
 
 
@@ -224,7 +224,7 @@ def test_a_load_that_hangs_is_ended(fake_engine: Fake) -> None:
     fake_engine("load_hangs")
     with server() as running:
         load = start_load("bytes", running.ready.address, settings={"children": 2, "loops": 5})
-        with pytest.raises(EngineError, match="load bytes did not reply in time"):
+        with pytest.raises(EngineError, match="load bytes"):
             load.wait(0.3)
 
 
@@ -259,7 +259,7 @@ def test_the_real_engine_leaves_nothing_when_the_block_is_left(copied_engine: Pa
 def test_a_killed_supervisor_takes_its_server_with_it(copied_engine: Path) -> None:
     with server() as running:
         os.kill(running.ready.supervisor_pid, signal.SIGKILL)
-        with pytest.raises(EngineError, match="killed by SIGKILL"):
+        with pytest.raises(EngineError, match="SIGKILL"):
             running.snapshot()
     deadline = time.monotonic() + 5
     while processes_of(copied_engine) and time.monotonic() < deadline:
@@ -271,7 +271,7 @@ def test_a_killed_supervisor_takes_its_server_with_it(copied_engine: Path) -> No
 def test_a_killed_server_is_reported_and_leaves_nothing(copied_engine: Path, design: str) -> None:
     with server(design) as running:
         os.kill(running.ready.server_pid, signal.SIGKILL)
-        with pytest.raises(EngineError, match=f"server {design}: .*SIGKILL"):
+        with pytest.raises(EngineError, match=f"server {design}.*SIGKILL"):
             while True:
                 running.snapshot()
     assert processes_of(copied_engine) == {}
@@ -308,8 +308,6 @@ def test_a_load_that_awaits_a_reply_is_ended_at_once(copied_engine: Path, whole_
 
 
 def test_the_real_engine_refuses_a_wrong_setting_as_the_users_mistake(use_engine: Path) -> None:
-    with (
-        pytest.raises(UserError, match="backlog"),
-        Server("prefork", workload="bytes", settings={"backlog": -5}),
-    ):
+    with pytest.raises(Refusal) as refusal, Server("prefork", workload="bytes", settings={"backlog": -5}):
         pass
+    assert refusal.value.codes == ("setting.invalid_value",) and "--backlog" in str(refusal.value)

@@ -19,6 +19,8 @@ CATALOGUE = os.path.join(TESTS, "data", "catalogue.json")  # noqa: PTH118
 CPU_NS = {"iterative": 20_000, "fork_per_client": 120_000}
 DEFAULT_CPU_NS = 40_000
 FAULTS = set(filter(None, os.environ.get("FAKE_ENGINE", "").split(",")))
+NO_SUCH_PORT = ("port 80 may not be bound by this user", "listen.not_permitted", "use one above 1023")
+BEFORE_A_CRASH = ("first a warning", "then a reason")
 
 
 def say(**line):
@@ -119,16 +121,13 @@ class Server:
 def serve(arguments):
     design, settings = arguments[0], flags(arguments[1:])
     if "no_such_port" in FAULTS:  # the user's mistake
-        print(
-            "thunderherd-engine: port 80 may not be bound by this user [listen.not_permitted]",
-            file=sys.stderr,
-        )
-        print("hint: use one above 1023", file=sys.stderr)
+        message, code, hint = NO_SUCH_PORT
+        print(f"thunderherd-engine: {message} [{code}]\nhint: {hint}", file=sys.stderr)
         sys.exit(2)
     if "mute" in FAULTS:  # never says that it is ready
         time.sleep(60)
     if "crash" in FAULTS:
-        print("first a warning\nthen a reason", file=sys.stderr)
+        print(*BEFORE_A_CRASH, sep="\n", file=sys.stderr)
         import signal
 
         os.kill(os.getpid(), signal.SIGSEGV)

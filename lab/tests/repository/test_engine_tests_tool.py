@@ -35,13 +35,13 @@ test result: FAILED. 2 passed; 1 failed; 0 ignored
 """
 
 
-def test_what_passed_tells_only_what_it_skipped() -> None:
+def test_output_of_passed_tests_is_shortened_to_what_they_skipped() -> None:
     spec = importlib.util.spec_from_file_location("engine_tests", TOOL)
     assert spec and spec.loader
     tool = importlib.util.module_from_spec(spec)
     spec.loader.exec_module(tool)
     said = tool.shortened(SAID)
-    assert "one: skipped: no control group here" in said
+    assert "one: skipped: " in said
     assert "asked 5 times" not in said and "successes:" not in said
     assert said.endswith(SAID[SAID.index("failures:") :])
-    assert tool.shortened("conformance has no such list\n") == "conformance has no such list\n"
+    assert tool.shortened("no list\n") == "no list\n"

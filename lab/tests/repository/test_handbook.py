@@ -58,7 +58,7 @@ def test_designs_are_held_against_designs() -> None:
         assert notes is not None and set(notes.beside) <= names - {name}, name
 
 
-def test_what_is_done_instead_of_waiting_is_said_of_the_design_that_does_it(tmp_path: Path) -> None:
+def test_pages_of_busy_polling_designs_say_how_they_wait(tmp_path: Path) -> None:
     for entry in catalogue()["designs"]:
         notes = read_notes("designs", entry["name"], DesignNotes)
         assert notes is not None and (notes.instead is not None) == entry["spins"], entry["name"]
@@ -70,7 +70,7 @@ def test_what_is_done_instead_of_waiting_is_said_of_the_design_that_does_it(tmp_
     file = tmp_path / notes_file("designs", "other")
     file.parent.mkdir(parents=True)
     file.write_text("wins = 'x'\ncosts = 'y'\ninstead = 'it guesses'\n")
-    assert " Busy-polls: it guesses. Rests on " in entries.design_page(other, NOTHING_KEPT, tmp_path)
+    assert " Busy-polls: it guesses. " in entries.design_page(other, NOTHING_KEPT, tmp_path)
     assert {entries.waits_of(each) for each in catalogue()["designs"]} == {
         "in the call", "for readiness", "for completion", "busy-polls",
     }  # fmt: skip
@@ -118,7 +118,7 @@ def test_a_page_without_notes_and_without_records_says_what_is_missing(tmp_path:
         ("wins = \n", "line 1"),
     ],
 )
-def test_a_wrong_file_is_named_with_what_is_wrong(tmp_path: Path, text: str, said: str) -> None:
+def test_invalid_notes_are_refused_with_their_file_and_key(tmp_path: Path, text: str, said: str) -> None:
     file = tmp_path / notes_file("designs", "epoll")
     file.parent.mkdir(parents=True)
     file.write_text(text)
@@ -145,21 +145,22 @@ def test_every_design_and_primitive_is_in_a_study_that_records_keep() -> None:
     assert moved == {each["name"] for each in catalogue()["primitives"]}
 
 
-def test_no_record_compares_what_is_not_told_of_a_server_that_never_sleeps() -> None:
+def test_no_record_compares_cpu_time_of_a_busy_polling_server() -> None:
     told = Catalogue.model_validate(catalogue())
     study = load_study(str(ROOT / make_records.EVERY_ENTRY["every-design"]), "quick", [], told)
     awake = {each.name for each in study.contenders if each.spins}
     assert awake and not study.load.is_timed
     assert [pair for pair in study.comparisons if awake & {pair.a, pair.b}] == []
     page = (ROOT / "docs/generated/designs/polling.md").read_text()
-    assert "| `polling` | - |  | - | left out, as it is known to be wrong: the server busy-polls, " in page
+    (row,) = [line for line in page.splitlines() if line.startswith("| `polling` | - |  | - | ")]
+    assert "busy-polls" in row
     assert "`polling`" not in (ROOT / "docs/generated/designs/prefork.md").read_text()
 
 
-def test_what_a_page_rests_on_is_told_apart() -> None:
+def test_a_page_lists_the_features_it_rests_on() -> None:
     """A name of a feature may have a comma."""
     page = (ROOT / "docs/generated/primitives/zerocopy.md").read_text()
-    assert "Rests on sendmsg(2); sendmsg(2), MSG\\_ZEROCOPY (Linux 4.14)." in page
+    assert " sendmsg(2); sendmsg(2), MSG\\_ZEROCOPY (Linux 4.14)." in page
 
 
 # Drawings ---------------------------------------------------------------------------------------------------
@@ -175,10 +176,12 @@ def test_a_drawing_is_well_formed_and_says_its_steps_aloud() -> None:
     )
     root = ElementTree.fromstring(drawing("<splice>", [drawn, drawn]))
     texts = [each.text or "" for each in root.iter()]
-    assert "<splice>: the path of the bytes" in texts
-    assert "a < b: one copy by the CPU" in texts
+    assert [text for text in texts if text.startswith("<splice>: ")]
+    assert [text for text in texts if text.startswith("a < b: one copy ")]
     description = next(each.text or "" for each in root.iter() if each.tag.endswith("desc"))
-    assert description.count("copied to pipe (write <now> & then), then not copied to send queue") == 2
+    assert description.count("(write <now> & then)") == 2
+    steps = re.findall(r"(not copied|copied) to (pipe|send queue)", description)
+    assert steps == [("copied", "pipe"), ("not copied", "send queue")] * 2
     arrows = [each for each in root.iter() if "arrow" in (each.get("class") or "").split()]
     assert [(each.get("class") or "").split()[1] for each in arrows] == ["copied", "kept"] * 2
 
@@ -226,7 +229,7 @@ def test_words_of_a_drawing_stand_clear_of_its_lines() -> None:
             ), where
 
 
-def test_what_is_thrown_away_goes_nowhere() -> None:
+def test_discarded_bytes_go_nowhere() -> None:
     told = in_words(
         journey(("receive_queue", "dma", "the card"), ("nothing", "discarded", "recv"), begins="card")
     )
@@ -265,7 +268,7 @@ def test_parts_of_a_page() -> None:
         "<!-- a -->\nnew\n<!-- end of a -->\nrest"
     )
     for wrong in ("no marks", "<!-- end of a -->\n<!-- a -->\n", "<!-- a -->\n<!-- a -->\n<!-- end of a -->"):
-        with pytest.raises(ValueError, match="once, in this order"):
+        with pytest.raises(ValueError, match="<!-- a -->"):
             between(wrong, "a", "new")
 
 
@@ -282,10 +285,10 @@ def test_no_link_of_the_repository_leads_nowhere() -> None:
         ("#here", None),
         ("https://example.org/x", None),
         ("docs", None),
-        ("docs/none.md", "there is no such file"),
-        ("docs/other.md#three", "no heading #three"),
-        ("../outside.md", "leads out of the repository"),
-        ("http://example.org", "only https"),
+        ("docs/none.md", "docs/none.md"),
+        ("docs/other.md#three", "#three"),
+        ("../outside.md", "../outside.md"),
+        ("http://example.org", "https"),
     ],
 )
 def test_links(tmp_path: Path, link: str, why: str | None) -> None:

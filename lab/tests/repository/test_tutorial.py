@@ -55,7 +55,7 @@ $ echo two; echo
 """
 
 
-def test_what_is_printed_is_put_below_its_command(tmp_path: Path) -> None:
+def test_output_is_written_below_its_command(tmp_path: Path) -> None:
     printed = tutorial.run(EXAMPLE, tmp_path)
     assert printed == [["one"], ["two"]]
     new = written(EXAMPLE, printed)
@@ -65,20 +65,20 @@ def test_what_is_printed_is_put_below_its_command(tmp_path: Path) -> None:
 
 
 def test_a_command_that_fails_is_named(tmp_path: Path) -> None:
-    with pytest.raises(UserError, match=r"`cat none \| tail` ended with status 1"):
+    with pytest.raises(UserError, match=r"`cat none \| tail`.* 1:"):
         tutorial.run("```console\n$ cat none | tail\n```\n", tmp_path)
 
 
-def test_that_files_differ_is_no_failure(tmp_path: Path) -> None:
+def test_a_diff_that_finds_differences_is_no_failure(tmp_path: Path) -> None:
     page = "```console\n$ echo a > a; echo b > b\n$ diff a b | tail -1\n```\n"
     assert tutorial.run(page, tmp_path) == [[], ["> b"]]
 
 
-def test_a_shell_that_ends_early_is_told(tmp_path: Path) -> None:
-    with pytest.raises(UserError, match="only 0 of 2 commands ended"):
+def test_a_shell_that_ends_early_is_refused(tmp_path: Path) -> None:
+    with pytest.raises(UserError, match=r"\b0 of 2\b"):
         tutorial.run("```console\n$ exit 0\n$ echo\n```\n", tmp_path)
 
 
-def test_lines_that_would_be_taken_for_commands_are_refused() -> None:
-    with pytest.raises(UserError, match="that begins with"):
+def test_output_that_looks_like_a_command_is_refused() -> None:
+    with pytest.raises(UserError, match=r"`\$ `"):
         written(EXAMPLE, [["$ rm"], []])

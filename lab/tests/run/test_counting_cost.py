@@ -21,6 +21,7 @@ from thunderherd.engine.catalogue import Catalogue
 from thunderherd.engine.client import catalogue
 from thunderherd.engine.lines import Life, Multiplexing
 from thunderherd.machine import description
+from thunderherd.metrics.table import METRICS
 from thunderherd.records.extra_trials import CostEstimate
 from thunderherd.records.summary import Summary, TrialRecord
 from thunderherd.run import runner
@@ -119,7 +120,7 @@ def make(
 NAMES = ["iterative", "fork_per_client", "prefork"]
 
 
-def test_pairs_are_made_after_all_others_and_their_ratio_is_told(make: Callable[..., Rig]) -> None:
+def test_pairs_run_after_all_other_trials_and_give_a_ratio(make: Callable[..., Rig]) -> None:
     rig = make(ASKED)
     summary = rig.run()
     assert summary.trials.valid == 30, "none of the pairs is judged"
@@ -142,7 +143,7 @@ def test_pairs_are_made_after_all_others_and_their_ratio_is_told(make: Callable[
         assert file in readme and len((rig.directory / file).read_text().splitlines()) == 18
 
 
-def test_it_is_said_beside_every_figure_verdict_and_explanation(
+def test_the_cost_is_noted_with_every_figure_verdict_and_explanation(
     make: Callable[..., Rig], capsys: pytest.CaptureFixture[str]
 ) -> None:
     rig = make(ASKED)
@@ -152,10 +153,11 @@ def test_it_is_said_beside_every_figure_verdict_and_explanation(
     assert "hypervisor" in line
     assert line in warnings(summary) and line in about_cpu_time(summary)
     (verdict,) = about_metrics(summary, ["server_cpu_per_connection"])
-    assert "Server CPU per connection" in verdict and "3 %" in verdict
+    assert METRICS["server_cpu_per_connection"].words in verdict and "3 %" in verdict
     assert verdict in pairs_legend(summary)
     (of_counter,) = about_metrics(summary, ["server.cpu/cycles/_per_request"])
-    assert "server CPU per request" in of_counter and "1.50" in of_counter, "trials without have no cycles"
+    assert METRICS["server_cpu_per_request"].words in of_counter, "trials without counters have no cycles"
+    assert "1.50" in of_counter
     assert about_metrics(summary, ["client.cpu/cycles/_per_request"]) == []
     assert about_metrics(summary, ["connections_per_second"]) == []
     page = render(summary)
@@ -165,7 +167,7 @@ def test_it_is_said_beside_every_figure_verdict_and_explanation(
     assert "iterative (1.50 to 1.50)" in shown
 
 
-def test_what_changes_nothing_is_no_warning(make: Callable[..., Rig]) -> None:
+def test_a_cost_without_an_effect_is_no_warning(make: Callable[..., Rig]) -> None:
     rig = make(ASKED)
     rig.factor = lambda name: 1.01
     summary = rig.run()
@@ -184,7 +186,9 @@ def test_what_changes_nothing_is_no_warning(make: Callable[..., Rig]) -> None:
     ],
     ids=["not wanted", "the machine has no such events", "no counters", "no events of the processor"],
 )
-def test_otherwise_there_are_none(overrides: list[str], has_events: bool, make: Callable[..., Rig]) -> None:
+def test_no_pairs_run_if_there_is_nothing_to_compare(
+    overrides: list[str], has_events: bool, make: Callable[..., Rig]
+) -> None:
     rig = make(*overrides)
     rig.has_events = has_events
     summary = rig.run()
@@ -192,7 +196,7 @@ def test_otherwise_there_are_none(overrides: list[str], has_events: bool, make: 
     assert not (rig.directory / "with_counters.jsonl").exists()
 
 
-def test_a_run_that_is_gone_on_with_makes_those_that_it_lacks(make: Callable[..., Rig]) -> None:
+def test_a_resumed_run_runs_the_missing_pairs(make: Callable[..., Rig]) -> None:
     rig = make(ASKED, 'counting_cost.contenders=["prefork"]')
     rig.stop_after = 1
     with pytest.raises(KeyboardInterrupt):
@@ -223,7 +227,7 @@ def run_again(rig: Rig) -> int:
     return len(rig.ran)
 
 
-def test_one_without_a_pair_says_why(make: Callable[..., Rig]) -> None:
+def test_a_contender_without_a_pair_has_its_reason(make: Callable[..., Rig]) -> None:
     rig = make(ASKED)
     rig.valid = lambda name, counts: counts or name != "prefork"
     cost = rig.run().counting_cost

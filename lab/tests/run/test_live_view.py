@@ -61,7 +61,7 @@ def test_a_terminal_gets_the_view_and_keeps_what_matters(small_study: Study) -> 
         view.block_ends(1, [good, bad], "noisy")
     text = stream.getvalue()
     assert invalid_line(bad) in text
-    assert "block 1/10: 1 trial valid, 1 invalid, noisy" in text
+    assert re.search(r"block 1/10: 1 .*valid, 1 invalid, noisy", text)
     assert text.rstrip().endswith("\x1b[2K") or text.count("\x1b[?25h") == 1  # the cursor is back
 
 
@@ -76,7 +76,7 @@ def test_it_ranks_by_the_trials_so_far_and_says_what_is_in_flight(small_study: S
     assert rows == sorted(COSTS, key=lambda name: COSTS[name])
     assert "block 2/10 · trial 2/3 · 3 trials" in text and ", 27 " in text
     assert re.search(r"prefork, .* s$", text, re.MULTILINE) and re.search(r"\d (s|min) left", text)
-    assert SO_FAR in text and re.search(r"\d s of CPU", text)
+    assert SO_FAR in text and re.search(r"\d s .*CPU", text)
 
 
 def test_intervals_narrow(small_study: Study) -> None:

@@ -129,7 +129,7 @@ def test_noisy_blocks_are_replaced_up_to_a_quarter(rig: Rig) -> None:
     summary = rig.run()
     assert summary.trials.rejected_blocks == [2, 5]
     assert {block for block, _, _ in rig.ran} == set(range(1, 13))
-    assert "block 2/11: 3 trials valid, noisy (" in rig.said.getvalue()
+    assert re.search(r"^block 2/11: .*\bnoisy\b", rig.said.getvalue(), re.MULTILINE)
     rig.ran.clear()
     rig.directory = rig.directory.with_name("noisier")
     rig.outcome = lambda name, block, attempt: {"foreign": 0.4}
@@ -193,9 +193,8 @@ def test_progress_is_a_line_a_block(rig: Rig) -> None:
     rig.run()
     lines = rig.said.getvalue().splitlines()
     assert lines[0].startswith("small (quick): ") and "seed 5" in lines[0]
-    assert lines[1] == "block 1/10: 3 trials valid, 0 s left"
-    assert lines[10] == "block 10/10: 3 trials valid"
-    assert len(lines) == 11
+    assert [line.partition(":")[0] for line in lines[1:]] == [f"block {block}/10" for block in range(1, 11)]
+    assert [line.endswith(" left") for line in lines[1:]] == [True] * 9 + [False]
 
 
 # Interrupting and resuming
@@ -262,7 +261,7 @@ def test_a_run_is_not_begun_over_another(rig: Rig) -> None:
     assert (problem.code, problem.where) == ("run.directory_taken", str(rig.directory))
 
 
-def test_another_study_is_refused_and_what_changed_is_said(
+def test_another_study_is_refused_with_its_changes(
     rig: Rig, small_study_file: Path, some_catalogue: Catalogue
 ) -> None:
     rig.stop_after = 2
@@ -272,8 +271,8 @@ def test_another_study_is_refused_and_what_changed_is_said(
     rig.study = load_study(str(small_study_file), "quick", overrides, some_catalogue)
     (problem,) = refused(rig.run, resume=True)
     assert problem.code == "run.other_study"
-    assert "load.settings.loops was 25, is 26" in problem.message
-    assert "contenders[prefork].settings.pool was 3, is 4" in problem.message
+    assert re.search(r"load\.settings\.loops\b.*\b25\b.*\b26\b", problem.message)
+    assert re.search(r"contenders\[prefork\]\.settings\.pool\b.*\b3\b.*\b4\b", problem.message)
     assert "another --out" in problem.hint
 
 
@@ -303,7 +302,7 @@ def test_an_engine_built_anew_in_mid_run_is_noticed(rig: Rig) -> None:
     assert (problem.code, problem.where) == ("run.engine_rebuilt", os.environ["THUNDERHERD_ENGINE"])
 
 
-def test_a_mistake_of_the_users_in_mid_run_says_how_to_go_on(rig: Rig) -> None:
+def test_a_mistake_of_the_user_in_mid_run_is_reported_with_how_to_resume(rig: Rig) -> None:
     def refuse(name: str, block: int, attempt: int) -> dict[str, Any]:
         if block == 2:
             raise UserError("too few processes are allowed", code="a.code", hint="raise `ulimit -u`")
@@ -312,7 +311,7 @@ def test_a_mistake_of_the_users_in_mid_run_says_how_to_go_on(rig: Rig) -> None:
     rig.outcome = refuse
     (problem,) = refused(rig.run)
     assert problem.code == "a.code"
-    assert re.search(rf"^raise `ulimit -u`; 3 trials .*{RESUME}.* --resume", problem.hint)
+    assert re.search(rf"^raise `ulimit -u`; .*\b3 .*{RESUME}.* --resume", problem.hint)
 
 
 def test_what_the_engine_refuses_a_contender_for_from_the_first_is_not_gone_on_with(rig: Rig) -> None:
@@ -470,7 +469,7 @@ def test_time_left_counts_each_contender_the_same(monkeypatch: pytest.MonkeyPatc
     assert clock.left() == "3 min left"  # 10 x (30 + 1) / 2, and not 10 x 39 / 10
 
 
-def test_a_long_block_says_that_it_goes_on(small_study: Study, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_long_block_prints_its_progress(small_study: Study, monkeypatch: pytest.MonkeyPatch) -> None:
     now = [0.0]
     monkeypatch.setattr(time, "monotonic", lambda: now[0])
     said = io.StringIO()
@@ -480,4 +479,5 @@ def test_a_long_block_says_that_it_goes_on(small_study: Study, monkeypatch: pyte
         shown.trial_begins(1, "prefork", position, 30)
         now[0] += 40
         shown.trial_ends(made_trial(small_study, "prefork", 1))
-    assert said.getvalue().splitlines() == ["block 1/3: trial 2/30, 59 min left"]
+    (line,) = said.getvalue().splitlines()
+    assert re.findall(r"\d+/\d+|\d+ min", line) == ["1/3", "2/30", "59 min"]

@@ -137,18 +137,18 @@ def test_it_is_of_the_end_that_makes_use_of_it(
         ),
         (
             "design=prefork,pool=0 prefork --over bytes=1..100",
-            None,
+            "study.invalid_setting",
             ["crossover: design=prefork,pool=0: ", "pool = 0", "from 1 "],
         ),
     ],
 )
-def test_what_would_have_none_is_refused_with_what_to_type(
+def test_a_swept_key_without_effect_is_refused_with_what_to_type(
     use_engine: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str],
-    words: str, code: str | None, facts: list[str],
+    words: str, code: str, facts: list[str],
 ) -> None:  # fmt: skip
     stderr = printed(shlex.split(words), capsys, tmp_path / "out")
     assert stderr.startswith("thunderherd: crossover: "), stderr
-    assert code is None or codes_printed(stderr) == [code]
+    assert codes_printed(stderr) == [code]
     assert [fact for fact in facts if fact not in stderr] == [], stderr
 
 

@@ -49,7 +49,7 @@ def of_lives(metric: str = "server.cpu_cycles") -> Summary:
     return MACHINE.summary(cse232(f"measure.metric='{metric}'"))
 
 
-def test_the_trials_warnings_are_told_once_for_each_side() -> None:
+def test_warnings_of_trials_become_one_note_for_each_side() -> None:
     """One note a side, with the least share of each event; otherwise each trial would have its own note."""
     trials = [
         replace(MACHINE, shares={"cpu_cycles": share}).trial(cse638(), cse638().contenders[0], 1, 1, 1.0)
@@ -57,7 +57,7 @@ def test_the_trials_warnings_are_told_once_for_each_side() -> None:
     ]
     for note, side in zip(scaled_notes(trials), ("server", "client"), strict=True):
         assert note.startswith("3 of 4 trials: ") and f" {side}" in note
-        assert note.endswith(f"cpu_cycles ({time_share(0.3)} of the time)")
+        assert f"cpu_cycles ({time_share(0.3)} " in note
     notes = [note for note in of_sizes().study.notes if "cpu_cycles (" in note]
     assert len(notes) == 2
     assert "99 %" in time_share(0.995) and "1 %" in time_share(0.001)
@@ -140,7 +140,7 @@ def test_claims_and_answers_say_so() -> None:
     said = printed(print_claims, of_sizes(), 200)
     claims = {claim.id: claim for claim in of_sizes().claims}
     assert SHARE in claims["H21"].our_figure, claims["H21"].our_figure
-    assert re.search(rf"client.llc_load_misses [a-z ]+: {HIDDEN}", said)
+    assert re.search(rf"client\.llc_load_misses .*: {HIDDEN}", said)
     notes = [question.note or "" for question in of_sizes().questions]
     assert any(f"client.l1_dcache_load_misses: {EXTRAPOLATED}" in note for note in notes), notes
 
@@ -154,7 +154,7 @@ def test_the_sources_csv_has_a_column_for_it() -> None:
         assert float(line["cycles"]) > 0, "a number, as the source has it"
         assert line["llc_misses"] == ""
         assert line["remarks"].startswith(f"cycles, context_switches: {EXTRAPOLATED}")
-        assert line["remarks"].endswith(f"llc_misses: unavailable: {HIDDEN}")
+        assert line["remarks"].partition("llc_misses: ")[2].endswith(f": {HIDDEN}")
 
 
 def test_counted_trials_say_so() -> None:

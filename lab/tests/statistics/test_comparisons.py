@@ -44,7 +44,7 @@ def test_block_order_is_a_fair_shuffle() -> None:
 
 
 def test_block_order_needs_different_names() -> None:
-    with pytest.raises(ValueError, match="different names"):
+    with pytest.raises(ValueError, match="'a', 'a'"):
         block_order(["a", "a"], 1, 1)
 
 
@@ -59,7 +59,7 @@ def test_first_look_lets_holm_reject(comparisons: int, split: float, blocks: int
 
 
 def test_first_look_refuses_an_empty_family() -> None:
-    with pytest.raises(ValueError, match="at least 1 comparison, got 0"):
+    with pytest.raises(ValueError, match=r"\b0\b"):
         first_look_blocks(0, 0.05)
 
 
@@ -70,18 +70,18 @@ def test_planned_looks_spend_alpha() -> None:
 
 
 @pytest.mark.parametrize(
-    ("blocks", "alpha", "split", "message"),
+    ("blocks", "alpha", "split", "wrong"),
     [
-        ([10, 20], 0.05, [1.0], "blocks and a share of alpha"),
-        ([10, 20], 0.05, [0.6, 0.6], "at most 1"),
-        ([20, 10], 0.05, [0.5, 0.5], "ever more blocks"),
-        ([10], 5.0, [1.0], "probability of error"),
+        ([10, 20], 0.05, [1.0], r"\[10, 20\]"),
+        ([10, 20], 0.05, [0.6, 0.6], r"0\.6, 0\.6"),
+        ([20, 10], 0.05, [0.5, 0.5], "20, 10"),
+        ([10], 5.0, [1.0], r"5\.0"),
     ],
 )
-def test_planned_looks_refuse_nonsense(
-    blocks: list[int], alpha: float, split: list[float], message: str
+def test_planned_looks_refuse_impossible_plans(
+    blocks: list[int], alpha: float, split: list[float], wrong: str
 ) -> None:
-    with pytest.raises(ValueError, match=message):
+    with pytest.raises(ValueError, match=wrong):
         planned_looks(blocks, alpha, split)
 
 
@@ -206,30 +206,30 @@ def test_a_verdict_never_contradicts_the_interval_beside_it(seed: int) -> None:
 
 
 @pytest.mark.parametrize(
-    ("values", "message"),
+    ("values", "wrong"),
     [
-        ({"a": [1.0, 2.0], "b": [1.0, 0.0]}, "b: .* above 0, got 0.0 in block 1"),
-        ({"a": [1.0, -2.0], "b": [1.0, 1.0]}, "a: .* above 0, got -2.0 in block 1"),
-        ({"a": [math.nan, 2.0], "b": [1.0, 1.0]}, "a: .* finite values, got nan in block 0"),
+        ({"a": [1.0, 2.0], "b": [1.0, 0.0]}, "^b: .* 0.0 .* 1$"),
+        ({"a": [1.0, -2.0], "b": [1.0, 1.0]}, "^a: .* -2.0 .* 1$"),
+        ({"a": [math.nan, 2.0], "b": [1.0, 1.0]}, "^a: .* nan .* 0$"),
         ({"a": [1.0, 2.0], "b": [1.0]}, "a 2, b 1"),
-        ({"a": [], "b": [1.0]}, "a: .* got none"),
-        ({"a": [1.0]}, "b: no values"),
+        ({"a": [], "b": [1.0]}, "^a: "),
+        ({"a": [1.0]}, "^b: "),
     ],
 )
 def test_values_that_cannot_be_compared_name_the_contender(
-    values: dict[str, list[float]], message: str
+    values: dict[str, list[float]], wrong: str
 ) -> None:
-    with pytest.raises(ValueError, match=message):
+    with pytest.raises(ValueError, match=wrong):
         compare_family(values, [("a", "b")])
 
 
 def test_a_family_is_declared_without_repetition() -> None:
     values = costs(10, a=1.0, b=1.0)
-    with pytest.raises(ValueError, match="twice"):
+    with pytest.raises(ValueError, match=r"\bb\b.*\ba\b"):
         compare_family(values, [("a", "b"), ("b", "a")])
-    with pytest.raises(ValueError, match="itself"):
+    with pytest.raises(ValueError, match=r"\ba\b"):
         compare_family(values, [("a", "a")])
-    with pytest.raises(ValueError, match=r"above 1, got 0\.97"):
+    with pytest.raises(ValueError, match=r"0\.97"):
         compare_family(values, [("a", "b")], equivalence_ratio=0.97)
     assert compare_family(values, []) == []
     assert compare_at_looks(values, [], LOOKS) == []
@@ -328,12 +328,12 @@ def test_contrast_judges_a_ratio_of_differences() -> None:
     assert contrast(lists, {"a": 1, "b": -10, "zero": 9}).p_less < 0.001
 
 
-def test_contrast_refuses_what_it_does_not_know() -> None:
-    with pytest.raises(ValueError, match="prefork: no values"):
+def test_a_contrast_without_values_is_refused() -> None:
+    with pytest.raises(ValueError, match=r"^prefork: "):
         contrast({"a": [1.0]}, {"a": 1, "prefork": -1})
-    with pytest.raises(ValueError, match=r"a: .* got inf in block 0"):
+    with pytest.raises(ValueError, match=r"^a: .* inf .* 0$"):
         contrast({"a": [math.inf]}, {"a": 1})
-    with pytest.raises(ValueError, match="at least one contender"):
+    with pytest.raises(ValueError):
         contrast({"a": [1.0]}, {})
 
 
@@ -349,9 +349,9 @@ def test_letters_by_hand() -> None:
 
 
 def test_letters_refuse_strangers() -> None:
-    with pytest.raises(ValueError, match="got A and X"):
+    with pytest.raises(ValueError, match="A and X"):
         letters("AB", [("A", "X")])
-    with pytest.raises(ValueError, match="different names"):
+    with pytest.raises(ValueError, match="'A', 'A'"):
         letters("AA", [])
 
 

@@ -405,26 +405,27 @@ def test_whole_numbers_of_a_second_stage(at: float, seed: int) -> None:
 
 
 @pytest.mark.parametrize(
-    ("sizes", "log_ratios", "said"),
+    ("sizes", "log_ratios", "value"),
     [
-        ([64], [[0.1]], "at least 2 sizes"),
-        ([], [], "at least 2 sizes"),
-        ([0, 64], [[0.1, 0.2]], "above 0 and increase"),
-        ([64, 64], [[0.1, 0.2]], "above 0 and increase"),
-        ([64, 16], [[0.1, 0.2]], "above 0 and increase"),
-        ([64, math.inf], [[0.1, 0.2]], "above 0 and increase"),
-        ([64, 128], [0.1, 0.2], "for every block and each of 2 sizes"),
-        ([64, 128], [[0.1, 0.2, 0.3]], "got shape (1, 3)"),
-        ([64, 128], np.empty((0, 2)), "got shape (0, 2)"),
-        ([64, 128], [[0.1, 0.2], [0.1, math.nan]], "nan in block 2 at size 128: a cost is missing"),
-        ([64, 128], [[-math.inf, 0.2]], "-inf in block 1 at size 64"),
+        ([64], [[0.1]], r"\[64"),
+        ([], [], r"\[\]"),
+        ([0, 64], [[0.1, 0.2]], r"\[0"),
+        ([64, 64], [[0.1, 0.2]], r"\[64.*64"),
+        ([64, 16], [[0.1, 0.2]], r"\[64.*16"),
+        ([64, math.inf], [[0.1, 0.2]], "inf"),
+        ([64, 128], [0.1, 0.2], r"\(2,\)"),
+        ([64, 128], [[0.1, 0.2, 0.3]], r"\(1, 3\)"),
+        ([64, 128], np.empty((0, 2)), r"\(0, 2\)"),
+        ([64, 128], [[0.1, 0.2], [0.1, math.nan]], "nan .* 2 .* 128: "),
+        ([64, 128], [[-math.inf, 0.2]], "-inf .* 1 .* 64: "),
     ],
 )
-def test_arguments_that_make_no_sense(sizes: list[float], log_ratios: list[list[float]], said: str) -> None:
-    for asked in (line_crossing, monotone):
-        with pytest.raises(ValueError) as caught:
-            asked(sizes, log_ratios)
-        assert said in str(caught.value)
+def test_impossible_sizes_and_ratios_are_refused(
+    sizes: list[float], log_ratios: list[list[float]], value: str
+) -> None:
+    for estimate in (line_crossing, monotone):
+        with pytest.raises(ValueError, match=value):
+            estimate(sizes, log_ratios)
 
 
 def test_one_block_shows_nothing_and_bounds_nothing() -> None:
@@ -459,5 +460,5 @@ def test_a_crossing_that_no_number_can_hold_is_none() -> None:
 
 @pytest.mark.parametrize("confidence", [0.0, 1.0, 95.0])
 def test_a_confidence_is_a_probability(confidence: float) -> None:
-    with pytest.raises(ValueError, match="between 0 and 1"):
+    with pytest.raises(ValueError, match=f"{confidence}$"):
         line_crossing(SIZES, measured(ramp(5000, 0.1)), confidence)

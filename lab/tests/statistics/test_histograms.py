@@ -34,9 +34,9 @@ def test_too_few_requests_give_no_percentile() -> None:
     assert [share for share, _ in curve] == [0.5, 0.9]
 
 
-def test_what_is_no_histogram_is_refused() -> None:
+def test_an_invalid_histogram_or_percentile_is_refused() -> None:
     for text in ("", "oops", "AAAA"):
-        with pytest.raises(ValueError, match="is not a HdrHistogram"):
+        with pytest.raises(ValueError, match=f"'{text}'"):
             merged([text])
-    with pytest.raises(ValueError, match="between 0 and 1, got 99"):
+    with pytest.raises(ValueError, match="99"):
         percentile_ns(merged([]), 99)

@@ -1,6 +1,7 @@
 """The pure functions of samples.py against published answers, scipy and brute force."""
 
 import math
+import re
 from collections import Counter
 from itertools import product
 
@@ -110,8 +111,8 @@ def test_signed_rank_ranks_zeros_and_then_leaves_them_out() -> None:
 
 
 @pytest.mark.parametrize("sample", [[], [1.0, math.nan], [math.inf], [[1.0, 2.0]]])
-def test_signed_rank_refuses_what_is_no_sample(sample: list[float]) -> None:
-    with pytest.raises(ValueError, match="one or more finite numbers"):
+def test_signed_rank_refuses_samples_without_finite_numbers(sample: list[float]) -> None:
+    with pytest.raises(ValueError, match=re.escape(str(sample))):
         signed_rank(sample)
 
 
@@ -151,7 +152,7 @@ def test_the_interval_holds_what_the_test_does_not_reject(seed: int, n: int, con
 
 
 def test_hodges_lehmann_refuses_a_confidence_that_is_none() -> None:
-    with pytest.raises(ValueError, match=r"between 0 and 1, got 95"):
+    with pytest.raises(ValueError, match="95"):
         hodges_lehmann([1.0, 2.0], 95)
 
 
@@ -171,7 +172,7 @@ def test_robust_spread_endures_a_third_of_wild_values() -> None:
 
 
 def test_robust_spread_needs_two_observations() -> None:
-    with pytest.raises(ValueError, match="at least 2 observations, got 1"):
+    with pytest.raises(ValueError, match=r"1$"):
         robust_spread([1.0])
 
 

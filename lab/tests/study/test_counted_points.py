@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import html
 import io
+import re
 import shlex
 from collections.abc import Callable, Mapping
 from pathlib import Path
@@ -140,9 +141,9 @@ def test_those_of_the_main_table_are_told_first(summary: Summary) -> None:
 def test_counts_of_each_point_have_a_table_of_their_own(summary: Summary) -> None:
     view = why_section(summary)
     assert view is not None
-    assert [each.caption.partition(":")[0] for each in view.counted if "Clients" not in each.caption] == [
-        "Server", "Sweep clients at 1. Server", "Sweep clients at 5. Server",
-    ]  # fmt: skip
+    captions = [each.caption.partition(":")[0] for each in view.counted if "Clients" not in each.caption]
+    assert all(caption.endswith("Server") for caption in captions)
+    assert [re.findall(r"clients .*(\d)", caption) for caption in captions] == [[], ["1"], ["5"]]
     assert all(len(heads(each)) == 2 for each in view.counted)
 
 

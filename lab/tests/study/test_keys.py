@@ -112,7 +112,7 @@ def test_what_a_sweep_varies_is_no_condition_of_its_points(tmp_path: Path) -> No
 
 def test_a_value_must_suit_each_of_them(tmp_path: Path) -> None:
     problems = refused(tmp_path, TWO_KEYS.replace("[5, 10, 30]", "[5, 0]"))
-    assert [each.message for each in problems] == ["loops = 0 is not allowed", "pool = 0 is not allowed"]
+    assert [each.message.split()[:3] for each in problems] == [["loops", "=", "0"], ["pool", "=", "0"]]
     assert [each.code for each in problems] == ["study.invalid_setting"] * 2
     assert len({each.where for each in problems}) == 1
     (problem,) = refused(tmp_path, TWO_KEYS.replace("[5, 10, 30]", "[5, [[1]]]"))

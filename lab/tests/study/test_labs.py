@@ -1,93 +1,24 @@
-"""The lab of a study: impossible labs are refused with their line, and a resolved lab is complete."""
+"""The lab of a study: its settings, its sweeps, and its keys on the command line."""
 
 from __future__ import annotations
 
-import re
-from collections.abc import Callable
 from pathlib import Path
-from typing import Any
 
 import pytest
-from made.refusals import below, page, places
+from made.refusals import places
 from made.refusals import refused as problems_of
-from made.small_studies import SMALL_STUDY
+from made.study_labs import STUDY, catalogue, loaded, refused
 
 from thunderherd.engine import client
 from thunderherd.engine.catalogue import Catalogue
-from thunderherd.errors import Problem
 from thunderherd.study import lab_option
 from thunderherd.study.checks.unused_overrides import NO_EFFECT
-from thunderherd.study.loading import Study, load_study
+from thunderherd.study.loading import load_study
 
-NODELAY = {"name": "nodelay", "help": "", "kind": "boolean", "default": True}
-CONGESTION = {"name": "congestion", "help": "", "kind": "text", "longest": 15, "default": "default"}
-NETEM = "this kernel has no netem"
+__all__ = ["catalogue"]
 
 
-def whole(name: str, minimum: int, maximum: int, default: int) -> dict[str, Any]:
-    return {
-        "name": name, "help": "", "kind": "integer",
-        "minimum": minimum, "maximum": maximum, "default": default,
-    }  # fmt: skip
-
-
-PAIR = {
-    "settings": [
-        whole("mtu", 68, 65_535, 1500),
-        whole("rate_bits_per_second", 0, 10**12, 0),
-        whole("delay_microseconds", 0, 10**7, 0),
-        whole("loss_per_million", 0, 10**6, 0),
-    ],
-    "local_ports": [1024, 65_535],
-    "least": {"rate_bits_per_second": 8000},
-    "available": True,
-    "unavailable_settings": {"delay_microseconds": NETEM, "loss_per_million": NETEM},
-}
-
-
-def made(some_catalogue: Catalogue, **changes: Any) -> Catalogue:
-    """What an engine may offer that knows labs."""
-    known = some_catalogue.model_dump(mode="json", by_alias=True)
-    of_tcp = [NODELAY, CONGESTION]
-    for key in ("server_settings", "load_settings"):
-        known[key] = [*(each for each in known[key] if each["name"] != "nodelay"), *of_tcp]
-    known["designs"][0]["tcp_only"] = "it shares a port"
-    offered = {
-        "tcp_settings": ["nodelay", "congestion"],
-        "congestion_controls": {
-            "default": "bbr",
-            "available": ["reno", "bbr", "cubic"],
-            "allowed": ["reno", "bbr"],
-        },
-        "namespace": PAIR,
-    }
-    return Catalogue.model_validate({**known, **offered, **changes})
-
-
-@pytest.fixture
-def catalogue(some_catalogue: Catalogue) -> Catalogue:
-    return made(some_catalogue)
-
-
-STUDY = SMALL_STUDY.replace('design = "iterative"', 'design = "prethread"')
-"""Its first contender is of a design that does without TCP."""
-
-OF_UNIX = '[lab]\nkind = "unix"\n'
-
-
-def loaded(folder: Path, catalogue: Catalogue, more: str = "", overrides: tuple[str, ...] = ()) -> Study:
-    path = folder / "small.toml"
-    path.write_text(STUDY + more)
-    return load_study(str(path), "quick", overrides, catalogue)
-
-
-def refused(
-    folder: Path, catalogue: Catalogue, more: str = "", overrides: tuple[str, ...] = ()
-) -> tuple[Problem, ...]:
-    return below(folder, problems_of(loaded, folder, catalogue, more, overrides))
-
-
-def test_without_a_word_it_is_loopback(tmp_path: Path, catalogue: Catalogue) -> None:
+def test_without_a_lab_it_is_loopback(tmp_path: Path, catalogue: Catalogue) -> None:
     study = loaded(tmp_path, catalogue)
     assert (study.lab.kind, study.lab.settings, study.lab.network) == ("loopback", {}, "loopback")
     assert not any(note.startswith("lab:") for note in study.notes)
@@ -143,9 +74,7 @@ contenders = ["prefork"]
     assert "nodelay" in study.contender("prefork").settings
 
 
-def test_whoever_changes_the_kind_is_not_told_of_the_others_keys(
-    tmp_path: Path, catalogue: Catalogue
-) -> None:
+def test_a_changed_kind_drops_the_keys_of_the_other(tmp_path: Path, catalogue: Catalogue) -> None:
     more = '[lab]\nkind = "veth"\nmtu = 9000\ncongestion = "cubic"\n'
     for kind in ("loopback", "unix"):
         overrides = (f"lab.kind={kind}", *(["lab.congestion=reno"] if kind == "loopback" else []))
@@ -174,7 +103,7 @@ contenders = ["prefork"]
 """
 
 
-def test_a_key_that_is_overridden_is_for_what_has_no_kind_or_value_of_its_own(
+def test_an_overridden_key_does_not_replace_a_sweeps_own_kind_or_value(
     tmp_path: Path, catalogue: Catalogue
 ) -> None:
     study = loaded(tmp_path, catalogue, THROUGH_LABS, ("lab.mtu=9000", "lab.congestion=reno"))
@@ -189,7 +118,7 @@ def test_a_key_that_is_overridden_is_for_what_has_no_kind_or_value_of_its_own(
     ("part", "instead"),
     [("loopback", '"veth"'), ("large", "--set 'sweeps.large.lab.mtu=9000'")],
 )
-def test_a_key_that_nothing_takes_is_refused_as_it_was_typed(
+def test_a_key_without_effect_is_refused_as_it_was_typed(
     part: str, instead: str, tmp_path: Path, catalogue: Catalogue
 ) -> None:
     path = tmp_path / "small.toml"

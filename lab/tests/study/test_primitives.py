@@ -116,11 +116,11 @@ def test_what_this_machine_does_not_offer_is_refused_or_left_out(loaded: Callabl
     for key in ("server.primitive", "load.primitive"):
         problems = refused(loaded, SMALL_STUDY, f"{key}=test_absent")
         assert {problem.code for problem in problems} == {"study.unavailable_primitive"}
-        assert all("the kernel is too old" in problem.message for problem in problems)
+        assert all(" too old" in problem.message for problem in problems)
     swept = SWEPT.replace('["send_each", "test_chunks"]', '["send_each", "test_absent"]', 1)
     study = loaded(swept.replace('name = "ways"', 'name = "ways"\nskip_unavailable = true'))
     assert "iterative@ways=send_each" in {each.name for each in study.contenders}
-    assert "the kernel is too old" in study.absent["iterative@ways=test_absent"]
+    assert " too old" in study.absent["iterative@ways=test_absent"]
 
 
 @pytest.mark.parametrize(

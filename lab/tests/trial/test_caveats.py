@@ -124,7 +124,7 @@ def test_a_trial_counts_it_on_both_sides(
     assert metric("server.copied_share").words
 
 
-def test_who_sent_nothing_so_has_no_share_and_says_why(summary: Summary) -> None:
+def test_a_server_without_zero_copy_sends_has_no_share_and_a_reason(summary: Summary) -> None:
     fork = next(each for each in summary.contenders if each.name == "fork_per_client")
     assert "server.copied_share" not in fork.metrics
     assert why_none(summary, "server.copied_share", fork)
@@ -195,7 +195,7 @@ def test_notes_and_remarks_are_as_the_golden_page_has_them(
 
 
 def test_the_report_has_the_names_of_contenders_as_they_are(summary: Summary) -> None:
-    assert "fork_per_client, prefork: 50 % of" in render(summary)
+    assert "fork_per_client, prefork: 50 %" in render(summary)
 
 
 # Where few sends are in flight, completions are read when the connection ends: after the window -------------

@@ -81,7 +81,7 @@ def test_a_window_is_scaled_by_its_own_share_and_a_state_is_that_of_its_end() ->
     assert gone._counted_by_server()["tcp_info.rtt"] is None, "no connection was left"
 
 
-def test_what_is_scaled_is_marked_on_each_side() -> None:
+def test_scaled_counts_are_marked_on_each_side() -> None:
     whole, half = snapshot(shared(10, 1000, 1000), 1, 1), snapshot(shared(20, 2000, 1500), 1, 1)
     loads = [
         LoadResult.model_construct(multiplexing={"instructions": shared(1, 100, running)})
@@ -90,8 +90,8 @@ def test_what_is_scaled_is_marked_on_each_side() -> None:
     marked = scaled_of_sides(seen(whole, half, loads))
     assert marked == {"server": {"instructions": 0.5}, "client": {"instructions": 0.4}}
     (of_server, of_clients) = scaled_in_words(marked)
-    assert "server" in of_server and "instructions (50 % of the time)" in of_server
-    assert "client" in of_clients and "instructions (40 % of the time)" in of_clients
+    assert "server" in of_server and "instructions (50 % " in of_server
+    assert "client" in of_clients and "instructions (40 % " in of_clients
     plain = scaled_of_sides(seen(whole, snapshot(shared(20, 2000, 2000), 1, 1)))
     assert plain == {"server": {}, "client": {}} and list(scaled_in_words(plain)) == []
     # A whole life is scaled as a whole.
@@ -191,7 +191,7 @@ def test_other_words_are_none(name: str) -> None:
 
 
 @pytest.mark.parametrize(("name", "written"), OTHERWISE)
-def test_what_would_be_one_if_it_were_written_otherwise_says_how(name: str, written: str) -> None:
+def test_a_misspelt_event_is_refused_with_its_spelling(name: str, written: str) -> None:
     assert not may_be_asked_for(name, NAMES)
     assert written in (how_to_write(name, NAMES) or "")
 

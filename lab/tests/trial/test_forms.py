@@ -3,6 +3,7 @@ runs of them."""
 
 from __future__ import annotations
 
+import re
 from collections.abc import Callable
 from pathlib import Path
 from typing import Any
@@ -175,22 +176,22 @@ def test_a_whole_life_is_counted_from_exec_to_exit(fake_engine: Fake, tmp_path: 
 @pytest.mark.parametrize(
     ("fault", "reason"),
     [
-        ("account_fault", ": a bucket is short"),
-        ("wrong_account", "account: busy: the server has"),
+        ("account_fault", r": a bucket is short$"),
+        ("wrong_account", "account: busy: "),
         ("server_error", "server: errors: 3 reset"),
-        ("tally_short", "server counted"),
+        ("tally_short", r"server .*\d.* clients .*\d"),
     ],
 )
-def test_the_books_of_both_ends_must_agree(
+def test_the_counts_of_both_ends_must_agree(
     fake_engine: Fake, tmp_path: Path, text: str, fault: str, reason: str
 ) -> None:
     fake_engine(fault)
     found = tried(loaded(tmp_path, text.replace("warm_up_connections = 10", "warm_up_connections = 0")),
                   "prefork@pool_size=5")  # fmt: skip
-    assert any(reason in each for each in found.invalid_reasons), found.invalid_reasons
+    assert any(re.search(reason, each) for each in found.invalid_reasons), found.invalid_reasons
 
 
-def test_a_counter_that_is_not_to_be_had_is_said(fake_engine: Fake, tmp_path: Path) -> None:
+def test_an_unavailable_counter_has_its_reason(fake_engine: Fake, tmp_path: Path) -> None:
     fake_engine("task_clock")
     # One reason of both sides is said once.
     for text, reasons in ((FORMS, ["no such thing here", "not for clients"]), (WHOLE, ["not here"])):

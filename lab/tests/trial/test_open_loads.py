@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from pathlib import Path
 
 import pytest
@@ -188,7 +189,7 @@ def test_a_client_that_is_the_slower_end_forbids_its_own_rates_alone(
     busy = saturated(load)
     contender = study.contender("closed")
     (reason,) = validity_faults(Observation(contender, loads=[busy]))
-    assert reason.startswith("load: generator_cpu = 0.99, allowed: at most 0.95: ")
+    assert reason.startswith("load: generator_cpu = 0.99, ") and " 0.95: " in reason
     assert "more load.settings.threads" in reason
     assert "lab.client_cpus" in reason
     of_server = contender.model_copy(update={"metric": "server_cpu_per_request"})
@@ -258,6 +259,6 @@ def test_a_reason_has_times_as_times_and_shares_as_shares() -> None:
 
     late = "nanoseconds by which one request in a hundred was sent too late, or more: more --threads"
     shown = said("send_lag", 1.697e7, 5.435e5, late)
-    assert shown.startswith("load: send_lag = 17 ms, ") and " 544 µs: " in shown
+    assert re.match(r"load: send_lag = 17 ms, .* 544 µs: ", shown)
     assert "nanoseconds" not in shown and shown.endswith("more load.settings.threads")
-    assert "gap_mean = 0.3, allowed: at most 0.05: " in said("gap_mean", 0.3, 0.05, "share by which")
+    assert re.match(r"load: gap_mean = 0\.3, .* 0\.05: ", said("gap_mean", 0.3, 0.05, "share by which"))

@@ -63,42 +63,20 @@ def test_a_design_without_a_pool_has_no_spread(fake_engine: Fake, small_study: S
     assert metrics["clients_per_worker_min"] is None
 
 
-@pytest.mark.parametrize(
-    ("fault", "reasons"),
-    [
-        ("load_error", ["load: errors: 2 refused (first: connect: refused)", "load: 48 "]),
-        ("load_error", ["warm-up: errors: 2 refused", "warm-up: 8 "]),
-        ("server_error", ["server: errors: 3 reset"]),
-        ("worker_lost", ["server: 1 worker died"]),
-        ("drops", ["listen queue overflowed: 7 connections dropped; raise server.settings.backlog"]),
-        ("crash", ["server prefork failed: killed by SIGSEGV; stderr: first a warning / then a reason"]),
-        ("dies", ["server prefork: killed by SIGKILL"]),
-        ("garbage", ["not JSON"]),
-    ],
-)
-def test_what_makes_a_trial_invalid(
-    fake_engine: Fake, small_study: Study, fault: str, reasons: list[str]
-) -> None:
-    fake_engine(fault)
-    # The stand-in drops connections only once 150 have come, so let the window have 200.
-    found = run(small_study if fault != "drops" else bigger(small_study, loops=50))
-    assert not found.valid
-    for reason in reasons:
-        assert any(reason in each for each in found.invalid_reasons), found.invalid_reasons
-
-
-def test_reasons_and_warnings_are_as_the_golden_page_has_them(
+def test_golden_page_of_reasons_and_warnings(
     fake_engine: Fake, small_study: Study, monkeypatch: pytest.MonkeyPatch, golden: Callable[[str, str], None]
 ) -> None:
     monkeypatch.setattr(trial, "SETTLE_SECONDS", 0.1)
     parts = []
     for fault in (
         "load_error", "server_error", "worker_lost", "drops", "tally_short", "account_fault", "restless",
-        "left_open", "no_cpu", "crash", "whole_life",
+        "left_open", "no_cpu", "crash", "dies", "garbage", "whole_life",
     ):  # fmt: skip
         fake_engine(fault)
+        # The stand-in drops connections only once 150 have come, so let the window have 200.
         study = bigger(small_study, loops=50) if fault == "drops" else small_study
         found = run(with_load(study, warm_up_connections=0) if fault == "tally_short" else study)
+        assert found.valid == (fault == "whole_life")
         lines = [f"invalid: {each}" for each in found.invalid_reasons]
         parts.append(
             "\n".join(
@@ -130,7 +108,7 @@ def test_the_two_ends_must_have_counted_the_same(fake_engine: Fake, small_study:
     assert found.warm_up == []
 
 
-def test_a_server_that_does_not_come_to_rest(
+def test_a_server_that_does_not_become_idle(
     fake_engine: Fake, small_study: Study, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     fake_engine("restless")
@@ -138,7 +116,7 @@ def test_a_server_that_does_not_come_to_rest(
     found = run(small_study)
     assert not found.valid
     assert found.metrics is None
-    assert found.invalid_reasons[0].startswith(f"server {trial.NOT_IDLE} within 0.2 s: 1.000 ms ")
+    assert trial.NOT_IDLE in found.invalid_reasons[0] and " 1.000 ms " in found.invalid_reasons[0]
 
 
 def test_no_trial_is_invalid_without_a_reason(fake_engine: Fake, small_study: Study) -> None:
@@ -150,14 +128,14 @@ def test_no_trial_is_invalid_without_a_reason(fake_engine: Fake, small_study: St
     assert reason.endswith(NO_CPU_TIME)
 
 
-def test_a_server_with_an_open_connection_is_not_at_rest(
+def test_a_server_with_an_open_connection_is_not_idle(
     fake_engine: Fake, small_study: Study, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """A process that is ready to run but gets no CPU uses none, too."""
     fake_engine("left_open")
     monkeypatch.setattr(trial, "SETTLE_SECONDS", 0.2)
     (reason, *_) = run(small_study).invalid_reasons
-    assert reason.startswith(f"server {trial.NOT_IDLE} within 0.2 s: 0.000 ms ")
+    assert trial.NOT_IDLE in reason and " 0.000 ms " in reason
     # What a lost worker had open is never closed: nothing is waited for, and its loss is the reason.
     fake_engine("left_open", "worker_lost")
     assert run(small_study).invalid_reasons == ["server: 1 worker died"]

@@ -42,7 +42,7 @@ statement = "All wake"
 paper_figure = "grows"
 paper_data_supports = "expected no"
 metric = "voluntary_switches_per_connection"
-undecided_because = "the sweep is not there"
+undecided_because = "no sweep"
 """
 
 
@@ -91,7 +91,7 @@ def test_other_circumstances_are_told(tmp_path: Path) -> None:
         ('"clients_per_worker_sd"', '"clients_per_worker_s"', 18, "", "'clients_per_worker_sd'?"),
         ('metric = "voluntary_switches_per_connection"', 'metric = "x"', 27, "", '"x"'),
         ("test_note_honoured =", "reading =", 13, "claims.test_note_not_honoured", "H1"),
-        ('undecided_because = "the sweep is not there"', "", 22, "claims.not_tested", "H2"),
+        ('undecided_because = "no sweep"', "", 22, "claims.not_tested", "H2"),
         ('test_note = "count children"', 'undecided_because = "?"', 8, "claims.tested_and_undecided", "H1"),
         ("test_note_honoured =", "enough = 3\ntest_note_honoured =", 14, "claims.enough_exceeds_tests",
          " 2 "),
@@ -114,6 +114,6 @@ def test_a_claim_may_be_about_a_lab(tmp_path: Path) -> None:
     about = GOOD.replace("[conditions]", '[conditions]\nlab = { kind = "veth", mtu = 1500, rate = "10gbit" }')
     for overrides in ((), ("lab.kind=veth",), ("lab.kind=veth", "lab.mtu=9000", "lab.rate=10gbit")):
         first = loaded(tmp_path, about, *overrides)[0]
-        assert ' kind "veth", mtu 1500, rate "10gbit", ' in first.unmet[0], overrides
+        assert all(value in first.unmet[0] for value in ('kind "veth"', "mtu 1500", 'rate "10gbit"'))
     assert loaded(tmp_path, about, "lab.kind=veth", "lab.mtu=1500", "lab.rate=10000mbit")[0].unmet == ()
     assert loaded(tmp_path, GOOD, "lab.kind=veth")[0].unmet == ()

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from pathlib import Path
 
 import numpy as np
@@ -130,7 +131,7 @@ def test_parts_that_a_size_does_not_run_leave_claims_undecided(tmp_path: Path) -
     )
     found = judged(smaller)
     assert found.verdict == "undecided"
-    assert (found.why or "").endswith(f" prefork@pool_size=10 and 5 more: {smaller.absent[of_pools[0]]}")
+    assert re.search(rf"prefork@pool_size=10 .*\b5 .*: {smaller.absent[of_pools[0]]}$", found.why or "")
     assert "below the bound" in found.our_figure and "times" not in found.our_figure
 
 
@@ -152,7 +153,7 @@ def test_what_a_sweep_varies_is_no_condition(tmp_path: Path) -> None:
     assert loaded(tmp_path, text).unmet == ()
     text = text.replace("backlog = 1024", "backlog = 7")
     (unmet,) = loaded(tmp_path, text).unmet
-    assert " backlog 7, " in unmet and unmet.endswith(" 1024 (prefork@pool_size=5 and 12 more)")
+    assert re.search(r"backlog 7, .*1024 \(prefork@pool_size=5 .*\b12 ", unmet)
 
 
 def test_other_conditions_may_leave_a_claim_undecided(tmp_path: Path) -> None:

@@ -97,17 +97,17 @@ def test_a_sweep_may_tell_the_slope_of_some_metrics(tmp_path: Path) -> None:
         ),
     ],
 )
-def test_what_is_no_line_is_refused(wrong: str, code: str, tmp_path: Path) -> None:
+def test_mistakes_in_r_squared_are_refused(wrong: str, code: str, tmp_path: Path) -> None:
     right = 'r_squared = { base = "prefork", sweep = "pool_size" }'
     check_mistake(asking(tmp_path), CLAIMS, (right, wrong), 11, code, "")
 
 
 def test_a_note_about_one_figure_belongs_to_that_one(tmp_path: Path) -> None:
     (tmp_path / "wrong.csv").write_text(
-        f"document,as_printed,finding,concerns\nd,3.5,a misprint,prefork@pool_size=30 {COST}\n"
+        f"document,as_printed,finding,concerns\nd,3.5,misprint,prefork@pool_size=30 {COST}\n"
     )
     study = loaded(tmp_path, STUDY.replace("[measure]", 'inconsistencies = "wrong.csv"\n[measure]', 1))
     assert PAPER.count("3.5") == 1
     notes = {each.point: each.note for each in study.paper}
-    assert notes == {"5": "its own machine", "30": "its own machine; 3.5: a misprint"}
-    assert own_notes(study.paper)["prefork", "30"].endswith("a misprint")
+    assert notes == {"5": "its own machine", "30": "its own machine; 3.5: misprint"}
+    assert own_notes(study.paper)["prefork", "30"].endswith("misprint")

@@ -65,7 +65,7 @@ def test_a_study_without_the_table_writes_none() -> None:
         ('key = "settings.pool"', 'key = "setting.pool"', ('"setting.pool"',)),
         ('metric = "server_cpu_per_connection"', 'metric = "server_cpu"', ('"server_cpu"',)),
         ('unit = "us"', 'unit = "hours"', ('"hours"',)),
-        (', unit = "us" }', ', key = "settings.pool" }', ("names, key and metric", "key and metric")),
+        (', unit = "us" }', ', key = "settings.pool" }', ("names", "key", "metric")),
         ('file = "original.csv"', 'file = "../original.csv"', ("file", "../original.csv")),
     ],
 )

@@ -96,7 +96,7 @@ def test_its_files_are_there_and_are_what_they_say(real_run: Path) -> None:
         root = ElementTree.fromstring(path.read_bytes())
         texts = [each.text or "" for each in root.iter("{http://www.w3.org/2000/svg}title")]
         assert any("tcp_sendmsg" in text or "[kernel]" in text for text in texts), path.name
-    assert "ns of CPU per request" in (folder / "prefork-against-iterative.svg").read_text()
+    assert re.search(r"\d ns .*per request", (folder / "prefork-against-iterative.svg").read_text())
 
 
 def test_explain_says_how_much_is_copying_and_draws_a_pair(
@@ -114,7 +114,7 @@ def test_explain_says_how_much_is_copying_and_draws_a_pair(
     assert no_limits.value.codes == ("explain.no_limits",)
     shown, _, _ = no_limits.value.problems[0].message.rpartition(", ")
     assert shown.rpartition(" has ")[2] in said
-    assert re.search(r"% of the server's .*\(95 % interval", said)
+    assert re.search(r"\d % .*server.*\(95 % interval", said)
     # A long path is broken at the edge of the page.
     assert drawn.name in said.replace(" ", "") and drawn.read_bytes() == before
     assert run_command(["explain", str(real_run), "prefork", "prefrok"]) == 2

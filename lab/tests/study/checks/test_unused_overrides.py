@@ -45,7 +45,7 @@ TABLES = (
         ),
     ],
 )
-def test_a_value_that_nothing_would_have_is_refused_with_what_to_type(
+def test_an_override_without_effect_is_refused_with_what_to_type(
     text: str, override: str, typed: str, tmp_path: Path
 ) -> None:
     (problem,) = refused(tmp_path, text, override)
@@ -56,7 +56,7 @@ def test_a_value_that_nothing_would_have_is_refused_with_what_to_type(
     assert [each for each in study.contenders if each.sweep == "pool_size"]
 
 
-def test_what_one_contender_at_least_has_is_set(tmp_path: Path) -> None:
+def test_an_override_of_one_contender_has_an_effect(tmp_path: Path) -> None:
     assert loaded(tmp_path, STUDY, "load.settings.loops=7").contender("iterative").load.settings["loops"] == 7
     # Of the sweep's two contenders, each owns a pool; and so does one of the main table.
     assert loaded(tmp_path, STUDY, "pool=7").contender("prefork").settings["pool"] == 7
@@ -66,12 +66,12 @@ def test_what_one_contender_at_least_has_is_set(tmp_path: Path) -> None:
     )
 
 
-def test_what_the_size_does_not_run_cannot_be_set(tmp_path: Path) -> None:
+def test_an_override_of_a_sweep_that_the_size_leaves_out_is_refused(tmp_path: Path) -> None:
     (problem,) = refused(tmp_path, STUDY, "parts=['main']", "pool_size.values=[7]")
     assert (problem.code, problem.where, problem.hint) == (NO_EFFECT, "--set pool_size.values=[7]", "")
 
 
-def test_a_study_without_sweeps_is_set_as_before(tmp_path: Path) -> None:
+def test_an_override_of_a_study_without_sweeps_has_an_effect(tmp_path: Path) -> None:
     assert SWEEP not in SMALL_STUDY
     assert loaded(tmp_path, SMALL_STUDY, "load.settings.loops=7").load.settings["loops"] == 7
 
@@ -138,7 +138,7 @@ def test_the_buffers_of_css503_are_those_of_its_sweeps_and_make_an_iteration(
 @pytest.mark.parametrize(
     ("sweep", "size"), [("buffers", "quick"), ("nagle_off", "quick"), ("loopback", "full")]
 )
-def test_pieces_that_are_no_iteration_are_refused_before_the_first_trial(
+def test_buffers_that_make_no_iteration_are_refused_before_the_first_trial(
     sweep: str, size: str, use_engine: Path
 ) -> None:
     """Of any part, alone or among others."""

@@ -276,7 +276,7 @@ def test_mistakes_are_refused_with_their_line(
     assert {int(place.partition(":")[2]) for place in found} & {*expected}, (expected, found)
 
 
-def test_the_words_of_refusals(tmp_path: Path, golden: Callable[[str, str], None]) -> None:
+def test_golden_page_of_refusals(tmp_path: Path, golden: Callable[[str, str], None]) -> None:
     cases = [
         (f"{name}: {old!r} -> {new!r}", problems_in(name, with_mistake(name, old, new), tmp_path))
         for name, old, new, _, _ in MISTAKES
