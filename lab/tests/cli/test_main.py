@@ -94,8 +94,8 @@ def test_the_program_is_called_thunderherd(stand_in: Path) -> None:
 
 def test_an_engine_that_is_not_there(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
     monkeypatch.setenv("THUNDERHERD_ENGINE", str(tmp_path / "nothing"))
-    assert_mistake(run("serve", "prefork"), OTHERS, "THUNDERHERD_ENGINE", "nothing")
-    assert_mistake(answered("list"), OTHERS, "THUNDERHERD_ENGINE", "nothing")
+    assert_mistake(run("serve", "prefork"), "engine.not_executable", "THUNDERHERD_ENGINE", "nothing")
+    assert_mistake(answered("list"), "engine.not_executable", "THUNDERHERD_ENGINE", "nothing")
 
 
 def test_an_engine_that_cannot_be_started(stand_in: Path) -> None:

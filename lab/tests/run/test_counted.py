@@ -30,7 +30,7 @@ from thunderherd.run.progress import PlainProgress
 from thunderherd.run.runner import run_study
 from thunderherd.show.report.page import render
 from thunderherd.show.terminal.study import print_study
-from thunderherd.study.loading import Contender, Study, load_study
+from thunderherd.study.loading import Study, load_study
 from thunderherd.text.layout import make_console
 
 __all__ = ["make_rig"]

@@ -14,11 +14,9 @@ from made.refusals import refused
 import thunderherd
 from thunderherd.engine.catalogue import Catalogue
 from thunderherd.engine.client import EngineError
-from thunderherd.errors import Refusal
 from thunderherd.judge.why.pairs import network_part
 from thunderherd.judge.why.profile_files import file_name
-from thunderherd.judge.why.profiles import NO_TRIAL, differential_pairs
-from thunderherd.machine import description
+from thunderherd.judge.why.profiles import differential_pairs
 from thunderherd.records.explanation import Difference, Explanation, Range
 from thunderherd.records.extra_trials import ContenderProfile, ProfilingSummary, Share, SideProfile
 from thunderherd.records.profiled_trial import SideSamples, read_profile

@@ -86,4 +86,4 @@ def test_the_main_table_has_the_next_cpu_source_and_the_reason() -> None:
     (column,) = heads(table)
     assert column.endswith(f", {in_place_of('server.task_clock')}")
     assert all(cell.value != "-" for cell in cells(table))
-    assert f"¹ {words_of('server.task_clock')}: {HIDDEN}" in printed(print_study, summary)
+    assert f": {HIDDEN}" in printed(print_study, summary)

@@ -74,7 +74,7 @@ contenders = ["prefork"]
 def test_each_lab_has_its_own_number_of_ports(
     tmp_path: Path, catalogue: Catalogue, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr("thunderherd.machine.noise.local_ports", lambda: 1000)
+    monkeypatch.setattr("thunderherd.machine.tcp_sockets.local_ports", lambda: 1000)
     many = ("load.settings.loops=5000",)
     (problem,) = study_labs.refused(tmp_path, catalogue, "", many)
     assert problem.code == "study.too_few_ports" and "500" in problem.message
