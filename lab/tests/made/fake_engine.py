@@ -193,7 +193,7 @@ def load(arguments):
         "p999_ns": None, "maximum_ns": 9_000_000, "histogram": None,
     }  # fmt: skip
     say(
-        line="load", schema=4, workload=arguments[0], load=settings["load"],
+        line="load", schema=4, workload=arguments[0], load=settings.get("load", "closed"),
         primitive=settings.get("primitive", "send_each"), receive=settings.get("receive", "recv"),
         settings=settings,
         expected_requests=None if timed else planned, elapsed_ns=1, tally={

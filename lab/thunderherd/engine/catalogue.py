@@ -329,6 +329,17 @@ class Limit(_Part):
     places: tuple[str, ...] = ()
 
 
+class Hole(_Part):
+    """A primitive that does not fit a design, a load, or one end of a workload; the others are None."""
+
+    primitive: str
+    design: str | None = None
+    load: str | None = None
+    workload: str | None = None
+    end: Literal["service", "client"] | None = None
+    reason: str
+
+
 class Namespace(_Part):
     """The pair of interfaces between two network namespaces: its settings, and the local ports there.
 
@@ -392,6 +403,8 @@ class Catalogue(_Part):
     limit_settings: tuple[Setting, ...] = ()
     server_settings: tuple[Setting, ...] = ()
     load_settings: tuple[Setting, ...] = ()
+    holes: tuple[Hole, ...] = ()
+    """For `list --matrix --json`. The engine itself refuses these combinations."""
     tcp_settings: tuple[str, ...] = ()
     congestion_controls: CongestionControls | None = None
     namespace: Namespace | None = None
