@@ -91,6 +91,8 @@ def test_it_is_small_and_has_its_files(kept: Kept, tmp_path: Path) -> None:
     there = {path.name for path in run.iterdir()}
     assert {"run.json", "summary.json"} < there
     assert all(name in readme for name in there)
+    naming_a_clone = [path.name for path in run.iterdir() if b"/.venv/" in path.read_bytes()]
+    assert naming_a_clone == [], "a record names no directory of whoever made it"
 
 
 def test_a_record_can_be_made_again_of_what_is_kept(tmp_path: Path) -> None:

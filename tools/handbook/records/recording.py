@@ -334,10 +334,13 @@ def archived(directory: Path, archive: Path) -> tuple[list[str], list[str]]:
 
 
 def _pack(directory: Path, archive: Path, names: Sequence[str]) -> int:
-    """Write the archive, with the same bytes for the same files; return its size."""
+    """Write the archive, with the same bytes for the same files; return its size.
+
+    Paths below this clone become relative, since absolute ones name directories of whoever made the record.
+    """
     with tarfile.open(archive, "w:xz", preset=9) as packed:
         for name in names:
-            content = (directory / name).read_bytes()
+            content = (directory / name).read_bytes().replace(f"{ROOT}/".encode(), b"")
             about = tarfile.TarInfo(f"run/{name}")
             about.size = len(content)
             packed.addfile(about, io.BytesIO(content))

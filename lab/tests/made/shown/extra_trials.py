@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import io
 import json
+from abc import ABC, abstractmethod
 from collections.abc import Callable
 from pathlib import Path
 from typing import Any
@@ -74,7 +75,7 @@ def write_lines(path: Path, lines: list[dict[str, Any]]) -> Path:
     return path
 
 
-class ExtraRig:
+class ExtraRig(ABC):
     """A study on invented trials, which records its extra trials apart from the judged ones."""
 
     override: str
@@ -91,17 +92,17 @@ class ExtraRig:
         self.outcome: Callable[[Contender, int, int], dict[str, Any]] = lambda contender, block, attempt: {}
         self.said = io.StringIO()
 
+    @abstractmethod
     def is_extra(self, study: Study, profiles: ProfileFiles | None) -> bool:
         """True if a trial is an extra trial."""
-        raise NotImplementedError
 
+    @abstractmethod
     def finished(self, made: TrialRecord, profiles: ProfileFiles | None) -> TrialRecord:
         """Return an extra trial with what it counted, or write its profile."""
-        raise NotImplementedError
 
+    @abstractmethod
     def of(self, summary: Summary) -> CountingSummary | ProfilingSummary:
         """Return the part of the summary that has the extra trials."""
-        raise NotImplementedError
 
     def run_trial(self, study: Study, contender: Contender, **where: Any) -> TrialRecord:
         """Stand in for the runner's function of this name."""
