@@ -24,7 +24,7 @@ use thunderherd_engine::client::measure::Measure;
 use thunderherd_engine::count::tally::Tally;
 use thunderherd_engine::protocol::pattern::BYTES;
 use thunderherd_engine::protocol::workload::{Client, Workload};
-use thunderherd_engine::registry::catalogue::{find, usual, way};
+use thunderherd_engine::registry::catalogue::{defaults, find, way};
 use thunderherd_engine::sys::clock::now;
 use thunderherd_engine::workloads::WORKLOADS;
 
@@ -275,8 +275,8 @@ struct Asking {
 
 impl Asking {
     fn new(bytes: u64) -> Result<Self> {
-        let workload: &Entry<Workload> = find(WORKLOADS, usual::WORKLOAD);
-        let way = way(usual::SENDS, usual::RECEIVES);
+        let workload: &Entry<Workload> = find(WORKLOADS, defaults::WORKLOAD);
+        let way = way(defaults::SENDS, defaults::RECEIVES);
         let declared = [workload.item.client_settings, &way.settings()].concat();
         let settings = Settings::new(&declared, &BTreeMap::from([(BYTES.name, Value::Integer(bytes))]));
         let client = Box::leak((workload.item.client)(&settings)?);
@@ -285,7 +285,7 @@ impl Asking {
     }
 
     fn sessions(&self, streams: Vec<TcpStream>) -> Result<Vec<Session>> {
-        let mut openers = way(usual::SENDS, usual::RECEIVES).prepare(&self.settings)?;
+        let mut openers = way(defaults::SENDS, defaults::RECEIVES).prepare(&self.settings)?;
         let mut session = |stream: TcpStream| {
             let channel = openers.open(OwnedFd::from(stream), self.tally.worker(0))?;
             Ok(Session(Caller::new(channel, self.client, None, self.window, Duration::from_secs(10))))

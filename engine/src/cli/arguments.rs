@@ -17,7 +17,7 @@ use crate::designs::DESIGNS;
 use crate::limits::LIMITS;
 use crate::loads::LOADS;
 use crate::primitives::PRIMITIVES;
-use crate::registry::catalogue::{self, usual};
+use crate::registry::catalogue::{self, defaults};
 use crate::runs;
 use crate::transfer::primitive::{Direction, Primitive};
 use crate::workloads::WORKLOADS;
@@ -48,7 +48,7 @@ fn serve_command() -> Command {
         .arg(
             chosen("design", DESIGNS).required(true).help("Server design: how connections reach processes and threads"),
         )
-        .arg(chosen("workload", WORKLOADS).long("workload").default_value(usual::WORKLOAD).help("The protocol"))
+        .arg(chosen("workload", WORKLOADS).long("workload").default_value(defaults::WORKLOAD).help("The protocol"))
         .args(primitives())
         .arg(
             text("listen", "HOST:PORT")
@@ -93,7 +93,7 @@ fn load_command() -> Command {
                 .required(true)
                 .help("Address of the server: a name, IPv4, or IPv6 in brackets; or unix:@NAME"),
         )
-        .arg(chosen("load", LOADS).long("load").default_value(usual::LOAD).help("How many clients send requests, and when"))
+        .arg(chosen("load", LOADS).long("load").default_value(defaults::LOAD).help("How many clients send requests, and when"))
         .args(primitives())
         .arg(
             flag("allow-remote")
@@ -334,11 +334,11 @@ fn chosen_of<T>(name: &'static str, entries: &[Entry<T>], fits: impl Fn(&T) -> b
 fn primitives() -> [Arg; 2] {
     let out = |primitive: &Primitive| primitive.moves.direction() == Direction::Out;
     [
-        chosen_of("primitive", PRIMITIVES, out).long("primitive").default_value(usual::SENDS).help("Send primitive"),
+        chosen_of("primitive", PRIMITIVES, out).long("primitive").default_value(defaults::SENDS).help("Send primitive"),
         chosen_of("receive", PRIMITIVES, |primitive| !out(primitive))
             .long("receive")
             .value_name("PRIMITIVE")
-            .default_value(usual::RECEIVES)
+            .default_value(defaults::RECEIVES)
             .help("Receive primitive"),
     ]
 }

@@ -3,6 +3,8 @@
 //! Requests due within the window are counted. Times are nanoseconds of CLOCK_MONOTONIC.
 
 use hdrhistogram::Histogram;
+use schemars::JsonSchema;
+use serde::Serialize;
 
 use crate::client::histograms::{histogram, record};
 
@@ -17,20 +19,27 @@ pub struct Moments {
     pub begun: u64,
 }
 
-/// Outcome of the requests of one or several threads.
-pub struct Scheduled {
+/// Numbers of requests that were due, by what became of them.
+#[derive(Debug, Default, Clone, Serialize, JsonSchema)]
+pub struct Outcomes {
     /// Requests that were due.
     pub due: u64,
-    /// Requests that were sent, or whose connection was begun.
+    /// Requests that were sent, or for which a connection was begun.
     pub sent: u64,
-    /// Requests with a correct reply, however late.
+    /// Requests with a correct reply, in the window or after it.
     pub answered: u64,
     /// Requests that failed.
     pub failed: u64,
-    /// Requests that were too late to send.
+    /// Requests for which no connection was free in time.
     pub never_sent: u64,
-    /// Sent requests that had to wait for a free connection.
+    /// Sent requests that first had to wait for a free connection.
     pub waited: u64,
+}
+
+/// Outcomes and times of the requests of one or several threads.
+pub struct Scheduled {
+    /// What became of the requests.
+    pub outcomes: Outcomes,
     /// Latency from when a request was due to the end of its reply.
     pub latency: Histogram<u64>,
     /// Time from the sending of a request to the end of its reply.
@@ -85,12 +94,7 @@ impl GapSums {
 impl Default for Scheduled {
     fn default() -> Self {
         Scheduled {
-            due: 0,
-            sent: 0,
-            answered: 0,
-            failed: 0,
-            never_sent: 0,
-            waited: 0,
+            outcomes: Outcomes::default(),
             latency: histogram(),
             service_time: histogram(),
             send_lag: histogram(),
@@ -105,16 +109,16 @@ impl Default for Scheduled {
 impl Scheduled {
     /// Counts a due request of the window, in order, sent or not.
     pub fn due(&mut self, at: u64) {
-        self.due += 1;
+        self.outcomes.due += 1;
         self.gaps_due.add(at);
     }
 
     /// Counts a sent request of the window, or one whose own connection was begun.
     pub fn sent(&mut self, moments: Moments) {
         let Moments { due, free, begun } = moments;
-        self.sent += 1;
+        self.outcomes.sent += 1;
         if free > due {
-            self.waited += 1;
+            self.outcomes.waited += 1;
             record(&mut self.connection_wait, free - due);
         }
         record(&mut self.send_lag, begun.saturating_sub(due.max(free)));
@@ -125,7 +129,7 @@ impl Scheduled {
 
     /// Counts a correct reply.
     pub fn answered(&mut self, moments: Moments, at: u64) {
-        self.answered += 1;
+        self.outcomes.answered += 1;
         record(&mut self.latency, at.saturating_sub(moments.due));
         record(&mut self.service_time, at.saturating_sub(moments.begun));
     }
@@ -133,12 +137,12 @@ impl Scheduled {
     /// Adds those of another thread.
     pub fn add(&mut self, other: &Scheduled) {
         for (sum, part) in [
-            (&mut self.due, other.due),
-            (&mut self.sent, other.sent),
-            (&mut self.answered, other.answered),
-            (&mut self.failed, other.failed),
-            (&mut self.never_sent, other.never_sent),
-            (&mut self.waited, other.waited),
+            (&mut self.outcomes.due, other.outcomes.due),
+            (&mut self.outcomes.sent, other.outcomes.sent),
+            (&mut self.outcomes.answered, other.outcomes.answered),
+            (&mut self.outcomes.failed, other.outcomes.failed),
+            (&mut self.outcomes.never_sent, other.outcomes.never_sent),
+            (&mut self.outcomes.waited, other.outcomes.waited),
         ] {
             *sum += part;
         }
@@ -172,7 +176,7 @@ mod tests {
         assert_eq!(of(&scheduled.latency), (2, 100, 100));
         assert_eq!(of(&scheduled.service_time), (2, 35, 93));
         assert_eq!(of(&scheduled.send_lag), (2, 5, 7));
-        assert_eq!((scheduled.waited, of(&scheduled.connection_wait)), (1, (1, 60, 60)));
+        assert_eq!((scheduled.outcomes.waited, of(&scheduled.connection_wait)), (1, (1, 60, 60)));
     }
 
     #[test]
@@ -189,7 +193,7 @@ mod tests {
             }
             sums.add(&thread);
         }
-        assert_eq!((sums.sent, sums.gap.len(), sums.gap.max()), (6, 4, 30));
+        assert_eq!((sums.outcomes.sent, sums.gap.len(), sums.gap.max()), (6, 4, 30));
         let (mean, variation) = sums.gaps.mean_and_variation().unwrap();
         assert!((mean - 20.0).abs() < 1e-9 && (variation - 0.5).abs() < 1e-9, "{mean} {variation}");
         let (mean, variation) = sums.gaps_due.mean_and_variation().unwrap();

@@ -116,7 +116,7 @@ impl<'run> Measure<'run> {
     /// Counts a failed scheduled request.
     pub fn failed(&mut self, due: u64) {
         if let Some(scheduled) = self.of_window(due) {
-            scheduled.failed += 1;
+            scheduled.outcomes.failed += 1;
         }
     }
 
@@ -124,7 +124,7 @@ impl<'run> Measure<'run> {
     pub fn never_sent(&mut self, due: u64) {
         self.goes(u64::MAX);
         if let Some(scheduled) = self.of_window(due) {
-            scheduled.never_sent += 1;
+            scheduled.outcomes.never_sent += 1;
         }
     }
 }
@@ -301,8 +301,11 @@ mod tests {
         let mut sums = Measured::default();
         sums.add(&measure);
         let scheduled = sums.scheduled.unwrap();
-        assert_eq!((sums.requests, scheduled.due, scheduled.sent, scheduled.answered), (2, 4, 2, 2));
-        assert_eq!((scheduled.failed, scheduled.never_sent), (1, 1));
+        assert_eq!(
+            (sums.requests, scheduled.outcomes.due, scheduled.outcomes.sent, scheduled.outcomes.answered),
+            (2, 4, 2, 2)
+        );
+        assert_eq!((scheduled.outcomes.failed, scheduled.outcomes.never_sent), (1, 1));
         assert_eq!((scheduled.latency.min(), scheduled.latency.max()), (50, 60));
         assert!((sums.population.mean(100) - (50.0 + 50.0 + 10.0 + 5.0 + 1.0) / 100.0).abs() < 1e-12);
     }

@@ -7,7 +7,7 @@ use hdrhistogram::Histogram;
 use schemars::JsonSchema;
 use serde::Serialize;
 
-use crate::client::due_requests;
+use crate::client::due_requests::{self, Outcomes};
 use crate::client::generator::Generator;
 use crate::client::histograms::{encoded, maximum, percentile};
 use crate::client::measure::Measured;
@@ -94,18 +94,9 @@ impl Latency {
 /// How well an open loop kept its schedule, for the requests that were due in the window.
 #[derive(Debug, Clone, Serialize, JsonSchema)]
 pub struct Scheduled {
-    /// Requests that were due.
-    pub due: u64,
-    /// Requests that were sent, or for which a connection was begun.
-    pub sent: u64,
-    /// Requests with a correct reply, in the window or after it.
-    pub answered: u64,
-    /// Requests that failed.
-    pub failed: u64,
-    /// Requests for which no connection was free in time.
-    pub never_sent: u64,
-    /// Sent requests that first had to wait for a free connection.
-    pub waited: u64,
+    /// What became of the requests.
+    #[serde(flatten)]
+    pub outcomes: Outcomes,
     /// Configured requests per second. For recorded arrivals, the rate of the whole recording.
     pub offered_per_second: f64,
     /// Replies per second in the window.
@@ -210,12 +201,7 @@ pub fn scheduled(
 ) -> Result<Option<Scheduled>> {
     let (Some(all), Some(window), Some(schedule)) = (&measured.scheduled, window, schedule) else { return Ok(None) };
     Ok(Some(Scheduled {
-        due: all.due,
-        sent: all.sent,
-        answered: all.answered,
-        failed: all.failed,
-        never_sent: all.never_sent,
-        waited: all.waited,
+        outcomes: all.outcomes.clone(),
         offered_per_second: schedule.rate,
         achieved_per_second: measured.requests as f64 * 1e9 / (window.end - window.start) as f64,
         service_time: Times::of(&all.service_time)?,
@@ -290,10 +276,10 @@ fn evidence(came: &due_requests::Scheduled, schedule: &Schedule, threads: usize)
         Process::Recorded(_) => came.gaps_due.mean_and_variation().unwrap_or((by_law, 0.0)),
     };
     ScheduleEvidence {
-        due: came.due,
-        sent: came.sent,
-        never_sent: came.never_sent,
-        waited: came.waited,
+        due: came.outcomes.due,
+        sent: came.outcomes.sent,
+        never_sent: came.outcomes.never_sent,
+        waited: came.outcomes.waited,
         lag_p99_ns: percentile(&came.send_lag, 0.99),
         lag_p90_p50_ns: [0.9, 0.5].map(|quantile| percentile(&came.send_lag, quantile)),
         latency_p50_ns: percentile(&came.latency, 0.5),
@@ -334,7 +320,7 @@ fn times_in_words(what: &str, times: &Times) -> String {
 
 /// Formats the schedule for people.
 pub fn scheduled_in_words(scheduled: &Scheduled) -> String {
-    let Scheduled { due, sent, answered, failed, never_sent, waited, .. } = scheduled;
+    let Outcomes { due, sent, answered, failed, never_sent, waited } = scheduled.outcomes;
     let mut text = format!(
         "{due} requests were due in the window: {sent} were sent, {waited} of them late for lack of a free connection; \
          {answered} were answered, {failed} failed, {never_sent} were never sent\n"

@@ -37,7 +37,7 @@ pub const SERVER_SETTINGS: &[Setting] = &[BACKLOG, NODELAY, CONGESTION, DRAIN];
 pub const LOAD_SETTINGS: &[Setting] = &[NODELAY, CONGESTION, SOURCE_ADDRESSES, TIMEOUT];
 
 /// Defaults of the command line.
-pub mod usual {
+pub mod defaults {
     /// The workload: the textbook's.
     pub const WORKLOAD: &str = "bytes";
     /// The load: the textbook's.
@@ -133,9 +133,9 @@ pub fn as_json() -> Value {
             "target": env!("BUILD_TARGET"),
             "flags": env!("BUILD_FLAGS"),
         },
-        "usual": {
-            "workload": usual::WORKLOAD, "load": usual::LOAD, "design": usual::DESIGN,
-            "primitive": usual::SENDS, "receive": usual::RECEIVES,
+        "defaults": {
+            "workload": defaults::WORKLOAD, "load": defaults::LOAD, "design": defaults::DESIGN,
+            "primitive": defaults::SENDS, "receive": defaults::RECEIVES,
         },
         "file_prefix": FILE_PREFIX,
         "designs": list(DESIGNS, |design: &Design| {

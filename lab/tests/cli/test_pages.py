@@ -77,7 +77,7 @@ def help_of(command: str, option: str) -> str:
 
 
 def test_defaults_in_the_help_of_crossover_are_those_of_the_search(use_engine: Path) -> None:
-    assert f"(default {catalogue(use_engine).usual.design})" in help_of("crossover", "design")
+    assert f"(default {catalogue(use_engine).defaults.design})" in help_of("crossover", "design")
     assert f"(default {MILLISECONDS})" in help_of("crossover", "milliseconds")
     assert f"(default {FEWEST_POINTS} to {MOST_POINTS}," in help_of("crossover", "points")
 

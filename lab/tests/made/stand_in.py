@@ -64,7 +64,7 @@ HOLES = [
 CATALOGUE = {
     "schema": 4,
     "version": "0.1.0",
-    "usual": {
+    "defaults": {
         "workload": "bytes",
         "load": "closed",
         "design": "iterative",

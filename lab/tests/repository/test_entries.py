@@ -175,7 +175,7 @@ def test_a_kind_of_lab_is_one_entry(path: Path) -> None:
 def test_what_is_usual_is_so_at_both_ends() -> None:
     done = subprocess.run([find_engine(), "load", "--help"], capture_output=True, text=True, check=True)
     usual = dict(re.findall(r"--(load|primitive|receive) <.*\[default: (\w+)\]", done.stdout))
-    told = catalogue().usual
+    told = catalogue().defaults
     assert usual == {"load": told.load, **told.way._asdict()}
 
 

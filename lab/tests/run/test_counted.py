@@ -9,8 +9,8 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+from made.extra_trials import COUNTED, NAMES, CountedRig, MakeRig, make_rig
 from made.refusals import codes_printed, refused
-from made.shown.extra_trials import COUNTED, NAMES, CountedRig, MakeRig, make_rig
 from made.small_studies import head
 from made.summaries.trials import made_trial
 

@@ -6,7 +6,7 @@ import re
 from typing import Any
 
 import pytest
-from made.shown.extra_trials import NAMES, CountedRig, ExtraRig, MakeRig, ProfiledRig, make_rig
+from made.extra_trials import NAMES, CountedRig, ExtraRig, MakeRig, ProfiledRig, make_rig
 
 import thunderherd
 from thunderherd.errors import Refusal

@@ -15,10 +15,12 @@ from made.shown.tables import heads
 from made.shown.tables import runs as shown_runs
 
 from thunderherd.engine import client
+from thunderherd.engine.dry_run import server_command
 from thunderherd.judge.claims.claim_file import Claim, load_claims
 from thunderherd.records.summary import TrialRecord
 from thunderherd.run.runner import run_study
 from thunderherd.show.tables import runs as tables_runs
+from thunderherd.study import loads
 from thunderherd.study.loading import Study, load_study
 from thunderherd.study.scale import cpus_in_words
 from thunderherd.trial import trial
@@ -26,8 +28,13 @@ from thunderherd.trial import trial
 
 @pytest.fixture
 def four_cpus(use_engine: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    """The study as a machine with as many CPUs as the source's resolves it; nothing is run there."""
+    """A machine with four CPUs, as the source's. The engine sees the real ones, so it judges no CPUs."""
     monkeypatch.setattr(os, "sched_getaffinity", lambda _pid: set(range(4)))
+    monkeypatch.setattr(
+        loads,
+        "server_command",
+        lambda design, workload, way, settings, _cpus: server_command(design, workload, way, settings),
+    )
 
 
 def study(size: str = "full", *overrides: str) -> Study:

@@ -7,7 +7,7 @@ from pathlib import Path
 import pytest
 from made.refusals import places
 from made.refusals import refused as problems_of
-from made.source_checks.study_labs import STUDY, catalogue, loaded, refused
+from made.study_labs import STUDY, catalogue, loaded, refused
 
 from thunderherd.engine import client
 from thunderherd.engine.catalogue import Catalogue

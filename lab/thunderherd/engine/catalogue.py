@@ -136,7 +136,7 @@ Waits = Literal["in_the_call", "for_readiness", "for_completion"]
 """The way to wait for a socket."""
 
 Makes = Literal["process", "thread"]
-"""What a design may create for every connection."""
+"""The process or thread that a design may create for every connection."""
 
 
 class Design(Runnable):
@@ -145,7 +145,7 @@ class Design(Runnable):
     waits: Waits
     spins: bool = False
     makes: Makes | None = None
-    """What it creates for every connection; None: nothing."""
+    """Created for every connection; None: nothing."""
     most_workers: str | None = None
     """The setting for its maximum number of workers; None: it has one worker."""
 
@@ -196,7 +196,7 @@ class Way(NamedTuple):
     receive: str
 
 
-class Usual(_Part):
+class Defaults(_Part):
     """The engine's defaults, and the design that compares primitives."""
 
     workload: str
@@ -368,7 +368,7 @@ class CongestionControls(_Part):
 
 
 class Build(_Part):
-    """How the engine was built."""
+    """The build of the engine."""
 
     rustc: str
     profile: str
@@ -387,7 +387,7 @@ class Catalogue(_Part):
     build: Build | None = None
     engine: Path | None = Field(default=None, exclude=True)
     """The engine's program, which judges servers and loads; None: the catalogue was read from a file."""
-    usual: Usual
+    defaults: Defaults
     file_prefix: str
     """The prefix of a file's path in a distribution of sizes."""
     designs: tuple[Design, ...]

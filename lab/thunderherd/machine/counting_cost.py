@@ -70,7 +70,7 @@ EVENTS = ("cycles", "instructions")
 """The events of the check, by their names in perf(1): most studies that count events begin with these."""
 PAIRS = 3
 REQUESTS = 100
-"""How many requests one client makes."""
+"""Requests of the one client."""
 PATIENCE_SECONDS = 20.0
 
 
@@ -113,7 +113,7 @@ def counting_check(offered: Catalogue) -> CountingCheck | None:
 
 def cpu_of_requests(offered: Catalogue, counters: tuple[str, ...]) -> int:
     """Return the CPU time of a short load in nanoseconds: of both sides, over their whole lives."""
-    usual = offered.usual
+    usual = offered.defaults
     kind = offered.load(usual.load)
     settings = dict.fromkeys(kind.requests, 1) | {kind.requests[-1]: REQUESTS} if kind else {}
     with Server(usual.design, workload=usual.workload, counters=counters) as server:

@@ -298,7 +298,7 @@ def load(path: str | Path) -> SavedRun:
 
 
 def is_begun(path: Path) -> bool:
-    """Whether the directory has a run, which can be resumed."""
+    """True if the directory has a run, which can be resumed."""
     return (path / RUN).exists()
 
 

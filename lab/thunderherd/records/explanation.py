@@ -111,7 +111,7 @@ class Difference(_Record):
 
     @property
     def is_shown(self) -> bool:
-        """Whether the difference is significant: its interval excludes 0."""
+        """True if the difference is significant: its interval excludes 0."""
         return self.low is not None and self.high is not None and not self.low <= 0 <= self.high
 
 

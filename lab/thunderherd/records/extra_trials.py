@@ -68,7 +68,7 @@ class ExtraTrialsTable(StrictTable):
 
     @property
     def is_asked_for(self) -> bool:
-        """Whether the resolved table requests any trials."""
+        """True if the resolved table requests any trials."""
         return bool(self.trials and self.contenders)
 
 
@@ -213,7 +213,7 @@ class CostEstimate(_Record):
     pairs: int = Field(description="number of pairs with the metric in both trials")
 
     def is_beyond(self, percent: float) -> bool:
-        """Whether the ratio is shown to differ from 1 by more than so many percent.
+        """True if the ratio is shown to differ from 1 by more than so many percent.
 
         By its interval; with too few pairs for an interval, by all pairs.
         """

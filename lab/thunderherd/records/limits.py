@@ -93,7 +93,7 @@ class LimitsNoise(_Record):
 
     @staticmethod
     def is_line(text: str) -> bool:
-        """Whether a line of `limits.jsonl` is this one."""
+        """True if a line of `limits.jsonl` is this one."""
         return text.startswith(f'{{"line":"{NOISE_LINE}"')
 
 

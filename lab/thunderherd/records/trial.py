@@ -19,7 +19,7 @@ SCHEMA: SchemaNumber = 4
 
 
 class Noise(Record):
-    """What else the machine did between the two samples that enclose the measured window."""
+    """Other activity of the machine between the two samples around the measured window."""
 
     steal_share: float = Field(
         description="share of the machine's CPU time that the hypervisor took away (0 to 1)"

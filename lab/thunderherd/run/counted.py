@@ -67,7 +67,7 @@ def _events_held(study: Study, engine: Path, show: Progress) -> Iterator[None]:
     a hundred tracepoints, that would take longer than the trial itself.
     """
     holder = Server(
-        catalogue(engine).usual.design,
+        catalogue(engine).defaults.design,
         workload=study.contenders[0].workload,
         counters=study.measure.counters_asked,
         engine=engine,

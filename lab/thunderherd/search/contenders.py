@@ -166,7 +166,7 @@ def check_directions(
     for words, own in zip((request.a, request.b), moved, strict=True):
         ((field, name),) = own.items()
         does.append(f"{words} {'sends' if field == 'primitive' else 'receives'}")
-        usual = getattr(catalogue.usual, field)
+        usual = getattr(catalogue.defaults, field)
         others = [each.name for each in catalogue.primitives if each.moves == DIRECTIONS[field]]
         other = usual if name != usual else next((each for each in others if each != name), None)
         if other is not None:

@@ -172,7 +172,7 @@ def _basis(
     _check_known(request, "workload", workload, [each.name for each in catalogue.workloads])
     kind = request.load or load.get("kind") or _timed_load(catalogue)
     _check_known(request, "load", kind, [each.name for each in catalogue.loads])
-    design = request.design or catalogue.usual.design
+    design = request.design or catalogue.defaults.design
     _check_known(request, "design", design, [each.name for each in catalogue.designs])
     if request.side is not None:
         _check_known(request, "side", request.side, SIDE_CHOICES)
@@ -201,7 +201,7 @@ def _turned(load: Mapping[str, Any], fixed: Sequence[str], workload: Workload | 
 
 
 def _way(table: Mapping[str, Any], catalogue: Catalogue) -> Way:
-    return Way(*(table.get(field, getattr(catalogue.usual, field)) for field in Way._fields))
+    return Way(*(table.get(field, getattr(catalogue.defaults, field)) for field in Way._fields))
 
 
 def _usual_metric(basis: Basis) -> str:

@@ -253,7 +253,7 @@ class KneeStudies:
 
         A design that serves one connection at a time gets a worker for each persistent connection.
         """
-        request, catalogue, way = self.request, self.catalogue, self.catalogue.usual.way
+        request, catalogue, way = self.request, self.catalogue, self.catalogue.defaults.way
         basis = Basis(
             catalogue=catalogue, workload=self._workload, load=OPEN, design=catalogue.designs[0].name,
             server_way=way, load_way=way, side=None, lab=request.lab_keys().get("kind", USUAL.name),

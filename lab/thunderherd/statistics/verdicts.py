@@ -24,7 +24,7 @@ __all__ = [
 EQUIVALENCE_RATIO = 1.03
 
 Finding = Literal["less", "more", "equivalent", "undecided"]
-"""What is shown of a ratio: below 1, above 1, within the equivalence band, or nothing."""
+"""The finding on a ratio: below 1, above 1, within the equivalence band, or nothing."""
 
 
 class OneSided(NamedTuple):

@@ -45,8 +45,6 @@ def command_of_load(plan: LoadPlan) -> Command:
 
 OF_VALUES = "setting.invalid_value"
 """The engine's code for a value outside its range. The checks of names report these, with their key."""
-OF_CPUS = "cpus.unavailable"
-"""The engine's code for CPUs that it may not use. The checks of the machine report these, with their key."""
 
 
 def command_of_server(made: Contender, *, with_cpus: bool = False) -> Command:
@@ -97,7 +95,7 @@ def _of_ends(each: Configuration, made: Contender, catalogue: Catalogue, here: b
         (of_server, OF_SERVER, ("settings",)),
         (of_load, OF_LOAD, ("load", "settings")),
     ):
-        if isinstance(answer, Refused) and (here or not answer.only_here) and answer.code != OF_CPUS:
+        if isinstance(answer, Refused) and (here or not answer.only_here):
             keys = [options.get(name, (*settings, name)) for name in answer.settings]
             yield keys or [*options.values()][:1], _in_words(answer, made)
     if not isinstance(of_load, Refused):

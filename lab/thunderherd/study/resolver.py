@@ -107,7 +107,7 @@ class Resolver:
         whole: bool,
     ) -> None:
         self.size, self.overrides, self.catalogue, self.problems = size, tuple(overrides), catalogue, problems
-        form = form.with_usual(catalogue.usual)
+        form = form.with_usual(catalogue.defaults)
         self.form, self.declared, self.whole = form, form, whole
         self.remainders: dict[str, set[int]] = {}
         if not (own := [*flat(form.sizes[size].set)]) and not overrides:
@@ -127,7 +127,7 @@ class Resolver:
                 paths = self._set(changed, keys, name, value, typed_as.get(text, f"--set {text}"))
                 problems.overridden.update(dict.fromkeys(paths, value))
         form, _, unchanged = shaped(changed, problems)
-        self.form = form.with_usual(catalogue.usual)
+        self.form = form.with_usual(catalogue.defaults)
         self.whole = whole and unchanged
 
     def _set(
@@ -395,7 +395,7 @@ class Resolver:
             duration=kind.duration if kind else None,
             warm_up=kind.warm_up if kind else None,
             clients_by=kind.clients if kind else None,
-            own_way={key: each for key, each in way.items() if each != getattr(catalogue.usual, key)},
+            own_way={key: each for key, each in way.items() if each != getattr(catalogue.defaults, key)},
             given=frozenset(changed | given.keys() | common.keys()),
         )
         answer = judged(command_of_load(plan), catalogue)

@@ -146,7 +146,7 @@ def main_of(summary: Summary) -> list[ContenderSummary]:
 
 
 def shows_process_control(summary: Summary) -> bool:
-    """Whether the main table shows CPU time per connection minus a baseline."""
+    """True if the main table shows CPU time per connection minus a baseline."""
     return summary.study.metric == CPU_PER_CONNECTION and summary.study.baseline is not None
 
 

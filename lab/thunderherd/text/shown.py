@@ -88,7 +88,7 @@ def counted_over(summary: Summary, name: str, contenders: Iterable[ContenderSumm
 
 
 def is_count(summary: Summary, name: str) -> bool:
-    """Whether a metric is a whole number in each run; only its means have decimals."""
+    """True if a metric is a whole number in each run; only its means have decimals."""
     found = known_metric(name, summary.study.counters)
     return found is not None and found.whole
 

@@ -69,7 +69,7 @@ def of_primitive(entry: Mapping[str, Any], catalogue: Mapping[str, Any]) -> Way:
 
     If the primitive cannot do that, the load sends replies of `bytes` in one piece.
     """
-    name, out, design = entry["name"], entry["moves"] == "out", catalogue["usual"]["design"]
+    name, out, design = entry["name"], entry["moves"] == "out", catalogue["defaults"]["design"]
     option = ("--primitive" if out else "--receive", name)
     kept = ("--load", "closed_threads", "--clients", "1", "--connections", "kept", "--loops", "{requests}")
     if any(hole["primitive"] == name and hole.get("workload") == "fields" for hole in catalogue["holes"]):

@@ -8,7 +8,7 @@ from pathlib import Path
 import pytest
 from made.questions import GOOD, check_mistake, with_claims
 from made.summaries import sweeps as synthetic_sweeps
-from made.values import values
+from made.summaries.values import values
 
 from thunderherd.judge.claims.answers import NOT_JUDGED, answers
 from thunderherd.judge.claims.claim_file import load_questions

@@ -10,7 +10,7 @@ import pytest
 from made.questions import check_mistake, with_claims
 from made.refusals import refused
 from made.summaries import sweeps as synthetic_sweeps
-from made.values import values
+from made.summaries.values import values
 
 from thunderherd.judge.claims.claim_file import Claim, load_claims, load_source
 from thunderherd.judge.claims.claims import judge, judged_after

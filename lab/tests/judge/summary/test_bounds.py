@@ -8,9 +8,9 @@ from html import unescape
 from pathlib import Path
 
 import pytest
-from made.bounded import CALLED, LIMITS, SENT, bound
 from made.refusals import refused
 from made.small_studies import MEASURE, head
+from made.summaries.bounded import CALLED, LIMITS, SENT, bound
 
 from thunderherd.engine import client
 from thunderherd.engine.catalogue import Catalogue

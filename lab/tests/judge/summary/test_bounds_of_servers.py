@@ -5,7 +5,7 @@ from __future__ import annotations
 from typing import Any
 
 import pytest
-from made.bounded import CALLED, LIMITS, bound, figure
+from made.summaries.bounded import CALLED, LIMITS, bound, figure
 
 from thunderherd.records.limits import BoundSummary, MachineLimits
 from thunderherd.study.loading import Study

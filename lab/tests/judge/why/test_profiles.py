@@ -8,8 +8,8 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+from made.extra_trials import NAMES, MakeRig, ProfiledRig, make_rig, profile_lines, write_lines
 from made.refusals import refused
-from made.shown.extra_trials import NAMES, MakeRig, ProfiledRig, make_rig, profile_lines, write_lines
 
 import thunderherd
 from thunderherd.engine.catalogue import Catalogue

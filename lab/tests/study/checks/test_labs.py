@@ -10,7 +10,7 @@ import pytest
 from made.refusals import page
 from made.refusals import refused as problems_of
 from made.small_studies import SMALL_STUDY
-from made.source_checks.study_labs import OF_UNIX, STUDY, catalogue, refused
+from made.study_labs import OF_UNIX, STUDY, catalogue, refused
 
 from thunderherd.engine import client
 from thunderherd.engine.catalogue import Catalogue

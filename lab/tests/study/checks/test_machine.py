@@ -5,9 +5,9 @@ from __future__ import annotations
 from pathlib import Path
 
 import pytest
+from made import study_labs
 from made.refusals import refused as problems_of
-from made.source_checks import study_labs
-from made.source_checks.study_labs import PAIR, catalogue, with_labs
+from made.study_labs import PAIR, catalogue, with_labs
 from made.summaries.swept import CATALOGUE, PAPER, STUDY, loaded, refused
 from made.written_study import machine
 

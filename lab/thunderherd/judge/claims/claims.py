@@ -130,7 +130,7 @@ class _Case:
 
     @property
     def is_declared(self) -> bool:
-        """Whether the claim was to be tested, by all that is known before the run."""
+        """True if the claim was to be tested, by all that is known before the run."""
         return bool(self.claim.tests) and self._obstacle_before() is None
 
     def obstacle(self) -> tuple[ClaimVerdict, str] | None:

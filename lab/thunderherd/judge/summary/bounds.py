@@ -85,7 +85,7 @@ class _Case:
 
     @property
     def has_one_request_at_a_time(self) -> bool:
-        """Whether a single client waits for each reply before its next request, and both ends sleep."""
+        """True if a single client waits for each reply before its next request, and both ends sleep."""
         return self.contender.load.requests_at_once == 1 and not self.contender.spins
 
 

@@ -224,7 +224,7 @@ def _common_note(figures: Sequence[PaperFigure]) -> list[str]:
 
 
 def _of_the_same_size(ours: Sequence[dict[str, Any]], papers: Sequence[dict[str, Any]]) -> bool:
-    """Whether both fit one axis without squeezing either."""
+    """True if both fit one axis without squeezing either."""
     if not ours:
         return True
     own, theirs = (max(abs(row["value"]) for row in rows) for rows in (ours, papers))

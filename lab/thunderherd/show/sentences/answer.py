@@ -77,7 +77,7 @@ class Places:
     rows: tuple[tuple[str, tuple[str, ...]], ...]
     """Each contender with its places, the best at the first point first."""
     is_judged: bool
-    """Whether these are places; otherwise they are ranks by the means."""
+    """True if these are places; otherwise they are ranks by the means."""
     left_out: int
     """The number of further points."""
 
@@ -92,7 +92,7 @@ class Answer:
     """The heading of the ranking's figures; empty without a main table."""
     ranking: tuple[Ranked, ...]
     is_judged: bool
-    """Whether the ranking has places; otherwise it has ranks by the estimates."""
+    """True if the ranking has places; otherwise it has ranks by the estimates."""
     about: str
     """The meaning of the places."""
     over: Places | None = None

@@ -15,7 +15,7 @@ class BoundInWords(NamedTuple):
 
     text: str
     is_known: bool
-    """Whether there is a bound."""
+    """True if there is a bound."""
 
     @property
     def heading(self) -> str:

@@ -61,7 +61,7 @@ class CounterTables:
 
 
 def asks_for_counters(summary: Summary) -> bool:
-    """Whether the study requests any counter in all of its trials."""
+    """True if the study requests any counter in all of its trials."""
     return bool(summary.study.counters)
 
 

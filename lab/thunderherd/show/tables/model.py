@@ -68,7 +68,7 @@ class Column:
     note: str = ""
     """The head of the notes; without one, only the report shows them."""
     repeats: bool = True
-    """Whether a terminal prints a value that is also in the row above."""
+    """True if a terminal prints a value that is also in the row above."""
     csv: tuple[str, ...] | None = None
     """The heads of a CSV file; None: the head alone."""
 
@@ -155,7 +155,7 @@ class NamedTable:
     data: Callable[[], Table] | None = None
     """For programs; None: the only one of `tables`."""
     is_part: bool = False
-    """Whether the report gives it a section, and shows it nowhere else."""
+    """True if the report gives it a section, and shows it nowhere else."""
 
     def for_programs(self) -> Table:
         """Makes the table of a CSV file."""

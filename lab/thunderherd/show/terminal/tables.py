@@ -42,7 +42,7 @@ VERDICT_STYLES = {
 
 @dataclass(frozen=True)
 class _Layout:
-    """Whether details have columns, and the widths at which heads and names are divided."""
+    """Columns for details or not, and the widths at which heads and names are divided."""
 
     in_columns: bool
     notes: bool = False
@@ -93,7 +93,7 @@ def _parts(table: Table, console: Console) -> list[Table]:
 
 
 def _fits(table: Table, layout: _Layout, console: Console) -> bool:
-    """Whether only words would be folded."""
+    """True if only words would be folded."""
     made = _rich_table(table, layout, console.is_terminal, words=WORDS_WIDTH)
     return Measurement.get(console, console.options.update(width=1000), made).maximum <= console.width
 

@@ -221,7 +221,7 @@ def _check_load(each: Configuration, catalogue: Catalogue, problems: Problems) -
 
 def _owner(load: LoadTable, catalogue: Catalogue) -> str:
     """Return a name for the owner of a load's settings: the load and its unusual primitives."""
-    own = [name for name, other in zip(load.way, catalogue.usual.way, strict=True) if name != other]
+    own = [name for name, other in zip(load.way, catalogue.defaults.way, strict=True) if name != other]
     return f"load {show(load.kind)}" + (f" with primitive {' and '.join(own)}" if own else "")
 
 

@@ -9,7 +9,7 @@ from typing import Annotated, Any, Literal, Self
 
 from pydantic import Discriminator, Field, Tag
 
-from thunderherd.engine.catalogue import Usual, Way
+from thunderherd.engine.catalogue import Defaults, Way
 from thunderherd.labs import KINDS, USUAL, with_namespaces
 from thunderherd.labs.words import QUANTITIES
 from thunderherd.records.crossover import CrossoverTable
@@ -495,7 +495,7 @@ class StudyForm(StrictTable):
         default=None, description="a table [source_csv]: the source's own CSV file, written with new figures"
     )
 
-    def with_usual(self, usual: Usual) -> Self:
+    def with_usual(self, usual: Defaults) -> Self:
         """Return the form with the engine's usual primitives for those that are not given."""
         way = usual.way._asdict().items()
         tables = {"server": self.server, "load": self.load}
