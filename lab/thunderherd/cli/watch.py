@@ -122,7 +122,7 @@ def _planned(followed: Followed, view: LiveView | PlainView) -> Plan:
 
 def last_of_block(trials: Sequence[TrialRecord], number: int) -> list[TrialRecord]:
     """Return the last attempt of each contender in a block."""
-    from thunderherd.judge.summary.block_selection import blocks_of
+    from thunderherd.judge.summary.block_rejection import blocks_of
 
     return [trial for block in blocks_of(trials) if block.number == number for trial in block.trials.values()]
 

@@ -8,7 +8,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 from dataclasses import dataclass
 
-from thunderherd.judge.summary.block_selection import (
+from thunderherd.judge.summary.block_rejection import (
     ATTEMPTS,
     Block,
     Selection,

@@ -18,7 +18,7 @@ from typing import Any
 from thunderherd.engine.client import EngineError, catalogue, find_engine
 from thunderherd.errors import Refusal, UserError
 from thunderherd.judge.summary import source_csv, summarise
-from thunderherd.judge.summary.block_selection import ATTEMPTS, Block, blocks_of
+from thunderherd.judge.summary.block_rejection import ATTEMPTS, Block, blocks_of
 from thunderherd.judge.summary.noted_cells import write_noted_cells
 from thunderherd.judge.why.pairs import best_against_others, with_counted_points
 from thunderherd.judge.why.profile_files import profiling_summary

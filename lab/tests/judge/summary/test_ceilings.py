@@ -10,7 +10,7 @@ import pytest
 from made.refusals import refused
 from made.summaries.swept import STUDY, loaded
 
-from thunderherd.judge.summary.block_selection import blocks_of
+from thunderherd.judge.summary.block_rejection import blocks_of
 from thunderherd.judge.summary.ceilings import with_ceilings
 from thunderherd.judge.summary.summarise import summarise
 from thunderherd.records.summary import TrialRecord

@@ -6,7 +6,7 @@ import pytest
 from made.summaries.trials import made_trial
 
 from thunderherd.engine.lines import LoadResult, Snapshot, Window
-from thunderherd.judge.summary.block_selection import blocks_of, select
+from thunderherd.judge.summary.block_rejection import blocks_of, select
 from thunderherd.judge.summary.pair_summaries import is_decided, metric_values
 from thunderherd.judge.summary.summarise import UNFINISHED, summarise
 from thunderherd.records.summary import ContenderSummary, Summary, TrialRecord

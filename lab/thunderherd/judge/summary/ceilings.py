@@ -5,7 +5,7 @@ Both ran in the same block, in random order, so a temporary slowdown of the mach
 
 from __future__ import annotations
 
-from thunderherd.judge.summary.block_selection import Block
+from thunderherd.judge.summary.block_rejection import Block
 from thunderherd.metrics.table import PAYLOAD_RATE, SHARE_OF_CEILING
 from thunderherd.study.loading import Study
 

@@ -6,7 +6,7 @@ import math
 from collections.abc import Mapping, Sequence
 from typing import Any
 
-from thunderherd.judge.summary.block_selection import Block, Selection, blocks_of, select
+from thunderherd.judge.summary.block_rejection import Block, Selection, blocks_of, select
 from thunderherd.records.knee import DesignKnee, KneePair, KneePoint
 from thunderherd.records.summary import TrialRecord
 from thunderherd.statistics.knees import (

@@ -1,6 +1,6 @@
 """The pairs and ranks of a summary: the values of the blocks that count, compared at each look.
 
-The methods are in `statistics.comparisons`; `block_selection` says which blocks count.
+The methods are in `statistics.comparisons`; `block_rejection` says which blocks count.
 """
 
 from __future__ import annotations
@@ -8,7 +8,7 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from itertools import combinations
 
-from thunderherd.judge.summary.block_selection import Block, Selection
+from thunderherd.judge.summary.block_rejection import Block, Selection
 from thunderherd.metrics.table import in_order
 from thunderherd.records.summary import PairSummary, TrialRecord
 from thunderherd.statistics.columns import known

@@ -16,7 +16,7 @@ from thunderherd.judge.claims.answers import answers
 from thunderherd.judge.claims.claims import judge
 from thunderherd.judge.claims.paper_counters import counted
 from thunderherd.judge.claims.slopes import slopes
-from thunderherd.judge.summary.block_selection import Block, Selection, blocks_of, most_blocks, select
+from thunderherd.judge.summary.block_rejection import Block, Selection, blocks_of, most_blocks, select
 from thunderherd.judge.summary.bounds import best_of_bounds, without_bounds
 from thunderherd.judge.summary.ceilings import with_ceilings
 from thunderherd.judge.summary.crossover import crossover

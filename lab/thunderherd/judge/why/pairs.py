@@ -9,7 +9,7 @@ from collections.abc import Iterable, Iterator, Mapping, Sequence
 from statistics import median
 
 from thunderherd.errors import Problem, UserError
-from thunderherd.judge.summary.block_selection import blocks_of
+from thunderherd.judge.summary.block_rejection import blocks_of
 from thunderherd.judge.why.causes import explain
 from thunderherd.labs import has_tcp
 from thunderherd.metrics.table import PAYLOAD_RATE, PER_BYTE, SHARE_OF_CEILING, Side, SideOrBoth

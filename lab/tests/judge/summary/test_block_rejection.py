@@ -10,7 +10,7 @@ from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 from made.summaries.trials import made_trial
 
-from thunderherd.judge.summary.block_selection import (
+from thunderherd.judge.summary.block_rejection import (
     GIVE_UP_BLOCKS,
     Selection,
     blocks_of,
