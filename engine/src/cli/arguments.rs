@@ -97,7 +97,7 @@ fn load_command() -> Command {
         .args(primitives())
         .arg(
             flag("allow-remote")
-                .help("Load a server that is not on a loopback address, after printing the most that the load does to it"),
+                .help("Load a server that is not on a loopback address, after printing the upper bounds of the load"),
         )
         .arg(
             flag("dry-run")

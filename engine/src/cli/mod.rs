@@ -298,7 +298,7 @@ fn load(matches: &ArgMatches) -> Result<()> {
     if let Some(address) = target.iter().find(|address| address.port() == Some(0)) {
         return Err(mistake_with_hint(
             "address.port_zero",
-            format!("--connect {connect}: {address} has port 0, at which nobody listens"),
+            format!("--connect {connect}: {address} has port 0; no server can listen there"),
             "give the server's port",
         ));
     }
@@ -482,7 +482,7 @@ fn list(matches: &ArgMatches) -> Result<()> {
         }
         if *kind == "counters" {
             let more = catalogue["events_of_perf"].as_array().map(|names| listed(names)).unwrap_or_default();
-            text += &format!("  any event by its name: {FORMS}\n  perf's names beside those above: {more}\n");
+            text += &format!("  any event by its name: {FORMS}\n  further names of perf: {more}\n");
         }
     }
     say(&text)

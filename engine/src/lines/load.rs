@@ -120,8 +120,8 @@ pub struct Scheduled {
 /// Whether a load measured its server, and the checks that decide it.
 #[derive(Debug, Clone, Serialize, JsonSchema)]
 pub struct Validity {
-    /// For an open loop, whether no check failed. Null for a closed loop, which has no rate to keep up with and measures the
-    /// slower of the two ends. False if requests failed.
+    /// True if an open loop passed every check. False if a check or a request failed. Null for a closed loop, which has no
+    /// rate to keep up with and measures the slower of the two ends.
     pub valid: Option<bool>,
     /// Checks and their results.
     pub checks: Vec<Check>,

@@ -413,7 +413,7 @@ pub struct Accepted {
     pub schema: u32,
     /// Settings that others replace, so that the load does not have them, such as `bytes` with `--sizes`.
     pub replaced: Vec<&'static str>,
-    /// Maximum bytes that one request of a load asks for; null if a setting fixes the size of all.
+    /// Maximum bytes that one request of a load requests; null if a setting fixes the size of all.
     pub largest: Option<u64>,
     /// Size of the file that streams are sent from: at least one message. Null if they are sent from memory, and for
     /// workloads without streams.

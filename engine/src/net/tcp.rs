@@ -92,7 +92,7 @@ impl TcpOptions {
                 ),
                 Some(libc::ENOENT) => mistake_with_hint(
                     "congestion.unknown",
-                    format!("--congestion {name}: the kernel has none of this name"),
+                    format!("--congestion {name}: the kernel has no such congestion control"),
                     format!("allowed: {} ({AVAILABLE})", listed(AVAILABLE)),
                 ),
                 _ => mistake("congestion.refused", format!("--congestion {name}: {error}")),

@@ -57,7 +57,7 @@ impl Stalls {
         Ok(Stalls { began, length: length * 1_000_000, every: every * 1_000_000 })
     }
 
-    /// Whether there are no stalls.
+    /// Returns whether stalls are off.
     pub fn is_none(self) -> bool {
         self.length == 0
     }

@@ -26,14 +26,16 @@ pub fn of_waiting(waits: Waits, primitive: &Primitive) -> Option<String> {
     let how = words(waits);
     Some(match waits {
         Waits::ForCompletion => {
-            format!("who waits {how} moves bytes itself, and no operation of its does what the primitive's calls do")
+            format!(
+                "a design that waits {how} moves the bytes itself, and has no operation equal to the primitive's calls"
+            )
         }
         Waits::ForReadiness => format!(
-            "it waits in its own call; who waits {how} calls it when something has come, so that there is nothing left to wait \
-             for, and where there is, everybody else it serves waits, too"
+            "the primitive waits in its call; a design that waits {how} calls it only when data has arrived, and any wait in \
+             the call would delay all its other connections"
         ),
         Waits::InTheCall => {
-            format!("who waits {how} needs one that waits until bytes can be moved, and it never waits")
+            format!("a design that waits {how} needs a primitive that waits for data or room, and this one never waits")
         }
     })
 }
@@ -41,11 +43,11 @@ pub fn of_waiting(waits: Waits, primitive: &Primitive) -> Option<String> {
 /// Returns why this primitive does not work for this end of a workload; `None` if it does.
 pub fn of_end(workload: &Workload, end: End, primitive: &Primitive) -> Option<String> {
     let reason = if !primitive.stores && !workload.takes_unstored.contains(&end) {
-        "what comes has to be read, and the primitive does not store it"
+        "this end must read the received bytes, and the primitive does not store them"
     } else if primitive.laid_out && !workload.laid_out.contains(&end) {
-        "the protocol's messages are of several buffers, and the primitive sends from one"
+        "the protocol's messages have several buffers, and the primitive sends from one"
     } else if primitive.lends && !workload.lasting.contains(&end) {
-        "the peer reads from where the primitive finds the bytes, as late as it likes, and these messages do not stay there"
+        "the peer may read the sender's buffer at any later time, and these messages do not stay in it"
     } else {
         return None;
     };
@@ -54,7 +56,7 @@ pub fn of_end(workload: &Workload, end: End, primitive: &Primitive) -> Option<St
 
 /// Returns why a design or a primitive with this reason does not work with these sockets; `None` if it does.
 pub fn of_family(tcp_only: Option<&str>, family: Family) -> Option<String> {
-    tcp_only.filter(|_| family == Family::Unix).map(|reason| format!("it runs over TCP alone: {reason}"))
+    tcp_only.filter(|_| family == Family::Unix).map(|reason| format!("needs TCP: {reason}"))
 }
 
 /// Hint for entries that do not fit.
@@ -314,7 +316,7 @@ mod tests {
     use crate::registry::catalogue::find;
 
     #[test]
-    fn whoever_moves_bytes_itself_has_holes_with_a_reason() {
+    fn designs_that_move_bytes_themselves_have_holes_with_reasons() {
         let send = find(PRIMITIVES, "send_each").item;
         assert_eq!(of_waiting(Waits::InTheCall, send), None);
         assert_eq!(of_waiting(Waits::ForCompletion, send), None, "send has an operation that does the same");

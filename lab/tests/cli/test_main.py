@@ -100,7 +100,7 @@ def test_an_engine_that_is_not_there(monkeypatch: pytest.MonkeyPatch, tmp_path: 
 
 def test_an_engine_that_cannot_be_started(stand_in: Path) -> None:
     stand_in.write_text("#!/no/such/interpreter\n")
-    assert_mistake(answered("serve", "prefork"), "engine.cannot_start", str(stand_in), "`make build`")
+    assert_mistake(run("serve", "prefork"), "engine.cannot_start", str(stand_in), "`make build`")
 
 
 # list -------------------------------------------------------------------------------------------------------

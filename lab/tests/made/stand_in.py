@@ -121,6 +121,8 @@ def answered(*arguments: str) -> subprocess.CompletedProcess[str]:
     out, errors = io.StringIO(), io.StringIO()
     with redirect_stdout(out), redirect_stderr(errors):
         status = main.run_command([*arguments])
+        # The engine's signals are set before it replaces the process: such a command needs `forked`.
+        assert signal.getsignal(signal.SIGPIPE) is signal.SIG_IGN
     return subprocess.CompletedProcess(arguments, status, out.getvalue(), errors.getvalue())
 
 

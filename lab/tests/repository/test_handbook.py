@@ -55,7 +55,7 @@ def test_designs_are_held_against_designs() -> None:
     names = {each["name"] for each in catalogue()["designs"]}
     for name in names:
         notes = read_notes("designs", name, DesignNotes)
-        assert notes is not None and set(notes.beside) <= names - {name}, name
+        assert notes is not None and set(notes.compare_with) <= names - {name}, name
 
 
 def test_pages_of_busy_polling_designs_say_how_they_wait(tmp_path: Path) -> None:

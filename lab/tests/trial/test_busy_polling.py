@@ -61,20 +61,24 @@ STAYS = {
 @pytest.mark.parametrize(
     ("study", "left_out"), [(COUNTED, OF_WINDOW | OF_MACHINE), (TIMED, OF_MACHINE)], ids=["counted", "timed"]
 )
-def test_cpu_time_that_was_used_for_nobody_is_not_told(
+def test_cpu_time_without_clients_is_not_reported(
     study: str, left_out: set[str], tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
     file, folder = tmp_path / "awake.toml", tmp_path / "run"
     file.write_text(study + CONTENDERS)
     assert run_command(["run", str(file), "--out", str(folder), "--seed", "1"]) == 0
     said = " ".join(capsys.readouterr().out.split())
-    assert "3 valid, 0 invalid" in said
     results = thunderherd.load(folder)
     assert results.summary is not None
-    sleeps = next(each.metrics or {} for each in results.trials if each.contender == "epoll")
+    # An invalid trial, on a busy machine, is repeated.
+    trials = [each for each in results.trials if each.valid]
+    assert sorted(each.contender for each in trials) == ["epoll", "polling", "spinning"], [
+        each.invalid_reasons for each in results.trials
+    ]
+    sleeps = next(each.metrics or {} for each in trials if each.contender == "epoll")
     known = {name for name, value in sleeps.items() if value is not None}
     assert OF_MACHINE & known and {"server_cpu_per_request", "server.task_clock"} <= known
-    for trial in results.trials:
+    for trial in trials:
         assert not any(BUSY_POLLS in each for each in trial.warnings)
         metrics = trial.metrics or {}
         unknown = {name for name in known if metrics[name] is None}

@@ -38,13 +38,14 @@ JOINED = " or ".join(f"{OPTION} {each.name}" for each in with_namespaces())
 """The labs that a load joins, and whose quantities a server may set."""
 
 HELP = f"""
-Options of the laboratory:
+Lab options:
       {OPTION} <LAB>      {LAB_VALUE}
-                       [default: {USUAL.name}]. load joins the server's: {JOINED}, or {JOINED}:PID of several
+                       [default: {USUAL.name}]. `load` joins the server's lab: {JOINED}, or
+                       {JOINED}:PID if there are several
 """
 SERVE_HELP = f"""\
       {", ".join(f"--{key}" for key in QUANTITIES)}
-                       Of {JOINED}, as {OPTION} has them: --mtu 9000 --rate 10gbit --delay 5ms --loss 0.1%
+                       Quantities of {JOINED}, such as --mtu 9000 --rate 10gbit --delay 5ms --loss 0.1%
 """
 
 

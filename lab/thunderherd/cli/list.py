@@ -22,13 +22,13 @@ if TYPE_CHECKING:
 SECTIONS = ("designs", "primitives", "workloads", "loads", "labs", "counters", "limits", "studies")
 
 HEADINGS = {
-    "designs": "Designs: how connections are accepted and handed on (thunderherd serve DESIGN)",
-    "primitives": "Primitives: how the bytes of a message are sent (--primitive) and received (--receive)",
+    "designs": "Designs: ways to accept and serve connections (thunderherd serve DESIGN)",
+    "primitives": "Primitives: calls that send (--primitive) and receive (--receive) the bytes of a message",
     "workloads": "Workloads: one protocol, both ends (--workload; thunderherd load WORKLOAD)",
-    "loads": "Loads: which clients send requests, and how often (--load)",
-    "labs": "Labs: where server and clients run, and what joins them (--lab; [lab] kind of a study)",
+    "loads": "Loads: kinds of clients, and the times of their requests (--load)",
+    "labs": "Labs: places of server and clients, and the link between them (--lab; [lab] kind of a study)",
     "counters": "Counters: events counted during a trial",
-    "limits": "Limits: what one operation costs on an otherwise idle machine (thunderherd limits)",
+    "limits": "Limits: cost of one operation on an otherwise idle machine (thunderherd limits)",
     "studies": "Studies: a question, and the experiment that answers it (thunderherd run STUDY)",
 }
 
@@ -55,7 +55,10 @@ def list_(
     ] = None,
     as_json: AsJson = False,
     matrix: Annotated[
-        bool, typer.Option("--matrix", help="Print which primitive fits what, and why not (default: off).")
+        bool,
+        typer.Option(
+            "--matrix", help="Print which primitives fit which designs, loads and workloads (default: off)."
+        ),
     ] = False,
 ) -> None:
     """List designs, primitives, workloads, loads, labs, counters, limits and studies."""
@@ -99,12 +102,12 @@ def _events(of_perf: Sequence[str]) -> Entry:
     """Return an entry for events that may be requested like a counter and are in no list."""
     from thunderherd.engine.counter_names import FORMS
 
-    names = f"; perf's, besides those above: {', '.join(of_perf)}" if of_perf else ""
+    names = f"; further names of perf: {', '.join(of_perf)}" if of_perf else ""
     return {"name": "...", "summary": f"{FORMS}{names}"}
 
 
 def print_matrix(as_json: bool) -> None:
-    """Print the engine's matrix of what fits what; as JSON the combinations that do not, with reasons."""
+    """Print the engine's matrix of what fits what; as JSON, what does not fit, with reasons."""
     if as_json:
         holes = _offered(("primitives",))["holes"]
         print(json.dumps(holes, indent=2, ensure_ascii=False))

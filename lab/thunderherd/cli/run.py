@@ -30,13 +30,15 @@ def run(
     lab: Lab = None,
     profile: Annotated[
         bool,
-        typer.Option("--profile", help="Sample call stacks in extra trials (default: as the study says)."),
+        typer.Option(
+            "--profile", help="Sample call stacks in extra trials (default: as in the study)."
+        ),
     ] = False,
     resume: Resume = False,
 ) -> None:
     """Run a study and print its table.
 
-    Writes a report beside the results.
+    Also writes an HTML report into the results directory.
     """
     sizes = [("quick", "--quick")] if quick else []
     sizes += [("full", "--full")] if full else []

@@ -43,7 +43,7 @@ def hypervisor(here: Here) -> Iterator[Finding]:
     try:
         name = description.hypervisor()
     except description.Unavailable:
-        name = "yes, without a name"
+        name = "yes, of unknown kind"
     yield notable(
         "hypervisor",
         name,

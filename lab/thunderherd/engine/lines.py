@@ -35,7 +35,7 @@ class Accepted(EngineLine):
     )
     largest: int | None = Field(
         None,
-        description="Maximum bytes that one request of a load asks for; null if a setting fixes the size of all.",
+        description="Maximum bytes that one request of a load requests; null if a setting fixes the size of all.",
     )
     source_bytes: int | None = Field(
         None,
@@ -730,7 +730,7 @@ class Validity(EngineLine):
 
     valid: bool | None = Field(
         None,
-        description="For an open loop, whether no check failed. Null for a closed loop, which has no rate to keep up with and measures the slower of the two ends. False if requests failed.",
+        description="True if an open loop passed every check. False if a check or a request failed. Null for a closed loop, which has no rate to keep up with and measures the slower of the two ends.",
     )
     checks: list[Check] = Field([], description="Checks and their results.", validate_default=True)
     generators: list[Generator] = Field(

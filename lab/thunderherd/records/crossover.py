@@ -48,7 +48,9 @@ class CoarsePointTable(StrictTable):
     """The result of the first stage at one size."""
 
     size: float = Field(gt=0, description="position on the axis")
-    standing: Standing = Field(description='who was shown to be ahead: "a", "b", "equivalent" or "undecided"')
+    standing: Standing = Field(
+        description='the contender that was significantly ahead: "a", "b", "equivalent" or "undecided"'
+    )
     ratio: float = Field(gt=0, description="cost of a / cost of b")
     low: float | None = Field(default=None, gt=0, description="lower end of its interval")
     high: float | None = Field(default=None, gt=0, description="upper end of its interval")
@@ -98,7 +100,7 @@ class CrossoverPoint(_Found):
     low: float | None = Field(description="lower end of its interval. Null: too few blocks for a bound")
     high: float | None = Field(description="upper end of its interval. Null: too few blocks for a bound")
     standing: Standing = Field(
-        description="who is shown to be ahead; the verdicts of all sizes of a stage are one family"
+        description="the contender that is significantly ahead; the verdicts of a stage are one family"
     )
     fitted: float | None = Field(
         default=None, description="monotone estimate of the ratio. Null: a size of the dense stage"
@@ -137,7 +139,7 @@ class CrossoverEstimate(_Found):
 
 
 class CrossoverSummary(_Found):
-    """Where two contenders of a sweep change places; of both stages, if the search had two."""
+    """Crossover of two contenders of a sweep; of both stages, if the search had two."""
 
     a: str = Field(description="the first contender, without @SWEEP=POINT")
     b: str = Field(description="the second contender")

@@ -213,7 +213,7 @@ class CostEstimate(_Record):
     pairs: int = Field(description="number of pairs with the metric in both trials")
 
     def is_beyond(self, percent: float) -> bool:
-        """True if the ratio is shown to differ from 1 by more than so many percent.
+        """True if the ratio is shown to differ from 1 by more than `percent`.
 
         By its interval; with too few pairs for an interval, by all pairs.
         """

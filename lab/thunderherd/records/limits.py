@@ -66,7 +66,7 @@ NOISE_LINE: Literal["limits_noise"] = "limits_noise"
 
 
 class LimitsNoise(_Record):
-    """What else the machine did while its limits were measured.
+    """Other activity of the machine during the measurement of its limits.
 
     This is the last line of `limits.jsonl`; the lab writes it, all other lines come from the engine.
     """

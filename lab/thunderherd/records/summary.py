@@ -254,7 +254,7 @@ class PairSummary(Record):
     verdict: Verdict = Field(description="the verdict on a: faster means better in the metric's direction")
     blocks: int = Field(description="number of blocks with both contenders")
     smallest_detectable_percent: float | None = Field(
-        description="smallest difference that so many blocks would detect, percent. Null: too few blocks"
+        description="smallest difference that this number of blocks detects, percent. Null: too few blocks"
     )
     decided_at: int | None = Field(
         default=None, description="number of blocks of the look that decided it. Null: undecided"
@@ -382,7 +382,7 @@ class SweepSummary(Record):
     )
     slope: str | None = Field(
         default=None,
-        description="name of one step on the axis, if the study asks what each adds. Null: it does not",
+        description="name of one step on the axis, if the study requests what each adds. Null: it does not",
     )
     note: str | None = Field(default=None, description="a caveat of its figures. Null: none")
     ceiling: str | None = Field(
@@ -392,7 +392,7 @@ class SweepSummary(Record):
     )
     slopes: list[SlopeSummary] = Field(default_factory=list, description="one entry per metric and contender")
     crossover: CrossoverSummary | None = Field(
-        default=None, description="where two contenders change places. Null: the study does not ask"
+        default=None, description="crossover of two contenders. Null: the study does not request it"
     )
     counted_points: list[str] = Field(
         default_factory=list,

@@ -257,7 +257,7 @@ def _path(key: str, table: Mapping[str, Any], basis: Basis, where: str) -> tuple
         raise UserError(
             f"{show(key)} could be {' or '.join('.'.join(each) for each in places)}",
             code="contender.ambiguous_key",
-            hint="write which one",
+            hint=f"write {' or '.join('.'.join(each) for each in places)}",
             where=where,
         )
     return places[0]
@@ -341,7 +341,7 @@ def swept(
     for own in (each for key in keys for each in found[key].values()):
         if not (own.accepts(range_.low) and own.accepts(range_.high)):
             raise sought.refusal(
-                f"the range exceeds what it allows: {_allowed(sought.leaf, own)}",
+                f"out of range; allowed: {_allowed(sought.leaf, own)}",
                 "crossover.over_exceeds_setting",
                 _within(range_, own),
             )
@@ -419,7 +419,9 @@ def _agreeing(found: Mapping[str, Any], sought: _Sought) -> tuple[str, ...]:
         of_receiver = basis.direction.of_receiver if basis.direction else ()
         side = basis.side or (basis.receiver if leaf in of_receiver else basis.sender)
         return tuple(found) if side == "both" else (ends[side],)
-    raise sought.refusal(f"it could be {' or '.join(found)}", "crossover.over_ambiguous", "write which one")
+    raise sought.refusal(
+        "the setting of which side?", "crossover.over_ambiguous", f"write {' or '.join(found)}"
+    )
 
 
 def _raised(keys: tuple[str, ...], sought: _Sought, given: Mapping[str, Any]) -> dict[str, int]:

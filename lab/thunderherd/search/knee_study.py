@@ -333,7 +333,7 @@ class KneeStudies:
             longer = f", or --milliseconds {needed}" if needed <= MOST_MILLISECONDS else ""
             raise self.request.refusal(
                 f"--{goal.option} {goal.text}",
-                f"it needs {fewest:,} requests in a trial: {needed:,} ms at {lowest:,} a second",
+                f"needs {fewest:,} requests per trial, or {needed:,} ms at {lowest:,} requests per second",
                 "knee.too_few_requests",
                 f"give --rates from {least:,} upward{longer}, or a lower percentile",
             )

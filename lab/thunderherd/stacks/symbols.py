@@ -79,7 +79,7 @@ COPIES_IN_KERNEL: Mapping[str, tuple[CopyKind, str]] = {
     "skb_copy_bits": ("kernel", "net/core/skbuff.c"),
     "skb_store_bits": ("kernel", "net/core/skbuff.c"),
     "skb_copy_and_csum_bits": ("kernel", "net/core/skbuff.c"),
-    "skb_copy_ubufs": ("kernel", "net/core/skbuff.c: what was not to be copied, copied after all"),
+    "skb_copy_ubufs": ("kernel", "net/core/skbuff.c: copies of pages that were meant for zero-copy"),
 }
 """Kernel functions that copy bytes: what they copy, and their file."""
 

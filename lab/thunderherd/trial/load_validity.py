@@ -65,7 +65,7 @@ def validity_warnings(seen: Observation) -> Iterator[str]:
         if used_ns > BUSIEST_CLIENTS * counted_seconds(seen.loads) * 1e9 * len(clients):
             yield (
                 f"the clients used more than {BUSIEST_CLIENTS:.0%} of their CPUs and may be the bottleneck; "
-                "rates are then their own. Give them more CPUs (lab.client_cpus)"
+                "rates may then show the limit of the clients. Give them more CPUs (lab.client_cpus)"
             )
 
 
@@ -102,8 +102,8 @@ def _failed(result: LoadResult) -> list[Check]:
 def _forbids(check: Check, result: LoadResult, seen: Observation) -> bool:
     """True if a failed check makes the trial invalid.
 
-    An open loop must have kept its schedule, whatever the metric. A closed loop has no schedule. It must only
-    not have been the bottleneck, if it counts requests and the study's metric is one of the clients.
+    An open loop must have kept its schedule, whatever the metric. A closed loop has no schedule. If it counts
+    requests and the study's metric is one of the clients, the load must not have been the bottleneck.
     """
     if result.scheduled is not None or check.name == CUT:
         return True

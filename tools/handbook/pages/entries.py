@@ -128,9 +128,9 @@ def _makes(entry: Entry) -> str:
 
 
 def _beside(notes: DesignNotes | None) -> str:
-    if notes is None or not notes.beside:
+    if notes is None or not notes.compare_with:
         return ""
-    links = ", ".join(f"[{name}]({name}.md)" for name in notes.beside)
+    links = ", ".join(f"[{name}]({name}.md)" for name in notes.compare_with)
     return f"Compare with {links}: their code is otherwise the same."
 
 

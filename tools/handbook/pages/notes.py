@@ -78,7 +78,7 @@ class Journey(_Part):
 
 
 class DesignNotes(_Part):
-    """Notes on a design: when it wins, what it costs, and which designs to compare it with (`beside`).
+    """Notes on a design: when it wins, what it costs, and which designs to compare it with (`compare_with`).
 
     A busy-polling design also has `instead`: what it does instead of waiting.
     """
@@ -86,7 +86,7 @@ class DesignNotes(_Part):
     wins: str
     costs: str
     instead: str | None = None
-    beside: tuple[str, ...] = ()
+    compare_with: tuple[str, ...] = ()
 
 
 class PrimitiveNotes(_Part):

@@ -21,7 +21,7 @@ from thunderherd.records.directory import RunInfo, SavedRun
 from thunderherd.run.results_folder import FILES
 from thunderherd.study.loading import Study, load_study
 
-HIDDEN = "the stand-in is told to have none"
+HIDDEN = "the stand-in is configured without them"
 MACHINE = Counters(
     lambda contender, side, counter: 1e6, hidden={"bus_cycles": HIDDEN}, shares={"cpu_cycles": 0.4}
 )

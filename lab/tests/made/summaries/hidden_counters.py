@@ -11,7 +11,7 @@ from thunderherd.engine import client
 from thunderherd.records.summary import Summary
 from thunderherd.study.loading import Contender, Study, load_study
 
-HIDDEN = "the stand-in is told to have none"
+HIDDEN = "the stand-in is configured without them"
 
 
 def table(of: Study, name: str) -> list[dict[str, str]]:

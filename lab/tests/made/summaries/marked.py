@@ -13,7 +13,7 @@ from thunderherd.engine import client
 from thunderherd.records.summary import Summary, SweepSummary
 from thunderherd.study.loading import Study, load_study
 
-HIDDEN = "the stand-in is told to have none"
+HIDDEN = "the stand-in is configured without them"
 
 
 METRICS = (

@@ -24,7 +24,7 @@ from thunderherd.show.tables.counters import FURTHER, WHOSE, counter_tables
 from thunderherd.show.terminal.study import print_counters
 from thunderherd.study.loading import Study, load_study
 
-HIDDEN = "the stand-in is told to have none"
+HIDDEN = "the stand-in is configured without them"
 ASKED = ["cycles", "instructions", "dTLB-load-misses", "bus-cycles", "task-clock", "memory"]
 MACHINE = Counters(
     lambda contender, side, counter: 2e6 if counter == "cpu_cycles" else 1e6,

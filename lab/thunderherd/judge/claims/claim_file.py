@@ -246,7 +246,7 @@ def _check_claim(claim: ClaimTable, here: KeyPath, study: Study, problems: Probl
             (*here, "test_note"),
             f"claim {claim.id} has a test_note, but no test_note_honoured",
             code="claims.test_note_not_honoured",
-            hint="say in test_note_honoured how the tests follow it",
+            hint="describe in test_note_honoured how the tests follow it",
         )
     if claim.enough and claim.enough > (
         most := len({(each.group, each.group or each.label) for each in claim.tests})

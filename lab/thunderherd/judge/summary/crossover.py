@@ -1,4 +1,4 @@
-"""Where two contenders of a sweep change places, from the blocks of a run.
+"""Crossover of two contenders of a sweep, from the blocks of a run.
 
 The contender that is ahead at a point is the one of the pair's verdict there. The answer therefore cannot
 contradict the table of comparisons. A dense stage carries the coarse stage's results in its study. The

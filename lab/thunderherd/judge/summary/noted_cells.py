@@ -1,6 +1,6 @@
 """Notes on cells of a run's tidy table (`trials.csv`): why they are empty, and which are extrapolated.
 
-They are two tables of their own, so that every column of figures stays numeric.
+They are separate tables, so that every column of figures stays numeric.
 """
 
 from __future__ import annotations

@@ -211,10 +211,10 @@ def _row(base: str, point: str, number_: float | None, whose: str, system: str =
 
 
 def _title_of_paper(name: str, theirs: str, ours: Unit) -> str:
-    """Writes the title of the source's figures: `Requests per second (req/s), as the source has it`."""
+    """Writes the title of the source's figures: `Requests per second (req/s): source`."""
     # If this machine's unit says per what, the source's may be per something else.
     words = words_of(name).partition(" per ")[0] if " per " in ours.name else words_of(name)
-    return f"{capital(words)}{f' ({printable(theirs)})' if theirs else ''}, as the source has it"
+    return f"{capital(words)}{f' ({printable(theirs)})' if theirs else ''}: source"
 
 
 def _common_note(figures: Sequence[PaperFigure]) -> list[str]:

@@ -1,4 +1,4 @@
-"""How counting the processor's events changed the figures, in sentences."""
+"""Effect of counting the processor's events on the figures, in sentences."""
 
 from __future__ import annotations
 

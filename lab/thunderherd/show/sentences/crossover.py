@@ -1,4 +1,4 @@
-"""Where two contenders change places, in sentences. Every figure is in `summary.json`.
+"""Crossover of two contenders, in sentences. Every figure is in `summary.json`.
 
 The first sentence is the answer. Its caveats follow, then the data behind it.
 """

@@ -50,7 +50,7 @@ def _of_design(design: DesignKnee) -> str:
         )
         return f"{name}: every rate of this range meets the goal: {within}{beyond}"
     if design.outcome == "unclear":
-        return f"{name}: the blocks disagree: in some every rate of {within} meets the goal, in some none"
+        return f"{name}: the blocks disagree: in some all rates of {within} meet the goal, in others none"
     text = (
         f"{name}: up to {rate_in_words(design.rate or 0)} requests a second "
         f"({percent(design.confidence or 0)} interval: {interval_in_words(design)}; "

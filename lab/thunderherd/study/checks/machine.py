@@ -1,4 +1,4 @@
-"""What a study needs and this machine lacks: CPUs, designs, primitives, labs, ports."""
+"""Checks that this machine has what a study needs: CPUs, designs, primitives, labs, ports."""
 
 from __future__ import annotations
 

@@ -308,5 +308,5 @@ def _check_pairs(form: StudyForm, problems: Problems) -> None:
             ("contenders",),
             f"nothing is compared: {show(names[0])} is the only contender",
             code="study.nothing_to_compare",
-            hint="to measure it alone say comparisons.all_pairs = false",
+            hint="to measure it alone, set comparisons.all_pairs = false",
         )

@@ -144,7 +144,7 @@ def _check_values(sweep: SweepTable, here: KeyPath, problems: Problems) -> bool:
         elif not sweep.keys:
             problems.add(
                 key,
-                f"values: {show(value)} is the value of no key",
+                f"values: {show(value)} has no key",
                 code="study.value_without_key",
                 hint=f"give key, {SUCH_AS}; or write tables",
             )
