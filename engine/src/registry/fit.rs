@@ -324,8 +324,8 @@ mod tests {
             Primitive { waits: &[Waits::InTheCall], ..Primitive::moving(send.about, send.rests_on, send.moves) };
         let (completion, readiness) =
             (of_waiting(Waits::ForCompletion, &other).unwrap(), of_waiting(Waits::ForReadiness, &other).unwrap());
-        assert!(completion.contains(words(Waits::ForCompletion)), "{completion}");
-        assert!(readiness.contains(words(Waits::ForReadiness)), "{readiness}");
+        assert!(completion.contains(&words(Waits::ForCompletion)), "{completion}");
+        assert!(readiness.contains(&words(Waits::ForReadiness)), "{readiness}");
         assert_ne!(completion, readiness);
     }
 
