@@ -30,9 +30,7 @@ def run(
     lab: Lab = None,
     profile: Annotated[
         bool,
-        typer.Option(
-            "--profile", help="Sample call stacks in extra trials (default: as in the study)."
-        ),
+        typer.Option("--profile", help="Sample call stacks in extra trials (default: as in the study)."),
     ] = False,
     resume: Resume = False,
 ) -> None:
