@@ -117,6 +117,20 @@ def test_a_record_can_be_made_again_of_what_is_kept(tmp_path: Path) -> None:
     assert newest.date == "2026-01-02" and newest.figures == kept.figures
 
 
+def test_errata_stay_with_the_record_of_their_run(tmp_path: Path) -> None:
+    of_study = {each.figures.study: each for each in KEPT}
+    run = unpacked(of_study["unp-ch30"], tmp_path)
+    recording.keep(run, tmp_path, "2026-01-02")
+    errata = tmp_path / "records/2026-01-02/unp-ch30" / ERRATA
+    errata.write_text('[[errata]]\ncontender = "prefork"\nwhy = "?"\n')
+    recording.keep(run, tmp_path, "2026-01-02")
+    assert errata.is_file()
+    about = json.loads((run / "run.json").read_text())
+    (run / "run.json").write_text(json.dumps(about, indent=3))
+    recording.keep(run, tmp_path, "2026-01-02")
+    assert not errata.exists(), "they are of another run"
+
+
 def test_an_incomplete_run_is_not_kept(tmp_path: Path) -> None:
     run = unpacked(KEPT[0], tmp_path)
     (run / "summary.json").unlink()

@@ -17,6 +17,7 @@ from typing import Any
 from handbook.markdown import ROOT, fenced, page, plain, table
 from handbook.records.kept import (
     ARCHIVE,
+    ERRATA,
     FIGURES,
     REPORT_PICTURE,
     TABLE,
@@ -98,6 +99,8 @@ def run(study: str, seed: int, directory: Path, options: Sequence[str] = ()) -> 
 def keep(directory: Path, root: Path, date: str) -> Kept:
     """Keep a run below records/DATE, and replace the record of the same study and day.
 
+    The errata of a record stay if it is made again of the same run.
+
     Raises UserError if the directory has no complete run.
     """
     results = load(directory)
@@ -123,6 +126,8 @@ def keep(directory: Path, root: Path, date: str) -> Kept:
         (made / FIGURES).write_text(figures.model_dump_json(indent=1) + "\n", encoding="utf-8")
         kept, left_out = archived(directory, made / ARCHIVE)
         (made / "README.md").write_text(_readme(figures, printed, kept, left_out), encoding="utf-8")
+        if (target / ERRATA).is_file() and _is_of(directory, target / ARCHIVE):
+            shutil.copy(target / ERRATA, made)
         if target.exists():
             shutil.rmtree(target)
         made.rename(target)
@@ -340,11 +345,21 @@ def _pack(directory: Path, archive: Path, names: Sequence[str]) -> int:
     """
     with tarfile.open(archive, "w:xz", preset=9) as packed:
         for name in names:
-            content = (directory / name).read_bytes().replace(f"{ROOT}/".encode(), b"")
+            content = _without_root(directory / name)
             about = tarfile.TarInfo(f"run/{name}")
             about.size = len(content)
             packed.addfile(about, io.BytesIO(content))
     return archive.stat().st_size
+
+
+def _without_root(file: Path) -> bytes:
+    return file.read_bytes().replace(f"{ROOT}/".encode(), b"")
+
+
+def _is_of(directory: Path, archive: Path) -> bool:
+    """True if an archive was packed from this run."""
+    with tarfile.open(archive) as packed, packed.extractfile(f"run/{RUN}") or io.BytesIO() as file:
+        return file.read() == _without_root(directory / RUN)
 
 
 def _readme(figures: KeptFigures, printed: str, kept: Sequence[str], left_out: Sequence[str]) -> str:
