@@ -13,7 +13,7 @@ from hypothesis import strategies as st
 from made.refusals import refused
 from pydantic import Field, ValidationError
 
-from thunderherd.toml.file import KeyPath, Problems, TomlFile, dotted, formed, near, nearest
+from thunderherd.toml.file import KeyPath, Problems, TomlFile, dotted, formed, nearest, suggest
 from thunderherd.toml.lines import locate
 from thunderherd.toml.strict import StrictTable
 
@@ -273,5 +273,6 @@ def test_names_in_words() -> None:
     assert nearest("prefork_mutx", ["prefork", "prefork_mutex"]) == "prefork_mutex"
     assert nearest("warm_up", ["warm_up_connections"]) == "warm_up_connections"
     assert nearest("zzz", ["prefork"]) is None
-    assert "'prefork'" in near("preforc", ["prefork"])
-    assert near("zzz", ["prefork"]) == ""
+    assert "'prefork'" in suggest("preforc", ["prefork"])
+    assert suggest("preforc", ["prefork"], "known: prefork").endswith("known: prefork")
+    assert suggest("zzz", ["prefork"]) == ""

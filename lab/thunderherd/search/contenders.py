@@ -23,7 +23,7 @@ from thunderherd.study.file.contenders import OWN
 from thunderherd.study.file.tables import LOAD_PROCESSES
 from thunderherd.study.overrides import parse_override
 from thunderherd.text.quantities import Range
-from thunderherd.toml.file import assign, near, show
+from thunderherd.toml.file import assign, show, suggest
 
 __all__ = ["SIDE_CHOICES", "Basis", "Swept", "check_directions", "contender", "names_of_settings", "swept"]
 
@@ -143,12 +143,15 @@ def contender(typed: str, basis: Basis, of_study: Mapping[str, dict[str, Any]]) 
     if primitive := basis.catalogue.primitive(typed):
         return {"name": typed, "design": basis.design, **_moved(primitive, basis.side_of(primitive))}
     kinds = "contender of the study, design or primitive" if of_study else "design or primitive"
+    known = (
+        (f"contenders: {', '.join(of_study)}; " if of_study else "")
+        + f"designs: {', '.join(designs)}; primitives: {', '.join(primitives)}; or settings, such as "
+        f"design={designs[0]},settings.nodelay=false"
+    )
     raise UserError(
         f"no such {kinds} {show(typed)}",
         code="contender.unknown",
-        hint=(f"contenders: {', '.join(of_study)}; " if of_study else "")
-        + f"designs: {', '.join(designs)}; primitives: {', '.join(primitives)}; or settings, such as "
-        f"design={designs[0]},settings.nodelay=false{near(typed, [*of_study, *designs, *primitives])}",
+        hint=suggest(typed, [*of_study, *designs, *primitives], known),
         where=basis.command,
     )
 
@@ -250,7 +253,7 @@ def _path(key: str, table: Mapping[str, Any], basis: Basis, where: str) -> tuple
         raise UserError(
             f"no such key {show(key)}",
             code="contender.unknown_key",
-            hint=f"known: {', '.join(dict.fromkeys(known))}{near(key, known)}",
+            hint=suggest(key, known, f"known: {', '.join(dict.fromkeys(known))}"),
             where=where,
         )
     if len(places) > 1:
@@ -478,11 +481,12 @@ def _no_such_setting(sought: _Sought) -> UserError:
         for own in dict.fromkeys((*each.client_settings, *each.service_settings)):
             if isinstance(own, IntegerSetting):
                 of_workloads.setdefault(own.name, []).append(each.name)
-    hint = near(leaf, [*numeric, *of_workloads])
+    numbers = f"numbers: {', '.join(numeric)}"
+    hint = suggest(leaf, [*numeric, *of_workloads], numbers)
     if elsewhere := of_workloads.get(leaf):
-        hint = f"; it is a setting of workload {' and '.join(dict.fromkeys(elsewhere))} (--workload)"
+        hint = f"it is a setting of workload {' and '.join(dict.fromkeys(elsewhere))} (--workload); {numbers}"
     return sought.refusal(
         f"neither contender, nor workload {basis.workload}, nor load {basis.load} has this setting",
         "crossover.over_unknown",
-        f"numbers: {', '.join(numeric)}{hint}",
+        hint,
     )

@@ -39,7 +39,7 @@ from thunderherd.study.overrides import parse_override
 from thunderherd.study.resolved import CONNECTIONS, KEPT
 from thunderherd.text.figures import words_of
 from thunderherd.text.quantities import Range, amounts, parse_range
-from thunderherd.toml.file import KeyPath, flat, near, show, unknown
+from thunderherd.toml.file import KeyPath, flat, show, suggest, unknown
 from thunderherd.toml.write import inline
 
 __all__ = ["coarse_study", "dense_study", "name_of", "typed_keys"]
@@ -153,7 +153,7 @@ def _range_of(request: CrossoverRequest, catalogue: Catalogue) -> Range:
         name, equals, _ = request.over.partition("=")
         leaf, known = name.strip().rpartition(".")[2], names_of_settings(catalogue)
         if equals and leaf and leaf not in known:
-            hint = near(leaf, known).removeprefix("; ") or f"known: {', '.join(known)}"
+            hint = suggest(leaf, known) or f"known: {', '.join(known)}"
             message = f"no such setting {show(leaf)}"
             raise request.refusal(f"--over {request.over}", message, "crossover.over_unknown", hint) from None
         raise

@@ -26,7 +26,7 @@ from thunderherd.study.file.tables import (
     StudyForm,
     SweepTable,
 )
-from thunderherd.toml.file import KeyPath, near
+from thunderherd.toml.file import KeyPath, suggest
 
 
 def parse_override(text: str, option: str = "--set") -> tuple[str, Any]:
@@ -190,9 +190,9 @@ class SettableKeys:
         table, _, leaf = key.rpartition(".")
         inside = [name.rpartition(".")[2] for name in full if table and name.rpartition(".")[0] == table]
         if inside:
-            return f"known in {table}: {', '.join(inside)}{near(leaf, inside)}"
-        hint = near(key, [*leaves, *map(_shortened, full), *full]) or near(leaf, leaves)
-        return hint.removeprefix("; ") or f"known: {', '.join(sorted(leaves))}"
+            return suggest(leaf, inside, f"known in {table}: {', '.join(inside)}")
+        known = f"known: {', '.join(sorted(leaves))}"
+        return suggest(key, [*leaves, *map(_shortened, full), *full]) or suggest(leaf, leaves) or known
 
 
 def _shortened(full: str) -> str:

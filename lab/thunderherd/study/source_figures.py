@@ -57,7 +57,7 @@ from thunderherd.records.summary import PROCESS_CONTROL, WORKERS, PaperFigure
 from thunderherd.study.file.contenders import Point, points
 from thunderherd.study.file.source_tables import PaperFigureTable, PaperTable
 from thunderherd.study.file.tables import ContenderTable, StudyForm, SweepTable
-from thunderherd.toml.file import KeyPath, Problems, near, read_text, show, unknown
+from thunderherd.toml.file import KeyPath, Problems, read_text, show, suggest, unknown
 
 MOST_LISTED = 12
 """The most metrics that a hint lists; with more it has the nearest one only."""
@@ -108,9 +108,9 @@ def read_table(path: Path, columns: Iterable[str]) -> list[dict[str, str]]:
         raise UserError(f"not valid CSV: {error}", code="file.not_csv", where=where) from None
     there = reader.fieldnames or ()
     if missing := [column for column in columns if column not in there]:
-        hints = "".join(near(column, there) for column in missing)
         message = f"no column {' nor '.join(map(show, missing))}"
-        hint = f"columns: {', '.join(there)}{hints}"
+        meant = [found for column in missing if (found := suggest(column, there))]
+        hint = " ".join([*meant, f"columns: {', '.join(there)}"])
         raise UserError(message, code="file.missing_column", hint=hint, where=f"{path}:1")
     for row in rows:
         if None in row or None in row.values():
@@ -261,7 +261,7 @@ class _Place:
             what = "metric" if self.sweep is None else f"metric of sweep {self.sweep.name}"
             found = unknown(what, table.metric, known)
             if len(known) > MOST_LISTED:
-                found = replace(found, hint=near(table.metric, known).removeprefix("; "))
+                found = replace(found, hint=suggest(table.metric, known))
             self.problems.add(key, found)
 
     def _is_changed(self, *keys: KeyPath) -> bool:
@@ -338,7 +338,7 @@ class _Place:
             there = (
                 [] if (folder / table.file).exists() else sorted(each.name for each in folder.glob("*.csv"))
             )
-            hint = near(table.file, there).removeprefix("; ")
+            hint = suggest(table.file, there)
             _add_error(self.problems, (*place, "file"), error, hint)
             return
         known = {"": ""} if self.sweep is None else {}

@@ -128,7 +128,7 @@ def parse_quantity(text: str, where: str, units: Mapping[str, int] = UNITS) -> i
         value = in_units(text, units)
     except NoQuantity as error:
         code = "quantity.unknown_unit" if error.digits else "quantity.not_a_number"
-        hint = f"allowed: {allowed}{_nearest(error, units)}"
+        hint = f"{_nearest(error, units)}allowed: {allowed}"
         raise UserError(str(error), code=code, hint=hint, where=where) from None
     if value.denominator != 1:
         raise UserError(
@@ -141,10 +141,10 @@ def parse_quantity(text: str, where: str, units: Mapping[str, int] = UNITS) -> i
 
 
 def _nearest(error: NoQuantity, units: Mapping[str, int]) -> str:
-    """Suggests quantities with known units for one with an unknown unit."""
+    """Suggests quantities with known units for an unknown unit: `did you mean 4KiB? `, or nothing."""
     unit = error.text.lower()
     nearest = sorted(known for known in units if error.digits and known.lower() in (unit, f"{unit}ib"))
-    return f"; did you mean {' or '.join(error.digits + each for each in nearest)}?" if nearest else ""
+    return f"did you mean {' or '.join(error.digits + each for each in nearest)}? " if nearest else ""
 
 
 def amount(value: float, unit: str = "") -> str:

@@ -152,10 +152,10 @@ def _natural(line: str) -> list[tuple[int, str]]:
     return [(int(part), "") if part.isdigit() else (-1, part) for part in re.split(r"(\d+)", line)]
 
 
-def near(name: object, known: Iterable[str]) -> str:
-    """Return `; did you mean 'prefork_mutex'?`, or nothing if no known name is close."""
+def suggest(name: object, known: Iterable[str], rest: str = "") -> str:
+    """Return the hint `did you mean 'prefork_mutex'? known: …`; only the rest if no known name is close."""
     found = nearest(name, known)
-    return f"; did you mean '{found}'?" if found else ""
+    return f"did you mean '{found}'? {rest}".rstrip() if found else rest
 
 
 def nearest(name: object, known: Iterable[str]) -> str | None:
@@ -171,7 +171,7 @@ def unknown(what: str, name: object, known: Iterable[str], area: str = "study") 
     """Return the problem `no such design "x"`: code `study.unknown_design`, known names as hint."""
     names = list(dict.fromkeys(known))
     kind = re.sub(r"\W+", "_", re.sub(r" (of|in) .*", "", what))
-    hint = f"known: {', '.join(names) or 'none'}{near(name, names)}"
+    hint = suggest(name, names, f"known: {', '.join(names) or 'none'}")
     return Problem(f"no such {what} {show(name)}", f"{area}.unknown_{kind}", hint)
 
 
@@ -280,13 +280,13 @@ def _problem(
     name, kind, context = dotted(key, element_names(data)), detail["type"], detail.get("ctx", {})
     if kind == "extra_forbidden":
         allowed = keys_allowed(model, key[:-1])
-        hint = f"allowed here: {', '.join(allowed)}{near(key[-1], allowed)}"
+        hint = suggest(key[-1], allowed, f"allowed here: {', '.join(allowed)}")
         return Problem(f"no such key '{name}'", f"{area}.unknown_key", hint)
     if kind == "missing":
         return Problem(f"'{name}' is missing", f"{area}.missing_key", _help(model, key))
     if kind == "literal_error":
         allowed = re.findall(r"'([^']*)'", context["expected"])
-        hint = f"allowed: {', '.join(allowed)}{near(detail['input'], allowed)}"
+        hint = suggest(detail["input"], allowed, f"allowed: {', '.join(allowed)}")
         message = f"{name} = {show(detail['input'])} is not allowed"
         return Problem(message, f"{area}.value_not_allowed", hint)
     says = _IN_WORDS[kind].format(**context) if kind in _IN_WORDS else detail["msg"]

@@ -22,7 +22,7 @@ from thunderherd.study.file.source_tables import PaperCountersTable
 from thunderherd.study.loading import Study
 from thunderherd.study.source_figures import read_table
 from thunderherd.text.figures import Unit
-from thunderherd.toml.file import KeyPath, Problems, TomlFile, near, show, unknown
+from thunderherd.toml.file import KeyPath, Problems, TomlFile, show, suggest, unknown
 
 __all__ = ["PaperCounters", "counted", "load_counters"]
 
@@ -99,7 +99,7 @@ def _check_place(table: PaperCountersTable, study: Study, problems: Problems) ->
                 (*HERE, "events", event),
                 f"the study does not count {show(counter)}",
                 code="study.counter_not_requested",
-                hint=f"name it in measure.counters; it has {', '.join(counters)}{near(counter, counters)}",
+                hint=suggest(counter, counters, f"name it in measure.counters; it has {', '.join(counters)}"),
             )
         if event in table.reasons:
             problems.add(

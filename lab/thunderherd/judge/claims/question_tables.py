@@ -58,7 +58,7 @@ from thunderherd.judge.claims.contrast_tables import (
 )
 from thunderherd.study.checks.names import check_metric
 from thunderherd.study.loading import Study
-from thunderherd.toml.file import KeyPath, Problems, near, show, unknown
+from thunderherd.toml.file import KeyPath, Problems, show, suggest, unknown
 from thunderherd.toml.strict import StrictTable
 
 
@@ -296,7 +296,7 @@ def _check_given(given: GivenTable, here: KeyPath, study: Study, problems: Probl
                 (*here, key),
                 f"contender {given.contender} has no {show(name)}",
                 code="claims.unknown_setting",
-                hint=f"it has {', '.join(values)}{near(name, values)}",
+                hint=suggest(name, values, f"it has {', '.join(values)}"),
             )
         elif (given.times or given.plus) and not _is_number(values[name]):
             problems.add(

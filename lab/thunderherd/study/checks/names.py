@@ -10,7 +10,7 @@ from thunderherd.engine.counter_names import FORMS, how_to_write, may_be_asked_f
 from thunderherd.metrics.table import METRICS, AskedCounters, asked_counters, metric_names
 from thunderherd.study.file.contenders import OWN, Configuration, declared
 from thunderherd.study.file.tables import ContenderTable, LoadTable, StudyForm
-from thunderherd.toml.file import KeyPath, Problems, flat, near, show, unknown
+from thunderherd.toml.file import KeyPath, Problems, flat, show, suggest, unknown
 
 DIRECTIONS = {"primitive": "out", "receive": "in"}
 """The direction of the primitives that each key takes."""
@@ -41,7 +41,7 @@ def check_counter(name: str, key: KeyPath, catalogue: Catalogue, problems: Probl
     """Check the name of a counter or event. Whether this machine has it does not matter."""
     if not may_be_asked_for(name, catalogue):
         counters = [each.name for each in catalogue.counters if each.countable]
-        known = f"known: {', '.join(counters)}; {FORMS}{near(name, [*counters, *of_perf(catalogue)])}"
+        known = suggest(name, [*counters, *of_perf(catalogue)], f"known: {', '.join(counters)}; {FORMS}")
         hint = how_to_write(name, catalogue) or known
         problems.add(key, f"no such counter {show(name)}", code="study.unknown_counter", hint=hint)
 
@@ -58,7 +58,7 @@ def check_metric(name: str, key: KeyPath, asked: AskedCounters, problems: Proble
         return
     of_sides = [each for each in names if each not in METRICS]
     known = f"{', '.join(METRICS)}; of each side, such as {of_sides[0]}: {', '.join(asked.of_sides)}"
-    hint = f"known: {known}{near(name, of_sides if '.' in name else METRICS)}"
+    hint = suggest(name, of_sides if "." in name else METRICS, f"known: {known}")
     problems.add(key, f"no such metric {show(name)}", code=f"{problems.file.area}.unknown_metric", hint=hint)
 
 
@@ -252,12 +252,13 @@ def _check_settings(
     for name, value in given.items():
         if name not in allowed:
             elsewhere = _owners(name, form, catalogue)
-            hint = f"; it is a setting of {elsewhere}" if elsewhere else near(name, allowed)
+            known = f"known: {', '.join(allowed)}"
+            hint = f"it is a setting of {elsewhere}; {known}" if elsewhere else suggest(name, allowed, known)
             problems.add(
                 places[name],
                 f"{owner} has no setting {show(name)}",
                 code="study.unknown_setting",
-                hint=f"known: {', '.join(allowed)}{hint}",
+                hint=hint,
             )
         else:
             check_value(name, value, allowed[name], places[name], problems)
