@@ -24,7 +24,9 @@ from thunderherd.trial.load_validity import (
     FOLLOWS,
     OUTPACED,
     OVERLOADED,
+    are_client_limited,
     in_words,
+    is_client_limited,
     validity_faults,
     validity_warnings,
 )
@@ -182,22 +184,30 @@ def test_where_ended_connections_stay_is_said_unless_it_is_at_the_clients(
     assert closing_notes(study, [closed.model_copy(update={"loads": [of_an_older_engine]})]) == []
 
 
-def test_a_client_that_is_the_slower_end_forbids_its_own_rates_alone(
+def test_a_closed_load_whose_clients_are_the_limit_is_valid_and_said_to_be_limited(
     study: Study, closed: TrialRecord
 ) -> None:
     (load,) = closed.loads
     busy = saturated(load)
-    contender = study.contender("closed")
-    (reason,) = validity_faults(Observation(contender, loads=[busy]))
-    assert reason.startswith("load: generator_cpu = 0.99, ") and " 0.95: " in reason
-    assert "more load.settings.threads" in reason
-    assert "lab.client_cpus" in reason
-    of_server = contender.model_copy(update={"metric": "server_cpu_per_request"})
-    seen = Observation(of_server, loads=[busy])
-    assert list(validity_faults(seen)) == []
-    assert [each for each in validity_warnings(seen) if each == CLIENT_LIMITED]
-    stream = Observation(contender, loads=[busy.model_copy(update={"measured_by": "bytes_to_clients"})])
-    assert list(validity_faults(stream)) == []
+    seen = Observation(study.contender("closed"), loads=[busy])
+    assert list(validity_faults(seen)) == [] and list(validity_warnings(seen)) == [CLIENT_LIMITED]
+    assert is_client_limited([load, busy]) and not is_client_limited([load])
+    stream = [busy.model_copy(update={"measured_by": "bytes_to_clients"})]
+    assert not is_client_limited(stream), "to receive is the clients' part of what is measured"
+
+
+def test_rates_are_lower_bounds_if_more_than_a_tenth_of_the_trials_were_limited(closed: TrialRecord) -> None:
+    limited = closed.model_copy(update={"loads": [saturated(closed.loads[0])]})
+    assert not are_client_limited([limited, *[closed] * 9])
+    assert are_client_limited([limited, *[closed] * 8])
+
+
+def test_an_open_load_whose_generator_was_busy_is_invalid(study: Study, overloaded: TrialRecord) -> None:
+    busy = saturated(overloaded.loads[0])
+    reasons = list(validity_faults(Observation(study.contender(overloaded.contender), loads=[busy])))
+    assert reasons[0].startswith("load: generator_cpu = 0.99, ") and " 0.95: " in reasons[0]
+    assert "more load.settings.threads" in reasons[0] and "lab.client_cpus" in reasons[0]
+    assert not is_client_limited([busy])
 
 
 def test_a_load_whose_clients_have_all_given_up_forbids_its_trial(study: Study, closed: TrialRecord) -> None:

@@ -83,6 +83,9 @@ class Metric:
     """
     bound: BoundRule | None = None
     """The rule by which machine limits bound it; None: they do not."""
+    paced: bool = False
+    """It depends on how fast the clients of a closed loop can go. If they are the limit, a rate is a lower
+    bound, and a time shows the clients."""
     open_loop: bool = False
     """Only loads with a schedule have it."""
     none_because: str = ""
@@ -123,6 +126,7 @@ def _times(name: str, words: str, *, bound: BoundRule | None = None) -> list[Met
             side="client",
             heading=heading,
             bound=bound,
+            paced=name == LATENCY,
             open_loop=name != LATENCY,
             fewest_requests=fewest,
         )
@@ -158,6 +162,10 @@ METRICS = _table(
     Metric("client_cpu_seconds", "CPU time of the clients", "s", side="client"),
     Metric("client_cpu_per_request", "client CPU per request", "s", side="client"),
     Metric("machine_cpu_seconds", "CPU time of everything on the machine", "s"),
+    Metric(
+        "machine_cpu_per_request", "CPU of everything on the machine per request", "s",
+        heading="Machine CPU/request",
+    ),
     Metric("server_cpu_per_byte", "server CPU per byte of payload", "s", heading="Server CPU/byte"),
     Metric(
         "client_cpu_per_byte", "client CPU per byte of payload", "s", side="client",
@@ -165,32 +173,39 @@ METRICS = _table(
     ),
     Metric("cpu_per_byte", "CPU of server and clients per byte of payload", "s", heading="CPU/byte"),
     Metric("machine_cpu_per_byte", "CPU of everything on the machine per byte of payload", "s"),
-    Metric("elapsed_seconds", "elapsed time", "s", side="client", heading="Time"),
+    Metric("elapsed_seconds", "elapsed time", "s", side="client", paced=True, heading="Time"),
     Metric(
-        "connections_per_second", "connections per second", "1/s", "more", side="client",
+        "connections_per_second", "connections per second", "1/s", "more", side="client", paced=True,
         heading="Connections", bound="connection_rate",
     ),
     Metric(
-        "requests_per_second", "requests per second", "1/s", "more", side="client", heading="Throughput",
+        "requests_per_second", "requests per second", "1/s", "more", side="client",
+        paced=True, heading="Throughput",
         bound="request_rate",
     ),
     Metric(
-        PAYLOAD_RATE, "payload moved, in 10⁹ bits a second", "Gbit/s", "more", side="client",
+        PAYLOAD_RATE, "payload moved, in 10⁹ bits a second", "Gbit/s", "more", side="client", paced=True,
         heading="Gbit/s", bound="payload",
     ),
     Metric(
-        "share_of_rate", "share of the link's rate", SHARE, better="more", side="client", heading="Of rate",
+        "share_of_rate", "share of the link's rate", SHARE, better="more", side="client",
+        paced=True, heading="Of rate",
         none_because="its lab has no rate, or its workload counts no payload",
     ),
     Metric(
         SHARE_OF_CEILING, "share of the ceiling in the same block", SHARE, better="more", side="client",
+        paced=True,
         heading="Of ceiling",
         none_because="the contender that is the ceiling has no valid trial in the same block",
     ),
-    Metric("sends_per_second", "send calls of the sending end", "1/s", "more", side="client"),
-    Metric("receives_per_second", "receive calls of the receiving end", "1/s", "more", side="client"),
+    Metric("sends_per_second", "send calls of the sending end", "1/s", "more", side="client", paced=True),
+    Metric(
+        "receives_per_second", "receive calls of the receiving end", "1/s", "more", side="client", paced=True,
+    ),
     Metric("queueing_bound", "queueing bound of requests per second", "1/s", "more", side="client"),
-    Metric("share_of_queueing_bound", "share of the queueing bound", better="more", side="client"),
+    Metric(
+        "share_of_queueing_bound", "share of the queueing bound", better="more", side="client", paced=True,
+    ),
     *_times(LATENCY, "latency", bound="latency"),
     *_times("service_time", "service time", bound="latency"),
     *_times("send_lag", "delay between a request's due time and its sending"),
@@ -218,6 +233,7 @@ METRICS = _table(
     ),
     Metric(
         "duration_per_message", "duration by messages, of all clients together", "s", side="client",
+        paced=True,
         bound="request_time",
     ),
     Metric(
@@ -537,6 +553,11 @@ NO_SCHEDULE = 'only an open loop has it (load.kind = "open"), whose requests are
 def is_of_open_loop(name: str) -> bool:
     """True if only a load with a schedule reports the metric."""
     return name in METRICS and METRICS[name].open_loop
+
+
+def is_paced(name: str) -> bool:
+    """True if the metric depends on how fast the clients of a closed loop can go."""
+    return name in METRICS and METRICS[name].paced
 
 
 def is_latency(name: str) -> bool:

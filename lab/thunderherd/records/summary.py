@@ -61,6 +61,9 @@ class StudySummary(Record):
     digest: str = Field(description="SHA-256 of the resolved study, overrides included")
     metric: str = Field(description="the metric of the verdicts in the main table")
     better: Better = Field(description="whether more or less of the metric is better")
+    further_metrics: list[str] = Field(
+        default_factory=list, description="further metrics that the main table's contenders are compared by"
+    )
     baseline: str | None = Field(
         description="the contender whose CPU time is subtracted from the others'. Null: none"
     )
@@ -160,6 +163,11 @@ class ContenderSummary(Record):
     )
     unknown: dict[str, str] = Field(
         default_factory=dict, description="by metric that cannot be known for this contender, the reason"
+    )
+    at_least: dict[str, Estimate] = Field(
+        default_factory=dict,
+        description="by rate that the clients limited, what the contender reached: it can do at least this. "
+        "Such a rate is not in `metrics`, and is not compared",
     )
     scaled: dict[str, float] = Field(
         default_factory=dict,
@@ -355,7 +363,10 @@ class SweepSummary(Record):
     metric: str = Field(description="the metric of its verdicts")
     better: Better = Field(description="whether more or less of the metric is better")
     unit: str = Field(description="unit of the metric")
-    metrics: list[str] = Field(description="metrics that are shown, that of the verdicts first")
+    further_metrics: list[str] = Field(
+        default_factory=list, description="further metrics that its contenders are compared by"
+    )
+    metrics: list[str] = Field(description="metrics that are shown, those of the verdicts first")
     logarithmic: list[str] = Field(
         default_factory=list,
         description="those metrics that are always drawn on a logarithmic axis; if there are some, the "
@@ -493,10 +504,16 @@ class Summary(Record):
     sweeps: list[SweepSummary] = Field(description="one entry per sweep")
     paper: list[PaperFigure] = Field(default_factory=list, description="the source's figures")
     pairs: list[PairSummary] = Field(
-        description="one entry per comparison of two contenders, over the accepted blocks"
+        description="one entry per comparison of two contenders in the metric that ranks them, over the "
+        "accepted blocks"
     )
     pairs_all_blocks: list[PairSummary] = Field(
-        description="the same over all blocks, the rejected ones included"
+        description="these and `further_pairs` over all blocks, the rejected ones included"
+    )
+    further_pairs: list[PairSummary] = Field(
+        default_factory=list,
+        description="one entry per comparison in a further metric, over the accepted blocks; `pairs` and "
+        "these are one family",
     )
     claims: list[ClaimSummary] = Field(description="one entry per claim of the source")
     questions: list[QuestionSummary] = Field(
@@ -522,3 +539,8 @@ class Summary(Record):
         description="why the best contender of each table costs less than each other counted contender",
     )
     trials: TrialCounts = Field(description="how many trials there were, by outcome")
+
+    @property
+    def family(self) -> list[PairSummary]:
+        """All comparisons, in all metrics."""
+        return [*self.pairs, *self.further_pairs]

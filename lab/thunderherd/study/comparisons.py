@@ -14,7 +14,9 @@ from thunderherd.study.resolved import Comparison, Look
 def compared_pairs(
     form: StudyForm, size: str, parts: Sequence[str], chosen: Sequence[Configuration]
 ) -> list[Comparison]:
-    """Return each compared pair once, in the order of its first declaration; with repetitions there is none.
+    """Return each compared pair once for each of its metrics, in the order of its first declaration.
+
+    With repetitions there is none.
 
     Parameters
     ----------
@@ -29,23 +31,24 @@ def compared_pairs(
     """
     if form.sizes[size].repetitions:
         return []
-    metric = form.measure.metric
-    family: dict[frozenset[str], Comparison] = {}
-    for a, b in _main_pairs(form) if MAIN in parts else ():
-        pair = Comparison(a=a, b=b, metric=metric, better=better_of(metric))
-        family.setdefault(frozenset((a, b)), pair)
+    family: dict[tuple[str, frozenset[str]], Comparison] = {}
+    for metric in dict.fromkeys((form.measure.metric, *form.measure.further_metrics)):
+        for a, b in _main_pairs(form) if MAIN in parts else ():
+            pair = Comparison(a=a, b=b, metric=metric, better=better_of(metric))
+            family.setdefault((metric, frozenset((a, b))), pair)
     for one, other in combinations(chosen, 2):
         sweep, point = one.sweep, one.point
         if sweep is None or point is None or sweep.compare == "none" or point is not other.point:
             continue
-        family[frozenset((one.name, other.name))] = Comparison(
-            a=one.name,
-            b=other.name,
-            metric=one.metric,
-            better=better_of(one.metric),
-            sweep=sweep.name,
-            point=point.name,
-        )
+        for metric in dict.fromkeys((one.metric, *sweep.further_metrics)):
+            family[metric, frozenset((one.name, other.name))] = Comparison(
+                a=one.name,
+                b=other.name,
+                metric=metric,
+                better=better_of(metric),
+                sweep=sweep.name,
+                point=point.name,
+            )
     return list(family.values())
 
 

@@ -51,6 +51,7 @@ class Measure(_Resolved):
 
     metric: str
     better: Better
+    further_metrics: tuple[str, ...] = ()
     baseline: str | None
     normalise_connections: int
     equivalence_percent: float
@@ -292,6 +293,7 @@ class Sweep(_Resolved):
     logarithmic: tuple[str, ...] = ()
     metric: str
     better: Better
+    further_metrics: tuple[str, ...] = ()
     metrics: tuple[str, ...]
     trial: TrialForm
     points: tuple[SweepPoint, ...]

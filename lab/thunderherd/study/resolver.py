@@ -437,7 +437,7 @@ class Resolver:
                 "x_label": f"{x_label(sweep)}, source's size" if is_smaller else x_label(sweep),
                 "metric": metric,
                 "better": better_of(metric),
-                "metrics": tuple(dict.fromkeys([metric, *sweep.metrics])),
+                "metrics": tuple(dict.fromkeys([metric, *sweep.further_metrics, *sweep.metrics])),
                 "trial": sweep.trial or self.form.measure.trial,
                 "points": shown,
                 "contenders": tuple(dict.fromkeys(each.base.table.name for each in own)),

@@ -48,6 +48,14 @@ def shown(summary: Summary, estimate: Estimate | None, spread: Spread | None) ->
     return ShownEstimate(spread.mean, low, high, around, is_mean=True)
 
 
+def at_least_in_words(summary: Summary, contender: ContenderSummary, name: str) -> str:
+    """Writes `at least 122,000/s (limited by the clients)`: a rate that is a lower bound."""
+    value = contender.at_least[name].value
+    unit = unit_of(name, summary.study.normalise_connections, [value], summary.study.counters)
+    figure = number(unit.of(value), decimals([unit.of(value)], 3))
+    return f"at least {figure}{'' if unit.name.startswith('/') else ' '}{unit.name} (limited by the clients)"
+
+
 def unit_for(summary: Summary, name: str, figures: Iterable[ShownEstimate | None]) -> Unit:
     """Chooses the unit that suits all these figures of a metric."""
     study = summary.study

@@ -22,7 +22,7 @@ OF_SERVER = {
 }  # fmt: skip
 """Metrics with a fixed name that rest on the server's CPU time."""
 
-OF_MACHINE = {"machine_cpu_seconds", "machine_cpu_per_byte"}
+OF_MACHINE = {"machine_cpu_seconds", "machine_cpu_per_request", "machine_cpu_per_byte"}
 """Metrics that are read before and after every load."""
 
 

@@ -3,10 +3,10 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterable, Iterator, Sequence
 
 from thunderherd.engine.lines import Check, LoadResult
-from thunderherd.metrics.table import is_of_clients
+from thunderherd.records.summary import TrialRecord
 from thunderherd.text.figures import seconds_in_words
 from thunderherd.trial.observation import Observation, counted_seconds
 
@@ -14,7 +14,7 @@ COUNTED_ELSEWHERE = "errors"
 """A check that the tally makes, too."""
 
 BUSY = "generator_cpu"
-"""A check that a closed loop can fail as well: the trial then measured its client."""
+"""A check that a closed loop can fail as well: its rates then show the clients."""
 
 CUT = "cut_window"
 """A check that any load fails if all of its clients gave up."""
@@ -29,7 +29,11 @@ load."""
 OVERLOADED = "the server did not keep up with the rate: latency grows for as long as the trial lasts"
 """The warning of a valid trial whose server was overloaded."""
 
-CLIENT_LIMITED = "the client was the bottleneck (its busiest thread had no idle time): rates are its own"
+CLIENT_LIMITED = "the clients were the limit: their busiest thread had no idle time"
+"""The warning of a valid trial that measured how fast its clients can go, not its server."""
+
+LIMITED_SHARE = 0.1
+"""If a larger share of a contender's trials was limited by the clients, its rates are lower bounds."""
 
 NANOSECONDS = {"send_lag"}
 """Checks of times; all others are of shares and counts."""
@@ -46,19 +50,15 @@ def validity_faults(seen: Observation) -> Iterator[str]:
     if seen.overload_counts and was_overloaded(seen.loads):
         return
     for result in seen.loads:
-        yield from (in_words(check) for check in _failed(result) if _forbids(check, result, seen))
+        yield from (in_words(check) for check in _failed(result) if _forbids(check, result))
 
 
 def validity_warnings(seen: Observation) -> Iterator[str]:
-    """Yield warnings on a load that do not affect the study's metric.
-
-    The server's CPU time per request is the same even if the client is the bottleneck.
-    """
+    """Yield warnings on a load whose trial is valid."""
     if seen.overload_counts and was_overloaded(seen.loads):
         yield OVERLOADED
-    for result in seen.loads:
-        if any(check.name == BUSY and not _forbids(check, result, seen) for check in _failed(result)):
-            yield CLIENT_LIMITED
+    if is_client_limited(seen.loads):
+        yield CLIENT_LIMITED
     clients = seen.contender.lab.client_cpus
     if clients and seen.loads and all(result.validity is None for result in seen.loads):
         used_ns = sum(result.user_ns + result.system_ns for result in seen.loads)
@@ -99,13 +99,25 @@ def _failed(result: LoadResult) -> list[Check]:
     return [check for check in checks if check.holds is False and check.name != COUNTED_ELSEWHERE]
 
 
-def _forbids(check: Check, result: LoadResult, seen: Observation) -> bool:
+def _forbids(check: Check, result: LoadResult) -> bool:
     """True if a failed check makes the trial invalid.
 
-    An open loop must have kept its schedule, whatever the metric. A closed loop has no schedule. If it counts
-    requests and the study's metric is one of the clients, the load must not have been the bottleneck.
+    An open loop must have kept its schedule. A closed loop has none: if its clients were the limit, costs per
+    request are right, and rates are lower bounds (`is_client_limited`).
     """
-    if result.scheduled is not None or check.name == CUT:
-        return True
-    counts = result.measured_by == "requests" and is_of_clients(seen.contender.metric)
-    return check.name == BUSY and counts
+    return result.scheduled is not None or check.name == CUT
+
+
+def is_client_limited(loads: Iterable[LoadResult]) -> bool:
+    """True if a closed loop measured how fast its clients can go.
+
+    Where bytes are measured, receiving them is the clients' part of the work.
+    """
+    closed = [each for each in loads if each.scheduled is None and each.measured_by == "requests"]
+    return any(check.name == BUSY for result in closed for check in _failed(result))
+
+
+def are_client_limited(trials: Sequence[TrialRecord]) -> bool:
+    """True if so many of these trials were limited by their clients that their rates are lower bounds."""
+    limited = sum(is_client_limited(trial.loads) for trial in trials)
+    return limited > LIMITED_SHARE * len(trials)

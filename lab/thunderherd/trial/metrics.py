@@ -277,6 +277,7 @@ COMPUTED: Mapping[str, Computed] = {
     "client_cpu_seconds": lambda trial: trial.client_seconds,
     "client_cpu_per_request": lambda trial: share(trial.client_seconds, trial.load_requests),
     "machine_cpu_seconds": lambda trial: trial.machine_seconds,
+    "machine_cpu_per_request": lambda trial: share(trial.machine_seconds, trial.load_requests),
     "server_cpu_per_byte": lambda trial: trial.cpu_per_byte(trial.of_server),
     "client_cpu_per_byte": lambda trial: trial.cpu_per_byte(trial.of_clients),
     "cpu_per_byte": lambda trial: trial.cpu_per_byte(trial.of_server, trial.of_clients),

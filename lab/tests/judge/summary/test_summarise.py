@@ -2,15 +2,19 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
+
 import pytest
 from made.summaries.trials import made_trial
 
 from thunderherd.engine.lines import LoadResult, Snapshot, Window
+from thunderherd.judge.summary import pair_summaries
 from thunderherd.judge.summary.block_rejection import blocks_of, select
 from thunderherd.judge.summary.pair_summaries import is_decided, metric_values
 from thunderherd.judge.summary.summarise import UNFINISHED, summarise
 from thunderherd.records.summary import ContenderSummary, Summary, TrialRecord
 from thunderherd.study.loading import Look, Study
+from thunderherd.trial.load_validity import CLIENT_LIMITED, LIMITED_SHARE
 from thunderherd.trial.observation import left_out
 
 COSTS = {"iterative": 20e-6, "fork_per_client": 100e-6, "prefork": 20.1e-6}
@@ -167,7 +171,10 @@ def test_a_rate_is_better_when_it_is_higher(small_study: Study) -> None:
     judged = {"metric": "connections_per_second", "better": "more"}
     contenders = tuple(each.model_copy(update=judged) for each in small_study.contenders)
     measure = small_study.measure.model_copy(update=judged)
-    study = small_study.model_copy(update={"measure": measure, "contenders": contenders})
+    family = tuple(each.model_copy(update=judged) for each in small_study.comparisons)
+    study = small_study.model_copy(
+        update={"measure": measure, "contenders": contenders, "comparisons": family}
+    )
     trials = []
     for trial in trials_of(study, 10):
         assert trial.metrics is not None
@@ -296,3 +303,58 @@ def test_repeated_runs_that_were_read_late_are_not_in_the_mean(small_study: Stud
 def test_warnings_of_trials_become_notes(small_study: Study) -> None:
     trials = [trial.model_copy(update={"warnings": ["odd"]}) for trial in trials_of(small_study, 2)]
     assert "6 of 6 trials: odd" in summary_of(small_study, trials).study.notes
+
+
+def test_further_metrics_are_one_family_with_the_first(small_study: Study) -> None:
+    """Each pair is compared in every metric; only the first metric ranks."""
+    measure = small_study.measure.model_copy(update={"further_metrics": ("connections_per_second",)})
+    more = [
+        each.model_copy(update={"metric": "connections_per_second", "better": "more"})
+        for each in small_study.comparisons
+    ]
+    study = small_study.model_copy(
+        update={"measure": measure, "comparisons": (*small_study.comparisons, *more)}
+    )
+    trials = []
+    for trial in trials_of(study, 12):
+        rate = 10_000 * wobble(trial.block, "abc") * (2 if trial.contender == "fork_per_client" else 1)
+        metrics = (trial.metrics or {}) | {"connections_per_second": rate}
+        trials.append(trial.model_copy(update={"metrics": metrics}))
+    found, alone = summary_of(study, trials), summary_of(small_study, trials)
+    assert found.study.family_size == 6 == len(found.family)
+    costs = {(pair.a, pair.b): pair.verdict for pair in found.pairs}
+    rates = {(pair.a, pair.b): pair.verdict for pair in found.further_pairs}
+    assert costs["iterative", "fork_per_client"] == "faster"
+    assert rates["iterative", "fork_per_client"] == "slower"
+    assert {pair.metric for pair in found.further_pairs} == {"connections_per_second"}
+    assert [each.rank for each in found.contenders] == [each.rank for each in alone.contenders]
+    for pair, single in zip(found.pairs, alone.pairs, strict=True):
+        assert (pair.ratio, pair.p) == (single.ratio, single.p)
+        assert (pair.p_adjusted or 0) >= (single.p_adjusted or 0), "the family is larger"
+
+
+def test_rates_that_the_clients_limited_are_lower_bounds_and_not_compared(
+    small_study: Study, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """The clients of one contender have no idle time in two of ten trials."""
+    limited = {("prefork", 3), ("prefork", 7)}
+
+    def was_limited(trials: Sequence[TrialRecord]) -> bool:
+        share = [(trial.contender, trial.block) in limited for trial in trials]
+        return sum(share) > LIMITED_SHARE * len(share)
+
+    monkeypatch.setattr(pair_summaries, "are_client_limited", was_limited)
+    judged = {"metric": "connections_per_second", "better": "more"}
+    family = tuple(each.model_copy(update=judged) for each in small_study.comparisons)
+    measure = small_study.measure.model_copy(update=judged)
+    study = small_study.model_copy(update={"comparisons": family, "measure": measure})
+    found = summary_of(study, trials_of(study, 10))
+    prefork, iterative = contender(found, "prefork"), contender(found, "iterative")
+    assert prefork.at_least["connections_per_second"].value == pytest.approx(400)
+    assert "connections_per_second" not in prefork.metrics and prefork.rank is None
+    assert prefork.unknown["connections_per_second"] == CLIENT_LIMITED
+    assert "elapsed_seconds" not in prefork.metrics and "elapsed_seconds" not in prefork.at_least
+    assert prefork.metrics["server_cpu_per_connection"].value == pytest.approx(20.1e-6, rel=0.02)
+    assert not iterative.at_least and iterative.metrics["connections_per_second"].value == 400
+    ratios = {(pair.a, pair.b): pair.ratio for pair in found.pairs}
+    assert ratios["iterative", "prefork"] is None and ratios["iterative", "fork_per_client"] == 1.0

@@ -97,10 +97,10 @@ def _reasons(trial: TrialRecord, columns: Collection[str]) -> Mapping[str, str]:
 
 def _why(name: str, study: Study, contender: ContenderSummary | None) -> str:
     """Return why a metric is missing although its counters could be read."""
-    if name in METRICS and (fewest := METRICS[name].fewest_requests):
-        return TOO_FEW.format(fewest)
     if contender is not None and name in contender.unknown:
         return contender.unknown[name]
+    if name in METRICS and (fewest := METRICS[name].fewest_requests):
+        return TOO_FEW.format(fewest)
     what = name.partition(".")[2]
     if because := NONE_BECAUSE.get(what or name):
         return because

@@ -9,13 +9,14 @@ from collections.abc import Mapping, Sequence
 from itertools import combinations
 
 from thunderherd.judge.summary.block_rejection import Block, Selection
-from thunderherd.metrics.table import in_order
+from thunderherd.metrics.table import better_of, in_order, is_paced
 from thunderherd.records.summary import PairSummary, TrialRecord
 from thunderherd.statistics.columns import known
 from thunderherd.statistics.comparisons import Look, PairResult, compare_at_looks, letters
 from thunderherd.statistics.samples import hodges_lehmann
 from thunderherd.statistics.verdicts import all_decided, separated_pairs
 from thunderherd.study.loading import Comparison, Study
+from thunderherd.trial.load_validity import are_client_limited
 from thunderherd.trial.observation import left_out
 
 MetricValues = dict[str, dict[str, list[float | None]]]
@@ -40,29 +41,46 @@ def metric_values(study: Study, selection: Selection, blocks: Sequence[Block]) -
 
 
 def columns_of(trials: Sequence[TrialRecord]) -> dict[str, list[float | None]]:
-    """Return the values of each metric in a contender's trials, by the rule of `metric_values`."""
+    """Return the values of each metric in a contender's trials, by the rule of `metric_values`.
+
+    If the clients were the limit, metrics that depend on their pace have no values.
+    """
     found: dict[str, list[float | None]] = {}
     for metric in in_order(name for trial in trials for name in trial.metrics or {}):
         column = [(trial.metrics or {}).get(metric) for trial in trials]
         missing = [trial for trial, value in zip(trials, column, strict=True) if value is None]
+        if is_paced(metric) and are_client_limited(trials):
+            continue
         if len(missing) < len(trials) and all(left_out(metric, trial) for trial in missing):
             found[metric] = [None if value is None else float(value) for value in column]
     return found
 
 
-def _costs(study: Study, values: MetricValues) -> dict[str, list[float]]:
-    """Return each contender's cost: less is better, and all values are above zero, as ratios need.
+def paced_columns(trials: Sequence[TrialRecord]) -> dict[str, list[float | None]]:
+    """Return the values of the metrics that depend on the pace of the clients, if these were the limit."""
+    if not are_client_limited(trials):
+        return {}
+    names = in_order(name for trial in trials for name in trial.metrics or {})
+    return {name: [(trial.metrics or {}).get(name) for trial in trials] for name in names if is_paced(name)}
+
+
+def _costs(values: MetricValues, metric: str) -> dict[str, list[float]]:
+    """Return each contender's cost in a metric: less is better, and all are above zero, as ratios need.
 
     A rate becomes the time of one. A contender with a value that is not above zero, or with a block without
     one, is left out.
     """
     costs: dict[str, list[float]] = {}
-    for contender in study.contenders:
-        column = values.get(contender.metric, {}).get(contender.name, [])
+    for name, column in values.get(metric, {}).items():
         if column and all(value is not None and value > 0 for value in column):
             judged = known(column)
-            costs[contender.name] = [1 / value for value in judged] if contender.better == "more" else judged
+            costs[name] = [1 / value for value in judged] if better_of(metric) == "more" else judged
     return costs
+
+
+def _cost_name(contender: str, metric: str) -> str:
+    """Return the name by which a family of several metrics knows a contender's cost."""
+    return f"{metric} of {contender}"
 
 
 def verdicts(study: Study, selection: Selection, blocks: Mapping[int, Block]) -> list[PairSummary]:
@@ -93,8 +111,15 @@ def family(
     study: Study, selection: Selection, blocks: Sequence[Block], looks: Sequence[Look]
 ) -> list[PairSummary]:
     """Return all comparisons of the study at these looks; one that cannot be made is undecided."""
-    costs = _costs(study, metric_values(study, selection, blocks))
-    family = [(pair.a, pair.b) for pair in study.comparisons]
+    values = metric_values(study, selection, blocks)
+    costs = {
+        _cost_name(name, metric): column
+        for metric in dict.fromkeys(pair.metric for pair in study.comparisons)
+        for name, column in _costs(values, metric).items()
+    }
+    family = [
+        (_cost_name(pair.a, pair.metric), _cost_name(pair.b, pair.metric)) for pair in study.comparisons
+    ]
     measured = [pair for pair in family if pair[0] in costs and pair[1] in costs]
     # A comparison that cannot be made stays in the family: a failure must not shrink what was declared.
     results = compare_at_looks(
@@ -105,7 +130,10 @@ def family(
         family=len(family),
     )
     found = {(result.a, result.b): result for result in results}
-    return [_pair(each, found.get((each.a, each.b)), looks[0].alpha) for each in study.comparisons]
+    return [
+        _pair(each, found.get(names), looks[0].alpha)
+        for each, names in zip(study.comparisons, family, strict=True)
+    ]
 
 
 def _pair(declared: Comparison, result: PairResult | None, alpha: float) -> PairSummary:
@@ -134,6 +162,15 @@ def _pair(declared: Comparison, result: PairResult | None, alpha: float) -> Pair
     )
 
 
+def by_rank(study: Study, pairs: Sequence[PairSummary]) -> tuple[list[PairSummary], list[PairSummary]]:
+    """Return the comparisons in the metric that ranks their contenders, and those in further metrics."""
+    ranked_by: dict[str | None, str] = {sweep.name: sweep.metric for sweep in study.sweeps}
+    ranked_by[None] = study.measure.metric
+    is_first = [pair.metric == ranked_by.get(pair.sweep, pair.metric) for pair in pairs]
+    first = [pair for pair, ranks in zip(pairs, is_first, strict=True) if ranks]
+    return first, [pair for pair, ranks in zip(pairs, is_first, strict=True) if not ranks]
+
+
 def is_decided(pairs: Sequence[PairSummary]) -> bool:
     """Return whether all comparisons that can be made have a verdict, so that the run may stop."""
     return all_decided(pair for pair in pairs if pair.ratio is not None)
@@ -147,7 +184,7 @@ def ranking(
     Controls have neither, since they are compared with their contender only. Letters need a comparison of
     every pair.
     """
-    costs = _costs(study, values)
+    costs = _costs(values, study.measure.metric)
     names = [contender.name for contender in study.main if not contender.control_of]
     estimates = {name: hodges_lehmann(costs[name]).value for name in names if name in costs}
     order = sorted(estimates, key=lambda name: estimates[name])

@@ -23,17 +23,19 @@ from thunderherd.judge.summary.crossover import crossover
 from thunderherd.judge.summary.noise import noise_summary
 from thunderherd.judge.summary.pair_summaries import (
     MetricValues,
+    by_rank,
     columns_of,
     family,
     is_decided,
     metric_values,
+    paced_columns,
     ranking,
     verdicts,
     verdicts_of_all_blocks,
 )
 from thunderherd.labs import has_tcp
 from thunderherd.metrics.cpu_sources import cpu_sources_below
-from thunderherd.metrics.table import in_order, metric_names
+from thunderherd.metrics.table import better_of, in_order, metric_names
 from thunderherd.metrics.table import metric as metric_named
 from thunderherd.records.limits import MachineLimits
 from thunderherd.records.summary import (
@@ -66,6 +68,7 @@ from thunderherd.trial.caveats import (
     unknown_shares,
 )
 from thunderherd.trial.counters import TOO_FEW
+from thunderherd.trial.load_validity import CLIENT_LIMITED
 from thunderherd.trial.observation import connections_of, read_late
 
 UNFINISHED = "the run did not finish: verdicts are those of the looks taken so far"
@@ -87,9 +90,10 @@ def summarise(
     blocks = {block.number: with_ceilings(study, block) for block in blocks_of(trials)}
     accepted = [blocks[number] for number in selection.counted()]
     values = metric_values(study, selection, accepted)
-    pairs = verdicts(study, selection, blocks)
+    judged = verdicts(study, selection, blocks)
+    pairs, further = by_rank(study, judged)
     ranks, shared = ranking(study, pairs, values)
-    complete = bool(selection.reached) and (selection.next_look is None or is_decided(pairs))
+    complete = bool(selection.reached) and (selection.next_look is None or is_decided(judged))
     unavailable = unavailable_counters(study, trials)
     scaled = {each.name: scaled_metrics(study, _valid(each, accepted)) for each in study.contenders}
     contenders = [
@@ -122,6 +126,7 @@ def summarise(
         paper=list(study.paper),
         pairs=pairs,
         pairs_all_blocks=verdicts_of_all_blocks(study, selection, blocks),
+        further_pairs=further,
         claims=judge(study, values, unavailable=unavailable, scaled=scaled),
         questions=answers(study, values, unavailable=unavailable, scaled=scaled),
         counted=counted(study, contenders, unavailable),
@@ -148,13 +153,21 @@ def _contender(
         if (found := _interval(columns.get(metric, []), confidence)) is not None
     }
     trials, runs = _valid(contender, blocks), _runs(study, contender, blocks)
+    limited = paced_columns(trials)
     spread, workers = _workers(contender, blocks)
     return ContenderSummary(
         **_described(study, contender),
         connections=connections_of(trials[-1]) if trials else {},
         blocks=len(next(iter(columns.values()), [])),
         metrics=intervals,
-        unknown=unknown_shares(contender, values) | not_of_load(trials, study.measure.states),
+        unknown=unknown_shares(contender, values)
+        | not_of_load(trials, study.measure.states)
+        | dict.fromkeys(limited, CLIENT_LIMITED),
+        at_least={
+            name: found
+            for name, column in limited.items()
+            if better_of(name) == "more" and (found := _interval(column, confidence)) is not None
+        },
         runs=[trial.metrics or {} for trial in runs],
         spread=_spread(runs) if study.repetitions is not None else {},
         cpu_seconds=_interval(
@@ -338,6 +351,7 @@ def _study_summary(
         digest=study.digest,
         metric=measure.metric,
         better=measure.better,
+        further_metrics=list(measure.further_metrics),
         repetitions=study.repetitions,
         baseline=measure.baseline,
         normalise_connections=measure.normalise_connections,

@@ -59,11 +59,11 @@ def validity_section(summary: Summary, trials: Sequence[TrialRecord]) -> Validit
 
 def _both_analyses(summary: Summary) -> str:
     """Says whether rejecting blocks changed a verdict, by the analysis of all blocks."""
-    kept = {(pair.a, pair.b): pair.verdict for pair in summary.pairs_all_blocks}
+    kept = {(pair.a, pair.b, pair.metric): pair.verdict for pair in summary.pairs_all_blocks}
     changed = [
-        f"{pair.a} against {pair.b}: {pair.verdict} without them, {kept[pair.a, pair.b]} with them"
-        for pair in summary.pairs
-        if (pair.a, pair.b) in kept and kept[pair.a, pair.b] != pair.verdict
+        f"{pair.a} against {pair.b}: {pair.verdict} without them, {with_them} with them"
+        for pair in summary.family
+        if (with_them := kept.get((pair.a, pair.b, pair.metric), pair.verdict)) != pair.verdict
     ]
     if not changed:
         return f"With the rejected blocks kept, all of {count(len(kept), 'verdict')} are the same."

@@ -79,14 +79,14 @@ def verdict_counts(summary: Summary) -> str:
     """Counts the comparisons by verdict."""
     if summary.study.repetitions:
         return f"none: size {summary.study.size} repeats every trial and gives no verdicts"
-    counts = Counter(pair.verdict for pair in summary.pairs)
+    counts = Counter(pair.verdict for pair in summary.family)
     band = f"{summary.study.equivalence_percent:g}"
     parts = [
         f"{counts['faster'] + counts['slower']} faster or slower",
         f"{counts['equivalent']} equivalent within {band} %",
         f"{counts['undecided']} undecided",
     ]
-    return f"{count(len(summary.pairs), 'comparison')}: {', '.join(parts)}"
+    return f"{count(len(summary.family), 'comparison')}: {', '.join(parts)}"
 
 
 def claim_counts(summary: Summary) -> str:

@@ -172,11 +172,12 @@ def pairs_table(summary: Summary) -> Table:
     """Shows every comparison of the declared family, in its order."""
     bases = {each.name: each.base for each in summary.contenders}
     rows = []
-    for pair in summary.pairs:
+    for pair in summary.family:
         digits, smallest = ratio_digits(pair.ratio, pair.high), pair.smallest_detectable_percent
         a, b = (bases.get(each, each) if pair.sweep else each for each in (pair.a, pair.b))
         cells = (
             Cell(f"{pair.sweep}={pair.point}" if pair.sweep else ""),
+            Cell(words_of(pair.metric) if summary.further_pairs else ""),
             Cell(a),
             Cell(pair.verdict, kind=pair.verdict),
             Cell(b),
@@ -190,6 +191,7 @@ def pairs_table(summary: Summary) -> Table:
         rows.append(Row(cells))
     columns = (
         Column("At", "name"),
+        Column("Metric", "name"),
         Column("a", "name"),
         Column("is", "short"),
         Column("b", "name"),
@@ -202,8 +204,8 @@ def pairs_table(summary: Summary) -> Table:
 
 def _about_counts(summary: Summary) -> Iterator[str]:
     """Says which compared metrics are unavailable, extrapolated or unknown."""
-    for name in dict.fromkeys(pair.metric for pair in summary.pairs):
-        compared = {each for pair in summary.pairs if pair.metric == name for each in (pair.a, pair.b)}
+    for name in dict.fromkeys(pair.metric for pair in summary.family):
+        compared = {each for pair in summary.family if pair.metric == name for each in (pair.a, pair.b)}
         if why := not_offered(summary, name):
             yield f"Unavailable on this machine: {words_of(name)}: {why}."
         if how := extrapolated(each.scaled.get(name) for each in summary.contenders if each.name in compared):
@@ -221,18 +223,18 @@ def _about_counts(summary: Summary) -> Iterator[str]:
 def pairs_legend(summary: Summary) -> list[str]:
     """Explains the table of comparisons."""
     study = summary.study
-    confidences = {pair.confidence for pair in summary.pairs if pair.low is not None}
-    metrics = ", ".join(words_of(name) for name in dict.fromkeys(pair.metric for pair in summary.pairs))
+    confidences = {pair.confidence for pair in summary.family if pair.low is not None}
+    metrics = ", ".join(words_of(name) for name in dict.fromkeys(pair.metric for pair in summary.family))
     lines = [
         f"Ratios of {metrics or words_of(study.metric)}; faster: a is better. Verdicts are corrected "
         f"(Holm) for all {count(study.family_size, 'comparison')}, alpha {study.alpha:g}. Undecided does not "
         "mean equal."
     ]
-    if any(metric(name).better == "more" for name in {pair.metric for pair in summary.pairs}):
+    if any(metric(name).better == "more" for name in {pair.metric for pair in summary.family}):
         lines.append(MORE_IS_BETTER)
     if confidences:
         lines.append(f"Intervals: {percent(min(confidences))}, each for its own pair.")
     lines += _about_counts(summary)
-    lines += about_metrics(summary, (pair.metric for pair in summary.pairs))
+    lines += about_metrics(summary, (pair.metric for pair in summary.family))
     lines.append("Smallest detectable: the difference that a run like this detects in four of five runs.")
     return lines

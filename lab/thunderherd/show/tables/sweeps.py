@@ -48,6 +48,7 @@ from thunderherd.text.figures import (
 from thunderherd.text.shown import (
     DECADES,
     ShownEstimate,
+    at_least_in_words,
     at_points,
     caption_of,
     counted_over,
@@ -270,10 +271,12 @@ def why_none(summary: Summary, name: str, contender: ContenderSummary) -> str:
         return f"{words_of(name)}: {why}"
     if is_of_open_loop(name) and OFFERED not in contender.metrics:
         return NO_SCHEDULE
-    if name in METRICS and (fewest := METRICS[name].fewest_requests):
-        return f"too few requests: the {words_of(name)} needs {fewest:,} in each trial"
+    if name in contender.at_least:
+        return at_least_in_words(summary, contender, name)
     if name in contender.unknown:
         return f"unknown: {contender.unknown[name]}"
+    if name in METRICS and (fewest := METRICS[name].fewest_requests):
+        return f"too few requests: the {words_of(name)} needs {fewest:,} in each trial"
     if because := NONE_BECAUSE.get(name.partition(".")[2] or name):
         return because
     return f"not every trial has the {words_of(name)}"

@@ -21,7 +21,10 @@ def check_names(
 ) -> None:
     """Check that metrics, counters, designs, primitives, loads, settings and pairs exist."""
     workloads, loads = [each.name for each in catalogue.workloads], [each.name for each in catalogue.loads]
-    check_metric(form.measure.metric, ("measure", "metric"), asked_of(form, catalogue), problems)
+    asked = asked_of(form, catalogue)
+    check_metric(form.measure.metric, ("measure", "metric"), asked, problems)
+    for place, name in enumerate(form.measure.further_metrics):
+        check_metric(name, ("measure", "further_metrics", place), asked, problems)
     for index, name in enumerate(form.measure.counters):
         check_counter(name, ("measure", "counters", index), catalogue, problems)
     if form.server.workload not in workloads:

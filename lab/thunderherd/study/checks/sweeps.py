@@ -67,6 +67,7 @@ def check_sweeps(form: StudyForm, catalogue: Catalogue, problems: Problems) -> b
         for name, key in (
             (sweep.metric, (*here, "metric")),
             *((each, (*here, "metrics", place)) for place, each in enumerate(sweep.metrics)),
+            *((each, (*here, "further_metrics", place)) for place, each in enumerate(sweep.further_metrics)),
         ):
             if name is not None:
                 check_metric(name, key, asked, problems)

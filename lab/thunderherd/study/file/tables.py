@@ -39,6 +39,11 @@ class MeasureTable(StrictTable):
     metric: str = Field(
         description='the metric that contenders are compared by, such as "server_cpu_per_connection"'
     )
+    further_metrics: list[str] = Field(
+        default=[],
+        description="further metrics that the contenders of the main table are compared by, in the same "
+        'family of comparisons, such as ["requests_per_second"]',
+    )
     baseline: str | None = Field(
         default=None,
         description="the contender of the main table whose cost is subtracted from that of the others",
@@ -365,7 +370,10 @@ class SweepTable(StrictTable):
     metric: str | None = Field(
         default=None, description="the metric that its contenders are compared by (default: measure.metric)"
     )
-    metrics: list[str] = Field(default=[], description="further metrics that are shown")
+    further_metrics: list[str] = Field(
+        default=[], description="further metrics that its contenders are compared by"
+    )
+    metrics: list[str] = Field(default=[], description="further metrics that are shown, without verdicts")
     trial: TrialForm | None = Field(
         default=None, description='"window" or "whole_life" (default: measure.trial)'
     )
