@@ -66,7 +66,7 @@ def plan(study: Study, trials: Sequence[TrialRecord]) -> Plan:
 
 def _is_over(study: Study, selection: Selection, blocks: dict[int, Block]) -> bool:
     """True if the run has ended: all is decided or attempted, or no look can be reached."""
-    if len(selection.given_up) == len(study.contenders) or selection.exhausted:
+    if len(selection.given_up) == len(study.contenders) or selection.exhausted or selection.time_was_up:
         return True
     return bool(selection.reached) and is_decided(verdicts(study, selection, blocks))
 

@@ -320,8 +320,9 @@ class Study(_Resolved):
     `contenders` has those of the main table, then those at each sweep's points. `absent` has the declared
     contenders that do not take part in this run, with the reasons. `paper` has the source's figures of the
     parts that run, `comparisons` the pairs that are compared. With `repetitions` there is one look, which
-    spends no alpha. `counting`, `counting_cost` and `profiling` name the contenders with extra trials.
-    `notes` belong to every figure. `digest` is the SHA-256 of the resolved study without its path.
+    spends no alpha. After `budget_seconds` no block begins. `counting`, `counting_cost` and `profiling` name
+    the contenders with extra trials. `notes` belong to every figure. `digest` is the SHA-256 of the resolved
+    study without its path.
     """
 
     name: str
@@ -337,6 +338,7 @@ class Study(_Resolved):
     comparisons: tuple[Comparison, ...]
     looks: tuple[Look, ...]
     repetitions: int | None
+    budget_seconds: float | None = None
     load: LoadPlan
     lab: Lab
     noise: NoiseTable

@@ -58,6 +58,7 @@ from thunderherd.study.scale import (
 )
 from thunderherd.study.source_figures import Paper
 from thunderherd.study.traffic import check_files, files_of
+from thunderherd.text.quantities import parse_duration
 from thunderherd.toml.file import KeyPath, Problems, assign, dotted, flat, show
 
 JUDGED_OR_REPEATED = {
@@ -195,6 +196,7 @@ class Resolver:
             comparisons=tuple(family),
             looks=planned_looks(form, self.size),
             repetitions=form.sizes[self.size].repetitions,
+            budget_seconds=self._budget(),
             load=load,
             lab=lab_of(form.lab, self.catalogue),
             noise=form.noise,
@@ -209,6 +211,16 @@ class Resolver:
             source_csv=form.source_csv,
             overrides=self.overrides,
         )
+
+    def _budget(self) -> float | None:
+        """Return the time budget of this size in seconds; None without one."""
+        text, key = self.form.sizes[self.size].budget, ("sizes", self.size, "budget")
+        try:
+            return None if text is None else parse_duration(text, self.problems.where(key))
+        except UserError as error:
+            for each in error.problems:
+                self.problems.note(each)
+            return None
 
     def _check_ends(self, resolved: Sequence[tuple[Configuration, Contender]], on_this_machine: bool) -> None:
         """Check that the scale's factor divides all values, and that servers and loads agree."""

@@ -18,6 +18,7 @@ __all__ = [
     "amount",
     "amounts",
     "in_units",
+    "parse_duration",
     "parse_quantity",
     "parse_range",
     "plain",
@@ -145,6 +146,19 @@ def _nearest(error: NoQuantity, units: Mapping[str, int]) -> str:
     unit = error.text.lower()
     nearest = sorted(known for known in units if error.digits and known.lower() in (unit, f"{unit}ib"))
     return f"did you mean {' or '.join(error.digits + each for each in nearest)}? " if nearest else ""
+
+
+DURATIONS = {"ms": 1, "s": 1000, "min": 60_000, "h": 3_600_000}
+"""The units of a duration, in milliseconds."""
+
+
+def parse_duration(text: str, where: str) -> float:
+    """Reads `90s` as 90 seconds. Raises UserError, which names the place."""
+    try:
+        return float(in_units(text, DURATIONS) / 1000)
+    except NoQuantity as error:
+        hint = f"write a number with one of {', '.join(DURATIONS)}, such as 60s"
+        raise UserError(str(error), code="quantity.no_duration", hint=hint, where=where) from None
 
 
 def amount(value: float, unit: str = "") -> str:

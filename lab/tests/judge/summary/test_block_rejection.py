@@ -18,6 +18,7 @@ from thunderherd.judge.summary.block_rejection import (
     select,
 )
 from thunderherd.records.summary import TrialRecord
+from thunderherd.run.plan import plan
 from thunderherd.study.loading import Look, Study
 
 NAMES = ["iterative", "fork_per_client", "prefork"]
@@ -50,6 +51,64 @@ def selected(study: Study, noises: Sequence[float], broken: Sequence[int] = ()) 
 def test_at_most_that_share_is_rejected(blocks: int, percent: float, most: int) -> None:
     assert most_blocks(Look(blocks=blocks, alpha=0.05), percent) == most
     assert (most - blocks) / most <= percent / 100
+
+
+# Each trial of these takes 0.4 s, so a block takes 1.2 s.
+
+
+def with_budget(study: Study, seconds: float) -> Study:
+    return study.model_copy(update={"budget_seconds": seconds})
+
+
+@pytest.mark.parametrize(("blocks", "is_up"), [(1, False), (4, False), (5, True), (6, True)])
+def test_time_is_up_if_another_block_would_exceed_the_budget(
+    small_study: Study, blocks: int, is_up: bool
+) -> None:
+    found = selected(with_budget(small_study, 6.5), [0.0] * blocks)
+    assert found.time_was_up == is_up
+    assert (
+        plan(with_budget(small_study, 6.5), trials_of(small_study, [0.0] * blocks)).number is None
+    ) == is_up
+
+
+def test_the_last_look_is_taken_with_the_blocks_there_are_and_all_alpha_left(
+    small_full_study: Study,
+) -> None:
+    """Looks after 10, 12 and 16 blocks are planned, and the time is up after 14."""
+    found = selected(with_budget(small_full_study, 17.0), [0.0] * 14)
+    first, second, third = small_full_study.looks
+    assert [look.blocks for look in found.looks] == [10, 12, 14]
+    assert found.looks[:2] == (first, second) and found.looks[2].alpha == pytest.approx(third.alpha)
+    assert [each.look for each in found.reached] == list(found.looks)
+    assert found.next_look is None and len(found.counted()) == 14
+    early = selected(with_budget(small_full_study, 6.5), [0.0] * 5)
+    assert [look.blocks for look in early.looks] == [5]
+    assert early.looks[0].alpha == pytest.approx(sum(look.alpha for look in small_full_study.looks))
+    at_a_look = selected(with_budget(small_full_study, 14.5), [0.0] * 12)
+    assert at_a_look.looks == (first, second) and at_a_look.next_look is None
+
+
+def test_a_block_that_was_begun_is_finished_before_the_time_is_up(small_study: Study) -> None:
+    study = with_budget(small_study, 6.5)
+    trials = trials_of(study, [0.0] * 5)
+    assert not select(study, trials[:-1]).time_was_up
+    assert plan(study, trials[:-1]).number == 5
+
+
+def test_when_the_time_is_up_noisy_blocks_count_if_too_many_would_be_rejected(small_study: Study) -> None:
+    study = with_budget(strict(small_study), 9.7)
+    found = selected(study, [0.0, 0.2, 0.0, 0.15, 0.0, 0.3, 0.0, 0.0])
+    assert found.time_was_up and found.rejected == (2, 6) and found.noisy_kept == (4,)
+    assert found.looks[-1].blocks == 6
+    noisy = selected(study, [0.2] * 8)
+    assert noisy.time_was_up and len(noisy.accepted) == 6
+
+
+def test_if_no_block_is_complete_the_time_is_up_without_a_look(small_study: Study) -> None:
+    study = with_budget(small_study, 6.5)
+    trials = trials_of(study, [0.0] * 2, broken=[1, 2])
+    found = select(study, [each.model_copy(update={"wall_seconds": 2.0}) for each in trials])
+    assert found.time_was_up and found.reached == () and found.looks == tuple(small_study.looks)
 
 
 def test_quiet_blocks_count_in_their_order(small_study: Study) -> None:

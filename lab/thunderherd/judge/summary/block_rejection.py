@@ -9,6 +9,9 @@ An invalid trial is repeated once, at the end of its block. If it stays invalid,
 is replaced like a noisy one. A contender that keeps failing would leave no complete block: it is given up,
 and the others go on without it. The blocks that it spoilt then count for them, but in further looks only. A
 look that was reached keeps its blocks.
+
+A size may have a time budget. If it does not suffice for another block, the last look is taken at once, with
+the blocks there are and all alpha that is left. A clock ends the run, not an outcome, so no error rate grows.
 """
 
 from __future__ import annotations
@@ -38,6 +41,8 @@ class Block:
 
     number: int
     trials: dict[str, TrialRecord] = field(default_factory=dict)
+    wall_seconds: float = 0.0
+    """The time of its trials, repeated ones included."""
 
     def attempts(self, contender: str) -> int:
         """Return the contender's number of attempts in this block."""
@@ -90,6 +95,9 @@ class Selection:
     next_look: Look | None
     exhausted: bool
     """The next look cannot be reached within the blocks that the study allows."""
+    looks: tuple[Look, ...]
+    """The planned looks; if the time was up, those reached and the last one."""
+    time_was_up: bool
 
     def counted(self) -> tuple[int, ...]:
         """Return the blocks behind the figures: those of the last look reached, else all accepted ones."""
@@ -101,6 +109,7 @@ def blocks_of(trials: Iterable[TrialRecord]) -> list[Block]:
     found: dict[int, Block] = {}
     for trial in trials:
         block = found.setdefault(trial.block, Block(trial.block))
+        block.wall_seconds += trial.wall_seconds
         if trial.attempt >= block.attempts(trial.contender):
             block.trials[trial.contender] = trial
     return [found[number] for number in sorted(found)]
@@ -140,6 +149,10 @@ def select(study: Study, trials: Iterable[TrialRecord]) -> Selection:
         chosen.go_on(study, blocks[:count])
     lost = given_up(study, blocks)
     names = _remaining(study, lost)
+    planned = tuple(study.looks)
+    time_was_up = len(chosen.reached) < len(planned) and _is_time_up(study, names, blocks)
+    if time_was_up:
+        planned = chosen.end(study, planned, [block for block in blocks if block.is_complete(names)])
     incomplete = [each.number for each in blocks if each.is_finished(names) and not each.is_complete(names)]
     loud = {block.number for block in blocks if block.loudness(study.noise) > 1}
     return Selection(
@@ -150,9 +163,19 @@ def select(study: Study, trials: Iterable[TrialRecord]) -> Selection:
         complete=tuple(chosen.complete),
         given_up=lost,
         reached=tuple(chosen.reached),
-        next_look=study.looks[len(chosen.reached)] if len(chosen.reached) < len(study.looks) else None,
+        next_look=planned[len(chosen.reached)] if len(chosen.reached) < len(planned) else None,
         exhausted=chosen.exhausted,
+        looks=planned,
+        time_was_up=time_was_up,
     )
+
+
+def _is_time_up(study: Study, names: Sequence[str], blocks: Sequence[Block]) -> bool:
+    """Return whether the trials so far leave no time for another block of mean length."""
+    if study.budget_seconds is None or not blocks or not all(block.is_finished(names) for block in blocks):
+        return False
+    used = sum(block.wall_seconds for block in blocks)
+    return used + used / len(blocks) > study.budget_seconds
 
 
 def _remaining(study: Study, lost: Container[str]) -> list[str]:
@@ -171,6 +194,27 @@ class _Chosen:
     """In the order of completion."""
     reached: list[Reached] = field(default_factory=list)
     exhausted: bool = False
+
+    def end(self, study: Study, planned: tuple[Look, ...], complete: Sequence[Block]) -> tuple[Look, ...]:
+        """Take the last look with the blocks there are; return the looks taken, or those planned if none was.
+
+        If too many were noisy, the least noisy are taken after all.
+        """
+        rejected = study.noise.reject_at_most_percent / 100
+        loud = {block.number: block.loudness(study.noise) for block in complete}
+        left_out = sorted(loud.keys() - {*self.accepted}, key=lambda number: (loud[number], number))
+        missing = math.ceil(len(loud) * (1 - rejected) - 1e-9) - len(self.accepted)
+        self.kept += left_out[: max(0, missing)]
+        self.accepted += left_out[: max(0, missing)]
+        taken, left = planned[: len(self.reached)], planned[len(self.reached) :]
+        if len(self.accepted) <= len(self.settled):
+            return taken or planned
+        last = left[0].model_copy(
+            update={"blocks": len(self.accepted), "alpha": sum(look.alpha for look in left)}
+        )
+        self.settled = list(self.accepted)
+        self.reached.append(Reached(last, run=len(self.complete)))
+        return (*taken, last)
 
     def go_on(self, study: Study, blocks: Sequence[Block]) -> None:
         """Add the last of `blocks` to the selection."""

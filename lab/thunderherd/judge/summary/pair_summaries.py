@@ -85,7 +85,7 @@ def _cost_name(contender: str, metric: str) -> str:
 
 def verdicts(study: Study, selection: Selection, blocks: Mapping[int, Block]) -> list[PairSummary]:
     """Return the declared family, judged at the looks that were reached."""
-    looks = [Look(look.blocks, look.alpha) for look in study.looks]
+    looks = [Look(look.blocks, look.alpha) for look in selection.looks]
     return family(study, selection, [blocks[number] for number in selection.accepted], looks)
 
 
@@ -103,7 +103,7 @@ def verdicts_of_all_blocks(
         if not looks or reached.run > looks[-1].blocks:
             looks.append(Look(reached.run, reached.look.alpha))
     if not looks:
-        looks = [Look(len(every) + 1, study.looks[0].alpha)]
+        looks = [Look(len(every) + 1, selection.looks[0].alpha)]
     return family(study, selection, every, looks)
 
 

@@ -56,6 +56,7 @@ from thunderherd.statistics.columns import Column, known, together
 from thunderherd.statistics.comparisons import Look
 from thunderherd.statistics.samples import hodges_lehmann
 from thunderherd.study.loading import Contender, Study, Sweep, asked_for
+from thunderherd.text.figures import count
 from thunderherd.trial.busy_polling import not_of_load
 from thunderherd.trial.caveats import (
     closing_notes,
@@ -71,6 +72,7 @@ from thunderherd.trial.counters import TOO_FEW
 from thunderherd.trial.load_validity import CLIENT_LIMITED
 from thunderherd.trial.observation import connections_of, read_late
 
+TIME_WAS_UP = "the time budget of {:g} s was used up: the last look was taken after {}"
 UNFINISHED = "the run did not finish: verdicts are those of the looks taken so far"
 
 
@@ -334,7 +336,7 @@ def _study_summary(
                 study,
                 selection,
                 [blocks[number] for number in selection.accepted[: reached.look.blocks]],
-                [Look(look.blocks, look.alpha) for look in study.looks],
+                [Look(look.blocks, look.alpha) for look in selection.looks],
             )
             if pair.verdict != "undecided"
         ]
@@ -369,7 +371,7 @@ def _study_summary(
                 taken=place < len(pairs_by_look),
                 decided=len(pairs_by_look[place]) if place < len(pairs_by_look) else None,
             )
-            for place, look in enumerate(study.looks)
+            for place, look in enumerate(selection.looks)
         ],
         complete=complete,
         cpu_scope=_cpu_scope(trials),
@@ -403,7 +405,7 @@ def _notes(study: Study, trials: Sequence[TrialRecord], selection: Selection, co
     notes = latency_notes(study, trials)
     warnings = (warning for trial in trials for warning in trial.warnings)
     warned = Counter(each for each in warnings if not each.startswith(TOO_FEW))
-    notes += [f"{count} of {len(trials)} trials: {warning}" for warning, count in warned.items()]
+    notes += [f"{times} of {len(trials)} trials: {warning}" for warning, times in warned.items()]
     notes += scaled_notes(trials)
     notes += closing_notes(study, trials)
     notes += _left_out(study, trials, selection)
@@ -415,6 +417,8 @@ def _notes(study: Study, trials: Sequence[TrialRecord], selection: Selection, co
         )
     elif not complete:
         notes.append(UNFINISHED)
+    if selection.time_was_up:
+        notes.append(TIME_WAS_UP.format(study.budget_seconds, count(len(selection.accepted), "block")))
     if selection.noisy_kept:
         notes.append(
             f"{len(selection.noisy_kept)} of {len(selection.counted())} blocks count although noisier than "
@@ -436,7 +440,7 @@ def _left_out(study: Study, trials: Sequence[TrialRecord], selection: Selection)
         if trial.valid and trial.block in counted:
             every[bases[trial.contender]] += 1
             late[bases[trial.contender]] += bool(read_late(trial))
-    counts = ", ".join(f"{name} {count} of {every[name]}" for name, count in late.items() if count)
+    counts = ", ".join(f"{name} {times} of {every[name]}" for name, times in late.items() if times)
     return [f"trials without server figures, because the server was read late: {counts}"] if counts else []
 
 

@@ -254,6 +254,11 @@ class SizeTable(StrictTable):
     repetitions: int | None = Field(
         default=None, ge=1, le=1000, description="the number of blocks of a run without verdicts"
     )
+    budget: str | None = Field(
+        default=None,
+        description='the time for all trials, such as "60s": no block begins that would exceed it, and the '
+        "last look is taken then",
+    )
     parts: list[str] | None = Field(
         default=None,
         min_length=1,
