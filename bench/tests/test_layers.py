@@ -46,7 +46,7 @@ def test_a_window_without_a_reply_is_no_trial() -> None:
         layers.cost(0, 1, 1)
 
 
-def test_an_open_load_costs_what_it_does_at_its_rate(use_engine: object) -> None:
+def test_open_load_is_measured_at_its_rate_or_refused(use_engine: object) -> None:
     given = argparse.Namespace(clients=8, bytes=1, milliseconds=300)
     cpus = sorted(os.sched_getaffinity(0))
     with Server("epoll", workload=layers.WORKLOAD) as server:

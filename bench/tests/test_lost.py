@@ -15,7 +15,7 @@ import nginx
 from thunderherd.engine.client import EngineError
 
 
-def test_a_generator_is_held_against_wrk_in_the_rounds_that_both_have() -> None:
+def test_ratio_to_wrk_uses_the_rounds_that_both_have() -> None:
     def ran(per_second: float) -> clients.Seen:
         return clients.Seen(per_second, 1.0, 1.0, 1.0, None)
 
@@ -28,7 +28,7 @@ def test_a_generator_is_held_against_wrk_in_the_rounds_that_both_have() -> None:
     assert clients.to_wrk({clients.WRK: {4: ran(1.0)}, "ours": ours}, "ours", "per_second") == "-"
 
 
-def test_servers_are_held_against_nginx_in_rounds_that_all_have(
+def test_ratio_to_nginx_uses_the_rounds_that_all_servers_have(
     capsys: pytest.CaptureFixture[str],
 ) -> None:
     def runs(per_second: float, *rounds: int) -> dict[int, nginx.Seen]:

@@ -30,7 +30,7 @@ def rows(printed: str, name: str) -> list[str]:
     return [line.removeprefix(name) for line in printed.splitlines() if line.startswith(name + " ")]
 
 
-def test_every_design_has_its_figures_or_says_why_not() -> None:
+def test_designs_benchmark_prints_figures_or_a_reason_per_design() -> None:
     printed = bench("designs", "epoll", "prefork", "iterative", "--rounds", "1", "--milliseconds", "50")
     assert re.match(r"bench: about [0-9]+ seconds? \(designs [0-9]+ seconds?\)", printed)
     for name in ("epoll", "prefork", "iterative"):
@@ -41,7 +41,7 @@ def test_every_design_has_its_figures_or_says_why_not() -> None:
     assert len(crowded) >= 2, printed
 
 
-def test_memory_of_idle_connections_and_the_rate_beside_them() -> None:
+def test_memory_benchmark_prints_memory_of_idle_connections_and_the_rate() -> None:
     words = ("--rounds", "1", "--milliseconds", "200", "--connections", "50")
     printed = bench("memory", "epoll", "iterative", *words)
     assert "descriptors a process" in printed
@@ -51,7 +51,7 @@ def test_memory_of_idle_connections_and_the_rate_beside_them() -> None:
     assert "1 of 8 connections in service" in iterative or "CPUs busy" in iterative, printed
 
 
-def test_very_many_connections_and_their_memory() -> None:
+def test_reach_benchmark_prints_connections_and_their_memory() -> None:
     printed = bench("reach", "--rounds", "1", "--connections", "60")
     for design in ("epoll", "io_uring"):
         seen = rows(printed, design)
@@ -64,13 +64,13 @@ def test_very_many_connections_and_their_memory() -> None:
     not all(shutil.which(name, path=os.environ["PATH"] + ":/usr/sbin") for name in ("nginx", "wrk")),
     reason="needs nginx and wrk: apt-get install nginx-light wrk",
 )
-def test_nginx_stands_beside_a_design() -> None:
+def test_nginx_benchmark_prints_nginx_and_a_design() -> None:
     printed = bench("nginx", "epoll", "--rounds", "1", "--seconds", "1")
     for name in ("nginx", "nginx, open_file_cache", "nginx, no sendfile", "epoll"):
         assert any(len(FIGURE.findall(row)) >= 4 for row in rows(printed, name)), printed
 
 
-def test_what_counting_costs_stands_beside_a_trial_without() -> None:
+def test_counting_benchmark_compares_counted_trials_with_uncounted_ones() -> None:
     words = ("--rounds", "2", "--milliseconds", "60", "--counters", "page_faults", "system_calls,wakeups")
     printed = bench("counting", "epoll", *words)
     for name in ("nothing at all", "by default", "page_faults", "system_calls,wakeups"):
@@ -102,12 +102,12 @@ def quickly_built(monkeypatch: pytest.MonkeyPatch) -> None:
 
 @pytest.mark.thorough
 @pytest.mark.skipif(layers.missing() is not None, reason="needs cargo")
-def test_the_layers_are_built_as_the_benchmarks_run_them() -> None:
+def test_bare_loops_are_built_with_optimisation() -> None:
     assert layers.built().is_file()
 
 
 @pytest.mark.usefixtures("quickly_built")
-def test_generators_ask_the_same_server_and_it_counts_what_they_do() -> None:
+def test_clients_benchmark_compares_request_counts_of_generator_and_server() -> None:
     printed = bench("clients", "epoll, 64 bytes", "--rounds", "1", "--seconds", "1")
     for name in ("ours, epoll", "ours, io_uring", "ours, io_uring, all bytes"):
         [row] = rows(printed, name)
@@ -125,7 +125,7 @@ def test_generators_ask_the_same_server_and_it_counts_what_they_do() -> None:
     assert "no server is called 'apache'" in not_made("clients", "apache")
 
 
-def test_many_connections_at_a_time_on_both_sides() -> None:
+def test_transactions_benchmark_prints_every_kind_and_arrangement() -> None:
     printed = bench("transactions", "--choosing", "1", "--judging", "1", "--milliseconds", "100")
     for kind in ("connections kept", "connection each, RST", "connection each, FIN"):
         for arrangement in ("a CPU a side", "both on each", "our best"):

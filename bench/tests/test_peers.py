@@ -44,7 +44,7 @@ def said(name: str) -> str:
     return (SAID / name).read_text()
 
 
-def test_figures_are_read_from_what_the_tools_say() -> None:
+def test_figures_are_parsed_from_the_output_of_tools() -> None:
     assert peers.iperf3_bits(said("iperf3.json")) == pytest.approx(8.922000e9, rel=1e-5)
     assert peers.netperf_figure(said("netperf_stream.txt")) == 8352.48
     # The first line has the figure, a second the sizes of the other end's buffers.
@@ -63,7 +63,7 @@ def test_figures_are_read_from_what_the_tools_say() -> None:
         (http_tools.H2LOAD, 17776, 17776.0),
     ],
 )
-def test_requests_and_their_rate_are_read_from_what_http_tools_say(
+def test_requests_and_rate_are_parsed_from_the_output_of_http_tools(
     tool: http_tools.Tool, requests: int, per_second: float
 ) -> None:
     assert tool.parsed(said(f"{tool.name}.txt")) == http_tools.ToolResult(requests, per_second)
@@ -92,7 +92,7 @@ def test_output_without_a_figure_is_an_error(read: object, text: str) -> None:
         read(text)
 
 
-def test_the_choice_has_no_part_in_the_judgement() -> None:
+def test_runs_that_choose_a_form_are_not_judged() -> None:
     # By luck `lucky` is the better one while it is chosen, and not afterwards.
     figures = {"lucky": ([9.0, 9.0], 4.0), "steady": ([8.0, 8.0], 8.0), "peer": ([5.0, 5.0], 5.0)}
     asked: list[tuple[str, bool]] = []
@@ -112,7 +112,7 @@ def test_the_choice_has_no_part_in_the_judgement() -> None:
     assert not seen.failed
 
 
-def test_a_ratio_is_of_the_rounds_that_have_both() -> None:
+def test_ratio_uses_the_rounds_that_have_both() -> None:
     # Every round is twice as fast as the one before; in the third one the peer fails, and fails again.
     coming = {"ours": [3, 6, 12, 24, 48, 96, 192], "peer": [1, 2, None, None, 8, 16, 32, 64]}
 
@@ -151,7 +151,7 @@ def test_a_form_that_fails_is_not_chosen_and_has_its_reason() -> None:
 
 
 @pytest.mark.usefixtures("use_engine")
-def test_like_is_compared_with_like() -> None:
+def test_streams_are_compared_with_peers_of_the_same_kind() -> None:
     compared = {each.name: each for each in streams.comparisons(streams.OURS, peers.STREAMS)}
     assert list(compared) == [streams.EACH, streams.COPYING, streams.DISCARDING, streams.ALL]
     assert compared[streams.EACH].ours == ("send_each → recv",)
@@ -176,7 +176,7 @@ def test_like_is_compared_with_like() -> None:
     assert streams.DISCARDING not in [each.name for each in streams.comparisons(copying, peers.STREAMS)]
 
 
-def test_the_engine_says_which_receivers_store_nothing(
+def test_discarding_receivers_come_from_the_catalogue(
     monkeypatch: pytest.MonkeyPatch, some_catalogue: Catalogue
 ) -> None:
     further = Primitive(name="recv_elsewhere", summary="a further one", moves="in", stores=False)
@@ -194,7 +194,7 @@ def test_the_engine_says_which_receivers_store_nothing(
     assert streams.copied_share(streams.Form("send_each"), earlier, later, earlier) is None
 
 
-def test_names_tell_the_forms_apart() -> None:
+def test_names_of_forms_are_unique() -> None:
     for names in (
         [form.name for form in streams.OURS] + [peer.name for peer in peers.STREAMS],
         [
@@ -218,7 +218,7 @@ def test_sizes_have_their_usual_names() -> None:
     ]
 
 
-def test_a_peer_on_each_cpu_is_what_its_runs_come_to_together() -> None:
+def test_figure_of_a_peer_on_each_cpu_is_the_sum_of_its_runs() -> None:
     """Its sides are together on each CPU, with a share of the connections; the runs overlap."""
     server, client = places.Side((2,), "/ns/a", ("in", "a")), places.Side((5,), "/ns/b", ("in", "b"))
     where = places.Place("veth", "veth", "10.0.0.1", server, client, "reno")
@@ -260,7 +260,7 @@ def test_a_peer_is_found_where_it_was_built(monkeypatch: pytest.MonkeyPatch, tmp
 @pytest.mark.usefixtures("use_engine")
 @pytest.mark.skipif(len(os.sched_getaffinity(0)) < 2, reason="needs two CPUs")
 @pytest.mark.parametrize("name", places.NAMES)
-def test_a_server_is_where_it_belongs_and_goes_with_its_run(name: str, tmp_path: Path) -> None:
+def test_server_of_a_peer_runs_in_its_place_and_ends_with_its_run(name: str, tmp_path: Path) -> None:
     program = tmp_path / "server.py"
     program.write_text(
         "import os, socket, sys, time\n"
@@ -288,7 +288,7 @@ def test_a_server_is_where_it_belongs_and_goes_with_its_run(name: str, tmp_path:
 @pytest.mark.usefixtures("use_engine")
 @pytest.mark.skipif(len(os.sched_getaffinity(0)) < 2, reason="needs two CPUs")
 @pytest.mark.parametrize("name", places.NAMES)
-def test_a_server_dies_with_who_has_started_it(name: str, tmp_path: Path) -> None:
+def test_server_of_a_peer_dies_with_its_parent(name: str, tmp_path: Path) -> None:
     program = tmp_path / "server.py"
     program.write_text(
         "import socket, sys, time\n"
@@ -342,7 +342,7 @@ def cmdline(folder: Path) -> bytes:
 
 
 @pytest.mark.skipif(len(os.sched_getaffinity(0)) < 2, reason="needs two CPUs")
-def test_a_tool_that_fails_is_an_error_with_its_output() -> None:
+def test_failing_tool_raises_an_error_with_its_output() -> None:
     side = places.Side(tuple(sorted(os.sched_getaffinity(0)))[:1])
     where = places.Place("loopback", "loopback", "127.0.0.1", side, side, "reno")
     run = peers.Run(where, 1, 1, "reno")
@@ -363,7 +363,7 @@ def test_a_tool_that_fails_is_an_error_with_its_output() -> None:
 @pytest.mark.usefixtures("use_engine")
 @pytest.mark.skipif(len(os.sched_getaffinity(0)) < 2, reason="needs two CPUs")
 @pytest.mark.parametrize("form", streams.OURS, ids=lambda form: form.name)
-def test_every_form_of_ours_moves_bytes(form: streams.Form) -> None:
+def test_every_form_of_the_engine_moves_bytes(form: streams.Form) -> None:
     if form not in streams.our_forms(1 << 20):
         pytest.skip("not on this machine")
     with in_a_place(USUAL.name) as where:
@@ -375,7 +375,7 @@ def test_every_form_of_ours_moves_bytes(form: streams.Form) -> None:
 @pytest.mark.usefixtures("use_engine")
 @pytest.mark.skipif(len(os.sched_getaffinity(0)) < 2, reason="needs two CPUs")
 @pytest.mark.skipif(shutil.which("iperf3") is None, reason=f"needs iperf3: {peers.IPERF3}")
-def test_streams_stand_beside_iperf3() -> None:
+def test_streams_benchmark_prints_a_row_per_comparison() -> None:
     words = ("--congestion", "reno", "--choosing", "1", "--judging", "1", "--milliseconds", "50")
     printed = bench("streams", "16384", "--places", "loopback", *words)
     assert "bench: about " in printed and ", loopback, reno" in printed
@@ -398,7 +398,7 @@ BRIEFLY = ("--congestion", "reno", "--choosing", "1", "--judging", "1", "--milli
 
 @pytest.mark.usefixtures("use_engine", "no_peers")
 @pytest.mark.skipif(len(os.sched_getaffinity(0)) < 2, reason="needs two CPUs")
-def test_round_trips_of_ours_are_shown_where_no_peer_is_here() -> None:
+def test_round_trips_of_the_engine_are_shown_without_peers() -> None:
     printed = bench("round_trips", *BRIEFLY, "--places", "loopback")
     for kind in (*round_trips.KINDS, round_trips.AGAINST_SLEEPING):
         [row] = [line for line in printed.splitlines() if line.startswith(kind + " ")]
@@ -408,7 +408,7 @@ def test_round_trips_of_ours_are_shown_where_no_peer_is_here() -> None:
 
 @pytest.mark.usefixtures("use_engine", "no_peers")
 @pytest.mark.skipif(len(os.sched_getaffinity(0)) < 2, reason="needs two CPUs")
-def test_streams_of_ours_are_shown_where_no_peer_is_here() -> None:
+def test_streams_of_the_engine_are_shown_without_peers() -> None:
     printed = bench("streams", "1024", *BRIEFLY, "--places", "loopback")
     for name in (streams.EACH, streams.COPYING, streams.DISCARDING, streams.ALL):
         [row] = [line for line in printed.splitlines() if line.strip().startswith(f"1 KiB  {name} ")]
@@ -421,7 +421,7 @@ def test_streams_of_ours_are_shown_where_no_peer_is_here() -> None:
 @pytest.mark.skipif(
     not any(peer.missing() is None for peer in peers.BLOCKING), reason="needs netperf, neper or sockperf"
 )
-def test_kinds_of_round_trips_are_kept_apart() -> None:
+def test_round_trips_benchmark_prints_a_row_per_kind() -> None:
     words = ("--congestion", "reno", "--choosing", "1", "--judging", "1", "--milliseconds", "50")
     printed = bench("round_trips", *words)
     for kind in (*round_trips.KINDS, round_trips.AGAINST_SLEEPING):

@@ -16,7 +16,7 @@ from compare import peers, places
 from thunderherd.errors import UserError
 
 
-def test_a_congestion_control_that_there_is_not_is_refused_beforehand() -> None:
+def test_unknown_congestion_control_is_refused_before_any_run() -> None:
     side = places.Side((0,))
     where = places.Place("loopback", "loopback", "127.0.0.1", side, side, "reno")
     places.may_be_chosen("reno", where)
@@ -27,7 +27,7 @@ def test_a_congestion_control_that_there_is_not_is_refused_beforehand() -> None:
 
 @pytest.mark.usefixtures("use_engine")
 @pytest.mark.skipif(len(os.sched_getaffinity(0)) < 2, reason="needs two CPUs")
-def test_in_a_loopback_of_our_own_who_chooses_no_congestion_control_has_that_of_all() -> None:
+def test_own_loopback_sets_the_default_congestion_control() -> None:
     machine = Path("/proc/sys/net/ipv4/tcp_congestion_control").read_text()
     with in_a_place(places.OWN_LOOPBACK) as where:
         told = (
@@ -42,7 +42,7 @@ def test_in_a_loopback_of_our_own_who_chooses_no_congestion_control_has_that_of_
 
 @pytest.mark.usefixtures("use_engine")
 @pytest.mark.skipif(len(os.sched_getaffinity(0)) < 2, reason="needs two CPUs")
-def test_a_congestion_control_that_no_namespace_can_have_is_refused_beforehand() -> None:
+def test_own_loopback_refuses_an_unknown_congestion_control() -> None:
     with in_a_place(places.OWN_LOOPBACK):
         pass
     with (
@@ -53,7 +53,7 @@ def test_a_congestion_control_that_no_namespace_can_have_is_refused_beforehand()
     assert refusal.value.codes == ("bench.no_default_congestion",)
 
 
-def test_a_peer_without_the_choice_is_marked() -> None:
+def test_peer_without_a_congestion_option_is_marked() -> None:
     side = places.Side((0,))
     where = places.Place("loopback", "loopback", "127.0.0.1", side, side, "bbr")
     assert peers.other_congestion("netperf sendfile", where, "cubic") == " (bbr)"
@@ -62,7 +62,7 @@ def test_a_peer_without_the_choice_is_marked() -> None:
     assert peers.other_congestion("netbench epoll on each CPU", where, "cubic") == " (bbr)"
 
 
-def test_streams_are_measured_in_the_labs_unless_another_place_is_asked_for() -> None:
+def test_own_loopback_is_no_default_place_of_streams() -> None:
     """Of a namespace of its own the usual congestion control may not be the default."""
     parser = argparse.ArgumentParser()
     streams.options(parser)

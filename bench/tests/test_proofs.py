@@ -42,7 +42,7 @@ def proved(outcome: Outcome) -> list[Finding]:
 @needs_two_cpus
 @pytest.mark.alone
 @pytest.mark.usefixtures("use_engine")
-def test_stalls_are_seen_as_long_as_they_were_and_a_closed_loop_does_not_see_them() -> None:
+def test_open_load_sees_stalls_in_full_and_closed_load_misses_them() -> None:
     found = proved(decided(lambda seed: trials.freeze(0.1, seed, 0.1), ATTEMPTS, LIMITS))
     judged = {each.what: each for each in found if each.tolerance is not None}
     assert list(judged) == ["open: 99% within"]
@@ -54,7 +54,7 @@ def test_stalls_are_seen_as_long_as_they_were_and_a_closed_loop_does_not_see_the
 @needs_two_cpus
 @pytest.mark.alone
 @pytest.mark.usefixtures("use_engine")
-def test_a_known_delay_is_measured_as_long_as_it_is() -> None:
+def test_known_delay_is_measured_correctly() -> None:
     found = proved(decided(lambda seed: trials.delay(0.1, seed, 0.05), ATTEMPTS, LIMITS))
     assert found[0].holds, found
 
@@ -62,7 +62,7 @@ def test_a_known_delay_is_measured_as_long_as_it_is() -> None:
 @needs_two_cpus
 @pytest.mark.alone
 @pytest.mark.usefixtures("use_engine")
-def test_waits_are_those_of_a_queue() -> None:
+def test_waits_match_the_formula_of_the_queue() -> None:
     attempt = partial(trials.queue, 0.2, utilisation=0.5, tolerance=0.15)
     (found,) = proved(decided(attempt, ATTEMPTS, OF_A_QUEUE))
     # Five standard errors: the tolerance, which sets the number of requests, is three of them.
@@ -73,7 +73,7 @@ def test_waits_are_those_of_a_queue() -> None:
 @pytest.mark.parametrize(
     ("design", "settings"), [("epoll", {}), ("prefork", {"pool": 4}), ("epoll_offload", {}), ("tokio", {})]
 )
-def test_the_whole_server_stands_still_whatever_its_design(design: str, settings: dict[str, int]) -> None:
+def test_stall_stops_the_whole_server_of_every_design(design: str, settings: dict[str, int]) -> None:
     """A stall stops all workers of the server, so every client has one slow request in each stall."""
     stalls = {"stall_milliseconds": 150, "stall_every_milliseconds": 300}
     clients = 4

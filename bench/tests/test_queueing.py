@@ -28,7 +28,7 @@ def waits(gaps: NDArray[np.float64], services: NDArray[np.float64]) -> NDArray[n
     return found
 
 
-def test_the_recursion_of_waits_is_that_of_a_queue() -> None:
+def test_recursion_of_waits_matches_a_queue() -> None:
     gaps, services = np.array([0, 1, 1, 5, 1.0]), np.array([3, 1, 1, 2, 1.0])
     assert waits(gaps, services).tolist() == [0, 2, 2, 0, 1]
 
@@ -45,7 +45,7 @@ def test_known_answers_of_one_server_with_constant_service(utilisation: float) -
 
 
 @pytest.mark.parametrize("utilisation", [0.3, 0.5, 0.7])
-def test_a_simulation_has_these_moments_and_this_scatter(utilisation: float) -> None:
+def test_moments_and_standard_error_match_a_simulation(utilisation: float) -> None:
     rows, requests = 400, 8000
     random = np.random.default_rng(1)
     gaps = random.exponential(1 / utilisation, (rows, requests + 500))
@@ -74,7 +74,7 @@ def test_a_wake_up_delays_all_of_a_busy_period(utilisation: float) -> None:
     assert np.mean(latencies) == pytest.approx(expected, rel=0.015)
 
 
-def test_so_many_requests_have_that_scatter() -> None:
+def test_requests_needed_reach_the_standard_error() -> None:
     requests = requests_needed(0.01, 3.0, 0.2)
     assert standard_error_of_mean_wait(3.0, 0.2, requests) <= 0.01
     assert standard_error_of_mean_wait(3.0, 0.2, requests - 1) > 0.01
@@ -86,7 +86,7 @@ def test_an_overloaded_server_has_no_mean() -> None:
 
 
 @pytest.mark.parametrize("utilisation", [0.0, 0.3, 0.6])
-def test_a_stall_is_as_the_fluid_limit_has_it(utilisation: float) -> None:
+def test_stalled_waits_match_the_fluid_limit(utilisation: float) -> None:
     """Simulates a stall as a request that takes as long as the stall, and precedes all later requests."""
     stall, every, stalls = 50.0, 500.0, 400
     random = np.random.default_rng(2)

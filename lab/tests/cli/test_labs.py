@@ -90,7 +90,7 @@ def test_a_key_that_the_kind_does_not_take_is_refused_at_once() -> None:
     assert lab_option.read(["unix", "apart"]) == {"kind": "unix", "placement": "apart"}
 
 
-def test_over_unix_sockets_a_server_listens_there() -> None:
+def test_lab_unix_sets_the_listen_address_of_a_server() -> None:
     of = labs.engine_words
     assert of(labs.read("serve", ["prefork", "--lab", "unix"])) == ["prefork", "--listen", "unix:@"]
     own = ["prefork", "--listen=unix:@own"]
@@ -193,13 +193,13 @@ def test_refusals_in_namespaces_name_the_option_that_was_typed(
     assert "Traceback" not in done.stderr
 
 
-def test_a_process_that_holds_nothing_is_no_lab(use_engine: Path) -> None:
+def test_process_without_namespaces_is_refused_as_lab(use_engine: Path) -> None:
     request = labs.read("load", ["bytes", "--lab", f"veth:{os.getpid()}"])
     (problem,) = refused(labs.engine_words, request)
     assert (problem.code, problem.where) == ("lab.not_a_holder", f"load: --lab veth:{os.getpid()}")
 
 
-def test_no_option_of_the_engines_server_is_taken_away(use_engine: Path) -> None:
+def test_lab_options_shadow_no_option_of_the_engines_server(use_engine: Path) -> None:
     done = subprocess.run([use_engine, "serve", "--help"], capture_output=True, text=True, check=True)
     for name in ("lab", *QUANTITIES):
         assert f"--{name} " not in done.stdout
@@ -209,7 +209,7 @@ def thunderherd(*words: str) -> list[str]:
     return [sys.executable, "-m", "thunderherd", *words]
 
 
-def test_help_has_both(use_engine: Path) -> None:
+def test_help_lists_options_of_engine_and_lab(use_engine: Path) -> None:
     for command, words in (("serve", ["--backlog", "--lab", "--rate"]), ("load", ["--connect", "--lab"])):
         done = forked(command, "--help")
         assert done.returncode == 0, done.stderr
@@ -217,7 +217,7 @@ def test_help_has_both(use_engine: Path) -> None:
             assert word in done.stdout, word
 
 
-def test_a_load_joins_the_server_that_runs(copied_engine: Path) -> None:
+def test_load_joins_the_namespaces_of_a_running_server(copied_engine: Path) -> None:
     pair = catalogue().namespace
     if pair is None or not pair.available:
         pytest.skip(pair.reason or "no namespaces" if pair else "this engine makes no namespaces")
@@ -278,7 +278,9 @@ def test_a_server_and_its_namespaces_end_together(copied_engine: Path, victim: s
     assert processes_of(copied_engine) == {}
 
 
-def test_a_study_may_be_run_elsewhere(use_engine: Path, small_study_file: Path, tmp_path: Path) -> None:
+def test_unknown_lab_of_a_run_is_refused_with_a_suggestion(
+    use_engine: Path, small_study_file: Path, tmp_path: Path
+) -> None:
     done = answered("run", str(small_study_file), "--out", str(tmp_path / "out"), "--lab", "vet")
     assert done.returncode == 2
     assert "run: --lab vet: " in done.stderr and "'veth'?" in done.stderr

@@ -49,7 +49,9 @@ def assert_mistake(done: subprocess.CompletedProcess[str], code: str, *facts: st
     "arguments",
     [[], ["--help"], ["-h"], ["prefork", "--pool", "3", "--", "--x", "-"], ["--no-such", "a b", ""]],
 )
-def test_arguments_stdin_and_status_are_the_engines(command: str, arguments: list[str]) -> None:
+def test_arguments_stdin_and_status_are_passed_to_and_from_the_engine(
+    command: str, arguments: list[str]
+) -> None:
     done = forked(command, *arguments, stdin="one line\n")
     assert done.returncode == 7
     lines = done.stdout.splitlines()
@@ -66,7 +68,7 @@ def ignored_or_blocked(status: str) -> dict[str, int]:
     return {name: int(mask, 16) for name, mask in lines}
 
 
-def test_python_hands_on_no_signal_that_only_python_ignores() -> None:
+def test_engine_inherits_no_signal_that_only_python_ignores() -> None:
     here = ignored_or_blocked(Path("/proc/self/status").read_text())
     pythons_own = 1 << (signal.SIGPIPE - 1) | 1 << (signal.SIGXFSZ - 1)
     expected = here | {"SigIgn:": here["SigIgn:"] & ~pythons_own}
@@ -92,13 +94,13 @@ def test_the_program_is_called_thunderherd(stand_in: Path) -> None:
     assert run("serve").stderr.startswith("thunderherd: invalid ")
 
 
-def test_an_engine_that_is_not_there(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
+def test_missing_engine_is_refused(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
     monkeypatch.setenv("THUNDERHERD_ENGINE", str(tmp_path / "nothing"))
     assert_mistake(run("serve", "prefork"), "engine.not_executable", "THUNDERHERD_ENGINE", "nothing")
     assert_mistake(answered("list"), "engine.not_executable", "THUNDERHERD_ENGINE", "nothing")
 
 
-def test_an_engine_that_cannot_be_started(stand_in: Path) -> None:
+def test_engine_that_cannot_be_started_is_refused(stand_in: Path) -> None:
     stand_in.write_text("#!/no/such/interpreter\n")
     assert_mistake(run("serve", "prefork"), "engine.cannot_start", str(stand_in), "`make build`")
 
@@ -122,7 +124,7 @@ def test_list_shows_everything() -> None:
     assert f": {UNAVAILABLE['reason']}" in done.stdout
 
 
-def test_list_says_whose_a_setting_is() -> None:
+def test_list_names_the_owners_of_a_setting() -> None:
     text = answered("list").stdout
     for part in (
         "  bytes  n bytes  (serve: --form, --limit; load: --check, --form)",
@@ -135,7 +137,7 @@ def test_list_says_whose_a_setting_is() -> None:
         assert " ".join(part.split()) in " ".join(text.split()), text
 
 
-def test_list_tells_a_default_that_some_have_and_others_do_not(
+def test_list_shows_defaults_that_differ_between_loads(
     use_engine: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
     assert main.run_command(["list", "loads"]) == 0
@@ -149,7 +151,9 @@ def test_list_tells_a_default_that_some_have_and_others_do_not(
         assert row.endswith(owners), row
 
 
-def test_list_says_what_else_may_be_counted(use_engine: Path, capsys: pytest.CaptureFixture[str]) -> None:
+def test_list_of_counters_names_other_forms_of_events(
+    use_engine: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
     assert main.run_command(["list", "counters"]) == 0
     text = " ".join(capsys.readouterr().out.split())
     for part in (
@@ -174,7 +178,7 @@ def test_list_of_one_section(section: str) -> None:
         assert any(line.split()[:1] == [entry["name"]] for line in text.splitlines())
 
 
-def test_list_as_json_is_the_engines_and_the_studies() -> None:
+def test_list_as_json_has_the_engines_list_and_the_studies() -> None:
     everything = json.loads(answered("list", "--json").stdout)
     sizes = {study["name"]: study["sizes"] for study in everything["studies"]}
     assert {"quick", "full"} <= set(sizes["unp-ch30"])
@@ -190,13 +194,13 @@ def test_the_matrix_is_the_engines_and_holes_have_reasons() -> None:
     assert (holes[0]["design"], holes[1]["workload"], holes[1]["end"]) == ("prefork", "bytes", "service")
 
 
-def test_a_list_of_primitives_says_which_way_each_moves_bytes() -> None:
+def test_list_of_primitives_shows_the_direction_of_each() -> None:
     text = answered("list", "primitives").stdout
     assert "sends: one send" in text
     assert "receives: one receive" in text
 
 
-def test_a_reader_that_leaves_is_no_error() -> None:
+def test_closed_output_pipe_is_no_error() -> None:
     reading, writing = os.pipe()
     os.close(reading)
     done = subprocess.run(
@@ -305,7 +309,7 @@ def test_without_an_engine_each_command_with_json_has_an_error(
 
 
 @pytest.mark.parametrize("place", ["file/results", "file"])
-def test_out_that_cannot_be_written(real_commands: None, tmp_path: Path, place: str) -> None:
+def test_out_that_cannot_be_written_is_refused(real_commands: None, tmp_path: Path, place: str) -> None:
     (tmp_path / "file").write_text("")
     done = answered("run", "unp-ch30", "--out", str(tmp_path / place))
     assert done.returncode != 0
@@ -333,7 +337,9 @@ def real_commands(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.delenv("THUNDERHERD_ENGINE")
 
 
-def test_a_run_is_shown_and_shown_again(real_commands: None, small_study_file: Path, tmp_path: Path) -> None:
+def test_run_table_and_report_commands_show_one_run(
+    real_commands: None, small_study_file: Path, tmp_path: Path
+) -> None:
     out = tmp_path / "out"
     done = run("run", str(small_study_file), "--quick", "--seed", "5", "--out", str(out))
     assert done.returncode == 0, done.stderr
@@ -359,7 +365,7 @@ def test_a_run_is_shown_and_shown_again(real_commands: None, small_study_file: P
     )
 
 
-def test_control_c_keeps_what_is_there_and_resume_goes_on(
+def test_ctrl_c_keeps_the_trials_and_resume_continues(
     real_commands: None, small_study_file: Path, tmp_path: Path
 ) -> None:
     out = tmp_path / "out"
@@ -394,7 +400,7 @@ def test_control_c_keeps_what_is_there_and_resume_goes_on(
 # The whole --------------------------------------------------------------------------------------------------
 
 
-def test_version_is_the_crates() -> None:
+def test_version_matches_the_crate() -> None:
     crate = tomllib.loads((ROOT / "engine" / "Cargo.toml").read_text())
     assert thunderherd.__version__ == crate["package"]["version"]
     assert run("--version").stdout == f"thunderherd {thunderherd.__version__}\n"
@@ -435,7 +441,7 @@ def test_quick_answers_load_nothing_heavy() -> None:
     assert len(seen) == 5 and all(line.count(": ") == 1 for line in seen), seen
 
 
-def test_nothing_is_imported_that_few_need() -> None:
+def test_modules_import_no_heavy_library_that_they_do_not_need() -> None:
     """scipy.stats alone takes a second, in each of the programs that show a run.
 
     Each of these imports follows the ones before it, and may bring what they do not need.

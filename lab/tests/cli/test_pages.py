@@ -53,7 +53,7 @@ def test_the_help_of_the_labs_options(golden: Golden) -> None:
 
 
 @pytest.mark.parametrize("name", [*NAMES, "serve", "load", "count"])
-def test_a_command_says_in_one_short_line_what_it_does(name: str) -> None:
+def test_each_command_has_a_one_line_summary(name: str) -> None:
     first, *_ = command_named(name).help.splitlines()
     assert first.endswith(".") and len(first.split()) < 12
 

@@ -84,7 +84,7 @@ def test_the_page_of_this_machine() -> None:
 
 
 @pytest.mark.usefixtures("use_engine")
-def test_the_same_as_json() -> None:
+def test_json_output_fits_its_schema_and_is_complete() -> None:
     done = answered("doctor", "--json")
     told = json.loads(done.stdout)
     jsonschema.validate(told, schema())
@@ -114,7 +114,7 @@ def test_wrong_usage_is_exit_status_2(wrong: str) -> None:
     assert wrong in done.stderr
 
 
-def test_help_tells_the_exit_status() -> None:
+def test_help_describes_the_exit_status() -> None:
     said = " ".join(answered("doctor", "--help").stdout.replace("│", " ").split())
     assert re.search(r"\b0 if .*\b1 .*\b2 for ", said)
 
@@ -126,7 +126,7 @@ def whole(name: str = "a-study") -> StudyHere:
     return StudyHere(name=name, runs="wholly", usual_size="quick", sizes={"quick": WHOLLY}, uncounted=())
 
 
-def test_where_all_is_well_it_is_one_page(made_machine: MadeMachine) -> None:
+def test_page_of_a_machine_without_findings_is_short(made_machine: MadeMachine) -> None:
     made_machine.put({"proc/self/status": status(user=0, capabilities=ALL_CAPABILITIES)})
     lines = lines_of(diagnosed(made_machine, *(whole(f"study-{number}") for number in range(6))))
     assert len(lines) <= 65
@@ -134,7 +134,7 @@ def test_where_all_is_well_it_is_one_page(made_machine: MadeMachine) -> None:
     assert "6 wholly, 0 in part" in lines[-1] and "(exit status 0)" in lines[-1]
 
 
-def test_a_finding_is_followed_by_what_to_type(made_machine: MadeMachine) -> None:
+def test_finding_is_followed_by_a_command(made_machine: MadeMachine) -> None:
     made_machine.put({"proc/sys/kernel/perf_event_paranoid": "3"})
     lines = lines_of(diagnosed(made_machine))
     at = next(number for number, line in enumerate(lines) if line.startswith("  ! perf_event_paranoid"))
@@ -151,7 +151,7 @@ def test_names_of_processes_are_harmless(made_machine: MadeMachine) -> None:
 
 
 @pytest.mark.parametrize("width", [40, 80, 200])
-def test_no_line_is_wider_than_is_read_easily(width: int, made_machine: MadeMachine) -> None:
+def test_lines_fit_the_width(width: int, made_machine: MadeMachine) -> None:
     made_machine.put({"proc/sys/kernel/perf_event_paranoid": "3", "proc/self/limits": limits(files="64")})
     lines = lines_of(diagnosed(made_machine, whole()), width)
     longest_word = 30
@@ -174,7 +174,7 @@ def test_colours_are_for_terminals(made_machine: MadeMachine) -> None:
     assert "\x1b[" in written[True].getvalue()
 
 
-def test_the_page_is_as_the_golden_one(made_machine: MadeMachine, golden: Callable[[str, str], None]) -> None:
+def test_page_matches_the_golden_file(made_machine: MadeMachine, golden: Callable[[str, str], None]) -> None:
     """A finding of each judgement, and a study of each kind."""
     made_machine.put({
         **GUEST, "proc/sys/kernel/perf_event_paranoid": "3", "proc/self/limits": limits(files="64"),
@@ -225,7 +225,7 @@ def without(offered: Catalogue, *names: str) -> Catalogue:
     return offered.model_copy(update={"counters": tuple(hidden)})
 
 
-def test_each_size_of_each_study_is_looked_at(offered: Catalogue) -> None:
+def test_every_size_of_every_bundled_study_is_checked(offered: Catalogue) -> None:
     found = {each.name: each for each in studies_here(offered)}
     assert list(found) == list(bundled_studies())
     assert set(found["erss-hw4"].sizes) == {"quick", "report", "full"}
@@ -280,7 +280,7 @@ def test_few_descriptors_leave_out_those_that_need_them(
     assert any("@" in name for name in names)
 
 
-def test_counters_that_are_not_here_are_named(offered: Catalogue) -> None:
+def test_unavailable_counters_of_a_study_are_listed(offered: Catalogue) -> None:
     found = study_here("cse638-pa02", without(offered, "cpu_cycles"))
     assert "cpu_cycles" in found.uncounted
     assert not found.uncounted_apart
@@ -353,7 +353,9 @@ def test_a_busy_process_is_named_and_left_alone(hostile_process: int) -> None:
     os.kill(hostile_process, 0)  # it is still there
 
 
-def test_shares_are_of_what_was_used_meanwhile(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_cpu_shares_of_processes_cover_the_sampled_time(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
     monkeypatch.setattr(proc, "PROC", tmp_path)
     for pid, name in ((1, "init\n"), (3, "new\n")):
         (tmp_path / str(pid)).mkdir()
@@ -368,7 +370,7 @@ def test_shares_are_of_what_was_used_meanwhile(tmp_path: Path, monkeypatch: pyte
 
 
 @pytest.mark.usefixtures("use_engine")
-def test_every_design_and_primitive_says_what_it_rests_on() -> None:
+def test_every_design_and_primitive_names_its_kernel_features() -> None:
     offered = catalogue()
     found = kernel_features(offered)
     entries = (*offered.designs, *offered.primitives)
@@ -385,7 +387,7 @@ def test_every_design_and_primitive_says_what_it_rests_on() -> None:
 
 
 @pytest.mark.usefixtures("use_engine")
-def test_a_feature_is_the_same_by_its_name() -> None:
+def test_features_with_one_name_are_merged() -> None:
     offered = catalogue()
     first, *others = offered.designs
     (feature, *rest) = first.rests_on
@@ -397,7 +399,7 @@ def test_a_feature_is_the_same_by_its_name() -> None:
 
 
 @pytest.mark.usefixtures("use_engine")
-def test_what_a_profile_would_be_is_asked_of_the_engine() -> None:
+def test_profile_check_has_scope_and_event_or_a_reason() -> None:
     found = profile_check()
     assert (found.reason is None) == (found.scope is not None) == (found.event is not None)
     assert found.frequency_hertz == FREQUENCY

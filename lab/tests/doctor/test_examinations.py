@@ -314,7 +314,7 @@ def named(case: Case) -> str:
 
 
 @pytest.mark.parametrize("case", CASES, ids=named)
-def test_what_is_found(case: Case, made_machine: MadeMachine) -> None:
+def test_each_case_has_its_finding(case: Case, made_machine: MadeMachine) -> None:
     finding = found(case, made_machine)
     said = f"{finding.seen}\n{finding.means}"
     assert finding.judgement == case.judgement, finding
@@ -324,7 +324,7 @@ def test_what_is_found(case: Case, made_machine: MadeMachine) -> None:
     assert finding.means
 
 
-def test_the_findings_are_as_the_golden_page_has_them(
+def test_findings_match_the_golden_file(
     made_machine: MadeMachine, golden: Callable[[str, str], None]
 ) -> None:
     parts = []
@@ -338,20 +338,20 @@ def test_the_findings_are_as_the_golden_page_has_them(
     golden("doctor/findings.txt", "\n\n".join(parts) + "\n")
 
 
-def test_every_examination_has_good_and_other_machines() -> None:
+def test_cases_cover_every_examination_with_and_without_a_finding() -> None:
     assert {case.examination for case in CASES if case.judgement == "good"} == set(EXAMINATIONS)
     assert {case.examination for case in CASES if case.judgement != "good"} == set(EXAMINATIONS)
 
 
 @pytest.mark.parametrize("name", EXAMINATIONS)
-def test_nothing_is_wrong_with_the_plain_machine(name: str, made_machine: MadeMachine) -> None:
+def test_plain_machine_has_no_findings(name: str, made_machine: MadeMachine) -> None:
     made_machine.put({"proc/self/status": ROOT_USER})
     judged = {each.name: each.judgement for each in made_machine.findings(EXAMINATIONS[name]).values()}
     assert set(judged.values()) == {"good"}, judged
 
 
 @pytest.mark.parametrize("name", EXAMINATIONS)
-def test_a_machine_that_shows_nothing_is_examined_all_the_same(
+def test_machine_without_proc_and_sys_is_examined(
     name: str, made_machine: MadeMachine, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(machine, "ROOT", tmp_path / "nothing")
@@ -365,7 +365,9 @@ def test_a_machine_that_shows_nothing_is_examined_all_the_same(
 
 @pytest.mark.parametrize("text", ["", "\0", "garbage", "-", "99999999999999999999 x y z"])
 @pytest.mark.parametrize("name", EXAMINATIONS)
-def test_files_that_say_nonsense_end_no_examination(name: str, text: str, made_machine: MadeMachine) -> None:
+def test_unreadable_contents_of_files_end_no_examination(
+    name: str, text: str, made_machine: MadeMachine
+) -> None:
     for path in sorted(made_machine.root.rglob("*")):
         if path.is_file():
             path.write_text(text)
@@ -373,7 +375,7 @@ def test_files_that_say_nonsense_end_no_examination(name: str, text: str, made_m
         assert (finding.seen and finding.means) or finding.judgement != "unknown"
 
 
-def test_a_look_that_shows_nothing_does_not_hinder_the_next(made_machine: MadeMachine) -> None:
+def test_failing_look_does_not_stop_the_next(made_machine: MadeMachine) -> None:
     def no_such_thing(here: Here) -> Any:
         raise machine.Unavailable("hidden")
 
@@ -394,7 +396,7 @@ def failing(error: Exception, made_machine: MadeMachine) -> Finding:
     return found
 
 
-def test_what_is_unresolved_says_what_would_help(made_machine: MadeMachine) -> None:
+def test_unresolved_finding_suggests_a_command(made_machine: MadeMachine) -> None:
     there = made_machine.root / "sys/devices/system/cpu/secret"
     user = failing(PermissionError(13, "Permission denied", str(there)), made_machine)
     assert [each.command for each in user.changes] == ["sudo thunderherd doctor"]
@@ -415,7 +417,7 @@ ELSEWHERE = {
 """Settings that not all kernels have, and which do."""
 
 
-def test_whatever_is_to_be_typed_is_a_command_of_that_form(made_machine: MadeMachine) -> None:
+def test_suggested_commands_are_valid_shell(made_machine: MadeMachine) -> None:
     changes = [change for case in CASES for change in found(case, made_machine.again()).changes]
     assert len(changes) == sum(len(case.types) for case in CASES)
     for change in changes:
@@ -462,14 +464,14 @@ def check_form(command: str) -> None:
         "echo word | tee /dev/null",
     ],
 )
-def test_the_tools_take_that_form_here(command: str) -> None:
+def test_tools_of_suggested_commands_accept_their_form(command: str) -> None:
     if shutil.which(command.split()[0]) is None:
         pytest.skip(f"{command.split()[0]} is not on PATH")
     done = subprocess.run(["bash", "-c", command], capture_output=True, text=True, check=False)
     assert done.returncode == 0, done.stderr
 
 
-def test_a_run_is_pinned_by_what_is_to_be_typed(small_study_file: Path, some_catalogue: Catalogue) -> None:
+def test_suggested_options_pin_a_run_to_cpus(small_study_file: Path, some_catalogue: Catalogue) -> None:
     cpu = min(os.sched_getaffinity(0))
     given = shlex.split(PINNED.format(cpu, cpu))
     overrides = [word for option, word in pairwise(given) if option == "--set"]
@@ -480,7 +482,7 @@ def test_a_run_is_pinned_by_what_is_to_be_typed(small_study_file: Path, some_cat
 # What counting costs, tried for real ------------------------------------------------------------------------
 
 
-def test_what_counting_costs_is_tried_with_a_server_and_its_clients(use_engine: Path) -> None:
+def test_counting_check_measures_ratios_with_a_server_and_clients(use_engine: Path) -> None:
     cost = cpu_of_requests(catalogue(), ("task-clock",))
     assert cost > 0
     tried = counting_check(catalogue())
@@ -492,7 +494,7 @@ def test_what_counting_costs_is_tried_with_a_server_and_its_clients(use_engine: 
     assert tried.events[0] == "cycles" and tried.median > 0
 
 
-def test_it_is_not_tried_where_there_is_nothing_to_try(
+def test_counting_check_is_skipped_if_nothing_can_be_counted(
     monkeypatch: pytest.MonkeyPatch, some_catalogue: Catalogue
 ) -> None:
     def never(offered: Catalogue, counters: tuple[str, ...]) -> int:

@@ -48,7 +48,7 @@ def test_a_wrong_name_in_the_environment_is_the_users_mistake(monkeypatch: pytes
     assert "THUNDERHERD_ENGINE" in problem.message and "'/nowhere/engine'" in problem.message
 
 
-def test_the_engine_is_looked_for_beside_python_and_then_on_the_path(
+def test_engine_is_searched_next_to_python_then_on_the_path(
     monkeypatch: pytest.MonkeyPatch, tmp_path: Path
 ) -> None:
     monkeypatch.delenv("THUNDERHERD_ENGINE", raising=False)
@@ -134,9 +134,7 @@ def test_a_server_that_does_not_obey_is_killed(fake_engine: Fake, monkeypatch: p
     assert is_gone(pid)
 
 
-def test_a_server_that_never_gets_ready_is_given_up(
-    fake_engine: Fake, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_server_that_never_gets_ready_is_an_error(fake_engine: Fake, monkeypatch: pytest.MonkeyPatch) -> None:
     fake_engine("mute")
     monkeypatch.setattr(client, "READY_SECONDS", 0.3)
     began = time.monotonic()

@@ -69,13 +69,13 @@ def test_a_line_has_the_keys_that_its_model_reads(line: type[EngineLine]) -> Non
         assert key in said["required"] or not field.is_required() or "null" in str(said["properties"][key])
 
 
-def test_what_was_used_stands_in_the_line_itself() -> None:
+def test_resource_usage_is_part_of_each_line_that_reports_it() -> None:
     lines = [line for line in LINES if issubclass(line, Used)]
     assert lines == [ServerSummary, LoadResult, Life, Profile]
     for line in lines:
         assert Used.model_fields.keys() <= set(published(line)["required"])
 
 
-def test_a_tally_is_read_whole() -> None:
+def test_tally_has_every_count_of_the_engine() -> None:
     counts = SCHEMA["$defs"]["Counts"]
     assert Tally.model_fields.keys() == counts["properties"].keys()

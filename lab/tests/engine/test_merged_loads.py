@@ -126,7 +126,7 @@ def test_loads_of_one_machine_that_ran_one_after_another_are_not_added(
     assert said.index("NOT VALID") < said.index("overlap")
 
 
-def test_how_connections_ended_is_added_and_who_keeps_them_follows() -> None:
+def test_closings_are_added_and_time_wait_follows_from_the_counts() -> None:
     counts = {name: place for place, name in enumerate(Closings.model_fields, start=1)}
     both = Closings.together([Closings(**counts)] * 2)
     assert both.model_dump() == {name: 2 * count for name, count in counts.items()} | {
@@ -146,7 +146,7 @@ def test_ends_that_keep_connections_are_listed_with_their_shares(files: list[Pat
         assert re.findall(r"\d+ %|clients|server", line) == shares
 
 
-def test_a_load_beside_itself_is_no_poisson_process(files: list[Path]) -> None:
+def test_loads_with_the_same_arrival_seed_are_invalid(files: list[Path]) -> None:
     (load,) = load_lines(files[0])
     twice = merged_loads([load, load.model_copy(update={"started_monotonic_ns": 1})])
     assert any("--arrival-seed" in reason for reason in twice.reasons)

@@ -148,7 +148,7 @@ def closers(segments: list[Segment]) -> dict[int, str]:
     ("closing", "ending"), [("fin", "FIN of the client"), ("reset", "RST of the client")]
 )
 @pytest.mark.parametrize("back_end", ["epoll", "io_uring"])
-def test_connections_bytes_and_ends_are_those_that_the_load_tells(
+def test_packets_confirm_connections_bytes_and_closings_of_the_load(
     closing: str, ending: str, back_end: str
 ) -> None:
     if back_end == "io_uring":
@@ -169,7 +169,7 @@ def test_connections_bytes_and_ends_are_those_that_the_load_tells(
         assert not any(each.fin and each.to_server for each in segments)
 
 
-def test_requests_leave_when_the_load_says_so() -> None:
+def test_packets_confirm_the_send_times_of_the_load() -> None:
     result, segments = witnessed(
         "open", rate=1000, milliseconds=2000, clients=8, connections="kept", bytes=100, wait="spin"
     )

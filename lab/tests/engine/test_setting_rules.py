@@ -43,7 +43,7 @@ def test_settings_of_both_ends_agree_or_not(
         assert hint
 
 
-def test_the_largest_of_sizes_counts() -> None:
+def test_largest_request_size_is_checked() -> None:
     agreement = Agreement(client="sizes", relation="at_most", service="limit")
     sizes = {"sizes": "uniform:64..128"}
     assert agreement.broken(sizes, {"limit": 128}, 128) is None

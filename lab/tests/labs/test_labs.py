@@ -76,7 +76,7 @@ def test_an_example_on_a_command_line_has_no_quotes() -> None:
     assert "10gbit" in refusal.value.hint and '"' not in refusal.value.hint
 
 
-def test_a_lab_in_words_tells_it_from_others() -> None:
+def test_words_of_a_lab_list_its_settings() -> None:
     settings = {"mtu": 1500, "rate_bits_per_second": 0, "delay_microseconds": 0, "loss_per_million": 0}
     assert in_words("loopback", {}) == "loopback"
     assert in_words("veth", settings) == "veth, MTU 1500"

@@ -30,5 +30,5 @@ def test_a_container_sees_its_group_as_the_mounts_root() -> None:
     ]
 
 
-def test_throttling_can_be_asked_for() -> None:
+def test_throttled_periods_can_be_read() -> None:
     assert control_groups.throttled_periods() >= 0

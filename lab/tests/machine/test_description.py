@@ -20,7 +20,7 @@ def leaves(tree: dict[str, object], above: str = "") -> dict[str, object]:
     return found
 
 
-def test_every_absence_has_its_reason_and_nothing_else_has() -> None:
+def test_exactly_the_missing_facts_have_reasons() -> None:
     found = description.describe()
     reasons = found.pop("unavailable")
     absent = {name for name, value in leaves(found).items() if value is None}
@@ -28,7 +28,7 @@ def test_every_absence_has_its_reason_and_nothing_else_has() -> None:
     assert all(reasons.values())
 
 
-def test_it_is_json_and_tells_the_essentials() -> None:
+def test_description_is_json_with_the_essentials() -> None:
     found = json.loads(json.dumps(description.describe()))
     assert found["kernel"].startswith("Linux ")
     assert found["cpu"]["count"] >= 1
@@ -40,9 +40,7 @@ def test_it_is_json_and_tells_the_essentials() -> None:
         assert key in found
 
 
-def test_a_machine_that_shows_nothing_is_described_all_the_same(
-    monkeypatch: pytest.MonkeyPatch, tmp_path: Path
-) -> None:
+def test_machine_without_proc_and_sys_is_described(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
     monkeypatch.setattr(description, "ROOT", tmp_path)
     monkeypatch.setenv("PATH", str(tmp_path))
     found = description.describe()
@@ -52,7 +50,7 @@ def test_a_machine_that_shows_nothing_is_described_all_the_same(
     assert found["cpu"]["model"] is None
 
 
-def test_the_engine_is_named_by_what_it_is(fake_engine: object) -> None:
+def test_engine_is_described_by_path_version_and_checksum(fake_engine: object) -> None:
     path = fake_engine()  # type: ignore[operator]
     found = description.describe(path)["engine"]
     assert found["path"] == str(path)
@@ -76,9 +74,7 @@ def test_the_compiler_is_that_of_the_build(
     assert description.describe(path)["compiler"] == build
 
 
-def test_a_governor_that_differs_between_cpus_is_shown_so(
-    monkeypatch: pytest.MonkeyPatch, tmp_path: Path
-) -> None:
+def test_different_governors_of_cpus_are_all_listed(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
     monkeypatch.setattr(description, "ROOT", tmp_path)
     for number, name in enumerate(("performance", "powersave")):
         directory = tmp_path / f"sys/devices/system/cpu/cpu{number}/cpufreq"

@@ -87,7 +87,7 @@ def test_a_few_rounds_give_a_median_and_no_bounds(n: int) -> None:
     assert (found.value, found.low, found.high, found.confidence) == ((n - 1) / 2, None, None, 1.0)
 
 
-def test_the_interval_of_a_median_holds_it_as_often_as_it_says() -> None:
+def test_interval_of_a_median_has_the_stated_coverage() -> None:
     generator, held = np.random.default_rng(1), 0
     for _ in range(4000):
         found = median_estimate(generator.exponential(size=21))
@@ -125,7 +125,7 @@ def test_figures_are_medians_in_the_order_of_the_catalogue() -> None:
     assert [each.reason for each in limits.unavailable] == ["Cannot allocate memory"]
 
 
-def test_what_follows_from_others_is_taken_round_by_round() -> None:
+def test_derived_limits_are_computed_round_by_round() -> None:
     switch = some_limits().figure("process_switch")
     assert switch is not None and switch.derived
     # Half of each round trip less the transfer of the same round: 1500, 1540, 1580, 1620, 1660, 3000.
@@ -189,11 +189,11 @@ def test_the_table_fits_a_narrow_terminal() -> None:
     ("size", "words"),
     [(1, "1 B"), (1000, "1,000 B"), (1 << 10, "1 KiB"), (1 << 26, "64 MiB"), (1536, "1,536 B")],
 )
-def test_sizes_are_read_easily(size: int, words: str) -> None:
+def test_sizes_have_binary_units(size: int, words: str) -> None:
     assert size_in_words(size) == words
 
 
-def test_small_and_large_times_have_units_of_their_own() -> None:
+def test_units_of_times_follow_their_size() -> None:
     def unit(nanoseconds: float) -> tuple[str, str]:
         found = machine_limits([HEAD, *rounds("pipe_transfer", [nanoseconds], times=1000)], LISTED)
         (row, *_) = by_name(limits_table(found)).values()
@@ -239,7 +239,7 @@ def test_the_command_prints_a_table(use_engine: Path, capsys: pytest.CaptureFixt
         (["--roundz", "3"], "--rounds"),
     ],
 )
-def test_mistakes_are_refused_with_what_helps(
+def test_invalid_options_are_refused_with_a_hint(
     words: list[str], said: str, use_engine: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
     assert run_command(["limits", *words]) == 2

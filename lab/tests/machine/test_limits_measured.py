@@ -49,7 +49,7 @@ def measured(said: list[str]) -> MachineLimits:
     return limits_of_lines(lines, catalogue().limits)
 
 
-def test_of_a_quiet_machine_nothing_is_said(hear: Hear) -> None:
+def test_quiet_machine_is_measured_once(hear: Hear) -> None:
     left = hear(QUIET, LOUD)
     said: list[str] = []
     limits = measured(said)
@@ -57,7 +57,7 @@ def test_of_a_quiet_machine_nothing_is_said(hear: Hear) -> None:
     assert limits.noise is not None and (limits.noise.measured, limits.noise.foreign_share) == (1, 0.05)
 
 
-def test_they_are_measured_once_more_and_then_are_what_they_are(hear: Hear) -> None:
+def test_disturbed_limits_are_measured_again(hear: Hear) -> None:
     left = hear(LOUD, QUIET, QUIET)
     said: list[str] = []
     limits = measured(said)
@@ -68,7 +68,7 @@ def test_they_are_measured_once_more_and_then_are_what_they_are(hear: Hear) -> N
 
 
 @pytest.mark.parametrize("order", [(LOUD, LOUDER), (LOUDER, LOUD)], ids=["first", "second"])
-def test_of_two_that_were_disturbed_the_quieter_counts_and_says_so(
+def test_quieter_of_two_disturbed_measurements_is_used_and_marked(
     order: tuple[Noise, Noise], hear: Hear
 ) -> None:
     left = hear(*order, QUIET)
@@ -78,14 +78,14 @@ def test_of_two_that_were_disturbed_the_quieter_counts_and_says_so(
     assert limits.noise is not None and limits.noise.measured == 2
 
 
-def test_a_run_of_an_earlier_version_does_not_say(hear: Hear) -> None:
+def test_limits_of_an_earlier_version_have_no_noise(hear: Hear) -> None:
     hear(QUIET)
     lines = [each for each in measured_lines(allowed=NoiseTable()) if not LimitsNoise.is_line(each)]
     limits = limits_of_lines(lines, catalogue().limits)
     assert limits.noise is None and limits.disturbed == "" and limits.figures
 
 
-def test_the_command_says_it(hear: Hear, capsys: pytest.CaptureFixture[str]) -> None:
+def test_limits_command_prints_the_disturbance(hear: Hear, capsys: pytest.CaptureFixture[str]) -> None:
     hear(LOUD, LOUD)
     assert run_command(["limits"]) == 0
     assert noise.describe(LOUD, NoiseTable()) in " ".join(capsys.readouterr().out.split())
@@ -95,7 +95,7 @@ def test_the_command_says_it(hear: Hear, capsys: pytest.CaptureFixture[str]) -> 
     assert found.noise is not None and found.noise.disturbed == ""
 
 
-def test_a_run_says_it_beside_its_figures_and_explanations(
+def test_run_shows_disturbed_limits_with_figures_and_explanations(
     hear: Hear,
     small_study_file: Path,
     some_catalogue: Catalogue,
@@ -126,7 +126,7 @@ def test_a_run_says_it_beside_its_figures_and_explanations(
     assert thunderherd.load(tmp_path / "run").summary == again
 
 
-def test_the_clocks_are_read_for_real(fake_engine: Callable[..., Path]) -> None:
+def test_noise_of_limits_is_read_from_real_clocks(fake_engine: Callable[..., Path]) -> None:
     fake_engine()
     told = measured([]).noise
     assert told is not None and 0 <= told.foreign_share <= 1 and 0 <= told.steal_share <= 1

@@ -50,7 +50,7 @@ def test_proc_stat_is_read_by_its_columns() -> None:
     assert noise.parse_stat(STAT) == (2, 150 / ticks, 13 / ticks, 80 / ticks)
 
 
-def test_soft_interrupts_are_told_by_cpu() -> None:
+def test_soft_interrupts_are_counted_per_cpu() -> None:
     ticks = noise.TICKS_A_SECOND
     assert noise.softirq_seconds(STAT) == (3 / ticks, 4 / ticks)
     before = replace(START, softirqs=(1.0, 2.0), retransmitted=7)
@@ -85,7 +85,7 @@ def test_clocks_that_disagree_give_no_negative_noise() -> None:
     assert made(tasks=1.0, server=1.5).foreign_share == 0.0
 
 
-def test_nobody_takes_more_than_all_of_the_machine() -> None:
+def test_noise_shares_are_at_most_one() -> None:
     """A tick can be longer than a measurement of a few milliseconds."""
     before, after = START, replace(START, monotonic=100.004, tasks=10.02, steal=3.01)
     found = noise.between(before, after, server_seconds=0)
@@ -111,7 +111,7 @@ def test_loudness_is_a_multiple_of_what_is_allowed() -> None:
     assert noise.describe(foreign, LIMITS).startswith("40% ")
 
 
-def test_what_the_clock_can_feign_is_no_noise() -> None:
+def test_uncertainty_of_the_clock_is_no_noise() -> None:
     brief = Noise(
         steal_share=0.0, foreign_share=0.17, foreign_uncertainty=0.03, wall_seconds=0.2,
         machine_busy_seconds=0.1, throttled=0,
@@ -126,14 +126,14 @@ def test_a_throttled_trial_is_noisy_whatever_the_limits() -> None:
     assert noise.describe(found, LIMITS).startswith("throttled 1 ")
 
 
-def test_a_limit_of_nothing_rejects_any_noise() -> None:
+def test_limit_of_zero_rejects_any_noise() -> None:
     strict = SimpleNamespace(steal_percent=0, foreign_percent=0)
     assert noise.loudness(made(), strict) == 0.0
     assert noise.loudness(made(steal=0.01), strict) == math.inf
 
 
 @given(st.floats(0, 20), st.floats(0, 20), st.floats(0, 20))
-def test_shares_stay_shares(tasks: float, server: float, steal: float) -> None:
+def test_noise_shares_are_between_zero_and_one(tasks: float, server: float, steal: float) -> None:
     found = noise.between(
         START, replace(START, monotonic=110.0, tasks=10 + tasks, steal=3 + steal), server_seconds=server
     )
@@ -145,7 +145,7 @@ def test_shares_stay_shares(tasks: float, server: float, steal: float) -> None:
 # This machine
 
 
-def test_what_others_use_is_found(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_cpu_time_of_other_processes_is_foreign(monkeypatch: pytest.MonkeyPatch) -> None:
     """A process outside the sample, busy for 0.3 s of CPU time, is foreign; our own work is not."""
     monkeypatch.undo()
     done, report = os.pipe()
@@ -167,7 +167,7 @@ def test_what_others_use_is_found(monkeypatch: pytest.MonkeyPatch) -> None:
     assert known.foreign_share < foreign.foreign_share
 
 
-def test_process_cpu_is_exact_and_0_for_a_process_that_is_gone() -> None:
+def test_cpu_time_of_an_ended_process_is_zero() -> None:
     assert noise.process_cpu_seconds(os.getpid()) == pytest.approx(time.process_time(), abs=0.5)
     child = os.fork()
     if child == 0:

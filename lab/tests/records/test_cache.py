@@ -33,7 +33,7 @@ def test_without_a_cache_it_is_made_each_time(folder: Path) -> None:
     assert [kept("a", lambda: next(made)) for _ in range(2)] == ["first", "second"]
 
 
-def test_what_is_no_text_is_made_anew(folder: Path) -> None:
+def test_undecodable_file_is_made_again(folder: Path) -> None:
     folder.mkdir(parents=True)
     (folder / "a").write_bytes(b"\xff\xfe")
     assert kept("a", lambda: "text") == "text"

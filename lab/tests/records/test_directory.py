@@ -48,14 +48,14 @@ def run(small_study: Study, tmp_path: Path) -> Path:
 # Writing and reading
 
 
-def test_what_is_appended_is_read_again(run: Path, small_study: Study) -> None:
+def test_appended_trials_are_read_back(run: Path, small_study: Study) -> None:
     loaded = records_directory.load(run)
     assert list(loaded.trials) == some_trials(small_study)
     assert loaded.run == info(small_study)
     assert loaded.summary is None
 
 
-def test_a_line_a_trial_and_each_on_disk_at_once(small_study: Study, tmp_path: Path) -> None:
+def test_each_trial_is_written_as_a_line_at_once(small_study: Study, tmp_path: Path) -> None:
     with RunDirectory.create(tmp_path / "run", info(small_study)) as directory:
         for count, trial in enumerate(some_trials(small_study), start=1):
             directory.append(trial)
@@ -95,7 +95,7 @@ def test_zeros_at_the_end_are_cut_off(run: Path) -> None:
         assert path.read_bytes() == content
 
 
-def test_a_broken_line_in_the_middle_is_not_passed_over(run: Path) -> None:
+def test_broken_line_in_the_middle_is_refused(run: Path) -> None:
     path = run / "trials.jsonl"
     lines = path.read_text().splitlines(keepends=True)
     path.write_text("".join([lines[0], "{}\n", *lines[2:]]))
@@ -104,7 +104,7 @@ def test_a_broken_line_in_the_middle_is_not_passed_over(run: Path) -> None:
 
 
 @pytest.mark.parametrize("ending", ["{}\n", '{"schema": 4}\n', "a\rb\n", "\n"])
-def test_a_whole_last_line_that_is_no_trial_is_not_cut_off(run: Path, ending: str) -> None:
+def test_complete_last_line_that_is_no_trial_is_refused(run: Path, ending: str) -> None:
     path = run / "trials.jsonl"
     content = path.read_text() + ending
     path.write_bytes(content.encode())
@@ -123,7 +123,7 @@ def test_a_run_is_not_overwritten(run: Path, small_study: Study) -> None:
     assert "--resume" in problem.hint and "--out" in problem.hint
 
 
-def test_other_peoples_files_are_not_mixed_with(small_study: Study, tmp_path: Path) -> None:
+def test_directory_with_other_files_is_refused(small_study: Study, tmp_path: Path) -> None:
     (tmp_path / "thesis.tex").write_text("")
     for path in (tmp_path, tmp_path / "thesis.tex"):
         (problem,) = refused(RunDirectory.create, path, info(small_study))
@@ -131,7 +131,7 @@ def test_other_peoples_files_are_not_mixed_with(small_study: Study, tmp_path: Pa
         assert "--out" in problem.hint
 
 
-def test_an_empty_directory_will_do(small_study: Study, tmp_path: Path) -> None:
+def test_empty_directory_is_accepted(small_study: Study, tmp_path: Path) -> None:
     (tmp_path / "new").mkdir()
     RunDirectory.create(tmp_path / "new", info(small_study)).close()
     assert (tmp_path / "new" / "run.json").exists()
@@ -145,7 +145,7 @@ def test_two_runs_do_not_write_into_one_directory(run: Path) -> None:
 
 
 @pytest.mark.parametrize(("make", "why"), [(False, "no such directory"), (True, "run.json")])
-def test_where_there_is_no_run(tmp_path: Path, make: bool, why: str) -> None:
+def test_directory_without_run_is_refused(tmp_path: Path, make: bool, why: str) -> None:
     path = tmp_path / "nothing"
     if make:
         path.mkdir()
@@ -155,19 +155,19 @@ def test_where_there_is_no_run(tmp_path: Path, make: bool, why: str) -> None:
         assert why in problem.message
 
 
-def test_a_file_of_a_run_is_told_its_directory(run: Path) -> None:
+def test_file_of_a_run_is_refused_with_its_directory(run: Path) -> None:
     (problem,) = refused(thunderherd.load, run / "run.json")
     assert (problem.code, problem.where) == ("results.no_run", str(run / "run.json"))
     assert problem.hint.endswith(f": {run}")
 
 
-def test_where_the_runs_lie_below_they_are_named(run: Path) -> None:
+def test_parent_directory_of_runs_is_refused_with_their_names(run: Path) -> None:
     (problem,) = refused(thunderherd.load, run.parent)
     assert (problem.code, problem.where) == ("results.no_run", str(run.parent))
     assert problem.hint.endswith(f": {run}")
 
 
-def test_a_run_of_another_version_is_named_as_such(run: Path) -> None:
+def test_run_of_another_version_is_refused(run: Path) -> None:
     found = json.loads((run / "run.json").read_text())
     (run / "run.json").write_text(json.dumps(found | {"schema": 1}))
     (problem,) = refused(records_directory.load, run)
@@ -243,7 +243,7 @@ def test_the_schema_that_comes_with_the_program_is_the_published_one() -> None:
     assert kept_summary_schema() == (REFERENCE / "summary.schema.json").read_text(), "type: make docs"
 
 
-def test_the_schemas_speak_of_the_files_as_they_are(small_study: Study) -> None:
+def test_schemas_have_the_fields_of_the_files(small_study: Study) -> None:
     trial = json.loads(some_trials(small_study)[0].model_dump_json(by_alias=True))
     assert set(trial) == set(trial_schema()["properties"])
     summary = summarise(small_study, some_trials(small_study), {}, seed=1)

@@ -107,7 +107,7 @@ MOST_FILES = 15
 MAP = ROOT / "ARCHITECTURE.md"
 
 
-def test_the_lab_has_three_files_beside_its_packages() -> None:
+def test_lab_has_only_the_listed_files_outside_packages() -> None:
     assert {path.stem for path in LAB.glob("*.py")} == BESIDE_PACKAGES
 
 
@@ -170,12 +170,12 @@ def test_engine_uses_run_downwards(path: Path) -> None:
     assert not upwards, f"{path.relative_to(ENGINE)} uses {upwards}, which ENGINE_FOLDERS has above it"
 
 
-def test_no_circle_is_between_files_of_the_engine() -> None:
+def test_engine_files_have_no_import_circle() -> None:
     circle = circle_in({path: engine_uses(path) for path in engine_files()})
     assert not circle, f"these use each other: {[str(path.relative_to(ENGINE)) for path in circle]}"
 
 
-def test_the_engine_has_the_folders_that_are_listed() -> None:
+def test_engine_folders_match_the_list() -> None:
     assert sorted(path.name for path in ENGINE.iterdir()) == sorted([*ENGINE_FOLDERS, "lib.rs", "main.rs"])
 
 
@@ -247,7 +247,7 @@ def test_rust_is_read_without_comments_and_texts(tmp_path: Path) -> None:
     assert code.splitlines()[3] == "real()"
 
 
-def test_what_stands_behind_a_test_module_is_read() -> None:
+def test_code_after_a_test_module_is_read() -> None:
     code = "use crate::a;\n#[cfg(test)]\nmod tests {\n    fn f() { crate::b() }\n}\nuse crate::c;\n"
     assert set(written_paths(without_tests(code))) == {("crate", "a"), ("crate", "c")}
 
@@ -274,11 +274,11 @@ def test_every_branch_of_a_use_is_read() -> None:
         ("std::io", None),
     ],
 )
-def test_a_path_is_read_from_where_it_is_written(written: str, named: tuple[str, ...] | None) -> None:
+def test_relative_path_is_resolved_from_its_module(written: str, named: tuple[str, ...] | None) -> None:
     assert named_module(tuple(written.split("::")), ("top", "own"), {"child"}) == named
 
 
-def test_a_circle_is_seen() -> None:
+def test_circle_is_found() -> None:
     a, b, c = map(Path, "abc")
     assert circle_in({a: [b], b: [c], c: []}) == []
     assert set(circle_in({a: [b], b: [c], c: [b]})) == {b, c}

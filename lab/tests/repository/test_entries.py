@@ -120,7 +120,7 @@ def entries_of(registry: str) -> set[str]:
 
 
 @pytest.mark.parametrize("path", lab_files(), ids=place_in_lab)
-def test_the_lab_says_no_entrys_name(path: Path) -> None:
+def test_lab_contains_no_name_of_an_entry(path: Path) -> None:
     names = set().union(*(entries_of(registry) for registry in ENTRIES if registry != "counters"))
     said = {
         node.value: node.lineno
@@ -156,7 +156,7 @@ def texts_of(path: Path) -> Iterator[str]:
             yield node.value
 
 
-def test_a_kind_of_lab_is_called_what_its_file_is() -> None:
+def test_kinds_of_labs_are_named_after_their_files() -> None:
     assert set(KINDS) == {path.stem for path in LABS.glob("*.py")} - {"__init__", "kind", "words"}
 
 
@@ -172,7 +172,7 @@ def test_a_kind_of_lab_is_one_entry(path: Path) -> None:
     assert said == allowed, "what tells a kind from others is in its entry, in labs/"
 
 
-def test_what_is_usual_is_so_at_both_ends() -> None:
+def test_defaults_of_load_help_match_the_catalogue() -> None:
     done = subprocess.run([find_engine(), "load", "--help"], capture_output=True, text=True, check=True)
     usual = dict(re.findall(r"--(load|primitive|receive) <.*\[default: (\w+)\]", done.stdout))
     told = catalogue().defaults

@@ -198,7 +198,7 @@ def test_the_new_limit_is_measured(extended: Path, environment: dict[str, str]) 
     assert figure["value"] > 0
 
 
-def test_the_new_primitives_serve_and_ask(extended: Path, environment: dict[str, str]) -> None:
+def test_new_primitives_work_in_server_and_load(extended: Path, environment: dict[str, str]) -> None:
     engine = environment["THUNDERHERD_ENGINE"]
     serve = [
         engine,
@@ -260,7 +260,7 @@ def test_the_new_primitives_serve_and_ask(extended: Path, environment: dict[str,
     ],
     ids=["primitives", "conformance", "clients"],
 )
-def test_the_new_entries_stand_the_tests_of_all_entries(
+def test_new_entries_pass_the_tests_of_all_entries(
     extended: Path, tests: tuple[str, ...], names: tuple[str, ...]
 ) -> None:
     told = cargo("test", extended, *tests, "--", *names)
@@ -286,7 +286,7 @@ def test_the_new_study_runs_the_new_workload_on_the_new_design(
     assert re.search(r"30 workers .* 4: \d", " ".join(judged.split()))
 
 
-def test_the_new_lab_is_where_a_study_runs(extended: Path, environment: dict[str, str]) -> None:
+def test_study_runs_in_the_new_lab(extended: Path, environment: dict[str, str]) -> None:
     try:
         with socket.create_server(("::1", 0), family=socket.AF_INET6):
             pass

@@ -44,14 +44,14 @@ FORMS: dict[str, Any] = {"designs": DesignNotes, "primitives": PrimitiveNotes}
 
 
 @pytest.mark.parametrize("kind", FORMS)
-def test_every_entry_has_its_file_and_no_file_is_left_over(kind: str) -> None:
+def test_every_entry_has_a_notes_file_and_vice_versa(kind: str) -> None:
     names = {each["name"] for each in catalogue()[kind]}
     missing = [str(notes_file(kind, name)) for name in names if read_notes(kind, name, FORMS[kind]) is None]
     assert missing == []
     assert without_entry(kind, names) == []
 
 
-def test_designs_are_held_against_designs() -> None:
+def test_designs_are_compared_with_existing_designs() -> None:
     names = {each["name"] for each in catalogue()["designs"]}
     for name in names:
         notes = read_notes("designs", name, DesignNotes)
@@ -76,7 +76,7 @@ def test_pages_of_busy_polling_designs_say_how_they_wait(tmp_path: Path) -> None
     }  # fmt: skip
 
 
-def test_what_is_said_of_copies_is_what_the_engine_says() -> None:
+def test_copies_in_notes_match_the_catalogue() -> None:
     """An entry that asks the kernel not to copy has a way without a copy; one that does not has none from or
     into the program's memory."""
     for entry in catalogue()["primitives"]:
@@ -157,7 +157,7 @@ def test_no_record_compares_cpu_time_of_a_busy_polling_server() -> None:
     assert "`polling`" not in (ROOT / "docs/generated/designs/prefork.md").read_text()
 
 
-def test_a_page_lists_the_features_it_rests_on() -> None:
+def test_page_lists_required_features() -> None:
     """A name of a feature may have a comma."""
     page = (ROOT / "docs/generated/primitives/zerocopy.md").read_text()
     assert " sendmsg(2); sendmsg(2), MSG\\_ZEROCOPY (Linux 4.14)." in page
@@ -170,7 +170,7 @@ def journey(*steps: tuple[Any, Any, str], begins: Any = "program", of: str = "a 
     return Journey(of=of, begins=begins, steps=tuple(Step(to=to, how=how, by=by) for to, how, by in steps))
 
 
-def test_a_drawing_is_well_formed_and_says_its_steps_aloud() -> None:
+def test_drawing_is_well_formed_and_describes_its_steps() -> None:
     drawn = journey(
         ("pipe", "copied", "write <now> & then"), ("send_queue", "by_reference", "splice"), of="a < b"
     )
@@ -186,7 +186,7 @@ def test_a_drawing_is_well_formed_and_says_its_steps_aloud() -> None:
     assert [(each.get("class") or "").split()[1] for each in arrows] == ["copied", "kept"] * 2
 
 
-def test_nothing_of_a_drawing_lies_outside() -> None:
+def test_drawing_boxes_lie_within_the_image() -> None:
     for entry in catalogue()["primitives"]:
         root = ElementTree.parse(ROOT / "docs/generated/primitives" / f"{entry['name']}.svg").getroot()
         width, height = float(root.get("width", 0)), float(root.get("height", 0))
@@ -195,7 +195,7 @@ def test_nothing_of_a_drawing_lies_outside() -> None:
             assert 0 <= float(box.get("y", -1)) <= height - float(box.get("height", 0))
 
 
-def test_words_of_a_drawing_stand_clear_of_its_lines() -> None:
+def test_drawing_labels_do_not_cross_lines() -> None:
     """Of 7 pixels a character, as wide as the usual fonts draw 12 pixels: none crosses the border of two
     lanes, the arrow that turns beside it, or a box."""
     for entry in catalogue()["primitives"]:
@@ -229,7 +229,7 @@ def test_words_of_a_drawing_stand_clear_of_its_lines() -> None:
             ), where
 
 
-def test_discarded_bytes_go_nowhere() -> None:
+def test_words_of_discarded_bytes_name_no_destination() -> None:
     told = in_words(
         journey(("receive_queue", "dma", "the card"), ("nothing", "discarded", "recv"), begins="card")
     )
@@ -272,7 +272,7 @@ def test_parts_of_a_page() -> None:
             between(wrong, "a", "new")
 
 
-def test_no_link_of_the_repository_leads_nowhere() -> None:
+def test_repository_has_no_broken_link() -> None:
     assert links.faults() == []
 
 
@@ -304,7 +304,7 @@ def test_links(tmp_path: Path, link: str, why: str | None) -> None:
     assert why is None or (why in found[0] and found[0].startswith("README.md: "))
 
 
-def test_the_site_leads_nowhere_else(tmp_path: Path) -> None:
+def test_site_has_no_broken_link(tmp_path: Path) -> None:
     built = site.build(tmp_path / "site")
     pages = sorted((tmp_path / "site").rglob("*.html"))
     assert len(pages) == built + 1 == len(links.pages()) + 1
@@ -320,7 +320,7 @@ def test_the_site_leads_nowhere_else(tmp_path: Path) -> None:
             assert not anchor or f'id="{anchor}"' in file.read_text(), (page, target)
 
 
-def test_what_the_demo_printed_stands_in_its_pages() -> None:
+def test_pages_of_the_demo_have_its_current_output() -> None:
     shown = demo.documents(kept_studies())
     assert set(shown) == set(demo.PAGES)
     for path, text in shown.items():
@@ -331,7 +331,7 @@ def test_what_the_demo_printed_stands_in_its_pages() -> None:
 # System calls -----------------------------------------------------------------------------------------------
 
 
-def test_system_calls_are_those_of_one_request() -> None:
+def test_system_calls_are_counted_for_one_request() -> None:
     if not shutil.which("strace"):
         pytest.skip("no strace")
     told = catalogue()
@@ -342,7 +342,7 @@ def test_system_calls_are_those_of_one_request() -> None:
     assert not {"execve", "clone"} & set(found["calls"])
 
 
-def test_an_entry_that_is_not_here_says_why() -> None:
+def test_unavailable_entry_has_its_reason() -> None:
     entry = {"name": "x", "settings": [], "available": False, "reason": "no ring"}
     found = strace_counts.entry_counts(entry, strace_counts.of_design(entry))
     assert found["absent"] == "no ring" and "calls" not in found

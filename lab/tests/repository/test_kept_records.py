@@ -48,7 +48,7 @@ def unpacked(kept: Kept, folder: Path) -> Path:
     return folder / "run"
 
 
-def test_there_is_one_of_the_demo() -> None:
+def test_demo_has_a_record() -> None:
     assert "unp-ch30" in STUDIES
 
 
@@ -95,7 +95,7 @@ def test_it_is_small_and_has_its_files(kept: Kept, tmp_path: Path) -> None:
     assert naming_a_clone == [], "a record names no directory of whoever made it"
 
 
-def test_a_record_can_be_made_again_of_what_is_kept(tmp_path: Path) -> None:
+def test_record_can_be_rebuilt_from_its_archive(tmp_path: Path) -> None:
     kept = next(each for each in KEPT if each.figures.study == "unp-ch30")
     run = unpacked(kept, tmp_path)
     old = tmp_path / "records/2026-01-02/unp-ch30/gone.svg"
@@ -286,9 +286,7 @@ def test_a_table_of_client_primitives_is_on_their_pages_only() -> None:
     assert recorded([kept], "send_each", entries.SENDING, PRIMITIVES / "x.md") == NOT_RECORDED
 
 
-def test_a_record_that_cannot_be_made_leaves_the_one_that_is_there(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_failed_record_leaves_the_existing_one(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     kept = next(each for each in KEPT if each.figures.study == "unp-ch30")
     there = tmp_path / kept.folder
     shutil.copytree(ROOT / kept.folder, there)
@@ -306,7 +304,7 @@ def test_an_entry_without_a_run_is_marked_as_not_recorded() -> None:
     assert system_calls(kept_calls(), "designs", "nobody", DESIGNS / "x.md") == NOT_RECORDED
 
 
-def test_a_record_of_another_form_is_refused_with_the_command_that_makes_it_again(tmp_path: Path) -> None:
+def test_record_of_another_form_is_refused_with_the_command_to_rebuild_it(tmp_path: Path) -> None:
     file = tmp_path / "records/2026-01-02/x" / FIGURES
     file.parent.mkdir(parents=True)
     file.write_text('{"form": 1}')

@@ -298,7 +298,7 @@ PLOTS = {
 """By the row of docs/generated/sources.md that names charts: ours; or what they are if they have no axes."""
 
 
-def test_every_row_of_a_source_that_names_charts_is_looked_at() -> None:
+def test_every_source_row_that_names_charts_is_tested() -> None:
     named = {
         row.name
         for row in source_rows()

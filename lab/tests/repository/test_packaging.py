@@ -122,7 +122,7 @@ def test_python_without_venv_names_its_package(machine: Machine) -> None:
     assert line.rstrip().endswith("apt-get install -y python3.12-venv")
 
 
-def test_rustup_that_has_a_toolchain_of_old(machine: Machine) -> None:
+def test_outdated_rustup_toolchain_is_updated(machine: Machine) -> None:
     machine.add_python("3.12")
     machine.add("cc")
     machine.add_rust("1.70.0")
@@ -130,7 +130,7 @@ def test_rustup_that_has_a_toolchain_of_old(machine: Machine) -> None:
     assert machine.missing().rstrip().endswith(": rustup update stable && rustup default stable")
 
 
-def test_toolchains_beside_the_proxy_are_found_from_another_home(tmp_path: Path) -> None:
+def test_toolchains_next_to_the_proxy_are_found_from_another_home(tmp_path: Path) -> None:
     (tmp_path / ".rustup").mkdir()
     (tmp_path / ".cargo").mkdir()
     machine = Machine(tmp_path / ".cargo" / "bin")
@@ -144,7 +144,7 @@ def test_toolchains_beside_the_proxy_are_found_from_another_home(tmp_path: Path)
     assert machine.ask("rustup-home", RUSTUP_HOME="/elsewhere").stdout == ""
 
 
-def test_the_launcher_starts_where_the_path_has_blanks(tmp_path: Path) -> None:
+def test_launcher_works_in_a_path_with_spaces(tmp_path: Path) -> None:
     home = tmp_path / "my files" / ".venv"
     (home / "bin").mkdir(parents=True)
     (home / "bin" / "python").write_text('#!/bin/sh\nprintf "<%s>" "$@"\n')

@@ -50,7 +50,7 @@ def test_codes_have_one_form(path: Path) -> None:
     assert [code for code in codes if not CODE.fullmatch(str(code))] == []
 
 
-def test_a_refusal_without_a_code_is_seen(tmp_path: Path) -> None:
+def test_refusal_without_a_code_is_found(tmp_path: Path) -> None:
     source = tmp_path / "example.py"
     source.write_text('raise UserError("no")\nraise UserError("no", code="a.b")\nProblem(f"{1}")\n')
     assert list(without_code(source)) == [1, 3]

@@ -105,7 +105,7 @@ def test_named_test_exists(row: SourceRow) -> None:
 
 
 @pytest.mark.parametrize("source", sources_with_checks())
-def test_checks_are_of_rows_that_there_are(source: str) -> None:
+def test_source_checks_refer_to_existing_rows(source: str) -> None:
     there = {row.name for row in ROWS if row.client and row.document == source}
     checks = checks_of(source)
     assert checks and checks.keys() <= there
@@ -306,7 +306,7 @@ def only_row(directory: Path, text: str) -> SourceRow:
         ("d,a,i,x,document,,thunderherd serve prefork,,,,later\n", "a server without a client"),
     ],
 )
-def test_faulty_rows_are_told(text: str, fault: str, tmp_path: Path) -> None:
+def test_faulty_rows_are_reported(text: str, fault: str, tmp_path: Path) -> None:
     (found,) = only_row(tmp_path, text).faults()
     assert fault in found
     assert "checklist.csv row 1" in found

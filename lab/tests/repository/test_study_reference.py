@@ -35,7 +35,7 @@ def tables(model: type[BaseModel], seen: set[type[BaseModel]]) -> Iterator[type[
         found += [part for part in getattr(each, "__args__", ()) if part is not each]
 
 
-def test_both_are_current() -> None:
+def test_study_schema_and_reference_are_current() -> None:
     assert study_file.schema() == SCHEMA
     assert (ROOT / study_file.DOCUMENT).read_text() == study_file.document()
 

@@ -31,7 +31,7 @@ def test_every_command_prints_what_is_shown(tmp_path: Path) -> None:
     assert (tmp_path / "mine.html").is_file()
 
 
-def test_the_two_commands_are_what_the_page_says() -> None:
+def test_make_targets_match_the_page() -> None:
     """They are run by CI, and by whoever has a new clone; here, that they are what is told of them."""
     assert "```sh\nmake demo\nmake test\n```" in PAGE
     assert "DEMO_STUDY := unp-ch30\n" in MAKEFILE

@@ -92,7 +92,7 @@ def test_the_run_ends_and_its_summary_has_the_reasons(ran: tuple[Summary, Path])
     assert any(REASONS[POINT] in each for each in tables.warnings(summary))
 
 
-def test_counted_trials_have_the_others_and_the_reason(ran: tuple[Summary, Path]) -> None:
+def test_counted_trials_have_the_available_counters_and_the_reason(ran: tuple[Summary, Path]) -> None:
     counting = ran[0].counting
     assert counting is not None and counting.counters == [*WHAT_EXPLAINS, COUNTED]
     for contender in counting.contenders:
@@ -101,7 +101,7 @@ def test_counted_trials_have_the_others_and_the_reason(ran: tuple[Summary, Path]
         assert COUNTED not in server.counts and "sys_enter_sned" in server.unavailable[COUNTED]
 
 
-def test_tables_report_and_csv_say_why(
+def test_tables_report_and_csv_have_the_reason(
     ran: tuple[Summary, Path], tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
     summary, directory = ran
@@ -116,6 +116,8 @@ def test_tables_report_and_csv_say_why(
     assert source.splitlines()[1].startswith("Pre,,")
 
 
-def test_explain_still_explains(ran: tuple[Summary, Path], capsys: pytest.CaptureFixture[str]) -> None:
+def test_explain_works_without_the_absent_event(
+    ran: tuple[Summary, Path], capsys: pytest.CaptureFixture[str]
+) -> None:
     assert run_command(["explain", str(ran[1]), "iterative", "prefork"]) == 0
     assert "page faults" in capsys.readouterr().out

@@ -109,7 +109,7 @@ def test_bytes_that_were_not_copied_are_not_counted(
 # explain ----------------------------------------------------------------------------------------------------
 
 
-def test_explain_refuses_with_what_to_type(rig: CountedRig, capsys: pytest.CaptureFixture[str]) -> None:
+def test_explain_refuses_with_a_command_to_type(rig: CountedRig, capsys: pytest.CaptureFixture[str]) -> None:
     summary = rig.run()
     trials = thunderherd.load(rig.directory).trials
 
@@ -163,7 +163,7 @@ STUDY = head(
 )
 
 
-def test_a_process_for_every_client_is_what_fork_per_client_pays_for(
+def test_fork_per_client_is_explained_by_processes(
     use_engine: Path,
     tmp_path: Path,
     capsys: pytest.CaptureFixture[str],

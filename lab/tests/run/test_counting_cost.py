@@ -167,7 +167,7 @@ def test_the_cost_is_noted_with_every_figure_verdict_and_explanation(
     assert "iterative (1.50 to 1.50)" in shown
 
 
-def test_a_cost_without_an_effect_is_no_warning(make: Callable[..., Rig]) -> None:
+def test_insignificant_counting_cost_is_no_warning(make: Callable[..., Rig]) -> None:
     rig = make(ASKED)
     rig.factor = lambda name: 1.01
     summary = rig.run()
@@ -210,7 +210,7 @@ def test_a_resumed_run_runs_the_missing_pairs(make: Callable[..., Rig]) -> None:
     assert rig.run(resume=True).counting_cost == cost and len(rig.ran) == 12
 
 
-def test_they_take_no_longer_than_they_may(make: Callable[..., Rig]) -> None:
+def test_pairs_keep_to_their_time_limit(make: Callable[..., Rig]) -> None:
     rig = make(ASKED)
     rig.seconds = FEW_SECONDS / 2
     cost = rig.run().counting_cost
@@ -238,7 +238,7 @@ def test_a_contender_without_a_pair_has_its_reason(make: Callable[..., Rig]) -> 
     assert f"prefork {FAILED_WITHOUT}: load: errors: 2 refused" in rig.said.getvalue()
 
 
-def test_a_study_names_whose(small_study_file: Path, some_catalogue: Catalogue) -> None:
+def test_study_names_the_contenders_of_the_pairs(small_study_file: Path, some_catalogue: Catalogue) -> None:
     def load(*overrides: str) -> Study:
         return load_study(str(small_study_file), "quick", [*overrides], some_catalogue)
 
@@ -256,7 +256,7 @@ def test_bundled_studies_have_a_few_and_no_control(use_engine: Path) -> None:
         assert all(study.contender(each).control_of is None for each in study.counting_cost.contenders)
 
 
-def test_only_what_is_shown_is_beyond() -> None:
+def test_ratio_is_beyond_only_if_its_whole_interval_is() -> None:
     def ratio(low: float | None, high: float | None, least: float, most: float) -> CostEstimate:
         return CostEstimate(
             metric="m", value=1.1, low=low, high=high, confidence=0.95, least=least, most=most, pairs=6

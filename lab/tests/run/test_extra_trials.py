@@ -23,7 +23,7 @@ def rig(request: pytest.FixtureRequest, make_rig: MakeRig) -> ExtraRig:
     return made
 
 
-def test_extra_trials_run_after_the_judged_ones_and_are_kept_apart(rig: ExtraRig) -> None:
+def test_extra_trials_run_after_judged_ones_into_their_own_file(rig: ExtraRig) -> None:
     summary = rig.run()
     assert rig.judged == 30 and summary.trials.valid == 30
     assert sorted(rig.ran) == sorted((name, number, 1) for name in NAMES for number in (1, 2))
@@ -56,7 +56,7 @@ def test_a_resumed_run_runs_the_missing_extra_trials(rig: ExtraRig) -> None:
     assert len(rig.ran) == 6 and rig.of(again).contenders == rig.of(summary).contenders
 
 
-def test_an_invalid_extra_trial_is_repeated_once_and_then_has_its_reason(rig: ExtraRig) -> None:
+def test_invalid_extra_trial_is_repeated_once_then_has_a_reason(rig: ExtraRig) -> None:
     def outcome(contender: Contender, block: int, attempt: int) -> dict[str, Any]:
         bad = contender.name == "prefork" or (contender.name == "iterative" and attempt == 1)
         return {"valid": not bad}

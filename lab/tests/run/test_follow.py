@@ -136,7 +136,7 @@ def test_ctrl_c_ends_the_view_and_not_the_run(writer: Writer, watching: tuple[in
 
 
 @pytest.mark.usefixtures("use_engine")
-def test_a_real_run_and_who_watches_it_end_cleanly_at_ctrl_c(tmp_path: Path) -> None:
+def test_run_and_watch_end_cleanly_at_ctrl_c(tmp_path: Path) -> None:
     study, path = tmp_path / "small.toml", tmp_path / "run"
     study.write_text(STUDY.replace("repetitions = 1", "repetitions = 500"))
     with on_a_terminal([*PROGRAM, "run", str(study), "--out", str(path)]) as (run, terminal):
@@ -177,7 +177,7 @@ def test_a_pipe_gets_plain_lines(writer: Writer) -> None:
     assert "9 trials" in said.splitlines()[-1]
 
 
-def test_a_run_that_has_ended_is_told_at_once(writer: Writer, capsys: pytest.CaptureFixture[str]) -> None:
+def test_watch_of_an_ended_run_prints_its_end(writer: Writer, capsys: pytest.CaptureFixture[str]) -> None:
     writer.add(26)
     writer.finish()
     found = os.sched_getaffinity(0), os.sched_getscheduler(0)
@@ -190,7 +190,7 @@ def test_a_run_that_has_ended_is_told_at_once(writer: Writer, capsys: pytest.Cap
     assert "ended: 30 trials" in capsys.readouterr().out
 
 
-def test_where_there_is_no_run(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+def test_directory_without_run_is_refused(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
     assert run_command(["watch", str(tmp_path)]) == 2
     assert codes_printed(capsys.readouterr().err) == ["results.no_run"]
 
@@ -198,7 +198,7 @@ def test_where_there_is_no_run(tmp_path: Path, capsys: pytest.CaptureFixture[str
 # Following --------------------------------------------------------------------------------------------------
 
 
-def test_a_line_counts_when_it_is_whole(writer: Writer) -> None:
+def test_incomplete_last_line_is_not_read(writer: Writer) -> None:
     followed = Followed(writer.path)
     assert len(followed.new_trials()) == 4 and followed.new_trials() == []
     line = (writer.path / "trials.jsonl").read_bytes().splitlines()[0]
@@ -220,7 +220,7 @@ def test_the_study_is_that_of_the_run(writer: Writer) -> None:
     writer.directory.close()
 
 
-def test_its_lock_tells_whether_it_runs_and_nobody_is_kept_out(writer: Writer) -> None:
+def test_lock_shows_whether_the_run_is_active_without_blocking_it(writer: Writer) -> None:
     followed = Followed(writer.path)
     assert followed.is_running()
     writer.directory.close()
@@ -241,7 +241,7 @@ def test_its_lock_tells_whether_it_runs_and_nobody_is_kept_out(writer: Writer) -
         thread.join()
 
 
-def test_it_leaves_the_measured_cpus(small_study: Study) -> None:
+def test_watch_leaves_the_measured_cpus(small_study: Study) -> None:
     """In a separate process, which cannot get back the CPUs that it gives up."""
     here = sorted(os.sched_getaffinity(0))
     if len(here) < 2:

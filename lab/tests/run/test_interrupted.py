@@ -36,7 +36,7 @@ def wait_for(what: Callable[[], object], seconds: float = 60) -> None:
 @pytest.mark.parametrize(("key", "file", "word"), [
     ("counting.trials", "counted.jsonl", "counted"), ("profiling.trials", "profiles.jsonl", "sampled"),
 ])  # fmt: skip
-def test_ctrl_c_in_an_extra_trial_keeps_all_trials_and_says_which(
+def test_ctrl_c_in_an_extra_trial_keeps_all_trials(
     key: str, file: str, word: str, copied_engine: Path, tmp_path: Path
 ) -> None:
     study, run = tmp_path / "small.toml", tmp_path / "run"

@@ -65,7 +65,7 @@ def test_a_terminal_gets_the_view_and_keeps_what_matters(small_study: Study) -> 
     assert text.rstrip().endswith("\x1b[2K") or text.count("\x1b[?25h") == 1  # the cursor is back
 
 
-def test_it_ranks_by_the_trials_so_far_and_says_what_is_in_flight(small_study: Study) -> None:
+def test_view_ranks_trials_so_far_and_names_the_current_one(small_study: Study) -> None:
     view = LiveView(small_study, terminal())
     assert NO_TRIAL in shown(view)
     view.begins([trial(small_study, name, 1) for name in COSTS])
@@ -79,7 +79,7 @@ def test_it_ranks_by_the_trials_so_far_and_says_what_is_in_flight(small_study: S
     assert SO_FAR in text and re.search(r"\d s .*CPU", text)
 
 
-def test_intervals_narrow(small_study: Study) -> None:
+def test_intervals_narrow_with_more_trials(small_study: Study) -> None:
     view = LiveView(small_study, terminal())
     halves = []
     for block in range(1, 31):
@@ -94,7 +94,7 @@ def test_intervals_narrow(small_study: Study) -> None:
 
 
 @pytest.mark.parametrize(("width", "height"), [(40, 8), (80, 10), (130, 12)])
-def test_it_fits_its_terminal(small_study: Study, width: int, height: int) -> None:
+def test_view_fits_its_terminal(small_study: Study, width: int, height: int) -> None:
     view = LiveView(small_study, terminal())
     view.begins([trial(small_study, name, block) for block in range(1, 9) for name in COSTS])
     view.plan(10, 6)
@@ -132,7 +132,7 @@ def test_names_of_a_study_do_not_steer_the_terminal(small_study: Study) -> None:
     assert "\x1b" not in ranking_line(view.ranking)
 
 
-def test_plain_lines_tell_the_standing_of_each_block(small_study: Study) -> None:
+def test_plain_view_prints_the_ranking_after_each_block(small_study: Study) -> None:
     said = io.StringIO()
     view = PlainView(small_study, said)
     view.plan(10, 30)
@@ -146,9 +146,7 @@ def test_plain_lines_tell_the_standing_of_each_block(small_study: Study) -> None
     assert second.startswith("so far") and "iterative" in second.split(": ", 1)[1]
 
 
-def test_the_views_are_as_the_golden_page_has_them(
-    small_study: Study, golden: Callable[[str, str], None]
-) -> None:
+def test_views_match_the_golden_file(small_study: Study, golden: Callable[[str, str], None]) -> None:
     """What `watch` draws on a terminal and prints in a pipe; a run draws the same view."""
     of_terminal, said = LiveView(small_study, terminal()), io.StringIO()
     in_pipe = PlainView(small_study, said)
@@ -166,7 +164,7 @@ def test_the_views_are_as_the_golden_page_has_them(
     golden("run/live_view.txt", re.sub(r"[0-9.]+ s( of CPU| left|$)", r"N s\1", page, flags=re.MULTILINE))
 
 
-def test_standings_take_no_invalid_trial(small_study: Study) -> None:
+def test_ranking_ignores_invalid_trials(small_study: Study) -> None:
     ranking = RankingSoFar(small_study)
     ranking.add(trial(small_study, "prefork", 1, valid=False))
     assert ranking.invalid == ranking.trials == 1
@@ -174,7 +172,7 @@ def test_standings_take_no_invalid_trial(small_study: Study) -> None:
     assert ranking_line(ranking) == ""
 
 
-def test_time_left_rests_on_what_trials_took() -> None:
+def test_time_left_uses_the_duration_of_past_trials() -> None:
     clock = Clock()
     clock.trials_left = 11
     clock.begin()

@@ -53,7 +53,7 @@ def run(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, *overrides: str) -> Sum
     return run_study(study, tmp_path / "run", seed=1, show=PlainProgress(io.StringIO()))
 
 
-def test_it_is_made_again_with_a_longer_window(
+def test_late_counted_trial_is_repeated_with_a_longer_window(
     fake_engine: Fake, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     fake_engine("late_in_short_windows")
@@ -80,7 +80,7 @@ def test_it_is_made_again_with_a_longer_window(
         assert told.sides["server"].counts["system_calls"].per_request == 3
 
 
-def test_where_none_came_in_time_every_place_says_so(
+def test_run_whose_counted_trials_are_all_late_shows_the_reason(
     fake_engine: Fake, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:
     fake_engine("late")
@@ -109,7 +109,7 @@ def test_where_none_came_in_time_every_place_says_so(
     assert (tmp_path / "run" / "counted.jsonl").read_text().splitlines() == ran
 
 
-def test_one_of_an_earlier_version_that_counted_it_is_made_again(
+def test_late_counted_trial_of_an_earlier_version_is_repeated(
     fake_engine: Fake, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     fake_engine("late")
@@ -130,7 +130,7 @@ def test_one_of_an_earlier_version_that_counted_it_is_made_again(
         assert each.trials == 1 or TOO_BUSY in (each.why or "")
 
 
-def test_a_sampled_one_is_not_kept(
+def test_late_profiled_trial_is_invalid(
     fake_engine: Fake, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     fake_engine("late")

@@ -77,7 +77,7 @@ def printed(text: str) -> dict[str, float]:
     return {name: float(value) for name, value in re.findall(r"(\w+)[\s│┆|]+([\d.]+(?:e-\d+)?)\b", text)}
 
 
-def test_the_readme_is_as_the_golden_page_has_it(folder: Path, golden: Callable[[str, str], None]) -> None:
+def test_readme_matches_the_golden_file(folder: Path, golden: Callable[[str, str], None]) -> None:
     text = (folder / "README.md").read_text()
     golden("run/readme.txt", text.replace(str(folder.parent), "somewhere"))
 
@@ -116,7 +116,7 @@ def test_the_lines_for_r_print_the_medians(folder: Path) -> None:
 # What it says -----------------------------------------------------------------------------------------------
 
 
-def test_every_file_and_every_column_is_told(folder: Path) -> None:
+def test_readme_describes_every_file_and_column(folder: Path) -> None:
     text = (folder / "README.md").read_text()
     told = set(re.findall(r"^\| ([\w.]+)/? \|", text, re.MULTILINE))
     assert {path.name for path in folder.iterdir()} <= told
@@ -129,7 +129,7 @@ def test_every_file_and_every_column_is_told(folder: Path) -> None:
         assert re.search(rf"^\| [\w, ]*\b{name}\b", text.partition("of the estimates")[2], re.MULTILINE)
 
 
-def test_the_summary_names_the_schema_beside_it(folder: Path) -> None:
+def test_summary_names_its_schema_file(folder: Path) -> None:
     found = json.loads((folder / "summary.json").read_text())
     schema = json.loads((folder / found["$schema"]).read_text())
     assert set(found) == set(schema["properties"])
@@ -137,7 +137,7 @@ def test_the_summary_names_the_schema_beside_it(folder: Path) -> None:
     assert schema == json.loads(published.read_text())
 
 
-def test_an_unfinished_run_says_so(small_study: Study, tmp_path: Path) -> None:
+def test_readme_of_an_unfinished_run_has_no_summary(small_study: Study, tmp_path: Path) -> None:
     path = tmp_path / "run"
     RunDirectory.create(path, info(small_study)).close()
     write_folder(thunderherd.load(path))
@@ -181,7 +181,7 @@ def test_estimates_are_those_of_the_summary() -> None:
     ],
     ids=["main", "sweeps", "repeated", "no main table"],
 )
-def test_the_page_is_short_and_has_what_matters(summarised: Callable[[], Summary]) -> None:
+def test_readme_is_short_and_has_the_essentials(summarised: Callable[[], Summary]) -> None:
     found = summarised()
     page = summary_page(found)
     assert len(page.splitlines()) <= MOST_LINES
@@ -191,7 +191,7 @@ def test_the_page_is_short_and_has_what_matters(summarised: Callable[[], Summary
         assert "| place | contender |" in page or "| order | contender |" in page
 
 
-def test_a_page_of_much_stays_short() -> None:
+def test_readme_of_a_large_study_stays_short() -> None:
     found = synthetic()
     many = [
         each.model_copy(update={"name": f"{each.name}_{copy}", "base": f"{each.name}_{copy}"})
@@ -205,7 +205,7 @@ def test_a_page_of_much_stays_short() -> None:
     assert "more in `summary.json`" in page and "contenders more" in page
 
 
-def test_what_a_study_calls_itself_stays_text() -> None:
+def test_title_and_path_of_a_study_are_escaped() -> None:
     found = synthetic()
     study = found.study.model_copy(
         update={"title": "<script>alert(1)</script> | *x*", "asked_for": "a `b`.toml"}

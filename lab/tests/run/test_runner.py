@@ -159,7 +159,7 @@ def test_a_contender_that_stays_invalid_is_given_up(rig: Rig) -> None:
     assert summary.study.blocks == 10
 
 
-def test_a_run_in_which_nothing_works_ends(rig: Rig) -> None:
+def test_run_ends_if_every_trial_is_invalid(rig: Rig) -> None:
     rig.outcome = lambda name, block, attempt: {"valid": False}
     summary = rig.run()
     assert len(rig.ran) == 18
@@ -167,9 +167,7 @@ def test_a_run_in_which_nothing_works_ends(rig: Rig) -> None:
     assert not summary.study.complete
 
 
-def test_the_lines_of_a_run_are_as_the_golden_page_has_them(
-    rig: Rig, golden: Callable[[str, str], None]
-) -> None:
+def test_lines_of_a_run_match_the_golden_file(rig: Rig, golden: Callable[[str, str], None]) -> None:
     """Interrupted, resumed, with an invalid trial and a noisy block; then runs that are refused."""
     rig.study = rig.study.model_copy(
         update={"noise": rig.study.noise.model_copy(update={"foreign_percent": 10.0})}
@@ -200,7 +198,7 @@ def test_progress_is_a_line_a_block(rig: Rig) -> None:
 # Interrupting and resuming
 
 
-def test_an_interrupted_run_keeps_what_it_has_and_says_how_to_go_on(rig: Rig) -> None:
+def test_interrupted_run_keeps_its_trials_and_prints_the_resume_command(rig: Rig) -> None:
     rig.stop_after = 8
     with pytest.raises(KeyboardInterrupt):
         rig.run()
@@ -216,7 +214,7 @@ def test_an_interrupted_run_keeps_what_it_has_and_says_how_to_go_on(rig: Rig) ->
 
 
 @pytest.mark.parametrize("done", [0, 1, 3, 8, 29])
-def test_resuming_gives_the_run_that_would_have_been(rig: Rig, done: int) -> None:
+def test_resumed_run_equals_an_uninterrupted_one(rig: Rig, done: int) -> None:
     rig.stop_after = done
     with pytest.raises(KeyboardInterrupt):
         rig.run()
@@ -250,12 +248,12 @@ def test_resuming_a_finished_run_measures_nothing(rig: Rig) -> None:
     assert again.pairs == first.pairs
 
 
-def test_resuming_where_nothing_is_begins(rig: Rig) -> None:
+def test_resume_in_an_empty_directory_begins_a_run(rig: Rig) -> None:
     assert rig.run(resume=True).study.complete
     assert NOTHING_TO_RESUME in rig.said.getvalue()
 
 
-def test_a_run_is_not_begun_over_another(rig: Rig) -> None:
+def test_run_into_a_directory_with_a_run_is_refused(rig: Rig) -> None:
     rig.run()
     (problem,) = refused(rig.run)
     assert (problem.code, problem.where) == ("run.directory_taken", str(rig.directory))
@@ -291,7 +289,7 @@ def test_another_seed_engine_or_kernel_is_refused(rig: Rig, monkeypatch: pytest.
     assert problem.code == "run.other_kernel"
 
 
-def test_an_engine_built_anew_in_mid_run_is_noticed(rig: Rig) -> None:
+def test_engine_rebuilt_during_a_run_is_refused(rig: Rig) -> None:
     def rebuild(name: str, block: int, attempt: int) -> dict[str, Any]:
         if block == 2:
             os.utime(os.environ["THUNDERHERD_ENGINE"])
@@ -314,7 +312,7 @@ def test_a_mistake_of_the_user_in_mid_run_is_reported_with_how_to_resume(rig: Ri
     assert re.search(rf"^raise `ulimit -u`; .*\b3 .*{RESUME}.* --resume", problem.hint)
 
 
-def test_what_the_engine_refuses_a_contender_for_from_the_first_is_not_gone_on_with(rig: Rig) -> None:
+def test_run_refused_from_the_first_trial_suggests_a_new_run(rig: Rig) -> None:
     """A resumed run has the same settings. If earlier trials succeeded, there is another cause."""
 
     def refuse(name: str, block: int, attempt: int) -> dict[str, Any]:
@@ -427,7 +425,9 @@ def test_a_killed_run_leaves_no_process_and_loses_one_trial_at_most(
     assert processes_of(copied_engine) == {}
 
 
-def test_ctrl_c_keeps_what_is_there(real_run: Callable[[], Any], copied_engine: Path, tmp_path: Path) -> None:
+def test_ctrl_c_keeps_the_finished_trials(
+    real_run: Callable[[], Any], copied_engine: Path, tmp_path: Path
+) -> None:
     written = tmp_path / "run" / "trials.jsonl"
     process = real_run()
     wait_for(lambda: lines_of(written) >= 5 and processes_of(copied_engine))
@@ -444,7 +444,7 @@ def test_ctrl_c_keeps_what_is_there(real_run: Callable[[], Any], copied_engine: 
     assert loaded.summary is not None
 
 
-def test_a_real_run_tells_fork_from_the_others(
+def test_real_run_finds_fork_per_client_slower(
     use_engine: Path, small_study_file: Path, tmp_path: Path
 ) -> None:
     study = load_study(str(small_study_file), "quick", ["load.settings.loops=50"], catalogue())

@@ -107,7 +107,7 @@ def test_both_stages_and_the_answer(rig: Rig, typed: Typed, tmp_path: Path) -> N
     assert answer(tmp_path / "again") == found
 
 
-def test_none_is_an_answer(rig: Rig, typed: Typed, tmp_path: Path) -> None:
+def test_search_without_a_crossing_succeeds(rig: Rig, typed: Typed, tmp_path: Path) -> None:
     rig.cost = lambda pool: 10e-6
     status, printed, _ = typed("crossover", *WORDS, "--out", str(tmp_path / "none"))
     assert status == 0
@@ -132,7 +132,7 @@ def uninterrupted() -> list[tuple[list[str], dict[str, Any]]]:
 
 
 @pytest.mark.parametrize("stop_after", [7, 100, 150], ids=lambda count: f"after {count} trials")
-def test_an_interrupted_search_goes_on_where_it_was(
+def test_interrupted_search_resumes(
     rig: Rig,
     typed: Typed,
     tmp_path: Path,
@@ -159,7 +159,7 @@ def test_an_interrupted_search_goes_on_where_it_was(
     assert typed(*again[1:])[0] == 0 and rig.ran == ran
 
 
-def test_a_directory_of_its_own_is_named_in_what_to_type(
+def test_default_directory_is_named_in_the_resume_command(
     rig: Rig, typed: Typed, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.chdir(tmp_path)
@@ -177,7 +177,7 @@ def test_a_directory_of_its_own_is_named_in_what_to_type(
         (["--seed", "6"], "run.other_seed", ["seed 5", "--seed", "6"]),
     ],
 )
-def test_only_the_same_search_goes_on(
+def test_only_the_same_search_can_be_resumed(
     rig: Rig, typed: Typed, tmp_path: Path, change: list[str], code: str, facts: list[str]
 ) -> None:
     out = str(tmp_path / "out")
@@ -189,7 +189,7 @@ def test_only_the_same_search_goes_on(
     assert [fact for fact in facts if fact not in told] == []
 
 
-def test_a_directory_that_is_taken(rig: Rig, typed: Typed, tmp_path: Path) -> None:
+def test_directory_that_is_taken_is_refused(rig: Rig, typed: Typed, tmp_path: Path) -> None:
     def refusal(out: Path, *more: str) -> tuple[int, list[str], str]:
         status, _, said = typed("crossover", *WORDS, *more, "--out", str(out))
         return status, codes_printed(said), said
@@ -255,7 +255,7 @@ def test_a_mistake_is_a_line_and_perhaps_a_hint(
 # With the engine itself -------------------------------------------------------------------------------------
 
 
-def test_a_crossing_that_is_made_is_found(
+def test_real_search_finds_a_known_crossing(
     use_engine: Path, typed: Typed, monkeypatch: pytest.MonkeyPatch, tmp_path: Path
 ) -> None:
     """A process for every connection against 60 µs of spinning for every request: the first is dearer where a

@@ -69,7 +69,7 @@ FILE, MEMFD = "load.settings.source=file", "server.settings.source=memfd"
         ),
     ],
 )
-def test_it_is_of_the_end_that_makes_use_of_it(
+def test_swept_setting_belongs_to_the_end_that_uses_it(
     use_engine: Path, tmp_path: Path, pair: tuple[str, str], over: str, fixed: tuple[str, ...],
     side: str | None, key: str,
 ) -> None:  # fmt: skip
@@ -142,7 +142,7 @@ def test_it_is_of_the_end_that_makes_use_of_it(
         ),
     ],
 )
-def test_a_swept_key_without_effect_is_refused_with_what_to_type(
+def test_swept_key_without_effect_is_refused_with_a_suggestion(
     use_engine: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str],
     words: str, code: str, facts: list[str],
 ) -> None:  # fmt: skip
@@ -152,7 +152,7 @@ def test_a_swept_key_without_effect_is_refused_with_what_to_type(
     assert [fact for fact in facts if fact not in stderr] == [], stderr
 
 
-def test_what_is_typed_instead_is_not_refused(use_engine: Path, tmp_path: Path) -> None:
+def test_suggested_range_is_accepted(use_engine: Path, tmp_path: Path) -> None:
     """As many clients as there are ports for."""
     (problem,) = refused(swept_keys, SENDERS, "clients=1..100000", tmp_path)
     over = problem.hint.partition("--over ")[2].partition(";")[0]

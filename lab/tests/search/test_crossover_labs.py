@@ -45,7 +45,7 @@ WITH_VETH = CATALOGUE.model_copy(update={"namespace": PAIR})
         ("loss=0.1%..10%", "loss_per_million", [1000, 10_000, 100_000]),
     ],
 )
-def test_what_joins_both_sides_is_swept_and_each_point_has_a_lab_of_its_own(
+def test_sweep_over_a_lab_setting_gives_each_point_its_own_lab(
     tmp_path: Path, over: str, setting: str, sizes: list[int]
 ) -> None:
     coarse = coarse_study(asked(over=over, points=3, lab=("veth",)), WITH_VETH)
@@ -108,7 +108,7 @@ EXCEEDS, UNKNOWN = "crossover.over_exceeds_setting", "crossover.over_unknown"
         ),
     ],
 )
-def test_a_key_that_the_lab_lacks_is_refused_with_what_to_type(
+def test_key_that_the_lab_lacks_is_refused_with_a_suggestion(
     changes: dict[str, Any], code: str, facts: list[str]
 ) -> None:
     pair = PAIR.model_copy(update={"unavailable_settings": NETEM})

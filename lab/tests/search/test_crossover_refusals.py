@@ -31,7 +31,7 @@ COARSE_POINT = '[[sweeps.crossover.coarse]]\nsize = 1\nstanding = "a"\nratio = 1
         ('unit = "bytes"', 'unit = "bytes"\ncoarse_blocks = 0', "coarse_blocks = 0"),
     ],
 )
-def test_a_sweep_that_cannot_ask(tmp_path: Path, old: str, new: str, fact: str) -> None:
+def test_invalid_crossover_sweep_is_refused(tmp_path: Path, old: str, new: str, fact: str) -> None:
     text = toml_text(coarse_study(asked(), CATALOGUE))
     assert old in text
     problems = refused(study_of, text.replace(old, new), tmp_path / "coarse.toml")

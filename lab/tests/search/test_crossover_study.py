@@ -39,7 +39,7 @@ def refused(catalogue: Catalogue = CATALOGUE, **changes: Any) -> Problem:
 # The first stage --------------------------------------------------------------------------------------------
 
 
-def test_it_is_a_study_of_one_sweep(tmp_path: Path) -> None:
+def test_crossover_study_has_one_sweep(tmp_path: Path) -> None:
     study = coarse(tmp_path)
     (sweep,) = study.sweeps
     assert study.main == () and study.name == "crossover-prefork-thread-per-client"
@@ -56,7 +56,7 @@ def test_it_is_a_study_of_one_sweep(tmp_path: Path) -> None:
     assert sweep.crossover is not None and (sweep.crossover.a, sweep.crossover.stage) == ("prefork", "coarse")
 
 
-def test_a_limit_of_the_server_is_raised_and_that_is_said(tmp_path: Path) -> None:
+def test_server_limit_is_raised_with_a_note(tmp_path: Path) -> None:
     study = coarse(tmp_path)
     assert {each.settings["limit"] for each in study.contenders} == {4 * 2**20}
     note = study.sweeps[0].note or ""
@@ -66,7 +66,7 @@ def test_a_limit_of_the_server_is_raised_and_that_is_said(tmp_path: Path) -> Non
     assert small.sweeps[0].note is None
 
 
-def test_a_load_that_ends_by_time_is_taken_where_none_is_named(tmp_path: Path) -> None:
+def test_default_load_ends_by_time(tmp_path: Path) -> None:
     study = coarse(tmp_path, load=None)
     assert study.load.kind == "timed" and study.load.is_timed
     assert (study.load.settings["milliseconds"], study.load.settings["warm_up_milliseconds"]) == (500, 100)
@@ -79,9 +79,7 @@ def test_a_load_that_ends_by_time_is_taken_where_none_is_named(tmp_path: Path) -
     ("side", "server", "client"),
     [("server", MORE, "send_each"), ("client", "send_each", MORE), ("both", MORE, MORE)],
 )
-def test_primitives_are_those_of_the_side_that_is_named(
-    tmp_path: Path, side: str, server: str, client: str
-) -> None:
+def test_primitives_apply_to_the_named_side(tmp_path: Path, side: str, server: str, client: str) -> None:
     study = coarse(tmp_path, a=MORE, b="send_each", side=side)
     first, second = study.contenders[:2]
     assert (first.base, first.design) == (MORE, "thread_per_client")
@@ -92,7 +90,7 @@ def test_primitives_are_those_of_the_side_that_is_named(
     assert {each.design for each in other.contenders} == {"prefork"}
 
 
-def test_a_contender_is_what_it_is_made_of(tmp_path: Path) -> None:
+def test_contender_may_be_given_by_its_settings(tmp_path: Path) -> None:
     study = coarse(
         tmp_path,
         a="design=prefork,pool=30,settings.nodelay=false,load.processes=2,lab.server_cpus=[0]",
@@ -180,14 +178,14 @@ def test_a_setting_of_both_ends_is_that_of_the_end_that_sends(
     assert typed["sweeps"][0]["key"] == "settings.field"
 
 
-def test_who_receives_does_so_where_the_bytes_go(tmp_path: Path) -> None:
+def test_receive_primitive_applies_to_the_receiving_end(tmp_path: Path) -> None:
     study = coarse(tmp_path, a="test_discard", b="recv", load="timed")
     first, second = study.contenders[:2]
     assert (first.load.receive, first.receive) == ("test_discard", "recv")
     assert (second.load.receive, second.receive) == ("recv", "recv")
 
 
-def test_what_is_compared_is_what_the_workload_is_measured_by(tmp_path: Path) -> None:
+def test_metric_follows_the_workload(tmp_path: Path) -> None:
     flow = CATALOGUE.workloads[0].model_copy(update={"name": "flow", "measured_by": "bytes_to_server"})
     catalogue = CATALOGUE.model_copy(update={"workloads": (*CATALOGUE.workloads, flow)})
     assert coarse(tmp_path, catalogue=catalogue).measure.metric == "requests_per_second"
@@ -195,7 +193,7 @@ def test_what_is_compared_is_what_the_workload_is_measured_by(tmp_path: Path) ->
 
 
 @pytest.mark.parametrize(("points", "sizes"), [(2, [1, 1000]), (4, [1, 10, 100, 1000])])
-def test_the_number_of_sizes_may_be_said(tmp_path: Path, points: int, sizes: list[int]) -> None:
+def test_number_of_sizes_can_be_set(tmp_path: Path, points: int, sizes: list[int]) -> None:
     study = coarse(tmp_path, over="bytes=1..1k", points=points)
     assert [point.number for point in study.sweeps[0].points] == sizes
 
@@ -208,7 +206,7 @@ def test_fixed_settings_and_the_laboratory(tmp_path: Path) -> None:
     assert study.lab.server_cpus == study.lab.client_cpus == (0,)
 
 
-def test_the_number_of_requests_ends_the_load_where_it_is_swept(tmp_path: Path) -> None:
+def test_swept_number_of_requests_ends_the_load(tmp_path: Path) -> None:
     study = coarse(tmp_path, over="loops=1..100", load=None)
     assert study.load.kind == "timed"
     assert all(
@@ -224,7 +222,7 @@ def test_the_number_of_requests_ends_the_load_where_it_is_swept(tmp_path: Path) 
 # Another study's --------------------------------------------------------------------------------------------
 
 
-def test_contenders_of_a_study_with_all_that_they_stand_on(tmp_path: Path) -> None:
+def test_contenders_of_a_study_keep_their_settings(tmp_path: Path) -> None:
     # The study counts what these have not.
     names = ("context_switches", "involuntary_switches", "page_faults", "system_calls", "wakeups")
     counters = [
@@ -336,7 +334,7 @@ def test_mistakes_are_refused_with_what_is_allowed(
     assert [fact for fact in facts if fact not in str(problem)] == []
 
 
-def test_sizes_that_a_product_forbids_are_refused_with_what_to_type_instead(use_engine: Path) -> None:
+def test_sizes_that_a_product_forbids_are_refused_with_alternatives(use_engine: Path) -> None:
     """The command in the hint compares both contenders at sizes that exist."""
     offered = engine_client.catalogue()
     for name, other, sizes in (
@@ -377,7 +375,7 @@ def test_sizes_that_a_product_forbids_are_refused_with_what_to_type_instead(use_
         ({}, ("load.settings.byte=3",), "set.unknown_key", "--set load.settings.byte=3"),
     ],
 )
-def test_mistakes_that_only_the_study_shows(
+def test_mistakes_found_in_the_study_are_refused(
     tmp_path: Path, changes: dict[str, Any], overrides: tuple[str, ...], code: str, fact: str
 ) -> None:
     problems = refusals.refused(coarse, tmp_path, *overrides, **changes)
@@ -387,7 +385,7 @@ def test_mistakes_that_only_the_study_shows(
 # The second stage -------------------------------------------------------------------------------------------
 
 
-def test_it_has_its_own_sizes_and_what_the_first_found(tmp_path: Path) -> None:
+def test_second_stage_has_its_own_sizes_and_the_first_stages_findings(tmp_path: Path) -> None:
     first, second = both_stages(tmp_path, lambda size: -0.1 * math.log2(size / 9000))
     found = found_of(first)
     study = load_study(str(tmp_path / "dense.toml"), "quick", [], CATALOGUE)
@@ -399,7 +397,7 @@ def test_it_has_its_own_sizes_and_what_the_first_found(tmp_path: Path) -> None:
     assert second.study.name == first.study.name and second.study.digest != first.study.digest
 
 
-def test_it_takes_tables_of_values_over_too(tmp_path: Path) -> None:
+def test_second_stage_accepts_tables_of_values(tmp_path: Path) -> None:
     both_stages(tmp_path, lambda size: -0.3 * math.log2(size / 20), over="pool=1..64")
     study = load_study(str(tmp_path / "dense.toml"), "quick", [], CATALOGUE)
     sizes = [int(point.number or 0) for point in study.sweeps[0].points]

@@ -67,9 +67,7 @@ def test_both_studies_can_be_run(offered: Catalogue, tmp_path: Path) -> None:
     assert study.measure.overload == "counts"
 
 
-def test_a_load_that_has_cpus_of_its_own_does_not_sleep(
-    offered: Catalogue, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_load_with_its_own_cpus_busy_polls(offered: Catalogue, monkeypatch: pytest.MonkeyPatch) -> None:
     """Asleep it is late by a wake-up, of which many machines make more than a load may be late."""
 
     def waits(*lab: str, cpus: int = 2) -> str | None:
@@ -89,7 +87,7 @@ def test_a_load_that_has_cpus_of_its_own_does_not_sleep(
     assert "wait" not in probe["load"]["settings"], "a closed loop has none"
 
 
-def test_one_design_has_a_knee_of_its_own(offered: Catalogue, tmp_path: Path) -> None:
+def test_one_design_alone_has_a_knee(offered: Catalogue, tmp_path: Path) -> None:
     """Nothing is compared then."""
     alone = KneeStudies(asked("epoll"), offered)
     for tables in (alone.probe(), alone.search({"epoll": 50_000.0})):
@@ -202,7 +200,7 @@ def test_mistakes_are_refused_before_the_first_trial(
     ],
 )
 @pytest.mark.usefixtures("use_engine")
-def test_what_knee_wrote_itself_is_refused_in_the_words_that_were_typed(
+def test_refusals_of_the_written_study_name_the_typed_options(
     typed: str, refusals: int, facts: list[str], tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
     """Before anything is written, without a word of its file, and without what only follows."""
@@ -257,7 +255,7 @@ def design(name: str, **more: Any) -> DesignKnee:
     return DesignKnee(name=name, **{**usual, **more})
 
 
-def test_what_half_of_the_trials_did_not_keep_up_with_is_a_triangle_and_no_line_leads_there() -> None:
+def test_rate_overloaded_in_half_the_trials_is_drawn_as_a_triangle() -> None:
     def summary(*points: KneePoint) -> KneeSummary:
         return KneeSummary(
             workload="bytes", metric="latency_p99_seconds", goal_seconds=0.002, alpha=0.05,
@@ -374,14 +372,14 @@ def test_knees_follow_from_the_trials(searched: tuple[Study, TrialRecord]) -> No
     assert pair.ratio == pytest.approx((epoll.rate or 0) / (prefork.rate or 1), rel=0.01)
 
 
-def test_none_and_all_come_from_trials_too(searched: tuple[Study, TrialRecord]) -> None:
+def test_knees_beyond_the_tried_rates_are_none_or_all(searched: tuple[Study, TrialRecord]) -> None:
     trials = trials_of(searched, {"epoll": 50_000.0, "prefork": 3_000.0})
     (pair,), (epoll, prefork) = knees(searched[0], trials, 0.002)
     assert (epoll.outcome, epoll.high, prefork.outcome, prefork.low) == ("all", None, "none", None)
     assert (pair.verdict, pair.ratio) == ("higher", None)
 
 
-def test_above_a_rate_at_which_the_load_itself_failed_nothing_is_known(
+def test_rates_above_a_failed_load_are_left_out(
     searched: tuple[Study, TrialRecord],
 ) -> None:
     study = searched[0]
@@ -414,7 +412,7 @@ def second(
     return loaded(tables, offered, folder, *QUIET), searched[1]
 
 
-def test_a_knee_is_looked_for_again_around_where_it_was_found(
+def test_second_run_searches_around_the_first_knee(
     offered: Catalogue, searched: tuple[Study, TrialRecord], tmp_path: Path
 ) -> None:
     """The answer is that of the second run's trials, with narrower gaps between its rates."""
@@ -442,7 +440,7 @@ def test_a_knee_is_looked_for_again_around_where_it_was_found(
     assert rate_in_words(search[1][0].rate or 0) in sentences_of(designs)[0]
 
 
-def test_what_the_second_run_does_not_find_again_is_said(
+def test_knee_that_the_second_run_misses_is_unconfirmed(
     offered: Catalogue, searched: tuple[Study, TrialRecord], tmp_path: Path
 ) -> None:
     capacities = {"epoll": 11_000.0, "prefork": 7_000.0}
@@ -456,7 +454,9 @@ def test_what_the_second_run_does_not_find_again_is_said(
     assert prefork.unconfirmed in sentences_of([prefork])[0]
 
 
-def test_only_knees_are_looked_for_again(searched: tuple[Study, TrialRecord], offered: Catalogue) -> None:
+def test_second_run_covers_only_designs_with_a_knee(
+    searched: tuple[Study, TrialRecord], offered: Catalogue
+) -> None:
     search = knees(searched[0], trials_of(searched, {"epoll": 50_000.0, "prefork": 7_000.0}), 0.002)
     assert list(around(search[1])) == ["prefork"]
     tables = KneeStudies(asked(rates="2k..10k", blocks=8), offered).confirmation(around(search[1]))

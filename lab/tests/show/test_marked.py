@@ -67,7 +67,7 @@ def about(tables: list[Table], words: str) -> Table:
     return next(each for each in tables if each.caption.startswith(words))
 
 
-def test_the_summary_says_so_by_metric_and_by_counter() -> None:
+def test_summary_lists_extrapolated_and_unavailable_metrics() -> None:
     summary = of_sizes()
     for contender in summary.contenders:
         for name in ("client.cpu_cycles", "client.cpu_cycles_per_byte", "both.cpu_cycles_per_byte"):
@@ -78,7 +78,7 @@ def test_the_summary_says_so_by_metric_and_by_counter() -> None:
     assert all("client.cpu_cycles_per_second" in each.scaled for each in summary.contenders)
 
 
-def test_tables_of_sweeps_mark_each_figure_and_say_why_another_is_none() -> None:
+def test_sweep_tables_mark_extrapolated_and_explain_missing_figures() -> None:
     tables = sweep_tables(of_sizes(), sweep(of_sizes()))
     cycles = about(tables, "CPU cycles of the clients per byte")
     assert {cell.mark for cell in cells(cycles)} == {"¹"}
@@ -91,7 +91,7 @@ def test_tables_of_sweeps_mark_each_figure_and_say_why_another_is_none() -> None
     assert {cell.mark for cell in cells(plain)} == {""}
 
 
-def test_charts_say_so_in_themselves() -> None:
+def test_charts_name_extrapolated_and_missing_figures() -> None:
     summary = of_sizes()
     drawn = {
         name: json.dumps(sweep_chart(summary, sweep(summary), name))
@@ -103,14 +103,14 @@ def test_charts_say_so_in_themselves() -> None:
     assert not any(said in joined["client.cache_misses"] for said in (SHARE, HIDDEN))
 
 
-def test_repeated_runs_and_slopes_say_so() -> None:
+def test_repeated_runs_and_slopes_note_extrapolated_figures() -> None:
     runs = printed(print_study, of_sizes("sizes.quick.repetitions=1"))
     assert f"{metric('client.cpu_cycles_per_byte').words}: {SHARE}" in runs and HIDDEN in runs
     slopes = printed(print_study, of_lives())
     assert f"{SWITCHES}: {EXTRAPOLATED}" in slopes
 
 
-def test_the_main_table_and_its_pairs_say_so() -> None:
+def test_main_table_and_pairs_mark_extrapolated_and_missing_figures() -> None:
     summary = of_lives()
     figures = [row.cells[1] for row in main_table(summary).rows]
     assert {cell.mark for cell in figures} == {"¹"} and all(cell.value != "-" for cell in figures)
@@ -123,7 +123,7 @@ def test_the_main_table_and_its_pairs_say_so() -> None:
     assert f"{BUS}: {HIDDEN}." in printed(print_pairs, lacking)
 
 
-def test_the_sources_counters_say_so() -> None:
+def test_paper_counter_tables_mark_extrapolated_and_missing_figures() -> None:
     for table in counted_tables(of_lives()):
         # The source's own mistakes have marks at the head of a row.
         own = {head.rstrip("¹²³⁴⁵⁶⁷⁸⁹⁰"): cells for head, cells in rows(table).items()}
@@ -136,7 +136,7 @@ def test_the_sources_counters_say_so() -> None:
         assert {cell.mark for cell in own["task-clock (msec)"]} == {""}
 
 
-def test_claims_and_answers_say_so() -> None:
+def test_claims_and_answers_note_extrapolated_and_missing_figures() -> None:
     said = printed(print_claims, of_sizes(), 200)
     claims = {claim.id: claim for claim in of_sizes().claims}
     assert SHARE in claims["H21"].our_figure, claims["H21"].our_figure
@@ -145,7 +145,7 @@ def test_claims_and_answers_say_so() -> None:
     assert any(f"client.l1_dcache_load_misses: {EXTRAPOLATED}" in note for note in notes), notes
 
 
-def test_the_sources_csv_has_a_column_for_it() -> None:
+def test_source_csv_has_a_remarks_column() -> None:
     text = text_of(cse638(), of_sizes())
     assert text is not None
     lines = list(csv.DictReader(text.splitlines()))
@@ -157,7 +157,7 @@ def test_the_sources_csv_has_a_column_for_it() -> None:
         assert line["remarks"].partition("llc_misses: ")[2].endswith(f": {HIDDEN}")
 
 
-def test_counted_trials_say_so() -> None:
+def test_counted_tables_mark_extrapolated_counts() -> None:
     study = cse638()
     contender = study.contenders[0]
     counts = contender_counts(contender, [MACHINE.trial(study, contender, 1, 1, 1.0)], ())
@@ -181,7 +181,7 @@ def test_counted_trials_say_so() -> None:
     assert not any("extrapolated" in reason or HIDDEN in reason for reason in view.reasons)
 
 
-def test_the_report_says_so() -> None:
+def test_report_names_extrapolated_and_missing_figures() -> None:
     for summary in (of_sizes(), of_lives(), of_lives("server.bus_cycles")):
         shown = " ".join(render(summary).split())
         assert EXTRAPOLATED in shown and HIDDEN in shown

@@ -48,7 +48,7 @@ def names_of(found: Stack) -> list[str]:
 # Attribution to callers
 
 
-def test_time_without_interrupts_counts_for_the_caller() -> None:
+def test_samples_with_interrupts_off_count_for_the_caller() -> None:
     [found], moved = for_callers(
         [stack("main", "k:sys_sendto", "k:sock_def_readable", "k:_raw_spin_unlock_irqrestore", at=(1, 2))]
     )
@@ -59,22 +59,22 @@ def test_time_without_interrupts_counts_for_the_caller() -> None:
 @pytest.mark.parametrize(
     "leaf", ["_raw_spin_unlock_irq", "finish_task_switch.isra.0", "handle_softirqs", "exc_page_fault"]
 )
-def test_so_does_each_function_in_which_they_come_back(leaf: str) -> None:
+def test_samples_in_each_function_that_enables_interrupts_count_for_the_caller(leaf: str) -> None:
     [found], moved = for_callers([stack("main", "k:caller", f"k:{leaf}")])
     assert names_of(found) == ["main", "caller"] and moved == 1
 
 
-def test_two_of_them_in_a_row_count_for_the_caller_of_both() -> None:
+def test_two_interrupt_functions_in_a_row_count_for_the_caller_of_both() -> None:
     [found], _ = for_callers([stack("k:entry", "k:do_syscall_64", "k:_raw_spin_unlock_irq")])
     assert names_of(found) == ["entry"]
 
 
-def test_only_where_it_is_the_function_that_was_running() -> None:
+def test_interrupt_function_that_is_no_leaf_is_kept() -> None:
     inner = stack("main", "k:handle_softirqs", "k:net_rx_action")
     assert for_callers([inner]) == ([inner], 0)
 
 
-def test_a_program_that_is_called_so_is_left_alone_and_so_is_one_without_a_caller() -> None:
+def test_user_function_of_that_name_and_stack_without_caller_are_kept() -> None:
     for each in (stack("main", "_raw_spin_unlock_irq"), stack("k:_raw_spin_unlock_irq"), stack()):
         assert for_callers([each]) == ([each], 0)
     # No function between a program and the kernel ran without interrupts.
@@ -132,14 +132,14 @@ def test_this_kernel_has_functions_of_both_lists() -> None:
         ("core::ptr::drop_in_place<a::B>", "core::ptr::drop_in_place<a::B>"),
     ],
 )
-def test_what_compilers_add_to_a_name_is_no_part_of_it(seen: str, name: str) -> None:
+def test_compiler_suffixes_of_names_are_removed(seen: str, name: str) -> None:
     assert plain(seen) == name
 
 
 # Cutting and folding
 
 
-def test_a_window_has_its_first_moment_and_not_its_last() -> None:
+def test_window_includes_its_start_and_excludes_its_end() -> None:
     every = [stack("a", at=(9, 10, 19, 20)), stack("b", at=(1,))]
     assert cut(every, 10, 20) == [stack("a", at=(0, 9))]
 
@@ -149,7 +149,7 @@ def test_samples_are_counted_by_function_whatever_the_compiler_calls_it() -> Non
     assert found == {Frame("f", "kernel"): 3, Frame("c", "user"): 1}
 
 
-def test_folded_stacks_can_be_told_apart_again() -> None:
+def test_folded_stacks_escape_separators() -> None:
     every = [
         stack("main", "<[u8; 8] as T>::f", "k:tcp_sendmsg", at=(1, 2)),
         stack("main", "<[u8; 8] as T>::f", "k:tcp_sendmsg"),
@@ -164,7 +164,7 @@ def test_folded_stacks_can_be_told_apart_again() -> None:
     assert scaled({"a": 3, "b": 1}, 0.4) == {"a": 1}
 
 
-def test_two_designs_are_compared_from_where_the_program_calls() -> None:
+def test_stacks_are_compared_from_the_first_call_out_of_the_design() -> None:
     [first, other, kernel] = from_calls(
         [
             stack("main", "prefork", "send", "k:entry", "k:tcp_sendmsg"),
@@ -176,7 +176,7 @@ def test_two_designs_are_compared_from_where_the_program_calls() -> None:
     assert names_of(other) == ["memcmp"] and names_of(kernel) == ["a", "b"]
 
 
-def test_batches_are_as_equal_as_can_be_and_in_the_order_of_time() -> None:
+def test_batches_are_equal_in_size_and_ordered_by_time() -> None:
     every = [stack("copy", at=(5, 6, 1)), stack("other", at=(2, 3, 4, 7))]
     hits, sizes = in_batches(every, 3, lambda each: each.frames[-1].symbol == "copy")
     assert (hits, sizes) == ([1, 0, 2], [2, 2, 3])
@@ -186,18 +186,18 @@ def test_batches_are_as_equal_as_can_be_and_in_the_order_of_time() -> None:
 # The interval
 
 
-def test_a_share_is_what_it_is_and_its_interval_holds_it() -> None:
+def test_share_is_within_its_interval() -> None:
     found = clustered_share([2, 3, 1, 2], [10, 10, 10, 10])
     assert found.value == 0.2 and 0 < found.low < 0.2 < found.high < 1
 
 
-def test_none_and_all_have_an_interval_too() -> None:
+def test_shares_of_zero_and_one_have_an_interval() -> None:
     none, everything = clustered_share([0] * 20, [50] * 20), clustered_share([50] * 20, [50] * 20)
     assert (none.value, none.low) == (0, 0) and 0.003 < none.high < 0.006
     assert (everything.value, everything.high) == (1, 1) and 0.994 < everything.low < 0.997
 
 
-def test_batches_that_differ_widen_it() -> None:
+def test_differing_batches_widen_the_interval() -> None:
     same = clustered_share([10] * 20, [50] * 20)
     bursts = clustered_share([0, 20] * 10, [50] * 20)
     assert same.value == bursts.value == 0.2
@@ -205,7 +205,7 @@ def test_batches_that_differ_widen_it() -> None:
     assert bursts.worth < same.worth / 4
 
 
-def test_one_batch_says_nothing_of_how_batches_differ() -> None:
+def test_one_batch_has_the_widest_interval() -> None:
     assert clustered_share([5], [50])[1:3] == (0.0, 1.0)
     assert clustered_share([5, 0, 0], [50, 0, 0])[1:3] == (0.0, 1.0)
 
@@ -224,7 +224,7 @@ def test_impossible_batches_are_refused(hits: list[int], sizes: list[int]) -> No
     ("share", "burst", "least"),
     [(0.02, 1, 0.95), (0.3, 1, 0.95), (0.05, 5, 0.92), (0.3, 10, 0.94), (0.3, 25, 0.92), (0.05, 10, 0.87)],
 )
-def test_how_often_the_interval_holds_the_truth(share: float, burst: int, least: float) -> None:
+def test_coverage_of_the_interval_of_a_share(share: float, burst: int, least: float) -> None:
     """1,000 samples a trial, in bursts of similar ones. Promised coverage: 95 %."""
     random = np.random.default_rng(20)
     held, runs, size = 0, 1000, 1000 // BATCHES

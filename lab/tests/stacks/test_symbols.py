@@ -40,7 +40,7 @@ SENDING = ("do_syscall_64", "__x64_sys_sendto", "__sys_sendto", "tcp_sendmsg", "
         ((), False),
     ],
 )
-def test_the_innermost_function_that_tells_decides(kernel: tuple[str, ...], is_network: bool) -> None:
+def test_innermost_known_function_decides(kernel: tuple[str, ...], is_network: bool) -> None:
     frames = [("main", "user"), ("send", "user"), *((name, "kernel") for name in kernel)]
     assert in_network(frames) == is_network  # type: ignore[arg-type]
 

@@ -12,7 +12,7 @@ from thunderherd.study.loading import Study
 COST = "server_cpu_per_connection"
 
 
-def test_figures_stay_with_those_of_their_block() -> None:
+def test_together_keeps_the_figures_of_complete_blocks() -> None:
     columns = {"a": [1.0, None, 3.0, 4.0], "b": [10.0, 20.0, None, 40.0]}
     assert together(columns) == {"a": [1.0, 4.0], "b": [10.0, 40.0]}
     assert known(columns["a"]) == [1.0, 3.0, 4.0]
@@ -21,12 +21,12 @@ def test_figures_stay_with_those_of_their_block() -> None:
     assert together({}) == {}
 
 
-def test_columns_of_different_blocks_are_not_put_together() -> None:
+def test_columns_of_different_lengths_are_refused() -> None:
     with pytest.raises(ValueError, match="argument 2"):
         together({"a": [1.0], "b": [1.0, 2.0]})
 
 
-def test_a_contrast_rests_on_the_blocks_that_have_it_all(small_study: Study) -> None:
+def test_contrast_uses_complete_blocks_only(small_study: Study) -> None:
     fork: list[float | None] = [float(10 + block) for block in range(12)]
     pool: list[float | None] = [float(block) for block in range(12)]
     fork[2] = pool[5] = None
@@ -42,7 +42,7 @@ def test_a_contrast_rests_on_the_blocks_that_have_it_all(small_study: Study) -> 
     assert r_squared(points, COST, values).tolist() == [1.0] * 10
 
 
-def test_a_contrast_without_a_block_that_has_it_all_says_so(small_study: Study) -> None:
+def test_contrast_without_a_complete_block_has_a_reason(small_study: Study) -> None:
     values = {COST: {"fork_per_client": [1.0, None], "prefork": [None, 2.0]}}
     needed = Contrast(label="", metric=COST, weights={"fork_per_client": 1.0, "prefork": -1.0})
     (lacking,) = lacks(needed, values, {})

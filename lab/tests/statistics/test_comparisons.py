@@ -124,7 +124,7 @@ def test_the_four_verdicts(ratio: float, noise: float, verdict: Verdict) -> None
         assert not result.low <= 1 <= result.high
 
 
-def test_a_family_costs_something() -> None:
+def test_larger_family_has_larger_p_values_and_wider_bounds() -> None:
     values = costs(11, noise=0.01, a=1.0, b=1.02, c=1.04, d=1.2)
     pairs = list(combinations(values, 2))
     alone, family = compare_family(values, [("a", "b")]), compare_family(values, pairs)
@@ -166,7 +166,7 @@ def test_the_order_of_the_blocks_does_not_matter(values: dict[str, list[float]],
 
 
 @given(tied_costs)
-def test_the_other_way_round_everything_is_inverted(values: dict[str, list[float]]) -> None:
+def test_swapping_a_pair_inverts_its_result(values: dict[str, list[float]]) -> None:
     opposite = {Verdict.FASTER: Verdict.SLOWER, Verdict.SLOWER: Verdict.FASTER}
     turned = compare_family(values, [(b, a) for a, b in ALL_PAIRS])
     for forth, back in zip(compare_family(values, ALL_PAIRS), turned, strict=True):
@@ -192,7 +192,7 @@ def test_the_unit_does_not_matter(seed: int, unit: float) -> None:
 
 
 @given(st.integers(0, 10_000))
-def test_a_verdict_never_contradicts_the_interval_beside_it(seed: int) -> None:
+def test_verdict_never_contradicts_its_interval(seed: int) -> None:
     values = costs(20, seed, noise=0.01, a=1.0, b=1.01, c=1.025, d=1.04, e=1.1)
     for result in compare_family(values, list(combinations(values, 2))):
         assert result.low is not None
@@ -245,21 +245,21 @@ def at_looks(log_ratios: list[float]) -> PairResult:
     return one(compare_at_looks(values, [("a", "b")], LOOKS))
 
 
-def test_before_the_first_look_nothing_is_decided() -> None:
+def test_nothing_is_decided_before_the_first_look() -> None:
     result = at_looks([-0.5 - 0.01 * i for i in range(9)])
     assert (result.verdict, result.decided_at, result.blocks) == (Verdict.UNDECIDED, None, 9)
     assert result.ratio < 0.7
     assert at_looks([0.1]).low is None
 
 
-def test_between_two_looks_the_earlier_one_stands() -> None:
+def test_result_between_looks_is_that_of_the_earlier_look() -> None:
     log_ratios = [-0.5 - 0.01 * i for i in range(19)]
     assert at_looks(log_ratios) == at_looks(log_ratios[:10])
     assert at_looks(log_ratios).verdict is Verdict.FASTER
     assert at_looks(log_ratios).decided_at == 10
 
 
-def test_what_a_look_decided_stays_decided() -> None:
+def test_decision_of_a_look_is_kept() -> None:
     later = [0.3 * (-1) ** i + 0.001 * i for i in range(30)]
     result = at_looks([-0.1 - 0.01 * i for i in range(10)] + later)
     assert result.p_adjusted > 0.025
@@ -282,7 +282,7 @@ def test_equivalence_stays_decided() -> None:
     assert at_looks([*log_ratios[:10], *[0.2 + 0.01 * i for i in range(30)]]).verdict is Verdict.UNDECIDED
 
 
-def test_a_small_difference_becomes_equivalent_once_that_is_shown() -> None:
+def test_small_difference_becomes_equivalent_at_a_later_look() -> None:
     log_ratios = [0.02 + 0.03 * math.sin(i) / math.sqrt(1 + i / 4) for i in range(40)]
     log_ratios[:10] = [0.02 + 0.002 * i for i in range(10)]
     assert at_looks(log_ratios[:10]).verdict is Verdict.SLOWER
@@ -348,7 +348,7 @@ def test_letters_by_hand() -> None:
     assert letters([], []) == {}
 
 
-def test_letters_refuse_strangers() -> None:
+def test_letters_refuse_unknown_and_repeated_names() -> None:
     with pytest.raises(ValueError, match="A and X"):
         letters("AB", [("A", "X")])
     with pytest.raises(ValueError, match="'A', 'A'"):
@@ -357,7 +357,7 @@ def test_letters_refuse_strangers() -> None:
 
 @given(st.integers(1, 8).flatmap(lambda n: st.tuples(st.just(n), st.sets(st.sampled_from(range(n * n))))))
 @settings(max_examples=300)
-def test_letters_are_shared_exactly_where_nothing_is_separated(graph: tuple[int, set[int]]) -> None:
+def test_letters_are_shared_exactly_by_inseparable_contenders(graph: tuple[int, set[int]]) -> None:
     n, cells = graph
     order = [f"contender{i}" for i in range(n)]
     separated = [(order[cell // n], order[cell % n]) for cell in cells if cell // n < cell % n]
@@ -377,7 +377,7 @@ def test_letters_are_shared_exactly_where_nothing_is_separated(graph: tuple[int,
         assert lost or not all(rest.values())
 
 
-def test_letters_go_on_after_z() -> None:
+def test_letters_continue_after_z() -> None:
     order = [f"c{i}" for i in range(28)]
     shown = letters(order, list(combinations(order, 2)))
     assert [shown["c25"], shown["c26"], shown["c27"]] == ["z", "a'", "b'"]

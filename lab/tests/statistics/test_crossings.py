@@ -69,7 +69,7 @@ def close(one: float | None, other: float | None, tolerance: float = 1e-6) -> bo
         ("==...==", "nowhere_separated", [], None),
     ],
 )
-def test_what_standings_come_to(
+def test_outcome_and_brackets_follow_from_the_standings(
     shown: str, outcome: str, brackets: list[tuple[float, float]], ahead: str | None
 ) -> None:
     pattern = read(SIZES, spelt(shown))
@@ -93,7 +93,7 @@ def spelt(shown: str) -> list[Standing]:
         ("=======", (64, 262144), (64, 262144)),
     ],
 )
-def test_a_stretch_is_equivalent_where_every_size_of_it_is(
+def test_stretch_is_equivalent_if_every_size_of_it_is(
     shown: str, ends: tuple[float, float], stretch: tuple[float, float] | None
 ) -> None:
     assert equivalent_stretch(SIZES, spelt(shown), *ends) == stretch
@@ -165,7 +165,7 @@ def test_noisy_sizes_weigh_less() -> None:
         ([0.0, 0.0, 0.0, 0.0], None),
     ],
 )
-def test_where_the_monotone_estimate_is_zero(values: list[float], crossing: float | None) -> None:
+def test_zeros_of_the_monotone_estimate(values: list[float], crossing: float | None) -> None:
     assert close(monotone([1, 2, 4, 8], [values]).crossing, crossing)
 
 
@@ -186,7 +186,7 @@ def test_fieller_of_a_worked_example() -> None:
     assert found.high == pytest.approx(4.414296, abs=1e-6)
 
 
-def test_an_end_of_the_interval_is_where_the_t_test_of_the_line_there_gives_five_percent() -> None:
+def test_interval_ends_where_the_t_test_of_the_line_gives_five_percent() -> None:
     """The definition of the set, computed another way: blocks' lines from scipy, tested at the ends."""
     log_ratios = measured(ramp(6000, 0.05), noise=0.05)
     found = line_crossing(SIZES, log_ratios)
@@ -251,7 +251,7 @@ def test_a_level_line_crosses_nowhere() -> None:
     assert (found.low, found.high) == (None, None)
 
 
-def test_a_bend_is_seen() -> None:
+def test_bend_of_the_line_is_detected() -> None:
     bent = ramp(4096, 0.1) + 0.02 * (np.log2(SIZES) - 12) ** 2
     found, straight = (line_crossing(SIZES, measured(each)) for each in (bent, ramp(4096, 0.1)))
     assert found.curvature_p is not None and found.curvature_p < 1e-6
@@ -276,7 +276,9 @@ def everything(sizes: Sequence[float], log_ratios: Array) -> tuple[Crossing, flo
 
 @given(**CASES)
 @settings(max_examples=40)
-def test_who_is_called_a_does_not_matter(at: float, slope: float, noise: float, seed: int) -> None:
+def test_swapping_contenders_gives_the_same_crossing(
+    at: float, slope: float, noise: float, seed: int
+) -> None:
     log_ratios = measured(ramp(at, slope), noise=noise, seed=seed)
     ours, theirs = everything(SIZES, log_ratios), everything(SIZES, -log_ratios)
     for name in ("value", "low", "high", "curvature_p"):
@@ -325,7 +327,7 @@ def stage(
     return second_stage(sizes, log_ratios, standings(log_ratios), blocks=12, whole=whole)
 
 
-def test_it_looks_around_the_crossing_and_closer_where_noise_is_small() -> None:
+def test_second_stage_narrows_around_the_crossing_with_less_noise() -> None:
     widths = []
     for noise in (0.01, 0.1):
         dense = stage(measured(ramp(6000, 0.1), noise=noise))
@@ -337,7 +339,7 @@ def test_it_looks_around_the_crossing_and_closer_where_noise_is_small() -> None:
     assert widths[0] == pytest.approx(2) and widths[1] > 2.3
 
 
-def test_it_keeps_to_the_bracket() -> None:
+def test_second_stage_stays_within_the_bracket() -> None:
     log_ratios = measured(ramp(6000, 0.02), noise=0.06)
     shown = standings(log_ratios)
     (bracket,) = read(SIZES, shown).brackets
@@ -351,11 +353,11 @@ def test_it_keeps_to_the_bracket() -> None:
     [ramp(1e9, 0.1), np.zeros(7), np.array([0.3, 0.3, -0.3, -0.3, 0.3, 0.3, 0.3])],
     ids=["one is ahead everywhere", "neither anywhere", "several crossings"],
 )
-def test_it_looks_for_nothing_where_there_is_nothing_to_look_for(truth: Array) -> None:
+def test_no_second_stage_without_a_crossing(truth: Array) -> None:
     assert stage(measured(truth)) is None
 
 
-def test_it_looks_at_an_end_where_a_lead_vanishes() -> None:
+def test_second_stage_covers_an_end_where_a_lead_vanishes() -> None:
     log_ratios = measured(ramp(150_000, 0.05), noise=0.1, seed=7)
     shown = standings(log_ratios)
     assert read(SIZES, shown).outcome == "where_separated"
@@ -363,7 +365,7 @@ def test_it_looks_at_an_end_where_a_lead_vanishes() -> None:
     assert dense is not None and dense[0] < 150_000 <= dense[-1] <= SIZES[-1] * (1 + 1e-9)
 
 
-def test_it_looks_at_no_end_where_both_are_shown_to_be_equivalent() -> None:
+def test_no_second_stage_at_an_end_that_is_equivalent() -> None:
     truth = np.array([0.3, 0.2, 0.1, 0.01, 0.0, -0.001, -0.002])
     log_ratios = measured(truth, noise=0.005)
     assert standings(log_ratios) == spelt("bbb====")
@@ -453,7 +455,7 @@ def test_ties_and_zeros() -> None:
     assert dense is not None and dense[0] < 4096 < dense[-1]
 
 
-def test_a_crossing_that_no_number_can_hold_is_none() -> None:
+def test_crossing_that_overflows_is_none() -> None:
     found = line_crossing([1, 2], [[1.0, 1.0 + 1e-9], [1.0, 1.0 + 1.1e-9]])
     assert (found.value, found.low, found.high) == (None, None, None)
 

@@ -213,7 +213,7 @@ def tell(what: str, of: Rates) -> None:
     )
 
 
-def test_the_arrays_say_what_the_functions_say() -> None:
+def test_array_standings_match_the_scalar_function() -> None:
     generator = np.random.default_rng(0)
     truth = np.array([0.2, 0.1, 0.05, 0.02, 0.0, 0.0, -0.02, -0.05, -0.2])
     noise = np.array([0.05, 0.05, 0.02, 0.005, 0.005, 0.05, 0.005, 0.05, 0.05])
@@ -278,7 +278,7 @@ BENT = {
 
 
 @pytest.mark.parametrize("what", BENT)
-def test_what_a_bend_costs(what: str) -> None:
+def test_coverage_of_a_bent_line(what: str) -> None:
     """The interval assumes a straight line over the second stage; the bracket does not."""
     truth, deviation, at_least = BENT[what]
     found = answers(truth, normal(deviation))
@@ -303,7 +303,7 @@ def test_what_a_bend_costs(what: str) -> None:
         ("a lead of 30 % that vanishes, 2 % noise", lambda sizes: -0.3 / (1 + sizes / 4_000), normal(0.02)),
     ],
 )
-def test_a_crossing_that_is_not_there(what: str, truth: Truth, noise: Noise) -> None:
+def test_crossings_are_rarely_found_if_there_is_none(what: str, truth: Truth, noise: Noise) -> None:
     runs = 1000
     wrong = sum(each.outcome in ("one", "several") for each in answers(truth, noise, runs=runs))
     print("\nNo crossing in the range")
@@ -321,7 +321,7 @@ def test_a_crossing_that_is_not_there(what: str, truth: Truth, noise: Noise) -> 
         ),
     ],
 )
-def test_more_crossings_than_there_are(what: str, truth: Truth) -> None:
+def test_several_crossings_are_rarely_found_if_there_is_one(what: str, truth: Truth) -> None:
     runs = 1000
     found = answers(truth, normal(0.1), runs=runs)
     print("\nOne crossing in the range")

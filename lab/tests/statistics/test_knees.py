@@ -38,7 +38,7 @@ def exactly(rate: float) -> RateRange:
     return RateRange(rate, rate)
 
 
-def test_trials_that_did_not_keep_up_are_the_largest_of_all() -> None:
+def test_overloaded_trials_count_as_the_largest_latency() -> None:
     def typical(overloaded: int, trials: int = 6) -> TypicalLatency:
         kept = [AtRate(1000, 0.001 * (1 + each), False) for each in range(trials - overloaded)]
         return typical_latency([*kept, *[AtRate(1000, 0.0001, True)] * overloaded])
@@ -57,7 +57,7 @@ def test_the_knee_of_a_known_queue() -> None:
     assert 0.98 * TRUTH < coarse.low == coarse.high < TRUTH, "a chord lies above the curve"
 
 
-def test_where_the_next_rate_was_too_much_the_knee_lies_between_two_rates() -> None:
+def test_knee_before_an_overloaded_rate_lies_between_two_rates() -> None:
     rates = (2000, 7000, 12_000)
     assert knee_of_block([at(rate) for rate in rates], GOAL) == RateRange(7000, 12_000)
     # However small the percentile of a trial that did not keep up.
@@ -65,7 +65,7 @@ def test_where_the_next_rate_was_too_much_the_knee_lies_between_two_rates() -> N
     assert knee_of_block(trials, GOAL) == RateRange(7000, 12_000)
 
 
-def test_none_and_all_are_answers() -> None:
+def test_knee_below_or_above_all_rates_is_a_range() -> None:
     assert knee_of_block([at(rate) for rate in (8000, 9000)], GOAL) == RateRange(0, 8000)
     assert knee_of_block([at(rate) for rate in (12_000, 13_000)], GOAL) == RateRange(0, 12_000)
     assert knee_of_block([at(rate) for rate in (1000, 2000)], GOAL) == RateRange(2000, math.inf)
@@ -138,7 +138,7 @@ def test_outcomes_over_blocks() -> None:
     assert (one.outcome, one.value) == ("one", pytest.approx(5000))
 
 
-def test_designs_are_compared_by_what_is_shown_alone() -> None:
+def test_comparison_of_knees_uses_only_certain_ranges() -> None:
     many = 12
     ranges = {
         "slow": [exactly(1000 * (1 + 0.01 * block)) for block in range(many)],

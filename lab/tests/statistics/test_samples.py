@@ -63,7 +63,7 @@ def test_signed_rank_has_the_critical_values_of_the_printed_tables(n: int, criti
 
 @pytest.mark.parametrize("n", [1, 2, 3, 5, 9, 10, 11, 14, 20, 33, 40, 60])
 @pytest.mark.parametrize("mean", [0.0, 0.4, -1.0])
-def test_signed_rank_agrees_with_scipy_where_nothing_is_tied(n: int, mean: float) -> None:
+def test_signed_rank_agrees_with_scipy_without_ties(n: int, mean: float) -> None:
     sample = normal_sample(n, mean=mean)
     ours = signed_rank(sample)
     for p, alternative in [
@@ -132,7 +132,7 @@ def test_hodges_lehmann_of_three() -> None:
 
 
 @pytest.mark.parametrize("n", range(1, 6))
-def test_hodges_lehmann_has_no_bounds_where_the_blocks_are_too_few(n: int) -> None:
+def test_hodges_lehmann_has_no_bounds_with_too_few_blocks(n: int) -> None:
     estimate = hodges_lehmann(normal_sample(n), 0.95)
     assert (estimate.low, estimate.high, estimate.confidence, estimate.n) == (None, None, 1, n)
 
@@ -151,7 +151,7 @@ def test_the_interval_holds_what_the_test_does_not_reject(seed: int, n: int, con
         assert signed_rank(sample - bound + inwards).p_two_sided == pytest.approx(1 - estimate.confidence)
 
 
-def test_hodges_lehmann_refuses_a_confidence_that_is_none() -> None:
+def test_hodges_lehmann_refuses_an_invalid_confidence() -> None:
     with pytest.raises(ValueError, match="95"):
         hodges_lehmann([1.0, 2.0], 95)
 
@@ -176,7 +176,7 @@ def test_robust_spread_needs_two_observations() -> None:
         robust_spread([1.0])
 
 
-def test_smallest_detectable_effect_where_every_sign_must_agree() -> None:
+def test_smallest_detectable_effect_if_every_sign_must_agree() -> None:
     # All 11 differences lie above zero with probability .8, so one does with .8 ** (1 / 11) = .9799.
     assert standard_shift(11, 0.05 / 45, 0.8) == pytest.approx(2.052, abs=0.04)
 

@@ -28,7 +28,7 @@ def study(catalogue: Catalogue, size: str = "quick", *overrides: str) -> Study:
     return load_study("cse232-a2", size, overrides, catalogue)
 
 
-def test_is_the_sources_experiment(catalogue: Catalogue) -> None:
+def test_study_matches_the_sources_experiment(catalogue: Catalogue) -> None:
     resolved = study(catalogue)
     own = [each for each in resolved.main if not each.control_of]
     assert [each.name for each in own] == DESIGNS
@@ -45,7 +45,7 @@ def test_is_the_sources_experiment(catalogue: Catalogue) -> None:
     assert [(each.lab.server_cpus, each.lab.client_cpus) for each in unpinned] == [(None, None)] * 3
 
 
-def test_sweeps_have_the_sources_points_and_room_for_them(catalogue: Catalogue) -> None:
+def test_sweeps_have_the_sources_points_and_a_large_backlog(catalogue: Catalogue) -> None:
     full = study(catalogue, "full")
     points = {sweep.name: [point.name for point in sweep.points] for sweep in full.sweeps}
     assert points["lives"] == ["1", "4", "16", "64"]
@@ -69,14 +69,14 @@ def test_claims_are_the_sources(catalogue: Catalogue) -> None:
     assert len(load_questions(study(catalogue))) == 3
 
 
-def test_other_conditions_are_not_the_sources(catalogue: Catalogue) -> None:
+def test_other_conditions_leave_claims_unmet(catalogue: Catalogue) -> None:
     # H16 is about the sweep of connections alone, whatever the number of the others.
     for override, met in (("load.settings.clients=8", {"H16"}), ("server.settings.nodelay=true", set())):
         claims = load_claims(study(catalogue, "quick", override))
         assert {claim.id for claim in claims if not claim.unmet} == met, override
 
 
-def test_other_points_than_the_files_leave_claims_open(catalogue: Catalogue) -> None:
+def test_other_points_leave_claims_untested(catalogue: Catalogue) -> None:
     resolved = study(catalogue, "quick", "lives.values=[1,16]")
     outside = {claim.id: claim.outside for claim in load_claims(resolved) if claim.outside}
     assert {"H01", "H09"} <= set(outside)
@@ -96,7 +96,7 @@ PAPER_METRICS = {
 }
 
 
-def test_papers_own_figures_judge_as_it_says(catalogue: Catalogue) -> None:
+def test_papers_own_figures_give_the_expected_contrasts(catalogue: Catalogue) -> None:
     """The contrasts at four connections, given the figures of the report, come out as its own data do."""
     resolved = study(catalogue)
     names = {"single_threaded": "single", "multi_threaded": "multi", "select": "select"}
@@ -122,7 +122,7 @@ def test_papers_own_figures_judge_as_it_says(catalogue: Catalogue) -> None:
     assert set(supported) == {"H02", "H03", "H04", "H06", "H08", "H09", "H12", "H13", "H15"}
 
 
-def test_the_events_of_the_report_are_asked_for(catalogue: Catalogue) -> None:
+def test_study_counts_the_events_of_the_report(catalogue: Catalogue) -> None:
     resolved = study(catalogue, "full")
     paper = load_counters(resolved)
     assert paper is not None
@@ -131,7 +131,7 @@ def test_the_events_of_the_report_are_asked_for(catalogue: Catalogue) -> None:
     assert {paper.table.events[event] for event in paper.events} == asked | elsewhere
 
 
-def test_every_event_of_the_report_has_its_place(catalogue: Catalogue) -> None:
+def test_every_event_of_the_report_has_a_metric(catalogue: Catalogue) -> None:
     resolved = study(catalogue)
     paper = load_counters(resolved)
     assert paper is not None
@@ -177,7 +177,7 @@ def test_runs_end_to_end(tmp_path: Path, catalogue: Catalogue) -> None:
     assert ours is not None and ours.value > 0
 
 
-def test_what_each_connection_adds_is_asked_of_every_counter_and_design(catalogue: Catalogue) -> None:
+def test_slopes_per_connection_cover_every_counter_and_design(catalogue: Catalogue) -> None:
     sweeps = {sweep.name: sweep for sweep in study(catalogue, "full").sweeps}
     assert {name for name, sweep in sweeps.items() if sweep.slope == "connection"} == {"lives", "unpinned"}
     assert list(sweeps["lives"].contenders) == DESIGNS

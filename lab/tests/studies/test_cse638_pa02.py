@@ -49,7 +49,7 @@ def rows(of: Study, name: str) -> list[Row]:
 # What is asked ----------------------------------------------------------------------------------------------
 
 
-def test_is_the_sources_experiment(full: Study) -> None:
+def test_study_matches_the_sources_experiment(full: Study) -> None:
     for base, primitive in WAYS.items():
         for size in (*SIZES, 16384, 65536):
             for threads in THREADS:
@@ -65,7 +65,7 @@ def test_is_the_sources_experiment(full: Study) -> None:
                 assert load.is_timed
 
 
-def test_has_what_the_source_has_besides_and_what_goes_beyond_it(full: Study) -> None:
+def test_study_has_the_sources_further_experiments_and_own_ones(full: Study) -> None:
     points = {sweep.name: [point.name for point in sweep.points] for sweep in full.sweeps}
     assert points["screenshots"] == ["256x4", "1024x8", "2048x8"]
     assert points["threads"] == ["1", "2", "4", "8"]
@@ -93,7 +93,7 @@ def test_each_plot_of_the_source_has_its_figures(full: Study) -> None:
     assert drawn["threads"].metric == "duration_per_message"
 
 
-def test_sizes_are_what_they_say(catalogue: Catalogue, full: Study) -> None:
+def test_sizes_have_the_described_extent(catalogue: Catalogue, full: Study) -> None:
     quick = load_study("cse638-pa02", "quick", (), catalogue)
     assert len(quick.contenders) < 40
     assert quick.looks[0].blocks == 11
@@ -181,7 +181,7 @@ def test_has_its_claims_and_questions(full: Study, catalogue: Catalogue) -> None
 
 
 @pytest.mark.parametrize("override", ["server.settings.nodelay=true", "lab.kind=loopback"])
-def test_other_circumstances_are_not_the_sources(override: str, catalogue: Catalogue) -> None:
+def test_other_conditions_leave_claims_unmet(override: str, catalogue: Catalogue) -> None:
     claims = load_claims(load_study("cse638-pa02", "full", (override,), catalogue))
     assert {claim.id for claim in claims if claim.unmet} >= {"H18", "H19", "H31", "H33", "H36"}
 
@@ -215,7 +215,7 @@ def needed_by(claim: Claim) -> set[str]:
     return {metric for test in claim.tests for metric in test.metrics()}
 
 
-def test_the_sources_machine_is_judged_as_its_data_say(full: Study) -> None:
+def test_sources_own_figures_give_the_expected_verdicts(full: Study) -> None:
     """What paper_data_supports has of each claim comes out of the source's own figures."""
     found = judged(full, source_values(full))
     verdicts = {name: each.verdict for name, each in found.items()}
@@ -245,7 +245,7 @@ PROMPT = [
 ]  # fmt: skip
 
 
-def test_the_size_matrix_decides_what_is_said_of_all_cells(full: Study, catalogue: Catalogue) -> None:
+def test_size_matrix_gives_the_verdicts_of_the_full_size(full: Study, catalogue: Catalogue) -> None:
     """By the source's own figures it comes to the verdicts that the full size comes to."""
     matrix = load_study("cse638-pa02", "matrix", (), catalogue)
     blocks = matrix.looks[0].blocks
@@ -260,7 +260,7 @@ def test_the_size_matrix_decides_what_is_said_of_all_cells(full: Study, catalogu
     }
 
 
-def test_a_delayed_acknowledgement_is_told_from_overhead(full: Study) -> None:
+def test_delayed_acknowledgement_is_distinguished_from_overhead(full: Study) -> None:
     found = judged(full, round_trips(STALLED, PROMPT))
     assert (found["H28"].verdict, found["H29"].verdict) == ("refuted", "supported")
     overhead = round_trips([*STALLED, *PROMPT], [])
@@ -286,7 +286,7 @@ def shown_of(claim: Claim, side: str, event: str) -> list[tuple[dict[str, float]
     return [(figure.weights, figure.over) for figure in claim.figures if figure.metric in metrics]
 
 
-def test_claims_on_cycles_and_misses_show_the_server_and_both_beside_the_client(full: Study) -> None:
+def test_claims_on_cycles_and_misses_show_client_server_and_both(full: Study) -> None:
     """They are judged by the client's, as in the report, which counted nothing else."""
     claims = {claim.id: claim for claim in load_claims(full) if events_of(claim)}
     assert claims
@@ -313,7 +313,7 @@ def test_claims_on_cycles_and_misses_show_the_server_and_both_beside_the_client(
                 assert line.startswith(f"{figure.label}: {amounts[side]:.2f} "), line
 
 
-def test_claims_on_counters_that_are_not_there_say_so(full: Study) -> None:
+def test_claims_on_unavailable_counters_have_a_reason(full: Study) -> None:
     """Nothing vanishes: each has its reason, and what stands in for it."""
     hardware = {claim.id for claim in load_claims(full) if events_of(claim)}
     values = source_values(full)

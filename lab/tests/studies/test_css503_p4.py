@@ -46,7 +46,7 @@ def by_id(of: Study) -> dict[str, Claim]:
 # What is asked ----------------------------------------------------------------------------------------------
 
 
-def test_is_the_sources_experiment(quick: Study) -> None:
+def test_study_matches_the_sources_experiment(quick: Study) -> None:
     primitives = dict(zip(METHODS, ("write_each", "writev", "write_once"), strict=True))
     for method, primitive in primitives.items():
         for number, size in BUFFERS.items():
@@ -63,7 +63,7 @@ def test_is_the_sources_experiment(quick: Study) -> None:
             assert found.lab.server_cpus != found.lab.client_cpus or found.lab.server_cpus is None
 
 
-def test_sizes_say_what_they_leave_out(use_engine: Path) -> None:
+def test_left_out_points_of_a_size_have_reasons(use_engine: Path) -> None:
     sizes = {size: study(size) for size in ("quick", "report", "full")}
     points = {
         size: {sweep.name: [point.name for point in sweep.points] for sweep in of.sweeps}
@@ -81,7 +81,7 @@ def test_sizes_say_what_they_leave_out(use_engine: Path) -> None:
     assert "multi_write@nagle_off=30" in absent
 
 
-def test_with_nagle_off_nothing_else_differs(use_engine: Path) -> None:
+def test_nagle_off_contenders_differ_only_in_nodelay(use_engine: Path) -> None:
     full = study("full")
     for method in (*METHODS, "gather_write"):
         for number in BUFFERS:
@@ -102,7 +102,7 @@ def test_the_ceiling_is_a_stream_through_the_same_link(use_engine: Path) -> None
         assert bulk.load.is_timed
 
 
-def test_no_server_may_tell_fewer_reads_than_there_are_iterations(use_engine: Path) -> None:
+def test_trial_needs_at_least_one_read_per_iteration(use_engine: Path) -> None:
     for each in study("full").contenders:
         if each.workload == "blast":
             assert each.at_least == {READS: ITERATIONS}
@@ -133,7 +133,7 @@ def test_the_sources_tables_are_whole(quick: Study) -> None:
     assert paper[RATE]["single_write@buffers=60"] == 5.03
 
 
-def test_the_sources_figures_agree_as_far_as_its_list_of_mistakes_says(quick: Study) -> None:
+def test_sources_figures_agree_except_for_listed_mistakes(quick: Study) -> None:
     paper = printed(quick)
     bits = ITERATIONS * BYTES * 8
     for name, microseconds in paper[TIME].items():
@@ -154,7 +154,7 @@ def test_the_sources_figures_agree_as_far_as_its_list_of_mistakes_says(quick: St
     )
 
 
-def test_what_is_wrong_with_a_cell_stands_beside_that_cell(quick: Study) -> None:
+def test_notes_on_wrong_cells_belong_to_those_cells(quick: Study) -> None:
     noted = {(each.metric, f"{each.base}@{each.point}"): each.note for each in quick.paper if each.note}
     assert {*noted} == {(READS, "writev@15"), (RATE, "single_write@100")}
     assert "17,675" in (noted[READS, "writev@15"] or "")
@@ -164,7 +164,7 @@ def test_what_is_wrong_with_a_cell_stands_beside_that_cell(quick: Study) -> None
     assert "8.8x at 15x100" in (claims["H56"].note or "")
 
 
-def test_the_file_is_the_one_that_the_tables_were_taken_from(quick: Study) -> None:
+def test_transfers_file_matches_the_sources_tables(quick: Study) -> None:
     rows = [*csv.DictReader((quick.path.parent / "transfers.csv").read_text().splitlines())]
     assert [row["method"] for row in rows if row["reads_below_possible_minimum"] == "yes"] == ["writev"]
     assert {(row["repetition_inferred"], row["runs_averaged"]) for row in rows} == {("20000", "5")}
@@ -183,7 +183,7 @@ def test_has_its_nine_claims(quick: Study) -> None:
     assert {claim.id for claim in claims if claim.test_note} == {"H52", "H57", "H59"}
 
 
-def test_other_circumstances_judge_nothing(use_engine: Path) -> None:
+def test_other_conditions_leave_claims_unmet(use_engine: Path) -> None:
     fewer = load_claims(study("quick", "load.settings.repetitions=2000"))
     assert all(claim.unmet for claim in fewer)
     elsewhere = by_id(study("quick", "lab.kind=loopback"))
@@ -191,7 +191,7 @@ def test_other_circumstances_judge_nothing(use_engine: Path) -> None:
     assert "loopback" in elsewhere["H57"].unmet[0]
 
 
-def test_the_sources_own_figures_judge_as_it_says(quick: Study) -> None:
+def test_sources_own_figures_give_the_expected_contrasts(quick: Study) -> None:
     paper, supported = printed(quick), {}
     for claim in load_claims(quick):
         supported[claim.id] = all(
@@ -266,7 +266,7 @@ def test_figures_of_the_other_kind_refute_a_claim(
     assert verdicts(quick, figures)[claim] == "refuted"
 
 
-def test_a_line_comes_with_how_straight_it_is(quick: Study) -> None:
+def test_claim_about_a_line_shows_its_r_squared(quick: Study) -> None:
     found = {claim.id: claim for claim in judge(quick, blocks_of(mended(quick)))}["H52"]
     figures = {each["label"]: each for each in found.contrasts if each["kind"] == "figure"}
     straight = figures["multi-write, R² of the line over buffers"]
@@ -281,7 +281,7 @@ def test_a_line_comes_with_how_straight_it_is(quick: Study) -> None:
 # The report -------------------------------------------------------------------------------------------------
 
 
-def test_tables_stand_beside_the_sources_and_the_garbled_cell_is_marked(quick: Study) -> None:
+def test_tables_show_the_sources_figures_and_mark_the_garbled_cell(quick: Study) -> None:
     from thunderherd.judge.summary.summarise import summarise
 
     figures = {metric: dict(cells) for metric, cells in mended(quick).items()}
@@ -312,7 +312,7 @@ def test_tables_stand_beside_the_sources_and_the_garbled_cell_is_marked(quick: S
     assert float(shares["single_write"].value) == pytest.approx(100 * 4.76 / 9.4, abs=0.01)
 
 
-def test_another_rate_of_its_link_is_what_its_shares_are_of(use_engine: Path, tmp_path: Path) -> None:
+def test_shares_refer_to_the_overridden_rate_of_the_link(use_engine: Path, tmp_path: Path) -> None:
     pair = client.catalogue().namespace
     if pair is None or not pair.available or "rate_bits_per_second" in pair.unavailable_settings:
         pytest.skip("no such lab here")

@@ -48,7 +48,7 @@ def by_id(of: Study) -> dict[str, Claim]:
 # What is asked ----------------------------------------------------------------------------------------------
 
 
-def test_is_the_sources_experiment(four_cpus: None) -> None:
+def test_study_matches_the_sources_experiment(four_cpus: None) -> None:
     full = study()
     pre, per = full.contender("pre@cores=4"), full.contender("per@cores=4")
     assert (pre.design, per.design) == ("prethread_queue", "thread_per_client")
@@ -73,19 +73,19 @@ def test_is_the_sources_experiment(four_cpus: None) -> None:
     assert (report.repetitions, [sweep.name for sweep in report.sweeps]) == (3, ["cores", "delay", "buckets"])
 
 
-def test_server_and_clients_speak_of_the_same_buckets(four_cpus: None) -> None:
+def test_server_and_clients_have_the_same_buckets(four_cpus: None) -> None:
     for each in study().contenders:
         assert each.settings["buckets"] == each.load.settings["buckets"], each.name
 
 
-def test_there_are_more_clients_than_threads_where_policies_are_compared(four_cpus: None) -> None:
+def test_policies_are_compared_with_more_clients_than_threads(four_cpus: None) -> None:
     for size in ("quick", "full"):
         for each in study(size).contenders:
             if each.base == "pre" and each.sweep != "small_delays":
                 assert int(each.load.settings["clients"]) > int(each.settings["pool"]), each.name
 
 
-def test_a_reply_may_take_as_long_as_it_does(four_cpus: None) -> None:
+def test_timeouts_exceed_the_longest_reply(four_cpus: None) -> None:
     """In the queue behind those that are served, its own delay, and one more for good measure."""
     for each in study().contenders:
         longest = int(each.load.settings["delay_maximum"])
@@ -147,7 +147,7 @@ def test_the_quick_size_keeps_the_proportions(four_cpus: None) -> None:
     assert all(name in quick.notes[0] for name in ("unit_microseconds", "pool", "clients", "milliseconds"))
 
 
-def test_titles_and_rows_tell_what_ran(four_cpus: None) -> None:
+def test_titles_and_labels_match_the_size(four_cpus: None) -> None:
     full, quick = study(), study("quick")
     titles = {of.size: {sweep.name: sweep.title for sweep in of.sweeps} for of in (full, quick)}
     assert titles["full"]["cores"].endswith("32 buckets, pool of 800")
@@ -216,7 +216,7 @@ def paper_means() -> dict[str, float]:
     }
 
 
-def test_papers_own_figures_judge_as_it_says(four_cpus: None) -> None:
+def test_papers_own_figures_give_the_expected_contrasts(four_cpus: None) -> None:
     """The contrasts of throughput, given the source's means, come out as the source's own data do."""
     paper, supported = paper_means(), {}
     for claim in load_claims(study()):
@@ -320,7 +320,7 @@ def run(of: Study, name: str) -> TrialRecord:
     return trial.run_trial(of, of.contender(name), block=1, position=1, seed=1)
 
 
-def test_a_delay_too_much_in_the_buckets_makes_a_trial_invalid(
+def test_extra_delay_in_the_buckets_invalidates_the_trial(
     use_engine: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """Somebody else asks the server: its buckets hold more than the study's clients were served."""
@@ -378,7 +378,7 @@ def test_quick_form_runs_to_its_table(use_engine: Path, tmp_path: Path) -> None:
     assert heads(runs) == [*scaled, "Paper"]
 
 
-def test_the_sources_runs_stand_beside_ours_and_alone(
+def test_sources_runs_are_shown_with_and_without_measured_ones(
     use_engine: Path, monkeypatch: pytest.MonkeyPatch, tmp_path: Path
 ) -> None:
     """What this machine cannot run has the source's runs all the same."""

@@ -38,7 +38,7 @@ def study(*overrides: str, size: str = "quick") -> Study:
     return load_study("unp-ch30", size, overrides, CATALOGUE)
 
 
-def test_is_the_sources_experiment() -> None:
+def test_study_matches_the_sources_experiment() -> None:
     resolved = study(size="full")
     assert resolved.load.requests_per_trial == 5000
     assert resolved.load.processes * int(resolved.load.settings["children"]) == 10
@@ -82,7 +82,7 @@ def of_sweep(name: str) -> list[Contender]:
     return [each for each in study(size="pools").contenders if each.sweep == name]
 
 
-def test_fig_30_1a_is_beside_ours_for_every_system() -> None:
+def test_fig_30_1a_is_complete_for_every_system() -> None:
     path = study().path.with_name("fig30_1A_too_many_children.csv")
     with path.open(newline="") as file:
         rows = list(csv.DictReader(file))
@@ -129,7 +129,7 @@ def test_has_its_eleven_claims_and_meets_their_conditions() -> None:
     assert [claim.id for claim in claims if claim.test_note] == ["H60", "H63", "H69"]
 
 
-def test_contrasts_say_what_the_claims_say() -> None:
+def test_contrasts_match_the_claims() -> None:
     claims = by_id()
     assert rows_of(claims["H60"]) == [{1: 1, row: -1} for row in range(2, 9)]
     assert rows_of(claims["H61"]) == [{1: 1, row: -8, 0: 7} for row in (2, 3, 4, 5, 7, 8)]
@@ -146,7 +146,7 @@ def test_contrasts_say_what_the_claims_say() -> None:
     assert {test.metric for test in claims["H70"].tests} == {"clients_per_worker_sd"}
 
 
-def test_papers_own_figures_judge_as_it_says() -> None:
+def test_papers_own_figures_give_the_expected_contrasts() -> None:
     """The contrasts, given the figures of Fig. 30.1, come out as the source's own data do."""
     paper = {contender.name: None for contender in study().contenders}
     paper |= {each.base: each.value for each in study().paper if each.metric == "process_control_seconds"}
@@ -164,7 +164,7 @@ def test_papers_own_figures_judge_as_it_says() -> None:
     assert all(says[claim] and says[claim] != "yes" for claim in ("H66", "H68"))
 
 
-def test_spread_in_fig_30_2_judges_as_it_says() -> None:
+def test_spread_in_fig_30_2_gives_the_expected_contrasts() -> None:
     path = study().path.with_name("fig30_2_clients_per_child.csv")
     with path.open(newline="") as file:
         rows = list(csv.DictReader(file))
@@ -193,7 +193,7 @@ def test_claims_are_not_testable_with_modern_sockets() -> None:
 # H69 and the questions about pools --------------------------------------------------------------------------
 
 
-def test_h69_is_about_blocking_accept_and_shows_the_others() -> None:
+def test_h69_tests_blocking_accept_and_shows_the_other_designs() -> None:
     (claim,) = [claim for claim in load_claims(study(size="pools")) if claim.id == "H69"]
     assert claim.unmet == () and claim.outside == () and claim.left_out == ()
     tested = [(test.metric, test.weights, test.constant) for test in claim.tests]
@@ -219,7 +219,7 @@ def test_h69_is_about_blocking_accept_and_shows_the_others() -> None:
     [(1.4, 2e-5, "refuted"), (1.02, 0.0, "refuted"), (1.0, 2e-5, "supported")],
     ids=["no herd, costs grow", "nearly a herd, costs do not grow", "a herd, costs grow"],
 )
-def test_h69_is_judged_as_its_words_say(switches: float, growth: float, verdict: str) -> None:
+def test_h69_is_judged_by_switches_and_growth(switches: float, growth: float, verdict: str) -> None:
     """A herd is as many switches as there are children; the first of these has 1.4 whatever their number."""
     resolved = study(size="pools")
     blocks, noise = 12, np.random.default_rng(30)
@@ -258,7 +258,7 @@ def test_the_study_has_every_question_of_the_slides() -> None:
     assert questions["Q1"].given["clients"] == "10"
 
 
-def test_a_size_answers_what_it_has_run() -> None:
+def test_size_answers_only_questions_on_its_parts() -> None:
     """All that quick cannot answer says which sizes can, in one sentence."""
     quick = study()
     none: dict[str, dict[str, list[float]]] = {}

@@ -89,7 +89,7 @@ def test_the_main_table_and_both_ends_of_each_sweep_are_counted(study: Study) ->
     assert study.profiling.contenders == [], "what is sampled is asked for by itself"
 
 
-def test_every_sweep_says_where_its_why_is_and_what_to_type_elsewhere(
+def test_sweep_names_counted_points_and_the_command_for_others(
     summary: Summary, capsys: pytest.CaptureFixture[str]
 ) -> None:
     (sweep,) = summary.sweeps
@@ -108,7 +108,7 @@ def test_every_sweep_says_where_its_why_is_and_what_to_type_elsewhere(
     assert "Why, at 1, 5:" in text and words.split("`")[0].strip() in text
 
 
-def test_the_command_that_is_told_counts_there(summary: Summary, some_catalogue: Catalogue) -> None:
+def test_suggested_command_counts_the_other_points(summary: Summary, some_catalogue: Catalogue) -> None:
     (sweep,) = summary.sweeps
     words = elsewhere(summary, sweep)
     assert words is not None
@@ -119,7 +119,7 @@ def test_the_command_that_is_told_counts_there(summary: Summary, some_catalogue:
     assert again.counting.trials == 1 and again.measure.limits_milliseconds == 3000, "prices are needed too"
 
 
-def test_explain_says_what_to_type_for_a_point_that_was_not_counted(
+def test_explain_suggests_a_command_for_an_uncounted_point(
     summary: Summary, tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
     priced = summary.model_copy(update={"limits": MachineLimits(cpus=[0], settings={}, figures=[])})
@@ -132,7 +132,7 @@ def test_explain_says_what_to_type_for_a_point_that_was_not_counted(
     assert "measure.limits_milliseconds=3000" in capsys.readouterr().err
 
 
-def test_those_of_the_main_table_are_told_first(summary: Summary) -> None:
+def test_contenders_of_the_main_table_come_first(summary: Summary) -> None:
     assert is_first(summary, "prefork") and not is_first(summary, "prefork@clients=5")
     alone = summary.model_copy(update={"contenders": [each for each in summary.contenders if each.sweep]})
     assert is_first(alone, "prefork@clients=5") and not is_first(alone, "prefork@clients=1")
@@ -165,7 +165,7 @@ def with_states(summary: Summary, study: Study, *told: Mapping[str, float | None
     return summary.model_copy(update={"counting": counting})
 
 
-def test_states_are_told_with_their_units_and_never_per_request(summary: Summary, study: Study) -> None:
+def test_states_have_units_and_are_never_per_request(summary: Summary, study: Study) -> None:
     one = {
         "server.tcp_info.retransmits": 3,
         "server.tcp_info.rtt": 2e-5,
@@ -199,7 +199,7 @@ def test_states_are_told_with_their_units_and_never_per_request(summary: Summary
 
 
 @pytest.mark.parametrize(("name", "counter"), [("cse638-pa02", "tcp_info"), ("erss-hw4", "memory")])
-def test_bundled_studies_ask_for_them_in_counted_trials_alone(name: str, counter: str) -> None:
+def test_bundled_studies_count_states_only_in_counted_trials(name: str, counter: str) -> None:
     study = load_study(name, "quick", [], engine.catalogue())
     assert study.counting.counters == [*WHAT_EXPLAINS, counter], "besides what explains a difference"
     assert counter not in study.measure.counters_asked

@@ -25,7 +25,7 @@ TABLES = TWO_KEYS.replace(BOTH_KEYS + "\n", "").replace(
 )
 
 
-def test_each_key_has_each_value(tmp_path: Path) -> None:
+def test_each_value_applies_to_all_keys(tmp_path: Path) -> None:
     study = loaded(tmp_path, TWO_KEYS)
     (sweep,) = study.sweeps
     assert sweep.key == ("settings.pool", "load.settings.loops")
@@ -41,7 +41,7 @@ def test_each_key_has_each_value(tmp_path: Path) -> None:
     }
 
 
-def test_they_are_what_tables_of_the_same_values_are(tmp_path: Path) -> None:
+def test_several_keys_equal_tables_of_the_same_values(tmp_path: Path) -> None:
     short, long = (loaded(tmp_path, text).model_dump(exclude={"digest"}) for text in (TWO_KEYS, TABLES))
     assert [sweep.pop("key") for sweep in (*short["sweeps"], *long["sweeps"])] == [
         ("settings.pool", "load.settings.loops"),
@@ -50,7 +50,7 @@ def test_they_are_what_tables_of_the_same_values_are(tmp_path: Path) -> None:
     assert short == long
 
 
-def test_a_summary_names_a_key_that_is_one(tmp_path: Path) -> None:
+def test_summary_names_the_key_of_a_sweep_with_one_key(tmp_path: Path) -> None:
     """Of several it has none, as where the points are tables."""
     for text, key in ((STUDY, "settings.pool"), (TWO_KEYS, None), (TABLES, None)):
         study = loaded(tmp_path, text)
@@ -77,7 +77,7 @@ def test_the_axis_is_called_by_its_keys(key: str | list[str] | None, label: str)
     assert x_label(SweepTable(name="s", title="t", key=key, values=[1], contenders=["a"])) == label
 
 
-def test_another_list_of_values_goes_for_all_of_them(tmp_path: Path) -> None:
+def test_overridden_values_apply_to_all_keys(tmp_path: Path) -> None:
     study = loaded(tmp_path, TWO_KEYS, "sweeps.pool_size.values=[7]")
     assert {
         (each.settings["pool"], each.load.settings["loops"]) for each in study.contenders if each.sweep
@@ -99,7 +99,7 @@ load = { loops = 3 }
 """
 
 
-def test_what_a_sweep_varies_is_no_condition_of_its_points(tmp_path: Path) -> None:
+def test_swept_setting_is_no_condition_of_its_points(tmp_path: Path) -> None:
     """Also where it has one point only, which does not show what varies."""
     (tmp_path / "claims.toml").write_text(CLAIMS.replace('"small"', f'"{loaded(tmp_path).name}"'))
     asks = 'claims = "claims.toml"\n'
@@ -110,7 +110,7 @@ def test_what_a_sweep_varies_is_no_condition_of_its_points(tmp_path: Path) -> No
     assert claim.unmet
 
 
-def test_a_value_must_suit_each_of_them(tmp_path: Path) -> None:
+def test_value_must_be_valid_for_each_key(tmp_path: Path) -> None:
     problems = refused(tmp_path, TWO_KEYS.replace("[5, 10, 30]", "[5, 0]"))
     assert [each.message.split()[:3] for each in problems] == [["loops", "=", "0"], ["pool", "=", "0"]]
     assert [each.code for each in problems] == ["study.invalid_setting"] * 2

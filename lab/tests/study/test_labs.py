@@ -18,7 +18,7 @@ from thunderherd.study.loading import load_study
 __all__ = ["catalogue"]
 
 
-def test_without_a_lab_it_is_loopback(tmp_path: Path, catalogue: Catalogue) -> None:
+def test_default_lab_is_loopback(tmp_path: Path, catalogue: Catalogue) -> None:
     study = loaded(tmp_path, catalogue)
     assert (study.lab.kind, study.lab.settings, study.lab.network) == ("loopback", {}, "loopback")
     assert not any(note.startswith("lab:") for note in study.notes)
@@ -36,7 +36,7 @@ def test_a_lab_has_all_its_settings(tmp_path: Path, catalogue: Catalogue) -> Non
         assert contender.settings["congestion"] == contender.load.settings["congestion"] == "cubic"
 
 
-def test_a_side_may_have_a_congestion_control_of_its_own(tmp_path: Path, catalogue: Catalogue) -> None:
+def test_side_may_have_its_own_congestion_control(tmp_path: Path, catalogue: Catalogue) -> None:
     more = '[lab]\ncongestion = "reno"\n[server.settings]\ncongestion = "bbr"\n'
     [contender, *_] = loaded(tmp_path, catalogue, more).contenders
     assert (contender.settings["congestion"], contender.load.settings["congestion"]) == ("bbr", "reno")

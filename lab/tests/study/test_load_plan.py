@@ -41,18 +41,18 @@ def test_connections_of_a_trial(load: LoadPlan, connections: int | None) -> None
     assert load.connections_per_trial == connections
 
 
-def test_their_number_follows_from_these_settings() -> None:
+def test_settings_that_determine_the_number_of_connections() -> None:
     assert plan().connections_by == ("clients", "loops")
     assert plan(connections="kept").connections_by == ("clients",)
     assert plan(connections="kept", requests_per_connection=4).connections_by == ("clients", "loops")
 
 
-def test_a_pipeline_has_several_requests_of_a_client_under_way() -> None:
+def test_pipeline_multiplies_requests_at_once() -> None:
     assert plan().requests_at_once == 3
     assert plan(2, pipeline=8).requests_at_once == 48
 
 
-def test_processes_beside_each_other_have_seeds_of_their_own() -> None:
+def test_load_processes_have_different_seeds() -> None:
     each = plan(3, arrival_seed=7).each_settings
     assert [told["arrival_seed"] for told in each] == [7, 8, 9]
     assert [told["arrival_seed"] for told in plan(2, arrival_seed=2**64 - 1).each_settings] == [2**64 - 1, 0]

@@ -76,7 +76,7 @@ def test_resolved_studies_do_not_change(tmp_path: Path) -> None:
         study.measure.alpha = 0.5  # type: ignore[misc]
 
 
-def test_digest_follows_what_is_run_not_where_it_lies(tmp_path: Path) -> None:
+def test_digest_depends_on_the_resolved_study_not_its_path(tmp_path: Path) -> None:
     (tmp_path / "elsewhere").mkdir()
     here, there = loaded(tmp_path), loaded(tmp_path / "elsewhere", f"# moved\n{GOOD}")
     assert here.digest == there.digest
@@ -116,7 +116,7 @@ def test_looks_are_those_of_the_rule_that_was_simulated(tmp_path: Path) -> None:
     assert [(look.blocks, look.alpha) for look in looks] == list(planned_looks(blocks, 0.05, [0.4, 0.6]))
 
 
-def test_the_engine_says_what_makes_up_the_number_of_requests(tmp_path: Path) -> None:
+def test_number_of_requests_follows_the_catalogue(tmp_path: Path) -> None:
     (closed,) = CATALOGUE.loads
     half = CATALOGUE.model_copy(update={"loads": (closed.model_copy(update={"requests": ("loops",)}),)})
     study = load_study(str(written(tmp_path, GOOD)), "quick", [], half)

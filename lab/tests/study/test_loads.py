@@ -116,12 +116,12 @@ def test_a_load_that_the_engine_refuses_is_refused_before_the_first_trial(
     assert problem.message.startswith("every contender: ") and "loads.toml:" in problem.where
 
 
-def test_a_schedule_needs_requests_that_are_answered_one_by_one(real_engine: Path, tmp_path: Path) -> None:
+def test_schedule_needs_a_workload_with_one_reply_per_request(real_engine: Path, tmp_path: Path) -> None:
     (problem,) = refused(written, tmp_path, "open", TIMED, workload="stream")
     assert problem.code == "load.open_needs_replies"
 
 
-def test_a_server_that_the_engine_refuses_is_blamed_on_its_contender(
+def test_server_settings_that_the_engine_refuses_name_the_contender(
     real_engine: Path, tmp_path: Path
 ) -> None:
     """Only of the contender that has it, at the setting of the two that it gives itself."""
@@ -135,9 +135,7 @@ def test_a_server_that_the_engine_refuses_is_blamed_on_its_contender(
     assert "maximum_spare" in lines[int(problem.where.rpartition(":")[2]) - 1]
 
 
-def test_an_open_load_keeps_no_more_connections_than_are_served_at_a_time(
-    real_engine: Path, tmp_path: Path
-) -> None:
+def test_open_load_with_more_connections_than_workers_is_refused(real_engine: Path, tmp_path: Path) -> None:
     pooled = CONTENDERS.replace('"thread_per_client"', '"prethread"\nsettings = { pool = 5 }')
     settings = KEPT.replace("clients = 2", "clients = 6")
     (problem,) = refused(written, tmp_path, "open", settings, contenders=pooled)
@@ -149,13 +147,13 @@ def test_an_open_load_keeps_no_more_connections_than_are_served_at_a_time(
     assert written(tmp_path, "closed_connections", closed, contenders=pooled).contenders
 
 
-def test_sides_of_one_address_have_no_more_to_connect_from(real_engine: Path, tmp_path: Path) -> None:
+def test_source_addresses_over_veth_are_refused(real_engine: Path, tmp_path: Path) -> None:
     settings = f"{TIMED}, source_addresses = 2"
     (problem,) = refused(written, tmp_path, "open", settings, lab='[lab]\nkind = "veth"\n')
     assert problem.code == "study.impossible_load" and "source_addresses = 2" in problem.message
 
 
-def test_completions_are_told_of_no_primitive(real_engine: Path, tmp_path: Path) -> None:
+def test_io_uring_load_without_a_zero_copy_primitive_has_metrics(real_engine: Path, tmp_path: Path) -> None:
     study = written(tmp_path, "closed_connections", f'{KEPT}, back_end = "io_uring"')
     contender = study.contender("one")
     assert not contender.load.own_way
@@ -183,7 +181,7 @@ def test_connections_have_the_ports_of_all_their_addresses(real_engine: Path, tm
         ("closed_connections", KEPT, 'settings = { wait = "spin" }\n', [True, False]),
     ],
 )
-def test_an_end_that_never_sleeps_is_known(
+def test_busy_polling_end_is_recognised(
     tmp_path: Path, kind: str, settings: str, of_server: str, spins: list[bool]
 ) -> None:
     """Limits that are those of ends that sleep do not bound it."""
@@ -192,7 +190,7 @@ def test_an_end_that_never_sleeps_is_known(
     assert [contender.spins for contender in study.contenders] == spins
 
 
-def test_a_catalogue_says_what_never_sleeps(some_catalogue: Catalogue, real_engine: Path) -> None:
+def test_catalogue_lists_busy_polling_settings(some_catalogue: Catalogue, real_engine: Path) -> None:
     """A search for the knee takes the word of a setting from it, which nothing can stand in for."""
     told = some_catalogue.model_dump(by_alias=True)
     del told["never_sleeps"]
@@ -202,9 +200,7 @@ def test_a_catalogue_says_what_never_sleeps(some_catalogue: Catalogue, real_engi
         assert WAIT in catalogue.never_sleeps
 
 
-def test_a_load_that_polls_is_run_and_its_cpu_is_not_held_against_it(
-    real_engine: Path, tmp_path: Path
-) -> None:
+def test_cpu_time_of_a_polling_load_does_not_invalidate_its_trial(real_engine: Path, tmp_path: Path) -> None:
     """The other end's rate is judged, though the load's thread is never off its CPU."""
     study = written(tmp_path, "closed_connections", f'{KEPT}, back_end = "polling"')
     record = run_trial(study, study.contenders[0], block=1, position=1, seed=1)

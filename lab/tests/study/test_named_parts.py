@@ -96,7 +96,7 @@ def test_a_part_is_a_metric_of_sweeps_papers_bounds_and_columns(tmp_path: Path) 
         ("server.memory.kernel_per_connection", "server.memory.peak_per_connection"),
     ],
 )
-def test_what_is_no_part_and_what_no_state_has_is_refused(tmp_path: Path, old: str, new: str) -> None:
+def test_unknown_part_and_rate_of_a_state_are_refused(tmp_path: Path, old: str, new: str) -> None:
     assert old in PARTS
     (problem, *_) = refused(tmp_path, PARTS.replace(old, new))
     assert problem.code == "study.unknown_metric"

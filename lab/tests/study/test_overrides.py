@@ -87,11 +87,11 @@ def test_overrides_that_are_refused(override: str, code: str, tmp_path: Path) ->
     assert problems[0].where == f"--set {override}" in places(problems, code)
 
 
-def test_the_words_of_refused_overrides(tmp_path: Path, golden: Callable[[str, str], None]) -> None:
+def test_golden_page_of_refused_overrides(tmp_path: Path, golden: Callable[[str, str], None]) -> None:
     golden("study/overrides.txt", page((each, refused(tmp_path, GOOD, each)) for each, _ in REFUSED))
 
 
-def test_override_may_mend_what_this_machine_lacks(tmp_path: Path) -> None:
+def test_override_may_replace_an_unavailable_cpu(tmp_path: Path) -> None:
     text = GOOD.replace("server_cpus = [0]", "server_cpus = [3]")
     assert places(refused(tmp_path, text), "study.unavailable_cpu")
     assert loaded(tmp_path, text, "server_cpus=[1]").lab.server_cpus == (1,)
@@ -108,7 +108,7 @@ def test_override_may_mend_what_this_machine_lacks(tmp_path: Path) -> None:
         ('placement = "free"', {0, 1}, None, None),
     ],
 )
-def test_apart_means_the_first_cpu_for_the_server_and_the_others_for_the_clients(
+def test_apart_gives_the_first_cpu_to_the_server_and_the_rest_to_clients(
     lab: str,
     usable: set[int],
     server: tuple[int, ...] | None,

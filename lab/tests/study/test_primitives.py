@@ -53,7 +53,7 @@ def loaded(tmp_path: Path, some_catalogue: Catalogue) -> Callable[..., Study]:
     return load
 
 
-def test_it_is_send_where_nobody_says_otherwise(loaded: Callable[..., Study]) -> None:
+def test_default_primitives_are_send_each_and_recv(loaded: Callable[..., Study]) -> None:
     study = loaded(SMALL_STUDY)
     assert {each.load.primitive for each in study.contenders} == {study.load.primitive} == {"send_each"}
     assert {(each.receive, each.load.receive) for each in study.contenders} == {("recv", "recv")}
@@ -62,7 +62,7 @@ def test_it_is_send_where_nobody_says_otherwise(loaded: Callable[..., Study]) ->
     assert "chunk" not in study.load.settings
 
 
-def test_its_settings_are_the_loads(loaded: Callable[..., Study]) -> None:
+def test_settings_of_the_loads_primitive_belong_to_the_load(loaded: Callable[..., Study]) -> None:
     study = loaded(CHUNKS)
     assert (study.load.primitive, study.load.settings["chunk"]) == ("test_chunks", 100)
     assert {each.primitive for each in study.contenders} == {"send_each"}
@@ -72,7 +72,7 @@ def test_its_settings_are_the_loads(loaded: Callable[..., Study]) -> None:
     assert study.digest != loaded(SMALL_STUDY).digest
 
 
-def test_a_contender_may_have_its_own(loaded: Callable[..., Study]) -> None:
+def test_contender_may_have_its_own_load_primitive(loaded: Callable[..., Study]) -> None:
     text = SMALL_STUDY + 'load = { primitive = "test_chunks", settings = { chunk = 8 } }\n'
     study = loaded(text)
     assert study.load.primitive == "send_each"
@@ -80,7 +80,7 @@ def test_a_contender_may_have_its_own(loaded: Callable[..., Study]) -> None:
     assert study.contender("prefork").load.settings["chunk"] == 8
 
 
-def test_sweeps_go_over_it(loaded: Callable[..., Study]) -> None:
+def test_sweep_may_vary_primitives(loaded: Callable[..., Study]) -> None:
     study = loaded(SWEPT)
     found = {each.name: each for each in study.contenders}
     assert found["iterative@ways=send_each"].load.primitive == "send_each"
@@ -90,7 +90,7 @@ def test_sweeps_go_over_it(loaded: Callable[..., Study]) -> None:
     assert (chunks.load.primitive, chunks.load.settings["chunk"]) == ("test_chunks", 7)
 
 
-def test_who_receives_has_settings_too(loaded: Callable[..., Study]) -> None:
+def test_receive_primitive_has_settings(loaded: Callable[..., Study]) -> None:
     study = loaded(DISCARDING)
     assert {(each.receive, each.load.receive) for each in study.contenders} == {("recv", "test_discard")}
     assert (study.load.settings["most"], study.load.stores) == (7, False)
@@ -98,7 +98,7 @@ def test_who_receives_has_settings_too(loaded: Callable[..., Study]) -> None:
     assert loaded(SMALL_STUDY, "load.receive=test_discard").load.settings["most"] == 4096
 
 
-def test_a_contender_or_a_point_may_receive_in_its_own_way(loaded: Callable[..., Study]) -> None:
+def test_contender_or_point_may_have_its_own_receive_primitive(loaded: Callable[..., Study]) -> None:
     text = SMALL_STUDY + 'load = { receive = "test_discard", settings = { most = 8 } }\n'
     prefork = loaded(text).contender("prefork")
     assert (prefork.load.receive, prefork.load.settings["most"]) == ("test_discard", 8)
@@ -112,7 +112,7 @@ def test_a_contender_or_a_point_may_receive_in_its_own_way(loaded: Callable[...,
     assert found["iterative@ways=test_discard"].configured()["load.receive"] == "test_discard"
 
 
-def test_what_this_machine_does_not_offer_is_refused_or_left_out(loaded: Callable[..., Study]) -> None:
+def test_unavailable_primitive_is_refused_or_left_out(loaded: Callable[..., Study]) -> None:
     for key in ("server.primitive", "load.primitive"):
         problems = refused(loaded, SMALL_STUDY, f"{key}=test_absent")
         assert {problem.code for problem in problems} == {"study.unavailable_primitive"}
@@ -164,7 +164,7 @@ def test_mistakes_with_primitives_are_refused(
         ('design = "epoll"\n', "server.receive=busy_poll", "fit.primitive_and_waiting", None),
     ],
 )
-def test_what_the_engine_cannot_combine_is_reported_at_the_key(
+def test_impossible_combination_is_reported_at_its_key(
     use_engine: Path, tmp_path: Path, more: str, override: str, code: str, line: int | None
 ) -> None:
     path = tmp_path / "small.toml"
@@ -175,7 +175,9 @@ def test_what_the_engine_cannot_combine_is_reported_at_the_key(
     assert places(problems, code) == [place]
 
 
-def test_both_sides_are_started_so(loaded: Callable[..., Study], fake_engine: Callable[..., Path]) -> None:
+def test_both_sides_are_started_with_their_primitives(
+    loaded: Callable[..., Study], fake_engine: Callable[..., Path]
+) -> None:
     fake_engine()
     study = loaded(DISCARDING)
     found = run_trial(study, study.contender("prefork"), block=1, position=1, seed=1)
@@ -185,7 +187,9 @@ def test_both_sides_are_started_so(loaded: Callable[..., Study], fake_engine: Ca
     assert {each.receive for each in (*found.loads, *found.warm_up)} == {"test_discard"}
 
 
-def test_the_load_is_started_with_it(loaded: Callable[..., Study], fake_engine: Callable[..., Path]) -> None:
+def test_load_is_started_with_its_primitive_and_settings(
+    loaded: Callable[..., Study], fake_engine: Callable[..., Path]
+) -> None:
     fake_engine()
     study = loaded(CHUNKS)
     found = run_trial(study, study.contender("prefork"), block=1, position=1, seed=1)

@@ -64,7 +64,7 @@ def test_a_metric_has_its_direction(tmp_path: Path) -> None:
     assert rate.contender("prefork@pool_size=5").better == "more"
 
 
-def test_values_may_be_tables_and_contenders_a_sweeps_own(tmp_path: Path) -> None:
+def test_sweep_may_have_tables_of_values_and_own_contenders(tmp_path: Path) -> None:
     tables = """values = [
   { name = "small", set = { load.settings.bytes = 10, "settings.nodelay" = true } },
   { name = "large", set = { "load.settings.bytes" = 9000, "lab.server_cpus" = [0] } },
@@ -95,7 +95,7 @@ def test_values_may_be_tables_and_contenders_a_sweeps_own(tmp_path: Path) -> Non
     assert [point.number for point in study.sweeps[0].points] == [None, None]
 
 
-def test_a_sweep_of_cpus_stands_on_an_axis_of_numbers(tmp_path: Path) -> None:
+def test_sweep_of_cpus_has_a_numeric_axis(tmp_path: Path) -> None:
     text = STUDY.replace("settings.pool", "lab.server_cpus").replace("[5, 10, 30]", "[[0], [0, 1]]")
     text = text[: text.index("[[sweeps.paper]]")]
     study = loaded(tmp_path, text)
@@ -221,7 +221,7 @@ def test_a_key_of_a_sweep_is_for_all_of_its_contenders(tmp_path: Path) -> None:
     assert {each.load.settings["loops"] for each in study.contenders if each.sweep} == {7}
 
 
-def test_a_sweep_may_name_what_another_declares(tmp_path: Path) -> None:
+def test_sweep_may_use_contenders_of_another(tmp_path: Path) -> None:
     own = STUDY.replace('"control"]', '{ name = "own", design = "prethread" }]')
     more = """
 [[sweeps]]

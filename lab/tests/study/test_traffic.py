@@ -106,7 +106,7 @@ def test_a_run_keeps_what_it_replays(
     assert str(file) in str(problem)
 
 
-def test_processes_ask_for_sizes_of_their_own(real_engine: Path, tmp_path: Path) -> None:
+def test_load_processes_draw_different_request_sizes(real_engine: Path, tmp_path: Path) -> None:
     settings = 'sizes = "uniform:1..1000", children = 1, loops = 30, request_seed = 5'
     study = study_of(tmp_path, settings, kind="closed", processes=2)
     trial = run_trial(study, study.contender("one"), block=1, position=1, seed=1, engine=real_engine)
@@ -171,7 +171,7 @@ def test_a_recording_is_not_replayed_by_several_processes_at_once(use_engine: Pa
         ),
     ],
 )
-def test_what_cannot_be_is_refused_with_the_study(
+def test_impossible_traffic_is_refused(
     use_engine: Path, tmp_path: Path, kind: str, settings: str, code: str, part: str
 ) -> None:
     (tmp_path / "there.csv").write_text("gap_microseconds,bytes\n1,20000\n")

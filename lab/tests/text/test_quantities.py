@@ -35,7 +35,7 @@ from thunderherd.text.quantities import (
         ("0", 0),
     ],
 )
-def test_what_a_quantity_is(text: str, value: int) -> None:
+def test_quantities_are_parsed(text: str, value: int) -> None:
     assert parse_quantity(text, "here") == value
 
 
@@ -55,13 +55,13 @@ def test_what_a_quantity_is(text: str, value: int) -> None:
         ("0.3KiB", "not_whole", ALLOWED),
     ],
 )
-def test_what_is_no_quantity(text: str, code: str, hinted: str) -> None:
+def test_invalid_quantities_are_refused(text: str, code: str, hinted: str) -> None:
     (problem,) = refused(parse_quantity, text, "here")
     assert (problem.where, problem.code) == ("here", f"quantity.{code}")
     assert hinted in problem.hint
 
 
-def test_a_range() -> None:
+def test_ranges_are_parsed() -> None:
     assert parse_range("message_bytes=64..4MiB", "--over") == Range("message_bytes", 64, 4 * 2**20)
     assert parse_range("load.settings.bytes = 1 .. 1.5k", "--over") == Range("load.settings.bytes", 1, 1500)
 
@@ -81,7 +81,7 @@ def test_a_range() -> None:
         ("bytes=0..64", "range_from_zero", "1"),
     ],
 )
-def test_what_is_no_range(text: str, code: str, hinted: str) -> None:
+def test_invalid_ranges_are_refused(text: str, code: str, hinted: str) -> None:
     (problem,) = refused(parse_range, text, "--over")
     assert (problem.where, problem.code) == ("--over", f"quantity.{code}")
     assert hinted in problem.hint
@@ -90,7 +90,7 @@ def test_what_is_no_range(text: str, code: str, hinted: str) -> None:
 RATES = {"rate": Written({"bit": 1, "kbit": 10**3}, "1kbit..9kbit")}
 
 
-def test_a_setting_may_have_units_of_its_own() -> None:
+def test_setting_may_have_its_own_units() -> None:
     assert parse_range("rate=1bit..2.5kbit", "--over", RATES) == Range("rate", 1, 2500)
     assert parse_range("rate=0bit..1kbit", "--over", RATES) == Range("rate", 0, 1000), (
         "whose least is told later"
@@ -109,7 +109,7 @@ def test_a_setting_may_have_units_of_its_own() -> None:
         ("rate=5", "not_a_range", "--over rate=1kbit..9kbit"),
     ],
 )
-def test_what_is_no_range_of_such_a_setting(text: str, code: str, hinted: str) -> None:
+def test_invalid_range_of_a_setting_with_units_is_refused(text: str, code: str, hinted: str) -> None:
     (problem,) = refused(parse_range, text, "--over", RATES)
     assert problem.code == f"quantity.{code}" and hinted in problem.hint
 
@@ -135,7 +135,7 @@ def test_a_quantity_in_words(value: float, unit: str, text: str) -> None:
     assert amount(value, unit) == text
 
 
-def test_two_in_words() -> None:
+def test_two_amounts_in_words() -> None:
     assert amounts(8618, 10_099, "bytes") == "8,618 to 10,099 bytes"
     assert amounts(64, 4 * 2**20, "bytes") == "64 bytes to 4 MiB"
     assert amounts(1, 64, "workers") == "1 to 64 workers"
@@ -143,5 +143,5 @@ def test_two_in_words() -> None:
 
 
 @given(st.integers(0, 2**40), st.sampled_from(sorted(UNITS)))
-def test_what_is_read_is_what_was_meant(count: int, unit: str) -> None:
+def test_number_with_unit_is_parsed_to_its_product(count: int, unit: str) -> None:
     assert parse_quantity(f"{count}{unit}", "here") == count * UNITS[unit]

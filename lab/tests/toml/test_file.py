@@ -106,7 +106,7 @@ def keys_of(value: Any, key: KeyPath = ()) -> Iterator[KeyPath]:
             yield from keys_of(inner, (*key, index))
 
 
-def test_no_key_is_missed_or_made_up() -> None:
+def test_located_keys_match_the_parsed_keys() -> None:
     assert set(locate(TEXT)) == set(keys_of(tomllib.loads(TEXT)))
 
 

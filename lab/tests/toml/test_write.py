@@ -27,11 +27,11 @@ VALUES = st.recursive(
 
 
 @given(st.dictionaries(TEXTS, VALUES, max_size=5))
-def test_what_is_written_is_read_back(table: dict[str, Any]) -> None:
+def test_written_toml_is_read_back(table: dict[str, Any]) -> None:
     assert tomllib.loads(toml_text(table)) == table
 
 
-def test_it_reads_like_a_study() -> None:
+def test_written_toml_reads_like_a_study() -> None:
     text = toml_text(
         {
             "name": "x",
@@ -47,6 +47,6 @@ def test_it_reads_like_a_study() -> None:
 
 
 @pytest.mark.parametrize("value", [None, float("nan"), float("inf"), object()])
-def test_what_toml_has_no_word_for(value: object) -> None:
+def test_value_without_a_toml_form_is_refused(value: object) -> None:
     with pytest.raises(ValueError, match="TOML"):
         toml_text({"key": value})

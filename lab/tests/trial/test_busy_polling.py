@@ -109,7 +109,7 @@ def awake(trial: TrialRecord, cpu_source: str = "perf", **update: object) -> Tri
     return seen.model_copy(update={"metrics": told})
 
 
-def test_a_busy_polling_server_is_neither_ranked_nor_judged_by_it(small_study: Study) -> None:
+def test_busy_polling_server_has_no_cpu_rank_or_verdict(small_study: Study) -> None:
     trials = [
         made_trial(small_study, name, block, cost=(10 + block % 3) * 1e-6)
         for block in range(1, 11)
@@ -132,7 +132,7 @@ def test_a_busy_polling_server_is_neither_ranked_nor_judged_by_it(small_study: S
         assert (why.code, why.message.endswith(MORE)) == ("explain.unknown_cpu_time", True)
 
 
-def test_the_cpu_time_of_a_whole_life_is_that_of_a_window_for_nobody(small_study: Study) -> None:
+def test_whole_life_cpu_reason_suggests_no_timed_load(small_study: Study) -> None:
     window = Window(started_monotonic_ns=0, ended_monotonic_ns=100_000_000, requests=9, connections=9)
     loads = [LoadResult.model_construct(window=window)]
     made = made_trial(small_study, "prefork", 1)

@@ -108,7 +108,7 @@ def summary(study: Study) -> Summary:
     return summarise(study, trials, {"kernel": "Linux"}, seed=1, started="now")
 
 
-def test_a_trial_counts_it_on_both_sides(
+def test_trial_has_copied_shares_of_both_sides(
     fake_engine: Callable[..., Path], study: Study, some_catalogue: Catalogue
 ) -> None:
     fake_engine("zero_copy")
@@ -124,13 +124,13 @@ def test_a_trial_counts_it_on_both_sides(
     assert metric("server.copied_share").words
 
 
-def test_a_server_without_zero_copy_sends_has_no_share_and_a_reason(summary: Summary) -> None:
+def test_server_without_zero_copy_sends_has_a_reason_and_no_share(summary: Summary) -> None:
     fork = next(each for each in summary.contenders if each.name == "fork_per_client")
     assert "server.copied_share" not in fork.metrics
     assert why_none(summary, "server.copied_share", fork)
 
 
-def test_the_share_stands_with_the_notes_and_in_the_captions(summary: Summary) -> None:
+def test_copied_share_is_in_notes_and_remarks(summary: Summary) -> None:
     assert f"prefork: 75 % to 100 % of {SENT}" in summary.study.notes
     everybody = "iterative, fork_per_client, prefork"
     assert f"{everybody}: 50 % of {RECEIVED}" in summary.study.notes
@@ -144,7 +144,7 @@ def test_the_share_stands_with_the_notes_and_in_the_captions(summary: Summary) -
     ]
 
 
-def test_claims_and_answers_have_it_where_they_are_about_such_a_contender(summary: Summary) -> None:
+def test_claims_and_answers_on_zero_copy_contenders_have_the_share(summary: Summary) -> None:
     about, not_about = summary.claims
     assert f"prefork: 100 % of {SENT}" in about.our_figure
     assert SENT not in not_about.our_figure
@@ -153,7 +153,7 @@ def test_claims_and_answers_have_it_where_they_are_about_such_a_contender(summar
     assert f"prefork: 100 % of {SENT}" in (answer.note or "")
 
 
-def test_it_is_shown_wherever_figures_are(summary: Summary) -> None:
+def test_printed_study_claims_and_report_show_the_copied_share(summary: Summary) -> None:
     for printed in (print_study, print_claims):
         out = io.StringIO()
         printed(summary, Console(file=out, width=100))
@@ -162,7 +162,7 @@ def test_it_is_shown_wherever_figures_are(summary: Summary) -> None:
     assert shown.count(SENT) >= 3
 
 
-def test_of_whoever_copies_by_right_nothing_is_said(small_study: Study) -> None:
+def test_contenders_without_zero_copy_have_no_note(small_study: Study) -> None:
     trials = [
         made_trial(small_study, each.name, block) for block in range(1, 11) for each in small_study.contenders
     ]
@@ -174,15 +174,13 @@ def test_of_whoever_copies_by_right_nothing_is_said(small_study: Study) -> None:
 
 @pytest.mark.parametrize("narrow", [False, True])
 @pytest.mark.parametrize("name", [None, "server.copied_share"])
-def test_a_chart_that_is_taken_out_of_its_report_has_it(
-    summary: Summary, name: str | None, narrow: bool
-) -> None:
+def test_chart_of_a_sweep_contains_the_remarks(summary: Summary, name: str | None, narrow: bool) -> None:
     (sweep,) = summary.sweeps
     texts = " ".join(svg_texts(sweep_chart(summary, sweep, name, narrow=narrow)))
     assert all(remark in texts for remark in sweep.remarks), texts
 
 
-def test_notes_and_remarks_are_as_the_golden_page_has_them(
+def test_notes_and_remarks_match_the_golden_file(
     summary: Summary, unknown: Summary, golden: Callable[[str, str], None]
 ) -> None:
     lines = [
@@ -194,7 +192,7 @@ def test_notes_and_remarks_are_as_the_golden_page_has_them(
     golden("trial/caveats.txt", "\n".join([*lines, *MEANINGS.values()]) + "\n")
 
 
-def test_the_report_has_the_names_of_contenders_as_they_are(summary: Summary) -> None:
+def test_report_has_contenders_by_name(summary: Summary) -> None:
     assert "fork_per_client, prefork: 50 %" in render(summary)
 
 
@@ -239,7 +237,7 @@ def unknown(study: Study) -> Summary:
     return summary_with(with_completions(study), silent)
 
 
-def test_without_a_completion_in_the_window_those_of_the_whole_life_tell(
+def test_copied_share_without_completions_in_the_window_is_of_the_whole_life(
     fake_engine: Callable[..., Path], study: Study
 ) -> None:
     fake_engine("read_at_the_end")
@@ -254,9 +252,7 @@ def test_without_a_completion_in_the_window_those_of_the_whole_life_tell(
 @pytest.mark.parametrize(
     "completions", [[9.0, None, 9.0], [9.0, 0.0, 9.0], []], ids=["one late", "one without", "all late"]
 )
-def test_a_share_that_is_not_of_the_window_alone_says_so(
-    study: Study, completions: list[float | None]
-) -> None:
+def test_share_partly_of_the_whole_life_is_marked(study: Study, completions: list[float | None]) -> None:
     values = {
         "server.copied_share": {"prefork": [1.0, 1.0, 1.0]},
         "server.completions": {"prefork": completions} if completions else {},
@@ -269,7 +265,7 @@ def test_a_share_that_is_not_of_the_window_alone_says_so(
 
 
 @pytest.mark.parametrize("narrow", [False, True])
-def test_charts_of_the_main_table_have_it_beside_them(
+def test_charts_of_the_main_table_show_the_copied_share(
     summary: Summary, unknown: Summary, narrow: bool
 ) -> None:
     texts = " ".join(svg_texts(process_control_chart(summary, narrow=narrow)))
@@ -278,7 +274,7 @@ def test_charts_of_the_main_table_have_it_beside_them(
     assert NOT_KNOWN in " ".join(svg_texts(clients_per_worker_chart(unknown, narrow=narrow)))
 
 
-def test_a_share_of_the_whole_life_says_so(study: Study) -> None:
+def test_share_of_the_whole_life_is_marked(study: Study) -> None:
     found = summary_with(study, lambda name, block: {**silent(name, block), "server.copied_share": 1.0})
     (sweep,) = found.sweeps
     words = f"100 % of {SENT}{OF_LIFE}"
@@ -286,7 +282,7 @@ def test_a_share_of_the_whole_life_says_so(study: Study) -> None:
     assert f"prefork: {words}" in found.claims[0].our_figure
 
 
-def test_what_no_completion_tells_stands_with_the_notes_and_in_the_captions(unknown: Summary) -> None:
+def test_unknown_share_is_in_notes_remarks_and_charts(unknown: Summary) -> None:
     assert NOT_KNOWN in unknown.study.notes
     (sweep,) = unknown.sweeps
     assert sweep.remarks == [NOT_KNOWN]
@@ -294,7 +290,7 @@ def test_what_no_completion_tells_stands_with_the_notes_and_in_the_captions(unkn
         assert NOT_KNOWN in " ".join(svg_texts(sweep_chart(unknown, sweep, None, narrow=narrow)))
 
 
-def test_what_no_completion_tells_stands_with_claims_and_answers(unknown: Summary) -> None:
+def test_unknown_share_is_in_claims_and_answers(unknown: Summary) -> None:
     about, not_about = unknown.claims
     assert NOT_KNOWN in about.our_figure
     assert "not known" not in not_about.our_figure
@@ -302,7 +298,7 @@ def test_what_no_completion_tells_stands_with_claims_and_answers(unknown: Summar
     assert NOT_KNOWN in (answer.note or "")
 
 
-def test_what_no_completion_tells_is_shown_wherever_figures_are(unknown: Summary) -> None:
+def test_printed_study_claims_and_report_show_the_unknown_share(unknown: Summary) -> None:
     for printed in (print_study, print_claims):
         out = io.StringIO()
         printed(unknown, Console(file=out, width=100))
@@ -313,7 +309,7 @@ def test_what_no_completion_tells_is_shown_wherever_figures_are(unknown: Summary
     assert NOT_KNOWN in designs[: designs.index("<table")], "beside the table itself, too"
 
 
-def test_a_cell_that_no_completion_tells_says_why_it_is_empty(unknown: Summary) -> None:
+def test_empty_cell_of_an_unknown_share_has_a_reason(unknown: Summary) -> None:
     found = {each.name: each for each in unknown.contenders}
     why = why_none(unknown, "server.copied_share", found["prefork@size=100"])
     assert why.endswith(NO_COMPLETION)
@@ -322,7 +318,7 @@ def test_a_cell_that_no_completion_tells_says_why_it_is_empty(unknown: Summary) 
     assert why_none(unknown, "client.copied_share", found["prefork"]) == none_sent
 
 
-def test_the_sources_csv_says_unknown_where_others_have_nothing(study: Study, unknown: Summary) -> None:
+def test_source_csv_has_unknown_for_unknown_shares(study: Study, unknown: Summary) -> None:
     columns = {
         "who": {"names": {"prefork": "pool", "fork_per_client": "fork"}},
         "copied_share": {"metric": "server.copied_share"},
@@ -335,7 +331,7 @@ def test_the_sources_csv_says_unknown_where_others_have_nothing(study: Study, un
     ]  # fmt: skip
 
 
-def test_a_point_whose_share_is_not_known_stands_beside_those_whose_is(study: Study) -> None:
+def test_remarks_separate_known_and_unknown_points(study: Study) -> None:
     def told(name: str, block: int) -> Mapping[str, float | None]:
         share = 1.0 if name in ("prefork", "prefork@size=100") else None
         return {**silent(name, block), "server.completions": 9 if share else 0, "server.copied_share": share}
@@ -347,7 +343,7 @@ def test_a_point_whose_share_is_not_known_stands_beside_those_whose_is(study: St
     ]
 
 
-def test_a_single_trial_without_a_completion_is_told(study: Study) -> None:
+def test_single_trial_without_completions_is_in_the_remark(study: Study) -> None:
     def told(name: str, block: int) -> Mapping[str, float | None]:
         share = 1.0 if block != 3 else None
         return {**silent(name, block), "server.completions": 9 if share else 0, "server.copied_share": share}
@@ -356,7 +352,7 @@ def test_a_single_trial_without_a_completion_is_told(study: Study) -> None:
     assert sweep.remarks == [NOT_KNOWN.replace(NO_COMPLETION, SOME_WITHOUT)]
 
 
-def test_clients_are_told_like_servers_and_who_sends_nothing_is_not(study: Study) -> None:
+def test_unknown_share_covers_clients_and_not_ends_without_sends(study: Study) -> None:
     (sweep,) = summary_with(with_completions(study, "client"), silent).sweeps
     assert sweep.remarks == [NOT_KNOWN.replace("the server's", "the clients'")]
     sent_nothing = summary_with(
@@ -366,7 +362,7 @@ def test_clients_are_told_like_servers_and_who_sends_nothing_is_not(study: Study
     assert not any(each.unknown for each in sent_nothing.contenders)
 
 
-def test_a_server_that_was_read_late_is_told_too(study: Study) -> None:
+def test_server_read_late_has_an_unknown_share(study: Study) -> None:
     """Its number of sends is then unknown; its clients have figures."""
     found = summary_with(with_completions(study), lambda _name, _block: {"latency_mean_seconds": 1.0})
     assert NOT_KNOWN in found.study.notes

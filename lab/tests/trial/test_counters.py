@@ -101,7 +101,7 @@ def test_scaled_counts_are_marked_on_each_side() -> None:
     assert scaled_of_sides(lived)["server"] == {"instructions": 0.25}
 
 
-def test_none_in_a_part_of_the_time_is_said_not_to_be_none_in_all_of_it() -> None:
+def test_zero_count_of_a_multiplexed_event_is_marked_uncertain() -> None:
     start = snapshot(shared(10, 1000, 1000), 1, 1)
     loads = [LoadResult.model_construct(multiplexing={"instructions": shared(0, 100, 7)}) for _ in range(2)]
     (of_server, of_clients) = none_came(seen(start, snapshot(shared(10, 2000, 1500), 1, 1), loads))
@@ -142,7 +142,7 @@ NAMES = cast(
 )  # fmt: skip
 
 
-def test_parts_have_units_of_their_own_and_are_asked_for_as_a_whole() -> None:
+def test_parts_have_their_own_units_and_are_requested_as_a_whole() -> None:
     names = ["task_clock", "tcp_info", "sched:sched_switch"]
     figures = figures_of_counters(names, CATALOGUE)
     assert figures == {
@@ -181,12 +181,12 @@ OTHERWISE = [
 
 
 @pytest.mark.parametrize("name", TAKEN)
-def test_events_are_taken_by_their_form_whether_they_are_here_or_not(name: str) -> None:
+def test_events_are_accepted_by_their_form(name: str) -> None:
     assert may_be_asked_for(name, NAMES)
 
 
 @pytest.mark.parametrize("name", NO_NAMES)
-def test_other_words_are_none(name: str) -> None:
+def test_words_of_another_form_are_no_events(name: str) -> None:
     assert not may_be_asked_for(name, NAMES) and how_to_write(name, NAMES) is None
 
 
@@ -221,7 +221,7 @@ def test_the_engine_divides_a_list_at_the_same_commas(use_engine: Path, names: t
         assert set(server.ready.counters) == {called(name, catalogue(use_engine)) for name in names}
 
 
-def test_what_perf_calls_otherwise_is_the_counter_itself() -> None:
+def test_perf_names_of_a_counter_mean_that_counter() -> None:
     assert figures_of_counters(["cycles", "cpu_cycles", "cpu-cycles"], NAMES) == {"cpu_cycles": "cycles"}
     assert figures_of_counters(["ref-cycles"], NAMES) == {"ref-cycles": ""}
     words = metric("server.cpu/event=0x3c,umask=0x0/_per_request").words
@@ -241,7 +241,7 @@ def test_a_part_is_unavailable_for_the_reason_of_its_counter() -> None:
     assert "client.tcp_info.rtt" not in reasons
 
 
-def test_a_state_is_unavailable_as_it_was_in_the_window_not_after_all_is_closed() -> None:
+def test_unavailability_of_a_state_is_read_within_the_window() -> None:
     def at(rtt: int | None) -> Snapshot:
         none = (
             {} if rtt else {"tcp_info.rtt": "no TCP connection", "tcp_info.retransmits": "no TCP connection"}
@@ -304,13 +304,13 @@ def test_a_state_is_divided_by_nothing_and_memory_by_connections_alone() -> None
     assert metric("server.memory.kernel_per_connection").words.startswith("memory.kernel ")
 
 
-def test_what_no_time_is_known_of_has_no_rate() -> None:
+def test_count_without_a_known_time_has_no_rate() -> None:
     without = of_side("client", {"context_switches": 5}, Counting(1, counters=("context_switches",)))
     assert without["client.context_switches_per_second"] is None
     assert "client.context_switches_per_cpu_second" not in without, "CPU time is not asked for"
 
 
-def test_memory_per_connection_is_what_those_that_are_open_add() -> None:
+def test_memory_per_connection_is_the_growth_over_open_connections() -> None:
     def at(memory: int | None, connections: int, closed: int) -> Snapshot:
         tally = Tally.model_construct(connections=connections, closed=closed)
         return Snapshot.model_construct(counters={"memory": memory}, tally=tally)

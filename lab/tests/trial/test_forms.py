@@ -62,7 +62,7 @@ TIMED = FORMS.replace(
 )
 
 
-def test_a_load_that_ends_by_time_is_not_told_how_many_requests_to_make(tmp_path: Path) -> None:
+def test_timed_load_gets_no_number_of_requests(tmp_path: Path) -> None:
     """The engine refuses both settings together."""
     for text, told in ((TIMED, False), (FORMS, True)):
         load = loaded(tmp_path, text).contender("prefork@pool_size=5").load
@@ -71,7 +71,7 @@ def test_a_load_that_ends_by_time_is_not_told_how_many_requests_to_make(tmp_path
         assert load.engine_settings.keys() | {"loops"} == load.settings.keys()
 
 
-def test_a_load_that_ends_by_time_is_measured_between_its_marks(fake_engine: Fake, tmp_path: Path) -> None:
+def test_timed_load_is_measured_between_its_marks(fake_engine: Fake, tmp_path: Path) -> None:
     fake_engine()
     study = loaded(tmp_path, TIMED)
     assert study.contender("prefork@pool_size=5").load.requests_per_trial is None
@@ -96,7 +96,7 @@ def test_a_load_that_ends_by_time_is_measured_between_its_marks(fake_engine: Fak
     assert metrics["server.cpus_utilized"] == pytest.approx(metrics["server.task_clock"] / seconds)
 
 
-def test_of_kept_connections_requests_tell(fake_engine: Fake, tmp_path: Path) -> None:
+def test_metrics_of_persistent_connections_are_per_request(fake_engine: Fake, tmp_path: Path) -> None:
     fake_engine()
     text = TIMED.replace('"load.processes" = 1', '"load.processes" = 1, "load.settings.connections" = "kept"')
     study = loaded(tmp_path, text)
@@ -121,14 +121,14 @@ def test_a_timed_load_without_marks_is_invalid(fake_engine: Fake, tmp_path: Path
     assert found.metrics is None
 
 
-def test_a_server_that_is_read_too_late_is_not_measured(fake_engine: Fake, tmp_path: Path) -> None:
+def test_server_read_too_late_invalidates_the_trial(fake_engine: Fake, tmp_path: Path) -> None:
     fake_engine("late")
     found = tried(loaded(tmp_path, TIMED), "prefork@pool_size=5")
     assert not found.valid
     assert found.invalid_reasons[0].endswith(TOO_BUSY)
 
 
-def test_what_clients_tell_stands_whenever_the_server_was_read(fake_engine: Fake, tmp_path: Path) -> None:
+def test_client_metrics_are_kept_if_the_server_was_read_late(fake_engine: Fake, tmp_path: Path) -> None:
     fake_engine("late")
     text = TIMED[: TIMED.index("[[sweeps.paper]]")]
     text = text.replace('axis = "log', 'metric = "requests_per_second"\naxis = "log')
@@ -182,7 +182,7 @@ def test_a_whole_life_is_counted_from_exec_to_exit(fake_engine: Fake, tmp_path: 
         ("tally_short", r"server .*\d.* clients .*\d"),
     ],
 )
-def test_the_counts_of_both_ends_must_agree(
+def test_trial_with_inconsistent_counts_or_server_errors_is_invalid(
     fake_engine: Fake, tmp_path: Path, text: str, fault: str, reason: str
 ) -> None:
     fake_engine(fault)
@@ -204,9 +204,7 @@ def test_an_unavailable_counter_has_its_reason(fake_engine: Fake, tmp_path: Path
         assert found.metrics["client.task_clock"] is None
 
 
-def test_switches_are_those_of_the_window_where_a_pools_are_counted(
-    fake_engine: Fake, tmp_path: Path
-) -> None:
+def test_pool_switches_are_counted_in_the_window(fake_engine: Fake, tmp_path: Path) -> None:
     fake_engine()
     study = loaded(tmp_path, FORMS.replace("task_clock", "voluntary_switches"))
     pool, none = tried(study, "prefork"), tried(study, "iterative")

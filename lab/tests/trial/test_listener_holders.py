@@ -42,12 +42,14 @@ def test_threads_share_and_connections_are_no_listeners() -> None:
     assert holders_of_listener(os.getpid(), f"127.0.0.1:{port}") is None
 
 
-def test_what_cannot_be_seen_is_not_counted(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
+def test_listener_holders_are_none_if_proc_is_unreadable(
+    monkeypatch: pytest.MonkeyPatch, tmp_path: Path
+) -> None:
     monkeypatch.setattr(listener_holders, "PROC", tmp_path)
     assert holders_of_listener(1, "127.0.0.1:80") is None
 
 
-def test_who_listens_is_known_without_asking_them() -> None:
+def test_listening_process_is_found_without_connecting() -> None:
     with socket.create_server(("127.0.0.1", 0)) as listener:
         port = listener.getsockname()[1]
         assert is_listening(os.getpid(), port)
@@ -57,7 +59,7 @@ def test_who_listens_is_known_without_asking_them() -> None:
     assert not is_listening(os.getpid(), port)
 
 
-def test_a_process_that_is_gone_listens_nowhere() -> None:
+def test_ended_process_is_not_listening() -> None:
     child = os.fork()
     if child == 0:
         os._exit(0)

@@ -42,11 +42,11 @@ TIMED_ALONE = [
 ]
 
 
-def test_what_is_declared_is_computed_and_nothing_else() -> None:
+def test_computed_metrics_match_the_declared_ones() -> None:
     assert list(COMPUTED) == [name for name, each in METRICS.items() if not each.figure]
 
 
-def test_a_figure_of_a_workload_is_told_of_the_mean_request() -> None:
+def test_workload_figures_are_per_request() -> None:
     figures = {"requests": 4, "sending_ns": 5000, "round_trip_ns": 20_000, "server_reads": 10}
     found = measured(figures=figures).metrics()
     assert found["sending_microseconds"] == pytest.approx(1.25)
@@ -55,7 +55,7 @@ def test_a_figure_of_a_workload_is_told_of_the_mean_request() -> None:
     assert measured(figures={}).metrics()["server_reads"] is None
 
 
-def test_whose_a_metric_is() -> None:
+def test_metrics_of_clients_are_recognised() -> None:
     assert [name for name in METRICS if is_of_clients(name)] == TIMED_ALONE
     assert is_of_clients("client.send_calls_per_request")
     assert not is_of_clients("server.send_calls_per_request")
@@ -105,7 +105,7 @@ def measured(**changes: Any) -> MeasuredWindow:
     return MeasuredWindow(**{**plain, **changes})
 
 
-def test_the_longest_is_told_of_a_hundred_requests_of_all_load_processes() -> None:
+def test_maximum_latency_needs_a_hundred_requests_of_all_processes() -> None:
     seen = HdrHistogram(1, 2**53, 3)
     for nanoseconds in range(1, 61):
         seen.record_value(nanoseconds * 1_000_000)
@@ -118,7 +118,7 @@ def test_the_longest_is_told_of_a_hundred_requests_of_all_load_processes() -> No
     assert longest.fewest_requests == REQUESTS_OF_MAXIMUM == OF_MAXIMUM
 
 
-def test_a_byte_costs_what_its_request_does_each_side_by_its_own_requests() -> None:
+def test_cpu_per_byte_uses_the_requests_of_each_side() -> None:
     """The server's CPU time is of the 50 requests of its window, the clients' of all 100 of their load."""
     found = measured().metrics()
     assert found["server_cpu_per_byte"] == pytest.approx(0.5 / 50 / 1000)
@@ -130,7 +130,7 @@ def test_a_byte_costs_what_its_request_does_each_side_by_its_own_requests() -> N
 @pytest.mark.parametrize(
     ("to_server", "server", "clients"), [(True, 3_000_000, 8000), (False, 2_000_000, 400_000)]
 )
-def test_a_byte_of_a_stream_costs_what_each_side_used_while_it_counted_bytes(
+def test_cpu_per_byte_of_a_stream_uses_the_bytes_of_each_side(
     to_server: bool, server: int, clients: int
 ) -> None:
     """A stream has no request that ends in the window. Its payload is what passed each side: the server in
@@ -148,7 +148,7 @@ def test_a_byte_of_a_stream_costs_what_each_side_used_while_it_counted_bytes(
     assert of_side("server", {"cpu_cycles": 5000}, by)["server.cpu_cycles_per_byte"] == 5000 / server
 
 
-def test_the_payload_is_the_replies_where_the_workload_says_no_other() -> None:
+def test_payload_defaults_to_the_replies() -> None:
     assert measured().bytes_per_request() == 1000, "its own, of the 40 requests that count"
     assert measured(figures={}).bytes_per_request() == 4000, "of all 100 that the clients were answered"
     replies = measured(figures={}).metrics()
@@ -158,7 +158,7 @@ def test_the_payload_is_the_replies_where_the_workload_says_no_other() -> None:
         assert nothing.metrics()["cpu_per_byte"] is None
 
 
-def test_both_sides_together_are_told_of_a_request_and_a_byte_alone() -> None:
+def test_both_metrics_exist_per_request_and_per_byte_only() -> None:
     server = of_side("server", {"cpu_cycles": 5000, "cache_misses": None}, Counting(50, 1000.0))
     client = of_side("client", {"cpu_cycles": 20_000, "cache_misses": 7}, Counting(100, 1000.0))
     assert server["server.cpu_cycles_per_byte"] == pytest.approx(0.1)
@@ -189,14 +189,12 @@ ROUND_TRIPS = {"payload_bytes": 3_000_000, "requests": 4, "payload_ns": 4 * SECO
         ({}, 4),
     ],
 )
-def test_a_payload_takes_no_longer_than_from_its_beginning_to_its_end(
-    edges: dict[str, int], seconds: int
-) -> None:
+def test_payload_rate_uses_the_time_between_its_edges(edges: dict[str, int], seconds: int) -> None:
     found = measured(figures=ROUND_TRIPS | edges, rate_gigabits=1.0).metrics()
     assert found["gigabits_per_second"] == pytest.approx(0.024 / seconds)
     assert found["share_of_rate"] == found["gigabits_per_second"]
 
 
-def test_without_a_time_of_its_own_a_payload_takes_that_of_the_load() -> None:
+def test_payload_rate_defaults_to_the_time_of_the_load() -> None:
     found = measured(figures={"payload_bytes": 5_000_000}, elapsed_seconds=0.5).metrics()
     assert found["gigabits_per_second"] == pytest.approx(0.08)

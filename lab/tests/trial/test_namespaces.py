@@ -130,7 +130,7 @@ def test_a_site_is_another_network(veth: Path) -> None:
             server.stop()
 
 
-def test_a_lab_is_made_once_for_all_that_take_place_in_it(study: Study, veth: Path) -> None:
+def test_lab_is_created_once_for_all_its_contenders(study: Study, veth: Path) -> None:
     with sites_of(study, veth) as sites:
         assert list(sites) == ["veth, MTU 1500", "loopback", "veth, MTU 1280", "unix"]
         for site in sites.values():
@@ -149,7 +149,7 @@ def test_the_least_rate_is_the_engines(veth: Path) -> None:
         site.check()
 
 
-def test_a_site_that_is_gone_says_so(veth: Path) -> None:
+def test_site_without_its_holder_is_refused(veth: Path) -> None:
     with site_of(lab(), veth) as site:
         [holder] = [pid for pid, words in processes_of(veth).items() if " namespace " in words]
         os.kill(holder, signal.SIGKILL)
@@ -174,7 +174,7 @@ def trials_of(study: Study, engine: Path) -> Iterator[TrialRecord]:
             yield trial.run_trial(study, contender, block=1, position=1, seed=1, site=site)
 
 
-def test_trials_are_valid_in_every_lab_and_tell_of_their_connections(study: Study, veth: Path) -> None:
+def test_trials_are_valid_in_every_lab_and_report_connections(study: Study, veth: Path) -> None:
     default = Path("/proc/sys/net/ipv4/tcp_congestion_control").read_text().strip()
     found = {record.contender: record for record in trials_of(study, veth)}
     for record in found.values():
@@ -282,9 +282,7 @@ def test_a_run_records_its_labs(study: Study, tmp_path: Path) -> None:
     assert load(tmp_path / "out").run.machine["labs"] == labs
 
 
-def test_a_lab_that_cannot_be_had_is_refused_before_there_is_a_run(
-    veth: Path, tmp_path: Path, study: Study
-) -> None:
+def test_unavailable_lab_is_refused_before_the_run(veth: Path, tmp_path: Path, study: Study) -> None:
     pair = catalogue().namespace
     reason = pair.unavailable_settings.get("delay_microseconds") if pair else None
     if reason is None:
@@ -298,7 +296,7 @@ def test_a_lab_that_cannot_be_had_is_refused_before_there_is_a_run(
     assert not (tmp_path / "out").exists()
 
 
-def test_a_run_whose_namespaces_go_in_mid_trial_says_so(
+def test_run_whose_namespaces_vanish_is_an_error(
     veth: Path, tmp_path: Path, study: Study, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """Without this, the error would be about a missing folder in /proc, which helps nobody."""

@@ -92,7 +92,7 @@ def test_latency_runs_from_when_a_request_was_due(overloaded: TrialRecord) -> No
     assert metrics["latency_p999_seconds"] is None
 
 
-def test_a_rate_that_is_not_achieved_forbids_to_count_the_trial(overloaded: TrialRecord) -> None:
+def test_unachieved_rate_makes_the_trial_invalid(overloaded: TrialRecord) -> None:
     assert not overloaded.valid
     assert overloaded.invalid_reasons[0].startswith("load: achieved_rate = 0.")
     assert "lower load.settings.rate" in overloaded.invalid_reasons[0]
@@ -137,7 +137,7 @@ def test_a_percentile_of_several_load_processes_is_that_of_all_their_requests(st
             assert min(own) * 0.998 <= found <= max(own) * 1.002
 
 
-def test_a_closed_loop_has_none_of_it(closed: TrialRecord) -> None:
+def test_closed_load_has_no_open_load_metrics(closed: TrialRecord) -> None:
     metrics = closed.metrics
     assert metrics is not None
     told = [name for name in METRICS if is_of_open_loop(name) and metrics[name] is not None]
@@ -146,7 +146,7 @@ def test_a_closed_loop_has_none_of_it(closed: TrialRecord) -> None:
     assert metrics["in_system"] == pytest.approx(4, rel=0.2)
 
 
-def test_which_kind_of_latency_it_is_stands_beside_it(
+def test_latency_notes_name_the_kind_of_latency(
     study: Study, overloaded: TrialRecord, closed: TrialRecord
 ) -> None:
     of_closed, of_open = latency_notes(study, [overloaded, closed])
@@ -156,7 +156,7 @@ def test_which_kind_of_latency_it_is_stands_beside_it(
     assert alone.endswith(MEANINGS["sent"]) and len(alone) < len(of_closed)
 
 
-def test_where_ended_connections_stay_is_said_unless_it_is_at_the_clients(
+def test_closing_notes_name_ends_other_than_the_clients(
     study: Study, overloaded: TrialRecord, closed: TrialRecord
 ) -> None:
     assert closing_notes(study, [overloaded, closed]) == []
@@ -210,7 +210,7 @@ def test_an_open_load_whose_generator_was_busy_is_invalid(study: Study, overload
     assert not is_client_limited([busy])
 
 
-def test_a_load_whose_clients_have_all_given_up_forbids_its_trial(study: Study, closed: TrialRecord) -> None:
+def test_load_whose_clients_all_gave_up_invalidates_its_trial(study: Study, closed: TrialRecord) -> None:
     (contender,) = (each for each in study.contenders if each.name == closed.contender)
     cut = Check(name=CUT, value=0.9, limit=0.0, holds=False, words="all clients gave up")
     validity = Validity(valid=False, checks=[cut], generators=[], in_system=None)
@@ -228,7 +228,7 @@ def saturated(load: LoadResult) -> LoadResult:
     )
 
 
-def test_clients_that_use_up_their_cpus_are_told_of(study: Study, closed: TrialRecord) -> None:
+def test_clients_that_saturate_their_cpus_are_warned_about(study: Study, closed: TrialRecord) -> None:
     """For loads without an event loop, by the CPU time of all their processes."""
     contender = study.contender("closed")
     pinned = contender.model_copy(update={"lab": contender.lab.model_copy(update={"client_cpus": (1,)})})
@@ -242,7 +242,7 @@ def test_clients_that_use_up_their_cpus_are_told_of(study: Study, closed: TrialR
         assert list(validity_warnings(Observation(contender, loads=[result]))) == []
 
 
-def test_a_study_may_want_trials_that_the_server_did_not_keep_up_with(
+def test_overloaded_trials_are_valid_if_the_study_counts_overload(
     study: Study, overloaded: TrialRecord
 ) -> None:
     contender, loads = study.contender("slow"), overloaded.loads

@@ -60,7 +60,7 @@ def trial(tmp_path: Path, use_engine: Path) -> Trial:
     return run
 
 
-def test_blast_tells_times_reads_and_rate(trial: Trial) -> None:
+def test_blast_reports_times_reads_and_rate(trial: Trial) -> None:
     found = trial("blast", "closed", "children = 1, loops = 3, repetitions = 500", warm_up=1)
     metrics, figures = found.metrics or {}, found.loads[0].figures
     assert figures["requests"] == 3
@@ -72,9 +72,7 @@ def test_blast_tells_times_reads_and_rate(trial: Trial) -> None:
 
 
 @pytest.mark.parametrize("load", ["closed", "closed_threads"])
-def test_messages_that_take_an_echo_several_receives_are_requests_all_the_same(
-    trial: Trial, load: str
-) -> None:
+def test_messages_that_echo_receives_in_parts_count_as_requests(trial: Trial, load: str) -> None:
     """The server cannot distinguish requests and counts receives. The test checks that both ends account for
     the same bytes, and that costs are per request of the clients."""
     if load == "closed":
@@ -115,7 +113,7 @@ def test_blasts_of_several_clients_at_a_time_have_the_rate_of_all(
     assert figures["payload_bytes"] * 8e-9 / rate < elapsed
 
 
-def test_fields_tells_the_rate_of_its_replies_alone(trial: Trial) -> None:
+def test_fields_reports_the_rate_of_its_replies(trial: Trial) -> None:
     settings = 'clients = 2, connections = "kept", milliseconds = 300, field_size = 4096'
     found = trial("fields", "closed_threads", settings, service="field_size = 4096")
     metrics, load = found.metrics or {}, found.loads[0]
@@ -158,7 +156,7 @@ def test_a_stream_is_counted_by_its_receiver(trial: Trial, direction: str) -> No
         assert used and passed and cost == pytest.approx(used / passed), side
 
 
-def test_a_stream_of_so_many_bytes_has_the_rate_of_the_whole_load(trial: Trial) -> None:
+def test_stream_with_a_byte_limit_has_the_rate_of_the_whole_load(trial: Trial) -> None:
     found = trial("stream", "closed", "children = 2, loops = 2, stream_bytes = 3000000", warm_up=2)
     metrics = found.metrics or {}
     elapsed = metrics["elapsed_seconds"]
@@ -166,7 +164,7 @@ def test_a_stream_of_so_many_bytes_has_the_rate_of_the_whole_load(trial: Trial) 
     assert metrics["gigabits_per_second"] == pytest.approx(12_000_000 * 8e-9 / elapsed)
 
 
-def test_a_stream_that_stands_still_is_no_measurement(trial: Trial) -> None:
+def test_stalled_stream_has_a_rate_of_zero(trial: Trial) -> None:
     found = trial("stream", "closed_threads", 'clients = 1, milliseconds = 200, direction = "to_client"')
     load = found.loads[0]
     assert load.window is not None

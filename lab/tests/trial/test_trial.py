@@ -100,7 +100,7 @@ def with_load(study: Study, **update: object) -> Study:
     return study.model_copy(update={"load": load, "contenders": contenders})
 
 
-def test_the_two_ends_must_have_counted_the_same(fake_engine: Fake, small_study: Study) -> None:
+def test_trial_with_different_counts_of_both_ends_is_invalid(fake_engine: Fake, small_study: Study) -> None:
     fake_engine("tally_short")
     found = run(with_load(small_study, warm_up_connections=0))
     (reason,) = found.invalid_reasons
@@ -174,7 +174,9 @@ def test_a_mistake_of_the_users_is_not_an_invalid_trial(fake_engine: Fake, small
     assert "port 80" in str(problem)
 
 
-def test_ports_used_up(fake_engine: Fake, small_study: Study, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_trial_that_exhausts_ports_is_invalid(
+    fake_engine: Fake, small_study: Study, monkeypatch: pytest.MonkeyPatch
+) -> None:
     fake_engine()
     monkeypatch.setattr(tcp_sockets, "time_wait_of_port", lambda port: 30)
     monkeypatch.setattr(tcp_sockets, "local_ports", lambda: 279)

@@ -73,7 +73,7 @@ turn = { sweep = "pool_size", base = "prefork", against = "prefork_file_lock" }
 """
 
 
-def test_a_turn_lies_between_neighbouring_points(tmp_path: Path, golden: Golden) -> None:
+def test_turn_is_found_between_neighbouring_points(tmp_path: Path, golden: Golden) -> None:
     of = study(tmp_path, GOOD + TURN)
     shaped = values(of)
     cpu = shaped["server_cpu_per_connection"]
@@ -122,7 +122,7 @@ def test_the_tests_of_all_answers_are_one_family(tmp_path: Path) -> None:
     assert more["p_adjusted"] == pytest.approx(2 * 2 * more["p_greater"])
 
 
-def test_what_is_not_measured_is_said_in_the_sentence(tmp_path: Path) -> None:
+def test_answer_names_missing_measurements(tmp_path: Path) -> None:
     text = GOOD.replace(
         'small = { weights = { "prefork@pool_size=10"',
         f'small = {{ weights = {{ "{synthetic_sweeps.LACKING}"',
@@ -135,7 +135,7 @@ def test_what_is_not_measured_is_said_in_the_sentence(tmp_path: Path) -> None:
     assert best.partition("]")[0].endswith(" server_cpu_per_connection")
 
 
-def test_before_a_look_nothing_is_judged(tmp_path: Path) -> None:
+def test_nothing_is_judged_before_a_look(tmp_path: Path) -> None:
     of = study(tmp_path)
     early = {
         name: {key: column[:5] for key, column in columns.items()} for name, columns in values(of).items()
@@ -149,7 +149,7 @@ def test_before_a_look_nothing_is_judged(tmp_path: Path) -> None:
     assert judged_after(of, early)[1] in (found.note or "").partition(": ")[2]
 
 
-def test_where_more_is_better_the_best_is_the_most(tmp_path: Path) -> None:
+def test_best_contender_has_the_highest_value_if_more_is_better(tmp_path: Path) -> None:
     text = GOOD.replace(
         'base = "prefork_mutex", sweep = "pool_size"',
         'base = "thread_per_client", sweep = "delay", metric = "requests_per_second"',

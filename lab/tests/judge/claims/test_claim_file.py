@@ -70,7 +70,7 @@ def test_study_without_claims_has_none() -> None:
     assert load_claims(study().model_copy(update={"claims_path": None})) == []
 
 
-def test_other_circumstances_are_told(tmp_path: Path) -> None:
+def test_unmet_conditions_are_listed(tmp_path: Path) -> None:
     first, second = loaded(tmp_path, GOOD, "prefork.pool=30", "bytes=100")
     of_load, of_contenders = first.unmet
     assert " bytes 4000 " in of_load and of_load.endswith(" 100")

@@ -92,7 +92,7 @@ def test_supported_when_each_difference_is_above_zero() -> None:
     assert " 7 differences " in found.why
 
 
-def test_one_contrast_that_is_not_shown_leaves_it_undecided() -> None:
+def test_undecided_contrast_leaves_the_claim_undecided() -> None:
     found = verdict_of(blocks(COSTS | {"thread_per_client": COSTS["fork_per_client"]}), claim("H60"))
     assert found.verdict == "undecided"
     assert label("fork_per_client", "thread_per_client") in found.why
@@ -143,13 +143,13 @@ def test_tests_of_a_group_count_as_one_that_holds_if_they_all_do() -> None:
         assert re.findall(r"\d+", found.why)[:3] == ["1", "2", str(enough)]
 
 
-def test_at_least_so_many_by_the_smallest_p_values() -> None:
+def test_at_least_combines_the_smallest_p_values() -> None:
     """Partial conjunction: all of them is the largest p, one of them is Bonferroni's."""
     p_values = [0.001, 0.01, 0.2, 0.9]
     assert [at_least(count, p_values) for count in (1, 2, 3, 4)] == pytest.approx([0.004, 0.03, 0.4, 0.9])
 
 
-def test_most_cases_are_rarely_told_by_chance() -> None:
+def test_claim_about_most_cases_is_rarely_decided_by_chance() -> None:
     """Four of seven are exactly zero and three are true: "four of seven" is hardly ever supported."""
     found = 0
     others = [name for name in COSTS if name != "iterative"][:7]
@@ -173,27 +173,27 @@ def test_a_contrast_of_logarithms_is_about_a_ratio() -> None:
     assert {CPU, "iterative"} <= set(found.why.split()) and "prefork" not in found.why
 
 
-def test_what_the_study_cannot_judge_is_undecided_with_its_figures() -> None:
+def test_claim_that_the_study_cannot_judge_is_undecided_with_figures() -> None:
     found = verdict_of(blocks(COSTS), claim("H62", tests=(), undecided_because="no sweep"))
     assert (found.verdict, found.why) == ("undecided", "no sweep")
     assert "row 3, process-control CPU" in found.our_figure
     assert found.estimate is not None
 
 
-def test_a_test_note_that_nothing_follows_makes_it_undecided() -> None:
+def test_test_note_that_is_not_honoured_leaves_the_claim_undecided() -> None:
     found = verdict_of(blocks(COSTS), claim("H60", test_note_honoured=None))
     assert found.verdict == "undecided"
     assert (claim("H60").test_note or "?") in found.why
 
 
-def test_without_a_contender_it_is_not_testable_here() -> None:
+def test_claim_without_its_contender_is_not_testable_here() -> None:
     values = blocks(COSTS)
     del values[CPU]["prefork_file_lock"]
     found = verdict_of(values, claim("H62"))
     assert (found.verdict, found.why) == ("not testable here", without("prefork_file_lock", values))
 
 
-def test_without_a_metric_it_is_not_testable_here_and_the_reason_is_shown() -> None:
+def test_claim_without_its_metric_is_not_testable_here_with_the_reason() -> None:
     assert {"clients_per_worker_sd", "prefork"} <= set(verdict_of(blocks(COSTS), claim("H70")).why.split())
     reason = {"clients_per_worker_sd": "switched off"}
     found = verdict_of(blocks(COSTS), claim("H70"), unavailable=reason)
@@ -201,12 +201,12 @@ def test_without_a_metric_it_is_not_testable_here_and_the_reason_is_shown() -> N
     assert found.why.startswith("clients_per_worker_sd ") and found.why.endswith(": switched off")
 
 
-def test_other_conditions_than_the_claims_are_not_testable_here() -> None:
+def test_claim_with_unmet_conditions_is_not_testable_here() -> None:
     found = verdict_of(blocks(COSTS), claim("H62", unmet=("pool 15", "3 workers")))
     assert (found.verdict, found.why) == ("not testable here", "pool 15; 3 workers")
 
 
-def test_a_figure_that_cannot_be_shown_hinders_no_verdict() -> None:
+def test_missing_figure_does_not_prevent_a_verdict() -> None:
     values = blocks(COSTS)
     del values[CPU]["iterative"]
     found = verdict_of(values, claim("H62"))
@@ -226,7 +226,7 @@ def test_a_contrast_may_be_between_two_metrics_of_the_same_trial() -> None:
     assert {CPU, "prefork"} <= set(verdict_of(values, claim("H62", tests=tests)).why.split())
 
 
-def test_before_the_first_look_nothing_is_decided() -> None:
+def test_nothing_is_decided_before_the_first_look() -> None:
     early = blocks(COSTS, size=10)
     found = verdict_of(early, claim("H60"))
     alpha, why = judged_after(study(), early)
@@ -250,7 +250,7 @@ def test_support_is_not_corrected_for_the_contrasts() -> None:
     assert verdict_of(blocks(COSTS), claim("H60")).why.endswith(f"(Holm's p {2 * 2**-11:.2g}, 1 claim)")
 
 
-def test_holm_runs_over_the_claims_that_were_to_be_tested() -> None:
+def test_holm_covers_the_claims_that_can_be_tested() -> None:
     values = blocks(COSTS)
     many = judge(study(), values, claims=[claim("H62"), claim("H63"), claim("H69"), claim("H70")])
     assert [each.verdict for each in many] == ["supported", "supported", "undecided", "not testable here"]
@@ -365,7 +365,7 @@ def test_a_constant_ratio_is_found() -> None:
     assert found.value == pytest.approx(8)
 
 
-def test_over_one_it_is_the_interval_of_the_differences() -> None:
+def test_ratio_over_one_is_the_interval_of_the_differences() -> None:
     above, _ = drawn(3, 15, 2.0, 1.0, 0.1)
     plain, found = hodges_lehmann(above), ratio(above, np.ones(15))
     assert (found.value, found.low, found.high) == pytest.approx((plain.value, plain.low, plain.high))

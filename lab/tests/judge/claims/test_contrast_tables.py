@@ -90,7 +90,7 @@ def test_slopes_constants_and_spreads_are_judged_and_shown(tmp_path: Path) -> No
     assert spread["of"] == "deviation" and 0 < spread["value"] < np.std(column) * 2
 
 
-def test_a_deviation_is_that_from_the_contenders_own_median(tmp_path: Path) -> None:
+def test_deviation_is_measured_from_the_contenders_own_median(tmp_path: Path) -> None:
     of = study(tmp_path)
     figure = next(each for each in loaded(tmp_path).figures if each.of == "deviation")
     rate = {"requests_per_second": {"prethread_queue@delay=small": [1.0, 2.0, 3.0, 4.0, 10.0] * 4}}
@@ -99,7 +99,7 @@ def test_a_deviation_is_that_from_the_contenders_own_median(tmp_path: Path) -> N
     assert measure(figure, of, same).value == 0
 
 
-def test_nothing_at_all_has_no_more_decimals_than_say_something(tmp_path: Path) -> None:
+def test_figure_near_zero_has_no_superfluous_decimals(tmp_path: Path) -> None:
     of = study(tmp_path)
     what = Contrast(label="returns", metric="empty_wakeups_per_connection", weights={"prefork": 1.0})
     rare = {what.metric: {"prefork": [0.0] * 12 + [2e-4, 3e-4]}}
@@ -111,7 +111,7 @@ def test_nothing_at_all_has_no_more_decimals_than_say_something(tmp_path: Path) 
 # Contenders that a run does not have
 
 
-def test_what_this_machine_cannot_run_is_not_testable_here(tmp_path: Path) -> None:
+def test_claim_on_a_left_out_contender_is_not_testable_here(tmp_path: Path) -> None:
     slope = 'slope = { base = "prefork", sweep = "pool_size" } },'
     found = judged(study(tmp_path, GOOD.replace(slope, slope.replace('"prefork"', '"prefork_mutex"'))))
     assert found.verdict == "not testable here"
@@ -146,7 +146,7 @@ def test_repetitions_judge_nothing_and_show_everything(tmp_path: Path) -> None:
 # Conditions
 
 
-def test_what_a_sweep_varies_is_no_condition(tmp_path: Path) -> None:
+def test_swept_setting_is_no_condition_of_claims(tmp_path: Path) -> None:
     text = GOOD.replace(
         "[[claims]]", "[conditions]\ncontenders = { pool = 15, backlog = 1024 }\n\n[[claims]]", 1
     )

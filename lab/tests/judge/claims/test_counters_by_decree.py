@@ -36,7 +36,7 @@ def cse232_on(counters: Counters) -> dict[str, ClaimSummary]:
     return of_a_processor(cse232(), counters.summary(cse232()))
 
 
-def test_the_reports_own_counts_decide_the_claims_of_cse232() -> None:
+def test_source_counts_decide_the_claims_of_cse232() -> None:
     """The report's own figures, as if every run had counted them: only H06 fails with them."""
     found = cse232_on(Counters(by_the_report, requests=lambda contender: 4, noise=0.001))
     assert {name: claim.verdict for name, claim in found.items()} == {
@@ -45,7 +45,7 @@ def test_the_reports_own_counts_decide_the_claims_of_cse232() -> None:
     }
 
 
-def test_without_a_processors_counters_the_claims_of_cse232_say_so() -> None:
+def test_cse232_claims_are_not_testable_without_processor_counters() -> None:
     found = cse232_on(Counters(by_the_report, hidden=dict.fromkeys(OF_A_PROCESSOR, HIDDEN)))
     assert {claim.verdict for claim in found.values()} == {"not testable here"}
     assert all(HIDDEN in claim.why for claim in found.values())
@@ -92,7 +92,7 @@ def machine_of_cse638(**changes: object) -> Counters:
     )
 
 
-def test_the_authors_own_counts_decide_the_claims_of_cse638() -> None:
+def test_source_counts_decide_the_claims_of_cse638() -> None:
     found = of_a_processor(cse638(), machine_of_cse638().summary(cse638()))
     assert {name: claim.verdict for name, claim in found.items()} == {
         **dict.fromkeys(("H21", "H22", "H23", "H25", "H26", "H37"), "supported"),
@@ -100,7 +100,7 @@ def test_the_authors_own_counts_decide_the_claims_of_cse638() -> None:
     }
 
 
-def test_without_a_processors_counters_the_claims_of_cse638_say_so() -> None:
+def test_cse638_claims_are_not_testable_without_processor_counters() -> None:
     hidden = dict.fromkeys(OF_A_PROCESSOR, HIDDEN)
     found = of_a_processor(cse638(), machine_of_cse638(hidden=hidden).summary(cse638()))
     assert {claim.verdict for claim in found.values()} == {"not testable here"}

@@ -42,7 +42,7 @@ def table(of: Summary, side: str) -> Table:
     return next(each for each in counted_tables(of) if each.caption.lower().startswith(side))
 
 
-def test_every_event_of_both_sides_is_there_for_every_contender(tmp_path: Path) -> None:
+def test_table_has_every_event_of_both_sides_per_contender(tmp_path: Path) -> None:
     found = counted(summary(tmp_path))
     assert (found.events, found.contenders) == (EVENTS, ["iterative", "prefork", "thread_per_client"])
     assert len(found.cells) == 2 * 4 * 3
@@ -51,7 +51,7 @@ def test_every_event_of_both_sides_is_there_for_every_contender(tmp_path: Path) 
     ]  # fmt: skip
 
 
-def test_figures_stand_beside_the_sources_in_its_unit(tmp_path: Path) -> None:
+def test_figures_have_the_unit_of_the_source(tmp_path: Path) -> None:
     of = summary(tmp_path)
     clock = cell(of, "task-clock", "server", "prefork")
     own = {each.name: each for each in of.contenders}["prefork@whole_life=4"].metrics["server.task_clock"]
@@ -75,7 +75,7 @@ def test_repeated_runs_have_the_mean_of_their_other_tables(tmp_path: Path) -> No
     assert " size quick " in text.splitlines()[-1] and "0 comparisons" not in text
 
 
-def test_what_is_not_counted_shows_a_dash_and_why_never_zero(tmp_path: Path) -> None:
+def test_uncounted_event_shows_a_dash_and_a_reason(tmp_path: Path) -> None:
     of = summary(tmp_path, reasons={"cpu-cycles": "counted later"})
     cycles = cell(of, "cpu-cycles", "server", "iterative")
     assert (cycles.value, cycles.paper, cycles.why) == (None, 7200631.0, "counted later")
@@ -88,7 +88,7 @@ def test_what_is_not_counted_shows_a_dash_and_why_never_zero(tmp_path: Path) -> 
     assert cell(summary(tmp_path), "cpu-cycles", "server", "iterative").why == NOT_COUNTED
 
 
-def test_what_the_machine_does_not_offer_has_the_engines_reason(tmp_path: Path) -> None:
+def test_unavailable_event_has_the_engines_reason(tmp_path: Path) -> None:
     of = synthetic_sweeps.write_counters(tmp_path)
     trials = synthetic_sweeps.trials(of, 1)[:40]
     life = Life(
@@ -126,7 +126,7 @@ def test_a_size_without_its_sweep_has_no_table(tmp_path: Path) -> None:
     assert synthetic_sweeps.summary_of(smaller).counted is None
 
 
-def test_a_study_without_it_has_none() -> None:
+def test_study_without_paper_counters_has_no_table() -> None:
     assert synthetic_sweeps.summary().counted is None
     assert counted_tables(synthetic_sweeps.summary()) == []
 

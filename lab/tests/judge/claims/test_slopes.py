@@ -104,7 +104,7 @@ def test_repeated_runs_have_a_mean_and_a_deviation() -> None:
     assert table is not None and any(" 3 runs " in note for note in table.notes)
 
 
-def test_every_metric_and_every_contender_has_one() -> None:
+def test_every_metric_and_contender_of_a_sweep_has_a_slope() -> None:
     of = summary()
     sweep = next(each for each in of.sweeps if each.name == "whole_life")
     assert [(each.metric, each.base) for each in sweep.slopes] == [
@@ -121,7 +121,7 @@ def test_every_metric_and_every_contender_has_one() -> None:
     assert {each.why for each in away if each.metric == CLOCK} == {"perf_event_open: not permitted"}
 
 
-def test_a_run_of_one_point_has_none() -> None:
+def test_sweep_of_one_point_has_no_slope() -> None:
     of = study()
     one = lives_of(of).model_copy(update={"points": lives_of(of).points[:1]})
     assert slopes(of, one, lines([1e-4] * 14, [1e-3] * 14), {}) == []

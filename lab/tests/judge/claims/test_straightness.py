@@ -51,17 +51,17 @@ def columns(heights: tuple[float, float, float], blocks: int = 12) -> dict[str, 
 
 
 @pytest.mark.parametrize("heights", [(1.0, 2.0, 6.0), (5.0, 10.0, 30.0), (3.0, 1.0, 2.0)])
-def test_it_is_the_square_of_the_correlation(heights: tuple[float, float, float]) -> None:
+def test_r_squared_is_the_square_of_the_correlation(heights: tuple[float, float, float]) -> None:
     found = r_squared(POINTS, COST, columns(heights))
     expected = np.corrcoef(list(POINTS.values()), heights)[0, 1] ** 2
     assert found == pytest.approx([expected] * 12)
 
 
-def test_where_nothing_varies_nothing_is_left_to_be_explained() -> None:
+def test_r_squared_of_constant_values_is_one() -> None:
     assert r_squared(POINTS, COST, columns((2.0, 2.0, 2.0))).tolist() == [1.0] * 12
 
 
-def test_it_stands_with_the_slope_and_in_a_claim(tmp_path: Path) -> None:
+def test_r_squared_is_part_of_the_slope_and_of_a_claim(tmp_path: Path) -> None:
     study = asking(tmp_path)
     straight, bent = columns((5.0, 10.0, 30.0)), columns((5.0, 29.0, 30.0))
     for values, expected in ((straight, 1.0), (bent, float(r_squared(POINTS, COST, bent)[0]))):
@@ -75,7 +75,7 @@ def test_it_stands_with_the_slope_and_in_a_claim(tmp_path: Path) -> None:
         assert claim.verdict == "supported"
 
 
-def test_a_sweep_may_tell_the_slope_of_some_metrics(tmp_path: Path) -> None:
+def test_sweep_may_limit_slopes_to_some_metrics(tmp_path: Path) -> None:
     some = ASKING.replace('slope = "child"', f'slope = "child"\nslope_metrics = ["{COST}"]')
     study = asking(tmp_path, study=some)
     assert {each.metric for each in slopes(study, study.sweeps[0], columns((1, 2, 3)), {})} == {COST}
@@ -102,7 +102,7 @@ def test_mistakes_in_r_squared_are_refused(wrong: str, code: str, tmp_path: Path
     check_mistake(asking(tmp_path), CLAIMS, (right, wrong), 11, code, "")
 
 
-def test_a_note_about_one_figure_belongs_to_that_one(tmp_path: Path) -> None:
+def test_note_about_one_figure_is_shown_with_that_figure_only(tmp_path: Path) -> None:
     (tmp_path / "wrong.csv").write_text(
         f"document,as_printed,finding,concerns\nd,3.5,misprint,prefork@pool_size=30 {COST}\n"
     )

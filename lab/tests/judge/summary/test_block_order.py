@@ -25,7 +25,7 @@ from thunderherd.statistics.histograms import merged, percentile_curve, percenti
 from thunderherd.text.figures import Unit
 
 
-def test_each_trial_is_over_the_median_of_those_that_count() -> None:
+def test_ratio_of_each_trial_is_to_the_median_of_accepted_trials() -> None:
     seen = trials_seen(summary(), trials(30))
     counting = [each.value for each in seen if each.contender == "prefork" and each.state != REJECTED]
     for each in seen:
@@ -34,7 +34,7 @@ def test_each_trial_is_over_the_median_of_those_that_count() -> None:
     assert {each.block for each in seen if each.state == REJECTED} == {REJECTED_BLOCK}
 
 
-def test_behind_a_figure_are_the_blocks_that_count_with_the_lowest_and_the_highest() -> None:
+def test_figure_lists_accepted_blocks_with_the_lowest_and_the_highest() -> None:
     of, seen = summary(), trials(30)
     behind, unit = BlocksBehind(of, figures_of_blocks(of, seen)), Unit(5000, "s")
     costs = {
@@ -71,7 +71,7 @@ def test_every_block_has_its_order_and_its_noise() -> None:
     assert any("3 connections were refused" in why for _, why in view.reasons)
 
 
-def test_of_very_many_trials_a_block_has_one_mark_for_each_contender() -> None:
+def test_chart_of_many_trials_has_one_mark_per_block_and_contender() -> None:
     seen = trials_seen(summary(), trials(30))
     many = seen * (MOST_TRIALS // len(seen) + 1)
     few, all_ = (blocks_chart(summary(), each) for each in (seen, many))

@@ -48,7 +48,7 @@ def selected(study: Study, noises: Sequence[float], broken: Sequence[int] = ()) 
     ("blocks", "percent", "most"),
     [(11, 25, 14), (10, 25, 13), (12, 25, 16), (20, 25, 26), (40, 25, 53), (11, 0, 11)],
 )
-def test_at_most_that_share_is_rejected(blocks: int, percent: float, most: int) -> None:
+def test_rejected_share_of_blocks_is_limited(blocks: int, percent: float, most: int) -> None:
     assert most_blocks(Look(blocks=blocks, alpha=0.05), percent) == most
     assert (most - blocks) / most <= percent / 100
 
@@ -133,7 +133,7 @@ def test_a_noisy_block_is_replaced(small_study: Study) -> None:
     assert found.reached[0].run == 11
 
 
-def test_with_too_much_noise_the_least_noisy_are_kept(small_study: Study) -> None:
+def test_least_noisy_blocks_are_kept_if_too_many_are_noisy(small_study: Study) -> None:
     study = strict(small_study)
     noises = [0.5, 0.2, 0.9, 0.3, 0.8, 0.7, *[0.0] * 6]
     found = selected(study, noises)
@@ -146,7 +146,7 @@ def test_with_too_much_noise_the_least_noisy_are_kept(small_study: Study) -> Non
     assert not found.exhausted
 
 
-def test_a_later_look_keeps_what_an_earlier_one_took(small_full_study: Study) -> None:
+def test_later_look_keeps_the_blocks_of_an_earlier_one(small_full_study: Study) -> None:
     """Looks are taken on a growing list: a look keeps the blocks that decided it."""
     study = strict(small_full_study)
     noises = [0.5, 0.5, 0.5, 0.5, *[0.0] * 9]
@@ -223,7 +223,7 @@ def test_a_block_in_progress_does_not_count(small_study: Study) -> None:
 
 @settings(max_examples=60, suppress_health_check=[HealthCheck.function_scoped_fixture])
 @given(noises=st.lists(st.sampled_from([0.0, 0.05, 0.2, 0.4, 0.9]), max_size=22), data=st.data())
-def test_selection_never_takes_anything_back(
+def test_selection_never_drops_an_accepted_block(
     small_full_study: Study, noises: list[float], data: st.DataObject
 ) -> None:
     """Whatever the noise, a reached look keeps its blocks, and no look rejects more than allowed."""

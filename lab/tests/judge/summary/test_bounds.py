@@ -46,7 +46,7 @@ def test_payload_is_copied_twice_in_blocks_as_large_as_a_send(study: Study) -> N
     assert once is not None and once.bound == pytest.approx(640) and " once on 2 CPUs" in once.why
 
 
-def test_payload_is_bounded_by_the_requests_that_bring_it_where_these_allow_less(study: Study) -> None:
+def test_payload_is_bounded_by_requests_if_they_allow_less(study: Study) -> None:
     alone = {"processes": 1, "settings": {**study.load.settings, "children": 1}}
     # 1,000 bytes a request, and at most as many requests as round trips of a byte through pipes.
     small = {"gigabits_per_second": 0.08, "requests_per_second": 1e4, **SENT}
@@ -62,7 +62,9 @@ def test_payload_is_bounded_by_the_requests_that_bring_it_where_these_allow_less
 @pytest.mark.parametrize(
     ("size", "gigabytes"), [(64, 10), (1024, 10), (2000, 40), (5000, 40), (16384, 20), (1e6, 20)]
 )
-def test_between_two_sizes_the_greater_figure_bounds(study: Study, size: float, gigabytes: float) -> None:
+def test_payload_bound_uses_the_faster_of_neighbouring_sizes(
+    study: Study, size: float, gigabytes: float
+) -> None:
     figures = {"gigabits_per_second": 1.0, "server.bytes_sent": 8 * size, "server.send_calls": 8.0}
     found = bound(study, "gigabits_per_second", figures)
     assert found is not None and found.bound == pytest.approx(8 * gigabytes)
@@ -76,7 +78,7 @@ def test_connections_cost_both_sides_work_on_all_cpus(study: Study) -> None:
     assert one is not None and one.bound == pytest.approx(20_000) and "on one CPU" in one.why
 
 
-def test_requests_are_bounded_by_what_each_needs(study: Study) -> None:
+def test_requests_are_bounded_by_round_trips_and_connections(study: Study) -> None:
     alone = {"processes": 1, "settings": {**study.load.settings, "children": 1}}
     round_trip = bound(study, "requests_per_second", {"requests_per_second": 1e5}, load=alone)
     assert round_trip is not None and round_trip.limit == "pipe_round_trip"
@@ -93,7 +95,7 @@ def test_requests_are_bounded_by_what_each_needs(study: Study) -> None:
     assert bound(study, "requests_per_second", gathered) is None
 
 
-def test_a_round_trip_is_bounded_where_one_client_waits_and_both_sleep(study: Study) -> None:
+def test_round_trip_is_bounded_if_one_client_waits_and_both_ends_sleep(study: Study) -> None:
     alone = {"processes": 1, "settings": {**study.load.settings, "children": 1}}
     figures = {"latency_p50_seconds": 50e-6}
     anywhere = bound(study, "latency_p50_seconds", figures, load=alone)
@@ -111,7 +113,7 @@ def test_a_round_trip_is_bounded_where_one_client_waits_and_both_sleep(study: St
     assert bound(study, "latency_p50_seconds", figures, load=alone, spins=True) is None
 
 
-def test_process_control_is_at_least_what_is_made(study: Study) -> None:
+def test_process_control_is_bounded_by_process_creation(study: Study) -> None:
     control = Estimate(value=0.8, low=None, high=None)
     summaries = {
         each.name: each.model_copy(update={"process_control_seconds": control})
@@ -128,7 +130,7 @@ def test_process_control_is_at_least_what_is_made(study: Study) -> None:
     assert text.startswith("process control, fork_per_client: ") and f" 0.800 s per {shown:,} conn" in text
 
 
-def test_what_says_the_same_in_another_way_is_bounded_likewise(study: Study) -> None:
+def test_equivalent_metrics_have_equivalent_bounds(study: Study) -> None:
     figures = {"duration_per_message": 50e-6, "connections": 1.0, "requests": 100.0, **SENT}
     calls = {"server.send_calls_per_request": 1.0, "client.send_calls_per_request": 1.0}
     found = bound(study, "duration_per_message", figures | calls)
@@ -140,7 +142,7 @@ def test_what_says_the_same_in_another_way_is_bounded_likewise(study: Study) -> 
     assert bound(study, "round_trip_microseconds", moved) is None, "several clients at a time"
 
 
-def test_without_what_it_takes_nothing_is_said(study: Study) -> None:
+def test_no_bound_without_the_counts_and_limits_it_needs(study: Study) -> None:
     rate = {"gigabits_per_second": 1.0}
     assert bound(study, "gigabits_per_second", rate) is None, "how large a send is was not counted"
     assert bound(study, "gigabits_per_second", rate | SENT, copies=0) is None
@@ -185,7 +187,7 @@ def with_figures(study: Study) -> list[ContenderSummary]:
 
 @pytest.mark.parametrize("name", sorted(bundled_studies()))
 @pytest.mark.parametrize("size", ["quick", "full"])
-def test_every_table_of_a_bundled_study_has_a_bound_or_says_why_not(name: str, size: str) -> None:
+def test_every_table_of_a_bundled_study_has_a_bound_or_a_reason(name: str, size: str) -> None:
     study = load_study(name, size, [], client.catalogue())
     judged = {sweep.name: sweep.metric for sweep in study.sweeps}
     tables = {None: study.measure.metric} if study.main else {}
@@ -224,7 +226,7 @@ def test_main_tables_are_bounded_for_each_of_their_designs(name: str, metric: st
             assert found.contender == each.name
 
 
-def test_the_best_result_is_the_one_that_is_told(study: Study) -> None:
+def test_bound_is_shown_for_the_best_contender(study: Study) -> None:
     contenders = summarise(study, [], {}, seed=1).contenders
     measure = study.measure.model_copy(update={"metric": "connections_per_second"})
     rates = dict(zip((each.name for each in contenders), (100.0, 300.0, 200.0), strict=True))
@@ -278,7 +280,7 @@ def measuring(tmp_path: Path, some_catalogue: Catalogue) -> Study:
     return load_study(str(path), "quick", [], some_catalogue)
 
 
-def test_a_run_keeps_its_limits_and_shows_how_far_from_them_it_is(
+def test_run_keeps_its_limits_and_shows_the_distance_from_them(
     measuring: Study, fake_engine: Callable[..., Path], tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
     fake_engine()
@@ -310,7 +312,7 @@ def test_a_run_keeps_its_limits_and_shows_how_far_from_them_it_is(
     assert again.limits == summary.limits, "a resumed run keeps those that it has"
 
 
-def test_a_run_that_has_lost_its_limits_measures_them_when_it_goes_on(
+def test_resumed_run_without_limits_measures_them(
     measuring: Study, fake_engine: Callable[..., Path], tmp_path: Path
 ) -> None:
     fake_engine("no_limits")
@@ -336,7 +338,7 @@ def test_broken_kept_limits_are_reported_and_not_used(
         assert len([note for note in summary.study.notes if "limits" in note]) == 1
 
 
-def test_a_study_may_do_without(
+def test_limits_can_be_switched_off(
     measuring: Study, fake_engine: Callable[..., Path], tmp_path: Path, some_catalogue: Catalogue
 ) -> None:
     fake_engine()
@@ -352,7 +354,9 @@ def test_a_study_may_do_without(
 
 
 @pytest.mark.parametrize("wrong", ["-1", "60001", "1.5", "long"])
-def test_how_long_is_checked(measuring: Study, wrong: str, some_catalogue: Catalogue) -> None:
+def test_invalid_duration_of_limits_is_refused(
+    measuring: Study, wrong: str, some_catalogue: Catalogue
+) -> None:
     override = f"measure.limits_milliseconds={wrong}"
     (problem,) = refused(load_study, str(measuring.path), "quick", [override], some_catalogue)
     assert override in problem.where and wrong in problem.message

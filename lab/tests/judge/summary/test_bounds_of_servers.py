@@ -16,7 +16,7 @@ def study(small_study: Study) -> Study:
     return small_study
 
 
-def test_system_calls_that_were_counted_are_paid_for(study: Study) -> None:
+def test_server_cpu_is_bounded_by_counted_system_calls(study: Study) -> None:
     metric = "server_cpu_per_connection"
     found = bound(study, metric, {metric: 50e-6, **CALLED})
     # One send, two receives, accept and close: 5 x 200 ns.
@@ -37,7 +37,7 @@ OF_TCP = LIMITS.model_copy(
 )
 
 
-def test_a_server_receives_and_sends_and_accepts_and_closes_at_least(study: Study) -> None:
+def test_server_cpu_is_bounded_by_tcp_exchanges_and_acceptance(study: Study) -> None:
     metric = "server_cpu_per_connection"
 
     def of(limits: MachineLimits = OF_TCP, **changes: Any) -> BoundSummary:
@@ -75,7 +75,7 @@ def test_a_server_receives_and_sends_and_accepts_and_closes_at_least(study: Stud
     assert of(but={metric: 0.1}).bound == pytest.approx(1000 * 12.2e-6)
 
 
-def test_server_cpu_of_a_request_is_its_share_of_that(study: Study) -> None:
+def test_server_cpu_per_request_is_bounded_by_its_share_of_system_calls(study: Study) -> None:
     metric = "server_cpu_per_request"
     found = bound(study, metric, {metric: 50e-6, **CALLED, "requests": 2000.0})
     assert found is not None and found.bound == pytest.approx(4 * 200e-9), "three calls, and half of two"
@@ -87,7 +87,7 @@ def test_server_cpu_of_a_request_is_its_share_of_that(study: Study) -> None:
     assert bound(study, metric, {metric: 50e-6, **kept}, calls=False) is None
 
 
-def test_what_is_made_for_every_connection_is_paid_for(study: Study) -> None:
+def test_server_cpu_is_bounded_by_processes_and_threads_per_connection(study: Study) -> None:
     metric = "server_cpu_per_connection"
     found = bound(study, metric, {metric: 125e-6, **CALLED}, name="fork_per_client")
     assert found is not None

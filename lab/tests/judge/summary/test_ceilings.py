@@ -34,7 +34,7 @@ def record(
     )  # fmt: skip
 
 
-def test_a_share_is_that_of_the_ceiling_in_the_same_block(tmp_path: Path) -> None:
+def test_share_of_ceiling_is_taken_within_the_block(tmp_path: Path) -> None:
     study = loaded(tmp_path, CEILING)
     trials = [
         record(study, each, block, 4.0 * block if each.name == "iterative" else 1.0)
@@ -56,9 +56,7 @@ def test_a_share_is_that_of_the_ceiling_in_the_same_block(tmp_path: Path) -> Non
 
 
 @pytest.mark.parametrize(("rate", "valid"), [(None, True), (0.0, True), (4.0, False)])
-def test_without_a_ceiling_beside_it_there_is_no_share(
-    rate: float | None, valid: bool, tmp_path: Path
-) -> None:
+def test_block_without_a_ceiling_has_no_share(rate: float | None, valid: bool, tmp_path: Path) -> None:
     study = loaded(tmp_path, CEILING)
     trials = [
         record(study, each, 1, rate, valid) if each.name == "iterative" else record(study, each, 1, 1.0)
@@ -87,9 +85,7 @@ LEAST = STUDY.replace(
 )
 
 
-def test_a_trial_with_less_than_there_must_be_is_invalid(
-    small_study: Study, fake_engine: Callable[..., Path]
-) -> None:
+def test_trial_below_at_least_is_invalid(small_study: Study, fake_engine: Callable[..., Path]) -> None:
     fake_engine()
     contender = small_study.contender("prefork")
     for least in (100.0, 101.0):
@@ -100,7 +96,7 @@ def test_a_trial_with_less_than_there_must_be_is_invalid(
     assert re.findall(r"requests|\d+", reason) == ["requests", "100", "101"]
 
 
-def test_a_study_says_what_there_must_be(tmp_path: Path) -> None:
+def test_at_least_of_a_study_is_resolved_and_checked(tmp_path: Path) -> None:
     study = loaded(tmp_path, LEAST)
     assert study.contender("prefork").at_least == {"requests": 25.0}
     assert study.contender("prefork@pool_size=5").at_least == {"requests": 20.0}

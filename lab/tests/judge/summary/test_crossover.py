@@ -80,7 +80,7 @@ def test_the_estimate_is_that_of_the_runs_own_blocks() -> None:
     assert found.estimate.percent_per_doubling == pytest.approx(100 * math.expm1(expected.slope))
 
 
-def test_exchanging_the_two_exchanges_nothing_but_the_names() -> None:
+def test_swapping_contenders_swaps_only_their_names() -> None:
     with TemporaryDirectory() as directory:
         text = toml_text(coarse_study(asked(), CATALOGUE))
         study = study_of(text, Path(directory) / "coarse.toml")
@@ -118,7 +118,7 @@ def test_the_unit_of_the_metric_does_not_matter() -> None:
     assert [each.standing for each in theirs.points] == [each.standing for each in ours.points]
 
 
-def test_what_is_shown_is_what_the_table_of_comparisons_has() -> None:
+def test_standings_match_the_verdicts_of_comparisons() -> None:
     for what in TRUTHS:
         for summary in searched(what):
             verdicts = {pair.point: pair.verdict for pair in summary.pairs}
@@ -130,7 +130,7 @@ def test_what_is_shown_is_what_the_table_of_comparisons_has() -> None:
             }
 
 
-def test_before_the_first_look_nothing_is_told(tmp_path: Path) -> None:
+def test_no_outcome_before_the_first_look(tmp_path: Path) -> None:
     study = study_of(coarse_study(asked(), CATALOGUE), tmp_path / "coarse.toml")
     summary = summary_of(study, trials(study, line(), blocks=5))
     found = found_of(summary)
@@ -145,7 +145,7 @@ def test_before_the_first_look_nothing_is_told(tmp_path: Path) -> None:
     assert render(nothing)
 
 
-def test_what_the_first_stage_has_shown_stays_shown(tmp_path: Path) -> None:
+def test_bracket_of_the_first_stage_survives_an_undecided_second_stage(tmp_path: Path) -> None:
     """If the second stage shows nothing, even at the same sizes, the bracket is that of the first."""
     first, _ = searched("one")
     found = found_of(first)

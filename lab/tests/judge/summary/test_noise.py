@@ -59,7 +59,7 @@ def test_medians_over_trials(small_study: Study) -> None:
     assert {SOFTIRQ_RATES, RETRANSMITTED} <= set(NoiseSummary.model_fields)
 
 
-def test_what_is_missing_has_its_reason(small_study: Study) -> None:
+def test_missing_noise_figures_have_reasons(small_study: Study) -> None:
     found = noise_summary(trials_of(small_study, recorded=False), over_tcp=True)
     assert found is not None
     assert (found.softirq_milliseconds_per_second, found.retransmitted) == ([], None)
@@ -76,14 +76,14 @@ def test_what_is_missing_has_its_reason(small_study: Study) -> None:
     )
 
 
-def test_a_cpu_that_came_late_is_told_of_those_that_knew_it(small_study: Study) -> None:
+def test_softirq_rate_of_a_late_cpu_uses_the_trials_that_have_it(small_study: Study) -> None:
     one = made_trial(small_study, "iterative", 1)
     found = noise_summary([heard(one, [0.2], 0), heard(one, [0.2, 0.4], 0)], over_tcp=True)
     assert found is not None
     assert found.softirq_milliseconds_per_second == [100, 200]
 
 
-def test_the_tidy_table_has_it_by_trial(small_study: Study, tmp_path: Path) -> None:
+def test_tidy_table_has_noise_by_trial(small_study: Study, tmp_path: Path) -> None:
     info = RunInfo(
         study=small_study.model_dump(mode="json"), digest="", seed=1, overrides=[], command=[],
         started="2025-01-02T03:04:05+00:00", version="0.1.0", machine={},
@@ -99,7 +99,7 @@ def test_the_tidy_table_has_it_by_trial(small_study: Study, tmp_path: Path) -> N
     assert without[SOFTIRQ_RATES].to_list()[0] is None, "not recorded is not nothing"
 
 
-def test_readers_are_told_with_the_reason(small_study: Study) -> None:
+def test_noise_table_has_figures_or_the_reason(small_study: Study) -> None:
     view = noise_table(summary_of(small_study), ["prefork"])
     assert view is not None
     values = [cell.value for cell in rows(view)["prefork"]]
@@ -115,7 +115,7 @@ def test_readers_are_told_with_the_reason(small_study: Study) -> None:
     assert view.caption in written.getvalue()
 
 
-def test_of_few_ticks_there_is_no_figure(small_study: Study) -> None:
+def test_softirq_rate_of_few_ticks_is_shown_as_an_upper_limit(small_study: Study) -> None:
     """A tick in a window of 50 ms would be 200 ms in each second, or none at all."""
     short = Noise(
         steal_share=0.0, foreign_share=0.1, wall_seconds=0.05, machine_busy_seconds=0.05, throttled=0,
@@ -140,7 +140,7 @@ def test_of_few_ticks_there_is_no_figure(small_study: Study) -> None:
     assert shown(10, 10) == "0: 100, 1: < 100", "in most single trials there was one, or in most none"
 
 
-def test_of_many_cpus_the_busiest_are_shown(small_study: Study) -> None:
+def test_busiest_of_many_cpus_are_shown(small_study: Study) -> None:
     rates = [float(cpu) for cpu in range(64)]
     told = NoiseSummary(
         trials=1, softirq_milliseconds_per_second=rates, steal_share=0, foreign_share=0, retransmitted=0
@@ -155,7 +155,7 @@ def test_of_many_cpus_the_busiest_are_shown(small_study: Study) -> None:
 
 
 @pytest.mark.parametrize("recorded", [True, False])
-def test_the_report_has_it(small_study: Study, recorded: bool) -> None:
+def test_report_has_the_noise_table(small_study: Study, recorded: bool) -> None:
     html = render(summary_of(small_study, recorded=recorded))
     section = html.partition('<section id="noise">')[2].partition("</section>")[0]
     assert section.count('<th scope="row" class="who">') == 3

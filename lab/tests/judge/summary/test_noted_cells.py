@@ -80,12 +80,12 @@ def test_each_extrapolated_cell_is_named_with_its_share(results: SavedRun) -> No
     assert {*columns} <= {*results.frame().columns}
 
 
-def test_where_all_is_exact_the_table_has_its_head_alone(study: Study, results: SavedRun) -> None:
+def test_table_of_extrapolated_cells_is_empty_if_all_are_exact(study: Study, results: SavedRun) -> None:
     exact = SavedRun(results.path, results.run, Counters(lambda *_: 1e6).trials(study), None)
     assert extrapolated_cells(exact).is_empty()
     assert extrapolated_cells(exact).columns == extrapolated_cells(results).columns
     assert HIDDEN not in {*unavailable_cells(study, exact)["why"]}
 
 
-def test_the_readme_of_a_results_directory_names_both() -> None:
+def test_readme_of_a_results_directory_names_both_files_of_noted_cells() -> None:
     assert {"extrapolated.csv", "unavailable.csv"} <= {*FILES}

@@ -34,7 +34,7 @@ def of_synthetic(**columns: Any) -> list[list[str]] | None:
     return None if text is None else list(csv.reader(text.splitlines()))
 
 
-def test_a_line_for_each_configuration_of_the_source_in_its_units() -> None:
+def test_source_csv_has_a_row_per_configuration_in_the_units_of_the_source() -> None:
     lines = of_synthetic(cpu_us={"metric": "server_cpu_per_connection", "unit": "us"})
     assert lines is not None
     own = {each.name: each for each in synthetic_sweeps.summary().contenders}
@@ -46,13 +46,13 @@ def test_a_line_for_each_configuration_of_the_source_in_its_units() -> None:
         assert float(line[2]) == pytest.approx(own[name].metrics["server_cpu_per_connection"].value * 1e6)
 
 
-def test_what_was_not_measured_is_empty_and_its_line_is_there() -> None:
+def test_unmeasured_cell_is_empty_and_its_row_is_kept() -> None:
     lines = of_synthetic(cycles={"metric": "client.cpu_cycles"})
     assert lines is not None
     assert {line[2] for line in lines[1:]} == {""}
 
 
-def test_a_study_without_the_table_writes_none() -> None:
+def test_study_without_a_source_csv_table_writes_none() -> None:
     assert text_of(synthetic_sweeps.study(), synthetic_sweeps.summary()) is None
 
 

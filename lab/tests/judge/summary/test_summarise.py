@@ -91,7 +91,7 @@ def test_workers_are_averaged_by_place(small_study: Study) -> None:
     assert poolless.clients_per_worker is None
 
 
-def test_a_run_that_did_not_end_decides_nothing(small_study: Study) -> None:
+def test_unfinished_run_decides_nothing(small_study: Study) -> None:
     for blocks in (0, 1, 4):
         found = summary_of(small_study, trials_of(small_study, blocks))
         assert {pair.verdict for pair in found.pairs} == {"undecided"}
@@ -112,7 +112,7 @@ def test_rejected_blocks_are_kept_in_the_other_analysis(small_study: Study) -> N
     assert {pair.blocks for pair in found.pairs_all_blocks} == {11}
 
 
-def test_kept_noise_is_said(small_study: Study) -> None:
+def test_kept_noisy_blocks_are_noted(small_study: Study) -> None:
     noise = small_study.noise.model_copy(update={"foreign_percent": 10.0, "reject_at_most_percent": 0.0})
     study = small_study.model_copy(update={"noise": noise})
     found = summary_of(study, trials_of(study, 10, foreign=0.5))
@@ -120,7 +120,7 @@ def test_kept_noise_is_said(small_study: Study) -> None:
     assert any(note.startswith("1 of 10 blocks ") for note in found.study.notes)
 
 
-def test_a_contender_that_was_given_up_is_shown_without_figures(small_study: Study) -> None:
+def test_given_up_contender_has_no_figures(small_study: Study) -> None:
     found = summary_of(small_study, trials_of(small_study, 10, but=frozenset({"prefork"})))
     lost = contender(found, "prefork")
     assert lost.cpu_seconds is None
@@ -138,7 +138,7 @@ def test_a_contender_that_was_given_up_is_shown_without_figures(small_study: Stu
     assert any(note.startswith("prefork ") and note.endswith(why) for note in found.study.notes)
 
 
-def test_nothing_measured_is_nothing_decided(small_study: Study) -> None:
+def test_run_without_ratios_is_undecided(small_study: Study) -> None:
     found = summary_of(small_study, trials_of(small_study, 10))
     without = [pair.model_copy(update={"ratio": None, "verdict": "undecided"}) for pair in found.pairs]
     assert is_decided(found.pairs)
@@ -146,7 +146,7 @@ def test_nothing_measured_is_nothing_decided(small_study: Study) -> None:
     assert not is_decided(without)
 
 
-def test_a_look_without_a_further_block_is_left_out_of_the_other_analysis(small_full_study: Study) -> None:
+def test_look_without_enough_blocks_is_left_out_of_the_other_analysis(small_full_study: Study) -> None:
     """The look after 11 takes a noisy block that the look after 10 had left, since the 14th was spoilt."""
     noise = small_full_study.noise.model_copy(update={"foreign_percent": 10.0})
     looks = (Look(blocks=10, alpha=0.01), Look(blocks=11, alpha=0.04))
@@ -275,7 +275,7 @@ def test_a_server_that_was_read_late_each_time_has_no_figures(small_study: Study
     assert found.metrics["connections_per_second"].blocks == 10
 
 
-def test_what_is_missing_for_another_reason_is_not_chosen_by_the_outcome(small_study: Study) -> None:
+def test_metric_missing_in_some_trials_is_not_summarised(small_study: Study) -> None:
     """A percentile that some trials had too few requests for is not shown for the others."""
     trials = [
         trial.model_copy(

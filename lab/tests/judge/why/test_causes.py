@@ -112,7 +112,7 @@ def has(text: str, *parts: str) -> bool:
     return re.search(".*".join(map(re.escape, parts)), text) is not None
 
 
-def test_a_process_is_priced_once_with_all_that_is_in_its_price() -> None:
+def test_process_price_includes_its_calls_faults_and_switches() -> None:
     forks = counts(
         "forks", system_calls=3 + 1 + 3 + 2, calls_read=3, calls_clone=1, calls_exit_group=1, calls_close=2,
         calls_wait4=1, calls_set_robust_list=1, wakeups=3, context_switches=3, page_faults=50, **MOVED,
@@ -167,7 +167,7 @@ def test_threads_and_processes_are_distinguished_by_how_they_end() -> None:
     assert cause(told, "processes").why == UNKNOWN_KIND.format(name="unknown")
 
 
-def test_bounds_are_those_of_counts_and_prices_and_the_rest_has_all_of_them() -> None:
+def test_bounds_combine_counts_and_prices_and_the_rest_has_all() -> None:
     more = counts("more", system_calls=(13, 23), calls_read=(13, 23), **NOTHING, **MOVED)
     found = explain(more, LEAN, limits(), between(10, 7, 14))
     calls = cause(found, "system_calls").amount
@@ -180,7 +180,7 @@ def test_bounds_are_those_of_counts_and_prices_and_the_rest_has_all_of_them() ->
     assert (rest.high - rest.value) / MICROSECOND == pytest.approx((4**2 + 1.1**2) ** 0.5)
 
 
-def test_who_pays_for_a_switch_is_not_known() -> None:
+def test_switch_may_be_paid_by_either_side() -> None:
     sleeps = counts(
         "sleeps", system_calls=3, calls_read=3, wakeups=1, context_switches=4, page_faults=0, **MOVED
     )
@@ -202,7 +202,7 @@ def test_the_larger_count_of_switches_is_taken() -> None:
     assert switches.a == 8
 
 
-def test_what_was_not_counted_says_so_and_is_in_the_rest() -> None:
+def test_uncounted_cause_has_a_reason_and_is_in_the_rest() -> None:
     why = {"wakeups": "tracefs is not mounted", "system_calls": "perf_event_paranoid is 3"}
     blind = counts("blind", why, page_faults=10, context_switches=2, **MOVED)
     found = explain(blind, LEAN, limits(), between(30))
@@ -221,7 +221,7 @@ def test_what_was_not_counted_says_so_and_is_in_the_rest() -> None:
     assert " page_faults" in (reason or "")
 
 
-def test_a_price_that_was_not_measured_says_so() -> None:
+def test_unmeasured_price_has_a_reason() -> None:
     more = counts("more", system_calls=13, calls_read=13, **NOTHING, **MOVED)
     found = explain(more, LEAN, limits("system_call", "memcpy"), between(10))
     assert amounts(found)["system_calls"] is None and amounts(found)["copies"] is None
@@ -257,7 +257,7 @@ def test_per_byte_and_per_connection() -> None:
 
 
 @pytest.mark.parametrize("seed", range(60))
-def test_causes_and_rest_are_the_difference_and_turning_it_round_changes_signs_alone(seed: int) -> None:
+def test_causes_and_rest_add_up_and_swapping_sides_flips_signs(seed: int) -> None:
     draw = random.Random(seed)
     names = ["system_calls", "calls_read", "calls_clone", "calls_exit", "calls_exit_group", "calls_wait4"]
     names += ["wakeups", "context_switches", "voluntary_switches", "involuntary_switches", "page_faults"]
@@ -287,7 +287,7 @@ def connecting(name: str, requests_per_connection: float | None, calls: float) -
     return found.model_copy(update={"requests_per_connection": requests_per_connection, "sides": sides})
 
 
-def test_connections_are_a_cause_of_both_sides_where_one_opens_more() -> None:
+def test_connections_are_a_cause_if_one_contender_opens_more() -> None:
     anew, kept = connecting("anew", 1.0, 9), connecting("kept", None, 4)
     known = limits()
     priced = known.model_copy(update={"figures": [*known.figures, figure("tcp_connection", 50_000)]})
@@ -314,13 +314,13 @@ def test_connections_are_a_cause_of_both_sides_where_one_opens_more() -> None:
     assert unmeasured.amount is None and " tcp_connection," in (unmeasured.why or "")
 
 
-def test_what_is_explained_and_what_is_not_is_said() -> None:
+def test_sentence_names_the_explained_and_the_unexplained_part() -> None:
     found = explain(counts("a"), counts("b"), limits(), between(2, 1))
     assert "(connect, accept, close)" in " ".join(legend(found))
     assert sentence(found).endswith(f"{WITHIN_CALLS}.")
 
 
-def test_what_profiles_say_of_the_rest_is_told_beside_it_and_is_no_cause() -> None:
+def test_network_code_of_profiles_is_shown_with_the_rest_and_is_no_cause() -> None:
     found = explain(counts("a"), counts("b"), limits(), between(-20, -22, -18))
     network = Range(value=-12 * MICROSECOND, low=-15 * MICROSECOND, high=-9 * MICROSECOND)
     told = found.model_copy(update={"network": network})

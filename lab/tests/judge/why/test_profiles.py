@@ -115,7 +115,7 @@ def test_the_folded_stacks_are_all_samples_that_count(rig: ProfiledRig) -> None:
     assert not any("_raw_spin_unlock" in line or "perf_event" in line for line in lines)
 
 
-def test_cycles_wait_for_nothing(rig: ProfiledRig) -> None:
+def test_cycles_profile_has_no_interrupts_off_share(rig: ProfiledRig) -> None:
     rig.lines = profile_lines(event="cycles")
     side = rig.of(rig.run()).contenders[0].sides["server"]
     assert side.interrupts_off is None
@@ -196,7 +196,7 @@ def test_a_contenders_name_is_that_of_its_file_where_it_may_be() -> None:
 # Their results
 
 
-def test_network_code_is_its_share_of_the_cpu_time_of_the_judged_trials(rig: ProfiledRig) -> None:
+def test_network_code_is_a_share_of_cpu_time_of_judged_trials(rig: ProfiledRig) -> None:
     summary = rig.run()
     a, b = "prefork", "iterative"
     microseconds = {a: 80.0, b: 36.0}

@@ -54,7 +54,7 @@ def real_run(real_engine: Path, tmp_path_factory: pytest.TempPathFactory) -> Pat
     return run
 
 
-def test_where_large_replies_go_is_found(real_run: Path) -> None:
+def test_profiles_of_large_replies_have_samples_of_both_sides(real_run: Path) -> None:
     results = thunderherd.load(real_run)
     assert results.summary is not None
     for each in profiles_of(results.summary).contenders:
@@ -70,7 +70,7 @@ def test_where_large_replies_go_is_found(real_run: Path) -> None:
     assert max(at for each in window.stacks for at in each.at_ns) > 1_000_000
 
 
-def test_what_the_kernel_copies_is_found_by_its_name(real_run: Path) -> None:
+def test_kernel_copies_are_found_by_symbol(real_run: Path) -> None:
     summary = thunderherd.load(real_run).summary
     assert summary is not None
     sides = [each.sides for each in profiles_of(summary).contenders]
@@ -84,7 +84,7 @@ def test_what_the_kernel_copies_is_found_by_its_name(real_run: Path) -> None:
     assert sum(copying) > 0, "600 MB were copied, but few of 140 samples each need show it"
 
 
-def test_its_files_are_there_and_are_what_they_say(real_run: Path) -> None:
+def test_profile_files_exist_and_graphs_name_kernel_functions(real_run: Path) -> None:
     folder = real_run / "profiles"
     summary = thunderherd.load(real_run).summary
     assert summary is not None
@@ -99,7 +99,7 @@ def test_its_files_are_there_and_are_what_they_say(real_run: Path) -> None:
     assert re.search(r"\d ns .*per request", (folder / "prefork-against-iterative.svg").read_text())
 
 
-def test_explain_says_how_much_is_copying_and_draws_a_pair(
+def test_explain_prints_the_share_of_copying_and_draws_a_pair(
     real_run: Path, use_engine: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
     drawn = real_run / "profiles" / "prefork-against-iterative.svg"

@@ -18,7 +18,7 @@ from thunderherd.trial.caveats import NO_COMPLETION, ZERO_COPY_SENDS
 
 @pytest.mark.parametrize("narrow", [False, True])
 @pytest.mark.parametrize("what", TRUTHS)
-def test_the_picture_shows_every_size(what: str, narrow: bool) -> None:
+def test_chart_shows_every_size(what: str, narrow: bool) -> None:
     summary = searched(what)[-1]
     chart = crossover_chart(summary, sweep_of(summary), narrow=narrow)
     found = found_of(summary)
@@ -32,7 +32,7 @@ def test_the_picture_shows_every_size(what: str, narrow: bool) -> None:
     assert f"cost of {A} / cost of {B}" in " ".join(texts)
 
 
-def test_the_picture_has_the_line_and_its_interval() -> None:
+def test_chart_has_the_line_and_its_interval() -> None:
     summary = searched("one")[-1]
     found, data = found_of(summary), rows(crossover_chart(summary, sweep_of(summary)))
     assert found.estimate is not None
@@ -46,9 +46,7 @@ def test_the_picture_has_the_line_and_its_interval() -> None:
 
 
 @pytest.mark.parametrize("what", ["one", "nowhere"])
-def test_what_was_copied_after_all_stands_in_the_picture_and_beside_the_answer(
-    what: str, tmp_path: Path
-) -> None:
+def test_copied_share_is_in_the_chart_and_the_answer(what: str, tmp_path: Path) -> None:
     summary = searched(what)[-1]
     remark = f"{A}: 100 % of the clients' {ZERO_COPY_SENDS} were copied"
     sweep = sweep_of(summary).model_copy(update={"remarks": [remark]})
@@ -59,7 +57,7 @@ def test_what_was_copied_after_all_stands_in_the_picture_and_beside_the_answer(
     assert ZERO_COPY_SENDS in svg.read_text()
 
 
-def test_a_share_that_no_completion_tells_stands_in_the_picture_and_beside_the_answer(tmp_path: Path) -> None:
+def test_unknown_copied_share_is_in_the_chart_and_the_answer(tmp_path: Path) -> None:
     study = study_of(coarse_study(asked(), CATALOGUE), tmp_path / "coarse.toml")
     changed = tuple(each.model_copy(update={"completes": each.base == A}) for each in study.contenders)
     study = study.model_copy(update={"contenders": changed})
@@ -70,13 +68,13 @@ def test_a_share_that_no_completion_tells_stands_in_the_picture_and_beside_the_a
     assert "unknown:" in (tmp_path / "crossover.svg").read_text()
 
 
-def test_an_interval_far_beyond_the_range_ends_with_the_axis() -> None:
+def test_interval_beyond_the_range_is_cut_at_the_axis() -> None:
     summary = changed(found_of(searched("one")[-1]), high=1e200)
     sizes = [row["end"] for row in rows(crossover_chart(summary, sweep_of(summary))) if "end" in row]
     assert sizes and max(sizes) < 10 * 2**20
 
 
-def test_pictures_are_written_as_svg_and_as_png(tmp_path: Path) -> None:
+def test_charts_are_written_as_svg_and_png(tmp_path: Path) -> None:
     summary = searched("one")[-1]
     svg, png = write_pictures(summary, sweep_of(summary), tmp_path)
     assert svg.read_text().startswith("<svg") and png.read_bytes().startswith(b"\x89PNG")

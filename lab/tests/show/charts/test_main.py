@@ -20,7 +20,7 @@ from thunderherd.show.charts import files, interactive, main, style, vega_lite
 NARROW = [False, True]
 
 
-def test_charts_are_of_the_vega_lite_whose_schema_they_are_held_against() -> None:
+def test_charts_are_validated_by_the_schema_of_their_vega_lite_version() -> None:
     import altair
     from jsonschema.exceptions import ValidationError
 
@@ -32,7 +32,7 @@ def test_charts_are_of_the_vega_lite_whose_schema_they_are_held_against() -> Non
         valid(wrong)
 
 
-def test_rows_that_several_layers_show_are_there_once() -> None:
+def test_rows_shared_by_layers_are_stored_once() -> None:
     rows = [{"a": 1}]
     drawn = vega_lite.layer(vega_lite.mark("line"), rows, x="a:Q")
     chart = vega_lite.named_data(vega_lite.layered([drawn, {**drawn}, vega_lite.layer(drawn["mark"], [{}])]))
@@ -66,7 +66,7 @@ def test_process_control_draws_figures_titles_and_marks(narrow: bool) -> None:
     assert own is not None and f"{own.value:.3f}" in texts
 
 
-def test_nothing_is_enlarged_where_nothing_stands_out() -> None:
+def test_chart_without_outliers_has_no_enlarged_panel() -> None:
     data = json.loads(document())
     data["paper"] = []
     for each in data["contenders"]:
@@ -96,7 +96,7 @@ def test_clients_per_worker_shows_each_worker_as_a_share(narrow: bool) -> None:
     assert not [row for row in found if row.get("name") == "fork_per_client"]
 
 
-def test_the_papers_workers_stand_beside() -> None:
+def test_chart_shows_the_papers_workers() -> None:
     figures = [
         PaperFigure(metric="worker_connections", base=base, system=system, value=None, runs=runs)
         for base, system, runs in (
@@ -158,7 +158,7 @@ def contrast(colour: str, ground: str) -> float:
 
 @pytest.mark.parametrize("colour", [style.BASELINE_COLOUR, *itertools.chain(*style.FAMILIES.values())])
 @pytest.mark.parametrize("ground", ["#ffffff", style.DARK_GROUND])
-def test_colours_stand_out_on_a_light_and_a_dark_ground(colour: str, ground: str) -> None:
+def test_colours_contrast_with_light_and_dark_backgrounds(colour: str, ground: str) -> None:
     assert contrast(colour, ground) >= 3
 
 
@@ -200,14 +200,14 @@ def oklab(light: NDArray[np.float64]) -> NDArray[np.float64]:
 
 
 @pytest.mark.parametrize("eye", SIMULATIONS)
-def test_processes_and_threads_differ_for_every_eye(eye: str) -> None:
+def test_colours_of_processes_and_threads_differ_for_colour_blind_readers(eye: str) -> None:
     for process, thread in itertools.product(style.FAMILIES["fork"], style.FAMILIES["thread"]):
         seen = [lab(SIMULATIONS[eye] @ linear(colour)) for colour in (process, thread)]
         assert np.linalg.norm(seen[0] - seen[1]) > 25, f"{process} and {thread}"
 
 
 @pytest.mark.parametrize("eye", SIMULATIONS)
-def test_any_two_colours_can_be_told_apart_by_every_eye(eye: str) -> None:
+def test_all_colours_differ_for_colour_blind_readers(eye: str) -> None:
     colours = [style.BASELINE_COLOUR, *itertools.chain(*style.FAMILIES.values())]
     seen = {colour: oklab(SIMULATIONS[eye] @ linear(colour)) for colour in colours}
     apart = {pair: np.linalg.norm(seen[pair[0]] - seen[pair[1]]) for pair in itertools.combinations(seen, 2)}
@@ -217,7 +217,7 @@ def test_any_two_colours_can_be_told_apart_by_every_eye(eye: str) -> None:
 
 @pytest.mark.parametrize("eye", SIMULATIONS)
 @pytest.mark.parametrize("family", style.FAMILIES)
-def test_two_designs_of_a_family_are_told_apart(family: str, eye: str) -> None:
+def test_first_two_colours_of_a_family_differ_strongly(family: str, eye: str) -> None:
     """As a thread for every request and a pool of them, which have a chart of their own."""
     first, second = (linear(colour) for colour in style.FAMILIES[family][:2])
     assert np.linalg.norm(lab(first) - lab(second)) > 30
@@ -225,7 +225,7 @@ def test_two_designs_of_a_family_are_told_apart(family: str, eye: str) -> None:
     assert np.linalg.norm(lab(SIMULATIONS[eye] @ first) - lab(SIMULATIONS[eye] @ second)) > 12
 
 
-def test_every_contender_of_the_bundled_study_has_a_colour_of_its_family_and_its_own() -> None:
+def test_every_contender_has_a_distinct_colour_of_its_family() -> None:
     colours = style.colours_of(summary())
     assert set(colours) == {each.name for each in summary().contenders}
     control = next(each for each in summary().contenders if each.control_of)
@@ -236,7 +236,7 @@ def test_every_contender_of_the_bundled_study_has_a_colour_of_its_family_and_its
         assert colour in style.FAMILIES["fork" if "fork" in design else "thread"]
 
 
-def test_contenders_of_one_design_are_told_apart_by_colours_that_are_not_one_familys() -> None:
+def test_contenders_of_one_design_have_colours_of_no_family() -> None:
     data = json.loads(document())
     for each in data["contenders"]:
         each["design"] = "thread_per_client"
@@ -244,7 +244,7 @@ def test_contenders_of_one_design_are_told_apart_by_colours_that_are_not_one_fam
     assert {*colours.values()} <= {style.BASELINE_COLOUR, *style.FAMILIES[""]}
 
 
-def test_designs_that_nobody_has_heard_of_have_colours() -> None:
+def test_unknown_designs_have_stable_colours() -> None:
     data = json.loads(document())
     names = ["event_loop", "prefork_rings", *(f"other_{number}" for number in range(8))]
     own = [each for each in data["contenders"][1:] if not each["control_of"]]
@@ -258,7 +258,7 @@ def test_designs_that_nobody_has_heard_of_have_colours() -> None:
     assert set(colours) == {each.base for each in study.contenders}, "even when there are more than colours"
 
 
-def test_every_shape_of_a_mark_has_its_letter_beside_a_legend_that_can_be_clicked() -> None:
+def test_every_mark_shape_has_a_legend_glyph() -> None:
     assert list(interactive.GLYPHS) == list(style.SHAPES)
 
 

@@ -59,7 +59,7 @@ def test_each_mark_is_a_figure_of_the_summary(narrow: bool) -> None:
     assert len(found) == 15
 
 
-def test_the_papers_figures_have_a_panel_of_their_own_where_they_are_of_another_size() -> None:
+def test_papers_figures_of_another_scale_have_a_separate_panel() -> None:
     own, book = panels(chart("pool_size"))
     assert own["title"]["text"] != book["title"]["text"]
     datasets = chart("pool_size")["datasets"]
@@ -83,7 +83,7 @@ def test_the_panel_of_the_source_has_its_unit_and_note() -> None:
 
 
 @pytest.mark.parametrize("name", ["pool_size", "delay", "whole_life"])
-def test_the_axis_is_called_as_the_study_says(name: str) -> None:
+def test_axis_has_the_title_of_the_study(name: str) -> None:
     data = json.loads(synthetic_sweeps.summary().model_dump_json(by_alias=True))
     for each in data["sweeps"]:
         each["x_label"] = "furlongs"
@@ -124,7 +124,7 @@ def test_large_numbers_are_written_out_on_both_axes(kind: str) -> None:
     assert not [text for text in ticks if "e" in text], ticks
 
 
-def test_and_share_ours_where_they_are_of_the_same_size() -> None:
+def test_papers_figures_of_the_same_scale_share_the_panel() -> None:
     assert len(panels(chart("delay"))) == 1
     found = rows(sweep_chart(synthetic_sweeps.summary(), sweep("delay")))
     assert {row["whose"] for row in found} == {"this machine", "the paper"}
@@ -172,7 +172,7 @@ def test_points_without_numbers_have_an_axis_of_names_and_no_lines() -> None:
     assert not [layer for layer in panel["layer"] if layer["mark"]["type"] == "line"]
 
 
-def test_axes_are_as_the_sweep_and_the_figures_ask() -> None:
+def test_axes_follow_the_sweep_and_the_figures() -> None:
     (lives,) = panels(chart("whole_life"))
     assert encoding(lives, "x")["scale"]["type"] == "log"
     assert encoding(lives, "x")["axis"]["values"] == [1, 4, 16, 64, 256]
@@ -228,7 +228,7 @@ def test_every_run_is_a_dot() -> None:
     assert mean["interval"].startswith("sd ")
 
 
-def test_a_contender_has_one_colour_and_a_shape_of_its_own() -> None:
+def test_contender_has_one_colour_and_a_distinct_shape() -> None:
     of = synthetic_sweeps.summary()
     colours = style.colours_of(of)
     for each in of.sweeps:

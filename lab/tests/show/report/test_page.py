@@ -118,7 +118,7 @@ def test_the_run_can_be_replayed(html: str) -> None:
     assert all(why in html for why in summary().machine["unavailable"].values())
 
 
-def test_notes_stand_beside_the_figures(html: str) -> None:
+def test_report_has_the_notes_of_its_figures(html: str) -> None:
     for note in (*summary().study.notes, tables.SHARED_LETTERS):
         assert note in html
     noted = [each for each in summary().paper if each.note]
@@ -155,7 +155,7 @@ def test_a_summary_needs_a_path(tmp_path: Path) -> None:
     assert problem.code == "report.path_is_folder" and str(tmp_path / "report.html") in problem.hint
 
 
-def test_a_study_without_pools_claims_or_questions_has_a_report() -> None:
+def test_study_without_pools_claims_and_questions_has_a_report() -> None:
     data = json.loads(document()) | {"claims": [], "questions": []}
     for contender in data["contenders"]:
         contender |= {"worker_connections": None, "clients_per_worker": None, "process_control_seconds": None}
@@ -174,7 +174,9 @@ def file(tmp_path_factory: pytest.TempPathFactory) -> Path:
 
 @pytest.mark.parametrize("scheme", ["light", "dark"])
 @pytest.mark.parametrize("width", [1280, 400])
-def test_it_opens_without_a_word_or_a_request(browser: Browser, file: Path, width: int, scheme: str) -> None:
+def test_report_opens_without_console_messages_or_requests(
+    browser: Browser, file: Path, width: int, scheme: str
+) -> None:
     seen = visit(browser, file, width, color_scheme=scheme)
     assert seen.console == []
     assert [url for url in seen.requests if not url.startswith("data:")] == [file.as_uri()]
@@ -230,7 +232,7 @@ def test_without_scripts_the_drawn_charts_are_shown(browser: Browser, file: Path
     seen.page.context.close()
 
 
-def test_a_figure_appears_under_the_pointer(browser: Browser, file: Path) -> None:
+def test_tooltip_shows_a_figure(browser: Browser, file: Path) -> None:
     seen = visit(browser, file)
     seen.page.locator("#process-control .live .mark-rect path").first.hover()
     tip = seen.page.locator("#vg-tooltip-element")
@@ -316,7 +318,7 @@ def test_flame_graphs_are_part_of_the_page_and_nothing_else_of_their_files(
     assert "40.0 %" in alone and 'class="flame"' not in alone
 
 
-def test_flame_graphs_are_shown_without_a_word_or_a_request(
+def test_flame_graphs_open_without_dialogs_or_requests(
     browser: Browser, sampled: tuple[Summary, Path]
 ) -> None:
     file = sampled[1] / "report.html"
@@ -343,7 +345,7 @@ def test_flame_graphs_are_shown_without_a_word_or_a_request(
         seen.page.context.close()
 
 
-def test_the_narrowest_frames_give_way_where_all_have_no_room(
+def test_narrowest_frames_are_dropped_from_a_large_flame_graph(
     sampled: tuple[Summary, Path], monkeypatch: pytest.MonkeyPatch
 ) -> None:
     found, directory = sampled
@@ -363,12 +365,12 @@ def test_the_narrowest_frames_give_way_where_all_have_no_room(
 
 
 @pytest.mark.parametrize("text", ["", "<svg>", "<svg xmlns='http://www.w3.org/2000/svg'/>", "\0"])
-def test_what_is_no_flame_graph_is_not_shown(tmp_path: Path, text: str) -> None:
+def test_invalid_flame_graph_is_not_shown(tmp_path: Path, text: str) -> None:
     (tmp_path / "a.svg").write_text(text)
     assert read_flame_graph(tmp_path, "a.svg", "a", 0.1) is None
 
 
-def test_only_numbers_and_colours_are_taken_over(tmp_path: Path) -> None:
+def test_flame_graph_keeps_only_valid_numbers_and_colours(tmp_path: Path) -> None:
     (tmp_path / "a.svg").write_text(
         '<svg xmlns="http://www.w3.org/2000/svg"><g onclick="alert(1)"><title>f (1)</title><rect x="0%" '
         'y="0" width="100%" height="15" fill="url(http://example.org)" onload="alert(1)"/></g>'
@@ -379,9 +381,7 @@ def test_only_numbers_and_colours_are_taken_over(tmp_path: Path) -> None:
     assert found.svg.count("<g>") == 1 and "nan" not in found.svg
 
 
-def test_workers_without_the_papers_beside_them_are_drawn_without_a_word(
-    browser: Browser, tmp_path: Path
-) -> None:
+def test_workers_chart_without_paper_opens_without_console_messages(browser: Browser, tmp_path: Path) -> None:
     data = json.loads(document())
     data["paper"] = [each for each in data["paper"] if each["metric"] != WORKERS]
     seen = visit(browser, write_report(Summary.model_validate(data), tmp_path / "alone.html"))

@@ -93,7 +93,7 @@ def test_contenders_are_hidden_and_shown_and_axes_zoomed(browser: Browser, file:
     seen.page.context.close()
 
 
-def test_the_pointer_is_told_figure_interval_and_blocks(browser: Browser, file: Path) -> None:
+def test_tooltip_shows_figure_interval_and_blocks(browser: Browser, file: Path) -> None:
     """Of a run with its trials which of its blocks is the lowest and the highest, of others how many."""
     seen = visit(browser, file)
     tip = seen.page.locator("#vg-tooltip-element")
@@ -174,7 +174,7 @@ def test_axe_finds_nothing(
     seen.page.context.close()
 
 
-def test_on_paper_everything_is_open_and_charts_are_the_drawn_ones(browser: Browser, file: Path) -> None:
+def test_print_uses_light_colours_and_drawn_charts(browser: Browser, file: Path) -> None:
     seen = visit(browser, file, color_scheme="dark")
     seen.page.emulate_media(media="print")
     assert ground(seen.page) == LIGHT
@@ -196,7 +196,7 @@ def test_a_contender_has_one_colour_in_all_runs_of_a_file() -> None:
                 assert each.colour == colours[each.name]
 
 
-def test_hostile_names_stay_texts_in_what_trials_tell() -> None:
+def test_hostile_names_stay_text_in_sections_of_trials() -> None:
     data = json.loads(document())
     data["contenders"][2] |= {"name": HOSTILE, "base": HOSTILE}
     data["trials"]["given_up"] = {HOSTILE: HOSTILE}
@@ -225,7 +225,7 @@ def test_a_directory_twice_and_a_file_that_is_no_report_are_refused(
     assert TITLE in Path("report.html").read_text()
 
 
-def test_open_names_the_file_to_the_browser(
+def test_open_passes_the_file_to_the_browser(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:
     asked: list[str] = []

@@ -38,7 +38,9 @@ def file(of: Summary, tmp_path_factory: pytest.TempPathFactory) -> Path:
 
 @pytest.mark.parametrize("scheme", ["light", "dark"])
 @pytest.mark.parametrize("width", [1280, 400])
-def test_it_opens_without_a_word_or_a_request(browser: Browser, file: Path, width: int, scheme: str) -> None:
+def test_report_opens_without_console_messages_or_requests(
+    browser: Browser, file: Path, width: int, scheme: str
+) -> None:
     seen = visit(browser, file, width, color_scheme=scheme)
     assert seen.console == []
     assert [url for url in seen.requests if not url.startswith("data:")] == [file.as_uri()]
@@ -74,7 +76,7 @@ def test_counters_and_answers_are_there(browser: Browser, file: Path, of: Summar
     seen.page.context.close()
 
 
-def test_legends_are_readable_on_a_dark_ground(browser: Browser, file: Path) -> None:
+def test_legends_are_readable_on_a_dark_background(browser: Browser, file: Path) -> None:
     seen = visit(browser, file, color_scheme="dark", java_script_enabled=False)
     label = seen.page.locator("#sweep-pool_size-0 .drawn .role-legend-label text").first
     assert label.evaluate("each => getComputedStyle(each).fill") == "rgb(230, 233, 238)"

@@ -54,7 +54,7 @@ def test_a_shared_first_place_is_not_given_to_one() -> None:
     assert said.sentence.startswith(f"{len(first)} of 10 ")
 
 
-def test_places_are_those_that_the_verdicts_leave_open() -> None:
+def test_places_follow_from_the_verdicts() -> None:
     of = summary()
     places = places_of(of)
     for name, (first, last) in places.items():
@@ -84,7 +84,7 @@ def two_equivalent() -> Summary:
     )
 
 
-def test_two_that_are_equivalent_are_called_so() -> None:
+def test_equivalent_winners_are_called_equivalent() -> None:
     said = answer(two_equivalent()).sentence
     assert "equivalent" in said and " 3 % " in said
 
@@ -96,7 +96,7 @@ def test_repeated_runs_judge_nothing() -> None:
     assert all("no verdicts" in text for _, text in said.further)
 
 
-def test_a_sweep_is_answered_by_who_is_not_beaten_at_its_points() -> None:
+def test_sweep_answer_covers_every_sweep() -> None:
     of = synthetic_sweeps.summary()
     for sweep in of.sweeps:
         said = sweep_answer(of, sweep)
@@ -132,7 +132,7 @@ def test_a_shared_first_place_of_a_sweep_has_its_lead_over_the_others() -> None:
     assert re.search(r"\d times .*prefork_file_lock \(95\.", said)
 
 
-def test_an_unfinished_run_says_so_first() -> None:
+def test_answer_of_an_unfinished_run_begins_with_that() -> None:
     assert answer(changed(study=lambda study: study | {"complete": False})).sentence.startswith(
         "Not all planned"
     )

@@ -90,7 +90,7 @@ def test_several_crossings_in_words() -> None:
         ("equivalent", ("9 sizes", "3 %", 9, "(")),
     ],
 )
-def test_none_in_words(what: str, parts: tuple[object, ...]) -> None:
+def test_no_crossing_in_words(what: str, parts: tuple[object, ...]) -> None:
     answer, rests = told(what)
     assert has(answer, *parts)
     assert has(rests, 9, "64 bytes", "4 MiB", 12, 216, 216)
@@ -102,7 +102,7 @@ def test_a_first_stage_alone_says_so() -> None:
     assert has(said[0], "4 KiB", "16 KiB") and said[1] not in told("one")
 
 
-def test_a_study_that_does_not_ask_says_nothing() -> None:
+def test_study_without_a_crossover_has_no_sentences() -> None:
     summary = synthetic_sweeps.summary()
     assert all(each.crossover is None and sentences(summary, each) == [] for each in summary.sweeps)
 

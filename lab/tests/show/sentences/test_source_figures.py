@@ -60,7 +60,7 @@ def test_the_bundled_study_shows_its_figures_from_its_summary(monkeypatch: pytes
     assert "on Digital UNIX" in text and "20.90" in text
 
 
-def test_a_users_study_of_a_bundled_name_shows_none_of_the_books(tmp_path: Path) -> None:
+def test_users_study_with_a_bundled_name_has_no_paper_figures(tmp_path: Path) -> None:
     bundled = studies.bundled_studies()["unp-ch30"].read_text(encoding="utf-8")
     text = re.sub(r"(?ms)^\[\[paper\]\].*?(?=^\[\[contenders)", "", bundled)
     text = re.sub(r"(?ms)^\[\[sweeps\.paper\]\].*?(?=^# )", "", text)
@@ -125,7 +125,7 @@ def test_a_further_metrics_figures_are_drawn_too() -> None:
     assert "(furlongs)" in " ".join(svg_texts(chart)), "in a panel of its own"
 
 
-def test_repeated_runs_stand_beside_those_of_the_source_for_every_metric() -> None:
+def test_repeated_runs_are_shown_with_the_sources_runs_for_every_metric() -> None:
     of = with_papers(
         synthetic_sweeps.summary(repetitions=3),
         paper("requests", "prethread_queue", 9500, sweep="delay", point="small", runs=[9000.0, 10000.0]),
@@ -148,7 +148,7 @@ def test_repeated_runs_stand_beside_those_of_the_source_for_every_metric() -> No
     assert "paper: by hand" in printed(of) and "<li>paper: by hand</li>" in render(of)
 
 
-def test_what_was_not_run_here_stands_with_all_that_the_source_has_of_it() -> None:
+def test_unrun_contender_is_shown_with_the_figures_of_the_source() -> None:
     of = with_papers(
         synthetic_sweeps.summary(repetitions=3),
         paper("elapsed_seconds", "prethread_queue", 30, sweep="delay", point="small"),
@@ -192,7 +192,7 @@ def test_seconds_of_process_control_are_not_shown_beside_another_metric() -> Non
     assert "20.90" not in printed(of)
 
 
-def test_further_metrics_of_the_main_table_stand_below_it() -> None:
+def test_further_metrics_have_a_table_below_the_main_one() -> None:
     of = with_papers(
         synthetic_summary.summary(),
         paper("connections_per_second", "prefork", 812, note="without its clients"),

@@ -135,7 +135,7 @@ def test_csv_of_a_sweep_has_a_row_for_each_point_and_contender(
         assert missing.height == 0 or missing["remarks"].null_count() == 0
 
 
-def test_without_a_name_it_is_the_first_and_the_others_are_named(
+def test_table_defaults_to_the_first_and_names_the_others(
     of: Summary, capsys: pytest.CaptureFixture[str]
 ) -> None:
     first, *others = [each.name for each in all_tables(of)]
@@ -198,7 +198,7 @@ def test_markdown_shows_any_text_as_it_is(head: str, cell: str) -> None:
 
 
 @given(some_text)
-def test_markdown_lines_begin_nothing(text: str) -> None:
+def test_markdown_lines_start_no_block(text: str) -> None:
     shown = one_line(text)
     tokens = GITHUB.parse(f"- {markdown_line(text)}")
     kinds = [each.type for each in tokens if not each.type.endswith("_close")]

@@ -41,7 +41,7 @@ def of_designs() -> Summary:
     )
 
 
-def test_every_counter_and_what_follows_has_a_row_for_each_side() -> None:
+def test_every_counter_and_derived_figure_has_a_row_per_side() -> None:
     (place,) = counter_tables(of_designs())
     server, clients = place.first
     assert (place.where, server.caption, clients.caption) == ("", "Server", "Clients")
@@ -87,7 +87,7 @@ def test_points_of_sweeps_have_tables_of_their_own() -> None:
     assert any(table.caption == f"Server, {PER['_per_byte']}" for table in places[0].further)
 
 
-def test_terminal_and_report_have_them() -> None:
+def test_terminal_and_report_show_counter_tables() -> None:
     written = io.StringIO()
     print_counters(of_designs(), Console(file=written, width=100))
     html = render(of_designs()).partition('<section id="counters">')[2].partition("</section>")[0]
@@ -96,7 +96,7 @@ def test_terminal_and_report_have_them() -> None:
             assert said in text, said
 
 
-def test_where_nothing_was_asked_for_there_is_no_table(small_study: Study, tmp_path: Path) -> None:
+def test_run_without_counters_has_no_counter_table(small_study: Study, tmp_path: Path) -> None:
     trials = [made_trial(small_study, each.name, 1) for each in small_study.contenders]
     summary = summarise(small_study, trials, {}, seed=1)
     assert counter_tables(summary) == []
@@ -111,7 +111,7 @@ def test_where_nothing_was_asked_for_there_is_no_table(small_study: Study, tmp_p
     assert problem.code == "table.no_counters" and "--set 'measure.counters=" in problem.hint
 
 
-def test_what_tells_of_a_moment_has_no_row_per_byte_or_per_second() -> None:
+def test_state_has_no_row_per_byte_or_per_second() -> None:
     summary = of_designs()
     assert "memory" in summary.study.states
     # Nor where it was refused, which is told once, in the first table.

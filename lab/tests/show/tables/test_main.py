@@ -128,7 +128,7 @@ def test_every_other_figure_is_in_the_summary_too(show: Callable[..., None], wid
     assert [figure for figure in FIGURE.findall(text) if not recorded().knows(figure)] == []
 
 
-def test_each_figure_stands_in_its_own_place() -> None:
+def test_each_figure_is_in_its_column() -> None:
     text = printed(print_study, 130)
     data = json.loads(document())
     papers = {each["base"]: each["value"] for each in reversed(data["paper"])}
@@ -178,7 +178,7 @@ def test_a_row_has_one_line_where_there_is_room() -> None:
     assert len([line for line in study_figures(printed(print_study, 80)) if line]) == 2 * len(rows)
 
 
-def test_the_rows_hold_what_a_reader_looks_for() -> None:
+def test_rows_of_the_main_table_have_the_expected_cells() -> None:
     table = main.main_table(summary())
     row = {
         name: {head: cell.value for head, cell in own.items()} | {"sd": own["Clients/worker"].span}
@@ -200,7 +200,7 @@ def test_the_rows_hold_what_a_reader_looks_for() -> None:
     assert not letters["prefork"] & letters["fork_per_client"]
 
 
-def test_the_printed_study_says_what_must_stand_beside_its_figures() -> None:
+def test_printed_study_has_units_notes_trial_counts_and_warnings() -> None:
     text = " ".join(printed(print_study, 100).split())
     assert sentences_tables.per_connections(summary()) in text
     assert "4,000" in sentences_tables.per_connections(summary())
@@ -259,7 +259,7 @@ def test_pairs_show_both_names_ratio_interval_and_verdict() -> None:
     ]
 
 
-def test_a_run_without_anything_to_show_is_shown() -> None:
+def test_run_without_figures_can_be_shown() -> None:
     nothing = {"cpu_seconds": None, "process_control_seconds": None, "clients_per_worker": None, "rank": None}
     data = json.loads(document())
     for contender in data["contenders"]:

@@ -18,7 +18,7 @@ def outputs() -> dict[str, PerfStat]:
     return {each.title: each for each in perf_stats(of_the_report())}
 
 
-def test_there_are_six_in_the_reports_order() -> None:
+def test_six_outputs_follow_the_order_of_the_report() -> None:
     found = [re.findall(r"Fig\. (\d)|: (\w+) of (\w+)$", title) for title in outputs()]
     sides = [(side, base) for base in ("single", "multi", "select") for side in ("server", "client")]
     assert [(number[0], who[1:]) for number, who in found] == [
@@ -34,7 +34,7 @@ def number(text: str) -> float:
     return float(text.replace(",", ""))
 
 
-def test_each_line_has_ours_below_it_derived_as_perf_stat_does() -> None:
+def test_each_line_is_followed_by_our_figure_derived_as_by_perf_stat() -> None:
     """The made-up machine counts what the report printed: then both lines say the same, to the digits that
     the report rounded its task-clock to."""
     compared = []
@@ -54,7 +54,7 @@ def test_each_line_has_ours_below_it_derived_as_perf_stat_does() -> None:
     assert {"GHz", "insn per cycle", "% of all branches", "K/sec", "M/sec", "/sec"} <= set(compared)
 
 
-def test_what_is_not_to_be_had_and_what_is_extrapolated_is_said_in_its_words() -> None:
+def test_unavailable_and_extrapolated_events_are_marked_as_by_perf() -> None:
     single = next(each for title, each in outputs().items() if title.startswith("Fig. 2 "))
     at = next(place for place, line in enumerate(single.lines) if "bus-cycles" in line)
     assert re.fullmatch(r" here +<not supported>¹", single.lines[at + 1])
@@ -63,7 +63,7 @@ def test_what_is_not_to_be_had_and_what_is_extrapolated_is_said_in_its_words() -
     assert single.lines[at + 1].endswith("GHz  (40%)")
 
 
-def test_they_are_printed_and_in_the_report() -> None:
+def test_perf_outputs_are_printed_and_in_the_report() -> None:
     text = printed(print_study, of_the_report())
     assert "'./multi_thread_client 4':" in text
     assert f"{SECONDS['elapsed']} {HERE}" in text

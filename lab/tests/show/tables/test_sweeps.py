@@ -62,7 +62,7 @@ def test_each_cell_has_the_figure_of_its_contender_and_the_papers() -> None:
 
 
 @pytest.mark.parametrize("sweep", ["pool_size", "delay", "whole_life"])
-def test_the_best_of_each_point_is_marked_and_who_is_not_separated(sweep: str) -> None:
+def test_best_and_inseparable_contenders_of_each_point_are_marked(sweep: str) -> None:
     found = table(judged(), sweep)
     own = next(each for each in judged().sweeps if each.name == sweep)
     for head, own_cells in rows(found).items():
@@ -87,14 +87,14 @@ def test_the_best_of_each_point_is_marked_and_who_is_not_separated(sweep: str) -
                 assert (marks[other] == LEVEL) == (pair.verdict in ("undecided", "equivalent"))
 
 
-def test_without_comparisons_nothing_is_marked() -> None:
+def test_sweep_without_comparisons_has_no_marks() -> None:
     data = json.loads(judged().model_dump_json(by_alias=True)) | {"pairs": []}
     marks = {cell.mark for cell in cells(table(Summary.model_validate(data), "delay"))}
     assert marks == {""}
 
 
 @pytest.mark.parametrize("repetitions", [None, 3])
-def test_what_to_know_about_a_sweep_stands_below_its_figures(repetitions: int | None) -> None:
+def test_note_of_a_sweep_is_below_its_table(repetitions: int | None) -> None:
     of = synthetic_sweeps.study(repetitions=repetitions)
     pools = of.sweeps[0].model_copy(update={"note": NOTE})
     told = synthetic_sweeps.summary_of(of.model_copy(update={"sweeps": (pools, *of.sweeps[1:])}))
@@ -114,7 +114,7 @@ def test_further_metrics_have_tables_in_their_own_unit() -> None:
     assert {cell for row in runs(told) for cell in row.figures if "-" in cell} == {"-¹"}
 
 
-def test_a_missing_figure_of_a_run_has_a_mark_and_a_missing_deviation_says_what_it_is() -> None:
+def test_missing_figures_and_missing_deviations_have_different_notes() -> None:
     """The same sign would stand for both; and whoever reads one cell must find its reason."""
     once = synthetic_sweeps.summary(repetitions=1)
     told = sweep_runs(once, next(each for each in once.sweeps if each.name == "whole_life"))
@@ -147,7 +147,7 @@ def test_nothing_is_wider_than_the_console_or_cut(
 
 
 @pytest.mark.parametrize("width", [80, 100, 200])
-def test_names_stand_beside_every_part_of_the_runs(width: int) -> None:
+def test_names_are_repeated_in_every_part_of_a_wide_runs_table(width: int) -> None:
     """Many columns, as of the report on thirteen of them: none takes the room of the names."""
     names = ("single_unpinned", "prefork_epoll_exclusive")
     headings = tuple(f"context switches of the clients, {place}" for place in range(12))
@@ -207,7 +207,7 @@ def test_a_run_decades_below_the_others_of_its_column_is_not_zero() -> None:
     assert all(len(cell.strip("0.")) >= 2 for cell in singles), singles
 
 
-def test_columns_that_do_not_fit_stand_below() -> None:
+def test_columns_that_do_not_fit_are_printed_below() -> None:
     text = printed(judged(), 48)
     assert max(len(line) for line in text.splitlines()) <= 80
     heads = [line.split()[1:] for line in text.splitlines() if line.startswith("children ")]
@@ -220,7 +220,7 @@ def test_a_study_without_a_main_table_prints_its_sweeps() -> None:
     assert all(each.title in text for each in judged().sweeps)
 
 
-def test_a_main_table_of_another_metric_shows_that() -> None:
+def test_main_table_of_another_metric_shows_that_metric() -> None:
     of = judged()
     rate = of.study.model_copy(update={"metric": "requests_per_second", "better": "more"})
     text = printed(of.model_copy(update={"study": rate}), 80)
@@ -308,7 +308,7 @@ def test_one_repetition_has_no_deviation() -> None:
     assert cells(table(of, "delay"))[0].span == ""
 
 
-def test_repetitions_say_that_nothing_is_judged() -> None:
+def test_repeated_runs_have_no_verdicts() -> None:
     text = printed(repeated(), 100)
     assert estimator(repeated()) in text and "3 runs" in estimator(repeated())
     assert verdict_counts(repeated()) in text and verdict_counts(repeated()).startswith("none: ")
@@ -318,7 +318,7 @@ def test_repetitions_say_that_nothing_is_judged() -> None:
 # Faults
 
 
-def test_a_contender_without_valid_trials_says_so() -> None:
+def test_contender_without_valid_trials_has_a_note() -> None:
     data = json.loads(judged().model_dump_json(by_alias=True))
     each = next(each for each in data["contenders"] if each["name"] == "prefork@pool_size=30")
     each |= {"metrics": {}, "blocks": 0}
@@ -336,7 +336,7 @@ def test_hostile_names_stay_text(tmp_path: Path) -> None:
     assert "\x1b" not in text and "\x07" not in text and "[bold]" in text
 
 
-def test_where_more_is_better_the_pairs_say_what_is_divided() -> None:
+def test_pairs_explain_the_ratio_if_more_is_better() -> None:
     text = " ".join(printed(judged(), 100).split())
     assert MORE_IS_BETTER in text
     assert re.search(r"delay=small thread_per_client slower prethread_queue 1\.8", text)
@@ -351,7 +351,7 @@ def with_counts(of: Study) -> Study:
 
 
 @pytest.mark.parametrize("width", WIDTHS)
-def test_counts_say_over_what_time_they_were_counted(width: int) -> None:
+def test_caption_of_counts_has_the_counted_time(width: int) -> None:
     """Beside a source's, which were counted over another."""
     told = synthetic_sweeps.summary_of(with_counts(synthetic_sweeps.study()))
     lives = [each for each in told.contenders if each.sweep == "whole_life"]
@@ -366,7 +366,7 @@ def test_counts_say_over_what_time_they_were_counted(width: int) -> None:
     assert counted in " ".join(printed(told, width).split())
 
 
-def test_repeated_counts_say_over_what_time_they_were_counted() -> None:
+def test_caption_of_repeated_counts_has_the_counted_time() -> None:
     of = synthetic_sweeps.summary_of(with_counts(synthetic_sweeps.study(repetitions=3)))
     told, other = (sweep_runs(of, sweep_of(of, name)) for name in ("whole_life", "delay"))
     assert told is not None and other is not None

@@ -284,7 +284,7 @@ def test_golden_page_of_refusals(tmp_path: Path, golden: Callable[[str, str], No
     golden("study/refusals.txt", page(cases))
 
 
-def test_a_control_takes_neither_design_nor_row(tmp_path: Path) -> None:
+def test_control_with_design_or_row_is_refused(tmp_path: Path) -> None:
     text = GOOD.replace('control_of = "prefork"', 'control_of = "prefork"\ndesign = "prefork"\nrow = 2')
     codes = {problem.code for problem in refused(tmp_path, text)}
     assert codes >= {"study.design_of_control", "study.row_not_allowed"}
@@ -338,7 +338,7 @@ def test_an_unknown_size_is_refused(tmp_path: Path) -> None:
     assert "'full'" in problem.hint and "quick, full" in problem.hint
 
 
-def test_a_baseline_alone_is_no_study(tmp_path: Path) -> None:
+def test_study_with_only_a_baseline_is_refused(tmp_path: Path) -> None:
     text = GOOD[: GOOD.index('[[contenders]]\nname = "prefork"')]
     assert places(refused(tmp_path, text), "study.nothing_to_compare")
 

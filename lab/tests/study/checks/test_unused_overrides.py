@@ -45,7 +45,7 @@ TABLES = (
         ),
     ],
 )
-def test_an_override_without_effect_is_refused_with_what_to_type(
+def test_override_without_effect_is_refused_with_a_suggestion(
     text: str, override: str, typed: str, tmp_path: Path
 ) -> None:
     (problem,) = refused(tmp_path, text, override)
