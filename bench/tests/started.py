@@ -56,11 +56,19 @@ def bench(*words: str) -> str:
     return output
 
 
-def not_made(*words: str) -> str:
+def refusal(*words: str) -> UserError:
     """Runs the benchmarks in this process, which must refuse these words; returns the refusal."""
-    status, _, errors = called(*words)
-    assert status
-    return status if isinstance(status, str) else errors
+    output = io.StringIO()
+    with (
+        mock.patch.object(sys, "argv", [str(BENCH), *words]),
+        contextlib.redirect_stdout(output),
+        pytest.raises(SystemExit) as end,
+    ):
+        main_of_bench()()
+    error = end.value.__context__
+    assert isinstance(error, UserError), output.getvalue()
+    assert end.value.code == f"bench: {error}"
+    return error
 
 
 def refused(*command: str) -> str:

@@ -13,7 +13,7 @@ import threading
 from pathlib import Path
 
 import pytest
-from started import BENCH, bench, in_a_place, refused
+from started import BENCH, bench, in_a_place
 
 import round_trips
 import streams
@@ -436,11 +436,3 @@ def test_the_estimated_duration_grows_with_the_number_of_places() -> None:
         for given in (["loopback"], ["loopback", "veth"])
     )
     assert twice == pytest.approx(2 * once) and once > 0
-
-
-@pytest.mark.usefixtures("use_engine")
-@pytest.mark.skipif(shutil.which("taskset") is None, reason="needs taskset: apt-get install util-linux")
-def test_one_cpu_is_too_few_for_peers() -> None:
-    cpu = str(min(os.sched_getaffinity(0)))
-    command = (sys.executable, str(BENCH), "peers")
-    assert "needs two CPUs" in refused("taskset", "-c", cpu, *command)

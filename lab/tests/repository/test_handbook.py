@@ -66,7 +66,7 @@ def test_pages_of_busy_polling_designs_say_how_they_wait(tmp_path: Path) -> None
     other = {**polling, "name": "other"}
     (tmp_path / "engine/src/designs").mkdir(parents=True)
     (tmp_path / "engine/src/designs/other.rs").write_text("pub static ENTRY")
-    assert " Busy-polls. Rests on " in entries.design_page(other, NOTHING_KEPT, tmp_path)
+    assert " Busy-polls. " in entries.design_page(other, NOTHING_KEPT, tmp_path)
     file = tmp_path / notes_file("designs", "other")
     file.parent.mkdir(parents=True)
     file.write_text("wins = 'x'\ncosts = 'y'\ninstead = 'it guesses'\n")

@@ -250,11 +250,11 @@ def test_figures_with_an_erratum_are_on_no_page(tmp_path: Path) -> None:
     (folder / FIGURES).write_text(figures.model_dump_json())
     assert kept_studies(tmp_path)[0].tables == (shown,)
 
-    (folder / ERRATA).write_text('[[errata]]\ncontender = "b"\nwhy = "it never sleeps"\n')
+    (folder / ERRATA).write_text('[[errata]]\ncontender = "b"\nwhy = "it busy-polls"\n')
     (kept,) = kept_studies(tmp_path)
     pages = {name: recorded([kept], name, {"": lambda each: each.design}, DESIGNS / "x.md") for name in "abc"}
     (wrong,) = [line for line in pages["b"].splitlines() if line.startswith("| `b` | - |  | - | ")]
-    assert wrong.endswith(": it never sleeps |")
+    assert wrong.endswith(": it busy-polls |")
     assert "| 1 of 2 |" in pages["a"] and "| 2 of 2 |" in pages["c"] and "`b`" not in pages["a"]
     assert kept.figures == figures, "the record itself stays as it is"
 

@@ -14,6 +14,7 @@ from thunderherd.cli.main import run_command
 from thunderherd.engine.client import catalogue
 from thunderherd.records.extra_trials import WHAT_EXPLAINS
 from thunderherd.records.summary import Summary
+from thunderherd.run.counted import NOT_COUNTED
 from thunderherd.run.progress import PlainProgress
 from thunderherd.run.runner import run_study
 from thunderherd.show.report.page import write_report
@@ -75,7 +76,7 @@ def ran(real_engine: Path, tmp_path_factory: pytest.TempPathFactory) -> Iterator
         study = load_study(str(folder / "absent.toml"), "quick", [], catalogue())
         said = io.StringIO()
         summary = run_study(study, folder / "run", seed=1, show=PlainProgress(said))
-        assert "was not counted" not in said.getvalue(), said.getvalue()
+        assert NOT_COUNTED not in said.getvalue(), said.getvalue()
         yield summary, folder / "run"
 
 
