@@ -1,4 +1,4 @@
-"""What the benchmark of counting takes for the counters of every trial, and how it says what they cost."""
+"""The benchmark of counting: the counters of every trial, and the verdicts on their cost."""
 
 from __future__ import annotations
 

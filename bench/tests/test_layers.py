@@ -1,4 +1,4 @@
-"""How the benchmark of a load's layers sets each beside the one before it, and beside the first."""
+"""The benchmark of a load's layers: each is compared with the one before it and with the first."""
 
 from __future__ import annotations
 

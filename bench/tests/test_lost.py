@@ -1,4 +1,4 @@
-"""What benchmarks make of rounds that a program lost: they stand aside for all, and the others are told."""
+"""Rounds that a program lost: they are left out for all programs, and the other rounds are reported."""
 
 from __future__ import annotations
 

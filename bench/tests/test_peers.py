@@ -1,4 +1,4 @@
-"""What the comparison with other tools rests on: their outputs as they are, a choice in rounds of its own."""
+"""Comparison with other tools: parsing of their real output, and the choice of forms in separate rounds."""
 
 from __future__ import annotations
 
@@ -107,7 +107,7 @@ def test_runs_that_choose_a_form_are_not_judged() -> None:
     assert seen.values("lucky") == [4.0] * 6
     assert seen.compared("lucky", "peer") == "0.80 (0.80..0.80)"
     assert sum(choosing for _, choosing in asked) == 6
-    # Whoever was not chosen is not measured again.
+    # A form that was not chosen is not measured again.
     assert [name for name, choosing in asked if not choosing].count("steady") == 0
     assert not seen.failed
 
@@ -386,7 +386,7 @@ def test_streams_benchmark_prints_a_row_per_comparison() -> None:
 
 @pytest.fixture
 def no_peers(monkeypatch: pytest.MonkeyPatch) -> None:
-    """Of what measures sockets this machine has nothing but this program."""
+    """No other tool that measures sockets is installed."""
     monkeypatch.setenv("PATH", "/nonexistent")
     monkeypatch.delenv("THUNDERHERD_PEERS", raising=False)
     if any(peer.missing() is None for peer in (*peers.STREAMS, *peers.BLOCKING, *peers.SPINNING)):

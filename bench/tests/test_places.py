@@ -1,4 +1,4 @@
-"""Where comparisons take place, and that there all have the same congestion control."""
+"""The places of comparisons: all programs of a place have the same congestion control."""
 
 from __future__ import annotations
 
@@ -63,7 +63,7 @@ def test_peer_without_a_congestion_option_is_marked() -> None:
 
 
 def test_own_loopback_is_no_default_place_of_streams() -> None:
-    """Of a namespace of its own the usual congestion control may not be the default."""
+    """A separate namespace may have another default congestion control."""
     parser = argparse.ArgumentParser()
     streams.options(parser)
     assert places.OWN_LOOPBACK not in parser.parse_args([]).places

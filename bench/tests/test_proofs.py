@@ -32,7 +32,7 @@ needs_two_cpus = pytest.mark.skipif(
 
 
 def proved(outcome: Outcome) -> list[Finding]:
-    """The findings of the attempt that counts, printed for whoever looks at a failure."""
+    """Prints and returns the findings of the accepted attempt; skips the test if there is none."""
     proofs.show(outcome)
     if outcome.attempt is None:
         pytest.skip(f"the machine was not quiet: {'; '.join(outcome.disturbed)}")

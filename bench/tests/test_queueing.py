@@ -1,4 +1,4 @@
-"""What theory says of simple servers, against simulations of them and against known answers."""
+"""The theory of simple servers, compared with simulations and known answers."""
 
 from __future__ import annotations
 

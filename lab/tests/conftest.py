@@ -1,4 +1,4 @@
-"""What several test files use: the engine, a stand-in for it, and a study small enough for a test."""
+"""Fixtures of several test files: the engine, a stand-in for it, and a study small enough for a test."""
 
 from __future__ import annotations
 
@@ -81,7 +81,7 @@ def pytest_xdist_make_scheduler(config: pytest.Config, log: Any) -> ByFileAndSou
 
 @pytest.fixture
 def copied_engine(monkeypatch: pytest.MonkeyPatch, real_engine: Path, tmp_path: Path) -> Path:
-    """The engine under a path of this test's own, by which its processes can be told from others."""
+    """A copy of the engine for this test alone: its path identifies the processes of the test."""
     copy = tmp_path / "engine" / "thunderherd-engine"
     copy.parent.mkdir()
     shutil.copy2(real_engine, copy)
@@ -91,7 +91,7 @@ def copied_engine(monkeypatch: pytest.MonkeyPatch, real_engine: Path, tmp_path: 
 
 @pytest.fixture
 def fake_engine(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> Callable[..., Path]:
-    """Puts the stand-in in the engine's place; the words say what goes wrong."""
+    """Replaces the engine by the stand-in; the words name the faults."""
 
     def install(*faults: str) -> Path:
         path = tmp_path / "fake-engine"

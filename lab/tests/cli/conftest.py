@@ -1,4 +1,4 @@
-"""The stand-in engine, which the tests of commands know by heart."""
+"""The stand-in engine, for tests of commands that check its exact output."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ from made.stand_in import CATALOGUE, STAND_IN
 
 @pytest.fixture
 def stand_in(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
-    """Puts the stand-in in the engine's place."""
+    """Replaces the engine by the stand-in."""
     engine = tmp_path / "stand-in"
     engine.write_text(STAND_IN)
     engine.chmod(0o755)

@@ -1,4 +1,4 @@
-"""`serve --lab` and `load --lab`: what is the laboratory's of a command line, and two terminals that meet."""
+"""`serve --lab` and `load --lab`: which options belong to the lab, and two terminals that share one."""
 
 from __future__ import annotations
 
@@ -96,7 +96,7 @@ def test_lab_unix_sets_the_listen_address_of_a_server() -> None:
     own = ["prefork", "--listen=unix:@own"]
     assert of(labs.read("serve", [*own, "--lab", "unix"])) == own
     assert of(labs.read("serve", ["prefork", "--lab", "loopback"])) == ["prefork"]
-    # An option of the engine's that is named like one of the laboratory's is the engine's.
+    # An option of the engine with the name of a lab option goes to the engine.
     assert labs.read("load", ["bucket", "--delay", "5", "--lab", "unix"]).words == [
         "bucket",
         "--delay",

@@ -1,4 +1,4 @@
-"""The command line: what it hands on, what it prints, how it answers mistakes. Most of it needs no engine."""
+"""The command line: arguments it passes on, its output, its refusals. Most tests need no engine."""
 
 from __future__ import annotations
 
@@ -90,7 +90,7 @@ def test_the_engine_takes_this_process_and_its_signals() -> None:
 def test_the_program_is_called_thunderherd(stand_in: Path) -> None:
     stand_in.unlink()
     stand_in.symlink_to("/bin/sleep")
-    # A real executable, unlike a script, is told its argv[0]; sleep complains under that name.
+    # A real executable, unlike a script, sees its argv[0]; sleep prints errors under that name.
     assert run("serve").stderr.startswith("thunderherd: invalid ")
 
 
@@ -333,7 +333,7 @@ def test_control_c_is_130_without_a_trace(
 
 @pytest.fixture
 def real_commands(monkeypatch: pytest.MonkeyPatch) -> None:
-    """The engine that is installed beside this Python, instead of the stand-in."""
+    """The engine that is installed next to this Python, instead of the stand-in."""
     monkeypatch.delenv("THUNDERHERD_ENGINE")
 
 
@@ -383,12 +383,12 @@ def test_ctrl_c_keeps_the_trials_and_resume_continues(
     kept = (out / "trials.jsonl").read_text().count("\n")
     assert kept >= 6
 
-    # A summary of another version is no obstacle: it is written anew, as whoever reads it is told.
+    # `table` refuses a summary of another version; resuming the run rewrites it.
     (out / "summary.json").write_text('{"schema": 1}')
     refused = answered("table", str(out))
     assert refused.returncode == 2 and codes_printed(refused.stderr) == ["results.other_version"]
 
-    # The size and what was set are those of the run that was begun, and need not be said again.
+    # Size and settings come from the interrupted run and need not be repeated.
     done = answered("run", str(small_study_file), "--out", str(out), "--resume")
     assert done.returncode == 0, done.stderr
     summary = json.loads((out / "summary.json").read_text())

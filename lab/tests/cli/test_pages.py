@@ -48,7 +48,7 @@ def test_the_help_of_the_program(golden: Golden) -> None:
 
 
 def test_the_help_of_the_labs_options(golden: Golden) -> None:
-    """The help of `serve` and `load` ends with these; the engine prints what stands before."""
+    """The help of `serve` and `load` ends with these; the engine prints the part before."""
     golden("cli/help-serve-lab.txt", labs.HELP + labs.SERVE_HELP)
 
 

@@ -97,7 +97,7 @@ def test_json_output_fits_its_schema_and_is_complete() -> None:
 
 
 def test_a_study_that_cannot_run_is_exit_status_1(fake_engine: Callable[..., Path]) -> None:
-    fake_engine()  # it has not what the studies of event loops need
+    fake_engine()  # it lacks the entries that studies of event loops need
     done = answered("doctor")
     assert done.returncode == 1, done.stderr
     assert re.search(r"^  x \S+ +cannot run", done.stdout, re.MULTILINE)
@@ -319,7 +319,7 @@ def test_a_study_without_counted_trials_runs_in_part(
     assert "`--set counting.trials=1`" in said
 
 
-# Who uses the CPUs ------------------------------------------------------------------------------------------
+# Processes that use the CPUs --------------------------------------------------------------------------------
 
 SPIN = """
 import sys, time
@@ -381,7 +381,7 @@ def test_every_design_and_primitive_names_its_kernel_features() -> None:
     ages = [each.since for each in found]
     assert ages.index("2.6.17") < ages.index("3.9") < ages.index("4.18") < ages.index("5.1"), "as numbers"
     assert ages[0] is None
-    # What is not here takes with it what rests on it, and nothing else is unavailable.
+    # Exactly the entries that need an unavailable feature are unavailable.
     missing = {name for each in found if not each.available for name in each.entries}
     assert missing == {each.name for each in entries if not each.available}
 

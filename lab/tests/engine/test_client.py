@@ -1,4 +1,4 @@
-"""The engine's client against canned engines that misbehave in every way there is a message for."""
+"""The engine's client with fake engines that fail in every way for which there is a message."""
 
 from __future__ import annotations
 

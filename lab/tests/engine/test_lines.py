@@ -1,4 +1,4 @@
-"""The laboratory's models of the engine's lines, held against the schema that the engine prints of them."""
+"""The lab's models of the engine's lines, compared with the schema that the engine prints."""
 
 from __future__ import annotations
 

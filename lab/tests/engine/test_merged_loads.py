@@ -1,4 +1,4 @@
-"""Loads of several processes, on one machine or on many, put together from what each has said."""
+"""Loads of several processes, on one machine or on many, merged from the results of each."""
 
 from __future__ import annotations
 
@@ -29,7 +29,7 @@ def load(address: str, file: Path, *words: str) -> subprocess.Popen[bytes]:
 
 @pytest.fixture(scope="module")
 def files(real_engine: Path, tmp_path_factory: pytest.TempPathFactory) -> list[Path]:
-    """An open load of 300 a second and at the same time one of 500, of another seed; then a closed one."""
+    """Two simultaneous open loads, of 300 and 500 requests per second with two seeds; then a closed load."""
     folder = tmp_path_factory.mktemp("loads")
     found = [folder / name for name in ("one.jsonl", "other.jsonl", "closed.jsonl")]
     with pytest.MonkeyPatch.context() as patch, client.Server("epoll", workload="bytes") as server:

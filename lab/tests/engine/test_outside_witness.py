@@ -1,4 +1,4 @@
-"""A capture on loopback as an outside witness: what a load says that it did, as tshark has seen it."""
+"""A packet capture on loopback by tshark confirms the results of a load."""
 
 from __future__ import annotations
 
@@ -79,7 +79,7 @@ def begin(capture: subprocess.Popen[bytes], path: Path, said: Path) -> None:
             pytest.skip(f"this user may not capture on loopback: {said.read_text().strip()}")
         assert time.monotonic() < deadline, said.read_text()
         time.sleep(0.02)
-    # It says so before it reads its first packet.
+    # It prints this before it reads its first packet.
     time.sleep(0.3)
 
 
@@ -112,7 +112,7 @@ def dissected(path: Path, port: int) -> list[Segment]:
 
 
 def witnessed(kind: str, **settings: str | int) -> tuple[LoadResult, list[Segment]]:
-    """What a load of this kind says, and what was seen of it."""
+    """The result of a load of this kind, and its packets."""
     segments: list[Segment] = []
     with Server("epoll", workload="bytes") as server:
         assert server.ready.port is not None
@@ -134,8 +134,10 @@ def payload(segments: list[Segment], to_server: bool) -> int:
 
 
 def closers(segments: list[Segment]) -> dict[int, str]:
-    """By connection, how it ended: who sent the first segment that ends it, and of which kind. That end holds
-    TIME_WAIT, unless it was a reset."""
+    """For each connection, the sender and the kind of the first segment that ends it.
+
+    That end holds TIME_WAIT, unless the segment is a reset.
+    """
     found: dict[int, str] = {}
     for each in segments:
         if each.fin or each.reset:
@@ -192,7 +194,7 @@ def test_packets_confirm_the_send_times_of_the_load() -> None:
 
 
 def test_service_times_enclose_those_on_the_wire() -> None:
-    """From a request's segment to its reply's is a part of what the load times, and nearly all of it."""
+    """The time from request segment to reply segment is nearly all of the time that the load measures."""
     result, segments = witnessed(
         "open", rate=500, milliseconds=1000, clients=4, connections="kept", bytes=100, arrivals="constant"
     )

@@ -1,4 +1,4 @@
-"""What the two ends of a workload must agree on, as the engine says it and as a study is refused by it."""
+"""Settings that both ends of a workload must agree on: the engine's rules, and studies that break them."""
 
 from __future__ import annotations
 

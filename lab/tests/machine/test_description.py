@@ -1,4 +1,4 @@
-"""The machine's description: complete on this machine, and with reasons for what another does not show."""
+"""The machine's description: complete on this machine, with reasons on machines that lack facts."""
 
 from __future__ import annotations
 

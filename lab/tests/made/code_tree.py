@@ -81,17 +81,17 @@ def is_test(path: Path) -> bool:
     """Whether a file has nothing but tests of the module above it."""
     parent = ENGINE / "lib.rs" if path.parent == ENGINE else path.parent / "mod.rs"
     if not parent.exists():
-        parent = path.parent.with_suffix(".rs")  # an entry with a folder of its own
+        parent = path.parent.with_suffix(".rs")  # an entry with its own folder
     return path != parent and path.stem in TEST_FILE.findall(rust_code(parent))
 
 
 def rust_code_that_ships(path: Path) -> str:
-    """Its code without the tests, which are modules in the file or a file of their own."""
+    """Its code without the tests, which are modules of the file or separate files."""
     return "" if is_test(path) else without_tests(rust_code(path))
 
 
 def without_tests(code: str) -> str:
-    """Code without its test modules; what stands behind them is kept."""
+    """Code without its test modules; code after them is kept."""
     while begin := TESTS_BEGIN.search(code):
         depth, end = 1, begin.end()
         while depth:
@@ -106,7 +106,7 @@ def engine_files() -> list[Path]:
 
 
 def engine_folder(path: Path) -> str:
-    """The folder of the list that a file is in; of the two files beside the folders, their own name."""
+    """The folder of the list that holds a file; for the two files outside the folders, their own name."""
     return path.relative_to(ENGINE).parts[0].removesuffix(".rs")
 
 

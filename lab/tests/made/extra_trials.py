@@ -76,7 +76,7 @@ def write_lines(path: Path, lines: list[dict[str, Any]]) -> Path:
 
 
 class ExtraRig(ABC):
-    """A study on invented trials, which records its extra trials apart from the judged ones."""
+    """A study on invented trials, which records its extra trials separately from the judged ones."""
 
     override: str
     """The override of the study that requests two extra trials of each contender."""
@@ -98,7 +98,7 @@ class ExtraRig(ABC):
 
     @abstractmethod
     def finished(self, made: TrialRecord, profiles: ProfileFiles | None) -> TrialRecord:
-        """Return an extra trial with what it counted, or write its profile."""
+        """Return an extra trial with its counts, or write its profile."""
 
     @abstractmethod
     def of(self, summary: Summary) -> CountingSummary | ProfilingSummary:

@@ -1,4 +1,4 @@
-"""A stand-in for the engine: its lines, without anything worth measuring behind them. Standard library only,
+"""A stand-in for the engine, which prints its lines without measuring anything. Standard library only,
 and of it what is there at once: tests start this some thousand times, and to import `json` and `socket` takes
 longer than all that it does.
 
@@ -48,7 +48,7 @@ def flags(arguments):
 
 
 class Server:
-    """Each client connects and says for how many connections and requests it stands."""
+    """Each client connects and sends the number of connections and requests that it represents."""
 
     def __init__(self, design, counters):
         self.design, self.counters = design, counters
@@ -85,7 +85,7 @@ class Server:
         }  # fmt: skip
 
     def cpu_ns(self):
-        # A server that never comes to rest: each snapshot finds more CPU used.
+        # A server that never becomes idle: each snapshot finds more CPU time used.
         restless = 1_000_000 * self.snapshots if "restless" in FAULTS else 0
         return self.requests * CPU_NS.get(self.design, DEFAULT_CPU_NS) + restless
 
@@ -124,7 +124,7 @@ def serve(arguments):
         message, code, hint = NO_SUCH_PORT
         print(f"thunderherd-engine: {message} [{code}]\nhint: {hint}", file=sys.stderr)
         sys.exit(2)
-    if "mute" in FAULTS:  # never says that it is ready
+    if "mute" in FAULTS:  # never prints its ready line
         time.sleep(60)
     if "crash" in FAULTS:
         print(*BEFORE_A_CRASH, sep="\n", file=sys.stderr)
@@ -215,7 +215,7 @@ def load(arguments):
 
 
 WARM_UP, WINDOW, IN_FLIGHT = 20, 300, 5
-"""The requests of a load that ends by time, by decree: before, in and after its window."""
+"""Invented counts of requests of a load that ends by time: before, in and after its window."""
 
 
 def counters_of(settings):
@@ -234,15 +234,15 @@ def tell(settings, connections, requests):
 
 def mark(name, is_late):
     now = time.monotonic_ns()
-    if is_late:  # whoever reads the mark reads it when half of the window is over
+    if is_late:  # the lab reads the mark when half of the window is over
         time.sleep(0.1)
     say(line="mark", mark=name, monotonic_ns=now)
-    time.sleep(0.15)  # for whoever takes a snapshot now
+    time.sleep(0.15)  # time for a snapshot
     return now
 
 
 def count(arguments):
-    """Runs the command behind `--` as a child, then says what it used: by decree."""
+    """Runs the command after `--` as a child, then prints invented figures of its use."""
     import subprocess
 
     own, command = arguments[: arguments.index("--")], arguments[arguments.index("--") + 1 :]
@@ -258,7 +258,7 @@ def count(arguments):
 
 
 def limits(arguments):
-    """Two rounds of two limits by decree, and one that there is not."""
+    """Two rounds of two invented limits, and an unavailable one."""
     settings = flags(arguments)
     if "no_limits" in FAULTS:
         print("thunderherd-engine: none of the limits could be measured here", file=sys.stderr)

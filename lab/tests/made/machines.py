@@ -1,4 +1,4 @@
-"""Machines for tests: the files of /proc and /sys that examinations read, below a root of their own.
+"""Machines for tests: the files of /proc and /sys that examinations read, below a separate root.
 
 `PLAIN` is one with which nothing is wrong: bare metal, four cores, everything allowed. Others are the same
 with other files; None removes one.
@@ -98,7 +98,7 @@ GUEST: Files = {"proc/cpuinfo": "model name\t: A CPU\nflags\t\t: fpu hypervisor\
 
 
 class MadeMachine:
-    """A machine of files, and what goes on on it."""
+    """A machine made of files, with its noise and its busy processes."""
 
     def __init__(self, root: Path, catalogue: Catalogue) -> None:
         self.root = root
@@ -147,7 +147,7 @@ class MadeMachine:
 
 
 def made_profile(**told: Any) -> ProfileCheck:
-    """What the engine says where a profile can be had, but for what is told."""
+    """The engine's answer if profiles are available, with these changes."""
     usual = {
         "reason": None, "event": "cycles", "why_not_cycles": None, "scope": "cpus", "why_not_cpus": None,
         "frequency_hertz": 997, "kernel_symbols": True, "frame_pointers": True,

@@ -1,4 +1,4 @@
-"""How simulations print their rates."""
+"""Prints the rates of simulations."""
 
 
 def report(what: str, measured: float, expected: str) -> None:

@@ -1,4 +1,4 @@
-"""A program that stands for the engine, what it lists, and commands that are answered in this process."""
+"""A stand-in for the engine, its lists, and commands that run in this process."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""A small study with a lab, and what an engine may offer that knows labs."""
+"""A small study with a lab, and catalogues of engines that support labs."""
 
 from __future__ import annotations
 

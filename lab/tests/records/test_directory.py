@@ -64,7 +64,7 @@ def test_each_trial_is_written_as_a_line_at_once(small_study: Study, tmp_path: P
             assert json.loads(lines[-1])["schema"] == 4
 
 
-# Each example writes the file anew, so one directory serves them all.
+# Each example rewrites the file, so one directory serves them all.
 @settings(max_examples=60, suppress_health_check=[HealthCheck.function_scoped_fixture])
 @given(share=st.floats(0, 1))
 def test_a_run_killed_at_any_byte_loses_at_most_its_last_trial(

@@ -1,4 +1,4 @@
-"""What is shown of the engine's tests: what they skipped, though libtest keeps it of tests that pass."""
+"""The output of the engine's tests shows what they skipped, which libtest hides for tests that pass."""
 
 from __future__ import annotations
 

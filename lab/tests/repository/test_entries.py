@@ -1,4 +1,4 @@
-"""One entry, one file, one line: it is named in its own file, and asked for through its registry."""
+"""One entry, one file, one line: only its own file names it, and its registry lists it."""
 
 from __future__ import annotations
 
@@ -112,7 +112,7 @@ SAID_IN_THE_LAB = {
     ("show.charts.interactive", "select"): "what Vega-Lite calls how a parameter is chosen",
     ("stacks.symbols", "memcpy"): "a function that copies (memcpy(3))",
 }
-"""Names that a module of the laboratory may say, with the reason."""
+"""Names of entries that a module of the lab may contain, with the reason."""
 
 
 def entries_of(registry: str) -> set[str]:

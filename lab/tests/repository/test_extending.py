@@ -130,7 +130,7 @@ FEWER_CLIENTS = ("--set", "load.processes=2")
 """Half of the study's: fewer processes to start in each of its 50 trials."""
 
 BUILT_ONCE = {"CARGO_INCREMENTAL": "0", "CARGO_PROFILE_DEV_DEBUG": "0"}
-"""Halves the compiler's time: the copy is built once, and nobody debugs it."""
+"""Halves the compile time: the copy is built once and never debugged."""
 
 
 @functools.cache

@@ -77,8 +77,8 @@ def test_pages_of_busy_polling_designs_say_how_they_wait(tmp_path: Path) -> None
 
 
 def test_copies_in_notes_match_the_catalogue() -> None:
-    """An entry that asks the kernel not to copy has a way without a copy; one that does not has none from or
-    into the program's memory."""
+    """An entry that asks the kernel not to copy has a path without a copy. Another entry has no such path
+    from or into the program's memory."""
     for entry in catalogue()["primitives"]:
         notes = read_notes("primitives", entry["name"], PrimitiveNotes)
         assert notes is not None
@@ -196,8 +196,8 @@ def test_drawing_boxes_lie_within_the_image() -> None:
 
 
 def test_drawing_labels_do_not_cross_lines() -> None:
-    """Of 7 pixels a character, as wide as the usual fonts draw 12 pixels: none crosses the border of two
-    lanes, the arrow that turns beside it, or a box."""
+    """No label, at 7 pixels a character as in usual fonts of 12 pixels, crosses the border of two lanes, the
+    arrow next to it, or a box."""
     for entry in catalogue()["primitives"]:
         root = ElementTree.parse(ROOT / "docs/generated/primitives" / f"{entry['name']}.svg").getroot()
         parts = [(each, (each.get("class") or "").split()) for each in root.iter()]

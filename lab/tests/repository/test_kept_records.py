@@ -1,4 +1,4 @@
-"""Records: what is kept of a run is what it says, is small, and can be looked at again."""
+"""Records: the kept figures of a run are its own, are small, and can be shown again."""
 
 from __future__ import annotations
 

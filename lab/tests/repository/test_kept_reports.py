@@ -38,7 +38,7 @@ Document = dict[str, Any]
 
 @dataclass(frozen=True)
 class Told:
-    """The report of a kept run, and the summary that it is of."""
+    """The report of a kept run, and its summary."""
 
     page: Path
     summary: Document
@@ -75,10 +75,10 @@ TABLES = """() => [...document.querySelectorAll('main table')].map((table) => ({
     span: cell.querySelector('.span')?.textContent ?? '',
   }))),
 }))"""
-"""Every table of the page, its cells as a figure and what stands below it."""
+"""Every table of the page, with each cell as its figure and the text below."""
 
 SHOWN_IN = {("s", "ns"): 1e9, ("s", "µs"): 1e6, ("s", "ms"): 1e3, ("share", "%"): 100.0}
-"""By a metric's own unit and that which a table says: what figures are multiplied by."""
+"""Factors from a metric's own unit to that of a table."""
 
 
 def factor_in(caption: str, known: Metric) -> float:
@@ -251,7 +251,7 @@ class Plot:
     across: str
     points: tuple[float | str, ...]
     upright: str
-    """In our words, as they stand above the panel."""
+    """In our words, as in the title of the panel."""
     bases: tuple[str, ...]
     is_logarithmic: tuple[bool, bool] = (False, False)
 
@@ -317,7 +317,7 @@ def panels_of(chart: Document) -> Iterator[Document]:
 
 
 def charts_on(page: Path) -> dict[str, Document]:
-    """What the page's script draws, by the figure that it is drawn in."""
+    """The charts that the page's script draws, by figure."""
     text = page.read_text()
     data = re.search(r'<script type="application/json" id="charts">(.*?)</script>', text, re.DOTALL)
     assert data

@@ -1,4 +1,4 @@
-"""What must be there before a build, how it is asked for, and what the wheel ships."""
+"""Tools that a build needs, the messages about missing ones, and the contents of the wheel."""
 
 from __future__ import annotations
 

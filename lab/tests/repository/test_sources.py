@@ -43,7 +43,7 @@ ROWS = source_rows()
 RESULTS = "small"
 RUN_OF_A_STUDY = rf"thunderherd run .* --out {RESULTS}"
 JUDGED_ALONE = ("--set", "limits_milliseconds=0", "--set", "counting_cost.trials=0")
-"""The machine's limits and what counting costs are none of the sources' rows, and take half a minute."""
+"""No row of a source is about machine limits or the cost of counting, which take half a minute."""
 
 PACED = {
     "cse638-pa02": ("--set", "load.settings.think_microseconds=2000"),
@@ -267,7 +267,7 @@ def server(command: str, directory: Path, started: bool) -> Iterator[tuple[int, 
     try:
         wait_for_listening(process, output, errors)
         yield process.pid, output
-        # As a terminal does at Ctrl-C: with --lab the engine is a child of the laboratory's process.
+        # As a terminal does at Ctrl-C: with --lab the engine is a child of the lab's process.
         os.killpg(process.pid, signal.SIGINT)
         status = process.wait(timeout=STOPPING_SECONDS)
         assert status == 0, f"{command} ended with {status}:\n{output.read_text()}{errors.read_text()}"

@@ -1,4 +1,4 @@
-"""docs/tutorial.md works as it stands: its commands run in their order, and print what it shows."""
+"""docs/tutorial.md works: its commands run in order and print the output that it shows."""
 
 from __future__ import annotations
 
@@ -32,7 +32,7 @@ def test_every_command_prints_what_is_shown(tmp_path: Path) -> None:
 
 
 def test_make_targets_match_the_page() -> None:
-    """They are run by CI, and by whoever has a new clone; here, that they are what is told of them."""
+    """CI runs the commands; this test checks that the Makefile matches the page."""
     assert "```sh\nmake demo\nmake test\n```" in PAGE
     assert "DEMO_STUDY := unp-ch30\n" in MAKEFILE
     assert "\ndemo: build " in MAKEFILE and "-m thunderherd run $(DEMO_STUDY) --quick\n" in MAKEFILE

@@ -1,4 +1,4 @@
-"""Counted trials: their counts in the summary; and what `explain` makes of them."""
+"""Counted trials: their counts in the summary, and the explanations of `explain`."""
 
 from __future__ import annotations
 

@@ -74,7 +74,7 @@ def read_until(descriptor: int, wanted: str, so_far: str = "") -> str:
             continue
         try:
             came = os.read(descriptor, 65536)
-        except OSError:  # EIO: nobody has the other end any more (pty(7))
+        except OSError:  # EIO: the other end is closed (pty(7))
             break
         so_far += came.decode(errors="replace")
     assert wanted in so_far, so_far[-2000:]

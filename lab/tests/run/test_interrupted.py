@@ -1,4 +1,4 @@
-"""Ctrl-C during extra trials, which follow all judged trials: what was measured is kept."""
+"""Ctrl-C during extra trials, which follow all judged trials: all measured trials are kept."""
 
 from __future__ import annotations
 
@@ -67,7 +67,7 @@ def test_ctrl_c_in_an_extra_trial_keeps_all_trials(
     assert loaded.summary is not None
     assert loaded.summary.trials.valid == 2
 
-    # It goes on where it was, and ends.
+    # It resumes and ends.
     done = answered(*shlex.split(again.removeprefix(RESUME))[1:])
     assert done.returncode == 0, done.stderr
     assert lines_of(run / file) >= 4

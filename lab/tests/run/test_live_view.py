@@ -181,7 +181,7 @@ def test_time_left_uses_the_duration_of_past_trials() -> None:
 
 
 def test_the_plan_is_the_order_of_the_seed(small_study: Study) -> None:
-    """The plan, asked repeatedly, gives the whole run; an invalid trial is repeated at the end of its
+    """The plan, called repeatedly, gives the whole run; an invalid trial is repeated at the end of its
     block."""
     trials: list[TrialRecord] = []
     ran = []

@@ -126,7 +126,7 @@ def test_late_counted_trial_of_an_earlier_version_is_repeated(
     again = [TrialRecord.model_validate_json(line) for line in counted.read_text().splitlines()[1:]]
     assert stood.contender in {each.contender for each in again}
     for each in summary.counting.contenders:
-        # A machine that others keep busy may have read these late as well, and says so.
+        # A busy machine may have read these late as well, and reports it.
         assert each.trials == 1 or TOO_BUSY in (each.why or "")
 
 

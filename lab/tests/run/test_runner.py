@@ -1,4 +1,4 @@
-"""Runs: order, looks, resuming, and what remains when a run is interrupted or killed."""
+"""Runs: order, looks, resuming, and the trials that remain when a run is interrupted or killed."""
 
 from __future__ import annotations
 
@@ -339,7 +339,7 @@ def test_time_left_in_words() -> None:
     ]  # fmt: skip
 
 
-# With the engine, in a process of its own
+# With the engine, in a separate process
 
 SCRIPT = """
 import sys
@@ -408,7 +408,7 @@ def test_a_killed_run_leaves_no_process_and_loses_one_trial_at_most(
     assert on_disk >= after
     wait_for(lambda: not processes_of(copied_engine))
 
-    # Whatever stood in the file when it died is kept, and the run goes on in the order it would have had.
+    # Everything in the file when it died is kept, and the run continues in its original order.
     before = written.read_bytes() if written.exists() else b""
     run_study(
         loaded(small_study_file), tmp_path / "run", seed=3, resume=True, show=PlainProgress(io.StringIO())

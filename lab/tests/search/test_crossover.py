@@ -1,4 +1,4 @@
-"""The command `crossover` from its words to its answer, on trials that never happened and with the engine."""
+"""The command `crossover` from its arguments to its answer, on invented trials and with the engine."""
 
 from __future__ import annotations
 
@@ -65,7 +65,7 @@ def rig(monkeypatch: pytest.MonkeyPatch, fake_engine: Callable[..., Path]) -> Ri
 def typed(
     monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> Callable[..., tuple[int, str, str]]:
-    """Types a command; its exit status, what it printed, and what it said on stderr."""
+    """Types a command; returns its exit status, stdout and stderr."""
 
     def run(*words: str) -> tuple[int, str, str]:
         monkeypatch.setattr(sys, "argv", ["thunderherd", *words])
@@ -127,7 +127,7 @@ def test_no_answer_is_a_failure(rig: Rig, typed: Typed, tmp_path: Path) -> None:
 
 @pytest.fixture(scope="module")
 def uninterrupted() -> list[tuple[list[str], dict[str, Any]]]:
-    """What a search ran that nobody interrupts, and its answer, once a test has made it."""
+    """The trials of an uninterrupted search, and its answer, once a test has run it."""
     return []
 
 
@@ -202,7 +202,7 @@ def test_directory_that_is_taken_is_refused(rig: Rig, typed: Typed, tmp_path: Pa
     (tmp_path / "other" / "file").write_text("")
     assert refusal(tmp_path / "other")[:2] == (2, ["search.out_not_empty"])
     assert refusal(tmp_path / "other" / "file")[:2] == (2, ["search.out_is_a_file"])
-    # A mistake that only the study shows leaves nothing behind: nobody has written that study.
+    # A mistake found in the written study leaves no files, because the user did not write that study.
     third = tmp_path / "third"
     status, _, said = refusal(third, "--set", "noise.foreign_percent=900")
     assert status == 2 and "crossover: --set noise.foreign_percent=900: " in said and not third.exists()

@@ -1,4 +1,4 @@
-"""What a search sweeps has an effect: refused otherwise, with what to type, before anything is written."""
+"""A swept setting without effect is refused with a suggestion, before anything is written."""
 
 from __future__ import annotations
 

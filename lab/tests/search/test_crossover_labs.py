@@ -1,4 +1,4 @@
-"""The study of a search for a crossover over what joins both sides of a lab: each of its sizes is a lab."""
+"""The study of a crossover over a lab setting: each of its sizes is a lab."""
 
 from __future__ import annotations
 

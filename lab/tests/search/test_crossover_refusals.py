@@ -1,4 +1,4 @@
-"""What a sweep with a crossover cannot ask: refused before anything runs, with the line."""
+"""Invalid sweeps with a crossover are refused before anything runs, with the line."""
 
 from __future__ import annotations
 

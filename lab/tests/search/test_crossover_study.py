@@ -1,4 +1,4 @@
-"""The studies of both stages: what they are made of, and what is refused before anything runs."""
+"""The studies of both stages: their contents, and refusals before anything runs."""
 
 from __future__ import annotations
 
@@ -23,7 +23,7 @@ from thunderherd.search.request import CrossoverRequest
 from thunderherd.study.loading import Study, load_study
 
 MORE = "test_chunks"
-"""A primitive of the tests' catalogue beside the usual one."""
+"""A further primitive of the tests' catalogue."""
 
 
 def coarse(tmp_path: Path, *overrides: str, catalogue: Catalogue = CATALOGUE, **changes: Any) -> Study:
@@ -223,7 +223,7 @@ def test_swept_number_of_requests_ends_the_load(tmp_path: Path) -> None:
 
 
 def test_contenders_of_a_study_keep_their_settings(tmp_path: Path) -> None:
-    # The study counts what these have not.
+    # The study requests these counters, which the catalogue lacks.
     names = ("context_switches", "involuntary_switches", "page_faults", "system_calls", "wakeups")
     counters = [
         Counter(name=name, summary="", unit="times", available=True, countable=True) for name in names
@@ -405,7 +405,7 @@ def test_second_stage_accepts_tables_of_values(tmp_path: Path) -> None:
     assert pools == sizes
 
 
-# A sweep of any study may ask -------------------------------------------------------------------------------
+# Crossovers in sweeps of any study --------------------------------------------------------------------------
 
 
 def test_a_lab_is_named_by_its_kind_alone(tmp_path: Path) -> None:

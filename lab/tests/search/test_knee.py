@@ -1,4 +1,4 @@
-"""What `thunderherd knee` makes of what is typed, and of the trials that follow."""
+"""`thunderherd knee`: the studies that it writes, and the knees from their trials."""
 
 from __future__ import annotations
 
@@ -68,7 +68,7 @@ def test_both_studies_can_be_run(offered: Catalogue, tmp_path: Path) -> None:
 
 
 def test_load_with_its_own_cpus_busy_polls(offered: Catalogue, monkeypatch: pytest.MonkeyPatch) -> None:
-    """Asleep it is late by a wake-up, of which many machines make more than a load may be late."""
+    """A sleeping load is late by a wake-up, which on many machines takes longer than a load may be late."""
 
     def waits(*lab: str, cpus: int = 2) -> str | None:
         monkeypatch.setattr("os.sched_getaffinity", lambda process: set(range(cpus)))
@@ -203,7 +203,7 @@ def test_mistakes_are_refused_before_the_first_trial(
 def test_refusals_of_the_written_study_name_the_typed_options(
     typed: str, refusals: int, facts: list[str], tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
-    """Before anything is written, without a word of its file, and without what only follows."""
+    """Refused before anything is written, without the name of the file and without consequential problems."""
     out = tmp_path / "out"
     assert main.run_command(["knee", "epoll", "--p99", "2ms", "--out", str(out), *typed.split()]) == 2
     stderr = capsys.readouterr().err

@@ -15,7 +15,7 @@ SENDING = ("do_syscall_64", "__x64_sys_sendto", "__sys_sendto", "tcp_sendmsg", "
         (SENDING, True),
         ((*SENDING, "__tcp_push_pending_frames", "_raw_spin_lock"), True),
         ((*SENDING, "kmem_cache_alloc_noprof"), True),
-        # Copies have a price of their own, and so have switches, wake-ups and page faults.
+        # Copies, switches, wake-ups and page faults have separate prices.
         ((*SENDING, "_copy_from_iter", "rep_movs_alternative"), False),
         ((*SENDING, "_copy_from_iter", "asm_exc_page_fault", "handle_mm_fault", "clear_page"), False),
         (

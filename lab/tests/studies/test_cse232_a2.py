@@ -1,4 +1,4 @@
-"""The study cse232-a2 asks what its source asked, and its claims say what the source said."""
+"""The study cse232-a2 reproduces the experiment and the claims of its source."""
 
 from __future__ import annotations
 

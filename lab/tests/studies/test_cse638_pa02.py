@@ -1,5 +1,7 @@
-"""The study cse638-pa02 asks what its source asked, its claims say what the source said, and what came out of
-the source's own machine is judged by them as it should be."""
+"""The study cse638-pa02 reproduces the experiment and the claims of its source.
+
+The figures of the source's own machine give the expected verdicts.
+"""
 
 from __future__ import annotations
 
@@ -246,7 +248,7 @@ PROMPT = [
 
 
 def test_size_matrix_gives_the_verdicts_of_the_full_size(full: Study, catalogue: Catalogue) -> None:
-    """By the source's own figures it comes to the verdicts that the full size comes to."""
+    """With the source's own figures both sizes give the same verdicts."""
     matrix = load_study("cse638-pa02", "matrix", (), catalogue)
     blocks = matrix.looks[0].blocks
     values = {
@@ -295,7 +297,7 @@ def test_claims_on_cycles_and_misses_show_client_server_and_both(full: Study) ->
         for event in events_of(claim):
             client, server, both = (shown_of(claim, side, event) for side in ("client", "server", "both"))
             assert client and client == server == both, f"{claim.id}: {event}"
-    # And they are told apart: a byte costs the client 1, the server 2, both 3.
+    # They are distinguished: a byte costs the client 1, the server 2, both 3.
     amounts = {"client": 1.0, "server": 2.0, "both": 3.0}
     contrasts = [each for claim in claims.values() for each in (*claim.tests, *claim.figures)]
     names = {name for each in contrasts for name in each.contenders()}
@@ -314,7 +316,7 @@ def test_claims_on_cycles_and_misses_show_client_server_and_both(full: Study) ->
 
 
 def test_claims_on_unavailable_counters_have_a_reason(full: Study) -> None:
-    """Nothing vanishes: each has its reason, and what stands in for it."""
+    """Every claim remains, with its reason and its substitute."""
     hardware = {claim.id for claim in load_claims(full) if events_of(claim)}
     values = source_values(full)
     missing = {name: values.pop(name) for name in list(values) if name.startswith("client.c")}
@@ -385,7 +387,7 @@ def test_runs_end_to_end_with_the_delayed_acknowledgement_and_the_sources_csv(
     assert any(" 100 % " in each and ZERO_COPY_SENDS in each for each in summary.study.notes)
     with (tmp_path / "out" / "original.csv").open(newline="") as file:
         lines = list(csv.reader(file))
-    # A last column says what this machine lacks, where it lacks something.
+    # If this machine lacks something, a last column names it.
     assert ",".join(lines[0]).removesuffix(",remarks") == (
         "impl,field_size,threads,throughput_gbps,latency_us,cycles,cache_misses,llc_misses,context_switches"
         ",copied_share"

@@ -1,5 +1,4 @@
-"""The study css503-p4 asks what its source asked; its claims say what the source said, and come out as the
-figures do, whichever way those lie."""
+"""The study css503-p4 reproduces the experiment and the claims of its source; verdicts follow the figures."""
 
 from __future__ import annotations
 
@@ -222,7 +221,7 @@ def verdicts(of: Study, figures: Figures) -> dict[str, ClaimVerdict]:
 
 
 def mended(of: Study) -> dict[str, dict[str, float]]:
-    """The source's figures with what it must have read in the place of the impossible cell."""
+    """The source's figures, with a plausible value in the impossible cell."""
     paper = {metric: dict(cells) for metric, cells in printed(of).items()}
     paper[READS] = {
         name: 20_500.0 if name.startswith("writev") else reads for name, reads in paper[READS].items()

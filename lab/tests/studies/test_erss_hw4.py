@@ -1,5 +1,4 @@
-"""The study erss-hw4 asks what its source asked, at its size or in proportion, and its claims say what the
-source said."""
+"""The study erss-hw4 reproduces the experiment and the claims of its source, at full size or scaled."""
 
 from __future__ import annotations
 
@@ -86,7 +85,7 @@ def test_policies_are_compared_with_more_clients_than_threads(four_cpus: None) -
 
 
 def test_timeouts_exceed_the_longest_reply(four_cpus: None) -> None:
-    """In the queue behind those that are served, its own delay, and one more for good measure."""
+    """The timeout covers the delay of a request in service, the reply's own delay, and one more."""
     for each in study().contenders:
         longest = int(each.load.settings["delay_maximum"])
         assert int(each.load.settings["timeout_milliseconds"]) >= 3 * 1000 * longest
@@ -97,7 +96,7 @@ def test_timeouts_exceed_the_longest_reply(four_cpus: None) -> None:
 
 def test_runs_are_shown_as_the_source_shows_them(four_cpus: None) -> None:
     for sweep in study("report").sweeps:
-        # The metric of the verdicts stands last: Time, Req#, Throughput.
+        # The metric of the verdicts is last: Time, Req#, Throughput.
         assert sweep.metrics == ("requests_per_second", "elapsed_seconds", "requests")
     # The full size judges, and shows as many single runs as the source has.
     assert (study("full").measure.single_runs, study("full").repetitions) == (3, None)
@@ -323,7 +322,7 @@ def run(of: Study, name: str) -> TrialRecord:
 def test_extra_delay_in_the_buckets_invalidates_the_trial(
     use_engine: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """Somebody else asks the server: its buckets hold more than the study's clients were served."""
+    """Another client sends requests: the buckets hold more than the study's clients were served."""
     settle, calls = trial.settle, []
 
     def settled_after_a_stranger(server: client.Server) -> object:
@@ -381,7 +380,7 @@ def test_quick_form_runs_to_its_table(use_engine: Path, tmp_path: Path) -> None:
 def test_sources_runs_are_shown_with_and_without_measured_ones(
     use_engine: Path, monkeypatch: pytest.MonkeyPatch, tmp_path: Path
 ) -> None:
-    """What this machine cannot run has the source's runs all the same."""
+    """Contenders that this machine cannot run still have the source's runs."""
     monkeypatch.setattr(os, "sched_getaffinity", lambda _pid: {0})
     of = small(*ONE_BLOCK, 'parts=["cores"]')
     summary = run_study(of, tmp_path / "run", seed=4)

@@ -1,4 +1,4 @@
-"""The study unp-ch30 asks what its source asked, and its claims say what the source said."""
+"""The study unp-ch30 reproduces the experiment and the claims of its source."""
 
 from __future__ import annotations
 

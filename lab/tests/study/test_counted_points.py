@@ -147,7 +147,7 @@ def test_counts_of_each_point_have_a_table_of_their_own(summary: Summary) -> Non
     assert all(len(heads(each)) == 2 for each in view.counted)
 
 
-# What is told of a moment -----------------------------------------------------------------------------------
+# Counters of one moment -------------------------------------------------------------------------------------
 
 UNITS = {
     "tcp_info": "connections", "tcp_info.retransmits": "segments",

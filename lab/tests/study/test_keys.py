@@ -51,7 +51,7 @@ def test_several_keys_equal_tables_of_the_same_values(tmp_path: Path) -> None:
 
 
 def test_summary_names_the_key_of_a_sweep_with_one_key(tmp_path: Path) -> None:
-    """Of several it has none, as where the points are tables."""
+    """Several keys give none, like points that are tables."""
     for text, key in ((STUDY, "settings.pool"), (TWO_KEYS, None), (TABLES, None)):
         study = loaded(tmp_path, text)
         trials = [made_trial(study, each.name, block) for block in (1, 2) for each in study.contenders]
@@ -100,7 +100,7 @@ load = { loops = 3 }
 
 
 def test_swept_setting_is_no_condition_of_its_points(tmp_path: Path) -> None:
-    """Also where it has one point only, which does not show what varies."""
+    """The same holds for a sweep of one point."""
     (tmp_path / "claims.toml").write_text(CLAIMS.replace('"small"', f'"{loaded(tmp_path).name}"'))
     asks = 'claims = "claims.toml"\n'
     one = "sweeps.pool_size.values=[30]"

@@ -1,4 +1,4 @@
-"""What a load's settings say of its requests and connections before it runs."""
+"""The requests and connections of a load, computed from its settings before it runs."""
 
 from __future__ import annotations
 

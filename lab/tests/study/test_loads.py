@@ -124,7 +124,7 @@ def test_schedule_needs_a_workload_with_one_reply_per_request(real_engine: Path,
 def test_server_settings_that_the_engine_refuses_name_the_contender(
     real_engine: Path, tmp_path: Path
 ) -> None:
-    """Only of the contender that has it, at the setting of the two that it gives itself."""
+    """Only the contender with the setting is refused, at the one of both settings that it sets itself."""
     spare = '"prefork_dynamic"\nsettings = { maximum_spare = 3 }'
     (problem,) = refused(
         written, tmp_path, "closed", "loops = 1",
@@ -184,14 +184,14 @@ def test_connections_have_the_ports_of_all_their_addresses(real_engine: Path, tm
 def test_busy_polling_end_is_recognised(
     tmp_path: Path, kind: str, settings: str, of_server: str, spins: list[bool]
 ) -> None:
-    """Limits that are those of ends that sleep do not bound it."""
+    """Machine limits of sleeping ends do not bound a busy-polling one."""
     contenders = CONTENDERS.replace('design = "epoll"\n', f'design = "epoll"\n{of_server}')
     study = written(tmp_path, kind, settings, contenders=contenders)
     assert [contender.spins for contender in study.contenders] == spins
 
 
 def test_catalogue_lists_busy_polling_settings(some_catalogue: Catalogue, real_engine: Path) -> None:
-    """A search for the knee takes the word of a setting from it, which nothing can stand in for."""
+    """A search for the knee takes a value of a setting from this list, which has no substitute."""
     told = some_catalogue.model_dump(by_alias=True)
     del told["never_sleeps"]
     with pytest.raises(ValidationError, match="never_sleeps"):
@@ -201,7 +201,7 @@ def test_catalogue_lists_busy_polling_settings(some_catalogue: Catalogue, real_e
 
 
 def test_cpu_time_of_a_polling_load_does_not_invalidate_its_trial(real_engine: Path, tmp_path: Path) -> None:
-    """The other end's rate is judged, though the load's thread is never off its CPU."""
+    """The server's rate is judged although the thread of the load never leaves its CPU."""
     study = written(tmp_path, "closed_connections", f'{KEPT}, back_end = "polling"')
     record = run_trial(study, study.contenders[0], block=1, position=1, seed=1)
     assert record.valid, record.invalid_reasons

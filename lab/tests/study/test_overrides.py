@@ -1,4 +1,4 @@
-"""What `--set` changes in a study, and what it refuses."""
+"""Changes of a study by `--set`, and its refusals."""
 
 from __future__ import annotations
 

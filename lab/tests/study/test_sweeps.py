@@ -215,7 +215,7 @@ def test_overrides_of_sweeps_that_are_refused(
 
 
 def test_a_key_of_a_sweep_is_for_all_of_its_contenders(tmp_path: Path) -> None:
-    """One that it declares itself has keys of its own, which are not meant."""
+    """A contender that the sweep declares has its own keys, which are not affected."""
     own = STUDY.replace('"control"]', '{ name = "own", design = "prethread" }]')
     study = loaded(tmp_path, own, "sweeps.pool_size.loops=7")
     assert {each.load.settings["loops"] for each in study.contenders if each.sweep} == {7}

@@ -52,7 +52,7 @@ def test_paths_begin_at_the_studys_folder(use_engine: Path, tmp_path: Path) -> N
 
 
 def test_a_recording_is_replayed_and_belongs_to_its_study(real_engine: Path, tmp_path: Path) -> None:
-    """The trial finds the file from wherever it is run, and what it holds is part of what is resolved."""
+    """The trial finds the file from any directory, and the file's contents are part of the resolved study."""
     file = tmp_path / "recording.csv"
     file.write_text(RECORDING)
     settings = (
@@ -86,7 +86,7 @@ def test_a_recording_is_replayed_and_belongs_to_its_study(real_engine: Path, tmp
 def test_a_run_keeps_what_it_replays(
     use_engine: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """Up to a size, and it says so of what is larger; a file that changes before the run begins stops it."""
+    """Larger recordings are reported as not kept; a file that changes before the run begins stops it."""
     file = tmp_path / "recording.csv"
     file.write_text(RECORDING)
     settings = 'arrivals = "recorded", recording = "recording.csv", connections = "kept", milliseconds = 60'

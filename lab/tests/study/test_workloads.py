@@ -1,5 +1,4 @@
-"""A contender may speak another protocol than the others of its study: both of its ends do, with settings of
-its own."""
+"""A contender may have another workload than the others of its study, at both ends, with its own settings."""
 
 from __future__ import annotations
 
@@ -51,7 +50,7 @@ def test_each_contender_has_the_settings_of_its_own_protocol(tmp_path: Path, use
     assert (bulk.workload, bulk.load.workload) == ("stream", "stream")
     assert (pieces.settings["repetition_limit"], pieces.load.settings["repetitions"]) == (5000, 4000)
     assert bulk.load.settings["stream_bytes"] == 6_000_000
-    # What the study says of its own protocol is none of the other's business.
+    # Settings of the study's workload do not apply to the other one.
     assert not {"repetition_limit", "repetitions"} & {*bulk.settings, *bulk.load.settings}
     assert bulk.load.requests_per_trial == 1
 

@@ -363,6 +363,6 @@ def test_unknown_share_covers_clients_and_not_ends_without_sends(study: Study) -
 
 
 def test_server_read_late_has_an_unknown_share(study: Study) -> None:
-    """Its number of sends is then unknown; its clients have figures."""
+    """The number of sends of the server is then unknown; its clients have figures."""
     found = summary_with(with_completions(study), lambda _name, _block: {"latency_mean_seconds": 1.0})
     assert NOT_KNOWN in found.study.notes

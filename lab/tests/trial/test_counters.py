@@ -261,7 +261,7 @@ def test_unavailability_of_a_state_is_read_within_the_window() -> None:
     assert unavailable_of_sides(found)["server"] == at(None).unavailable
 
 
-# What is divided by what ------------------------------------------------------------------------------------
+# Denominators -----------------------------------------------------------------------------------------------
 
 COUNTED = {
     "task_clock": 0.5, "cpu_cycles": 1_500_000_000, "instructions": 3_000_000_000,

@@ -49,7 +49,7 @@ def test_a_trial_of_a_point_has_its_own_load(fake_engine: Fake, tmp_path: Path) 
     assert metrics["client.task_clock_per_request"] == pytest.approx(5 / 1e9)
     assert metrics["client.user_seconds"] == pytest.approx(0.002)
     # Two processes do not start at one moment: by the time of both together, from before the first reading to
-    # after the last, since what is used behind the last reply is counted too.
+    # after the last, since CPU time after the last reply is counted too.
     began = min(load.counted_from_ns or 0 for load in found.loads)
     seconds = (max(load.counted_to_ns or 0 for load in found.loads) - began) / 1e9
     assert seconds > 0.05
@@ -90,7 +90,7 @@ def test_timed_load_is_measured_between_its_marks(fake_engine: Fake, tmp_path: P
     assert metrics["latency_p50_seconds"] == pytest.approx(0.0015)
     assert metrics["latency_p99_seconds"] is None
     assert metrics["requests_per_second"] == pytest.approx(300 / float(metrics["elapsed_seconds"] or 0))
-    # From before the first reading to after the second: what came until then may be in it.
+    # From before the first reading to after the second: requests until then may be in it.
     assert found.after is not None and found.after.read_ns is not None
     seconds = (found.after.read_ns - found.before.monotonic_ns) / 1e9
     assert metrics["server.cpus_utilized"] == pytest.approx(metrics["server.task_clock"] / seconds)
@@ -193,7 +193,7 @@ def test_trial_with_inconsistent_counts_or_server_errors_is_invalid(
 
 def test_an_unavailable_counter_has_its_reason(fake_engine: Fake, tmp_path: Path) -> None:
     fake_engine("task_clock")
-    # One reason of both sides is said once.
+    # A reason that both sides share is reported once.
     for text, reasons in ((FORMS, ["no such thing here", "not for clients"]), (WHOLE, ["not here"])):
         found = tried(loaded(tmp_path, text), "prefork@pool_size=5")
         assert found.valid
@@ -329,7 +329,7 @@ def test_all_forms_run_on_the_engine(use_engine: Path, tmp_path: Path) -> None:
     trials = {each.name: tried(study, each.name) for each in study.contenders}
     timed, kept = trials["threads@kept=per_request"], trials["threads@kept=kept"]
     for found in (timed, kept):
-        # A window of 300 ms may be too short for a busy machine: then it says so, and nothing else is wrong.
+        # A window of 300 ms may be too short for a busy machine; then that is the only reason.
         if late := [reason for reason in found.invalid_reasons if "the machine was too busy" in reason]:
             pytest.skip(late[0])
         assert found.invalid_reasons == []

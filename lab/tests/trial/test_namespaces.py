@@ -299,7 +299,7 @@ def test_unavailable_lab_is_refused_before_the_run(veth: Path, tmp_path: Path, s
 def test_run_whose_namespaces_vanish_is_an_error(
     veth: Path, tmp_path: Path, study: Study, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """Without this, the error would be about a missing folder in /proc, which helps nobody."""
+    """Without this check, the error would name a missing folder in /proc."""
     killed: list[int] = []
 
     def kill_and_run(*arguments: Any, site: Site, **named: Any) -> TrialRecord:

@@ -1,4 +1,4 @@
-"""Open loads with the real engine: what they report, and what follows if they miss their schedule."""
+"""Open loads with the real engine: their reports, and the consequences of a missed schedule."""
 
 from __future__ import annotations
 
@@ -234,7 +234,7 @@ def test_clients_that_saturate_their_cpus_are_warned_about(study: Study, closed:
     contender = study.contender("closed")
     pinned = contender.model_copy(update={"lab": contender.lab.model_copy(update={"client_cpus": (1,)})})
     (load,) = closed.loads
-    # What they use behind the last reply is in their figure, and in the time that it is held against.
+    # CPU time after the last reply is in their figure, and so is the time that it is compared with.
     times = {"elapsed_ns": 900_000, "counted_from_ns": 1, "counted_to_ns": 1_000_001}
     own = {"validity": None, "system_ns": 0, **times}
     for used, told in ((960_000, 1), (940_000, 0)):
@@ -250,7 +250,7 @@ def test_overloaded_trials_are_valid_if_the_study_counts_overload(
     seen = Observation(contender, overload_counts=True, loads=loads)
     assert list(validity_faults(seen)) == []
     assert list(validity_warnings(seen)) == [OVERLOADED]
-    # Where the load was late by itself, nobody knows whose fault the rest is.
+    # If the load itself was late, the cause of the rest is unknown.
     (load,) = loads
     assert load.validity is not None
     late = Check(name="send_lag", value=1e6, limit=1e5, holds=False, words="the load itself was late")

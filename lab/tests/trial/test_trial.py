@@ -151,7 +151,7 @@ def test_cpu_of_the_whole_life_is_labelled(fake_engine: Fake, small_study: Study
     assert found.metrics["server_cpu_seconds"] == pytest.approx(110 * 40e-6)
     assert found.metrics["server_cpu_per_connection"] == pytest.approx(40e-6)
     assert found.metrics["connections"] == 100
-    # Others stand beside it where the machine's table of TIME_WAIT sockets happens to be full.
+    # There are further reasons if the machine's table of TIME_WAIT sockets is full.
     label = f"CPU time {OF_WHOLE_LIFE}: perf_event: not permitted"
     assert label in found.warnings
 
@@ -218,7 +218,7 @@ def test_settling_waits_until_nothing_moves(monkeypatch: pytest.MonkeyPatch) -> 
     server = Settling()
     assert trial.settle(server).cpu_ns == 1_510_000
     assert server.used == []
-    # One that never sleeps is at rest when nobody is connected, and nothing is counted.
+    # A busy-polling server is idle without connections; nothing is counted.
     assert trial.settle(Settling(spins=True)).cpu_ns == 900_000
 
 

@@ -1,4 +1,4 @@
-"""The claims of a source: what their file may say, and how a study resolves them."""
+"""The claims of a source: their file, and how a study resolves them."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Claims: the four verdicts from synthetic data, corrections, ratios, and what is shown."""
+"""Claims: the four verdicts from synthetic data, corrections, ratios, and the shown figures."""
 
 from __future__ import annotations
 

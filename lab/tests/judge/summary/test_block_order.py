@@ -1,4 +1,4 @@
-"""The order of the blocks, and pooled latency: from trials, without what does not count."""
+"""The order of the blocks, and pooled latency: from accepted trials only."""
 
 from __future__ import annotations
 

@@ -198,7 +198,7 @@ def test_a_contender_that_stays_invalid_is_given_up(small_study: Study) -> None:
     (lost, why), *others = found.given_up.items()
     assert (lost, others) == ("prefork", [])
     assert re.findall(r"\d+", why)[:2] == ["3", "3"] and why.endswith(": load: errors: 2 refused")
-    # The others go on without it, and the blocks that it spoilt count for them.
+    # The other contenders continue without it, and blocks with its invalid trials count for them.
     assert found.accepted == (1, 2, 3)
 
 

@@ -269,7 +269,7 @@ def test_a_figure_above_its_bound_is_marked(study: Study) -> None:
 
 @pytest.fixture
 def measuring(tmp_path: Path, some_catalogue: Catalogue) -> Study:
-    """A study that measures limits, which the engine's stand-in makes up."""
+    """A study that measures limits, which the fake engine invents."""
     path = tmp_path / "measuring.toml"
     path.write_text(
         head("measuring", measure=MEASURE, limits=20)
@@ -292,7 +292,7 @@ def test_run_keeps_its_limits_and_shows_the_distance_from_them(
     forked = summary.limits.figure("fork_exit_wait")
     assert forked is not None and forked.value == 15_000, "the median of 10 and 20 µs"
     found = next(each for each in summary.bounds if each.limit == "fork_exit_wait")
-    # The stand-in says 120 µs a connection.
+    # The fake engine reports 120 µs a connection.
     assert found.contender == "fork_per_client"
     assert found.share == pytest.approx(15 / 120, rel=0.01)
     kept = load(run).summary

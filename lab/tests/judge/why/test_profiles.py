@@ -130,7 +130,7 @@ def test_a_profile_that_cannot_be_read_makes_its_trial_invalid(rig: ProfiledRig)
 
 
 def test_flame_graphs_that_cannot_be_drawn_are_a_note(rig: ProfiledRig) -> None:
-    """The engine's stand-in draws none."""
+    """The stand-in engine draws none."""
     summary = rig.run()
     assert where_drawn(summary, rig.directory) == ""
     notes = [note for note in summary.study.notes if note.startswith("no flame graph")]

@@ -1,4 +1,4 @@
-"""What tests read from charts."""
+"""Reads charts for tests."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ import vl_convert
 
 
 def valid(chart: dict[str, Any]) -> dict[str, Any]:
-    """The chart, held against the schema of Vega-Lite."""
+    """The chart, after validation by the schema of Vega-Lite."""
     # Imported when it is needed: every worker collects this file, and few of them draw.
     import altair
 

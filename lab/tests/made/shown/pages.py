@@ -1,4 +1,4 @@
-"""The report in a browser, and what tests read from its HTML."""
+"""The report in a browser, and functions that read its HTML."""
 
 from __future__ import annotations
 
@@ -47,7 +47,7 @@ class Elements(HTMLParser):
 
 @dataclass
 class Visit:
-    """A page, and what it said and asked for while it was opened."""
+    """A page, with its console messages and its requests while it opened."""
 
     page: Page
     console: list[str] = field(default_factory=list)

@@ -1,4 +1,4 @@
-"""What the tables of a summary print."""
+"""The printed tables of a summary."""
 
 from __future__ import annotations
 

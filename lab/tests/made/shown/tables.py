@@ -1,4 +1,4 @@
-"""What tests read from tables."""
+"""Reads tables for tests."""
 
 from __future__ import annotations
 

@@ -1,5 +1,4 @@
-"""What an item of a source says and no pattern in the output can show: looked at while the commands of its
-row run.
+"""Checks of source items that no pattern in the output can show; they run while the row's commands run.
 
 The checks of a source are in a file of its own, `checks_cse232_a2.py` of cse232-a2, by the names of its rows.
 What they share is here.
@@ -31,7 +30,7 @@ Found = TypeVar("Found")
 
 @dataclass(frozen=True)
 class Run:
-    """The commands of a row, on a port of their own; `supervisor` is its server's process, which listens."""
+    """The running commands of a row, on a separate port; `supervisor` is the process of its server."""
 
     row: SourceRow
     directory: Path
@@ -113,7 +112,7 @@ def marks_of(specification: Any) -> Iterator[str]:
 
 
 def eventually(what: str, look: Callable[[], Found | None]) -> Found:
-    """What is looked for, as soon as it is there."""
+    """Waits for `look` to find something, and returns it."""
     deadline = time.monotonic() + PATIENCE_SECONDS
     while (found := look()) is None:
         assert time.monotonic() < deadline, f"not within {PATIENCE_SECONDS:g} s: {what}"

@@ -1,4 +1,4 @@
-"""What the rows of cse232-a2 say of processes, threads, CPUs, networks, and clients that cannot connect."""
+"""Checks of cse232-a2: processes, threads, CPUs, networks, and clients that cannot connect."""
 
 from __future__ import annotations
 
@@ -46,7 +46,7 @@ def each_side_stays_on_its_cpu(run: Run) -> Iterator[None]:
 
 
 def cpus_of_clients(run: Run) -> set[str]:
-    """The CPUs of every thread of the load, once it has them all; then the server goes on."""
+    """Returns the CPUs of every thread of the load, once all exist; the server then continues."""
 
     def of_all() -> set[str] | None:
         found = [each for each in processes() if is_load(each, run.port)]
@@ -60,7 +60,7 @@ def cpus_of_clients(run: Run) -> set[str]:
 
 @contextmanager
 def slow_clients_keep_nobody_waiting(run: Run) -> Iterator[None]:
-    """A thread for each of those that are connected and silent; others are served beside them."""
+    """The server has a thread for each silent connection, and serves others meanwhile."""
     with ExitStack() as silent:
         for _ in range(3):
             silent.enter_context(socket.create_connection(("127.0.0.1", run.port)))

@@ -1,4 +1,4 @@
-"""What the rows of cse638-pa02 say of its CSV, its plots and their axes."""
+"""Checks of cse638-pa02: its CSV, its plots and their axes."""
 
 from __future__ import annotations
 
@@ -54,8 +54,8 @@ PLOTS = {
     "sweep-sizes_8-2": "CPU cycles of the clients per byte of payload",
     "sweep-threads-0": "Duration by messages, of all clients together",
 }
-"""The source's four plots among our charts, and what stands above each in the place of its label: "Throughput
-(Gbps)", "Cache Misses", "CPU Cycles per Byte" and "Latency (us)"."""
+"""The source's four plots among our charts, with our titles for its labels: "Throughput (Gbps)", "Cache
+Misses", "CPU Cycles per Byte" and "Latency (us)"."""
 
 
 @contextmanager

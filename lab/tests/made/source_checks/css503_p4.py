@@ -1,4 +1,4 @@
-"""What the rows of css503-p4 say of the listener."""
+"""Checks of css503-p4: the listener."""
 
 from __future__ import annotations
 

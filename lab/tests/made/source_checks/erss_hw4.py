@@ -1,4 +1,4 @@
-"""What the rows of erss-hw4 say of a delay, and of the charts of a report."""
+"""Checks of erss-hw4: a delay, and the charts of a report."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ DELAY_SECONDS = 2.0
 
 @contextmanager
 def the_delay_is_spent_on_a_cpu(run: Run) -> Iterator[None]:
-    """The thread that is asked runs that long, or is ready to where others have the CPU: it never sleeps."""
+    """The thread that serves the request runs, or is ready to run, for that long: it never sleeps."""
     with ThreadPoolExecutor(1) as thread:
         ended: list[bool] = []
         busy = thread.submit(busiest_thread, run.server, ended)

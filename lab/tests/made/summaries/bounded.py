@@ -1,4 +1,4 @@
-"""Contenders with figures and limits by decree, and what bounds them."""
+"""Contenders with invented figures and limits, and their bounds."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""A stand-in for the processor's counters, and plainly one: what is counted is said by a table, not by a CPU.
+"""A stand-in for the processor's counters: the counts come from a table, not from a CPU.
 
 It writes the lines of an engine for trials that never happened: windows and whole lives, with readings of
 the counters that the study asks for. From there on all is the program's own: `Observation` makes metrics of
@@ -44,7 +44,7 @@ Decree = Callable[[Contender, str, str], float]
 
 @dataclass
 class Counters:
-    """The machine that is made up: `decree` says what is counted. `hidden` are counters that it does not
+    """The invented machine: `decree` gives the counts. `hidden` are counters that it does not
     have, and why; `shares` those that are counted for so much of the time alone. `requests` are those of a
     trial, of which each has `payload` bytes."""
 
@@ -55,7 +55,7 @@ class Counters:
     payload: Callable[[Contender], int] = lambda contender: 4096
     seconds: Callable[[Contender], float] = lambda contender: 0.35
     noise: float = 0.02
-    """By how much what is decreed varies from trial to trial, as a share."""
+    """Variation of the counts from trial to trial, as a share."""
 
     def summary(self, study: Study, seed: int = 5) -> Summary:
         """What the program makes of a run on this machine."""
@@ -149,7 +149,7 @@ class Counters:
 
 
 def _nothing() -> dict[str, Any]:
-    """The readings of a line without counters: those of a life stand in the life's own."""
+    """The readings of a line without counters; those of a whole life are in its own line."""
     return {"counters": {}, "multiplexing": {}, "unavailable": {}}
 
 

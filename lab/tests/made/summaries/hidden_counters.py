@@ -42,7 +42,7 @@ def by_the_report(contender: Contender, side: str, counter: str) -> float:
 
 @cache
 def of_the_report() -> Summary:
-    """A run on a machine that counts what the report's did, but for bus-cycles, and cycles only in part."""
+    """A run on a machine with the report's counters, but no bus-cycles, and cycles only in part."""
     machine = Counters(
         by_the_report,
         requests=lambda contender: 4,

@@ -1,4 +1,4 @@
-"""Searches for a crossover whose truth is known, and what is said of them."""
+"""Searches for a crossover whose truth is known, and their sentences."""
 
 from __future__ import annotations
 

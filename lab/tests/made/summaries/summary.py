@@ -47,7 +47,7 @@ MACHINE: dict[str, Any] = {
 
 @cache
 def study() -> Study:
-    """The bundled study in its quick size, under a title that says what this is."""
+    """The bundled study in its quick size, with a title that marks it as synthetic."""
     catalogue = Catalogue.model_validate_json(CATALOGUE.read_text(encoding="utf-8"))
     return load_study("unp-ch30", "quick", [], catalogue).model_copy(update={"title": TITLE})
 

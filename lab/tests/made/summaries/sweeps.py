@@ -227,7 +227,7 @@ def summarised(of: Study, records: list[TrialRecord], seed: int = 5, notes: tupl
 
 @cache
 def summary(*, main: bool = True, repetitions: int | None = None) -> Summary:
-    """The same for the study as it is."""
+    """The same for the unchanged study."""
     return summary_of(study(main=main, repetitions=repetitions))
 
 

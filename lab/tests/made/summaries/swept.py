@@ -1,4 +1,4 @@
-"""A study with a sweep, small enough for a test, and an engine that offers what it takes."""
+"""A study with a sweep, small enough for a test, and a catalogue that it fits."""
 
 from __future__ import annotations
 

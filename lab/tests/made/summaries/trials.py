@@ -1,4 +1,4 @@
-"""Trials that never happened, for tests of what is made of trials."""
+"""Invented trials, for tests of summaries."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""The charts: their figures are the summary's, a design keeps its colour, every eye and ground is served."""
+"""The charts: figures of the summary, a colour per design, legible for every eye and background."""
 
 from __future__ import annotations
 
@@ -218,7 +218,7 @@ def test_all_colours_differ_for_colour_blind_readers(eye: str) -> None:
 @pytest.mark.parametrize("eye", SIMULATIONS)
 @pytest.mark.parametrize("family", style.FAMILIES)
 def test_first_two_colours_of_a_family_differ_strongly(family: str, eye: str) -> None:
-    """As a thread for every request and a pool of them, which have a chart of their own."""
+    """For example a thread for every request and a pool of threads, which have a separate chart."""
     first, second = (linear(colour) for colour in style.FAMILIES[family][:2])
     assert np.linalg.norm(lab(first) - lab(second)) > 30
     # Where hues fall together their lightness is left, and the shape of their marks.
@@ -263,7 +263,7 @@ def test_every_mark_shape_has_a_legend_glyph() -> None:
 
 
 def test_the_caption_of_a_chart_describes_what_it_shows() -> None:
-    """A study of one's own has no paper, and mostly no controls: nothing is said of them."""
+    """A user's study has no paper and usually no controls; the caption does not mention them."""
     of = summary()
     told = next(each for each in charts.all_charts(of) if each.name == "process-control").about
     assert "The source's seconds" in told and "Outlined: a control" in told

@@ -1,4 +1,4 @@
-"""Charts of sweeps: the summary's figures at their points, the paper's apart from them, axes that suit."""
+"""Charts of sweeps: the summary's figures at their points, the paper's figures, and suitable axes."""
 
 from __future__ import annotations
 
@@ -71,7 +71,7 @@ def test_papers_figures_of_another_scale_have_a_separate_panel() -> None:
 
 
 def test_the_panel_of_the_source_has_its_unit_and_note() -> None:
-    """Not by our own unit: theirs may be of something else, which their note says."""
+    """Our unit does not apply: the source may measure something else, as its note says."""
     of = synthetic_sweeps.summary()
     known = "seconds for 5,000 connections, beyond an iterative server's"
     paper = [each.model_copy(update={"note": known, "unit": "s"}) for each in of.paper]
@@ -134,7 +134,7 @@ HIDDEN = "a virtual machine hides it"
 
 
 def without(name: str, substitute: str | None) -> Summary:
-    """A run whose sweep of pools shows a metric that this machine cannot tell, and the source can."""
+    """A run whose sweep of pools shows a metric that is unavailable here and known from the source."""
     of = synthetic_sweeps.summary()
     shown = sweep("pool_size", of)
     update = {

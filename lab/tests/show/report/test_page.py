@@ -334,7 +334,7 @@ def test_flame_graphs_open_without_dialogs_or_requests(
         for graph in graphs.all():
             assert graph.is_visible()
         seen.page.locator("#flames svg.flame g").first.hover()
-        # A name stands where it has room, and fits.
+        # A name is shown if it fits.
         box = seen.page.locator("#flames svg.flame g", has_text="main").first
         frame, name = box.locator("rect").bounding_box(), box.locator("text").bounding_box()
         assert frame is not None and name is not None

@@ -94,7 +94,7 @@ def test_contenders_are_hidden_and_shown_and_axes_zoomed(browser: Browser, file:
 
 
 def test_tooltip_shows_figure_interval_and_blocks(browser: Browser, file: Path) -> None:
-    """Of a run with its trials which of its blocks is the lowest and the highest, of others how many."""
+    """With trials, the tooltip names the lowest and the highest block; without, the number of blocks."""
     seen = visit(browser, file)
     tip = seen.page.locator("#vg-tooltip-element")
     for mark, figure, blocks in (
@@ -167,7 +167,7 @@ def test_axe_finds_nothing(
     )
     seen = visit(browser, file, color_scheme=scheme)
     seen.page.evaluate("document.querySelectorAll('main details').forEach(each => each.open = true)")
-    # Of what is as it should be axe need not tell every element: most of a page is.
+    # axe need not list elements without violations, which are most of a page.
     options = {"resultTypes": ["violations"], **rules}
     found = axe.Axe().run(seen.page, context=where, options=options).response["violations"]
     assert [(each["id"], each["impact"], each["nodes"][0]["html"][:200]) for each in found] == []

@@ -1,4 +1,4 @@
-"""The answer of a run in a sentence, its places, the machine in short: what the summary has, and no more."""
+"""The answer of a run in a sentence, its places, and the machine in short: all from the summary."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""CPU cost falls from cycles to task-clock to what the system accounts for, and says where it stands."""
+"""The CPU source falls back from cycles to task-clock to the system's accounts, and is always named."""
 
 from __future__ import annotations
 
@@ -57,7 +57,7 @@ def test_an_unavailable_cpu_source_is_replaced_by_the_next(
     assert sweep(summary).substitutes.get(CYCLES) == instead
     captions = [each.caption for each in sweep_tables(summary, sweep(summary))]
     label = in_place_of(CYCLES)
-    # CPU per byte stands in that table by itself.
+    # CPU per byte is alone in that table.
     assert any(label in caption for caption in captions) == (instead == "client.task_clock_per_byte")
 
 

@@ -1,4 +1,4 @@
-"""The source's figures beside ours: each from the summary alone, in its place, with its unit and its note."""
+"""The source's figures next to ours: from the summary alone, in place, with unit and note."""
 
 from __future__ import annotations
 

@@ -64,7 +64,7 @@ def cells_of_markdown(text: str) -> list[list[str]]:
 
 
 def plain(children: list[object]) -> str:
-    """The text of an inline token; anything but text, and comments, is markup that nobody meant."""
+    """The text of an inline token; any other content except comments is unintended markup."""
     texts = []
     for each in children:
         kind, content = getattr(each, "type", ""), getattr(each, "content", "")

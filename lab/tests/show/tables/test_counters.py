@@ -1,5 +1,7 @@
-"""Whatever a run was asked to count has its figure, or its reason, for each side and contender. The machine
-is made up: `counters_by_decree`."""
+"""Every requested counter has a figure or a reason for each side and contender.
+
+The machine is invented: `counters_by_decree`.
+"""
 
 from __future__ import annotations
 
@@ -114,7 +116,7 @@ def test_run_without_counters_has_no_counter_table(small_study: Study, tmp_path:
 def test_state_has_no_row_per_byte_or_per_second() -> None:
     summary = of_designs()
     assert "memory" in summary.study.states
-    # Nor where it was refused, which is told once, in the first table.
+    # Nor if it was refused, which is reported once, in the first table.
     refused = {f"{side}.memory": "forbidden" for side in ("server", "client")}
     bare = [
         each.model_copy(update={"metrics": {k: v for k, v in each.metrics.items() if "memory" not in k}})

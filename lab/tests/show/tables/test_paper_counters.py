@@ -1,4 +1,4 @@
-"""The source's outputs of perf stat stand in their own form, ours below each of their lines."""
+"""The source's outputs of perf stat keep their form, with our figure below each line."""
 
 from __future__ import annotations
 
@@ -27,7 +27,7 @@ def test_six_outputs_follow_the_order_of_the_report() -> None:
 
 
 LINE = re.compile(r"^( here)? +([\d,.]+) (?:msec|ns|    ) ?[a-z_-]* +(?:# +([\d.]+)(.*))?$")
-"""One of perf stat's lines: whose, the figure, what follows from it and its words."""
+"""One of perf stat's lines: ours or the source's, the figure, the derived figure and its words."""
 
 
 def number(text: str) -> float:
@@ -35,8 +35,8 @@ def number(text: str) -> float:
 
 
 def test_each_line_is_followed_by_our_figure_derived_as_by_perf_stat() -> None:
-    """The made-up machine counts what the report printed: then both lines say the same, to the digits that
-    the report rounded its task-clock to."""
+    """The invented machine counts what the report printed, so both lines have the same figures, up to the
+    report's rounding of its task-clock."""
     compared = []
     for output in outputs().values():
         assert output.lines[0].startswith(" Performance counter stats")
@@ -45,7 +45,7 @@ def test_each_line_is_followed_by_our_figure_derived_as_by_perf_stat() -> None:
             if theirs is None or mine is None or theirs[1] or not mine[1]:
                 continue
             if "utilized" in own or "duration_time" in own:
-                continue  # the made-up machine has times of its own
+                continue  # the invented machine has other times
             assert number(mine[2]) == pytest.approx(number(theirs[2]), abs=1), own
             if theirs[3]:
                 assert number(mine[3]) == pytest.approx(number(theirs[3]), rel=0.02, abs=0.002), (own, ours)

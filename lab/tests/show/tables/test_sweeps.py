@@ -115,7 +115,7 @@ def test_further_metrics_have_tables_in_their_own_unit() -> None:
 
 
 def test_missing_figures_and_missing_deviations_have_different_notes() -> None:
-    """The same sign would stand for both; and whoever reads one cell must find its reason."""
+    """One sign for both would be ambiguous; a reader of one cell must find its reason."""
     once = synthetic_sweeps.summary(repetitions=1)
     told = sweep_runs(once, next(each for each in once.sweeps if each.name == "whole_life"))
     assert told is not None
@@ -148,7 +148,7 @@ def test_nothing_is_wider_than_the_console_or_cut(
 
 @pytest.mark.parametrize("width", [80, 100, 200])
 def test_names_are_repeated_in_every_part_of_a_wide_runs_table(width: int) -> None:
-    """Many columns, as of the report on thirteen of them: none takes the room of the names."""
+    """A report may have thirteen columns; they leave room for the names."""
     names = ("single_unpinned", "prefork_epoll_exclusive")
     headings = tuple(f"context switches of the clients, {place}" for place in range(12))
     figures = [[f"{1000 * place + run}.25" for place in range(12)] for run in (1, 2)]
@@ -245,7 +245,7 @@ def test_every_run_is_printed_and_in_the_summary() -> None:
             assert len(each["runs"]) == 3
             own = runs(told, each["base"], each["point"])
             assert [row.run for row in own] == ["1", "2", "3", "mean", "sd"]
-            # The source's own runs may stand behind ours.
+            # The source's own runs may follow ours.
             ours = -2 if heads(told)[-1] == "Paper" else -1
             for row, run in zip(own, each["runs"], strict=False):
                 shown = float(row.figures[ours].replace(",", "") if row.figures[ours] != "-" else "nan")
@@ -278,7 +278,7 @@ def test_mean_and_deviation_are_the_summarys() -> None:
 
 @pytest.mark.parametrize("width", [80, 100, 200])
 def test_judged_blocks_may_show_their_first_runs(width: int) -> None:
-    """As the source has its three runs: beside the estimates, without a mean that would rest on three."""
+    """Like the three runs of the source: next to the estimates, without a mean of only three runs."""
     study = synthetic_sweeps.study()
     of = synthetic_sweeps.summary_of(
         study.model_copy(update={"measure": study.measure.model_copy(update={"single_runs": 3})})
@@ -352,7 +352,7 @@ def with_counts(of: Study) -> Study:
 
 @pytest.mark.parametrize("width", WIDTHS)
 def test_caption_of_counts_has_the_counted_time(width: int) -> None:
-    """Beside a source's, which were counted over another."""
+    """The source counted over another time."""
     told = synthetic_sweeps.summary_of(with_counts(synthetic_sweeps.study()))
     lives = [each for each in told.contenders if each.sweep == "whole_life"]
     times = [each.metrics["client.elapsed_seconds"].value for each in lives]

@@ -1,4 +1,4 @@
-"""Overrides that no contender would have are refused, with what to type instead."""
+"""Overrides that no contender would have are refused with a suggestion."""
 
 from __future__ import annotations
 
