@@ -289,14 +289,18 @@ impl TypedValueParser for CounterNames {
     type Value = Vec<&'static Entry<Counter>>;
 
     fn parse_ref(&self, command: &Command, arg: Option<&Arg>, value: &OsStr) -> Result<Self::Value, Error> {
-        let refused = |name: &str, reason: &str| {
-            Error::raw(ErrorKind::ValueValidation, format!("--count {name}: {reason}\n")).with_cmd(command)
+        let refused = |name: &str, reason: &str, instead: Option<String>| {
+            let tip = instead.map(|instead| format!("tip: {instead}\n")).unwrap_or_default();
+            Error::raw(ErrorKind::ValueValidation, format!("--count {name}: {reason}\n{tip}")).with_cmd(command)
         };
         let one = |name: &str| match (counters::named(name), perf_names::nearest_to(name)) {
-            (Some(found), _) => found.map_err(|reason| refused(name, &reason)),
+            (Some(found), _) => found.map_err(|reason| {
+                let instead = event_name::with_modifiers(name).map(|(event, _)| format!("write {event}"));
+                refused(name, &reason, instead)
+            }),
             // A hyphen means a name of perf, and the list of counters has none of those.
             (None, Some(near)) if name.contains('-') => {
-                Err(refused(name, &format!("no such counter or perf event; did you mean {near}?")))
+                Err(refused(name, "no such counter or perf event", Some(format!("did you mean {near}?"))))
             }
             (None, _) => {
                 let listed = PossibleValuesParser::new(counters::countable().map(|entry| entry.name));

@@ -13,7 +13,7 @@ use clap::error::{ContextKind, ContextValue, ErrorKind};
 use clap::parser::ValueSource;
 
 use crate::base::about::Entry;
-use crate::base::mistake::{Blame, Mistake, mistake, mistake_with_hint};
+use crate::base::mistake::{Blame, Mistake, mistake_with_hint};
 use crate::base::output::{complain, remark, say, unless_closed, warn};
 use crate::base::setting::{Setting, Settings, Value};
 use crate::cli::arguments::{KINDS, command, settings};
@@ -115,7 +115,7 @@ impl Chosen {
     fn has_no(&self, option: &str) -> anyhow::Error {
         if self.family == Family::Unix && catalogue::TCP_SETTINGS.iter().any(|setting| setting.option() == option) {
             let message = format!("--{option} is an option of TCP, which Unix sockets do not have");
-            return mistake_with_hint("setting.needs_tcp", message, format!("leave --{option} out"))
+            return mistake_with_hint("setting.needs_tcp", message, format!("leave out --{option}"))
                 .blaming(&[&option.replace('-', "_")]);
         }
         let owners = catalogue::owners(option).join(", ");
@@ -194,7 +194,11 @@ fn begin(matches: &ArgMatches) -> Result<()> {
 fn follow_parent(matches: &ArgMatches) -> Result<()> {
     let Some(&parent) = matches.get_one::<i32>("parent") else { return Ok(()) };
     process::die_with_parent(Pid::from_raw(parent)).map_err(|error| {
-        mistake("process.not_parent", format!("--parent {parent} is not this process's parent: {error}"))
+        mistake_with_hint(
+            "process.not_parent",
+            format!("--parent {parent} is not this process's parent: {error}"),
+            "give the id of the process that starts this command",
+        )
     })
 }
 
@@ -211,7 +215,7 @@ fn pin(matches: &ArgMatches) -> Result<Option<Vec<usize>>> {
     Err(mistake_with_hint(
         "cpus.unavailable",
         format!("--cpus {} has CPUs that this process may not use", listed(&cpus)),
-        format!("it may run on {}; the machine has {}, counted from 0", listed(&allowed), process::online_cpus()?),
+        format!("allowed: {} (online CPUs: {}, counted from 0)", listed(&allowed), process::online_cpus()?),
     )
     .blaming(&["cpus"])
     .only_here())
@@ -233,8 +237,8 @@ fn serve(matches: &ArgMatches) -> Result<ExitCode> {
     let family = address::family(&listen);
     fit::check_server(design, way, workload, family)?;
     if let Some(reason) = design.item.unavailable() {
-        let message = format!("{} cannot run here: {reason}", design.name);
-        return Err(mistake("design.unavailable", message).blaming(&["design"]).only_here());
+        let message = format!("{} cannot run on this machine: {reason}", design.name);
+        return Err(mistake_with_hint("design.unavailable", message, fit::MATRIX).blaming(&["design"]).only_here());
     }
     let settings = given_settings(matches, &Chosen::server(design, way, workload, family))?;
     check_tcp(&settings)?;
@@ -298,7 +302,7 @@ fn load(matches: &ArgMatches) -> Result<()> {
     if let Some(address) = target.iter().find(|address| address.port() == Some(0)) {
         return Err(mistake_with_hint(
             "address.port_zero",
-            format!("--connect {connect}: {address} has port 0; no server can listen there"),
+            format!("--connect {connect}: no server can listen on port 0 ({address})"),
             "give the server's port",
         ));
     }
@@ -405,7 +409,11 @@ fn behind_gate(by: &str, matches: &ArgMatches) -> Result<runs::start_gate::Comma
             Some(("serve" | "load", inner)) => cpus(inner),
             other => {
                 let name = other.map_or("nothing", |(name, _)| name);
-                return Err(mistake("arguments.not_serve_or_load", format!("{by} runs serve or load, not {name}")));
+                return Err(mistake_with_hint(
+                    "arguments.not_serve_or_load",
+                    format!("{by} runs serve or load, not {name}"),
+                    format!("thunderherd-engine {by} -- serve DESIGN, or {by} -- load WORKLOAD --connect ADDRESS"),
+                ));
             }
         },
         // Help.
@@ -477,7 +485,7 @@ fn list(matches: &ArgMatches) -> Result<()> {
                 text += &format!("  {:24} perf: {}\n", "", listed(names));
             }
             if let Some(reason) = entry["reason"].as_str() {
-                text += &format!("  {:24} not available here: {reason}\n", "");
+                text += &format!("  {:24} not available on this machine: {reason}\n", "");
             }
         }
         if *kind == "counters" {
@@ -493,7 +501,7 @@ fn listed(names: &[serde_json::Value]) -> String {
 }
 
 /// The mistake that clap has found. For an unknown option without a near match, the hint lists the known options: clap's own
-/// advice, to pass the option as a value, helps nowhere.
+/// advice, to pass the option as a value, never helps.
 fn refused(error: &clap::Error, arguments: Vec<OsString>) -> anyhow::Error {
     if error.kind() == ErrorKind::UnknownArgument
         && let Some(ContextValue::String(option)) = error.get(ContextKind::InvalidArg)

@@ -7,7 +7,7 @@ use std::sync::{Mutex, MutexGuard, PoisonError};
 use anyhow::{Context, Result, bail};
 
 use crate::base::about::About;
-use crate::base::mistake::{Blame, mistake, raise_to};
+use crate::base::mistake::{Blame, mistake_with_hint, raise_to};
 use crate::base::output::warn;
 use crate::base::setting::{Kind, SEVERAL_LOADS, Setting, Settings};
 use crate::base::window::Window;
@@ -29,13 +29,13 @@ use crate::transfer::waiting::{BACK_END, COMPLETIONS};
 
 /// A registered load. Its name is that of its file.
 pub struct Load {
-    /// What it is.
+    /// Its summary and source.
     pub about: About,
-    /// How its clients wait for their sockets.
+    /// Way in which its clients wait for their sockets.
     pub waits: Waits,
     /// Its own settings.
     pub settings: &'static [Setting],
-    /// How many workers are counted separately.
+    /// Number of workers that are counted separately.
     pub workers: fn(&Settings) -> usize,
     /// Settings whose product is the number of requests without failures; the last of them is the number per client.
     /// None if the load always ends by time.
@@ -71,7 +71,8 @@ impl Load {
         (!timed).then(|| self.requests.iter().map(|setting| settings.integer(setting.name)).product())
     }
 
-    /// Whether its clients are threads, or connections, of the process itself; if not, they are separate processes.
+    /// Returns whether its clients are threads, or connections, of the process itself; if not, they are separate
+    /// processes.
     pub fn is_one_process(&self) -> bool {
         self.settings.iter().any(|setting| setting.name == CLIENTS.name)
     }
@@ -103,13 +104,11 @@ impl Load {
             && settings.word(setting.name) == word
             && let Some(option) = ["primitive", "receive"].into_iter().find(|option| given(option))
         {
-            return Err(mistake(
+            let other = setting.option();
+            return Err(mistake_with_hint(
                 "load.primitive_without_part",
-                format!(
-                    "--{option} has no effect with --{} {word}, since the ring moves the bytes itself; leave one of them \
-                 out",
-                    setting.option()
-                ),
+                format!("--{option} has no effect with --{other} {word}: the ring moves the bytes itself"),
+                format!("leave out --{option} or --{other}"),
             )
             .blaming(&[option, setting.name]));
         }
@@ -117,21 +116,20 @@ impl Load {
         let (Some(duration), Some(each)) = (self.duration, self.requests.last()) else { return Ok(()) };
         let is_timed = settings.integer(duration.name) > 0;
         if is_timed && given(each.name) {
-            return Err(mistake(
+            let (loops, time) = (each.option(), duration.option());
+            return Err(mistake_with_hint(
                 "load.two_ends",
-                format!(
-                    "--{} and --{} contradict each other: a load ends either after a number of requests per client or by \
-                 time; give one of them",
-                    each.option(),
-                    duration.option()
-                ),
+                format!("--{loops} and --{time} contradict each other: a load ends by count or by time"),
+                format!("leave out --{loops} or --{time}"),
             )
             .blaming(&[each.name, duration.name]));
         }
         if !is_timed && self.warm_up().is_some() && settings.integer(WARM_UP.name) > 0 {
-            return Err(mistake(
+            let own = WARM_UP.option();
+            return Err(mistake_with_hint(
                 "load.warm_up_without_window",
-                format!("--{} needs a load that ends by time; give --{} too", WARM_UP.option(), duration.option()),
+                format!("--{own} needs a load that ends by time"),
+                format!("add --{}, or leave out --{own}", duration.option()),
             )
             .blaming(&[WARM_UP.name, duration.name]));
         }
@@ -139,7 +137,7 @@ impl Load {
     }
 }
 
-/// How long a load waits for progress.
+/// Maximum time for which a load waits for progress.
 pub const TIMEOUT: Setting = Setting {
     name: "timeout_milliseconds",
     help: "Time without progress after which a connection has failed; a reply that arrives in pieces fails after ten \
@@ -158,7 +156,7 @@ pub const CLIENTS: Setting = Setting {
     for_more: Some(SEVERAL_LOADS),
 };
 
-/// Whether clients have persistent connections.
+/// Use of persistent connections.
 pub const CONNECTIONS: Setting = Setting {
     name: "connections",
     help: "One connection per request, or one persistent connection per client (as far as the protocol allows)",
@@ -225,7 +223,7 @@ pub fn clients(settings: &Settings) -> usize {
     settings.integer(CLIENTS.name) as usize
 }
 
-/// Whether a load with these settings, which may lack that one, uses io_uring.
+/// Returns whether a load with these settings, which may lack that one, uses io_uring.
 pub fn uses_a_ring(settings: &Settings) -> bool {
     settings.values().contains_key(BACK_END.name) && settings.word(BACK_END.name) == COMPLETIONS
 }
@@ -251,7 +249,7 @@ pub struct LoadRun {
     pub target: Target,
     /// The complete settings.
     pub settings: Settings,
-    /// When its requests are due; none for a closed loop.
+    /// Times at which its requests are due; none for a closed loop.
     pub schedule: Option<Schedule>,
     /// Its counters.
     pub tally: &'static Tally,
@@ -293,12 +291,12 @@ impl LoadRun {
         self.measured.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
-    /// Whether connections are persistent; panics if the load has no such setting.
+    /// Returns whether connections are persistent; panics if the load has no such setting.
     pub fn keeps(&self) -> bool {
         self.settings.word(CONNECTIONS.name) == KEPT
     }
 
-    /// Whether the load ends by time; panics if the load has no such setting.
+    /// Returns whether the load ends by time; panics if the load has no such setting.
     pub fn is_timed(&self) -> bool {
         self.settings.integer(MILLISECONDS.name) > 0
     }
@@ -322,17 +320,18 @@ impl LoadRun {
         let allowed = process::raise_descriptor_limit().context("cannot raise the limit on descriptors")?;
         if allowed < needed {
             let (least, raise) = (self.least_descriptors(), raise_to(needed));
-            let help = if allowed < least {
-                format!("a load with a single client needs {least}, so only more descriptors help: {raise}")
+            let hint = if allowed < least {
+                format!("{raise} (a load with a single client needs {least} descriptors)")
             } else {
                 format!(
                     "use fewer --clients, or {raise}; or run several smaller loads and combine their --json results \
                      with `thunderherd merge`"
                 )
             };
-            return Err(mistake(
+            return Err(mistake_with_hint(
                 "load.too_few_descriptors",
-                format!("--clients {clients} needs {needed} descriptors, but this process may have {allowed}; {help}"),
+                format!("--clients {clients} needs {needed} descriptors, but this process may have {allowed}"),
+                hint,
             ));
         }
         let range = std::fs::read_to_string(PORT_RANGE).ok().and_then(|text| port_range(&text));
@@ -344,20 +343,22 @@ impl LoadRun {
                     if clients > ports * sources / 2 {
                         warn(&format!(
                             "--clients {clients} uses more than half of the {ports} local ports of each address, so \
-                             the kernel searches long for a free port; use fewer --clients, {}or more ports (sysctl \
-                             net.ipv4.ip_local_port_range)",
+                             the kernel searches long for a free port\nhint: use fewer --clients, {}or more ports \
+                             (sysctl net.ipv4.ip_local_port_range)",
                             more_addresses(*address, clients, ports)
                         ));
                     }
                     return Ok(());
                 }
                 let at_each = if sources > 1 { format!(" at each of {sources} addresses") } else { String::new() };
-                Err(mistake(
+                Err(mistake_with_hint(
                     "load.too_few_ports",
                     format!(
-                        "--clients {clients} needs as many local ports towards {address}, but there are {ports} ({first} \
-                     to {last}){at_each}; use fewer --clients, {}or more ports: sysctl -w \
-                     net.ipv4.ip_local_port_range='1024 65535'",
+                        "--clients {clients} needs as many local ports towards {address}, but the kernel has {ports} \
+                         ({first} to {last}){at_each}"
+                    ),
+                    format!(
+                        "use fewer --clients, {}or more ports: sysctl -w net.ipv4.ip_local_port_range='1024 65535'",
                         more_addresses(*address, clients, ports)
                     ),
                 ))

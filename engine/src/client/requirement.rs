@@ -4,7 +4,7 @@
 use anyhow::Result;
 use serde::Serialize;
 
-use crate::base::mistake::{Blame, mistake};
+use crate::base::mistake::{Blame, mistake_with_hint};
 use crate::base::setting::Settings;
 
 /// A requirement of a setting that applies as soon as the setting has an effect; the lab checks studies against it.
@@ -55,23 +55,24 @@ impl Requirement {
         let (Needs::Word { other: second, .. }
         | Needs::AsMany { other: second }
         | Needs::Product { other: second, .. }) = self.needs;
-        let refused = |code, message: String| Err(mistake(code, message).blaming(&[self.setting, second]));
+        let refused = |code, message: String, hint: String| {
+            Err(mistake_with_hint(code, message, hint).blaming(&[self.setting, second]))
+        };
         match self.needs {
             Needs::Word { other, word } if settings.word(other) != word => {
                 let other = option(other);
                 refused(
                     "load.needs_another_setting",
-                    format!("{own} {value} needs {other} {word}; add that, or leave {own} out"),
+                    format!("{own} {value} needs {other} {word}"),
+                    format!("add {other} {word}, or leave out {own}"),
                 )
             }
             Needs::AsMany { other } if settings.integer(other) < value => {
                 let (other, less) = (option(other), settings.integer(other));
                 refused(
                     "load.more_than_another_setting",
-                    format!(
-                        "{own} {value} needs {other} {value} or more, but it is {less}; use a smaller {own}, or {other} \
-                     {value}"
-                    ),
+                    format!("{own} {value} needs {other} {value} or more, but it is {less}"),
+                    format!("use {own} {less} or less, or {other} {value} or more"),
                 )
             }
             Needs::Product { other, most } if value.saturating_mul(settings.integer(other)) > most => {
@@ -79,10 +80,8 @@ impl Requirement {
                 let product = value.saturating_mul(factor);
                 refused(
                     "load.product_too_large",
-                    format!(
-                        "{own} {value} with {other} {factor} is {product}, but the maximum is {most}; use a smaller \
-                     {own}, or a smaller {other}"
-                    ),
+                    format!("{own} {value} with {other} {factor} is {product}, but the maximum is {most}"),
+                    format!("use a smaller {own}, or a smaller {other}"),
                 )
             }
             _ => Ok(()),

@@ -24,8 +24,7 @@ pub fn named(name: &str) -> Option<Result<&'static Entry<Counter>, String>> {
         && named(event).is_some()
     {
         return Some(Err(format!(
-            "the modifier '{modifiers}' after an event is not supported: events always count user and kernel mode \
-             together; write {event}"
+            "modifier '{modifiers}' is not supported: events count user and kernel mode together"
         )));
     }
     event_name::named(name).map(|form| {

@@ -4,7 +4,7 @@ use anyhow::Result;
 use serde_json::{Value, json};
 
 use crate::base::about::Entry;
-use crate::base::mistake::{Blame, mistake, mistake_with_hint};
+use crate::base::mistake::{Blame, mistake_with_hint};
 use crate::base::setting::Settings;
 use crate::client::event_loop::PIPELINE;
 use crate::client::load::Load;
@@ -26,16 +26,13 @@ pub fn of_waiting(waits: Waits, primitive: &Primitive) -> Option<String> {
     let how = words(waits);
     Some(match waits {
         Waits::ForCompletion => {
-            format!(
-                "a design that waits {how} moves the bytes itself, and has no operation equal to the primitive's calls"
-            )
+            format!("a design that waits {how} has no operation equal to the primitive's calls")
         }
-        Waits::ForReadiness => format!(
-            "the primitive waits in its call; a design that waits {how} calls it only when data has arrived, and any wait in \
-             the call would delay all its other connections"
-        ),
+        Waits::ForReadiness => {
+            format!("the primitive waits in its call, which would delay all other connections of a design that waits {how}")
+        }
         Waits::InTheCall => {
-            format!("a design that waits {how} needs a primitive that waits for data or room, and this one never waits")
+            format!("a design that waits {how} needs a primitive that waits, and this one never does")
         }
     })
 }
@@ -47,7 +44,7 @@ pub fn of_end(workload: &Workload, end: End, primitive: &Primitive) -> Option<St
     } else if primitive.laid_out && !workload.laid_out.contains(&end) {
         "the protocol's messages have several buffers, and the primitive sends from one"
     } else if primitive.lends && !workload.lasting.contains(&end) {
-        "the peer may read the sender's buffer at any later time, and these messages do not stay in it"
+        "the peer may read the sender's buffer later, but these messages do not stay in it"
     } else {
         return None;
     };
@@ -59,8 +56,8 @@ pub fn of_family(tcp_only: Option<&str>, family: Family) -> Option<String> {
     tcp_only.filter(|_| family == Family::Unix).map(|reason| format!("needs TCP: {reason}"))
 }
 
-/// Hint for entries that do not fit.
-const MATRIX: &str = "thunderherd-engine list --matrix shows what fits";
+/// Hint for entries that do not fit, or cannot run on this machine.
+pub const MATRIX: &str = "thunderherd-engine list --matrix shows what fits";
 
 /// Refuses a server whose primitives do not run on this machine, or do not fit its design, workload or sockets.
 pub fn check_server(design: &Entry<Design>, way: Way, workload: &Entry<Workload>, family: Family) -> Result<()> {
@@ -138,8 +135,8 @@ fn check(
             return Err(mistake_with_hint("fit.primitive_and_socket", message, MATRIX).blaming(&[option]));
         }
         if let Some(reason) = primitive.item.unavailable() {
-            let message = format!("{by} cannot run here: {reason}");
-            return Err(mistake("primitive.unavailable", message).blaming(&[option]).only_here());
+            let message = format!("{by} cannot run on this machine: {reason}");
+            return Err(mistake_with_hint("primitive.unavailable", message, MATRIX).blaming(&[option]).only_here());
         }
         if let Some(reason) = of_waiting(waits, primitive.item) {
             let message = format!("{name} with {by}: {reason}");
@@ -191,7 +188,7 @@ pub fn matrix() -> String {
     text += &table(&ways.map(words), |primitive| {
         ways.map(|waits| reasons.mark("no", of_waiting(waits, primitive))).to_vec()
     });
-    text += "\nAt both ends of a workload, of the client's (load) or of the server's (serve) alone:\n\n";
+    text += "\nEnds of workloads: yes (both ends), client (load only), server (serve only), or no:\n\n";
     let names: Vec<String> = WORKLOADS.iter().map(|entry| entry.name.to_owned()).collect();
     text += &table(&names, |primitive| {
         let at = |workload: &Workload| match [End::Service, End::Client].map(|end| of_end(workload, end, primitive)) {
@@ -210,7 +207,7 @@ fn tcp_only_in_words() -> String {
     let designs = DESIGNS.iter().map(|entry| (entry.name, entry.item.tcp_only));
     let bound = primitives.chain(designs).filter_map(|(name, reason)| Some((name, reason?)));
     let lines = bound.map(|(name, reason)| paragraph(&format!("  {name}: "), &split(reason), " "));
-    format!("Over TCP alone, and over no Unix socket:\n{}\n", lines.collect::<String>())
+    format!("TCP only, not Unix sockets:\n{}\n", lines.collect::<String>())
 }
 
 /// Lists entries that cannot run on this machine.
@@ -218,12 +215,12 @@ fn unavailable_in_words() -> String {
     let primitives = PRIMITIVES.iter().map(|entry| (entry.name, entry.item.unavailable()));
     let designs = DESIGNS.iter().map(|entry| (entry.name, entry.item.unavailable()));
     let missing = primitives.chain(designs).filter_map(|(name, reason)| Some((name, reason?)));
-    missing.map(|(name, reason)| format!("{name} cannot run here: {reason}\n")).collect()
+    missing.map(|(name, reason)| format!("{name} cannot run on this machine: {reason}\n")).collect()
 }
 
 /// Lists designs and loads by their way of waiting.
 fn waiting_in_words() -> String {
-    let mut text = String::from("Who waits for sockets in which way:\n\n");
+    let mut text = String::from("Designs and loads by the way in which they wait for sockets:\n\n");
     for waits in [Waits::InTheCall, Waits::ForReadiness, Waits::ForCompletion] {
         let designs = DESIGNS.iter().filter(|entry| entry.item.waits == waits).map(|entry| entry.name.to_owned());
         let loads = LOADS.iter().filter(|entry| entry.item.waits == waits).map(|entry| format!("load {}", entry.name));

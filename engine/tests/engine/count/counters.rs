@@ -385,7 +385,7 @@ fn a_forbidden_event_is_unavailable_with_the_reason() {
     assert_eq!((ran.status, result["counters"].get("context_switches")), (Some(0), Some(&Value::Null)), "{result}");
     is_reason(&result["unavailable"]["context_switches"]);
     let ran = run(user.command(None).args(load).args(["--count", names]));
-    assert!(ran.output.contains("context switches: unavailable: perf_event_open was refused"), "{ran:?}");
+    assert!(ran.output.contains("context switches: unavailable: perf_event_open"), "{ran:?}");
 
     let ran = run(user.command(None).args(["count", "--count", names, "--"]).args(load).arg("--json"));
     let life: Value = serde_json::from_str(ran.output.lines().last().unwrap()).unwrap();
@@ -422,11 +422,11 @@ fn commands_and_counters_that_count_does_not_support_are_refused() {
         ("count --count= -- serve prefork", &["--count", "possible values"]),
         ("load bytes --connect 127.0.0.1:1 --count sched:", &["sched:", "possible values"]),
         ("load bytes --connect 127.0.0.1:1 --count ../x:y", &["../x:y", "possible values"]),
-        ("load bytes --connect 127.0.0.1:1 --count cpu/cache-misses", &["lacks the slash that ends it"]),
+        ("load bytes --connect 127.0.0.1:1 --count cpu/cache-misses", &["'cpu/cache-misses'", "cpu/cache-misses/"]),
         ("load bytes --connect 127.0.0.1:1 --count cpu/event=x/,task_clock", &["--count cpu/event=x/", "0x3c"]),
-        ("load bytes --connect 127.0.0.1:1 --count cycles:u", &["'u'", "user and kernel mode", "write cycles"]),
-        ("load bytes --connect 127.0.0.1:1 --count sched:sched_switch:k", &["write sched:sched_switch"]),
-        ("load bytes --connect 127.0.0.1:1 --count dTLB-load-mises", &["did you mean dTLB-load-misses?"]),
+        ("load bytes --connect 127.0.0.1:1 --count cycles:u", &["cycles:u", "hint: write cycles;"]),
+        ("load bytes --connect 127.0.0.1:1 --count sched:sched_switch:k", &["hint: write sched:sched_switch;"]),
+        ("load bytes --connect 127.0.0.1:1 --count dTLB-load-mises", &["hint: did you mean dTLB-load-misses?"]),
         ("count", &["serve"]),
         ("count -- list", &["[arguments.not_serve_or_load]", "list"]),
         ("count -- count -- serve prefork", &["[arguments.not_serve_or_load]", "count"]),
