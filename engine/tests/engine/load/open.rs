@@ -124,7 +124,7 @@ fn a_server_that_never_answers_is_not_waited_for_beyond_the_time_allowed() {
             let (failed, never) = (count(scheduled, "failed"), count(scheduled, "never_sent"));
             assert!(failed >= 5 && failed + never == 300, "{scheduled}");
             assert_eq!(line["tally"]["errors"], json!({"timed_out": failed}), "{line}");
-            assert!(ran.errors.contains("not every reply"), "{ran:?}");
+            assert_eq!(ran.errors.lines().count(), 1, "{ran:?}");
         }
     });
 }
@@ -219,8 +219,7 @@ fn a_load_whose_clients_all_give_up_reports_when() {
 fn reports_a_cut_window(ran: &Ran, line: &Value) {
     assert_eq!((ran.status, &line["validity"]["valid"]), (Some(1), &json!(false)), "{line}");
     let cut = items(&line["validity"], "checks").iter().find(|check| check["name"] == "cut_window").unwrap();
-    let words = cut["words"].as_str().unwrap();
-    assert!(words.contains("all clients gave up") && words.contains(" of 20.000 s"), "{words}: {ran:?}");
+    assert!(cut["words"].as_str().unwrap().contains(" of 20.000 s"), "{cut}: {ran:?}");
     assert!(cut["value"].as_f64().unwrap() > 0.5 && cut["holds"] == json!(false), "{line}");
 }
 
@@ -395,7 +394,6 @@ fn checks_that_were_not_judged_are_listed_with_valid() {
     let options = ["--load", "open", "--rate", "50", "--milliseconds", "200", "--arrivals", "constant"];
     let ran = run(engine().args(["load", "bytes", "--connect", &address]).args(options));
     let said = ran.output.lines().find(|line| line.starts_with("valid")).unwrap_or_else(|| panic!("{ran:?}"));
-    assert!(said.contains("too few requests to judge"), "{said}");
     for check in ["achieved_rate", "send_lag", "little"] {
         assert!(said.contains(&format!("{check} (not judged: 10 requests")), "{said}");
     }

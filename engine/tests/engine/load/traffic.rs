@@ -200,14 +200,13 @@ fn nginx_answers_a_mix() {
         assert_eq!((ran.status, &line["tally"]["requests"]), (Some(0), &20.into()), "{ran:?} {line}");
         assert_eq!((line["settings"].get("bytes"), line["settings"].get("check")), (None, None), "{line}");
     }
-    for (options, words) in [("/missing", "status is 404"), ("/page.html --bytes 15", "has 14 bytes")] {
+    for (options, words) in [("/missing", "404"), ("/page.html --bytes 15", "14 bytes")] {
         let (ran, line) = load("http", nginx.port, &format!("--load closed --loops 1 --path {options}"));
         assert_eq!(ran.status, Some(1), "{ran:?}");
         assert!(line["first_error"].as_str().unwrap().contains(words), "{line}");
     }
     let (ran, line) = load("http", nginx.port, "--load closed_connections --loops 1 --path /empty --check count");
-    let said = line["first_error"].as_str().unwrap();
-    assert!(said.contains("has 0 bytes") && said.ends_with("--mix GET+0:/empty@1"), "{ran:?}");
+    assert!(line["first_error"].as_str().unwrap().ends_with("--mix GET+0:/empty@1"), "{ran:?}");
     with_each_back_end(|back_end| {
         let empty = format!("--load closed_connections --clients 3 --loops 10 --mix GET+0:/empty@1 {back_end}");
         for kept in ["kept", "per_request"] {
@@ -380,16 +379,16 @@ fn sizes_beyond_a_servers_limit_cause_a_remark_beforehand() {
     let common = "--load closed --children 1 --loops 20";
     let (ran, _) = load("bytes", server.port, &format!("{common} --sizes uniform:1..100000"));
     assert_eq!(ran.status, Some(0), "{ran:?}");
-    assert!(ran.errors.contains("100000 bytes need a server with --limit 100000 or more"), "{ran:?}");
+    assert!(ran.errors.contains("--limit 100000"), "{ran:?}");
     let (ran, _) = load("bytes", server.port, &format!("{common} --sizes uniform:1..16384"));
     assert_eq!((ran.status, ran.errors.as_str()), (Some(0), ""));
     let small = Server::start("epoll", "bytes", &["--limit", "10"]);
     let mut command = engine();
     command.args(["load", "bytes", "--connect", &format!("127.0.0.1:{}", small.port)]);
     let ran = run(command.args(format!("{common} --sizes fixed:11").split(' ')));
-    assert!(ran.output.contains("needs a server with --limit 11 or more"), "{ran:?}");
+    assert!(ran.output.contains("--limit 11 "), "{ran:?}");
     let (ran, _) = load("http", small.port, &format!("{common} --sizes uniform:1..9 --timeout-milliseconds 300"));
-    assert!(ran.errors.contains("need a server with --largest-resource 9 or more"), "{ran:?}");
+    assert!(ran.errors.contains("--largest-resource 9 "), "{ran:?}");
 }
 
 #[test]
