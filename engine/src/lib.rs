@@ -1,4 +1,4 @@
-//! What is measured: real sockets, real system calls; figures of what happened, and no statistics.
+//! The measured half of Thunderherd: real sockets and system calls. It reports figures, and computes no statistics.
 //!
 //! ARCHITECTURE.md has the floors of the house.
 

@@ -8,15 +8,15 @@ use crate::sys::ring::number;
 /// Something wrong that the user typed or wrote, and can correct.
 #[derive(Debug)]
 pub struct Mistake {
-    /// What is wrong, with the given value: under 15 words if possible.
+    /// The problem, with the given value: under 15 words if possible.
     pub message: String,
     /// Area, dot, and problem, such as `listen.in_use`. It stays the same when the message changes.
     pub code: &'static str,
-    /// What to type instead, or what is allowed.
+    /// Replacement to type, or the allowed values.
     pub hint: Option<String>,
     /// Names of the settings and other options to blame, as studies have them; the first is the likeliest.
     pub blamed: Vec<String>,
-    /// Whether only this machine is in the way, so that another one may accept the same command.
+    /// True if only this machine is in the way, so that another one may accept the same command.
     pub only_here: bool,
 }
 
@@ -48,7 +48,7 @@ pub fn mistake_with_hint(code: &'static str, message: impl Into<String>, hint: i
     Mistake { message: message.into(), code, hint: Some(hint.into()), blamed: Vec::new(), only_here: false }.into()
 }
 
-/// What programs want to know of a mistake.
+/// Details of a mistake for programs.
 pub trait Blame {
     /// Names the settings and other options to blame, the likeliest first.
     fn blaming(self, names: &[&str]) -> Self;

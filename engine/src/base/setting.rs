@@ -86,7 +86,7 @@ pub enum Form {
 /// The text for no value.
 pub const NONE: &str = "none";
 
-/// What precedes the path of a file in a text of the form [`Form::Sizes`].
+/// Prefix of the path of a file in a text of the form [`Form::Sizes`].
 pub const FILE_PREFIX: &str = "file:";
 
 /// The value of one setting.
@@ -162,7 +162,7 @@ impl Setting {
         })
     }
 
-    /// Whether the text is a number, of any length, that is larger than the maximum.
+    /// Returns whether the text is a number, of any length, that is larger than the maximum.
     fn is_exceeded_by(&self, text: &str) -> bool {
         let Kind::Integer { maximum, .. } = self.kind else { return false };
         let is_number = !text.is_empty() && text.bytes().all(|byte| byte.is_ascii_digit());

@@ -39,12 +39,12 @@ impl Window {
         self.started.load(Relaxed)..self.ended.load(Relaxed)
     }
 
-    /// Whether an event that is complete at this moment belongs to it.
+    /// Returns whether an event that is complete at this moment belongs to it.
     pub fn contains(&self, at: u64) -> bool {
         self.edges().contains(&at)
     }
 
-    /// Whether the window has ended.
+    /// Returns whether the window has ended.
     pub fn is_over(&self, at: u64) -> bool {
         at >= self.ended.load(Relaxed)
     }
@@ -60,7 +60,7 @@ impl Window {
         self.left.store(true, Relaxed);
     }
 
-    /// Whether that time has come.
+    /// Returns whether [`Window::leave`] was called.
     pub fn is_left(&self) -> bool {
         self.left.load(Relaxed)
     }

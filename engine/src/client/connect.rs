@@ -1,4 +1,4 @@
-//! How a client of a load connects: in a blocking call, or concurrently with others.
+//! Connecting a client of a load: in a blocking call, or concurrently with others.
 
 use std::io;
 use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
@@ -93,7 +93,7 @@ impl<'run> Attempt<'run> {
         }
     }
 
-    /// Whether the attempt failed because a Unix listener's queue was full: retry a little later, or give up.
+    /// Returns whether the attempt failed because a Unix listener's queue was full: retry a little later, or give up.
     pub fn found_no_room(&self) -> bool {
         self.found_no_room
     }

@@ -11,11 +11,11 @@ use crate::client::histograms::{histogram, record};
 /// Moments of one request.
 #[derive(Debug, Clone, Copy)]
 pub struct Moments {
-    /// When it was due.
+    /// Time at which it was due.
     pub due: u64,
-    /// When a connection was free for it.
+    /// Time at which a connection was free for it.
     pub free: u64,
-    /// When it was sent, or its own connection was begun.
+    /// Time at which it was sent, or its own connection was begun.
     pub begun: u64,
 }
 
@@ -38,15 +38,15 @@ pub struct Outcomes {
 
 /// Outcomes and times of the requests of one or several threads.
 pub struct Scheduled {
-    /// What became of the requests.
+    /// Outcomes of the requests.
     pub outcomes: Outcomes,
     /// Latency from when a request was due to the end of its reply.
     pub latency: Histogram<u64>,
     /// Time from the sending of a request to the end of its reply.
     pub service_time: Histogram<u64>,
-    /// How late a due request with a free connection was sent: the load's own lateness.
+    /// Delay of sending due requests that had a free connection: the load's own lateness.
     pub send_lag: Histogram<u64>,
-    /// How long requests waited for a free connection.
+    /// Time for which requests waited for a free connection.
     pub connection_wait: Histogram<u64>,
     /// All gaps between successive sends of the same thread.
     pub gap: Histogram<u64>,

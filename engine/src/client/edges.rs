@@ -7,7 +7,7 @@ use crate::client::load::{Edge, LoadRun, MILLISECONDS, WARM_UP};
 use crate::sys::clock::now;
 use crate::sys::signal;
 
-/// How long a sleeping client or load may fail to notice an interrupt.
+/// Maximum time for which a sleeping client or load may fail to notice an interrupt.
 const NAP: Duration = Duration::from_millis(50);
 
 /// Sleeps until a moment, or until `goes_on` returns false.
@@ -43,12 +43,12 @@ impl<'run> Edges<'run> {
         Edges { run, began, to_come: vec![Edge::Ended, Edge::Nearing, Edge::Started] }
     }
 
-    /// When clients start to send.
+    /// Returns the time at which clients start to send.
     pub fn began(&self) -> u64 {
         self.began
     }
 
-    /// When the next edge comes, if any.
+    /// Returns the time of the next edge, if any.
     pub fn next(&self) -> Option<u64> {
         let window = self.run.window.edges();
         self.to_come.last().map(|edge| match edge {

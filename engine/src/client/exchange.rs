@@ -18,7 +18,7 @@ use crate::transfer::channel::Channel;
 use crate::transfer::inbox::CAPACITY;
 use crate::transfer::primitive::{Received, Sent, Want};
 
-/// How many times the time allowed without progress a reply in pieces may take.
+/// Maximum time for a reply in pieces, as a multiple of the time allowed without progress.
 pub const LONGEST: u32 = 10;
 
 /// A failed request: the kind that is counted, and the message for the user.
@@ -76,7 +76,7 @@ pub struct Caller<'run> {
     conversations: VecDeque<Box<dyn Conversation>>,
     /// Requests in flight.
     asked: usize,
-    /// How many of them have been put, and not begun.
+    /// Number of them that have been put, and not begun.
     gathered: usize,
     shown: Option<Shown<'run>>,
     window: &'run Window,
@@ -91,9 +91,9 @@ pub struct Caller<'run> {
     shut_down: Option<ShutDown>,
     /// The inbox holds data after the last reply: the beginning of the next, or all of it.
     left_over: bool,
-    /// When the first piece of the incomplete reply arrived (CLOCK_MONOTONIC, nanoseconds); 0: none has.
+    /// Time at which the first piece of the incomplete reply arrived (CLOCK_MONOTONIC, nanoseconds); 0: none has.
     first_piece: u64,
-    /// How long a reply in pieces may take; `None` if it lasts as long as the load.
+    /// Maximum time for a reply in pieces; `None` if it lasts as long as the load.
     longest: Option<Duration>,
 }
 
@@ -188,7 +188,7 @@ impl<'run> Caller<'run> {
         self.unsent = true;
     }
 
-    /// Whether another prepared request would leave by the same call as those not yet begun.
+    /// Returns whether another prepared request would leave by the same call as those not yet begun.
     pub fn gathers_another(&self) -> bool {
         self.gathered < self.channel.outbox.messages_at_once()
     }
@@ -211,17 +211,17 @@ impl<'run> Caller<'run> {
         self.conversations.back().and_then(|last| last.kind())
     }
 
-    /// Whether a request has not been sent in full.
+    /// Returns whether a request has not been sent in full.
     pub fn is_sending(&self) -> bool {
         self.unsent
     }
 
-    /// Whether data was sent or received since the last call of this function.
+    /// Returns whether data was sent or received since the last call of this function.
     pub fn has_moved(&mut self) -> bool {
         std::mem::take(&mut self.moved)
     }
 
-    /// Whether there is work without waiting for the socket: more than one reply has arrived.
+    /// Returns whether there is work without waiting for the socket: more than one reply has arrived.
     pub fn is_behind(&self) -> bool {
         self.left_over
     }

@@ -106,7 +106,7 @@ impl Shown<'_> {
     }
 }
 
-/// Where bytes are printed.
+/// Place where bytes are printed.
 #[derive(Clone, Copy, PartialEq, Eq)]
 enum Place {
     /// Within a line, in quotation marks: a new line is escaped too.

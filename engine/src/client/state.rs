@@ -40,7 +40,7 @@ impl<'run> ClientState<'run> {
         self.number
     }
 
-    /// Whether the client makes another request at this moment.
+    /// Returns whether the client makes another request at this moment.
     pub fn goes_on(&self, at: u64) -> bool {
         self.goes_on_beside(0, at)
     }
@@ -50,7 +50,7 @@ impl<'run> ClientState<'run> {
         self.left > requests && self.perseveres() && !self.run.window.is_over(at)
     }
 
-    /// Whether the client has not given up.
+    /// Returns whether the client has not given up.
     pub fn perseveres(&self) -> bool {
         self.failures < FAILURES_IN_A_ROW && !signal::interrupted()
     }

@@ -16,7 +16,7 @@ pub struct Check {
     pub value: Option<f64>,
     /// Maximum allowed value.
     pub limit: f64,
-    /// Whether the check passes; null if there was too little data to judge.
+    /// True if the check passes; null if there was too little data to judge.
     pub holds: Option<bool>,
     /// The check's meaning, why it was not judged, or what to change.
     pub words: String,
@@ -25,7 +25,7 @@ pub struct Check {
 /// The evidence, all of it for the window.
 #[derive(Debug, Clone, Default)]
 pub struct Evidence {
-    /// How long the window was.
+    /// Length of the window.
     pub window_ns: u64,
     /// Its planned length; `None` if it is unknown, or if an interrupt ended the window.
     pub asked_ns: Option<u64>,
@@ -140,12 +140,12 @@ pub fn judge(evidence: &Evidence) -> Vec<Check> {
     checks
 }
 
-/// Whether the check tests if a load kept its schedule.
+/// Returns whether the check tests if a load kept its schedule.
 pub fn is_of_a_schedule(check: &Check) -> bool {
     [RATE, LAG].contains(&check.name)
 }
 
-/// Whether no check fails.
+/// Returns whether no check fails.
 pub fn is_valid(checks: &[Check]) -> bool {
     checks.iter().all(|check| check.holds != Some(false))
 }

@@ -99,7 +99,7 @@ pub struct Figure {
     pub value: Option<u64>,
     /// Multiplexing, for an event that shares the CPU's counters.
     pub multiplexing: Option<Multiplexing>,
-    /// Why there is no value.
+    /// Reason why there is no value.
     pub why: Option<&'static str>,
 }
 
@@ -150,12 +150,12 @@ impl Counter {
         Counter { about, unit, source: Source::Elsewhere(available), kind: Kind::Count, parts: Vec::new }
     }
 
-    /// Whether `--count` accepts it.
+    /// Returns whether `--count` accepts it.
     pub fn is_countable(&self) -> bool {
         !matches!(self.source, Source::Elsewhere(_))
     }
 
-    /// Whether it is exactly this perf event.
+    /// Returns whether it is exactly this perf event.
     pub fn is_event(&self, event: Generic) -> bool {
         matches!(self.source, Source::Event(own) if own.generic() == Some(event))
     }
@@ -199,8 +199,8 @@ pub struct Readout {
     /// Requested counters by name, including all child processes. Counters with several figures also have `COUNTER.PART`. Null
     /// if unavailable.
     pub counters: BTreeMap<String, Option<u64>>,
-    /// How long each event was counted, for events that share the CPU's counters. An event that was not counted all the time is
-    /// extrapolated in `counters`, and `scaled` is true.
+    /// Time for which each event was counted, for events that share the CPU's counters. An event that was not counted
+    /// all the time is extrapolated in `counters`, and `scaled` is true.
     pub multiplexing: BTreeMap<String, Multiplexing>,
     /// Unavailable counters with the reason: not available on this machine, or too many for the CPU. Also parts of a counter
     /// (`COUNTER.PART`) that had nothing to report, or that this kernel does not report.

@@ -86,7 +86,7 @@ pub fn split(list: &str) -> Vec<&str> {
     .collect()
 }
 
-/// Whether a digit is decimal: `read` is a word.
+/// Parses a raw event such as `r3c`. It has a decimal digit, unlike the word `read`.
 fn raw(word: &str) -> Option<u64> {
     let digits = word.strip_prefix('r')?;
     let is_hexadecimal = digits.chars().all(|each| each.is_ascii_hexdigit());

@@ -3,7 +3,7 @@
 use schemars::JsonSchema;
 use serde::Serialize;
 
-/// How long an event was counted that shares the CPU's counters with others by turns (multiplexing).
+/// Time for which an event was counted that shares the CPU's counters with others by turns (multiplexing).
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, JsonSchema)]
 pub struct Multiplexing {
     /// Count while it had a counter.
@@ -12,7 +12,8 @@ pub struct Multiplexing {
     pub enabled_ns: u64,
     /// Part of the run time in which it had a counter.
     pub running_ns: u64,
-    /// Whether it lacked a counter for some of the time, so that the figure is extrapolated: counted × enabled / running.
+    /// True if it lacked a counter for some of the time, so that the figure is extrapolated: counted × enabled /
+    /// running.
     pub scaled: bool,
 }
 

@@ -167,8 +167,8 @@ impl TreeEvent {
         })
     }
 
-    /// Whether the event needs one of the CPU's few counters, which events share by turns. The kernel's own events run all
-    /// the time.
+    /// Returns whether the event needs one of the CPU's few counters, which events share by turns. The kernel's own
+    /// events run all the time.
     fn takes_turns(self) -> bool {
         !matches!(self.kind, Kind::Generic(Generic::Software(_)) | Kind::Tracepoint { .. })
     }
@@ -257,7 +257,7 @@ impl PerfEvent {
         Ok(Multiplexing::new(count, time_enabled.max(of_tree_ns), time_running))
     }
 
-    /// Whether the event shares the CPU's counters with others.
+    /// Returns whether the event shares the CPU's counters with others.
     pub fn takes_turns(&self) -> bool {
         self.time.is_some()
     }

@@ -11,7 +11,7 @@ use crate::sys::process::{self, Pid, Reaped, Usage};
 pub struct Tree {
     /// First process.
     pub root: Pid,
-    /// Where counting begins.
+    /// Beginning of the counting.
     pub from: Beginning,
     /// Sums of what ended processes used.
     pub reaped: &'static Reaped,

@@ -86,7 +86,7 @@ macro_rules! counts {
         #[repr(align(64))]
         pub struct Slot {
             $($(#[$meta])* pub $name: AtomicU64,)+
-            /// How a load's connections ended.
+            /// Endings of a load's connections.
             pub closings: Closings,
             errors: [AtomicU64; ErrorKind::ALL.len()],
         }

@@ -32,7 +32,7 @@ pub static ENTRY: Limit = Limit {
     },
 };
 
-/// How long sent data may take to arrive. Over loopback it is there at once, unless the kernel defers its work.
+/// Maximum time for sent data to arrive. Over loopback it is there at once, unless the kernel defers its work.
 const PATIENCE: Duration = Duration::from_secs(1);
 
 /// Sends the whole buffer and receives it back. Bytes that the socket cannot take are sent after some were received.

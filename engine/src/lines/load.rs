@@ -63,7 +63,7 @@ impl Times {
 /// Latency of replies.
 #[derive(Debug, Clone, Serialize, JsonSchema)]
 pub struct Latency {
-    /// Where the latency begins.
+    /// Start of the latency.
     pub from: From,
     /// Distribution of the latency.
     #[serde(flatten)]
@@ -74,9 +74,9 @@ pub struct Latency {
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, JsonSchema)]
 #[serde(rename_all = "snake_case")]
 pub enum From {
-    /// When the request is sent, in a closed loop: each client waits for its previous reply first.
+    /// The moment at which the request is sent, in a closed loop: each client waits for its previous reply first.
     Sent,
-    /// When the request is due by the schedule, in an open loop, whether or not a connection is free.
+    /// The moment at which the request is due by the schedule, in an open loop, whether or not a connection is free.
     Intended,
 }
 
@@ -91,10 +91,10 @@ impl Latency {
     }
 }
 
-/// How well an open loop kept its schedule, for the requests that were due in the window.
+/// Accuracy with which an open loop kept its schedule, for the requests that were due in the window.
 #[derive(Debug, Clone, Serialize, JsonSchema)]
 pub struct Scheduled {
-    /// What became of the requests.
+    /// Outcomes of the requests.
     #[serde(flatten)]
     pub outcomes: Outcomes,
     /// Configured requests per second. For recorded arrivals, the rate of the whole recording.
@@ -103,9 +103,9 @@ pub struct Scheduled {
     pub achieved_per_second: f64,
     /// Time from the sending of a request, or the start of its own connection, to the end of its reply.
     pub service_time: Option<Times>,
-    /// How late the load sent requests that were due and had a free connection.
+    /// Delay with which the load sent requests that were due and had a free connection.
     pub send_lag: Option<Times>,
-    /// How long requests waited for a free connection.
+    /// Time for which requests waited for a free connection.
     pub connection_wait: Option<Times>,
     /// Time between two sends of the same thread.
     pub gaps: Option<Times>,
@@ -117,7 +117,7 @@ pub struct Scheduled {
     pub gap_due_variation: Option<f64>,
 }
 
-/// Whether a load measured its server, and the checks that decide it.
+/// Result of the checks that a load measured its server.
 #[derive(Debug, Clone, Serialize, JsonSchema)]
 pub struct Validity {
     /// True if an open loop passed every check. False if a check or a request failed. Null for a closed loop, which has no

@@ -50,7 +50,7 @@ pub enum Line {
     Life(Life),
     /// A server or load that `profile` ran has ended. This is also the first line of the profile's file.
     Profile(Profile),
-    /// What `profile` would record on this machine.
+    /// Properties of a profile that `profile` would record on this machine.
     ProfileCheck(ProfileCheck),
     /// A stack in the file that `profile` writes.
     Stack(Stack),
@@ -91,12 +91,12 @@ pub struct Ready {
     pub workload: &'static str,
     /// All effective settings.
     pub settings: SettingValues,
-    /// Whether the server busy-polls, even without clients: by its design, or because of `--wait spin`. False for a primitive
-    /// that only busy-polls for a moment in a receive call.
+    /// True if the server busy-polls, even without clients: by its design, or because of `--wait spin`. False for a
+    /// primitive that only busy-polls for a moment in a receive call.
     pub spins: bool,
-    /// Where the CPU time of snapshots comes from.
+    /// Source of the CPU time of snapshots.
     pub cpu_source: CpuSource,
-    /// Why no better CPU source is used; null if this is the best.
+    /// Reason why no better CPU source is used; null if this is the best.
     pub cpu_source_reason: Option<String>,
     /// Options of the listening socket, as the kernel reports them.
     pub socket: SocketOptions,
@@ -177,7 +177,7 @@ pub struct Summary {
     pub account_fault: Option<String>,
     /// Options of the first connection, as the kernel reports them. Null without a connection, and over Unix sockets.
     pub connection: Option<ConnectionOptions>,
-    /// How the server ended, if it ended without being stopped.
+    /// Ending of the server, if it ended without being stopped.
     pub died: Option<String>,
 }
 
@@ -196,7 +196,7 @@ pub struct LoadResult {
     pub receive: &'static str,
     /// All effective settings.
     pub settings: SettingValues,
-    /// What a load that ends by time counts in its window.
+    /// Quantity that a load that ends by time counts in its window.
     pub measured_by: MeasuredBy,
     /// Number of requests to make. Null if the load ends by time.
     pub expected_requests: Option<u64>,
@@ -222,11 +222,12 @@ pub struct LoadResult {
     /// waits for its reply before it sends again, so requests that a stall prevents are not in it. An open loop measures from
     /// when the request was due.
     pub latency: Option<Latency>,
-    /// How well an open loop kept its schedule.
+    /// Accuracy with which an open loop kept its schedule.
     pub scheduled: Option<Scheduled>,
     /// Sizes and kinds of the requests. Null if all requests are alike.
     pub traffic: Option<Traffic>,
-    /// Whether the load measured its server. Null if nothing failed and the load has no event loop or does not end by time.
+    /// Result of the checks that the load measured its server. Null if nothing failed and the load has no event loop or
+    /// does not end by time.
     pub validity: Option<Validity>,
     /// Memory of the load's process. Null if each client is a separate process, or if the kernel does not report it.
     pub memory: Option<Memory>,
@@ -245,11 +246,11 @@ pub struct LoadResult {
     pub requests_by_client: Option<Vec<u64>>,
     /// Options of the first connection, as the kernel reports them. Null without a connection, and over Unix sockets.
     pub connection: Option<ConnectionOptions>,
-    /// How connections ended, for the sample that was examined. Null if none was examined, and over Unix sockets.
+    /// Endings of connections, for the sample that was examined. Null if none was examined, and over Unix sockets.
     pub closings: Option<Closed>,
     /// Message of the first error.
     pub first_error: Option<String>,
-    /// Whether an interrupt stopped the load before its end.
+    /// True if an interrupt stopped the load before its end.
     pub interrupted: bool,
 }
 
@@ -329,7 +330,7 @@ pub struct Namespaces {
     pub schema: u32,
     /// Process that made the namespaces. It is in the clients' namespace, so /proc/PID/net is the clients'.
     pub pid: i32,
-    /// Whether they belong to a user namespace made for them, because the user is not root.
+    /// True if they belong to a user namespace made for them, because the user is not root.
     pub user_namespace: bool,
     /// Settings of the pair.
     pub settings: SettingValues,
@@ -337,7 +338,7 @@ pub struct Namespaces {
     pub server: NamespaceEnd,
     /// The clients' namespace.
     pub client: NamespaceEnd,
-    /// Why the interfaces have no IPv6 addresses; null if they have.
+    /// Reason why the interfaces have no IPv6 addresses; null if they have.
     pub without_ipv6: Option<String>,
 }
 
@@ -358,7 +359,7 @@ pub struct NamespaceEnd {
     pub sysctls: BTreeMap<String, Option<String>>,
 }
 
-/// Where and how the machine limits are measured.
+/// CPUs and settings with which the machine limits are measured.
 #[derive(Debug, Serialize, JsonSchema)]
 pub struct Limits {
     /// Version of the lines.
@@ -402,7 +403,7 @@ pub struct LimitUnavailable {
     /// The machine limit.
     #[serde(flatten)]
     pub point: LimitPoint,
-    /// Why there is no further round.
+    /// Reason why there is no further round.
     pub reason: String,
 }
 
@@ -434,13 +435,13 @@ pub struct Refused {
     pub schema: u32,
     /// The area, a dot, and what is wrong, such as `listen.in_use`. It stays when the words change.
     pub code: &'static str,
-    /// What is wrong, with the value seen.
+    /// The problem, with the value seen.
     pub message: String,
-    /// What to type instead, or what is allowed.
+    /// Replacement to type, or the allowed values.
     pub hint: Option<String>,
     /// Names of the settings and other options to blame, such as `pipeline` or `primitive`; the first is the likeliest.
     pub settings: Vec<String>,
-    /// Whether only this machine is in the way, so that another one may accept the same command.
+    /// True if only this machine is in the way, so that another one may accept the same command.
     pub only_here: bool,
 }
 

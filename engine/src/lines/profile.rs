@@ -15,11 +15,11 @@ pub struct Profile {
     pub schema: u32,
     /// Event at which the kernel takes samples.
     pub event: Event,
-    /// Why the event is not cycles; null if it is.
+    /// Reason why the event is not cycles; null if it is.
     pub why_not_cycles: Option<String>,
-    /// What the kernel samples. Only one of the ways catches short-lived processes.
+    /// Scope of sampling. Only one of the ways catches short-lived processes.
     pub scope: Scope,
-    /// Why the kernel does not sample whole CPUs; null if it does.
+    /// Reason why the kernel does not sample whole CPUs; null if it does.
     pub why_not_cpus: Option<String>,
     /// Requested samples per second of CPU time. For cycles, at the CPU's speed before the command began.
     pub frequency_hertz: u64,
@@ -27,7 +27,7 @@ pub struct Profile {
     pub samples: u64,
     /// Records, mostly samples, that did not fit into the kernel's ring buffers.
     pub lost: u64,
-    /// How often the kernel paused sampling because it took too much time.
+    /// Number of times that the kernel paused sampling because it took too much time.
     pub throttled: u64,
     /// CLOCK_MONOTONIC at exec.
     pub from_ns: u64,
@@ -45,20 +45,20 @@ pub struct Profile {
     pub status: i32,
 }
 
-/// What a profile on this machine would record. Nothing is sampled.
+/// Properties of a profile that this machine would record. Nothing is sampled.
 #[derive(Debug, Clone, Serialize, JsonSchema)]
 pub struct ProfileCheck {
     /// Version of the lines.
     pub schema: u32,
-    /// Why no profile is possible, and what helps; null if one is.
+    /// Reason why no profile is possible, with a remedy; null if one is.
     pub reason: Option<String>,
     /// Event at which the kernel would take samples; null if there is none.
     pub event: Option<Event>,
-    /// Why the event would not be cycles; null if it would, or if there is none.
+    /// Reason why the event would not be cycles; null if it would, or if there is none.
     pub why_not_cycles: Option<String>,
-    /// What the kernel would sample; null if nothing.
+    /// Scope of sampling; null if the kernel would sample nothing.
     pub scope: Option<Scope>,
-    /// Why the kernel would not sample whole CPUs; null if it would, or if there is no event.
+    /// Reason why the kernel would not sample whole CPUs; null if it would, or if there is no event.
     pub why_not_cpus: Option<String>,
     /// Requested samples per second of CPU time.
     pub frequency_hertz: u64,

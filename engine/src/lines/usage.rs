@@ -13,9 +13,9 @@ pub struct Used {
     pub user_ns: u64,
     /// CPU time in the kernel.
     pub system_ns: u64,
-    /// How often a thread gave up its CPU to wait.
+    /// Number of times that a thread gave up its CPU to wait.
     pub voluntary_switches: u64,
-    /// How often the kernel took the CPU from a thread.
+    /// Number of times that the kernel took the CPU from a thread.
     pub involuntary_switches: u64,
     /// Page faults without input.
     pub minor_faults: u64,

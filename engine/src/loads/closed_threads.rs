@@ -89,7 +89,7 @@ fn client(run: &'static LoadRun, number: usize, connect_first: bool, ticket: &Ti
     Ok(())
 }
 
-/// Where clients wait until all of them are there.
+/// Gate at which clients wait until all of them have arrived.
 #[derive(Default)]
 struct Gate {
     /// Clients that have not ended.

@@ -28,7 +28,7 @@ pub struct Closings {
     reset_by_server: AtomicU64,
 }
 
-/// How connections of a load ended. Each worker examines its first 16 connections and every 64th.
+/// Endings of connections of a load. Each worker examines its first 16 connections and every 64th.
 #[derive(Debug, Clone, Default, PartialEq, Eq, Serialize, JsonSchema)]
 pub struct Closed {
     /// Connections that the load closed first (FIN). They stay in TIME_WAIT at the load.
@@ -48,7 +48,7 @@ pub struct Closed {
 #[derive(Debug, Clone, Copy)]
 pub struct ShutDown(Option<End>);
 
-/// How a connection ends.
+/// Ending of a connection.
 #[derive(Debug, Clone, Copy)]
 enum End {
     ClosedByLoad,
@@ -96,14 +96,15 @@ impl Closings {
         count.fetch_add(1, Relaxed);
     }
 
-    /// Whether to examine the next connection that ends.
+    /// Returns whether to examine the next connection that ends.
     fn is_next_examined(&self) -> bool {
         let before = self.ended.fetch_add(1, Relaxed);
         before < FIRST || before.is_multiple_of(EVERY)
     }
 }
 
-/// Whether close(2) sends RST. Unread bytes cause one, to tell the peer that they were lost (RFC 2525, section 2.17).
+/// Returns whether close(2) sends RST. Unread bytes cause one, to tell the peer that they were lost (RFC 2525, section
+/// 2.17).
 fn resets(connection: BorrowedFd<'_>) -> bool {
     let lingers = SockRef::from(&connection).linger();
     matches!(lingers, Ok(Some(Duration::ZERO))) || ioctl_fionread(connection).is_ok_and(|bytes| bytes > 0)

@@ -66,7 +66,7 @@ pub fn shape(netlink: &mut Netlink, interface: u32, mtu: u32, shaping: Shaping) 
 }
 
 impl Shaping {
-    /// Whether the shaping needs netem.
+    /// Returns whether the shaping needs netem.
     pub fn delays(&self) -> bool {
         !self.delay.is_zero() || self.loss > 0
     }

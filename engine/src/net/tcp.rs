@@ -18,7 +18,7 @@ use crate::sys::socket;
 /// Settings of both ends for TCP only.
 pub const SETTINGS: &[Setting] = &[NODELAY, CONGESTION];
 
-/// Whether Nagle's algorithm is off, for both ends.
+/// TCP_NODELAY, for both ends: Nagle's algorithm off or on.
 pub const NODELAY: Setting = Setting {
     name: "nodelay",
     help: "Send small segments at once (TCP_NODELAY) instead of waiting for an acknowledgement",

@@ -132,8 +132,8 @@ pub fn await_running(netlink: &mut Netlink) -> Result<Interface> {
     }
 }
 
-/// Whether an address, from this process's namespace, leads only to an end of a pair made by this program: it is the address of
-/// an end, and the only interface that is up besides loopback has the alias.
+/// Returns whether an address, from this process's namespace, leads only to an end of a pair made by this program: it
+/// is the address of an end, and the only interface that is up besides loopback has the alias.
 pub fn leads_to_an_end(address: IpAddr) -> Result<bool> {
     let of_an_end = |end: End| [IpAddr::V4(end.address), IpAddr::V6(end.address6)].contains(&address);
     if ![SERVER, CLIENT].into_iter().any(of_an_end) {

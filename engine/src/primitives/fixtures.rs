@@ -40,7 +40,7 @@ fn is_available(entry: &Entry<Primitive>) -> bool {
     reason.is_none()
 }
 
-/// Whether a primitive is available on this machine; prints if not.
+/// Returns whether a primitive is available on this machine; prints if not.
 pub fn has(name: &str) -> bool {
     is_available(PRIMITIVES.iter().find(|entry| entry.name == name).unwrap())
 }

@@ -52,7 +52,8 @@ impl Opener<dyn Sender> for Sockets {
 
 #[derive(Default)]
 struct ZeroCopy {
-    /// What each call has sent, until the kernel is done with it. The kernel counts calls from 0, and wraps around.
+    /// Pieces that each call has sent, until the kernel is done with it. The kernel counts calls from 0, and wraps
+    /// around.
     held: BTreeMap<u32, Vec<Piece>>,
     calls: u32,
     completions: Completions,

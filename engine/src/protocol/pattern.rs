@@ -16,7 +16,7 @@ pub const BYTES: Setting = Setting {
     for_more: Some("for more bytes in a reply, use the workload stream"),
 };
 
-/// How strictly a client checks replies.
+/// Strictness with which a client checks replies.
 pub const CHECK: Setting = Setting {
     name: "check",
     help: "Compare replies with the bytes that our servers send, or only count their bytes (for other servers)",

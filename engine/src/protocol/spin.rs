@@ -24,7 +24,7 @@ impl Spin {
         Spin(Duration::from_micros(settings.integer(SPIN.name)))
     }
 
-    /// Whether nothing is added, so that a request without other computing can be answered at once.
+    /// Returns whether nothing is added, so that a request without other computing can be answered at once.
     pub fn is_zero(self) -> bool {
         self.0.is_zero()
     }

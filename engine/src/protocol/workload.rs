@@ -31,8 +31,8 @@ pub struct Workload {
     pub agreements: &'static [Agreement],
     /// Settings of the client side that replace others.
     pub instead: &'static [Instead],
-    /// Whether the settings of the client side request a resource that our servers do not have, and the settings that
-    /// define its reply. Unless one of these is given, they have no effect, and any reply is correct.
+    /// Test whether the settings of the client side request a resource that our servers do not have, and the settings
+    /// that define its reply. Unless one of these is given, they have no effect, and any reply is correct.
     pub asks_another: (fn(&Settings) -> bool, &'static [Setting]),
     /// Settings with which an end makes new messages for each request, so that messages do not stay in memory for ever.
     pub made_anew: &'static [(End, Setting)],
@@ -50,10 +50,10 @@ pub struct Workload {
     pub measured_by: MeasuredBy,
     /// The setting of the client side that chooses the direction of a stream; `None` if all requests have the same.
     pub direction: Option<Direction>,
-    /// Whether the protocol supports pipelining: each request's conversation takes its reply from the input, and leaves
+    /// True if the protocol supports pipelining: each request's conversation takes its reply from the input, and leaves
     /// the rest if [`Input::more_follow`] says that more may follow.
     pub pipelines: bool,
-    /// Whether the server can distinguish requests, so that it counts as many as its clients. If the protocol has no
+    /// True if the server can distinguish requests, so that it counts as many as its clients. If the protocol has no
     /// boundaries between requests, the server counts receives, and both ends account for another sum
     /// ([`Service::account`]).
     pub counts_requests: bool,
@@ -155,7 +155,7 @@ pub const KEEP: Setting = Setting {
     for_more: None,
 };
 
-/// What is counted in the window of a load.
+/// Quantity that is counted in the window of a load.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, JsonSchema)]
 #[serde(rename_all = "snake_case")]
 pub enum MeasuredBy {
@@ -262,7 +262,7 @@ pub type Account = BTreeMap<&'static str, u64>;
 
 /// One connection of the server side.
 pub trait Session: Send {
-    /// What the first receive wants.
+    /// Returns the bytes that the first receive may take.
     fn first(&self) -> Want;
 
     /// Takes at most one request from the input, puts its reply into the outbox, and returns what comes next.

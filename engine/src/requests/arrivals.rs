@@ -1,4 +1,4 @@
-//! When the requests of an open load are due: moments that are independent of replies.
+//! Times at which requests of an open load are due: moments that are independent of replies.
 //!
 //! A schedule counts in expected requests, not in time. Each step is 1 for even arrivals, exponential with mean 1 for a
 //! Poisson process, or a recorded gap divided by the mean gap. The p-th request is due when p requests are expected,

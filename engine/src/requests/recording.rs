@@ -145,7 +145,7 @@ pub fn sizes(option: &str, path: &str, allowed: RangeInclusive<u64>) -> Result<V
 /// Gaps between requests, which repeat when they end.
 #[derive(Debug, PartialEq)]
 pub struct RecordedGaps {
-    /// When each request is due, in nanoseconds from the start.
+    /// Time at which each request is due, in nanoseconds from the start.
     ends: Vec<f64>,
 }
 
@@ -171,8 +171,8 @@ impl RecordedGaps {
         RecordedGaps { ends: microseconds.iter().scan(0.0, sum).collect() }
     }
 
-    /// When the request with this number, counted from 0, is due: nanoseconds from the start. Computed without adding
-    /// over many requests, so that rounding errors do not accumulate.
+    /// Returns the time at which the request with this number, counted from 0, is due: nanoseconds from the start.
+    /// Computed without adding over many requests, so that rounding errors do not accumulate.
     pub fn moment(&self, number: u64) -> f64 {
         let rows = self.ends.len() as u64;
         (number / rows) as f64 * self.total() + self.ends[(number % rows) as usize]

@@ -49,7 +49,7 @@ pub const ARRIVAL_SEED: Setting = Setting {
     for_more: Some(A_NUMBER_OF_64_BITS),
 };
 
-/// How arrivals follow each other.
+/// Arrival process.
 #[derive(Debug, Clone, Copy, PartialEq)]
 pub enum Process {
     /// Independent of each other.
@@ -60,10 +60,10 @@ pub enum Process {
     Recorded(&'static RecordedGaps),
 }
 
-/// When requests of a whole load are due.
+/// Times at which requests of a whole load are due.
 #[derive(Debug, Clone, Copy)]
 pub struct Schedule {
-    /// How they follow each other.
+    /// Arrival process.
     pub process: Process,
     /// Requests per second after the ramp; for recorded arrivals, the mean.
     pub rate: f64,

@@ -62,7 +62,7 @@ impl SizesInTurn {
         self.sizes.largest()
     }
 
-    /// Whether a distribution was given.
+    /// Returns whether a distribution was given.
     pub fn is_asked_for(&self) -> bool {
         self.is_asked_for
     }

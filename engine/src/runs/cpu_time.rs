@@ -22,7 +22,7 @@ const OF_PERF_EVENT: &str = "perf_event misses what tasks do as they end and aro
 pub struct CpuTime {
     source: CpuSource,
     clock: Option<Box<dyn Reading>>,
-    /// Why no better CPU source is used, and what this one misses.
+    /// Reason why no better CPU source is used, and the time that this one misses.
     pub reason: Option<String>,
 }
 

@@ -46,9 +46,9 @@ pub struct Plan {
     pub settings: Settings,
     /// Called with each mark of a load that ends by time.
     pub mark: fn(Mark),
-    /// Whether to print everything that passes over the connections.
+    /// True to print everything that passes over the connections.
     pub show: bool,
-    /// Whether to print only what the source's own client prints at its end.
+    /// True to print only the lines that the source's own client prints at its end.
     pub original: bool,
     /// Requested counters.
     pub counters: Vec<&'static Entry<Counter>>,
@@ -56,7 +56,7 @@ pub struct Plan {
 
 /// The requests of a load and when they are due. All files that the settings name are read before the first connection.
 pub struct Requests {
-    /// When requests are due; `None` for a closed loop.
+    /// Times at which requests are due; `None` for a closed loop.
     pub schedule: Option<Schedule>,
     /// The workload's client.
     pub client: Box<dyn Client>,

@@ -314,7 +314,7 @@ fn missing(code: &'static str, options: &str, error: io::Error, discipline: &str
     }
 }
 
-/// Why the kernel refuses namespaces, as far as it reports.
+/// Makes the error for refused namespaces, with the reason as far as the kernel reports it.
 fn refused(error: io::Error) -> anyhow::Error {
     refused_by(&error, |name| Some(std::fs::read_to_string(path_of(name)).ok()?.trim().to_owned()))
 }

@@ -63,7 +63,7 @@ pub struct Plan {
     pub cpu_source: String,
     /// Requested counters.
     pub counters: Vec<&'static Entry<Counter>>,
-    /// Whether to print lines for programs and read commands, instead of text for people.
+    /// True to print lines for programs and read commands, instead of text for people.
     pub control: bool,
 }
 
@@ -97,13 +97,13 @@ struct Supervisor<'a> {
     server: Pid,
     cpu_time: CpuTime,
     counting: Counting,
-    /// When the server was stopped.
+    /// Time at which the server was stopped.
     stopped: Option<Instant>,
-    /// When the server will be killed.
+    /// Time at which the server will be killed.
     deadline: Option<Instant>,
-    /// Whether the supervisor has killed the server after the deadline.
+    /// True if the supervisor has killed the server after the deadline.
     killed: bool,
-    /// Whether every process of the server was reaped, so that its process ids may be reused.
+    /// True if every process of the server was reaped, so that its process ids may be reused.
     ended: bool,
 }
 

@@ -12,8 +12,8 @@ use crate::sys::descriptor::{PollFlags, poll};
 use crate::transfer::channel::Channel;
 use crate::transfer::primitive::{Received, Sent, Want};
 
-/// How long a peer may take no data of a finished connection while the kernel still reads its pieces: as long as our
-/// clients wait for their server.
+/// Maximum time for which a peer may take no data of a finished connection while the kernel still reads its pieces: as
+/// long as our clients wait for their server.
 const FINISH: Duration = Duration::from_secs(10);
 
 /// Maximum replies per turn, as in memcached (its option -R): a client that never stops sending requests must not delay
@@ -44,11 +44,11 @@ pub struct Connection {
     /// Job to run once the replies before it have been sent.
     job: Option<Job>,
     state: State,
-    /// What is left of the current turn.
+    /// Rest of the current turn.
     left: Left,
 }
 
-/// How much a connection may still do before it yields.
+/// Work that a connection may still do before it yields.
 #[derive(Clone, Copy)]
 struct Left {
     receives: usize,
@@ -284,7 +284,7 @@ impl Connection {
         self.channel.finish(FINISH);
     }
 
-    /// Whether the session had another part of the begun reply.
+    /// Puts the next part of the begun reply into the outbox; returns whether the session had one.
     fn next_part(&mut self) -> Result<bool, ErrorKind> {
         let more = self.session.more(&mut self.channel.outbox);
         if more == More::Part {
@@ -298,8 +298,8 @@ impl Connection {
         Ok(false)
     }
 
-    /// Whether the next request, which has arrived, is answered before earlier replies are sent, so that one call of
-    /// the primitive gathers them. Requests that need computing wait until those are sent.
+    /// Returns whether the next request, which has arrived, is answered before earlier replies are sent, so that one
+    /// call of the primitive gathers them. Requests that need computing wait until those are sent.
     fn gathers_another(&self) -> bool {
         let outbox = &self.channel.outbox;
         let room = (1..outbox.messages_at_once() as u64).contains(&self.answers) && outbox.bytes() < GATHERED;

@@ -20,7 +20,7 @@ use crate::transfer::primitive::{Receiver, Sender, Waits};
 pub struct Design {
     /// Description, and its source.
     pub about: About,
-    /// How the design waits for its sockets.
+    /// Way in which the design waits for its sockets.
     pub waits: Waits,
     /// Settings of the design.
     pub settings: &'static [Setting],
@@ -28,11 +28,12 @@ pub struct Design {
     pub workers: fn(&Settings) -> usize,
     /// Serves until the listener is shut down, and then until all accepted connections are served.
     pub serve: fn(&'static Run) -> Result<()>,
-    /// What the design creates for every connection; `None` for most designs ([`COMMON`]).
+    /// Process or thread that the design creates for every connection; `None` for most designs ([`COMMON`]).
     pub makes: Option<Makes>,
     /// Number of listeners, all on the same address; one in most designs ([`COMMON`]).
     pub listeners: fn(&Settings) -> usize,
-    /// Why the design supports only TCP; `None` if it supports any stream socket, as most designs do ([`COMMON`]).
+    /// Reason why the design supports only TCP; `None` if it supports any stream socket, as most designs do
+    /// ([`COMMON`]).
     pub tcp_only: Option<&'static str>,
     /// The design always busy-polls, whatever its settings; few designs do ([`COMMON`]).
     pub spins: bool,
@@ -43,13 +44,13 @@ pub struct Design {
 }
 
 impl Design {
-    /// Why the design cannot run on this machine; `None` if it can.
+    /// Returns why the design cannot run on this machine; `None` if it can.
     pub fn unavailable(&self) -> Option<String> {
         feature::missing(self.rests_on)
     }
 }
 
-/// What a design creates for every connection, and what ends with it.
+/// Process or thread that a design creates for every connection, and that ends with it.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, serde::Serialize)]
 #[serde(rename_all = "snake_case")]
 pub enum Makes {
@@ -88,7 +89,7 @@ pub const POOL: Setting = Setting {
     for_more: None,
 };
 
-/// How long to wait if a resource has run out.
+/// Wait after a resource has run out.
 const SHORTAGE: Duration = Duration::from_millis(10);
 
 /// For [`Design::workers`] of a design with the setting [`POOL`].

@@ -14,7 +14,7 @@ use crate::server::steering;
 use crate::sys::process::{self, Ended, Pid};
 use crate::sys::socket;
 
-/// Whether lost workers are replaced, for pools of processes.
+/// Replacement of lost workers, for pools of processes.
 pub const RESPAWN: Setting = Setting {
     name: "respawn",
     help: "Fork a new worker to replace one that was killed by a signal",

@@ -110,7 +110,7 @@ impl Scoreboard {
         })
     }
 
-    /// Whether a worker has been told to leave; checked before it waits for a connection.
+    /// Returns whether a worker has been told to leave; checked before it waits for a connection.
     pub fn is_told(&self, place: usize) -> bool {
         self.places[place].load(SeqCst) == TOLD
     }

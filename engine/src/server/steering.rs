@@ -13,7 +13,7 @@ use crate::sys::descriptor::close_inherited;
 use crate::sys::process::{allowed_cpus, pin};
 use crate::sys::socket::steer_by_cpu;
 
-/// Why such a design supports only TCP; `tcp_only` of its entry.
+/// Reason why such a design supports only TCP; `tcp_only` of its entry.
 pub const ONE_ADDRESS: Option<&str> = Some("SO_REUSEPORT shares a port (socket(7))");
 
 /// Several listeners at one address (SO_REUSEPORT).
@@ -23,7 +23,7 @@ pub const REUSEPORT: Feature = Feature {
     refusal: || on_tcp_socket("setsockopt, SO_REUSEPORT", |socket| SockRef::from(&socket).set_reuse_port(true)),
 };
 
-/// How the kernel chooses the listener of a connection.
+/// Rule by which the kernel chooses the listener of a connection.
 pub const STEER: Setting = Setting {
     name: "steer",
     help: "How connections are distributed among workers: none, by the kernel's hash; cpu, to the worker pinned to \

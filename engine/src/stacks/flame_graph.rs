@@ -10,7 +10,7 @@ use inferno::flamegraph::{self, Options};
 
 use crate::base::mistake::{mistake, mistake_with_hint};
 
-/// What to draw, and how.
+/// Input, output and options of a drawing.
 pub struct Plan {
     /// Folded stacks.
     pub stacks: PathBuf,

@@ -47,7 +47,7 @@ pub enum Happened {
         thread: u32,
         /// The name, at most 15 bytes.
         name: String,
-        /// Whether execve(2) named it, which also removed all mappings.
+        /// True if execve(2) named it, which also removed all mappings.
         by_exec: bool,
     },
     /// The process mapped code.

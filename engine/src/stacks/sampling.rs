@@ -29,7 +29,7 @@ pub enum Event {
     CpuClock,
 }
 
-/// What the kernel samples.
+/// Scope of sampling.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, JsonSchema)]
 #[serde(rename_all = "snake_case")]
 pub enum Scope {
@@ -69,7 +69,7 @@ pub struct Sampling {
     read_at_ns: u64,
     /// Records that did not fit into the ring buffers.
     pub lost: u64,
-    /// How often the kernel paused sampling because it took too much time.
+    /// Number of times that the kernel paused sampling because it took too much time.
     pub throttled: u64,
 }
 
@@ -241,7 +241,7 @@ impl fmt::Display for NoRing {
     }
 }
 
-/// Whether this process may lock unlimited memory (CAP_IPC_LOCK, capabilities(7)).
+/// Returns whether this process may lock unlimited memory (CAP_IPC_LOCK, capabilities(7)).
 fn may_lock_memory() -> bool {
     const IPC_LOCK: u32 = 14;
     let status = fs::read_to_string("/proc/self/status").unwrap_or_default();

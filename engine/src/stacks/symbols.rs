@@ -12,7 +12,7 @@ use blazesym::symbolize::{Input, Symbolized, Symbolizer};
 
 use crate::stacks::address_space::Place;
 
-/// Where a function's code is.
+/// Place of a function's code.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, PartialOrd, Ord, serde::Serialize, schemars::JsonSchema)]
 #[serde(rename_all = "snake_case")]
 pub enum Mode {
@@ -107,7 +107,7 @@ fn readable(path: &str) -> Option<PathBuf> {
     fs::metadata(path).is_ok_and(|found| found.is_file()).then(|| path.into())
 }
 
-/// Why functions of the kernel have no names on this machine; `None` if they have.
+/// Returns why functions of the kernel have no names on this machine; `None` if they have.
 pub fn kernel_unknown() -> Option<String> {
     const KALLSYMS: &str = "/proc/kallsyms";
     let file = match fs::File::open(KALLSYMS) {

@@ -130,7 +130,7 @@ pub fn write(descriptor: BorrowedFd<'_>, bytes: &[u8]) -> io::Result<usize> {
     retry(|| nix::unistd::write(descriptor, bytes).map_err(io::Error::from))
 }
 
-/// Whether a listener has been shut down (POLLHUP, poll(2)).
+/// Returns whether a listener has been shut down (POLLHUP, poll(2)).
 pub fn is_shut_down(listener: BorrowedFd<'_>) -> io::Result<bool> {
     let ready = poll(&[(listener, PollFlags::empty())], Some(Duration::ZERO))?;
     Ok(ready[0].contains(PollFlags::POLLHUP))

@@ -40,7 +40,7 @@ pub fn own_network() -> io::Result<OwnedFd> {
     Ok(File::open(OWN_NETWORK)?.into())
 }
 
-/// Whether a descriptor belongs to a network namespace, not to a file or another kind of namespace.
+/// Returns whether a descriptor belongs to a network namespace, not to a file or another kind of namespace.
 pub fn is_network(namespace: BorrowedFd<'_>) -> bool {
     // SAFETY: the call takes a descriptor and a number.
     let kind = unsafe { libc::ioctl(namespace.as_raw_fd(), GET_TYPE) };

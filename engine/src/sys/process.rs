@@ -105,7 +105,7 @@ pub fn become_engine(arguments: &[OsString]) -> io::Result<Infallible> {
     nix::unistd::execv(c"/proc/self/exe", &words).map_err(io::Error::from)
 }
 
-/// How a child ended.
+/// Ending of a child.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Ended {
     /// By itself, with this status.
@@ -400,8 +400,8 @@ pub fn most_descriptors() -> Option<u64> {
     std::fs::read_to_string("/proc/sys/fs/nr_open").ok()?.trim().parse().ok()
 }
 
-/// Whether this process could raise its hard limit of descriptors this far. It tries, and restores the limit. Even root may
-/// not be allowed to, in a container or user namespace (CAP_SYS_RESOURCE, capabilities(7)).
+/// Returns whether this process could raise its hard limit of descriptors this far. It tries, and restores the limit.
+/// Even root may not be allowed to, in a container or user namespace (CAP_SYS_RESOURCE, capabilities(7)).
 pub fn may_raise_descriptor_limit(wanted: u64) -> bool {
     let Ok((soft, hard)) = getrlimit(Resource::RLIMIT_NOFILE) else { return false };
     setrlimit(Resource::RLIMIT_NOFILE, soft, wanted).is_ok() && setrlimit(Resource::RLIMIT_NOFILE, soft, hard).is_ok()

@@ -107,7 +107,7 @@ extern "C" fn leave(_signal: libc::c_int) {
     process::leave(0);
 }
 
-/// Whether this process, or one that shares its flag, was interrupted.
+/// Returns whether this process, or one that shares its flag, was interrupted.
 pub fn interrupted() -> bool {
     // SAFETY: the pointer is null or points to a flag that lives for ever.
     unsafe { INTERRUPTED.load(Relaxed).as_ref() }.is_some_and(|flag| flag.load(Relaxed))

@@ -115,7 +115,7 @@ impl Channel {
         self.socket.as_fd()
     }
 
-    /// Where the channel is counted.
+    /// Returns the slot in which the channel is counted.
     pub fn slot(&self) -> &'static Slot {
         self.slot
     }

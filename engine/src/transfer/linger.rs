@@ -35,7 +35,7 @@ pub struct Lingering {
     patience: Duration,
     /// Bytes that the peer's TCP had not acknowledged at the last check.
     left: u64,
-    /// When to reset the connection instead, which makes the kernel release the memory.
+    /// Time at which to reset the connection instead, which makes the kernel release the memory.
     until: Instant,
 }
 

@@ -1,5 +1,4 @@
-//! How bytes go out and come in: the send and receive primitives of an end, and the buffers between them and the
-//! protocol.
+//! Sending and receiving: the send and receive primitives of an end, and the buffers between them and the protocol.
 
 pub mod channel;
 pub mod inbox;

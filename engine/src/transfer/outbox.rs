@@ -116,7 +116,7 @@ struct Run {
     message: u64,
     /// End of the first message, or of its part in this run.
     message_end: u64,
-    /// Whether the end of the run ends a message.
+    /// True if the end of the run ends a message.
     ends_message: bool,
 }
 
@@ -273,7 +273,8 @@ impl Outbox {
         call(&buffer[first.start..end as usize])
     }
 
-    /// Whether this many bytes from the front, at most the first piece, end a message, or are all there is of one.
+    /// Returns whether this many bytes from the front, at most the first piece, end a message, or are all there is of
+    /// one.
     pub fn ends_message(&self, bytes: u64) -> bool {
         self.runs.front().is_some_and(|run| {
             let marked = run.message_end < run.end || run.ends_message || self.runs.len() == 1;
@@ -405,7 +406,8 @@ mod tests {
         assert_eq!(outbox.message().map(|piece| piece.length()).collect::<Vec<_>>(), [4]);
     }
 
-    /// What a primitive sees: the pieces of a row, their contiguous length, and whether the first ends a message.
+    /// Returns what a primitive sees: the pieces of a row, their contiguous length, and whether the first ends a
+    /// message.
     fn offered(outbox: &Outbox) -> (Vec<u64>, usize, bool) {
         let pieces: Vec<u64> = outbox.message().map(|piece| piece.length()).collect();
         let gathered = outbox.gather(|pieces| Ok(pieces.iter().map(|piece| piece.len() as u64).collect::<Vec<_>>()));

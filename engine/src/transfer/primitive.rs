@@ -41,7 +41,7 @@ pub struct Primitive {
     /// Name of this way of sending in the output of the source's client, such as the number of its test. Used where a
     /// workload prints the source's output (`Workload::original`). `None` if it has no such name.
     pub original: Option<&'static str>,
-    /// Why it supports only TCP; `None` if it supports any stream socket.
+    /// Reason why it supports only TCP; `None` if it supports any stream socket.
     pub tcp_only: Option<&'static str>,
     /// Kernel features that it needs in order to run.
     pub rests_on: RestsOn,
@@ -59,7 +59,7 @@ impl Primitive {
         Self::moving(about, rests_on, Moves::In(|_settings| Ok(Box::new(|| Box::<T>::default() as Box<dyn Receiver>))))
     }
 
-    /// Why it cannot run on this machine; `None` if it can.
+    /// Returns why it cannot run on this machine; `None` if it can.
     pub fn unavailable(&self) -> Option<String> {
         feature::missing(self.rests_on)
     }
@@ -139,7 +139,7 @@ impl Moves {
     }
 }
 
-/// How a design waits for its sockets.
+/// Way in which a design waits for its sockets.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, serde::Serialize)]
 #[serde(rename_all = "snake_case")]
 pub enum Waits {
@@ -183,8 +183,9 @@ pub trait Sender: Send {
         Completions::default()
     }
 
-    /// Whether the kernel may still read sent pieces, which must not change meanwhile. Before dropping the sender, call
-    /// this first and read its completions afterwards: another thread may collect the last one between two checks.
+    /// Returns whether the kernel may still read sent pieces, which must not change meanwhile. Before dropping the
+    /// sender, call this first and read its completions afterwards: another thread may collect the last one between two
+    /// checks.
     fn holds(&self) -> bool {
         false
     }
@@ -205,7 +206,7 @@ pub struct Completions {
     pub copied: u64,
 }
 
-/// What the next receive may take.
+/// Bytes that the next receive may take.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Want {
     /// Exactly this many bytes, if the primitive can wait for them; never more.

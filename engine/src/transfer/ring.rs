@@ -90,12 +90,12 @@ impl Parcels {
         self.received.len()
     }
 
-    /// Whether there is something to receive.
+    /// Returns whether there is something to receive.
     pub fn has_some(&self) -> bool {
         !self.received.is_empty() || self.ended.is_some()
     }
 
-    /// Whether more should be received: the peer has not ended, and there is no more data than an inbox holds.
+    /// Returns whether more should be received: the peer has not ended, and there is no more data than an inbox holds.
     pub fn wants_more(&self) -> bool {
         self.ended.is_none() && self.received.len() < CAPACITY
     }
@@ -109,7 +109,7 @@ pub struct ThroughRing {
 }
 
 impl ThroughRing {
-    /// What passes.
+    /// Locks the parcels that pass between event loop and protocol.
     pub fn parcels(&self) -> MutexGuard<'_, Parcels> {
         self.parcels.lock().unwrap_or_else(PoisonError::into_inner)
     }

@@ -1,8 +1,8 @@
-//! How an event loop waits: for what, and whether it sleeps or busy-polls, which uses one CPU per thread.
+//! Waiting of an event loop: its kernel interface, and whether it sleeps or busy-polls, which uses one CPU per thread.
 
 use crate::base::setting::{Kind, Setting, Settings};
 
-/// How a loop waits for what comes next.
+/// Sleeping or busy-polling of a loop that waits.
 pub const WAIT: Setting = Setting {
     name: "wait",
     help: "How event loops wait: sleep until there is work, or spin (busy-poll), which avoids wake-ups and their \
@@ -12,7 +12,7 @@ pub const WAIT: Setting = Setting {
     for_more: None,
 };
 
-/// How a load's event loop waits for its sockets.
+/// Kernel interface by which a load's event loop waits for its sockets.
 pub const BACK_END: Setting = Setting {
     name: "back_end",
     help: "How event loops wait: for readiness, with bytes moved by the primitives (epoll); for completions, with \
@@ -34,7 +34,7 @@ const SPIN: &str = "spin";
 /// Settings by which loops busy-poll, and their values for that.
 pub const NEVER_SLEEPS: &[(Setting, &str)] = &[(WAIT, SPIN), (BACK_END, POLLING)];
 
-/// Whether loops with these settings, which may lack them, busy-poll.
+/// Returns whether loops with these settings, which may lack them, busy-poll.
 pub fn spins(settings: &Settings) -> bool {
     let has = |setting: &Setting| settings.values().contains_key(setting.name);
     NEVER_SLEEPS.iter().any(|(setting, word)| has(setting) && settings.word(setting.name) == *word)

@@ -161,7 +161,7 @@ impl Session for BucketSession {
     }
 }
 
-/// How the server spends a delay.
+/// Way in which the server spends a delay.
 #[derive(Debug, Clone, Copy)]
 enum Busy {
     /// Polls the clock until the delay is over, as the homework says: time waiting for a CPU counts as delay.

@@ -13,12 +13,12 @@ pub struct Account {
     counts: Counts,
 }
 
-/// When a request enters the system, and its latency starts.
+/// Moment at which a request enters the system, and its latency starts.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 enum Counts {
-    /// When it is sent.
+    /// The moment at which it is sent.
     FromSending,
-    /// When it is due.
+    /// The moment at which it is due.
     FromItsMoment,
 }
 

@@ -1,4 +1,4 @@
-//! What an event loop of clients needs of the kernel: channels for its connections, and notice of their readiness.
+//! Interface of an event loop of clients to the kernel: channels for its connections, and notice of their readiness.
 
 use std::io;
 use std::os::fd::{BorrowedFd, OwnedFd};
@@ -14,7 +14,7 @@ pub trait BackEnd {
     /// State of one client's socket; the default stands for an unknown socket.
     type Watch: Default;
 
-    /// Whether it waits for readiness. If not, a socket that it reports may only be worth a try, which does not count
+    /// True if it waits for readiness. If not, a socket that it reports may only be worth a try, which does not count
     /// as progress.
     const WAITS: bool = true;
 
@@ -52,7 +52,7 @@ pub trait BackEnd {
         Ok(())
     }
 
-    /// How many ready sockets are handled before clients with replies send again.
+    /// Returns the number of ready sockets handled before clients with replies send again.
     fn together(&self) -> usize {
         1
     }

@@ -1,4 +1,4 @@
-//! How clients connect: a limited number at a time, and persistent connections one after another.
+//! Connecting of clients: a limited number at a time, and persistent connections one after another.
 
 use std::time::Duration;
 
@@ -86,7 +86,7 @@ impl<B: BackEnd> Turns<B> {
         self.connecting < share(CONNECTING_AT_A_TIME) && self.back_end.closing() < self.most_closing
     }
 
-    /// When the next queued client may connect.
+    /// Returns the time at which the next queued client may connect.
     pub(super) fn next_attempt(&self) -> Option<u64> {
         let may = self.may_connect() && !self.waiting.is_empty();
         may.then_some(if self.asking { self.next_retry } else { self.next_connect.max(self.next_retry) })

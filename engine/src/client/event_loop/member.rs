@@ -15,13 +15,13 @@ pub struct Member<Watch> {
     pub place: Place,
     /// The back end's state of its socket.
     pub watch: Watch,
-    /// When it last made progress.
+    /// Time of its last progress.
     pub moved: u64,
     /// Since when the listener's queue has been full.
     pub full_since: Option<u64>,
     /// Its unfinished requests, in the order in which they became due.
     pub requests: VecDeque<Request>,
-    /// How many of them have been sent, or begun.
+    /// Number of them that have been sent, or begun.
     pub sent: usize,
     /// Requests for which its connection has been used.
     pub made: u64,
@@ -30,7 +30,7 @@ pub struct Member<Watch> {
     pub able: u64,
     /// Its connection did not take everything to be sent.
     pub held_up: bool,
-    /// How many requests it may have in flight: those that it has, and those that it waits for.
+    /// Requests that it may have in flight: those that it has, and those that it waits for.
     pub slots: usize,
 }
 
@@ -48,7 +48,7 @@ pub enum Place {
     Finished,
 }
 
-/// How far a client has come, and its number of unfinished requests.
+/// Progress of a client, and its number of unfinished requests.
 pub type Standing<'a> = (&'a ClientState<'static>, usize);
 
 /// A due request, and its moments (CLOCK_MONOTONIC, nanoseconds; 0: not yet).
@@ -56,9 +56,9 @@ pub type Standing<'a> = (&'a ClientState<'static>, usize);
 pub struct Request {
     /// Number of its arrival, counted from 0, in a load with a schedule.
     pub arrival: Option<u64>,
-    /// When it became due, when a client was free for it, and when that client started to send it or to connect for it.
+    /// Times at which it became due, a client was free for it, and that client started to send it or to connect for it.
     pub moments: Moments,
-    /// When it was sent.
+    /// Time at which it was sent.
     pub asked: u64,
 }
 

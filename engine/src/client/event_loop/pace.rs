@@ -1,5 +1,5 @@
-//! When clients send: in a closed loop, a client sends again after its reply; in an open one, any free client sends
-//! when a request is due.
+//! Times at which clients send: in a closed loop, a client sends again after its reply; in an open one, any free client
+//! sends when a request is due.
 
 use std::collections::VecDeque;
 
@@ -50,9 +50,9 @@ pub enum Pace {
 /// See [`Kind::Closed`].
 pub struct Closed {
     pause: u64,
-    /// When each client starts, one after another.
+    /// Start of each client, one after another.
     beginning: VecDeque<(u64, usize)>,
-    /// When each client's pause is over; all pauses have the same length, so they end in the order of their starts.
+    /// End of each client's pause; all pauses have the same length, so they end in the order of their starts.
     pausing: VecDeque<(u64, usize)>,
 }
 
@@ -122,7 +122,7 @@ impl Pace {
         }
     }
 
-    /// Whether any client waits for a request, now or later.
+    /// Returns whether any client waits for a request, now or later.
     pub fn somebody_could_ask(&self) -> bool {
         match self {
             Pace::Closed(closed) => !closed.beginning.is_empty() || !closed.pausing.is_empty(),
@@ -130,7 +130,7 @@ impl Pace {
         }
     }
 
-    /// Whether a client with this progress gets another request.
+    /// Returns whether a client with this progress gets another request.
     pub fn goes_on(&self, standing: Standing<'_>, at: u64) -> bool {
         match self {
             Pace::Closed(_) => Closed::goes_on(standing, at),
@@ -146,7 +146,7 @@ impl Pace {
         }
     }
 
-    /// When something will be due for a free client, as far as known.
+    /// Returns the time at which something will be due for a free client, as far as known.
     pub fn next(&self) -> Option<u64> {
         match self {
             Pace::Closed(closed) => {

@@ -27,14 +27,14 @@ pub struct Polling {
     others: Readiness,
     /// By client.
     stands: Vec<Stands>,
-    /// How many are among the others, or were when their connection could not be made.
+    /// Number of clients that are among the others, or were when their connection could not be made.
     elsewhere: usize,
     /// Readiness reported for a client that is tried: unknown, so it includes errors, since senders with completions
     /// must be checked.
     ready: PollFlags,
     /// The next client to try.
     next: usize,
-    /// How many clients are tried before others have their turn.
+    /// Number of clients to try before others have their turn.
     left: usize,
 }
 

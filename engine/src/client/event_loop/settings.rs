@@ -13,7 +13,7 @@ pub const THREADS: Setting = Setting {
     for_more: Some(SEVERAL_LOADS),
 };
 
-/// Whether threads are pinned to CPUs.
+/// Pinning of threads to CPUs.
 pub const PIN_THREADS: Setting = Setting {
     name: "pin_threads",
     help: "Pin each thread to one of the CPUs that the load may use, in turn; otherwise the kernel moves threads \
@@ -43,7 +43,7 @@ pub const REQUESTS_PER_CONNECTION: Setting = Setting {
     for_more: Some("for more, use 0: connections persist to the end"),
 };
 
-/// How a client closes its connections.
+/// Way in which a client closes its connections.
 pub const CLOSING: Setting = Setting {
     name: "closing",
     help: "How clients close their connections: with FIN, which leaves TIME_WAIT at the end that closes first, or \
@@ -71,7 +71,7 @@ pub const REQUIREMENTS: &[Requirement] = &[
     },
 ];
 
-/// How a connection is used, and how it ends.
+/// Use of a connection, and the way in which it ends.
 #[derive(Debug, Clone, Copy)]
 pub struct ConnectionUse {
     /// Requests in flight.

@@ -81,7 +81,7 @@ impl Start {
         self.changed.wait_while(self.state(), condition).unwrap_or_else(PoisonError::into_inner)
     }
 
-    /// Whether the load is to end.
+    /// Returns whether the load is to end.
     pub fn is_lost(&self) -> bool {
         self.lost.load(SeqCst)
     }
@@ -91,7 +91,7 @@ impl Start {
         self.going.fetch_sub(1, SeqCst);
     }
 
-    /// Whether a thread still has clients.
+    /// Returns whether a thread still has clients.
     pub fn goes_on(&self) -> bool {
         self.going.load(SeqCst) > 0
     }

@@ -52,12 +52,12 @@ pub struct Turns<B: BackEnd> {
     due: VecDeque<usize>,
     /// No attempt before this moment, while persistent connections are opened.
     pub(super) next_connect: u64,
-    /// When the last connection was opened.
+    /// Time at which the last connection was opened.
     pub(super) last_connected: u64,
     /// No attempt before this moment, because the listener's queue was full.
     pub(super) next_retry: u64,
     pub(super) timeout: u64,
-    /// When to check for timeouts next. They are detected up to a tenth of the time late, so that the loop needs no
+    /// Time of the next check for timeouts. They are detected up to a tenth of the time late, so that the loop needs no
     /// timer per request.
     sweep: u64,
 }
@@ -110,7 +110,7 @@ impl<B: BackEnd> Turns<B> {
         self.serve();
     }
 
-    /// Whether any client has not ended.
+    /// Returns whether any client has not ended.
     pub fn go_on(&self) -> bool {
         self.going > 0
     }
@@ -298,7 +298,7 @@ impl<B: BackEnd> Turns<B> {
         self.settle(index, caller, flags);
     }
 
-    /// Whether the client has a due request that its connection takes.
+    /// Returns whether the client has a due request that its connection takes.
     fn has_another(&self, index: usize) -> bool {
         let member = &self.members[index];
         member.sent < member.requests.len() && member.made < self.usage.requests

@@ -43,8 +43,8 @@ impl PieceTable {
         self.buffers = Vec::new();
     }
 
-    /// Whether the table was filled with exactly these pieces: the same bytes at the same addresses, not equal bytes
-    /// elsewhere. Always `false` for an empty table.
+    /// Returns whether the table was filled with exactly these pieces: the same bytes at the same addresses, not equal
+    /// bytes elsewhere. Always `false` for an empty table.
     pub fn is_of<'a>(&self, row: impl Iterator<Item = (&'a Arc<[u8]>, Range<usize>)>) -> bool {
         // The table's share keeps its buffers alive, so the same address and length mean the same buffer.
         let places = row.map(|(buffer, range)| ptr::from_ref(&buffer[range]));

@@ -31,7 +31,7 @@ impl FdSet {
         unsafe { libc::FD_CLR(within(descriptor), &mut self.0) };
     }
 
-    /// Whether a descriptor is in the set (FD_ISSET). Panics as [`FdSet::set`] does.
+    /// Returns whether a descriptor is in the set (FD_ISSET). Panics as [`FdSet::set`] does.
     pub fn is_set(&self, descriptor: RawFd) -> bool {
         // SAFETY: as above.
         unsafe { libc::FD_ISSET(within(descriptor), &self.0) }

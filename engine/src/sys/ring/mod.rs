@@ -75,7 +75,7 @@ pub enum Completion {
     Accepted {
         /// The connection, with a blocking socket, or why there is none.
         result: io::Result<OwnedFd>,
-        /// Whether more completions will follow by themselves.
+        /// True if more completions will follow by themselves.
         more: bool,
     },
     /// Of [`Ring::receive`].
@@ -85,7 +85,7 @@ pub enum Completion {
         /// Bytes, for [`Ring::take`]; `None` if the peer will send no more. ENOBUFS if no buffer was free, ECANCELED after
         /// [`Ring::cancel_receive`].
         result: io::Result<Option<Buffer>>,
-        /// Whether more completions will follow by themselves.
+        /// True if more completions will follow by themselves.
         more: bool,
     },
     /// Of [`Ring::send`].
@@ -388,7 +388,7 @@ impl Drop for Buffers {
     }
 }
 
-/// Why there is no ring.
+/// Reason why there is no ring.
 #[derive(Debug)]
 pub struct Refusal {
     pub(super) call: &'static str,
@@ -429,7 +429,7 @@ pub fn number(error: &io::Error) -> Option<i32> {
     error.raw_os_error().or_else(refusal)
 }
 
-/// Why there is no memory for a ring, and how to get some.
+/// Returns why there is no memory for a ring, and a remedy.
 fn no_memory() -> String {
     let limits = std::fs::read_to_string("/proc/self/limits").unwrap_or_default();
     let line = limits.lines().find_map(|line| line.strip_prefix("Max locked memory"));

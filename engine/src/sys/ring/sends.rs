@@ -37,7 +37,7 @@ pub struct SendRing {
 
 struct Held {
     owner: Arc<Owner>,
-    /// Whether nothing was sent, so that the notification does not count.
+    /// True if nothing was sent, so that the notification does not count.
     failed: bool,
     /// Never read here, but kept while the kernel may read it.
     _bytes: Arc<[u8]>,
@@ -57,7 +57,7 @@ struct Notes {
 }
 
 impl Owner {
-    /// Whether bytes are held. If none are, and nothing more is sent, no notification will follow.
+    /// Returns whether bytes are held. If none are, and nothing more is sent, no notification will follow.
     pub fn holds(&self) -> bool {
         self.with(|notes| notes.held > 0)
     }
@@ -81,7 +81,8 @@ impl Owner {
     }
 }
 
-/// How long a socket makes its callers wait. The ring ignores O_NONBLOCK and SO_SNDTIMEO, so each send needs this.
+/// Time for which a socket makes its callers wait. The ring ignores O_NONBLOCK and SO_SNDTIMEO, so each send needs
+/// this.
 #[derive(Debug, Clone, Copy)]
 pub enum Patience {
     /// No wait.
@@ -263,7 +264,7 @@ impl SendRing {
         self.collect(&mut |_, _| {});
     }
 
-    /// Whether no bytes are held, of any owner.
+    /// Returns whether no bytes are held, of any owner.
     #[cfg(test)]
     pub fn is_empty(&self) -> bool {
         self.held.is_empty()

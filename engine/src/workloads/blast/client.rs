@@ -145,9 +145,9 @@ struct Sums {
     sending: Sum,
     round_trip: Sum,
     reads: Sum,
-    /// When the first counted request began; the maximum value while there is none.
+    /// Time at which the first counted request began; the maximum value while there is none.
     began: AtomicU64,
-    /// When the last counted request was answered.
+    /// Time at which the last counted request was answered.
     ended: AtomicU64,
 }
 
@@ -207,13 +207,13 @@ struct BlastConversation {
     count: Count,
     /// Iterations of the request not yet put into an outbox.
     left: u64,
-    /// When the request began; all times are CLOCK_MONOTONIC.
+    /// Time at which the request began; all times are CLOCK_MONOTONIC.
     asked: u64,
-    /// When the count had been sent.
+    /// Time at which the count had been sent.
     began: Option<u64>,
-    /// When the last byte had been handed to the kernel.
+    /// Time at which the last byte had been handed to the kernel.
     sent: u64,
-    /// When the reply had arrived.
+    /// Time at which the reply had arrived.
     answered: u64,
     reads: u64,
 }

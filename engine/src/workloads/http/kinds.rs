@@ -125,7 +125,7 @@ pub fn kinds(settings: &Settings) -> Result<Vec<KindOfRequest>> {
     Ok(kinds)
 }
 
-/// Whether it is a path that our servers do not have.
+/// Returns whether the settings have a path that our servers do not have.
 pub fn asks_another(settings: &Settings) -> bool {
     let path = settings.values().get(PATH.name).map(ToString::to_string).unwrap_or_default();
     path.starts_with('/') && path != "/" && !path.starts_with("/bytes/") && !path.contains(SIZE)

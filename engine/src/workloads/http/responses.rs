@@ -83,7 +83,7 @@ impl Responses {
         Responses { of_status: Status::ALL.iter().map(both).collect(), sized }
     }
 
-    /// Whether there is a resource of this size.
+    /// Returns whether there is a resource of this size.
     pub fn has(&self, bytes: u64) -> bool {
         (1..=self.sized.len() as u64).contains(&bytes)
     }

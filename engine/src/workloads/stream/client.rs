@@ -33,7 +33,7 @@ pub const DIRECTION: Setting = Setting {
 const TO_SERVER: &str = "to_server";
 const TO_CLIENT: &str = "to_client";
 
-/// What follows from [`DIRECTION`].
+/// Settings that depend on [`DIRECTION`].
 pub const TURNED: Direction = Direction {
     setting: DIRECTION,
     to_server: TO_SERVER,
@@ -137,9 +137,9 @@ impl Client for Streamer {
 
 struct StreamConversation {
     streamer: Streamer,
-    /// When the stream was requested (CLOCK_MONOTONIC, nanoseconds), and for how many nanoseconds; 0 if no time was
-    /// given.
+    /// Time at which the stream was requested (CLOCK_MONOTONIC, nanoseconds).
     asked: u64,
+    /// Requested length of the stream in nanoseconds; 0 if no time was given.
     time: u64,
     /// The request's line has been put into the outbox.
     said: bool,

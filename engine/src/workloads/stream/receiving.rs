@@ -1,4 +1,4 @@
-//! How an end receives a stream, and which bytes it compares.
+//! Receiving a stream, and the choice of bytes to compare.
 
 use std::sync::Arc;
 

@@ -67,7 +67,7 @@ pub struct Reel {
     part: u64,
 }
 
-/// Where a reel is.
+/// Place of a reel.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 enum Source {
     Memory,

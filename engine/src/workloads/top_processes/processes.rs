@@ -24,7 +24,7 @@ impl Process {
         self.user.saturating_add(self.kernel)
     }
 
-    /// Whether it ranks before another: more ticks, or as many ticks and a lower number.
+    /// Returns whether it ranks before another: more ticks, or as many ticks and a lower number.
     fn before(&self, other: &Process) -> bool {
         (self.total(), other.id) > (other.total(), self.id)
     }
@@ -66,7 +66,7 @@ pub fn top_two(proc: &Path) -> io::Result<[Process; 2]> {
 /// Room for a name and fifty numbers of twenty digits. The first read returns the whole stat if the buffer has room.
 const LONGEST_STAT: usize = 4096;
 
-/// Whether the error is a lack of resources, independent of the file.
+/// Returns whether the error is a lack of resources, independent of the file.
 pub fn is_shortage(error: &io::Error) -> bool {
     matches!(error.raw_os_error(), Some(libc::EMFILE | libc::ENFILE | libc::ENOMEM))
 }
