@@ -40,7 +40,7 @@ trait Connection {
     fn socket(&self) -> BorrowedFd<'_>;
 
     /// Sends a request.
-    fn ask(&mut self, shared: &mut Shared) -> Result<()>;
+    fn send_request(&mut self, shared: &mut Shared) -> Result<()>;
 
     /// Receives available data; true at the end of the reply.
     fn receive(&mut self, shared: &mut Shared) -> Result<bool>;
@@ -65,7 +65,7 @@ impl Connection for Bare {
         self.stream.as_fd()
     }
 
-    fn ask(&mut self, _shared: &mut Shared) -> Result<()> {
+    fn send_request(&mut self, _shared: &mut Shared) -> Result<()> {
         self.left = self.bytes;
         if self.stream.write(&self.request)? < self.request.len() {
             bail!("a request was cut, which this benchmark does not support");
@@ -92,8 +92,8 @@ impl Connection for Session {
         self.0.socket()
     }
 
-    fn ask(&mut self, _shared: &mut Shared) -> Result<()> {
-        self.0.ask().map_err(failed)?;
+    fn send_request(&mut self, _shared: &mut Shared) -> Result<()> {
+        self.0.send_request().map_err(failed)?;
         if self.0.is_sending() {
             Err(anyhow!("a request was cut, which this benchmark does not support"))
         } else {
@@ -125,9 +125,9 @@ impl Connection for Timed {
         self.session.socket()
     }
 
-    fn ask(&mut self, shared: &mut Shared) -> Result<()> {
+    fn send_request(&mut self, shared: &mut Shared) -> Result<()> {
         self.asked = now();
-        self.session.ask(shared)
+        self.session.send_request(shared)
     }
 
     fn receive(&mut self, shared: &mut Shared) -> Result<bool> {
@@ -147,8 +147,8 @@ impl Connection for Checked {
         self.0.socket()
     }
 
-    fn ask(&mut self, shared: &mut Shared) -> Result<()> {
-        self.0.ask(shared)?;
+    fn send_request(&mut self, shared: &mut Shared) -> Result<()> {
+        self.0.send_request(shared)?;
         shared.measure.comes(self.0.asked);
         Ok(())
     }
@@ -224,7 +224,7 @@ fn run<C: Connection>(
     window.set(starts..starts + length.as_nanos() as u64);
     for (number, connection) in connections.iter_mut().enumerate() {
         epoll.add(connection.socket(), EpollEvent::new(EpollFlags::EPOLLIN, number as u64))?;
-        connection.ask(&mut shared)?;
+        connection.send_request(&mut shared)?;
     }
     let mut events = [EpollEvent::empty(); EVENTS];
     let mut tried: Vec<usize> = (0..connections.len()).collect();
@@ -244,7 +244,7 @@ fn run<C: Connection>(
             let connection = &mut connections[number];
             if connection.receive(&mut shared)? {
                 requests += 1;
-                connection.ask(&mut shared)?;
+                connection.send_request(&mut shared)?;
             }
         }
         let passed = began.elapsed();

@@ -130,7 +130,7 @@ fn count_command() -> Command {
              JSON line `life` follows everything that the command prints. SIGINT and SIGTERM are passed on. The exit status \
              is the command's, or 128 plus the signal's number if a signal ended it",
         )
-        .arg(counters_asked().default_value(COUNTED))
+        .arg(counters_option().default_value(COUNTED))
         .arg(parent())
         .arg(command_to_run())
 }
@@ -234,7 +234,7 @@ fn limits_command() -> Command {
              of every machine limit; `thunderherd limits` computes statistics of them",
         )
         .arg(chosen("names", LIMITS).value_name("NAMES").num_args(0..).help("Machine limits to measure (default: all)"))
-        .arg(cpus_asked("CPU of this process, then CPU of peers (default: the first two that it may use)"))
+        .arg(cpus_option("CPU of this process, then CPU of peers (default: the first two that it may use)"))
         .arg(parent());
     with_settings(command, [("Settings", runs::limits::SETTINGS.to_vec())])
 }
@@ -253,13 +253,13 @@ fn list_command() -> Command {
 
 fn common(command: Command) -> Command {
     command
-        .arg(cpus_asked("CPUs to pin to, for instance 0 or 0,1 (default: all)"))
-        .arg(counters_asked())
+        .arg(cpus_option("CPUs to pin to, for instance 0 or 0,1 (default: all)"))
+        .arg(counters_option())
         .arg(text("network-namespace", "PATH").help("Network namespace to enter first, as printed by `namespace`"))
         .arg(parent())
 }
 
-fn cpus_asked(help: &'static str) -> Arg {
+fn cpus_option(help: &'static str) -> Arg {
     text("cpus", "LIST").value_delimiter(',').value_parser(cpu).action(ArgAction::Append).help(help)
 }
 
@@ -274,7 +274,7 @@ fn parent() -> Arg {
         .help("Process id of the parent; this process is killed when the parent ends")
 }
 
-fn counters_asked() -> Arg {
+fn counters_option() -> Arg {
     text("count", "NAME,NAME").value_parser(CounterNames).action(ArgAction::Append).help(format!(
         "Counters of the whole process tree, or any event by its name: {FORMS}. A counter that this machine lacks is \
              reported as unavailable with the reason"

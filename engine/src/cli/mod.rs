@@ -169,17 +169,17 @@ fn word<'a>(matches: &'a ArgMatches, name: &str) -> &'a str {
 }
 
 /// Returns the requested counters, each once. Warns about unavailable ones, such as a misspelled event.
-fn asked(matches: &ArgMatches) -> Vec<&'static Entry<Counter>> {
-    let mut asked: Vec<&'static Entry<Counter>> = Vec::new();
+fn requested_counters(matches: &ArgMatches) -> Vec<&'static Entry<Counter>> {
+    let mut requested: Vec<&'static Entry<Counter>> = Vec::new();
     for &entry in matches.get_many::<Vec<&'static Entry<Counter>>>("count").into_iter().flatten().flatten() {
-        if !asked.iter().any(|other| other.name == entry.name) {
-            asked.push(entry);
+        if !requested.iter().any(|other| other.name == entry.name) {
+            requested.push(entry);
             if let Err(reason) = entry.item.find() {
                 warn(&format!("--count {} will be unavailable: {reason:#}", entry.name));
             }
         }
     }
-    asked
+    requested
 }
 
 /// Does what must come before any thread, child or socket. Entering another user namespace may clear the parent-death signal
@@ -260,7 +260,7 @@ fn serve(matches: &ArgMatches) -> Result<ExitCode> {
         settings,
         cpus,
         cpu_source: word(matches, "cpu-source").to_owned(),
-        counters: asked(matches),
+        counters: requested_counters(matches),
         control: matches.get_flag("control"),
     })
 }
@@ -327,12 +327,12 @@ fn load(matches: &ArgMatches) -> Result<()> {
         mark: if matches.get_flag("json") { |mark| drop(say_line(&lines::Line::Mark(mark))) } else { |_| () },
         show: matches.get_flag("show"),
         original: matches.get_flag("original"),
-        counters: asked(matches),
+        counters: requested_counters(matches),
     };
     if matches.get_flag("dry-run") {
         return say_accepted(matches, accepted, &format!("load {}", workload.name));
     }
-    let result = runs::load::ask(&plan, requests)?;
+    let result = runs::load::run(&plan, requests)?;
     let (all, tally) = (result.expected_requests, &result.tally);
     let complete = all.is_none_or(|all| tally.requests == all) && tally.errors.is_empty() && tally.workers_lost == 0;
     let interrupted = result.interrupted;
@@ -368,7 +368,7 @@ fn say_line(line: &lines::Line) -> Result<()> {
 
 fn count(matches: &ArgMatches) -> Result<ExitCode> {
     let command = behind_gate("count", matches)?;
-    let (life, status) = runs::count::count(&runs::count::Plan { counters: asked(matches), command })?;
+    let (life, status) = runs::count::count(&runs::count::Plan { counters: requested_counters(matches), command })?;
     say_line(&lines::Line::Life(life))?;
     Ok(status)
 }
@@ -451,13 +451,13 @@ fn namespace(matches: &ArgMatches) -> Result<()> {
 
 fn limits(matches: &ArgMatches) -> Result<()> {
     follow_parent(matches)?;
-    let asked: Vec<&String> = matches.get_many("names").into_iter().flatten().collect();
+    let names: Vec<&String> = matches.get_many("names").into_iter().flatten().collect();
     let settings = Settings::new(runs::limits::SETTINGS, &parsed(matches, runs::limits::SETTINGS)?);
     // In the typed order: the first is this process's, the second the peer's.
     let typed: Option<Vec<usize>> = matches.get_many("cpus").map(|cpus| cpus.copied().collect());
     pin(matches)?;
     let cpus = runs::limits::cpus(typed)?;
-    let limits = LIMITS.iter().filter(|entry| asked.is_empty() || asked.iter().any(|name| *name == entry.name));
+    let limits = LIMITS.iter().filter(|entry| names.is_empty() || names.iter().any(|name| *name == entry.name));
     runs::limits::probe(&runs::limits::Plan { limits: limits.collect(), cpus, settings }, say_line)
 }
 

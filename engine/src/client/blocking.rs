@@ -65,15 +65,15 @@ impl<'run> BlockingClient<'run> {
             Some(caller) => caller,
             None => self.connected()?,
         };
-        let asked = now();
+        let sent = now();
         let result = caller.exchange();
         *at = now();
         if result.is_ok() {
             self.state.answered(&mut caller, *at);
             if let Some(measure) = &mut self.measure {
-                measure.answered(asked, *at);
+                measure.answered(sent, *at);
                 if let Some(kind) = caller.kind() {
-                    measure.answered_of_kind(kind, asked, *at);
+                    measure.answered_of_kind(kind, sent, *at);
                 }
             }
         }

@@ -75,7 +75,7 @@ pub struct Caller<'run> {
     /// One conversation per request in flight, in order, and then free ones.
     conversations: VecDeque<Box<dyn Conversation>>,
     /// Requests in flight.
-    asked: usize,
+    in_flight: usize,
     /// Number of them that have been put, and not begun.
     gathered: usize,
     shown: Option<Shown<'run>>,
@@ -97,7 +97,7 @@ pub struct Caller<'run> {
     longest: Option<Duration>,
 }
 
-/// Result of [`Caller::ask`] or [`Caller::advance`].
+/// Result of [`Caller::send_request`] or [`Caller::advance`].
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Progress {
     /// The socket would block until it is ready for these events.
@@ -128,7 +128,7 @@ impl<'run> Caller<'run> {
             channel,
             client,
             conversations: VecDeque::from([client.open()]),
-            asked: 0,
+            in_flight: 0,
             gathered: 0,
             shown,
             window,
@@ -146,7 +146,7 @@ impl<'run> Caller<'run> {
     /// Sends a request and waits for its reply, on a blocking socket whose own time limit ends the wait. Returns
     /// whether the connection takes another request.
     pub fn exchange(&mut self) -> Result<bool, Failure> {
-        let mut progress = self.ask()?;
+        let mut progress = self.send_request()?;
         if progress == Progress::Blocked(PollFlags::POLLIN) {
             progress = self.advance()?;
         }
@@ -162,7 +162,7 @@ impl<'run> Caller<'run> {
 
     /// Sends the next request, as far as the socket allows. Does not receive, since a reply cannot be there yet.
     /// Everything before it must have been sent ([`Caller::is_sending`]).
-    pub fn ask(&mut self) -> Result<Progress, Failure> {
+    pub fn send_request(&mut self) -> Result<Progress, Failure> {
         self.put(None);
         self.begin()
     }
@@ -170,20 +170,20 @@ impl<'run> Caller<'run> {
     /// Prepares the next request, which is the arrival of this number, counted from 0, if the load has a schedule.
     /// [`Caller::begin`] sends it.
     pub fn put(&mut self, arrival: Option<u64>) {
-        if self.asked == self.conversations.len() {
+        if self.in_flight == self.conversations.len() {
             self.conversations.push_back(self.client.open());
         }
         if let Some(arrival) = arrival {
-            self.conversations[self.asked].numbered(arrival);
+            self.conversations[self.in_flight].numbered(arrival);
         }
         let before = self.channel.outbox.bytes();
-        let want = self.conversations[self.asked].ask(&mut self.channel.outbox);
+        let want = self.conversations[self.in_flight].ask(&mut self.channel.outbox);
         // Several replies may arrive together.
-        self.want = if self.asked == 0 { want } else { Want::AtMost(CAPACITY) };
-        self.asked += 1;
+        self.want = if self.in_flight == 0 { want } else { Want::AtMost(CAPACITY) };
+        self.in_flight += 1;
         self.gathered += 1;
         if let Some(shown) = &mut self.shown {
-            shown.asks(&self.channel.outbox, before);
+            shown.sends_request(&self.channel.outbox, before);
         }
         self.unsent = true;
     }
@@ -193,7 +193,7 @@ impl<'run> Caller<'run> {
         self.gathered < self.channel.outbox.messages_at_once()
     }
 
-    /// Sends prepared requests, as far as the socket allows, as [`Caller::ask`] does.
+    /// Sends prepared requests, as far as the socket allows, as [`Caller::send_request`] does.
     pub fn begin(&mut self) -> Result<Progress, Failure> {
         self.gathered = 0;
         self.send().map_err(|failure| self.explained(failure))
@@ -251,7 +251,7 @@ impl<'run> Caller<'run> {
         if self.unsent {
             let progress = self.send()?;
             // Earlier requests may have been answered: a server that cannot send its replies receives no more.
-            if self.unsent && self.asked == 1 {
+            if self.unsent && self.in_flight == 1 {
                 return Ok(progress);
             }
         }
@@ -275,7 +275,7 @@ impl<'run> Caller<'run> {
                 Answer::Receive(_) if self.window.is_left() => return Err(Failure::behind_the_window()),
                 Answer::Receive(want) => {
                     self.comes_in_time()?;
-                    self.want = if self.asked == 1 { want } else { Want::AtMost(CAPACITY) };
+                    self.want = if self.in_flight == 1 { want } else { Want::AtMost(CAPACITY) };
                 }
                 Answer::Complete => return self.answered(ended),
                 Answer::Last => return self.answered(true),
@@ -310,7 +310,7 @@ impl<'run> Caller<'run> {
         let before = self.shown.is_some().then(|| unread.to_vec());
         let calls = self.channel.take_calls();
         let mut input = Input::new(&mut self.channel.inbox, calls, not_stored, ended);
-        input.more_follow = self.asked > 1;
+        input.more_follow = self.in_flight > 1;
         let answer = self.conversations[0].receive(&mut input);
         let left = input.bytes().len();
         if let (Some(shown), Some(before)) = (&mut self.shown, before) {
@@ -322,10 +322,10 @@ impl<'run> Caller<'run> {
 
     /// Notes that the first request in flight was answered.
     fn answered(&mut self, last: bool) -> Result<Progress, Failure> {
-        self.asked -= 1;
+        self.in_flight -= 1;
         self.first_piece = 0;
         self.conversations.rotate_left(1);
-        if self.asked == 0 {
+        if self.in_flight == 0 {
             self.nothing_is_left()?;
             self.channel.inbox.give_back();
         } else {
@@ -371,7 +371,7 @@ impl<'run> Caller<'run> {
             if sent == Sent::Blocked {
                 return Ok(Progress::Blocked(PollFlags::POLLOUT));
             }
-            match self.conversations[self.asked - 1].more(&mut self.channel.outbox, self.window) {
+            match self.conversations[self.in_flight - 1].more(&mut self.channel.outbox, self.window) {
                 More::Part => {
                     if let Some(shown) = &mut self.shown {
                         shown.goes_on(&self.channel.outbox);

@@ -56,10 +56,10 @@ impl<'run> Measure<'run> {
     }
 
     /// Counts a reply.
-    pub fn answered(&mut self, asked: u64, at: u64) {
+    pub fn answered(&mut self, sent: u64, at: u64) {
         if self.window.contains(at) {
             self.requests += 1;
-            record(&mut self.latency, at.saturating_sub(asked));
+            record(&mut self.latency, at.saturating_sub(sent));
         }
     }
 
@@ -235,8 +235,8 @@ mod tests {
         let window = Window::whole_life();
         window.set(100..200);
         let mut measure = Measure::new(&window);
-        for (asked, at) in [(10, 99), (10, 100), (150, 199), (150, 200)] {
-            measure.answered(asked, at);
+        for (sent, at) in [(10, 99), (10, 100), (150, 199), (150, 200)] {
+            measure.answered(sent, at);
             measure.connected(at);
         }
         let mut sums = Measured::default();

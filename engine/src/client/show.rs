@@ -68,7 +68,7 @@ impl Shown<'_> {
     }
 
     /// A request, or its beginning, is about to be sent, after this many bytes of earlier requests.
-    pub fn asks(&mut self, outbox: &Outbox, before: u64) {
+    pub fn sends_request(&mut self, outbox: &Outbox, before: u64) {
         let all = outbox.message().flat_map(|piece| piece.slice().to_vec());
         let request: Vec<u8> = all.skip(before as usize).collect();
         self.show.say(self.number, &format!("request sent: \"{}\"\n", printable(&request, Place::Quoted)));

@@ -28,7 +28,7 @@ pub struct Evidence {
     /// Length of the window.
     pub window_ns: u64,
     /// Its planned length; `None` if it is unknown, or if an interrupt ended the window.
-    pub asked_ns: Option<u64>,
+    pub planned_ns: Option<u64>,
     /// Correct replies within the window.
     pub replies: u64,
     /// Errors of the whole load, by kind.
@@ -73,9 +73,9 @@ pub struct ScheduleEvidence {
     /// Median latency in nanoseconds, if known.
     pub latency_p50_ns: Option<u64>,
     /// Scheduled mean gap between sends of a thread, in nanoseconds.
-    pub gap_asked_ns: f64,
+    pub gap_scheduled_ns: f64,
     /// Scheduled coefficient of variation of the gaps.
-    pub variation_asked: f64,
+    pub variation_scheduled: f64,
     /// Observed mean gap in nanoseconds, and coefficient of variation.
     pub gaps: Option<(f64, f64)>,
 }
@@ -124,7 +124,7 @@ const FEWEST: u64 = 100;
 /// Returns all findings. If there are no errors, and every check passes or was not judged, the load measured its
 /// server.
 pub fn judge(evidence: &Evidence) -> Vec<Check> {
-    let mut checks = before_all(&evidence.errors, evidence.window_ns, evidence.asked_ns);
+    let mut checks = before_all(&evidence.errors, evidence.window_ns, evidence.planned_ns);
     checks.push(processor(evidence));
     if let Some(schedule) = &evidence.schedule {
         checks.extend([
@@ -199,20 +199,20 @@ pub fn errors(errors: &BTreeMap<&'static str, u64>) -> Check {
 }
 
 /// Checks for every load: errors, and whether the window has its planned length, if known.
-pub fn before_all(failed: &BTreeMap<&'static str, u64>, window_ns: u64, asked_ns: Option<u64>) -> Vec<Check> {
-    let whole = asked_ns.map(|asked_ns| whole_window(window_ns, asked_ns));
+pub fn before_all(failed: &BTreeMap<&'static str, u64>, window_ns: u64, planned_ns: Option<u64>) -> Vec<Check> {
+    let whole = planned_ns.map(|planned_ns| whole_window(window_ns, planned_ns));
     std::iter::once(errors(failed)).chain(whole).collect()
 }
 
 /// The window ends when all clients have stopped.
-fn whole_window(window_ns: u64, asked_ns: u64) -> Check {
-    let missing = asked_ns.saturating_sub(window_ns) as f64 / asked_ns as f64;
+fn whole_window(window_ns: u64, planned_ns: u64) -> Check {
+    let missing = planned_ns.saturating_sub(window_ns) as f64 / planned_ns as f64;
     let seconds = |nanoseconds: u64| nanoseconds as f64 / 1e9;
     let change = format!(
         "all clients gave up, so the window ended after {:.3} of {:.3} s, and requests due later are not counted; see \
          the errors",
         seconds(window_ns),
-        seconds(asked_ns)
+        seconds(planned_ns)
     );
     check("cut_window", missing, 0.0, "share of the window after the last client had given up", &change)
 }
@@ -284,7 +284,7 @@ fn rate(evidence: &Evidence, schedule: &ScheduleEvidence) -> Check {
 }
 
 fn all_sent(evidence: &Evidence, schedule: &ScheduleEvidence) -> Check {
-    let why = match evidence.asked_ns {
+    let why = match evidence.planned_ns {
         Some(_) => "the server does not keep up with the --rate, or not over so few --clients",
         None => "the load was interrupted",
     };
@@ -332,7 +332,7 @@ fn of_the_schedule(name: &'static str, schedule: &ScheduleEvidence, limit: f64) 
 
 /// Standard error of the mean of this many gaps; that of the coefficient of variation is similar.
 fn scatter(schedule: &ScheduleEvidence) -> f64 {
-    STANDARD_ERRORS * schedule.variation_asked / (schedule.sent.max(1) as f64).sqrt()
+    STANDARD_ERRORS * schedule.variation_scheduled / (schedule.sent.max(1) as f64).sqrt()
 }
 
 fn gap_mean(schedule: &ScheduleEvidence) -> Check {
@@ -342,7 +342,7 @@ fn gap_mean(schedule: &ScheduleEvidence) -> Check {
         Ok(gaps) => gaps,
         Err(check) => return check,
     };
-    let off = (mean / schedule.gap_asked_ns - 1.0).abs();
+    let off = (mean / schedule.gap_scheduled_ns - 1.0).abs();
     let change = "the load did not send at the configured rate; see the other checks";
     check(NAME, off, limit, "relative difference between the mean gap between sends and the schedule's", change)
 }
@@ -350,12 +350,12 @@ fn gap_mean(schedule: &ScheduleEvidence) -> Check {
 fn gap_variation(evidence: &Evidence, schedule: &ScheduleEvidence) -> Check {
     const NAME: &str = "gap_variation";
     // The lateness that is always allowed changes the gaps on both sides of a send.
-    let limit = GAPS + scatter(schedule) + LATE_ALWAYS / schedule.gap_asked_ns;
+    let limit = GAPS + scatter(schedule) + LATE_ALWAYS / schedule.gap_scheduled_ns;
     let (_, variation) = match of_the_schedule(NAME, schedule, limit) {
         Ok(gaps) => gaps,
         Err(check) => return check,
     };
-    let off = (variation - schedule.variation_asked).abs();
+    let off = (variation - schedule.variation_scheduled).abs();
     let what = "difference of the coefficient of variation of the gaps from 1 (poisson), 0 (constant) or the \
                 recording's";
     check(NAME, off, limit, what, &format!("requests were sent in bunches; {}", against_lateness(evidence)))

@@ -215,18 +215,18 @@ pub fn scheduled(
 }
 
 /// Checks a load with an event loop that ends by time. For other loads, checks only for failures and a shortened window, and
-/// returns `None` if there is nothing to report. `spins`: its threads busy-poll. `asked_ns`: the configured length of the
+/// returns `None` if there is nothing to report. `spins`: its threads busy-poll. `planned_ns`: the configured length of the
 /// window.
 pub fn validity(
     measured: &Measured,
     window: Option<&Range<u64>>,
     schedule: Option<&Schedule>,
     spins: bool,
-    asked_ns: Option<u64>,
+    planned_ns: Option<u64>,
     tally: &Counts,
 ) -> Option<Validity> {
     let window_ns = window.map_or(0, |window| window.end - window.start);
-    let before = before_all(&tally.errors, window_ns, asked_ns);
+    let before = before_all(&tally.errors, window_ns, planned_ns);
     let failed = !is_valid(&before);
     if window_ns == 0 || measured.generators.is_empty() {
         return failed.then(|| Validity {
@@ -241,7 +241,7 @@ pub fn validity(
     let in_system = measured.population.mean(window_ns);
     let checks = judge(&Evidence {
         window_ns,
-        asked_ns,
+        planned_ns,
         always_under_way: measured.always_under_way,
         cpus: measured.cpus,
         replies: measured.requests,
@@ -270,7 +270,7 @@ fn rising(histogram: &Histogram<u64>) -> Vec<(f64, u64)> {
 fn evidence(came: &due_requests::Scheduled, schedule: &Schedule, threads: usize) -> ScheduleEvidence {
     let by_law = threads as f64 * 1e9 / schedule.rate;
     // A recording has no law: its gaps are compared with those of the requests that were due.
-    let (gap_asked_ns, variation_asked) = match schedule.process {
+    let (gap_scheduled_ns, variation_scheduled) = match schedule.process {
         Process::Poisson => (by_law, 1.0),
         Process::Constant => (by_law, 0.0),
         Process::Recorded(_) => came.gaps_due.mean_and_variation().unwrap_or((by_law, 0.0)),
@@ -283,8 +283,8 @@ fn evidence(came: &due_requests::Scheduled, schedule: &Schedule, threads: usize)
         lag_p99_ns: percentile(&came.send_lag, 0.99),
         lag_p90_p50_ns: [0.9, 0.5].map(|quantile| percentile(&came.send_lag, quantile)),
         latency_p50_ns: percentile(&came.latency, 0.5),
-        gap_asked_ns,
-        variation_asked,
+        gap_scheduled_ns,
+        variation_scheduled,
         gaps: came.gaps.mean_and_variation(),
     }
 }

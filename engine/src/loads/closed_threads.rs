@@ -68,7 +68,7 @@ fn run(run: &'static LoadRun) -> Result<()> {
     gate.wait_until_ready();
     run.note_connected(before);
     let mut edges = Edges::begin(run);
-    gate.open(Order::Ask);
+    gate.open(Order::Start);
     edges.sleep(&gate.clients);
     let left = run.window.awaits_until(run.target.patience.as_nanos() as u64).saturating_sub(now());
     gate.wait_until_empty_for(Duration::from_nanos(left));
@@ -83,7 +83,7 @@ fn client(run: &'static LoadRun, number: usize, connect_first: bool, ticket: &Ti
     if connect_first {
         client.connect();
     }
-    if ticket.gate.wait_for_order() == Order::Ask {
+    if ticket.gate.wait_for_order() == Order::Start {
         client.take_turns();
     }
     Ok(())
@@ -110,7 +110,7 @@ struct State {
 
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 enum Order {
-    Ask,
+    Start,
     GoHome,
 }
 

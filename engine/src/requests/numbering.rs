@@ -65,7 +65,7 @@ impl Numbering {
     }
 
     /// Counts a request for this many bytes.
-    pub fn asks_for(&self, bytes: u64) {
+    pub fn count(&self, bytes: u64) {
         self.sums[0].sized.fetch_add(1, Relaxed);
         self.sums[0].bytes.fetch_add(bytes, Relaxed);
     }

@@ -39,7 +39,7 @@ pub struct KindSent {
 pub struct SizesInTurn {
     sizes: Arc<Sizes>,
     numbering: Numbering,
-    is_asked_for: bool,
+    is_given: bool,
 }
 
 impl SizesInTurn {
@@ -48,7 +48,7 @@ impl SizesInTurn {
         Ok(SizesInTurn {
             sizes: Arc::new(Sizes::of(settings, bytes)?),
             numbering: Numbering::new(settings).context("cannot map shared memory")?,
-            is_asked_for: settings.word(SIZES.name) != NONE,
+            is_given: settings.word(SIZES.name) != NONE,
         })
     }
 
@@ -63,8 +63,8 @@ impl SizesInTurn {
     }
 
     /// Returns whether a distribution was given.
-    pub fn is_asked_for(&self) -> bool {
-        self.is_asked_for
+    pub fn is_given(&self) -> bool {
+        self.is_given
     }
 
     /// Returns the next request, numbered by its arrival if it has one, and its size. Constant sizes are not counted.
@@ -83,14 +83,14 @@ impl SizesInTurn {
     /// Returns the size of a request, and counts it.
     pub fn draw(&self, draw: &mut Draw) -> u64 {
         let bytes = self.sizes.draw(draw);
-        self.numbering.asks_for(bytes);
+        self.numbering.count(bytes);
         bytes
     }
 
     /// Reports the sizes; `None` if no distribution was given.
     pub fn traffic(&self) -> Option<Traffic> {
         let sums = self.numbering.sums();
-        self.is_asked_for.then(|| Traffic {
+        self.is_given.then(|| Traffic {
             seed: self.numbering.seed(),
             requests: self.fixed().is_none().then(|| self.numbering.made()),
             sizes: Some(self.sizes.sent(sums)),

@@ -80,7 +80,7 @@ impl Requests {
 }
 
 /// Runs the load with these requests. Fails if the load could not run at all; failed requests are in the result.
-pub fn ask(plan: &Plan, requests: Requests) -> Result<LoadResult> {
+pub fn run(plan: &Plan, requests: Requests) -> Result<LoadResult> {
     if plan.original && plan.workload.item.original.is_none() {
         let workload = plan.workload.name;
         return Err(mistake_with_hint(

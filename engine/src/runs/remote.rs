@@ -31,14 +31,14 @@ pub fn first_remote(target: &[Address]) -> Result<Option<&Address>> {
 }
 
 /// Describes in one line the target of a remote load, and its maximum connections, rate, duration and bytes.
-pub fn bounds_in_words(target: &[Address], load: &Load, asked: &Requests, settings: &Settings) -> String {
+pub fn bounds_in_words(target: &[Address], load: &Load, requests: &Requests, settings: &Settings) -> String {
     let addresses: Vec<String> = target.iter().map(Address::to_string).collect();
     let clients = load.clients(settings);
     let connections = clients + closing(clients, settings);
     let milliseconds = milliseconds(load, settings);
-    let scheduled = || Some(asked.schedule?.most_within(milliseconds?));
-    let requests = load.expected_requests(settings).or_else(scheduled);
-    let rate = match asked.schedule {
+    let scheduled = || Some(requests.schedule?.most_within(milliseconds?));
+    let number = load.expected_requests(settings).or_else(scheduled);
+    let rate = match requests.schedule {
         Some(Schedule { process: Process::Constant, rate, .. }) => {
             format!("{rate} requests a second, regardless of replies")
         }
@@ -48,22 +48,22 @@ pub fn bounds_in_words(target: &[Address], load: &Load, asked: &Requests, settin
         None => "as many requests a second as replies".to_owned(),
     };
     let timeout = integer(settings, TIMEOUT.name).unwrap_or_default() as f64 / 1000.0;
-    let duration = match (requests, milliseconds) {
+    let duration = match (number, milliseconds) {
         (_, Some(milliseconds)) => format!(
             "for {:.1} s, plus up to {timeout:.1} s before it to connect, and {timeout:.1} s after it for outstanding replies",
             milliseconds as f64 / 1000.0
         ),
-        (Some(requests), None) => format!(
-            "until {requests} requests are made, each with up to {timeout:.1} s to connect and {:.1} s for its reply; a client \
+        (Some(number), None) => format!(
+            "until {number} requests are made, each with up to {timeout:.1} s to connect and {:.1} s for its reply; a client \
              stops after three failures in a row",
             timeout * f64::from(LONGEST)
         ),
         (None, None) => "until it is interrupted".to_owned(),
     };
-    let client = asked.client.as_ref();
-    let sent = match (requests, client.longest_request().map_or_else(|| any_request(client), Each::Bytes)) {
-        (Some(requests), Each::Bytes(bytes)) => {
-            format!("{bytes} bytes a request, {} in total", requests.saturating_mul(bytes))
+    let client = requests.client.as_ref();
+    let sent = match (number, client.longest_request().map_or_else(|| any_request(client), Each::Bytes)) {
+        (Some(number), Each::Bytes(bytes)) => {
+            format!("{bytes} bytes a request, {} in total", number.saturating_mul(bytes))
         }
         (None, Each::Bytes(bytes)) => format!("{bytes} bytes a request"),
         (_, Each::AtLeast(bytes)) => format!("more than {bytes} bytes a request"),
@@ -80,7 +80,7 @@ pub fn bounds_in_words(target: &[Address], load: &Load, asked: &Requests, settin
     )
 }
 
-/// Returns the length of a request.
+/// Length of a request.
 enum Each {
     Bytes(u64),
     AtLeast(u64),

@@ -135,7 +135,7 @@ fn client(settings: &Settings) -> Result<Box<dyn Client>> {
     let sizes = SizesInTurn::new(settings, &BYTES)?;
     let reception = Reception::new(settings, sizes.largest());
     let always = sizes.fixed().map(|bytes| (bytes, line(bytes)));
-    Ok(Box::new(Asker { always, sizes, arrival: None, reception }))
+    Ok(Box::new(BytesClient { always, sizes, arrival: None, reception }))
 }
 
 /// A request.
@@ -144,7 +144,7 @@ fn line(bytes: u64) -> Arc<[u8]> {
 }
 
 #[derive(Clone)]
-struct Asker {
+struct BytesClient {
     /// The size and the encoded request, if all requests are alike.
     always: Option<(u64, Arc<[u8]>)>,
     sizes: SizesInTurn,
@@ -153,7 +153,7 @@ struct Asker {
     reception: Reception,
 }
 
-impl Client for Asker {
+impl Client for BytesClient {
     fn open(&self) -> Box<dyn Conversation> {
         Box::new(self.clone())
     }
@@ -163,7 +163,7 @@ impl Client for Asker {
     }
 
     fn largest(&self) -> Option<u64> {
-        self.sizes.is_asked_for().then(|| self.sizes.largest())
+        self.sizes.is_given().then(|| self.sizes.largest())
     }
 
     fn longest_request(&self) -> Option<u64> {
@@ -171,7 +171,7 @@ impl Client for Asker {
     }
 }
 
-impl Conversation for Asker {
+impl Conversation for BytesClient {
     fn numbered(&mut self, arrival: u64) {
         self.arrival = Some(arrival);
     }

@@ -116,11 +116,11 @@ impl Session for Echo {
 fn client(settings: &Settings) -> Result<Box<dyn Client>> {
     let sizes = SizesInTurn::new(settings, &BYTES)?;
     let (message, reception) = (pattern(sizes.largest()), Reception::new(settings, sizes.largest()));
-    Ok(Box::new(Asker { message, bytes: 0, sizes, arrival: None, reception, echoed: Echoed::new()? }))
+    Ok(Box::new(EchoClient { message, bytes: 0, sizes, arrival: None, reception, echoed: Echoed::new()? }))
 }
 
 #[derive(Clone)]
-struct Asker {
+struct EchoClient {
     /// The longest message; every message is a prefix of it.
     message: Arc<[u8]>,
     /// Current message.
@@ -132,7 +132,7 @@ struct Asker {
     echoed: Echoed,
 }
 
-impl Client for Asker {
+impl Client for EchoClient {
     fn open(&self) -> Box<dyn Conversation> {
         Box::new(self.clone())
     }
@@ -146,7 +146,7 @@ impl Client for Asker {
     }
 
     fn largest(&self) -> Option<u64> {
-        self.sizes.is_asked_for().then(|| self.sizes.largest())
+        self.sizes.is_given().then(|| self.sizes.largest())
     }
 
     fn longest_request(&self) -> Option<u64> {
@@ -154,7 +154,7 @@ impl Client for Asker {
     }
 }
 
-impl Conversation for Asker {
+impl Conversation for EchoClient {
     fn numbered(&mut self, arrival: u64) {
         self.arrival = Some(arrival);
     }

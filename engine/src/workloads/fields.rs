@@ -111,7 +111,7 @@ impl Session for FieldsSession {
 fn client(settings: &Settings) -> Result<Box<dyn Client>> {
     let field_size = field_size(settings);
     let length = FIELDS * field_size;
-    Ok(Box::new(Asker {
+    Ok(Box::new(FieldsClient {
         request: vec![b'A'; length].into(),
         field_size,
         expected: (settings.word(CHECK.name) == "pattern").then(|| pattern(length as u64)),
@@ -129,7 +129,7 @@ fn original(outcome: &Outcome<'_>) -> String {
 }
 
 #[derive(Clone)]
-struct Asker {
+struct FieldsClient {
     request: Arc<[u8]>,
     field_size: usize,
     expected: Option<Arc<[u8]>>,
@@ -137,9 +137,9 @@ struct Asker {
     messages: Arc<SharedArray<AtomicU64>>,
 }
 
-impl Client for Asker {
+impl Client for FieldsClient {
     fn open(&self) -> Box<dyn Conversation> {
-        Box::new(FieldsConversation { asker: self.clone(), received: 0, counted: 0 })
+        Box::new(FieldsConversation { client: self.clone(), received: 0, counted: 0 })
     }
 
     fn figures(&self) -> Figures {
@@ -148,7 +148,7 @@ impl Client for Asker {
 }
 
 struct FieldsConversation {
-    asker: Asker,
+    client: FieldsClient,
     /// Bytes of the current reply so far.
     received: usize,
     /// Counted messages.
@@ -158,33 +158,33 @@ struct FieldsConversation {
 impl FieldsConversation {
     /// Wants at most the rest of a field: the source's client receives field by field.
     fn want(&self) -> Want {
-        Want::Exactly((self.asker.field_size - self.received % self.asker.field_size).min(MOST))
+        Want::Exactly((self.client.field_size - self.received % self.client.field_size).min(MOST))
     }
 }
 
 impl Conversation for FieldsConversation {
     fn ask(&mut self, outbox: &mut Outbox) -> Want {
         self.received = 0;
-        outbox.push(Piece::Bytes(Arc::clone(&self.asker.request), 0..self.asker.request.len()));
+        outbox.push(Piece::Bytes(Arc::clone(&self.client.request), 0..self.client.request.len()));
         outbox.end_message();
         self.want()
     }
 
     fn receive(&mut self, input: &mut Input<'_>) -> std::result::Result<Answer, String> {
-        let length = self.asker.request.len();
+        let length = self.client.request.len();
         if input.ended {
             return Err(format!("the reply ended after {} of {length} bytes", self.received));
         }
         self.received += input.not_stored;
         let part = input.bytes().len().min(length - self.received);
-        if let Some(expected) = &self.asker.expected {
+        if let Some(expected) = &self.client.expected {
             let (seen, expected) = (&input.bytes()[..part], &expected[self.received..][..part]);
             if let Some(place) = difference(seen, expected) {
                 let byte = self.received + place;
                 return Err(format!(
                     "byte {} of field {} is {}; our servers send {} (--check count for other servers)",
-                    byte % self.asker.field_size,
-                    byte / self.asker.field_size + 1,
+                    byte % self.client.field_size,
+                    byte / self.client.field_size + 1,
                     seen[place],
                     expected[place]
                 ));
@@ -203,7 +203,7 @@ impl Conversation for FieldsConversation {
 impl Drop for FieldsConversation {
     /// Added when the connection ends: clients would contend for a shared counter at every message.
     fn drop(&mut self) {
-        self.asker.messages[0].fetch_add(self.counted, Relaxed);
+        self.client.messages[0].fetch_add(self.counted, Relaxed);
     }
 }
 

@@ -193,7 +193,7 @@ fn reply(top: &[Process; 2], long: bool) -> Vec<u8> {
 }
 
 fn client(settings: &Settings) -> Result<Box<dyn Client>> {
-    Ok(Box::new(Asker {
+    Ok(Box::new(TopProcessesClient {
         request: REQUEST.into(),
         long: settings.word(FORM.name) == "long",
         reply: Vec::new(),
@@ -203,7 +203,7 @@ fn client(settings: &Settings) -> Result<Box<dyn Client>> {
 }
 
 #[derive(Clone)]
-struct Asker {
+struct TopProcessesClient {
     request: Arc<[u8]>,
     long: bool,
     reply: Vec<u8>,
@@ -213,13 +213,13 @@ struct Asker {
 /// Maximum length of a reply: two names of at most 64 bytes, a few numbers and words.
 const LONGEST_REPLY: usize = 1024;
 
-impl Client for Asker {
+impl Client for TopProcessesClient {
     fn open(&self) -> Box<dyn Conversation> {
         Box::new(self.clone())
     }
 }
 
-impl Conversation for Asker {
+impl Conversation for TopProcessesClient {
     fn ask(&mut self, outbox: &mut Outbox) -> Want {
         self.reply.clear();
         outbox.push(Piece::Bytes(Arc::clone(&self.request), 0..self.request.len()));
@@ -256,7 +256,7 @@ impl Conversation for Asker {
     }
 }
 
-impl Asker {
+impl TopProcessesClient {
     fn form(&self) -> &'static str {
         if self.long { "long" } else { "short" }
     }

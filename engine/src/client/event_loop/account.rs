@@ -54,9 +54,9 @@ impl Account {
     }
 
     /// Notes that it is being sent.
-    pub fn asked(&mut self, request: &Request) {
+    pub fn sending(&mut self, request: &Request) {
         match self.counts {
-            Counts::FromSending => self.measure.comes(request.asked),
+            Counts::FromSending => self.measure.comes(request.sent_at),
             Counts::FromItsMoment => {}
         }
     }
@@ -66,8 +66,8 @@ impl Account {
         self.measure.goes(at);
         let from = match self.counts {
             Counts::FromSending => {
-                self.measure.answered(request.asked, at);
-                request.asked
+                self.measure.answered(request.sent_at, at);
+                request.sent_at
             }
             Counts::FromItsMoment => {
                 self.measure.answered_by_schedule(request.moments, at);
@@ -81,7 +81,7 @@ impl Account {
 
     /// Counts a failure, sent or not.
     pub fn failed(&mut self, request: &Request, at: u64) {
-        if self.counts == Counts::FromItsMoment || request.asked > 0 {
+        if self.counts == Counts::FromItsMoment || request.sent_at > 0 {
             self.measure.goes(at);
         }
         self.measure.failed(request.moments.due);

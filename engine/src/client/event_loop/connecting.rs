@@ -71,7 +71,7 @@ impl<B: BackEnd> Turns<B> {
         }
         self.look();
         while self.may_connect()
-            && (self.asking || self.at >= self.next_connect)
+            && (self.started || self.at >= self.next_connect)
             && self.at >= self.next_retry
             && let Some(index) = self.waiting.pop_front()
         {
@@ -89,14 +89,14 @@ impl<B: BackEnd> Turns<B> {
     /// Returns the time at which the next queued client may connect.
     pub(super) fn next_attempt(&self) -> Option<u64> {
         let may = self.may_connect() && !self.waiting.is_empty();
-        may.then_some(if self.asking { self.next_retry } else { self.next_connect.max(self.next_retry) })
+        may.then_some(if self.started { self.next_retry } else { self.next_connect.max(self.next_retry) })
     }
 
     fn connect(&mut self, index: usize) {
         let member = &mut self.members[index];
         if !self.pace.goes_on((&member.state, 0), self.at) {
             member.place = Place::Disconnected;
-            if self.asking {
+            if self.started {
                 self.drop_requests(index);
             }
             return;
@@ -147,7 +147,7 @@ impl<B: BackEnd> Turns<B> {
                     Ok(caller) => {
                         self.connecting -= 1;
                         member.able = self.at;
-                        return self.ask(index, Box::new(caller));
+                        return self.send_due(index, Box::new(caller));
                     }
                     Err(failure) => failure,
                 }

@@ -59,13 +59,13 @@ pub struct Request {
     /// Times at which it became due, a client was free for it, and that client started to send it or to connect for it.
     pub moments: Moments,
     /// Time at which it was sent.
-    pub asked: u64,
+    pub sent_at: u64,
 }
 
 impl Request {
     /// Makes a request that was due at a moment, for a client that was free since another.
     pub fn new(arrival: Option<u64>, due: u64, free: u64) -> Self {
-        Request { arrival, moments: Moments { due, free, begun: 0 }, asked: 0 }
+        Request { arrival, moments: Moments { due, free, begun: 0 }, sent_at: 0 }
     }
 }
 

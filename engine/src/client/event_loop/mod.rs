@@ -54,7 +54,7 @@ pub fn run(run: &'static LoadRun, kind: Kind) -> Result<()> {
     let start = Start::new(threads);
     let part = |thread| {
         let plan = Plan { run, kind, usage, share: Share { thread, threads }, start: &start, before };
-        plan.ask()
+        plan.run_share()
     };
     std::thread::scope(|scope| {
         let mut others = Vec::new();
@@ -95,7 +95,7 @@ struct Plan<'a> {
 }
 
 impl Plan<'_> {
-    fn ask(&self) -> Result<()> {
+    fn run_share(&self) -> Result<()> {
         let guard = Guard(self.start);
         if self.run.settings.boolean(PIN_THREADS.name) {
             let cpus = process::allowed_cpus()?;
@@ -105,16 +105,16 @@ impl Plan<'_> {
         match self.run.settings.word(BACK_END.name) {
             COMPLETIONS => {
                 let connections = clients(&self.run.settings).div_ceil(self.share.threads);
-                self.ask_with(Completions::new(connections)?)
+                self.run_with(Completions::new(connections)?)
             }
-            POLLING => self.ask_with(Polling::new(self.run)?),
-            _ => self.ask_with(Readiness::new(self.run)?),
+            POLLING => self.run_with(Polling::new(self.run)?),
+            _ => self.run_with(Readiness::new(self.run)?),
         }?;
         std::mem::forget(guard);
         Ok(())
     }
 
-    fn ask_with<B: BackEnd>(&self, back_end: B) -> Result<()> {
+    fn run_with<B: BackEnd>(&self, back_end: B) -> Result<()> {
         let Plan { run, kind, usage, share, start, before } = *self;
         let mut turns = Turns::new(run, back_end, kind, usage, share, clients(&run.settings));
         turns.connect_all(|| !start.is_lost())?;

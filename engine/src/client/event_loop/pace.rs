@@ -33,7 +33,7 @@ pub struct Share {
 /// Something that has become due.
 pub enum Due {
     /// This client sends a request.
-    Ask(usize, Request),
+    Send(usize, Request),
     /// This client may have one request less in flight.
     Retire(usize),
 }
@@ -123,7 +123,7 @@ impl Pace {
     }
 
     /// Returns whether any client waits for a request, now or later.
-    pub fn somebody_could_ask(&self) -> bool {
+    pub fn has_waiting_client(&self) -> bool {
         match self {
             Pace::Closed(closed) => !closed.beginning.is_empty() || !closed.pausing.is_empty(),
             Pace::Open(open) => !open.idle.is_empty(),
@@ -183,7 +183,7 @@ impl Closed {
             if at >= due || !goes_on {
                 queue.pop_front();
                 return Some(if goes_on {
-                    Due::Ask(client, Request::new(None, due, due))
+                    Due::Send(client, Request::new(None, due, due))
                 } else {
                     Due::Retire(client)
                 });
@@ -215,6 +215,6 @@ impl Open {
         let due = std::mem::replace(&mut self.next, following);
         let number = self.number;
         self.number += self.share.threads as u64;
-        Some(Due::Ask(client, Request::new(Some(number), due, free)))
+        Some(Due::Send(client, Request::new(Some(number), due, free)))
     }
 }

@@ -41,8 +41,8 @@ pub struct Turns<B: BackEnd> {
     going: usize,
     /// The thread busy-polls, at the latest once every persistent connection has been opened.
     spins: bool,
-    /// Every persistent connection has been opened.
-    pub(super) asking: bool,
+    /// True once clients send requests: every persistent connection has been opened.
+    pub(super) started: bool,
     pub(super) connecting: usize,
     /// While this many connections are being closed, none is opened.
     pub(super) most_closing: usize,
@@ -90,7 +90,7 @@ impl<B: BackEnd> Turns<B> {
             is_old: false,
             going: members.len(),
             members,
-            asking: false,
+            started: false,
             connecting: 0,
             waiting: VecDeque::new(),
             due: VecDeque::new(),
@@ -104,7 +104,7 @@ impl<B: BackEnd> Turns<B> {
 
     /// Starts the clients at this moment.
     pub fn begin(&mut self, at: u64) {
-        self.asking = true;
+        self.started = true;
         self.pace.begin(self.members.len(), self.usage.pipeline, at, self.run.ramp());
         self.at = now();
         self.serve();
@@ -140,7 +140,7 @@ impl<B: BackEnd> Turns<B> {
         let moments =
             [until, self.next_attempt(), self.pace.next(), Some(self.sweep), self.own_time.next(&self.run.window)];
         let next = moments.into_iter().flatten().fold(self.at + NAP, u64::min);
-        let time = if self.asking && self.spins { 0 } else { next.saturating_sub(self.at) };
+        let time = if self.started && self.spins { 0 } else { next.saturating_sub(self.at) };
         self.back_end.wait(Duration::from_nanos(time))?;
         let began = self.at;
         self.at = now();
@@ -165,7 +165,7 @@ impl<B: BackEnd> Turns<B> {
             self.time_out();
             self.serve();
         }
-        if self.asking && self.at >= self.run.window.awaits_until(self.timeout) {
+        if self.started && self.at >= self.run.window.awaits_until(self.timeout) {
             self.end_all();
         }
         Ok(())
@@ -181,15 +181,15 @@ impl<B: BackEnd> Turns<B> {
 
     /// Assigns due requests to their clients: all of them first, so that the requests of one client are sent together.
     fn serve(&mut self) {
-        if !self.asking {
+        if !self.started {
             return;
         }
         loop {
             let mut dues = 0;
-            while self.pace.somebody_could_ask() {
+            while self.pace.has_waiting_client() {
                 self.look();
                 match self.pace.due(self.at, |index| self.members[index].standing()) {
-                    Some(Due::Ask(index, request)) => self.assign(index, request),
+                    Some(Due::Send(index, request)) => self.assign(index, request),
                     Some(Due::Retire(index)) => self.retire(index),
                     None => break,
                 }
@@ -199,7 +199,7 @@ impl<B: BackEnd> Turns<B> {
             let Some(index) = self.due.pop_front() else { return };
             let member = &mut self.members[index];
             match member.leave() {
-                Place::Connected(caller) => self.ask(index, caller),
+                Place::Connected(caller) => self.send_due(index, caller),
                 // It has lost its connection meanwhile.
                 place => member.place = place,
             }
@@ -265,7 +265,7 @@ impl<B: BackEnd> Turns<B> {
 
     /// Sends the due requests, as many together as the primitive gathers and the connection takes, and then watches the
     /// socket.
-    pub(super) fn ask(&mut self, index: usize, mut caller: Box<Caller<'static>>) {
+    pub(super) fn send_due(&mut self, index: usize, mut caller: Box<Caller<'static>>) {
         let was_held_up = std::mem::replace(&mut self.members[index].held_up, caller.is_sending());
         if was_held_up && !caller.is_sending() {
             self.look();
@@ -309,8 +309,8 @@ impl<B: BackEnd> Turns<B> {
         self.begin_request(index);
         let member = &mut self.members[index];
         let request = &mut member.requests[member.sent];
-        request.asked = self.at;
-        self.account.asked(request);
+        request.sent_at = self.at;
+        self.account.sending(request);
         member.sent += 1;
         member.made += 1;
         member.moved = self.at;
@@ -354,7 +354,7 @@ impl<B: BackEnd> Turns<B> {
             match caller.advance() {
                 Err(failure) => return self.lose(index, caller, &failure),
                 // Data that blocked other requests may have been sent meanwhile.
-                Ok(Progress::Blocked(_)) if !caller.is_sending() => return self.ask(index, caller),
+                Ok(Progress::Blocked(_)) if !caller.is_sending() => return self.send_due(index, caller),
                 Ok(Progress::Blocked(flags) | Progress::Yields(flags)) => return self.settle(index, caller, flags),
                 Ok(Progress::Answered { open }) => {
                     self.answered(index, &mut caller);
@@ -365,7 +365,7 @@ impl<B: BackEnd> Turns<B> {
                     }
                     if !caller.is_behind() {
                         // Other requests may be due that could not be sent before.
-                        self.ask(index, caller);
+                        self.send_due(index, caller);
                         return self.freed(index);
                     }
                     self.freed(index);
@@ -428,9 +428,9 @@ impl<B: BackEnd> Turns<B> {
             self.freed(index);
         }
         let member = &self.members[index];
-        if self.asking && !member.state.perseveres() {
+        if self.started && !member.state.perseveres() {
             self.drop_requests(index);
-        } else if !member.requests.is_empty() || !self.asking && member.state.goes_on(self.at) {
+        } else if !member.requests.is_empty() || !self.started && member.state.goes_on(self.at) {
             self.queue(index);
         }
     }

@@ -10,7 +10,7 @@ use crate::count::tally::ErrorKind;
 fn good() -> Evidence {
     Evidence {
         window_ns: 1_000_000_000,
-        asked_ns: Some(1_000_000_000),
+        planned_ns: Some(1_000_000_000),
         replies: 10_000,
         errors: BTreeMap::new(),
         generators: vec![Generator { elapsed_ns: 1000, cpu_ns: 400, waited_ns: 600 }; 2],
@@ -30,8 +30,8 @@ fn good() -> Evidence {
             lag_p99_ns: Some(60_000),
             lag_p90_p50_ns: [Some(50_000), Some(40_000)],
             latency_p50_ns: Some(180_000),
-            gap_asked_ns: 200_000.0,
-            variation_asked: 1.0,
+            gap_scheduled_ns: 200_000.0,
+            variation_scheduled: 1.0,
             gaps: Some((200_000.0, 1.01)),
         }),
     }
@@ -59,7 +59,7 @@ fn each_fault_is_found_and_no_other_with_it() {
     type Change = fn(&mut Evidence, &mut ScheduleEvidence);
     let faults: [(&str, Change); 10] = [
         ("errors", |all, _| all.errors = BTreeMap::from([("reset", 1)])),
-        ("cut_window", |all, _| all.asked_ns = Some(1_000_000_001)),
+        ("cut_window", |all, _| all.planned_ns = Some(1_000_000_001)),
         ("generator_cpu", |all, _| all.generators[1].cpu_ns = 951),
         ("achieved_rate", |all, _| all.replies = 9_899),
         ("never_sent", |_, schedule| schedule.never_sent = 1),
@@ -124,7 +124,7 @@ fn a_late_busy_polling_load_gets_other_advice() {
         let checks = changed(|all, schedule| {
             all.spins = spins;
             schedule.lag_p99_ns = Some(100_001);
-            schedule.gaps = Some((schedule.gap_asked_ns, 0.0));
+            schedule.gaps = Some((schedule.gap_scheduled_ns, 0.0));
         });
         assert_eq!(failed(&checks), ["send_lag", "gap_variation"]);
         let words = checks.iter().filter(|check| check.holds == Some(false)).map(|check| &check.words);
@@ -144,7 +144,7 @@ fn too_few_requests_are_not_judged() {
     // A limit is a number even if no request was due: JSON has no infinity.
     let none = changed(|all, schedule| {
         (all.replies, all.latencies) = (0, 0);
-        (schedule.due, schedule.sent, schedule.gap_asked_ns) = (0, 0, f64::MAX);
+        (schedule.due, schedule.sent, schedule.gap_scheduled_ns) = (0, 0, f64::MAX);
     });
     assert!(none.iter().all(|check| check.limit.is_finite()), "{none:?}");
     assert_eq!(failed(&none), ["empty_window"]);
@@ -163,7 +163,7 @@ fn gaps_of_requests_that_wait_for_the_server_are_not_judged() {
 fn even_arrivals_may_scatter_by_what_a_wake_up_costs() {
     let even = |variation| {
         changed(|_, schedule| {
-            (schedule.variation_asked, schedule.gap_asked_ns) = (0.0, 1_000_000.0);
+            (schedule.variation_scheduled, schedule.gap_scheduled_ns) = (0.0, 1_000_000.0);
             schedule.gaps = Some((1_000_000.0, variation));
         })
     };
@@ -301,7 +301,7 @@ fn numbers_that_differ_are_shown_to_differ() {
 
 #[test]
 fn an_interrupt_is_no_fault_of_the_server() {
-    let checks = changed(|all, schedule| (all.asked_ns, schedule.never_sent) = (None, 2));
+    let checks = changed(|all, schedule| (all.planned_ns, schedule.never_sent) = (None, 2));
     let [check] = &checks.iter().filter(|check| check.holds == Some(false)).collect::<Vec<_>>()[..] else { panic!() };
     assert!(check.words.contains("the load was interrupted"), "{checks:?}");
 }

@@ -172,7 +172,7 @@ impl Client for Blaster {
             blaster: self.clone(),
             count,
             left: 0,
-            asked: 0,
+            requested: 0,
             began: None,
             sent: 0,
             answered: 0,
@@ -208,7 +208,7 @@ struct BlastConversation {
     /// Iterations of the request not yet put into an outbox.
     left: u64,
     /// Time at which the request began; all times are CLOCK_MONOTONIC.
-    asked: u64,
+    requested: u64,
     /// Time at which the count had been sent.
     began: Option<u64>,
     /// Time at which the last byte had been handed to the kernel.
@@ -220,7 +220,7 @@ struct BlastConversation {
 
 impl Conversation for BlastConversation {
     fn ask(&mut self, outbox: &mut Outbox) -> Want {
-        (self.left, self.asked, self.began) = (self.blaster.repetitions, now(), None);
+        (self.left, self.requested, self.began) = (self.blaster.repetitions, now(), None);
         self.count = Count::new(self.blaster.form);
         let announcement = &self.blaster.announcement;
         outbox.push(Piece::Bytes(Arc::clone(announcement), 0..announcement.len()));
@@ -258,7 +258,7 @@ impl Conversation for BlastConversation {
         };
         self.answered = now();
         let bytes = self.blaster.repetitions * ITERATION as u64;
-        let took = self.answered - self.asked;
+        let took = self.answered - self.requested;
         // A read returns a byte at least, and reads that returned nothing took time.
         if !(1..=bytes + took / LEAST_CALL).contains(&reads) {
             let took = took as f64 / 1e6;

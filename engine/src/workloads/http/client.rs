@@ -29,15 +29,15 @@ pub fn client(settings: &Settings) -> Result<Box<dyn Client>> {
     let sizes = SizesInTurn::new(settings, &BYTES)?;
     let mix = (settings.word(MIX.name) != NONE).then(|| Mix::new(&kinds)).transpose()?;
     let exactly = kinds.iter().filter_map(|kind| if let Body::Exactly(bytes) = kind.body { Some(bytes) } else { None });
-    let largest = exactly.chain(sizes.is_asked_for().then(|| sizes.largest())).max().unwrap_or_default();
+    let largest = exactly.chain(sizes.is_given().then(|| sizes.largest())).max().unwrap_or_default();
     let body = Reception::new(settings, largest);
-    let asked = Asked { kind: 0, bytes: None };
-    Ok(Box::new(Asker {
+    let current = CurrentRequest { kind: 0, bytes: None };
+    Ok(Box::new(HttpClient {
         kinds,
         mix,
         sizes,
         arrival: None,
-        asked,
+        current,
         head: Vec::new(),
         interim: 0,
         coming: Coming::Head,
@@ -68,7 +68,7 @@ impl Mix {
 }
 
 #[derive(Clone)]
-struct Asker {
+struct HttpClient {
     kinds: Arc<[KindOfRequest]>,
     /// None if there is only one kind.
     mix: Option<Mix>,
@@ -76,7 +76,7 @@ struct Asker {
     /// Draw of the next request.
     arrival: Option<u64>,
     /// Current request.
-    asked: Asked,
+    current: CurrentRequest,
     /// The incomplete head so far.
     head: Vec<u8>,
     /// Bytes of interim heads (1xx).
@@ -88,7 +88,7 @@ struct Asker {
 }
 
 #[derive(Clone, Copy)]
-struct Asked {
+struct CurrentRequest {
     kind: usize,
     /// Length of the reply's body, if it had one; `None` if any length is correct.
     bytes: Option<u64>,
@@ -106,7 +106,7 @@ enum Coming {
     Unmeasured(Unmeasured),
 }
 
-impl Client for Asker {
+impl Client for HttpClient {
     fn open(&self) -> Box<dyn Conversation> {
         Box::new(self.clone())
     }
@@ -128,7 +128,7 @@ impl Client for Asker {
     }
 
     fn largest(&self) -> Option<u64> {
-        self.sizes.is_asked_for().then(|| self.sizes.largest())
+        self.sizes.is_given().then(|| self.sizes.largest())
     }
 
     fn longest_request(&self) -> Option<u64> {
@@ -137,18 +137,18 @@ impl Client for Asker {
     }
 }
 
-impl Conversation for Asker {
+impl Conversation for HttpClient {
     fn numbered(&mut self, arrival: u64) {
         self.arrival = Some(arrival);
     }
 
     fn kind(&self) -> Option<usize> {
-        self.mix.as_ref().map(|_| self.asked.kind)
+        self.mix.as_ref().map(|_| self.current.kind)
     }
 
     fn counts(&mut self) {
         if let Some(mix) = &self.mix {
-            mix.counted[self.asked.kind].fetch_add(1, Relaxed);
+            mix.counted[self.current.kind].fetch_add(1, Relaxed);
         }
     }
 
@@ -166,7 +166,7 @@ impl Conversation for Asker {
             (Body::Drawn, Some((_, draw))) => Some(self.sizes.draw(draw)),
             (Body::Drawn, None) => Some(self.sizes.next(arrival)),
         };
-        self.asked = Asked { kind: number, bytes };
+        self.current = CurrentRequest { kind: number, bytes };
         let request = match (&kind.head, bytes) {
             (RequestHead::Around(..), Some(bytes)) => kind.head.bytes(bytes),
             (head, _) => head.bytes(0),
@@ -183,13 +183,13 @@ impl Conversation for Asker {
                 let interim = if self.interim > 0 { ", after interim heads (1xx)" } else { "" };
                 return Err(format!("the reply ended after {} bytes of its head{interim}", self.head.len()));
             }
-            let kind = &self.kinds[self.asked.kind];
+            let kind = &self.kinds[self.current.kind];
             let before = self.head.len();
             let head = if before == 0 {
-                read(input.bytes(), kind, self.asked.bytes)?
+                read(input.bytes(), kind, self.current.bytes)?
             } else {
                 self.head.extend_from_slice(input.bytes());
-                read(&self.head, kind, self.asked.bytes)?
+                read(&self.head, kind, self.current.bytes)?
             };
             let Some(Head { length, closes, body }) = head else {
                 if before == 0 {
@@ -223,8 +223,8 @@ impl Conversation for Asker {
                     Want::ANYTHING
                 }
                 Extent::Chunks | Extent::Connection => {
-                    self.body.begin(self.asked.bytes.unwrap_or_default());
-                    self.coming = Coming::Unmeasured(Unmeasured::new(body == Extent::Chunks, self.asked.bytes));
+                    self.body.begin(self.current.bytes.unwrap_or_default());
+                    self.coming = Coming::Unmeasured(Unmeasured::new(body == Extent::Chunks, self.current.bytes));
                     Want::ANYTHING
                 }
             };
@@ -233,7 +233,7 @@ impl Conversation for Asker {
             }
         }
         if let Coming::Unmeasured(coming) = &mut self.coming {
-            let kind = &self.kinds[self.asked.kind];
+            let kind = &self.kinds[self.current.kind];
             let is_all = coming.receive(input, kind, &mut self.body)?;
             return if is_all { self.complete() } else { Ok(Answer::Receive(Want::ANYTHING)) };
         }
@@ -251,7 +251,7 @@ impl Conversation for Asker {
     }
 }
 
-impl Asker {
+impl HttpClient {
     fn complete(&self) -> std::result::Result<Answer, String> {
         Ok(if self.closes { Answer::Last } else { Answer::Complete })
     }

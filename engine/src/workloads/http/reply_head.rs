@@ -39,16 +39,16 @@ pub enum Extent {
 /// Most replies of a load have the same head, with the same meaning for equal requests. So the head is compared with
 /// the previous one, and parsed only if it differs.
 pub fn read(bytes: &[u8], kind: &KindOfRequest, due: Option<u64>) -> Result<Option<Head>, String> {
-    let asked = Asked { status: kind.status, head_only: kind.head_only, due };
+    let key = RequestKey { status: kind.status, head_only: kind.head_only, due };
     LAST.with_borrow_mut(|last| {
-        if last.asked == asked && bytes.starts_with(&last.bytes) {
+        if last.key == key && bytes.starts_with(&last.bytes) {
             return Ok(last.head);
         }
         let head = parse(bytes, kind, due)?;
         if let Some(Head { length, .. }) = head
             && length <= LONGEST_KEPT
         {
-            (last.asked, last.head) = (asked, head);
+            (last.key, last.head) = (key, head);
             last.bytes.clear();
             last.bytes.extend_from_slice(&bytes[..length]);
         }
@@ -66,14 +66,14 @@ thread_local! {
 /// The last complete and correct head of any connection in this thread; initially empty.
 #[derive(Default)]
 struct Last {
-    asked: Asked,
+    key: RequestKey,
     bytes: Vec<u8>,
     head: Option<Head>,
 }
 
 /// The properties of a request that the meaning of a head depends on, besides the head's bytes.
 #[derive(Clone, Copy, Default, PartialEq)]
-struct Asked {
+struct RequestKey {
     status: u16,
     head_only: bool,
     due: Option<u64>,

@@ -118,7 +118,15 @@ impl Client for Streamer {
 
     fn open(&self) -> Box<dyn Conversation> {
         let streamer = self.clone();
-        Box::new(StreamConversation { streamer, asked: 0, time: 0, said: false, moved: 0, next: 0, line: Vec::new() })
+        Box::new(StreamConversation {
+            streamer,
+            requested: 0,
+            time: 0,
+            said: false,
+            moved: 0,
+            next: 0,
+            line: Vec::new(),
+        })
     }
 
     fn account(&self) -> Account {
@@ -138,7 +146,7 @@ impl Client for Streamer {
 struct StreamConversation {
     streamer: Streamer,
     /// Time at which the stream was requested (CLOCK_MONOTONIC, nanoseconds).
-    asked: u64,
+    requested: u64,
     /// Requested length of the stream in nanoseconds; 0 if no time was given.
     time: u64,
     /// The request's line has been put into the outbox.
@@ -199,7 +207,7 @@ impl StreamConversation {
             self.moved += self.streamer.receiving.take(input, self.moved, self.due())?;
             return Ok(if self.due() == 0 { self.complete() } else { Answer::Receive(self.want()) });
         }
-        let lasted = now().saturating_sub(self.asked);
+        let lasted = now().saturating_sub(self.requested);
         match self.streamer.bytes {
             Some(bytes) => Err(format!("the stream ended after {} of {bytes} bytes", self.moved)),
             None if lasted < self.time - self.time / TOO_SOON => {
@@ -212,7 +220,7 @@ impl StreamConversation {
 
 impl Conversation for StreamConversation {
     fn ask(&mut self, outbox: &mut Outbox) -> Want {
-        self.asked = now();
+        self.requested = now();
         (self.time, self.moved, self.next) = (0, 0, 0);
         self.line.clear();
         self.said = self.streamer.request.is_some();
@@ -227,8 +235,9 @@ impl Conversation for StreamConversation {
             if std::mem::replace(&mut self.said, true) {
                 return More::Nothing;
             }
-            self.asked = now();
-            let microseconds = window.edges().end.saturating_sub(self.asked).div_ceil(1000).clamp(1, MOST_MICROSECONDS);
+            self.requested = now();
+            let microseconds =
+                window.edges().end.saturating_sub(self.requested).div_ceil(1000).clamp(1, MOST_MICROSECONDS);
             self.time = microseconds * 1000;
             let line = Request::GetFor(microseconds).line();
             self.streamer.sent.lock().unwrap_or_else(PoisonError::into_inner).push(Arc::clone(&line));
