@@ -117,7 +117,7 @@ fn failed(failure: Failure) -> anyhow::Error {
 /// In addition, its two readings of the clock, and its histogram.
 struct Timed {
     session: Session,
-    asked: u64,
+    sent_at: u64,
 }
 
 impl Connection for Timed {
@@ -126,14 +126,14 @@ impl Connection for Timed {
     }
 
     fn send_request(&mut self, shared: &mut Shared) -> Result<()> {
-        self.asked = now();
+        self.sent_at = now();
         self.session.send_request(shared)
     }
 
     fn receive(&mut self, shared: &mut Shared) -> Result<bool> {
         let answered = self.session.receive(shared)?;
         if answered {
-            shared.measure.answered(self.asked, now());
+            shared.measure.answered(self.sent_at, now());
         }
         Ok(answered)
     }
@@ -149,7 +149,7 @@ impl Connection for Checked {
 
     fn send_request(&mut self, shared: &mut Shared) -> Result<()> {
         self.0.send_request(shared)?;
-        shared.measure.comes(self.0.asked);
+        shared.measure.comes(self.0.sent_at);
         Ok(())
     }
 
@@ -158,7 +158,7 @@ impl Connection for Checked {
         if answered {
             let at = now();
             shared.measure.goes(at);
-            shared.measure.answered(self.0.asked, at);
+            shared.measure.answered(self.0.sent_at, at);
         }
         Ok(answered)
     }
@@ -266,14 +266,14 @@ fn run<C: Connection>(
 }
 
 /// The client end of the workload, and the state that its connections need.
-struct Asking {
+struct ClientSide {
     settings: Settings,
     client: &'static dyn Client,
     tally: &'static Tally,
     window: &'static Window,
 }
 
-impl Asking {
+impl ClientSide {
     fn new(bytes: u64) -> Result<Self> {
         let workload: &Entry<Workload> = find(WORKLOADS, defaults::WORKLOAD);
         let way = way(defaults::SENDS, defaults::RECEIVES);
@@ -281,7 +281,7 @@ impl Asking {
         let settings = Settings::new(&declared, &BTreeMap::from([(BYTES.name, Value::Integer(bytes))]));
         let client = Box::leak((workload.item.client)(&settings)?);
         let window = Box::leak(Box::new(Window::to_come()));
-        Ok(Asking { settings, client, tally: Tally::new(1)?, window })
+        Ok(ClientSide { settings, client, tally: Tally::new(1)?, window })
     }
 
     fn sessions(&self, streams: Vec<TcpStream>) -> Result<Vec<Session>> {
@@ -311,9 +311,9 @@ fn main() -> Result<()> {
     }
     let milliseconds = |text: &str| text.parse().map(Duration::from_millis).context("milliseconds");
     let times = [milliseconds(warm_up)?, milliseconds(length)?];
-    let asking = Asking::new(bytes)?;
-    let window = asking.window;
-    let timed = |session| Timed { session, asked: 0 };
+    let client_side = ClientSide::new(bytes)?;
+    let window = client_side.window;
+    let timed = |session| Timed { session, sent_at: 0 };
     let finds = if kind == "bare_http_polling" { Finds::ByTrying } else { Finds::ByEpoll };
     match kind.as_str() {
         "bare" | "bare_http" | "bare_http_polling" => {
@@ -324,10 +324,10 @@ fn main() -> Result<()> {
             let bare = |stream| Bare { stream, request: request.clone(), bytes, left: 0 };
             run(streams.into_iter().map(bare).collect(), window, times, finds)
         }
-        "session" => run(asking.sessions(streams)?, window, times, finds),
-        "histogram" => run(asking.sessions(streams)?.into_iter().map(timed).collect(), window, times, finds),
+        "session" => run(client_side.sessions(streams)?, window, times, finds),
+        "histogram" => run(client_side.sessions(streams)?.into_iter().map(timed).collect(), window, times, finds),
         "checks" => {
-            let checked = asking.sessions(streams)?.into_iter().map(|session| Checked(timed(session))).collect();
+            let checked = client_side.sessions(streams)?.into_iter().map(|session| Checked(timed(session))).collect();
             run(checked, window, times, finds)
         }
         other => bail!("no kind {other:?}; there are bare, bare_http, bare_http_polling, session, histogram, checks"),
