@@ -51,7 +51,7 @@ class Check(EngineLine):
     limit: float = Field(description="Maximum allowed value.")
     holds: bool | None = Field(
         None,
-        description="Whether the check passes; null if there was too little data to judge.",
+        description="True if the check passes; null if there was too little data to judge.",
     )
     words: str = Field(
         description="The check's meaning, why it was not judged, or what to change.",
@@ -59,7 +59,7 @@ class Check(EngineLine):
 
 
 class Closings(ClosingsBase):
-    """How connections of a load ended. Each worker examines its first 16 connections and every 64th."""
+    """Endings of connections of a load. Each worker examines its first 16 connections and every 64th."""
 
     closed_by_load: int = Field(
         description="Connections that the load closed first (FIN). They stay in TIME_WAIT at the load.",
@@ -139,7 +139,7 @@ class Life(Account):
     )
     multiplexing: dict[str, Multiplexing] = Field(
         {},
-        description="How long each event was counted, for events that share the CPU's counters. An event that was not counted all the time is extrapolated in `counters`, and `scaled` is true.",
+        description="Time for which each event was counted, for events that share the CPU's counters. An event that was not counted all the time is extrapolated in `counters`, and `scaled` is true.",
         validate_default=True,
     )
     unavailable: dict[str, str] = Field(
@@ -152,8 +152,10 @@ class Life(Account):
         description="CPU time in user mode. On kernels that sample at the tick, the sum with `system_ns` is exact for processes, but the split is not.",
     )
     system_ns: int = Field(description="CPU time in the kernel.")
-    voluntary_switches: int = Field(description="How often a thread gave up its CPU to wait.")
-    involuntary_switches: int = Field(description="How often the kernel took the CPU from a thread.")
+    voluntary_switches: int = Field(description="Number of times that a thread gave up its CPU to wait.")
+    involuntary_switches: int = Field(
+        description="Number of times that the kernel took the CPU from a thread."
+    )
     minor_faults: int = Field(description="Page faults without input.")
     major_faults: int = Field(description="Page faults with input.")
     status: int = Field(
@@ -185,11 +187,11 @@ class LimitUnavailable(LimitPoint):
     limit: str = Field(description="Name of the limit.")
     place: Literal["one_cpu", "two_cpus"] = Field(description="Placement of its two ends.")
     bytes: int | None = Field(None, description="Size in bytes; null if the limit has none.")
-    reason: str = Field(description="Why there is no further round.")
+    reason: str = Field(description="Reason why there is no further round.")
 
 
 class Limits(EngineLine):
-    """Where and how the machine limits are measured."""
+    """CPUs and settings with which the machine limits are measured."""
 
     line: Literal["limits"] = "limits"
     schema_version: Literal[4] = Field(4, alias="schema", description="version of the engine's lines")
@@ -209,7 +211,7 @@ class LoadResult(Account):
     settings: dict[str, int | bool | str] = Field({}, description="All effective settings.")
     measured_by: Literal["requests", "bytes_to_server", "bytes_to_clients"] = Field(
         "requests",
-        description="What a load that ends by time counts in its window.",
+        description="Quantity that a load that ends by time counts in its window.",
     )
     expected_requests: int | None = Field(
         None, description="Number of requests to make. Null if the load ends by time."
@@ -231,14 +233,16 @@ class LoadResult(Account):
         None,
         description="Latency of replies, in the window if there is one. A closed loop measures from the sending of the request. Each client waits for its reply before it sends again, so requests that a stall prevents are not in it. An open loop measures from when the request was due.",
     )
-    scheduled: Scheduled | None = Field(None, description="How well an open loop kept its schedule.")
+    scheduled: Scheduled | None = Field(
+        None, description="Accuracy with which an open loop kept its schedule."
+    )
     traffic: Traffic | None = Field(
         None,
         description="Sizes and kinds of the requests. Null if all requests are alike.",
     )
     validity: Validity | None = Field(
         None,
-        description="Whether the load measured its server. Null if nothing failed and the load has no event loop or does not end by time.",
+        description="Result of the checks that the load measured its server. Null if nothing failed and the load has no event loop or does not end by time.",
     )
     memory: Memory | None = Field(
         None,
@@ -248,8 +252,10 @@ class LoadResult(Account):
         description="CPU time in user mode. On kernels that sample at the tick, the sum with `system_ns` is exact for processes, but the split is not.",
     )
     system_ns: int = Field(description="CPU time in the kernel.")
-    voluntary_switches: int = Field(description="How often a thread gave up its CPU to wait.")
-    involuntary_switches: int = Field(description="How often the kernel took the CPU from a thread.")
+    voluntary_switches: int = Field(description="Number of times that a thread gave up its CPU to wait.")
+    involuntary_switches: int = Field(
+        description="Number of times that the kernel took the CPU from a thread."
+    )
     minor_faults: int = Field(description="Page faults without input.")
     major_faults: int = Field(description="Page faults with input.")
     counters: dict[str, int | None] = Field(
@@ -258,7 +264,7 @@ class LoadResult(Account):
     )
     multiplexing: dict[str, Multiplexing] = Field(
         {},
-        description="How long each event was counted, for events that share the CPU's counters. An event that was not counted all the time is extrapolated in `counters`, and `scaled` is true.",
+        description="Time for which each event was counted, for events that share the CPU's counters. An event that was not counted all the time is extrapolated in `counters`, and `scaled` is true.",
         validate_default=True,
     )
     unavailable: dict[str, str] = Field(
@@ -283,10 +289,10 @@ class LoadResult(Account):
     )
     closings: Closings | None = Field(
         None,
-        description="How connections ended, for the sample that was examined. Null if none was examined, and over Unix sockets.",
+        description="Endings of connections, for the sample that was examined. Null if none was examined, and over Unix sockets.",
     )
     first_error: str | None = Field(None, description="Message of the first error.")
-    interrupted: bool = Field(False, description="Whether an interrupt stopped the load before its end.")
+    interrupted: bool = Field(False, description="True if an interrupt stopped the load before its end.")
 
 
 class Mark(EngineLine):
@@ -310,7 +316,7 @@ class Memory(EngineLine):
 
 
 class Multiplexing(MultiplexingBase):
-    """How long an event was counted that shares the CPU's counters with others by turns (multiplexing)."""
+    """Time for which an event was counted that shares the CPU's counters with others by turns (multiplexing)."""
 
     counted: int = Field(description="Count while it had a counter.")
     enabled_ns: int = Field(description="Run time of the tree, summed over its threads.")
@@ -340,14 +346,14 @@ class Namespaces(EngineLine):
         description="Process that made the namespaces. It is in the clients' namespace, so /proc/PID/net is the clients'.",
     )
     user_namespace: bool = Field(
-        description="Whether they belong to a user namespace made for them, because the user is not root.",
+        description="True if they belong to a user namespace made for them, because the user is not root.",
     )
     settings: dict[str, int | bool | str] = Field({}, description="Settings of the pair.")
     server: NamespaceEnd = Field(description="The server's namespace.")
     client: NamespaceEnd = Field(description="The clients' namespace.")
     without_ipv6: str | None = Field(
         None,
-        description="Why the interfaces have no IPv6 addresses; null if they have.",
+        description="Reason why the interfaces have no IPv6 addresses; null if they have.",
     )
 
 
@@ -357,12 +363,13 @@ class Profile(Used):
     line: Literal["profile"] = "profile"
     schema_version: Literal[4] = Field(4, alias="schema", description="version of the engine's lines")
     event: Literal["cycles", "cpu-clock"] = Field(description="Event at which the kernel takes samples.")
-    why_not_cycles: str | None = Field(None, description="Why the event is not cycles; null if it is.")
+    why_not_cycles: str | None = Field(None, description="Reason why the event is not cycles; null if it is.")
     scope: Literal["cpus", "tree"] = Field(
-        description="What the kernel samples. Only one of the ways catches short-lived processes.",
+        description="Scope of sampling. Only one of the ways catches short-lived processes.",
     )
     why_not_cpus: str | None = Field(
-        None, description="Why the kernel does not sample whole CPUs; null if it does."
+        None,
+        description="Reason why the kernel does not sample whole CPUs; null if it does.",
     )
     frequency_hertz: int = Field(
         description="Requested samples per second of CPU time. For cycles, at the CPU's speed before the command began.",
@@ -372,7 +379,7 @@ class Profile(Used):
         description="Records, mostly samples, that did not fit into the kernel's ring buffers.",
     )
     throttled: int = Field(
-        description="How often the kernel paused sampling because it took too much time.",
+        description="Number of times that the kernel paused sampling because it took too much time.",
     )
     from_ns: int = Field(description="CLOCK_MONOTONIC at exec.")
     to_ns: int = Field(description="CLOCK_MONOTONIC after its last process had ended.")
@@ -387,8 +394,10 @@ class Profile(Used):
         description="CPU time in user mode. On kernels that sample at the tick, the sum with `system_ns` is exact for processes, but the split is not.",
     )
     system_ns: int = Field(description="CPU time in the kernel.")
-    voluntary_switches: int = Field(description="How often a thread gave up its CPU to wait.")
-    involuntary_switches: int = Field(description="How often the kernel took the CPU from a thread.")
+    voluntary_switches: int = Field(description="Number of times that a thread gave up its CPU to wait.")
+    involuntary_switches: int = Field(
+        description="Number of times that the kernel took the CPU from a thread."
+    )
     minor_faults: int = Field(description="Page faults without input.")
     major_faults: int = Field(description="Page faults with input.")
     status: int = Field(
@@ -397,12 +406,13 @@ class Profile(Used):
 
 
 class ProfileCheck(EngineLine):
-    """What a profile on this machine would record. Nothing is sampled."""
+    """Properties of a profile that this machine would record. Nothing is sampled."""
 
     line: Literal["profile_check"] = "profile_check"
     schema_version: Literal[4] = Field(4, alias="schema", description="version of the engine's lines")
     reason: str | None = Field(
-        None, description="Why no profile is possible, and what helps; null if one is."
+        None,
+        description="Reason why no profile is possible, with a remedy; null if one is.",
     )
     event: Literal["cycles", "cpu-clock"] | None = Field(
         None,
@@ -410,14 +420,14 @@ class ProfileCheck(EngineLine):
     )
     why_not_cycles: str | None = Field(
         None,
-        description="Why the event would not be cycles; null if it would, or if there is none.",
+        description="Reason why the event would not be cycles; null if it would, or if there is none.",
     )
     scope: Literal["cpus", "tree"] | None = Field(
-        None, description="What the kernel would sample; null if nothing."
+        None, description="Scope of sampling; null if the kernel would sample nothing."
     )
     why_not_cpus: str | None = Field(
         None,
-        description="Why the kernel would not sample whole CPUs; null if it would, or if there is no event.",
+        description="Reason why the kernel would not sample whole CPUs; null if it would, or if there is no event.",
     )
     frequency_hertz: int = Field(description="Requested samples per second of CPU time.")
     kernel_symbols: bool | str = Field(
@@ -449,13 +459,14 @@ class Ready(EngineLine):
     settings: dict[str, int | bool | str] = Field({}, description="All effective settings.")
     spins: bool = Field(
         False,
-        description="Whether the server busy-polls, even without clients: by its design, or because of `--wait spin`. False for a primitive that only busy-polls for a moment in a receive call.",
+        description="True if the server busy-polls, even without clients: by its design, or because of `--wait spin`. False for a primitive that only busy-polls for a moment in a receive call.",
     )
     cpu_source: Literal["cgroup", "process_clocks", "perf_event", "whole_life"] = Field(
-        description="Where the CPU time of snapshots comes from."
+        description="Source of the CPU time of snapshots."
     )
     cpu_source_reason: str | None = Field(
-        None, description="Why no better CPU source is used; null if this is the best."
+        None,
+        description="Reason why no better CPU source is used; null if this is the best.",
     )
     socket: SocketOptions = Field(description="Options of the listening socket, as the kernel reports them.")
     cpus: list[int] | None = Field(None, description="CPUs the server is pinned to.")
@@ -474,14 +485,14 @@ class Refused(EngineLine):
     code: str = Field(
         description="The area, a dot, and what is wrong, such as `listen.in_use`. It stays when the words change.",
     )
-    message: str = Field(description="What is wrong, with the value seen.")
-    hint: str | None = Field(None, description="What to type instead, or what is allowed.")
+    message: str = Field(description="The problem, with the value seen.")
+    hint: str | None = Field(None, description="Replacement to type, or the allowed values.")
     settings: list[str] = Field(
         [],
         description="Names of the settings and other options to blame, such as `pipeline` or `primitive`; the first is the likeliest.",
     )
     only_here: bool = Field(
-        description="Whether only this machine is in the way, so that another one may accept the same command.",
+        description="True if only this machine is in the way, so that another one may accept the same command.",
     )
 
 
@@ -498,7 +509,7 @@ class SampledStack(EngineLine):
 
 
 class Scheduled(EngineLine):
-    """How well an open loop kept its schedule, for the requests that were due in the window."""
+    """Accuracy with which an open loop kept its schedule, for the requests that were due in the window."""
 
     due: int = Field(description="Requests that were due.")
     sent: int = Field(description="Requests that were sent, or for which a connection was begun.")
@@ -516,9 +527,11 @@ class Scheduled(EngineLine):
     )
     send_lag: Times | None = Field(
         None,
-        description="How late the load sent requests that were due and had a free connection.",
+        description="Delay with which the load sent requests that were due and had a free connection.",
     )
-    connection_wait: Times | None = Field(None, description="How long requests waited for a free connection.")
+    connection_wait: Times | None = Field(
+        None, description="Time for which requests waited for a free connection."
+    )
     gaps: Times | None = Field(None, description="Time between two sends of the same thread.")
     gap_variation: float | None = Field(
         None,
@@ -544,8 +557,10 @@ class ServerSummary(Account):
         description="CPU time in user mode. On kernels that sample at the tick, the sum with `system_ns` is exact for processes, but the split is not.",
     )
     system_ns: int = Field(description="CPU time in the kernel.")
-    voluntary_switches: int = Field(description="How often a thread gave up its CPU to wait.")
-    involuntary_switches: int = Field(description="How often the kernel took the CPU from a thread.")
+    voluntary_switches: int = Field(description="Number of times that a thread gave up its CPU to wait.")
+    involuntary_switches: int = Field(
+        description="Number of times that the kernel took the CPU from a thread."
+    )
     minor_faults: int = Field(description="Page faults without input.")
     major_faults: int = Field(description="Page faults with input.")
     server_process: UserSystem | None = Field(
@@ -566,7 +581,7 @@ class ServerSummary(Account):
     )
     multiplexing: dict[str, Multiplexing] = Field(
         {},
-        description="How long each event was counted, for events that share the CPU's counters. An event that was not counted all the time is extrapolated in `counters`, and `scaled` is true.",
+        description="Time for which each event was counted, for events that share the CPU's counters. An event that was not counted all the time is extrapolated in `counters`, and `scaled` is true.",
         validate_default=True,
     )
     unavailable: dict[str, str] = Field(
@@ -585,7 +600,7 @@ class ServerSummary(Account):
         None,
         description="Options of the first connection, as the kernel reports them. Null without a connection, and over Unix sockets.",
     )
-    died: str | None = Field(None, description="How the server ended, if it ended without being stopped.")
+    died: str | None = Field(None, description="Ending of the server, if it ended without being stopped.")
 
 
 class SizesSent(EngineLine):
@@ -624,7 +639,7 @@ class Snapshot(Readout):
     )
     multiplexing: dict[str, Multiplexing] = Field(
         {},
-        description="How long each event was counted, for events that share the CPU's counters. An event that was not counted all the time is extrapolated in `counters`, and `scaled` is true.",
+        description="Time for which each event was counted, for events that share the CPU's counters. An event that was not counted all the time is extrapolated in `counters`, and `scaled` is true.",
         validate_default=True,
     )
     unavailable: dict[str, str] = Field(
@@ -700,7 +715,7 @@ class Times(EngineLine):
 class Latency(Times):
     """Latency of replies."""
 
-    starts: Literal["sent", "intended"] = Field(alias="from", description="Where the latency begins.")
+    starts: Literal["sent", "intended"] = Field(alias="from", description="Start of the latency.")
 
 
 class Traffic(EngineLine):
@@ -726,7 +741,7 @@ class UserSystem(EngineLine):
 
 
 class Validity(EngineLine):
-    """Whether a load measured its server, and the checks that decide it."""
+    """Result of the checks that a load measured its server."""
 
     valid: bool | None = Field(
         None,
