@@ -29,7 +29,9 @@ pub fn of_waiting(waits: Waits, primitive: &Primitive) -> Option<String> {
             format!("a design that waits {how} has no operation equal to the primitive's calls")
         }
         Waits::ForReadiness => {
-            format!("the primitive waits in its call, which would delay all other connections of a design that waits {how}")
+            format!(
+                "the primitive waits in its call, which would delay all other connections of a design that waits {how}"
+            )
         }
         Waits::InTheCall => {
             format!("a design that waits {how} needs a primitive that waits, and this one never does")
