@@ -80,7 +80,7 @@ def verdict(found: Diagnosis) -> str:
     cannot = [each.name for each in found.studies if each.runs == "not"]
     if cannot:
         others = f"{len(runs) - len(cannot)} of {len(runs)} bundled studies can"
-        return f"{', '.join(cannot)} cannot run here; {others} (exit status {SOME_CANNOT})."
+        return f"{', '.join(cannot)} cannot run on this machine; {others} (exit status {SOME_CANNOT})."
     how = f"{runs.count('wholly')} wholly, {runs.count('in part')} in part"
     return f"All {len(runs)} bundled studies can run here: {how} (exit status {RUN})."
 

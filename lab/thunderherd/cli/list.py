@@ -213,7 +213,7 @@ def _summary(entry: Entry) -> str:
     of_perf = f"; perf: {', '.join(names)}" if (names := entry.get("names_of_perf")) else ""
     summary = does + str(entry["summary"]) + of_perf
     if entry.get("available") is False:
-        return f"{summary}; unavailable here: {entry.get('reason')}"
+        return f"{summary}; unavailable on this machine: {entry.get('reason')}"
     return summary
 
 

@@ -3,9 +3,9 @@
 A study can run if its usual size answers its question: the size resolves here, all contenders of its main
 table have room, and each of its sweeps keeps a contender.
 
-It runs in part if sweeps leave out contenders that are unavailable here, or if another of its sizes cannot
-run. It also runs in part if counters are missing that its claims need, or that counted trials need to explain
-differences, or if it has no counted trials.
+It runs in part if sweeps leave out contenders that are unavailable on this machine, or if another of its
+sizes cannot run. It also runs in part if counters are missing that its claims need, or that counted trials
+need to explain differences, or if it has no counted trials.
 """
 
 from __future__ import annotations
@@ -31,7 +31,7 @@ connections."""
 
 
 class LeftOut(DoctorOutput):
-    """Contenders that cannot run here, and why."""
+    """Contenders that cannot run on this machine, and why."""
 
     contenders: tuple[str, ...] = Field(description="names of the contenders")
     reason: str = Field(description="why they cannot run")
@@ -57,13 +57,13 @@ class StudyHere(DoctorOutput):
         description="the size that `thunderherd run STUDY` runs; if it cannot run, neither can the study"
     )
     sizes: dict[str, SizeHere] = Field(description="by size, what this machine can run of it")
-    uncounted: tuple[str, ...] = Field(description="requested counters that are unavailable here")
+    uncounted: tuple[str, ...] = Field(description="requested counters that are unavailable on this machine")
     has_counted_trials: bool = Field(
         default=True,
         description="whether a size has counted trials; without them, no difference in cost is explained",
     )
     uncounted_apart: tuple[str, ...] = Field(
-        default=(), description="counters requested for counted trials that are unavailable here"
+        default=(), description="counters requested for counted trials that are unavailable on this machine"
     )
 
 

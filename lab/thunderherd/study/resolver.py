@@ -487,7 +487,7 @@ class Resolver:
                 by_reason.setdefault(each.reason or "", []).append(each.name)
         for reason, alike in by_reason.items():
             are = f"counter {alike[0]} is" if len(alike) == 1 else f"counters {', '.join(alike)} are"
-            yield f"{are} not available here: {reason}"
+            yield f"{are} not available on this machine: {reason}"
 
 
 def outside_size(size: str, *others: str) -> str:

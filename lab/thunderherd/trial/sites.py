@@ -17,7 +17,7 @@ from thunderherd.study.loading import Lab, Study
 def site_of(lab: Lab, engine: Path | None = None) -> Iterator[Site]:
     """Make the site of a lab for the duration of the block. Main thread only.
 
-    Raises `UserError` with the reason if the lab is unavailable here.
+    Raises `UserError` with the reason if the lab is unavailable on this machine.
     """
     with KINDS[lab.kind].site(lab.settings, engine) as site:
         yield site

@@ -39,12 +39,12 @@ def unavailable(each: Configuration, catalogue: Catalogue) -> Iterator[tuple[Key
             yield each.where("lab", name), Problem(message, "study.unavailable_cpu", _allowed_cpus())
     design = catalogue.design(each.design)
     if design is not None and not design.available:
-        message = f"design {show(each.design)} cannot run here: {design.reason}"
+        message = f"design {show(each.design)} cannot run on this machine: {design.reason}"
         yield each.where("design"), Problem(message, "study.unavailable_design")
     for place, name in each.primitives():
         primitive = catalogue.primitive(name)
         if primitive is not None and not primitive.available:
-            message = f"primitive {show(name)} cannot run here: {primitive.reason}"
+            message = f"primitive {show(name)} cannot run on this machine: {primitive.reason}"
             yield place, Problem(message, "study.unavailable_primitive")
 
 
@@ -67,12 +67,12 @@ def unavailable_lab(each: Configuration, catalogue: Catalogue) -> Iterator[tuple
     """Yield what the lab of a configuration needs and this machine lacks, each with the key to change."""
     kind = KINDS.get(each.lab.kind, USUAL)
     if reason := kind.unavailable(catalogue):
-        message = f"lab {show(kind.name)} is not available here: {reason}"
+        message = f"lab {show(kind.name)} is not available on this machine: {reason}"
         yield each.where("lab", "kind"), Problem(message, "study.unavailable_lab")
     for key, quantity in QUANTITIES.items():
         reason = kind.unavailable_settings(catalogue).get(quantity.setting)
         if reason and (value := getattr(each.lab, key)) is not None:
-            message = f"{key} = {show(value)} is not available here: {reason}"
+            message = f"{key} = {show(value)} is not available on this machine: {reason}"
             yield each.where("lab", key), Problem(message, "study.unavailable_lab_key")
     yield from _unavailable_congestion_controls(each, catalogue)
 
