@@ -16,7 +16,8 @@ from thunderherd.cli import labs
 from thunderherd.cli.main import COMMANDS, app
 from thunderherd.engine.catalogue import Catalogue, by_name, defaults
 from thunderherd.engine.client import catalogue
-from thunderherd.search.crossover_study import FEWEST_POINTS, MILLISECONDS, MOST_POINTS
+from thunderherd.search.crossover_study import FEWEST_POINTS, MOST_POINTS
+from thunderherd.study.defaults import MILLISECONDS
 
 Golden = Callable[[str, str], None]
 

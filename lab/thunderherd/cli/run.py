@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from typing import Annotated
 
 import typer
@@ -33,6 +34,14 @@ def run(
         typer.Option("--profile", help="Sample call stacks in extra trials (default: as in the study)."),
     ] = False,
     resume: Resume = False,
+    show_defaults: Annotated[
+        bool,
+        typer.Option(
+            "--show-defaults",
+            help="Print the study as TOML with every default filled in and marked, and run nothing "
+            "(default: run it).",
+        ),
+    ] = False,
 ) -> None:
     """Run a study and print its table.
 
@@ -50,6 +59,12 @@ def run(
         )
     check_resume("run", resume=resume, out=out)
     size = sizes[0][0] if sizes else None
+    if show_defaults:
+        others = {"--set": overrides, "--seed": seed, "--out": out, "--lab": lab, "--profile": profile}
+        _show_defaults(
+            study, size, [name for name, value in others.items() if value is not None and value is not False]
+        )
+        return
 
     from thunderherd.engine.client import catalogue
     from thunderherd.study.file.names import DEFAULT_SIZE
@@ -95,3 +110,24 @@ def run(
     finally:
         print_study(summary, console, directory)
     console.print(f"Report    {report}", soft_wrap=True)
+
+
+def _show_defaults(study: str, size: str | None, others: Sequence[str]) -> None:
+    """Print a study with its defaults; raise `UserError` for its mistakes, and for options of a run."""
+    if others:
+        raise UserError(
+            f"--show-defaults and {' and '.join(others)} contradict each other",
+            code="run.show_defaults_with_options",
+            hint=f"leave {' and '.join(others)} out; the study is printed as its file has it",
+            where="run",
+        )
+
+    from thunderherd.engine.client import catalogue
+    from thunderherd.study.defaults import with_defaults
+    from thunderherd.study.file.names import DEFAULT_SIZE, find_study
+    from thunderherd.study.loading import load_study
+    from thunderherd.toml.file import TomlFile
+
+    file, known = TomlFile(find_study(study)), catalogue()
+    load_study(file, size or DEFAULT_SIZE, (), known)
+    print(with_defaults(file.data, known), end="")

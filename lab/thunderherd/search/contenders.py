@@ -19,7 +19,7 @@ from thunderherd.labs.words import QUANTITIES, written
 from thunderherd.metrics.table import SideOrBoth
 from thunderherd.search.request import CrossoverRequest
 from thunderherd.study.checks.names import DIRECTIONS
-from thunderherd.study.file.contenders import OWN
+from thunderherd.study.file.contenders import OWN, named_by
 from thunderherd.study.file.tables import LOAD_PROCESSES
 from thunderherd.study.overrides import parse_override
 from thunderherd.text.quantities import Range
@@ -268,13 +268,8 @@ def _path(key: str, table: Mapping[str, Any], basis: Basis, where: str) -> tuple
 
 def _named(typed: str) -> str:
     """Return a name made of the settings: `design=prefork,pool=30` is prefork_pool_30."""
-    words = []
-    for part in _parts(typed):
-        key, _, value = part.partition("=")
-        short = key.strip().rpartition(".")[2]
-        words += [value] if short in ("design", *Way._fields) else [short, value]
-    name = re.sub(r"[^a-z0-9]+", "_", "_".join(words).lower()).strip("_")
-    return name if name[:1].isalpha() else f"contender_{name}"
+    parts = (part.partition("=") for part in _parts(typed))
+    return named_by((key, value) for key, _, value in parts)
 
 
 # The setting ------------------------------------------------------------------------------------------------

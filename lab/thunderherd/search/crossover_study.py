@@ -13,7 +13,7 @@ from collections.abc import Mapping, Sequence
 from copy import deepcopy
 from typing import Any
 
-from thunderherd.engine.catalogue import Catalogue, ChoiceSetting, Load, Way, Workload
+from thunderherd.engine.catalogue import Catalogue, Load, Way, Workload
 from thunderherd.errors import UserError
 from thunderherd.labs import USUAL
 from thunderherd.labs.words import OPTION, WRITTEN, written
@@ -33,6 +33,7 @@ from thunderherd.search.taken_over import OWN_TABLES, taken_over
 from thunderherd.search.written_study import SIZE, Tables, Typed
 from thunderherd.statistics.comparisons import first_look_blocks
 from thunderherd.statistics.crossings import DENSE_POINTS, grid
+from thunderherd.study.defaults import MILLISECONDS, has_persistent, timed_load, window
 from thunderherd.study.file.tables import SweepTable, keys_of
 from thunderherd.study.lab_option import read as read_lab
 from thunderherd.study.overrides import parse_override
@@ -54,12 +55,6 @@ METRICS = {
 }
 """The default metric, by what the workload is measured by."""
 
-MILLISECONDS = 500
-"""The default length of a trial's window."""
-
-WARM_UP_SHARE = 0.2
-"""The warm-up as a share of the window."""
-
 FEWEST_POINTS, MOST_POINTS = 5, 13
 OCTAVES = 2.0
 """Doublings between neighbours of the coarse grid, about."""
@@ -77,7 +72,7 @@ def coarse_study(request: CrossoverRequest, catalogue: Catalogue) -> Tables:
     Raise `UserError` for every mistake that the command line alone shows.
     """
     range_ = _range_of(request, catalogue)
-    study_parts = taken_over(request)
+    study_parts = taken_over(request, catalogue)
     lab = request.lab_keys()
     tables: dict[str, Any] = {**study_parts.tables, "lab": {**study_parts.tables.get("lab", {}), **lab}}
     basis = _basis(request, range_, tables, catalogue)
@@ -126,7 +121,7 @@ def coarse_study(request: CrossoverRequest, catalogue: Catalogue) -> Tables:
 
 def typed_keys(request: CrossoverRequest, catalogue: Catalogue) -> Typed:
     """Return the options by which the keys of both studies were typed."""
-    load = catalogue.load(request.load or _timed_load(catalogue))
+    load = catalogue.load(request.load or timed_load(catalogue))
     options: dict[KeyPath, tuple[str, Any]] = {
         ("server", "workload"): ("--workload", request.workload),
         ("load", "kind"): ("--load", request.load),
@@ -170,7 +165,7 @@ def _basis(
     server, load = tables.get("server", {}), tables.get("load", {})
     workload = request.workload or server.get("workload") or _workload_with(range_, catalogue)
     _check_known(request, "workload", workload, [each.name for each in catalogue.workloads])
-    kind = request.load or load.get("kind") or _timed_load(catalogue)
+    kind = request.load or load.get("kind") or timed_load(catalogue)
     _check_known(request, "load", kind, [each.name for each in catalogue.loads])
     design = request.design or catalogue.defaults.design
     _check_known(request, "design", design, [each.name for each in catalogue.designs])
@@ -232,11 +227,6 @@ def _workload_with(range_: Range, catalogue: Catalogue) -> str:
         if leaf in {setting.name for setting in (*each.client_settings, *each.service_settings)}:
             return each.name
     return catalogue.workloads[0].name
-
-
-def _timed_load(catalogue: Catalogue) -> str:
-    """Return the first load that can end by time, which makes trials of all sizes equally long."""
-    return next((each.name for each in catalogue.loads if each.duration), catalogue.loads[0].name)
 
 
 def _check_pair(request: CrossoverRequest, pair: Sequence[dict[str, Any]], catalogue: Catalogue) -> None:
@@ -364,10 +354,7 @@ def _load(request: CrossoverRequest, basis: Basis, tables: Mapping[str, Any], ov
             "leave --milliseconds out",
         )
     if kind and kind.duration and not counted:
-        milliseconds = request.milliseconds or MILLISECONDS
-        settings[kind.duration] = milliseconds
-        if kind.warm_up:
-            settings[kind.warm_up] = round(milliseconds * WARM_UP_SHARE)
+        settings |= window(kind, request.milliseconds or MILLISECONDS)
     elif request.milliseconds is not None and not counted:
         requests = (kind.requests if kind else ("loops",))[-1]
         raise request.refusal(
@@ -377,8 +364,7 @@ def _load(request: CrossoverRequest, basis: Basis, tables: Mapping[str, Any], ov
             f"give another --load, or --set load.settings.{requests}=...",
         )
     primitives = {each.name for each in basis.catalogue.primitives}
-    kept = known.get(CONNECTIONS)
-    if {request.a, request.b} <= primitives and isinstance(kept, ChoiceSetting) and KEPT in kept.choices:
+    if {request.a, request.b} <= primitives and has_persistent(known):
         settings[CONNECTIONS] = KEPT
     return {"kind": basis.load, "processes": 1, "settings": settings}
 

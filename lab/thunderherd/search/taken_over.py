@@ -7,8 +7,10 @@ from copy import deepcopy
 from dataclasses import dataclass, field
 from typing import Any
 
+from thunderherd.engine.catalogue import Catalogue
 from thunderherd.search.request import CrossoverRequest
 from thunderherd.search.written_study import SIZE
+from thunderherd.study.defaults import filled
 from thunderherd.study.file.contenders import declared
 from thunderherd.study.file.names import find_study
 from thunderherd.study.file.recovery import shaped
@@ -30,7 +32,7 @@ class TakenOver:
     sweeps: Sequence[SweepTable] = ()
 
 
-def taken_over(request: CrossoverRequest) -> TakenOver:
+def taken_over(request: CrossoverRequest, catalogue: Catalogue) -> TakenOver:
     """Return the parts that both stages take over from --study; raise `UserError` for contradictions."""
     if not request.study:
         return TakenOver()
@@ -44,7 +46,7 @@ def taken_over(request: CrossoverRequest) -> TakenOver:
             )
     file = TomlFile(find_study(request.study))
     problems = Problems(file)
-    form, data, _ = shaped(file.data, problems)
+    form, data, _ = shaped(filled(file.data, catalogue), problems)
     problems.raise_any()
     if form.scale is not None:
         raise request.refusal(

@@ -13,8 +13,8 @@ from types import MappingProxyType
 
 from thunderherd.engine.catalogue import Catalogue
 from thunderherd.errors import UserError
+from thunderherd.study.defaults import read
 from thunderherd.study.file.names import bundled_studies, find_study
-from thunderherd.study.file.recovery import shaped
 from thunderherd.study.resolved import Comparison, Contender, Lab, LoadPlan, Look, Study, Sweep
 from thunderherd.study.resolver import Resolver
 from thunderherd.toml.file import Problems, TomlFile, unknown
@@ -69,7 +69,7 @@ def load_study(
     file = study if isinstance(study, TomlFile) else TomlFile(find_study(study))
     is_bundled = file.path in bundled_studies().values()
     problems = Problems(file)
-    form, data, whole = shaped(file.data, problems)
+    form, data, whole = read(file.data, catalogue, problems)
     if size not in form.sizes:
         problems.add(("sizes",), unknown("size", size, form.sizes))
         problems.raise_any()
@@ -94,7 +94,7 @@ def load_sizes(name_or_path: str, catalogue: Catalogue) -> dict[str, Study | lis
     """Return a study in each of its sizes as it would run on this machine, or the problems in lines."""
     file = TomlFile(find_study(name_or_path))
     problems = Problems(file)
-    form, data, whole = shaped(file.data, problems)
+    form, data, whole = read(file.data, catalogue, problems)
     found: dict[str, Study | list[str]] = {}
     for size in form.sizes:
         pass_ = Problems(file)

@@ -10,8 +10,8 @@ from thunderherd.engine.catalogue import Catalogue, Setting, Way, defaults
 from thunderherd.engine.counter_names import figures_of_counters, states_of_counters
 from thunderherd.engine.lines import Accepted
 from thunderherd.errors import UserError
-from thunderherd.metrics.table import better_of
-from thunderherd.records.summary import PaperFigure, SweepPoint
+from thunderherd.metrics.table import CPU_PER_CONNECTION, better_of
+from thunderherd.records.summary import PROCESS_CONTROL, PaperFigure, SweepPoint
 from thunderherd.study.checks.labs import check_lab
 from thunderherd.study.checks.machine import check_cpus, unavailable, unavailable_lab
 from thunderherd.study.checks.names import asked_of, check_names
@@ -19,6 +19,7 @@ from thunderherd.study.checks.sizes import check_size
 from thunderherd.study.checks.sweeps import check_ceilings, check_measurable, check_sweeps
 from thunderherd.study.checks.unused_overrides import check_counts, check_used
 from thunderherd.study.comparisons import compared_pairs, planned_looks
+from thunderherd.study.defaults import read
 from thunderherd.study.extra_trials import check_counters, choose_contenders, choose_cost_contenders
 from thunderherd.study.file.contenders import (
     MAIN,
@@ -29,7 +30,6 @@ from thunderherd.study.file.contenders import (
     points,
     x_label,
 )
-from thunderherd.study.file.recovery import shaped
 from thunderherd.study.file.tables import LabTable, LoadTable, ScaleTable, StudyForm, SweepTable
 from thunderherd.study.labs import common_settings, lab_of, local_ports, notes_of, of_sockets
 from thunderherd.study.loads import check_ends, check_ports, command_of_load, judged
@@ -81,7 +81,7 @@ class Resolver:
     form
         The study as its file has it.
     data
-        The data of the file.
+        The data of the file without defaults, which follow the overrides.
     size
         The size of the pass.
     overrides
@@ -127,7 +127,7 @@ class Resolver:
             else:
                 paths = self._set(changed, keys, name, value, typed_as.get(text, f"--set {text}"))
                 problems.overridden.update(dict.fromkeys(paths, value))
-        form, _, unchanged = shaped(changed, problems)
+        form, _, unchanged = read(changed, catalogue, problems)
         self.form = form.with_usual(catalogue.defaults)
         self.whole = whole and unchanged
 
@@ -458,6 +458,14 @@ class Resolver:
             }
         )
 
+    def _shows_connections(self) -> bool:
+        """Return whether the main table has a cost per connection."""
+        costs = (CPU_PER_CONNECTION, PROCESS_CONTROL)
+        shown = [self.form.measure.metric, *self.form.measure.further_metrics]
+        shown += [table.metric for table in self.form.paper]
+        shown += [metric for table in self.form.paper for metric in table.figures or ()]
+        return any(metric in costs for metric in shown)
+
     def _notes(
         self, contenders: Sequence[Contender], load: LoadPlan, missing: Mapping[str, str]
     ) -> Iterator[str]:
@@ -466,7 +474,8 @@ class Resolver:
             yield smaller
         shown = self.form.measure.normalise_connections
         measured = load.connections_per_trial
-        if any(each.sweep is None for each in contenders) and measured is not None and measured != shown:
+        has_main = any(each.sweep is None for each in contenders)
+        if has_main and self._shows_connections() and measured not in (None, shown):
             yield (
                 f"{measured} connections a trial, shown per {shown}: "
                 "the cost is scaled, not measured at that number"

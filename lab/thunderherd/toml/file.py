@@ -345,12 +345,12 @@ def _model_at(model: type[BaseModel], key: KeyPath) -> type[BaseModel] | None:
     """Return the model of the table at `key`; None if the model does not restrict it."""
     here: Any = model
     for part in key:
-        if table := _table_in(here):
+        if table := table_in(here):
             field = table.model_fields.get(str(part))
             here = field.annotation if field else None
         else:
             here = _element_of(here)
-    return _table_in(here)
+    return table_in(here)
 
 
 def _element_of(annotation: Any) -> Any:
@@ -360,10 +360,10 @@ def _element_of(annotation: Any) -> Any:
     return next((found for each in get_args(annotation) if (found := _element_of(each))), None)
 
 
-def _table_in(annotation: Any) -> type[BaseModel] | None:
+def table_in(annotation: Any) -> type[BaseModel] | None:
     """Return the model that an annotation is, or that is a member of its union."""
     if isinstance(annotation, type):
         return annotation if issubclass(annotation, BaseModel) else None
     if get_origin(annotation) in (list, dict):
         return None
-    return next((found for each in get_args(annotation) if (found := _table_in(each))), None)
+    return next((found for each in get_args(annotation) if (found := table_in(each))), None)

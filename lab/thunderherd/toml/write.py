@@ -1,7 +1,8 @@
 """Tables as TOML text, for studies that the lab writes. `tomllib` reads back the same data.
 
 The values are those that studies have: texts, whole and finite real numbers, booleans, tables, and lists.
-Tables are written as `[name]`, lists of tables as `[[name]]`, and all others inline.
+Tables are written as `[name]`, lists of tables as `[[name]]`, and all others inline. An inner table is also
+inline if that alone keeps the order of its keys.
 """
 
 from __future__ import annotations
@@ -9,32 +10,58 @@ from __future__ import annotations
 import json
 import math
 import re
-from collections.abc import Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping
 from typing import Any
+
+from thunderherd.toml.lines import KeyPath
 
 __all__ = ["inline", "toml_text"]
 
 BARE = re.compile(r"[A-Za-z0-9_-]+")
 
 
-def toml_text(table: Mapping[str, Any]) -> str:
-    """Return a TOML document; raise ValueError for a value that this module cannot write."""
-    return "\n".join(_lines(table, ())) + "\n"
+def toml_text(table: Mapping[str, Any], comment: Callable[[KeyPath], str] = lambda _place: "") -> str:
+    """Return a TOML document; raise ValueError for a value that this module cannot write.
+
+    Parameters
+    ----------
+    table
+        The data.
+    comment
+        Returns the comment behind the value at a place; empty: none.
+    """
+    return "\n".join(_lines(table, (), (), comment)) + "\n"
 
 
-def _lines(table: Mapping[str, Any], path: tuple[str, ...]) -> Iterator[str]:
-    inner = {key: value for key, value in table.items() if isinstance(value, Mapping) or _is_tables(value)}
+def _lines(
+    table: Mapping[str, Any], path: tuple[str, ...], place: KeyPath, comment: Callable[[KeyPath], str]
+) -> Iterator[str]:
+    """Yield the lines of the table at a place. `path` is its name, `place` also has indexes."""
+    inner = {
+        key: value
+        for key, value in table.items()
+        if _is_tables(value) or (isinstance(value, Mapping) and not (path and _is_mixed(value)))
+    }
     for key, value in table.items():
         if key not in inner:
-            yield f"{_key(key)} = {inline(value)}"
+            behind = comment((*place, key))
+            yield f"{_key(key)} = {inline(value)}" + (f"  # {behind}" if behind else "")
     for key, value in inner.items():
         name = ".".join(map(_key, (*path, key)))
-        for each in [value] if isinstance(value, Mapping) else value:
+        for index, each in enumerate([value] if isinstance(value, Mapping) else value):
+            here: KeyPath = (*place, key)
             if isinstance(value, list):
                 yield f"\n[[{name}]]"
+                here = (*here, index)
             elif not each or not all(isinstance(own, Mapping) or _is_tables(own) for own in each.values()):
                 yield f"\n[{name}]"
-            yield from _lines(each, (*path, key))
+            yield from _lines(each, (*path, key), here, comment)
+
+
+def _is_mixed(table: Mapping[str, Any]) -> bool:
+    """Return whether a value follows a table, so that only an inline table keeps the order of the keys."""
+    kinds = [isinstance(value, Mapping) or _is_tables(value) for value in table.values()]
+    return kinds != sorted(kinds)
 
 
 def _is_tables(value: Any) -> bool:

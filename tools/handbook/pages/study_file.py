@@ -19,7 +19,21 @@ HEAD = """\
 not this page. [study.schema.json](study.schema.json) is the same for editors and programs.*
 
 A study is a TOML file. `thunderherd run FILE.toml` runs it, and [a new study](../../extending/study.md) has a
-complete example. A setting that the file leaves out has the engine's default (`thunderherd list --json`).
+complete example. A study needs a name, and contenders or sweeps:
+
+```toml
+name = "mine"
+load.settings.clients = 64
+
+[[contenders]]
+design = "epoll"
+
+[[contenders]]
+design = "thread_per_client"
+```
+
+`thunderherd run FILE.toml --show-defaults` prints the study with the defaults of all other keys, and runs
+nothing. A setting that the file leaves out has the engine's default (`thunderherd list --json`).
 `--set KEY=VALUE` overrides any key. Before the first trial the lab checks the whole file, for instance
 whether a design has a setting, and reports mistakes with file and line.
 """

@@ -100,7 +100,8 @@ OF_STUDIES = [
     ('metric = "process_control_seconds"', "", "[[paper]]", "study.figures_without_metric"),
     ('baseline = "iterative"', "", "process_control_seconds", "study.figures_without_baseline"),
     ('inconsistencies = "wrong.csv"', 'claims = "claims.toml"', "claims", "study.unreadable_file"),
-    ('question = "Which one?"', "", 'title = "A small study"-1', "study.missing_key"),
+    ('name = "small"', "", 'title = "A small study"-1', "study.missing_key"),
+    ('question = "Which one?"', 'question = ""', 'question = ""', "study.invalid_value"),
     ("[measure]", "[mesure]", "[mesure]", "study.unknown_key"),
 ]
 """Mistakes in a study of contenders: the good part, its replacement, a part of the marked line, the code.
@@ -196,7 +197,7 @@ OF_SWEEPS = [
     (QUICK, "alpha_split = [1.0]\npoints = { pol_size = [5] }", "points", "study.unknown_sweep"),
     (QUICK, "alpha_split = [1.0]\npoints = { pool_size = [] }", "points", "study.no_points"),
     (QUICK, "alpha_split = [1.0]\nrepetitions = 2", "looks = [12]", "study.looks_and_repetitions"),
-    ("looks = [12]\nalpha_split = [1.0]", "", "[sizes.quick]", "study.no_looks"),
+    ("looks = [12]", "", "[sizes.quick]", "study.no_looks"),
     ("looks = [12]", "looks = [8]", "looks = [8]", "study.look_too_early"),
     ("normalise_connections = 5000", 'counters = ["task"]', "counters", "study.unknown_counter"),
     ("normalise_connections = 5000", 'counters = ["listen_drops"]', "counters", "study.unknown_counter"),

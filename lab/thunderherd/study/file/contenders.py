@@ -7,7 +7,8 @@ contender that it varies (its base), the sweep's `set`, and the value of the poi
 from __future__ import annotations
 
 import math
-from collections.abc import Iterator, Mapping
+import re
+from collections.abc import Iterable, Iterator, Mapping
 from copy import deepcopy
 from dataclasses import dataclass
 from functools import cached_property
@@ -292,6 +293,16 @@ def x_label(sweep: SweepTable) -> str:
     """Return the label of a sweep's axis; by default the last word of its key."""
     names = dict.fromkeys(key.rpartition(".")[2] for key in sweep.keys or (sweep.name,))
     return sweep.x_label or " and ".join(names).replace("_", " ")
+
+
+def named_by(settings: Iterable[tuple[str, str]]) -> str:
+    """Return a contender's name made of its keys and values: `prefork_pool_30`."""
+    words = []
+    for key, value in settings:
+        short = key.strip().rpartition(".")[2]
+        words += [value] if short in ("design", "control_of", *Way._fields) else [short, value]
+    name = re.sub(r"[^a-z0-9]+", "_", "_".join(words).lower()).strip("_")
+    return name if name[:1].isalpha() else f"contender_{name}"
 
 
 def label_of(table: ContenderTable, base: ContenderTable) -> str:

@@ -37,7 +37,9 @@ class MeasureTable(StrictTable):
     """The metrics and counters, and the rules by which two contenders differ significantly."""
 
     metric: str = Field(
-        description='the metric that contenders are compared by, such as "server_cpu_per_connection"'
+        default="",
+        description="the metric that contenders are compared by (default: server_cpu_per_request; for a "
+        "stream, server_cpu_per_byte)",
     )
     further_metrics: list[str] = Field(
         default=[],
@@ -95,7 +97,11 @@ class MeasureTable(StrictTable):
 class ServerTable(StrictTable):
     """The common part of all servers of the study. A contender's own keys take precedence."""
 
-    workload: str = Field(description='the protocol that server and clients speak, such as "bytes"')
+    workload: str = Field(
+        default="",
+        description='the protocol that server and clients speak, such as "http" (default: that of '
+        "`thunderherd serve`)",
+    )
     primitive: str = Field(default="", min_length=1, description=SEND)
     receive: str = Field(default="", min_length=1, description=RECEIVE)
     settings: SettingsTable = Field(default={})
@@ -109,13 +115,17 @@ class ServerTable(StrictTable):
 class LoadTable(StrictTable):
     """The clients: which load, in how many processes, with which settings.
 
-    Every process has all of the settings.
+    Every process has all of the settings. Without `kind` the load is the first that can end by time. It has a
+    window of 500 ms after a warm-up of 100 ms, unless the file gives the number of requests. Its connections
+    are persistent if every contender can serve all clients at once.
     """
 
-    kind: str = Field(description='the load, such as "closed"')
+    kind: str = Field(
+        default="", description='the load, such as "open" (default: the first that can end by time)'
+    )
     primitive: str = Field(default="", min_length=1, description=SEND)
     receive: str = Field(default="", min_length=1, description=RECEIVE)
-    processes: int = Field(ge=1, le=64, description=LOAD_PROCESSES)
+    processes: int = Field(default=1, ge=1, le=64, description=LOAD_PROCESSES)
     warm_up_connections: int = Field(
         default=0, ge=0, description="connections before the measured window, of all clients together"
     )
@@ -238,18 +248,21 @@ class SizeTable(StrictTable):
     """The length of a run: after how many blocks it is judged, which parts it runs, and which keys differ.
 
     A size has either `looks` with `alpha_split`, or `repetitions`. The looks share alpha, so a run may stop
-    at any of them.
+    at any of them. Without these keys the first look is the earliest at which all comparisons can be
+    significant. The others have 1.5 and 2 times its blocks; in size full, 2 and 4 times.
     """
 
     looks: list[int] | None = Field(
         default=None,
         min_length=1,
-        description="the numbers of blocks after which the run is judged, such as [14, 20, 40]",
+        description="the numbers of blocks after which the run is judged, such as [14, 20, 40] (default: as "
+        "many as the comparisons need)",
     )
     alpha_split: list[float] | None = Field(
         default=None,
         min_length=1,
-        description="the share of alpha of each look, such as [0.2, 0.3, 0.5]; the sum is 1",
+        description="the share of alpha of each look, such as [0.2, 0.3, 0.5]; the sum is 1 (default: equal "
+        "shares; of default looks, [0.3, 0.3, 0.4])",
     )
     repetitions: int | None = Field(
         default=None, ge=1, le=1000, description="the number of blocks of a run without verdicts"
@@ -277,7 +290,11 @@ class SizeTable(StrictTable):
 class ContenderTable(StrictTable):
     """One complete configuration; or a control, which is another contender with other settings."""
 
-    name: str = Field(pattern=r"^[a-z][a-z0-9_]*$", description=f"{NAME}, such as prefork_30")
+    name: str = Field(
+        default="",
+        pattern=r"^[a-z][a-z0-9_]*$",
+        description=f"{NAME}, such as prefork_30 (default: its design or control_of, and its other keys)",
+    )
     label: str | None = Field(default=None, description="a few words that name it in tables")
     row: Annotated[int, Field(ge=0)] | Literal["none"] | None = Field(
         default=None, description='its row in the source\'s table, or "none"'
@@ -358,8 +375,14 @@ class SweepTable(StrictTable):
     `{settings.pool}`, which become the values of this run.
     """
 
-    name: str = Field(pattern=r"^[a-z][a-z0-9_]*$", description=f"{NAME}, such as pool_size")
-    title: str = Field(min_length=1, description="a heading of one line")
+    name: str = Field(
+        default="",
+        pattern=r"^[a-z][a-z0-9_]*$",
+        description=f"{NAME}, such as pool_size (default: the last word of the key)",
+    )
+    title: str = Field(
+        default="", min_length=1, description="a heading of one line (default: By and that word)"
+    )
     key: Keys | None = Field(
         default=None,
         description='the key that the values are for, such as "settings.pool"; a list of keys: all of them '
@@ -369,8 +392,10 @@ class SweepTable(StrictTable):
         min_length=1, description='values of the key, or tables such as { name = "small", set = {...} }'
     )
     contenders: list[SweepContender] = Field(
+        default=[],
         min_length=1,
-        description="names of contenders, of the main table or of any sweep; or tables [[sweeps.contenders]]",
+        description="names of contenders, of the main table or of any sweep; or tables [[sweeps.contenders]] "
+        "(default: all of the main table)",
     )
     metric: str | None = Field(
         default=None, description="the metric that its contenders are compared by (default: measure.metric)"
@@ -447,13 +472,17 @@ class ComparisonsTable(StrictTable):
 
 
 class StudyForm(StrictTable):
-    """The top level of a study file."""
+    """The top level of a study file. A study needs a name, and contenders or sweeps."""
 
     name: str = Field(
         pattern=r"^[a-z0-9][a-z0-9-]*$", description="lower-case letters, digits and -, such as unp-ch30"
     )
-    title: str = Field(min_length=1, description="a heading of one line")
-    question: str = Field(min_length=1, description="the question that the study answers")
+    title: str = Field(
+        default="",
+        min_length=1,
+        description="a heading of one line (default: the names of the contenders)",
+    )
+    question: str = Field(default="", min_length=1, description="the question that the study answers")
     source: str = Field(default="", description="where the question comes from, such as a book or a report")
     claims: str | None = Field(
         default=None, description="a TOML file with the source's claims, in the study's folder"
@@ -463,9 +492,13 @@ class StudyForm(StrictTable):
         description="a CSV file of mistakes in the source, in the study's folder; its columns: as_printed, "
         "finding, concerns",
     )
-    measure: MeasureTable = Field(description="a table [measure]: metric, counters, chance of false verdicts")
-    server: ServerTable = Field(description="a table [server]: what all servers have in common")
-    load: LoadTable = Field(description="a table [load]: the clients")
+    measure: MeasureTable = Field(
+        default=MeasureTable(), description="a table [measure]: metric, counters, chance of false verdicts"
+    )
+    server: ServerTable = Field(
+        default=ServerTable(), description="a table [server]: what all servers have in common"
+    )
+    load: LoadTable = Field(default=LoadTable(), description="a table [load]: the clients")
     lab: LabTable = Field(default=LabTable(), description="a table [lab]: where the trials take place")
     noise: NoiseTable = Field(
         default=NoiseTable(), description="a table [noise]: how much noise a block may have"
@@ -487,7 +520,9 @@ class StudyForm(StrictTable):
         default=None, description="a table [queueing_bound]: the most requests a second by arithmetic"
     )
     sizes: dict[str, SizeTable] = Field(
-        min_length=1, description="tables [sizes.NAME]: how long a run is, such as [sizes.quick]"
+        default={},
+        min_length=1,
+        description="tables [sizes.NAME]: how long a run is, such as [sizes.quick] (default: quick and full)",
     )
     comparisons: ComparisonsTable = Field(
         default=ComparisonsTable(), description="a table [comparisons]: the pairs that are compared"
