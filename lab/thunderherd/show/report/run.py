@@ -94,7 +94,7 @@ def run_variables(run: ReportedRun, colours: Mapping[str, str], prefix: str = ""
         "per": sentences_tables.per_connections(summary),
         "caveats": printable("; ".join(summary.study.remarks)),
         "main": tables_main.main_table(summary) if main_of(summary) else None,
-        "more": tables_main.more_table(summary) if main_of(summary) else None,
+        "more": tables_main.more_table(summary),
         "pairs": tables_main.pairs_table(summary) if summary.pairs else None,
         "verdicts": sentences_tables.verdict_counts(summary),
         "claims": sentences_tables.claim_counts(summary),

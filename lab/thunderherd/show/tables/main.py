@@ -51,10 +51,11 @@ def main_table(summary: Summary) -> Table:
     """Shows the study's metric by contender, with the source's figures, worker use and ranks."""
     main = main_of(summary)
     figures, papers, marks = main_figures(summary), main_papers(summary), _marks_of_main(summary)
-    unit = _main_unit(summary)
+    unit, has_labels = _main_unit(summary), any(each.label != each.name for each in main)
+    labels = "In the paper's words" if summary.study.source else "Label"
     columns = [
         Column("Row"),
-        Column("Design", "name", note="In the paper's words"),
+        Column("Design", "name", note=labels if has_labels else ""),
         Column(heading_of(summary), unit="" if unit == "/s" else unit),
         Column("Process control", unit="s"),
         Column("Paper"),
@@ -142,8 +143,8 @@ def _marks_of_main(summary: Summary) -> _Marks:
     return _Marks(ours, papers.marks, reasons.notes)
 
 
-def more_table(summary: Summary) -> Table:
-    """Shows the further CPU times, rates and switches of the main table's contenders."""
+def more_table(summary: Summary) -> Table | None:
+    """Shows further CPU times, rates and switches of the main table's contenders; None without figures."""
     digits = places(summary)
     heads = (
         "CPU of the clients",
@@ -152,6 +153,7 @@ def more_table(summary: Summary) -> Table:
         "Voluntary switches per connection",
     )
     rows = []
+    has_figures = False
     for each in main_of(summary):
         figures = (
             (each.client_cpu_seconds, digits),
@@ -159,8 +161,11 @@ def more_table(summary: Summary) -> Table:
             (each.connections_per_second, 0),
             (each.voluntary_switches_per_connection, 2),
         )
+        has_figures = has_figures or any(found is not None for found, _ in figures)
         cells = (Cell(interval_value(found, few), interval_span(found, few)) for found, few in figures)
         rows.append(Row((Cell(each.name), *cells)))
+    if not has_figures:
+        return None
     columns = (Column("Design", "name"), *map(Column, heads))
     return Table("CPU of clients and machine, connections, switches", columns, tuple(rows))
 

@@ -39,7 +39,8 @@ def print_study(summary: Summary, console: Console, directory: Path | None = Non
     """
     console.print()
     prose(console, summary.study.title, style="bold")
-    prose(console, summary.study.question)
+    if summary.study.question:
+        prose(console, summary.study.question)
     if main_of(summary):
         console.print()
         print_table(main_table(summary), console)
