@@ -280,16 +280,17 @@ TINY = ("looks=[10]", "clients=4", "milliseconds=40", "limits_milliseconds=0", "
         "foreign_percent=100")  # fmt: skip
 
 
-def test_the_six_lines_run_to_a_verdict(tmp_path: Path) -> None:
+@pytest.mark.parametrize("design", ["epoll", "prefork"])
+def test_the_six_lines_run_to_a_verdict(design: str, tmp_path: Path) -> None:
     """The run mentions no source, question or cost per connection, as the study has none."""
     path, out = tmp_path / "mine.toml", tmp_path / "run"
-    path.write_text(SIX_LINES)
+    path.write_text(SIX_LINES.replace("epoll", design))
     changed = [word for each in TINY for word in ("--set", each)]
     done = answered("run", str(path), "--seed", "1", "--out", str(out), *changed)
     assert done.returncode == 0, done.stderr
     summary = json.loads((out / "summary.json").read_text())
     assert [(each["a"], each["b"], each["metric"]) for each in summary["pairs"]] == [
-        ("epoll", "thread_per_client", "server_cpu_per_request")
+        (design, "thread_per_client", "server_cpu_per_request")
     ]
     assert summary["pairs"][0]["ratio"] > 0
     assert (summary["study"]["question"], summary["study"]["source"]) == ("", "")

@@ -46,6 +46,20 @@ def test_written_toml_reads_like_a_study() -> None:
     )
 
 
+def test_the_order_of_an_inner_table_is_kept() -> None:
+    table = {"paper": [{"figures": {"first": {"value": "x"}, "second": "y", "third": {"value": "z"}}}]}
+    read = tomllib.loads(toml_text(table))
+    assert [*read["paper"][0]["figures"]] == ["first", "second", "third"]
+
+
+def test_comments_are_behind_the_values_of_their_places() -> None:
+    table = {"name": "x", "load": {"kind": "y"}, "contenders": [{"name": "a"}, {"name": "b"}]}
+    marked = {("load", "kind"): "one", ("contenders", 1, "name"): "two"}
+    text = toml_text(table, lambda place: marked.get(place, ""))
+    assert tomllib.loads(text) == table
+    assert [line for line in text.splitlines() if "#" in line] == ['kind = "y"  # one', 'name = "b"  # two']
+
+
 @pytest.mark.parametrize("value", [None, float("nan"), float("inf"), object()])
 def test_value_without_a_toml_form_is_refused(value: object) -> None:
     with pytest.raises(ValueError, match="TOML"):

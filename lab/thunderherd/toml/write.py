@@ -37,11 +37,8 @@ def _lines(
     table: Mapping[str, Any], path: tuple[str, ...], place: KeyPath, comment: Callable[[KeyPath], str]
 ) -> Iterator[str]:
     """Yield the lines of the table at a place. `path` is its name, `place` also has indexes."""
-    inner = {
-        key: value
-        for key, value in table.items()
-        if _is_tables(value) or (isinstance(value, Mapping) and not (path and _is_mixed(value)))
-    }
+    at_top = not path
+    inner = {key: value for key, value in table.items() if _is_section(value, at_top=at_top)}
     for key, value in table.items():
         if key not in inner:
             behind = comment((*place, key))
@@ -53,15 +50,19 @@ def _lines(
             if isinstance(value, list):
                 yield f"\n[[{name}]]"
                 here = (*here, index)
-            elif not each or not all(isinstance(own, Mapping) or _is_tables(own) for own in each.values()):
+            elif not each or not all(map(_is_section, each.values())):
                 yield f"\n[{name}]"
             yield from _lines(each, (*path, key), here, comment)
 
 
-def _is_mixed(table: Mapping[str, Any]) -> bool:
-    """Return whether a value follows a table, so that only an inline table keeps the order of the keys."""
-    kinds = [isinstance(value, Mapping) or _is_tables(value) for value in table.values()]
-    return kinds != sorted(kinds)
+def _is_section(value: Any, *, at_top: bool = False) -> bool:
+    """Return whether a value has headers. An inner table has none if that changes the order of its keys."""
+    if _is_tables(value) or (at_top and isinstance(value, Mapping)):
+        return True
+    if not isinstance(value, Mapping):
+        return False
+    sections = [*map(_is_section, value.values())]
+    return sections == sorted(sections)
 
 
 def _is_tables(value: Any) -> bool:

@@ -91,6 +91,16 @@ def test_workers_are_averaged_by_place(small_study: Study) -> None:
     assert poolless.clients_per_worker is None
 
 
+def test_workers_without_new_connections_have_no_spread(small_study: Study) -> None:
+    """Persistent connections are all older than the window."""
+    trials = [
+        each.model_copy(update={"worker_connections": each.worker_connections and [0, 0, 0]})
+        for each in trials_of(small_study, 10)
+    ]
+    found = contender(summary_of(small_study, trials), "prefork")
+    assert (found.worker_connections, found.clients_per_worker) == (None, None)
+
+
 def test_unfinished_run_decides_nothing(small_study: Study) -> None:
     for blocks in (0, 1, 4):
         found = summary_of(small_study, trials_of(small_study, blocks))

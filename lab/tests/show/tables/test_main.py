@@ -213,6 +213,28 @@ def test_printed_study_has_units_notes_trial_counts_and_warnings() -> None:
     assert "seed 30" in text and "11 blocks" in text
 
 
+def test_labels_are_the_papers_words_only_if_there_is_a_source() -> None:
+    names = {f"contenders__{place}__label": each.name for place, each in enumerate(summary().contenders)}
+    without = changed(study__source="")
+    notes = [main.main_table(each).columns for each in (summary(), without, changed(**names))]
+    labels = [next(column.note for column in columns if column.head == "Design") for columns in notes]
+    assert labels == ["In the paper's words", "Label", ""]
+
+
+def test_a_run_without_costs_of_connections_has_no_table_of_them() -> None:
+    assert main.more_table(summary()) is not None
+    figures = (
+        "client_cpu_seconds",
+        "machine_cpu_seconds",
+        "connections_per_second",
+        "voluntary_switches_per_connection",
+    )
+    nothing = {
+        f"contenders__{place}__{name}": None for place in range(len(summary().contenders)) for name in figures
+    }
+    assert main.more_table(changed(**nothing)) is None
+
+
 def test_full_length_runs_do_not_speak_of_scaling() -> None:
     whole = changed(study__connections_per_trial=5000)
     assert re.findall(r"[\d,]+", sentences_tables.per_connections(whole)) == ["5,000"]

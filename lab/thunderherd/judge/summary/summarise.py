@@ -264,10 +264,10 @@ def _workers(
     """Return the spread over workers, and the connections of each place in order, as means over trials.
 
     The busiest worker changes from trial to trial. A mean by worker would show an evenness that does not
-    exist.
+    exist. If connections are persistent, a window may have no new ones to spread.
     """
-    trials = _valid(contender, blocks)
-    counts = [sorted(trial.worker_connections, reverse=True) for trial in trials if trial.worker_connections]
+    counted = [trial.worker_connections for trial in _valid(contender, blocks)]
+    counts = [sorted(each, reverse=True) for each in counted if each and any(each)]
     if not counts:
         return None, None
     places = min(len(each) for each in counts)
