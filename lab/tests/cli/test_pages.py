@@ -147,7 +147,7 @@ crossover prefork
 crossover prefork iterative
 crossover prefork iteratve --over pool=1..9
 crossover prefork prefork --over pool=1..9
-crossover prefork,pool=3 iterative --over bytes=1..9
+crossover prefork,pool iterative --over bytes=1..9
 crossover design=prefork,pol=3 iterative --over bytes=1..9
 crossover design=prefork,pool=0 iterative --over bytes=1..100
 crossover test_chunks recv --over bytes=1..9
@@ -166,6 +166,27 @@ crossover prefork iterative --over bytes=1..1k --study unp-ch30 --workload bytes
 crossover prefork iterative --over bytes=1..1k --study erss-hw4
 crossover prefork iterative --over bytes=1..1k --resume
 crossover prefork iterative --over bytes=1..1k --out file
+"""
+
+MISTAKES_OF_COMPARE = """\
+compare
+compare epoll
+compare epoll epoll
+compare epol prefork
+compare epoll,wait=spn prefork
+compare epoll prefork --workload htp
+compare epoll prefork --byte 4
+compare epoll prefork --pipeline
+compare epoll prefork --bytes 4x
+compare epoll prefork --budget 60
+compare epoll prefork --budget 5s
+compare iterative epoll
+compare epoll prefork --fail-if-slower much
+compare epoll prefork --save file
+compare epoll prefork --lab vet
+compare epoll prefork --set load.settings.nodlay=true
+compare epoll prefork --resume
+compare epoll prefork --out file
 """
 
 MISTAKES_OF_KNEE = """\
@@ -219,5 +240,6 @@ def test_mistakes(
     pages.append(refusals(MISTAKES_OF_CROSSOVER))
     monkeypatch.setenv("THUNDERHERD_ENGINE", str(real_engine))
     pages.append(refusals(MISTAKES_OF_KNEE))
+    pages.append(refusals(MISTAKES_OF_COMPARE))
     golden("cli/mistakes.txt", "\n".join(pages))
     assert [each.name for each in (tmp_path / "here").iterdir()] == ["file"]

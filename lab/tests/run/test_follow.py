@@ -23,11 +23,11 @@ from made.summaries.runs import info
 from made.summaries.trials import made_trial
 
 from thunderherd.cli.main import run_command
-from thunderherd.cli.watch import step_aside
 from thunderherd.judge.summary.summarise import summarise
 from thunderherd.records.directory import RunDirectory
 from thunderherd.run.follow import Followed
 from thunderherd.run.plan import next_in_block, plan
+from thunderherd.run.watch import step_aside
 from thunderherd.study.loading import Study
 
 PROGRAM = [sys.executable, "-m", "thunderherd"]

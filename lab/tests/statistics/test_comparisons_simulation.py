@@ -14,7 +14,14 @@ import scipy
 from made.simulations import report
 from numpy.typing import NDArray
 
-from thunderherd.statistics.comparisons import PairResult, compare_at_looks, compare_family, planned_looks
+from thunderherd.statistics.comparisons import (
+    Look,
+    PairResult,
+    compare_at_looks,
+    compare_family,
+    first_look_blocks,
+    planned_looks,
+)
 from thunderherd.statistics.samples import hodges_lehmann, signed_rank, standard_shift
 from thunderherd.statistics.verdicts import Verdict, all_decided, holm
 
@@ -235,3 +242,38 @@ def test_equal_spreads_called_different(blocks: int, noise: str, at_most: float)
     print(f"\nTwo contenders of equal spread, {blocks} blocks, {noise} noise")
     report("their spreads declared different", wrong, f"at most {100 * at_most:.0f}")
     assert wrong <= at_most + 0.015
+
+
+def test_a_comparison_in_several_metrics_that_a_time_budget_ends() -> None:
+    """Two and three equal contenders, six metrics that move together, a last look at any block.
+
+    This is what `compare` does: all pairs in all metrics are one family, and the clock ends the run.
+    """
+    print("\nEqual contenders in six correlated metrics, one or more called different in any")
+    generator = np.random.default_rng(9)
+    runs, metrics = 1000, 6
+    for contenders in (2, 3):
+        pairs = list(combinations(range(contenders), 2))
+        family = [(f"{metric} of {a}", f"{metric} of {b}") for metric in range(metrics) for a, b in pairs]
+        first = first_look_blocks(len(family), 0.05, 0.3)
+        planned = planned_looks([first, math.ceil(1.5 * first), 2 * first], 0.05, [0.3, 0.3, 0.4])
+        wrong = 0
+        for _ in range(runs):
+            # Half of the variance is shared by all metrics of a trial.
+            shared = generator.normal(0, 0.09, (contenders, 1, 2 * first))
+            own = generator.normal(0, 0.09, (contenders, metrics, 2 * first))
+            costs = np.exp(shared + own)
+            stop = int(generator.integers(first - 3, 2 * first + 1))
+            taken = [look for look in planned if look.blocks <= stop]
+            left = sum(look.alpha for look in planned[len(taken) :])
+            if left and (not taken or stop > taken[-1].blocks):
+                taken.append(Look(stop, left))
+            values = {
+                f"{metric} of {each}": costs[each, metric, :stop].tolist()
+                for each in range(contenders)
+                for metric in range(metrics)
+            }
+            results = compare_at_looks(values, family, taken)
+            wrong += any(result.verdict in (Verdict.FASTER, Verdict.SLOWER) for result in results)
+        report(f"{contenders} contenders, {len(family)} comparisons", wrong / runs, "at most 5")
+        assert wrong / runs <= 0.05 + 4 * math.sqrt(0.05 * 0.95 / runs)

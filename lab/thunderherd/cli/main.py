@@ -20,6 +20,7 @@ from typing import Annotated, Any, NoReturn
 
 import typer
 
+from thunderherd.cli.compare import compare
 from thunderherd.cli.crossover import crossover
 from thunderherd.cli.doctor import doctor
 from thunderherd.cli.engine import EngineCommand, count, load, merge, serve
@@ -29,9 +30,8 @@ from thunderherd.cli.knee import knee
 from thunderherd.cli.limits import limits
 from thunderherd.cli.list import list_
 from thunderherd.cli.options import PROGRAM
-from thunderherd.cli.run import run
+from thunderherd.cli.run import run, watch
 from thunderherd.cli.table import claims, table
-from thunderherd.cli.watch import watch
 from thunderherd.errors import Problem, UserError
 
 __all__ = ["PROGRAM", "app", "main", "run_command"]
@@ -66,12 +66,16 @@ def thunderherd(
 
 
 COMMANDS: tuple[Callable[..., int | None], ...] = (
-    run, crossover, knee, merge, list_, doctor, limits, claims, table, summary, watch, explain, report, plot,
+    compare, run, crossover, knee, merge, list_, doctor, limits, claims, table, summary, watch, explain,
+    report, plot,
 )  # fmt: skip
 """The commands, in the order of `--help`."""
 
+TAKES_SETTINGS = {"ignore_unknown_options": True}
+"""The context of a command that takes any setting as an option."""
+
 for each in COMMANDS:
-    app.command(each.__name__.rstrip("_"))(each)
+    app.command(each.__name__.rstrip("_"), context_settings=TAKES_SETTINGS if each is compare else None)(each)
 for engine_command in (serve, load, count):
     app.command(cls=EngineCommand, add_help_option=False)(engine_command)
 

@@ -1,4 +1,4 @@
-"""The command `run`: runs a study, prints its table, writes its report."""
+"""The commands `run` and `watch`: run a study; watch a run that another terminal has started."""
 
 from __future__ import annotations
 
@@ -7,10 +7,20 @@ from typing import Annotated
 
 import typer
 
-from thunderherd.cli.options import Lab, Out, Overrides, Resume, Seed, StudyName, check_resume, command_line
+from thunderherd.cli.options import (
+    Lab,
+    Out,
+    Overrides,
+    ResultsDirectory,
+    Resume,
+    Seed,
+    StudyName,
+    check_resume,
+    command_line,
+)
 from thunderherd.errors import UserError
 
-__all__ = ["run"]
+__all__ = ["run", "watch"]
 
 # Functions import what they need: a wrong study name is refused before numpy loads.
 
@@ -131,3 +141,13 @@ def _show_defaults(study: str, size: str | None, others: Sequence[str]) -> None:
     file, known = TomlFile(find_study(study)), catalogue()
     load_study(file, size or DEFAULT_SIZE, (), known)
     print(with_defaults(file.data, known), end="")
+
+
+def watch(directory: ResultsDirectory) -> None:
+    """Watch a run that another terminal has started.
+
+    Shows the ranking so far, intervals, time left, the current trial, and noise.
+    """
+    from thunderherd.run.watch import watch_run
+
+    watch_run(directory)

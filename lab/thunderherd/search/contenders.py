@@ -1,13 +1,14 @@
 """Contenders and the searched setting as the user typed them: their tables and keys in a study.
 
-A contender is the name of a design, of a primitive, or of a contender of a study (`--study`); or a list of
-settings: `design=prefork,pool=30`, `primitive=sendmsg,load.processes=2`.
+A contender is the name of a design, of a primitive, or of a contender of a study (`--study`), perhaps with
+settings: `epoll,wait=spin`. Or it is a list of settings: `design=prefork,pool=30`.
 """
 
 from __future__ import annotations
 
 import re
 from collections.abc import Mapping, Sequence
+from copy import deepcopy
 from dataclasses import dataclass
 from typing import Any, get_args
 
@@ -125,8 +126,11 @@ def _way(table: Mapping[str, Any], usual: Way) -> Way:
 
 def contender(typed: str, basis: Basis, of_study: Mapping[str, dict[str, Any]]) -> dict[str, Any]:
     """Return the table of a contender; raise `UserError` with the known names for an unknown one."""
+    first, comma, rest = typed.partition(",")
+    if comma and first.strip() and "=" not in first:
+        return _of_settings(typed, basis, contender(first.strip(), basis, {}), rest)
     if "=" in typed:
-        return _of_settings(typed, basis)
+        return _of_settings(typed, basis, {}, typed)
     if typed in of_study:
         return {"name": typed, **of_study[typed]}
     designs = [each.name for each in basis.catalogue.designs]
@@ -154,6 +158,21 @@ def contender(typed: str, basis: Basis, of_study: Mapping[str, dict[str, Any]]) 
         hint=suggest(typed, [*of_study, *designs, *primitives], known),
         where=basis.command,
     )
+
+
+def with_workers(table: dict[str, Any], basis: Basis, clients: int) -> tuple[str, str] | None:
+    """Give a server that serves one connection at a time a worker for each of `clients` connections.
+
+    Return why it cannot serve that many, and a hint; None if it can.
+    """
+    design = basis.catalogue.design(table.get("design", basis.design))
+    if design is None or not design.serves_one_by_one:
+        return None
+    known = basis.settings_of_server(table)
+    settings = table.setdefault("settings", {})
+    if (workers := design.most_workers) and isinstance(usual := known[workers], IntegerSetting):
+        settings.setdefault(workers, min(max(usual.default, clients), usual.maximum))
+    return design.starved(clients, settings)
 
 
 def check_directions(
@@ -202,19 +221,16 @@ def _moved(primitive: Primitive, side: str) -> dict[str, Any]:
     return own if side == "server" else {**own, "load": how}
 
 
-def _of_settings(typed: str, basis: Basis) -> dict[str, Any]:
-    """Return a contender from `key=value` parts with commas between. A value may be a list."""
+def _of_settings(typed: str, basis: Basis, table: Mapping[str, Any], settings: str) -> dict[str, Any]:
+    """Return a contender's table with `key=value` settings, which have commas between and may be lists."""
     where = f"{basis.command}: {typed}"
     given: dict[str, Any] = {}
-    for part in _parts(typed):
+    for part in _parts(settings):
         if not all(each.strip() for each in part.partition("=")):
-            # A name before settings may be a design whose key was left out.
-            name_first = part == typed.partition(",")[0] and "=" not in part
-            instead = f"; a design with settings is design={typed}" if part and name_first else ""
             raise UserError(
                 f"{show(part)} is not of the form key=value",
                 code="contender.no_key_value",
-                hint=f"give {_SUCH_AS}, with commas between several{instead}",
+                hint=f"give {_SUCH_AS}, with commas between several",
                 where=where,
             )
         key, value = parse_override(part, where)
@@ -223,17 +239,17 @@ def _of_settings(typed: str, basis: Basis) -> dict[str, Any]:
                 f"{key} is given twice", code="contender.key_repeated", hint="leave one out", where=where
             )
         given[key] = value
-    table: dict[str, Any] = {}
+    made = deepcopy({key: value for key, value in table.items() if key != "name"})
     name = given.pop("name", None)
     for key in ("design", *Way._fields):
         if key in given:
-            table[key] = given.pop(key)
+            made[key] = given.pop(key)
     for key in [each for each in given if each in ("load.kind", *(f"load.{field}" for field in Way._fields))]:
-        assign(table, tuple(key.split(".")), given.pop(key))
-    table.setdefault("design", basis.design)
+        assign(made, tuple(key.split(".")), given.pop(key))
+    made.setdefault("design", basis.design)
     for key, value in given.items():
-        assign(table, _path(key, table, basis, where), value)
-    return {"name": name or _named(typed), **table}
+        assign(made, _path(key, made, basis, where), value)
+    return {"name": name or _named(typed), **made}
 
 
 def _parts(typed: str) -> list[str]:
@@ -267,9 +283,9 @@ def _path(key: str, table: Mapping[str, Any], basis: Basis, where: str) -> tuple
 
 
 def _named(typed: str) -> str:
-    """Return a name made of the settings: `design=prefork,pool=30` is prefork_pool_30."""
-    parts = (part.partition("=") for part in _parts(typed))
-    return named_by((key, value) for key, _, value in parts)
+    """Return a name made of the settings: `prefork,pool=30` is prefork_pool_30."""
+    parts = [part.partition("=") for part in _parts(typed)]
+    return named_by((key, value) if equals else ("design", key) for key, equals, value in parts)
 
 
 # The setting ------------------------------------------------------------------------------------------------

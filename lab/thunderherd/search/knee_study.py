@@ -23,7 +23,7 @@ from thunderherd.errors import UserError
 from thunderherd.labs import USUAL
 from thunderherd.labs.words import OPTION
 from thunderherd.metrics.table import METRICS
-from thunderherd.search.contenders import Basis, contender
+from thunderherd.search.contenders import Basis, contender, with_workers
 from thunderherd.search.request import KneeRequest
 from thunderherd.search.written_study import SIZE, Tables, Typed
 from thunderherd.statistics.crossings import grid
@@ -266,15 +266,9 @@ class KneeStudies:
             if "load" in table:
                 hint = "give designs, with settings of their servers"
                 raise request.refusal(typed, "the search has its own load", "knee.load_of_contender", hint)
-            design = catalogue.design(table["design"])
-            if connections == KEPT and design and design.serves_one_by_one:
-                known = basis.settings_of_server(table)
-                settings = table.setdefault("settings", {})
-                if (workers := design.most_workers) and isinstance(usual := known[workers], IntegerSetting):
-                    settings.setdefault(workers, min(max(usual.default, clients), usual.maximum))
-                if starved := design.starved(clients, settings):
-                    message, hint = starved
-                    raise request.refusal(typed, message, "knee.too_few_workers", hint)
+            if connections == KEPT and (starved := with_workers(table, basis, clients)):
+                message, hint = starved
+                raise request.refusal(typed, message, "knee.too_few_workers", hint)
             found.append(table)
         names = [table["name"] for table in found]
         if twice := next((name for name in names if names.count(name) > 1), None):

@@ -10,7 +10,7 @@ from typing import Any, ClassVar
 from thunderherd.errors import UserError
 from thunderherd.study.lab_option import read as read_lab
 
-__all__ = ["CrossoverRequest", "KneeRequest", "Request"]
+__all__ = ["CompareRequest", "CrossoverRequest", "KneeRequest", "Request"]
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -78,3 +78,18 @@ class KneeRequest(Request):
     """Maximum connections. None, here and for `connections`, means the default of an open load."""
     connections: str | None = None
     quick: bool = False
+
+
+@dataclass(frozen=True, kw_only=True)
+class CompareRequest(Request):
+    """The request of `compare`: which of these contenders is better in each metric?"""
+
+    command = "compare"
+
+    contenders: tuple[str, ...]
+    settings: tuple[tuple[str, str], ...] = ()
+    """Settings of all contenders and their clients, as typed: name, with underscores, and value."""
+    primitive: str | None = None
+    receive: str | None = None
+    budget: str | None = None
+    """The time for the whole command. None: a minute, or more if many contenders need it."""

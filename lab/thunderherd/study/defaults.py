@@ -27,7 +27,17 @@ from thunderherd.toml.file import KeyPath, Problems, TomlFile, flat, formed, tab
 from thunderherd.toml.strict import StrictTable
 from thunderherd.toml.write import toml_text
 
-__all__ = ["MILLISECONDS", "filled", "has_persistent", "read", "timed_load", "window", "with_defaults"]
+__all__ = [
+    "ALPHA_SPLIT",
+    "MILLISECONDS",
+    "WARM_UP_SHARE",
+    "filled",
+    "has_persistent",
+    "read",
+    "timed_load",
+    "window",
+    "with_defaults",
+]
 
 MILLISECONDS = 500
 """The default length of a trial's window."""

@@ -157,8 +157,10 @@ def parse_duration(text: str, where: str) -> float:
     try:
         return float(in_units(text, DURATIONS) / 1000)
     except NoQuantity as error:
-        hint = f"write a number with one of {', '.join(DURATIONS)}, such as 60s"
-        raise UserError(str(error), code="quantity.no_duration", hint=hint, where=where) from None
+        is_bare = bool(error.digits) and not error.text
+        message = "no unit" if is_bare else str(error)
+        hint = f"{error.digits}s or {error.digits}min" if is_bare else "write such as 60s, 500ms or 2min"
+        raise UserError(message, code="quantity.no_duration", hint=hint, where=where) from None
 
 
 def amount(value: float, unit: str = "") -> str:

@@ -236,11 +236,16 @@ MEANINGS = {
 
 def latency_notes(study: Study, trials: Iterable[TrialRecord]) -> list[str]:
     """Return which kind of latency the study shows; with names if contenders differ."""
-    if not any(is_latency(name) for name in _shown(study)):
-        return []
-    bases = {contender.name: contender.base for contender in study.contenders}
+    shown = _shown(study)
+    bases = {
+        contender.name: contender.base
+        for contender in study.contenders
+        if any(is_latency(name) for name in shown[contender.sweep])
+    }
     found: dict[str, dict[str, None]] = {}
     for trial in trials:
+        if trial.contender not in bases:
+            continue
         starts = {load.latency.starts for load in trial.loads if load.latency is not None}
         for start in starts:
             found.setdefault(start, {})[bases[trial.contender]] = None
@@ -251,9 +256,10 @@ def latency_notes(study: Study, trials: Iterable[TrialRecord]) -> list[str]:
     return [f"{whose[start]} {MEANINGS[start]}" for start in MEANINGS if start in found]
 
 
-def _shown(study: Study) -> list[str]:
-    of_sweeps = [name for sweep in study.sweeps for name in (sweep.metric, *sweep.metrics)]
-    return [study.measure.metric, *of_sweeps]
+def _shown(study: Study) -> dict[str | None, tuple[str, ...]]:
+    """Return the metrics that each sweep shows, and those of the main table by None."""
+    of_main = (study.measure.metric, *study.measure.further_metrics)
+    return {sweep.name: (sweep.metric, *sweep.metrics) for sweep in study.sweeps} | {None: of_main}
 
 
 def unavailable_counters(study: Study, trials: Iterable[TrialRecord]) -> dict[str, str]:

@@ -355,8 +355,9 @@ class Observation:
                 f"the table of TIME_WAIT sockets was full (net.ipv4.tcp_max_tw_buckets = {limit}): "
                 "further ones were dropped at once"
             )
-        remarks = [f"congestion control: {each.remark}" for each in self._connections() if each.remark]
-        caveats += dict.fromkeys(remarks)
+        if self._is_bulk():
+            remarks = [f"congestion control: {each.remark}" for each in self._connections() if each.remark]
+            caveats += dict.fromkeys(remarks)
         missing = unavailable_of_sides(self)
         caveats += not_available(missing["server"], "")
         of_clients = {
@@ -368,12 +369,23 @@ class Observation:
             caveats.append(READ_LATE)
         return caveats
 
+    def _is_bulk(self) -> bool:
+        """True if so many bytes move at once that the congestion control paces them."""
+        if any(load.measured_by != "requests" for load in self.loads):
+            return True
+        requests = sum(load.tally.requests for load in self.loads)
+        moved = sum(load.tally.bytes_received + load.tally.bytes_sent for load in self.loads)
+        return moved > BULK_BYTES * requests
+
     def _connections(self) -> Iterator[Connection]:
         """Yield the kernel's properties of connections, on both sides."""
         for each in (self.summary, *self.loads):
             if each is not None and each.connection is not None:
                 yield each.connection
 
+
+BULK_BYTES = 65_536
+"""The bytes of a request and its reply above which a remark on the congestion control is a warning."""
 
 LATE_SHARE = 0.1
 """How late the server may be read at an edge of the window of a load that ends by time, as a share of the

@@ -88,6 +88,13 @@ def test_the_last_look_is_taken_with_the_blocks_there_are_and_all_alpha_left(
     assert at_a_look.looks == (first, second) and at_a_look.next_look is None
 
 
+def test_plan_is_for_the_blocks_that_the_time_budget_has_room_for(small_study: Study) -> None:
+    trials = trials_of(small_study, [0.0] * 2)
+    assert plan(small_study, trials).blocks == 10 and plan(small_study, trials).trials_left == 24
+    planned = plan(with_budget(small_study, 6.5), trials)
+    assert (planned.blocks, planned.trials_left) == (5, 9)
+
+
 def test_a_block_that_was_begun_is_finished_before_the_time_is_up(small_study: Study) -> None:
     study = with_budget(small_study, 6.5)
     trials = trials_of(study, [0.0] * 5)

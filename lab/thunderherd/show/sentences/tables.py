@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+import re
 from collections import Counter
+from collections.abc import Sequence
 
 from thunderherd.metrics.table import CPU_PER_CONNECTION
 from thunderherd.records.summary import ClaimVerdict, Summary
@@ -12,6 +14,9 @@ from thunderherd.text.figures import capital, count, estimator, main_of, percent
 from thunderherd.text.shown import caption_of, shown_of, unit_for
 
 CLAIM_VERDICTS: tuple[ClaimVerdict, ...] = ("supported", "refuted", "undecided", "not testable here")
+
+MOST_NAMED = 4
+"""The most contenders that a line about invalid trials names."""
 
 SHARED_LETTERS = (
     "Contenders that share a letter do not differ significantly in these blocks. That does not mean they are "
@@ -118,7 +123,39 @@ def run_line(summary: Summary) -> str:
 
 def warnings(summary: Summary) -> list[str]:
     """Lists the warnings for every figure: notes of the run, cost of counting, reasons of invalid trials."""
-    reasons = [
-        f"{count(times, 'trial')} invalid: {why}" for why, times in summary.trials.invalid_reasons.items()
-    ]
-    return [*summary.study.notes, *cost_lines(summary), *reasons]
+    return [*summary.study.notes, *cost_lines(summary), *invalid_trials(summary)]
+
+
+NUMBER = re.compile(r"(?<![\w@=.])\d[\d,]*(?:\.\d+)?")
+"""A number in a reason, but not one in a name."""
+
+
+def invalid_trials(summary: Summary) -> list[str]:
+    """Counts the invalid trials by reason, the most frequent first.
+
+    Reasons that differ in their numbers alone are one, with ranges.
+    """
+    groups: dict[str, list[tuple[str, str, int]]] = {}
+    for text, times in summary.trials.invalid_reasons.items():
+        name, _, reason = text.partition(": ")
+        groups.setdefault(NUMBER.sub("#", reason), []).append((name, reason, times))
+    lines = []
+    for found in sorted(groups.values(), key=lambda each: -sum(times for _, _, times in each)):
+        times = sum(each for _, _, each in found)
+        names = list(dict.fromkeys(name for name, _, _ in found))
+        of = ", ".join(names[:MOST_NAMED]) + (" and others" if len(names) > MOST_NAMED else "")
+        lines.append(
+            f"{count(times, 'trial')} invalid ({of}): {_with_ranges([each for _, each, _ in found])}"
+        )
+    return lines
+
+
+def _with_ranges(reasons: Sequence[str]) -> str:
+    """Joins reasons that differ in their numbers: `send_lag = 1.85 to 12.4 ms`."""
+    columns = zip(*(NUMBER.findall(each) for each in reasons), strict=True)
+    spans = []
+    for column in columns:
+        low, high = (choose(column, key=lambda each: float(each.replace(",", ""))) for choose in (min, max))
+        spans.append(low if low == high else f"{low} to {high}")
+    left = iter(spans)
+    return NUMBER.sub(lambda _: next(left), reasons[0])

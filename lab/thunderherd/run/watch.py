@@ -1,4 +1,4 @@
-"""The command `watch`: shows a run of another terminal until that ends."""
+"""Shows a run of another terminal until that ends, at the lowest priority and off the measured CPUs."""
 
 from __future__ import annotations
 
@@ -9,33 +9,23 @@ import sys
 import time
 from collections.abc import Sequence
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated
 
-import typer
+from thunderherd.judge.summary.block_rejection import blocks_of
+from thunderherd.records.summary import TrialRecord
+from thunderherd.run.follow import Followed
+from thunderherd.run.live_view import LiveView, PlainView, ranking_line
+from thunderherd.run.plan import Plan, next_in_block, plan
+from thunderherd.study.loading import Study
+from thunderherd.text.figures import count
 
-if TYPE_CHECKING:
-    from thunderherd.records.summary import TrialRecord
-    from thunderherd.run.follow import Followed
-    from thunderherd.run.live_view import LiveView, PlainView
-    from thunderherd.run.plan import Plan
-    from thunderherd.study.loading import Study
-
-__all__ = ["watch"]
+__all__ = ["step_aside", "watch_run"]
 
 SECONDS = 1.0
 """Interval between two looks."""
 
 
-def watch(
-    directory: Annotated[Path, typer.Argument(metavar="DIR", help="Directory of a run's results.")],
-) -> None:
-    """Watch a run that another terminal has started.
-
-    Shows the ranking so far, intervals, time left, the current trial, and noise.
-    """
-    from thunderherd.run.follow import Followed
-    from thunderherd.run.live_view import LiveView, PlainView
-
+def watch_run(directory: Path) -> None:
+    """Show a run until it ends, then print how it ended and what to type next."""
     followed = Followed(directory)
     where = step_aside(followed.study)
     stream = sys.stdout
@@ -70,10 +60,6 @@ def step_aside(study: Study) -> str:
 
 def follow(followed: Followed, view: LiveView | PlainView, where: str) -> None:
     """Update the view until the run ends."""
-    from thunderherd.run.live_view import LiveView
-    from thunderherd.run.plan import next_in_block
-    from thunderherd.text.figures import count
-
     view.begins(followed.new_trials())
     if not isinstance(view, LiveView):
         study, there = followed.study, count(len(followed.trials), "trial")
@@ -108,8 +94,6 @@ def follow(followed: Followed, view: LiveView | PlainView, where: str) -> None:
 
 def _planned(followed: Followed, view: LiveView | PlainView) -> Plan:
     """Return the plan of the remaining trials, and pass it to the view."""
-    from thunderherd.run.plan import next_in_block, plan
-
     planned = plan(followed.study, followed.trials)
     view.plan(planned.blocks, planned.trials_left)
     if planned.number is not None:
@@ -122,16 +106,11 @@ def _planned(followed: Followed, view: LiveView | PlainView) -> Plan:
 
 def last_of_block(trials: Sequence[TrialRecord], number: int) -> list[TrialRecord]:
     """Return the last attempt of each contender in a block."""
-    from thunderherd.judge.summary.block_rejection import blocks_of
-
     return [trial for block in blocks_of(trials) if block.number == number for trial in block.trials.values()]
 
 
 def _conclude(followed: Followed, view: LiveView | PlainView) -> None:
     """Print how the run ended, and what to type next."""
-    from thunderherd.run.live_view import ranking_line
-    from thunderherd.text.figures import count
-
     if line := ranking_line(view.ranking):
         print(line)
     where = shlex.quote(str(followed.path))

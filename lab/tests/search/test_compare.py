@@ -1,0 +1,391 @@
+"""`thunderherd compare`: the studies that it writes, what it concludes from the pilot, and its answer."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+import pytest
+from made.refusals import refused
+from made.summaries.trials import made_trial
+from rich.console import Console
+
+from thunderherd.cli import main
+from thunderherd.engine import client
+from thunderherd.engine.catalogue import Catalogue
+from thunderherd.errors import Problem
+from thunderherd.judge.summary.summarise import summarise
+from thunderherd.records.summary import Estimate, Summary
+from thunderherd.search import compare_study
+from thunderherd.search.compare_study import CompareStudies, Piloted, cheapest
+from thunderherd.search.request import CompareRequest
+from thunderherd.show.sentences.compared import metric_answers, to_know, worse_than_first
+from thunderherd.show.terminal.compared import compared_table, print_compared
+from thunderherd.statistics.comparisons import first_look_blocks
+from thunderherd.study.loading import Study, load_study
+from thunderherd.toml.write import toml_text
+from thunderherd.trial.load_validity import CLIENT_LIMITED
+
+PAIR = ("epoll", "prefork")
+UNKNOWN = "compare.unknown_setting"
+
+
+@pytest.fixture(scope="module")
+def offered(real_engine: Path) -> Catalogue:
+    return client.catalogue()
+
+
+@pytest.fixture(autouse=True)
+def four_cpus(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(compare_study.os, "sched_getaffinity", lambda _: {0, 1, 2, 3})
+
+
+def studies(offered: Catalogue, *contenders: str, **more: Any) -> CompareStudies:
+    return CompareStudies(CompareRequest(contenders=contenders or ("epoll", "prefork"), **more), offered)
+
+
+def piloted(of: CompareStudies, capacity: float = 50_000.0) -> Piloted:
+    return Piloted("epoll", {each["name"]: capacity for each in of.contenders}, 0.25)
+
+
+def loaded(tables: dict[str, Any], offered: Catalogue, folder: Path, *overrides: str) -> Study:
+    """A study of a comparison from its file. No test machine needs four CPUs."""
+    file = folder / f"{tables['name']}.toml"
+    file.write_text(toml_text({**tables, "lab": {}}))
+    return load_study(str(file), "quick", overrides, offered)
+
+
+def compared(offered: Catalogue, folder: Path, *contenders: str, **more: Any) -> Study:
+    of = studies(offered, *contenders, **more)
+    return loaded(of.comparison(piloted(of), 55.0), offered, folder)
+
+
+# The studies ------------------------------------------------------------------------------------------------
+
+
+def test_pilot_has_each_contender_with_each_back_end_that_does_not_busy_poll(
+    offered: Catalogue, tmp_path: Path
+) -> None:
+    study = loaded(studies(offered).pilot(), offered, tmp_path)
+    places = {(each.base, each.load.settings["back_end"]) for each in study.contenders}
+    assert places == {(base, end) for base in ("epoll", "prefork") for end in ("epoll", "io_uring")}
+    assert study.repetitions and all(each.load.is_timed for each in study.contenders)
+    (given,) = studies(offered, settings=(("back_end", "polling"),)).pilot()["sweeps"]
+    assert given["values"] == ["polling"]
+
+
+def test_comparison_judges_cost_throughput_memory_and_latency_as_one_family(
+    offered: Catalogue, tmp_path: Path
+) -> None:
+    study = compared(offered, tmp_path, "epoll", "prefork", "tokio")
+    metrics = (study.measure.metric, *study.measure.further_metrics)
+    assert metrics == (
+        "server_cpu_per_request",
+        "machine_cpu_per_request",
+        "requests_per_second",
+        "server.memory_per_connection",
+    )
+    (sweep,) = study.sweeps
+    assert (sweep.metric, *sweep.further_metrics) == ("latency_p99_seconds", "latency_p50_seconds")
+    assert len(study.comparisons) == 3 * 6
+    assert study.looks[0].blocks == first_look_blocks(18, 0.05, 0.3)
+    assert sum(look.alpha for look in study.looks) == pytest.approx(0.05)
+    assert study.budget_seconds == 55
+    (point,) = sweep.points
+    at_rate = [each for each in study.contenders if each.sweep]
+    assert point.name == "25000" and {each.load.settings["rate"] for each in at_rate} == {25_000}
+    assert {each.load.kind for each in at_rate} == {"open"}
+    assert {each.load.kind for each in study.main} == {"closed_connections"}
+
+
+@pytest.mark.parametrize(
+    ("capacity", "metrics"),
+    [
+        (10_000.0, ["latency_p99_seconds", "latency_p50_seconds"]),
+        (2000.0, ["latency_p90_seconds", "latency_p50_seconds"]),
+        (300.0, ["latency_p50_seconds"]),
+        (50.0, ["latency_mean_seconds"]),
+    ],
+)
+def test_latency_is_that_percentile_for_which_a_window_has_enough_requests(
+    offered: Catalogue, capacity: float, metrics: list[str]
+) -> None:
+    of = studies(offered)
+    (sweep,) = of.comparison(piloted(of, capacity), 55.0)["sweeps"]
+    assert [sweep["metric"], *sweep["further_metrics"]] == metrics
+
+
+def test_windows_shrink_with_the_number_of_contenders_until_the_budget_is_too_short(
+    offered: Catalogue,
+) -> None:
+    names = [each.name for each in offered.designs if each.name not in ("iterative", "polling")]
+    few, many = studies(offered, *names[:2]), studies(offered, *names[:4])
+    assert few.schedule(piloted(few), 55.0).milliseconds == 500
+    assert 100 <= many.schedule(piloted(many), 55.0).milliseconds < 500
+    assert few.budget_seconds == 60 and 60 <= many.budget_seconds < 120
+    assert studies(offered, *names[:12]).budget_seconds > 120, "a minute is too short for so many"
+    (problem,) = refused(studies(offered, *names[:12], budget="60s").schedule, piloted(few), 55.0)
+    assert problem.code == "compare.budget_too_short" and "--budget 60s" in problem.where
+    longer = problem.hint.split()[2].rstrip("s,")
+    assert (
+        studies(offered, *names[:12], budget=f"{longer}s").schedule(piloted(few), float(longer)) is not None
+    )
+
+
+def test_server_and_clients_get_half_of_the_cpus_each_unless_typed(offered: Catalogue) -> None:
+    assert studies(offered).pilot()["lab"] == {"server_cpus": [0, 1], "client_cpus": [2, 3]}
+    assert studies(offered).pilot()["load"]["settings"]["threads"] == 2
+    for typed in ("placement=free", "server_cpus=[1]"):
+        lab = studies(offered, lab=(typed,)).pilot()["lab"]
+        assert not {"server_cpus", "client_cpus"} <= lab.keys()
+    on_veth = studies(offered, lab=("veth",)).pilot()["lab"]
+    assert on_veth == {"kind": "veth", "server_cpus": [0, 1], "client_cpus": [2, 3]}
+
+
+def test_one_cpu_is_shared(offered: Catalogue, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(compare_study.os, "sched_getaffinity", lambda _: {0})
+    of = studies(offered)
+    assert of.pilot()["lab"] == {} and "threads" not in of.pilot()["load"]["settings"]
+    (sweep,) = of.comparison(piloted(of), 55.0)["sweeps"]
+    assert "load.settings.wait" not in sweep["values"][0]["set"], (
+        "a busy-polling client would stop the server"
+    )
+
+
+def test_settings_reach_every_side_that_has_them(offered: Catalogue, tmp_path: Path) -> None:
+    study = compared(
+        offered, tmp_path, "epoll", "prefork", workload="http",
+        settings=(("bytes", "4KiB"), ("clients", "20"), ("nodelay", "false"), ("pool", "30")),
+    )  # fmt: skip
+    assert all(
+        each.settings["bytes"] == 4096 and each.load.settings["bytes"] == 4096 for each in study.contenders
+    )
+    assert all(each.settings["nodelay"] is False for each in study.contenders)
+    assert {each.load.settings["clients"] for each in study.contenders} == {20}
+    pools = {each.base: each.settings.get("pool") for each in study.contenders}
+    assert pools == {"epoll": None, "prefork": 30}
+
+
+def test_contender_is_a_name_with_settings(offered: Catalogue, tmp_path: Path) -> None:
+    study = compared(offered, tmp_path, "epoll", "epoll,wait=spin", "reuseport,pool=2,primitive=writev")
+    by_name = {each.name: each for each in study.main}
+    assert [*by_name] == ["epoll", "epoll_wait_spin", "reuseport_pool_2_writev"]
+    assert (
+        by_name["epoll_wait_spin"].settings["wait"] == "spin" and by_name["epoll"].settings["wait"] == "sleep"
+    )
+    third = by_name["reuseport_pool_2_writev"]
+    assert (third.design, third.settings["pool"], third.primitive) == ("reuseport", 2, "writev")
+
+
+def test_server_that_serves_one_at_a_time_gets_a_worker_for_each_connection(
+    offered: Catalogue, tmp_path: Path
+) -> None:
+    study = compared(offered, tmp_path)
+    assert {each.settings["pool"] for each in study.contenders if each.base == "prefork"} == {64}
+    few = compared(offered, tmp_path, settings=(("connections", "per_request"),))
+    assert {each.settings["pool"] for each in few.contenders if each.base == "prefork"} == {15}
+    assert "server.memory_per_connection" not in few.measure.further_metrics
+
+
+def test_stream_is_compared_by_bytes_without_a_common_rate(offered: Catalogue, tmp_path: Path) -> None:
+    of = studies(offered, "writev", "zerocopy", workload="stream")
+    study = loaded(of.comparison(None, 55.0), offered, tmp_path)
+    assert not study.sweeps and not of.has_requests
+    assert {each.metric for each in study.comparisons} == {
+        "server_cpu_per_byte",
+        "machine_cpu_per_byte",
+        "gigabits_per_second",
+    }
+
+
+@pytest.mark.parametrize(
+    ("contenders", "more", "code", "facts"),
+    [
+        (("epol", "prefork"), {}, "contender.unknown", ["'epoll'?"]),
+        (("epoll", "epoll"), {}, "compare.contender_repeated", ["epoll"]),
+        (PAIR, {"workload": "htp"}, "compare.unknown_workload", ["--workload htp", "'http'?"]),
+        (PAIR, {"settings": (("byte", "4"),)}, UNKNOWN, ["--byte 4", "'bytes'?"]),
+        (PAIR, {"settings": (("budgt", "4"),)}, UNKNOWN, ["--budgt 4", "'budget'?"]),
+        (PAIR, {"settings": (("bytes", "4x"),)}, "quantity.unknown_unit", ["--bytes 4x"]),
+        (("iterative", "epoll"), {}, "compare.too_few_workers", ["64"]),
+        (PAIR, {"budget": "5"}, "quantity.no_duration", ["--budget 5", "5s or 5min"]),
+        (PAIR, {"lab": ("vet",)}, "lab.unknown_kind", ["'veth'?"]),
+    ],
+)  # fmt: skip
+def test_mistakes_are_refused_with_what_is_allowed(
+    offered: Catalogue, contenders: tuple[str, ...], more: dict[str, Any], code: str, facts: list[str]
+) -> None:
+    def both() -> None:
+        of = studies(offered, *contenders, **more)
+        of.comparison(piloted(of), of.budget_seconds)
+
+    problem: Problem
+    (problem, *_) = refused(both)
+    assert problem.code == code
+    assert all(fact in str(problem) for fact in facts), str(problem)
+
+
+def test_cheapest_back_end_is_that_with_the_least_cost_over_all_contenders() -> None:
+    assert cheapest({"epoll": [2.0, 8.0], "io_uring": [3.0, 5.0]}) == "io_uring"
+
+
+def test_common_rate_is_half_of_what_the_slowest_can_do_in_two_digits() -> None:
+    assert Piloted("epoll", {"a": 51_234.0, "b": 99_000.0}, 0.2).rate == 26_000
+    assert Piloted("epoll", {"a": 1.0}, 0.2).rate == 1
+
+
+# The answer -------------------------------------------------------------------------------------------------
+
+
+@pytest.fixture
+def study(small_study: Study) -> Study:
+    """Two contenders, compared by CPU per connection and by a rate."""
+    chosen = tuple(each for each in small_study.contenders if each.name in ("iterative", "prefork"))
+    measure = small_study.measure.model_copy(update={"further_metrics": ("connections_per_second",)})
+    pairs = [each for each in small_study.comparisons if {each.a, each.b} == {"iterative", "prefork"}]
+    rates = [each.model_copy(update={"metric": "connections_per_second", "better": "more"}) for each in pairs]
+    return small_study.model_copy(
+        update={"contenders": chosen, "measure": measure, "comparisons": (*pairs, *rates)}
+    )
+
+
+def summary_of(study: Study, rates: dict[str, float], invalid: int = 0) -> Summary:
+    """Twelve blocks: prefork uses a fifth less CPU; the rates of each contender vary by some percent."""
+    trials = []
+    for block in range(1, 13):
+        for name, cost in (("iterative", 50e-6), ("prefork", 40e-6)):
+            vary = 1 + 0.01 * ((block * (3 if name == "prefork" else 7)) % 5 - 2)
+            trial = made_trial(study, name, block, cost=cost * vary, valid=block > invalid)
+            metrics = (trial.metrics or {}) | {"connections_per_second": rates[name] * vary}
+            reasons = [f"load: send_lag = {block}.5 ms, allowed: at most 100 µs"] if block <= invalid else []
+            trials.append(trial.model_copy(update={"metrics": metrics, "invalid_reasons": reasons}))
+    return summarise(study, trials, {"kernel": "Linux"}, seed=1, command=["thunderherd"], started="now")
+
+
+def test_each_metric_has_a_sentence_from_the_view_of_the_better(study: Study) -> None:
+    cost, rate = metric_answers(summary_of(study, {"iterative": 1000.0, "prefork": 1500.0}))
+    assert cost.best == rate.best == ("prefork",)
+    assert cost.sentence.startswith("prefork ") and "20 % less" in cost.sentence
+    assert "50 % more" in rate.sentence and "than iterative (" in rate.sentence
+    (pair,) = rate.pairs
+    low, high = pair.simultaneous_low, pair.simultaneous_high
+    assert (
+        low is not None
+        and high is not None
+        and f"({100 * (1 / high - 1) if pair.a == 'prefork' else 100 * (low - 1):.0f} to " in rate.sentence
+    )
+
+
+def test_no_significant_difference_is_said_and_equivalence_too(study: Study) -> None:
+    summary = summary_of(study, {"iterative": 1000.0, "prefork": 1001.0})
+    rate = metric_answers(summary)[1]
+    assert (rate.best and "differ" in rate.sentence) or "equivalent" in rate.sentence
+
+
+def test_limited_rate_is_a_lower_bound_without_a_verdict(study: Study) -> None:
+    summary = summary_of(study, {"iterative": 1000.0, "prefork": 1500.0})
+    limited = [
+        each.model_copy(
+            update={
+                "metrics": {
+                    name: value for name, value in each.metrics.items() if name != "connections_per_second"
+                },
+                "at_least": {"connections_per_second": Estimate(value=122_345.0, low=None, high=None)},
+                "unknown": {"connections_per_second": CLIENT_LIMITED},
+            }
+        )
+        for each in summary.contenders
+    ]
+    without = [
+        pair.model_copy(update={"ratio": None, "verdict": "undecided"}) for pair in summary.further_pairs
+    ]
+    of = summary.model_copy(update={"contenders": limited, "further_pairs": without})
+    rate = metric_answers(of)[1]
+    assert rate.best == () and rate.sentence.count("at least 122,345/s") == 2
+    cells = [row.cells[2].value for row in compared_table(of).rows]
+    assert cells == ["≥ 122,345"] * 2
+
+
+def test_what_to_know_groups_invalid_trials_and_names_each_once(study: Study) -> None:
+    summary = summary_of(study, {"iterative": 1000.0, "prefork": 1500.0}, invalid=4)
+    lines = to_know(summary)
+    (reason,) = [line for line in lines if "send_lag" in line]
+    assert reason.startswith("8 trials invalid (iterative, prefork)") and "1.5 to 4.5 ms" in reason
+    assert len(lines) == len(set(lines))
+
+
+@pytest.mark.parametrize(("percent", "worse"), [(5.0, 2), (30.0, 1), (60.0, 0)])
+def test_worse_than_the_first_by_more_than_a_percentage(study: Study, percent: float, worse: int) -> None:
+    """prefork, which is worse here, comes after iterative in both metrics."""
+    swapped = study.model_copy(update={"contenders": study.contenders[::-1]})
+    summary = summary_of(swapped, {"iterative": 1000.0, "prefork": 1500.0})
+    assert summary.contenders[0].base == "prefork"
+    assert len(worse_than_first(summary, percent)) == worse
+    assert worse_than_first(summary_of(study, {"iterative": 1000.0, "prefork": 1500.0}), 0.0) == []
+
+
+def test_golden_page(study: Study, golden: Callable[[str, str], None], tmp_path: Path) -> None:
+    console = Console(width=80, record=True, file=(tmp_path / "page").open("w"))
+    print_compared(summary_of(study, {"iterative": 1000.0, "prefork": 1500.0}, invalid=1), console, None)
+    golden("compare/answer.txt", console.export_text())
+
+
+# The command ------------------------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize(
+    ("words", "code"),
+    [
+        (["epoll"], "compare.too_few_contenders"),
+        (["epoll", "prefork", "--bytes"], "usage.missing_value"),
+        (["epoll", "prefork", "--pipeline"], "compare.setting_without_value"),
+        (["epoll", "prefork", "--fail-if-slower", "much"], "compare.invalid_percent"),
+        (["epoll", "prefork", "--save", "kept.toml"], "compare.save_exists"),
+        (["epoll", "prefork", "--resume"], "compare.resume_without_out"),
+        (["epoll", "prefork", "--buget", "5s"], UNKNOWN),
+    ],
+)
+def test_mistakes_on_the_command_line(
+    real_engine: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str],
+    words: list[str], code: str,
+) -> None:  # fmt: skip
+    monkeypatch.chdir(tmp_path)
+    (tmp_path / "kept.toml").write_text("mine")
+    assert main.run_command(["compare", *words]) != 0
+    assert f"[{code}]" in capsys.readouterr().err
+    assert (tmp_path / "kept.toml").read_text() == "mine" and [*tmp_path.iterdir()] == [
+        tmp_path / "kept.toml"
+    ]
+
+
+@pytest.mark.alone
+def test_comparison_of_two_real_servers(
+    real_engine: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    monkeypatch.undo()
+    monkeypatch.chdir(tmp_path)
+    words = ["epoll", "fork_per_client", "--connections", "per_request", "-c", "8", "--bytes", "100"]
+    status = main.run_command(
+        [
+            "compare",
+            *words,
+            "--budget",
+            "25s",
+            "--json",
+            "--save",
+            "kept.toml",
+            "--out",
+            "mine",
+            "--seed",
+            "3",
+        ]
+    )
+    found = json.loads(capsys.readouterr().out)
+    by_metric = {each["metric"]: each for each in found["answers"]}
+    assert status == 0 and by_metric["server_cpu_per_request"]["best"] == ["epoll"]
+    assert {"requests_per_second", "machine_cpu_per_request", "latency_p50_seconds"} <= by_metric.keys()
+    assert (tmp_path / found["report"]).is_file()
+    again = load_study("kept.toml", "quick", [], client.catalogue())
+    assert again.budget_seconds is not None and again.budget_seconds < 25

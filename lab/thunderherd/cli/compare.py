@@ -1,0 +1,214 @@
+"""The command `compare`: which contender is better for this workload, in each metric."""
+
+from __future__ import annotations
+
+import json
+import shutil
+from collections.abc import Iterator, Sequence
+from pathlib import Path
+from typing import TYPE_CHECKING, Annotated, Any
+
+import typer
+
+from thunderherd.cli.options import AsJson, Lab, Out, Overrides, Resume, Seed, check_resume, command_line
+from thunderherd.errors import UserError
+
+if TYPE_CHECKING:
+    from thunderherd.records.summary import Summary
+
+__all__ = ["compare"]
+
+SLOWER = 1
+"""The exit status if a contender is slower than --fail-if-slower allows, or if nothing could be compared."""
+
+
+def compare(
+    words: Annotated[
+        list[str],
+        typer.Argument(
+            metavar="A B [C ...]",
+            help="Designs or primitives, perhaps with settings such as epoll,wait=spin.",
+        ),
+    ],
+    workload: Annotated[
+        str | None,
+        typer.Option("--workload", metavar="NAME", help="Workload, see `list workloads` (default bytes)."),
+    ] = None,
+    clients: Annotated[
+        str | None, typer.Option("-c", "--clients", metavar="N", help="Connections (default 64).")
+    ] = None,
+    size: Annotated[
+        str | None,
+        typer.Option(
+            "--bytes", metavar="SIZE", help="Size of a reply or message, such as 4KiB (default 4000)."
+        ),
+    ] = None,
+    primitive: Annotated[
+        str | None,
+        typer.Option("--primitive", metavar="NAME", help="Send primitive (default: the usual one)."),
+    ] = None,
+    receive: Annotated[
+        str | None,
+        typer.Option("--receive", metavar="NAME", help="Receive primitive (default: the usual one)."),
+    ] = None,
+    lab: Lab = None,
+    budget: Annotated[
+        str | None,
+        typer.Option(
+            "--budget",
+            metavar="TIME",
+            help="Time for the whole comparison (default 60s).",
+            show_default=False,
+        ),
+    ] = None,
+    fail_if_slower: Annotated[
+        str | None,
+        typer.Option(
+            "--fail-if-slower",
+            metavar="N%",
+            help="Exit with status 1 if a later contender is worse than A by more than N % (default: never).",
+        ),
+    ] = None,
+    save: Annotated[
+        Path | None,
+        typer.Option(
+            "--save", metavar="FILE", help="File for the study, which `run` runs again (default: none)."
+        ),
+    ] = None,
+    open_report: Annotated[
+        bool, typer.Option("--open", help="Open the report in a browser (default: do not).")
+    ] = False,
+    as_json: AsJson = False,
+    overrides: Overrides = None,
+    seed: Seed = None,
+    out: Out = None,
+    resume: Resume = False,
+) -> int:
+    """Compare servers on this machine, in CPU, throughput, latency and memory.
+
+    Any setting of the servers or of the load may be given by its name: --pipeline 4, --think 50us.
+    """
+    check_resume("compare", resume=resume, out=out)
+    contenders, settings = _parted(words)
+    named = {"clients": clients, "bytes": size}
+    settings = [*((name, text) for name, text in named.items() if text is not None), *settings]
+    if len(contenders) < 2:
+        raise UserError(
+            f"{contenders[0] if contenders else 'nothing'} has nothing to be compared with",
+            code="compare.too_few_contenders",
+            hint="give two or more, such as compare epoll thread_per_client",
+            where="compare",
+        )
+    most = _percent(fail_if_slower)
+    if save is not None and save.exists():
+        raise UserError(
+            "already exists",
+            code="compare.save_exists",
+            hint="choose another file",
+            where=f"compare: --save {save}",
+        )
+
+    from thunderherd.search.compare import COMPARISON
+    from thunderherd.search.compare import compare as run_comparison
+    from thunderherd.search.request import CompareRequest
+    from thunderherd.show.report.page import write_report
+    from thunderherd.show.sentences.compared import worse_than_first
+    from thunderherd.show.terminal.compared import print_compared
+    from thunderherd.text.layout import make_console
+
+    request = CompareRequest(
+        contenders=tuple(contenders),
+        settings=tuple(settings),
+        workload=workload,
+        primitive=primitive,
+        receive=receive,
+        lab=tuple(lab or ()),
+        budget=budget,
+        fixed=tuple(overrides or ()),
+        seed=seed,
+        out=out,
+        resume=resume,
+        words=tuple(command_line()),
+    )
+    summary, run = run_comparison(request)
+    if save is not None:
+        shutil.copyfile(run.parent / f"{COMPARISON}.toml", save)
+    report = write_report(run)
+    if as_json:
+        print(json.dumps(_as_json(summary, report), indent=2))
+    else:
+        print_compared(summary, make_console(), report)
+        if save is not None:
+            print(f"Study   {save}")
+    if open_report:
+        typer.launch(report.resolve().as_uri())
+    if not any(pair.ratio for pair in summary.family):
+        return SLOWER
+    return SLOWER if most is not None and worse_than_first(summary, most) else 0
+
+
+def _parted(words: Sequence[str]) -> tuple[list[str], list[tuple[str, str]]]:
+    """Return the contenders, and the settings of `--name value` and `--name=value`."""
+    contenders: list[str] = []
+    settings: list[tuple[str, str]] = []
+    left: Iterator[str] = iter(words)
+    for word in left:
+        if not word.startswith("-"):
+            contenders.append(word)
+            continue
+        name, equals, value = word.lstrip("-").partition("=")
+        text = value if equals else next(left, "")
+        if not text or (text.startswith("--") and not equals):
+            raise UserError(
+                f"{word} has no value",
+                code="compare.setting_without_value",
+                hint=f"give {word} VALUE",
+                where="compare",
+            )
+        settings.append((name.replace("-", "_"), text))
+    return contenders, settings
+
+
+def _percent(text: str | None) -> float | None:
+    if text is None:
+        return None
+    try:
+        found = float(text.strip().removesuffix("%"))
+    except ValueError:
+        found = -1.0
+    if not 0 <= found < 1000:
+        raise UserError(
+            "not a percentage",
+            code="compare.invalid_percent",
+            hint="give a number from 0 upward, such as 5%",
+            where=f"compare: --fail-if-slower {text}",
+        )
+    return found
+
+
+def _as_json(summary: Summary, report: Path) -> dict[str, Any]:
+    from thunderherd.show.sentences.compared import metric_answers, to_know
+
+    return {
+        "answers": [
+            {
+                "metric": answer.metric,
+                "sweep": answer.sweep,
+                "sentence": answer.sentence,
+                "best": list(answer.best),
+                "pairs": [pair.model_dump(mode="json") for pair in answer.pairs],
+            }
+            for answer in metric_answers(summary)
+        ],
+        "contenders": [
+            {
+                "name": each.base,
+                "sweep": each.sweep,
+                "metrics": {name: found.model_dump(mode="json") for name, found in each.metrics.items()},
+                "at_least": {name: found.model_dump(mode="json") for name, found in each.at_least.items()},
+            }
+            for each in summary.contenders
+        ],
+        "notes": to_know(summary),
+        "report": str(report),
+    }

@@ -1,0 +1,101 @@
+"""The comparison of contenders: a pilot, one study in blocks within a time budget, and the answer.
+
+```
+DIR/pilot.toml, DIR/pilot/         each contender in short closed loops, with each back end of the clients
+DIR/compare.toml, DIR/compare/     the comparison; its summary has the answer
+```
+"""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Sequence
+from pathlib import Path
+from statistics import geometric_mean, mean, median
+from typing import TYPE_CHECKING
+
+from thunderherd.search.compare_study import BACK_END, PILOT_MILLISECONDS, CompareStudies, Piloted, cheapest
+from thunderherd.search.knee_study import requests_per_second
+from thunderherd.search.request import CompareRequest
+from thunderherd.search.stages import Stages
+from thunderherd.study.defaults import WARM_UP_SHARE
+
+if TYPE_CHECKING:
+    from thunderherd.records.summary import Summary, TrialRecord
+
+PILOT, COMPARISON = "pilot", "compare"
+"""The stages."""
+
+COST = "client_cpu_per_request"
+"""The cost by which the pilot chooses a back end of the clients."""
+
+
+def compare(request: CompareRequest) -> tuple[Summary, Path]:
+    """Run the pilot and the comparison; return its summary and the directory of its run.
+
+    Raise `UserError` for every mistake of the request before anything runs.
+    """
+    from thunderherd.engine.client import catalogue
+    from thunderherd.records.directory import default_directory
+
+    began = time.monotonic()
+    offered = catalogue()
+    studies = CompareStudies(request, offered)
+    budget = studies.budget_seconds
+    directory = request.out or default_directory(request.command)
+    stages = Stages(
+        request, offered, directory, PILOT if studies.has_requests else COMPARISON, studies.typed()
+    )
+    stages.check_place()
+    sketch = Piloted("epoll", dict.fromkeys((each["name"] for each in studies.contenders), 2e5), 0.25)
+    stages.study(COMPARISON, studies.comparison(sketch if studies.has_requests else None, budget))
+    piloted = seed = None
+    if studies.has_requests:
+        pilot = studies.pilot()
+        stages.study(PILOT, pilot)
+        seed = stages.run(PILOT, pilot).study.seed
+        piloted = _piloted(request, directory / PILOT)
+    left = budget - (time.monotonic() - began)
+    tables = studies.comparison(piloted, left)
+    return stages.run(COMPARISON, tables, seed), directory / COMPARISON
+
+
+def _piloted(request: CompareRequest, run: Path) -> Piloted:
+    """Return what the pilot found; raise `UserError` if a contender did not work in it."""
+    from thunderherd.records.directory import load
+
+    trials = load(run).trials
+    by_place: dict[tuple[str, str], list[TrialRecord]] = {}
+    for trial in trials:
+        base, _, place = trial.contender.partition("@")
+        worked = not any(each.tally.errors for each in trial.loads) and requests_per_second(trial.loads) > 0
+        of_place = by_place.setdefault((base, place.removeprefix(f"{BACK_END}=")), [])
+        if worked:
+            of_place.append(trial)
+    bases = list(dict.fromkeys(base for base, _ in by_place))
+    working = [
+        each
+        for each in dict.fromkeys(place for _, place in by_place)
+        if all(by_place[base, each] for base in bases)
+    ]
+    if not working:
+        failed = next(trial for trial in reversed(trials) if trial.invalid_reasons)
+        name = failed.contender.partition("@")[0]
+        message = f"it did not work in a closed loop: {'; '.join(failed.invalid_reasons)}"
+        raise request.refusal(name, message, "compare.pilot_failed", f"its trials are in {run}")
+    costs = {place: [_cost(by_place[base, place]) for base in bases] for place in working}
+    chosen = cheapest(costs)
+    rates = {
+        base: median(requests_per_second(each.loads) for each in by_place[base, chosen]) for base in bases
+    }
+    window = PILOT_MILLISECONDS / 1000 * (1 + WARM_UP_SHARE)
+    return Piloted(chosen, rates, max(0.05, mean(trial.wall_seconds for trial in trials) - window))
+
+
+def _cost(trials: Sequence[TrialRecord]) -> float:
+    """Return the clients' CPU time per request."""
+    return geometric_mean(
+        sum(each.user_ns + each.system_ns for each in trial.loads)
+        / sum(each.tally.requests for each in trial.loads)
+        for trial in trials
+    )

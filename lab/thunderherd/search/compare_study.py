@@ -1,0 +1,435 @@
+"""The two studies of a comparison, made from what the user typed.
+
+The pilot measures in short closed loops what each contender can do with each back end of the clients. The
+comparison then has, in the same blocks, each contender in a closed loop, and in an open loop at one rate that
+all of them can serve. Both are whole study files: `thunderherd run` runs either again.
+"""
+
+from __future__ import annotations
+
+import math
+import os
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from functools import cached_property
+from statistics import geometric_mean
+from typing import Any
+
+from thunderherd.engine.catalogue import (
+    Catalogue,
+    ChoiceSetting,
+    IntegerSetting,
+    Load,
+    Workload,
+    by_name,
+    defaults,
+)
+from thunderherd.errors import UserError
+from thunderherd.labs import USUAL
+from thunderherd.labs.words import OPTION
+from thunderherd.metrics.table import METRICS, PAYLOAD_RATE, PER_CONNECTION
+from thunderherd.search.contenders import Basis, contender, with_workers
+from thunderherd.search.request import CompareRequest
+from thunderherd.search.written_study import SIZE, Tables, Typed
+from thunderherd.statistics.comparisons import first_look_blocks
+from thunderherd.study.defaults import ALPHA_SPLIT, MILLISECONDS, WARM_UP_SHARE, has_persistent, window
+from thunderherd.study.lab_option import read as read_lab
+from thunderherd.study.resolved import CONNECTIONS, KEPT
+from thunderherd.text.quantities import parse_duration, parse_quantity
+from thunderherd.toml.file import KeyPath, show, suggest, unknown
+
+__all__ = ["ALPHA", "COMMON_RATE", "CompareStudies", "Piloted", "Schedule"]
+
+ALPHA = 0.05
+COMMON_RATE = "common_rate"
+"""The sweep whose one point is the rate that all contenders can serve."""
+BACK_END = "back_end"
+"""The setting of the clients' back end, and the pilot's sweep over it."""
+MEMORY = "memory"
+"""The counter of the server's memory."""
+
+OPTIONS = (
+    "workload", "clients", "bytes", "primitive", "receive", "lab", "budget", "fail-if-slower", "save", "open",
+    "json", "set", "seed", "out", "resume",
+)  # fmt: skip
+"""The options of the command that are no settings, for the hint to a mistyped one."""
+
+SHARE_OF_CAPACITY = 0.5
+"""The common rate as a share of what the slowest contender can do in a closed loop."""
+PILOT_MILLISECONDS = 200
+PILOTS = 2
+FEWEST_MILLISECONDS = 100
+"""The shortest window of a trial."""
+USUAL_BUDGET = 60.0
+USUAL_OVERHEAD = 0.3
+"""The time in seconds that a trial takes beyond its window, if there was no pilot."""
+LATENCIES = 2
+"""The most metrics of latency that are compared at the common rate."""
+SPARE_SHARE = 0.15
+"""The share of the budget that is left for repeated trials and noisy blocks."""
+LOOKS = (1.0, 1.5, 2.0, 3.0)
+"""The looks, as multiples of the first; the budget may end a run before the last."""
+SPLIT = (*ALPHA_SPLIT[:2], 0.2, 0.2)
+MARGIN = 1.2
+"""Factor on the requests that a percentile needs, as a Poisson process may have fewer than expected."""
+
+
+@dataclass(frozen=True)
+class Piloted:
+    """What the pilot found.
+
+    These are the back end to use, each contender's requests a second with it, and the time that a trial takes
+    beyond its window.
+    """
+
+    back_end: str
+    capacities: Mapping[str, float]
+    overhead_seconds: float
+
+    @property
+    def rate(self) -> int:
+        """The rate that all can serve, to two digits."""
+        return max(1, int(float(f"{SHARE_OF_CAPACITY * min(self.capacities.values()):.2g}")))
+
+
+@dataclass(frozen=True)
+class Schedule:
+    """The length of a trial's window, the looks, and the time left for the trials."""
+
+    milliseconds: int
+    looks: tuple[int, ...]
+    budget_seconds: float
+
+
+@dataclass(frozen=True)
+class CompareStudies:
+    """The studies of one comparison. Each method raises `UserError` for a mistake in the request."""
+
+    request: CompareRequest
+    catalogue: Catalogue
+
+    # The studies --------------------------------------------------------------------------------------------
+
+    def pilot(self) -> Tables:
+        """Return the study that measures each contender in a closed loop, with each back end."""
+        return {
+            **self._shared(),
+            "name": "compare-pilot",
+            "title": "What each contender can do in a closed loop",
+            "measure": {"metric": "server_cpu_per_request", "limits_milliseconds": 0},
+            "load": self._load(PILOT_MILLISECONDS, {}),
+            "sizes": {SIZE: {"repetitions": PILOTS}},
+            # These figures only choose settings, so noise does not matter.
+            "noise": {"steal_percent": 100, "foreign_percent": 100},
+            "sweeps": [
+                {
+                    "name": BACK_END,
+                    "title": "By back end of the clients",
+                    "key": f"load.settings.{BACK_END}",
+                    "values": self._back_ends(),
+                    "contenders": self.contenders,
+                }
+            ],
+        }
+
+    def comparison(self, piloted: Piloted | None, budget_seconds: float) -> Tables:
+        """Return the study of the comparison; a workload without requests has no pilot and no common rate."""
+        names = [each["name"] for each in self.contenders]
+        schedule = self.schedule(piloted, budget_seconds)
+        metric, *further = self._metrics()
+        counters = {"counters": [MEMORY]} if f"server.{MEMORY}{PER_CONNECTION}" in further else {}
+        study = {
+            **self._shared(),
+            "name": "-".join(["compare", *(name.replace("_", "-") for name in names)])[:80].rstrip("-"),
+            "title": f"{' and '.join(names)}: {self._in_words()}",
+            "measure": {"metric": metric, "further_metrics": further, "limits_milliseconds": 0, **counters},
+            "load": self._load(schedule.milliseconds, {BACK_END: piloted.back_end} if piloted else {}),
+            "sizes": {
+                SIZE: {
+                    "looks": list(schedule.looks),
+                    "alpha_split": list(SPLIT),
+                    "budget": f"{schedule.budget_seconds:.0f}s",
+                }
+            },
+            "contenders": self.contenders,
+        }
+        if piloted:
+            study["sweeps"] = [self._at_common_rate(piloted, names, schedule.milliseconds)]
+        return study
+
+    def schedule(self, piloted: Piloted | None, budget_seconds: float) -> Schedule:
+        """Return windows so short that the first look fits into the budget; raise `UserError` if none are."""
+        overhead = piloted.overhead_seconds if piloted else USUAL_OVERHEAD
+        seconds = budget_seconds * (1 - SPARE_SHARE) / self._first_trials - overhead
+        milliseconds = min(MILLISECONDS, int(1000 * seconds / (1 + WARM_UP_SHARE)))
+        if milliseconds < FEWEST_MILLISECONDS:
+            needed = self._needed_seconds(overhead) + self.budget_seconds - budget_seconds
+            raise self.request.refusal(
+                f"--budget {self.request.budget}" if self.request.budget else "",
+                f"{self.budget_seconds:g} s are too short for {len(self.contenders)} contenders, which need "
+                f"{self._first_look} blocks",
+                "compare.budget_too_short",
+                f"give --budget {math.ceil(needed / 10) * 10}s, or fewer contenders",
+            )
+        looks = tuple(math.ceil(self._first_look * each) for each in LOOKS)
+        return Schedule(milliseconds, looks, budget_seconds)
+
+    @cached_property
+    def budget_seconds(self) -> float:
+        """The time for the whole command: as typed, else a minute, or more if many contenders need it."""
+        if text := self.request.budget:
+            return parse_duration(text, f"{self.request.command}: --budget {text}")
+        return max(USUAL_BUDGET, math.ceil(1.3 * self._needed_seconds(USUAL_OVERHEAD) / 10) * 10)
+
+    @cached_property
+    def _first_look(self) -> int:
+        metrics = len(self._metrics()) + (LATENCIES if self.has_requests else 0)
+        return first_look_blocks(math.comb(len(self.contenders), 2) * metrics, ALPHA, SPLIT[0])
+
+    @property
+    def _first_trials(self) -> int:
+        """The number of trials until the first look."""
+        return len(self.contenders) * (2 if self.has_requests else 1) * self._first_look
+
+    def _needed_seconds(self, overhead: float) -> float:
+        """Return the time for the first look with the shortest windows."""
+        shortest = overhead + (1 + WARM_UP_SHARE) * FEWEST_MILLISECONDS / 1000
+        return self._first_trials * shortest / (1 - SPARE_SHARE)
+
+    def typed(self) -> Typed:
+        """Return the options by which the keys of these studies were typed."""
+        keys: dict[KeyPath, str] = {("server", "workload"): f"--workload {self._workload.name}"}
+        for name, text in self.request.settings:
+            option = f"--{name.replace('_', '-')} {text}"
+            keys |= {("load", "settings", name): option, ("server", "settings", name): option}
+        keys |= {("lab", key): f"{OPTION} {text}" for text in self.request.lab for key in read_lab([text])}
+        keys["sizes", SIZE, "budget"] = f"--budget {self.request.budget or f'{self.budget_seconds:g}s'}"
+        for words, table in zip(self.request.contenders, self.contenders, strict=True):
+            keys["contenders", table["name"]] = words
+        return Typed(self.request.command, keys)
+
+    # Their parts --------------------------------------------------------------------------------------------
+
+    @cached_property
+    def _workload(self) -> Workload:
+        known = {each.name: each for each in self.catalogue.workloads}
+        name = self.request.workload or self.catalogue.defaults.workload
+        if name not in known:
+            problem = unknown("workload", name, list(known), "compare")
+            raise UserError(problem.at(f"compare: --workload {name}"))
+        return known[name]
+
+    @property
+    def has_requests(self) -> bool:
+        """True if the workload has requests and replies, so that there is a rate and a latency."""
+        return self._workload.measured_by == "requests"
+
+    @cached_property
+    def _closed(self) -> Load:
+        """The closed loop: the first load that ends by time and waits for readiness."""
+        return next(
+            each
+            for each in self.catalogue.loads
+            if each.duration and each.requests and each.waits == "for_readiness"
+        )
+
+    @cached_property
+    def _open(self) -> Load:
+        return next(each for each in self.catalogue.loads if each.goes_by_a_schedule)
+
+    @cached_property
+    def _basis(self) -> Basis:
+        way = self.catalogue.defaults.way
+        return Basis(
+            catalogue=self.catalogue, workload=self._workload.name, load=self._closed.name,
+            design=self.catalogue.defaults.design, server_way=way, load_way=way, side=None,
+            lab=self.request.lab_keys().get("kind", USUAL.name), command=self.request.command,
+        )  # fmt: skip
+
+    def _shared(self) -> dict[str, Any]:
+        return {"server": self._server, "lab": self._lab}
+
+    @cached_property
+    def _lab(self) -> dict[str, Any]:
+        """The lab as typed; if it names no CPUs, the server gets half of them and the clients the others."""
+        lab = self.request.lab_keys()
+        usable = sorted(os.sched_getaffinity(0))
+        if len(usable) > 1 and not {"placement", "server_cpus", "client_cpus"} & lab.keys():
+            half = len(usable) // 2
+            lab |= {"server_cpus": usable[:half], "client_cpus": usable[half:]}
+        return lab
+
+    @property
+    def _client_cpus(self) -> int:
+        """The number of CPUs that only the clients use; 0 if they share the server's."""
+        server, clients = self._lab.get("server_cpus"), self._lab.get("client_cpus")
+        if self._lab.get("placement") == "apart":
+            return max(0, len(os.sched_getaffinity(0)) - 1)
+        if not isinstance(server, list) or not isinstance(clients, list):
+            return 0
+        return len({*clients} - {*server})
+
+    @cached_property
+    def _given(self) -> dict[str, dict[str, Any]]:
+        """The settings that were typed for all contenders, by side; both sides have those of both."""
+        found: dict[str, dict[str, Any]] = {"server": {}, "load": {}}
+        designs = [self._basis.settings_of_server(table) for table in self._named]
+        known = {
+            "load": self._basis.settings_of_load({}) | self.catalogue.settings_of_load(
+                self._open.name, self._basis.load_way, self._workload.name
+            ),
+            "server": {name: each for settings in designs for name, each in settings.items()},
+        }  # fmt: skip
+        for name, text in self.request.settings:
+            where = f"compare: --{name.replace('_', '-')} {text}"
+            sides = [side for side, settings in known.items() if name in settings]
+            if not sides:
+                names = dict.fromkeys(each.replace("_", "-") for each in (*known["load"], *known["server"]))
+                typed = name.replace("_", "-")
+                hint = suggest(typed, [*names, *OPTIONS], "see `list workloads` and `list loads`")
+                raise UserError(
+                    f"no such option or setting {show(name)}",
+                    code="compare.unknown_setting",
+                    hint=hint,
+                    where=where,
+                )
+            for side in sides:
+                setting = known[side][name]
+                found[side][name] = (
+                    parse_quantity(text, where) if isinstance(setting, IntegerSetting) else _value(text)
+                )
+        return found
+
+    @cached_property
+    def _server(self) -> dict[str, Any]:
+        """The common part of the servers: workload, primitives, and settings that all of them have."""
+        common = [self._basis.settings_of_server(table) for table in self._named]
+        settings = {
+            name: value for name, value in self._given["server"].items() if all(name in own for own in common)
+        }
+        ways = {
+            key: value
+            for key, value in (("primitive", self.request.primitive), ("receive", self.request.receive))
+            if value
+        }
+        return {"workload": self._workload.name, **ways, **({"settings": settings} if settings else {})}
+
+    def _load(self, milliseconds: int, more: Mapping[str, Any]) -> dict[str, Any]:
+        known = self._basis.settings_of_load({})
+        threads = max(1, min(self._client_cpus, self._clients))
+        settings = {
+            "clients": self._clients,
+            **({CONNECTIONS: KEPT} if has_persistent(known) else {}),
+            **({"threads": threads} if threads > 1 else {}),
+            **window(self._closed, milliseconds),
+            **more,
+            **{name: value for name, value in self._given["load"].items() if name in known},
+        }
+        return {"kind": self._closed.name, "processes": 1, "settings": settings}
+
+    @property
+    def _clients(self) -> int:
+        usual = defaults(by_name(self._open.settings))["clients"]
+        return int(self._given["load"].get("clients", usual))
+
+    @cached_property
+    def _named(self) -> list[dict[str, Any]]:
+        """The contenders as typed, before the settings that all of them get."""
+        found = [contender(typed, self._basis, {}) for typed in self.request.contenders]
+        names = [table["name"] for table in found]
+        if twice := next((name for name in names if names.count(name) > 1), None):
+            raise self.request.refusal(
+                twice,
+                "it is given twice",
+                "compare.contender_repeated",
+                "give each contender once, or another setting",
+            )
+        return found
+
+    @cached_property
+    def contenders(self) -> list[dict[str, Any]]:
+        """The tables of the contenders.
+
+        A server that serves one connection at a time gets a worker for each persistent connection.
+        """
+        common = self._server.get("settings", {})
+        is_kept = self._load(MILLISECONDS, {})["settings"].get(CONNECTIONS) == KEPT
+        found = []
+        for typed, named in zip(self.request.contenders, self._named, strict=True):
+            table = dict(named)
+            known = self._basis.settings_of_server(table)
+            own = {
+                name: value
+                for name, value in self._given["server"].items()
+                if name in known and name not in common
+            }
+            if own:
+                table["settings"] = own | table.get("settings", {})
+            if is_kept and (starved := with_workers(table, self._basis, self._clients)):
+                message, hint = starved
+                hint = hint.replace("connections = per_request", "--connections per_request")
+                raise self.request.refusal(typed, message, "compare.too_few_workers", hint)
+            found.append(table)
+        return found
+
+    def _back_ends(self) -> list[str]:
+        """The back ends that the clients may use, without the one that busy-polls."""
+        given = self._given["load"].get(BACK_END)
+        setting = self._basis.settings_of_load({}).get(BACK_END)
+        if given is not None or not isinstance(setting, ChoiceSetting):
+            return [str(given)]
+        return [each for each in setting.choices if each != self.catalogue.never_sleeps.get(BACK_END)]
+
+    def _metrics(self) -> list[str]:
+        """The metrics of the closed loop, the ranking one first."""
+        if not self.has_requests:
+            return ["server_cpu_per_byte", "machine_cpu_per_byte", PAYLOAD_RATE]
+        found = ["server_cpu_per_request", "machine_cpu_per_request", "requests_per_second"]
+        memory = next((each for each in self.catalogue.counters if each.name == MEMORY), None)
+        is_kept = self._load(MILLISECONDS, {})["settings"].get(CONNECTIONS) == KEPT
+        if is_kept and memory is not None and memory.available:
+            found.append(f"server.{MEMORY}{PER_CONNECTION}")
+        return found
+
+    def _at_common_rate(self, piloted: Piloted, names: Sequence[str], milliseconds: int) -> dict[str, Any]:
+        """Return the sweep whose one point is an open loop at the common rate."""
+        rate = piloted.rate
+        percentiles = [f"latency_{each}_seconds" for each in ("p99", "p90", "p50")]
+        requests = rate * milliseconds / 1000 / MARGIN
+        enough = [each for each in percentiles if requests >= METRICS[each].fewest_requests]
+        enough = enough or ["latency_mean_seconds"]
+        further = [each for each in enough[1:] if each == "latency_p50_seconds"]
+        settings = {
+            "load.kind": self._open.name,
+            "load.settings.rate": rate,
+            # A sleeping load is late by a wake-up, which on many machines is later than a load may be.
+            **({"load.settings.wait": self.catalogue.never_sleeps["wait"]} if self._client_cpus else {}),
+            **{
+                f"load.settings.{name}": value
+                for name, value in self._given["load"].items()
+                if name not in self._basis.settings_of_load({})
+            },
+        }
+        return {
+            "name": COMMON_RATE,
+            "title": f"At a common rate of {rate:,} requests per second",
+            "values": [{"name": str(rate), "set": settings}],
+            "x_label": "requests that are due per second",
+            "metric": enough[0],
+            "further_metrics": further,
+            "contenders": list(names),
+        }
+
+    def _in_words(self) -> str:
+        connections = f"{self._clients} connections" if self._clients != 1 else "1 connection"
+        return f"{self._workload.name}, {connections}"
+
+
+def cheapest(costs: Mapping[str, Sequence[float]]) -> str:
+    """Return the back end with the least client CPU per request, over all contenders."""
+    return min(costs, key=lambda each: geometric_mean(costs[each]))
+
+
+def _value(text: str) -> Any:
+    """Return a word of the command line as a study has it."""
+    return {"true": True, "false": False}.get(text, text)

@@ -1,0 +1,243 @@
+"""The answer of a comparison: a sentence for each metric, and the few things to know about it."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+
+from thunderherd.metrics.table import PAYLOAD_RATE, metric
+from thunderherd.records.summary import ContenderSummary, PairSummary, Summary, SweepSummary
+from thunderherd.show.sentences.left_out import not_counted
+from thunderherd.show.sentences.tables import invalid_trials, trial_counts
+from thunderherd.text.figures import capital, count, printable, words_of
+from thunderherd.text.shown import at_least_in_words
+
+__all__ = ["MOST_TO_KNOW", "MetricAnswer", "metric_answers", "to_know", "worse_than_first"]
+
+MOST_TO_KNOW = 5
+"""The most lines of what to know on the terminal; the report has all notes."""
+MOST_OTHERS = 3
+"""The most contenders that a sentence compares with the best; it counts the others."""
+
+PHRASES = {
+    "server_cpu_per_request": ("CPU per request", "uses {} CPU per request"),
+    "machine_cpu_per_request": (
+        "CPU of the whole machine per request",
+        "costs the machine {} CPU per request",
+    ),
+    "server_cpu_per_byte": ("CPU per byte", "uses {} CPU per byte"),
+    "machine_cpu_per_byte": ("CPU of the whole machine per byte", "costs the machine {} CPU per byte"),
+    "requests_per_second": ("Throughput", "answers {} requests per second"),
+    PAYLOAD_RATE: ("Throughput", "moves {} bytes per second"),
+    "server.memory_per_connection": ("Memory per connection", "holds {} memory per connection"),
+    "latency_p99_seconds": ("p99 latency", "has {} p99 latency"),
+    "latency_p90_seconds": ("p90 latency", "has {} p90 latency"),
+    "latency_p50_seconds": ("Median latency", "has {} median latency"),
+    "latency_mean_seconds": ("Mean latency", "has {} mean latency"),
+}
+"""Metric → its name at the head of a sentence, and what the better contender does."""
+
+
+@dataclass(frozen=True)
+class MetricAnswer:
+    """The answer in one metric, of the main table or of a sweep's point.
+
+    `best` are the contenders that no other beats significantly; empty if nothing was compared.
+    """
+
+    metric: str
+    sweep: str | None
+    head: str
+    sentence: str
+    best: tuple[str, ...]
+    pairs: tuple[PairSummary, ...]
+
+
+def metric_answers(summary: Summary) -> list[MetricAnswer]:
+    """Answers in each metric that contenders were compared by, in the study's order."""
+    found = []
+    if any(each.sweep is None for each in summary.contenders):
+        found = [
+            _answer(summary, name, None, None)
+            for name in (summary.study.metric, *summary.study.further_metrics)
+        ]
+    for sweep in summary.sweeps:
+        for point in sweep.points:
+            names = (sweep.metric, *sweep.further_metrics)
+            found += [_answer(summary, name, sweep, point.name) for name in names]
+    return found
+
+
+def _answer(summary: Summary, name: str, sweep: SweepSummary | None, point: str | None) -> MetricAnswer:
+    place = (sweep.name if sweep else None, point)
+    own = [each for each in summary.contenders if (each.sweep, each.point) == place]
+    pairs = [pair for pair in summary.family if pair.metric == name and (pair.sweep, pair.point) == place]
+    head, phrase = PHRASES.get(name, (capital(words_of(name)), f"has {{}} {words_of(name)}"))
+    bases = {each.name: each.base for each in own}
+    shown = [pair.model_copy(update={"a": bases[pair.a], "b": bases[pair.b]}) for pair in pairs if pair.ratio]
+    where = f" {_lower_first(sweep.title)}" if sweep else ""
+    best = _unbeaten(shown)
+    if shown:
+        text = _compared(shown, best, name, head, phrase, where)
+    else:
+        text = f"{head}{where}: no verdict. {_why_none(summary, own, name)}"
+    return MetricAnswer(name, place[0], head, printable(text), tuple(best), tuple(pairs))
+
+
+def _lower_first(text: str) -> str:
+    return text[:1].lower() + text[1:]
+
+
+def _unbeaten(pairs: Sequence[PairSummary]) -> list[str]:
+    """Lists the contenders that no other beats, the one with the least estimate of costs first."""
+    beaten = {
+        pair.b if pair.verdict == "faster" else pair.a
+        for pair in pairs
+        if pair.verdict in ("faster", "slower")
+    }
+    names = list(dict.fromkeys(each for pair in pairs for each in (pair.a, pair.b)))
+    wins = {
+        name: sum(_cost_ratio(pair, name) < 1 for pair in pairs if name in (pair.a, pair.b)) for name in names
+    }
+    return sorted((name for name in names if name not in beaten), key=lambda name: -wins[name])
+
+
+def _cost_ratio(pair: PairSummary, name: str) -> float:
+    """Gives the cost of one contender of a pair over that of the other."""
+    ratio = pair.ratio or 1.0
+    return ratio if name == pair.a else 1 / ratio
+
+
+def _compared(
+    pairs: Sequence[PairSummary],
+    best: Sequence[str],
+    name: str,
+    head: str,
+    phrase: str,
+    where: str,
+) -> str:
+    """Writes a sentence from the view of the best contender."""
+    # If no verdict orders all, the first contender of the least estimate speaks.
+    first = best[0] if best else pairs[0].a
+    others = [pair for pair in pairs if first in (pair.a, pair.b)]
+    others.sort(key=lambda pair: _cost_ratio(pair, first), reverse=True)
+    decided = [pair for pair in others if pair.verdict in ("faster", "slower")]
+    level = [_other(pair, first) for pair in others if pair.verdict == "equivalent"]
+    unclear = [pair for pair in others if pair.verdict == "undecided"]
+    what, noun = (
+        phrase.partition("{} ")[2],
+        head if head[:1].islower() or head[1:2].isupper() else _lower_first(head),
+    )
+    parts = []
+    if decided:
+        than = [_lead(pair, first, name) for pair in reversed(decided)][:MOST_OTHERS]
+        texts = [f"{amount} {what} than {other} ({around})" for amount, other, around in than]
+        texts[1:] = [f"{amount} than {other} ({around})" for amount, other, around in than[1:]]
+        more = f", and less than {len(decided) - MOST_OTHERS} more" if len(decided) > MOST_OTHERS else ""
+        parts.append(f"{first} {phrase.partition('{}')[0]}{', '.join(texts)}{more}{where}.")
+    if level:
+        parts.append(f"{first} and {_listed(level)} are equivalent in {noun}{where if not decided else ''}.")
+    if unclear:
+        amount, other, around = _lead(unclear[-1], first, name)
+        names = _listed([_other(pair, first) for pair in unclear])
+        about = f" ({amount} than {other}: {around})" if len(unclear) == 1 else ""
+        parts.append(
+            f"{first} and {names} do not differ significantly in {noun}{where if not decided else ''}{about}."
+        )
+    return " ".join(parts)
+
+
+def _other(pair: PairSummary, name: str) -> str:
+    return pair.b if pair.a == name else pair.a
+
+
+def _lead(pair: PairSummary, name: str, of: str) -> tuple[str, str, str]:
+    """Writes how much less a contender has, or more if that is better: `42 % less`, the other, the interval.
+
+    The interval holds for all comparisons together, as the verdicts do.
+    """
+    ends = (pair.simultaneous_low, pair.ratio, pair.simultaneous_high)
+    if name != pair.a:
+        ends = tuple(None if end is None else 1 / end for end in reversed(ends))  # type: ignore[assignment]
+    low, ratio, high = ends
+    assert ratio is not None, "only pairs with a ratio are shown"
+    if metric(of).better == "more":
+        # Ratios are of costs: half the cost is twice the rate.
+        parts = [None if end is None else 100 * (1 / end - 1) for end in (high, ratio, low)]
+        word = "more"
+    else:
+        parts = [None if end is None else 100 * (1 - end) for end in (high, ratio, low)]
+        word = "less" if "latency" not in of else "lower"
+    bottom, value, top = parts
+    assert value is not None
+    return f"{_number(value)} % {word}", _other(pair, name), _between(bottom, top)
+
+
+def _number(value: float) -> str:
+    text = f"{value:.0f}" if abs(value) >= 10 else f"{value:.1f}"
+    return text.replace("-", "−")
+
+
+def _between(low: float | None, high: float | None) -> str:
+    if low is None or high is None:
+        return "too few blocks for an interval"
+    return f"{_number(low)} to {_number(high)} %"
+
+
+def _listed(names: Sequence[str]) -> str:
+    return " and ".join(filter(None, (", ".join(names[:-1]), *names[-1:])))
+
+
+def _why_none(summary: Summary, own: Sequence[ContenderSummary], name: str) -> str:
+    """Says why nothing was compared: the lower bounds of limited rates, or the reason."""
+    limited = [each for each in own if name in each.at_least]
+    if limited:
+        bounds = [
+            f"{each.base} {at_least_in_words(summary, each, name).partition(' (')[0]}" for each in limited
+        ]
+        return f"The clients are the limit: {'; '.join(bounds)}."
+    without = [each.base for each in own if not each.blocks]
+    if without:
+        return f"No valid trials of {_listed(without)} (see below)."
+    reasons = [each.unknown[name] for each in own if name in each.unknown]
+    if reasons:
+        return f"{capital(reasons[0])}."
+    if all(name in each.metrics for each in own):
+        return "It is not above 0 in every trial, which a ratio needs."
+    return "Not every trial has it."
+
+
+# What to know -----------------------------------------------------------------------------------------------
+
+
+def to_know(summary: Summary) -> list[str]:
+    """Lists what a reader must know, each once: trials, why some were invalid, and the run's notes."""
+    study, given_up = summary.study, [*summary.trials.given_up]
+    lines = [f"{trial_counts(summary)}; {count(study.blocks, 'block')} count, seed {study.seed}"]
+    lines += invalid_trials(summary)
+    # The reason why a contender was given up is one of those.
+    notes = [
+        each for each in study.notes if not any(each.startswith(f"{name} was given up") for name in given_up)
+    ]
+    return [printable(each) for each in dict.fromkeys([*lines, *notes, *not_counted(summary)])]
+
+
+def worse_than_first(summary: Summary, percent: float) -> list[str]:
+    """Names, with the metric, each contender that is shown to be worse than the first by more than `percent`.
+
+    The bound is the end of the interval that holds for all comparisons together.
+    """
+    found = []
+    bases = {each.name: each.base for each in summary.contenders}
+    first = next((each.base for each in summary.contenders), None)
+    for pair in summary.family:
+        a, b = bases[pair.a], bases[pair.b]
+        if first not in (a, b) or pair.verdict not in ("faster", "slower"):
+            continue
+        # The cost of the later contender over that of the first is at least this.
+        at_least = (
+            pair.simultaneous_low if b == first else pair.simultaneous_high and 1 / pair.simultaneous_high
+        )
+        if at_least is not None and at_least > 1 + percent / 100:
+            found.append(f"{b if a == first else a} in {words_of(pair.metric)}")
+    return found
