@@ -47,7 +47,7 @@ def compare(request: CompareRequest) -> tuple[Summary, Path]:
         request, offered, directory, PILOT if studies.has_requests else COMPARISON, studies.typed()
     )
     stages.check_place()
-    sketch = Piloted("epoll", dict.fromkeys((each["name"] for each in studies.contenders), 2e5), 0.25)
+    sketch = Piloted("", dict.fromkeys((each["name"] for each in studies.contenders), 2e5), 0.25)
     stages.study(COMPARISON, studies.comparison(sketch if studies.has_requests else None, budget))
     piloted = seed = None
     if studies.has_requests:

@@ -78,8 +78,8 @@ MARGIN = 1.2
 class Piloted:
     """What the pilot found.
 
-    These are the back end to use, each contender's requests a second with it, and the time that a trial takes
-    beyond its window.
+    These are the back end to use (empty: the usual one), each contender's requests a second with it, and the
+    time that a trial takes beyond its window.
     """
 
     back_end: str
@@ -143,7 +143,9 @@ class CompareStudies:
             "name": "-".join(["compare", *(name.replace("_", "-") for name in names)])[:80].rstrip("-"),
             "title": f"{' and '.join(names)}: {self._in_words()}",
             "measure": {"metric": metric, "further_metrics": further, "limits_milliseconds": 0, **counters},
-            "load": self._load(schedule.milliseconds, {BACK_END: piloted.back_end} if piloted else {}),
+            "load": self._load(
+                schedule.milliseconds, {BACK_END: piloted.back_end} if piloted and piloted.back_end else {}
+            ),
             "sizes": {
                 SIZE: {
                     "looks": list(schedule.looks),

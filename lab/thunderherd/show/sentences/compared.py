@@ -9,7 +9,7 @@ from thunderherd.metrics.table import PAYLOAD_RATE, metric
 from thunderherd.records.summary import ContenderSummary, PairSummary, Summary, SweepSummary
 from thunderherd.show.sentences.left_out import not_counted
 from thunderherd.show.sentences.tables import invalid_trials, trial_counts
-from thunderherd.text.figures import capital, count, printable, words_of
+from thunderherd.text.figures import capital, count, decimals, number, printable, unit_of, words_of
 from thunderherd.text.shown import at_least_in_words
 
 __all__ = ["MOST_TO_KNOW", "MetricAnswer", "metric_answers", "to_know", "worse_than_first"]
@@ -203,8 +203,19 @@ def _why_none(summary: Summary, own: Sequence[ContenderSummary], name: str) -> s
     if reasons:
         return f"{capital(reasons[0])}."
     if all(name in each.metrics for each in own):
-        return "It is not above 0 in every trial, which a ratio needs."
+        return f"A ratio needs values above 0 in every trial: {'; '.join(_figures(summary, own, name))}."
     return "Not every trial has it."
+
+
+def _figures(summary: Summary, own: Sequence[ContenderSummary], name: str) -> list[str]:
+    """Writes each contender with its estimate."""
+    values = [each.metrics[name].value for each in own]
+    unit = unit_of(name, summary.study.normalise_connections, values, summary.study.counters)
+    digits = decimals(unit.of(value) for value in values)
+    return [
+        f"{each.base} {number(unit.of(value), digits)} {unit.name}".strip()
+        for each, value in zip(own, values, strict=True)
+    ]
 
 
 # What to know -----------------------------------------------------------------------------------------------
