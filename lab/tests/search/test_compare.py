@@ -22,7 +22,8 @@ from thunderherd.search import compare_study
 from thunderherd.search.compare_study import CompareStudies, Piloted, cheapest
 from thunderherd.search.request import CompareRequest
 from thunderherd.show.sentences.compared import metric_answers, to_know, worse_than_first
-from thunderherd.show.terminal.compared import compared_table, print_compared
+from thunderherd.show.tables.main import metrics_table
+from thunderherd.show.terminal.compared import print_compared
 from thunderherd.statistics.comparisons import first_look_blocks
 from thunderherd.study.loading import Study, load_study
 from thunderherd.toml.write import toml_text
@@ -304,7 +305,7 @@ def test_limited_rate_is_a_lower_bound_without_a_verdict(study: Study) -> None:
     of = summary.model_copy(update={"contenders": limited, "further_pairs": without})
     rate = metric_answers(of)[1]
     assert rate.best == () and rate.sentence.count("at least 122,345/s") == 2
-    cells = [row.cells[2].value for row in compared_table(of).rows]
+    cells = [row.cells[2].value for row in metrics_table(of).rows]
     assert cells == ["≥ 122,345"] * 2
 
 

@@ -76,6 +76,9 @@ class Recorded:
         data = json.loads(text)
         found = [leaf for leaf in leaves(data) if leaf is not None and not isinstance(leaf, bool)]
         self.numbers = [float(leaf) for leaf in found if isinstance(leaf, (int, float))]
+        # The answer has a ratio from the side of the better contender.
+        ends = [pair[name] for pair in data["pairs"] for name in ("ratio", "low", "high")]
+        self.numbers += [1 / end for end in ends if end]
         self.texts = {
             each
             for leaf in found

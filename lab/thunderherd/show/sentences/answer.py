@@ -14,6 +14,7 @@ from typing import Any
 from thunderherd.metrics.table import metric
 from thunderherd.records.summary import ContenderSummary, PairSummary, Summary, SweepSummary
 from thunderherd.show.sentences import crossover
+from thunderherd.show.sentences.compared import metric_answers
 from thunderherd.text.figures import (
     ABSENT,
     BETWEEN,
@@ -105,7 +106,10 @@ def answer(summary: Summary) -> Answer:
         (printable(sweep.title), text) for sweep in summary.sweeps if (text := sweep_answer(summary, sweep))
     ]
     first = _of_main(summary)
-    if not first and of_sweeps:
+    if summary.further_pairs:
+        in_metrics = metric_answers(summary)
+        first, of_sweeps = in_metrics[0].sentence, [(each.head, each.sentence) for each in in_metrics[1:]]
+    elif not first and of_sweeps:
         first = f"{of_sweeps[0][0]}. {of_sweeps[0][1]}"
         of_sweeps = of_sweeps[1:]
     sentence = first or "No answer: no two contenders have valid trials in the same blocks."
@@ -217,7 +221,7 @@ def _by_pairs(summary: Summary, words: str) -> str:
     pairs = [pair for pair in summary.pairs if pair.sweep is None]
     if not pairs:
         return ""
-    shown = [pair for pair in pairs if pair.verdict in ("faster", "slower")]
+    shown = [pair for pair in pairs if pair.verdict in ("faster", "slower") and pair.ratio]
     leads = [_Lead(pair, pair.verdict == "faster") for pair in shown]
     decided = "; ".join(lead.in_words(words_of(lead.pair.metric)) for lead in leads[:MOST_NAMED])
     comparisons = count(len(pairs), "comparison")

@@ -10,6 +10,7 @@ from dataclasses import dataclass, replace
 
 from thunderherd.metrics.table import CPU_PER_CONNECTION, metric
 from thunderherd.records.summary import ContenderSummary, Summary
+from thunderherd.show.sentences.compared import MetricAnswer, metric_answers
 from thunderherd.show.sentences.counting_cost import about_metrics
 from thunderherd.show.sentences.source_figures import notes_by_mark
 from thunderherd.show.sentences.tables import (
@@ -27,6 +28,7 @@ from thunderherd.text.figures import (
     ABSENT,
     capital,
     count,
+    decimals,
     extrapolated,
     interval_span,
     interval_value,
@@ -38,6 +40,7 @@ from thunderherd.text.figures import (
     ratio_digits,
     shows_process_control,
     span,
+    unit_of,
     words_of,
 )
 from thunderherd.text.shown import digits_for, shown_of, unit_for
@@ -168,6 +171,63 @@ def more_table(summary: Summary) -> Table | None:
         return None
     columns = (Column("Design", "name"), *map(Column, heads))
     return Table("CPU of clients and machine, connections, switches", columns, tuple(rows))
+
+
+# All compared metrics -------------------------------------------------------------------------------------
+
+UNBEATEN = "*"
+"""The mark of a contender that no other beats significantly, if it beats another."""
+
+METRIC_HEADS = {
+    "server_cpu_per_request": "CPU/request",
+    "machine_cpu_per_request": "Machine CPU/request",
+    "server_cpu_per_byte": "CPU/byte",
+    "machine_cpu_per_byte": "Machine CPU/byte",
+    "requests_per_second": "Requests/s",
+    "server.memory_per_connection": "Memory/connection",
+}
+
+
+def metrics_table(summary: Summary) -> Table:
+    """Shows each contender in a row and each compared metric in a column; the answers have the intervals."""
+    answers = metric_answers(summary)
+    bases = list(dict.fromkeys(each.base for each in summary.contenders))
+    columns, cells = [Column("Contender", "name")], []
+    for answer in answers:
+        head, of_bases = _metric_column(summary, answer)
+        columns.append(Column(head))
+        cells.append(of_bases)
+    rows = tuple(Row((Cell(base), *(each.get(base, Cell()) for each in cells))) for base in bases)
+    notes = [f"{UNBEATEN} not significantly worse than any other, and better than at least one"]
+    if any(cell.value.startswith("≥") for each in cells for cell in each.values()):
+        notes.append("≥ the clients were the limit: the server can do at least this")
+    return Table(summary.study.title, tuple(columns), rows, tuple(notes))
+
+
+def _metric_column(summary: Summary, answer: MetricAnswer) -> tuple[str, dict[str, Cell]]:
+    own = [each for each in summary.contenders if each.sweep == answer.sweep]
+    values = {each.base: _value_or_bound(each, answer.metric) for each in own}
+    known = [value for value, _ in values.values() if value is not None]
+    unit = unit_of(answer.metric, summary.study.normalise_connections, known, summary.study.counters)
+    digits = decimals([unit.of(value) for value in known]) if known else 0
+    is_split = 0 < len(answer.best) < len(own)
+    cells = {
+        base: Cell(
+            ABSENT if value is None else f"{'≥ ' if is_bound else ''}{number(unit.of(value), digits)}",
+            mark=UNBEATEN if is_split and base in answer.best else "",
+        )
+        for base, (value, is_bound) in values.items()
+    }
+    head = METRIC_HEADS.get(answer.metric, answer.head)
+    return (f"{head} ({unit.name})" if known and unit.name and unit.name not in head else head), cells
+
+
+def _value_or_bound(contender: ContenderSummary, name: str) -> tuple[float | None, bool]:
+    """Gives the estimate, or the lower bound and True."""
+    if name in contender.at_least:
+        return contender.at_least[name].value, True
+    found = contender.metrics.get(name)
+    return (found.value if found else None), False
 
 
 # Comparisons ------------------------------------------------------------------------------------------------

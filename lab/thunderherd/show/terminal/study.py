@@ -9,13 +9,14 @@ from rich.console import Console
 from rich.text import Text
 
 from thunderherd.records.summary import Summary
+from thunderherd.show.sentences.answer import answer, sweep_answer
 from thunderherd.show.sentences.bounds import bounds_in_words
 from thunderherd.show.sentences.crossover import sentences
 from thunderherd.show.sentences.explanation import why_lines
 from thunderherd.show.sentences.left_out import not_counted, not_sampled, where_drawn
 from thunderherd.show.sentences.tables import claim_counts, run_line, trial_counts, verdict_counts, warnings
 from thunderherd.show.tables.counters import asks_for_counters, counter_tables, counters_legend
-from thunderherd.show.tables.main import main_table, pairs_table
+from thunderherd.show.tables.main import main_table, metrics_table, pairs_table
 from thunderherd.show.tables.paper_counters import (
     counted_legend,
     counted_tables,
@@ -26,10 +27,13 @@ from thunderherd.show.tables.paper_counters import (
 from thunderherd.show.tables.runs import main_runs, sweep_runs
 from thunderherd.show.tables.sweeps import main_further, slope_table, sweep_tables, sweeps_legend
 from thunderherd.show.terminal.tables import print_table
-from thunderherd.text.figures import main_of
+from thunderherd.text.figures import count, main_of
 from thunderherd.text.layout import print_facts, prose
 
 __all__ = ["print_counters", "print_pairs", "print_study"]
+
+MOST_ANSWERS = 5
+"""The most further answers that are printed."""
 
 
 def print_study(summary: Summary, console: Console, directory: Path | None = None) -> None:
@@ -41,9 +45,11 @@ def print_study(summary: Summary, console: Console, directory: Path | None = Non
     prose(console, summary.study.title, style="bold")
     if summary.study.question:
         prose(console, summary.study.question)
+    console.print()
+    _print_answer(summary, console)
     if main_of(summary):
         console.print()
-        print_table(main_table(summary), console)
+        print_table(metrics_table(summary) if summary.study.further_metrics else main_table(summary), console)
     for table in (main_further(summary), main_runs(summary)):
         if table is not None:
             console.print()
@@ -70,6 +76,22 @@ def print_study(summary: Summary, console: Console, directory: Path | None = Non
     print_facts(console, facts)
 
 
+def _print_answer(summary: Summary, console: Console) -> None:
+    """Prints the answer of the first table, then those of the others; the report has all of them."""
+    found = answer(summary)
+    # A single sweep needs no heading before its answer.
+    alone = sweep_answer(summary, summary.sweeps[0]) if _is_one_sweep(summary) else ""
+    prose(console, alone or found.sentence, style="bold")
+    for _, sentence in found.further[:MOST_ANSWERS]:
+        prose(console, sentence, style="")
+    if (left := len(found.further) - MOST_ANSWERS) > 0:
+        prose(console, f"The report has {count(left, 'further answer')}.", style="")
+
+
+def _is_one_sweep(summary: Summary) -> bool:
+    return not main_of(summary) and len(summary.sweeps) == 1 and not summary.further_pairs
+
+
 def _print_sweeps(summary: Summary, console: Console) -> None:
     """Prints every sweep: title, tables, crossover, slopes and runs."""
     for sweep in summary.sweeps:
@@ -79,10 +101,11 @@ def _print_sweeps(summary: Summary, console: Console) -> None:
             if place:
                 console.print()
             print_table(table, console)
-        for place, sentence in enumerate(sentences(summary, sweep)):
+        # The first sentence is the answer, which is printed above.
+        for place, sentence in enumerate(sentences(summary, sweep)[1:]):
             if not place:
                 console.print()
-            prose(console, sentence, style="" if place else "bold")
+            prose(console, sentence, style="")
         if slopes := slope_table(summary, sweep):
             console.print()
             print_table(slopes, console)
