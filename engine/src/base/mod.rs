@@ -1,10 +1,13 @@
-//! Types for all other folders: settings, kernel features, mistakes, output, and the window of a load.
+//! Types for all other folders: settings, kernel features, mistakes, output and its tables, and the window of a
+//! load.
 
 pub mod about;
 pub mod feature;
 pub mod limit;
 pub mod mistake;
 pub mod output;
+pub mod quantity;
 pub mod round_trip;
 pub mod setting;
+pub mod table;
 pub mod window;
