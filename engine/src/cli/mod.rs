@@ -321,6 +321,7 @@ fn load(matches: &ArgMatches) -> Result<()> {
         load,
         way,
         workload,
+        connect: connect.to_owned(),
         target,
         settings,
         // If the reader has gone, the mark is lost, and the load goes on.
@@ -333,10 +334,7 @@ fn load(matches: &ArgMatches) -> Result<()> {
         return say_accepted(matches, accepted, &format!("load {}", workload.name));
     }
     let result = runs::load::run(&plan, requests)?;
-    let (all, tally) = (result.expected_requests, &result.tally);
-    let complete = all.is_none_or(|all| tally.requests == all) && tally.errors.is_empty() && tally.workers_lost == 0;
-    let interrupted = result.interrupted;
-    let is_valid = result.validity.as_ref().is_none_or(|validity| validity.valid != Some(false));
+    let (complete, interrupted, is_valid) = (result.is_complete(), result.interrupted, result.is_valid());
     if matches.get_flag("json") {
         say_line(&lines::Line::Load(Box::new(result)))?;
     } else {

@@ -80,11 +80,29 @@ pub struct ScheduleEvidence {
     pub gaps: Option<(f64, f64)>,
 }
 
-/// The name of a check of the schedule.
-const RATE: &str = "achieved_rate";
+/// Name of the check for errors.
+pub const ERRORS: &str = "errors";
 
-/// The name of the other.
-const LAG: &str = "send_lag";
+/// Name of the check that the window has its planned length.
+pub const CUT: &str = "cut_window";
+
+/// Name of the check that the client threads are not the limit.
+pub const GENERATOR: &str = "generator_cpu";
+
+/// Name of the check that the window has requests.
+pub const EMPTY: &str = "empty_window";
+
+/// Name of the check that as many replies came as requests were due.
+pub const RATE: &str = "achieved_rate";
+
+/// Name of the check that all requests were sent.
+pub const NEVER_SENT: &str = "never_sent";
+
+/// Name of the check that requests were sent when they were due.
+pub const LAG: &str = "send_lag";
+
+/// Name of the check of Little's law.
+pub const LITTLE_LAW: &str = "little";
 
 /// Maximum share of busy time of a client thread: above it, no time is left for waiting.
 const BUSIEST: f64 = 0.95;
@@ -182,20 +200,22 @@ const ADVICE: [(&[&str], &str); 6] = [
     ),
 ];
 
+/// Returns what may help against errors, given by kind.
+pub fn advice(errors: &BTreeMap<&'static str, u64>) -> Vec<&'static str> {
+    let helps = |(of, _): &&(&[&str], &str)| of.iter().any(|kind| errors.contains_key(kind));
+    ADVICE.iter().filter(helps).map(|advice| advice.1).collect()
+}
+
 /// Checks for errors, given by kind.
 pub fn errors(errors: &BTreeMap<&'static str, u64>) -> Check {
     let kinds: Vec<String> = errors.iter().map(|(kind, count)| format!("{kind} {count}")).collect();
-    let advice: Vec<&str> = ADVICE
-        .iter()
-        .filter(|(of, _)| of.iter().any(|kind| errors.contains_key(kind)))
-        .map(|advice| advice.1)
-        .collect();
+    let advice = advice(errors);
     let change = format!(
         "{}; failed requests have no latency, so the remaining latencies look too good. {}",
         kinds.join(", "),
         advice.join("; ")
     );
-    check("errors", errors.values().sum::<u64>() as f64, 0.0, "failed requests", &change)
+    check(ERRORS, errors.values().sum::<u64>() as f64, 0.0, "failed requests", &change)
 }
 
 /// Checks for every load: errors, and whether the window has its planned length, if known.
@@ -214,21 +234,20 @@ fn whole_window(window_ns: u64, planned_ns: u64) -> Check {
         seconds(window_ns),
         seconds(planned_ns)
     );
-    check("cut_window", missing, 0.0, "share of the window after the last client had given up", &change)
+    check(CUT, missing, 0.0, "share of the window after the last client had given up", &change)
 }
 
 fn processor(evidence: &Evidence) -> Check {
-    const NAME: &str = "generator_cpu";
     let own = |generator: &Generator| generator.cpu_ns as f64 / generator.elapsed_ns as f64;
     // Threads that share a CPU do not have it to themselves; each waits for it while it does not wait for events.
     let share =
         |generator: &Generator| own(generator).max(1.0 - generator.waited_ns as f64 / generator.elapsed_ns as f64);
     let told = || evidence.generators.iter().filter(|each| each.elapsed_ns > 0);
     let Some(busiest) = told().map(share).reduce(f64::max) else {
-        return not_judged(NAME, None, BUSIEST, "the window did not reach its end".to_owned());
+        return not_judged(GENERATOR, None, BUSIEST, "the window did not reach its end".to_owned());
     };
     if evidence.window_ns < SHORTEST_NS {
-        return not_judged(NAME, Some(busiest), BUSIEST, "the window is too short".to_owned());
+        return not_judged(GENERATOR, Some(busiest), BUSIEST, "the window is too short".to_owned());
     }
     // Waiting with a ring includes sending and receiving, so it may never end: the threads are judged together then.
     let busiest = busiest.max(told().map(own).sum::<f64>() / evidence.cpus as f64);
@@ -237,12 +256,12 @@ fn processor(evidence: &Evidence) -> Check {
             Some(_) => "busy-polling threads use all of their CPU; their send lag shows whether they keep up",
             None => "busy-polling threads use all of their CPU, whichever side is slower",
         };
-        return not_judged(NAME, Some(busiest), BUSIEST, why.to_owned());
+        return not_judged(GENERATOR, Some(busiest), BUSIEST, why.to_owned());
     }
     let change = "the client may be the bottleneck; give it separate CPUs (--cpus), more --threads if there are CPUs \
                   for them, or a lower rate";
     check(
-        NAME,
+        GENERATOR,
         busiest,
         BUSIEST,
         "share of time in which the busiest thread of the load did not wait for replies",
@@ -252,12 +271,11 @@ fn processor(evidence: &Evidence) -> Check {
 
 /// For a window without requests, no other check fails.
 fn something_due(evidence: &Evidence, schedule: &ScheduleEvidence) -> Check {
-    const NAME: &str = "empty_window";
     if schedule.due == 0 && !evidence.errors.is_empty() {
-        return not_judged(NAME, None, 0.0, "the load failed before".to_owned());
+        return not_judged(EMPTY, None, 0.0, "the load failed before".to_owned());
     }
     let change = "there is nothing to measure; use a longer --milliseconds, or a higher --rate";
-    check(NAME, f64::from(schedule.due == 0), 0.0, "1 if no request was due in the window", change)
+    check(EMPTY, f64::from(schedule.due == 0), 0.0, "1 if no request was due in the window", change)
 }
 
 fn rate(evidence: &Evidence, schedule: &ScheduleEvidence) -> Check {
@@ -289,7 +307,7 @@ fn all_sent(evidence: &Evidence, schedule: &ScheduleEvidence) -> Check {
         None => "the load was interrupted",
     };
     let change = format!("of {} that were due; {why}", schedule.due);
-    check("never_sent", schedule.never_sent as f64, 0.0, "requests for which no connection was free in time", &change)
+    check(NEVER_SENT, schedule.never_sent as f64, 0.0, "requests for which no connection was free in time", &change)
 }
 
 /// Advice against late sends.
@@ -362,10 +380,9 @@ fn gap_variation(evidence: &Evidence, schedule: &ScheduleEvidence) -> Check {
 }
 
 fn little(evidence: &Evidence) -> Check {
-    const NAME: &str = "little";
     let (seen, requests) = (evidence.in_system, evidence.latencies);
     if !evidence.errors.is_empty() {
-        return not_judged(NAME, None, LITTLE, "failed requests have no latency".to_owned());
+        return not_judged(LITTLE_LAW, None, LITTLE, "failed requests have no latency".to_owned());
     }
     // Requests in flight at the edges are counted on one side and not on the other.
     let needed = FEWEST.max((2.0 * seen / LITTLE).ceil() as u64);
@@ -374,7 +391,7 @@ fn little(evidence: &Evidence) -> Check {
             "{requests} requests are too few: with {seen:.1} of them in the system on average, {needed} \
                            are needed"
         );
-        return not_judged(NAME, None, LITTLE, why);
+        return not_judged(LITTLE_LAW, None, LITTLE, why);
     }
     let by_law = requests as f64 / evidence.window_ns as f64 * evidence.latency_mean_ns;
     // If the number of connections fixes the number in the system, the law is checked against that too.
@@ -386,7 +403,7 @@ fn little(evidence: &Evidence) -> Check {
             evidence.latency_most_ns as f64 / 1e9,
             100.0 * by_chance.min(1.0)
         );
-        return not_judged(NAME, None, LITTLE, why);
+        return not_judged(LITTLE_LAW, None, LITTLE, why);
     }
     let known = evidence.always_under_way.map(|always| always as f64);
     let off = [Some(seen), known].into_iter().flatten().map(|number| (by_law / number - 1.0).abs()).fold(0.0, f64::max);
@@ -398,7 +415,7 @@ fn little(evidence: &Evidence) -> Check {
         in_three_digits(by_law)
     );
     check(
-        NAME,
+        LITTLE_LAW,
         off,
         LITTLE + by_chance,
         "relative difference between the number of requests in the system and rate times latency (Little's law)",

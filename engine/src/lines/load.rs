@@ -11,9 +11,7 @@ use crate::client::due_requests::{self, Outcomes};
 use crate::client::generator::Generator;
 use crate::client::histograms::{encoded, maximum, percentile};
 use crate::client::measure::Measured;
-use crate::client::validity::{
-    Check, Evidence, ScheduleEvidence, before_all, cube_of_latencies, is_of_a_schedule, is_valid, judge,
-};
+use crate::client::validity::{Check, Evidence, ScheduleEvidence, before_all, cube_of_latencies, is_valid, judge};
 use crate::count::tally::Counts;
 use crate::requests::schedule::{Process, Schedule};
 use crate::requests::sizes::SizesSent;
@@ -168,22 +166,6 @@ impl Traffic {
             kinds: drawn.kinds.into_iter().enumerate().map(kind).collect::<Result<_>>()?,
         })
     }
-
-    /// Formats the traffic for people.
-    pub fn in_words(&self) -> String {
-        let mut text = String::new();
-        if let Some(SizesSent { distribution, mean_bytes: Some(mean), .. }) = &self.sizes {
-            text +=
-                &format!("sizes {distribution} (seed {}): {mean:.1} bytes on average over all requests\n", self.seed);
-        }
-        for KindOfRequest { sent, latency } in &self.kinds {
-            text += &match latency {
-                Some(times) => times_in_words(&format!("{}: {} replies", sent.request, sent.requests), times),
-                None => format!("{}: {} replies\n", sent.request, sent.requests),
-            };
-        }
-        text
-    }
 }
 
 /// Reads the boot id, which the kernel draws when it starts (random(4)). Times with different boot ids are from different
@@ -286,99 +268,5 @@ fn evidence(came: &due_requests::Scheduled, schedule: &Schedule, threads: usize)
         gap_scheduled_ns,
         variation_scheduled,
         gaps: came.gaps.mean_and_variation(),
-    }
-}
-
-fn start_of_latency(from: From) -> &'static str {
-    match from {
-        From::Sent => "latency (closed loop, from sending)",
-        From::Intended => "latency (open loop, from when requests were due)",
-    }
-}
-
-/// Formats a latency for people.
-pub fn latency_in_words(latency: &Latency) -> String {
-    times_in_words(start_of_latency(latency.from), &latency.times)
-}
-
-fn times_in_words(what: &str, times: &Times) -> String {
-    let milliseconds = |nanoseconds: u64| format!("{:.3} ms", nanoseconds as f64 / 1e6);
-    let shares = [
-        ("half", times.p50_ns),
-        ("90 %", times.p90_ns),
-        ("99 %", times.p99_ns),
-        ("99.9 %", times.p999_ns),
-        ("all", times.maximum_ns),
-    ];
-    let within = |(share, value): (&str, Option<u64>)| match value {
-        Some(value) => format!("{share} within {}", milliseconds(value)),
-        None => format!("{share}: too few"),
-    };
-    let words: Vec<String> = shares.into_iter().map(within).collect();
-    format!("{what}: {}\n", words.join(", "))
-}
-
-/// Formats the schedule for people.
-pub fn scheduled_in_words(scheduled: &Scheduled) -> String {
-    let Outcomes { due, sent, answered, failed, never_sent, waited } = scheduled.outcomes;
-    let mut text = format!(
-        "{due} requests were due in the window: {sent} were sent, {waited} of them late for lack of a free connection; \
-         {answered} were answered, {failed} failed, {never_sent} were never sent\n"
-    );
-    for (what, times) in [
-        ("service time (from sending)", &scheduled.service_time),
-        ("wait for a connection", &scheduled.connection_wait),
-        ("send lag", &scheduled.send_lag),
-    ] {
-        text += &times.as_ref().map(|times| times_in_words(what, times)).unwrap_or_default();
-    }
-    text
-}
-
-/// Formats the checks for people. For an invalid load: why, and what to change.
-pub fn validity_in_words(validity: &Validity) -> String {
-    let number = |value: f64| if value.fract() == 0.0 { format!("{value:.0}") } else { format!("{value:.3}") };
-    let finding = |check: &Check| {
-        let value = check.value.map_or("unknown".to_owned(), number);
-        format!("{}: {value}, at most {}: {}\n", check.name, number(check.limit), check.words)
-    };
-    let failed = validity.checks.iter().filter(|check| check.holds == Some(false));
-    let failed: String = failed.map(finding).collect();
-    match validity.valid {
-        Some(true) => {
-            let unknown = validity.checks.iter().filter(|check| check.holds.is_none());
-            let unknown: Vec<_> = unknown.map(|check| format!("{} ({})", check.name, check.words)).collect();
-            let but = if unknown.is_empty() { "" } else { "; " };
-            let kept = if validity.checks.iter().any(|check| check.holds == Some(true) && is_of_a_schedule(check)) {
-                "valid: the load kept its schedule"
-            } else {
-                "valid: no check failed, but too few requests to judge whether the load kept its schedule"
-            };
-            format!("{kept}{but}{}\n", unknown.join(", "))
-        }
-        Some(false) => format!("NOT VALID: the load did not measure its server\n{failed}"),
-        None if failed.is_empty() => String::new(),
-        None => format!("failed checks of a closed loop:\n{failed}"),
-    }
-}
-
-#[cfg(test)]
-mod tests {
-    use super::*;
-
-    #[test]
-    fn a_percentile_of_too_few_requests_is_not_reported() {
-        let mut seen = Histogram::new(3).unwrap();
-        seen.record_n(2_000, 99).unwrap();
-        let words = |seen: &Histogram<u64>| times_in_words("replies", &Times::of(seen).unwrap().unwrap());
-        assert_eq!(
-            words(&seen),
-            "replies: half within 0.002 ms, 90 %: too few, 99 %: too few, 99.9 %: too few, all: too few\n"
-        );
-        seen.record(2_000).unwrap();
-        assert_eq!(
-            words(&seen),
-            "replies: half within 0.002 ms, 90 % within 0.002 ms, 99 %: too few, 99.9 %: too few, all within 0.002 ms\n"
-        );
     }
 }

@@ -254,6 +254,20 @@ pub struct LoadResult {
     pub interrupted: bool,
 }
 
+impl LoadResult {
+    /// Returns whether every request had its correct reply, and no client was lost.
+    pub fn is_complete(&self) -> bool {
+        self.expected_requests.is_none_or(|all| self.tally.requests == all)
+            && self.tally.errors.is_empty()
+            && self.tally.workers_lost == 0
+    }
+
+    /// Returns whether no check says that the load did not measure its server.
+    pub fn is_valid(&self) -> bool {
+        self.validity.as_ref().is_none_or(|validity| validity.valid != Some(false))
+    }
+}
+
 /// The moment at which the window of a timed load begins or ends. The reader of this line should take a snapshot of the server
 /// now.
 #[derive(Debug, Serialize, JsonSchema)]

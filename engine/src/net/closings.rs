@@ -133,7 +133,7 @@ impl Closed {
         self.closed_by_load + self.closed_by_server + self.reset_by_load + self.reset_by_server
     }
 
-    /// Formats the counts for people, in one line without a newline.
+    /// Formats the endings for people: counts only if connections ended in several ways.
     pub fn in_words(&self) -> String {
         let counted = [
             (self.closed_by_load, "closed by the load first"),
@@ -141,13 +141,18 @@ impl Closed {
             (self.reset_by_load, "reset by the load"),
             (self.reset_by_server, "reset by the server"),
         ];
-        let counts: Vec<String> =
-            counted.iter().filter(|(count, _)| *count > 0).map(|(count, how)| format!("{count} {how}")).collect();
-        let kept = match self.time_wait[..] {
-            [] => "neither end".to_owned(),
-            _ => format!("the {}", self.time_wait.join(" and the ")),
+        let occurred: Vec<_> = counted.iter().filter(|(count, _)| *count > 0).collect();
+        let how = match occurred[..] {
+            [(_, how)] => (*how).to_owned(),
+            _ => {
+                let counts: Vec<String> = occurred.iter().map(|(count, how)| format!("{count} {how}")).collect();
+                format!("of {} examined: {}", self.examined(), counts.join(", "))
+            }
         };
-        format!("how examined connections ended: {}; in TIME_WAIT at {kept}", counts.join(", "))
+        match self.time_wait[..] {
+            [] => format!("{how}; none in TIME_WAIT"),
+            _ => format!("{how}; in TIME_WAIT at the {}", self.time_wait.join(" and the ")),
+        }
     }
 }
 
@@ -204,7 +209,7 @@ mod tests {
         });
         assert_eq!(by_server, Closed { reset_by_server: 1, ..Closed::default() });
         let words = by_server.in_words();
-        assert!(words.ends_with("1 reset by the server; in TIME_WAIT at neither end"), "{words}");
+        assert!(words.ends_with("reset by the server; none in TIME_WAIT"), "{words}");
     }
 
     /// Returns the counts of a connection that was shut down and is reset when it closes, after its server has ended it or

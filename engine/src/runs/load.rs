@@ -40,6 +40,8 @@ pub struct Plan {
     pub way: Way,
     /// The workload.
     pub workload: &'static Entry<Workload>,
+    /// The server's address as typed.
+    pub connect: String,
     /// Addresses of the server's name.
     pub target: Vec<Address>,
     /// All settings.

@@ -1,11 +1,22 @@
 //! Prints the result of a load for people, or as the source's own client does.
 
+use crate::base::quantity::{bits_per_second, bytes, grouped, percent, rate, span, time};
+use crate::base::setting::NONE;
+use crate::base::table::{Row, left, right, wrapped};
+use crate::client::due_requests::Outcomes;
+use crate::client::event_loop::{PIPELINE, THREADS};
+use crate::client::load::{CONNECTIONS, KEPT, LOOPS, MILLISECONDS, RAMP_UP, WARM_UP};
+use crate::client::validity::GENERATOR;
 use crate::count::own_memory::Memory;
-use crate::count::tally::{Counts, ErrorKind};
-use crate::lines::load;
-use crate::lines::{self, LoadResult};
-use crate::protocol::workload::{Figures, Outcome, PAYLOAD_BYTES, REQUESTS, last, payload_time};
+use crate::count::tally::Counts;
+use crate::lines::LoadResult;
+use crate::lines::load::{From, KindOfRequest, Times};
+use crate::net::address::Address;
+use crate::net::tcp::ConnectionOptions;
+use crate::protocol::workload::{Figures, MeasuredBy, Outcome, PAYLOAD_BYTES, REQUESTS, last, payload_time};
+use crate::requests::sizes::SizesSent;
 use crate::runs::load::Plan;
+use crate::runs::load_verdict;
 
 /// Formats the result for people, or as the source's own client does.
 pub fn in_words(plan: &Plan, result: &LoadResult) -> String {
@@ -21,133 +32,286 @@ pub fn in_words(plan: &Plan, result: &LoadResult) -> String {
 }
 
 fn all_in_words(plan: &Plan, result: &LoadResult) -> String {
-    let seconds = result.elapsed_ns as f64 / 1e9;
-    let expected = result.expected_requests.map(|expected| format!(" of {expected}")).unwrap_or_default();
-    let mut text = format!(
-        "{}{expected} replies were correct, {} bytes, in {seconds:.3} s ({:.0} a second)\n",
-        result.tally.requests,
-        result.tally.bytes_received,
-        result.tally.requests as f64 / seconds
-    );
-    if let Some(window) = &result.window {
-        let seconds = counted_for(result) as f64 / 1e9;
-        text += &format!(
-            "in the window of {seconds:.3} s: {} replies ({:.0} a second), {} connections\n",
-            window.requests,
-            window.requests as f64 / seconds,
-            window.connections
-        );
-        text += &counted_in_words(&window.counted);
+    let counted = Counted::of(result);
+    let mut text = heading(plan) + "\n";
+    text += &left(&counts(result, &counted, plan.load.item.clients(&plan.settings) as u64));
+    text += &latencies(result);
+    text += &left(&usage(result));
+    let notes = notes(plan, result);
+    if !notes.is_empty() {
+        text += &format!("\n{notes}");
     }
-    if let Some(latency) = &result.latency {
-        text += &load::latency_in_words(latency);
+    text + "\n" + &load_verdict::in_words(plan, result)
+}
+
+/// Counts of the window if there is one, and otherwise of the whole load.
+struct Counted {
+    requests: u64,
+    /// Time over which requests were counted.
+    nanoseconds: u64,
+    connections: u64,
+    /// Bytes and calls, received and sent.
+    ways: [(u64, u64); 2],
+    /// Time between the readings of bytes and calls.
+    between_ns: u64,
+}
+
+impl Counted {
+    fn of(result: &LoadResult) -> Self {
+        match &result.window {
+            Some(window) => Counted {
+                requests: window.requests,
+                nanoseconds: window.ended_monotonic_ns - window.started_monotonic_ns,
+                connections: window.connections,
+                ways: [
+                    (window.counted.bytes_received, window.counted.receive_calls),
+                    (window.counted.bytes_sent, window.counted.send_calls),
+                ],
+                between_ns: window.counted.elapsed_ns,
+            },
+            None => Counted {
+                requests: result.tally.requests,
+                nanoseconds: result.elapsed_ns,
+                connections: result.tally.connections,
+                ways: [
+                    (result.tally.bytes_received, result.tally.receive_calls),
+                    (result.tally.bytes_sent, result.tally.send_calls),
+                ],
+                between_ns: result.elapsed_ns,
+            },
+        }
     }
-    if let Some(traffic) = &result.traffic {
-        text += &traffic.in_words();
+}
+
+fn per_second(count: u64, nanoseconds: u64) -> f64 {
+    count as f64 * 1e9 / nanoseconds.max(1) as f64
+}
+
+/// The server, the clients, and when the load ends.
+fn heading(plan: &Plan) -> String {
+    let values = plan.settings.values();
+    let integer = |name: &str| values.get(name).map(|_| plan.settings.integer(name));
+    let word = |name: &str| values.get(name).map(|value| value.to_string());
+    let resolved: Vec<String> = plan.target.iter().map(Address::to_string).collect();
+    let mut server = match (word("path"), word("mix")) {
+        (Some(path), mix) => {
+            let path = if mix.is_none_or(|mix| mix == NONE) { path } else { String::new() };
+            format!("{}://{}{path}", plan.workload.name, plan.connect)
+        }
+        _ => format!("{} {}", plan.workload.name, plan.connect),
+    };
+    if resolved != [plan.connect.as_str()] {
+        server += &format!(" ({})", resolved.join(", "));
+    }
+    let clients = plan.load.item.clients(&plan.settings) as u64;
+    let mut parts = vec![match (plan.load.item.is_one_process(), integer(THREADS.name)) {
+        (false, _) => of_them(clients, "client process", "client processes"),
+        (true, None) => of_them(clients, "client thread", "client threads"),
+        (true, Some(_)) if word(CONNECTIONS.name).is_some_and(|word| word == KEPT) => {
+            of_them(clients, "connection", "connections")
+        }
+        (true, Some(_)) => of_them(clients, "client", "clients"),
+    }];
+    parts.extend(integer(THREADS.name).map(|threads| of_them(threads, "thread", "threads")));
+    parts.extend(integer(PIPELINE.name).filter(|depth| *depth > 1).map(|depth| format!("pipeline {depth}")));
+    parts.push(match integer(MILLISECONDS.name).filter(|milliseconds| *milliseconds > 0) {
+        Some(milliseconds) => {
+            let before: Vec<String> = [(RAMP_UP.name, "ramp-up"), (WARM_UP.name, "warm-up")]
+                .into_iter()
+                .filter_map(|(name, what)| Some((integer(name).filter(|length| *length > 0)?, what)))
+                .map(|(length, what)| format!("{} of {what}", span(length * 1_000_000)))
+                .collect();
+            let after = if before.is_empty() { String::new() } else { format!(" after {}", before.join(" and ")) };
+            span(milliseconds * 1_000_000) + &after
+        }
+        None => of_them(integer(LOOPS.name).unwrap_or_default(), "request each", "requests each"),
+    });
+    let load = parts.join(", ");
+    if server.chars().count() + 2 + load.chars().count() <= 80 {
+        format!("{server}  {load}\n")
+    } else {
+        wrapped("", &server) + &wrapped("", &load)
+    }
+}
+
+fn of_them(number: u64, one: &str, several: &str) -> String {
+    format!("{} {}", grouped(number), if number == 1 { one } else { several })
+}
+
+/// The rows of requests, bytes, connections and errors.
+fn counts(result: &LoadResult, counted: &Counted, clients: u64) -> Vec<Row> {
+    let mut rows = Vec::new();
+    let is_stream = result.measured_by != MeasuredBy::Requests;
+    if !is_stream || result.expected_requests.is_some() {
+        let done = grouped(counted.requests);
+        let done = result.expected_requests.map_or(done.clone(), |all| format!("{done} of {}", grouped(all)));
+        let note = match (&result.scheduled, &result.window) {
+            (Some(scheduled), _) => format!("of {} requested", rate(scheduled.offered_per_second)),
+            (None, None) => format!("in {}", time(result.elapsed_ns)),
+            _ => String::new(),
+        };
+        let row = Row::new("Requests", [done, rate(per_second(counted.requests, counted.nanoseconds))]);
+        rows.push(row.note(note));
     }
     if let Some(scheduled) = &result.scheduled {
-        text += &load::scheduled_in_words(scheduled);
+        rows.push(Row::new("Due", [grouped(scheduled.outcomes.due)]).note(outcomes(&scheduled.outcomes)));
     }
-    text += &figures_in_words(&result.figures, counted_for(result));
-    text += &format!(
-        "client CPU: user {:.6} s, system {:.6} s\n",
-        result.used.user_ns as f64 / 1e9,
-        result.used.system_ns as f64 / 1e9
-    );
-    text += &result.memory.as_ref().map(Memory::in_words).unwrap_or_default();
-    text += &plan.way.copying_in_words(&result.tally);
-    // The server's kernel reports copied sends only at the server's end.
-    if result.tally.requests > 0 {
-        text += "copied sends of the server: see its output\n";
+    let [received, sent] = counted.ways;
+    let mut ways = [(received, "received"), (sent, "sent")];
+    // The direction of the stream comes first.
+    if result.measured_by == MeasuredBy::BytesToServer {
+        ways.reverse();
     }
-    text += &result.readout.in_words(&plan.counters);
-    if let Some(connection) = &result.connection {
-        text += &(connection.in_words() + "\n");
+    for (((number, calls), what), label) in ways.into_iter().zip(["Transfer", ""]) {
+        let speed = per_second(number, counted.between_ns);
+        let speed = if is_stream { bits_per_second(speed) } else { format!("{}/s", bytes(speed)) };
+        let calls = rate(per_second(calls, counted.between_ns));
+        let note = format!("{what}, {} calls/s", calls.trim_end_matches("/s"));
+        rows.push(Row::new(label, [bytes(number as f64), speed]).note(note));
     }
-    if let Some(closed) = &result.closings {
-        text += &(closed.in_words() + "\n");
+    if let Some(payload @ 1..) = result.figures.get(PAYLOAD_BYTES).copied() {
+        let speed = per_second(payload, payload_time(&result.figures, counted.nanoseconds));
+        rows.push(Row::new("Payload", [bytes(payload as f64), bits_per_second(speed)]));
     }
-    if !result.tally.errors.is_empty() {
-        let errors: Vec<String> = result.tally.errors.iter().map(|(kind, count)| format!("{kind} {count}")).collect();
-        text += &format!("errors: {}\n", errors.join(", "));
+    // Persistent connections are in the heading.
+    if counted.connections > clients {
+        let speed = rate(per_second(counted.connections, counted.nanoseconds));
+        let closings = result.closings.as_ref().map(|closings| closings.in_words());
+        let row = Row::new("Connections", [grouped(counted.connections), speed]);
+        rows.push(row.note(closings.unwrap_or_default()));
     }
-    if let Some(error) = &result.first_error {
-        text += &format!("first error: {error}\n");
+    let failed: u64 = result.tally.errors.values().sum();
+    let kinds = result.tally.errors.iter();
+    let mut kinds: Vec<String> =
+        kinds.map(|(kind, count)| format!("{} {}", grouped(*count), kind.replace('_', " "))).collect();
+    if result.tally.workers_lost > 0 {
+        kinds.push(of_them(result.tally.workers_lost, "lost client process", "lost client processes"));
     }
-    text += &disagreement_in_words(plan, result);
-    if result.interrupted {
-        text += "interrupted before its end\n";
+    rows.push(Row::new("Errors", [grouped(failed + result.tally.workers_lost)]).note(kinds.join(", ")));
+    rows.extend(figures(&result.figures));
+    if let Some(SizesSent { distribution, mean_bytes: Some(mean), .. }) =
+        result.traffic.as_ref().and_then(|traffic| traffic.sizes.as_ref())
+    {
+        let seed = result.traffic.as_ref().map_or(0, |traffic| traffic.seed);
+        rows.push(Row::of_words("Sizes", format!("{distribution} (seed {seed}): {} on average", bytes(*mean))));
     }
-    if let Some(validity) = &result.validity {
-        text += &load::validity_in_words(validity);
-    }
-    text
+    rows
 }
 
-/// Errors that occur if a server interprets a request differently than the load.
-const OF_DISAGREEMENT: [ErrorKind; 6] = [
-    ErrorKind::TimedOut,
-    ErrorKind::Reset,
-    ErrorKind::BrokenPipe,
-    ErrorKind::Truncated,
-    ErrorKind::WrongReply,
-    ErrorKind::Surplus,
-];
-
-/// Hints at settings on which both ends must agree, if no reply was right. Neither end sees the other's settings.
-fn disagreement_in_words(plan: &Plan, result: &LoadResult) -> String {
-    let Counts { connections, requests, errors, .. } = &result.tally;
-    let largest = result.traffic.as_ref().and_then(|traffic| traffic.sizes.as_ref()).map(|sizes| sizes.largest);
-    let needed = plan.workload.item.needed(&plan.settings, largest);
-    let may_be_the_cause = OF_DISAGREEMENT.iter().any(|kind| errors.contains_key(kind.name()));
-    if !may_be_the_cause || *connections == 0 || *requests > 0 || needed.is_empty() {
-        return String::new();
-    }
-    format!("the settings of both ends may differ: this load needs a server with {}\n", needed.join(" and "))
+/// The outcomes of the requests that were due, without those that did not occur.
+fn outcomes(outcomes: &Outcomes) -> String {
+    let Outcomes { due, sent, answered, failed, never_sent, waited } = *outcomes;
+    let sent = if sent == due { "all sent".to_owned() } else { format!("{} sent", grouped(sent)) };
+    let waited = (waited > 0).then(|| format!("{} of them late for lack of a connection", grouped(waited)));
+    let answered = if answered == due { "all answered".to_owned() } else { format!("{} answered", grouped(answered)) };
+    let failed = (failed > 0).then(|| format!("{} failed", grouped(failed)));
+    let never_sent = (never_sent > 0).then(|| format!("{} never sent", grouped(never_sent)));
+    [Some(sent), waited, Some(answered), failed, never_sent].into_iter().flatten().collect::<Vec<_>>().join(", ")
 }
 
-/// Returns for how many nanoseconds requests were counted: the length of the window if there is one.
-fn counted_for(result: &LoadResult) -> u64 {
-    match &result.window {
-        Some(window) => window.ended_monotonic_ns - window.started_monotonic_ns,
-        None => result.elapsed_ns,
-    }
-}
-
-/// Formats the bytes and calls of the load.
-fn counted_in_words(counted: &lines::Counted) -> String {
-    let seconds = counted.elapsed_ns as f64 / 1e9;
-    let way = |bytes: u64, calls: u64| {
-        format!("{:.3} Gbit/s in {:.0} calls a second", bytes as f64 * 8e-9 / seconds, calls as f64 / seconds)
-    };
-    let (sent, received) =
-        (way(counted.bytes_sent, counted.send_calls), way(counted.bytes_received, counted.receive_calls));
-    format!("sent in the window: {sent}; received: {received}\n")
-}
-
-/// Formats the figures of the workload: the mean request, the payload and its rate. `counted_for` is the time in nanoseconds
-/// for which requests were counted.
-fn figures_in_words(figures: &Figures, counted_for: u64) -> String {
+/// Figures of the workload that have a mean and the value of the last request.
+fn figures(figures: &Figures) -> Vec<Row> {
     let figure = |name: &str| figures.get(name).copied();
-    let mut text = String::new();
-    for (name, sum) in figures {
-        let (Some(requests @ 1..), Some(last)) = (figure(REQUESTS), figure(&last(name))) else { continue };
+    let row = |(name, sum): (&String, &u64)| {
+        let (requests @ 1.., last) = (figure(REQUESTS)?, figure(&last(name))?) else { return None };
         let mean = *sum as f64 / requests as f64;
-        text += &match name.strip_suffix("_ns") {
-            Some(name) => {
-                format!(
-                    "{}: {:.0} µs a request on average, {} µs in the last\n",
-                    name.replace('_', " "),
-                    mean / 1e3,
-                    last / 1000
-                )
-            }
-            None => format!("{}: {mean:.1} a request on average, {last} in the last\n", name.replace('_', " ")),
+        let (name, mean, last) = match name.strip_suffix("_ns") {
+            Some(name) => (name, time(mean as u64), time(last)),
+            None => (name.as_str(), format!("{mean:.1}"), grouped(last)),
         };
+        let mut label = name.replace('_', " ");
+        label[..1].make_ascii_uppercase();
+        Some(Row::new(&label, [mean]).note(format!("mean per request; {last} in the last")))
+    };
+    figures.iter().filter_map(row).collect()
+}
+
+const PERCENTILES: [&str; 5] = ["p50", "p90", "p99", "p99.9", "max"];
+
+/// A row of percentiles; `-` for those that too few requests lie beyond.
+fn times_row(label: &str, times: &Times) -> Row {
+    let Times { p50_ns, p90_ns, p99_ns, p999_ns, maximum_ns, .. } = *times;
+    Row::new(label, [p50_ns, p90_ns, p99_ns, p999_ns, maximum_ns].map(|each| each.map_or("-".to_owned(), time)))
+}
+
+/// The rows of latencies. An open load also has the parts of a latency, and a mix the latency of each kind of request.
+fn latencies(result: &LoadResult) -> String {
+    let mut rows = Vec::new();
+    if let Some(latency) = &result.latency {
+        let since = match latency.from {
+            From::Sent => "since sent",
+            From::Intended => "since due",
+        };
+        rows.push(times_row("Latency", &latency.times).note(since));
     }
-    if let Some(bytes @ 1..) = figure(PAYLOAD_BYTES) {
-        let rate = bytes as f64 * 8.0 / payload_time(figures, counted_for) as f64;
-        text += &format!("payload: {bytes} bytes, {rate:.3} Gbit/s\n");
+    if let Some(scheduled) = &result.scheduled {
+        for (label, times, note) in [
+            ("Service", &scheduled.service_time, "since sent"),
+            ("Wait", &scheduled.connection_wait, "for a connection"),
+            ("Lag", &scheduled.send_lag, "sent late"),
+        ] {
+            rows.extend(times.as_ref().map(|times| times_row(label, times).note(note)));
+        }
     }
-    text
+    let kinds = result.traffic.as_ref().map_or(&[][..], |traffic| &traffic.kinds);
+    rows.extend(kinds.iter().map(|KindOfRequest { sent, latency }| {
+        let row = match latency {
+            Some(times) => times_row(&sent.request, times),
+            None => Row::new(&sent.request, vec!["-".to_owned(); PERCENTILES.len()]),
+        };
+        row.note(format!("{} replies", grouped(sent.requests)))
+    }));
+    if rows.is_empty() { String::new() } else { right(&PERCENTILES, &rows) }
+}
+
+/// The rows of CPU time and memory of the load itself.
+fn usage(result: &LoadResult) -> Vec<Row> {
+    let used = format!("{} user, {} system", time(result.used.user_ns), time(result.used.system_ns));
+    let checks = result.validity.as_ref().map_or(&[][..], |validity| &validity.checks);
+    let busiest = checks.iter().find(|check| check.name == GENERATOR).and_then(|check| check.value);
+    let used = match busiest {
+        Some(share) => format!("{} of the busiest client thread; {used}", percent(share)),
+        None => used,
+    };
+    let memory = result.memory.as_ref().map(|memory| Row::of_words("Memory", Memory::in_words(memory)));
+    [Some(Row::of_words("CPU", used)), memory].into_iter().flatten().collect()
+}
+
+/// Mean bytes sent per request from which an end sends bulk streams, which a congestion control may slow down.
+const BULK: u64 = 64 << 10;
+
+/// Lines on copies, requested counters, and a congestion control that changed the figures.
+fn notes(plan: &Plan, result: &LoadResult) -> String {
+    let mut text = plan.way.copying_in_words(&result.tally);
+    text += &result.readout.in_words(&plan.counters);
+    text + &congestion(result.connection.as_ref(), &result.tally)
+}
+
+/// A note on the congestion control of an end if it slowed down what the end sent; empty if it did not.
+pub fn congestion(connection: Option<&ConnectionOptions>, tally: &Counts) -> String {
+    let connection = connection.filter(|connection| connection.remark.is_some());
+    match connection.filter(|_| tally.bytes_sent / tally.requests.max(1) >= BULK) {
+        Some(connection) => wrapped("note: ", &connection.in_words()),
+        None => String::new(),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::client::histograms::histogram;
+
+    #[test]
+    fn a_percentile_of_too_few_requests_is_a_dash() {
+        let mut seen = histogram();
+        seen.record_n(2_000, 99).unwrap();
+        let row = |seen: &_| right(&PERCENTILES, &[times_row("Latency", &Times::of(seen).unwrap().unwrap())]);
+        let cells = |text: String| {
+            let row = text.lines().nth(1).unwrap().replace(" µs", "");
+            row.split_whitespace().skip(1).map(str::to_owned).collect::<Vec<_>>()
+        };
+        assert_eq!(cells(row(&seen)), ["2.00", "-", "-", "-", "-"]);
+        seen.record(2_000).unwrap();
+        assert_eq!(cells(row(&seen)), ["2.00", "2.00", "-", "-", "2.00"]);
+    }
 }

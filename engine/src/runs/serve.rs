@@ -26,6 +26,7 @@ use crate::net::socket_diagnosis::Ends;
 use crate::protocol::workload::Workload;
 use crate::runs::cpu_time::CpuTime;
 use crate::runs::listener;
+use crate::runs::serve_report;
 use crate::server::design::{Design, Run};
 use crate::server::pool::{FAILED, report};
 use crate::sys::clock;
@@ -332,10 +333,7 @@ impl<'a> Supervisor<'a> {
         if self.plan.control {
             return self.line(&Line::Summary(summary.clone()));
         }
-        let counted = summary.readout.in_words(&self.plan.counters);
-        let copying = self.plan.way.copying_in_words(&summary.tally);
-        let text = in_words(summary, self.descriptor_limit) + "\n" + &copying + &counted;
-        say(&(text.trim_end().to_owned() + "\n"))
+        say(&serve_report::in_words(summary, self.plan.way, &self.plan.counters, self.descriptor_limit))
     }
 
     fn line(&self, line: &Line) -> Result<()> {
@@ -363,56 +361,6 @@ fn server(design: &Design, run: &'static Run, gate: OwnedFd) -> Result<()> {
     run.tally.general().server_process_user.store(usage.user_ns, Relaxed);
     run.tally.general().server_process_system.store(usage.system_ns, Relaxed);
     result
-}
-
-/// Formats the figures that the textbook's servers print at an interrupt, and the counters.
-fn in_words(summary: &Summary, descriptor_limit: u64) -> String {
-    let seconds = |nanoseconds: u64| nanoseconds as f64 / 1e9;
-    let mut text =
-        format!("user {:.6} s, system {:.6} s", seconds(summary.used.user_ns), seconds(summary.used.system_ns));
-    if let (Some(own), Some(children)) = (&summary.server_process, &summary.dead_children) {
-        text += &format!(
-            " (server process {:.6} + {:.6}, dead children {:.6} + {:.6})",
-            seconds(own.user_ns),
-            seconds(own.system_ns),
-            seconds(children.user_ns),
-            seconds(children.system_ns)
-        );
-    } else {
-        text += " (in total: the server process was killed before it reported its share)";
-    }
-    let tally = &summary.tally;
-    text += &format!("\nconnections {}, requests {}", tally.connections, tally.requests);
-    if let Some(workers) = &summary.workers {
-        let counts: Vec<String> = workers.iter().map(u64::to_string).collect();
-        text += &format!("\nclients per worker: {}", counts.join(" "));
-    }
-    if let Some(connection) = &summary.connection {
-        text += &format!("\n{}", connection.in_words());
-    }
-    let mut troubles: Vec<String> = tally.errors.iter().map(|(kind, count)| format!("{kind} {count}")).collect();
-    for (count, name) in [
-        (tally.workers_lost, "workers lost"),
-        (tally.workers_replaced, "workers replaced"),
-        (summary.listen_drops.into(), "connections dropped by the full queue"),
-    ] {
-        if count > 0 {
-            troubles.push(format!("{name} {count}"));
-        }
-    }
-    if !troubles.is_empty() {
-        text += &format!("\nerrors: {}", troubles.join(", "));
-    }
-    if tally.errors.contains_key(ErrorKind::ResourceLimit.name()) {
-        text += &format!("\neach process of this server may open {descriptor_limit} descriptors (ulimit -Hn)");
-    }
-    for (name, sum) in &summary.account {
-        text += &format!("\n{}: {sum}", name.replace('_', " "));
-    }
-    if let Some(fault) = &summary.account_fault {
-        text += &format!("\ninconsistent sums: {fault}");
-    }
-    text
 }
 
 /// Commands from standard input, read without waiting for whole lines.

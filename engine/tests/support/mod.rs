@@ -16,6 +16,7 @@ pub mod process;
 pub mod protocol;
 pub mod seccomp;
 pub mod server;
+pub mod table;
 pub mod unserved;
 
 use std::os::unix::process::CommandExt;

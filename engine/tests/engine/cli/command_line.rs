@@ -12,6 +12,7 @@ use crate::support::client::Client;
 use crate::support::interactive::Interactive;
 use crate::support::lines::schema;
 use crate::support::server::Server;
+use crate::support::table::{Table, quantity};
 use crate::support::{
     Ran, Unprivileged, engine, engine_with_descriptors, eventually, mistake, one_line, process, refused, run, with,
 };
@@ -302,7 +303,8 @@ fn names_and_both_kinds_of_addresses_can_be_listened_on_and_connected_to() {
             "{line}"
         );
         let summary = server.interrupt();
-        assert!(summary.contains("connections 6, requests 6"), "{summary}");
+        let table = Table::of(&summary);
+        assert_eq!(["Connections", "Requests"].map(|label| table.row(label)[0]), ["6", "6"], "{summary}");
     }
 }
 
@@ -313,18 +315,24 @@ fn an_interrupted_server_prints_its_summary() {
     assert!(server.address.ip().is_loopback(), "without a word about it, a server listens on loopback only");
     let ran = with(&format!("load bytes --connect {} --children 2 --loops 20", server.address));
     assert_eq!(ran.status, Some(0), "{ran:?}");
-    assert!(ran.output.contains("40 of 40 "), "{}", ran.output);
+    assert_eq!(Table::of(&ran.output).row("Requests")[0], "40 of 40", "{ran:?}");
     let account = server.interrupt();
-    let first = account.lines().next().unwrap();
-    assert!(first.starts_with("user ") && first.contains(" s, system "), "{account}");
-    assert!(first.contains("server process ") && first.contains("dead children "), "{account}");
-    assert!(account.contains("connections 40, requests 40"), "{account}");
-    let workers = account.lines().find_map(|line| line.strip_prefix("clients per worker: ")).expect(&account);
-    let counts: Vec<u64> = workers.split(' ').map(|count| count.parse().unwrap()).collect();
-    assert_eq!((counts.len(), counts.iter().sum::<u64>()), (3, 40), "{account}");
+    let table = Table::of(&account);
+    assert_eq!(["Connections", "Requests", "Errors"].map(|label| table.row(label)[0]), ["40", "40", "0"], "{account}");
+    assert_eq!([table.row("Transfer")[0], table.below("Transfer")[0]].map(quantity), [200.0, 160e3], "{account}");
+    // User and system time of all, then each of the server process and of its children.
+    let [user, system] = table.row("CPU")[0].split(", ").collect::<Vec<_>>()[..] else { panic!("{account}") };
+    let time = |text: &str| quantity(text.rsplit_once(' ').unwrap().0);
+    assert!(time(user) + time(system) > 0.0 && table.below("CPU")[0].matches(" + ").count() == 2, "{account}");
+    let [number, spread] = table.row("Workers")[..] else { panic!("{account}") };
+    let (range, counts) = spread.split_once(": ").unwrap();
+    let counts: Vec<u64> = counts.split(' ').map(|count| count.parse().unwrap()).collect();
+    assert_eq!((number, counts.len(), counts.iter().sum::<u64>()), ("3", 3, 40), "{account}");
+    let [fewest, most] = [counts.iter().min(), counts.iter().max()].map(|count| count.unwrap().to_string());
+    assert!(range.starts_with(&format!("{fewest} ")) && range.contains(&format!(" {most} ")), "{account}");
 
-    let server = Interactive::start(&["fork_per_client", "--port", "0"]);
-    assert!(!server.interrupt().contains("clients per worker"), "a design without a pool has no workers to list");
+    let account = Interactive::start(&["fork_per_client", "--port", "0"]).interrupt();
+    assert!(Table::of(&account).find("Workers").is_none(), "a design without a pool has no workers to list");
 }
 
 #[test]

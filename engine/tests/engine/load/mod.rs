@@ -7,4 +7,5 @@ mod held_up_requests;
 mod http_servers;
 mod open;
 mod replies;
+mod table;
 mod traffic;

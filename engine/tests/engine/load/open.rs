@@ -12,6 +12,7 @@ use crate::support::event_loops::{
 };
 use crate::support::lines::{items, name};
 use crate::support::server::Server;
+use crate::support::table::Table;
 use crate::support::unserved::Untouched;
 use crate::support::{Ran, engine, process, run, unserved};
 
@@ -381,9 +382,11 @@ fn an_open_load_prints_its_findings() {
             "kept",
         ]));
     assert_eq!(ran.status, Some(1), "{ran:?}");
-    for words in ["NOT VALID", "never_sent", "achieved_rate", "errors: timed_out", "--clients", "were never sent"] {
-        assert!(ran.output.contains(words), "'{words}' is not in {ran:?}");
-    }
+    let table = Table::of(&ran.output);
+    let failed = table.line("failed checks").expect("failed checks");
+    assert!(failed.contains("never_sent ") && failed.contains("achieved_rate "), "{ran:?}");
+    assert!(table.row("Errors")[1].ends_with(" timed out") && !table.is_valid(), "{ran:?}");
+    assert!(table.line("hint").is_some(), "{ran:?}");
 }
 
 /// With so few requests that hardly any check can be judged, "valid" names those that were not.
@@ -393,9 +396,11 @@ fn checks_that_were_not_judged_are_listed_with_valid() {
     let address = format!("127.0.0.1:{}", server.port);
     let options = ["--load", "open", "--rate", "50", "--milliseconds", "200", "--arrivals", "constant"];
     let ran = run(engine().args(["load", "bytes", "--connect", &address]).args(options));
-    let said = ran.output.lines().find(|line| line.starts_with("valid")).unwrap_or_else(|| panic!("{ran:?}"));
+    let table = Table::of(&ran.output);
+    assert!(table.is_valid() && ran.status == Some(0), "{ran:?}");
+    let not_judged = ran.output.split_once("\nnot judged: ").expect("a list").1;
     for check in ["achieved_rate", "send_lag", "little"] {
-        assert!(said.contains(&format!("{check} (not judged: 10 requests")), "{said}");
+        assert!(not_judged.contains(check), "{ran:?}");
     }
     server.stop().is_good();
 }

@@ -10,6 +10,7 @@ use socket2::SockRef;
 use crate::support::both_ends::{command, load, serve};
 use crate::support::event_loops::back_ends;
 use crate::support::lines::number;
+use crate::support::table::{Table, quantity};
 use crate::support::{process, run};
 
 /// Checks the report of each load on a server that does this with every connection, so that requests fail.
@@ -27,7 +28,13 @@ fn each_load_reports(does: fn(TcpStream), mut expected: impl FnMut(&Value, u64))
         let line: Value = serde_json::from_str(ran.output.lines().last().unwrap()).unwrap();
         expected(&line["closings"], line["tally"]["connections"].as_u64().unwrap());
         let words = run(&mut command("bytes", port, &format!("--loops 4 --bytes 100 --check count {load}"))).output;
-        assert!(words.contains("how examined connections ended: "), "{load}: {words}");
+        let table = Table::of(&words);
+        assert_eq!(
+            quantity(table.row("Connections")[0]),
+            number(&line["tally"]["connections"]) as f64,
+            "{load}: {words}"
+        );
+        assert!(table.row("Connections").len() > 2, "{load}: {words}");
     }
 }
 

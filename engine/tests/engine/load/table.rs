@@ -1,0 +1,137 @@
+//! The table at the end of a load.
+
+use std::io::{Read, Write};
+
+use crate::support::both_ends::{command, serve};
+use crate::support::server::Server;
+use crate::support::table::{Table, quantity};
+use crate::support::{Ran, engine, run, unserved};
+
+/// Checks that the lines of a table fit into a terminal. Messages and hints go on.
+fn fits(ran: &Ran) {
+    let is_free = |line: &&str| !line.starts_with("first error: ") && !line.starts_with("hint: ");
+    for line in ran.output.lines().filter(is_free) {
+        assert!(line.chars().count() <= 80, "{line}");
+        assert!(line.chars().all(|each| each.is_ascii() || each == 'µ'), "{line}");
+    }
+}
+
+#[test]
+fn a_load_that_ends_by_count_shows_its_requests_bytes_and_connections() {
+    let server = Server::start("prefork", "bytes", &["--pool", "2"]);
+    let ran = run(&mut command("bytes", server.port, "--children 2 --loops 600 --bytes 4000"));
+    assert_eq!((ran.status, ran.errors.as_str()), (Some(0), ""), "{ran:?}");
+    fits(&ran);
+    let table = Table::of(&ran.output);
+    let [requests, rate, duration] = table.row("Requests")[..] else { panic!("{ran:?}") };
+    assert_eq!(requests, "1,200 of 1,200");
+    let seconds = quantity(duration.strip_prefix("in ").unwrap()) / 1e9;
+    assert!((quantity(rate) * seconds / 1200.0 - 1.0).abs() < 0.01, "{ran:?}");
+    let [received, per_second, _] = table.row("Transfer")[..] else { panic!("{ran:?}") };
+    assert_eq!(quantity(received), 4.8e6);
+    assert!((quantity(per_second) / quantity(rate) / 4000.0 - 1.0).abs() < 0.02, "{ran:?}");
+    // Four digits and a newline.
+    assert_eq!(quantity(table.below("Transfer")[0]), 6e3, "{ran:?}");
+    assert_eq!((table.row("Connections")[0], &table.row("Errors")[..]), ("1,200", &["0"][..]), "{ran:?}");
+    assert!(table.is_valid() && table.find("Latency").is_none(), "{ran:?}");
+    assert!(ran.output.lines().next().unwrap().contains(&format!("127.0.0.1:{}  ", server.port)), "{ran:?}");
+    server.stop().is_good();
+}
+
+#[test]
+fn a_closed_load_shows_its_latency_and_a_name_its_address() {
+    let server = Server::start("epoll", "http", &[]);
+    let mut named = engine();
+    named.args(["load", "http", "--connect", &format!("localhost:{}", server.port)]);
+    let options = "--load closed_connections --clients 4 --connections kept --milliseconds 300 --mix GET:/@9,HEAD:/@1";
+    let ran = run(named.args(options.split(' ')));
+    assert_eq!(ran.status, Some(0), "{ran:?}");
+    fits(&ran);
+    let heading = ran.output.lines().next().unwrap();
+    assert!(heading.contains(&format!("127.0.0.1:{})", server.port)), "{heading}");
+    let table = Table::of(&ran.output);
+    let requests = quantity(table.row("Requests")[0]);
+    let by_kind = ["GET:/", "HEAD:/"].map(|kind| {
+        let replies = table.row(kind)[5].split(' ').next().unwrap();
+        quantity(replies)
+    });
+    assert!(by_kind.iter().all(|kind| *kind > 0.0) && by_kind.iter().sum::<f64>() == requests, "{ran:?}");
+    let latency = table.percentiles("Latency");
+    let names: Vec<&str> = latency.iter().map(|(name, _)| *name).collect();
+    assert_eq!(names, ["p50", "p90", "p99", "p99.9", "max"]);
+    let known: Vec<f64> = latency.iter().filter_map(|(_, value)| *value).collect();
+    assert!(known.len() >= 3 && known.is_sorted(), "{ran:?}");
+    // Connections were opened before the window, and are in the heading.
+    assert!(table.find("Connections").is_none() && table.find("Service").is_none(), "{ran:?}");
+    server.stop().is_good();
+}
+
+#[test]
+fn an_open_load_shows_its_rate_beside_the_requested_one() {
+    let server = Server::start("epoll", "bytes", &[]);
+    let options = "--load open --rate 1000 --arrivals constant --clients 16 --milliseconds 500";
+    let ran = run(&mut command("bytes", server.port, options));
+    fits(&ran);
+    let table = Table::of(&ran.output);
+    let [requests, rate, requested] = table.row("Requests")[..] else { panic!("{ran:?}") };
+    let requested = quantity(requested.split(' ').find(|word| word.ends_with("/s")).unwrap());
+    assert_eq!(requested, 1000.0, "{ran:?}");
+    assert!((quantity(rate) - 2.0 * quantity(requests)).abs() < 1.0, "{ran:?}");
+    assert_eq!(table.row("Due")[0], "500", "{ran:?}");
+    let [latency, service] = ["Latency", "Service"].map(|label| table.percentiles(label)[0].1.unwrap());
+    assert!(latency >= service, "{ran:?}");
+    assert!(table.percentiles("Lag")[0].1.is_some(), "{ran:?}");
+    // Whether the machine let it keep its schedule, the verdict agrees with the exit status.
+    assert_eq!(table.is_valid(), ran.status == Some(0), "{ran:?}");
+    server.stop().is_good();
+}
+
+/// A server that answers each connection after a second cannot keep up with a hundred requests per second over four.
+#[test]
+fn an_overloaded_server_is_told_from_a_slow_load() {
+    let port = serve(|mut stream| {
+        let mut request = [0; 64];
+        while stream.read(&mut request).is_ok_and(|bytes| bytes > 0) {
+            std::thread::sleep(std::time::Duration::from_millis(100));
+            if stream.write_all(&[0]).is_err() {
+                return;
+            }
+        }
+    });
+    let options = "--load open --rate 200 --clients 4 --connections kept --bytes 1 --milliseconds 1000";
+    let ran = run(&mut command("bytes", port, options));
+    assert_eq!(ran.status, Some(1), "{ran:?}");
+    let table = Table::of(&ran.output);
+    assert!(!table.is_valid(), "{ran:?}");
+    let failed = table.line("failed checks").expect("failed checks");
+    assert!(failed.contains("achieved_rate ") && !failed.contains("generator_cpu"), "{ran:?}");
+    assert!(table.line("hint").expect("a hint").contains("--rate"), "{ran:?}");
+    let [_, rate, _] = table.row("Requests")[..] else { panic!("{ran:?}") };
+    assert!(quantity(rate) < 60.0, "{ran:?}");
+}
+
+#[test]
+fn errors_are_shown_by_kind_with_the_first_one_and_a_hint() {
+    let (port, _held) = unserved::nobody_listens();
+    let ran = run(&mut command("bytes", port, "--load closed_connections --clients 3"));
+    assert_eq!(ran.status, Some(1), "{ran:?}");
+    fits(&ran);
+    let table = Table::of(&ran.output);
+    assert_eq!(table.row("Errors"), ["9", "9 refused"], "{ran:?}");
+    assert_eq!(table.row("Requests")[..2], ["0 of 1,500", "0/s"], "{ran:?}");
+    assert!(!table.is_valid() && table.line("hint").is_some(), "{ran:?}");
+    assert!(table.line("first error").unwrap().contains(&format!("127.0.0.1:{port}")), "{ran:?}");
+}
+
+#[test]
+fn a_stream_shows_bits_per_second_instead_of_requests() {
+    let server = Server::start("thread_per_client", "stream", &[]);
+    let ran = run(&mut command("stream", server.port, "--load closed_threads --clients 1 --milliseconds 300"));
+    assert_eq!(ran.status, Some(0), "{ran:?}");
+    fits(&ran);
+    let table = Table::of(&ran.output);
+    let [bytes, rate, _] = table.row("Transfer")[..] else { panic!("{ran:?}") };
+    assert!(rate.ends_with("bit/s") && table.find("Requests").is_none(), "{ran:?}");
+    assert!((quantity(rate) / (quantity(bytes) * 8.0 / 0.3) - 1.0).abs() < 0.1, "{ran:?}");
+    server.stop().is_good();
+}
