@@ -4,6 +4,7 @@ pub mod arguments;
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::ffi::OsString;
+use std::io::IsTerminal;
 use std::path::PathBuf;
 use std::process::ExitCode;
 
@@ -327,6 +328,7 @@ fn load(matches: &ArgMatches) -> Result<()> {
         // If the reader has gone, the mark is lost, and the load goes on.
         mark: if matches.get_flag("json") { |mark| drop(say_line(&lines::Line::Mark(mark))) } else { |_| () },
         show: matches.get_flag("show"),
+        is_live: !matches.get_flag("json") && !matches.get_flag("show") && has_live_terminal(),
         original: matches.get_flag("original"),
         counters: requested_counters(matches),
     };
@@ -350,6 +352,11 @@ fn load(matches: &ArgMatches) -> Result<()> {
         (true, false) if !is_valid => bail!("the load did not measure its server, so the result is not valid"),
         (true, false) => Ok(()),
     }
+}
+
+/// Returns whether standard error is a terminal that can erase a line.
+fn has_live_terminal() -> bool {
+    std::io::stderr().is_terminal() && std::env::var_os("TERM").is_none_or(|terminal| terminal != "dumb")
 }
 
 /// Prints that a dry run found nothing wrong.

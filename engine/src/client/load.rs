@@ -269,6 +269,10 @@ pub struct LoadRun {
     pub mark: Box<dyn Fn(Edge, u64) + Send + Sync>,
     /// Output of `--show`, if given.
     pub show: Option<Show>,
+    /// Number of requests without failures; `None` if the load ends by time.
+    pub expected_requests: Option<u64>,
+    /// True to show the load on the terminal while it runs (see [`crate::client::live_line`]).
+    pub is_live: bool,
 }
 
 /// An edge of the window, or a moment close to one.

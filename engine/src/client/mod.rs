@@ -8,10 +8,10 @@ pub mod event_loop;
 pub mod exchange;
 pub mod generator;
 pub mod histograms;
+pub mod live_line;
 pub mod load;
 pub mod measure;
 pub mod requirement;
-
 pub mod show;
 pub mod state;
 pub mod validity;

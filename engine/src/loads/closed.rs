@@ -9,6 +9,7 @@ use anyhow::{Context, Result};
 use crate::base::about::About;
 use crate::base::setting::{Kind, Setting};
 use crate::client::blocking::BlockingClient;
+use crate::client::live_line::LiveLine;
 use crate::client::load::{COMMON, LOOPS, Load, LoadRun, THINK};
 use crate::client::state::ClientState;
 use crate::server::pool::report;
@@ -44,6 +45,7 @@ fn run(run: &'static LoadRun) -> Result<()> {
             .with_context(|| format!("cannot fork child {index} (use fewer --children, or raise ulimit -u)"))?;
         children.insert(child);
     }
+    let _line = LiveLine::start(run);
     let mut passed_on = false;
     while let Some((child, ended)) = process::wait()? {
         children.remove(&child);

@@ -15,6 +15,7 @@ use crate::base::about::About;
 use crate::base::mistake::in_words;
 use crate::client::blocking::BlockingClient;
 use crate::client::edges::Edges;
+use crate::client::live_line::LiveLine;
 use crate::client::load::{CLIENTS, COMMON, CONNECTIONS, LOOPS, Load, LoadRun, MILLISECONDS, THINK, WARM_UP, clients};
 use crate::client::measure::Measure;
 use crate::client::state::{CONNECT_INTERVAL, ClientState, requests_each};
@@ -44,6 +45,7 @@ fn run(run: &'static LoadRun) -> Result<()> {
     let clients = clients(&run.settings);
     run.make_room(clients, clients * run.way.descriptors())?;
     signal::note_interrupts()?;
+    let _line = LiveLine::start(run);
     let gate: &'static Gate = Box::leak(Box::default());
     let connect_first = run.keeps() && run.is_timed();
     let before = connect_first.then(own_memory::private_bytes).flatten();

@@ -94,7 +94,6 @@ fn counts(load: &Load, address: SocketAddr, think: u64) -> Counts {
             patience: Duration::from_secs(10),
         },
         tally: Tally::new((load.workers)(&settings)).unwrap(),
-        settings,
         schedule: None,
         client: Box::new(Letters::default()),
         way: catalogue::way("send_each", "recv"),
@@ -104,6 +103,9 @@ fn counts(load: &Load, address: SocketAddr, think: u64) -> Counts {
         measured: Mutex::new(Measured::default()),
         mark: Box::new(|_, _| panic!("a load that ends by count has no marks")),
         show: None,
+        expected_requests: load.expected_requests(&settings),
+        is_live: false,
+        settings,
     }));
     (load.run)(run).unwrap();
     let counts = run.tally.counts();

@@ -50,6 +50,8 @@ pub struct Plan {
     pub mark: fn(Mark),
     /// True to print everything that passes over the connections.
     pub show: bool,
+    /// True to show the load on standard error, a terminal, while it runs.
+    pub is_live: bool,
     /// True to print only the lines that the source's own client prints at its end.
     pub original: bool,
     /// Requested counters.
@@ -126,6 +128,8 @@ pub fn run(plan: &Plan, requests: Requests) -> Result<LoadResult> {
             })
         },
         show: plan.show.then(Show::new).transpose().context(UNMAPPED)?,
+        expected_requests,
+        is_live: plan.is_live,
     }));
     say_what_is_needed(plan, run);
     let counted_from = clock::now();

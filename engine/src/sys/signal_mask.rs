@@ -8,3 +8,11 @@ use nix::sys::signal::SigSet;
 pub(super) fn unblock_all() -> io::Result<()> {
     SigSet::empty().thread_set_mask().map_err(io::Error::from)
 }
+
+/// Calls a function with every signal blocked; a thread that it starts inherits the mask and handles none.
+pub(super) fn with_all_blocked<T>(call: impl FnOnce() -> T) -> io::Result<T> {
+    let before = SigSet::all().thread_swap_mask(nix::sys::signal::SigmaskHow::SIG_SETMASK)?;
+    let result = call();
+    before.thread_set_mask()?;
+    Ok(result)
+}

@@ -6,7 +6,7 @@
 use std::io;
 use std::panic::{AssertUnwindSafe, catch_unwind};
 
-use super::check_number;
+use super::{check_number, signal_mask};
 
 type Body = Box<dyn FnOnce() + Send>;
 
@@ -33,6 +33,11 @@ pub fn spawn_detached_with_stack(bytes: usize, body: impl FnOnce() + Send + 'sta
 /// default is 50,000.
 pub fn set_timer_slack(nanoseconds: u64) -> io::Result<()> {
     Ok(nix::sys::prctl::set_timerslack(nanoseconds)?)
+}
+
+/// Calls a function that starts threads; they handle no signals, so that signals interrupt the calls of other threads.
+pub fn without_signals<T>(start: impl FnOnce() -> T) -> io::Result<T> {
+    signal_mask::with_all_blocked(start)
 }
 
 /// Makes a thread with default attributes that does nothing, and waits until it ends (pthread_join(3)).

@@ -1,12 +1,16 @@
-//! A server as a person starts it: text on standard output, until Ctrl-C.
+//! Programs as a person starts them: a server with text on standard output, until Ctrl-C, and a program on a terminal
+//! (pty(7)).
 
+use std::fs::File;
 use std::io::{BufRead, BufReader, Read};
 use std::net::SocketAddr;
-use std::process::{Child, ChildStdout, Stdio};
+use std::os::fd::{FromRawFd, OwnedFd};
+use std::process::{Child, ChildStdout, Command, Stdio};
+use std::ptr::{null, null_mut};
 
 use nix::sys::signal::Signal;
 
-use super::{engine, process};
+use super::{Ran, engine, process};
 
 /// A running server, killed on drop.
 pub struct Interactive {
@@ -48,4 +52,36 @@ impl Drop for Interactive {
             let _ = self.child.wait();
         }
     }
+}
+
+/// Runs a program to its end whose standard error is a terminal. Its standard output is a pipe.
+pub fn run_on_a_terminal(command: &mut Command) -> Ran {
+    let (ours, theirs) = open();
+    let child = command.stdin(Stdio::null()).stdout(Stdio::piped()).stderr(theirs).spawn().expect("it can be started");
+    // The command has our copy of the other side, without which reading could not end.
+    command.stderr(Stdio::null());
+    let reader = std::thread::spawn(move || {
+        let (mut terminal, mut seen) = (File::from(ours), Vec::new());
+        let mut part = [0; 4096];
+        // When the last process has closed the other side, reading fails with EIO.
+        while let Ok(bytes @ 1..) = terminal.read(&mut part) {
+            seen.extend_from_slice(&part[..bytes]);
+        }
+        String::from_utf8_lossy(&seen).into_owned()
+    });
+    let output = child.wait_with_output().expect("a child can be waited for");
+    Ran {
+        status: output.status.code(),
+        output: String::from_utf8_lossy(&output.stdout).into_owned(),
+        errors: reader.join().expect("it reads"),
+    }
+}
+
+fn open() -> (OwnedFd, OwnedFd) {
+    let (mut ours, mut theirs) = (0, 0);
+    // SAFETY: both pointers are to integers; name, attributes and size are optional.
+    let opened = unsafe { libc::openpty(&mut ours, &mut theirs, null_mut(), null(), null()) };
+    assert_eq!(opened, 0, "{}", std::io::Error::last_os_error());
+    // SAFETY: the two descriptors are new.
+    unsafe { (OwnedFd::from_raw_fd(ours), OwnedFd::from_raw_fd(theirs)) }
 }

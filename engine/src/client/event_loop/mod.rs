@@ -20,6 +20,7 @@ mod turns;
 use anyhow::{Context, Result, anyhow};
 
 use crate::client::edges::Edges;
+use crate::client::live_line::LiveLine;
 use crate::client::load::{LoadRun, clients, closing, uses_a_ring};
 use crate::count::own_memory;
 use crate::sys::{process, signal, thread};
@@ -50,6 +51,7 @@ pub fn run(run: &'static LoadRun, kind: Kind) -> Result<()> {
     let of_threads = threads * (1 + run.way.descriptors());
     run.make_room(clients, closing(clients, &run.settings) + of_threads)?;
     signal::note_interrupts()?;
+    let _line = LiveLine::start(run);
     let before = run.keeps().then(own_memory::private_bytes).flatten();
     let start = Start::new(threads);
     let part = |thread| {

@@ -1,8 +1,9 @@
-//! The table at the end of a load.
+//! The table at the end of a load, and the line on a terminal while it runs.
 
 use std::io::{Read, Write};
 
 use crate::support::both_ends::{command, serve};
+use crate::support::interactive::run_on_a_terminal;
 use crate::support::server::Server;
 use crate::support::table::{Table, quantity};
 use crate::support::{Ran, engine, run, unserved};
@@ -133,5 +134,39 @@ fn a_stream_shows_bits_per_second_instead_of_requests() {
     let [bytes, rate, _] = table.row("Transfer")[..] else { panic!("{ran:?}") };
     assert!(rate.ends_with("bit/s") && table.find("Requests").is_none(), "{ran:?}");
     assert!((quantity(rate) / (quantity(bytes) * 8.0 / 0.3) - 1.0).abs() < 0.1, "{ran:?}");
+    server.stop().is_good();
+}
+
+/// The line is erased before the table, so nothing of it stays on the terminal.
+#[test]
+fn a_load_on_a_terminal_shows_a_line_while_it_runs_and_no_other_load_does() {
+    const ERASE: &str = "\r\u{1b}[K";
+    let server = Server::start("epoll", "bytes", &[]);
+    for load in [
+        "closed_threads --clients 1 --connections kept --milliseconds 900",
+        "closed --children 1 --loops 30 --think-microseconds 30000",
+    ] {
+        let options = format!("--load {load}");
+        let watched = run_on_a_terminal(&mut command("bytes", server.port, &options));
+        assert_eq!(watched.status, Some(0), "{watched:?}");
+        let states: Vec<&str> = watched.errors.split(ERASE).collect();
+        let [nothing, shown @ .., rest] = &states[..] else { panic!("{watched:?}") };
+        assert_eq!((*nothing, *rest), ("", ""), "{watched:?}");
+        assert!((2..=5).contains(&shown.len()), "{watched:?}");
+        assert!(shown.iter().all(|state| state.contains("/s ") && !state.contains('\n')), "{watched:?}");
+        let piped = run(&mut command("bytes", server.port, &options));
+        assert_eq!((piped.status, piped.errors.as_str()), (Some(0), ""));
+        let labels = |ran: &Ran| -> Vec<String> {
+            let label = |line: &str| line.split("  ").next().unwrap_or_default().to_owned();
+            ran.output.lines().map(label).collect()
+        };
+        assert_eq!(labels(&watched), labels(&piped));
+    }
+    // Programs read these outputs, and a dumb terminal cannot erase.
+    for (option, terminal) in [("--json", "xterm"), ("--show", "xterm"), ("--original", "dumb")] {
+        let mut load = command("fields", server.port, "--load closed_threads --clients 1 --milliseconds 400");
+        let silent = run_on_a_terminal(load.arg(option).env("TERM", terminal));
+        assert!(!silent.errors.contains(ERASE), "{option}: {silent:?}");
+    }
     server.stop().is_good();
 }
