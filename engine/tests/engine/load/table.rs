@@ -1,6 +1,7 @@
 //! The table at the end of a load, and the line on a terminal while it runs.
 
 use std::io::{Read, Write};
+use std::time::{Duration, Instant};
 
 use crate::support::both_ends::{command, serve};
 use crate::support::interactive::run_on_a_terminal;
@@ -87,13 +88,13 @@ fn an_open_load_shows_its_rate_beside_the_requested_one() {
     server.stop().is_good();
 }
 
-/// A server that answers each connection after a second cannot keep up with a hundred requests per second over four.
+/// A server that takes 100 ms for a reply cannot keep up with 200 requests per second over four connections.
 #[test]
 fn an_overloaded_server_is_told_from_a_slow_load() {
     let port = serve(|mut stream| {
         let mut request = [0; 64];
         while stream.read(&mut request).is_ok_and(|bytes| bytes > 0) {
-            std::thread::sleep(std::time::Duration::from_millis(100));
+            std::thread::sleep(Duration::from_millis(100));
             if stream.write_all(&[0]).is_err() {
                 return;
             }
@@ -103,12 +104,35 @@ fn an_overloaded_server_is_told_from_a_slow_load() {
     let ran = run(&mut command("bytes", port, options));
     assert_eq!(ran.status, Some(1), "{ran:?}");
     let table = Table::of(&ran.output);
-    assert!(!table.is_valid(), "{ran:?}");
+    assert!(!table.is_valid() && table.row("Errors") == ["0"], "{ran:?}");
     let failed = table.line("failed checks").expect("failed checks");
     assert!(failed.contains("achieved_rate ") && !failed.contains("generator_cpu"), "{ran:?}");
     assert!(table.line("hint").expect("a hint").contains("--rate"), "{ran:?}");
     let [_, rate, _] = table.row("Requests")[..] else { panic!("{ran:?}") };
     assert!(quantity(rate) < 60.0, "{ran:?}");
+}
+
+/// A closed load has no rate to keep, so a failed check is no failure of it: the server stops in the middle of the window.
+#[test]
+fn a_failed_check_of_a_closed_load_is_shown_although_it_succeeds() {
+    let port = serve(|mut stream| {
+        let (mut request, began, mut has_slept) = ([0; 64], Instant::now(), false);
+        while stream.read(&mut request).is_ok_and(|bytes| bytes > 0) {
+            if began.elapsed() > Duration::from_millis(200) && !std::mem::replace(&mut has_slept, true) {
+                std::thread::sleep(Duration::from_millis(800));
+            }
+            if stream.write_all(&[0]).is_err() {
+                return;
+            }
+        }
+    });
+    let options = "--load closed_connections --clients 2 --connections kept --bytes 1 --milliseconds 600";
+    let ran = run(&mut command("bytes", port, options));
+    assert_eq!(ran.status, Some(0), "{ran:?}");
+    fits(&ran);
+    let table = Table::of(&ran.output);
+    assert!(table.line("failed checks").expect("failed checks").contains("little "), "{ran:?}");
+    assert!(!table.is_valid() && table.line("hint").is_some() && table.row("Errors") == ["0"], "{ran:?}");
 }
 
 #[test]
