@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import Sequence
 from dataclasses import dataclass
 
@@ -16,6 +17,8 @@ __all__ = ["MOST_TO_KNOW", "MetricAnswer", "metric_answers", "to_know", "worse_t
 
 MOST_TO_KNOW = 5
 """The most lines of what to know on the terminal; the report has all notes."""
+CHECK = re.compile(r"(load: \w+ = .*?, allowed: at most [^:]*):.*")
+"""A failed check of a load; what follows its limit is in the report."""
 MOST_OTHERS = 3
 """The most contenders that a sentence compares with the best; it counts the others."""
 
@@ -225,7 +228,7 @@ def to_know(summary: Summary) -> list[str]:
     """Lists what a reader must know, each once: trials, why some were invalid, and the run's notes."""
     study, given_up = summary.study, [*summary.trials.given_up]
     lines = [f"{trial_counts(summary)}; {count(study.blocks, 'block')} count, seed {study.seed}"]
-    lines += invalid_trials(summary)
+    lines += [CHECK.sub(r"\1", line) for line in invalid_trials(summary)]
     # The reason why a contender was given up is one of those.
     notes = [
         each for each in study.notes if not any(each.startswith(f"{name} was given up") for name in given_up)

@@ -179,13 +179,18 @@ UNBEATEN = "*"
 """The mark of a contender that no other beats significantly, if it beats another."""
 
 METRIC_HEADS = {
-    "server_cpu_per_request": "CPU/request",
-    "machine_cpu_per_request": "Machine CPU/request",
+    "server_cpu_per_request": "CPU/req",
+    "machine_cpu_per_request": "Machine CPU/req",
     "server_cpu_per_byte": "CPU/byte",
     "machine_cpu_per_byte": "Machine CPU/byte",
     "requests_per_second": "Requests/s",
-    "server.memory_per_connection": "Memory/connection",
+    "server.memory_per_connection": "Memory/conn",
+    "latency_p99_seconds": "p99",
+    "latency_p90_seconds": "p90",
+    "latency_p50_seconds": "p50",
+    "latency_mean_seconds": "Mean latency",
 }
+"""The heads of narrow columns."""
 
 
 def metrics_table(summary: Summary) -> Table:
