@@ -10,4 +10,5 @@ pub mod quantity;
 pub mod round_trip;
 pub mod setting;
 pub mod table;
+pub mod unit;
 pub mod window;

@@ -4,21 +4,24 @@
 //! are made from that declaration, so a new setting is written in one place.
 
 use std::collections::BTreeMap;
+use std::time::Duration;
 
 use anyhow::Result;
 use serde::Serialize;
 
 use crate::base::mistake::{Blame, mistake_with_hint};
+use crate::base::unit::{Fault, Unit};
 
 /// A setting: its name, its meaning, and the allowed values.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize)]
 pub struct Setting {
-    /// Name in studies and results. `--drain-milliseconds` is the command-line form of `drain_milliseconds`.
+    /// Name in studies and results. `--warm-up` is the command-line form of `warm_up`.
     pub name: &'static str,
     /// One sentence.
     pub help: &'static str,
-    /// Unit of an integer, for instance `bytes`.
-    pub unit: Option<&'static str>,
+    /// Unit of an integer.
+    #[serde(flatten)]
+    pub unit: Unit,
     /// Type, bounds and default.
     #[serde(flatten)]
     pub kind: Kind,
@@ -102,7 +105,7 @@ pub enum Value {
 }
 
 impl std::fmt::Display for Value {
-    /// Formats the value as it is typed.
+    /// Formats the value without its unit. [`Setting::format`] has the unit, too.
     fn fmt(&self, formatter: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
         match self {
             Value::Integer(number) => number.fmt(formatter),
@@ -130,19 +133,29 @@ impl Setting {
     /// Describes the allowed values.
     pub fn allowed(&self) -> String {
         match self.kind {
-            Kind::Integer { minimum, maximum, .. } => format!("a whole number from {minimum} to {maximum}"),
+            Kind::Integer { minimum, maximum, .. } => self.unit.range(minimum, maximum),
             Kind::Boolean { .. } => "true or false".to_owned(),
             Kind::Choice { choices, .. } => choices.join(" or "),
             Kind::Text { longest, .. } => format!("1 to {longest} visible ASCII characters, no spaces"),
         }
     }
 
+    /// Formats a value as it is typed.
+    pub fn format(&self, value: &Value) -> String {
+        match value {
+            Value::Integer(number) => self.unit.format(*number),
+            other => other.to_string(),
+        }
+    }
+
     /// Parses a typed value. The error names the option, the value and the allowed values.
     pub fn parse(&self, text: &str) -> Result<Value> {
         let value = match self.kind {
-            Kind::Integer { minimum, maximum, .. } => {
-                text.parse().ok().filter(|number| (minimum..=maximum).contains(number)).map(Value::Integer)
-            }
+            Kind::Integer { minimum, maximum, .. } => match self.unit.parse(text) {
+                Ok(number) => (minimum..=maximum).contains(&number).then_some(Value::Integer(number)),
+                Err(Fault::NotANumber | Fault::TooLarge) => None,
+                Err(fault) => return Err(self.refusal(text, fault)),
+            },
             Kind::Boolean { .. } => text.parse().ok().map(Value::Boolean),
             Kind::Choice { choices, .. } => choices.contains(&text).then(|| Value::Word(text.to_owned())),
             Kind::Text { longest, .. } => {
@@ -162,11 +175,38 @@ impl Setting {
         })
     }
 
+    /// Refuses a number with a wrong unit, or without one.
+    fn refusal(&self, text: &str, fault: Fault) -> anyhow::Error {
+        let option = self.option();
+        let (code, message, hint) = match fault {
+            Fault::NoUnit => {
+                let mut guesses = self.unit.guesses(text);
+                guesses.retain(|guess| self.parse(guess).is_ok());
+                let allowed = || format!("allowed: {}", self.allowed());
+                let hint = if guesses.is_empty() { allowed() } else { guesses.join(" or ") };
+                ("setting.no_unit", format!("--{option} {text}: no unit"), hint)
+            }
+            Fault::NotWhole => (
+                "setting.not_whole",
+                format!("--{option} {text}: not a multiple of {}", self.unit.step()),
+                format!("allowed: {}", self.allowed()),
+            ),
+            _ => (
+                "setting.unknown_unit",
+                format!("--{option} {text}: unknown unit"),
+                format!("units: {}; allowed: {}", self.unit.names(), self.allowed()),
+            ),
+        };
+        mistake_with_hint(code, message, hint).blaming(&[self.name])
+    }
+
     /// Returns whether the text is a number, of any length, that is larger than the maximum.
     fn is_exceeded_by(&self, text: &str) -> bool {
         let Kind::Integer { maximum, .. } = self.kind else { return false };
-        let is_number = !text.is_empty() && text.bytes().all(|byte| byte.is_ascii_digit());
-        is_number && text.parse::<u64>().map_or(true, |number| number > maximum)
+        match self.unit.parse(text) {
+            Ok(number) => number > maximum,
+            Err(fault) => fault == Fault::TooLarge,
+        }
     }
 }
 
@@ -195,6 +235,11 @@ impl Settings {
             Some(Value::Integer(number)) => *number,
             other => panic!("the setting {name} is not a declared integer: {other:?}"),
         }
+    }
+
+    /// Returns a time; panics as [`Settings::integer`] does.
+    pub fn time(&self, name: &str) -> Duration {
+        Duration::from_nanos(self.integer(name))
     }
 
     /// Returns a boolean setting; panics as [`Settings::integer`] does.
@@ -227,11 +272,13 @@ impl Settings {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::base::mistake::Mistake;
+    use crate::base::unit::{MILLISECOND, MINUTE, SECOND};
 
     const POOL: Setting = Setting {
         name: "pool_size",
         help: "",
-        unit: None,
+        unit: Unit::None,
         kind: Kind::Integer { minimum: 1, maximum: 8, default: 4 },
         for_more: Some("two pools"),
     };
@@ -240,7 +287,7 @@ mod tests {
     fn bounds_are_allowed_and_other_values_refused_with_the_bounds() {
         assert_eq!(POOL.parse("1").unwrap(), Value::Integer(1));
         assert_eq!(POOL.parse("8").unwrap(), Value::Integer(8));
-        for wrong in ["0", "9", "-1", "x", "", "1.5", "99999999999999999999"] {
+        for wrong in ["0", "9", "-1", "x", "", "1.5", "2ms", "99999999999999999999"] {
             let message = POOL.parse(wrong).unwrap_err().to_string();
             assert!(
                 message.contains("--pool-size") && message.contains(wrong) && message.contains("1 to 8"),
@@ -252,11 +299,34 @@ mod tests {
     }
 
     #[test]
+    fn a_time_has_a_unit_and_each_fault_a_code() {
+        let unit = Unit::Time { resolution: MILLISECOND };
+        let kind = Kind::Integer { minimum: MILLISECOND, maximum: MINUTE, default: SECOND };
+        let length = Setting { name: "length", unit, kind, ..POOL };
+        assert_eq!(length.parse("1.5s").unwrap(), Value::Integer(1500 * MILLISECOND));
+        assert_eq!(length.format(&length.default()), "1s");
+        for (wrong, code, hint) in [
+            ("5", "setting.no_unit", "5s or 5ms"),
+            ("5000", "setting.no_unit", "5000ms"),
+            ("100000", "setting.no_unit", "allowed: a time from 1ms to 1min"),
+            ("5m", "setting.unknown_unit", "units: ns, us, ms, s, min, h; allowed: a time from 1ms to 1min"),
+            ("0.5ms", "setting.not_whole", "allowed: a time from 1ms to 1min"),
+            ("0", "setting.invalid_value", "allowed: a time from 1ms to 1min"),
+            ("2min", "setting.invalid_value", "allowed: a time from 1ms to 1min; two pools"),
+        ] {
+            let error = length.parse(wrong).unwrap_err();
+            let mistake = error.downcast_ref::<Mistake>().unwrap();
+            assert_eq!((mistake.code, mistake.hint.as_deref()), (code, Some(hint)), "{wrong}");
+            assert_eq!(mistake.blamed, ["length"]);
+        }
+    }
+
+    #[test]
     fn a_text_is_visible_and_not_too_long() {
         let path = Setting {
             name: "path",
             help: "",
-            unit: None,
+            unit: Unit::None,
             kind: Kind::Text { longest: 8, default: "/", form: Form::Plain },
             for_more: None,
         };

@@ -359,7 +359,7 @@ fn with_settings<const N: usize>(mut command: Command, groups: [(&'static str, V
             if command.get_arguments().any(|argument| argument.get_id() == setting.name) {
                 continue;
             }
-            let unit = setting.unit.map(|unit| format!(" {unit};")).unwrap_or_default();
+            let unit = setting.unit.counted().map(|things| format!(" {things};")).unwrap_or_default();
             let default = catalogue::defaults(&setting);
             command = command.arg(
                 Arg::new(setting.name)

@@ -3,7 +3,7 @@
 use std::sync::atomic::{AtomicUsize, Ordering::Relaxed};
 use std::time::Duration;
 
-use crate::client::load::{Edge, LoadRun, MILLISECONDS, WARM_UP};
+use crate::client::load::{DURATION, Edge, LoadRun, WARM_UP};
 use crate::sys::clock::now;
 use crate::sys::signal;
 
@@ -37,9 +37,8 @@ impl<'run> Edges<'run> {
         if !run.is_timed() {
             return Edges { run, began, to_come: Vec::new() };
         }
-        let milliseconds = |setting: &str| run.settings.integer(setting) * 1_000_000;
-        let started = began + run.ramp() + milliseconds(WARM_UP.name);
-        run.window.set(started..started + milliseconds(MILLISECONDS.name));
+        let started = began + run.ramp() + run.settings.integer(WARM_UP.name);
+        run.window.set(started..started + run.settings.integer(DURATION.name));
         Edges { run, began, to_come: vec![Edge::Ended, Edge::Nearing, Edge::Started] }
     }
 

@@ -46,8 +46,7 @@ impl Failure {
 
     /// Requests in flight after the window's end got no reply in time, though there may have been progress.
     pub fn behind_the_window() -> Self {
-        let message =
-            "waiting for replies after the window: the time allowed is over (--timeout-milliseconds)".to_owned();
+        let message = "waiting for replies after the window: the time allowed is over (--timeout)".to_owned();
         Failure { kind: ErrorKind::TimedOut, message }
     }
 
@@ -55,7 +54,7 @@ impl Failure {
     fn in_pieces(longest: Duration) -> Self {
         let message = format!(
             "{RECEIVING}: it arrived in pieces and is incomplete after {:.1} s, {LONGEST} times the time allowed \
-             (--timeout-milliseconds)",
+             (--timeout)",
             longest.as_secs_f64()
         );
         Failure { kind: ErrorKind::TimedOut, message }
@@ -63,7 +62,7 @@ impl Failure {
 
     /// This activity made no progress in time.
     pub fn timed_out(doing: &str) -> Self {
-        let message = format!("{doing}: no progress within the time allowed (--timeout-milliseconds)");
+        let message = format!("{doing}: no progress within the time allowed (--timeout)");
         Failure { kind: ErrorKind::TimedOut, message }
     }
 }

@@ -10,6 +10,7 @@ use crate::base::about::About;
 use crate::base::mistake::{Blame, mistake_with_hint, raise_to};
 use crate::base::output::warn;
 use crate::base::setting::{Kind, SEVERAL_LOADS, Setting, Settings};
+use crate::base::unit::{HOUR, MICROSECOND, MILLISECOND, SECOND, Unit};
 use crate::base::window::Window;
 use crate::client::measure::Measured;
 use crate::client::requirement::Requirement;
@@ -139,11 +140,11 @@ impl Load {
 
 /// Maximum time for which a load waits for progress.
 pub const TIMEOUT: Setting = Setting {
-    name: "timeout_milliseconds",
+    name: "timeout",
     help: "Time without progress after which a connection has failed; a reply that arrives in pieces fails after ten \
            times this time",
-    unit: Some("milliseconds"),
-    kind: Kind::Integer { minimum: 1, maximum: 3_600_000, default: 10_000 },
+    unit: Unit::Time { resolution: MILLISECOND },
+    kind: Kind::Integer { minimum: MILLISECOND, maximum: HOUR, default: 10 * SECOND },
     for_more: Some("for slower replies, use a server that sends part of each reply at least once an hour"),
 };
 
@@ -151,7 +152,7 @@ pub const TIMEOUT: Setting = Setting {
 pub const CLIENTS: Setting = Setting {
     name: "clients",
     help: "Number of concurrent clients, each with its own connection",
-    unit: Some("clients"),
+    unit: Unit::Of("clients"),
     kind: Kind::Integer { minimum: 1, maximum: 100_000, default: 4 },
     for_more: Some(SEVERAL_LOADS),
 };
@@ -160,7 +161,7 @@ pub const CLIENTS: Setting = Setting {
 pub const CONNECTIONS: Setting = Setting {
     name: "connections",
     help: "One connection per request, or one persistent connection per client (as far as the protocol allows)",
-    unit: None,
+    unit: Unit::None,
     kind: Kind::Choice { choices: &["per_request", KEPT], default: "per_request" },
     for_more: None,
 };
@@ -172,49 +173,49 @@ pub const KEPT: &str = "kept";
 pub const LOOPS: Setting = Setting {
     name: "loops",
     help: "Requests per client, unless the load ends by time",
-    unit: Some("requests"),
+    unit: Unit::Of("requests"),
     kind: Kind::Integer { minimum: 1, maximum: 10_000_000, default: 500 },
     for_more: Some(
-        "for more, use a load that ends by time (--milliseconds; not --load closed), or several loads in sequence",
+        "for more, use a load that ends by time (--duration; not --load closed), or several loads in sequence",
     ),
 };
 
 /// Length of the measured window.
-pub const MILLISECONDS: Setting = Setting {
-    name: "milliseconds",
+pub const DURATION: Setting = Setting {
+    name: "duration",
     help: "Length of the measured window, after which the load ends; 0, if allowed: the load ends after --loops \
            requests per client",
-    unit: Some("milliseconds"),
-    kind: Kind::Integer { minimum: 0, maximum: 86_400_000, default: 0 },
+    unit: Unit::Time { resolution: MILLISECOND },
+    kind: Kind::Integer { minimum: 0, maximum: 24 * HOUR, default: 0 },
     for_more: Some("for more than a day, run several loads in sequence"),
 };
 
 /// Warm-up before the window.
 pub const WARM_UP: Setting = Setting {
-    name: "warm_up_milliseconds",
+    name: "warm_up",
     help: "Warm-up: time from the first request to the start of the measured window; persistent connections are \
            opened before",
-    unit: Some("milliseconds"),
-    kind: Kind::Integer { minimum: 0, maximum: 3_600_000, default: 0 },
+    unit: Unit::Time { resolution: MILLISECOND },
+    kind: Kind::Integer { minimum: 0, maximum: HOUR, default: 0 },
     for_more: Some("for more than an hour, run a separate load first and ignore its result"),
 };
 
 /// Ramp-up of the load.
 pub const RAMP_UP: Setting = Setting {
-    name: "ramp_up_milliseconds",
+    name: "ramp_up",
     help: "Ramp-up: time before the warm-up in which clients start one after another, or the rate rises; persistent \
            connections are opened before",
-    unit: Some("milliseconds"),
-    kind: Kind::Integer { minimum: 0, maximum: 3_600_000, default: 0 },
+    unit: Unit::Time { resolution: MILLISECOND },
+    kind: Kind::Integer { minimum: 0, maximum: HOUR, default: 0 },
     for_more: Some("for more than an hour, run several loads in sequence, each larger than the one before"),
 };
 
 /// Think time between two requests.
 pub const THINK: Setting = Setting {
-    name: "think_microseconds",
+    name: "think",
     help: "Think time: pause of a client between a reply and its next request",
-    unit: Some("microseconds"),
-    kind: Kind::Integer { minimum: 0, maximum: 3_600_000_000, default: 0 },
+    unit: Unit::Time { resolution: MICROSECOND },
+    kind: Kind::Integer { minimum: 0, maximum: HOUR, default: 0 },
     for_more: Some("for more than an hour, start a new load for every request"),
 };
 
@@ -240,7 +241,7 @@ pub fn closing(clients: usize, settings: &Settings) -> usize {
 
 /// Ramp-up in nanoseconds; 0 if the load has no such setting.
 pub fn ramp(settings: &Settings) -> u64 {
-    settings.values().get(RAMP_UP.name).map_or(0, |_| settings.integer(RAMP_UP.name)) * 1_000_000
+    settings.values().get(RAMP_UP.name).map_or(0, |_| settings.integer(RAMP_UP.name))
 }
 
 /// One life of a load.
@@ -302,13 +303,13 @@ impl LoadRun {
 
     /// Returns whether the load ends by time; panics if the load has no such setting.
     pub fn is_timed(&self) -> bool {
-        self.settings.integer(MILLISECONDS.name) > 0
+        self.settings.integer(DURATION.name) > 0
     }
 
     /// Length of its window, if the load ends by time.
     pub fn window_ns(&self) -> Option<u64> {
-        self.settings.values().get(MILLISECONDS.name)?;
-        self.is_timed().then(|| self.settings.integer(MILLISECONDS.name) * 1_000_000)
+        self.settings.values().get(DURATION.name)?;
+        self.is_timed().then(|| self.settings.integer(DURATION.name))
     }
 
     /// Ramp-up in nanoseconds; 0 if the load has no such setting.

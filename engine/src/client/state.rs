@@ -124,5 +124,5 @@ pub fn requests_each(run: &LoadRun) -> u64 {
 
 /// Think time of a client in nanoseconds.
 pub fn pause(run: &LoadRun) -> u64 {
-    run.settings.integer(THINK.name) * 1000
+    run.settings.integer(THINK.name)
 }

@@ -181,7 +181,7 @@ fn not_judged(name: &'static str, value: Option<f64>, limit: f64, why: String) -
 /// Advice, by the kinds of errors that it may help against.
 const ADVICE: [(&[&str], &str); 6] = [
     (&["refused"], "start the server, or check its address"),
-    (&["timed_out"], "use a longer --timeout-milliseconds for slow replies, or less load"),
+    (&["timed_out"], "use a longer --timeout for slow replies, or less load"),
     (
         &["wrong_reply", "surplus"],
         "see the first error; check that both ends agree (--bytes and the like); use --check count if only lengths \
@@ -274,7 +274,7 @@ fn something_due(evidence: &Evidence, schedule: &ScheduleEvidence) -> Check {
     if schedule.due == 0 && !evidence.errors.is_empty() {
         return not_judged(EMPTY, None, 0.0, "the load failed before".to_owned());
     }
-    let change = "there is nothing to measure; use a longer --milliseconds, or a higher --rate";
+    let change = "there is nothing to measure; use a longer --duration, or a higher --rate";
     check(EMPTY, f64::from(schedule.due == 0), 0.0, "1 if no request was due in the window", change)
 }
 
@@ -292,7 +292,7 @@ fn rate(evidence: &Evidence, schedule: &ScheduleEvidence) -> Check {
         "the server does not keep up, or not over so few connections: use a lower --rate, or more --clients"
     } else {
         "the server does not keep up (use a lower --rate), or its latency is long compared with the window (use \
-         longer --warm-up-milliseconds and --milliseconds)"
+         longer --warm-up and --duration)"
     };
     let change = format!(
         "{} replies arrived while {} requests were due, of which {} waited for a connection; {change}",

@@ -14,6 +14,7 @@ use anyhow::{Context, Result};
 
 use crate::base::about::About;
 use crate::base::feature::{Feature, IO_URING};
+use crate::base::unit::Unit;
 use crate::base::setting::{Kind, Setting};
 use crate::server::connection::Connection;
 use crate::server::design::{COMMON, Design, Run, Worker, no_pool};
@@ -45,7 +46,7 @@ const MULTISHOT: Feature = Feature {
 const RECEIVE_BUFFERS: Setting = Setting {
     name: "receive_buffers",
     help: "Receive buffers, shared by all connections",
-    unit: Some("buffers"),
+    unit: Unit::Of("buffers"),
     kind: Kind::Integer { minimum: 1, maximum: 1 << 15, default: 1024 },
     for_more: None,
 };
@@ -53,7 +54,7 @@ const RECEIVE_BUFFERS: Setting = Setting {
 const RECEIVE_BUFFER_BYTES: Setting = Setting {
     name: "receive_buffer_bytes",
     help: "Size of each receive buffer",
-    unit: Some("bytes"),
+    unit: Unit::Bytes,
     kind: Kind::Integer { minimum: 64, maximum: 1 << 20, default: 4096 },
     for_more: None,
 };

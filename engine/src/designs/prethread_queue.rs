@@ -9,6 +9,7 @@ use anyhow::Result;
 
 use crate::base::about::About;
 use crate::base::feature::THREADS;
+use crate::base::unit::Unit;
 use crate::base::setting::{Kind, Setting};
 use crate::server::design::{COMMON, Design, POOL, Run, Worker, pool};
 use crate::server::pool::thread_pool;
@@ -30,7 +31,7 @@ pub static ENTRY: Design = Design {
 const RING: Setting = Setting {
     name: "ring",
     help: "Accepted connections that may wait for a free thread; the main thread waits while the queue is full",
-    unit: Some("connections"),
+    unit: Unit::Of("connections"),
     kind: Kind::Integer { minimum: 1, maximum: 65536, default: 32 },
     for_more: None,
 };

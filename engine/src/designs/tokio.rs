@@ -18,6 +18,7 @@ use tokio::time::sleep;
 
 use crate::base::about::About;
 use crate::base::feature::{EPOLL, EVENTFD, THREADS};
+use crate::base::unit::Unit;
 use crate::base::setting::{Kind, Setting, Settings};
 use crate::count::tally::ErrorKind;
 use crate::protocol::workload::Job;
@@ -42,7 +43,7 @@ pub static ENTRY: Design = Design {
 const RUNTIME: Setting = Setting {
     name: "runtime",
     help: "The scheduler: a single thread for everything, or several threads that steal tasks from each other",
-    unit: None,
+    unit: Unit::None,
     kind: Kind::Choice { choices: &["current_thread", "multi_thread"], default: "current_thread" },
     for_more: None,
 };
@@ -50,7 +51,7 @@ const RUNTIME: Setting = Setting {
 const WORKER_THREADS: Setting = Setting {
     name: "worker_threads",
     help: "Threads of the multi_thread scheduler; 0: one per available CPU",
-    unit: Some("threads"),
+    unit: Unit::Of("threads"),
     kind: Kind::Integer { minimum: 0, maximum: 4096, default: 0 },
     for_more: None,
 };
@@ -58,7 +59,7 @@ const WORKER_THREADS: Setting = Setting {
 const WORK: Setting = Setting {
     name: "work",
     help: "Where the computing part of a request runs: in its task, or on the runtime's pool for blocking work",
-    unit: None,
+    unit: Unit::None,
     kind: Kind::Choice { choices: &["in_place", "blocking_pool"], default: "in_place" },
     for_more: None,
 };

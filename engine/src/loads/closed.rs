@@ -8,6 +8,7 @@ use anyhow::{Context, Result};
 
 use crate::base::about::About;
 use crate::base::setting::{Kind, Setting};
+use crate::base::unit::Unit;
 use crate::client::blocking::BlockingClient;
 use crate::client::live_line::LiveLine;
 use crate::client::load::{COMMON, LOOPS, Load, LoadRun, THINK};
@@ -32,7 +33,7 @@ pub static ENTRY: Load = Load {
 const CHILDREN: Setting = Setting {
     name: "children",
     help: "Number of concurrent client processes",
-    unit: Some("processes"),
+    unit: Unit::Of("processes"),
     kind: Kind::Integer { minimum: 1, maximum: 4096, default: 5 },
     for_more: Some("for more, use a --load whose clients are not processes, with --clients"),
 };

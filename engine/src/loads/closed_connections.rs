@@ -4,7 +4,7 @@ use crate::base::about::About;
 use crate::client::event_loop::{
     self, CLOSING, Kind, PIN_THREADS, PIPELINE, REQUESTS_PER_CONNECTION, REQUIREMENTS, THREADS,
 };
-use crate::client::load::{CLIENTS, CONNECTIONS, LOOPS, Load, MILLISECONDS, RAMP_UP, THINK, WARM_UP};
+use crate::client::load::{CLIENTS, CONNECTIONS, DURATION, LOOPS, Load, RAMP_UP, THINK, WARM_UP};
 use crate::client::state::pause;
 use crate::transfer::primitive::Waits;
 use crate::transfer::waiting::{BACK_END, COMPLETIONS};
@@ -20,7 +20,7 @@ pub static ENTRY: Load = Load {
         CLIENTS,
         CONNECTIONS,
         LOOPS,
-        MILLISECONDS,
+        DURATION,
         WARM_UP,
         RAMP_UP,
         THINK,
@@ -33,7 +33,7 @@ pub static ENTRY: Load = Load {
     ],
     workers: |settings| settings.integer(THREADS.name) as usize,
     requests: &[CLIENTS, LOOPS],
-    duration: Some(&MILLISECONDS),
+    duration: Some(&DURATION),
     without_primitives: Some((&BACK_END, COMPLETIONS)),
     requirements: REQUIREMENTS,
     run: |run| event_loop::run(run, Kind::Closed { pause: pause(run) }),

@@ -16,7 +16,7 @@ use crate::base::mistake::in_words;
 use crate::client::blocking::BlockingClient;
 use crate::client::edges::Edges;
 use crate::client::live_line::LiveLine;
-use crate::client::load::{CLIENTS, COMMON, CONNECTIONS, LOOPS, Load, LoadRun, MILLISECONDS, THINK, WARM_UP, clients};
+use crate::client::load::{CLIENTS, COMMON, CONNECTIONS, DURATION, LOOPS, Load, LoadRun, THINK, WARM_UP, clients};
 use crate::client::measure::Measure;
 use crate::client::state::{CONNECT_INTERVAL, ClientState, requests_each};
 use crate::count::own_memory;
@@ -30,10 +30,10 @@ pub static ENTRY: Load = Load {
                   or one per request",
         source: "the client programs of cse232-a2 and erss-hw4; pthread_create(3)",
     },
-    settings: &[CLIENTS, CONNECTIONS, LOOPS, MILLISECONDS, WARM_UP, THINK],
+    settings: &[CLIENTS, CONNECTIONS, LOOPS, DURATION, WARM_UP, THINK],
     workers: clients,
     requests: &[CLIENTS, LOOPS],
-    duration: Some(&MILLISECONDS),
+    duration: Some(&DURATION),
     run,
     ..COMMON
 };

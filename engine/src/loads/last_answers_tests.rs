@@ -83,7 +83,7 @@ fn counts(load: &Load, address: SocketAddr, think: u64) -> Counts {
         ("clients", Value::Integer(2)),
         ("loops", Value::Integer(6)),
         ("connections", Value::Word("kept".to_owned())),
-        ("think_microseconds", Value::Integer(think)),
+        ("think", Value::Integer(think)),
     ]);
     let settings = Settings::new(&declared, &given);
     let run: &'static LoadRun = Box::leak(Box::new(LoadRun {

@@ -5,6 +5,7 @@ use anyhow::Result;
 
 use crate::base::about::About;
 use crate::base::setting::{Kind as Values, Setting};
+use crate::base::unit::{HOUR, MILLISECOND, SECOND};
 use crate::client::event_loop::{
     self, CLOSING, Kind, PIN_THREADS, PIPELINE, REQUESTS_PER_CONNECTION, REQUIREMENTS, THREADS,
 };
@@ -19,8 +20,10 @@ const CLIENTS: Setting =
     Setting { kind: Values::Integer { minimum: 1, maximum: 100_000, default: 64 }, ..load::CLIENTS };
 
 /// An open load always ends by time.
-const MILLISECONDS: Setting =
-    Setting { kind: Values::Integer { minimum: 1, maximum: 86_400_000, default: 5000 }, ..load::MILLISECONDS };
+const DURATION: Setting = Setting {
+    kind: Values::Integer { minimum: MILLISECOND, maximum: 24 * HOUR, default: 5 * SECOND },
+    ..load::DURATION
+};
 
 /// Persistent connections by default, if the protocol allows them: at the rates of an open load, one connection per
 /// request soon uses up all local ports.
@@ -41,7 +44,7 @@ pub static ENTRY: Load = Load {
         ARRIVAL_SEED,
         CLIENTS,
         CONNECTIONS,
-        MILLISECONDS,
+        DURATION,
         WARM_UP,
         RAMP_UP,
         THREADS,
@@ -54,7 +57,7 @@ pub static ENTRY: Load = Load {
     ],
     workers: |settings| settings.integer(THREADS.name) as usize,
     requests: &[],
-    duration: Some(&MILLISECONDS),
+    duration: Some(&DURATION),
     without_primitives: Some((&BACK_END, COMPLETIONS)),
     requirements: REQUIREMENTS,
     run,

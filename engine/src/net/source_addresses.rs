@@ -11,6 +11,7 @@ use nix::sys::socket::sockopt::IpBindAddressNoPort;
 use socket2::Socket;
 
 use crate::base::mistake::{Blame, mistake_with_hint};
+use crate::base::unit::Unit;
 use crate::base::setting::{Kind, Setting, Settings};
 use crate::net::address::Address;
 
@@ -19,7 +20,7 @@ pub const SOURCE_ADDRESSES: Setting = Setting {
     name: "source_addresses",
     help: "Local addresses that clients connect from by turns, each with all local ports: 127.0.0.1, 127.0.0.2 and so on, or \
            those that the machine has on the way to the server; 1: the kernel's choice",
-    unit: Some("addresses"),
+    unit: Unit::Of("addresses"),
     kind: Kind::Integer { minimum: 1, maximum: LOOPBACK as u64, default: 1 },
     for_more: Some("for more connections than these have ports, a server at several ports, and a load for each"),
 };

@@ -12,6 +12,7 @@ use serde_json::{Value, json};
 use socket2::{Domain, SockRef, Socket, Type};
 
 use crate::base::mistake::{Blame, mistake, mistake_with_hint};
+use crate::base::unit::Unit;
 use crate::base::setting::{Form, Kind, Setting, Settings};
 use crate::sys::socket;
 
@@ -22,7 +23,7 @@ pub const SETTINGS: &[Setting] = &[NODELAY, CONGESTION];
 pub const NODELAY: Setting = Setting {
     name: "nodelay",
     help: "Send small segments at once (TCP_NODELAY) instead of waiting for an acknowledgement",
-    unit: None,
+    unit: Unit::None,
     kind: Kind::Boolean { default: true },
     for_more: None,
 };
@@ -31,7 +32,7 @@ pub const NODELAY: Setting = Setting {
 pub const CONGESTION: Setting = Setting {
     name: "congestion",
     help: "Congestion control of every connection (TCP_CONGESTION), such as cubic; `default` is the system's",
-    unit: None,
+    unit: Unit::None,
     kind: Kind::Text { longest: NAME - 1, default: "default", form: Form::Plain },
     for_more: None,
 };

@@ -2,6 +2,7 @@
 
 use std::sync::Arc;
 
+use crate::base::unit::Unit;
 use crate::base::setting::{Kind, Setting, Settings};
 use crate::protocol::workload::{Answer, Input};
 use crate::transfer::inbox;
@@ -11,7 +12,7 @@ use crate::transfer::primitive::Want;
 pub const BYTES: Setting = Setting {
     name: "bytes",
     help: "Bytes of every reply",
-    unit: Some("bytes"),
+    unit: Unit::Bytes,
     kind: Kind::Integer { minimum: 1, maximum: 1 << 30, default: 4000 },
     for_more: Some("for more bytes in a reply, use the workload stream"),
 };
@@ -20,7 +21,7 @@ pub const BYTES: Setting = Setting {
 pub const CHECK: Setting = Setting {
     name: "check",
     help: "Compare replies with the bytes that our servers send, or only count their bytes (for other servers)",
-    unit: None,
+    unit: Unit::None,
     kind: Kind::Choice { choices: &["pattern", "count"], default: "pattern" },
     for_more: None,
 };

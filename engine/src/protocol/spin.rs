@@ -2,15 +2,16 @@
 
 use std::time::Duration;
 
+use crate::base::unit::{MICROSECOND, SECOND, Unit};
 use crate::base::setting::{Kind, Setting, Settings};
 use crate::sys::clock::thread_cpu_time;
 
 /// Added CPU time, for the server side of a workload.
-pub const SPIN: Setting = Setting {
-    name: "spin_microseconds",
+pub const COMPUTE: Setting = Setting {
+    name: "compute",
     help: "CPU time to burn before every reply: a slowdown of known size, for testing the measurement itself",
-    unit: Some("microseconds"),
-    kind: Kind::Integer { minimum: 0, maximum: 1_000_000, default: 0 },
+    unit: Unit::Time { resolution: MICROSECOND },
+    kind: Kind::Integer { minimum: 0, maximum: SECOND, default: 0 },
     for_more: None,
 };
 
@@ -19,9 +20,9 @@ pub const SPIN: Setting = Setting {
 pub struct Spin(Duration);
 
 impl Spin {
-    /// As [`SPIN`] says.
+    /// As [`COMPUTE`] says.
     pub fn new(settings: &Settings) -> Self {
-        Spin(Duration::from_micros(settings.integer(SPIN.name)))
+        Spin(settings.time(COMPUTE.name))
     }
 
     /// Returns whether nothing is added, so that a request without other computing can be answered at once.

@@ -6,25 +6,26 @@ use std::time::Duration;
 use anyhow::Result;
 
 use crate::base::mistake::{Blame, mistake_with_hint};
+use crate::base::unit::{HOUR, MILLISECOND, MINUTE, SECOND, Unit};
 use crate::base::setting::{Kind, Setting, Settings};
 use crate::sys::clock::now;
 
 /// Length of a stall.
 pub const STALL: Setting = Setting {
-    name: "stall_milliseconds",
+    name: "stall",
     help: "Length of periodic stalls of the whole server; their effect on latency is computable, for testing the \
            measurement itself",
-    unit: Some("milliseconds"),
-    kind: Kind::Integer { minimum: 0, maximum: 60_000, default: 0 },
+    unit: Unit::Time { resolution: MILLISECOND },
+    kind: Kind::Integer { minimum: 0, maximum: MINUTE, default: 0 },
     for_more: None,
 };
 
 /// Period of the stalls.
 pub const STALL_EVERY: Setting = Setting {
-    name: "stall_every_milliseconds",
+    name: "stall_every",
     help: "Time from the start of one stall to the start of the next",
-    unit: Some("milliseconds"),
-    kind: Kind::Integer { minimum: 1, maximum: 3_600_000, default: 1000 },
+    unit: Unit::Time { resolution: MILLISECOND },
+    kind: Kind::Integer { minimum: MILLISECOND, maximum: HOUR, default: SECOND },
     for_more: None,
 };
 
@@ -43,18 +44,15 @@ impl Stalls {
     pub fn new(settings: &Settings, began: u64) -> Result<Self> {
         let (length, every) = (settings.integer(STALL.name), settings.integer(STALL_EVERY.name));
         if length >= every {
+            let typed = STALL.unit.format(length);
             return Err(mistake_with_hint(
                 "stall.too_long",
-                format!(
-                    "with --{} {length} and --{} {every} the server never replies",
-                    STALL.option(),
-                    STALL_EVERY.option()
-                ),
-                format!("stalls must be shorter than their period: use --{} above {length}", STALL_EVERY.option()),
+                format!("with --stall {typed} and --stall-every {} the server never replies", STALL.unit.format(every)),
+                format!("stalls must be shorter than their period: use --stall-every above {typed}"),
             )
             .blaming(&[STALL.name, STALL_EVERY.name]));
         }
-        Ok(Stalls { began, length: length * 1_000_000, every: every * 1_000_000 })
+        Ok(Stalls { began, length, every })
     }
 
     /// Returns whether stalls are off.
@@ -89,14 +87,13 @@ mod tests {
     use crate::base::setting::Value;
 
     fn stalls(length: u64, every: u64, began: u64) -> Result<Stalls> {
-        let given = [(STALL.name, length), (STALL_EVERY.name, every)];
+        let given = [(STALL.name, length * MILLISECOND), (STALL_EVERY.name, every * MILLISECOND)];
         let given: BTreeMap<_, _> = given.into_iter().map(|(name, value)| (name, Value::Integer(value))).collect();
         Stalls::new(&Settings::new([&STALL, &STALL_EVERY], &given), began)
     }
 
     #[test]
     fn a_stall_ends_every_period() {
-        const MILLISECOND: u64 = 1_000_000;
         let stalls = stalls(50, 500, 7).unwrap();
         for (at, end) in [
             (0, None),
@@ -129,9 +126,9 @@ mod tests {
 
     #[test]
     fn a_stall_without_an_end_is_refused() {
-        for (length, every) in [(1, 1), (500, 500), (501, 500), (60_000, 1)] {
+        for (length, every, typed) in [(1, 1, "1ms"), (500, 500, "500ms"), (501, 500, "501ms"), (60_000, 1, "1min")] {
             let refusal = stalls(length, every, 0).unwrap_err().to_string();
-            assert!(refusal.contains(&format!("--stall-every-milliseconds above {length}")), "{refusal}");
+            assert!(refusal.contains(&format!("--stall-every above {typed}")), "{refusal}");
         }
     }
 }

@@ -8,6 +8,7 @@ use serde::Serialize;
 
 use crate::base::about::About;
 use crate::base::mistake::{Blame, mistake_with_hint};
+use crate::base::unit::Unit;
 use crate::base::setting::{Kind, Setting, Settings, Value};
 use crate::base::window::Window;
 use crate::count::tally::ErrorKind;
@@ -150,7 +151,7 @@ pub const KEEP: Setting = Setting {
     name: "keep_connections",
     help: "Persistent connections: another request may follow a reply on its connection; the source's server closes \
            instead",
-    unit: None,
+    unit: Unit::None,
     kind: Kind::Boolean { default: false },
     for_more: None,
 };

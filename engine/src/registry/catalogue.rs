@@ -102,13 +102,11 @@ pub fn owners(option: &str) -> Vec<String> {
     owners
 }
 
-/// Returns the owner of an option of two namespaces, by its name, or by its first word, which is the lab's key.
+/// Returns the owner of an option of two namespaces.
 fn of_the_pair(option: &str) -> Option<String> {
-    let (key, _) = option.split_once('-').unwrap_or((option, ""));
-    let is_meant = |setting: &Setting| setting.option() == option || setting.option().split('-').next() == Some(option);
-    runs::namespace::SETTINGS.iter().any(is_meant).then(|| {
+    runs::namespace::SETTINGS.iter().any(|setting| setting.option() == option).then(|| {
         format!(
-            "namespace (`thunderherd serve DESIGN --lab veth --{key} VALUE`, which `load --lab veth` joins as it is)"
+            "namespace (`thunderherd serve DESIGN --lab veth --{option} VALUE`, which `load --lab veth` joins as it is)"
         )
     })
 }
@@ -117,9 +115,9 @@ fn of_the_pair(option: &str) -> Option<String> {
 pub fn defaults(setting: &Setting) -> String {
     let other = |entry: &Entry<Load>| {
         let own = entry.item.settings.iter().find(|own| own.name == setting.name)?.default();
-        (own != setting.default()).then(|| format!("; of {} {own}", entry.name))
+        (own != setting.default()).then(|| format!("; of {} {}", entry.name, setting.format(&own)))
     };
-    setting.default().to_string() + &LOADS.iter().filter_map(other).collect::<String>()
+    setting.format(&setting.default()) + &LOADS.iter().filter_map(other).collect::<String>()
 }
 
 /// Returns all registered entries for `list --json`.

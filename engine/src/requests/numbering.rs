@@ -7,6 +7,7 @@ use std::sync::atomic::{AtomicU64, Ordering::Relaxed};
 use rand_xoshiro::rand_core::{Rng, SeedableRng};
 use rand_xoshiro::{SplitMix64, Xoshiro256PlusPlus};
 
+use crate::base::unit::Unit;
 use crate::base::setting::{A_NUMBER_OF_64_BITS, Kind, Setting, Settings};
 use crate::sys::memory::shared::SharedArray;
 
@@ -15,7 +16,7 @@ pub const REQUEST_SEED: Setting = Setting {
     name: "request_seed",
     help: "Seed of the requests; the same seed gives the same sequence of sizes and kinds. Concurrent loads need \
            different seeds",
-    unit: None,
+    unit: Unit::None,
     kind: Kind::Integer { minimum: 0, maximum: u64::MAX, default: 1 },
     for_more: Some(A_NUMBER_OF_64_BITS),
 };

@@ -3,6 +3,7 @@
 use anyhow::Result;
 
 use crate::base::mistake::{Blame, mistake_with_hint};
+use crate::base::unit::Unit;
 use crate::base::setting::{A_NUMBER_OF_64_BITS, Form, Kind, NONE, SEVERAL_LOADS, Setting, Settings};
 use crate::requests::recording::RecordedGaps;
 
@@ -11,7 +12,7 @@ pub const RATE: Setting = Setting {
     name: "rate",
     help: "Rate of the open load: requests due per second, summed over all threads; recorded requests come at their \
            recorded rate by default",
-    unit: Some("requests a second"),
+    unit: Unit::Of("requests a second"),
     kind: Kind::Integer { minimum: 1, maximum: 10_000_000, default: 1000 },
     for_more: Some(SEVERAL_LOADS),
 };
@@ -21,7 +22,7 @@ pub const ARRIVALS: Setting = Setting {
     name: "arrivals",
     help: "Distribution of request times: independent of each other (a Poisson process), evenly spaced, or as \
            recorded (--recording)",
-    unit: None,
+    unit: Unit::None,
     kind: Kind::Choice { choices: &["poisson", "constant", RECORDED], default: "poisson" },
     for_more: None,
 };
@@ -34,7 +35,7 @@ pub const RECORDING: Setting = Setting {
     name: "recording",
     help: "CSV file for recorded arrivals, with a column gap_microseconds and one row per request: the time since the \
            request before it. The file repeats when it ends",
-    unit: None,
+    unit: Unit::None,
     kind: Kind::Text { longest: 4096, default: NONE, form: Form::File },
     for_more: None,
 };
@@ -44,7 +45,7 @@ pub const ARRIVAL_SEED: Setting = Setting {
     name: "arrival_seed",
     help: "Seed of the schedule; the same seed, rate and threads give the same request times. Concurrent loads need \
            different seeds",
-    unit: None,
+    unit: Unit::None,
     kind: Kind::Integer { minimum: 0, maximum: u64::MAX, default: 1 },
     for_more: Some(A_NUMBER_OF_64_BITS),
 };
@@ -97,11 +98,10 @@ impl Schedule {
         Ok(Some(Schedule { process, rate, seed: settings.integer(ARRIVAL_SEED.name), ramp }))
     }
 
-    /// Maximum number of requests due in this many milliseconds from the start, without a ramp. For a Poisson process,
+    /// Maximum number of requests due in this many nanoseconds from the start, without a ramp. For a Poisson process,
     /// six standard deviations above the mean, which one load in a milliard exceeds.
-    pub fn most_within(&self, milliseconds: u64) -> u64 {
-        let nanoseconds = milliseconds as f64 * 1e6;
-        let expected = nanoseconds * self.rate / 1e9;
+    pub fn most_within(&self, nanoseconds: u64) -> u64 {
+        let expected = nanoseconds as f64 * self.rate / 1e9;
         match self.process {
             Process::Poisson => (expected + 6.0 * expected.sqrt()).ceil() as u64 + 6,
             Process::Constant => expected.ceil() as u64,

@@ -12,6 +12,7 @@ use schemars::JsonSchema;
 use serde::Serialize;
 
 use crate::base::mistake::{Blame, mistake_with_hint};
+use crate::base::unit::Unit;
 use crate::base::setting::{FILE_PREFIX, Form, Kind, NONE, Setting, Settings};
 use crate::requests::numbering::Draw;
 use crate::requests::recording;
@@ -23,7 +24,7 @@ pub const SIZES: Setting = Setting {
            lognormal:4096,1.5 (median, and sigma of the logarithm; redrawn outside of 1..16384 or of a given range: \
            lognormal:4096,1.5,64..65536), weighted:64@90,16384@10 (sizes with weights), or file:PATH (the column \
            bytes of a CSV file, one row per request; the file repeats when it ends)",
-    unit: None,
+    unit: Unit::None,
     kind: Kind::Text { longest: 4096, default: NONE, form: Form::Sizes },
     for_more: None,
 };

@@ -11,21 +11,22 @@ use crate::base::about::Entry;
 use crate::base::limit::{Limit, Place, Point, Probe};
 use crate::base::mistake::mistake_with_hint;
 use crate::base::setting::{Kind, Setting, Settings};
+use crate::base::unit::{MILLISECOND, MINUTE, SECOND, Unit};
 use crate::lines::{self, LimitPoint, LimitRound, LimitUnavailable, Line};
 use crate::sys::process;
 
-const MILLISECONDS: Setting = Setting {
-    name: "milliseconds",
+const DURATION: Setting = Setting {
+    name: "duration",
     help: "Approximate total time, which sets the length of the rounds",
-    unit: Some("ms"),
-    kind: Kind::Integer { minimum: 1, maximum: 600_000, default: 10_000 },
+    unit: Unit::Time { resolution: MILLISECOND },
+    kind: Kind::Integer { minimum: MILLISECOND, maximum: 10 * MINUTE, default: 10 * SECOND },
     for_more: None,
 };
 
 const ROUNDS: Setting = Setting {
     name: "rounds",
     help: "Number of rounds; fewer rounds are longer",
-    unit: None,
+    unit: Unit::None,
     kind: Kind::Integer { minimum: 1, maximum: 10_000, default: 31 },
     for_more: None,
 };
@@ -33,13 +34,13 @@ const ROUNDS: Setting = Setting {
 const SEED: Setting = Setting {
     name: "seed",
     help: "Seed of the order within the rounds",
-    unit: None,
+    unit: Unit::None,
     kind: Kind::Integer { minimum: 0, maximum: u32::MAX as u64, default: 1 },
     for_more: None,
 };
 
 /// Settings of the measurement.
-pub const SETTINGS: &[Setting] = &[MILLISECONDS, ROUNDS, SEED];
+pub const SETTINGS: &[Setting] = &[DURATION, ROUNDS, SEED];
 
 /// No round begins after this multiple of the configured time, plus this time: the configured time may be shorter than a round
 /// can be.
@@ -90,7 +91,7 @@ pub fn probe(plan: &Plan, say: impl Fn(&Line) -> Result<()>) -> Result<()> {
         }
     }
     let rounds = plan.settings.integer(ROUNDS.name);
-    let whole = Duration::from_millis(plan.settings.integer(MILLISECONDS.name));
+    let whole = plan.settings.time(DURATION.name);
     // One more round, which finds the repetitions of each limit that fit into a round.
     let slice = whole / u32::try_from((rounds + 1) * probes.len().max(1) as u64).unwrap_or(u32::MAX);
     let mut random = Random(plan.settings.integer(SEED.name));

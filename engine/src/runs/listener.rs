@@ -8,6 +8,7 @@ use socket2::{Socket, Type};
 
 use crate::base::mistake::{mistake_with_hint, more_descriptors};
 use crate::base::setting::{Kind, Setting, Settings};
+use crate::base::unit::Unit;
 use crate::lines::SocketOptions;
 use crate::net::address::Address;
 use crate::net::netlink::Netlink;
@@ -19,7 +20,7 @@ use crate::sys::socket;
 pub const BACKLOG: Setting = Setting {
     name: "backlog",
     help: "Maximum connections that wait for accept (listen(2)), bounded by net.core.somaxconn",
-    unit: Some("connections"),
+    unit: Unit::Of("connections"),
     kind: Kind::Integer { minimum: 0, maximum: 1 << 20, default: 1024 },
     for_more: None,
 };

@@ -1,7 +1,6 @@
 //! Runs a load from start to end and reports its result, as the supervisor does for a server.
 
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
-use std::time::Duration;
 
 use anyhow::{Context, Result};
 
@@ -107,7 +106,7 @@ pub fn run(plan: &Plan, requests: Requests) -> Result<LoadResult> {
             addresses: plan.target.clone(),
             tcp: TcpOptions::of(&plan.settings),
             sources: Sources::find(&plan.target, &plan.settings)?,
-            patience: Duration::from_millis(plan.settings.integer(TIMEOUT.name)),
+            patience: plan.settings.time(TIMEOUT.name),
         },
         settings: plan.settings.clone(),
         schedule: requests.schedule,

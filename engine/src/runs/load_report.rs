@@ -5,7 +5,7 @@ use crate::base::setting::NONE;
 use crate::base::table::{Row, left, right, wrapped};
 use crate::client::due_requests::Outcomes;
 use crate::client::event_loop::{PIPELINE, THREADS};
-use crate::client::load::{CONNECTIONS, KEPT, LOOPS, MILLISECONDS, RAMP_UP, WARM_UP};
+use crate::client::load::{CONNECTIONS, DURATION, KEPT, LOOPS, RAMP_UP, WARM_UP};
 use crate::client::validity::GENERATOR;
 use crate::count::own_memory::Memory;
 use crate::count::tally::Counts;
@@ -114,15 +114,15 @@ fn heading(plan: &Plan) -> String {
     }];
     parts.extend(integer(THREADS.name).map(|threads| of_them(threads, "thread", "threads")));
     parts.extend(integer(PIPELINE.name).filter(|depth| *depth > 1).map(|depth| format!("pipeline {depth}")));
-    parts.push(match integer(MILLISECONDS.name).filter(|milliseconds| *milliseconds > 0) {
-        Some(milliseconds) => {
+    parts.push(match integer(DURATION.name).filter(|length| *length > 0) {
+        Some(duration) => {
             let before: Vec<String> = [(RAMP_UP.name, "ramp-up"), (WARM_UP.name, "warm-up")]
                 .into_iter()
                 .filter_map(|(name, what)| Some((integer(name).filter(|length| *length > 0)?, what)))
-                .map(|(length, what)| format!("{} of {what}", span(length * 1_000_000)))
+                .map(|(length, what)| format!("{} of {what}", span(length)))
                 .collect();
             let after = if before.is_empty() { String::new() } else { format!(" after {}", before.join(" and ")) };
-            span(milliseconds * 1_000_000) + &after
+            span(duration) + &after
         }
         None => of_them(integer(LOOPS.name).unwrap_or_default(), "request each", "requests each"),
     });

@@ -2,7 +2,7 @@
 
 use crate::base::quantity::{grouped, percent, rate, span, time};
 use crate::base::table::wrapped;
-use crate::client::load::MILLISECONDS;
+use crate::client::load::DURATION;
 use crate::client::validity::{
     CUT, Check, EMPTY, ERRORS, GENERATOR, LAG, LITTLE_LAW, NEVER_SENT, RATE, advice, is_of_a_schedule,
 };
@@ -93,11 +93,11 @@ fn what_is_missing(result: &LoadResult) -> String {
 }
 
 fn interrupted(plan: &Plan, result: &LoadResult) -> String {
-    let planned = plan.settings.values().get(MILLISECONDS.name).map(|_| plan.settings.integer(MILLISECONDS.name));
+    let planned = plan.settings.values().get(DURATION.name).map(|_| plan.settings.integer(DURATION.name));
     match (&result.window, planned) {
         (Some(window), Some(planned)) => {
             let lasted = time(window.ended_monotonic_ns - window.started_monotonic_ns);
-            format!("interrupted after {lasted} of {}", span(planned * 1_000_000))
+            format!("interrupted after {lasted} of {}", span(planned))
         }
         _ => format!("interrupted after {}", time(result.elapsed_ns)),
     }
@@ -134,7 +134,7 @@ fn against(check: &Check, plan: &Plan, result: &LoadResult) -> String {
         GENERATOR => "give the load its own CPUs (--cpus) or more --threads".to_owned(),
         RATE | NEVER_SENT if waited => "use a lower --rate, or more --clients".to_owned(),
         RATE | NEVER_SENT => "use a lower --rate, or a longer window if replies take long".to_owned(),
-        EMPTY => format!("use a higher --rate or a longer --{}", MILLISECONDS.option()),
+        EMPTY => format!("use a higher --rate or a longer --{}", DURATION.option()),
         CUT => "see the first error".to_owned(),
         LITTLE_LAW => "use a longer window or warm-up".to_owned(),
         _ if waiting::spins(&plan.settings) => {

@@ -18,6 +18,7 @@ use serde_json::{Value, json};
 
 use crate::base::mistake::{mistake, mistake_with_hint};
 use crate::base::setting::{Kind, Setting, Settings};
+use crate::base::unit::{MICROSECOND, SECOND, Unit};
 use crate::lines::{NamespaceEnd, Namespaces, SCHEMA};
 use crate::net::netlink::Netlink;
 use crate::net::qdisc::{self, Shaping};
@@ -32,15 +33,15 @@ pub const SETTINGS: &[Setting] = &[MTU, RATE, DELAY, LOSS];
 const MTU: Setting = Setting {
     name: "mtu",
     help: "Maximum size of a packet, including its IP header",
-    unit: Some("bytes"),
+    unit: Unit::Bytes,
     kind: Kind::Integer { minimum: 68, maximum: 65_535, default: 1500 },
     for_more: None,
 };
 
 const RATE: Setting = Setting {
-    name: "rate_bits_per_second",
+    name: "rate",
     help: "Maximum rate of each end (tbf), including Ethernet headers; 0 for no limit",
-    unit: Some("bits a second"),
+    unit: Unit::BitRate,
     kind: Kind::Integer { minimum: 0, maximum: 1_000_000_000_000, default: 0 },
     for_more: None,
 };
@@ -49,17 +50,17 @@ const RATE: Setting = Setting {
 const LEAST_RATE: u64 = 8000;
 
 const DELAY: Setting = Setting {
-    name: "delay_microseconds",
+    name: "delay",
     help: "Delay of each packet at each end (netem); a round trip takes twice this longer",
-    unit: Some("microseconds"),
-    kind: Kind::Integer { minimum: 0, maximum: 10_000_000, default: 0 },
+    unit: Unit::Time { resolution: MICROSECOND },
+    kind: Kind::Integer { minimum: 0, maximum: 10 * SECOND, default: 0 },
     for_more: None,
 };
 
 const LOSS: Setting = Setting {
-    name: "loss_per_million",
-    help: "Packets lost per million at each end (netem)",
-    unit: Some("packets"),
+    name: "loss",
+    help: "Share of packets lost at each end (netem)",
+    unit: Unit::Share,
     kind: Kind::Integer { minimum: 0, maximum: 1_000_000, default: 0 },
     for_more: None,
 };
@@ -89,8 +90,8 @@ pub fn check(settings: &Settings) -> Result<()> {
     match settings.integer(RATE.name) {
         rate @ 1..LEAST_RATE => Err(mistake_with_hint(
             "namespace.rate_too_low",
-            format!("--rate-bits-per-second {rate} is too low"),
-            format!("allowed: {LEAST_RATE} or more, or 0 for no limit"),
+            format!("--rate {} is too low", RATE.unit.format(rate)),
+            format!("allowed: {} or more, or 0 for no limit", RATE.unit.format(LEAST_RATE)),
         )),
         _ => Ok(()),
     }
@@ -101,7 +102,7 @@ pub fn check(settings: &Settings) -> Result<()> {
 pub fn make(settings: &Settings, sysctls: &[String]) -> Result<Pair> {
     let shaping = Shaping {
         rate: settings.integer(RATE.name),
-        delay: Duration::from_micros(settings.integer(DELAY.name)),
+        delay: settings.time(DELAY.name),
         loss: settings.integer(LOSS.name) as u32,
     };
     let user_namespace = unshare()?;
@@ -290,7 +291,7 @@ fn no_qdisc(error: io::Error, settings: &Settings) -> anyhow::Error {
     let options: Vec<String> = [RATE, DELAY, LOSS]
         .iter()
         .filter(|setting| given(setting))
-        .map(|setting| format!("--{} {}", setting.option(), settings.integer(setting.name)))
+        .map(|setting| format!("--{} {}", setting.option(), setting.unit.format(settings.integer(setting.name))))
         .collect();
     if given(&DELAY) || given(&LOSS) {
         return without_netem(&format!("{}: ", options.join(" ")), error);

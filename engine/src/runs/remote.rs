@@ -5,7 +5,7 @@ use anyhow::Result;
 use crate::base::setting::Settings;
 use crate::base::window::Window;
 use crate::client::exchange::LONGEST;
-use crate::client::load::{Load, MILLISECONDS, RAMP_UP, TIMEOUT, WARM_UP, closing};
+use crate::client::load::{DURATION, Load, RAMP_UP, TIMEOUT, WARM_UP, closing};
 use crate::net::address::Address;
 use crate::net::veth;
 use crate::protocol::pattern::BYTES;
@@ -35,8 +35,8 @@ pub fn bounds_in_words(target: &[Address], load: &Load, requests: &Requests, set
     let addresses: Vec<String> = target.iter().map(Address::to_string).collect();
     let clients = load.clients(settings);
     let connections = clients + closing(clients, settings);
-    let milliseconds = milliseconds(load, settings);
-    let scheduled = || Some(requests.schedule?.most_within(milliseconds?));
+    let nanoseconds = nanoseconds(load, settings);
+    let scheduled = || Some(requests.schedule?.most_within(nanoseconds?));
     let number = load.expected_requests(settings).or_else(scheduled);
     let rate = match requests.schedule {
         Some(Schedule { process: Process::Constant, rate, .. }) => {
@@ -47,11 +47,11 @@ pub fn bounds_in_words(target: &[Address], load: &Load, requests: &Requests, set
         }
         None => "as many requests a second as replies".to_owned(),
     };
-    let timeout = integer(settings, TIMEOUT.name).unwrap_or_default() as f64 / 1000.0;
-    let duration = match (number, milliseconds) {
-        (_, Some(milliseconds)) => format!(
+    let timeout = integer(settings, TIMEOUT.name).unwrap_or_default() as f64 / 1e9;
+    let duration = match (number, nanoseconds) {
+        (_, Some(nanoseconds)) => format!(
             "for {:.1} s, plus up to {timeout:.1} s before it to connect, and {timeout:.1} s after it for outstanding replies",
-            milliseconds as f64 / 1000.0
+            nanoseconds as f64 / 1e9
         ),
         (Some(number), None) => format!(
             "until {number} requests are made, each with up to {timeout:.1} s to connect and {:.1} s for its reply; a client \
@@ -98,10 +98,10 @@ fn any_request(client: &dyn Client) -> Each {
     Each::AtLeast(outbox.bytes())
 }
 
-/// Returns the duration of a load that ends by time; `None` for others.
-fn milliseconds(load: &Load, settings: &Settings) -> Option<u64> {
+/// Returns the duration of a load that ends by time, in nanoseconds; `None` for others.
+fn nanoseconds(load: &Load, settings: &Settings) -> Option<u64> {
     let of = |name: &str| integer(settings, name).unwrap_or_default();
-    let window = load.duration.map(|_| of(MILLISECONDS.name)).filter(|&window| window > 0)?;
+    let window = load.duration.map(|_| of(DURATION.name)).filter(|&window| window > 0)?;
     Some(window + of(WARM_UP.name) + of(RAMP_UP.name))
 }
 
@@ -116,6 +116,7 @@ fn integer(settings: &Settings, name: &str) -> Option<u64> {
 mod tests {
     use super::*;
     use crate::base::setting::Value;
+    use crate::base::unit::{MILLISECOND, SECOND};
     use crate::loads::LOADS;
     use crate::registry::catalogue;
     use crate::transfer::outbox::Piece;
@@ -160,7 +161,7 @@ mod tests {
     #[test]
     fn the_bounds_are_those_of_the_settings() {
         let said =
-            bounds("closed", "bytes", &[("children", 3), ("loops", 7), ("bytes", 123), ("timeout_milliseconds", 500)]);
+            bounds("closed", "bytes", &[("children", 3), ("loops", 7), ("bytes", 123), ("timeout", 500 * MILLISECOND)]);
         for words in [
             "192.0.2.1:80 is",
             "most 3 connections",
@@ -174,16 +175,13 @@ mod tests {
         let said = bounds(
             "closed_connections",
             "echo",
-            &[("clients", 50), ("milliseconds", 2500), ("warm_up_milliseconds", 500), ("bytes", 64)],
+            &[("clients", 50), ("duration", 2500 * MILLISECOND), ("warm_up", 500 * MILLISECOND), ("bytes", 64)],
         );
         for words in ["most 50 connections", "as replies;", "for 3.0 s", "64 bytes a request, replies of 64"] {
             assert!(said.contains(words), "'{words}' is not in {said}");
         }
-        let said = bounds(
-            "open",
-            "bytes",
-            &[("clients", 9), ("rate", 100), ("milliseconds", 10_000), ("ramp_up_milliseconds", 1000)],
-        );
+        let said =
+            bounds("open", "bytes", &[("clients", 9), ("rate", 100), ("duration", 10 * SECOND), ("ramp_up", SECOND)]);
         for words in
             ["most 9 connections", "100 requests a second on average", "for 11.0 s", "5 bytes a request, 6525 in total"]
         {
@@ -194,8 +192,11 @@ mod tests {
     #[test]
     fn bounds_include_rounding_and_closing_connections() {
         let word = |word: &str| Value::Word(word.to_owned());
-        let uneven =
-            [("rate", Value::Integer(1)), ("milliseconds", Value::Integer(1500)), ("arrivals", word("constant"))];
+        let uneven = [
+            ("rate", Value::Integer(1)),
+            ("duration", Value::Integer(1500 * MILLISECOND)),
+            ("arrivals", word("constant")),
+        ];
         let said = bounds_of("open", "bytes", &BTreeMap::from(uneven));
         assert!(said.contains("; 1 requests a second,") && said.contains("5 bytes a request, 10 in total"), "{said}");
         let ring = [("clients", Value::Integer(2000)), ("back_end", word("io_uring"))];
@@ -212,7 +213,7 @@ mod tests {
         let recorded = [("arrivals", word("recorded")), ("recording", word(path.to_str().unwrap()))];
         for rate in [None, Some(1000)] {
             let rate = rate.map(|rate| ("rate", Value::Integer(rate)));
-            let given = recorded.clone().into_iter().chain(rate).chain([("milliseconds", Value::Integer(1000))]);
+            let given = recorded.clone().into_iter().chain(rate).chain([("duration", Value::Integer(SECOND))]);
             let said = bounds_of("open", "bytes", &given.collect());
             assert!(said.contains("5 bytes a request, 49995 in total") && said.contains("on average"), "{said}");
         }

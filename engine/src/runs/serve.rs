@@ -7,7 +7,7 @@ use std::io;
 use std::os::fd::{AsFd, OwnedFd};
 use std::process::ExitCode;
 use std::sync::atomic::Ordering::Relaxed;
-use std::time::{Duration, Instant};
+use std::time::Instant;
 
 use anyhow::{Context, Result, bail};
 use socket2::Socket;
@@ -15,6 +15,7 @@ use socket2::Socket;
 use crate::base::about::Entry;
 use crate::base::output::say;
 use crate::base::setting::{Kind, Setting, Settings};
+use crate::base::unit::{MILLISECOND, MINUTE, SECOND, Unit};
 use crate::count::counter::{Counter, Counting, Subject};
 use crate::count::process_tree::{Beginning, Tree};
 use crate::count::tally::{ErrorKind, Tally};
@@ -39,10 +40,10 @@ use crate::transfer::waiting;
 
 /// Time for open connections to end after the server is stopped.
 pub const DRAIN: Setting = Setting {
-    name: "drain_milliseconds",
+    name: "drain",
     help: "Time for open connections to end after the server is stopped, before it resets them",
-    unit: Some("milliseconds"),
-    kind: Kind::Integer { minimum: 0, maximum: 600_000, default: 2000 },
+    unit: Unit::Time { resolution: MILLISECOND },
+    kind: Kind::Integer { minimum: 0, maximum: 10 * MINUTE, default: 2 * SECOND },
     for_more: None,
 };
 
@@ -275,7 +276,7 @@ impl<'a> Supervisor<'a> {
         self.tally.shared().errors(ErrorKind::QueuedAtStop, self.listen_queue()?.unwrap_or(0).into());
         self.listeners.iter().try_for_each(|listener| socket::shutdown(listener.as_fd()))?;
         self.stopped = Some(Instant::now());
-        self.deadline = Some(Instant::now() + Duration::from_millis(self.plan.settings.integer(DRAIN.name)));
+        self.deadline = Some(Instant::now() + self.plan.settings.time(DRAIN.name));
         Ok(())
     }
 

@@ -8,6 +8,7 @@ use anyhow::{Context, Result};
 
 use crate::base::about::About;
 use crate::base::feature::{self, RestsOn};
+use crate::base::unit::Unit;
 use crate::base::setting::{Kind, Setting, Settings};
 use crate::count::tally::{ErrorKind, Slot, Tally};
 use crate::protocol::workload::Service;
@@ -84,7 +85,7 @@ pub const MOST_WORKERS: u64 = 16_000;
 pub const POOL: Setting = Setting {
     name: "pool",
     help: "Size of the pool: processes or threads created at the start",
-    unit: Some("workers"),
+    unit: Unit::Of("workers"),
     kind: Kind::Integer { minimum: 1, maximum: MOST_WORKERS, default: 15 },
     for_more: None,
 };

@@ -7,6 +7,7 @@ use std::sync::atomic::Ordering::Relaxed;
 use anyhow::{Context, Result, bail};
 
 use crate::base::output::complain;
+use crate::base::unit::Unit;
 use crate::base::setting::{Kind, Setting};
 use crate::count::tally::ErrorKind;
 use crate::server::design::{Run, Worker};
@@ -18,7 +19,7 @@ use crate::sys::socket;
 pub const RESPAWN: Setting = Setting {
     name: "respawn",
     help: "Fork a new worker to replace one that was killed by a signal",
-    unit: None,
+    unit: Unit::None,
     kind: Kind::Boolean { default: false },
     for_more: None,
 };

@@ -11,6 +11,7 @@ use std::time::Duration;
 use anyhow::Result;
 
 use crate::base::mistake::{Blame, mistake_with_hint};
+use crate::base::unit::{MILLISECOND, MINUTE, SECOND, Unit};
 use crate::base::setting::{Kind, Setting, Settings};
 use crate::server::design::MOST_WORKERS;
 use crate::sys::descriptor::EventDescriptor;
@@ -31,10 +32,10 @@ const MAXIMUM_SPARE: Setting = workers("maximum_spare", "Maximum number of free 
 pub const MAXIMUM_WORKERS: Setting =
     workers("maximum_workers", "Maximum number of workers, free and busy together", 256);
 const MAINTENANCE: Setting = Setting {
-    name: "maintenance_milliseconds",
+    name: "maintenance",
     help: "Interval at which excess free workers are ended and failed creations are retried",
-    unit: Some("milliseconds"),
-    kind: Kind::Integer { minimum: 10, maximum: 600_000, default: 1000 },
+    unit: Unit::Time { resolution: MILLISECOND },
+    kind: Kind::Integer { minimum: 10 * MILLISECOND, maximum: 10 * MINUTE, default: SECOND },
     for_more: None,
 };
 
@@ -42,7 +43,7 @@ const fn workers(name: &'static str, help: &'static str, default: u64) -> Settin
     Setting {
         name,
         help,
-        unit: Some("workers"),
+        unit: Unit::Of("workers"),
         kind: Kind::Integer { minimum: 1, maximum: MOST_WORKERS, default },
         for_more: None,
     }
@@ -104,7 +105,7 @@ impl Scoreboard {
             places: SharedArray::new(maximum_workers(settings))?,
             event: EventDescriptor::new()?,
             start: number(START_WORKERS),
-            interval: Duration::from_millis(settings.integer(MAINTENANCE.name)),
+            interval: settings.time(MAINTENANCE.name),
             minimum_spare: number(MINIMUM_SPARE),
             maximum_spare: number(MAXIMUM_SPARE),
         })

@@ -7,6 +7,7 @@ use socket2::SockRef;
 
 use crate::base::feature::{Feature, on_tcp_socket};
 use crate::base::mistake::{Blame, mistake_with_hint};
+use crate::base::unit::Unit;
 use crate::base::setting::{Kind, Setting, Settings};
 use crate::server::design::{POOL, Run, Worker, pool};
 use crate::sys::descriptor::close_inherited;
@@ -28,7 +29,7 @@ pub const STEER: Setting = Setting {
     name: "steer",
     help: "How connections are distributed among workers: none, by the kernel's hash; cpu, to the worker pinned to \
            the CPU on which the connection arrived (by the hash if that worker is lost and not replaced)",
-    unit: None,
+    unit: Unit::None,
     kind: Kind::Choice { choices: &["none", "cpu"], default: "none" },
     for_more: None,
 };

@@ -7,6 +7,7 @@ use std::time::{Duration, Instant};
 
 use crate::base::about::About;
 use crate::base::feature::{self, RestsOn};
+use crate::base::unit::Unit;
 use crate::base::setting::{Kind, Setting, Settings};
 use crate::sys::socket;
 use crate::transfer::inbox::{self, Inbox};
@@ -101,7 +102,7 @@ impl Primitive {
 pub const MESSAGES_AT_ONCE: Setting = Setting {
     name: "messages_at_once",
     help: "Maximum number of queued messages that one call gathers",
-    unit: Some("messages"),
+    unit: Unit::Of("messages"),
     // UIO_MAXIOV of linux/uio.h.
     kind: Kind::Integer { minimum: 1, maximum: 1024, default: 1 },
     for_more: Some("the kernel limits the pieces per call (UIO_MAXIOV)"),
@@ -332,7 +333,7 @@ mod tests {
     const OWN: Setting = Setting {
         name: "own",
         help: "Its own",
-        unit: None,
+        unit: Unit::None,
         kind: Kind::Integer { minimum: 0, maximum: 9, default: 3 },
         for_more: None,
     };

@@ -1,5 +1,6 @@
 //! Waiting of an event loop: its kernel interface, and whether it sleeps or busy-polls, which uses one CPU per thread.
 
+use crate::base::unit::Unit;
 use crate::base::setting::{Kind, Setting, Settings};
 
 /// Sleeping or busy-polling of a loop that waits.
@@ -7,7 +8,7 @@ pub const WAIT: Setting = Setting {
     name: "wait",
     help: "How event loops wait: sleep until there is work, or spin (busy-poll), which avoids wake-ups and their \
            latency but uses one CPU per thread",
-    unit: None,
+    unit: Unit::None,
     kind: Kind::Choice { choices: &["sleep", SPIN], default: "sleep" },
     for_more: None,
 };
@@ -18,7 +19,7 @@ pub const BACK_END: Setting = Setting {
     help: "How event loops wait: for readiness, with bytes moved by the primitives (epoll); for completions, with \
            bytes moved by io_uring (io_uring); or by busy-polling every connection that waits for a reply (polling), \
            which uses one CPU per thread",
-    unit: None,
+    unit: Unit::None,
     kind: Kind::Choice { choices: &["epoll", COMPLETIONS, POLLING], default: "epoll" },
     for_more: None,
 };

@@ -17,6 +17,7 @@ use std::sync::atomic::{AtomicU64, Ordering::Relaxed};
 use anyhow::{Context, Result};
 
 use crate::base::about::About;
+use crate::base::unit::Unit;
 use crate::base::setting::{Kind, Setting, Settings};
 use crate::count::tally::ErrorKind;
 use crate::protocol::workload::{
@@ -57,7 +58,7 @@ const REPETITION_LIMIT: Setting = Setting {
     name: "repetition_limit",
     help: "Maximum number of iterations that a client may announce; the server closes a connection that announces \
            more",
-    unit: Some("iterations"),
+    unit: Unit::Of("iterations"),
     kind: Kind::Integer { minimum: 1, maximum: MOST_REPETITIONS, default: 1_000_000 },
     for_more: None,
 };

@@ -11,6 +11,7 @@ use std::time::{Duration, Instant};
 use anyhow::{Context, Result};
 
 use crate::base::about::About;
+use crate::base::unit::{MICROSECOND, MINUTE, SECOND, Unit};
 use crate::base::setting::{Kind, Setting, Settings};
 use crate::count::tally::ErrorKind;
 use crate::protocol::workload::{
@@ -47,7 +48,7 @@ const LOCK: Setting = Setting {
     name: "lock",
     help: "How the server serializes changes of a bucket: one lock for all buckets, one lock per bucket, or atomic \
            addition",
-    unit: None,
+    unit: Unit::None,
     kind: Kind::Choice { choices: &["one", "per_bucket", "atomic"], default: "one" },
     for_more: None,
 };
@@ -55,16 +56,16 @@ const LOCK: Setting = Setting {
 const BUSY: Setting = Setting {
     name: "busy",
     help: "Meaning of a delay: elapsed time, or a fixed amount of work, which takes longer if the CPU is shared",
-    unit: None,
+    unit: Unit::None,
     kind: Kind::Choice { choices: &["wall_clock", "fixed_work"], default: "wall_clock" },
     for_more: None,
 };
 
 const UNIT: Setting = Setting {
-    name: "unit_microseconds",
+    name: "unit",
     help: "Duration of a delay of 1 in elapsed time: the time scale",
-    unit: Some("microseconds"),
-    kind: Kind::Integer { minimum: 1, maximum: 60_000_000, default: 1_000_000 },
+    unit: Unit::Time { resolution: MICROSECOND },
+    kind: Kind::Integer { minimum: MICROSECOND, maximum: MINUTE, default: SECOND },
     for_more: None,
 };
 
@@ -72,7 +73,7 @@ const UNIT: Setting = Setting {
 const ITERATIONS: Setting = Setting {
     name: "unit_iterations",
     help: "Steps of arithmetic in a delay of 1 as fixed work; a step takes a few CPU cycles",
-    unit: Some("steps"),
+    unit: Unit::Of("steps"),
     kind: Kind::Integer { minimum: 1, maximum: 100_000_000_000, default: 1_000_000 },
     for_more: None,
 };
@@ -80,7 +81,7 @@ const ITERATIONS: Setting = Setting {
 const DELAY_LIMIT: Setting = Setting {
     name: "delay_limit",
     help: "Maximum delay that a client may request; the server closes a connection that requests more",
-    unit: None,
+    unit: Unit::None,
     kind: Kind::Integer { minimum: 0, maximum: 1_000_000, default: 1000 },
     for_more: None,
 };
@@ -93,7 +94,7 @@ fn service(settings: &Settings, _waits: Waits) -> Result<Box<dyn Service>> {
     Ok(Box::new(BucketService {
         buckets: Arc::new(buckets.context("cannot map the buckets")?),
         busy: match settings.word(BUSY.name) {
-            "wall_clock" => Busy::WallClock(Duration::from_micros(settings.integer(UNIT.name))),
+            "wall_clock" => Busy::WallClock(settings.time(UNIT.name)),
             _ => Busy::FixedWork(settings.integer(ITERATIONS.name)),
         },
         delay_limit: settings.integer(DELAY_LIMIT.name),

@@ -6,10 +6,11 @@ use std::sync::Arc;
 use anyhow::Result;
 
 use crate::base::about::About;
+use crate::base::unit::Unit;
 use crate::base::setting::{Kind, Setting, Settings};
 use crate::count::tally::ErrorKind;
 use crate::protocol::pattern::{BYTES, CHECK, Reception, pattern};
-use crate::protocol::spin::{SPIN, Spin};
+use crate::protocol::spin::{COMPUTE, Spin};
 use crate::protocol::stall::{STALL, STALL_EVERY, Stalls};
 use crate::protocol::workload::{
     Agreement, Answer, COMMON, Client, Conversation, End, Input, Instead, Next, Relation, Service, Session, Then,
@@ -28,7 +29,7 @@ pub static ENTRY: Workload = Workload {
         source: "UNP volume 1, third edition, section 30.3",
     },
     port: 8888,
-    service_settings: &[LIMIT, SPIN, STALL, STALL_EVERY],
+    service_settings: &[LIMIT, COMPUTE, STALL, STALL_EVERY],
     client_settings: &[BYTES, SIZES, REQUEST_SEED, CHECK],
     agreements: &[
         Agreement { client: BYTES, relation: Relation::AtMost, service: LIMIT },
@@ -47,7 +48,7 @@ pub static ENTRY: Workload = Workload {
 const LIMIT: Setting = Setting {
     name: "limit",
     help: "Maximum number of bytes that a client may request; the server closes a connection that requests more",
-    unit: Some("bytes"),
+    unit: Unit::Bytes,
     kind: Kind::Integer { minimum: 1, maximum: 1 << 30, default: USUAL_MOST },
     for_more: None,
 };

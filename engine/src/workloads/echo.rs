@@ -240,6 +240,6 @@ mod tests {
     fn a_message_that_no_buffers_hold_is_refused_with_the_limit() {
         assert_eq!(BYTES.parse("65536").unwrap(), Value::Integer(65536));
         let error = BYTES.parse("65537").unwrap_err().to_string();
-        assert!(error.contains("--bytes") && error.contains("'65537'") && error.contains("65536"), "{error}");
+        assert!(error.contains("--bytes") && error.contains("'65537'") && error.contains("64KiB"), "{error}");
     }
 }

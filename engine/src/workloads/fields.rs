@@ -7,6 +7,7 @@ use std::sync::atomic::{AtomicU64, Ordering::Relaxed};
 use anyhow::{Context, Result};
 
 use crate::base::about::About;
+use crate::base::unit::Unit;
 use crate::base::setting::{Kind, Setting, Settings};
 use crate::count::tally::ErrorKind;
 use crate::protocol::pattern::{CHECK, difference, pattern};
@@ -39,7 +40,7 @@ pub static ENTRY: Workload = Workload {
 const FIELD_SIZE: Setting = Setting {
     name: "field_size",
     help: "Size of each of the 8 fields of a message",
-    unit: Some("bytes"),
+    unit: Unit::Bytes,
     kind: Kind::Integer { minimum: 1, maximum: 1 << 20, default: 1024 },
     for_more: Some("for longer messages, use the workload stream"),
 };

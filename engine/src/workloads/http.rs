@@ -19,6 +19,7 @@ use anyhow::Result;
 use httparse::{Header, Status as Parsed};
 
 use crate::base::about::About;
+use crate::base::unit::Unit;
 use crate::base::setting::{Kind, Setting, Settings};
 use crate::count::tally::ErrorKind;
 use crate::protocol::pattern::{BYTES, CHECK, pattern};
@@ -62,7 +63,7 @@ pub static ENTRY: Workload = Workload {
 const LARGEST: Setting = Setting {
     name: "largest_resource",
     help: "Largest N for which the server also serves /bytes/N, a resource of N bytes; 0: only /",
-    unit: Some("bytes"),
+    unit: Unit::Bytes,
     kind: Kind::Integer { minimum: 0, maximum: 1 << 30, default: 0 },
     for_more: None,
 };

@@ -11,9 +11,10 @@ use anyhow::{Error, Result};
 
 use crate::base::about::About;
 use crate::base::mistake::{Blame, mistake_with_hint};
+use crate::base::unit::{MICROSECOND, MILLISECOND, Unit};
 use crate::base::setting::{Form, Kind, Setting, Settings};
 use crate::count::tally::ErrorKind;
-use crate::protocol::spin::{SPIN, Spin};
+use crate::protocol::spin::{COMPUTE, Spin};
 use crate::protocol::workload::{
     Agreement, Answer, COMMON, Client, Conversation, End, Input, Next, Relation, Service, Session, Then, Workload,
 };
@@ -28,7 +29,7 @@ pub static ENTRY: Workload = Workload {
         source: "CSE 232 Computer Networks, IIIT Delhi, assignment 2",
     },
     port: 8080,
-    service_settings: &[CLOSES, FORM, PROC, SPIN, WAIT],
+    service_settings: &[CLOSES, FORM, PROC, COMPUTE, PAUSE],
     client_settings: &[FORM, CLOSES],
     agreements: &[Agreement { client: FORM, relation: Relation::Equal, service: FORM }],
     lasting: &[End::Client],
@@ -41,7 +42,7 @@ const CLOSES: Setting = Setting {
     name: "closes",
     help: "Which end closes after a reply. by_design: the server if its design blocks in calls, the client if it has \
            an event loop. Persistent connections need the client to close",
-    unit: None,
+    unit: Unit::None,
     kind: Kind::Choice { choices: &["by_design", "server", "client"], default: "by_design" },
     for_more: None,
 };
@@ -49,7 +50,7 @@ const CLOSES: Setting = Setting {
 const FORM: Setting = Setting {
     name: "form",
     help: "Form of the reply: the sum of a process's ticks (short), or also its ticks in user and kernel mode (long)",
-    unit: None,
+    unit: Unit::None,
     kind: Kind::Choice { choices: &["short", "long"], default: "short" },
     for_more: None,
 };
@@ -57,17 +58,17 @@ const FORM: Setting = Setting {
 const PROC: Setting = Setting {
     name: "proc",
     help: "Mount point of the proc file system to read, for instance the host's as seen in a container",
-    unit: None,
+    unit: Unit::None,
     kind: Kind::Text { longest: 255, default: "/proc", form: Form::Plain },
     for_more: None,
 };
 
-const WAIT: Setting = Setting {
-    name: "wait_microseconds",
+const PAUSE: Setting = Setting {
+    name: "pause",
     help: "Time to sleep before every reply, like a request that waits for a disk: it uses no CPU, but blocks the \
            worker that serves it",
-    unit: Some("microseconds"),
-    kind: Kind::Integer { minimum: 0, maximum: 1_000_000, default: 0 },
+    unit: Unit::Time { resolution: MICROSECOND },
+    kind: Kind::Integer { minimum: 0, maximum: 1000 * MILLISECOND, default: 0 },
     for_more: None,
 };
 
@@ -88,7 +89,7 @@ fn service(settings: &Settings, waits: Waits) -> Result<Box<dyn Service>> {
         proc: proc.into(),
         long: settings.word(FORM.name) == "long",
         spin: Spin::new(settings),
-        wait: Duration::from_micros(settings.integer(WAIT.name)),
+        wait: settings.time(PAUSE.name),
         then: if server_closes { Then::Close } else { Then::Receive(Want::ANYTHING) },
     }))
 }

@@ -39,7 +39,7 @@ fn the_end_of_standard_input_drains(case: &Case) {
 
 /// A connection in flight still gets its whole reply, and no client gets a new one.
 fn drains(case: &Case, stop: fn(&mut Rig<'_>)) {
-    let options = [vec!["--drain-milliseconds", "600000"], case.protocol.large_options()].concat();
+    let options = [vec!["--drain", "10min"], case.protocol.large_options()].concat();
     let mut rig = Rig::new(case, &options);
     let large = case.large();
     let mut client = rig.connect_slow();
@@ -76,7 +76,7 @@ fn stopped_as_a_connection_ends(case: &Case) {
 }
 
 fn a_silent_client_does_not_keep_the_server(case: &Case) {
-    silent_client_at_the_end(case, "200");
+    silent_client_at_the_end(case, "200ms");
 }
 
 fn no_time_to_drain(case: &Case) {
@@ -84,7 +84,7 @@ fn no_time_to_drain(case: &Case) {
 }
 
 fn silent_client_at_the_end(case: &Case, drain: &str) {
-    let mut rig = Rig::new(case, &["--drain-milliseconds", drain]);
+    let mut rig = Rig::new(case, &["--drain", drain]);
     let mut silent = rig.connect();
     rig.until("connections", rig.expected.connections);
     let Rig { server, expected, .. } = rig;
@@ -99,7 +99,7 @@ fn silent_client_at_the_end(case: &Case, drain: &str) {
 
 /// A second signal skips the wait for connections in flight.
 fn a_second_sigint_ends_at_once(case: &Case) {
-    let mut rig = Rig::new(case, &["--drain-milliseconds", "600000"]);
+    let mut rig = Rig::new(case, &["--drain", "10min"]);
     let silent = rig.connect();
     rig.until("connections", rig.expected.connections);
     rig.server.signal(Signal::SIGINT);
@@ -116,7 +116,7 @@ fn a_second_sigint_ends_at_once(case: &Case) {
 
 /// Connections that the server never accepted. It is stopped meanwhile, as with Ctrl-Z, so that it cannot accept them.
 fn clients_in_the_queue_are_reset_and_tallied(case: &Case) {
-    let mut rig = Rig::new(case, &["--drain-milliseconds", "50"]);
+    let mut rig = Rig::new(case, &["--drain", "50ms"]);
     process::freeze(rig.server.first);
     let mut queued: Vec<Client> = (0..5).map(|_| Client::connect(rig.server.port)).collect();
     rig.expected.error(&["queued_at_stop"], 5);
@@ -131,7 +131,7 @@ fn clients_in_the_queue_are_reset_and_tallied(case: &Case) {
 /// the stop.
 fn every_client_is_tallied_at_the_end(case: &Case) {
     let mut options = case.smallest();
-    options.extend(["--drain-milliseconds".to_owned(), "50".to_owned()]);
+    options.extend(["--drain".to_owned(), "50ms".to_owned()]);
     let mut rig = Rig::new(case, &options.iter().map(String::as_str).collect::<Vec<_>>());
     let clients: Vec<Client> = (0..6).map(|_| rig.connect()).collect();
     let mut last = (Value::Null, 0);

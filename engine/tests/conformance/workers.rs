@@ -69,7 +69,7 @@ fn the_server_process_is_killed_while_it_serves(case: &Case) {
 
 /// A death that the supervisor did not cause is reported even if the server was already stopping.
 fn the_server_process_is_killed_while_it_drains(case: &Case) {
-    let mut rig = Rig::new(case, &["--drain-milliseconds", "600000"]);
+    let mut rig = Rig::new(case, &["--drain", "10min"]);
     let silent = rig.connect();
     rig.until("connections", rig.expected.connections);
     rig.server.close_input();

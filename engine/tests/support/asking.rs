@@ -19,16 +19,17 @@ pub fn by_schedule(load: &Value) -> bool {
 /// `requests`: the last one is set to 5, the others to 2. With a schedule there are some twenty, too few to judge how it was
 /// kept.
 pub fn ask(port: u16, workload: &str, load: &Value, options: &[&str]) -> Value {
+    let timed: &[&str] = if by_schedule(load) { &["--duration=100ms"] } else { &[] };
     let numbers: Vec<(String, u64)> = match items(load, "requests").split_last() {
         Some((each, others)) => {
             let name = |setting: &Value| setting.as_str().unwrap().replace('_', "-");
             others.iter().map(|other| (name(other), 2)).chain([(name(each), 5)]).collect()
         }
-        None => vec![("rate".to_owned(), 200), ("milliseconds".to_owned(), 100)],
+        None => vec![("rate".to_owned(), 200)],
     };
     let connect = format!("127.0.0.1:{port}");
     let mut command = engine();
-    command.args(["load", workload, "--json", "--connect", &connect, "--load", name(load)]).args(options);
+    command.args(["load", workload, "--json", "--connect", &connect, "--load", name(load)]).args(timed).args(options);
     for (setting, number) in &numbers {
         command.arg(format!("--{setting}={number}"));
     }

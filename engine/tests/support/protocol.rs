@@ -190,7 +190,7 @@ const TOP_PROCESSES: Protocol = Protocol {
 const BUCKET: Protocol = Protocol {
     name: "bucket",
     options: || vec!["--keep-connections".to_owned(), "true".to_owned()],
-    brief: Brief { server: &["--unit-microseconds", "1"], load: &[] },
+    brief: Brief { server: &["--unit", "1us"], load: &[] },
     exchanges: || {
         let exchange = |request: &[u8]| Exchange { request: request.to_vec(), reply: b"0\n".to_vec() };
         vec![exchange(b"0,0\n"), exchange(b"0,31\n"), exchange(b"000,1\r\n")]

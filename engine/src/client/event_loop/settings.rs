@@ -1,6 +1,7 @@
 //! Settings of the loads with an event loop, besides those of all loads.
 
 use crate::base::setting::{Kind, SEVERAL_LOADS, Setting};
+use crate::base::unit::Unit;
 use crate::client::load::{CLIENTS, CONNECTIONS, KEPT, LoadRun};
 use crate::client::requirement::{Needs, Requirement};
 
@@ -8,7 +9,7 @@ use crate::client::requirement::{Needs, Requirement};
 pub const THREADS: Setting = Setting {
     name: "threads",
     help: "Threads that send requests, each with an event loop and its share of the clients; all start together",
-    unit: Some("threads"),
+    unit: Unit::Of("threads"),
     kind: Kind::Integer { minimum: 1, maximum: 256, default: 1 },
     for_more: Some(SEVERAL_LOADS),
 };
@@ -19,7 +20,7 @@ pub const PIN_THREADS: Setting = Setting {
     help: "Pin each thread to one of the CPUs that the load may use, in turn; otherwise the kernel moves threads \
            among these CPUs. Loads that share CPUs would pin their first threads to the same CPU: give each load \
            separate CPUs (--cpus)",
-    unit: None,
+    unit: Unit::None,
     kind: Kind::Boolean { default: false },
     for_more: None,
 };
@@ -29,7 +30,7 @@ pub const PIPELINE: Setting = Setting {
     name: "pipeline",
     help: "Pipelining: maximum requests in flight per connection. Requests that are due together are sent in one call \
            if the primitive gathers (--primitive writev --messages-at-once N)",
-    unit: Some("requests"),
+    unit: Unit::Of("requests"),
     kind: Kind::Integer { minimum: 1, maximum: 1024, default: 1 },
     for_more: Some("for more requests in flight, use more --clients"),
 };
@@ -38,7 +39,7 @@ pub const PIPELINE: Setting = Setting {
 pub const REQUESTS_PER_CONNECTION: Setting = Setting {
     name: "requests_per_connection",
     help: "Requests after which a client closes its persistent connection and opens a new one; 0: never",
-    unit: Some("requests"),
+    unit: Unit::Of("requests"),
     kind: Kind::Integer { minimum: 0, maximum: 1_000_000_000, default: 0 },
     for_more: Some("for more, use 0: connections persist to the end"),
 };
@@ -48,7 +49,7 @@ pub const CLOSING: Setting = Setting {
     name: "closing",
     help: "How clients close their connections: with FIN, which leaves TIME_WAIT at the end that closes first, or \
            with RST (SO_LINGER of 0), which leaves none. A stream without a fixed length always ends with FIN",
-    unit: None,
+    unit: Unit::None,
     kind: Kind::Choice { choices: &["fin", "reset"], default: "fin" },
     for_more: None,
 };

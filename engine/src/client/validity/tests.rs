@@ -86,7 +86,7 @@ fn for_each_kind_of_error_of_a_load_there_is_something_to_change() {
     }
     let both = errors(&BTreeMap::from([("refused", 1), ("reset", 2)])).words;
     assert!(both.contains("start the server") && both.contains("; check the errors that the server reports"), "{both}");
-    assert!(!both.contains("--timeout-milliseconds"), "{both}");
+    assert!(!both.contains("--timeout"), "{both}");
 }
 
 #[test]

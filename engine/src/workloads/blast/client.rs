@@ -7,6 +7,7 @@ use anyhow::{Context, Result};
 
 use super::count::{Count, CountForm, ITERATION, LONGEST_LINE, MOST_REPETITIONS, SERVER_READS};
 use crate::base::mistake::{Blame, mistake_with_hint};
+use crate::base::unit::Unit;
 use crate::base::setting::{Kind, Setting, Settings};
 use crate::base::window::Window;
 use crate::protocol::pattern::pattern;
@@ -23,7 +24,7 @@ use crate::transfer::primitive::Want;
 pub const REPETITIONS: Setting = Setting {
     name: "repetitions",
     help: "Iterations per request, each of 1500 bytes",
-    unit: Some("iterations"),
+    unit: Unit::Of("iterations"),
     kind: Kind::Integer { minimum: 1, maximum: MOST_REPETITIONS, default: 20_000 },
     for_more: Some(
         "for more, use several requests (--loops): the protocol has 4 bytes for the number of reads, and a read may \
@@ -35,7 +36,7 @@ pub const REPETITIONS: Setting = Setting {
 pub const BUFFERS: Setting = Setting {
     name: "buffers",
     help: "Pieces per iteration; pieces times piece size (--buffer-size) must be 1500 bytes",
-    unit: Some("pieces"),
+    unit: Unit::Of("pieces"),
     kind: Kind::Integer { minimum: 1, maximum: ITERATION as u64, default: 15 },
     for_more: Some(AN_ITERATION),
 };
@@ -44,7 +45,7 @@ pub const BUFFERS: Setting = Setting {
 pub const BUFFER_SIZE: Setting = Setting {
     name: "buffer_size",
     help: "Size of each piece in bytes; pieces (--buffers) times piece size must be 1500 bytes",
-    unit: Some("bytes"),
+    unit: Unit::Bytes,
     kind: Kind::Integer { minimum: 1, maximum: ITERATION as u64, default: 100 },
     for_more: Some(AN_ITERATION),
 };

@@ -1,5 +1,6 @@
 //! The parts of a request that both ends share: the two counts and their encoding, and the bytes of an iteration.
 
+use crate::base::unit::Unit;
 use crate::base::setting::{Kind, Setting, Settings};
 use crate::protocol::workload::Input;
 
@@ -7,7 +8,7 @@ pub const COUNT_FORM: Setting = Setting {
     name: "count_form",
     help: "Encoding of the numbers of iterations and reads: decimal digits and a newline, or 4 bytes, least or most \
            significant byte first",
-    unit: None,
+    unit: Unit::None,
     kind: Kind::Choice { choices: &["decimal", "little_endian", "big_endian"], default: "decimal" },
     for_more: None,
 };

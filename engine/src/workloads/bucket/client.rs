@@ -7,6 +7,7 @@ use anyhow::{Context, Result};
 
 use super::request::{BUCKETS, DELAY_SUM, number};
 use crate::base::mistake::{Blame, mistake};
+use crate::base::unit::Unit;
 use crate::base::setting::{Kind, Setting, Settings};
 use crate::protocol::workload::{Account, Answer, Client, Conversation, Input, KEEP};
 use crate::sys::memory::shared::SharedArray;
@@ -14,14 +15,14 @@ use crate::transfer::outbox::{Outbox, Piece};
 use crate::transfer::primitive::Want;
 
 /// For [`Setting::for_more`].
-const A_LARGER_UNIT: &str = "for longer delays, use a server with a larger unit (--unit-microseconds, \
+const A_LARGER_UNIT: &str = "for longer delays, use a server with a larger unit (--unit, \
                              --unit-iterations)";
 
 /// Minimum delay of a request.
 pub const DELAY_MINIMUM: Setting = Setting {
     name: "delay_minimum",
     help: "Minimum delay of a request, in the server's units",
-    unit: None,
+    unit: Unit::None,
     kind: Kind::Integer { minimum: 0, maximum: 1_000_000, default: 1 },
     for_more: Some(A_LARGER_UNIT),
 };
@@ -30,7 +31,7 @@ pub const DELAY_MINIMUM: Setting = Setting {
 pub const DELAY_MAXIMUM: Setting = Setting {
     name: "delay_maximum",
     help: "Maximum delay of a request, in the server's units",
-    unit: None,
+    unit: Unit::None,
     kind: Kind::Integer { minimum: 0, maximum: 1_000_000, default: 3 },
     for_more: Some(A_LARGER_UNIT),
 };
@@ -39,7 +40,7 @@ pub const DELAY_MAXIMUM: Setting = Setting {
 pub const SEED: Setting = Setting {
     name: "seed",
     help: "Seed of the random requests; the same seed gives the same requests",
-    unit: None,
+    unit: Unit::None,
     kind: Kind::Integer { minimum: 0, maximum: u32::MAX as u64, default: 1 },
     for_more: Some("this seed has 32 bits; any other value works as well"),
 };

@@ -1,11 +1,12 @@
 //! The parts of a request that both ends share: the buckets, the format of numbers, and the sum of all delays.
 
+use crate::base::unit::Unit;
 use crate::base::setting::{Kind, Setting};
 
 pub const BUCKETS: Setting = Setting {
     name: "buckets",
     help: "Number of buckets; the server refuses a request for any other bucket",
-    unit: Some("buckets"),
+    unit: Unit::Of("buckets"),
     kind: Kind::Integer { minimum: 1, maximum: 65_536, default: 32 },
     for_more: Some("for more, use several servers, with a load for each"),
 };

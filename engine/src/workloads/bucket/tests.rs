@@ -6,8 +6,7 @@ use crate::sys::clock::thread_cpu_time;
 use crate::transfer::inbox::Inbox;
 
 fn new(given: &[(&'static str, Value)]) -> Box<dyn Service> {
-    let mut all =
-        BTreeMap::from([("unit_microseconds", Value::Integer(1)), ("keep_connections", Value::Boolean(true))]);
+    let mut all = BTreeMap::from([("unit", Value::Integer(1000)), ("keep_connections", Value::Boolean(true))]);
     all.extend(given.iter().cloned());
     service(&Settings::new(ENTRY.service_settings, &all), Waits::InTheCall).unwrap()
 }

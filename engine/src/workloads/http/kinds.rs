@@ -6,6 +6,7 @@ use std::sync::Arc;
 use anyhow::Result;
 
 use crate::base::mistake::{Blame, mistake, mistake_with_hint};
+use crate::base::unit::Unit;
 use crate::base::setting::{Form, Kind as SettingKind, NONE, Setting, Settings};
 use crate::protocol::pattern::BYTES;
 use crate::requests::sizes::{SIZES, weight};
@@ -15,7 +16,7 @@ pub const PATH: Setting = Setting {
     name: "path",
     help: "Path to request. Our servers have /, and /bytes/N if configured. {bytes} in the path stands for the size \
            of each request. For any other path a reply of any length is correct, unless --bytes or --check is given",
-    unit: None,
+    unit: Unit::None,
     kind: SettingKind::Text { longest: 2048, default: "/", form: Form::Plain },
     for_more: None,
 };
@@ -26,7 +27,7 @@ pub const MIX: Setting = Setting {
     help: "Mix of requests with weights, instead of a single path: GET:/@9,HEAD:/@1,GET=404:/missing@1. METHOD is GET \
            or HEAD; METHOD=STATUS expects a status other than 200; METHOD+BYTES expects a different reply length; \
            {bytes} in a path stands for the size of each request",
-    unit: None,
+    unit: Unit::None,
     kind: SettingKind::Text { longest: 4096, default: NONE, form: Form::Mix },
     for_more: None,
 };

@@ -10,9 +10,10 @@ use super::reel::{MESSAGE_BYTES, Reel, SOURCE, SOURCE_BYTES};
 use super::request::{LONGEST_LINE, MOST_MICROSECONDS, Request, say};
 use super::sums::Sums;
 use crate::base::mistake::{Blame, mistake_with_hint};
+use crate::base::unit::Unit;
 use crate::base::setting::{Kind, Setting, Settings, Value};
 use crate::base::window::Window;
-use crate::client::load::MILLISECONDS;
+use crate::client::load::DURATION;
 use crate::protocol::workload::{
     Account, Answer, Client, Conversation, Direction, Figures, Input, MeasuredBy, More, PAYLOAD_BYTES,
 };
@@ -25,7 +26,7 @@ use crate::transfer::primitive::Want;
 pub const DIRECTION: Setting = Setting {
     name: "direction",
     help: "Direction of the stream",
-    unit: None,
+    unit: Unit::None,
     kind: Kind::Choice { choices: &[TO_SERVER, TO_CLIENT], default: TO_SERVER },
     for_more: None,
 };
@@ -46,7 +47,7 @@ pub const TURNED: Direction = Direction {
 pub const STREAM_BYTES: Setting = Setting {
     name: "stream_bytes",
     help: "Length of each stream in bytes; 0: until the load ends by time",
-    unit: Some("bytes"),
+    unit: Unit::Bytes,
     kind: Kind::Integer { minimum: 0, maximum: 1 << 50, default: 0 },
     for_more: Some("for more, use 0: a stream lasts until the load ends by time"),
 };
@@ -58,12 +59,12 @@ const TOO_SOON: u64 = 1000;
 /// Makes the client side.
 pub fn client(settings: &Settings) -> Result<Box<dyn Client>> {
     let bytes = Some(settings.integer(STREAM_BYTES.name)).filter(|&bytes| bytes > 0);
-    let timed = matches!(settings.values().get(MILLISECONDS.name), Some(Value::Integer(1..)));
+    let timed = matches!(settings.values().get(DURATION.name), Some(Value::Integer(1..)));
     if bytes.is_none() && !timed {
         return Err(mistake_with_hint(
             "stream.no_end",
             "the stream has neither a length nor a duration",
-            "give --stream-bytes 1000000000 or the like, or --milliseconds 10000 with a --load that ends by time",
+            "give --stream-bytes 1GiB or the like, or --duration 10s with a --load that ends by time",
         )
         .blaming(&[STREAM_BYTES.name]));
     }

@@ -2,6 +2,7 @@
 
 use std::sync::Arc;
 
+use crate::base::unit::Unit;
 use crate::base::setting::{Kind, Setting, Settings};
 use crate::protocol::pattern::difference;
 use crate::protocol::workload::Input;
@@ -12,7 +13,7 @@ use super::reel;
 pub const RECEIVE_BYTES: Setting = Setting {
     name: "receive_bytes",
     help: "Maximum size of one receive of a stream",
-    unit: Some("bytes"),
+    unit: Unit::Bytes,
     kind: Kind::Integer { minimum: 1, maximum: 16 << 20, default: 128 << 10 },
     for_more: Some("a receive cannot return more than the socket's buffer holds (sysctl net.ipv4.tcp_rmem)"),
 };
@@ -21,7 +22,7 @@ pub const VERIFY: Setting = Setting {
     name: "verify",
     help: "Bytes of a stream that the receiver compares with what is sent: all, the first 64 of each receive, or \
            none; bytes that are not stored are only counted",
-    unit: None,
+    unit: Unit::None,
     kind: Kind::Choice { choices: &["all", "sample", "none"], default: "sample" },
     for_more: None,
 };

@@ -7,6 +7,7 @@ use std::sync::{Arc, OnceLock};
 
 use anyhow::{Context, Result};
 
+use crate::base::unit::Unit;
 use crate::base::setting::{Kind, Setting, Settings};
 use crate::protocol::pattern::pattern;
 use crate::sys::descriptor;
@@ -16,16 +17,16 @@ use crate::transfer::outbox::{Outbox, PART, Piece};
 pub const MESSAGE_BYTES: Setting = Setting {
     name: "message_bytes",
     help: "Message size of a stream: bytes per send call, as far as the send primitive can",
-    unit: Some("bytes"),
+    unit: Unit::Bytes,
     kind: Kind::Integer { minimum: 1, maximum: 16 << 20, default: 128 << 10 },
-    for_more: Some("for longer streams, use --stream-bytes or --milliseconds: a message is what one call sends"),
+    for_more: Some("for longer streams, use --stream-bytes or --duration: a message is what one call sends"),
 };
 
 /// Source of the stream.
 pub const SOURCE: Setting = Setting {
     name: "source",
     help: "Source of the stream: memory, a file in memory (memfd), or a file in the directory for temporary files",
-    unit: None,
+    unit: Unit::None,
     kind: Kind::Choice { choices: &["memory", "memfd", "file"], default: "memory" },
     for_more: None,
 };
@@ -34,9 +35,9 @@ pub const SOURCE: Setting = Setting {
 pub const SOURCE_BYTES: Setting = Setting {
     name: "source_bytes",
     help: "Size of the file that a stream is sent from repeatedly; at least one message",
-    unit: Some("bytes"),
+    unit: Unit::Bytes,
     kind: Kind::Integer { minimum: 1, maximum: 1 << 33, default: 16 << 20 },
-    for_more: Some("for longer streams, use --stream-bytes or --milliseconds: the file is sent repeatedly"),
+    for_more: Some("for longer streams, use --stream-bytes or --duration: the file is sent repeatedly"),
 };
 
 /// Period of a stream in bytes. It lets messages of common sizes begin at page boundaries of a file. A transfer from

@@ -4,7 +4,7 @@ use super::request::{MOST_BYTES, MOST_MICROSECONDS};
 use super::*;
 use crate::base::setting::{Setting, Value};
 use crate::base::window::Window;
-use crate::client::load::MILLISECONDS;
+use crate::client::load::DURATION;
 use crate::protocol::pattern::pattern;
 use crate::protocol::workload::{Answer, Client};
 use crate::transfer::inbox::Inbox;
@@ -18,7 +18,7 @@ fn settings(declared: &[Setting], given: &[(&'static str, Value)]) -> Settings {
 fn ends(given: &[(&'static str, Value)]) -> (Box<dyn Service>, Box<dyn Client>) {
     let service = service(&settings(ENTRY.service_settings, given), Waits::InTheCall).unwrap();
     // A load that may end by time.
-    let declared = [ENTRY.client_settings, &[MILLISECONDS]].concat();
+    let declared = [ENTRY.client_settings, &[DURATION]].concat();
     let client = (ENTRY.client)(&settings(&declared, given)).unwrap();
     service.prepare().and_then(|()| client.prepare()).unwrap();
     (service, client)
@@ -205,17 +205,17 @@ fn a_stream_needs_an_end() {
     let refused = |declared: &[Setting], given: &[(&'static str, Value)]| {
         (ENTRY.client)(&settings(declared, given)).err().map(|error| error.to_string())
     };
-    let timed = [ENTRY.client_settings, &[MILLISECONDS]].concat();
+    let timed = [ENTRY.client_settings, &[DURATION]].concat();
     for message in [refused(ENTRY.client_settings, &[]), refused(&timed, &[])] {
         assert!(message.unwrap().contains("--stream-bytes"));
     }
-    assert_eq!(refused(&timed, &[number("milliseconds", 1)]), None);
+    assert_eq!(refused(&timed, &[number("duration", 1_000_000)]), None);
     assert_eq!(refused(ENTRY.client_settings, &[number("stream_bytes", 1)]), None);
 }
 
 #[test]
 fn a_stream_without_a_number_ends_with_the_window() {
-    let (service, client) = ends(&[number("milliseconds", 1), word("verify", "all")]);
+    let (service, client) = ends(&[number("duration", 1_000_000), word("verify", "all")]);
     let window = Window::to_come();
     let mut between = Between::new(service.as_ref(), client.open(), &window, &[100_000], &[]);
     window.set(0..now() + 3_000_000);
@@ -231,7 +231,8 @@ fn a_stream_without_a_number_ends_with_the_window() {
 
 #[test]
 fn a_stream_to_the_client_is_requested_for_the_rest_of_the_window() {
-    let (service, client) = ends(&[number("milliseconds", 1), word("direction", "to_client"), word("verify", "all")]);
+    let (service, client) =
+        ends(&[number("duration", 1_000_000), word("direction", "to_client"), word("verify", "all")]);
     let window = Window::to_come();
     let mut between = Between::new(service.as_ref(), client.open(), &window, &[100_000], &[]);
     let end = now() + 5_000_000;
@@ -244,7 +245,7 @@ fn a_stream_to_the_client_is_requested_for_the_rest_of_the_window() {
 
 #[test]
 fn a_stream_of_a_time_that_ends_too_soon_is_cut_short() {
-    let (_, client) = ends(&[number("milliseconds", 1), word("direction", "to_client")]);
+    let (_, client) = ends(&[number("duration", 1_000_000), word("direction", "to_client")]);
     let (mut conversation, mut outbox, window) = (client.open(), Outbox::default(), Window::to_come());
     window.set(0..now() + 59_999_000_000);
     conversation.ask(&mut outbox);

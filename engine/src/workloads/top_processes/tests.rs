@@ -10,7 +10,7 @@ fn settings(given: &[(&'static str, &str)]) -> Settings {
         .iter()
         .map(|&(name, word)| (name, word.parse().map_or(Value::Word(word.to_owned()), Value::Integer)))
         .collect();
-    Settings::new([&CLOSES, &FORM, &PROC, &SPIN, &WAIT], &given)
+    Settings::new([&CLOSES, &FORM, &PROC, &COMPUTE, &PAUSE], &given)
 }
 
 /// Gives a session the peer's bytes, cut into segments; returns the state of the connection and what was sent.
@@ -46,7 +46,7 @@ fn answers(given: &[(&'static str, &str)], waits: Waits, segments: &[&[u8]]) -> 
 #[test]
 fn a_wait_takes_time_and_no_cpu() {
     let (began, cpu) = (std::time::Instant::now(), thread_cpu_time());
-    let (state, sent) = answers(&[("wait_microseconds", "200000")], Waits::InTheCall, &[REQUEST]);
+    let (state, sent) = answers(&[("pause", "200000000")], Waits::InTheCall, &[REQUEST]);
     assert_eq!((state.as_str(), lines(&sent)), ("closed", 2));
     assert!(began.elapsed() >= Duration::from_millis(200));
     assert!(thread_cpu_time() - cpu < Duration::from_millis(200));

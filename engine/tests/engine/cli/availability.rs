@@ -74,7 +74,7 @@ fn a_runtime_whose_threads_cannot_be_made_is_reported() {
 #[test]
 fn work_that_finds_no_thread_is_tallied() {
     let Ok(user) = Unprivileged::new().inspect_err(|reason| println!("skipped: {reason}")) else { return };
-    let options = ["--work", "blocking_pool", "--spin-microseconds", "10"];
+    let options = ["--work", "blocking_pool", "--compute", "10us"];
     let mut server = Server::launch(&mut user.command(None), "tokio", "bytes", &options);
     user.limit_processes(server.first, 1);
     let exchange = bytes(4000);

@@ -53,7 +53,7 @@ fn what_is_possible_is_accepted_with_its_facts() {
 
 #[test]
 fn what_is_impossible_is_refused_with_what_to_blame() {
-    let timed = "--load open --milliseconds 100 --clients 2";
+    let timed = "--load open --duration 100ms --clients 2";
     for (command, code, blamed) in [
         ("serve prefork --pool 0".to_owned(), "setting.invalid_value", &["pool"][..]),
         ("serve iterative --pool 3".to_owned(), "setting.unknown", &["pool"]),
@@ -70,11 +70,7 @@ fn what_is_impossible_is_refused_with_what_to_blame() {
             "pool.bounds_reversed",
             &["minimum_spare", "maximum_spare"],
         ),
-        (
-            "serve prefork --stall-milliseconds 9 --stall-every-milliseconds 5".to_owned(),
-            "stall.too_long",
-            &["stall_milliseconds", "stall_every_milliseconds"],
-        ),
+        ("serve prefork --stall 9ms --stall-every 5ms".to_owned(), "stall.too_long", &["stall", "stall_every"]),
         (
             format!("{LOAD} {timed} --connections per_request --pipeline 2"),
             "load.needs_another_setting",
@@ -92,15 +88,11 @@ fn what_is_impossible_is_refused_with_what_to_blame() {
             &["primitive", "back_end"],
         ),
         (
-            format!("{LOAD} --load closed_threads --warm-up-milliseconds 5"),
+            format!("{LOAD} --load closed_threads --warm-up 5ms"),
             "load.warm_up_without_window",
-            &["warm_up_milliseconds", "milliseconds"],
+            &["warm_up", "duration"],
         ),
-        (
-            format!("{LOAD} --load closed_threads --milliseconds 5 --loops 5"),
-            "load.two_ends",
-            &["loops", "milliseconds"],
-        ),
+        (format!("{LOAD} --load closed_threads --duration 5ms --loops 5"), "load.two_ends", &["loops", "duration"]),
         (format!("{LOAD} {timed} --arrivals recorded"), "schedule.no_recording", &["arrivals", "recording"]),
         (format!("{LOAD} {timed} --recording x"), "schedule.not_recorded", &["recording", "arrivals"]),
         (format!("{LOAD} --sizes file:/nowhere"), "recording.unreadable", &["sizes"]),

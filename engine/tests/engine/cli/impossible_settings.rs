@@ -10,29 +10,55 @@ use crate::support::lines::name;
 use crate::support::unserved::Untouched;
 use crate::support::{Unprivileged, catalogue, engine, engine_with_descriptors, refused, run};
 
-/// Values that are no numbers, or numbers out of any setting's range.
-const NO_NUMBERS: [&str; 9] = ["", " ", "-1", "1e3", "1.5", "x", "0x10", "1_000", "99999999999999999999"];
+const INVALID: &str = "setting.invalid_value";
+
+/// Values that are no numbers, numbers out of any setting's range, and numbers with unknown units.
+const NO_NUMBERS: [(&str, &str); 9] = [
+    ("", INVALID),
+    (" ", INVALID),
+    ("-1", INVALID),
+    ("x", INVALID),
+    ("1e3", "setting.unknown_unit"),
+    ("0x10", "setting.unknown_unit"),
+    ("1_000", "setting.unknown_unit"),
+    ("1 Kib", "setting.unknown_unit"),
+    ("1.5", "setting.not_whole"),
+];
 
 fn settings(of: &Value) -> &[Value] {
     of.as_array().map(Vec::as_slice).unwrap_or_default()
 }
 
-/// Values that a setting does not take, as typed.
-fn impossible(setting: &Value) -> Vec<String> {
+/// Whether values of a setting are typed with a unit of time.
+fn is_time(setting: &Value) -> bool {
+    setting["unit"] == "ns"
+}
+
+/// Values that a setting does not take, as typed, with the code of the refusal.
+fn impossible(setting: &Value) -> Vec<(String, &'static str)> {
     let number = |key: &str| setting[key].as_u64().unwrap();
+    let invalid = |words: &[&str]| words.iter().map(|word| ((*word).to_owned(), INVALID)).collect();
     match setting["kind"].as_str().unwrap() {
         "integer" => {
-            let (minimum, maximum) = (number("minimum"), number("maximum"));
-            let others = [0, 1_000_000_000_000, minimum.saturating_sub(1), maximum.saturating_add(1)];
+            let (minimum, maximum, step) = (number("minimum"), number("maximum"), number("resolution"));
+            let others = [0, 1_000_000_000_000_000_000, minimum.saturating_sub(step), maximum.saturating_add(step)];
             let outside = others.into_iter().filter(|other| !(minimum..=maximum).contains(other));
-            NO_NUMBERS.map(str::to_owned).into_iter().chain(outside.map(|other| other.to_string())).collect()
+            let unit = if is_time(setting) { "ns" } else { "" };
+            let mut values: Vec<(String, &str)> = outside.map(|other| (format!("{other}{unit}"), INVALID)).collect();
+            values.push((format!("99999999999999999999{unit}"), INVALID));
+            let no_numbers = NO_NUMBERS.map(|(value, code)| match (is_time(setting), value) {
+                (true, "1.5") => ("1", "setting.no_unit"),
+                _ => (value, code),
+            });
+            values.extend(no_numbers.map(|(value, code)| (value.to_owned(), code)));
+            if is_time(setting) {
+                values.push(("1.5ns".to_owned(), "setting.not_whole"));
+            }
+            values
         }
-        "boolean" => ["", "maybe", "1", "TRUE"].map(str::to_owned).into(),
-        "choice" => ["", "nosuch", "0"].map(str::to_owned).into(),
-        "text" => {
-            let too_long = "x".repeat(number("longest") as usize + 1);
-            vec![String::new(), "a b".to_owned(), "\u{e9}".to_owned(), too_long]
-        }
+        "boolean" => invalid(&["", "maybe", "1", "TRUE"]),
+        "choice" => invalid(&["", "nosuch", "0"]),
+        "text" => invalid(&["", "a b", "\u{e9}", &"x".repeat(number("longest") as usize + 1)]),
         other => panic!("a test of settings of the kind {other} is missing"),
     }
 }
@@ -41,13 +67,15 @@ fn impossible(setting: &Value) -> Vec<String> {
 fn for_more(setting: &Value, typed: &str) -> Option<String> {
     let maximum = setting["maximum"].as_u64()?;
     let help = setting["for_more"].as_str().unwrap_or_else(|| panic!("{setting} does not say how to have more"));
-    let is_more = typed.parse::<u128>().is_ok_and(|number| number > maximum.into());
-    is_more.then(|| format!("{maximum}; {help}"))
+    let number = typed.strip_suffix("ns").unwrap_or(typed);
+    let is_more = number.parse::<u128>().is_ok_and(|number| number > maximum.into());
+    is_more.then(|| format!("; {help}"))
 }
 
 /// Allowed values, as in the message.
 fn allowed(setting: &Value) -> Vec<String> {
     match setting["kind"].as_str().unwrap() {
+        "integer" if setting["unit"].is_string() => vec![" from ".to_owned(), " to ".to_owned()],
         "integer" => vec![format!("a whole number from {} to {}", setting["minimum"], setting["maximum"])],
         "boolean" => vec!["true or false".to_owned()],
         "choice" => settings(&setting["choices"]).iter().map(|choice| choice.as_str().unwrap().to_owned()).collect(),
@@ -62,12 +90,13 @@ fn every_setting_of_every_load_and_workload_refuses_impossible_values() {
     let mut try_all = |workload: &str, load: &str, of: &[Value]| {
         for setting in of {
             let option = format!("--{}", name(setting).replace('_', "-"));
-            for value in impossible(setting) {
-                let (seen, allowed) = (format!("'{value}'"), allowed(setting));
+            for (value, code) in impossible(setting) {
+                let seen = if code == INVALID { format!("'{value}'") } else { value.clone() };
+                let allowed = if code == "setting.no_unit" { Vec::new() } else { allowed(setting) };
                 let help = for_more(setting, &value);
                 let words: Vec<&str> =
                     [&option, &seen].into_iter().chain(&allowed).chain(&help).map(String::as_str).collect();
-                listener.refuses("setting.invalid_value", workload, &["--load", load, &option, &value], &words);
+                listener.refuses(code, workload, &["--load", load, &option, &value], &words);
             }
             tried.insert(name(setting).to_owned());
         }
@@ -88,8 +117,7 @@ fn every_setting_of_every_load_and_workload_refuses_impossible_values() {
             listener.refuses("setting.invalid_value", "bytes", &arguments, &[&option, &help]);
         }
     }
-    for expected in ["clients", "children", "rate", "milliseconds", "bytes", "timeout_milliseconds", "source_addresses"]
-    {
+    for expected in ["clients", "children", "rate", "duration", "bytes", "timeout", "source_addresses"] {
         assert!(tried.contains(expected), "{expected} is not among {tried:?}");
     }
 }
@@ -125,7 +153,7 @@ fn contradictions_are_refused_with_a_remedy() {
     let refused = |workload: &str, options: &str, code: &str, words: &[&str]| {
         listener.refuses(code, workload, &options.split_whitespace().collect::<Vec<_>>(), words);
     };
-    let event_loops = ["--load closed_connections", "--load open --milliseconds 10"];
+    let event_loops = ["--load closed_connections", "--load open --duration 10ms"];
     for load in event_loops {
         for (options, code, words) in [
             (
@@ -153,16 +181,16 @@ fn contradictions_are_refused_with_a_remedy() {
             refused("bytes", &format!("{load} {options}"), code, words);
         }
     }
-    refused("bytes", "--load open --milliseconds 0", "setting.invalid_value", &["--milliseconds", "1 to 86400000"]);
-    refused("bytes", "--load open --milliseconds 10 --loops 5", "setting.unknown", &["--loops"]);
-    refused("stream", "--load open --milliseconds 10", "load.open_needs_replies", &["closed load"]);
+    refused("bytes", "--load open --duration 0", "setting.invalid_value", &["--duration", "1ms to 24h"]);
+    refused("bytes", "--load open --duration 10ms --loops 5", "setting.unknown", &["--loops"]);
+    refused("stream", "--load open --duration 10ms", "load.open_needs_replies", &["closed load"]);
     for load in ["closed_threads", "closed_connections"] {
-        let both = format!("--load {load} --loops 3 --milliseconds 5");
-        refused("bytes", &both, "load.two_ends", &["--loops", "--milliseconds"]);
-        let alone = format!("--load {load} --warm-up-milliseconds 5");
-        refused("bytes", &alone, "load.warm_up_without_window", &["--warm-up-milliseconds"]);
+        let both = format!("--load {load} --loops 3 --duration 5ms");
+        refused("bytes", &both, "load.two_ends", &["--loops", "--duration"]);
+        let alone = format!("--load {load} --warm-up 5ms");
+        refused("bytes", &alone, "load.warm_up_without_window", &["--warm-up"]);
     }
-    let nosuch = "--load closed_connections --ramp-up-milliseconds 5 --back-end nosuch";
+    let nosuch = "--load closed_connections --ramp-up 5ms --back-end nosuch";
     refused("bytes", nosuch, "setting.invalid_value", &["--back-end"]);
 }
 
@@ -187,7 +215,7 @@ fn values_beyond_this_process_are_refused_with_a_remedy() {
         "--load closed_threads",
         "--load closed_connections",
         "--load closed_connections --back-end io_uring",
-        "--load open --milliseconds 10",
+        "--load open --duration 10ms",
     ] {
         let ran = run(engine_with_descriptors(1000)
             .args(["load", "bytes", "--connect", &connect, "--clients", "5000"])

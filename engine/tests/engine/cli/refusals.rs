@@ -31,13 +31,9 @@ fn an_unknown_option_is_refused_with_the_available_ones() {
 fn settings_without_effect_are_refused() {
     for load in ["closed_threads", "closed_connections"] {
         let load = format!("load bytes --connect 127.0.0.1:1 --load {load}");
-        mistake(&format!("{load} --loops 3 --milliseconds 100"), "load.two_ends", &["--loops", "--milliseconds"]);
-        mistake(
-            &format!("{load} --warm-up-milliseconds 100"),
-            "load.warm_up_without_window",
-            &["--warm-up-milliseconds", "--milliseconds"],
-        );
-        assert_eq!(with(&format!("{load} --loops 1 --milliseconds 0")).status, Some(1), "nobody listens there");
+        mistake(&format!("{load} --loops 3 --duration 100ms"), "load.two_ends", &["--loops", "--duration"]);
+        mistake(&format!("{load} --warm-up 100ms"), "load.warm_up_without_window", &["--warm-up", "--duration"]);
+        assert_eq!(with(&format!("{load} --loops 1 --duration 0")).status, Some(1), "nobody listens there");
     }
 }
 

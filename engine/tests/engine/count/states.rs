@@ -55,7 +55,7 @@ fn a_load_that_ends_by_time_reports_its_connections() {
         serde_json::from_str(ran.output.lines().last().unwrap()).unwrap()
     };
     // The last tenth must be longer than the process may wait for a busy CPU.
-    let timed = ["--load", "closed_connections", "--clients", "16", "--connections", "kept", "--milliseconds", "2000"];
+    let timed = ["--load", "closed_connections", "--clients", "16", "--connections", "kept", "--duration", "2s"];
     let result = load(&timed);
     assert_eq!(counted(&result, "tcp_info.connections"), 16, "{result}");
     assert!(counted(&result, "tcp_info.delivery_rate") > 0 && counted(&result, "tcp_info.rtt") > 0, "{result}");
@@ -92,7 +92,7 @@ fn in_namespaces_lost_packets_are_counted() {
     let mut server = Server::launch_at(&namespaces.listen(0), &mut engine(), "epoll", "echo", &options);
     let mut command: Command = engine();
     command.args(["load", "echo", "--json", "--connect", server.address(), "--load", "closed_connections"]);
-    command.args(["--clients", "8", "--connections", "kept", "--milliseconds", "1500", "--count", "tcp_info"]);
+    command.args(["--clients", "8", "--connections", "kept", "--duration", "1500ms", "--count", "tcp_info"]);
     command.args(["--network-namespace", namespaces.path("client")]);
     let load = std::thread::spawn(move || run(&mut command));
     let retransmits = eventually("segments are retransmitted", || {

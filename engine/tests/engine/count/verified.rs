@@ -145,7 +145,7 @@ impl Other {
 const LOAD: [&str; 6] = ["bytes", "--children", "3", "--loops", "100", "--json"];
 
 /// The server reads the clock of its CPU time repeatedly, which is a system call.
-const SPINNING: &str = "prefork --spin-microseconds 20";
+const SPINNING: &str = "prefork --compute 20us";
 
 /// Runs a server of this design (with options) through its whole life, by a command that begins with these words. Returns
 /// its last line.

@@ -60,8 +60,7 @@ fn a_timed_load_counts_what_is_complete_within_its_window() {
             [("per_request", "prethread", &["--pool", "4"][..]), ("kept", "thread_per_client", &[])]
         {
             let server = Server::start(design, "bytes", options);
-            let options =
-                format!("--clients 8 --connections {connections} --milliseconds 300 --warm-up-milliseconds 100");
+            let options = format!("--clients 8 --connections {connections} --duration 300ms --warm-up 100ms");
             let (ran, lines) = lines(load, server.port, &options);
             assert_eq!((ran.status, ran.errors.as_str()), (Some(0), ""), "{ran:?}");
             let [started, ended, result] = &lines[..] else { panic!("not three lines: {ran:?}") };
@@ -98,8 +97,7 @@ fn a_timed_load_counts_what_is_complete_within_its_window() {
 fn marks_come_when_the_window_begins_and_ends() {
     let server = Server::start("thread_per_client", "bytes", &[]);
     for load in LOADS {
-        let mut command =
-            command(load, server.port, "--clients 2 --milliseconds 400 --warm-up-milliseconds 200 --json");
+        let mut command = command(load, server.port, "--clients 2 --duration 400ms --warm-up 200ms --json");
         let mut child = command.stdout(Stdio::piped()).spawn().unwrap();
         let output = BufReader::new(child.stdout.take().unwrap());
         let mut moments = Vec::new();
@@ -147,7 +145,7 @@ fn very_many_connections_are_kept_by_one_process() {
         command.args(limited).args(["load", "bytes", "--load", load, "--connect", &connect, "--json"]);
         command.args(["--connections", "kept", "--loops", "1", "--clients", &clients.to_string()]);
         // On a busy machine connections may take long: only a load that makes no progress has failed.
-        command.args(["--timeout-milliseconds", "100000"]);
+        command.args(["--timeout", "100s"]);
         let mut child = command.stdout(Stdio::piped()).spawn().unwrap();
         let line = std::io::read_to_string(child.stdout.take().unwrap()).unwrap();
         let line: Value = serde_json::from_str(&line).unwrap();
@@ -170,17 +168,16 @@ fn clients_think() {
     let server = Server::start("prefork", "bytes", &["--pool", "2"]);
     for load in ["closed --children 2", "closed_threads --clients 2", "closed_connections --clients 2"] {
         let (name, clients) = load.split_once(' ').unwrap();
-        let options = format!("{clients} --loops 3 --think-microseconds 150000");
+        let options = format!("{clients} --loops 3 --think 150ms");
         let (ran, lines) = lines(name, server.port, &options);
         assert_eq!((ran.status, &lines[0]["tally"]["requests"]), (Some(0), &6.into()), "{ran:?}");
         assert!(number(&lines[0]["elapsed_ns"]) >= 300_000_000, "{ran:?}");
         // An hour's pause is skipped if no request follows it.
-        let (ran, lines) =
-            self::lines(name, server.port, &format!("{clients} --loops 1 --think-microseconds 3600000000"));
+        let (ran, lines) = self::lines(name, server.port, &format!("{clients} --loops 1 --think 1h"));
         assert_eq!((ran.status, &lines[0]["tally"]["requests"]), (Some(0), &2.into()), "{ran:?}");
     }
     for load in LOADS {
-        let options = "--clients 2 --milliseconds 100 --think-microseconds 3600000000";
+        let options = "--clients 2 --duration 100ms --think 1h";
         let (ran, lines) = lines(load, server.port, options);
         assert_eq!((ran.status, &lines[2]["tally"]["requests"]), (Some(0), &2.into()), "{ran:?}");
     }
@@ -252,9 +249,7 @@ fn a_timed_load_without_a_server_ends_early() {
     for load in LOADS {
         for connections in ["kept", "per_request"] {
             for warm_up in [0, 3_600_000] {
-                let options = format!(
-                    "--clients 3 --connections {connections} --milliseconds 3600000 --warm-up-milliseconds {warm_up}"
-                );
+                let options = format!("--clients 3 --connections {connections} --duration 1h --warm-up {warm_up}ms");
                 let (ran, lines) = lines(load, port, &options);
                 let result = lines.last().unwrap();
                 assert_eq!((ran.status, &result["tally"]["errors"]), (Some(1), &json!({"refused": 9})), "{ran:?}");
@@ -286,7 +281,7 @@ fn descriptors_beyond_the_limit_are_reported() {
 fn a_shortage_of_threads_is_reported() {
     let Ok(user) = Unprivileged::new().inspect_err(|reason| println!("skipped: {reason}")) else { return };
     let arguments = ["load", "bytes", "--connect", "127.0.0.1:1", "--load", "closed_threads", "--clients", "50"];
-    for options in [&[][..], &["--milliseconds", "100", "--connections", "kept"]] {
+    for options in [&[][..], &["--duration", "100ms", "--connections", "kept"]] {
         let ran = run(user.command(Some(20)).args(arguments).args(options));
         assert_eq!((ran.status, ran.output.as_str()), (Some(1), ""), "{ran:?}");
         assert_eq!(ran.errors.lines().count(), 1, "{ran:?}");
@@ -313,10 +308,10 @@ fn an_interrupt_ends_a_load_with_what_it_has() {
         // As from kill(1), and as from timeout(1): to its child, and to the group that the child is in.
         let (ended, twice) = ([Signal::SIGTERM], [Signal::SIGTERM; 2]);
         for (options, signals) in [
-            ("--milliseconds 3600000", &[Signal::SIGINT][..]),
-            ("--milliseconds 3600000", &ended),
-            ("--milliseconds 3600000 --connections kept --think-microseconds 1000", &twice),
-            ("--milliseconds 3600000 --connections kept --clients 100", &ended),
+            ("--duration 1h", &[Signal::SIGINT][..]),
+            ("--duration 1h", &ended),
+            ("--duration 1h --connections kept --think 1ms", &twice),
+            ("--duration 1h --connections kept --clients 100", &ended),
         ] {
             let mut child = command(load, server.port, options).arg("--json").stdout(Stdio::piped()).spawn().unwrap();
             let mut output = BufReader::new(child.stdout.take().unwrap());
@@ -331,7 +326,7 @@ fn an_interrupt_ends_a_load_with_what_it_has() {
             assert_eq!(decoded(&result["latency"]), number(&result["window"]["requests"]), "{result}");
         }
         // During its warm-up, and a load that ends by count.
-        for options in ["--milliseconds 1000 --warm-up-milliseconds 3600000", "--loops 10000000"] {
+        for options in ["--duration 1s --warm-up 1h", "--loops 10000000"] {
             let before = number(&server.snapshot()["tally"]["requests"]);
             let mut child = command(load, server.port, options).arg("--json").stdout(Stdio::piped()).spawn().unwrap();
             eventually("the load sends requests", || {
@@ -369,7 +364,7 @@ fn one_silent_connection_does_not_stop_the_others() {
                 });
             }
         });
-        let options = "--clients 4 --connections kept --bytes 1 --loops 200 --timeout-milliseconds 300";
+        let options = "--clients 4 --connections kept --bytes 1 --loops 200 --timeout 300ms";
         let (ran, lines) = lines(load, port, options);
         let result = &lines[0];
         assert_eq!((ran.status, &result["tally"]["errors"]), (Some(1), &json!({"timed_out": 1})), "{ran:?}");
@@ -386,7 +381,7 @@ fn one_silent_connection_does_not_stop_the_others() {
 fn waiting_costs_no_cpu_time() {
     let (port, _held) = unserved::nobody_accepts();
     for load in LOADS {
-        let options = "--clients 3 --connections kept --timeout-milliseconds 500 --loops 3";
+        let options = "--clients 3 --connections kept --timeout 500ms --loops 3";
         let (ran, lines) = lines(load, port, options);
         // Clients of an event loop give up together; those of threads each after three failures.
         let failed = if load == "closed_threads" { 9 } else { 3 };
@@ -480,7 +475,7 @@ fn a_server_that_closes_after_its_reply_is_distinguished_from_a_failing_one() {
             let mut command = engine();
             let connect = format!("127.0.0.1:{}", server.port);
             command.args(["load", workload, "--load", load, "--connect", &connect, "--connections", "kept"]);
-            command.args(["--clients", "1", "--loops", "2", "--think-microseconds", "20000"]);
+            command.args(["--clients", "1", "--loops", "2", "--think", "20ms"]);
             let ran = run(command.args(kept_by.split(' ')).args(client.split_whitespace()));
             assert_eq!(ran.status, Some(1), "{ran:?}");
             let table = Table::of(&ran.output);

@@ -81,7 +81,7 @@ fn pipelined_replies_are_right_byte_by_byte() {
             [("bytes", &[][..], "--bytes 3000"), ("echo", &[], "--bytes 3000"), ("http", &[], "")]
         {
             let server = Server::start("epoll", workload, server);
-            for load_kind in ["closed_connections --loops 200", "open --rate 3000 --milliseconds 200"] {
+            for load_kind in ["closed_connections --loops 200", "open --rate 3000 --duration 200ms"] {
                 let options =
                     format!("--load {load_kind} {client} --clients 3 --connections kept --pipeline 16 {back_end}");
                 let (ran, line) = load(workload, server.port, &options);
@@ -184,7 +184,7 @@ fn clients_of_a_closed_load_begin_one_after_another() {
         })
     };
     let options = "--load closed_connections --bytes 1 --check count --clients 4 --loops 1 --connections kept \
-                   --ramp-up-milliseconds 800";
+                   --ramp-up 800ms";
     let (ran, _) = load("bytes", port, options);
     assert_eq!((ran.status, asked.load(SeqCst)), (Some(0), 4), "{ran:?}");
     let moments = seen.lock().unwrap().clone();
@@ -200,7 +200,7 @@ fn replies_are_taken_while_the_next_requests_are_sent() {
         let options = format!(
             "--load closed_connections --bytes 65536 --clients 2 --loops 600 --connections kept --pipeline 600 {back_end}"
         );
-        let (ran, line) = load("echo", server.port, &format!("{options} --timeout-milliseconds 20000"));
+        let (ran, line) = load("echo", server.port, &format!("{options} --timeout 20s"));
         assert_eq!((ran.status, &line["tally"]["requests"]), (Some(0), &1200.into()), "{ran:?}");
         server.stop().is_good();
     });
@@ -217,7 +217,7 @@ fn very_many_connections_share_a_ring() {
             (20, "--bytes 100000 --loops 20 --connections kept"),
         ] {
             let options = format!("--load closed_connections --clients {clients} {options} {back_end}");
-            let (ran, line) = load("bytes", server.port, &format!("{options} --timeout-milliseconds 60000"));
+            let (ran, line) = load("bytes", server.port, &format!("{options} --timeout 1min"));
             assert_eq!((ran.status, &line["tally"]["errors"]), (Some(0), &json!({})), "{ran:?}");
             let tally = &line["tally"];
             assert_eq!(tally["connections"], tally["closed"], "{line}");
@@ -234,7 +234,7 @@ fn threads_are_pinned_in_turn() {
     let cpus = process::allowed_cpus(0);
     let threads = cpus.len() + 1;
     for (pinned, of_one_cpu) in [("true", threads), ("false", if cpus.len() == 1 { threads } else { 0 })] {
-        let options = format!("--threads {threads} --clients {threads} --milliseconds 60000 --pin-threads {pinned}");
+        let options = format!("--threads {threads} --clients {threads} --duration 1min --pin-threads {pinned}");
         let connect = format!("127.0.0.1:{}", server.port);
         let mut command = engine();
         command.args(["load", "bytes", "--load", "closed_connections", "--connect", &connect]).args(options.split(' '));

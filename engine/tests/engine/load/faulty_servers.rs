@@ -250,11 +250,11 @@ fn loads() -> Vec<(String, Option<u64>)> {
     for kept in ["kept", "per_request"] {
         let clients = format!("--clients 4 --connections {kept}");
         loads.push((format!("--load closed_threads {clients} --loops 20"), None));
-        loads.push((format!("--load closed_threads {clients} --milliseconds 400"), Some(400)));
+        loads.push((format!("--load closed_threads {clients} --duration 400ms"), Some(400)));
         for back_end in back_ends() {
             loads.push((format!("--load closed_connections {clients} --loops 20 {back_end}"), None));
-            loads.push((format!("--load closed_connections {clients} --milliseconds 400 {back_end}"), Some(400)));
-            let open = format!("--load open {clients} --rate 2000 --milliseconds 400 {back_end}");
+            loads.push((format!("--load closed_connections {clients} --duration 400ms {back_end}"), Some(400)));
+            let open = format!("--load open {clients} --rate 2000 --duration 400ms {back_end}");
             loads.push((format!("{open} --threads 2"), Some(400)));
             if kept == "kept" {
                 loads.push((format!("{open} --pipeline 3"), Some(400)));
@@ -306,7 +306,7 @@ fn loads_by_receiving() -> Vec<(String, Option<u64>)> {
     let differs = |(options, asks): &(String, Option<u64>)| {
         let is_open = options.contains("--load open");
         if is_open {
-            !options.contains("--connections kept --rate 2000 --milliseconds 400 --threads")
+            !options.contains("--connections kept --rate 2000 --duration 400ms --threads")
         } else {
             asks.is_none()
         }
@@ -338,7 +338,7 @@ fn every_fault_has_its_kind(spoken: Spoken, faults: Vec<Fault>, loads: &[(String
                 let fault = &fault;
                 scope.spawn(move || {
                     let port = if fault.answers { vanishes(spoken) } else { fault.port };
-                    let all = format!("--bytes {BYTES} {options} --timeout-milliseconds {}", fault.timeout);
+                    let all = format!("--bytes {BYTES} {options} --timeout {}ms", fault.timeout);
                     let (ran, line) = load(spoken.workload, port, &all);
                     has_failed_as_it_should(fault, options, *asks, &ran, &line);
                 });
@@ -389,10 +389,8 @@ fn clients_that_cannot_connect_give_up_together() {
     let (port, _listener) = unserved::nobody_accepts();
     let _first = TcpStream::connect(("127.0.0.1", port)).unwrap();
     for back_end in back_ends() {
-        for asks in ["closed_connections --loops 1", "closed_connections --milliseconds 100", "open --milliseconds 100"]
-        {
-            let options =
-                format!("--load {asks} --clients 1000 --connections kept --threads 2 --timeout-milliseconds 300");
+        for asks in ["closed_connections --loops 1", "closed_connections --duration 100ms", "open --duration 100ms"] {
+            let options = format!("--load {asks} --clients 1000 --connections kept --threads 2 --timeout 300ms");
             let (ran, line) = load("bytes", port, &format!("{options} {back_end}"));
             assert_eq!((ran.status, &line["validity"]["valid"]), (Some(1), &json!(false)), "{asks}: {ran:?}");
             let errors = line["tally"]["errors"].as_object().unwrap();
@@ -424,7 +422,7 @@ fn a_reply_that_comes_drop_by_drop_is_not_awaited_for_ever() {
         // three of these.
         for (options, _) in loads().into_iter().filter(|(_, asks)| asks.is_none()) {
             scope.spawn(move || {
-                let all = format!("--bytes 2000 {options} --timeout-milliseconds 200");
+                let all = format!("--bytes 2000 {options} --timeout 200ms");
                 let (ran, line) = load("echo", port, &all);
                 let errors = line["tally"]["errors"].as_object().unwrap();
                 assert_eq!(ran.status, Some(1), "{options}: {ran:?}");
@@ -435,7 +433,7 @@ fn a_reply_that_comes_drop_by_drop_is_not_awaited_for_ever() {
         for (options, asks) in loads().into_iter().filter_map(|(options, asks)| Some((options, asks?))) {
             scope.spawn(move || {
                 // On a busy machine a drop may be later than the load waits: both count as timeouts.
-                let all = format!("--bytes 2000 {options} --timeout-milliseconds 2000");
+                let all = format!("--bytes 2000 {options} --timeout 2s");
                 let (ran, line) = load("echo", port, &all);
                 let about = format!("{options}: {ran:?}");
                 assert_eq!((ran.status, &line["validity"]["valid"]), (Some(1), &json!(false)), "{about}");

@@ -21,7 +21,7 @@ fn blames_the_server(line: &Value) {
 fn requests_that_wait_for_the_next_connection_are_not_late() {
     with_each_back_end(|back_end| {
         let port = serve(|stream| answer_lines(stream, || std::thread::sleep(Duration::from_millis(20))));
-        let options = "--load open --rate 450 --clients 10 --pipeline 4 --requests-per-connection 2 --milliseconds 1500 \
+        let options = "--load open --rate 450 --clients 10 --pipeline 4 --requests-per-connection 2 --duration 1500ms \
                        --bytes 1 --check count";
         let (ran, line) = load("bytes", port, &format!("{options} {back_end}"));
         assert!(count(&line, "scheduled.waited") > 20, "{ran:?}");
@@ -39,8 +39,8 @@ fn requests_that_a_server_does_not_read_are_not_late() {
                 std::thread::sleep(Duration::from_millis(20));
             }
         });
-        let options = "--load open --rate 150 --clients 1 --pipeline 500 --milliseconds 2000 --bytes 65536 \
-                       --timeout-milliseconds 1000";
+        let options = "--load open --rate 150 --clients 1 --pipeline 500 --duration 2s --bytes 65536 \
+                       --timeout 1s";
         let (_, line) = load("echo", port, &format!("{options} {back_end}"));
         blames_the_server(&line);
     });

@@ -98,7 +98,7 @@ fn every_load_accepts_replies_of_any_form() {
 #[test]
 fn connections_that_the_server_closes_do_not_always_have_a_request_in_flight() {
     let port = serve(answers(FORMS[4], BYTES));
-    let (ran, line) = load("http", port, "--load closed_connections --connections kept --clients 2 --milliseconds 400");
+    let (ran, line) = load("http", port, "--load closed_connections --connections kept --clients 2 --duration 400ms");
     assert_eq!(ran.status, Some(0), "{line}");
     let checks = line["validity"]["checks"].as_array().unwrap();
     let little = checks.iter().find(|check| check["name"] == "little").unwrap();

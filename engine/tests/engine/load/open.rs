@@ -23,7 +23,7 @@ fn all_due_requests_are_sent_answered_and_counted_by_both_ends() {
             let server = Server::start("epoll", "bytes", &[]);
             let options = format!(
                 "--load open --rate 1000 --arrivals constant --clients 32 --threads {threads} --connections {connections} \
-             --warm-up-milliseconds 100 --ramp-up-milliseconds 200 --milliseconds 500 {back_end}"
+             --warm-up 100ms --ramp-up 200ms --duration 500ms {back_end}"
             );
             let (ran, line) = load("bytes", server.port, &options);
             assert_eq!(line["tally"]["errors"], json!({}), "{ran:?}");
@@ -69,7 +69,7 @@ fn a_stall_is_in_the_latencies_of_an_open_loop_and_not_in_those_of_a_closed_one(
             });
         })
     };
-    let common = "--bytes 1 --check count --connections kept --clients 4 --milliseconds 1000";
+    let common = "--bytes 1 --check count --connections kept --clients 4 --duration 1s";
     let (ran, open) = load("bytes", stalls(), &format!("{common} --load open --rate 500 --arrivals constant"));
     assert_eq!(open["tally"]["errors"], json!({}), "{ran:?}");
     // Of a second's requests, those of 300 ms wait, at most 300 ms: 10 % wait for more than 200 ms.
@@ -96,7 +96,7 @@ fn a_schedule_is_the_same_with_the_same_seed() {
     let due = |seed: u64, threads: u64| {
         let options = format!(
             "--load open --rate 2000 --arrival-seed {seed} --threads {threads} --clients 8 --connections kept \
-             --milliseconds 300"
+             --duration 300ms"
         );
         let (_, line) = load("bytes", server.port, &options);
         assert_eq!(line["tally"]["errors"], json!({}), "{line}");
@@ -114,8 +114,8 @@ fn a_server_that_never_answers_is_not_waited_for_beyond_the_time_allowed() {
     with_each_back_end(|back_end| {
         for connections in ["kept", "per_request"] {
             let options = format!(
-                "--load open --rate 1000 --arrivals constant --clients 5 --connections {connections} --milliseconds 300 \
-             --timeout-milliseconds 400 {back_end}"
+                "--load open --rate 1000 --arrivals constant --clients 5 --connections {connections} --duration 300ms \
+             --timeout 400ms {back_end}"
             );
             let (ran, line) = load("bytes", serve(says_nothing), &options);
             assert_eq!((ran.status, &line["validity"]["valid"]), (Some(1), &json!(false)), "{ran:?}");
@@ -158,7 +158,7 @@ fn each_fault_of_a_server_has_its_kind() {
                 ["--connections kept", "--connections per_request", "--connections kept --pipeline 4 --threads 2"]
             {
                 let options = format!(
-                    "--load open --bytes 4 --rate 500 --clients 4 {options} --milliseconds 3600000 --timeout-milliseconds 2000 {back_end}"
+                    "--load open --bytes 4 --rate 500 --clients 4 {options} --duration 1h --timeout 2s {back_end}"
                 );
                 let (ran, line) = load("bytes", port, &options);
                 assert_eq!(ran.status, Some(1), "{ran:?}");
@@ -192,8 +192,7 @@ fn a_server_that_vanishes_ends_the_load() {
     with_each_back_end(|back_end| {
         let mut server = Server::start("epoll", "bytes", &[]);
         let port = server.port;
-        let options =
-            format!("--load open --rate 300 --clients 4 --connections kept --milliseconds 3600000 {back_end}");
+        let options = format!("--load open --rate 300 --clients 4 --connections kept --duration 1h {back_end}");
         let loading = std::thread::spawn(move || load("bytes", port, &options));
         server.snapshot_when("requests come", |snapshot| count(snapshot, "tally.requests") > 20);
         server.signal(nix::sys::signal::Signal::SIGINT);
@@ -210,8 +209,7 @@ fn a_load_whose_clients_all_give_up_reports_when() {
     with_each_back_end(|back_end| {
         let port = serve(drop);
         for load_options in ["--load open --rate 200", "--load closed_connections"] {
-            let (ran, line) =
-                load("bytes", port, &format!("{load_options} --clients 4 --milliseconds 20000 {back_end}"));
+            let (ran, line) = load("bytes", port, &format!("{load_options} --clients 4 --duration 20s {back_end}"));
             reports_a_cut_window(&ran, &line);
         }
     });
@@ -231,7 +229,7 @@ fn a_load_without_replies_reports_that_it_gave_up() {
     for load_options in
         ["open --rate 200 --connections kept", "closed_connections --connections kept", "closed_threads"]
     {
-        let options = format!("--load {load_options} --clients 4 --milliseconds 20000 --timeout-milliseconds 200");
+        let options = format!("--load {load_options} --clients 4 --duration 20s --timeout 200ms");
         let (ran, line) = load("bytes", port, &options);
         reports_a_cut_window(&ran, &line);
     }
@@ -260,7 +258,7 @@ fn unrequested_bytes_of_a_server_take_little_memory() {
     let peak = |back_end| {
         let port = serve(sends_unasked);
         let options = "--bytes 1 --check count --load closed_connections --connections kept --clients 3";
-        let idle = "--think-microseconds 20000000 --milliseconds 1500 --timeout-milliseconds 500";
+        let idle = "--think 20s --duration 1500ms --timeout 500ms";
         let (ran, line) = load("bytes", port, &format!("{options} {idle} {back_end}"));
         assert_eq!(line["tally"]["requests"], 3, "each client has one reply, and thinks: {ran:?}");
         count(&line, "memory.peak_resident_bytes")
@@ -282,14 +280,14 @@ fn impossible_settings_are_refused_before_the_first_connection() {
         server.refuses(code, workload, &options.split_whitespace().collect::<Vec<_>>(), words);
     };
     let value = "setting.invalid_value";
-    refused("bytes", "--load open --milliseconds 0", value, &["--milliseconds", "1 to 86400000"]);
+    refused("bytes", "--load open --duration 0", value, &["--duration", "1ms to 24h"]);
     for rate in ["0", "-1", "10000001", "1000000000000", "fast"] {
-        let options = format!("--load open --milliseconds 10 --rate {rate}");
+        let options = format!("--load open --duration 10ms --rate {rate}");
         refused("bytes", &options, value, &["--rate", rate, "1 to 10000000"]);
     }
-    refused("bytes", "--load open --milliseconds 10 --clients 0", value, &["--clients", "1 to 100000"]);
-    refused("bytes", "--load open --milliseconds 10 --loops 5", "setting.unknown", &["--loops"]);
-    let timed = "--load open --milliseconds 10";
+    refused("bytes", "--load open --duration 10ms --clients 0", value, &["--clients", "1 to 100000"]);
+    refused("bytes", "--load open --duration 10ms --loops 5", "setting.unknown", &["--loops"]);
+    let timed = "--load open --duration 10ms";
     let anew = format!("{timed} --connections per_request");
     for option in ["--pipeline", "--requests-per-connection"] {
         let options = format!("{anew} {option} 2");
@@ -317,7 +315,7 @@ fn an_open_load_has_persistent_connections_by_default() {
     let told = |load: &str| {
         let mut command = engine();
         command.args(["load", "bytes", "--connect", &format!("127.0.0.1:{}", server.port), "--json"]);
-        let ran = run(command.args(format!("--load {load} --bytes 1 --milliseconds 200").split_whitespace()));
+        let ran = run(command.args(format!("--load {load} --bytes 1 --duration 200ms").split_whitespace()));
         let line: Value = serde_json::from_str(ran.output.lines().last().unwrap()).unwrap();
         let settings = (line["settings"]["clients"].clone(), line["settings"]["connections"].clone());
         (settings, count(&line, "tally.connections"))
@@ -339,7 +337,7 @@ fn an_interrupt_ends_an_open_load() {
         let port = server.port;
         let mut command = engine();
         command.args(["load", "bytes", "--connect", &format!("127.0.0.1:{port}"), "--json", "--load", "open"]);
-        command.args(["--milliseconds", "3600000", "--connections", "kept", "--threads", "2", "--rate", "200"]);
+        command.args(["--duration", "1h", "--connections", "kept", "--threads", "2", "--rate", "200"]);
         command.args(back_end.split_whitespace());
         let child = command.stdout(std::process::Stdio::piped()).stderr(std::process::Stdio::piped()).spawn().unwrap();
         server.snapshot_when("requests come", |snapshot| count(snapshot, "tally.requests") > 10);
@@ -358,7 +356,7 @@ fn an_interrupt_ends_an_open_load() {
 #[test]
 fn a_window_in_which_nothing_was_due_is_not_valid() {
     let server = Server::start("epoll", "bytes", &[]);
-    let options = "--load open --rate 1 --arrivals constant --warm-up-milliseconds 300 --milliseconds 200";
+    let options = "--load open --rate 1 --arrivals constant --warm-up 300ms --duration 200ms";
     let (ran, line) = load("bytes", server.port, options);
     assert_eq!((ran.status, &line["scheduled"]["due"]), (Some(1), &0.into()), "{line}");
     let failed = items(&line["validity"], "checks").iter().filter(|check| check["holds"] == false);
@@ -370,17 +368,7 @@ fn a_window_in_which_nothing_was_due_is_not_valid() {
 fn an_open_load_prints_its_findings() {
     let ran = run(engine()
         .args(["load", "bytes", "--connect", &format!("127.0.0.1:{}", serve(says_nothing)), "--load"])
-        .args([
-            "open",
-            "--milliseconds",
-            "200",
-            "--timeout-milliseconds",
-            "200",
-            "--rate",
-            "1000",
-            "--connections",
-            "kept",
-        ]));
+        .args(["open", "--duration", "200ms", "--timeout", "200ms", "--rate", "1000", "--connections", "kept"]));
     assert_eq!(ran.status, Some(1), "{ran:?}");
     let table = Table::of(&ran.output);
     let failed = table.line("failed checks").expect("failed checks");
@@ -394,7 +382,7 @@ fn an_open_load_prints_its_findings() {
 fn checks_that_were_not_judged_are_listed_with_valid() {
     let server = Server::start("epoll", "bytes", &[]);
     let address = format!("127.0.0.1:{}", server.port);
-    let options = ["--load", "open", "--rate", "50", "--milliseconds", "200", "--arrivals", "constant"];
+    let options = ["--load", "open", "--rate", "50", "--duration", "200ms", "--arrivals", "constant"];
     let ran = run(engine().args(["load", "bytes", "--connect", &address]).args(options));
     let table = Table::of(&ran.output);
     assert!(table.is_valid() && ran.status == Some(0), "{ran:?}");

@@ -172,7 +172,7 @@ fn a_reply_that_never_comes() {
         take_request(&mut stream);
         wait_for_close(stream);
     });
-    all_fails(port, &["--timeout-milliseconds", "50"], "timed_out", "--timeout-milliseconds");
+    all_fails(port, &["--timeout", "50ms"], "timed_out", "--timeout");
 }
 
 #[test]
@@ -182,13 +182,13 @@ fn a_reply_that_never_ends() {
         let _ = stream.write_all(&protocol::bytes(3999).reply);
         wait_for_close(stream);
     });
-    all_fails(port, &["--timeout-milliseconds", "50"], "timed_out", "--timeout-milliseconds");
+    all_fails(port, &["--timeout", "50ms"], "timed_out", "--timeout");
 }
 
 #[test]
 fn a_server_that_accepts_nobody() {
     let (port, _held) = unserved::nobody_accepts();
-    all_fails(port, &["--timeout-milliseconds", "50"], "timed_out", "--timeout-milliseconds");
+    all_fails(port, &["--timeout", "50ms"], "timed_out", "--timeout");
 }
 
 #[test]
@@ -293,7 +293,7 @@ fn a_second_one_ends_it_at_once(first: Signal, second: Signal) {
     let port = serve(wait_for_close);
     let mut command = engine();
     let connect = format!("127.0.0.1:{port}");
-    command.args(["load", "bytes", "--connect", &connect, "--timeout-milliseconds", "3600000"]);
+    command.args(["load", "bytes", "--connect", &connect, "--timeout", "1h"]);
     let mut load = command.stdout(std::process::Stdio::null()).spawn().unwrap();
     let parent = load.id() as i32;
     let family = eventually("the load has its children", || {
@@ -334,7 +334,7 @@ fn a_child_that_is_terminated_ends_its_load() {
 #[test]
 fn when_a_child_is_terminated_the_others_do_not_wait() {
     let address = format!("127.0.0.1:{}", serve(wait_for_close));
-    let options = ["--connect", &address, "--children", "3", "--timeout-milliseconds", "3600000", "--json"];
+    let options = ["--connect", &address, "--children", "3", "--timeout", "1h", "--json"];
     let mut load = engine().args(["load", "bytes"]).args(options).stdout(Stdio::piped()).spawn().unwrap();
     let children = eventually("the load has its children", || {
         let children = process::children(load.id() as i32);

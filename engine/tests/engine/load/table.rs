@@ -45,7 +45,7 @@ fn a_closed_load_shows_its_latency_and_a_name_its_address() {
     let server = Server::start("epoll", "http", &[]);
     let mut named = engine();
     named.args(["load", "http", "--connect", &format!("localhost:{}", server.port)]);
-    let options = "--load closed_connections --clients 4 --connections kept --milliseconds 300 --mix GET:/@9,HEAD:/@1";
+    let options = "--load closed_connections --clients 4 --connections kept --duration 300ms --mix GET:/@9,HEAD:/@1";
     let ran = run(named.args(options.split(' ')));
     assert_eq!(ran.status, Some(0), "{ran:?}");
     fits(&ran);
@@ -71,7 +71,7 @@ fn a_closed_load_shows_its_latency_and_a_name_its_address() {
 #[test]
 fn an_open_load_shows_its_rate_beside_the_requested_one() {
     let server = Server::start("epoll", "bytes", &[]);
-    let options = "--load open --rate 1000 --arrivals constant --clients 16 --milliseconds 500";
+    let options = "--load open --rate 1000 --arrivals constant --clients 16 --duration 500ms";
     let ran = run(&mut command("bytes", server.port, options));
     fits(&ran);
     let table = Table::of(&ran.output);
@@ -100,7 +100,7 @@ fn an_overloaded_server_is_told_from_a_slow_load() {
             }
         }
     });
-    let options = "--load open --rate 200 --clients 4 --connections kept --bytes 1 --milliseconds 1000";
+    let options = "--load open --rate 200 --clients 4 --connections kept --bytes 1 --duration 1s";
     let ran = run(&mut command("bytes", port, options));
     assert_eq!(ran.status, Some(1), "{ran:?}");
     let table = Table::of(&ran.output);
@@ -126,7 +126,7 @@ fn a_failed_check_of_a_closed_load_is_shown_although_it_succeeds() {
             }
         }
     });
-    let options = "--load closed_connections --clients 2 --connections kept --bytes 1 --milliseconds 600";
+    let options = "--load closed_connections --clients 2 --connections kept --bytes 1 --duration 600ms";
     let ran = run(&mut command("bytes", port, options));
     assert_eq!(ran.status, Some(0), "{ran:?}");
     fits(&ran);
@@ -151,7 +151,7 @@ fn errors_are_shown_by_kind_with_the_first_one_and_a_hint() {
 #[test]
 fn a_stream_shows_bits_per_second_instead_of_requests() {
     let server = Server::start("thread_per_client", "stream", &[]);
-    let ran = run(&mut command("stream", server.port, "--load closed_threads --clients 1 --milliseconds 300"));
+    let ran = run(&mut command("stream", server.port, "--load closed_threads --clients 1 --duration 300ms"));
     assert_eq!(ran.status, Some(0), "{ran:?}");
     fits(&ran);
     let table = Table::of(&ran.output);
@@ -167,8 +167,8 @@ fn a_load_on_a_terminal_shows_a_line_while_it_runs_and_no_other_load_does() {
     const ERASE: &str = "\r\u{1b}[K";
     let server = Server::start("epoll", "bytes", &[]);
     for load in [
-        "closed_threads --clients 1 --connections kept --milliseconds 900",
-        "closed --children 1 --loops 30 --think-microseconds 30000",
+        "closed_threads --clients 1 --connections kept --duration 900ms",
+        "closed --children 1 --loops 30 --think 30ms",
     ] {
         let options = format!("--load {load}");
         let watched = run_on_a_terminal(&mut command("bytes", server.port, &options));
@@ -188,7 +188,7 @@ fn a_load_on_a_terminal_shows_a_line_while_it_runs_and_no_other_load_does() {
     }
     // Programs read these outputs, and a dumb terminal cannot erase.
     for (option, terminal) in [("--json", "xterm"), ("--show", "xterm"), ("--original", "dumb")] {
-        let mut load = command("fields", server.port, "--load closed_threads --clients 1 --milliseconds 400");
+        let mut load = command("fields", server.port, "--load closed_threads --clients 1 --duration 400ms");
         let silent = run_on_a_terminal(load.arg(option).env("TERM", terminal));
         assert!(!silent.errors.contains(ERASE), "{option}: {silent:?}");
     }

@@ -109,7 +109,7 @@ fn kinds_are_counted_and_timed_separately_and_each_is_checked() {
         ("--load closed --children 2 --loops 500".to_owned(), false),
         ("--load closed_threads --clients 2 --loops 500 --connections kept".to_owned(), true),
         (format!("--load closed_connections --clients 2 --loops 500 {kept} --threads 2"), true),
-        (format!("--load open --rate 2000 --arrivals constant --clients 2 {kept} --milliseconds 500"), true),
+        (format!("--load open --rate 2000 --arrivals constant --clients 2 {kept} --duration 500ms"), true),
     ] {
         let (_, line) = load("http", server.port, &format!("{options} {mix}"));
         assert_eq!((&line["tally"]["errors"], &line["tally"]["requests"]), (&json!({}), &1000.into()), "{line}");
@@ -257,7 +257,7 @@ fn a_recording_is_replayed_gap_by_gap_and_size_by_size() {
                 let (port, seen) = noting();
                 let options = format!(
                     "--load open --arrivals recorded --recording {file} --sizes file:{file} --check count --clients 4 \
-                     --connections kept --threads {threads} --milliseconds 850 {rate} {back_end}"
+                     --connections kept --threads {threads} --duration 850ms {rate} {back_end}"
                 );
                 let (ran, line) = load("bytes", port, &options);
                 assert_eq!(line["tally"]["errors"], json!({}), "{ran:?}");
@@ -310,9 +310,8 @@ fn gaps_are_compared_with_the_recording() {
     let rows = "0\n0\n0\n40000\n".repeat(10);
     let file = folder.write("bursts.csv", &format!("gap_microseconds\n{rows}"));
     let server = Server::start("epoll", "bytes", &[]);
-    let options = format!(
-        "--load open --arrivals recorded --recording {file} --clients 8 --connections kept --milliseconds 2000"
-    );
+    let options =
+        format!("--load open --arrivals recorded --recording {file} --clients 8 --connections kept --duration 2s");
     let (_, line) = load("bytes", server.port, &options);
     assert_eq!(line["tally"]["errors"], json!({}));
     // Every fourth gap is 40 ms, and the others are 0: the root of 3.
@@ -335,7 +334,7 @@ fn the_calls_of_a_burst_make_its_later_requests_late() {
     let server = Server::start("epoll", "echo", &[]);
     let options = format!(
         "--load open --arrivals recorded --recording {file} --bytes 16384 --check count --clients 1 --connections kept \
-         --pipeline 64 --wait spin --milliseconds 500"
+         --pipeline 64 --wait spin --duration 500ms"
     );
     let mut line = Value::Null;
     // On a busy machine most requests may wait for a reply; their lag does not include the calls before them.
@@ -360,7 +359,7 @@ fn sizes_go_with_arrivals_of_a_schedule() {
         let (port, seen) = noting();
         let options = format!(
             "--load open --arrivals constant --rate 100 --sizes uniform:1..9999 --request-seed {seed} --check count \
-             --clients 4 --connections kept --threads {threads} --milliseconds 300"
+             --clients 4 --connections kept --threads {threads} --duration 300ms"
         );
         let (ran, line) = load("bytes", port, &options);
         assert_eq!(line["tally"]["errors"], json!({}), "{ran:?}");
@@ -387,7 +386,7 @@ fn sizes_beyond_a_servers_limit_cause_a_remark_beforehand() {
     command.args(["load", "bytes", "--connect", &format!("127.0.0.1:{}", small.port)]);
     let ran = run(command.args(format!("{common} --sizes fixed:11").split(' ')));
     assert!(ran.output.contains("--limit 11 "), "{ran:?}");
-    let (ran, _) = load("http", small.port, &format!("{common} --sizes uniform:1..9 --timeout-milliseconds 300"));
+    let (ran, _) = load("http", small.port, &format!("{common} --sizes uniform:1..9 --timeout 300ms"));
     assert!(ran.errors.contains("--largest-resource 9 "), "{ran:?}");
 }
 
@@ -403,7 +402,7 @@ fn impossible_settings_are_refused_before_the_first_connection() {
             server.refuses(code, workload, &[only_read, &options].concat(), words);
         }
     };
-    let good = format!("--dry-run --load open --milliseconds 10 --sizes file:{sizes}");
+    let good = format!("--dry-run --load open --duration 10ms --sizes file:{sizes}");
     let ran = server.load("bytes", &good.split(' ').collect::<Vec<_>>());
     assert_eq!((ran.status, ran.output.as_str(), ran.errors.as_str()), (Some(0), "accepted: load bytes\n", ""));
     server.is_untouched("a load that is only read");
@@ -426,7 +425,7 @@ fn impossible_settings_are_refused_before_the_first_connection() {
         &["--sizes", "--primitive vmsplice"],
     );
     refused("bytes", "--request-seed x", "setting.invalid_value", &["--request-seed", "'x'"]);
-    let open = "--load open --milliseconds 10";
+    let open = "--load open --duration 10ms";
     refused(
         "bytes",
         &format!("{open} --arrivals recorded"),

@@ -39,7 +39,7 @@ fn every_design_and_load_reports_the_congestion_control_in_effect() {
     for (design, load) in here("designs").into_iter().zip(loads.iter().cycle()) {
         // Without a number of requests they follow a schedule, with too few requests to judge how it was kept.
         let by_schedule = load["requests"].as_array().unwrap().is_empty();
-        let few: &[&str] = if by_schedule { &["--rate", "100", "--milliseconds", "100"] } else { &["--loops", "2"] };
+        let few: &[&str] = if by_schedule { &["--rate", "100", "--duration", "100ms"] } else { &["--loops", "2"] };
         let [design, load] = [design, load].map(|entry| entry["name"].as_str().unwrap());
         for connection in connections(design, &[], &[&["--load", load], few].concat()) {
             assert_eq!(connection["congestion_control"], **default, "{design}, {load}: {connection}");

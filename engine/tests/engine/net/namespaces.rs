@@ -129,9 +129,9 @@ fn settings_out_of_range_are_refused() {
         ("--mtu 67", "setting.invalid_value", &["--mtu", "'67'", "68 to 65535"][..]),
         ("--mtu 65536", "setting.invalid_value", &["--mtu", "'65536'", "68 to 65535"]),
         ("--mtu large", "setting.invalid_value", &["--mtu", "'large'"]),
-        ("--rate-bits-per-second 7999", "namespace.rate_too_low", &["7999", "8000", "0 for no limit"]),
-        ("--rate-bits-per-second 10gbit", "setting.invalid_value", &["'10gbit'", "a whole number"]),
-        ("--loss-per-million 1000001", "setting.invalid_value", &["--loss-per-million", "0 to 1000000"]),
+        ("--rate 7999bit", "namespace.rate_too_low", &["7999bit", "8kbit", "0 for no limit"]),
+        ("--rate 10", "setting.no_unit", &["10gbit or 10mbit"]),
+        ("--loss 100.1%", "setting.invalid_value", &["--loss", "0 to 100%"]),
         ("--sysctls kernel.pid_max", "arguments.invalid_value", &["kernel.pid_max", "net.ipv4.tcp_wmem"]),
         ("--parent 1", "process.not_parent", &["--parent 1"]),
         ("--port 1", "arguments.unknown", &["--port"]),
@@ -148,22 +148,22 @@ fn delay_and_loss_need_netem() {
     }
     let listed = run(engine().args(["list", "--json"]));
     let catalogue: Value = serde_json::from_str(&listed.output).unwrap();
-    for option in ["delay_microseconds", "loss_per_million"] {
-        let flag = format!("--{}", option.replace('_', "-"));
+    for option in ["delay", "loss"] {
+        let (flag, value) = (format!("--{option}"), if option == "loss" { "1%" } else { "10ms" });
         match catalogue["namespace"]["unavailable_settings"][option].as_str() {
             Some(reason) => {
                 assert!(reason.contains("netem"), "{reason}");
-                let ran = run(engine().args(["namespace", &flag, "10000", "--rate-bits-per-second", "1000000"]));
+                let ran = run(engine().args(["namespace", &flag, value, "--rate", "1mbit"]));
                 // The reason is the message and its hint.
-                let option = format!("{flag} 10000");
+                let option = format!("{flag} {value}");
                 let words: Vec<&str> = reason.split("; ").chain([option.as_str()]).collect();
                 refused(&ran, "namespace.no_netem", &words);
             }
-            None => drop(Namespaces::make(&mut engine(), &[&flag, "10000"])),
+            None => drop(Namespaces::make(&mut engine(), &[&flag, value])),
         }
     }
-    if catalogue["namespace"]["unavailable_settings"]["delay_microseconds"].is_null() {
-        let namespaces = Namespaces::make(&mut engine(), &["--delay-microseconds", "20000"]);
+    if catalogue["namespace"]["unavailable_settings"]["delay"].is_null() {
+        let namespaces = Namespaces::make(&mut engine(), &["--delay", "20ms"]);
         let server = serve(&mut engine(), &namespaces, &namespaces.listen(0), &[]);
         let ran =
             load(&mut engine(), &namespaces, server.address(), "bytes --load closed_threads --clients 1 --loops 5");
@@ -250,7 +250,7 @@ fn a_rate_limits_both_ends() {
     const RATE: f64 = 5e6;
     const BYTES: u64 = 1_000_000;
     let least = BYTES as f64 * 8.0 / RATE;
-    let limited = Namespaces::make(&mut engine(), &["--rate-bits-per-second", "5000000"]);
+    let limited = Namespaces::make(&mut engine(), &["--rate", "5mbit"]);
     let asked = seconds_for(&limited, "bytes", 1, BYTES);
     assert!((0.95 * least..10.0 * least).contains(&asked), "{asked} s at a rate that takes {least} s");
     // Each message returns while it is still being sent, and the next one begins with the burst of a millisecond.

@@ -21,7 +21,7 @@ fn loads() -> Vec<String> {
     for back_end in back_ends() {
         loads
             .push(format!("--load closed_connections --clients 6 --loops 2 --connections kept --threads 2 {back_end}"));
-        loads.push(format!("--load open --clients 6 --rate 1000 --milliseconds 100 --connections kept {back_end}"));
+        loads.push(format!("--load open --clients 6 --rate 1000 --duration 100ms --connections kept {back_end}"));
     }
     loads
 }
@@ -69,7 +69,7 @@ fn holds(design: &str, back_end: &str, clients: usize, descriptors: usize, sourc
     command.args(["--load", "closed_connections", "--connections", "kept", "--loops", "1", "--bytes", "64"]);
     command.args([format!("--clients={clients}"), format!("--source-addresses={sources}")]);
     // Only a load that makes no progress has failed.
-    command.args(["--timeout-milliseconds", "100000"]).args(back_end.split_whitespace());
+    command.args(["--timeout", "100s"]).args(back_end.split_whitespace());
     let mut child = command.stdout(Stdio::piped()).spawn().unwrap();
     let line = std::io::read_to_string(child.stdout.take().unwrap()).unwrap();
     let line: Value = serde_json::from_str(&line).unwrap();
@@ -114,7 +114,7 @@ fn there_is_room_for_connections_that_are_being_closed() {
     for back_end in back_ends() {
         let server = Server::start("epoll", "bytes", &["--backlog", "4096"]);
         let connect = format!("127.0.0.1:{}", server.port);
-        let options = "--load closed_connections --clients 3000 --loops 3 --timeout-milliseconds 60000 --closing reset";
+        let options = "--load closed_connections --clients 3000 --loops 3 --timeout 1min --closing reset";
         let ran = run(engine_with_descriptors(4060)
             .args(["load", "bytes", "--connect", &connect, "--json"])
             .args(options.split_whitespace())
@@ -143,9 +143,9 @@ fn a_hundred_thousand_connections_are_held_at_a_time() {
                 let mut command = engine();
                 command.args(["load", "bytes", "--connect", &format!("127.0.0.1:{}", server.port), "--json"]);
                 command.args(["--load", "closed_connections", "--connections", "kept", "--bytes", "64"]);
-                command.args(["--milliseconds", "3600000", "--think-microseconds", "3600000000"]);
+                command.args(["--duration", "1h", "--think", "1h"]);
                 command.args(["--source-addresses", "8", &format!("--clients={clients}")]);
-                command.args(["--timeout-milliseconds", "100000"]).args(back_end.split_whitespace());
+                command.args(["--timeout", "100s"]).args(back_end.split_whitespace());
                 command.stdout(Stdio::piped()).stderr(Stdio::piped()).spawn().unwrap()
             })
             .collect();
@@ -242,7 +242,7 @@ fn a_remote_load_needs_permission_and_prints_its_bounds_first() {
             ["most 3 connections", "until 6 requests are made", "2 bytes a request, 12 in total"],
         ),
         (
-            "--load open --clients 4 --rate 100 --milliseconds 200",
+            "--load open --clients 4 --rate 100 --duration 200ms",
             ["most 4 connections", "100 requests a second", "for 0.2 s"],
         ),
     ] {

@@ -39,7 +39,7 @@ fn every_design_but_those_that_share_a_port_serves_every_load() {
             refused(&ran, "fit.design_and_socket", &[name(design), reason]);
             continue;
         }
-        let server = serve(name(design), "bytes", &["--drain-milliseconds", "100"]);
+        let server = serve(name(design), "bytes", &["--drain", "100ms"]);
         assert_eq!(server.ready["port"], Value::Null);
         assert_eq!(server.ready["socket"]["congestion_control"], Value::Null);
         let mut requests = 0;
@@ -119,7 +119,7 @@ fn an_address_names_a_socket() {
 /// loops.
 #[test]
 fn clients_wait_where_the_queue_is_full() {
-    let server = serve("iterative", "bytes", &["--backlog", "1", "--spin-microseconds", "2000"]);
+    let server = serve("iterative", "bytes", &["--backlog", "1", "--compute", "2ms"]);
     for kind in ["closed_threads", "closed_connections"] {
         answered(&load(&format!("bytes --load {kind} --clients 12 --loops 3"), server.address()), 36);
     }

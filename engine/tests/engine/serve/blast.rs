@@ -273,7 +273,7 @@ fn clients_of_blast_that_break_off_are_tallied_and_harm_nobody() {
 
 #[test]
 fn servers_of_blast_that_break_off_or_lie_are_detected() {
-    let options = "--load closed_threads --clients 1 --loops 1 --timeout-milliseconds 2000 --json";
+    let options = "--load closed_threads --clients 1 --loops 1 --timeout 2s --json";
     for (reply, kinds, word) in [
         (&b""[..], &["truncated", "reset", "broken_pipe"][..], ""),
         (b"0\n", &["wrong_reply"], "in 0 reads"),
@@ -381,9 +381,7 @@ fn the_rate_is_the_payload_by_its_time() {
         let port = serve(move |stream| {
             let _ = answer_late(stream, &all_are_here);
         });
-        let options = format!(
-            "--load closed --children {clients} --loops {loops} --repetitions 4000 --think-microseconds 100000"
-        );
+        let options = format!("--load closed --children {clients} --loops {loops} --repetitions 4000 --think 100ms");
         let line = load("blast", port, &options);
         let figure = |name: &str| number(&line["figures"][name]);
         let (elapsed, late) = (number(&line["elapsed_ns"]), LATE.as_nanos() as u64);

@@ -19,8 +19,7 @@ const MAXIMUM_SPARE: usize = 4;
 const MAXIMUM_WORKERS: usize = 10;
 
 fn start(design: &str, maintenance: &str) -> Server {
-    let limits =
-        "--start-workers 3 --minimum-spare 2 --maximum-spare 4 --maximum-workers 10 --maintenance-milliseconds";
+    let limits = "--start-workers 3 --minimum-spare 2 --maximum-spare 4 --maximum-workers 10 --maintenance";
     let options: Vec<&str> = limits.split(' ').chain([maintenance]).collect();
     let server = Server::start(design, "bytes", &options);
     server.settle();
@@ -102,7 +101,7 @@ fn follows(design: &str, first: i32, clients: usize) {
 #[test]
 fn the_pool_follows_its_clients_within_its_limits() {
     for design in DESIGNS {
-        let server = start(design, "20");
+        let server = start(design, "20ms");
         let (first, port, exchange) = (server.first, server.port, bytes(4000));
         let mut connections = 0;
         let (samples, ()) = sampled(first, || {
@@ -137,7 +136,7 @@ fn the_pool_follows_its_clients_within_its_limits() {
 #[test]
 fn growth_does_not_wait_for_maintenance() {
     for design in DESIGNS {
-        let server = start(design, "600000");
+        let server = start(design, "10min");
         let mut clients = Vec::new();
         for wanted in 1..=MAXIMUM_WORKERS {
             clients.push(Client::connect(server.port));
@@ -153,7 +152,7 @@ fn growth_does_not_wait_for_maintenance() {
 #[test]
 fn no_client_is_lost_while_the_pool_grows_and_shrinks() {
     for design in DESIGNS {
-        let server = start(design, "10");
+        let server = start(design, "10ms");
         let (first, port) = (server.first, server.port);
         let (samples, connections) = sampled(first, || {
             let mut connections = 0;
@@ -205,7 +204,7 @@ fn ends_well(mut server: Server, connections: u64) {
 /// and shrinks.
 #[test]
 fn places_of_killed_workers_are_reused() {
-    let mut server = start("prefork_dynamic", "20");
+    let mut server = start("prefork_dynamic", "20ms");
     let (first, port, exchange) = (server.first, server.port, bytes(4000));
     for round in 0..2 * MAXIMUM_WORKERS {
         let mut busy = Client::connect(port);
@@ -239,7 +238,7 @@ fn places_of_killed_workers_are_reused() {
 /// All workers at once: the pool recovers by its normal rule, and so do later ones.
 #[test]
 fn a_killed_pool_recovers() {
-    let mut server = start("prefork_dynamic", "600000");
+    let mut server = start("prefork_dynamic", "10min");
     let (first, port, exchange) = (server.first, server.port, bytes(4000));
     for round in 1..=5 {
         process::freeze(first);
@@ -262,7 +261,7 @@ fn a_killed_pool_recovers() {
 #[test]
 fn workers_are_killed_while_the_pool_grows_and_shrinks() {
     const KILLS: u64 = 40;
-    let mut server = start("prefork_dynamic", "10");
+    let mut server = start("prefork_dynamic", "10ms");
     let (first, port, exchange) = (server.first, server.port, bytes(4000));
     let (over, whole, cut) = (AtomicBool::new(false), AtomicU64::new(0), AtomicU64::new(0));
     let (samples, ()) = sampled(first, || {
@@ -304,7 +303,7 @@ fn workers_are_killed_while_the_pool_grows_and_shrinks() {
 #[test]
 fn descriptors_of_the_first_process_do_not_grow_with_its_workers() {
     for design in DESIGNS {
-        let server = start(design, "10");
+        let server = start(design, "10ms");
         let (first, port, exchange) = (server.first, server.port, bytes(1));
         follows(design, first, 0);
         let before = process::descriptors(first);
@@ -322,7 +321,7 @@ fn descriptors_of_the_first_process_do_not_grow_with_its_workers() {
 /// The signal that tells a worker to leave has no effect on a worker that was not told.
 #[test]
 fn a_foreign_signal_ends_no_worker() {
-    let server = start("prefork_dynamic", "600000");
+    let server = start("prefork_dynamic", "10min");
     let before = workers(server.first);
     let mut busy = Client::connect(server.port);
     busy.exchange(&bytes(4000));

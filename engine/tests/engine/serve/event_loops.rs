@@ -237,7 +237,7 @@ fn pinned_threads_use_the_workers_of_their_cpus() {
 #[test]
 fn a_load_whose_threads_are_pinned_is_busy_by_its_share_of_all_cpus() {
     let server = Server::start("epoll", "bytes", &[]);
-    let options = "--load closed_connections --connections kept --threads 2 --pin-threads true --milliseconds 300";
+    let options = "--load closed_connections --connections kept --threads 2 --pin-threads true --duration 300ms";
     let (ran, line) = event_loops::load("bytes", server.port, options);
     assert_eq!(ran.status, Some(0), "{ran:?}");
     let validity = &line["validity"];
@@ -256,7 +256,7 @@ fn a_load_whose_threads_are_pinned_is_busy_by_its_share_of_all_cpus() {
 #[test]
 fn many_polled_clients_have_their_requests_in_flight() {
     let server = Server::start("epoll", "echo", &[]);
-    let load = "--load closed_connections --connections kept --clients 64 --bytes 64 --milliseconds 500";
+    let load = "--load closed_connections --connections kept --clients 64 --bytes 64 --duration 500ms";
     let (ran, line) = event_loops::load("echo", server.port, &format!("{load} {}", event_loops::POLLING));
     assert_eq!((ran.status, &line["tally"]["errors"]), (Some(0), &serde_json::json!({})), "{ran:?}");
     let checks = line["validity"]["checks"].as_array().unwrap();

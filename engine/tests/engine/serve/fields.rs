@@ -94,7 +94,7 @@ fn a_wrong_field_is_detected_and_a_client_that_breaks_off_is_tallied() {
 /// Both ends need the size as an option, since neither sees the other's.
 #[test]
 fn a_size_unlike_the_servers_is_named_if_no_reply_is_correct() {
-    let fixed = "--load closed_threads --clients 1 --loops 1 --timeout-milliseconds 200";
+    let fixed = "--load closed_threads --clients 1 --loops 1 --timeout 200ms";
     let server = Server::start("epoll", "fields", &["--field-size", "4096"]);
     for size in [1024, 8192] {
         let ran = run(&mut command("fields", server.port, &format!("{fixed} --field-size {size}")));
@@ -108,7 +108,7 @@ fn a_size_unlike_the_servers_is_named_if_no_reply_is_correct() {
         let _ = stream.read_exact(&mut [0; 8 * 1024]);
         let _ = stream.write_all(&protocol::bytes(8 * 1024).reply);
     });
-    let later = "--load closed_threads --clients 1 --connections kept --loops 2 --timeout-milliseconds 200";
+    let later = "--load closed_threads --clients 1 --connections kept --loops 2 --timeout 200ms";
     let later = run(&mut command("fields", port, later));
     for ran in [refused, later] {
         assert!(ran.status == Some(1) && Table::of(&ran.output).line("first error").is_some(), "{ran:?}");
@@ -147,7 +147,7 @@ fn printed_payload(port: u16, options: &str) -> [f64; 2] {
 fn the_rate_of_the_payload_is_that_of_the_window() {
     let server = Server::start("thread_per_client", "fields", &["--field-size", "65536"]);
     let fixed = "--load closed_threads --clients 1 --connections kept --field-size 65536";
-    let timed = format!("{fixed} --milliseconds 200 --warm-up-milliseconds 400");
+    let timed = format!("{fixed} --duration 200ms --warm-up 400ms");
     let [bytes, rate] = printed_payload(server.port, &timed);
     let right = bytes * 8.0 / 0.2;
     assert!((rate / right - 1.0).abs() < 0.012, "{bytes} bytes in 0.2 s are {right} bit/s, not {rate}");
@@ -160,7 +160,7 @@ fn the_rate_of_the_payload_is_that_of_the_window() {
             }
         }
     });
-    let [bytes, rate] = printed_payload(port, &format!("{fixed} --milliseconds 700"));
+    let [bytes, rate] = printed_payload(port, &format!("{fixed} --duration 700ms"));
     assert_eq!(bytes, 524e3, "the second message comes too late");
     assert!((rate / (8.0 * 65_536.0 * 8.0 / 0.7) - 1.0).abs() < 0.005, "{rate} bit/s");
 }

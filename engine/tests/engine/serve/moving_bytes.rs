@@ -80,7 +80,7 @@ fn replies_that_wait_together_are_sent_together() {
 #[test]
 fn a_finished_reply_does_not_wait_for_computation() {
     for design in ["epoll", "prefork", "epoll_offload"] {
-        let options = ["--primitive", "writev", "--messages-at-once", "16", "--spin-microseconds", "60000"];
+        let options = ["--primitive", "writev", "--messages-at-once", "16", "--compute", "60ms"];
         let server = Server::start(design, "bytes", &options);
         let mut client = TcpStream::connect(server.address()).unwrap();
         client.set_read_timeout(Some(PATIENCE)).unwrap();

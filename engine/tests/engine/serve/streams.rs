@@ -45,9 +45,8 @@ fn a_stream_for_a_time_is_counted_within_its_window() {
         let is_first = design == "thread_per_client";
         for who in if is_first { &["closed_threads", "closed_connections"][..] } else { &["closed_connections"] } {
             for direction in ["to_server", "to_client"] {
-                let options = format!(
-                    "--load {who} --clients 2 --direction {direction} --milliseconds 120 --warm-up-milliseconds 30"
-                );
+                let options =
+                    format!("--load {who} --clients 2 --direction {direction} --duration 120ms --warm-up 30ms");
                 let to_server = direction == "to_server";
                 let mut stalled = 0;
                 let line = loop {
@@ -136,8 +135,7 @@ fn an_interrupt_ends_a_stream() {
     let server = Server::start("thread_per_client", "stream", &[]);
     for who in ["closed_threads", "closed_connections"] {
         for warm_up in [0, 60_000] {
-            let options =
-                format!("--load {who} --clients 1 --milliseconds 60000 --warm-up-milliseconds {warm_up} --json");
+            let options = format!("--load {who} --clients 1 --duration 1min --warm-up {warm_up}ms --json");
             let mut child = command("stream", server.port, &options).stdout(Stdio::piped()).spawn().unwrap();
             std::thread::sleep(Duration::from_millis(300));
             let began = Instant::now();
@@ -158,7 +156,7 @@ fn an_interrupt_ends_a_stream() {
 fn peers_that_break_off_a_stream_are_detected() {
     // A server that ends in the middle, that counts wrong, that ends too soon, that sends other bytes.
     let seen = |options: &str, answer: fn(TcpStream)| {
-        let fixed = "--load closed_threads --clients 1 --timeout-milliseconds 3000";
+        let fixed = "--load closed_threads --clients 1 --timeout 3s";
         let ran: Ran = run(command("stream", serve(answer), &format!("{fixed} {options}")).arg("--json"));
         assert_eq!(ran.status, Some(1), "{options}: {ran:?}");
         let line: Value = serde_json::from_str(ran.output.lines().last().unwrap()).unwrap();
@@ -178,7 +176,7 @@ fn peers_that_break_off_a_stream_are_detected() {
         let _ = stream.write_all(&protocol::bytes(900).reply);
     });
     assert!(short.contains("900 of 1000"), "{short}");
-    let soon = seen("--milliseconds 1000 --direction to_client", |mut stream| {
+    let soon = seen("--duration 1s --direction to_client", |mut stream| {
         let _ = stream.read(&mut [0; 100]);
         let _ = stream.write_all(&protocol::bytes(900).reply);
     });

@@ -49,10 +49,8 @@ fn both_ends_agree_under_every_design() {
 fn no_bucket_loses_anything() {
     for design in ["prefork", "prethread", "fork_per_client", "thread_per_client"] {
         for lock in ["one", "per_bucket", "atomic"] {
-            for busy in [
-                ["--busy", "wall_clock", "--unit-microseconds", "1"],
-                ["--busy", "fixed_work", "--unit-iterations", "7"],
-            ] {
+            for busy in [["--busy", "wall_clock", "--unit", "1us"], ["--busy", "fixed_work", "--unit-iterations", "7"]]
+            {
                 let server =
                     Server::start(design, "bucket", &[&["--lock", lock, "--buckets", "2"], &busy[..]].concat());
                 let options = ["--buckets", "2", "--delay-minimum", "0", "--delay-maximum", "20"];
@@ -71,7 +69,7 @@ fn no_bucket_loses_anything() {
 fn every_server_gets_the_same_delays() {
     let mut sums = Vec::new();
     for design in ["iterative", "prefork", "thread_per_client"] {
-        let server = Server::start(design, "bucket", &["--unit-microseconds", "1"]);
+        let server = Server::start(design, "bucket", &["--unit", "1us"]);
         sums.push(load(server.port, "bucket", &[])["account"].clone());
         server.stop().is_good();
     }
@@ -85,7 +83,7 @@ fn killed_workers_leave_consistent_sums() {
     for lock in ["one", "per_bucket", "atomic"] {
         let options =
             ["--pool", "4", "--respawn", "true", "--lock", lock, "--buckets", "1", "--keep-connections", "true"];
-        let mut server = Server::start("prefork", "bucket", &[&options[..], &["--unit-microseconds", "1"]].concat());
+        let mut server = Server::start("prefork", "bucket", &[&options[..], &["--unit", "1us"]].concat());
         server.settle();
         let (port, over) = (server.port, AtomicBool::new(false));
         std::thread::scope(|scope| {
