@@ -27,6 +27,7 @@ import layers
 import nginx
 from common import (
     PATIENCE_SECONDS,
+    SECOND,
     group_cpu,
     ratio,
     search_path,
@@ -96,7 +97,7 @@ def ours(settings: Mapping[str, SettingValue]) -> Callable[[Target, int], ToolRe
                 "bytes": target.reply_bytes,
                 "clients": CONNECTIONS,
                 "connections": "kept",
-                "milliseconds": seconds * 1000,
+                "duration": seconds * SECOND,
                 **settings,
             },
             cpus=two_places()[1],

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import argparse
 import math
 import os
 import random
@@ -20,12 +21,25 @@ from thunderherd.engine.client import EngineError, LoadProcess, Server, catalogu
 from thunderherd.engine.setting_rules import SettingValue
 from thunderherd.errors import UserError
 from thunderherd.statistics.samples import hodges_lehmann
+from thunderherd.toml.quantities import TIME, NoQuantity
 
 SEED = 1
 PATIENCE_SECONDS = 60.0
 """Time limit for steps that take a second or two on a quiet machine."""
 LATEST = 0.1
 """The allowed delay of a reading of the server, as a share of the window."""
+
+
+MICROSECOND, MILLISECOND, SECOND = 10**3, 10**6, 10**9
+"""Times of the engine's settings, in nanoseconds."""
+
+
+def milliseconds(text: str) -> int:
+    """Read the value of an option that is a time, such as `500ms`, as whole milliseconds."""
+    try:
+        return TIME.read(text, MILLISECOND) // MILLISECOND
+    except NoQuantity as error:
+        raise argparse.ArgumentTypeError(f"{error}: {text!r}; such as 500ms or 2s") from None
 
 
 def two_places() -> tuple[list[int], list[int]]:
@@ -119,7 +133,7 @@ def measure(server: Server, load: LoadProcess, clients: Mapping[str, SettingValu
     try:
         began = load.mark(PATIENCE_SECONDS)
         before = server.snapshot()
-        time.sleep(int(clients["milliseconds"]) / 2000)
+        time.sleep(int(clients["duration"]) / 2e9)
         middle = server.snapshot()
         ended = load.mark(PATIENCE_SECONDS) if began else None
         after = server.snapshot()

@@ -27,7 +27,17 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 
 import instructions
-from common import PATIENCE_SECONDS, Figures, measure, ratio, shuffled_rounds, spread, two_places
+from common import (
+    MILLISECOND,
+    PATIENCE_SECONDS,
+    Figures,
+    measure,
+    milliseconds,
+    ratio,
+    shuffled_rounds,
+    spread,
+    two_places,
+)
 from thunderherd.engine.catalogue import Catalogue
 from thunderherd.engine.client import EngineError, Server, catalogue, start_load
 from thunderherd.engine.counter_names import called, names_in
@@ -91,7 +101,12 @@ def options(parser: argparse.ArgumentParser) -> None:
         help="trials of each set of extra trials; 0 leaves them out (default: %(default)s)",
     )
     parser.add_argument(
-        "--milliseconds", type=int, default=300, help="window of a trial (default: %(default)s)"
+        "--duration",
+        dest="milliseconds",
+        type=milliseconds,
+        default="300ms",
+        metavar="TIME",
+        help="window of a trial (default: %(default)s)",
     )
     parser.add_argument(
         "--counters",
@@ -282,8 +297,8 @@ def trial(design: str, counters: Sequence[str] | None, milliseconds: int, togeth
     clients: dict[str, SettingValue] = {
         "clients": CLIENTS,
         "connections": "per_request",
-        "milliseconds": milliseconds,
-        "warm_up_milliseconds": WARM_UP_MILLISECONDS,
+        "duration": milliseconds * MILLISECOND,
+        "warm_up": WARM_UP_MILLISECONDS * MILLISECOND,
     }
     with serving(design, counters) as server:
         load = start_load(

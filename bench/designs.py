@@ -14,10 +14,12 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 
 from common import (
+    MILLISECOND,
     Figures,
     NotInServiceError,
     chosen_designs,
     measure,
+    milliseconds,
     shuffled_rounds,
     spread,
     two_places,
@@ -63,7 +65,12 @@ def options(parser: argparse.ArgumentParser) -> None:
     parser.add_argument("designs", nargs="*", help="designs to measure (default: all)")
     parser.add_argument("--rounds", type=int, default=3, help="trials of each (default: %(default)s)")
     parser.add_argument(
-        "--milliseconds", type=int, default=500, help="window of a trial (default: %(default)s)"
+        "--duration",
+        dest="milliseconds",
+        type=milliseconds,
+        default="500ms",
+        metavar="TIME",
+        help="window of a trial (default: %(default)s)",
     )
 
 
@@ -113,9 +120,9 @@ def trial(case: Case, milliseconds: int, warm_up: int) -> Figures:
     clients: dict[str, SettingValue] = {
         "clients": case.clients,
         "connections": case.connections,
-        "milliseconds": milliseconds,
-        "warm_up_milliseconds": warm_up,
-        "timeout_milliseconds": 2 * (milliseconds + warm_up),
+        "duration": milliseconds * MILLISECOND,
+        "warm_up": warm_up * MILLISECOND,
+        "timeout": 2 * (milliseconds + warm_up) * MILLISECOND,
     }
     settings = workers(case.design, case.clients)
     with Server(case.design.name, workload=WORKLOAD, settings=settings, cpus=server_cpus) as server:

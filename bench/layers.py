@@ -26,7 +26,17 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
-from common import PATIENCE_SECONDS, chosen_designs, ratio, show_lost, shuffled_rounds, spread, two_places
+from common import (
+    MILLISECOND,
+    PATIENCE_SECONDS,
+    chosen_designs,
+    milliseconds,
+    ratio,
+    show_lost,
+    shuffled_rounds,
+    spread,
+    two_places,
+)
 from thunderherd.engine.client import EngineError, Server, start_load
 from thunderherd.engine.setting_rules import SettingValue
 from thunderherd.errors import UserError
@@ -70,7 +80,12 @@ def options(parser: argparse.ArgumentParser) -> None:
     """Add the options of this part."""
     parser.add_argument("--rounds", type=int, default=12, help="trials of each (default: %(default)s)")
     parser.add_argument(
-        "--milliseconds", type=int, default=500, help="window of a trial (default: %(default)s)"
+        "--duration",
+        dest="milliseconds",
+        type=milliseconds,
+        default="500ms",
+        metavar="TIME",
+        help="window of a trial (default: %(default)s)",
     )
     parser.add_argument("--clients", type=int, default=64, help="connections (default: %(default)s)")
     parser.add_argument("--bytes", type=int, default=64, help="bytes of a reply (default: %(default)s)")
@@ -186,8 +201,8 @@ def of_the_load(
         "clients": given.clients,
         "bytes": given.bytes,
         "connections": "kept",
-        "milliseconds": given.milliseconds,
-        "warm_up_milliseconds": WARM_UP_MILLISECONDS,
+        "duration": given.milliseconds * MILLISECOND,
+        "warm_up": WARM_UP_MILLISECONDS * MILLISECOND,
     }
     if kind == KINDS[OPEN] and rate is not None:
         settings["rate"] = rate

@@ -17,9 +17,12 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from common import (
+    MILLISECOND,
+    SECOND,
     Figures,
     chosen_designs,
     measure,
+    milliseconds,
     processes_of,
     shuffled_rounds,
     spread,
@@ -36,7 +39,7 @@ from thunderherd.errors import UserError
 WORKLOAD = "echo"
 BUSY = 8
 """Busy connections, besides the idle ones."""
-FOREVER_MICROSECONDS = 600_000_000
+FOREVER = 600 * SECOND
 """Idle clients send one request, and then wait for longer than a trial takes."""
 COUNTS = {"in_the_call": (1_000, 5_000), "for_readiness": (1_000, 10_000), "for_completion": (1_000, 10_000)}
 PATIENCE_SECONDS = 120.0
@@ -69,7 +72,12 @@ def options(parser: argparse.ArgumentParser) -> None:
     parser.add_argument("designs", nargs="*", help="designs to measure (default: all)")
     parser.add_argument("--rounds", type=int, default=1, help="trials of each (default: %(default)s)")
     parser.add_argument(
-        "--milliseconds", type=int, default=500, help="window of the rate (default: %(default)s)"
+        "--duration",
+        dest="milliseconds",
+        type=milliseconds,
+        default="500ms",
+        metavar="TIME",
+        help="window of the rate (default: %(default)s)",
     )
     parser.add_argument("--connections", type=int, help="number of idle connections (default: by design)")
 
@@ -125,7 +133,7 @@ def run(given: argparse.Namespace) -> None:
 def trial(design: Design, count: int, milliseconds: int) -> Held:
     """Measure a server with a few busy connections, then with `count` idle connections as well."""
     server_cpus, client_cpus = two_places()
-    settings = {**workers(design, count + BUSY), "backlog": 4096, "drain_milliseconds": 0}
+    settings = {**workers(design, count + BUSY), "backlog": 4096, "drain": 0}
     with Server(design.name, workload=WORKLOAD, settings=settings, cpus=server_cpus) as server:
 
         def clients(number: int, **settings: int) -> dict[str, SettingValue]:
@@ -136,16 +144,14 @@ def trial(design: Design, count: int, milliseconds: int) -> Held:
                 WORKLOAD, server.ready.address, kind="closed_connections", settings=settings, cpus=client_cpus
             )
 
-        patience = int(1000 * PATIENCE_SECONDS)
+        patience = int(PATIENCE_SECONDS) * SECOND
         # A parent that accepts for its children first starts thousands of them.
-        load(clients(BUSY, loops=1, timeout_milliseconds=patience)).wait(PATIENCE_SECONDS)
-        busy = clients(BUSY, milliseconds=milliseconds, warm_up_milliseconds=milliseconds // 4)
+        load(clients(BUSY, loops=1, timeout=patience)).wait(PATIENCE_SECONDS)
+        busy = clients(BUSY, duration=milliseconds * MILLISECOND, warm_up=milliseconds // 4 * MILLISECOND)
         measure(server, load(busy), busy)
         before = memory(server.ready.server_pid)
         answered = server.snapshot().tally.requests
-        idle = load(
-            clients(count, loops=2, think_microseconds=FOREVER_MICROSECONDS, timeout_milliseconds=patience)
-        )
+        idle = load(clients(count, loops=2, think=FOREVER, timeout=patience))
         try:
             wait_until_held(server, answered, count)
             after = memory(server.ready.server_pid)

@@ -20,7 +20,7 @@ from collections.abc import Mapping
 from contextlib import ExitStack
 from dataclasses import dataclass
 
-from common import show_lost, shuffled_rounds, spread, two_places, until_done
+from common import MILLISECOND, SECOND, show_lost, shuffled_rounds, spread, two_places, until_done
 from memory import memory
 from thunderherd.engine.client import EngineError, LoadProcess, Server, start_load
 from thunderherd.engine.setting_rules import SettingValue
@@ -34,7 +34,7 @@ BACK_ENDS = ("epoll", "io_uring")
 COUNTS = (10_000, 100_000)
 CONNECTIONS_OF_AN_ADDRESS = 14_000
 """Half of the usual local ports. With more, the kernel searches long for a free port."""
-FOREVER_MICROSECONDS = 3_600_000_000
+FOREVER = 3600 * SECOND
 """Clients send one request, and then wait for longer than a trial takes."""
 PATIENCE_SECONDS = 120.0
 OTHER_DESCRIPTORS = 1_000
@@ -124,14 +124,14 @@ def trial(design: str, back_end: str, count: int) -> Made:
     milliseconds = int(1000 * window(count)) + 1000 * (processes - 1)
     settings: dict[str, SettingValue] = {
         **common, "clients": -(-count // processes), "back_end": back_end,
-        "timeout_milliseconds": int(1000 * PATIENCE_SECONDS),
+        "timeout": int(PATIENCE_SECONDS) * SECOND,
         "source_addresses": -(-count // CONNECTIONS_OF_AN_ADDRESS),
-        "milliseconds": milliseconds, "think_microseconds": FOREVER_MICROSECONDS,
+        "duration": milliseconds * MILLISECOND, "think": FOREVER,
     }  # fmt: skip
     count = processes * -(-count // processes)
     # The kernel divides connections among processes at random: twice as many processes have room enough.
     pool = {"pool": 2 * processes} if processes > 1 else {}
-    own = {"backlog": 4096, "drain_milliseconds": 0, **pool}
+    own = {"backlog": 4096, "drain": 0, **pool}
     with Server(design, workload=WORKLOAD, settings=own, cpus=server_cpus) as server, ExitStack() as started:
 
         def load(settings: Mapping[str, SettingValue]) -> LoadProcess:

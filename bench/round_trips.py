@@ -10,6 +10,7 @@ from __future__ import annotations
 import argparse
 from dataclasses import dataclass
 
+from common import MILLISECOND, milliseconds
 from compare import peers
 from compare.contest import Comparison, Contest, Seen, held, middle
 from compare.echoes import WARM_UP_MILLISECONDS, echoes, labelled, short
@@ -63,9 +64,11 @@ def options(parser: argparse.ArgumentParser) -> None:
         "--judging", type=int, default=6, help="rounds that judge the chosen forms (default: %(default)s)"
     )
     parser.add_argument(
-        "--milliseconds",
-        type=int,
-        default=400,
+        "--duration",
+        dest="milliseconds",
+        type=milliseconds,
+        default="400ms",
+        metavar="TIME",
         help="length of our window in rounds that judge (default: %(default)s)",
     )
 
@@ -129,7 +132,7 @@ def ours(form: Form, where: Place, milliseconds: int, congestion: str) -> Seen:
         "bytes": 1,
         "clients": 1,
         "connections": "kept",
-        "milliseconds": milliseconds,
+        "duration": milliseconds * MILLISECOND,
     }
     return echoes(
         form.name,

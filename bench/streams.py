@@ -13,7 +13,7 @@ import time
 from collections.abc import Sequence
 from dataclasses import dataclass
 
-from common import PATIENCE_SECONDS
+from common import MILLISECOND, PATIENCE_SECONDS, milliseconds
 from compare import peers
 from compare.contest import Comparison, Contest, Seen, held, middle
 from compare.places import LABS, NAMES, Place, place
@@ -100,9 +100,11 @@ def options(parser: argparse.ArgumentParser) -> None:
         "--judging", type=int, default=6, help="rounds that judge the chosen forms (default: %(default)s)"
     )
     parser.add_argument(
-        "--milliseconds",
-        type=int,
-        default=400,
+        "--duration",
+        dest="milliseconds",
+        type=milliseconds,
+        default="400ms",
+        metavar="TIME",
         help="length of our window in rounds that judge (default: %(default)s)",
     )
 
@@ -281,8 +283,8 @@ def of_client(form: Form, size: int, milliseconds: int) -> dict[str, SettingValu
     settings: dict[str, SettingValue] = {
         "message_bytes": size,
         "clients": 1,
-        "milliseconds": milliseconds + SLACK_MILLISECONDS,
-        "warm_up_milliseconds": WARM_UP_MILLISECONDS,
+        "duration": (milliseconds + SLACK_MILLISECONDS) * MILLISECOND,
+        "warm_up": WARM_UP_MILLISECONDS * MILLISECOND,
     }
     if form.at_once > 1:
         settings["messages_at_once"] = form.at_once

@@ -22,6 +22,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from itertools import product
 
+from common import MILLISECOND, milliseconds
 from compare import peers
 from compare.contest import Comparison, Contest, Seen, held, middle
 from compare.echoes import WARM_UP_MILLISECONDS, echoes, labelled, short
@@ -106,7 +107,12 @@ def options(parser: argparse.ArgumentParser) -> None:
         "--judging", type=int, default=7, help="rounds that judge the chosen forms (default: %(default)s)"
     )
     parser.add_argument(
-        "--milliseconds", type=int, default=1000, help="length of our window (default: %(default)s)"
+        "--duration",
+        dest="milliseconds",
+        type=milliseconds,
+        default="1s",
+        metavar="TIME",
+        help="length of our window (default: %(default)s)",
     )
 
 
@@ -199,7 +205,7 @@ def ours(kind: str, form: Form, where: Place, given: argparse.Namespace) -> Seen
         "closing": ENDS[kind],
         "source_addresses": SOURCES if kind == FIN else 1,
         "back_end": form.back_end,
-        "milliseconds": given.milliseconds,
+        "duration": given.milliseconds * MILLISECOND,
     }
     return echoes(
         form.name,

@@ -5,7 +5,7 @@ from __future__ import annotations
 import contextlib
 from collections.abc import Mapping, Sequence
 
-from common import PATIENCE_SECONDS
+from common import MILLISECOND, PATIENCE_SECONDS
 from compare.contest import Seen
 from compare.places import Place, Side
 from thunderherd.engine.client import EngineError, Server, start_load
@@ -59,7 +59,7 @@ def echoes(
         network_namespace=where.server.namespace,
     ) as server:
         connect = f"{where.address}:{server.ready.port}"
-        load_settings = {**settings, "congestion": congestion, "warm_up_milliseconds": WARM_UP_MILLISECONDS}
+        load_settings = {**settings, "congestion": congestion, "warm_up": WARM_UP_MILLISECONDS * MILLISECOND}
         with contextlib.ExitStack() as at_the_end:
             loads = []
             for side in load_sides or [where.client]:

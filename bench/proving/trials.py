@@ -13,7 +13,7 @@ from dataclasses import dataclass
 
 from hdrh.histogram import HdrHistogram
 
-from common import PATIENCE_SECONDS, two_places
+from common import MICROSECOND, MILLISECOND, PATIENCE_SECONDS, two_places
 from proving.queueing import mean_wait, requests_needed, set_up_delay, stalled_share, stalled_wait
 from thunderherd.engine.client import EngineError, Server, start_load
 from thunderherd.engine.lines import Latency, LoadResult, Scheduled
@@ -109,12 +109,12 @@ def run_load(server: Mapping[str, SettingValue], kind: str, load: Mapping[str, S
         client: dict[str, SettingValue] = {
             "bytes": BYTES,
             "connections": "kept",
-            "warm_up_milliseconds": WARM_UP_MILLISECONDS,
+            "warm_up": WARM_UP_MILLISECONDS * MILLISECOND,
             **load,
         }
         process = start_load(WORKLOAD, serving.ready.address, kind=kind, settings=client, cpus=client_cpus)
         try:
-            result = process.wait(PATIENCE_SECONDS + int(client["milliseconds"]) / 1000)
+            result = process.wait(PATIENCE_SECONDS + int(client["duration"]) / 1e9)
         finally:
             process.end()
         account = serving.stop()
@@ -137,7 +137,7 @@ def openly(
         "arrivals": arrivals,
         "arrival_seed": seed,
         "clients": clients,
-        "milliseconds": round(1000 * seconds),
+        "duration": round(1000 * seconds) * MILLISECOND,
         "wait": "spin",
     }
     return run_load(server, "open", load)
@@ -170,7 +170,7 @@ def occupied(spin: int, seconds: float) -> float:
     That is the time in seconds from one request to the next while another waits. An open load with two
     connections sends more requests than the server can answer: while one is served, the other waits.
     """
-    ran = openly({"spin_microseconds": spin}, OVERLOAD * 1e6 / spin, seconds, "constant", clients=2)
+    ran = openly({"compute": spin * MICROSECOND}, OVERLOAD * 1e6 / spin, seconds, "constant", clients=2)
     return 1 / schedule(ran.load).achieved_per_second
 
 
@@ -179,7 +179,7 @@ def unloaded(spin: int, rate: float, seconds: float) -> float:
 
     The rate must be that of the comparison, since waking up after that idle time is part of the latency.
     """
-    return mean(openly({"spin_microseconds": spin}, rate, seconds, "constant", clients=8).load)
+    return mean(openly({"compute": spin * MICROSECOND}, rate, seconds, "constant", clients=8).load)
 
 
 def lateness(name: str, result: LoadResult) -> list[str]:
@@ -197,9 +197,9 @@ def complaints(name: str, result: LoadResult) -> list[str]:
 def freeze(scale: float, seed: int, tolerance: float = 0.02) -> Attempt:
     """A server that stalls, measured by an open and by a closed loop."""
     stalling: dict[str, SettingValue] = {
-        "spin_microseconds": STALLED_SPIN,
-        "stall_milliseconds": STALL,
-        "stall_every_milliseconds": EVERY,
+        "compute": STALLED_SPIN * MICROSECOND,
+        "stall": STALL * MILLISECOND,
+        "stall_every": EVERY * MILLISECOND,
     }
     service = occupied(STALLED_SPIN, max(0.5, 2 * scale))
     rate = round(STALLED_UTILISATION / service)
@@ -222,8 +222,8 @@ def freeze(scale: float, seed: int, tolerance: float = 0.02) -> Attempt:
         "closed_connections",
         {
             "clients": BLIND_CLIENTS,
-            "think_microseconds": max(0, round(1e6 * think)),
-            "milliseconds": round(1000 * seconds),
+            "think": max(0, round(1e6 * think)) * MICROSECOND,
+            "duration": round(1000 * seconds) * MILLISECOND,
         },
     ).load
     blind = merged([latency(closed).histogram or ""])
@@ -267,7 +267,7 @@ def delay(scale: float, seed: int, tolerance: float = 0.01) -> Attempt:
     remarks: list[str] = []
     for _ in range(rounds):
         for each in order.sample(DELAYS, len(DELAYS)):
-            result = openly({"spin_microseconds": each}, DELAY_RATE, seconds, "constant", clients=8).load
+            result = openly({"compute": each * MICROSECOND}, DELAY_RATE, seconds, "constant", clients=8).load
             seen[each].append(latency(result).histogram or "")
             remarks += complaints(f"{each} µs", result)
     medians = [merged(seen[each]).get_value_at_percentile(50) / 1e3 for each in DELAYS]
@@ -308,7 +308,7 @@ def queue(scale: float, seed: int, utilisation: float, tolerance: float) -> Atte
     for part in range(seed * parts, (seed + 1) * parts):
         services.append(occupied(QUEUE_SPIN, share))
         alone.append(unloaded(QUEUE_SPIN, rate, share))
-        server = {"spin_microseconds": QUEUE_SPIN}
+        server = {"compute": QUEUE_SPIN * MICROSECOND}
         runs.append(openly(server, rate, seconds, "poisson", part, QUEUE_CLIENTS))
     due = sum(schedule(ran.load).due for ran in runs)
     service, unwaited = statistics.mean(services), statistics.mean(alone)

@@ -66,7 +66,7 @@ def test_unavailable_counters_are_left_out_with_their_name_and_reason(
     assert "cpu" in found[NO_SUCH]
     sets = {"both": ("cs", NO_SUCH), "alone": (NO_SUCH,), "unknown": ("no_such",)}
     kind = counting.Kind("a test", {counting.DEFAULT: (), **sets}, counting.DEFAULT, 1, 0.1)
-    costs = counting.compare(kind, "epoll", given("--milliseconds", "50"))
+    costs = counting.compare(kind, "epoll", given("--duration", "50ms"))
     lines = capsys.readouterr().out.splitlines()
     assert f"both: without {NO_SUCH}: {found[NO_SUCH]}" in lines
     assert any(line.startswith("alone ") and line.endswith(found[NO_SUCH]) for line in lines)

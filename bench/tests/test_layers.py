@@ -55,7 +55,7 @@ def test_open_load_is_measured_at_its_rate_or_refused(use_engine: object) -> Non
         assert open_loop.per_second == pytest.approx(400, rel=0.5) and open_loop.microseconds > 0
         assert closed.microseconds > 0
     with (
-        Server("epoll", workload=layers.WORKLOAD, settings={"spin_microseconds": 5000}) as slow,
+        Server("epoll", workload=layers.WORKLOAD, settings={"compute": 5_000_000}) as slow,
         pytest.raises(EngineError, match=r"never_sent|achieved_rate"),
     ):
         layers.of_the_load("open", slow.ready.address, cpus, given, 1000)

@@ -49,7 +49,7 @@ def numbers(row: str) -> list[str]:
 
 
 def test_designs_benchmark_prints_figures_or_a_reason_per_design() -> None:
-    printed = bench("designs", "epoll", "prefork", "iterative", "--rounds", "1", "--milliseconds", "50")
+    printed = bench("designs", "epoll", "prefork", "iterative", "--rounds", "1", "--duration", "50ms")
     total, of_designs = numbers(printed.splitlines()[0])
     assert total == of_designs, printed
     for name in ("epoll", "prefork", "iterative"):
@@ -62,7 +62,7 @@ def test_designs_benchmark_prints_figures_or_a_reason_per_design() -> None:
 
 
 def test_memory_benchmark_prints_memory_of_idle_connections_and_the_rate() -> None:
-    words = ("--rounds", "1", "--milliseconds", "200", "--connections", "50")
+    words = ("--rounds", "1", "--duration", "200ms", "--connections", "50")
     printed = bench("memory", "epoll", "iterative", *words)
     descriptors = resource.getrlimit(resource.RLIMIT_NOFILE)[1]
     assert descriptors < 0 or f" {descriptors:,} " in printed
@@ -97,7 +97,7 @@ def test_nginx_benchmark_prints_nginx_and_a_design() -> None:
 
 
 def test_counting_benchmark_compares_counted_trials_with_uncounted_ones() -> None:
-    words = ("--rounds", "2", "--milliseconds", "60", "--counters", "page_faults", "system_calls,wakeups")
+    words = ("--rounds", "2", "--duration", "60ms", "--counters", "page_faults", "system_calls,wakeups")
     printed = bench("counting", "epoll", *words)
     for name in ("nothing at all", "by default", "page_faults", "system_calls,wakeups"):
         [row] = rows(printed, name)
@@ -157,7 +157,7 @@ def test_clients_benchmark_compares_request_counts_of_generator_and_server() -> 
 
 
 def test_transactions_benchmark_prints_every_kind_and_arrangement() -> None:
-    printed = bench("transactions", "--choosing", "1", "--judging", "1", "--milliseconds", "100")
+    printed = bench("transactions", "--choosing", "1", "--judging", "1", "--duration", "100ms")
     for kind in ("connections kept", "connection each, RST", "connection each, FIN"):
         for arrangement in ("a CPU a side", "both on each", "our best"):
             [row] = rows(printed, f"{kind}: {arrangement}")

@@ -376,7 +376,7 @@ def test_every_form_of_the_engine_moves_bytes(form: streams.Form) -> None:
 @pytest.mark.skipif(len(os.sched_getaffinity(0)) < 2, reason="needs two CPUs")
 @pytest.mark.skipif(shutil.which("iperf3") is None, reason=f"needs iperf3: {peers.IPERF3}")
 def test_streams_benchmark_prints_a_row_per_comparison() -> None:
-    words = ("--congestion", "reno", "--choosing", "1", "--judging", "1", "--milliseconds", "50")
+    words = ("--congestion", "reno", "--choosing", "1", "--judging", "1", "--duration", "50ms")
     printed = bench("streams", "16384", "--places", "loopback", *words)
     assert "bench: about " in printed and ", loopback, reno" in printed
     for name in (streams.EACH, streams.COPYING, streams.ALL):
@@ -393,7 +393,7 @@ def no_peers(monkeypatch: pytest.MonkeyPatch) -> None:
         pytest.skip("there are peers in the administrator's folders, too")
 
 
-BRIEFLY = ("--congestion", "reno", "--choosing", "1", "--judging", "1", "--milliseconds", "50")
+BRIEFLY = ("--congestion", "reno", "--choosing", "1", "--judging", "1", "--duration", "50ms")
 
 
 @pytest.mark.usefixtures("use_engine", "no_peers")
@@ -422,7 +422,7 @@ def test_streams_of_the_engine_are_shown_without_peers() -> None:
     not any(peer.missing() is None for peer in peers.BLOCKING), reason="needs netperf, neper or sockperf"
 )
 def test_round_trips_benchmark_prints_a_row_per_kind() -> None:
-    words = ("--congestion", "reno", "--choosing", "1", "--judging", "1", "--milliseconds", "50")
+    words = ("--congestion", "reno", "--choosing", "1", "--judging", "1", "--duration", "50ms")
     printed = bench("round_trips", *words)
     for kind in (*round_trips.KINDS, round_trips.AGAINST_SLEEPING):
         assert any(line.startswith(kind + " ") for line in printed.splitlines()), printed

@@ -75,12 +75,12 @@ def test_waits_match_the_formula_of_the_queue() -> None:
 )
 def test_stall_stops_the_whole_server_of_every_design(design: str, settings: dict[str, int]) -> None:
     """A stall stops all workers of the server, so every client has one slow request in each stall."""
-    stalls = {"stall_milliseconds": 150, "stall_every_milliseconds": 300}
+    stalls = {"stall": 150_000_000, "stall_every": 300_000_000}
     clients = 4
     client: dict[str, int | str] = {
         "clients": clients,
         "connections": "kept",
-        "milliseconds": 1200,
+        "duration": 1_200_000_000,
         "bytes": 10,
     }
     with Server(design, workload="bytes", settings={**settings, **stalls}) as server:
@@ -99,9 +99,9 @@ def test_stall_stops_the_whole_server_of_every_design(design: str, settings: dic
 
 @pytest.mark.usefixtures("use_engine")
 def test_a_stall_that_never_ends_is_refused() -> None:
-    stalls = {"stall_milliseconds": 300, "stall_every_milliseconds": 300}
+    stalls = {"stall": 300_000_000, "stall_every": 300_000_000}
     with (
-        pytest.raises(UserError, match=r"--stall-every-milliseconds .*300") as refusal,
+        pytest.raises(UserError, match=r"--stall-every .*300") as refusal,
         Server("epoll", workload="bytes", settings=stalls),
     ):
         pass

@@ -31,7 +31,7 @@ def test_the_engine_gets_the_other_options() -> None:
     assert request.words == ["prefork", "--pool", "3", "--port", "80"]
     assert (request.kind, request.serves_in_namespaces) == (KINDS["veth"], True)
     assert request.settings == {
-        "mtu": 9000, "rate_bits_per_second": 10**10, "delay_microseconds": 5000, "loss_per_million": 1000,
+        "mtu": 9000, "rate": 10**10, "delay": 5_000_000, "loss": 1000,
     }  # fmt: skip
 
 

@@ -17,7 +17,8 @@ from thunderherd.cli.main import COMMANDS, app
 from thunderherd.engine.catalogue import Catalogue, by_name, defaults
 from thunderherd.engine.client import catalogue
 from thunderherd.search.crossover_study import FEWEST_POINTS, MOST_POINTS
-from thunderherd.study.defaults import MILLISECONDS
+from thunderherd.study.defaults import DURATION
+from thunderherd.toml.quantities import TIME
 
 Golden = Callable[[str, str], None]
 
@@ -79,7 +80,7 @@ def help_of(command: str, option: str) -> str:
 
 def test_defaults_in_the_help_of_crossover_are_those_of_the_search(use_engine: Path) -> None:
     assert f"(default {catalogue(use_engine).defaults.design})" in help_of("crossover", "design")
-    assert f"(default {MILLISECONDS})" in help_of("crossover", "milliseconds")
+    assert f"(default {TIME.write(DURATION)})" in help_of("crossover", "duration")
     assert f"(default {FEWEST_POINTS} to {MOST_POINTS}," in help_of("crossover", "points")
 
 
@@ -90,9 +91,8 @@ def test_defaults_in_the_help_of_knee_and_limits_are_the_engines(use_engine: Pat
     usual = defaults(by_name(load.settings))
     assert f"(default {usual['clients']})" in help_of("knee", "clients")
     assert f"(default {usual['connections']})" in help_of("knee", "connections")
-    of_limits = defaults(by_name(offered.limit_settings))
-    for option in ("milliseconds", "rounds", "seed"):
-        assert f"(default {of_limits[option]})" in help_of("limits", option)
+    for setting in offered.limit_settings:
+        assert f"(default {setting.write(setting.default)})" in help_of("limits", setting.name)
 
 
 # Lists ------------------------------------------------------------------------------------------------------
@@ -158,8 +158,10 @@ crossover prefork iterative --over check=1..9
 crossover prefork iterative --over rate=1gbit..2gbit
 crossover prefork iterative --over bytes=1..9 --over pool=1..9
 crossover prefork iterative --over bytes=1..1k --blocks 5
-crossover prefork iterative --over bytes=1..1k --load closed --milliseconds 5
-crossover prefork iterative --over loops=1..9 --milliseconds 5
+crossover prefork iterative --over bytes=1..1k --load closed --duration 5ms
+crossover prefork iterative --over loops=1..9 --duration 5ms
+crossover prefork iterative --over think=10..100
+crossover prefork iterative --over think=10us..10us
 crossover prefork iterative --over bytes=1..1k --side serve
 crossover prefork iterative --over bytes=1..1k --set load.settings.byte=3
 crossover prefork iterative --over bytes=1..1k --study unp-ch30 --workload bytes
@@ -198,7 +200,9 @@ knee epoll --p99 -1ms
 knee epoll --p99 2ms --rates 1k
 knee epoll --p99 2ms --rates 5k..1k
 knee epoll --p99 2ms --rates 1k..9k --blocks 3
-knee epoll --p99 2ms --milliseconds 20000000
+knee epoll --p99 2ms --duration 20000s
+knee epoll --p99 2ms --duration 5
+knee epoll --p99 2ms --duration 5m
 knee epoll --p999 2ms --rates 100..1k
 knee epoll epoll --p99 2ms
 knee iterative --p99 2ms

@@ -78,7 +78,7 @@ NO_PAIR = Namespace(local_ports=(1, 2), available=False, reason="forbidden")
 WITHOUT_NETEM = Namespace(
     local_ports=(1, 2),
     available=True,
-    unavailable_settings={"delay_microseconds": NO_MODULE, "loss_per_million": NO_MODULE},
+    unavailable_settings={"delay": NO_MODULE, "loss": NO_MODULE},
 )
 BBR = CongestionControls(
     default="bbr", available=("bbr", "cubic"), allowed=("bbr",), remarks={"bbr": "bbr paces"}

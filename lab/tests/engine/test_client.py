@@ -17,7 +17,7 @@ from made.fake_engine import BEFORE_A_CRASH, NO_SUCH_PORT
 from made.refusals import refused
 
 from thunderherd.engine import client, process
-from thunderherd.engine.catalogue import TextSetting
+from thunderherd.engine.catalogue import Catalogue, TextSetting
 from thunderherd.engine.client import EngineError, Server, catalogue, find_engine, setting_flags, start_load
 from thunderherd.errors import Problem, Refusal, UserError
 
@@ -25,7 +25,7 @@ Fake = Callable[..., Path]
 
 
 def server(design: str = "prefork") -> Server:
-    return Server(design, workload="bytes", settings={"drain_milliseconds": 100})
+    return Server(design, workload="bytes", settings={"drain": 100_000_000})
 
 
 def is_gone(pid: int) -> bool:
@@ -84,9 +84,9 @@ def test_an_engine_that_cannot_run_is_named(monkeypatch: pytest.MonkeyPatch, tmp
         assert "`make build`" in problems[0].hint
 
 
-def test_settings_become_flags() -> None:
-    assert setting_flags({"drain_milliseconds": 5, "nodelay": True, "check": "count"}) == [
-        "--drain-milliseconds", "5", "--nodelay", "true", "--check", "count",
+def test_settings_become_flags(some_catalogue: Catalogue) -> None:
+    assert setting_flags({"drain": 5_000_000, "nodelay": True, "check": "count"}, some_catalogue.of_ends) == [
+        "--drain", "5ms", "--nodelay", "true", "--check", "count",
     ]  # fmt: skip
 
 

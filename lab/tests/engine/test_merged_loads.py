@@ -34,7 +34,7 @@ def files(real_engine: Path, tmp_path_factory: pytest.TempPathFactory) -> list[P
     found = [folder / name for name in ("one.jsonl", "other.jsonl", "closed.jsonl")]
     with pytest.MonkeyPatch.context() as patch, client.Server("epoll", workload="bytes") as server:
         patch.setenv("THUNDERHERD_ENGINE", str(real_engine))
-        common = ("--load", "open", "--milliseconds", "1200", "--clients", "8", "--bytes", "9")
+        common = ("--load", "open", "--duration", "1200ms", "--clients", "8", "--bytes", "9")
         together = [
             load(server.ready.address, found[0], *common, "--rate", "300"),
             load(server.ready.address, found[1], *common, "--rate", "500", "--arrival-seed", "2"),
@@ -106,11 +106,11 @@ def test_loads_of_one_machine_that_ran_one_after_another_are_not_added(
         return re.findall(r"\d+%?", reason)
 
     (apart,) = told(moved(one, 2))
-    assert figures(apart) == ["1", "2", "0%"] and "--milliseconds" in apart
+    assert figures(apart) == ["1", "2", "0%"] and "--duration" in apart
     assert told(moved(one, 0.5)) == []
     by_count = one.model_copy(update={"window": None})
     (apart,) = [each for each in merged_loads([by_count, moved(by_count, 9)]).reasons if "overlap" in each]
-    assert "--milliseconds" not in apart, "a load that ends by count has no such option"
+    assert "--duration" not in apart, "a load that ends by count has no such option"
     assert figures(told(moved(one, 0.7))[0]) == ["1", "2", "42%"]
     assert figures(told(moved(one, 0.7), moved(one, 1.5))[0]) == ["1", "2", "3", "0%", "1", "3"]
     elsewhere = [moved(one, 2, boot_id=other) for other in (None, "another")]

@@ -173,7 +173,7 @@ def test_packets_confirm_connections_bytes_and_closings_of_the_load(
 
 def test_packets_confirm_the_send_times_of_the_load() -> None:
     result, segments = witnessed(
-        "open", rate=1000, milliseconds=2000, clients=8, connections="kept", bytes=100, wait="spin"
+        "open", rate=1000, duration=2_000_000_000, clients=8, connections="kept", bytes=100, wait="spin"
     )
     schedule = result.scheduled
     assert schedule is not None and schedule.gaps is not None and schedule.service_time is not None
@@ -196,7 +196,13 @@ def test_packets_confirm_the_send_times_of_the_load() -> None:
 def test_service_times_enclose_those_on_the_wire() -> None:
     """The time from request segment to reply segment is nearly all of the time that the load measures."""
     result, segments = witnessed(
-        "open", rate=500, milliseconds=1000, clients=4, connections="kept", bytes=100, arrivals="constant"
+        "open",
+        rate=500,
+        duration=1_000_000_000,
+        clients=4,
+        connections="kept",
+        bytes=100,
+        arrivals="constant",
     )
     assert result.scheduled is not None and result.scheduled.service_time is not None
     asked: dict[int, float] = {}

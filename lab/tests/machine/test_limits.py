@@ -25,7 +25,12 @@ from thunderherd.show.terminal.limits import print_limits
 from thunderherd.statistics.samples import median_estimate
 
 HEAD = Limits.model_validate(
-    {"line": "limits", "schema": 4, "cpus": [0, 1], "settings": {"rounds": 6, "milliseconds": 100, "seed": 1}}
+    {
+        "line": "limits",
+        "schema": 4,
+        "cpus": [0, 1],
+        "settings": {"rounds": 6, "duration": 100_000_000, "seed": 1},
+    }
 )
 LISTED = [
     Limit(name="pipe_transfer", summary="through a pipe", figure="nanoseconds"),
@@ -209,7 +214,7 @@ def test_units_of_times_follow_their_size() -> None:
 
 
 def test_the_command_measures_on_this_machine(use_engine: Path, capsys: pytest.CaptureFixture[str]) -> None:
-    words = ["limits", "--json", "--milliseconds", "100", "--rounds", "2"]
+    words = ["limits", "--json", "--duration", "100ms", "--rounds", "2"]
     assert run_command([*words, "--cpus", ",".join(map(str, sorted(os.sched_getaffinity(0))[:2]))]) == 0
     found = MachineLimits.model_validate_json(capsys.readouterr().out)
     assert {each.rounds for each in found.figures} == {2}
@@ -220,7 +225,7 @@ def test_the_command_measures_on_this_machine(use_engine: Path, capsys: pytest.C
 
 
 def test_the_command_prints_a_table(use_engine: Path, capsys: pytest.CaptureFixture[str]) -> None:
-    assert run_command(["limits", "clock_read", "memcpy", "--milliseconds", "50", "--rounds", "6"]) == 0
+    assert run_command(["limits", "clock_read", "memcpy", "--duration", "50ms", "--rounds", "6"]) == 0
     text = capsys.readouterr().out
     assert (
         "clock_read" in text and "64 MiB" in text and "GB/s" in text and "pipe" not in text.split("memcpy")[1]
@@ -235,7 +240,7 @@ def test_the_command_prints_a_table(use_engine: Path, capsys: pytest.CaptureFixt
         (["--cpus", "0,0"], "0,0"),
         (["--cpus", "4096"], "4096"),
         (["--rounds", "0"], "--rounds"),
-        (["--milliseconds", "soon"], "--milliseconds"),
+        (["--duration", "soon"], "--duration"),
         (["--roundz", "3"], "--rounds"),
     ],
 )

@@ -103,7 +103,7 @@ def test_run_shows_disturbed_limits_with_figures_and_explanations(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
     study = load_study(
-        str(small_study_file), "quick", ["measure.limits_milliseconds=50", "noise.foreign_percent=15"],
+        str(small_study_file), "quick", ["measure.limits=50ms", "noise.foreign=15%"],
         some_catalogue,
     )  # fmt: skip
 

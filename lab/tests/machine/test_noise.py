@@ -16,7 +16,7 @@ from hypothesis import strategies as st
 from thunderherd.machine import noise, tcp_sockets
 from thunderherd.records.summary import Noise
 
-LIMITS = SimpleNamespace(steal_percent=5.0, foreign_percent=15.0)
+LIMITS = SimpleNamespace(steal_percent=5, foreign_percent=15)
 
 STAT = """\
 cpu  100 20 30 4000 50 6 7 80 9 1

@@ -47,6 +47,13 @@ def flags(arguments):
     return found
 
 
+def nanoseconds(text):
+    """`5ms` as 5000000; a number without a unit as it is."""
+    sizes = {"ns": 1, "us": 10**3, "ms": 10**6, "min": 60 * 10**9, "s": 10**9, "h": 3600 * 10**9}
+    unit = next((unit for unit in sizes if text.endswith(unit)), "")
+    return int(text.removesuffix(unit)) * sizes.get(unit, 1)
+
+
 class Server:
     """Each client connects and sends the number of connections and requests that it represents."""
 
@@ -162,7 +169,7 @@ def serve(arguments):
 
 def load(arguments):
     settings = flags(arguments[1:])
-    timed = int(settings.get("milliseconds", 0)) > 0
+    timed = nanoseconds(settings.get("duration", "0")) > 0
     assert not (timed and "loops" in settings), "the engine refuses to be told both"
     planned = 0 if timed else int(settings["children"]) * int(settings["loops"])
     kept = settings.get("connections") == "kept"
@@ -175,7 +182,7 @@ def load(arguments):
     if timed and "no_marks" not in FAULTS:
         tell(settings, connections if kept else WARM_UP, WARM_UP)
         is_late = "late" in FAULTS or (
-            "late_in_short_windows" in FAULTS and int(settings["milliseconds"]) < 1000
+            "late_in_short_windows" in FAULTS and nanoseconds(settings["duration"]) < 1_000_000_000
         )
         started = mark("window_started", is_late)
         tell(settings, 0 if kept else WINDOW, WINDOW)
@@ -267,7 +274,7 @@ def limits(arguments):
         time.sleep(60)
     say(
         line="limits", schema=4, cpus=[0, 1],
-        settings={name: int(settings.get(name, 1)) for name in ("milliseconds", "rounds", "seed")},
+        settings={name: nanoseconds(settings.get(name, "1")) for name in ("duration", "rounds", "seed")},
     )  # fmt: skip
     lost = {"limit": "pipe_round_trip", "place": "two_cpus", "bytes": None}
     say(line="limit_unavailable", **lost, reason="it takes two CPUs")

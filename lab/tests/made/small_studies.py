@@ -8,7 +8,7 @@ title = "A small study"
 question = "Does it run?"
 [measure]
 metric = "{metric}"
-limits_milliseconds = {limits}
+limits = "{limits}"
 {measure}[server]
 workload = "{workload}"
 primitive = "send_each"
@@ -16,8 +16,8 @@ primitive = "send_each"
 kind = "{kind}"
 {load}settings = {{ {settings} }}
 [noise]
-steal_percent = 100
-foreign_percent = 100
+steal = "100%"
+foreign = "100%"
 """
 
 
@@ -25,7 +25,7 @@ def head(
     name: str,
     *,
     metric: str = "server_cpu_per_connection",
-    limits: int = 0,
+    limits: str = "0",
     measure: str = "",
     workload: str = "bytes",
     server: str = "",

@@ -19,9 +19,11 @@ CONGESTION = {"name": "congestion", "help": "", "kind": "text", "longest": 15, "
 NETEM = "this kernel has no netem"
 
 
-def whole(name: str, minimum: int, maximum: int, default: int) -> dict[str, Any]:
+def whole(
+    name: str, minimum: int, maximum: int, default: int, unit: str | None = None, resolution: int = 1
+) -> dict[str, Any]:
     return {
-        "name": name, "help": "", "kind": "integer",
+        "name": name, "help": "", "kind": "integer", "unit": unit, "resolution": resolution,
         "minimum": minimum, "maximum": maximum, "default": default,
     }  # fmt: skip
 
@@ -29,14 +31,14 @@ def whole(name: str, minimum: int, maximum: int, default: int) -> dict[str, Any]
 PAIR = {
     "settings": [
         whole("mtu", 68, 65_535, 1500),
-        whole("rate_bits_per_second", 0, 10**12, 0),
-        whole("delay_microseconds", 0, 10**7, 0),
-        whole("loss_per_million", 0, 10**6, 0),
+        whole("rate", 0, 10**12, 0, "bit/s"),
+        whole("delay", 0, 10**10, 0, "ns", 1000),
+        whole("loss", 0, 10**6, 0, "ppm"),
     ],
     "local_ports": [1024, 65_535],
-    "least": {"rate_bits_per_second": 8000},
+    "least": {"rate": 8000},
     "available": True,
-    "unavailable_settings": {"delay_microseconds": NETEM, "loss_per_million": NETEM},
+    "unavailable_settings": {"delay": NETEM, "loss": NETEM},
 }
 
 

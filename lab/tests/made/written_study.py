@@ -47,7 +47,7 @@ settings = { children = 5, loops = 100, bytes = 4000 }
 server_cpus = [0]
 
 [noise]
-steal_percent = 4
+steal = "4%"
 
 [sizes.quick]
 looks = [10]

@@ -107,7 +107,7 @@ SAID_IN_THE_LAB = {
         )
     },
     ("judge.why.causes", "bytes"): "the unit of what is copied",
-    ("text.quantities", "bytes"): "the unit, as the engine has it of settings",
+    ("toml.quantities", "bytes"): "the unit, as the engine has it of settings",
     ("cli.compare", "bytes"): "the setting of several workloads, which has an option",
     ("search.compare_study", "bytes"): "likewise, among the options",
     ("search.compare_study", "open"): "an option, which opens the report",
@@ -188,7 +188,6 @@ SAID_IN_THE_ENGINE = {
     ("registry/catalogue.rs", "closed"): "who asks, likewise",
     ("registry/catalogue.rs", "thread_per_client"): "the server of two primitives, likewise",
     ("requests/recording.rs", "bytes"): "the column of a recording",
-    ("workloads/http.rs", "bytes"): "the unit of a setting",
     ("registry/catalogue.rs", "bytes"): "what is asked for, likewise",
     ("transfer/waiting.rs", "epoll"): "the kernel's interface, epoll(7)",
     ("transfer/waiting.rs", "io_uring"): "the kernel's interface, io_uring(7)",
@@ -201,11 +200,7 @@ SAID_IN_THE_ENGINE = {
     **dict.fromkeys(
         [
             (f"{name}.rs", "bytes")
-            for name in (
-                "counters/memory", "designs/io_uring", "protocol/pattern", "runs/namespace",
-                "workloads/blast/client", "workloads/fields", "workloads/stream/client",
-                "workloads/stream/receiving", "workloads/stream/reel",
-            )
+            for name in ("base/quantity", "counters/memory", "protocol/pattern")
         ],
         "the unit of a setting, or the setting of that name",
     ),

@@ -123,7 +123,7 @@ def extended(tmp_path_factory: pytest.TempPathFactory) -> Path:
     return folder
 
 
-WITHOUT_LIMITS = ("--set", "limits_milliseconds=0")
+WITHOUT_LIMITS = ("--set", "limits=0")
 """Saves three seconds a run; these tests do not use the machine limits."""
 
 FEWER_CLIENTS = ("--set", "load.processes=2")
@@ -192,7 +192,7 @@ def test_the_new_counter_counts(extended: Path, environment: dict[str, str]) -> 
 
 
 def test_the_new_limit_is_measured(extended: Path, environment: dict[str, str]) -> None:
-    words = ["limits", "empty_poll", "--json", "--milliseconds", "20", "--rounds", "2"]
+    words = ["limits", "empty_poll", "--json", "--duration", "20ms", "--rounds", "2"]
     (figure,) = json.loads(thunderherd(words, environment, extended))["figures"]
     assert (figure["limit"], figure["rounds"]) == ("empty_poll", 2)
     assert figure["value"] > 0

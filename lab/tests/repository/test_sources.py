@@ -42,20 +42,20 @@ ROWS = source_rows()
 
 RESULTS = "small"
 RUN_OF_A_STUDY = rf"thunderherd run .* --out {RESULTS}"
-JUDGED_ALONE = ("--set", "limits_milliseconds=0", "--set", "counting_cost.trials=0")
+JUDGED_ALONE = ("--set", "limits=0", "--set", "counting_cost.trials=0")
 """No row of a source is about machine limits or the cost of counting, which take half a minute."""
 
 PACED = {
-    "cse638-pa02": ("--set", "load.settings.think_microseconds=2000"),
-    "erss-hw4": ("--set", "load.settings.think_microseconds=200000"),
+    "cse638-pa02": ("--set", "load.settings.think=2ms"),
+    "erss-hw4": ("--set", "load.settings.think=200ms"),
 }
 """In the runs of these studies clients pause between requests, which leaves the CPUs to other tests."""
 
-QUICKER = " --unit-microseconds 1000"
+QUICKER = " --unit 1ms"
 """A server of erss-hw4 spins for every delay, whose unit is a second."""
 IN_REAL_TIME = "erss-hw4-protocol-delay"
 """The only row about the length of the unit."""
-PAUSING = {"erss-hw4-measurement-throughput": " --think-microseconds 1000000"}
+PAUSING = {"erss-hw4-measurement-throughput": " --think 1s"}
 """Of these rows the window is long; clients that pause leave the CPUs to other tests."""
 
 COUNTED = {
@@ -138,7 +138,7 @@ def test_commands(row: SourceRow, tmp_path: Path, request: pytest.FixtureRequest
 
 def quicker(row: SourceRow) -> SourceRow:
     """Return the row with commands that use less CPU time for the same output."""
-    is_slow = "--workload bucket" in row.server and "--unit-microseconds" not in row.server
+    is_slow = "--workload bucket" in row.server and "--unit" not in row.server
     server = row.server + QUICKER if is_slow and row.name != IN_REAL_TIME else row.server
     update = {"server": server, "client": row.client + PAUSING.get(row.name, "")}
     return row.model_copy(update=update)

@@ -29,7 +29,7 @@ REASONS = {
 }
 MEASURE = f'counters = ["cs", "{POINT}", "{KEY}", "task-clock"]\nnormalise_connections = 5000\n'
 STUDY = (
-    head("absent", measure=MEASURE, limits=300)
+    head("absent", measure=MEASURE, limits="300ms")
     + f"""\
 [counting]
 trials = 1

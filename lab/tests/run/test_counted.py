@@ -126,12 +126,12 @@ def test_explain_refuses_with_a_command_to_type(rig: CountedRig, capsys: pytest.
     wrong = said("prefork", "iterative", "--per", "reqest")
     assert codes_printed(wrong) == ["explain.unknown_measure"] and '"reqest"' in wrong
     assert "explain.no_limits" in codes_printed(said())
-    again = "--size quick --set counting.trials=2 --set measure.limits_milliseconds=3000`"
+    again = "--size quick --set counting.trials=2 --set measure.limits=3s`"
     assert again in " ".join(said("prefork", "iterative").split())
     limits = MachineLimits(cpus=[0], settings={}, figures=[])
     for case, code, typed in (
         ({"limits": limits, "counting": None}, "no_counted_trials", "--size quick --set counting.trials=1`"),
-        ({"counting": None}, "no_limits", "--set measure.limits_milliseconds=3000 --set counting.trials=1`"),
+        ({"counting": None}, "no_limits", "--set measure.limits=3s --set counting.trials=1`"),
         ({"limits": limits}, "no_cpu_time", ""),
     ):
         changed = summary.model_copy(update=case)
@@ -172,7 +172,7 @@ def test_fork_per_client_is_explained_by_processes(
     path = tmp_path / "reasons.toml"
     sizes = "[counting]\ntrials = 1\n[sizes.quick]\nrepetitions = 3\n[[contenders]]\n"
     path.write_text(STUDY.replace("[[contenders]]\n", sizes, 1))
-    study = load_study(str(path), "quick", ["measure.limits_milliseconds=600"], catalogue())
+    study = load_study(str(path), "quick", ["measure.limits=600ms"], catalogue())
     summary = run_study(study, tmp_path / "run", seed=1, show=PlainProgress(io.StringIO()))
     assert summary.counting is not None and summary.limits is not None
     fork = summary.counting.of("fork_per_client")

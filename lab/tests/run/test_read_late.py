@@ -20,7 +20,7 @@ from thunderherd.records.directory import RunDirectory
 from thunderherd.records.limits import MachineLimits
 from thunderherd.records.summary import Summary, TrialRecord
 from thunderherd.run.counted import NOT_COUNTED
-from thunderherd.run.extra_trials import LONGEST_MILLISECONDS, in_time, lengthened
+from thunderherd.run.extra_trials import LONGEST_NS, in_time, lengthened
 from thunderherd.run.profiled import with_samples
 from thunderherd.run.progress import PlainProgress
 from thunderherd.run.runner import run_study
@@ -36,7 +36,7 @@ TIMED = head(
     metric="requests_per_second",
     kind="timed",
     load="processes = 1\nwarm_up_connections = 10\n",
-    settings="children = 2, milliseconds = 200, bytes = 4000",
+    settings='children = 2, duration = "200ms", bytes = 4000',
 ) + "".join(
     f'[[contenders]]\nname = "{name}"\ndesign = "{name}"\n' for name in ("iterative", "prefork")
 ).replace("[[contenders]]\n", "[sizes.quick]\nrepetitions = 1\n[counting]\ntrials = 1\n[[contenders]]\n", 1)
@@ -71,9 +71,9 @@ def test_late_counted_trial_is_repeated_with_a_longer_window(
     for first, second in pairwise(made[:2]):
         assert TOO_BUSY in first.invalid_reasons[0] and len(first.invalid_reasons) == 1
         assert first.ready is not None and second.ready is not None
-        asked = [int(each.loads[0].settings["milliseconds"]) for each in (first, second)]
+        asked = [int(each.loads[0].settings["duration"]) for each in (first, second)]
         # A tenth of a second late, which of the new window is half of what is allowed.
-        assert asked[0] == 200 and asked[1] == pytest.approx(2000, abs=500)
+        assert asked[0] == 200 * 10**6 and asked[1] == pytest.approx(2 * 10**9, abs=500 * 10**6)
     assert summary.counting is not None
     for told in summary.counting.contenders:
         assert (told.trials, told.why) == (1, None)
@@ -154,11 +154,9 @@ def test_a_window_is_lengthened_within_bounds(
         assert late.after is not None and late.loads[0].window is not None
         read = late.loads[0].window.ended_monotonic_ns + milliseconds_late * 1_000_000
         after = late.after.model_copy(update={"monotonic_ns": read})
-        return int(
-            lengthened(contender, late.model_copy(update={"after": after})).load.settings["milliseconds"]
-        )
+        return int(lengthened(contender, late.model_copy(update={"after": after})).load.settings["duration"])
 
-    assert [asked(ms) for ms in (300, 100_000)] == [6000, LONGEST_MILLISECONDS]
-    long = contender.load.model_copy(update={"settings": {**contender.load.settings, "milliseconds": 60_000}})
+    assert [asked(ms) for ms in (300, 100_000)] == [6 * 10**9, LONGEST_NS]
+    long = contender.load.model_copy(update={"settings": {**contender.load.settings, "duration": 60 * 10**9}})
     kept = contender.model_copy(update={"load": long})
     assert lengthened(kept, late) == kept, "never shorter"

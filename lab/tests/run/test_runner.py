@@ -123,7 +123,7 @@ def test_looks_go_on_while_something_is_undecided(rig: Rig, small_full_study: St
 
 
 def test_noisy_blocks_are_replaced_up_to_a_quarter(rig: Rig) -> None:
-    limits = rig.study.noise.model_copy(update={"foreign_percent": 10.0})
+    limits = rig.study.noise.model_copy(update={"foreign": "10%"})
     rig.study = rig.study.model_copy(update={"noise": limits})
     rig.outcome = lambda name, block, attempt: {"foreign": 0.4 if block in (2, 5) else 0.0}
     summary = rig.run()
@@ -169,9 +169,7 @@ def test_run_ends_if_every_trial_is_invalid(rig: Rig) -> None:
 
 def test_lines_of_a_run_match_the_golden_file(rig: Rig, golden: Callable[[str, str], None]) -> None:
     """Interrupted, resumed, with an invalid trial and a noisy block; then runs that are refused."""
-    rig.study = rig.study.model_copy(
-        update={"noise": rig.study.noise.model_copy(update={"foreign_percent": 10.0})}
-    )
+    rig.study = rig.study.model_copy(update={"noise": rig.study.noise.model_copy(update={"foreign": "10%"})})
     rig.outcome = lambda name, block, attempt: {
         "valid": (name, block, attempt) != ("iterative", 2, 1),
         "foreign": 0.4 if block == 5 else 0.0,

@@ -211,7 +211,7 @@ def test_stream_is_compared_by_bytes_without_a_common_rate(offered: Catalogue, t
         (PAIR, {"settings": (("budgt", "4"),)}, UNKNOWN, ["--budgt 4", "'budget'?"]),
         (PAIR, {"settings": (("bytes", "4x"),)}, "quantity.unknown_unit", ["--bytes 4x"]),
         (("iterative", "epoll"), {}, "compare.too_few_workers", ["64"]),
-        (PAIR, {"budget": "5"}, "quantity.no_duration", ["--budget 5", "5s or 5min"]),
+        (PAIR, {"budget": "5"}, "quantity.no_unit", ["--budget 5", "5s or 5min"]),
         (PAIR, {"lab": ("vet",)}, "lab.unknown_kind", ["'veth'?"]),
     ],
 )  # fmt: skip

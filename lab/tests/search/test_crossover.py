@@ -204,8 +204,8 @@ def test_directory_that_is_taken_is_refused(rig: Rig, typed: Typed, tmp_path: Pa
     assert refusal(tmp_path / "other" / "file")[:2] == (2, ["search.out_is_a_file"])
     # A mistake found in the written study leaves no files, because the user did not write that study.
     third = tmp_path / "third"
-    status, _, said = refusal(third, "--set", "noise.foreign_percent=900")
-    assert status == 2 and "crossover: --set noise.foreign_percent=900: " in said and not third.exists()
+    status, _, said = refusal(third, "--set", "noise.foreign=900%")
+    assert status == 2 and "crossover: --set noise.foreign=900%: " in said and not third.exists()
     rig.stop_after = 10**9
     assert typed("crossover", *WORDS, "--out", str(third))[0] == 0
 
@@ -262,12 +262,12 @@ def test_real_search_finds_a_known_crossing(
     connection has one request, the second where it has 64, on any machine, however busy."""
     out = tmp_path / "out"
     settings = {
-        "load.settings.clients": 8, "load.settings.connections": "kept", "load.settings.milliseconds": 0,
-        "load.settings.warm_up_milliseconds": 0, "noise.foreign_percent": 100, "noise.steal_percent": 100,
+        "load.settings.clients": 8, "load.settings.connections": "kept", "load.settings.duration": 0,
+        "load.settings.warm_up": 0, "noise.foreign": "100%", "noise.steal": "100%",
     }  # fmt: skip
     command = [
         "crossover", "design=fork_per_client,name=forks",
-        "design=thread_per_client,settings.spin_microseconds=60,name=spins",
+        "design=thread_per_client,settings.compute=60us,name=spins",
         "--over", "load.settings.loops=1..64", "--workload", "bytes", "--load", "closed_threads",
         "--metric", "server_cpu_per_request", "--points", "2", "--blocks", "10", "--seed", "3",
         *(word for key, value in settings.items() for word in ("--set", f"{key}={value}")), "--out", str(out),
@@ -294,11 +294,11 @@ def test_a_rate_is_swept_over_pairs_of_namespaces(use_engine: Path, typed: Typed
     pair = engine.catalogue().namespace
     if pair is None or not pair.available:
         pytest.skip(pair.reason or "no namespaces" if pair else "this engine makes no namespaces")
-    out, mbit = tmp_path / "out", 10**6
-    quiet = ("measure.limits_milliseconds=0", "noise.foreign_percent=100", "noise.steal_percent=100")
+    out = tmp_path / "out"
+    quiet = ("measure.limits=0", "noise.foreign=100%", "noise.steal=100%")
     status, printed, told = typed(
         "crossover", "writev", "sendmsg", "--over", "rate=20mbit..200mbit", "--workload", "stream",
-        "--lab", "veth", "--points", "2", "--blocks", "10", "--milliseconds", "60", "--seed", "3",
+        "--lab", "veth", "--points", "2", "--blocks", "10", "--duration", "60ms", "--seed", "3",
         *(word for each in quiet for word in ("--set", each)), "--out", str(out),
     )  # fmt: skip
     assert status == 0, told
@@ -308,9 +308,9 @@ def test_a_rate_is_swept_over_pairs_of_namespaces(use_engine: Path, typed: Typed
         seen = [
             each.metrics["gigabits_per_second"]
             for each in trials
-            if each.metrics and each.contender.endswith(f"={rate * mbit}")
+            if each.metrics and each.contender.endswith(f"={rate}mbit")
         ]
         assert len(seen) >= 20
         # A bucket that is full at first lets some more through in so short a window.
         assert 0.3 * rate < 1e3 * float(np.median([each for each in seen if each])) < 2 * rate, seen
-    assert "bits a second" in printed
+    assert "bit/s" in printed

@@ -15,53 +15,57 @@ from thunderherd.records.crossover import CrossoverSummary
 from thunderherd.search.crossover_study import coarse_study, dense_study
 
 
-def whole(name: str, minimum: int, maximum: int) -> IntegerSetting:
+def whole(
+    name: str, minimum: int, maximum: int, unit: str | None = None, resolution: int = 1
+) -> IntegerSetting:
     return IntegerSetting(
-        name=name, help="", kind="integer", minimum=minimum, maximum=maximum, default=max(0, minimum)
-    )
+        name=name, help="", kind="integer", unit=unit, resolution=resolution,
+        minimum=minimum, maximum=maximum, default=max(0, minimum),
+    )  # fmt: skip
 
 
 PAIR = Namespace(
     settings=(
         whole("mtu", 68, 65_535),
-        whole("rate_bits_per_second", 0, 10**12),
-        whole("delay_microseconds", 0, 10**7),
-        whole("loss_per_million", 0, 10**6),
+        whole("rate", 0, 10**12, "bit/s"),
+        whole("delay", 0, 10**10, "ns", 1000),
+        whole("loss", 0, 10**6, "ppm"),
     ),
     local_ports=(1024, 65_535),
-    least={"rate_bits_per_second": 8000},
+    least={"rate": 8000},
     available=True,
 )
 WITH_VETH = CATALOGUE.model_copy(update={"namespace": PAIR})
 
 
 @pytest.mark.parametrize(
-    ("over", "setting", "sizes"),
+    ("over", "setting", "of_unit", "sizes"),
     [
-        ("mtu=1500..6000", "mtu", [1500, 3000, 6000]),
-        ("lab.mtu=1500..6000", "mtu", [1500, 3000, 6000]),
-        ("rate=100mbit..10gbit", "rate_bits_per_second", [10**8, 10**9, 10**10]),
-        ("delay=1ms..100ms", "delay_microseconds", [1000, 10_000, 100_000]),
-        ("loss=0.1%..10%", "loss_per_million", [1000, 10_000, 100_000]),
+        ("mtu=1500..6000", "mtu", 1, [1500, 3000, 6000]),
+        ("lab.mtu=1500..6000", "mtu", 1, [1500, 3000, 6000]),
+        ("rate=100mbit..10gbit", "rate", 1, [10**8, 10**9, 10**10]),
+        ("delay=1ms..100ms", "delay", 1000, [1000, 10_000, 100_000]),
+        ("loss=0.1%..10%", "loss", 10**4, [0.1, 1, 10]),
     ],
 )
 def test_sweep_over_a_lab_setting_gives_each_point_its_own_lab(
-    tmp_path: Path, over: str, setting: str, sizes: list[int]
+    tmp_path: Path, over: str, setting: str, of_unit: int, sizes: list[float]
 ) -> None:
     coarse = coarse_study(asked(over=over, points=3, lab=("veth",)), WITH_VETH)
     study = study_of(coarse, tmp_path / "coarse.toml", catalogue=WITH_VETH)
     assert [point.number for point in study.sweeps[0].points] == sizes
-    assert [each.lab.settings[setting] for each in study.contenders[::2]] == sizes
+    values = [size * of_unit for size in sizes]
+    assert [each.lab.settings[setting] for each in study.contenders[::2]] == values
     assert len({each.lab.network for each in study.contenders}) == 3
     assert study.notes == ("lab: veth",), "and no word of an MTU that only some have"
     nothing = dict.fromkeys(CrossoverSummary.model_fields)
     found = CrossoverSummary.model_construct(**nothing | {"points": [], "blocks": 12})
     tables = dense_study(coarse, sizes[1:], found, (1, 1))
     dense = study_of(tables, tmp_path / "dense.toml", catalogue=WITH_VETH)
-    assert [each.lab.settings[setting] for each in dense.contenders[::2]] == sizes[1:]
+    assert [each.lab.settings[setting] for each in dense.contenders[::2]] == values[1:]
 
 
-NETEM = {"delay_microseconds": "this kernel has no netem"}
+NETEM = {"delay": "this kernel has no netem"}
 
 
 EXCEEDS, UNKNOWN = "crossover.over_exceeds_setting", "crossover.over_unknown"
@@ -90,7 +94,7 @@ EXCEEDS, UNKNOWN = "crossover.over_exceeds_setting", "crossover.over_unknown"
             EXCEEDS,
             ["0.0001% to 100%", "--over loss=0.0001%..1%"],
         ),
-        ({"over": "rate=1..9", "lab": ("veth",)}, "quantity.unknown_unit", ["''", "(bit, "]),
+        ({"over": "rate=1..9", "lab": ("veth",)}, "quantity.no_unit", ["1gbit or 1mbit"]),
         ({"over": "delay=1ms..9ms", "lab": ("veth",)}, "crossover.over_unavailable", [*NETEM.values()]),
         (
             {"over": "mtu=1500..9000", "lab": ("veth", "mtu=9000")},

@@ -53,7 +53,7 @@ def test_sweeps_have_the_sources_points_and_a_large_backlog(catalogue: Catalogue
     assert {each.settings["backlog"] for each in full.contenders if each.sweep} == {1024}
     assert {each.trial for each in full.contenders if each.sweep == "lives"} == {"whole_life"}
     timed = [each for each in full.contenders if each.sweep == "connections"]
-    assert all(each.load.is_timed and each.load.settings["milliseconds"] == 4000 for each in timed)
+    assert all(each.load.is_timed and each.load.settings["duration"] == 4 * 10**9 for each in timed)
     quick = study(catalogue)
     assert [point.name for point in quick.sweeps[2].points] == ["1", "64"]
     assert quick.absent["multi@connections=256"] == outside_size("quick", "full")
@@ -81,8 +81,8 @@ def test_other_points_leave_claims_untested(catalogue: Catalogue) -> None:
     outside = {claim.id: claim.outside for claim in load_claims(resolved) if claim.outside}
     assert {"H01", "H09"} <= set(outside)
     assert OTHER_VALUES in outside["H09"][0]
-    chosen = study(catalogue, "quick", "waiting.values=[0, 500]")
-    assert [point.name for point in chosen.sweeps[4].points] == ["0", "500"]
+    chosen = study(catalogue, "quick", "waiting.values=[0, '500us']")
+    assert [point.name for point in chosen.sweeps[4].points] == ["0", "500us"]
 
 
 PAPER_METRICS = {
@@ -147,7 +147,7 @@ def test_every_event_of_the_report_has_a_metric(catalogue: Catalogue) -> None:
 def test_runs_end_to_end(tmp_path: Path, catalogue: Catalogue) -> None:
     small = study(
         catalogue, "quick", "parts=['main', 'unpinned', 'waiting']", "repetitions=1", "waiting.values=[0]",
-        "steal_percent=100", "foreign_percent=100", "unpinned.values=[4]", "limits_milliseconds=0",
+        "steal=100%", "foreign=100%", "unpinned.values=[4]", "limits=0",
         "counting_cost.trials=0",
     )  # fmt: skip
     run_study(small, tmp_path / "out", seed=1)

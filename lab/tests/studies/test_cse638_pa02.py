@@ -102,11 +102,11 @@ def test_sizes_have_the_described_extent(catalogue: Catalogue, full: Study) -> N
     matrix = load_study("cse638-pa02", "matrix", (), catalogue)
     assert len(matrix.contenders) < 70
     assert [look.blocks for look in matrix.looks] == [first_look_blocks(len(matrix.comparisons), 0.05)]
-    assert max(each.load.settings["milliseconds"] for each in matrix.contenders) <= 350
+    assert max(each.load.settings["duration"] for each in matrix.contenders) <= 350 * 10**6
     assert {each.name for each in quick.contenders} < {each.name for each in matrix.contenders}
     report = load_study("cse638-pa02", "report", (), catalogue)
     assert report.repetitions == 1
-    assert {each.load.settings["milliseconds"] for each in report.contenders} == {10_000}
+    assert {each.load.settings["duration"] for each in report.contenders} == {10**10}
     for each in (matrix, report):
         cells = [own for own in each.contenders if (own.sweep or "").startswith("sizes_")]
         assert len(cells) == len(WAYS) * len(SIZES) * len(THREADS)
@@ -340,8 +340,8 @@ def test_a_window_of_few_messages_has_the_share_of_the_whole_life(
     """Blocking sockets read completions from 16 sends in flight on, and when the connection ends."""
     slow = load_study(
         "cse638-pa02", "quick",
-        ("parts=['sizes_1']", "sizes.quick.repetitions=1", "steal_percent=100", "foreign_percent=100",
-         "load.settings.milliseconds=200", "load.settings.think_microseconds=50000", "limits_milliseconds=0",
+        ("parts=['sizes_1']", "sizes.quick.repetitions=1", "steal=100%", "foreign=100%",
+         "load.settings.duration=200ms", "load.settings.think=50ms", "limits=0",
          "counting_cost.trials=0"),
         catalogue,
     )  # fmt: skip
@@ -370,8 +370,8 @@ def test_runs_end_to_end_with_the_delayed_acknowledgement_and_the_sources_csv(
     is on."""
     small = load_study(
         "cse638-pa02", "quick",
-        ("parts=['nodelay', 'loopback', 'sizes_1']", "sizes.quick.repetitions=1", "steal_percent=100",
-         "foreign_percent=100", "load.settings.milliseconds=200", "limits_milliseconds=0",
+        ("parts=['nodelay', 'loopback', 'sizes_1']", "sizes.quick.repetitions=1", "steal=100%",
+         "foreign=100%", "load.settings.duration=200ms", "limits=0",
          "counting_cost.trials=1", "counting.contenders=['zero_copy@sizes_1=64']"),
         catalogue,
     )  # fmt: skip

@@ -313,13 +313,13 @@ def test_tables_show_the_sources_figures_and_mark_the_garbled_cell(quick: Study)
 
 def test_shares_refer_to_the_overridden_rate_of_the_link(use_engine: Path, tmp_path: Path) -> None:
     pair = client.catalogue().namespace
-    if pair is None or not pair.available or "rate_bits_per_second" in pair.unavailable_settings:
+    if pair is None or not pair.available or "rate" in pair.unavailable_settings:
         pytest.skip("no such lab here")
     some = '[{ name = "15", set = { "load.settings.buffers" = 15, "load.settings.buffer_size" = 100 } }]'
     small = study(
         "report", "lab.rate=100mbit", "sizes.report.repetitions=1", "load.settings.repetitions=2000",
-        f"sweeps.buffers.values={some}", "bulk.milliseconds=200", "steal_percent=100", "foreign_percent=100",
-        "limits_milliseconds=0",
+        f"sweeps.buffers.values={some}", "bulk.duration=200ms", "steal=100%", "foreign=100%",
+        "limits=0",
     )  # fmt: skip
     run_study(small, tmp_path / "out", seed=1)
     summary = Summary.model_validate_json((tmp_path / "out" / "summary.json").read_text())

@@ -54,9 +54,9 @@ def test_study_matches_the_sources_experiment(four_cpus: None) -> None:
     for each in (pre, per):
         load = each.load
         assert (load.kind, load.processes, load.settings["clients"]) == ("closed_threads", 1, 1000)
-        assert (load.settings["milliseconds"], load.settings["connections"]) == (30_000, "per_request")
+        assert (load.settings["duration"], load.settings["connections"]) == (30 * 10**9, "per_request")
         assert (load.settings["delay_minimum"], load.settings["delay_maximum"]) == (1, 3)
-        assert (each.settings["unit_microseconds"], each.settings["buckets"]) == (1_000_000, 32)
+        assert (each.settings["unit"], each.settings["buckets"]) == (10**9, 32)
         assert (each.settings["busy"], each.settings["keep_connections"]) == ("wall_clock", False)
         assert each.lab.server_cpus == (0, 1, 2, 3)
     assert pre.settings["pool"] == 800
@@ -88,10 +88,8 @@ def test_timeouts_exceed_the_longest_reply(four_cpus: None) -> None:
     """The timeout covers the delay of a request in service, the reply's own delay, and one more."""
     for each in study().contenders:
         longest = int(each.load.settings["delay_maximum"])
-        assert int(each.load.settings["timeout_milliseconds"]) >= 3 * 1000 * longest
-        assert (
-            trial.longest_seconds(each.load) >= int(each.load.settings["milliseconds"]) / 1000 + 3 * longest
-        )
+        assert int(each.load.settings["timeout"]) >= 3 * 10**9 * longest
+        assert trial.longest_seconds(each.load) >= int(each.load.settings["duration"]) / 1e9 + 3 * longest
 
 
 def test_runs_are_shown_as_the_source_shows_them(four_cpus: None) -> None:
@@ -138,12 +136,12 @@ def test_the_quick_size_keeps_the_proportions(four_cpus: None) -> None:
     for each in quick.contenders:
         same = full.contender(each.name)
         assert each.queueing_bound == pytest.approx(same.queueing_bound)
-        for name in ("clients", "milliseconds"):
+        for name in ("clients", "duration"):
             assert int(each.load.settings[name]) * 25 == same.load.settings[name]
     assert quick.contender("pre@cores=4").settings["pool"] == 32
     assert all(sweep.remarks == ("scaled 1:25",) for sweep in quick.sweeps)
     assert quick.notes[0].startswith("scaled 1:25: ")
-    assert all(name in quick.notes[0] for name in ("unit_microseconds", "pool", "clients", "milliseconds"))
+    assert all(name in quick.notes[0] for name in ("unit", "pool", "clients", "duration"))
 
 
 def test_titles_and_labels_match_the_size(four_cpus: None) -> None:
@@ -164,7 +162,7 @@ def test_titles_and_labels_match_the_size(four_cpus: None) -> None:
 
 
 def test_a_scaled_run_judges_nothing(four_cpus: None) -> None:
-    for found in (study("full", "scale.factor=25"), study("full", "unit_microseconds=500000")):
+    for found in (study("full", "scale.factor=25"), study("full", "unit=500ms")):
         for claim in load_claims(found):
             if claim.id == "H50":  # delays of milliseconds are its own
                 assert claim.unmet == ()
@@ -177,7 +175,7 @@ def test_a_scaled_run_judges_nothing(four_cpus: None) -> None:
 
 def test_sweeps_that_are_small_by_themselves_are_not_scaled(four_cpus: None) -> None:
     found = study("full", "scale.factor=25")
-    assert found.contender("pre@small_delays=10").settings["unit_microseconds"] == 1000
+    assert found.contender("pre@small_delays=10").settings["unit"] == 10**6
     assert found.contender("pre@small_delays=10").scale is None
     assert {sweep.name for sweep in found.sweeps if not sweep.remarks} == {"small_delays", "locks"}
 
@@ -287,12 +285,12 @@ def test_the_bound_is_pool_over_mean_delay(four_cpus: None) -> None:
 # It runs ----------------------------------------------------------------------------------------------------
 
 # Short, and small enough for a machine on which other tests run.
-SHORT = ("unit_microseconds=250000", "limits_milliseconds=0", "counting_cost.trials=0", "counting.trials=0")
+SHORT = ("unit=250ms", "limits=0", "counting_cost.trials=0", "counting.trials=0")
 
 
 ONE_BLOCK = (
-    "repetitions=1", "noise.foreign_percent=100", "noise.steal_percent=100",
-    "load.settings.think_microseconds=1000000",
+    "repetitions=1", "noise.foreign=100%", "noise.steal=100%",
+    "load.settings.think=1s",
 )  # fmt: skip
 """Of a run that is not judged: a block, whatever else this machine does, of clients that mostly pause."""
 
@@ -351,7 +349,7 @@ def test_a_thousand_threads_stop_when_their_requests_are_done(use_engine: Path) 
         load_study(
             "erss-hw4",
             "report",
-            ["unit_microseconds=20000", "milliseconds=1000"],
+            ["unit=20ms", "duration=1s"],
             client.catalogue(),
         ),
         "per@delay=small",
@@ -405,7 +403,7 @@ def test_sources_runs_are_shown_with_and_without_measured_ones(
         ('"settings.pool", "load', '"settings.pol", "load', "study.unknown_setting"),
         ('time = "settings.unit', 'time = "settings.of_unit', "study.time_not_divided"),
         ('delays = ["load', 'delays = ["lod', "study.unknown_setting"),
-        ("of = 1000000\n", "", "study.incomplete_scale"),
+        ('of = "1s"\n', "", "study.incomplete_scale"),
         ("pool of {settings.pool}, all", "pool of {settings.pol}, all", "study.unknown_key"),
     ],
 )

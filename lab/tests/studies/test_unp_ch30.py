@@ -73,7 +73,7 @@ def test_pools_are_of_the_sizes_of_fig_30_1a() -> None:
 def test_all_workers_of_the_herd_sleep_when_a_connection_comes() -> None:
     for each in of_sweep("herd"):
         assert each.load.processes * int(each.load.settings["children"]) == 1
-        assert int(each.load.settings["think_microseconds"]) >= 1000
+        assert int(each.load.settings["think"]) >= 1000
         assert each.metric == "voluntary_switches_per_connection"
     assert "voluntary_switches" in study(size="pools").measure.counters
 

@@ -59,7 +59,7 @@ STUDY = (
 def study(tmp_path: Path, some_catalogue: Catalogue) -> Study:
     path = tmp_path / "points.toml"
     path.write_text(STUDY)
-    return load_study(str(path), "quick", ["measure.limits_milliseconds=0"], some_catalogue)
+    return load_study(str(path), "quick", ["measure.limits=0"], some_catalogue)
 
 
 @pytest.fixture
@@ -116,7 +116,7 @@ def test_suggested_command_counts_the_other_points(summary: Summary, some_catalo
     overrides = [word for word in sets if word != "--set"]
     again = load_study(path, size, overrides, some_catalogue)
     assert again.counting.contenders == ["iterative@clients=2", "prefork@clients=2"]
-    assert again.counting.trials == 1 and again.measure.limits_milliseconds == 3000, "prices are needed too"
+    assert again.counting.trials == 1 and again.measure.limits == 3_000_000_000, "prices are needed too"
 
 
 def test_explain_suggests_a_command_for_an_uncounted_point(
@@ -129,7 +129,7 @@ def test_explain_suggests_a_command_for_an_uncounted_point(
     assert problem.code == "explain.not_counted" and ": 1, 5)" in problem.message
     assert f'counting.contenders=["{pair[0]}", "{pair[1]}"]' in problem.hint
     assert run_command(["explain", str(tmp_path / "run"), "iterative@clients=2", "prefork@clients=2"]) == 2
-    assert "measure.limits_milliseconds=3000" in capsys.readouterr().err
+    assert "measure.limits=3s" in capsys.readouterr().err
 
 
 def test_contenders_of_the_main_table_come_first(summary: Summary) -> None:

@@ -27,7 +27,7 @@ def test_default_lab_is_loopback(tmp_path: Path, catalogue: Catalogue) -> None:
 def test_a_lab_has_all_its_settings(tmp_path: Path, catalogue: Catalogue) -> None:
     study = loaded(tmp_path, catalogue, '[lab]\nkind = "veth"\nrate = "10gbit"\ncongestion = "cubic"\n')
     expected = {
-        "mtu": 1500, "rate_bits_per_second": 10**10, "delay_microseconds": 0, "loss_per_million": 0,
+        "mtu": 1500, "rate": 10**10, "delay": 0, "loss": 0,
     }  # fmt: skip
     assert study.lab.settings == expected
     assert "lab: veth, MTU 1500, 10 Gbit/s" in study.notes

@@ -19,7 +19,7 @@ def plan(processes: int = 1, **settings: Any) -> LoadPlan:
         settings={"clients": 3, "loops": 10, **settings},
         warm_up_connections=0,
         requests=("clients", "loops"),
-        duration="milliseconds",
+        duration="duration",
         clients_by="clients",
     )
 
@@ -32,9 +32,9 @@ def plan(processes: int = 1, **settings: Any) -> LoadPlan:
         (plan(2, connections="kept"), 6),
         (plan(connections="kept", requests_per_connection=5), 6),
         (plan(connections="kept", requests_per_connection=4), 9),
-        (plan(connections="kept", requests_per_connection=4, milliseconds=100), None),
-        (plan(connections="kept", milliseconds=100), 3),
-        (plan(milliseconds=100), None),
+        (plan(connections="kept", requests_per_connection=4, duration=100_000_000), None),
+        (plan(connections="kept", duration=100_000_000), 3),
+        (plan(duration=100_000_000), None),
     ],
 )
 def test_connections_of_a_trial(load: LoadPlan, connections: int | None) -> None:

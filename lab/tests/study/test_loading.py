@@ -29,9 +29,9 @@ def test_everything_is_resolved(tmp_path: Path) -> None:
     assert iterative.settings == {
         "backlog": 64,
         "nodelay": False,
-        "drain_milliseconds": 2000,
+        "drain": 2_000_000_000,
         "limit": 16384,
-        "spin_microseconds": 0,
+        "compute": 0,
     }
     assert prefork.settings == {**iterative.settings, "pool": 7, "respawn": False}
     assert modern.settings == {**prefork.settings, "nodelay": True, "backlog": 4096}
@@ -52,8 +52,8 @@ def test_everything_is_resolved(tmp_path: Path) -> None:
         "bytes": 4000,
         "check": "pattern",
         "nodelay": True,
-        "think_microseconds": 0,
-        "timeout_milliseconds": 10000,
+        "think": 0,
+        "timeout": 10_000_000_000,
     }
     assert study.load.requests_per_trial == 2 * 5 * 50
     assert (study.lab.server_cpus, study.lab.client_cpus) == ((0,), None)

@@ -47,7 +47,7 @@ def written(
     return load_study(str(file), "quick", [], client.catalogue())
 
 
-TIMED = "milliseconds = 100, clients = 2"
+TIMED = 'duration = "100ms", clients = 2'
 KEPT = f'{TIMED}, connections = "kept"'
 NEEDS = "load.needs_another_setting"
 ANEW = f'{TIMED}, connections = "per_request"'
@@ -87,10 +87,10 @@ ANEW = f'{TIMED}, connections = "per_request"'
         ),
         (
             "closed_connections",
-            "loops = 5, warm_up_milliseconds = 5",
+            'loops = 5, warm_up = "5ms"',
             "",
             "load.warm_up_without_window",
-            "warm_up_milliseconds",
+            "warm_up",
         ),
         (
             "open",

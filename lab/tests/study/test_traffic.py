@@ -43,12 +43,12 @@ def study_of(
 
 def test_paths_begin_at_the_studys_folder(use_engine: Path, tmp_path: Path) -> None:
     (tmp_path / "there.csv").write_text("gap_microseconds,bytes\n1,200\n")
-    settings = 'sizes = "file:there.csv", arrivals = "recorded", recording = "./there.csv", milliseconds = 10'
+    settings = 'sizes = "file:there.csv", arrivals = "recorded", recording = "./there.csv", duration = "10ms"'
     load = study_of(tmp_path, settings).contender("one").load
     assert load.settings["sizes"] == "file:there.csv"
     assert load.engine_settings["sizes"] == f"file:{tmp_path / 'there.csv'}"
     assert load.engine_settings["recording"] == str(tmp_path / "there.csv")
-    assert study_of(tmp_path, 'sizes = "fixed:1", milliseconds = 10').contender("one").load.files == {}
+    assert study_of(tmp_path, 'sizes = "fixed:1", duration = "10ms"').contender("one").load.files == {}
 
 
 def test_a_recording_is_replayed_and_belongs_to_its_study(real_engine: Path, tmp_path: Path) -> None:
@@ -57,7 +57,7 @@ def test_a_recording_is_replayed_and_belongs_to_its_study(real_engine: Path, tmp
     file.write_text(RECORDING)
     settings = (
         'arrivals = "recorded", recording = "recording.csv", sizes = "file:recording.csv", clients = 4, '
-        'connections = "kept", milliseconds = 450'
+        'connections = "kept", duration = "450ms"'
     )
     study = study_of(tmp_path, settings)
     contender = study.contender("one")
@@ -89,7 +89,7 @@ def test_a_run_keeps_what_it_replays(
     """Larger recordings are reported as not kept; a file that changes before the run begins stops it."""
     file = tmp_path / "recording.csv"
     file.write_text(RECORDING)
-    settings = 'arrivals = "recorded", recording = "recording.csv", connections = "kept", milliseconds = 60'
+    settings = 'arrivals = "recorded", recording = "recording.csv", connections = "kept", duration = "60ms"'
     study = study_of(tmp_path, settings)
     summary = run_study(study, tmp_path / "run", seed=1)
     (copy,) = (tmp_path / "run" / recordings.FOLDER).iterdir()
@@ -140,7 +140,7 @@ contenders = ["one"]
 
 def test_a_recording_is_not_replayed_by_several_processes_at_once(use_engine: Path, tmp_path: Path) -> None:
     (tmp_path / "there.csv").write_text(RECORDING)
-    settings = 'arrivals = "recorded", recording = "there.csv", milliseconds = 10'
+    settings = 'arrivals = "recorded", recording = "there.csv", duration = "10ms"'
     problems = refused(study_of, tmp_path, settings, processes=2)
     assert [each.code for each in problems] == ["study.recording_in_processes"]
 
@@ -152,11 +152,11 @@ def test_a_recording_is_not_replayed_by_several_processes_at_once(use_engine: Pa
         ("closed", 'sizes = "uniform:9"', "sizes.invalid", "64..16384"),
         ("closed", 'sizes = "uniform:1..16385"', "study.contradicting_settings", "16385"),
         ("closed", 'sizes = "file:none.csv"', "recording.unreadable", "none.csv"),
-        ("open", 'arrivals = "recorded", milliseconds = 10', "schedule.no_recording", "recording"),
-        ("open", 'recording = "there.csv", milliseconds = 10', "schedule.not_recorded", "arrivals"),
+        ("open", 'arrivals = "recorded", duration = "10ms"', "schedule.no_recording", "recording"),
+        ("open", 'recording = "there.csv", duration = "10ms"', "schedule.not_recorded", "arrivals"),
         (
             "open",
-            'arrivals = "recorded", recording = "x.csv", milliseconds = 10',
+            'arrivals = "recorded", recording = "x.csv", duration = "10ms"',
             "recording.unreadable",
             "x.csv",
         ),
@@ -165,7 +165,7 @@ def test_a_recording_is_not_replayed_by_several_processes_at_once(use_engine: Pa
         ("closed", 'sizes = "file:bad.csv"', "recording.invalid_line", "bad.csv, line 3: bytes is 'x'"),
         (
             "open",
-            'arrivals = "recorded", recording = "bad.csv", milliseconds = 10',
+            'arrivals = "recorded", recording = "bad.csv", duration = "10ms"',
             "recording.invalid_line",
             "bad.csv, line 2: gap_microseconds is '-1'",
         ),

@@ -25,7 +25,7 @@ TIMED = head(
     measure=COUNTERS,
     kind="closed_connections",
     load="processes = 1\n",
-    settings="clients = 4, milliseconds = 100",
+    settings='clients = 4, duration = "100ms"',
 )
 CONTENDERS = """[sizes.quick]
 repetitions = 1

@@ -58,7 +58,7 @@ def test_a_trial_of_a_point_has_its_own_load(fake_engine: Fake, tmp_path: Path) 
 
 TIMED = FORMS.replace(
     '"load.settings.loops" = 20 }',
-    '"load.kind" = "timed", "load.settings.milliseconds" = 500, "load.processes" = 1 }',
+    '"load.kind" = "timed", "load.settings.duration" = "500ms", "load.processes" = 1 }',
 )
 
 
@@ -298,7 +298,7 @@ FORMS_OF_THE_ENGINE = (
         measure='counters = ["context_switches", "task_clock"]\n',
         kind="closed_threads",
         load="processes = 1\n",
-        settings="clients = 2, milliseconds = 1000, warm_up_milliseconds = 50, bytes = 4000",
+        settings='clients = 2, duration = "1s", warm_up = "50ms", bytes = 4000',
     )
     + """\
 [sizes.quick]
@@ -314,7 +314,7 @@ name = "life"
 title = "Whole lives"
 key = "load.settings.loops"
 values = [5, 50]
-set = { "load.settings.milliseconds" = 0, "load.settings.warm_up_milliseconds" = 0 }
+set = { "load.settings.duration" = 0, "load.settings.warm_up" = 0 }
 trial = "whole_life"
 metrics = ["server.user_seconds"]
 contenders = [{ name = "threads", design = "thread_per_client" }]

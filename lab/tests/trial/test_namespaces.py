@@ -24,7 +24,6 @@ from thunderherd.engine.client import Server, catalogue, start_load
 from thunderherd.errors import UserError
 from thunderherd.labs import KINDS
 from thunderherd.labs.kind import Site
-from thunderherd.labs.words import QUANTITIES
 from thunderherd.machine import tcp_sockets
 from thunderherd.records.directory import load
 from thunderherd.records.summary import TrialForm, TrialRecord
@@ -141,9 +140,10 @@ def test_lab_is_created_once_for_all_its_contenders(study: Study, veth: Path) ->
 
 
 def test_the_least_rate_is_the_engines(veth: Path) -> None:
-    name = QUANTITIES["rate"].setting
+    name = "rate"
     least = KINDS["veth"].least(catalogue(veth), name)
-    with pytest.raises(UserError, match=str(least)), site_of(lab(**{name: least - 1}), veth):
+    assert least == 8000
+    with pytest.raises(UserError, match="8kbit"), site_of(lab(**{name: least - 1}), veth):
         pass
     with site_of(lab(**{name: least}), veth) as site:
         site.check()
@@ -284,10 +284,10 @@ def test_a_run_records_its_labs(study: Study, tmp_path: Path) -> None:
 
 def test_unavailable_lab_is_refused_before_the_run(veth: Path, tmp_path: Path, study: Study) -> None:
     pair = catalogue().namespace
-    reason = pair.unavailable_settings.get("delay_microseconds") if pair else None
+    reason = pair.unavailable_settings.get("delay") if pair else None
     if reason is None:
         pytest.skip("this kernel has netem")
-    delayed = study.lab.model_copy(update={"settings": {**study.lab.settings, "delay_microseconds": 5000}})
+    delayed = study.lab.model_copy(update={"settings": {**study.lab.settings, "delay": 5_000_000}})
     contenders = tuple(each.model_copy(update={"lab": delayed}) for each in study.main)
     asked = study.model_copy(update={"contenders": contenders})
     problems = refused(run_study, asked, tmp_path / "out", seed=1)

@@ -35,25 +35,25 @@ from thunderherd.trial.trial import run_trial
 
 OPEN = head(
     "open", metric="latency_p50_seconds", kind="open", load="processes = 1\n",
-    settings='rate = 2000, clients = 4, connections = "kept", milliseconds = 400, bytes = 100',
+    settings='rate = 2000, clients = 4, connections = "kept", duration = "400ms", bytes = 100',
 ) + """\
 [sizes.quick]
 repetitions = 1
 [[contenders]]
 name = "slow"
 design = "epoll"
-settings = { spin_microseconds = 2000 }
+settings = { compute = "2ms" }
 [[contenders]]
 name = "closed"
 design = "epoll"
-load = { kind = "closed_connections", settings = { clients = 4, connections = "kept", milliseconds = 300 } }
+load = { kind = "closed_connections", settings = { clients = 4, connections = "kept", duration = "300ms" } }
 [[contenders]]
 name = "two"
 design = "epoll"
 [contenders.load]
 kind = "closed_connections"
 processes = 2
-settings = { clients = 4, connections = "kept", milliseconds = 300 }
+settings = { clients = 4, connections = "kept", duration = "300ms" }
 """  # fmt: skip
 
 

@@ -78,7 +78,7 @@ def test_messages_that_echo_receives_in_parts_count_as_requests(trial: Trial, lo
     if load == "closed":
         found = trial(load=load, workload="echo", client="children = 2, loops = 50, bytes = 65536", warm_up=4)
     else:
-        timed = "clients = 2, milliseconds = 200, warm_up_milliseconds = 20, bytes = 65536"
+        timed = 'clients = 2, duration = "200ms", warm_up = "20ms", bytes = 65536'
         found = trial(load=load, workload="echo", client=f'{timed}, connections = "kept"')
     summary, metrics = found.summary, found.metrics or {}
     assert summary is not None
@@ -114,7 +114,7 @@ def test_blasts_of_several_clients_at_a_time_have_the_rate_of_all(
 
 
 def test_fields_reports_the_rate_of_its_replies(trial: Trial) -> None:
-    settings = 'clients = 2, connections = "kept", milliseconds = 300, field_size = 4096'
+    settings = 'clients = 2, connections = "kept", duration = "300ms", field_size = 4096'
     found = trial("fields", "closed_threads", settings, service="field_size = 4096")
     metrics, load = found.metrics or {}, found.loads[0]
     assert load.window is not None and load.requests_by_client is not None
@@ -127,7 +127,7 @@ def test_fields_reports_the_rate_of_its_replies(trial: Trial) -> None:
 
 @pytest.mark.parametrize("direction", ["to_server", "to_client"])
 def test_a_stream_is_counted_by_its_receiver(trial: Trial, direction: str) -> None:
-    settings = f'clients = 2, milliseconds = 300, warm_up_milliseconds = 50, direction = "{direction}"'
+    settings = f'clients = 2, duration = "300ms", warm_up = "50ms", direction = "{direction}"'
     found = trial("stream", "closed_threads", settings)
     metrics, load = found.metrics or {}, found.loads[0]
     assert load.window is not None and load.window.counted is not None
@@ -165,7 +165,7 @@ def test_stream_with_a_byte_limit_has_the_rate_of_the_whole_load(trial: Trial) -
 
 
 def test_stalled_stream_has_a_rate_of_zero(trial: Trial) -> None:
-    found = trial("stream", "closed_threads", 'clients = 1, milliseconds = 200, direction = "to_client"')
+    found = trial("stream", "closed_threads", 'clients = 1, duration = "200ms", direction = "to_client"')
     load = found.loads[0]
     assert load.window is not None
     nothing = Counted(elapsed_ns=1, bytes_sent=0, bytes_received=0, send_calls=0, receive_calls=0)

@@ -61,8 +61,9 @@ def crossover(
             "--study", metavar="STUDY", help="Study that defines A, B and everything else (default: none)."
         ),
     ] = None,
-    milliseconds: Annotated[
-        int | None, typer.Option("--milliseconds", min=1, help="Length of a trial's window (default 500).")
+    duration: Annotated[
+        str | None,
+        typer.Option("--duration", metavar="TIME", help="Length of a trial's window (default 500ms)."),
     ] = None,
     points: Annotated[
         int | None,
@@ -109,7 +110,7 @@ def crossover(
         metric=metric,
         show=tuple(show or ()),
         lab=tuple(lab or ()),
-        milliseconds=milliseconds,
+        duration=duration,
         points=points,
         blocks=blocks,
         fixed=tuple(overrides or ()),

@@ -42,12 +42,12 @@ def knee(
         str | None, typer.Option("--connections", help="Connections: kept or per_request (default kept).")
     ] = None,
     lab: Lab = None,
-    milliseconds: Annotated[
-        int | None,
+    duration: Annotated[
+        str | None,
         typer.Option(
-            "--milliseconds",
-            min=1,
-            help="Length of a trial's window (default 1000, or 500 with --quick; more if the goal needs it).",
+            "--duration",
+            metavar="TIME",
+            help="Length of a trial's window (default 1s, or 500ms with --quick; more if the goal needs it).",
         ),
     ] = None,
     points: Annotated[
@@ -87,7 +87,7 @@ def knee(
         workload=workload,
         clients=clients,
         connections=connections,
-        milliseconds=milliseconds,
+        duration=duration,
         points=points,
         blocks=blocks,
         quick=quick,

@@ -107,13 +107,12 @@ def read(command: str, arguments: Sequence[str]) -> LabRequest:
             owners = " or ".join(f"{OPTION} {each.name}" for each in KINDS.values() if name in each.keys)
             message = f"{name} belongs to {owners}"
             raise request.refusal(typed[name], message, "lab.key_of_other_lab", "give both, or neither")
-        setting = QUANTITIES[name].setting
         try:
-            request.settings[setting] = parse(name, value, on_command_line=True)
+            request.settings[name] = parse(name, value, on_command_line=True)
         except InvalidQuantity as error:
             code = "lab.invalid_quantity"
             raise request.refusal(typed[name], error.message, code, error.hint) from None
-        request.typed["--" + setting.replace("_", "-")] = typed[name]
+        request.typed[f"--{name}"] = typed[name]
     _check_address(request)
     return request
 

@@ -22,9 +22,9 @@ def limits(
         str | None,
         typer.Option("--cpus", metavar="A,B", help="CPU that measures, and CPU of its peer (default: any)."),
     ] = None,
-    milliseconds: Annotated[
-        int | None,
-        typer.Option("--milliseconds", min=1, max=600_000, help="Approximate duration (default 10000)."),
+    duration: Annotated[
+        str | None,
+        typer.Option("--duration", metavar="TIME", help="Approximate duration, up to 10min (default 10s)."),
     ] = None,
     rounds: Annotated[
         int | None, typer.Option("--rounds", min=1, max=10_000, help="Rounds (default 31).")
@@ -37,20 +37,30 @@ def limits(
     chosen = _cpus(cpus)
 
     from thunderherd.engine.client import catalogue
+    from thunderherd.engine.setting_rules import SettingValue
     from thunderherd.machine.limits import limits_of_lines, measured_lines
     from thunderherd.show.terminal.limits import print_limits
     from thunderherd.study.file.tables import NoiseTable
     from thunderherd.text.layout import make_console
     from thunderherd.toml.file import unknown
 
-    listed = catalogue().limits
+    offered_here = catalogue()
+    listed = offered_here.limits
     offered = [each.name for each in listed]
     for name in names or []:
         if name not in offered:
             raise UserError(unknown("limit", name, offered, "limits").at("limits"))
     # The engine has a default for each setting that is left out.
-    given = {"milliseconds": milliseconds, "rounds": rounds, "seed": seed}
-    settings = {name: value for name, value in given.items() if value is not None}
+    given = {"duration": duration, "rounds": rounds, "seed": seed}
+    settings: dict[str, SettingValue] = {}
+    for setting in offered_here.limit_settings:
+        if (value := given.get(setting.name)) is None:
+            continue
+        if refusal := setting.refusal(value):
+            where = f"limits: --{setting.name} {value}"
+            hint = refusal.hint.replace('"', "")
+            raise UserError(refusal.message, code=f"limits.{refusal.code}", hint=hint, where=where)
+        settings[setting.name] = setting.read(value)
     lines = measured_lines(names or [], cpus=chosen, settings=settings, allowed=NoiseTable())
     found = limits_of_lines(lines, listed)
     if as_json:

@@ -11,6 +11,7 @@ import typer
 
 from thunderherd.cli.options import AsJson
 from thunderherd.errors import UserError
+from thunderherd.toml.quantities import quantity_of
 
 if TYPE_CHECKING:
     from rich.console import Console
@@ -267,15 +268,17 @@ def _option(setting: Entry) -> str:
 
 def _default(setting: Entry) -> str:
     default = setting["default"]
+    if setting["kind"] == "integer":
+        return quantity_of(setting.get("unit")).write(default)
     return str(default).lower() if isinstance(default, bool) else str(default)
 
 
 def _meaning(setting: Entry) -> str:
     """Return the purpose and the values of a setting: `workers in the pool (1 to 1024)`."""
-    unit = f" {setting['unit']}" if setting.get("unit") else ""
     match setting["kind"]:
         case "integer":
-            allowed = f"{setting['minimum']} to {setting['maximum']}{unit}"
+            unit = setting.get("unit") or ""
+            allowed = quantity_of(unit).between(setting["minimum"], setting["maximum"], unit)
         case "boolean":
             allowed = "true or false"
         case "text":

@@ -20,7 +20,6 @@ from thunderherd.doctor.kind import (
 )
 from thunderherd.labs import KINDS, with_namespaces
 from thunderherd.labs.kind import Kind
-from thunderherd.labs.words import QUANTITIES
 from thunderherd.machine import description
 
 FORBIDDING = {
@@ -57,9 +56,8 @@ def links(here: Here) -> Iterator[Finding]:
     """Report which properties of the pair of interfaces can be set, and which cannot."""
     for kind in with_namespaces():
         lacking: dict[str, list[str]] = {}
-        keys = {quantity.setting: key for key, quantity in QUANTITIES.items()}
         for name, reason in kind.unavailable_settings(here.catalogue).items():
-            lacking.setdefault(reason, []).append(keys.get(name, name))
+            lacking.setdefault(reason, []).append(name)
         for reason, names in lacking.items():
             yield notable(
                 f"{kind.name} without",

@@ -14,36 +14,116 @@ from pydantic import BaseModel, ConfigDict, Field
 
 from thunderherd.engine.line_base import MeasuredBy, SchemaNumber
 from thunderherd.engine.setting_rules import Agreement, Product, SettingValue
+from thunderherd.toml.file import show
+from thunderherd.toml.quantities import COUNT, NoQuantity, NotWhole, NoUnit, Quantity, quantity_of
 
 
 class _Part(BaseModel):
     model_config = ConfigDict(frozen=True, extra="ignore", defer_build=True)
 
 
+class NotAccepted(NamedTuple):
+    """Why a setting does not accept a value: the end of a code, the problem, and a hint."""
+
+    code: str
+    message: str
+    hint: str
+
+
 class _Setting(_Part):
     name: str
     help: str
     unit: str | None = None
+    resolution: int = 1
+    """The smallest step of a quantity, in its smallest unit."""
+
+    def read(self, value: Any) -> SettingValue:
+        """Return a valid value of a study, a quantity as a number of its smallest unit."""
+        found: SettingValue = value
+        return found
+
+    def write(self, value: SettingValue) -> SettingValue:
+        """Return a value as a study has it: the inverse of `read`."""
+        return value
+
+    def refusal(self, value: object) -> NotAccepted | None:
+        """Return why the setting does not accept a value; None if it does."""
+        if self.accepts(value):
+            return None
+        return NotAccepted("invalid_setting", "is not allowed", f"allowed: {self.allowed()}")
+
+    def accepts(self, value: object) -> bool:
+        raise NotImplementedError
+
+    def allowed(self) -> str:
+        raise NotImplementedError
 
 
 class IntegerSetting(_Setting):
-    """A whole number from `minimum` to `maximum`, both allowed."""
+    """A quantity from `minimum` to `maximum`, both allowed: a whole number of its smallest unit.
+
+    A study has a whole number, or a text with a unit, such as "64KiB" or "500ms". Times need a unit.
+    """
 
     kind: Literal["integer"]
     minimum: int
     maximum: int
     default: int
 
+    @property
+    def quantity(self) -> Quantity:
+        """The kind of quantity."""
+        return quantity_of(self.unit)
+
+    @property
+    def needs_unit(self) -> bool:
+        return "" not in self.quantity.units
+
     def allowed(self) -> str:
         """Describe the allowed values."""
-        unit = f" {self.unit}" if self.unit else ""
-        return f"a whole number from {self.minimum} to {self.maximum}{unit}"
+        unit = f" {self.unit}" if self.unit and self.quantity is COUNT else ""
+        return f"{self.quantity.range(self.minimum, self.maximum)}{unit}"
+
+    def has(self, number: int) -> bool:
+        """True for a number of the smallest unit that is in range."""
+        return self.minimum <= number <= self.maximum and number % self.resolution == 0
+
+    def read(self, value: Any) -> int:
+        """Return a valid value as a number of the smallest unit; raise `NoQuantity` for others."""
+        if isinstance(value, str):
+            if not self.needs_unit and value.isdecimal():  # a number needs no quotes
+                raise NoQuantity(value)
+            return self.quantity.read(value, self.resolution)
+        if isinstance(value, bool) or not isinstance(value, int):
+            raise NoQuantity(show(value))
+        if self.needs_unit and value != 0:
+            raise NoUnit(str(value))
+        return value
+
+    def write(self, value: SettingValue) -> SettingValue:
+        """Return a number as a study has it, a time with its unit."""
+        return self.quantity.write(int(value)) if self.needs_unit and value else value
 
     def accepts(self, value: object) -> bool:
-        """True for a whole number in range; true and false are not numbers."""
-        if isinstance(value, bool) or not isinstance(value, int):
-            return False
-        return self.minimum <= value <= self.maximum
+        """True for a quantity in range; true and false are not numbers."""
+        return self.refusal(value) is None
+
+    def refusal(self, value: object) -> NotAccepted | None:
+        """Return why the setting does not accept a value; None if it does."""
+        allowed = f"allowed: {self.allowed()}"
+        try:
+            if self.has(self.read(value)):
+                return None
+        except NoUnit as error:
+            likely = self.quantity.likely(error.digits, self.resolution)
+            guesses = [each for each in likely if self.accepts(each)]
+            return NotAccepted("no_unit", "no unit", " or ".join(map(show, guesses)) or allowed)
+        except NotWhole as error:
+            return NotAccepted("not_whole", str(error), allowed)
+        except NoQuantity as error:
+            if error.digits:
+                return NotAccepted("unknown_unit", f"unknown unit {show(error.text)}", allowed)
+        return NotAccepted("invalid_setting", "is not allowed", allowed)
 
 
 class BooleanSetting(_Setting):
@@ -160,7 +240,10 @@ class Design(Runnable):
         workers = int(settings[name]) if name else 1
         if not self.serves_one_by_one or workers >= connections:
             return None
-        can_have_more = any(each.name == name and each.accepts(connections) for each in self.settings)
+        can_have_more = any(
+            each.name == name and isinstance(each, IntegerSetting) and each.has(connections)
+            for each in self.settings
+        )
         more = f"{name} = {connections}, or " if can_have_more else ""
         return (
             f"{connections} persistent connections, but {self.name} serves {workers} at a time",
@@ -238,8 +321,9 @@ class Load(Entry):
         """
         if self.duration is None or not self.requests:
             return None
-        settings = defaults(by_name(self.settings)) | dict(given)
-        return self.requests[-1] if settings.get(self.duration) else None
+        own = by_name(self.settings)
+        lasts = given.get(self.duration, own[self.duration].default if self.duration in own else 0)
+        return self.requests[-1] if lasts not in (0, "0") else None
 
     def by_count(self) -> dict[str, SettingValue]:
         """Return the settings with which the load ends by its number of requests, not by time."""
@@ -474,6 +558,20 @@ class Catalogue(_Part):
                 *(protocol.client_settings if protocol else ()),
                 *self._settings_of(way),
                 *(own.settings if own else ()),
+            ]
+        )
+
+    @property
+    def of_ends(self) -> dict[str, Setting]:
+        """All settings of servers and loads, by name. A name has one meaning, whatever has the setting."""
+        entries = (*self.designs, *self.primitives, *self.loads)
+        of_workloads = [(*each.service_settings, *each.client_settings) for each in self.workloads]
+        return by_name(
+            [
+                *self.server_settings,
+                *self.load_settings,
+                *(setting for each in entries for setting in each.settings),
+                *(setting for settings in of_workloads for setting in settings),
             ]
         )
 

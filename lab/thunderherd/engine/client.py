@@ -19,7 +19,7 @@ from pathlib import Path
 from types import TracebackType
 from typing import Self
 
-from thunderherd.engine.catalogue import Catalogue
+from thunderherd.engine.catalogue import Catalogue, Setting, by_name, defaults
 from thunderherd.engine.lines import (
     Life,
     LimitRound,
@@ -181,13 +181,21 @@ def _output_of(command: Sequence[str], shown: str) -> str:
     return done.stdout
 
 
-def setting_flags(settings: Mapping[str, SettingValue]) -> list[str]:
-    """Return settings as options of the engine: `{"backlog": 5}` becomes `--backlog 5`."""
+def setting_flags(settings: Mapping[str, SettingValue], declared: Mapping[str, Setting]) -> list[str]:
+    """Return settings as options of the engine: `{"drain": 5000000}` becomes `--drain 5ms`."""
     flags: list[str] = []
     for name, value in settings.items():
-        text = ("true" if value else "false") if isinstance(value, bool) else str(value)
+        if isinstance(value, bool):
+            text = "true" if value else "false"
+        else:
+            text = str(declared[name].write(value) if name in declared else value)
         flags += [f"--{name.replace('_', '-')}", text]
     return flags
+
+
+def _flags_of_ends(settings: Mapping[str, SettingValue] | None, engine: Path | None) -> list[str]:
+    """Return settings of a server or a load as options."""
+    return setting_flags(settings, catalogue(engine).of_ends) if settings else []
 
 
 def limit_lines(
@@ -203,11 +211,12 @@ def limit_lines(
     `EngineError` if it fails.
     """
     given = dict(settings or {})
-    words = ["limits", *names, *_place_flags(cpus, None), *setting_flags(given)]
+    declared = by_name(catalogue(engine).limit_settings)
+    words = ["limits", *names, *_place_flags(cpus, None), *setting_flags(given, declared)]
     process = EngineProcess(_command(engine, words, (), False), "engine limits", control=False)
     try:
-        requested = given.get("milliseconds", 10_000)
-        extra = 4 * requested / 1000 if isinstance(requested, int) else 0
+        requested = given.get("duration", defaults(declared).get("duration", 0))
+        extra = 4 * int(requested) / 1e9
         deadline = time.monotonic() + LIMITS_SECONDS + extra
         while (text := process.next_line(deadline)) is not None:
             yield text
@@ -276,12 +285,11 @@ class Server(_Held):
     ) -> None:
         words = [
             "serve", design, "--workload", workload, *way_flags(primitive, receive), "--listen", listen,
-            "--control", *_place_flags(cpus, network_namespace), *setting_flags(settings or {}),
+            "--control", *_place_flags(cpus, network_namespace), *_flags_of_ends(settings, engine),
         ]  # fmt: skip
         self.command = _command(engine, words, counters, whole_life, sampling)
         self._design, self._whole_life, self._sampled = design, whole_life, sampling is not None
-        drain = (settings or {}).get("drain_milliseconds", 0)
-        self._stop_seconds = STOP_SECONDS + (drain / 1000 if isinstance(drain, int) else 0)
+        self._stop_seconds = STOP_SECONDS + int((settings or {}).get("drain", 0)) / 1e9
         self._summary: ServerSummary | None = None
 
     def __enter__(self) -> Self:
@@ -357,7 +365,9 @@ class NamespaceHolder(_Held):
         self, settings: Mapping[str, SettingValue], sysctls: Sequence[str] = (), engine: Path | None = None
     ) -> None:
         names = ["--sysctls", ",".join(sysctls)] if sysctls else []
-        self._command = _command(engine, ["namespace", *names, *setting_flags(settings)], (), False)
+        own = catalogue(engine).namespace if settings else None
+        flags = setting_flags(settings, by_name(own.settings if own else ()))
+        self._command = _command(engine, ["namespace", *names, *flags], (), False)
 
     def __enter__(self) -> Self:
         self._process = EngineProcess(self._command, "the holder of network namespaces", control=True)
@@ -456,7 +466,7 @@ def start_load(
     words = [
         "load", workload, "--connect", address, *(["--load", kind] if kind else []), "--json",
         *way_flags(primitive, receive), *_place_flags(cpus, network_namespace),
-        *setting_flags(settings or {}),
+        *_flags_of_ends(settings, engine),
     ]  # fmt: skip
     command = _command(engine, words, counters, whole_life, sampling)
     return LoadProcess(command, workload, whole_life=whole_life, sampled=sampling is not None)

@@ -11,7 +11,7 @@ from functools import lru_cache
 from pathlib import Path
 from typing import NamedTuple
 
-from thunderherd.engine.client import setting_flags, way_flags
+from thunderherd.engine.client import catalogue, setting_flags, way_flags
 from thunderherd.engine.lines import Accepted, Refused
 from thunderherd.engine.process import (
     MISTAKE,
@@ -33,9 +33,10 @@ Answer = Accepted | Refused
 
 
 class Command(NamedTuple):
-    """The engine's command line of a server or a load, and the files that its settings name."""
+    """The engine's command line of a server or a load, its settings, and the files that these name."""
 
     words: tuple[str, ...]
+    settings: tuple[tuple[str, SettingValue], ...] = ()
     files: tuple[Path, ...] = ()
 
 
@@ -48,9 +49,8 @@ def server_command(
 ) -> Command:
     """Return the command of a server over TCP; `way` has its primitives."""
     pinned = ("--cpus", ",".join(map(str, cpus))) if cpus else ()
-    return Command(
-        ("serve", design, "--workload", workload, *way_flags(**way), *pinned, *setting_flags(settings))
-    )
+    words = ("serve", design, "--workload", workload, *way_flags(**way), *pinned)
+    return Command(words, tuple(settings.items()))
 
 
 def load_command(
@@ -62,7 +62,7 @@ def load_command(
 ) -> Command:
     """Return the command of a load over TCP; `way` has its primitives."""
     words = ("load", workload, "--connect", NOBODY, "--load", kind, *way_flags(**way))
-    return Command((*words, *setting_flags(settings)), tuple(files))
+    return Command(words, tuple(settings.items()), tuple(files))
 
 
 def ask(engine: Path, command: Command) -> Answer:
@@ -70,7 +70,8 @@ def ask(engine: Path, command: Command) -> Answer:
 
     Raises `EngineError` if there is none, and `UserError` if the engine cannot be started.
     """
-    return _answer(engine, command.words, tuple(map(_stamp, (engine, *command.files))))
+    flags = setting_flags(dict(command.settings), catalogue(engine).of_ends)
+    return _answer(engine, (*command.words, *flags), tuple(map(_stamp, (engine, *command.files))))
 
 
 def _stamp(path: Path) -> tuple[int, int]:

@@ -253,7 +253,7 @@ def _apart(results: Sequence[LoadResult], timed: bool) -> Iterator[str]:
         share, a, b = min(apart)
         *others, last = sorted({number for pair in apart for number in pair[1:]})
         of = "" if len(others) == 1 else f"; loads {a} and {b}"
-        alike = ", for the same time (--milliseconds)" if timed else ""
+        alike = ", for the same time (--duration)" if timed else ""
         yield (
             f"loads {', '.join(map(str, others))} and {last} are of one machine and did not run at the same "
             f"time ({'windows' if timed else 'they'} overlap for {share:.0%} of the longer{of}), so their "

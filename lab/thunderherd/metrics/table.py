@@ -389,7 +389,7 @@ RATIOS = {
 
 NO_CONNECTION_HELD = (
     "memory per connection needs connections that are open near the end of a window: a load that ends by "
-    "time (load.settings.milliseconds), and no whole-life trial"
+    "time (load.settings.duration), and no whole-life trial"
 )
 
 NONE_BECAUSE = {

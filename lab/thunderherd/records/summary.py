@@ -104,6 +104,10 @@ class StudySummary(Record):
     settings: dict[str, Any] = Field(
         description="settings of load, lab and noise in effect; server settings are those of each contender"
     )
+    units: dict[str, str] = Field(
+        default={},
+        description="units of settings of servers and loads that are quantities, by name: ns, bytes",
+    )
     overrides: list[str] = Field(description="the --set options, as typed")
     command: list[str] = Field(description="the command line, by words")
     notes: list[str] = Field(description="warnings that belong next to every figure")

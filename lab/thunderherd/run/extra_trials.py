@@ -32,8 +32,10 @@ ATTEMPTS = 2
 LONGER = 2
 """Safety factor for the window of the second attempt, after the server was read late: the window would allow
 a reading this many times as late."""
-LONGEST_MILLISECONDS = 10_000
+LONGEST_NS = 10_000_000_000
 """The longest window of a second attempt."""
+STEP_NS = 1_000_000
+"""The smallest step of the length of a window."""
 
 
 class MakeTrial(Protocol):
@@ -153,8 +155,8 @@ def lengthened(contender: Contender, earlier: TrialRecord) -> Contender:
     if not read_late(earlier) or load.duration is None:
         return contender
     now = int(load.settings[load.duration])
-    needed = math.ceil(LONGER * late / LATE_SHARE / 1e6)
-    settings = {**load.settings, load.duration: max(now, min(needed, LONGEST_MILLISECONDS))}
+    needed = math.ceil(LONGER * late / LATE_SHARE / STEP_NS) * STEP_NS
+    settings = {**load.settings, load.duration: max(now, min(needed, LONGEST_NS))}
     return contender.model_copy(update={"load": load.model_copy(update={"settings": settings})})
 
 

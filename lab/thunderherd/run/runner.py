@@ -207,14 +207,14 @@ class RunState:
 
     def _limits(self) -> MachineLimits | None:
         """Return the machine limits: those of the run, or measured now; None if not wanted or unavailable."""
-        milliseconds = self.study.measure.limits_milliseconds
-        if not milliseconds:
+        duration = self.study.measure.limits
+        if not duration:
             return None
         try:
             lines = self.directory.limits()
             if lines is None:
-                self.show.say(f"measuring machine limits (about {milliseconds / 1000:g} s)")
-                settings = {"milliseconds": milliseconds, "seed": self.seed}
+                self.show.say(f"measuring machine limits (about {duration / 1e9:g} s)")
+                settings = {"duration": duration, "seed": self.seed}
                 lines = measured_lines(
                     cpus=_first_cpus(self.study),
                     settings=settings,

@@ -20,6 +20,7 @@ from thunderherd.engine.catalogue import (
     ChoiceSetting,
     IntegerSetting,
     Load,
+    Setting,
     Workload,
     by_name,
     defaults,
@@ -32,11 +33,18 @@ from thunderherd.search.contenders import Basis, contender, with_workers
 from thunderherd.search.request import CompareRequest
 from thunderherd.search.written_study import SIZE, Tables, Typed
 from thunderherd.statistics.comparisons import first_look_blocks
-from thunderherd.study.defaults import ALPHA_SPLIT, MILLISECONDS, WARM_UP_SHARE, has_persistent, window
+from thunderherd.study.defaults import (
+    ALPHA_SPLIT,
+    DURATION,
+    MILLISECOND,
+    WARM_UP_SHARE,
+    has_persistent,
+    window,
+)
 from thunderherd.study.lab_option import read as read_lab
 from thunderherd.study.resolved import CONNECTIONS, KEPT
-from thunderherd.text.quantities import parse_duration, parse_quantity
 from thunderherd.toml.file import KeyPath, show, suggest, unknown
+from thunderherd.toml.quantities import parse_duration, parse_quantity
 
 __all__ = ["ALPHA", "COMMON_RATE", "CompareStudies", "Piloted", "Schedule"]
 
@@ -116,11 +124,11 @@ class CompareStudies:
             **self._shared(),
             "name": "compare-pilot",
             "title": "What each contender can do in a closed loop",
-            "measure": {"metric": "server_cpu_per_request", "limits_milliseconds": 0},
+            "measure": {"metric": "server_cpu_per_request", "limits": "0"},
             "load": self._load(PILOT_MILLISECONDS, {}),
             "sizes": {SIZE: {"repetitions": PILOTS}},
             # These figures only choose settings, so noise does not matter.
-            "noise": {"steal_percent": 100, "foreign_percent": 100},
+            "noise": {"steal": "100%", "foreign": "100%"},
             "sweeps": [
                 {
                     "name": BACK_END,
@@ -142,7 +150,7 @@ class CompareStudies:
             **self._shared(),
             "name": "-".join(["compare", *(name.replace("_", "-") for name in names)])[:80].rstrip("-"),
             "title": f"{' and '.join(names)}: {self._in_words()}",
-            "measure": {"metric": metric, "further_metrics": further, "limits_milliseconds": 0, **counters},
+            "measure": {"metric": metric, "further_metrics": further, "limits": "0", **counters},
             "load": self._load(
                 schedule.milliseconds, {BACK_END: piloted.back_end} if piloted and piloted.back_end else {}
             ),
@@ -163,7 +171,7 @@ class CompareStudies:
         """Return windows so short that the first look fits into the budget; raise `UserError` if none are."""
         overhead = piloted.overhead_seconds if piloted else USUAL_OVERHEAD
         seconds = budget_seconds * (1 - SPARE_SHARE) / self._first_trials - overhead
-        milliseconds = min(MILLISECONDS, int(1000 * seconds / (1 + WARM_UP_SHARE)))
+        milliseconds = min(DURATION // MILLISECOND, int(1000 * seconds / (1 + WARM_UP_SHARE)))
         if milliseconds < FEWEST_MILLISECONDS:
             needed = self._needed_seconds(overhead) + self.budget_seconds - budget_seconds
             raise self.request.refusal(
@@ -296,10 +304,7 @@ class CompareStudies:
                     where=where,
                 )
             for side in sides:
-                setting = known[side][name]
-                found[side][name] = (
-                    parse_quantity(text, where) if isinstance(setting, IntegerSetting) else _value(text)
-                )
+                found[side][name] = _value(text, where, known[side][name])
         return found
 
     @cached_property
@@ -323,7 +328,7 @@ class CompareStudies:
             "clients": self._clients,
             **({CONNECTIONS: KEPT} if has_persistent(known) else {}),
             **({"threads": threads} if threads > 1 else {}),
-            **window(self._closed, milliseconds),
+            **window(self._closed, milliseconds * MILLISECOND),
             **more,
             **{name: value for name, value in self._given["load"].items() if name in known},
         }
@@ -355,7 +360,7 @@ class CompareStudies:
         A server that serves one connection at a time gets a worker for each persistent connection.
         """
         common = self._server.get("settings", {})
-        is_kept = self._load(MILLISECONDS, {})["settings"].get(CONNECTIONS) == KEPT
+        is_kept = self._load(PILOT_MILLISECONDS, {})["settings"].get(CONNECTIONS) == KEPT
         found = []
         for typed, named in zip(self.request.contenders, self._named, strict=True):
             table = dict(named)
@@ -388,7 +393,7 @@ class CompareStudies:
             return ["server_cpu_per_byte", "machine_cpu_per_byte", PAYLOAD_RATE]
         found = ["server_cpu_per_request", "machine_cpu_per_request", "requests_per_second"]
         memory = next((each for each in self.catalogue.counters if each.name == MEMORY), None)
-        is_kept = self._load(MILLISECONDS, {})["settings"].get(CONNECTIONS) == KEPT
+        is_kept = self._load(PILOT_MILLISECONDS, {})["settings"].get(CONNECTIONS) == KEPT
         if is_kept and memory is not None and memory.available:
             found.append(f"server.{MEMORY}{PER_CONNECTION}")
         return found
@@ -432,6 +437,10 @@ def cheapest(costs: Mapping[str, Sequence[float]]) -> str:
     return min(costs, key=lambda each: geometric_mean(costs[each]))
 
 
-def _value(text: str) -> Any:
-    """Return a word of the command line as a study has it."""
-    return {"true": True, "false": False}.get(text, text)
+def _value(text: str, where: str, setting: Setting) -> Any:
+    """Return a word of the command line as a study has it, a time with its unit."""
+    if not isinstance(setting, IntegerSetting):
+        return {"true": True, "false": False}.get(text, text)
+    if not setting.needs_unit:
+        return parse_quantity(text, where)
+    return setting.quantity.write(parse_quantity(text, where, setting.quantity))

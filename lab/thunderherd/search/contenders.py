@@ -16,17 +16,26 @@ from thunderherd.engine.catalogue import Catalogue, Direction, IntegerSetting, P
 from thunderherd.errors import UserError
 from thunderherd.labs import KINDS, USUAL, owners
 from thunderherd.labs.kind import Kind
-from thunderherd.labs.words import QUANTITIES, written
+from thunderherd.labs.words import QUANTITIES, WITH_UNITS
 from thunderherd.metrics.table import SideOrBoth
 from thunderherd.search.request import CrossoverRequest
 from thunderherd.study.checks.names import DIRECTIONS
 from thunderherd.study.file.contenders import OWN, named_by
 from thunderherd.study.file.tables import LOAD_PROCESSES
 from thunderherd.study.overrides import parse_override
-from thunderherd.text.quantities import Range
 from thunderherd.toml.file import assign, show, suggest
+from thunderherd.toml.quantities import Quantity, Range, amounts
 
-__all__ = ["SIDE_CHOICES", "Basis", "Swept", "check_directions", "contender", "names_of_settings", "swept"]
+__all__ = [
+    "SIDE_CHOICES",
+    "Basis",
+    "Swept",
+    "check_directions",
+    "contender",
+    "names_of_settings",
+    "ranges_of",
+    "swept",
+]
 
 SIDE_CHOICES: tuple[SideOrBoth, ...] = get_args(SideOrBoth)
 """The sides that may use a primitive that is a contender."""
@@ -35,6 +44,9 @@ PROCESSES = IntegerSetting(
     name="processes", help=LOAD_PROCESSES, unit=None, kind="integer", minimum=1, maximum=64, default=1
 )
 """The one number of a load that is not a setting of the engine."""
+
+TABLES = ("", "settings.", "load.settings.")
+"""The tables before the name of a setting of a server or a load."""
 
 _SUCH_AS = "pool=30, load.processes=2 or lab.server_cpus=[0, 1]"
 
@@ -75,9 +87,9 @@ class Basis:
         kind = self.lab_of(table)
         own = kind.settings(self.catalogue)
         return {
-            key: _from(own[each.setting], kind.least(self.catalogue, each.setting))
-            for key, each in QUANTITIES.items()
-            if key in kind.keys and each.setting in own
+            key: _from(own[key], kind.least(self.catalogue, key))
+            for key in QUANTITIES
+            if key in kind.keys and key in own
         }
 
     def lab_of(self, table: Mapping[str, Any]) -> Kind:
@@ -303,6 +315,26 @@ class Swept:
     raised: Mapping[str, int]
     """Limits of the server that must be as high as the range, with the value that they need."""
 
+    @property
+    def unit(self) -> str:
+        """The unit of the numbers of its axis: that of the smallest step, so that they are whole."""
+        words, step = self.setting.quantity.words, self.setting.resolution
+        fitting = [unit for unit, size in words.items() if size <= step]
+        return (fitting or [*words] or [self.setting.unit or ""])[-1]
+
+    def written(self, size: int) -> int | str:
+        """Return a size as a study has it."""
+        return self.setting.quantity.write(size) if self.setting.needs_unit else size
+
+    def span(self, low: int, high: int) -> str:
+        """Return a range in words."""
+        kind = self.setting.quantity
+        return (
+            f"{kind.say(low)} to {kind.say(high)}"
+            if kind.words
+            else amounts(low, high, self.unit or self.name)
+        )
+
 
 @dataclass(frozen=True)
 class _Sought:
@@ -353,9 +385,9 @@ def swept(
         raise sought.refusal(message, "crossover.over_is_no_number", hint)
     _check_available(keys, sought)
     for own in (each for key in keys for each in found[key].values()):
-        if not (own.accepts(range_.low) and own.accepts(range_.high)):
+        if isinstance(own, IntegerSetting) and not (own.has(range_.low) and own.has(range_.high)):
             raise sought.refusal(
-                f"out of range; allowed: {_allowed(sought.leaf, own)}",
+                f"out of range; allowed: {own.allowed()}",
                 "crossover.over_exceeds_setting",
                 _within(range_, own),
             )
@@ -369,16 +401,9 @@ def _check_available(keys: tuple[str, ...], sought: _Sought) -> None:
         table, _, name = key.partition(".")
         for each in sought.tables if table == "lab" else ():
             kind = sought.basis.lab_of(each)
-            if reason := kind.unavailable_settings(sought.basis.catalogue).get(QUANTITIES[name].setting):
+            if reason := kind.unavailable_settings(sought.basis.catalogue).get(name):
                 message = f"lab {kind.name} has no {name} on this machine: {reason}"
                 raise sought.refusal(message, "crossover.over_unavailable")
-
-
-def _allowed(leaf: str, setting: Setting) -> str:
-    """Return the values of a setting in words, with the units of a lab's quantity."""
-    if leaf not in QUANTITIES or not QUANTITIES[leaf].units or not isinstance(setting, IntegerSetting):
-        return setting.allowed()
-    return f"{written(leaf, setting.minimum)} to {written(leaf, setting.maximum)}"
 
 
 def _within(range_: Range, setting: Setting) -> str:
@@ -386,14 +411,8 @@ def _within(range_: Range, setting: Setting) -> str:
     if not isinstance(setting, IntegerSetting):
         return ""
     low, high = max(range_.low, setting.minimum), min(range_.high, setting.maximum)
-    return f"type --over {_typed(range_.name, low, high)}" if low < high else ""
-
-
-def _typed(name: str, low: int, high: int) -> str:
-    """Return a range as it is typed, with the units of a lab's quantity."""
-    leaf = name.rpartition(".")[2]
-    ends = [written(leaf, end) if leaf in QUANTITIES else end for end in (low, high)]
-    return f"{name}={ends[0]}..{ends[1]}"
+    ends = f"{setting.quantity.write(low)}..{setting.quantity.write(high)}"
+    return f"type --over {range_.name}={ends}" if low < high else ""
 
 
 def _places(sought: _Sought) -> dict[str, dict[int, Setting]]:
@@ -449,9 +468,19 @@ def _raised(keys: tuple[str, ...], sought: _Sought, given: Mapping[str, Any]) ->
         limit = basis.settings_of_server(sought.tables[0]).get(each.service)
         if not isinstance(limit, IntegerSetting) or each.service in given:
             continue
-        if limit.default < high and limit.accepts(high):
+        if limit.default < high and limit.has(high):
             raised[each.service] = high
     return raised
+
+
+def ranges_of(catalogue: Catalogue) -> dict[str, Quantity]:
+    """Return the settings whose ranges need units, by name and by key."""
+    timed = {
+        name: each.quantity
+        for name, each in catalogue.of_ends.items()
+        if isinstance(each, IntegerSetting) and each.needs_unit
+    }
+    return {f"{table}{name}": kind for name, kind in timed.items() for table in TABLES} | WITH_UNITS
 
 
 def names_of_settings(catalogue: Catalogue) -> list[str]:

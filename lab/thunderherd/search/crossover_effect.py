@@ -9,12 +9,12 @@ from typing import TYPE_CHECKING
 from thunderherd.engine.lines import Accepted
 from thunderherd.errors import UserError
 from thunderherd.labs import KINDS
-from thunderherd.labs.words import WRITTEN
+from thunderherd.search.contenders import ranges_of
 from thunderherd.study.checks.machine import ports_allowed
 from thunderherd.study.file.tables import keys_of
 from thunderherd.study.loads import command_of_load, command_of_server, judged
-from thunderherd.text.quantities import Range, parse_range
 from thunderherd.toml.file import show
+from thunderherd.toml.quantities import Range, parse_range
 
 if TYPE_CHECKING:
     from thunderherd.engine.catalogue import Catalogue, Direction
@@ -47,7 +47,7 @@ def check_effect(tables: Tables, study: Study, request: CrossoverRequest, catalo
     """
     (sweep,) = tables["sweeps"]
     keys = keys_of(sweep["key"]) if "key" in sweep else tuple(sweep["values"][0]["set"])
-    over = _Over(request, keys, parse_range(request.over, "crossover: --over", WRITTEN))
+    over = _Over(request, keys, parse_range(request.over, "crossover: --over", ranges_of(catalogue)))
     for each in study.contenders:
         workload = catalogue.workload(each.workload)
         if workload and (direction := workload.direction):

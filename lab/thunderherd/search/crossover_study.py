@@ -16,7 +16,7 @@ from typing import Any
 from thunderherd.engine.catalogue import Catalogue, Load, Way, Workload
 from thunderherd.errors import UserError
 from thunderherd.labs import USUAL
-from thunderherd.labs.words import OPTION, WRITTEN, written
+from thunderherd.labs.words import OPTION
 from thunderherd.metrics.table import PAYLOAD_RATE, asked_counters, metric_names
 from thunderherd.records.crossover import CrossoverSummary
 from thunderherd.search.contenders import (
@@ -26,6 +26,7 @@ from thunderherd.search.contenders import (
     check_directions,
     contender,
     names_of_settings,
+    ranges_of,
     swept,
 )
 from thunderherd.search.request import CrossoverRequest
@@ -33,14 +34,14 @@ from thunderherd.search.taken_over import OWN_TABLES, taken_over
 from thunderherd.search.written_study import SIZE, Tables, Typed
 from thunderherd.statistics.comparisons import first_look_blocks
 from thunderherd.statistics.crossings import DENSE_POINTS, grid
-from thunderherd.study.defaults import MILLISECONDS, has_persistent, timed_load, window
+from thunderherd.study.defaults import DURATION, has_persistent, timed_load, window
 from thunderherd.study.file.tables import SweepTable, keys_of
 from thunderherd.study.lab_option import read as read_lab
 from thunderherd.study.overrides import parse_override
 from thunderherd.study.resolved import CONNECTIONS, KEPT
 from thunderherd.text.figures import words_of
-from thunderherd.text.quantities import Range, amounts, parse_range
 from thunderherd.toml.file import KeyPath, flat, show, suggest, unknown
+from thunderherd.toml.quantities import BIT_RATE, SHARE, TIME, Range, amounts, parse_range
 from thunderherd.toml.write import inline
 
 __all__ = ["coarse_study", "dense_study", "name_of", "typed_keys"]
@@ -82,17 +83,18 @@ def coarse_study(request: CrossoverRequest, catalogue: Catalogue) -> Tables:
     over = swept(request, range_, basis, pair, given)
     _check_sizes_fit(request, range_, over, basis, study_parts.sweeps)
     _check_not_fixed(request, over, lab)
-    sizes = _coarse_sizes(request, range_)
+    _check_not_zero(request, range_)
+    sizes = _coarse_sizes(request, range_, over.setting.resolution)
     _check_blocks(request, len(sizes))
     _check_metrics(request, tables, catalogue)
     metric = request.metric or tables.get("measure", {}).get("metric") or _usual_metric(basis)
-    names, unit = [table["name"] for table in pair], over.setting.unit or ""
+    names, unit = [table["name"] for table in pair], over.unit
     study: Tables = {
         "name": name_of(*names),
         "title": f"Crossover of {names[0]} and {names[1]} over {over.name}",
         "question": f"For which values of {over.name} does {names[0]} beat {names[1]} ({words_of(metric)})?",
         "measure": {
-            "equivalence_percent": 3.0,
+            "equivalence": "3%",
             **tables.get("measure", {}),
             "metric": metric,
             "alpha": ALPHA,
@@ -105,8 +107,8 @@ def coarse_study(request: CrossoverRequest, catalogue: Catalogue) -> Tables:
         "sweeps": [
             {
                 "name": "coarse",
-                "title": f"The whole range: {amounts(range_.low, range_.high, unit or over.name)}",
-                **_values(over.keys, over.by_all, sizes),
+                "title": f"The whole range: {over.span(range_.low, range_.high)}",
+                **_values(over.keys, over.by_all, [over.written(size) for size in sizes]),
                 "axis": "logarithmic",
                 "x_label": over.name.replace("_", " "),
                 **({"metrics": list(request.show)} if request.show else {}),
@@ -131,7 +133,7 @@ def typed_keys(request: CrossoverRequest, catalogue: Catalogue) -> Typed:
         ("sweeps", 0, "metrics"): ("--show", " --show ".join(request.show)),
     }
     if load and load.duration and not request.study:
-        options["load", "settings", load.duration] = ("--milliseconds", request.milliseconds)
+        options["load", "settings", load.duration] = ("--duration", request.duration)
     keys = {key: option if value is None else f"{option} {value}" for key, (option, value) in options.items()}
     if request.study:
         keys |= {(table,): f"--study {request.study}" for table in OWN_TABLES}
@@ -143,7 +145,7 @@ def typed_keys(request: CrossoverRequest, catalogue: Catalogue) -> Typed:
 def _range_of(request: CrossoverRequest, catalogue: Catalogue) -> Range:
     """Return the range of --over. Report an unknown setting by its name, not by the units of its values."""
     try:
-        return parse_range(request.over, "crossover: --over", WRITTEN)
+        return parse_range(request.over, "crossover: --over", ranges_of(catalogue))
     except UserError:
         name, equals, _ = request.over.partition("=")
         leaf, known = name.strip().rpartition(".")[2], names_of_settings(catalogue)
@@ -287,6 +289,17 @@ def _check_not_fixed(request: CrossoverRequest, over: Swept, lab: Mapping[str, A
             )
 
 
+def _check_not_zero(request: CrossoverRequest, range_: Range) -> None:
+    """Check that the range begins above 0: its sizes are spaced by their logarithm."""
+    if range_.low < 1:
+        raise request.refusal(
+            f"--over {request.over.strip()}",
+            "the range begins at 0, and its sizes are spaced by their logarithm",
+            "quantity.range_from_zero",
+            "begin above 0",
+        )
+
+
 def _compared_at(points: str, request: CrossoverRequest, over: Swept, sweeps: Sequence[SweepTable]) -> str:
     """Return an alternative to the search: the command that runs the study's sweep at these points."""
     for sweep in sweeps:
@@ -305,12 +318,14 @@ def _set_by(value: Any) -> list[KeyPath]:
     return [path for path, _ in flat(value.get("set", {}))] if isinstance(value, dict) else []
 
 
-def _coarse_sizes(request: CrossoverRequest, range_: Range) -> tuple[int, ...]:
+def _coarse_sizes(request: CrossoverRequest, range_: Range, step: int) -> tuple[int, ...]:
+    """Return the sizes of the coarse grid, which are multiples of the setting's smallest step."""
     points = request.points
     if points is None:
         octaves = math.log2(range_.high / range_.low)
         points = min(MOST_POINTS, max(FEWEST_POINTS, round(octaves / OCTAVES) + 1))
-    return tuple(map(int, grid(range_.low, range_.high, points, whole=True)))
+    low, high = range_.low // step, range_.high // step
+    return tuple(int(size) * step for size in grid(low, high, points, whole=True))
 
 
 def _check_blocks(request: CrossoverRequest, sizes: int) -> None:
@@ -346,19 +361,19 @@ def _load(request: CrossoverRequest, basis: Basis, tables: Mapping[str, Any], ov
         own = dict(tables["load"])
         return {**own, "settings": {**own.get("settings", {}), **counted}} if counted else own
     settings: dict[str, Any] = dict(counted)
-    if counted and request.milliseconds is not None:
+    if counted and request.duration is not None:
         raise request.refusal(
-            f"--milliseconds {request.milliseconds}",
+            f"--duration {request.duration}",
             f"--over {over.name} contradicts it: that load ends by its number of requests",
-            "crossover.milliseconds_contradict_over",
-            "leave --milliseconds out",
+            "crossover.duration_contradicts_over",
+            "leave --duration out",
         )
     if kind and kind.duration and not counted:
-        settings |= window(kind, request.milliseconds or MILLISECONDS)
-    elif request.milliseconds is not None and not counted:
+        settings |= window(kind, request.nanoseconds or DURATION)
+    elif request.duration is not None and not counted:
         requests = (kind.requests if kind else ("loops",))[-1]
         raise request.refusal(
-            f"--milliseconds {request.milliseconds}",
+            f"--duration {request.duration}",
             f"load {basis.load} does not end by time",
             "crossover.load_without_time",
             f"give another --load, or --set load.settings.{requests}=...",
@@ -374,20 +389,11 @@ def _is_count(over: Swept, kind: Load) -> bool:
     return over.keys == tuple(f"{OF_LOAD}.{name}" for name in kind.requests[-1:])
 
 
-def _values(keys: Sequence[str], is_plain: bool, sizes: Sequence[float]) -> dict[str, Any]:
+def _values(keys: Sequence[str], is_plain: bool, sizes: Sequence[int | str]) -> dict[str, Any]:
     """Return the points of a sweep: the values of keys if every contender has these, otherwise tables."""
-    whole = [int(size) for size in sizes]
-    if is_plain and all(_value(key, size) == size for key in keys for size in whole):
-        return {"key": keys[0] if len(keys) == 1 else list(keys), "values": whole}
-    return {
-        "values": [{"name": str(size), "set": {key: _value(key, size) for key in keys}} for size in whole]
-    }
-
-
-def _value(key: str, size: int) -> int | str:
-    """Return a size as a study writes it for a key: a quantity of [lab] may have a unit."""
-    table, _, name = key.partition(".")
-    return written(name, size) if table == "lab" else size
+    if is_plain:
+        return {"key": keys[0] if len(keys) == 1 else list(keys), "values": list(sizes)}
+    return {"values": [{"name": str(size), "set": dict.fromkeys(keys, size)} for size in sizes]}
 
 
 def _raised_note(over: Swept) -> dict[str, str]:
@@ -426,7 +432,7 @@ def dense_study(
     sweep |= {
         "name": "dense",
         "title": f"Around the crossing: {amounts(first, last, unit)}",
-        **_values(keys, is_plain, sizes),
+        **_values(keys, is_plain, [_typed(size, unit) for size in sizes]),
     }
     sweep["crossover"] |= {
         "stage": "dense",
@@ -435,3 +441,11 @@ def dense_study(
         "coarse": [point.model_dump(exclude={"stage"}, exclude_none=True) for point in found.points],
     }
     return study
+
+
+def _typed(size: float, unit: str) -> int | str:
+    """Return a number of an axis as a study has it: with a unit if the axis has one of a quantity."""
+    for kind in (TIME, BIT_RATE, SHARE):
+        if unit in kind.words:
+            return kind.write(round(size * kind.words[unit]))
+    return int(size)

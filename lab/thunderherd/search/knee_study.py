@@ -24,7 +24,7 @@ from thunderherd.labs import USUAL
 from thunderherd.labs.words import OPTION
 from thunderherd.metrics.table import METRICS
 from thunderherd.search.contenders import Basis, contender, with_workers
-from thunderherd.search.request import KneeRequest
+from thunderherd.search.request import MILLISECOND, KneeRequest
 from thunderherd.search.written_study import SIZE, Tables, Typed
 from thunderherd.statistics.crossings import grid
 from thunderherd.study.file.tables import LabTable
@@ -32,13 +32,10 @@ from thunderherd.study.lab_option import read as read_lab
 from thunderherd.study.labs import lab_of
 from thunderherd.study.resolved import KEPT
 from thunderherd.text.figures import count
-from thunderherd.text.quantities import NoQuantity, in_units, parse_quantity
 from thunderherd.toml.file import KeyPath, unknown
+from thunderherd.toml.quantities import TIME, NoQuantity, in_units, parse_quantity
 
 __all__ = ["ALPHA", "Goal", "KneeStudies", "goal_of", "requests_per_second"]
-
-TIMES = {"ns": 1, "us": 1_000, "ms": 1_000_000, "s": 1_000_000_000}
-"""Units of a goal, in nanoseconds."""
 
 ALPHA = 0.05
 OPEN, CLOSED = "open", "closed_connections"
@@ -52,7 +49,8 @@ DENSER = 1.6
 """The power by which rates lie denser towards the capacity, where latency rises."""
 CONFIRMING = 5
 """Rates around a knee in the confirmation."""
-MOST_MILLISECONDS = 60_000
+LONGEST = TIME.units["min"]
+"""The longest window, in nanoseconds."""
 PROBES = 3
 WARM_UP_SHARE = 0.25
 MARGIN = 1.2
@@ -86,7 +84,7 @@ def goal_of(request: KneeRequest) -> Goal:
     is_negative = text.lstrip().startswith("-")
     why = "it is not above 0"
     try:
-        nanoseconds = in_units(text.lstrip()[is_negative:], TIMES)
+        nanoseconds = in_units(text.lstrip()[is_negative:], TIME.units)
     except NoQuantity as error:
         nanoseconds, why = Fraction(0), str(error)
     if is_negative or nanoseconds <= 0:
@@ -117,10 +115,10 @@ class KneeStudies:
             "title": "Each design's rate in a closed loop",
             "question": "Between which rates should the search look for a knee?",
             # These rates judge nothing, so the client may be the slower end.
-            "measure": {"metric": "server_cpu_per_request", "limits_milliseconds": 0},
-            "load": self._load(CLOSED, 300, {}),
+            "measure": {"metric": "server_cpu_per_request", "limits": "0"},
+            "load": self._load(CLOSED, 300 * MILLISECOND, {}),
             "sizes": {SIZE: {"repetitions": PROBES}},
-            "noise": {"steal_percent": 100, "foreign_percent": 100},
+            "noise": {"steal": "100%", "foreign": "100%"},
             "comparisons": {"all_pairs": False} if len(self._contenders) == 1 else {},
             "contenders": self._contenders,
         }
@@ -147,7 +145,7 @@ class KneeStudies:
     def _study(self, rates: Mapping[str, Sequence[int]], name: str) -> Tables:
         goal = goal_of(self.request)
         words = METRICS[goal.metric].words
-        milliseconds = self._milliseconds(goal, min(min(each) for each in rates.values()))
+        duration = self._duration(goal, min(min(each) for each in rates.values()))
         shared = self._shared()
         # A sleeping load is late by a wake-up, which on many machines is later than a load may be.
         busy = {WAIT: self.catalogue.never_sleeps[WAIT]} if self._has_own_cpus(shared["lab"]) else {}
@@ -159,10 +157,10 @@ class KneeStudies:
             "measure": {
                 "metric": goal.metric,
                 "overload": "counts",
-                "limits_milliseconds": 0,
+                "limits": "0",
                 "alpha": ALPHA,
             },
-            "load": self._load(OPEN, milliseconds, busy),
+            "load": self._load(OPEN, duration, busy),
             "sizes": {SIZE: {"repetitions": self._blocks(len(self.request.designs))}},
             "sweeps": [
                 {
@@ -189,7 +187,7 @@ class KneeStudies:
             ("server", "workload"): ("--workload", request.workload),
             ("load", "settings", "clients"): ("--clients", request.clients),
             ("load", "settings", "connections"): ("--connections", request.connections),
-            ("load", "settings", "milliseconds"): ("--milliseconds", request.milliseconds),
+            ("load", "settings", "duration"): ("--duration", request.duration),
             ("measure", "metric"): (f"--{goal.option}", goal.text),
             ("sizes", SIZE, "repetitions"): ("--blocks", request.blocks),
         }
@@ -204,7 +202,7 @@ class KneeStudies:
     # Their parts --------------------------------------------------------------------------------------------
 
     def _shared(self) -> dict[str, Any]:
-        self._check_milliseconds()
+        self._check_duration()
         lab = self.request.lab_keys()
         if len(os.sched_getaffinity(0)) > 1 and not {"placement", "server_cpus", "client_cpus"} & lab.keys():
             lab["placement"] = "apart"  # a load on its server's CPU is late whenever that is busy
@@ -236,13 +234,13 @@ class KneeStudies:
         request = self.request
         return request.clients or int(usual["clients"]), request.connections or str(usual["connections"])
 
-    def _load(self, kind: str, milliseconds: int, more: Mapping[str, str]) -> dict[str, Any]:
+    def _load(self, kind: str, duration: int, more: Mapping[str, str]) -> dict[str, Any]:
         clients, connections = self._connections
         settings = {
             "clients": clients,
             "connections": connections,
-            "milliseconds": milliseconds,
-            "warm_up_milliseconds": math.ceil(milliseconds * WARM_UP_SHARE),
+            "duration": TIME.write(duration),
+            "warm_up": TIME.write(math.ceil(duration / MILLISECOND * WARM_UP_SHARE) * MILLISECOND),
             **more,
         }
         return {"kind": kind, "processes": 1, "settings": settings}
@@ -302,36 +300,37 @@ class KneeStudies:
         load = self.catalogue.load(OPEN)
         return next((each for each in load.settings if each.name == "rate"), None) if load else None
 
-    def _check_milliseconds(self) -> None:
+    def _check_duration(self) -> None:
         """Check that a trial with its warm-up is no longer than a load may be."""
-        load, given = self.catalogue.load(OPEN), self.request.milliseconds
-        shares = {"milliseconds": 1.0, "warm_up_milliseconds": WARM_UP_SHARE}
+        load, given = self.catalogue.load(OPEN), self.request.nanoseconds
+        shares = {"duration": 1.0, "warm_up": WARM_UP_SHARE}
         bounds = [each for each in load.settings if isinstance(each, IntegerSetting)] if load else []
         most = min(
             (int(each.maximum / shares[each.name]) for each in bounds if each.name in shares), default=None
         )
         if most is not None and given is not None and given > most:
-            hint = f"allowed: at most {most}"
+            hint = f"allowed: at most {TIME.write(most)}"
             raise self.request.refusal(
-                f"--milliseconds {given}", "a trial would be too long", "knee.too_long", hint
+                f"--duration {self.request.duration}", "a trial would be too long", "knee.too_long", hint
             )
 
-    def _milliseconds(self, goal: Goal, lowest: int) -> int:
-        """Return the length of a window: as requested, and as the percentile needs at the lowest rate."""
-        given = self.request.milliseconds
+    def _duration(self, goal: Goal, lowest: int) -> int:
+        """Return the nanoseconds of a window, as requested or as the percentile needs at the lowest rate."""
+        given = self.request.nanoseconds
         fewest = METRICS[goal.metric].fewest_requests
         requests = MARGIN * fewest + 20
-        needed = math.ceil(1000 * requests / lowest)
-        if needed > MOST_MILLISECONDS or (given and needed > given):
-            least = math.ceil(1000 * requests / (given or MOST_MILLISECONDS))
-            longer = f", or --milliseconds {needed}" if needed <= MOST_MILLISECONDS else ""
+        needed = math.ceil(1000 * requests / lowest) * MILLISECOND
+        length = f"{needed // MILLISECOND:,} ms"
+        if needed > LONGEST or (given and needed > given):
+            least = math.ceil(requests / ((given or LONGEST) / 1e9))
+            longer = f", or --duration {TIME.write(needed)}" if needed <= LONGEST else ""
             raise self.request.refusal(
                 f"--{goal.option} {goal.text}",
-                f"needs {fewest:,} requests per trial, or {needed:,} ms at {lowest:,} requests per second",
+                f"needs {fewest:,} requests per trial, or {length} at {lowest:,} requests per second",
                 "knee.too_few_requests",
                 f"give --rates from {least:,} upward{longer}, or a lower percentile",
             )
-        return given or max(needed, 500 if self.request.quick else 1000)
+        return given or max(needed, (500 if self.request.quick else 1000) * MILLISECOND)
 
     def _blocks(self, designs: int) -> int:
         """Return enough blocks to compare each pair: the smallest p of n blocks is 2^(1-n)."""

@@ -9,6 +9,9 @@ from typing import Any, ClassVar
 
 from thunderherd.errors import UserError
 from thunderherd.study.lab_option import read as read_lab
+from thunderherd.toml.quantities import TIME, parse_quantity
+
+MILLISECOND = TIME.units["ms"]
 
 __all__ = ["CompareRequest", "CrossoverRequest", "KneeRequest", "Request"]
 
@@ -20,7 +23,7 @@ class Request:
     command: ClassVar[str]
 
     workload: str | None = None
-    milliseconds: int | None = None
+    duration: str | None = None
     points: int | None = None
     blocks: int | None = None
     lab: tuple[str, ...] = ()
@@ -35,6 +38,17 @@ class Request:
     """True to continue the search in `out`."""
     words: tuple[str, ...] = ()
     """The command line, for the record."""
+
+    @property
+    def nanoseconds(self) -> int | None:
+        """The length of a trial's window, in nanoseconds. Raises `UserError` if it is not a valid time."""
+        if self.duration is None:
+            return None
+        option = f"--duration {self.duration}"
+        length = parse_quantity(self.duration, f"{self.command}: {option}", TIME)
+        if length < MILLISECOND or length % MILLISECOND:
+            raise self.refusal(option, "not a multiple of 1ms", "quantity.not_whole", "give 1ms or more")
+        return length
 
     def lab_keys(self) -> dict[str, Any]:
         """Return the keys of [lab] that --lab sets. Raises `UserError` for those that do not exist."""

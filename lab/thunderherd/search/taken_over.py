@@ -36,7 +36,7 @@ def taken_over(request: CrossoverRequest, catalogue: Catalogue) -> TakenOver:
     """Return the parts that both stages take over from --study; raise `UserError` for contradictions."""
     if not request.study:
         return TakenOver()
-    for name in ("workload", "load", "milliseconds"):
+    for name in ("workload", "load", "duration"):
         if (value := getattr(request, name)) is not None:
             raise request.refusal(
                 f"--{name} {value}",

@@ -24,12 +24,13 @@ from thunderherd.study.file.recovery import shaped
 from thunderherd.study.file.tables import ContenderTable, StudyForm, SweepTable
 from thunderherd.study.resolved import CONNECTIONS, KEPT
 from thunderherd.toml.file import KeyPath, Problems, TomlFile, flat, formed, table_in
+from thunderherd.toml.quantities import TIME, NoQuantity
 from thunderherd.toml.strict import StrictTable
 from thunderherd.toml.write import toml_text
 
 __all__ = [
     "ALPHA_SPLIT",
-    "MILLISECONDS",
+    "DURATION",
     "WARM_UP_SHARE",
     "filled",
     "has_persistent",
@@ -39,8 +40,10 @@ __all__ = [
     "with_defaults",
 ]
 
-MILLISECONDS = 500
-"""The default length of a trial's window."""
+MILLISECOND = TIME.units["ms"]
+
+DURATION = 500 * MILLISECOND
+"""The default length of a trial's window, in nanoseconds."""
 
 WARM_UP_SHARE = 0.2
 """The warm-up as a share of the window."""
@@ -165,10 +168,11 @@ def timed_load(catalogue: Catalogue) -> str:
     return next((each.name for each in catalogue.loads if each.duration), catalogue.loads[0].name)
 
 
-def window(kind: Load, milliseconds: int = MILLISECONDS) -> dict[str, int]:
-    """Return the settings of a window of that length and its warm-up, if the load has them."""
-    settings = {kind.duration: milliseconds, kind.warm_up: round(milliseconds * WARM_UP_SHARE)}
-    return {name: value for name, value in settings.items() if name and kind.duration}
+def window(kind: Load, duration: int = DURATION) -> dict[str, str]:
+    """Return the settings of a window of so many nanoseconds and its warm-up, if the load has them."""
+    warm_up = round(duration / MILLISECOND * WARM_UP_SHARE) * MILLISECOND
+    settings = {kind.duration: duration, kind.warm_up: warm_up}
+    return {name: TIME.write(value) for name, value in settings.items() if name and kind.duration}
 
 
 def has_persistent(settings: Mapping[str, Setting]) -> bool:
@@ -184,7 +188,11 @@ def _fill_load(study: Mapping[str, Any], load: dict[str, Any], catalogue: Catalo
     if kind is None or settings is None or {*kind.requests[-1:]} & {*_settings_of_loads(study)}:
         return
     given = settings.get(kind.duration or "")
-    for name, value in window(kind, given if isinstance(given, int) else MILLISECONDS).items():
+    try:
+        duration = TIME.read(given) if isinstance(given, str) else DURATION
+    except NoQuantity:
+        duration = DURATION  # a problem of the checks
+    for name, value in window(kind, duration).items():
         settings.setdefault(name, value)
 
 

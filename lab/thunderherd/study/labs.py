@@ -19,11 +19,11 @@ def lab_of(table: LabTable, catalogue: Catalogue) -> Lab:
     """Return the lab with all its settings; `apart` becomes CPU numbers of this machine."""
     kind = _kind(table)
     settings = {name: int(value) for name, value in defaults(kind.settings(catalogue)).items()}
-    for key, quantity in QUANTITIES.items():
+    for key in QUANTITIES:
         value = getattr(table, key)
         if value is not None and key in kind.keys:
             try:
-                settings[quantity.setting] = parse(key, value)
+                settings[key] = parse(key, value)
             except InvalidQuantity:
                 continue  # a problem already
     server, client = table.server_cpus, table.client_cpus

@@ -30,7 +30,7 @@ def check_bound(table: BoundTable | None, known: Sequence[str], problems: Proble
 def _keys(table: BoundTable) -> Iterator[tuple[str, KeyPath]]:
     for name in ("at_once", "delays"):
         yield from ((key, (name, index)) for index, key in enumerate(getattr(table, name)))
-    yield table.unit_microseconds, ("unit_microseconds",)
+    yield table.unit, ("unit",)
     yield from ((key, ("where", key)) for key in table.where)
 
 
@@ -53,9 +53,9 @@ def queueing_bound(table: BoundTable | None, settings: Settings, load: LoadPlan)
         if key in values
     ]
     delays = [int(values[key]) for key in table.delays if key in values]
-    if not at_once or not any(delays) or table.unit_microseconds not in values:
+    if not at_once or not any(delays) or table.unit not in values:
         return None
-    seconds = sum(delays) / len(delays) * int(values[table.unit_microseconds]) / 1e6
+    seconds = sum(delays) / len(delays) * int(values[table.unit]) / 1e9
     return min(at_once) / seconds
 
 

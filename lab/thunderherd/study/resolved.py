@@ -20,7 +20,8 @@ from thunderherd.records.summary import Axis, PaperFigure, SweepPoint, TrialForm
 from thunderherd.study.file.source_tables import PaperCountersTable, SourceCsvTable
 from thunderherd.study.file.tables import NoiseTable
 from thunderherd.study.source_figures import Inconsistency, notes_about
-from thunderherd.toml.file import unknown
+from thunderherd.toml.file import show, unknown
+from thunderherd.toml.quantities import NoQuantity, Quantity, percent_of, quantity_of
 
 Settings = dict[str, SettingValue]
 
@@ -45,8 +46,8 @@ class _Resolved(BaseModel):
 class Measure(_Resolved):
     """[measure], resolved.
 
-    `counters` has each figure of the requested counters with the engine's unit. `states` are those of them
-    that describe one moment, and so have no difference over a window.
+    `limits` is a time in nanoseconds. `counters` has each figure of the requested counters with the engine's
+    unit. `states` are those of them that describe one moment, and so have no difference over a window.
     """
 
     metric: str
@@ -54,13 +55,18 @@ class Measure(_Resolved):
     further_metrics: tuple[str, ...] = ()
     baseline: str | None
     normalise_connections: int
-    equivalence_percent: float
+    equivalence: str
     alpha: float
     single_runs: int = 0
-    limits_milliseconds: int = 0
+    limits: int = 0
     counters: dict[str, str]
     states: tuple[str, ...] = Field(default=(), exclude=True)
     overload: Literal["invalid", "counts"] = "invalid"
+
+    @property
+    def equivalence_percent(self) -> float:
+        """The largest difference that does not matter, in percent."""
+        return percent_of(self.equivalence)
 
     @property
     def counters_asked(self) -> list[str]:
@@ -203,7 +209,7 @@ class Lab(_Resolved):
     @property
     def rate_gigabits(self) -> float | None:
         """The bit rate limit of either end in Gbit/s; None if there is none."""
-        return self.settings.get(QUANTITIES["rate"].setting, 0) / 1e9 or None
+        return self.settings.get("rate", 0) / 1e9 or None
 
 
 class Contender(_Resolved):
@@ -255,7 +261,7 @@ class Contender(_Resolved):
             "design": self.design,
             "lab.kind": self.lab.kind,
             "lab.network": self.lab.network,
-            **{f"lab.{key}": self.lab.settings.get(each.setting) for key, each in QUANTITIES.items()},
+            **{f"lab.{key}": self.lab.settings.get(key) for key in QUANTITIES},
             "primitive": self.primitive,
             "receive": self.receive,
             **{f"settings.{name}": value for name, value in self.settings.items()},
@@ -321,8 +327,8 @@ class Study(_Resolved):
     contenders that do not take part in this run, with the reasons. `paper` has the source's figures of the
     parts that run, `comparisons` the pairs that are compared. With `repetitions` there is one look, which
     spends no alpha. After `budget_seconds` no block begins. `counting`, `counting_cost` and `profiling` name
-    the contenders with extra trials. `notes` belong to every figure. `digest` is the SHA-256 of the resolved
-    study without its path.
+    the contenders with extra trials. `notes` belong to every figure. `units` has the units of
+    settings that are quantities, by name. `digest` is the SHA-256 of the resolved study without its path.
     """
 
     name: str
@@ -347,12 +353,30 @@ class Study(_Resolved):
     profiling: ProfilingTable = ProfilingTable()
     notes: tuple[str, ...]
     inconsistencies: tuple[Inconsistency, ...]
+    units: dict[str, str] = {}
     path: Path = Field(exclude=True)
     claims_path: Path | None = Field(exclude=True)
     paper_counters: PaperCountersTable | None = Field(default=None, exclude=True)
     source_csv: SourceCsvTable | None = Field(default=None, exclude=True)
     overrides: tuple[str, ...] = Field(exclude=True)
     digest: str = ""
+
+    def quantity(self, name: str) -> Quantity:
+        """Return the kind of quantity of a setting."""
+        return quantity_of(self.units.get(name))
+
+    def read(self, name: str, value: object) -> object:
+        """Return the value of a setting as the study has it, a quantity as a number of its smallest unit."""
+        try:
+            return self.quantity(name).read(value) if name in self.units and isinstance(value, str) else value
+        except NoQuantity:
+            return value
+
+    def written(self, name: str, value: object) -> str:
+        """Return the value of a setting as a study file has it, a quantity without quotes."""
+        if name in self.units and isinstance(value, int):
+            return self.quantity(name).write(value)
+        return show(value)
 
     def contender(self, name: str) -> Contender:
         """Return the contender of that name; raise UserError if there is none."""

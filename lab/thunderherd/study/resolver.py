@@ -9,6 +9,7 @@ from typing import Any
 from thunderherd.engine.catalogue import Catalogue, Setting, Way, defaults
 from thunderherd.engine.counter_names import figures_of_counters, states_of_counters
 from thunderherd.engine.lines import Accepted
+from thunderherd.engine.setting_rules import SettingValue
 from thunderherd.errors import UserError
 from thunderherd.metrics.table import CPU_PER_CONNECTION, better_of
 from thunderherd.records.summary import PROCESS_CONTROL, PaperFigure, SweepPoint
@@ -24,6 +25,7 @@ from thunderherd.study.extra_trials import check_counters, choose_contenders, ch
 from thunderherd.study.file.contenders import (
     MAIN,
     Configuration,
+    axis_name,
     configurations,
     label_of,
     point_name,
@@ -58,8 +60,8 @@ from thunderherd.study.scale import (
 )
 from thunderherd.study.source_figures import Paper
 from thunderherd.study.traffic import check_files, files_of
-from thunderherd.text.quantities import parse_duration
 from thunderherd.toml.file import KeyPath, Problems, assign, dotted, flat, show
+from thunderherd.toml.quantities import COUNT, TIME, parse_duration, quantity_of
 
 JUDGED_OR_REPEATED = {
     "repetitions": ("looks", "alpha_split"),
@@ -110,7 +112,7 @@ class Resolver:
         self.size, self.overrides, self.catalogue, self.problems = size, tuple(overrides), catalogue, problems
         form = form.with_usual(catalogue.defaults)
         self.form, self.declared, self.whole = form, form, whole
-        self.remainders: dict[str, set[int]] = {}
+        self.remainders: dict[str, dict[int, SettingValue]] = {}
         if not (own := [*flat(form.sizes[size].set)]) and not overrides:
             return
         changed = deepcopy(data)
@@ -205,6 +207,7 @@ class Resolver:
             profiling=profiling,
             notes=tuple(self._notes(contenders, load, missing)),
             inconsistencies=paper.inconsistencies,
+            units=self._units(contenders),
             path=problems.file.path,
             claims_path=paper.claims,
             paper_counters=form.paper_counters,
@@ -244,11 +247,22 @@ class Resolver:
         return Measure.model_validate(
             measure.model_dump(exclude={"trial", "at_least"})
             | {
+                "limits": TIME.read(measure.limits),
                 "better": better_of(measure.metric),
                 "counters": figures_of_counters(measure.counters, self.catalogue),
                 "states": states_of_counters(measure.counters, self.catalogue),
             }
         )
+
+    def _units(self, contenders: Sequence[Contender]) -> dict[str, str]:
+        """Return the units of the settings of these contenders that are quantities."""
+        names = {name for each in contenders for name in (*each.settings, *each.load.settings)}
+        settings = {name: each for name, each in self.catalogue.of_ends.items() if name in names}
+        return {
+            name: each.unit
+            for name, each in settings.items()
+            if each.unit and quantity_of(each.unit) is not COUNT
+        }
 
     def parts(self, size: str | None = None) -> list[str]:
         """Return the parts that a size (default: this one) runs: the main table, and sweeps by name."""
@@ -351,12 +365,12 @@ class Resolver:
             | _known(self.form.server.settings, allowed)
             | _known(each.table.settings, allowed)
         )
-        settings = divided(settings, OF_SERVER, scale, self.remainders)
+        settings = divided(settings, OF_SERVER, scale, allowed, self.remainders)
         load = self._load(each.load, each.workload, each.lab, scale)
         if each.sweep and each.point:
             ran = here(scale, each.point)
             point = SweepPoint(name=each.point.name, number=each.point.number, here=ran)
-            label = f"{label}; {x_label(each.sweep)} {point.label}"
+            label = f"{label}; {axis_name(each.sweep)} {point.label}"
         is_main, workload = each.sweep is None, self.catalogue.workload(each.workload)
         return Contender(
             name=each.name,
@@ -390,7 +404,7 @@ class Resolver:
         allowed = of_sockets(lab, allowed, self.catalogue)
         common, given = _known(common_settings(lab), allowed), _known(load.settings, allowed)
         usual = defaults(allowed)
-        settings = divided(usual | common | given, OF_LOAD, scale, self.remainders)
+        settings = divided(usual | common | given, OF_LOAD, scale, allowed, self.remainders)
         changed = {name for name, value in settings.items() if value != usual[name]}
         kind, way, catalogue = self.catalogue.load(load.kind), load.way._asdict(), self.catalogue
         folder = self.problems.file.path.parent
@@ -445,7 +459,7 @@ class Resolver:
         return Sweep.model_validate(
             sweep.model_dump(include={*Sweep.model_fields})
             | {
-                "title": titled(sweep, resolved, place, self.problems),
+                "title": titled(sweep, resolved, self.catalogue.of_ends, place, self.problems),
                 "x_label": f"{x_label(sweep)}, source's size" if is_smaller else x_label(sweep),
                 "metric": metric,
                 "better": better_of(metric),
@@ -505,5 +519,9 @@ def outside_size(size: str, *others: str) -> str:
 
 
 def _known(settings: Settings, allowed: Mapping[str, Setting]) -> Settings:
-    """Return the valid settings; the others are problems already."""
-    return {key: value for key, value in settings.items() if key in allowed and allowed[key].accepts(value)}
+    """Return the valid settings, quantities as numbers; the others are problems already."""
+    return {
+        key: allowed[key].read(value)
+        for key, value in settings.items()
+        if key in allowed and allowed[key].accepts(value)
+    }

@@ -10,12 +10,15 @@ from __future__ import annotations
 import os
 import re
 from collections.abc import Mapping, Sequence
+from typing import Any
 
+from thunderherd.engine.catalogue import Setting
 from thunderherd.engine.setting_rules import SettingValue
 from thunderherd.study.file.contenders import Configuration, Point
 from thunderherd.study.file.tables import ScaleTable, StudyForm, SweepTable
 from thunderherd.study.resolved import Contender, Settings
 from thunderherd.toml.file import KeyPath, Problems, show, unknown
+from thunderherd.toml.quantities import TIME
 
 ABSENT = "-"
 """The value of a placeholder in a title that no contender of this run has."""
@@ -45,23 +48,28 @@ def check_scale(form: StudyForm, known: Sequence[str], problems: Problems) -> No
 
 
 def check_remainders(
-    scale: ScaleTable | None, remainders: Mapping[str, set[int]], problems: Problems
+    scale: ScaleTable | None, remainders: Mapping[str, Mapping[int, SettingValue]], problems: Problems
 ) -> None:
     """Check that the factor divides all values; one problem names those that it does not divide."""
     if scale is None or not remainders:
         return
-    values = "; ".join(f"{key} = {', '.join(map(str, sorted(own)))}" for key, own in remainders.items())
+    listed = {key: ", ".join(str(own[value]) for value in sorted(own)) for key, own in remainders.items()}
+    values = "; ".join(f"{key} = {own}" for key, own in listed.items())
     message = f"factor = {scale.factor} does not divide {values}"
     hint = "choose a factor that divides them all, such as 1"
     problems.add(("scale", "factor"), message, code="study.indivisible", hint=hint)
 
 
 def divided(
-    settings: Settings, table: str, scale: ScaleTable | None, remainders: dict[str, set[int]]
+    settings: Settings,
+    table: str,
+    scale: ScaleTable | None,
+    allowed: Mapping[str, Setting],
+    remainders: dict[str, dict[int, SettingValue]],
 ) -> Settings:
     """Return the settings of one table (`OF_SERVER`, `OF_LOAD`), the scaled ones divided by the factor.
 
-    Values that the factor does not divide are added to `remainders`, by key.
+    Values that the factor does not divide are added to `remainders`, by key, also as a study has them.
     """
     if scale is None or scale.factor == 1:
         return settings
@@ -71,9 +79,10 @@ def divided(
         value = settings.get(name)
         if of != table or not isinstance(value, int) or isinstance(value, bool):
             continue
-        if value % scale.factor:
-            remainders.setdefault(key, set()).add(value)
-        found[name] = value // scale.factor
+        setting = allowed[name]
+        if value % (scale.factor * setting.resolution):
+            remainders.setdefault(key, {})[value] = setting.write(value)
+        found[name] = value // (scale.factor * setting.resolution) * setting.resolution
     return found
 
 
@@ -92,11 +101,12 @@ def in_words(scale: ScaleTable | None, settings: Mapping[str, SettingValue]) -> 
     if scale.factor > 1:
         return f"scaled 1:{scale.factor}"
     unit = settings.get((scale.time or "").rpartition(".")[2])
-    if scale.of is None or not isinstance(unit, int) or unit == scale.of:
+    of = TIME.read(scale.of) if scale.of else None
+    if of is None or not isinstance(unit, int) or unit == of:
         return None
-    if unit < scale.of:
-        return f"time scale 1:{scale.of / unit:g}"
-    return f"time scale {unit / scale.of:g}:1"
+    if unit < of:
+        return f"time scale 1:{of / unit:g}"
+    return f"time scale {unit / of:g}:1"
 
 
 def note_of(scale: ScaleTable | None) -> str | None:
@@ -115,23 +125,39 @@ def here(scale: ScaleTable | None, point: Point) -> int | None:
     if scale is None or scale.factor == 1:
         return None
     for change in point.changes:
-        if ".".join(map(str, change.path)) in scale.divides and str(change.value) == point.name:
-            return int(change.value) // scale.factor
+        is_divided = ".".join(map(str, change.path)) in scale.divides
+        if is_divided and str(change.value) == point.name and point.number is not None:
+            return int(point.number) // scale.factor
     return None
 
 
 PLACEHOLDER = re.compile(r"\{([a-z_]+(?:\.[a-z_]+)+)\}")
 
 
-def titled(sweep: SweepTable, contenders: Sequence[Contender], place: KeyPath, problems: Problems) -> str:
+def titled(
+    sweep: SweepTable,
+    contenders: Sequence[Contender],
+    known: Mapping[str, Setting],
+    place: KeyPath,
+    problems: Problems,
+) -> str:
     """Return a sweep's title with the values of this run in place of each `{settings.pool}`."""
-    configured = [each.configured() for each in contenders]
+    configured: list[dict[str, Any]] = [each.configured() for each in contenders]
+
+    def is_setting(key: str) -> bool:
+        table, _, name = key.rpartition(".")
+        return table in (OF_SERVER, OF_LOAD) and name in known
 
     def value(found: re.Match[str]) -> str:
-        values = dict.fromkeys(str(each[found[1]]) for each in configured if found[1] in each)
+        name = found[1].rpartition(".")[2]
+        values = dict.fromkeys(
+            str(known[name].write(each[found[1]]) if is_setting(found[1]) else each[found[1]])
+            for each in configured
+            if found[1] in each
+        )
         if configured and not values:
-            known = dict.fromkeys(key for each in configured for key in each)
-            problems.add((*place, "title"), unknown("key of its contenders", found[1], known))
+            keys = dict.fromkeys(key for each in configured for key in each)
+            problems.add((*place, "title"), unknown("key of its contenders", found[1], keys))
         return ", ".join(values) or ABSENT
 
     return PLACEHOLDER.sub(value, sweep.title)

@@ -215,6 +215,9 @@ def assign(data: dict[str, Any], path: KeyPath, value: Any) -> None:
 
 # From pydantic's errors to problems -------------------------------------------------------------------------
 
+OF_UNITS = ("no_unit", "unknown_unit")
+"""The errors of quantities that are the ends of codes."""
+
 _IN_WORDS = {
     "int_type": "must be a whole number",
     "int_from_float": "must be a whole number",
@@ -291,7 +294,7 @@ def _problem(
         return Problem(message, f"{area}.value_not_allowed", hint)
     says = _IN_WORDS[kind].format(**context) if kind in _IN_WORDS else detail["msg"]
     message = f"{name} = {show(detail['input'])}: it {says}"
-    return Problem(message, f"{area}.invalid_value", _help(model, key))
+    return Problem(message, f"{area}.{kind if kind in OF_UNITS else 'invalid_value'}", _help(model, key))
 
 
 def _written_part(location: Sequence[str | int], data: Any, *, missing: bool) -> KeyPath:

@@ -4,9 +4,12 @@ from __future__ import annotations
 
 from typing import Any
 
-from pydantic import BaseModel, ConfigDict, Discriminator
+from pydantic import BaseModel, BeforeValidator, ConfigDict, Discriminator
+from pydantic_core import PydanticCustomError
 
-__all__ = ["StrictTable", "table_or"]
+from thunderherd.toml.quantities import NoQuantity, NoUnit, Quantity
+
+__all__ = ["StrictTable", "quantity_text", "table_or"]
 
 
 class StrictTable(BaseModel):
@@ -31,3 +34,35 @@ class StrictTable(BaseModel):
 def table_or(word: str) -> Discriminator:
     """Distinguish a table, whose tag is "table", from any other value, whose tag is `word`."""
     return Discriminator(lambda element: "table" if isinstance(element, dict | StrictTable) else word)
+
+
+def quantity_text(
+    kind: Quantity, low: int, high: int, *, above: bool = False, below: bool = False
+) -> BeforeValidator:
+    """Check a text with a quantity, such as "3s", from `low` to `high` in its smallest unit.
+
+    `above` excludes `low`, and `below` excludes `high`. 0 may be a number.
+    """
+
+    def check(value: object) -> object:
+        if isinstance(value, int | float) and not isinstance(value, bool):
+            value = f"{value:g}"
+        if not isinstance(value, str):
+            raise PydanticCustomError("string_type", "must be a text in quotes")
+        try:
+            number = kind.read(value)
+        except NoUnit as error:
+            guesses = " or ".join(f'"{each}"' for each in kind.likely(error.digits))
+            raise PydanticCustomError("no_unit", f"has no unit; write {guesses}") from None
+        except NoQuantity as error:
+            why = f"must be {kind.name} with its unit, such as {kind.write(high)}"
+            raise PydanticCustomError("unknown_unit" if error.digits else "no_quantity", why) from None
+        if number < low or (above and number == low):
+            words = "more than" if above else "at least"
+            raise PydanticCustomError("out_of_range", f"must be {words} {kind.write(low)}")
+        if number > high or (below and number == high):
+            words = "less than" if below else "at most"
+            raise PydanticCustomError("out_of_range", f"must be {words} {kind.write(high)}")
+        return value
+
+    return BeforeValidator(check)

@@ -271,7 +271,7 @@ class _Trial:
         """Take a snapshot in the last tenth of the window: at its end the clients close their
         connections."""
         load = self.contender.load
-        lasts_ns = int(load.settings[load.duration]) * 1_000_000 if load.duration else 0
+        lasts_ns = int(load.settings[load.duration]) if load.duration else 0
         # The engine's marks are on CLOCK_MONOTONIC, too.
         left_ns = began_ns + lasts_ns * (1 - LAST_TENTH) - time.monotonic_ns()
         time.sleep(max(0.0, left_ns / 1e9))
@@ -300,7 +300,7 @@ def longest_seconds(load: LoadPlan) -> float:
     """Return how long a load may take before it is given up."""
     if load.is_timed and load.duration is not None:
         lasts = sum(int(load.settings.get(name, 0)) for name in (load.duration, load.warm_up) if name)
-        return LOAD_SECONDS + lasts / 1000
+        return LOAD_SECONDS + lasts / 1e9
     return LOAD_SECONDS + SECONDS_A_REQUEST * (load.requests_per_trial or 0)
 
 

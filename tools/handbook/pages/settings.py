@@ -6,6 +6,7 @@ from collections.abc import Mapping, Sequence
 from typing import Any
 
 from handbook.markdown import plain, table
+from thunderherd.toml.quantities import quantity_of
 
 Setting = Mapping[str, Any]
 
@@ -20,7 +21,7 @@ def settings_table(settings: Sequence[Setting]) -> str:
                 f"`--{each['name'].replace('_', '-')}`",
                 plain(each["help"]),
                 allowed(each),
-                f"`{shown(each['default'])}`",
+                f"`{default(each)}`",
             ]
             for each in settings
         ],
@@ -31,8 +32,8 @@ def allowed(setting: Setting) -> str:
     """Return the allowed values of a setting, in words."""
     match setting["kind"]:
         case "integer":
-            unit = f" {setting['unit']}" if setting.get("unit") else ""
-            return f"{setting['minimum']:,} to {setting['maximum']:,}{unit}"
+            unit = setting.get("unit") or ""
+            return quantity_of(unit).between(setting["minimum"], setting["maximum"], unit)
         case "boolean":
             return "true or false"
         case "choice":
@@ -43,6 +44,9 @@ def allowed(setting: Setting) -> str:
             raise ValueError(f"unknown kind of setting: {other}; add it to handbook/pages/settings.py")
 
 
-def shown(value: object) -> str:
-    """Return a value as a user types it."""
+def default(setting: Setting) -> str:
+    """Return the default of a setting as a user types it."""
+    value = setting["default"]
+    if setting["kind"] == "integer":
+        return quantity_of(setting.get("unit")).write(value)
     return str(value).lower() if isinstance(value, bool) else str(value)

@@ -34,6 +34,8 @@ design = "thread_per_client"
 
 `thunderherd run FILE.toml --show-defaults` prints the study with the defaults of all other keys, and runs
 nothing. A setting that the file leaves out has the engine's default (`thunderherd list --json`).
+Times and shares are texts with a unit, such as `"500ms"` and `"5%"`. Sizes and numbers may be texts, too:
+`"64KiB"`, `"10k"` ([quantities](../../concepts.md#quantities)).
 `--set KEY=VALUE` overrides any key. Before the first trial the lab checks the whole file, for instance
 whether a design has a setting, and reports mistakes with file and line.
 """

@@ -26,7 +26,7 @@ NAMES = ["iterative", "fork_per_client", "prefork"]
 
 def strict(study: Study) -> Study:
     """A study with a limit on noise: 10 % of the machine used by others."""
-    return study.model_copy(update={"noise": study.noise.model_copy(update={"foreign_percent": 10.0})})
+    return study.model_copy(update={"noise": study.noise.model_copy(update={"foreign": "10%"})})
 
 
 def trials_of(study: Study, noises: Sequence[float], broken: Sequence[int] = ()) -> list[TrialRecord]:
@@ -191,7 +191,7 @@ def test_a_look_is_out_of_reach_when_too_many_are_incomplete(small_study: Study)
     assert not selected(study, [0.0] * 13, broken=[8, 12, 13]).exhausted
     found = selected(study, [0.0] * 14, broken=[8, 12, 13])
     assert len(found.accepted) == 11
-    study = study.model_copy(update={"noise": study.noise.model_copy(update={"reject_at_most_percent": 0.0})})
+    study = study.model_copy(update={"noise": study.noise.model_copy(update={"reject_at_most": "0"})})
     found = selected(study, [0.0] * 11, broken=[8])
     assert found.exhausted
     assert found.next_look is not None

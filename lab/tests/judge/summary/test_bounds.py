@@ -272,7 +272,7 @@ def measuring(tmp_path: Path, some_catalogue: Catalogue) -> Study:
     """A study that measures limits, which the fake engine invents."""
     path = tmp_path / "measuring.toml"
     path.write_text(
-        head("measuring", measure=MEASURE, limits=20)
+        head("measuring", measure=MEASURE, limits="20ms")
         + "[sizes.quick]\nrepetitions = 1\n"
         + '[[contenders]]\nname = "iterative"\ndesign = "iterative"\n'
         + '[[contenders]]\nname = "fork_per_client"\ndesign = "fork_per_client"\n'
@@ -287,7 +287,7 @@ def test_run_keeps_its_limits_and_shows_the_distance_from_them(
     run = tmp_path / "run"
     summary = run_study(measuring, run, seed=7)
     lines = (run / "limits.jsonl").read_text().splitlines()
-    assert json.loads(lines[0])["settings"] == {"milliseconds": 20, "rounds": 1, "seed": 7}
+    assert json.loads(lines[0])["settings"] == {"duration": 20_000_000, "rounds": 1, "seed": 7}
     assert summary.limits is not None
     forked = summary.limits.figure("fork_exit_wait")
     assert forked is not None and forked.value == 15_000, "the median of 10 and 20 µs"
@@ -342,7 +342,7 @@ def test_limits_can_be_switched_off(
     measuring: Study, fake_engine: Callable[..., Path], tmp_path: Path, some_catalogue: Catalogue
 ) -> None:
     fake_engine()
-    without = load_study(str(measuring.path), "quick", ["measure.limits_milliseconds=0"], some_catalogue)
+    without = load_study(str(measuring.path), "quick", ["measure.limits=0"], some_catalogue)
     summary = run_study(without, tmp_path / "run", seed=7)
     assert summary.limits is None and summary.bounds == []
     assert not (tmp_path / "run" / "limits.jsonl").exists()
@@ -353,10 +353,10 @@ def test_limits_can_be_switched_off(
     assert f"<li>No bound: {said}</li>" in unescape(render(summary))
 
 
-@pytest.mark.parametrize("wrong", ["-1", "60001", "1.5", "long"])
+@pytest.mark.parametrize("wrong", ["-1", "20", "61s", "1.5ns", "long"])
 def test_invalid_duration_of_limits_is_refused(
     measuring: Study, wrong: str, some_catalogue: Catalogue
 ) -> None:
-    override = f"measure.limits_milliseconds={wrong}"
+    override = f"measure.limits={wrong}"
     (problem,) = refused(load_study, str(measuring.path), "quick", [override], some_catalogue)
     assert override in problem.where and wrong in problem.message

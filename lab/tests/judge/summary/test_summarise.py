@@ -113,7 +113,7 @@ def test_unfinished_run_decides_nothing(small_study: Study) -> None:
 
 
 def test_rejected_blocks_are_kept_in_the_other_analysis(small_study: Study) -> None:
-    noise = small_study.noise.model_copy(update={"foreign_percent": 10.0})
+    noise = small_study.noise.model_copy(update={"foreign": "10%"})
     study = small_study.model_copy(update={"noise": noise})
     found = summary_of(study, trials_of(study, 11, foreign=0.5))
     assert found.trials.rejected_blocks == [2]
@@ -158,7 +158,7 @@ def test_run_without_ratios_is_undecided(small_study: Study) -> None:
 
 def test_look_without_enough_blocks_is_left_out_of_the_other_analysis(small_full_study: Study) -> None:
     """The look after 11 takes a noisy block that the look after 10 had left, since the 14th was spoilt."""
-    noise = small_full_study.noise.model_copy(update={"foreign_percent": 10.0})
+    noise = small_full_study.noise.model_copy(update={"foreign": "10%"})
     looks = (Look(blocks=10, alpha=0.01), Look(blocks=11, alpha=0.04))
     study = small_full_study.model_copy(update={"noise": noise, "looks": looks})
     trials = [

@@ -13,8 +13,10 @@ from thunderherd.errors import Problem
 from thunderherd.study.loading import Study, load_study
 
 
-def integer(name: str, default: int) -> Setting:
-    return IntegerSetting(name=name, help="", kind="integer", minimum=0, maximum=10**9, default=default)
+def time(name: str) -> Setting:
+    return IntegerSetting(
+        name=name, help="", kind="integer", unit="ns", resolution=10**6, minimum=0, maximum=10**13, default=0
+    )
 
 
 def offered() -> Catalogue:
@@ -25,8 +27,8 @@ def offered() -> Catalogue:
     kept = ChoiceSetting(
         name="connections", help="", kind="choice", choices=("per_request", "kept"), default="per_request"
     )
-    own = (*closed.settings, integer("milliseconds", 0), integer("warm_up_milliseconds", 0), kept)
-    ends = {"duration": "milliseconds", "warm_up": "warm_up_milliseconds"}
+    own = (*closed.settings, time("duration"), time("warm_up"), kept)
+    ends = {"duration": "duration", "warm_up": "warm_up"}
     timed = closed.model_copy(update={"name": "timed", "settings": own, **ends})
     counters = (
         Counter(name="task_clock", summary="", unit="nanoseconds", available=True, countable=True),

@@ -22,7 +22,7 @@ LOST = FOUND.model_copy(update={"name": "lost", "outcome": None, "rate": None, "
 def summary(*designs: DesignKnee) -> KneeSummary:
     return KneeSummary(
         workload="bytes", metric="latency_p99_seconds", goal_seconds=0.002, alpha=0.05,
-        equivalence_percent=3.0, seed=1, command=[], capacities=None, notes=[], pairs=[],
+        equivalence_percent=3, seed=1, command=[], capacities=None, notes=[], pairs=[],
         designs=list(designs),
     )  # fmt: skip
 

@@ -44,8 +44,8 @@ OF_STUDIES = [
     ("server_cpus = [0]", "server_cpus = [2]", "server_cpus", "study.unavailable_cpu"),
     ("server_cpus = [0]", "server_cpus = []", "server_cpus", "study.no_cpu"),
     ("server_cpus = [0]", "server_cpus = [0, 0]", "server_cpus", "study.duplicate_cpu"),
-    ("steal_percent = 4", "steal_percent = -1", "steal_percent", "study.invalid_value"),
-    ("steal_percent = 4", "steal_percent = nan", "steal_percent", "study.invalid_value"),
+    ('steal = "4%"', "steal = -1", "steal", "study.invalid_value"),
+    ('steal = "4%"', "steal = nan", "steal", "study.invalid_value"),
     ("looks = [10, 20]", "looks = [10, 10]", "looks = [10, 10]", "study.looks_not_rising"),
     ("looks = [10, 20]", "looks = [8, 20]", "looks = [8, 20]", "study.look_too_early"),
     ("looks = [10, 20]", "looks = [10, 20, 40]", "[0.4, 0.6]", "study.shares_without_looks"),
@@ -299,7 +299,7 @@ def test_all_mistakes_come_at_once(tmp_path: Path) -> None:
         ("backlog = 64", "backlog = -1"),
         ('design = "prefork"', 'design = "prefrok"'),
         ("[0.4, 0.6]", "[0.4, 0.5]"),
-        ("steal_percent = 4", "steel_percent = 4"),
+        ('steal = "4%"', 'steel = "4%"'),
         ("server_cpus = [0]", "server_cpus = [64]"),
         ("pool = 7", "pool = 7, polo = 8"),
     ]:
@@ -311,7 +311,7 @@ def test_all_mistakes_come_at_once(tmp_path: Path) -> None:
         "backlog = -1",
         "processes",
         "server_cpus",
-        "steel_percent",
+        "steel",
         "[0.4, 0.5]",
         'design = "prefrok"',
     ]

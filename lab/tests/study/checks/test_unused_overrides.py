@@ -77,7 +77,7 @@ def test_an_override_of_a_study_without_sweeps_has_an_effect(tmp_path: Path) -> 
 
 
 TIMED = SMALL_STUDY.replace('kind = "closed"', 'kind = "timed"').replace(
-    "settings = { ", "settings = { milliseconds = 50, warm_up_milliseconds = 10, ", 1
+    "settings = { ", 'settings = { duration = "50ms", warm_up = "10ms", ', 1
 )
 
 
@@ -86,18 +86,18 @@ def test_a_number_of_requests_is_refused_where_the_load_ends_by_time(tmp_path: P
     (problem,) = refused(tmp_path, TIMED, "load.settings.loops=7")
     assert (problem.code, problem.where) == (NO_EFFECT, "--set load.settings.loops=7")
     advice = re.findall(r"--set (\S+=0)", problem.hint)
-    assert advice == ["load.settings.milliseconds=0", "load.settings.warm_up_milliseconds=0"]
+    assert advice == ["load.settings.duration=0", "load.settings.warm_up=0"]
     load = loaded(tmp_path, TIMED, "load.settings.loops=7", *advice).load
     assert load.settings["loops"] == 7 and not load.is_timed and "loops" in load.engine_settings
     # The same if the user overrides the time of a load that ends by its number.
-    (problem,) = refused(tmp_path, SMALL_STUDY.replace('"closed"', '"timed"'), "loops=7", "milliseconds=50")
+    (problem,) = refused(tmp_path, SMALL_STUDY.replace('"closed"', '"timed"'), "loops=7", "duration=50ms")
     assert (problem.code, problem.where) == (NO_EFFECT, "--set loops=7")
-    assert "milliseconds = 50" in problem.message
+    assert 'duration = "50ms"' in problem.message
 
 
 def test_a_sweep_over_the_number_of_requests_ends_by_it(tmp_path: Path) -> None:
     text = STUDY.replace('kind = "closed"', 'kind = "timed"').replace(
-        'set = { "load.settings.loops" = 20 }', 'set = { "load.settings.milliseconds" = 50 }'
+        'set = { "load.settings.loops" = 20 }', 'set = { "load.settings.duration" = "50ms" }'
     )
     own = "[[sweeps.paper]]"
     text = text[: text.index(own)]
@@ -105,10 +105,10 @@ def test_a_sweep_over_the_number_of_requests_ends_by_it(tmp_path: Path) -> None:
     assert loaded(tmp_path, text).contender("prefork@pool_size=5").load.is_timed
     (problem,) = refused(tmp_path, loops)
     assert problem.code == "study.no_effect" and problem.where.startswith("swept.toml:")
-    assert "sweep pool_size" in problem.message and "milliseconds = 50" in problem.message
-    advice = ["load.settings.milliseconds=0", "load.settings.warm_up_milliseconds=0"]
+    assert "sweep pool_size" in problem.message and 'duration = "50ms"' in problem.message
+    advice = ["load.settings.duration=0", "load.settings.warm_up=0"]
     assert re.findall(r"\S+=0", problem.hint) == advice
-    counted = loaded(tmp_path, loops.replace('milliseconds" = 50', 'milliseconds" = 0'))
+    counted = loaded(tmp_path, loops.replace('duration" = "50ms"', 'duration" = 0'))
     assert counted.contender("prefork@pool_size=5").load.requests_per_trial == 20, "2 x 2 clients, 5 each"
 
 

@@ -349,14 +349,16 @@ def _unmet_by(
             others = _others(contenders, study, key, wanted, lambda each: _load_in_effect(each.load))
         else:
             has_it = _load_in_effect(study.load).get(key)
-            others = {} if has_it is None or has_it == wanted else {"the run": has_it}
+            others = {} if has_it is None or has_it == study.read(key, wanted) else {"the run": has_it}
         if others:
             alike = len(others) >= len(contenders) and len(set(others.values())) == 1
-            has = show(next(iter(others.values()))) if alike else _listed(others)
-            yield f"the claim is about {key} {show(wanted)} of the load, the run has {has}"
+            has = study.written(key, next(iter(others.values()))) if alike else _listed(others, key, study)
+            about = study.written(key, study.read(key, wanted))
+            yield f"the claim is about {key} {about} of the load, the run has {has}"
     for key, wanted in settings.items():
         if others := _others(contenders, study, key, wanted, lambda each: each.settings):
-            yield f"the claim is about {key} {show(wanted)}, the run has {_listed(others)}"
+            about = study.written(key, study.read(key, wanted))
+            yield f"the claim is about {key} {about}, the run has {_listed(others, key, study)}"
 
 
 def _unmet_by_lab(
@@ -394,15 +396,16 @@ def _others(
         is_key = sweep is not None and key in [each.rpartition(".")[2] for each in keys_of(sweep.key)]
         return is_key or len({values(each).get(key) for each in along}) > 1
 
+    in_base = study.read(key, wanted)
     return {
         each.name: values(each)[key]
         for each in contenders
-        if values(each).get(key, wanted) != wanted and not (each.sweep and is_varied(each))
+        if values(each).get(key, in_base) != in_base and not (each.sweep and is_varied(each))
     }
 
 
-def _listed(values: Mapping[str, SettingValue]) -> str:
+def _listed(values: Mapping[str, SettingValue], key: str, study: Study) -> str:
     if len(values) > FEW and len(set(values.values())) == 1:
         name, value = next(iter(values.items()))
-        return f"{show(value)} ({name} and {len(values) - 1} more)"
-    return ", ".join(f"{name} {show(value)}" for name, value in values.items())
+        return f"{study.written(key, value)} ({name} and {len(values) - 1} more)"
+    return ", ".join(f"{name} {study.written(key, value)}" for name, value in values.items())

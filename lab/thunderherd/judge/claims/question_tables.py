@@ -376,8 +376,10 @@ def _given(given: GivenTable, study: Study) -> str:
     if contender is None:
         return f"(not in this run: {study.absent.get(given.contender, given.contender)})"
     values = contender.configured()
-    value = values[given.key]
+    value, name = values[given.key], given.key.rpartition(".")[2]
     if not _is_number(value):
         return str(value)
+    if name in study.units and given.times is None and not given.plus:
+        return study.quantity(name).say(value)  # type: ignore[arg-type]
     factor = values[given.times] if given.times else 1
     return f"{value * factor + given.plus:,}"  # type: ignore[operator]

@@ -164,7 +164,7 @@ def _why_not(
             if _latency(each, trial) is None and not was_overloaded(trial.loads):
                 return (
                     f"too few requests for a percentile at {_rate(each):,} a second; use longer windows "
-                    "(--milliseconds) or higher rates (--rates)"
+                    "(--duration) or higher rates (--rates)"
                 )
     return None
 

@@ -385,6 +385,7 @@ def _study_summary(
             "lab": study.lab.model_dump(mode="json"),
             "noise": study.noise.model_dump(mode="json"),
         },
+        units=study.units,
         overrides=list(study.overrides),
         command=list(command),
         notes=[*study.notes, *notes, *_notes(study, trials, selection, complete)],

@@ -191,7 +191,7 @@ def command_to_run_again(summary: Summary, names: Sequence[str] = ()) -> str:
     """
     study = summary.study
     missing = [
-        *([] if summary.limits else ["measure.limits_milliseconds=3000"]),
+        *([] if summary.limits else ["measure.limits=3s"]),
         *([] if summary.counting else ["counting.trials=1"]),
         *([f"counting.contenders={json.dumps(list(names), ensure_ascii=False)}"] if names else []),
     ]

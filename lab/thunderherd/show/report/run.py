@@ -17,6 +17,7 @@ import vl_convert
 from markupsafe import Markup
 
 from thunderherd.judge.summary.block_order import FiguresOfBlocks, figures_of_blocks
+from thunderherd.labs.words import QUANTITIES
 from thunderherd.records.summary import Summary, SweepSummary, TrialRecord
 from thunderherd.show.charts.by_name import (
     NamedChart,
@@ -51,6 +52,7 @@ from thunderherd.text.figures import (
     printable,
     words_of,
 )
+from thunderherd.toml.quantities import COUNT, quantity_of
 
 __all__ = ["DrawnChart", "ReportedRun", "run_variables"]
 
@@ -109,8 +111,8 @@ def run_variables(run: ReportedRun, colours: Mapping[str, str], prefix: str = ""
         "warnings": sentences_tables.warnings(summary),
         "machine": list(_flat(summary.machine)),
         "settings": [
-            *_flat(summary.study.settings),
-            *_flat({each.name: each.settings for each in summary.contenders}),
+            *_settings(summary.study.settings, summary.study.units),
+            *_settings({each.name: each.settings for each in summary.contenders}, summary.study.units),
         ],
         "replay": _replay(summary, directory),
         "charts": main,
@@ -259,6 +261,17 @@ def _flat(values: Mapping[str, Any], above: str = "") -> Iterator[tuple[str, str
             yield name, "true" if value else "false"
         elif value is not None and value != "":
             yield name, ", ".join(map(str, value)) if isinstance(value, (list, tuple)) else str(value)
+
+
+def _settings(values: Mapping[str, Any], units: Mapping[str, str]) -> Iterator[tuple[str, str]]:
+    """Flattens nested settings as `_flat` does, quantities with their units."""
+    for name, text in _flat(values):
+        table, _, leaf = name.rpartition(".")
+        if table == "lab.settings":
+            kind = QUANTITIES[leaf].kind if leaf in QUANTITIES else COUNT
+        else:
+            kind = quantity_of(units.get(leaf))
+        yield name, kind.say(int(text)) if kind.words and text.isdecimal() else text
 
 
 def _replay(summary: Summary, directory: Path | None) -> list[tuple[str, str]]:

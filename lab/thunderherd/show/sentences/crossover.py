@@ -15,7 +15,7 @@ from thunderherd.records.crossover import (
 )
 from thunderherd.records.summary import Summary, SweepSummary
 from thunderherd.text.figures import count, extrapolated, number, percent, words_of
-from thunderherd.text.quantities import amount, amounts, plain
+from thunderherd.toml.quantities import amount, amounts, plain
 
 __all__ = ["sentences"]
 

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from thunderherd.engine.catalogue import Catalogue, Setting
+from thunderherd.engine.catalogue import Catalogue, IntegerSetting, Setting
 from thunderherd.errors import Problem
 from thunderherd.labs import KINDS, named, owners, takes
 from thunderherd.labs.kind import Kind
@@ -68,17 +68,17 @@ def _given(each: Configuration, problems: Problems) -> list[str]:
 def _check_quantity(
     key: str, value: object, place: KeyPath, kind: Kind, catalogue: Catalogue, problems: Problems
 ) -> None:
-    code, name = "study.invalid_quantity", QUANTITIES[key].setting
+    code = "study.invalid_quantity"
     try:
         number = parse(key, value, on_command_line=place in problems.overridden)
     except InvalidQuantity as error:
         problems.add(place, f"{key} = {show(value)}: {error.message}", code=code, hint=error.hint)
         return
-    setting, least = kind.settings(catalogue).get(name), kind.least(catalogue, name)
+    setting, least = kind.settings(catalogue).get(key), kind.least(catalogue, key)
     if number < least:
         message = f"{key} = {show(value)}: less than {written(key, least)}"
         problems.add(place, message, code=code, hint=f"for no limit, leave {key} out")
-    elif setting is not None and not setting.accepts(number):
+    elif isinstance(setting, IntegerSetting) and not setting.has(number):
         message, hint = f"{key} = {show(value)} is not allowed", f"allowed: {setting.allowed()}"
         problems.add(place, message, code=code, hint=hint)
 

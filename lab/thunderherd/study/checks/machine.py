@@ -69,8 +69,8 @@ def unavailable_lab(each: Configuration, catalogue: Catalogue) -> Iterator[tuple
     if reason := kind.unavailable(catalogue):
         message = f"lab {show(kind.name)} is not available on this machine: {reason}"
         yield each.where("lab", "kind"), Problem(message, "study.unavailable_lab")
-    for key, quantity in QUANTITIES.items():
-        reason = kind.unavailable_settings(catalogue).get(quantity.setting)
+    for key in QUANTITIES:
+        reason = kind.unavailable_settings(catalogue).get(key)
         if reason and (value := getattr(each.lab, key)) is not None:
             message = f"{key} = {show(value)} is not available on this machine: {reason}"
             yield each.where("lab", key), Problem(message, "study.unavailable_lab_key")

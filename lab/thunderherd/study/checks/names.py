@@ -269,10 +269,10 @@ def _check_settings(
 
 def check_value(name: str, value: object, setting: Setting, place: KeyPath, problems: Problems) -> None:
     """Check that the value of a setting is one that it accepts."""
-    if not setting.accepts(value):
-        hint = f"allowed: {setting.allowed()}"
-        message = f"{name} = {show(value)} is not allowed"
-        problems.add(place, message, code="study.invalid_setting", hint=hint)
+    if refusal := setting.refusal(value):
+        joined = " " if refusal.code == "invalid_setting" else ": "
+        message = f"{name} = {show(value)}{joined}{refusal.message}"
+        problems.add(place, message, code=f"study.{refusal.code}", hint=refusal.hint)
 
 
 def _owners(name: str, form: StudyForm, catalogue: Catalogue) -> str:

@@ -27,6 +27,7 @@ from thunderherd.study.file.tables import (
     ValueTable,
 )
 from thunderherd.toml.file import KeyPath, assign, flat, show
+from thunderherd.toml.quantities import SIZE, Quantity, axis_unit
 from thunderherd.toml.strict import StrictTable
 
 MAIN = "main"
@@ -214,16 +215,25 @@ def declared(form: StudyForm) -> list[Base]:
 def points(sweep: SweepTable, place: KeyPath) -> list[Point]:
     """Return the points of a sweep with checked values; plain values without a key are left out."""
     found = []
+    unit = unit_of_axis(sweep)
     for index, value in enumerate(sweep.values):
         here = (*place, "values", index)
         if isinstance(value, dict):
             table = ValueTable.model_validate(value)
             changes = tuple(_changes(table.set, (*here, "set")))
-            found.append(Point(table.name, _number(table.name), changes, here))
+            found.append(Point(table.name, _number(table.name, unit), changes, here))
         elif sweep.keys:
             each = (Change(tuple(key.split(".")), value, here, required=True) for key in sweep.keys)
-            found.append(Point(point_name(value), _number(value), tuple(each), here))
+            found.append(Point(point_name(value), _number(value, unit), tuple(each), here))
     return found
+
+
+def unit_of_axis(sweep: SweepTable) -> tuple[Quantity, str] | None:
+    """Return the unit of a sweep's axis if its points are quantities with units; that of its crossover."""
+    named = [value.get("name") if isinstance(value, dict) else value for value in sweep.values]
+    found = axis_unit(named)
+    wanted = sweep.crossover.unit if sweep.crossover else ""
+    return (found[0], wanted) if found and wanted in found[0].words else found
 
 
 def common_changes(sweep: SweepTable, place: KeyPath) -> list[Change]:
@@ -243,17 +253,28 @@ def point_name(value: Any) -> str:
     return str(value).lower() if isinstance(value, bool) else str(value)
 
 
-def _number(value: Any) -> float | None:
-    """Return the position of a value on an axis; of a list of CPUs, their number."""
+def _number(value: Any, unit: tuple[Quantity, str] | None) -> float | None:
+    """Return the position of a value on an axis of this unit; of a list of CPUs, their number."""
     if isinstance(value, bool):
         return None
     if isinstance(value, list):
         return float(len(value))
     try:
-        number = float(value)
+        if unit is not None:
+            kind, name = unit
+            return kind.read(str(value)) / kind.words[name]
+        number = float(value) if isinstance(value, int | float) else float(_plain(value))
     except ValueError:
         return None
     return number if math.isfinite(number) else None
+
+
+def _plain(text: str) -> float:
+    """Return the number that a text is: `1.5`, `64KiB`."""
+    try:
+        return float(text)
+    except ValueError:
+        return float(SIZE.read(text))
 
 
 def configurations(form: StudyForm, catalogue: Catalogue) -> list[Configuration]:
@@ -289,10 +310,18 @@ def _at(
     return Configuration(f"{name}@{sweep.name}={point.name}", form, base, sweep, point, table, places)
 
 
-def x_label(sweep: SweepTable) -> str:
-    """Return the label of a sweep's axis; by default the last word of its key."""
+def axis_name(sweep: SweepTable) -> str:
+    """Return the label of a sweep's axis without its unit; by default the last word of its key."""
     names = dict.fromkeys(key.rpartition(".")[2] for key in sweep.keys or (sweep.name,))
     return sweep.x_label or " and ".join(names).replace("_", " ")
+
+
+def x_label(sweep: SweepTable) -> str:
+    """Return the label of a sweep's axis with its unit."""
+    label, unit = axis_name(sweep), unit_of_axis(sweep)
+    if unit is None or re.search(rf"(?<!\w){re.escape(unit[1])}(?!\w)", label):
+        return label
+    return f"{label} ({unit[1]})"
 
 
 def named_by(settings: Iterable[tuple[str, str]]) -> str:
@@ -309,5 +338,11 @@ def label_of(table: ContenderTable, base: ContenderTable) -> str:
     """Return the default label of a contender: its name; of a control, its base and the differences."""
     if table is base:
         return table.name
-    changed = ", ".join(f"{key} {show(value)}" for key, value in table.settings.items())
+    typed = {key: value if _is_quantity(value) else show(value) for key, value in table.settings.items()}
+    changed = ", ".join(f"{key} {value}" for key, value in typed.items())
     return f"{base.label or base.name}; {changed}"
+
+
+def _is_quantity(value: object) -> bool:
+    """True for a text with a unit, which needs no quotes in a label."""
+    return isinstance(value, str) and axis_unit([value]) is not None

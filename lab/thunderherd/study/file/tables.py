@@ -16,7 +16,8 @@ from thunderherd.records.crossover import CrossoverTable
 from thunderherd.records.extra_trials import CostTable, CountingTable, ProfilingTable
 from thunderherd.records.summary import Axis, TrialForm
 from thunderherd.study.file.source_tables import PaperCountersTable, PaperTable, SourceCsvTable
-from thunderherd.toml.strict import StrictTable, table_or
+from thunderherd.toml.quantities import SHARE, TIME, percent_of
+from thunderherd.toml.strict import StrictTable, quantity_text, table_or
 
 SettingsTable = Annotated[
     dict[str, Any], Field(description="settings and their values, such as { backlog = 1024 }")
@@ -30,6 +31,8 @@ TRIAL = (
     '"window": a warm-up, then a measured window; "whole_life": the whole life of the server, exec to exit'
 )
 NAME = "lower-case letters, digits and _, starting with a letter"
+WHOLE = 100 * SHARE.units["%"]
+"""100 percent."""
 _PAIR = " and ".join(each.name for each in with_namespaces())
 
 
@@ -53,12 +56,10 @@ class MeasureTable(StrictTable):
     normalise_connections: int = Field(
         default=1000, ge=1, description="the number of connections that the main table's costs are scaled to"
     )
-    equivalence_percent: float = Field(
-        default=3.0,
-        gt=0,
-        lt=100,
-        description="the largest difference, in percent, that does not matter: within it contenders can be "
-        "called equivalent",
+    equivalence: Annotated[str, quantity_text(SHARE, 0, WHOLE, above=True, below=True)] = Field(
+        default="3%",
+        description="the largest difference that does not matter, above 0 and below 100 percent: within it "
+        "contenders can be called equivalent",
     )
     alpha: float = Field(
         default=0.05,
@@ -72,11 +73,10 @@ class MeasureTable(StrictTable):
         description="for each metric, the setting of the load that gives its minimum; a trial with less is "
         'invalid, such as { server_reads = "load.settings.repetitions" }',
     )
-    limits_milliseconds: int = Field(
-        default=3000,
-        ge=0,
-        le=60_000,
-        description="milliseconds for measuring the machine limits before the first trial; 0: not measured",
+    limits: Annotated[str, quantity_text(TIME, 0, TIME.units["min"])] = Field(
+        default="3s",
+        description="the time for measuring the machine limits before the first trial, at most a minute; "
+        '"0": not measured',
     )
     overload: Literal["invalid", "counts"] = Field(
         default="invalid",
@@ -186,24 +186,33 @@ class LabChanges(LabTable, total=False):
 class NoiseTable(StrictTable):
     """The noise that a block may have, as a share of the machine's CPU time. Noisier blocks are run again."""
 
-    steal_percent: float = Field(
-        default=5.0,
-        ge=0,
-        le=100,
-        description="CPU time that the hypervisor may take away, in percent of the machine, 0 to 100",
+    steal: Annotated[str, quantity_text(SHARE, 0, WHOLE)] = Field(
+        default="5%",
+        description="CPU time that the hypervisor may take away, a share of the machine's, 0 to 100 percent",
     )
-    foreign_percent: float = Field(
-        default=15.0,
-        ge=0,
-        le=100,
-        description="CPU time that other processes may use, in percent of the machine, 0 to 100",
+    foreign: Annotated[str, quantity_text(SHARE, 0, WHOLE)] = Field(
+        default="15%",
+        description="CPU time that other processes may use, a share of the machine's, 0 to 100 percent",
     )
-    reject_at_most_percent: float = Field(
-        default=25.0,
-        ge=0,
-        le=25,
+    reject_at_most: Annotated[str, quantity_text(SHARE, 0, WHOLE // 4)] = Field(
+        default="25%",
         description="the share of blocks that may be rejected for noise, 0 to 25 percent",
     )
+
+    @property
+    def steal_percent(self) -> float:
+        """The CPU time that the hypervisor may take away, in percent."""
+        return percent_of(self.steal)
+
+    @property
+    def foreign_percent(self) -> float:
+        """The CPU time that other processes may use, in percent."""
+        return percent_of(self.foreign)
+
+    @property
+    def reject_at_most_percent(self) -> float:
+        """The share of blocks that may be rejected, in percent."""
+        return percent_of(self.reject_at_most)
 
 
 class ScaleTable(StrictTable):
@@ -219,7 +228,9 @@ class ScaleTable(StrictTable):
     time: str | None = Field(
         default=None, description="the one of these settings that is the length of a unit of time, if any"
     )
-    of: int | None = Field(default=None, ge=1, description="the value of `time` in the source's experiment")
+    of: Annotated[str, quantity_text(TIME, 0, 24 * TIME.units["h"], above=True)] | None = Field(
+        default=None, description='the value of `time` in the source\'s experiment, such as "1s"'
+    )
 
 
 class BoundTable(StrictTable):
@@ -235,9 +246,7 @@ class BoundTable(StrictTable):
     delays: list[str] = Field(
         min_length=1, description="settings; the mean of their values is the mean delay, in units"
     )
-    unit_microseconds: str = Field(
-        description="the setting that is the length of a unit of delay, in microseconds"
-    )
+    unit: str = Field(description="the setting that is the length of a unit of delay")
     where: dict[str, bool | int | str] = Field(
         default={},
         description='only contenders with these settings, such as { "settings.busy" = "wall_clock" }',
@@ -343,7 +352,9 @@ class ChangesTable(StrictTable):
 class ValueTable(StrictTable):
     """A point of a sweep at which several keys differ."""
 
-    name: str = Field(pattern=r"^[A-Za-z0-9_.+-]+$", description="letters, digits and _ . + -, such as small")
+    name: str = Field(
+        pattern=r"^[A-Za-z0-9_.+%-]+$", description="letters, digits and _ . + - %, such as small"
+    )
     set: dict[str, Any] = Field(description='keys and their values, such as { "load.settings.loops" = 100 }')
 
 

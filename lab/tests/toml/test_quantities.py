@@ -7,13 +7,22 @@ from hypothesis import given
 from hypothesis import strategies as st
 from made.refusals import refused
 
-from thunderherd.text.quantities import (
+from thunderherd.toml.quantities import (
     ALLOWED,
+    BIT_RATE,
+    COUNT,
+    SHARE,
+    SIZE,
+    TIME,
     UNITS,
+    NoQuantity,
+    NotWhole,
+    NoUnit,
+    Quantity,
     Range,
-    Written,
     amount,
     amounts,
+    axis_unit,
     parse_quantity,
     parse_range,
 )
@@ -87,7 +96,16 @@ def test_invalid_ranges_are_refused(text: str, code: str, hinted: str) -> None:
     assert hinted in problem.hint
 
 
-RATES = {"rate": Written({"bit": 1, "kbit": 10**3}, "1kbit..9kbit")}
+RATES = {
+    "rate": Quantity(
+        "a rate",
+        {"bit": 1, "kbit": 10**3},
+        ("bit", "kbit"),
+        {},
+        ("kbit", "bit"),
+        range_example="1kbit..9kbit",
+    )
+}
 
 
 def test_setting_may_have_its_own_units() -> None:
@@ -101,7 +119,8 @@ def test_setting_may_have_its_own_units() -> None:
 @pytest.mark.parametrize(
     ("text", "code", "hinted"),
     [
-        ("rate=1..9kbit", "unknown_unit", "(bit, kbit)"),
+        ("rate=1..9kbit", "no_unit", "1kbit or 1bit"),
+        ("rate=1byte..9kbit", "unknown_unit", "(bit, kbit)"),
         ("rate=1bit..9Kbit", "unknown_unit", "9kbit?"),
         ("rate=9kbit..1bit", "reversed_range", "--over rate=1bit..9kbit"),
         ("rate=1kbit..1kbit", "reversed_range", "--over rate=1kbit..9kbit"),
@@ -145,3 +164,91 @@ def test_two_amounts_in_words() -> None:
 @given(st.integers(0, 2**40), st.sampled_from(sorted(UNITS)))
 def test_number_with_unit_is_parsed_to_its_product(count: int, unit: str) -> None:
     assert parse_quantity(f"{count}{unit}", "here") == count * UNITS[unit]
+
+
+KINDS = {"count": COUNT, "size": SIZE, "time": TIME, "bit rate": BIT_RATE, "share": SHARE}
+
+
+@given(st.integers(0, 2**50), st.sampled_from(sorted(KINDS)))
+def test_a_quantity_is_read_as_it_is_written(value: int, kind: str) -> None:
+    assert KINDS[kind].read(KINDS[kind].write(value)) == value
+
+
+@given(st.integers(0, 2**30), st.sampled_from(sorted(KINDS)), st.data())
+def test_each_unit_counts(number: int, kind: str, data: st.DataObject) -> None:
+    units = KINDS[kind].units
+    unit = data.draw(st.sampled_from(sorted(units)))
+    assert KINDS[kind].read(f"{number}{unit}") == number * units[unit]
+
+
+@pytest.mark.parametrize(
+    ("kind", "text", "error"),
+    [
+        (TIME, "5", NoUnit),
+        (TIME, "1.5", NoUnit),
+        (BIT_RATE, "10", NoUnit),
+        (SHARE, "3", NoUnit),
+        (TIME, "5m", NoQuantity),
+        (TIME, "5S", NoQuantity),
+        (SIZE, "64K", NoQuantity),
+        (COUNT, "4KiB", NoQuantity),
+        (TIME, "-5s", NoQuantity),
+        (TIME, "1.5ns", NotWhole),
+        (COUNT, "1.5", NotWhole),
+    ],
+)
+def test_other_texts_are_no_quantities(kind: Quantity, text: str, error: type[NoQuantity]) -> None:
+    with pytest.raises(NoQuantity) as refusal:
+        kind.read(text)
+    assert type(refusal.value) is error
+
+
+def test_a_time_is_a_multiple_of_its_smallest_step() -> None:
+    assert TIME.read("1500us", 500_000) == 1_500_000
+    with pytest.raises(NotWhole) as refusal:
+        TIME.read("1500us", 10**6)
+    assert refusal.value.step == "1ms"
+
+
+@pytest.mark.parametrize(
+    ("kind", "value", "typed", "said"),
+    [
+        (TIME, 0, "0", "0 ns"),
+        (TIME, 500_000_000, "500ms", "500 ms"),
+        (TIME, 50_000, "50us", "50 µs"),
+        (TIME, 1_500_000_000, "1500ms", "1500 ms"),
+        (TIME, 90 * 10**9, "90s", "90 s"),
+        (TIME, 3600 * 10**9, "1h", "1 h"),
+        (SIZE, 65_536, "64KiB", "65,536"),
+        (SIZE, 4000, "4000", "4,000"),
+        (COUNT, 10_000, "10000", "10,000"),
+        (BIT_RATE, 10**10, "10gbit", "10 Gbit/s"),
+        (SHARE, 1000, "0.1%", "0.1 %"),
+    ],
+)
+def test_how_quantities_are_written(kind: Quantity, value: int, typed: str, said: str) -> None:
+    assert (kind.write(value), kind.say(value)) == (typed, said)
+
+
+@pytest.mark.parametrize("text", ["50us", "50µs", "50μs", "0.05ms", "50000ns"])
+def test_microseconds_have_three_spellings(text: str) -> None:
+    assert TIME.read(text) == 50_000
+
+
+@pytest.mark.parametrize(
+    ("values", "kind", "unit"),
+    [
+        (["50us", "100us"], TIME, "µs"),
+        ([0, "250us", "16ms"], TIME, "µs"),
+        (["1ms", "1500ms"], TIME, "ms"),
+        (["10mbit", "10gbit"], BIT_RATE, "Mbit/s"),
+        (["0.1%", "10%"], SHARE, "%"),
+    ],
+)
+def test_an_axis_has_the_unit_of_its_smallest_point(values: list[object], kind: Quantity, unit: str) -> None:
+    assert axis_unit(values) == (kind, unit)
+
+
+@pytest.mark.parametrize("values", [[1, 2], ["64KiB"], ["a", "b"], [0], [], ["5ms", 3], ["5ms", "3%"]])
+def test_an_axis_without_units_has_none(values: list[object]) -> None:
+    assert axis_unit(values) is None
