@@ -131,8 +131,8 @@ def test_list_names_the_owners_of_a_setting() -> None:
         "--form short   of the reply (short or long) [serve and load: bytes]",
         "--limit short  of the reply (short or long) [serve: bytes]",
         "--check short  of the reply (short or long) [load: bytes]",
-        "--pool 15     workers (1 to 1024) [prefork]",
-        "--backlog 15  places (1 to 1024) [every server]",
+        "--pool 15     workers (1 to 1,024) [prefork]",
+        "--backlog 15  places (1 to 1,024) [every server]",
     ):
         assert " ".join(part.split()) in " ".join(text.split()), text
 

@@ -15,7 +15,7 @@ from made.stand_in import answered
 
 from thunderherd.engine.client import catalogue
 from thunderherd.statistics.comparisons import first_look_blocks
-from thunderherd.study.defaults import MILLISECONDS, filled, with_defaults
+from thunderherd.study.defaults import DURATION, filled, with_defaults
 from thunderherd.study.file.names import bundled_studies
 from thunderherd.study.loading import Study, load_study
 from thunderherd.toml.write import inline
@@ -75,11 +75,11 @@ def test_six_lines_are_a_study(tmp_path: Path) -> None:
     assert {each.workload for each in study.contenders} == {known.defaults.workload}
     assert study.measure.metric == "server_cpu_per_request"
     load = known.load(study.load.kind)
-    assert load is not None and load.duration == "milliseconds"
+    assert load is not None and load.duration == "duration"
     assert study.load.processes == 1
     settings = study.load.settings
     assert (settings["clients"], settings["connections"]) == (64, "kept")
-    assert (settings["milliseconds"], settings["warm_up_milliseconds"]) == (MILLISECONDS, MILLISECONDS / 5)
+    assert (settings["duration"], settings["warm_up"]) == (DURATION, DURATION / 5)
     assert [(each.a, each.b) for each in study.comparisons] == [("epoll", "thread_per_client")]
     assert study.notes == ()
 
@@ -131,7 +131,7 @@ def test_a_named_load_keeps_the_defaults_of_the_engine(tmp_path: Path) -> None:
     load = catalogue().load("open")
     assert load is not None
     usual = {each.name: each.default for each in load.settings}
-    assert study.load.settings["milliseconds"] == usual["milliseconds"]
+    assert study.load.settings["duration"] == usual["duration"]
     assert [each.blocks for each in study.looks] == [12, 20]
     assert [each.alpha for each in study.looks] == pytest.approx([0.025, 0.025])
 
@@ -161,8 +161,8 @@ def test_a_title_names_few_contenders(tmp_path: Path) -> None:
 def test_defaults_follow_overrides(tmp_path: Path) -> None:
     by_count = loaded(tmp_path, SIX_LINES, "loops=7")
     assert by_count.load.requests_per_trial == 64 * 7
-    longer = loaded(tmp_path, SIX_LINES, "milliseconds=2000").load.settings
-    assert (longer["milliseconds"], longer["warm_up_milliseconds"]) == (2000, 400)
+    longer = loaded(tmp_path, SIX_LINES, "duration=2s").load.settings
+    assert (longer["duration"], longer["warm_up"]) == (2 * 10**9, 400 * 10**6)
     stream = loaded(tmp_path, SIX_LINES, "server.workload=stream")
     assert stream.measure.metric == "server_cpu_per_byte"
     single = loaded(tmp_path, SIX_LINES, "looks=[11]")
@@ -206,7 +206,7 @@ JUNK: list[Any] = [0, -1, 1.5, True, "", "x", [], [1], [[]], {}, {"x": 1}, [{"na
 PLACES = [
     "load", "load.settings", "server", "measure", "measure.alpha", "contenders", "sizes", "sizes.quick",
     "sizes.quick.looks", "sweeps", "server.workload", "load.processes", "load.settings.connections",
-    "load.settings.milliseconds", "measure.metric", "title", "lab",
+    "load.settings.duration", "measure.metric", "title", "lab",
 ]  # fmt: skip
 
 
@@ -276,8 +276,8 @@ def test_defaults_are_those_of_the_file(option: tuple[str, ...], tmp_path: Path)
 
 # A run ------------------------------------------------------------------------------------------------------
 
-TINY = ("looks=[10]", "clients=4", "milliseconds=40", "limits_milliseconds=0", "steal_percent=100",
-        "foreign_percent=100")  # fmt: skip
+TINY = ("looks=[10]", "clients=4", "duration=40ms", "limits=0", "steal=100%",
+        "foreign=100%")  # fmt: skip
 
 
 @pytest.mark.parametrize("design", ["epoll", "prefork"])
