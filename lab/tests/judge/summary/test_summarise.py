@@ -123,7 +123,7 @@ def test_rejected_blocks_are_kept_in_the_other_analysis(small_study: Study) -> N
 
 
 def test_kept_noisy_blocks_are_noted(small_study: Study) -> None:
-    noise = small_study.noise.model_copy(update={"foreign_percent": 10.0, "reject_at_most_percent": 0.0})
+    noise = small_study.noise.model_copy(update={"foreign": "10%", "reject_at_most": "0"})
     study = small_study.model_copy(update={"noise": noise})
     found = summary_of(study, trials_of(study, 10, foreign=0.5))
     assert found.trials.noisy_blocks_kept == [2]
