@@ -200,7 +200,7 @@ SAID_IN_THE_ENGINE = {
     **dict.fromkeys(
         [
             (f"{name}.rs", "bytes")
-            for name in ("base/quantity", "counters/memory", "protocol/pattern")
+            for name in ("base/unit", "counters/memory", "protocol/pattern")
         ],
         "the unit of a setting, or the setting of that name",
     ),

@@ -1,7 +1,7 @@
 """Quantities as users type and read them: `4MiB`, `500ms`, `3%`; 13,108 bytes (12.8 KiB), 500 ms.
 
 A quantity is a whole number of its smallest unit everywhere else: nanoseconds, bytes, bits per second,
-millionths. The engine reads and prints quantities by the same rules (`base/quantity.rs`).
+millionths. The engine reads and prints quantities by the same rules (`base/unit.rs`).
 """
 
 from __future__ import annotations
