@@ -253,20 +253,30 @@ fn list_command() -> Command {
 
 fn common(command: Command) -> Command {
     command
-        .arg(cpus_option("CPUs to pin to, for instance 0 or 0,1 (default: all)"))
+        .arg(cpus_option("CPUs to pin to, for instance 0 or 0-3,6 (default: all)"))
         .arg(counters_option())
         .arg(text("network-namespace", "PATH").help("Network namespace to enter first, as printed by `namespace`"))
         .arg(parent())
 }
 
 fn cpus_option(help: &'static str) -> Arg {
-    text("cpus", "LIST").value_delimiter(',').value_parser(cpu).action(ArgAction::Append).help(help)
+    text("cpus", "LIST").value_delimiter(',').value_parser(cpus).action(ArgAction::Append).help(help)
 }
 
-/// Parses the number of a CPU.
-fn cpu(text: &str) -> Result<usize, &'static str> {
-    text.parse().map_err(|_| "allowed: numbers of CPUs, from 0, with commas between them, for instance 0,1")
+/// Parses the number of a CPU, or a range of numbers, as taskset(1) does.
+fn cpus(text: &str) -> Result<Vec<usize>, &'static str> {
+    const ALLOWED: &str = "allowed: numbers of CPUs, from 0, and ranges, with commas between them, for instance 0-3,6";
+    let number = |text: &str| text.parse::<usize>().map_err(|_| ALLOWED);
+    let Some((first, last)) = text.split_once('-') else { return Ok(vec![number(text)?]) };
+    let (first, last) = (number(first)?, number(last)?);
+    if first > last || last - first > MOST_CPUS {
+        return Err(ALLOWED);
+    }
+    Ok((first..=last).collect())
 }
+
+/// Maximum length of a range of CPUs; the kernel supports fewer (CONFIG_NR_CPUS).
+const MOST_CPUS: usize = 1 << 16;
 
 fn parent() -> Arg {
     text("parent", "PID")

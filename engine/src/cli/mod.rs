@@ -224,7 +224,7 @@ fn pin(matches: &ArgMatches) -> Result<Option<Vec<usize>>> {
 
 /// Returns the requested CPUs in ascending order, each once.
 fn cpus(matches: &ArgMatches) -> Option<Vec<usize>> {
-    let cpus: BTreeSet<usize> = matches.get_many("cpus")?.copied().collect();
+    let cpus: BTreeSet<usize> = matches.get_many::<Vec<usize>>("cpus")?.flatten().copied().collect();
     Some(cpus.into_iter().collect())
 }
 
@@ -459,7 +459,8 @@ fn limits(matches: &ArgMatches) -> Result<()> {
     let names: Vec<&String> = matches.get_many("names").into_iter().flatten().collect();
     let settings = Settings::new(runs::limits::SETTINGS, &parsed(matches, runs::limits::SETTINGS)?);
     // In the typed order: the first is this process's, the second the peer's.
-    let typed: Option<Vec<usize>> = matches.get_many("cpus").map(|cpus| cpus.copied().collect());
+    let typed: Option<Vec<usize>> =
+        matches.get_many::<Vec<usize>>("cpus").map(|cpus| cpus.flatten().copied().collect());
     pin(matches)?;
     let cpus = runs::limits::cpus(typed)?;
     let limits = LIMITS.iter().filter(|entry| names.is_empty() || names.iter().any(|name| *name == entry.name));

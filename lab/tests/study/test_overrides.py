@@ -95,6 +95,8 @@ def test_override_may_replace_an_unavailable_cpu(tmp_path: Path) -> None:
     text = GOOD.replace("server_cpus = [0]", "server_cpus = [3]")
     assert places(refused(tmp_path, text), "study.unavailable_cpu")
     assert loaded(tmp_path, text, "server_cpus=[1]").lab.server_cpus == (1,)
+    for typed in ("0-1", "0,1", '"0-1"', "[0, 1]"):
+        assert loaded(tmp_path, text, f"server_cpus={typed}").lab.server_cpus == (0, 1)
 
 
 @pytest.mark.parametrize(

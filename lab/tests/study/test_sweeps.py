@@ -101,6 +101,9 @@ def test_sweep_of_cpus_has_a_numeric_axis(tmp_path: Path) -> None:
     study = loaded(tmp_path, text)
     assert [(point.name, point.number) for point in study.sweeps[0].points] == [("0", 1), ("0+1", 2)]
     assert study.contender("prefork@pool_size=0+1").lab.server_cpus == (0, 1)
+    ranges = loaded(tmp_path, text.replace("[[0], [0, 1]]", '["0", "0-1"]'))
+    assert [(each.name, each.number) for each in ranges.sweeps[0].points] == [("0", 1), ("0-1", 2)]
+    assert ranges.contender("prefork@pool_size=0-1").lab.server_cpus == (0, 1)
 
 
 def test_a_sweep_that_is_not_well_formed_is_still_a_part(tmp_path: Path) -> None:

@@ -8,6 +8,7 @@ import typer
 
 from thunderherd.cli.options import AsJson
 from thunderherd.errors import UserError
+from thunderherd.toml.cpus import cpus_of
 
 __all__ = ["limits"]
 
@@ -72,7 +73,7 @@ def limits(
 def _cpus(text: str | None) -> list[int] | None:
     """Parse a list such as `0,1`. The engine checks which CPUs exist."""
     try:
-        return None if text is None else [int(part) for part in text.split(",")]
+        return None if text is None else cpus_of(text)
     except ValueError:
         raise UserError(
             f"'{text}' is not a list of CPUs",

@@ -43,6 +43,7 @@ from thunderherd.study.defaults import (
 )
 from thunderherd.study.lab_option import read as read_lab
 from thunderherd.study.resolved import CONNECTIONS, KEPT
+from thunderherd.toml.cpus import without_ranges
 from thunderherd.toml.file import KeyPath, show, suggest, unknown
 from thunderherd.toml.quantities import parse_duration, parse_quantity
 
@@ -272,7 +273,7 @@ class CompareStudies:
     @property
     def _client_cpus(self) -> int:
         """The number of CPUs that only the clients use; 0 if they share the server's."""
-        server, clients = self._lab.get("server_cpus"), self._lab.get("client_cpus")
+        server, clients = (without_ranges(self._lab.get(f"{side}_cpus")) for side in ("server", "client"))
         if self._lab.get("placement") == "apart":
             return max(0, len(os.sched_getaffinity(0)) - 1)
         if not isinstance(server, list) or not isinstance(clients, list):

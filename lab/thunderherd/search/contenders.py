@@ -265,8 +265,8 @@ def _of_settings(typed: str, basis: Basis, table: Mapping[str, Any], settings: s
 
 
 def _parts(typed: str) -> list[str]:
-    """Return the text between commas, except for commas inside a list."""
-    return re.split(r",(?![^\[]*\])", typed)
+    """Return the text between commas, except for commas inside a list, in brackets or of CPUs."""
+    return re.split(r",(?![^\[]*\])(?!\s*[0-9-]+\s*(?:,|$))", typed)
 
 
 def _path(key: str, table: Mapping[str, Any], basis: Basis, where: str) -> tuple[str, ...]:

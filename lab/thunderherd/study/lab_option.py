@@ -84,8 +84,8 @@ def read(typed: Sequence[str], keys: Sequence[str] = KEYS, command: str = "") ->
 
 
 def _parts(text: str) -> list[str]:
-    """Split a text at commas that are not inside a list."""
-    return [each.strip() for each in re.split(r",(?![^\[]*\])", text)]
+    """Split a text at commas that are not inside a list, in brackets or of CPUs."""
+    return [each.strip() for each in re.split(r",(?![^\[]*\])(?!\s*[0-9-]+\s*(?:,|$))", text)]
 
 
 def _check_alone(

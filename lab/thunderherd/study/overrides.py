@@ -26,6 +26,7 @@ from thunderherd.study.file.tables import (
     StudyForm,
     SweepTable,
 )
+from thunderherd.toml.cpus import CPU_LIST
 from thunderherd.toml.file import KeyPath, suggest
 
 
@@ -48,7 +49,7 @@ def _value(where: str, value: str) -> Any:
         try:
             return tomllib.loads(f"value = {value}")["value"]
         except tomllib.TOMLDecodeError:
-            if re.fullmatch(r"[^\s\[\]{}\"'=,#]+", value):
+            if re.fullmatch(r"[^\s\[\]{}\"'=,#]+", value) or CPU_LIST.fullmatch(value):
                 return value
     hint = 'such as 100, true, "text" or [0, 1]'
     raise UserError(f"{value!r} is not a TOML value", code="set.invalid_value", hint=hint, where=where)

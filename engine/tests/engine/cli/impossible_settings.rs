@@ -130,6 +130,9 @@ fn other_options_refuse_impossible_values() {
         let code = if value == "1000000000000" { "cpus.unavailable" } else { "arguments.invalid_value" };
         listener.refuses(code, "bytes", &[&format!("--cpus={value}")], &["--cpus", value]);
     }
+    for value in ["1-0", "0-", "-1", "0--1", "0-99999999", "0-1-2"] {
+        listener.refuses("arguments.invalid_value", "bytes", &[&format!("--cpus={value}")], &["--cpus", value]);
+    }
     for value in ["", "x", "1e3", "1000000000000"] {
         listener.refuses("arguments.invalid_value", "bytes", &[&format!("--parent={value}")], &["--parent", value]);
     }

@@ -26,6 +26,7 @@ from thunderherd.study.file.tables import (
     SweepTable,
     ValueTable,
 )
+from thunderherd.toml.cpus import without_ranges
 from thunderherd.toml.file import KeyPath, assign, flat, show
 from thunderherd.toml.quantities import SIZE, Quantity, axis_unit
 from thunderherd.toml.strict import StrictTable
@@ -224,7 +225,7 @@ def points(sweep: SweepTable, place: KeyPath) -> list[Point]:
             found.append(Point(table.name, _number(table.name, unit), changes, here))
         elif sweep.keys:
             each = (Change(tuple(key.split(".")), value, here, required=True) for key in sweep.keys)
-            found.append(Point(point_name(value), _number(value, unit), tuple(each), here))
+            found.append(Point(point_name(value), _number(without_ranges(value), unit), tuple(each), here))
     return found
 
 

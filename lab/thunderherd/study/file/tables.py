@@ -7,7 +7,7 @@ The descriptions of the fields are printed in error messages and in `docs/genera
 from collections.abc import Sequence
 from typing import Annotated, Any, Literal, Self
 
-from pydantic import Discriminator, Field, Tag
+from pydantic import BeforeValidator, Discriminator, Field, Tag
 
 from thunderherd.engine.catalogue import Defaults, Way
 from thunderherd.labs import KINDS, USUAL, with_namespaces
@@ -16,13 +16,17 @@ from thunderherd.records.crossover import CrossoverTable
 from thunderherd.records.extra_trials import CostTable, CountingTable, ProfilingTable
 from thunderherd.records.summary import Axis, TrialForm
 from thunderherd.study.file.source_tables import PaperCountersTable, PaperTable, SourceCsvTable
+from thunderherd.toml.cpus import without_ranges
 from thunderherd.toml.quantities import SHARE, TIME, percent_of
 from thunderherd.toml.strict import StrictTable, quantity_text, table_or
 
 SettingsTable = Annotated[
     dict[str, Any], Field(description="settings and their values, such as { backlog = 1024 }")
 ]
-Cpus = list[int] | Literal["any"] | None
+Cpus = Annotated[
+    list[int] | Literal["any"] | None,
+    BeforeValidator(without_ranges, json_schema_input_type=list[int] | str | None),
+]
 
 SEND = 'the primitive that sends, such as "writev" (default: the engine\'s usual one)'
 RECEIVE = 'the primitive that receives, such as "readv" (default: the engine\'s usual one)'
@@ -175,8 +179,12 @@ class LabTable(StrictTable):
         description='"free": the kernel chooses CPUs; "apart": the first CPU for the server, the others for '
         "the clients",
     )
-    server_cpus: Cpus = Field(default=None, description='CPU numbers of the server, such as [0]; or "any"')
-    client_cpus: Cpus = Field(default=None, description='CPU numbers of the clients, such as [1]; or "any"')
+    server_cpus: Cpus = Field(
+        default=None, description='CPU numbers of the server, such as [0] or "0-3,6"; or "any"'
+    )
+    client_cpus: Cpus = Field(
+        default=None, description='CPU numbers of the clients, such as [1] or "4-7"; or "any"'
+    )
 
 
 class LabChanges(LabTable, total=False):
