@@ -249,7 +249,7 @@ def looked_at(form: Form, where: Place, size: int, milliseconds: int, congestion
         "thread_per_client",
         workload="stream",
         receive=form.receive,
-        settings={**of_sockets(congestion), "receive_bytes": RECEIVE_BYTES},
+        settings={**of_sockets(congestion), "receive_size": RECEIVE_BYTES},
         cpus=where.server.cpus,
         listen=f"{where.address}:0",
         network_namespace=where.server.namespace,
@@ -281,7 +281,7 @@ def of_sockets(congestion: str) -> dict[str, SettingValue]:
 def of_client(form: Form, size: int, milliseconds: int) -> dict[str, SettingValue]:
     """Return the settings of a client of this form whose window covers two readings."""
     settings: dict[str, SettingValue] = {
-        "message_bytes": size,
+        "message_size": size,
         "clients": 1,
         "duration": (milliseconds + SLACK_MILLISECONDS) * MILLISECOND,
         "warm_up": WARM_UP_MILLISECONDS * MILLISECOND,
@@ -290,7 +290,7 @@ def of_client(form: Form, size: int, milliseconds: int) -> dict[str, SettingValu
         settings["messages_at_once"] = form.at_once
     if form.source != "memory":
         # The smallest possible file, so that it stays in the CPU's cache, as iperf3's does.
-        settings |= {"source": form.source, "source_bytes": 1}
+        settings |= {"source": form.source, "source_size": 1}
     return settings
 
 

@@ -14,8 +14,8 @@ use anyhow::{Context, Result};
 
 use crate::base::about::About;
 use crate::base::feature::{Feature, IO_URING};
-use crate::base::unit::Unit;
 use crate::base::setting::{Kind, Setting};
+use crate::base::unit::Unit;
 use crate::server::connection::Connection;
 use crate::server::design::{COMMON, Design, Run, Worker, no_pool};
 use crate::sys::ring::{Buffer, Completion, Ring};
@@ -29,7 +29,7 @@ pub static ENTRY: Design = Design {
         source: "io_uring(7); io_uring_enter(2), IORING_ACCEPT_MULTISHOT and IORING_RECV_MULTISHOT",
     },
     waits: Waits::ForCompletion,
-    settings: &[RECEIVE_BUFFERS, RECEIVE_BUFFER_BYTES, WAIT],
+    settings: &[RECEIVE_BUFFERS, RECEIVE_BUFFER_SIZE, WAIT],
     workers: no_pool,
     serve,
     rests_on: &[&IO_URING, &MULTISHOT],
@@ -51,8 +51,8 @@ const RECEIVE_BUFFERS: Setting = Setting {
     for_more: None,
 };
 
-const RECEIVE_BUFFER_BYTES: Setting = Setting {
-    name: "receive_buffer_bytes",
+const RECEIVE_BUFFER_SIZE: Setting = Setting {
+    name: "receive_buffer_size",
     help: "Size of each receive buffer",
     unit: Unit::Bytes,
     kind: Kind::Integer { minimum: 64, maximum: 1 << 20, default: 4096 },
@@ -61,7 +61,7 @@ const RECEIVE_BUFFER_BYTES: Setting = Setting {
 
 fn serve(run: &'static Run) -> Result<()> {
     let buffers = run.settings.integer(RECEIVE_BUFFERS.name) as u16;
-    let mut ring = Ring::new(buffers, run.settings.integer(RECEIVE_BUFFER_BYTES.name) as usize)
+    let mut ring = Ring::new(buffers, run.settings.integer(RECEIVE_BUFFER_SIZE.name) as usize)
         .context("cannot create the ring")?;
     let (acceptor, mut worker) = (run.acceptor(), run.worker()?);
     let listener = run.listener().as_fd();

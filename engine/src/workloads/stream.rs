@@ -37,7 +37,7 @@ use crate::sys::memory::shared::SharedArray;
 use crate::transfer::outbox::Outbox;
 use crate::transfer::primitive::{Waits, Want};
 
-use receiving::{RECEIVE_BYTES, Receiving, VERIFY};
+use receiving::{RECEIVE_SIZE, Receiving, VERIFY};
 use reel::Reel;
 use request::{LONGEST_LINE, Request, say};
 use sums::Sums;
@@ -48,14 +48,14 @@ pub static ENTRY: Workload = Workload {
         source: "iperf.fr; hewlettpackard.github.io/netperf, TCP_STREAM and TCP_MAERTS",
     },
     port: 5201,
-    service_settings: &[reel::MESSAGE_BYTES, reel::SOURCE, reel::SOURCE_BYTES, RECEIVE_BYTES, VERIFY],
+    service_settings: &[reel::MESSAGE_SIZE, reel::SOURCE, reel::SOURCE_SIZE, RECEIVE_SIZE, VERIFY],
     client_settings: &[
         client::DIRECTION,
-        client::STREAM_BYTES,
-        reel::MESSAGE_BYTES,
+        client::STREAM_SIZE,
+        reel::MESSAGE_SIZE,
         reel::SOURCE,
-        reel::SOURCE_BYTES,
-        RECEIVE_BYTES,
+        reel::SOURCE_SIZE,
+        RECEIVE_SIZE,
         VERIFY,
     ],
     takes_unstored: &[End::Service, End::Client],

@@ -256,7 +256,7 @@ const HTTP: Protocol = Protocol {
 /// One direction: received bytes are counted, and sent bytes are those of `bytes`, of any requested length.
 const STREAM: Protocol = Protocol {
     name: "stream",
-    brief: Brief { server: &[], load: &["--stream-bytes", "300000"] },
+    brief: Brief { server: &[], load: &["--stream-size", "300000"] },
     exchanges: || vec![put(5), get(4000), put(1), get(1), put(3000)],
     large: Some(get),
     incomplete: b"put 5\n\0\x01",

@@ -279,7 +279,7 @@ def test_mistakes_with_a_study(changes: dict[str, Any], code: str, facts: list[s
         ({"over": "pool=1..20000"}, "crossover.over_exceeds_setting", ["1 to 4096 workers"]),
         ({"over": "bytes=9..1"}, "quantity.reversed_range", ["--over", "9", "--over bytes=1..9"]),
         ({"over": "bytes=1..many"}, "quantity.not_a_number", ["'many'"]),
-        ({"over": "message_bytes"}, "quantity.not_a_range", ["LOW..HIGH", "--over message_bytes=64..4MiB"]),
+        ({"over": "message_size"}, "quantity.not_a_range", ["LOW..HIGH", "--over message_size=64..4MiB"]),
         ({"over": "settings.pool=5"}, "quantity.not_a_range", ["LOW..HIGH", "--over settings.pool=1..64"]),
         (
             {"a": MORE, "b": "recv"},
@@ -361,7 +361,7 @@ def test_sizes_that_a_product_forbids_are_refused_with_alternatives(use_engine: 
     assert ": none" in hint and "15 and 20" in hint
     assert '"load.settings.buffers" = 15, "load.settings.buffer_size" = 100' in hint
     problem = refused(offered, a="writev", b="write_once", over="mesage_bytes=64..100", load=None)
-    assert "'message_bytes'? " in problem.hint
+    assert "'message_size'? " in problem.hint
     problem = refused(offered, over="bytes=1..1MiB", workload="echo", load=None)
     assert problem.hint == "type --over bytes=1..64KiB" and "1 to 64KiB" in problem.message
 

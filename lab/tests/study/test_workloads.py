@@ -33,7 +33,7 @@ load = { primitive = "writev" }
 name = "bulk"
 design = "thread_per_client"
 workload = "stream"
-load = { settings = { stream_bytes = 6000000 } }
+load = { settings = { stream_size = 6000000 } }
 """
 
 
@@ -49,15 +49,15 @@ def test_each_contender_has_the_settings_of_its_own_protocol(tmp_path: Path, use
     assert (pieces.workload, pieces.load.workload) == ("blast", "blast")
     assert (bulk.workload, bulk.load.workload) == ("stream", "stream")
     assert (pieces.settings["repetition_limit"], pieces.load.settings["repetitions"]) == (5000, 4000)
-    assert bulk.load.settings["stream_bytes"] == 6_000_000
+    assert bulk.load.settings["stream_size"] == 6_000_000
     # Settings of the study's workload do not apply to the other one.
     assert not {"repetition_limit", "repetitions"} & {*bulk.settings, *bulk.load.settings}
     assert bulk.load.requests_per_trial == 1
 
 
 def test_an_override_reaches_the_contender_that_has_the_setting(tmp_path: Path, use_engine: Path) -> None:
-    study = loaded(tmp_path, TWO, "bulk.receive_bytes=4096", "load.settings.repetitions=100")
-    assert study.contender("bulk").settings["receive_bytes"] == 4096
+    study = loaded(tmp_path, TWO, "bulk.receive_size=4096", "load.settings.repetitions=100")
+    assert study.contender("bulk").settings["receive_size"] == 4096
     assert study.contender("pieces").load.settings["repetitions"] == 100
     other = loaded(tmp_path, TWO, "contenders.pieces.workload=fields")
     assert (other.contender("pieces").workload, other.contender("bulk").workload) == ("fields", "stream")
@@ -67,7 +67,7 @@ def test_an_override_reaches_the_contender_that_has_the_setting(tmp_path: Path, 
     ("before", "after", "line", "code"),
     [
         ('workload = "stream"', 'workload = "steam"', 23, "study.unknown_workload"),
-        ("stream_bytes = 6000000", "buffers = 15", 24, "study.unknown_setting"),
+        ("stream_size = 6000000", "buffers = 15", 24, "study.unknown_setting"),
         ("repetitions = 4000", "repetitions = 6000", 13, "study.contradicting_settings"),
     ],
 )

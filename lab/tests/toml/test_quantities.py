@@ -71,7 +71,7 @@ def test_invalid_quantities_are_refused(text: str, code: str, hinted: str) -> No
 
 
 def test_ranges_are_parsed() -> None:
-    assert parse_range("message_bytes=64..4MiB", "--over") == Range("message_bytes", 64, 4 * 2**20)
+    assert parse_range("message_size=64..4MiB", "--over") == Range("message_size", 64, 4 * 2**20)
     assert parse_range("load.settings.bytes = 1 .. 1.5k", "--over") == Range("load.settings.bytes", 1, 1500)
 
 

@@ -157,7 +157,7 @@ def test_a_stream_is_counted_by_its_receiver(trial: Trial, direction: str) -> No
 
 
 def test_stream_with_a_byte_limit_has_the_rate_of_the_whole_load(trial: Trial) -> None:
-    found = trial("stream", "closed", "children = 2, loops = 2, stream_bytes = 3000000", warm_up=2)
+    found = trial("stream", "closed", "children = 2, loops = 2, stream_size = 3000000", warm_up=2)
     metrics = found.metrics or {}
     elapsed = metrics["elapsed_seconds"]
     assert elapsed is not None

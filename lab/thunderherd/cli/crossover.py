@@ -21,7 +21,7 @@ def crossover(
     over: Annotated[
         list[str],
         typer.Option(
-            "--over", metavar="SETTING=LOW..HIGH", help="Setting and range, such as message_bytes=64..4MiB."
+            "--over", metavar="SETTING=LOW..HIGH", help="Setting and range, such as message_size=64..4MiB."
         ),
     ],
     workload: Annotated[

@@ -22,8 +22,8 @@ if TYPE_CHECKING:
     from thunderherd.search.written_study import Tables
     from thunderherd.study.resolved import Contender, Study
 
-SOURCE_BYTES = "source_bytes"
-"""The setting, and the fact of a dry run, for the size of the file that streams are sent from."""
+SOURCE_SIZE = "source_size"
+"""The setting for the size of the file that streams are sent from."""
 
 FIRST = 2
 """This many sizes of a sweep show what its contenders are."""
@@ -101,7 +101,7 @@ class _Over:
     def check_source(self, each: Contender, catalogue: Catalogue) -> None:
         """Check that the size of a stream's source matters: only for a file above the engine's smallest."""
         for key in self.keys:
-            if key.rpartition(".")[2] != SOURCE_BYTES:
+            if key.rpartition(".")[2] != SOURCE_SIZE:
                 continue
             is_load = _side(key) == "client"
             answer = judged(command_of_load(each.load) if is_load else command_of_server(each), catalogue)
@@ -111,15 +111,15 @@ class _Over:
             least, high = answer.source_bytes, self.range_.high
             if least is None:
                 raise self.refusal(
-                    f"{SOURCE_BYTES} has no effect: the stream is sent from memory",
+                    f"{SOURCE_SIZE} has no effect: the stream is sent from memory",
                     "crossover.source_is_memory",
                     f"add --set {table}.source=file, or memfd",
                 )
-            if int((each.load.settings if is_load else each.settings)[SOURCE_BYTES]) < least:
+            if int((each.load.settings if is_load else each.settings)[SOURCE_SIZE]) < least:
                 instead = (
                     f"type {self.typed(least, high)}"
                     if least < high
-                    else f"choose sizes above {least}, or lower that bound by --set {table}.message_bytes=..."
+                    else f"choose sizes above {least}, or lower that bound by --set {table}.message_size=..."
                 )
                 raise self.refusal(
                     f"below {least} all sizes are the same file", "crossover.source_too_small", instead

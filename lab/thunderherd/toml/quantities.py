@@ -247,7 +247,7 @@ class Range:
 
 
 def parse_range(text: str, option: str, own: Mapping[str, Quantity] = MappingProxyType({})) -> Range:
-    """Reads `message_bytes=64..4MiB`. Raises UserError, which names the option, for other texts.
+    """Reads `message_size=64..4MiB`. Raises UserError, which names the option, for other texts.
 
     `option` is the place of an error: `crossover: --over`. `own` are the settings that need a unit, by name;
     the caller checks their least values.
@@ -285,7 +285,7 @@ def _example(name: str, own: Mapping[str, Quantity]) -> str:
     if name in own:
         return f"{name}={own[name].range_example}"
     name = name if re.fullmatch(r"[a-z_]+(\.[a-z_]+)*", name) else "bytes"
-    return f"{name}={'64..4MiB' if name.endswith('bytes') else '1..64'}"
+    return f"{name}={'64..4MiB' if name.endswith(('bytes', 'size')) else '1..64'}"
 
 
 def parse_quantity(text: str, where: str, kind: Quantity | None = None) -> int:

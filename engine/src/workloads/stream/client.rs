@@ -5,13 +5,13 @@ use std::sync::{Arc, Mutex, PoisonError};
 
 use anyhow::{Context, Result};
 
-use super::receiving::{RECEIVE_BYTES, Receiving, VERIFY};
-use super::reel::{MESSAGE_BYTES, Reel, SOURCE, SOURCE_BYTES};
+use super::receiving::{RECEIVE_SIZE, Receiving, VERIFY};
+use super::reel::{MESSAGE_SIZE, Reel, SOURCE, SOURCE_SIZE};
 use super::request::{LONGEST_LINE, MOST_MICROSECONDS, Request, say};
 use super::sums::Sums;
 use crate::base::mistake::{Blame, mistake_with_hint};
-use crate::base::unit::Unit;
 use crate::base::setting::{Kind, Setting, Settings, Value};
+use crate::base::unit::Unit;
 use crate::base::window::Window;
 use crate::client::load::DURATION;
 use crate::protocol::workload::{
@@ -39,13 +39,13 @@ pub const TURNED: Direction = Direction {
     setting: DIRECTION,
     to_server: TO_SERVER,
     to_client: TO_CLIENT,
-    of_sender: &[MESSAGE_BYTES, SOURCE, SOURCE_BYTES],
-    of_receiver: &[RECEIVE_BYTES, VERIFY],
+    of_sender: &[MESSAGE_SIZE, SOURCE, SOURCE_SIZE],
+    of_receiver: &[RECEIVE_SIZE, VERIFY],
 };
 
 /// Length of a stream.
-pub const STREAM_BYTES: Setting = Setting {
-    name: "stream_bytes",
+pub const STREAM_SIZE: Setting = Setting {
+    name: "stream_size",
     help: "Length of each stream in bytes; 0: until the load ends by time",
     unit: Unit::Bytes,
     kind: Kind::Integer { minimum: 0, maximum: 1 << 50, default: 0 },
@@ -58,15 +58,15 @@ const TOO_SOON: u64 = 1000;
 
 /// Makes the client side.
 pub fn client(settings: &Settings) -> Result<Box<dyn Client>> {
-    let bytes = Some(settings.integer(STREAM_BYTES.name)).filter(|&bytes| bytes > 0);
+    let bytes = Some(settings.integer(STREAM_SIZE.name)).filter(|&bytes| bytes > 0);
     let timed = matches!(settings.values().get(DURATION.name), Some(Value::Integer(1..)));
     if bytes.is_none() && !timed {
         return Err(mistake_with_hint(
             "stream.no_end",
             "the stream has neither a length nor a duration",
-            "give --stream-bytes 1GiB or the like, or --duration 10s with a --load that ends by time",
+            "give --stream-size 1GiB or the like, or --duration 10s with a --load that ends by time",
         )
-        .blaming(&[STREAM_BYTES.name]));
+        .blaming(&[STREAM_SIZE.name]));
     }
     let to_server = settings.word(DIRECTION.name) == TO_SERVER;
     let request = match (to_server, bytes) {

@@ -2,16 +2,16 @@
 
 use std::sync::Arc;
 
-use crate::base::unit::Unit;
 use crate::base::setting::{Kind, Setting, Settings};
+use crate::base::unit::Unit;
 use crate::protocol::pattern::difference;
 use crate::protocol::workload::Input;
 use crate::transfer::primitive::Want;
 
 use super::reel;
 
-pub const RECEIVE_BYTES: Setting = Setting {
-    name: "receive_bytes",
+pub const RECEIVE_SIZE: Setting = Setting {
+    name: "receive_size",
     help: "Maximum size of one receive of a stream",
     unit: Unit::Bytes,
     kind: Kind::Integer { minimum: 1, maximum: 16 << 20, default: 128 << 10 },
@@ -51,7 +51,7 @@ impl Receiving {
             _ => 0,
         };
         let expected = reel::bytes_of_a_stream(AT_A_TIME + reel::PERIOD).into();
-        Receiving { most: settings.integer(RECEIVE_BYTES.name) as usize, compared, expected }
+        Receiving { most: settings.integer(RECEIVE_SIZE.name) as usize, compared, expected }
     }
 
     pub fn want(&self, due: u64) -> Want {

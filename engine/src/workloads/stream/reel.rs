@@ -7,19 +7,19 @@ use std::sync::{Arc, OnceLock};
 
 use anyhow::{Context, Result};
 
-use crate::base::unit::Unit;
 use crate::base::setting::{Kind, Setting, Settings};
+use crate::base::unit::Unit;
 use crate::protocol::pattern::pattern;
 use crate::sys::descriptor;
 use crate::transfer::outbox::{Outbox, PART, Piece};
 
 /// Message size.
-pub const MESSAGE_BYTES: Setting = Setting {
-    name: "message_bytes",
+pub const MESSAGE_SIZE: Setting = Setting {
+    name: "message_size",
     help: "Message size of a stream: bytes per send call, as far as the send primitive can",
     unit: Unit::Bytes,
     kind: Kind::Integer { minimum: 1, maximum: 16 << 20, default: 128 << 10 },
-    for_more: Some("for longer streams, use --stream-bytes or --duration: a message is what one call sends"),
+    for_more: Some("for longer streams, use --stream-size or --duration: a message is what one call sends"),
 };
 
 /// Source of the stream.
@@ -32,12 +32,12 @@ pub const SOURCE: Setting = Setting {
 };
 
 /// Size of the file.
-pub const SOURCE_BYTES: Setting = Setting {
-    name: "source_bytes",
+pub const SOURCE_SIZE: Setting = Setting {
+    name: "source_size",
     help: "Size of the file that a stream is sent from repeatedly; at least one message",
     unit: Unit::Bytes,
     kind: Kind::Integer { minimum: 1, maximum: 1 << 33, default: 16 << 20 },
-    for_more: Some("for longer streams, use --stream-bytes or --duration: the file is sent repeatedly"),
+    for_more: Some("for longer streams, use --stream-size or --duration: the file is sent repeatedly"),
 };
 
 /// Period of a stream in bytes. It lets messages of common sizes begin at page boundaries of a file. A transfer from
@@ -79,11 +79,11 @@ enum Source {
 impl Reel {
     /// Reads the settings.
     pub fn new(settings: &Settings) -> Self {
-        let message = settings.integer(MESSAGE_BYTES.name);
+        let message = settings.integer(MESSAGE_SIZE.name);
         let part = (PART as u64 / message).max(1) * message;
         // Room for a part that starts anywhere in the period.
         let least = part + PERIOD as u64 - 1;
-        let length = settings.integer(SOURCE_BYTES.name).max(least);
+        let length = settings.integer(SOURCE_SIZE.name).max(least);
         let source = match settings.word(SOURCE.name) {
             "memory" => Source::Memory,
             "memfd" => Source::Memfd,

@@ -34,7 +34,7 @@ fn number(name: &'static str, number: u64) -> (&'static str, Value) {
 
 /// Gives a session the peer's bytes, cut into segments, and then the end; returns everything it sends, or the error.
 fn answers(segments: &[&[u8]]) -> std::result::Result<Vec<u8>, ErrorKind> {
-    let (service, _) = ends(&[number("stream_bytes", 1), word("verify", "all"), number("message_bytes", 100)]);
+    let (service, _) = ends(&[number("stream_size", 1), word("verify", "all"), number("message_size", 100)]);
     let (mut session, mut inbox, mut outbox, mut said) =
         (service.open(), Inbox::default(), Outbox::default(), Vec::new());
     let mut take = |outbox: &mut Outbox| {
@@ -153,7 +153,7 @@ fn judge(given: &[(&'static str, Value)], segments: &[&[u8]]) -> std::result::Re
 
 #[test]
 fn the_servers_count_must_be_what_was_sent() {
-    let judge = |reply: &str| judge(&[number("stream_bytes", 1000)], &[reply.as_bytes()]);
+    let judge = |reply: &str| judge(&[number("stream_size", 1000)], &[reply.as_bytes()]);
     assert_eq!(judge("1000\n"), Ok(Answer::Complete));
     for (wrong, word) in [
         ("999\n", "\"999\" received bytes, but 1000"),
@@ -171,7 +171,7 @@ fn the_servers_count_must_be_what_was_sent() {
 #[test]
 fn a_stream_is_compared_as_far_as_it_is_to_be() {
     let judge = |verify: &str, segments: &[&[u8]]| {
-        judge(&[number("stream_bytes", 1000), word("direction", "to_client"), word("verify", verify)], segments)
+        judge(&[number("stream_size", 1000), word("direction", "to_client"), word("verify", verify)], segments)
     };
     let right = pattern(1000);
     assert_eq!(judge("all", &[&right[..70], &right[70..]]), Ok(Answer::Complete));
@@ -188,7 +188,7 @@ fn a_stream_is_compared_as_far_as_it_is_to_be() {
 #[test]
 fn messages_of_a_size_in_use_begin_with_a_page_of_a_file() {
     for (source, message) in [("memfd", 64), ("file", 16 << 10), ("file", 128 << 10), ("file", 1 << 20)] {
-        let given = [word("source", source), number("message_bytes", message)];
+        let given = [word("source", source), number("message_size", message)];
         let (reel, mut next) = (Reel::new(&settings(ENTRY.client_settings, &given)), 0);
         reel.make().unwrap();
         for _ in 0..40 {
@@ -207,10 +207,10 @@ fn a_stream_needs_an_end() {
     };
     let timed = [ENTRY.client_settings, &[DURATION]].concat();
     for message in [refused(ENTRY.client_settings, &[]), refused(&timed, &[])] {
-        assert!(message.unwrap().contains("--stream-bytes"));
+        assert!(message.unwrap().contains("--stream-size"));
     }
     assert_eq!(refused(&timed, &[number("duration", 1_000_000)]), None);
-    assert_eq!(refused(ENTRY.client_settings, &[number("stream_bytes", 1)]), None);
+    assert_eq!(refused(ENTRY.client_settings, &[number("stream_size", 1)]), None);
 }
 
 #[test]
@@ -271,10 +271,10 @@ proptest::proptest! {
             word("direction", direction),
             word("source", source),
             word("verify", "all"),
-            number("message_bytes", message),
-            number("source_bytes", source_bytes),
-            number("stream_bytes", bytes),
-            number("receive_bytes", receive),
+            number("message_size", message),
+            number("source_size", source_bytes),
+            number("stream_size", bytes),
+            number("receive_size", receive),
         ]);
         let (window, discard) = (Window::whole_life(), if discards { ENTRY.takes_unstored } else { &[] });
         // Receiving byte by byte would take long.

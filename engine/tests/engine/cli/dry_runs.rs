@@ -23,7 +23,7 @@ fn line(ran: &Ran) -> Value {
 }
 
 const LOAD: &str = "load bytes --connect 127.0.0.1:1";
-const STREAM: &str = "load stream --connect 127.0.0.1:1 --stream-bytes 10";
+const STREAM: &str = "load stream --connect 127.0.0.1:1 --stream-size 10";
 
 #[test]
 fn what_is_possible_is_accepted_with_its_facts() {
@@ -38,7 +38,7 @@ fn what_is_possible_is_accepted_with_its_facts() {
         (format!("{LOAD} --sizes weighted:9@1,70@2,3@4"), accepted(&["bytes"], Some(70), None)),
         (format!("{LOAD} --sizes lognormal:4096,1.5"), accepted(&["bytes"], Some(16384), None)),
         (STREAM.to_owned(), accepted(&[], None, None)),
-        (format!("{STREAM} --source memfd --source-bytes 1 --message-bytes 100"), accepted(&[], None, Some(131_035))),
+        (format!("{STREAM} --source memfd --source-size 1 --message-size 100"), accepted(&[], None, Some(131_035))),
         ("serve epoll --workload stream --source file".to_owned(), accepted(&[], None, Some(16 << 20))),
     ] {
         let ran = dry(&command);
@@ -99,7 +99,7 @@ fn what_is_impossible_is_refused_with_what_to_blame() {
         (format!("{LOAD} --sizes fixed:1 --bytes 1"), "workload.contradiction", &["bytes", "sizes"]),
         (format!("{LOAD} --sizes 1"), "sizes.invalid", &["sizes"]),
         (format!("{STREAM} {timed}"), "load.open_needs_replies", &["load", "workload"]),
-        ("load stream --connect 127.0.0.1:1".to_owned(), "stream.no_end", &["stream_bytes"]),
+        ("load stream --connect 127.0.0.1:1".to_owned(), "stream.no_end", &["stream_size"]),
         (
             "load blast --connect 127.0.0.1:1 --buffers 7".to_owned(),
             "blast.not_an_iteration",

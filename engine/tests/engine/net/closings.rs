@@ -100,7 +100,7 @@ fn a_resetting_load_keeps_connections_that_it_shut_down_in_time_wait() {
             for later in [0, 5000] {
                 let port = serve(move |stream| takes_a_stream(stream, later));
                 let before = process::in_time_wait_towards(port);
-                let options = "--load closed_connections --clients 3 --duration 100ms --message-bytes 1000";
+                let options = "--load closed_connections --clients 3 --duration 100ms --message-size 1000";
                 let line = load("stream", port, &format!("{options} --closing {closing} {back_end}"));
                 let closings = &line["closings"];
                 let [closed, reset] = ["closed_by_load", "reset_by_load"].map(|name| number(&closings[name]));

@@ -89,7 +89,7 @@ fn an_unavailable_congestion_control_is_refused_at_once() {
 /// a few kilobytes are not slowed down.
 #[test]
 fn the_end_that_sends_a_stream_warns_of_a_congestion_control_that_slows_it_down() {
-    let stream = "stream --stream-bytes 100000 --loops 1 --direction";
+    let stream = "stream --stream-size 100000 --loops 1 --direction";
     let [to_client, to_server] = ["to_client", "to_server"].map(|direction| format!("{stream} {direction}"));
     for (load, name, by_server, by_load) in [
         (to_client.as_str(), "reno", false, false),

@@ -17,14 +17,14 @@ use crate::support::{Ran, process, protocol, refused, run};
 #[test]
 fn streams_in_both_directions_are_complete_under_every_design_and_load() {
     for design in designs() {
-        let server = Server::start(&design, "stream", &["--verify", "all", "--message-bytes", "10000"]);
+        let server = Server::start(&design, "stream", &["--verify", "all", "--message-size", "10000"]);
         let mut loads = Vec::new();
         for who in
             ["closed --children 2", "closed_threads --clients 2 --connections kept", "closed_connections --clients 2"]
         {
             for direction in ["to_server", "to_client"] {
                 let options = format!(
-                    "--load {who} --direction {direction} --loops 3 --stream-bytes 1000000 --verify all --message-bytes 999"
+                    "--load {who} --direction {direction} --loops 3 --stream-size 1000000 --verify all --message-size 999"
                 );
                 loads.push(load("stream", server.port, &options));
             }
@@ -85,10 +85,10 @@ fn files_are_streamed_with_every_primitive() {
     let of = |moves: &'static str| there.iter().filter(move |entry| entry["moves"] == moves);
     let server = Server::start("thread_per_client", "stream", &["--verify", "all"]);
     let mut loads = Vec::new();
-    let fixed = "--load closed_threads --clients 1 --loops 2 --stream-bytes 2000000 --source-bytes 300000 --verify all";
+    let fixed = "--load closed_threads --clients 1 --loops 2 --stream-size 2000000 --source-size 300000 --verify all";
     for primitive in of("out").map(name) {
         for source in ["memory", "memfd", "file"] {
-            let options = format!("{fixed} --primitive {primitive} --source {source} --message-bytes 70000");
+            let options = format!("{fixed} --primitive {primitive} --source {source} --message-size 70000");
             loads.push(load("stream", server.port, &options));
         }
     }
@@ -99,7 +99,7 @@ fn files_are_streamed_with_every_primitive() {
     // The server sends the files, and receives with every primitive. Its data in memory does not stay.
     let not_lent = of("out").filter(|entry| entry["lends"] == false).map(name);
     for (primitive, receive) in not_lent.zip(of("in").map(name).cycle()) {
-        let options = ["--primitive", primitive, "--receive", receive, "--source", "memfd", "--source-bytes", "100000"];
+        let options = ["--primitive", primitive, "--receive", receive, "--source", "memfd", "--source-size", "100000"];
         let server = Server::start("thread_per_client", "stream", &options);
         let loads = ["to_server", "to_client"]
             .map(|direction| load("stream", server.port, &format!("{fixed} --direction {direction}")));
@@ -115,7 +115,7 @@ fn small_messages_are_gathered_if_configured() {
         [("sendmsg", 1, 100_100), ("sendmsg", 1024, 110), ("write_once", 1024, 110), ("writev", 10, 10_300)]
     {
         let options = format!(
-            "--load closed --children 1 --loops 1 --stream-bytes 6400000 --message-bytes 64 --primitive {primitive} \
+            "--load closed --children 1 --loops 1 --stream-size 6400000 --message-size 64 --primitive {primitive} \
              --messages-at-once {at_once}"
         );
         let calls = number(&load("stream", server.port, &options)["tally"]["send_calls"]);
@@ -124,7 +124,7 @@ fn small_messages_are_gathered_if_configured() {
     server.stop().is_good();
     // With a call for each piece nothing is gathered, whatever flags announce the next piece.
     for primitive in ["send_each", "send_more", "cork"] {
-        let options = format!("--stream-bytes 1 --primitive {primitive} --messages-at-once 4");
+        let options = format!("--stream-size 1 --primitive {primitive} --messages-at-once 4");
         refused(&run(&mut command("stream", 1, &options)), "setting.unknown", &["--messages-at-once", "sendmsg"]);
     }
 }
@@ -164,14 +164,14 @@ fn peers_that_break_off_a_stream_are_detected() {
         assert_eq!(line["account"]["bytes_streamed_to_client"], 0);
         line["first_error"].as_str().unwrap().to_owned()
     };
-    let broken = seen("--loops 1 --stream-bytes 100000000", |mut stream| drop(stream.read(&mut [0; 1000])));
+    let broken = seen("--loops 1 --stream-size 100000000", |mut stream| drop(stream.read(&mut [0; 1000])));
     assert!(broken.contains("sending") || broken.contains("receiving"), "{broken}");
-    let wrong = seen("--loops 1 --stream-bytes 1000", |mut stream| {
+    let wrong = seen("--loops 1 --stream-size 1000", |mut stream| {
         let _ = stream.read_exact(&mut [0; 1009]);
         let _ = stream.write_all(b"999\n");
     });
     assert!(wrong.contains("999"), "{wrong}");
-    let short = seen("--loops 1 --stream-bytes 1000 --direction to_client", |mut stream| {
+    let short = seen("--loops 1 --stream-size 1000 --direction to_client", |mut stream| {
         let _ = stream.read(&mut [0; 100]);
         let _ = stream.write_all(&protocol::bytes(900).reply);
     });
@@ -182,7 +182,7 @@ fn peers_that_break_off_a_stream_are_detected() {
     });
     // The rest of the window when the stream is requested.
     assert!(soon.contains(" milliseconds") && (soon.contains("of 1000 ") || soon.contains("of 9")), "{soon}");
-    let other = seen("--loops 1 --stream-bytes 1000 --direction to_client", |mut stream| {
+    let other = seen("--loops 1 --stream-size 1000 --direction to_client", |mut stream| {
         let _ = stream.read(&mut [0; 100]);
         let _ = stream.write_all(&[7; 1000]);
         let _ = stream.read(&mut [0]);
@@ -204,7 +204,7 @@ fn a_shown_stream_is_shown_in_part() {
         ),
     ] {
         let options =
-            format!("--load closed --children 1 --loops 1 --stream-bytes 5000000 --direction {direction} --show");
+            format!("--load closed --children 1 --loops 1 --stream-size 5000000 --direction {direction} --show");
         let ran = run(&mut command("stream", server.port, &options));
         assert_eq!(ran.status, Some(0), "{ran:?}");
         words.iter().for_each(|word| assert!(ran.output.contains(word), "{word} is not in {}", ran.output));
