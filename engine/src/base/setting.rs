@@ -157,7 +157,10 @@ impl Setting {
                 Err(fault) => return Err(self.refusal(text, fault)),
             },
             Kind::Boolean { .. } => text.parse().ok().map(Value::Boolean),
-            Kind::Choice { choices, .. } => choices.contains(&text).then(|| Value::Word(text.to_owned())),
+            Kind::Choice { choices, .. } => {
+                let word = text.replace('-', "_");
+                choices.contains(&word.as_str()).then_some(Value::Word(word))
+            }
             Kind::Text { longest, .. } => {
                 let allowed = (1..=longest).contains(&text.len()) && text.bytes().all(|byte| byte.is_ascii_graphic());
                 allowed.then(|| Value::Word(text.to_owned()))

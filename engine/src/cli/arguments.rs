@@ -9,6 +9,8 @@ use clap::{Arg, ArgAction, Command, Error, value_parser};
 
 use crate::base::about::Entry;
 use crate::base::setting::Setting;
+use crate::client::event_loop::THREADS;
+use crate::client::load::{CLIENTS, DURATION};
 use crate::count::counter::Counter;
 use crate::count::event_name::{self, FORMS};
 use crate::count::perf_names;
@@ -18,6 +20,7 @@ use crate::limits::LIMITS;
 use crate::loads::LOADS;
 use crate::primitives::PRIMITIVES;
 use crate::registry::catalogue::{self, defaults};
+use crate::requests::schedule::RATE;
 use crate::runs;
 use crate::transfer::primitive::{Direction, Primitive};
 use crate::workloads::WORKLOADS;
@@ -45,6 +48,7 @@ pub fn command() -> Command {
 fn serve_command() -> Command {
     let command = Command::new("serve")
         .about("Serve a workload with a design until SIGINT or SIGTERM")
+        .override_usage("thunderherd-engine serve <DESIGN> [WORKLOAD] [OPTIONS]")
         .arg(
             chosen("design", DESIGNS).required(true).help("Server design: how connections reach processes and threads"),
         )
@@ -87,6 +91,12 @@ fn serve_command() -> Command {
 fn load_command() -> Command {
     let command = Command::new("load")
         .about("Load a server, count its replies and check their bytes; exit status 1 unless every reply came and was right")
+        .override_usage("thunderherd-engine load <WORKLOAD> --connect <HOST:PORT> [OPTIONS]\n       thunderherd-engine load http://HOST:PORT/PATH [-c CLIENTS] [-d DURATION] [-t THREADS] [-R RATE] [OPTIONS]")
+        .after_help(
+            "A URL, such as http://HOST:PORT/PATH or echo://HOST:PORT, stands for the workload, --connect and --path. \
+             Without --load, the load is then open if a rate is given, else closed_connections; connections persist, and \
+             the load lasts 10 s, unless other options are given",
+        )
         .arg(chosen("workload", WORKLOADS).required(true).help("The protocol"))
         .arg(
             text("connect", "HOST:PORT")
@@ -116,7 +126,9 @@ fn load_command() -> Command {
         ("Settings of workloads", settings(WORKLOADS, |workload| workload.client_settings)),
         ("Settings of every load", catalogue::LOAD_SETTINGS.to_vec()),
     ];
-    with_settings(common(command), groups)
+    let short = [(CLIENTS, 'c'), (DURATION, 'd'), (THREADS, 't'), (RATE, 'R')];
+    let command = with_settings(common(command), groups);
+    short.iter().fold(command, |command, (setting, short)| command.mut_arg(setting.name, |arg| arg.short(*short)))
 }
 
 /// The first counters that `perf stat` shows by default.

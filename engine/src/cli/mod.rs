@@ -1,6 +1,7 @@
 //! The command line: runs the typed command, or refuses it.
 
 pub mod arguments;
+mod shorthand;
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::ffi::OsString;
@@ -41,6 +42,7 @@ use crate::workloads::WORKLOADS;
 
 /// Runs the command line.
 pub fn run(arguments: Vec<OsString>) -> Result<ExitCode> {
+    let arguments = shorthand::expand(&arguments)?;
     let matches = match command().try_get_matches_from(&arguments) {
         Ok(matches) => matches,
         // Help and version, with colours only on a terminal.
@@ -400,7 +402,7 @@ fn profile(matches: &ArgMatches) -> Result<ExitCode> {
 fn behind_gate(by: &str, matches: &ArgMatches) -> Result<runs::start_gate::Command> {
     follow_parent(matches)?;
     let words: Vec<OsString> = matches.get_many("command").into_iter().flatten().cloned().collect();
-    let inner = [&[OsString::from(by)], &words[..]].concat();
+    let inner = shorthand::expand(&[&[OsString::from(by)], &words[..]].concat())?;
     let cpus = match command().try_get_matches_from(&inner) {
         Err(error) if error.use_stderr() => return Err(refused(&error, inner)),
         Ok(inner) => match inner.subcommand() {

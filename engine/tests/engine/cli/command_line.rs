@@ -117,7 +117,8 @@ fn missing_and_surplus_arguments_are_named() {
     mistake("load", "arguments.missing", &["workload"]);
     mistake("load bytes", "arguments.missing", &["--connect"]);
     mistake("serve prefork --pool", "arguments.invalid_value", &["--pool"]);
-    mistake("serve prefork prethread", "arguments.unknown", &["prethread"]);
+    mistake("serve prefork prethread", "arguments.invalid_value", &["prethread", "bytes"]);
+    mistake("serve prefork bytes more", "arguments.unknown", &["more"]);
     mistake("serve prefork --pool 3 --pool 4", "arguments.conflict", &["--pool"]);
     mistake("serve prefork --port 8888 --listen 127.0.0.1:8888", "arguments.conflict", &["--port", "--listen"]);
     mistake("list --matrix --json", "arguments.conflict", &["--matrix", "--json"]);

@@ -3,10 +3,12 @@
 use std::io::{Read, Write};
 use std::net::TcpStream;
 
-use serde_json::json;
+use serde_json::{Value, json};
 
 use crate::support::event_loops::{back_ends, count, load, serve};
 use crate::support::protocol;
+use crate::support::server::Server;
+use crate::support::{engine, refused, run};
 
 /// Bytes of a reply's body.
 const BYTES: usize = 4000;
@@ -130,4 +132,31 @@ fn a_reply_of_another_length_is_wrong() {
             load("http", port, "--load closed_connections --clients 1 --loops 1 --bytes 3999 --check count");
         assert_eq!(ran.status, Some(0), "{line}");
     }
+}
+
+/// The same options as wrk(1) and wrk2: connections of all threads together, seconds, threads, requests per second.
+#[test]
+fn a_url_with_short_options_is_a_load() {
+    let server = Server::start("epoll", "http", &["--bytes", "4KiB"]);
+    for (more, kind) in [("-t 2", "closed_connections"), ("-R 1k", "open")] {
+        let url = format!("http://127.0.0.1:{}/", server.port);
+        let mut command = engine();
+        command.args(["load", &url, "-c", "4", "-d", "200ms", "--bytes", "4KiB", "--json"]).args(more.split(' '));
+        let ran = run(&mut command);
+        let line: Value = serde_json::from_str(ran.output.lines().last().unwrap()).unwrap();
+        assert_eq!((line["workload"].as_str(), line["load"].as_str()), (Some("http"), Some(kind)), "{ran:?}");
+        let settings = &line["settings"];
+        assert_eq!([&settings["path"], &settings["connections"]], ["/", "kept"]);
+        assert_eq!([&settings["clients"], &settings["duration"]], [4, 200_000_000]);
+        assert!(line["tally"]["requests"].as_u64() > Some(0) && line["tally"]["errors"] == json!({}), "{line}");
+    }
+    server.stop().is_good();
+}
+
+#[test]
+fn a_workload_may_follow_the_design() {
+    let ran = run(engine().args(["serve", "epoll", "http", "--dry-run", "--json"]));
+    assert_eq!(ran.status, Some(0), "{ran:?}");
+    let ran = run(engine().args(["serve", "epoll", "htpp", "--dry-run"]));
+    refused(&ran, "arguments.invalid_value", &["htpp", "http"]);
 }

@@ -1,0 +1,183 @@
+//! Short forms of command lines: `load http://HOST:PORT/path`, as wrk(1) takes it, and `serve DESIGN WORKLOAD`.
+
+use std::ffi::OsString;
+
+use anyhow::Result;
+
+use crate::base::mistake::mistake_with_hint;
+use crate::client::load::KEPT;
+use crate::registry::catalogue;
+use crate::workloads::WORKLOADS;
+
+/// Port of a URL without one, if its scheme is `http`.
+const HTTP_PORT: u16 = 80;
+
+/// Duration of a load by URL, if neither a duration nor a number of requests is given: as wrk has it.
+const DURATION: &str = "10s";
+
+/// Returns the same command line in long form.
+pub fn expand(arguments: &[OsString]) -> Result<Vec<OsString>> {
+    let Some(at) =
+        arguments.iter().position(|word| word == "serve" || word == "load").filter(|at| is_command(arguments, *at))
+    else {
+        return Ok(arguments.to_vec());
+    };
+    let (before, rest) = (&arguments[..=at], &arguments[at + 1..]);
+    let words: Vec<String> = rest.iter().map(|word| word.to_string_lossy().into_owned()).collect();
+    let added = if arguments[at] == "serve" { served(&words) } else { loaded(&words)? };
+    Ok(match added {
+        Some((taken, added)) => {
+            let added = added.into_iter().map(OsString::from);
+            before.iter().cloned().chain(added).chain(rest[taken..].iter().cloned()).collect()
+        }
+        None => arguments.to_vec(),
+    })
+}
+
+/// Whether the word at this place is the command: the first word, or the first behind `--` of count and profile.
+fn is_command(arguments: &[OsString], at: usize) -> bool {
+    at == 1 || (at > 1 && arguments[at - 1] == "--")
+}
+
+fn is_word(word: &str) -> bool {
+    !word.starts_with('-')
+}
+
+/// `serve DESIGN WORKLOAD`: the number of words replaced, and their replacement.
+fn served(words: &[String]) -> Option<(usize, Vec<String>)> {
+    match words {
+        [design, workload, ..] if is_word(design) && is_word(workload) => {
+            Some((2, vec![design.clone(), "--workload".to_owned(), workload.clone()]))
+        }
+        _ => None,
+    }
+}
+
+/// `load URL`: as [`served`]. The kind of load follows from the options.
+fn loaded(words: &[String]) -> Result<Option<(usize, Vec<String>)>> {
+    let Some((place, (scheme, rest))) = words
+        .iter()
+        .enumerate()
+        .find_map(|(place, word)| Some((place, word.split_once("://")?)).filter(|_| is_word(word)))
+    else {
+        return Ok(None);
+    };
+    // A URL may be the value of an option.
+    if place > 0 {
+        return Ok(None);
+    }
+    let url = &words[place];
+    let Some(workload) = WORKLOADS.iter().find(|entry| entry.name == scheme) else {
+        let names: Vec<String> = WORKLOADS.iter().map(|entry| format!("{}://", entry.name)).collect();
+        return Err(mistake_with_hint(
+            "load.unknown_scheme",
+            format!("{url}: no workload has the scheme {scheme}"),
+            format!("allowed: {}", names.join(", ")),
+        ));
+    };
+    let end = rest.find(['/', '?', '#']).unwrap_or(rest.len());
+    let (authority, path) = rest.split_at(end);
+    let path = path.split('#').next().unwrap_or_default();
+    if authority.is_empty() {
+        return Err(mistake_with_hint("load.no_host", format!("{url} has no host"), format!("{scheme}://HOST:PORT")));
+    }
+    let has_port = authority.rsplit(']').next().is_some_and(|end| end.contains(':'));
+    let usual = if scheme == "http" { HTTP_PORT } else { catalogue::find(WORKLOADS, workload.name).item.port };
+    let address = if has_port { authority.to_owned() } else { format!("{authority}:{usual}") };
+    let mut added = vec![scheme.to_owned(), "--connect".to_owned(), address];
+    let mut add = |option: &str, value: &str| added.extend([format!("--{option}"), value.to_owned()]);
+    match (scheme, path) {
+        (_, "" | "/") => {}
+        ("http", path) if path.starts_with('/') => add("path", path),
+        ("http", query) => add("path", &format!("/{query}")),
+        _ => {
+            return Err(mistake_with_hint(
+                "load.path_without_http",
+                format!("{url} has a path, which only http has"),
+                format!("leave out {path}"),
+            ));
+        }
+    }
+    let has = |option: &str, short: &str| {
+        let long = format!("--{option}");
+        words.iter().any(|word| {
+            *word == long
+                || word.strip_prefix(&long).is_some_and(|rest| rest.starts_with('='))
+                || (!short.is_empty() && word.starts_with(short) && !word.starts_with("--"))
+        })
+    };
+    if !has("load", "") {
+        add("load", if has("rate", "-R") || has("arrivals", "") { "open" } else { "closed_connections" });
+        if !has("connections", "") {
+            add("connections", KEPT);
+        }
+        if !has("duration", "-d") && !has("loops", "") {
+            add("duration", DURATION);
+        }
+    }
+    Ok(Some((1, added)))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::base::mistake::Mistake;
+
+    fn expanded(line: &str) -> String {
+        let words: Vec<OsString> = line.split(' ').map(OsString::from).collect();
+        let words = expand(&words).unwrap();
+        words.iter().map(|word| word.to_string_lossy()).collect::<Vec<_>>().join(" ")
+    }
+
+    #[test]
+    fn a_url_says_workload_address_and_path() {
+        for (typed, long) in [
+            (
+                "x load http://h:8080/a?b=1#c -c 64",
+                "x load http --connect h:8080 --path /a?b=1 --load closed_connections --connections kept --duration 10s -c 64",
+            ),
+            ("x load http://h -R 10k -d 5s", "x load http --connect h:80 --load open --connections kept -R 10k -d 5s"),
+            (
+                "x load http://[::1]:81/ --rate=5 --connections per-request -d1s",
+                "x load http --connect [::1]:81 --load open --rate=5 --connections per-request -d1s",
+            ),
+            (
+                "x load echo://[::1] --loops 5",
+                "x load echo --connect [::1]:7777 --load closed_connections --connections kept --loops 5",
+            ),
+            ("x load http://h:1 --load closed", "x load http --connect h:1 --load closed"),
+            (
+                "x count --count cycles -- load http://h:1 -d 1s",
+                "x count --count cycles -- load http --connect h:1 --load closed_connections --connections kept -d 1s",
+            ),
+        ] {
+            assert_eq!(expanded(typed), long);
+        }
+    }
+
+    #[test]
+    fn a_workload_may_follow_its_design() {
+        for (typed, long) in [
+            ("x serve epoll http --port 8080", "x serve epoll --workload http --port 8080"),
+            ("x serve epoll", "x serve epoll"),
+            ("x serve epoll --port 8080", "x serve epoll --port 8080"),
+            ("x load http --connect h:1", "x load http --connect h:1"),
+            ("x list designs", "x list designs"),
+        ] {
+            assert_eq!(expanded(typed), long);
+        }
+    }
+
+    #[test]
+    fn other_urls_are_refused() {
+        for (url, code) in [
+            ("https://h:1", "load.unknown_scheme"),
+            ("http:///path", "load.no_host"),
+            ("echo://h:1/path", "load.path_without_http"),
+        ] {
+            let words: Vec<OsString> = ["x", "load", url].map(OsString::from).into();
+            let error = expand(&words).unwrap_err();
+            assert_eq!(error.downcast_ref::<Mistake>().unwrap().code, code, "{url}");
+        }
+    }
+}
