@@ -92,11 +92,13 @@ fn load_command() -> Command {
     let command = Command::new("load")
         .about("Load a server, count its replies and check their bytes; exit status 1 unless every reply came and was right")
         .override_usage("thunderherd-engine load <WORKLOAD> --connect <HOST:PORT> [OPTIONS]\n       thunderherd-engine load http://HOST:PORT/PATH [-c CLIENTS] [-d DURATION] [-t THREADS] [-R RATE] [OPTIONS]")
-        .after_help(
+        .after_help(format!(
             "A URL, such as http://HOST:PORT/PATH or echo://HOST:PORT, stands for the workload, --connect and --path. \
-             Without --load, the load is then open if a rate is given, else closed_connections; connections persist, and \
-             the load lasts 10 s, unless other options are given",
-        )
+             Without --load, the load is then {} if a rate is given, else {}; connections persist, and the load lasts \
+             10 s, unless other options are given",
+            defaults::LOAD_WITH_RATE,
+            defaults::LOAD_OF_URL,
+        ))
         .arg(chosen("workload", WORKLOADS).required(true).help("The protocol"))
         .arg(
             text("connect", "HOST:PORT")

@@ -6,10 +6,10 @@ use anyhow::Result;
 
 use crate::base::mistake::mistake_with_hint;
 use crate::client::load::KEPT;
-use crate::registry::catalogue;
+use crate::registry::catalogue::{self, defaults};
 use crate::workloads::WORKLOADS;
 
-/// Port of a URL without one, if its scheme is `http`.
+/// Port of a URL of [`defaults::WEB`] without one.
 const HTTP_PORT: u16 = 80;
 
 /// Duration of a load by URL, if neither a duration nor a number of requests is given: as wrk has it.
@@ -82,14 +82,14 @@ fn loaded(words: &[String]) -> Result<Option<(usize, Vec<String>)>> {
         return Err(mistake_with_hint("load.no_host", format!("{url} has no host"), format!("{scheme}://HOST:PORT")));
     }
     let has_port = authority.rsplit(']').next().is_some_and(|end| end.contains(':'));
-    let usual = if scheme == "http" { HTTP_PORT } else { catalogue::find(WORKLOADS, workload.name).item.port };
+    let usual = if scheme == defaults::WEB { HTTP_PORT } else { catalogue::find(WORKLOADS, workload.name).item.port };
     let address = if has_port { authority.to_owned() } else { format!("{authority}:{usual}") };
     let mut added = vec![scheme.to_owned(), "--connect".to_owned(), address];
     let mut add = |option: &str, value: &str| added.extend([format!("--{option}"), value.to_owned()]);
     match (scheme, path) {
         (_, "" | "/") => {}
-        ("http", path) if path.starts_with('/') => add("path", path),
-        ("http", query) => add("path", &format!("/{query}")),
+        (defaults::WEB, path) if path.starts_with('/') => add("path", path),
+        (defaults::WEB, query) => add("path", &format!("/{query}")),
         _ => {
             return Err(mistake_with_hint(
                 "load.path_without_http",
@@ -107,7 +107,10 @@ fn loaded(words: &[String]) -> Result<Option<(usize, Vec<String>)>> {
         })
     };
     if !has("load", "") {
-        add("load", if has("rate", "-R") || has("arrivals", "") { "open" } else { "closed_connections" });
+        add(
+            "load",
+            if has("rate", "-R") || has("arrivals", "") { defaults::LOAD_WITH_RATE } else { defaults::LOAD_OF_URL },
+        );
         if !has("connections", "") {
             add("connections", KEPT);
         }

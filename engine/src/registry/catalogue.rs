@@ -42,6 +42,12 @@ pub mod defaults {
     pub const WORKLOAD: &str = "bytes";
     /// The load: the textbook's.
     pub const LOAD: &str = "closed";
+    /// The load of a URL, if no rate is given.
+    pub const LOAD_OF_URL: &str = "closed_connections";
+    /// The load of a URL, if a rate is given.
+    pub const LOAD_WITH_RATE: &str = "open";
+    /// The workload whose URLs have a path, and port 80 by default.
+    pub const WEB: &str = "http";
     /// The send primitive.
     pub const SENDS: &str = "send_each";
     /// The receive primitive.

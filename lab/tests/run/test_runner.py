@@ -28,7 +28,7 @@ from thunderherd.machine import description
 from thunderherd.records.summary import Summary, TrialRecord
 from thunderherd.run import runner
 from thunderherd.run.progress import Clock, PlainProgress, duration
-from thunderherd.run.runner import NEW_RUN, NOTHING_TO_RESUME, RESUME, run_study
+from thunderherd.run.runner import NEW_RUN, NOTHING_TO_RESUME, RESUME, differences, run_study
 from thunderherd.statistics.comparisons import block_order
 from thunderherd.study.loading import Contender, Study, load_study
 
@@ -270,6 +270,14 @@ def test_another_study_is_refused_with_its_changes(
     assert re.search(r"load\.settings\.loops\b.*\b25\b.*\b26\b", problem.message)
     assert re.search(r"contenders\[prefork\]\.settings\.pool\b.*\b3\b.*\b4\b", problem.message)
     assert "another --out" in problem.hint
+
+
+def test_changed_times_are_written_with_their_unit() -> None:
+    before, now = ({"load": {"settings": {"duration": each, "loops": each}}} for each in (10**9, 2 * 10**9))
+    assert differences(before, now, units={"duration": "ns"}) == [
+        "load.settings.duration was 1s, is 2s",
+        "load.settings.loops was 1000000000, is 2000000000",
+    ]
 
 
 def test_another_seed_engine_or_kernel_is_refused(rig: Rig, monkeypatch: pytest.MonkeyPatch) -> None:

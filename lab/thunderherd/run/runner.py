@@ -13,6 +13,7 @@ from dataclasses import replace
 from datetime import datetime
 from importlib import metadata
 from pathlib import Path
+from types import MappingProxyType
 from typing import Any
 
 from thunderherd.engine.client import EngineError, catalogue, find_engine
@@ -45,6 +46,7 @@ from thunderherd.run.results_folder import write_folder
 from thunderherd.study.file.names import typed
 from thunderherd.study.loading import Contender, Study, asked_for
 from thunderherd.text.figures import count
+from thunderherd.toml.quantities import quantity_of
 from thunderherd.trial.sites import sites_of
 from thunderherd.trial.trial import ProfileFiles, run_trial
 
@@ -416,7 +418,7 @@ def check_same(info: RunInfo, study: Study, seed: int | None, here: dict[str, An
             where="run: --seed",
         )
     if study.digest != info.digest:
-        changes = differences(info.study, study.model_dump(mode="json"))
+        changes = differences(info.study, study.model_dump(mode="json"), units=study.units)
         shown = "; ".join(changes[:CHANGES_SHOWN]) or "a change outside the study's settings"
         more = f"; and {len(changes) - CHANGES_SHOWN} more" if len(changes) > CHANGES_SHOWN else ""
         raise UserError(
@@ -444,29 +446,36 @@ def _look_up(tree: Any, keys: Sequence[str]) -> Any:
     return tree
 
 
-def differences(before: Any, now: Any, place: str = "") -> list[str]:
-    """Return the differences between two JSON documents: `load.settings.loops was 500, is 250`."""
+def differences(
+    before: Any, now: Any, place: str = "", units: Mapping[str, str] = MappingProxyType({})
+) -> list[str]:
+    """Return the differences between two JSON documents: `load.settings.loops was 500, is 250`.
+
+    Settings in `units` are written as quantities: `load.settings.duration was 2s, is 5s`.
+    """
     if isinstance(before, dict) and isinstance(now, dict):
         keys = dict.fromkeys([*before, *now])
         return [
             line
             for key in keys
-            if key != "digest"
-            for line in differences(before.get(key), now.get(key), f"{place}.{key}" if place else key)
+            if key not in ("digest", "units")
+            for line in differences(before.get(key), now.get(key), f"{place}.{key}" if place else key, units)
         ]
     if isinstance(before, list) and isinstance(now, list) and len(before) == len(now):
         return [
             line
             for index, (one, other) in enumerate(zip(before, now, strict=True))
-            for line in differences(one, other, f"{place}[{_name_of(one, index)}]")
+            for line in differences(one, other, f"{place}[{_name_of(one, index)}]", units)
         ]
-    return [] if before == now else [f"{place} was {_short(before)}, is {_short(now)}"]
+    table, _, name = place.rpartition(".")
+    unit = units.get(name) if table.endswith("settings") else None
+    return [] if before == now else [f"{place} was {_short(before, unit)}, is {_short(now, unit)}"]
 
 
 def _name_of(element: Any, index: int) -> str:
     return str(element["name"]) if isinstance(element, dict) and "name" in element else str(index)
 
 
-def _short(value: Any) -> str:
-    text = str(value)
+def _short(value: Any, unit: str | None) -> str:
+    text = quantity_of(unit).write(value) if unit and type(value) is int else str(value)
     return text if len(text) <= 60 else f"{text[:57]}..."
