@@ -99,7 +99,8 @@ impl Case {
         numbers
             .flat_map(|setting| {
                 let name = setting["name"].as_str().expect("a setting has a name").replace('_', "-");
-                [format!("--{name}"), setting["minimum"].to_string()]
+                let unit = if setting["unit"] == "ns" { "ns" } else { "" };
+                [format!("--{name}"), format!("{}{unit}", setting["minimum"])]
             })
             .collect()
     }
