@@ -276,7 +276,7 @@ def test_defaults_are_those_of_the_file(option: tuple[str, ...], tmp_path: Path)
 
 # A run ------------------------------------------------------------------------------------------------------
 
-TINY = ("looks=[10]", "clients=4", "duration=40ms", "limits=0", "steal=100%",
+TINY = ("looks=[10]", "clients=4", "duration=120ms", "limits=0", "steal=100%",
         "foreign=100%")  # fmt: skip
 
 

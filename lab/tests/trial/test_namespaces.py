@@ -192,11 +192,9 @@ def test_trials_are_valid_in_every_lab_and_report_connections(study: Study, veth
         for connection in (summary.connection, *of[name]):
             assert connection is not None
             assert (connection.congestion_control, connection.segment_bytes) == expected, name
-    warned = "congestion control: bbr paces what it sends"
     for name, record in found.items():
-        is_default = name in ("prefork", "prefork@lab=loopback")
-        said = [warning for warning in record.warnings if warning.startswith(warned)]
-        assert len(said) == (default == "bbr" and is_default), (name, record.warnings)
+        warned = [warning for warning in record.warnings if "congestion control" in warning]
+        assert warned == [], f"{name} sends too little at once to be paced"
 
 
 class Watcher(threading.Thread):

@@ -150,7 +150,7 @@ class CompareStudies:
         study = {
             **self._shared(),
             "name": "-".join(["compare", *(name.replace("_", "-") for name in names)])[:80].rstrip("-"),
-            "title": f"{' and '.join(names)}: {self._in_words()}",
+            "title": f"{' and '.join(names)}: workload {self._workload.name}",
             "measure": {"metric": metric, "further_metrics": further, "limits": "0", **counters},
             "load": self._load(
                 schedule.milliseconds, {BACK_END: piloted.back_end} if piloted and piloted.back_end else {}
@@ -427,10 +427,6 @@ class CompareStudies:
             "further_metrics": further,
             "contenders": list(names),
         }
-
-    def _in_words(self) -> str:
-        connections = f"{self._clients} connections" if self._clients != 1 else "1 connection"
-        return f"{self._workload.name}, {connections}"
 
 
 def cheapest(costs: Mapping[str, Sequence[float]]) -> str:
