@@ -86,7 +86,7 @@ def test_comparison_judges_cost_throughput_memory_and_latency_as_one_family(
         "server_cpu_per_request",
         "machine_cpu_per_request",
         "requests_per_second",
-        "server.memory_per_connection",
+        "server.memory",
     )
     (sweep,) = study.sweeps
     assert (sweep.metric, *sweep.further_metrics) == ("latency_p99_seconds", "latency_p50_seconds")
@@ -187,7 +187,7 @@ def test_server_that_serves_one_at_a_time_gets_a_worker_for_each_connection(
     assert {each.settings["pool"] for each in study.contenders if each.base == "prefork"} == {64}
     few = compared(offered, tmp_path, settings=(("connections", "per_request"),))
     assert {each.settings["pool"] for each in few.contenders if each.base == "prefork"} == {15}
-    assert "server.memory_per_connection" not in few.measure.further_metrics
+    assert "server.memory" not in few.measure.further_metrics
 
 
 def test_stream_is_compared_by_bytes_without_a_common_rate(offered: Catalogue, tmp_path: Path) -> None:

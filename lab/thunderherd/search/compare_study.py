@@ -28,7 +28,7 @@ from thunderherd.engine.catalogue import (
 from thunderherd.errors import UserError
 from thunderherd.labs import USUAL
 from thunderherd.labs.words import OPTION
-from thunderherd.metrics.table import METRICS, PAYLOAD_RATE, PER_CONNECTION
+from thunderherd.metrics.table import METRICS, PAYLOAD_RATE
 from thunderherd.search.contenders import Basis, contender, with_workers
 from thunderherd.search.request import CompareRequest
 from thunderherd.search.written_study import SIZE, Tables, Typed
@@ -146,7 +146,7 @@ class CompareStudies:
         names = [each["name"] for each in self.contenders]
         schedule = self.schedule(piloted, budget_seconds)
         metric, *further = self._metrics()
-        counters = {"counters": [MEMORY]} if f"server.{MEMORY}{PER_CONNECTION}" in further else {}
+        counters = {"counters": [MEMORY]} if f"server.{MEMORY}" in further else {}
         study = {
             **self._shared(),
             "name": "-".join(["compare", *(name.replace("_", "-") for name in names)])[:80].rstrip("-"),
@@ -396,7 +396,7 @@ class CompareStudies:
         memory = next((each for each in self.catalogue.counters if each.name == MEMORY), None)
         is_kept = self._load(PILOT_MILLISECONDS, {})["settings"].get(CONNECTIONS) == KEPT
         if is_kept and memory is not None and memory.available:
-            found.append(f"server.{MEMORY}{PER_CONNECTION}")
+            found.append(f"server.{MEMORY}")
         return found
 
     def _at_common_rate(self, piloted: Piloted, names: Sequence[str], milliseconds: int) -> dict[str, Any]:

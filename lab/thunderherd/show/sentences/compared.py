@@ -32,7 +32,7 @@ PHRASES = {
     "machine_cpu_per_byte": ("CPU of the whole machine per byte", "costs the machine {} CPU per byte"),
     "requests_per_second": ("Throughput", "answers {} requests per second"),
     PAYLOAD_RATE: ("Throughput", "moves {} bytes per second"),
-    "server.memory_per_connection": ("Memory per connection", "holds {} memory per connection"),
+    "server.memory": ("Memory", "holds {} memory"),
     "latency_p99_seconds": ("p99 latency", "has {} p99 latency"),
     "latency_p90_seconds": ("p90 latency", "has {} p90 latency"),
     "latency_p50_seconds": ("Median latency", "has {} median latency"),
