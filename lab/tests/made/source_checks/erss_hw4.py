@@ -1,4 +1,4 @@
-"""Checks of erss-hw4: a delay, and the charts of a report."""
+"""Checks of erss-hw4: a delay, the window of a load, and the charts of a report."""
 
 from __future__ import annotations
 
@@ -11,6 +11,8 @@ from contextlib import contextmanager
 from made.source_checks.common import Check, Run, charts_of, marks_of, threads
 
 DELAY_SECONDS = 2.0
+WINDOW_SECONDS = 10.0
+STARTING_AND_ENDING_SECONDS = 5.0
 
 
 @contextmanager
@@ -24,6 +26,13 @@ def the_delay_is_spent_on_a_cpu(run: Run) -> Iterator[None]:
         finally:
             ended.append(True)
     assert busy.result() > 0.75 * DELAY_SECONDS
+
+
+@contextmanager
+def the_load_lasts_its_window(run: Run) -> Iterator[None]:
+    began = time.monotonic()
+    yield
+    assert WINDOW_SECONDS <= time.monotonic() - began < WINDOW_SECONDS + STARTING_AND_ENDING_SECONDS
 
 
 def busiest_thread(process: int, ended: list[bool]) -> float:
@@ -57,6 +66,7 @@ def the_report_has_its_charts(run: Run) -> Iterator[None]:
 
 
 CHECKS: dict[str, Check] = {
+    "erss-hw4-measurement-throughput": the_load_lasts_its_window,
     "erss-hw4-protocol-delay": the_delay_is_spent_on_a_cpu,
     "erss-hw4-output-tables-plots": the_report_has_its_charts,
 }
