@@ -390,3 +390,25 @@ def test_comparison_of_two_real_servers(
     assert (tmp_path / found["report"]).is_file()
     again = load_study("kept.toml", "quick", [], client.catalogue())
     assert again.budget_seconds is not None and again.budget_seconds < 25
+
+
+@pytest.mark.thorough
+@pytest.mark.alone
+def test_equal_servers_do_not_differ(
+    real_engine: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    """Three servers that only their backlog distinguishes, in six metrics, twice.
+
+    A false verdict has a probability of at most 5 % in each comparison, so both together have one in 400.
+    """
+    monkeypatch.undo()
+    monkeypatch.chdir(tmp_path)
+    false = 0
+    for seed in ("1", "2"):
+        twins = ["epoll", "epoll,backlog=1023", "epoll,backlog=1022", "--workload", "http"]
+        status = main.run_command(["compare", *twins, "--json", "--out", seed, "--seed", seed])
+        found = json.loads(capsys.readouterr().out)
+        verdicts = [pair["verdict"] for answer in found["answers"] for pair in answer["pairs"]]
+        assert status == 0 and len(verdicts) == 18
+        false += any(each in ("faster", "slower") for each in verdicts)
+    assert false < 2
