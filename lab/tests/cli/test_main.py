@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import os
+import re
 import signal
 import subprocess
 import sys
@@ -16,6 +17,7 @@ from made.stand_in import HOLES, UNAVAILABLE, answered, forked
 
 import thunderherd
 from thunderherd.cli import main
+from thunderherd.cli.list import MARK, SECTIONS
 
 ROOT = Path(__file__).resolve().parents[3]
 
@@ -108,47 +110,104 @@ def test_engine_that_cannot_be_started_is_refused(stand_in: Path) -> None:
 # list -------------------------------------------------------------------------------------------------------
 
 
-def test_list_shows_everything() -> None:
-    done = run("list")
-    assert done.returncode == 0, done.stderr
-    for part in (
-        "prefork",
-        "a pool",
-        "--pool 15",
-        "sends: one send",
-        "bytes",
-        "closed",
-        "unp-ch30",
-    ):
-        assert part in done.stdout
-    assert f": {UNAVAILABLE['reason']}" in done.stdout
+SCREEN = 50
+"""Lines of a terminal that shows the whole list."""
 
 
-def test_list_names_the_owners_of_a_setting() -> None:
-    text = answered("list").stdout
-    for part in (
-        "  bytes  n bytes  (serve: --form, --limit; load: --check, --form)",
-        "--form short   of the reply (short or long) [serve and load: bytes]",
-        "--limit short  of the reply (short or long) [serve: bytes]",
-        "--check short  of the reply (short or long) [load: bytes]",
-        "--pool 15     workers (1 to 1,024) [prefork]",
-        "--backlog 15  places (1 to 1,024) [every server]",
-    ):
-        assert " ".join(part.split()) in " ".join(text.split()), text
+def listed(*words: str) -> str:
+    done = answered("list", *words)
+    assert (done.returncode, done.stderr) == (0, ""), done
+    return done.stdout
 
 
-def test_list_shows_defaults_that_differ_between_loads(
-    use_engine: Path, capsys: pytest.CaptureFixture[str]
+def test_list_names_every_entry_on_one_screen(use_engine: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("thunderherd.cli.list.PLAIN_WIDTH", 80)
+    lines = listed().splitlines()
+    assert len(lines) <= SCREEN and max(map(len, lines)) <= 80, lines
+    words = re.findall(r"[\w-]+", " ".join(lines))
+    everything = json.loads(listed("--json"))
+    for kind in SECTIONS:
+        place = words.index(kind)
+        entries = everything[kind]
+        assert words[place + 1 : place + 2 + len(entries)] == [
+            str(len(entries)),
+            *(entry["name"] for entry in entries),
+        ]
+
+
+def test_the_last_line_of_list_has_commands_that_work(use_engine: Path) -> None:
+    commands = re.findall("`list (.*?)`", listed().splitlines()[-1])
+    assert [len(command.split()) for command in commands] == [1, 2]
+    for command in commands:
+        assert listed(*command.split())
+
+
+def test_list_marks_what_is_unavailable() -> None:
+    assert UNAVAILABLE["available"] is False
+    overview = " ".join(listed().split())
+    assert f"{UNAVAILABLE['name']}{MARK}" in overview
+    assert f"prefork{MARK}" not in overview
+    assert str(UNAVAILABLE["reason"]) in listed("counters", str(UNAVAILABLE["name"]))
+
+
+@pytest.mark.parametrize("width", [60, 80])
+@pytest.mark.parametrize("kind", SECTIONS)
+def test_list_of_a_kind_has_a_line_for_each_entry(
+    kind: str, width: int, use_engine: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    assert main.run_command(["list", "loads"]) == 0
-    text = " ".join(capsys.readouterr().out.split())
-    for option, owners in (
-        ("--clients 4", "[closed_threads, closed_connections]"),
-        ("--clients 64", "[open]"),
-        ("--connections kept", "[open]"),
+    monkeypatch.setattr("thunderherd.cli.list.PLAIN_WIDTH", width)
+    names = [entry["name"] for entry in json.loads(listed(kind, "--json"))]
+    lines = listed(kind).splitlines()
+    assert [line.split()[0] for line in lines if line.startswith("  ")] == names
+    assert max(len(line) for line in lines) <= width
+
+
+def test_list_of_an_entry_has_its_settings_and_facts() -> None:
+    for words, parts in (
+        (("designs", "prefork"), ["prefork: a pool", "UNP 30.6", "--pool 15 workers (1 to 1,024)"]),
+        (("designs", "prefork"), ["every server", "--backlog 15 places (1 to 1,024)"]),
+        (
+            ("workloads", "bytes"),
+            [
+                "--form short of the reply (short or long) [serve and load]",
+                "--limit short of the reply (short or long) [serve]",
+                "--check short of the reply (short or long) [load]",
+            ],
+        ),
+        (("labs", "veth"), ["lab.mtu", "lab.loss"]),
+        (("studies", "unp-ch30"), ["--size full", "--size pools", "unp-ch30.toml"]),
     ):
-        row = text.partition(f" {option} ")[2].partition("]")[0] + "]"
-        assert row.endswith(owners), row
+        text = " ".join(listed(*words).split())
+        assert [part for part in parts if part not in text] == [], text
+    assert "--pool" not in listed("designs", "iterative")
+
+
+def test_list_of_an_entry_as_json_is_the_entry() -> None:
+    assert json.loads(listed("designs", "prefork", "--json")) == json.loads(listed("designs", "--json"))[1]
+
+
+@pytest.mark.parametrize("kind", SECTIONS)
+def test_list_describes_every_entry_of_the_engine(kind: str, use_engine: Path) -> None:
+    for entry in json.loads(listed(kind, "--json")):
+        settings = [
+            setting
+            for key in ("settings", "service_settings", "client_settings")
+            for setting in entry.get(key) or []
+        ]
+        text = listed(kind, entry["name"])
+        assert " ".join(entry["summary"].split()) in " ".join(text.split())
+        for setting in settings:
+            assert re.search(rf"^  --{setting['name'].replace('_', '-')} ", text, re.MULTILINE), setting
+
+
+def test_list_shows_the_default_that_each_load_has(use_engine: Path) -> None:
+    for load, shown in (
+        ("closed_threads", "--clients 4 "),
+        ("closed_connections", "--clients 4 "),
+        ("open", "--clients 64 "),
+        ("open", "--connections kept "),
+    ):
+        assert shown in listed("loads", load)
 
 
 def test_list_of_counters_names_other_forms_of_events(
@@ -157,13 +216,12 @@ def test_list_of_counters_names_other_forms_of_events(
     assert main.run_command(["list", "counters"]) == 0
     text = " ".join(capsys.readouterr().out.split())
     for part in (
-        "perf: cpu-cycles, cycles",
-        "or an event by its name",
         "ref-cycles",
         "pmu/key=value/",
         "rNNNN",
     ):
         assert part in text
+    assert "cpu-cycles, cycles" in listed("counters", "cpu_cycles")
 
 
 @pytest.mark.parametrize(
@@ -237,6 +295,7 @@ def test_closed_output_pipe_is_no_error() -> None:
         (["run", "unp-ch31"], "study.unknown_study", ["unp-ch31", "did you mean", "unp-ch30"]),
         (["run", "no-such.toml"], "file.unreadable", ["no-such.toml"]),
         (["list", "desings"], "list.unknown_list", ["desings", "did you mean", "designs"]),
+        (["list", "designs", "prefrok"], "list.unknown_entry", ["prefrok", "did you mean 'prefork'?"]),
         (["list", "designs", "--matrix"], "list.matrix_of_one_kind", ["--matrix"]),
         (["limits", "cal"], "limits.unknown_limit", ["cal", "did you mean 'call'?"]),
         (["limits", "--cpus", "0;1"], "limits.invalid_cpus", ["--cpus 0;1", "--cpus 0,1"]),
@@ -271,6 +330,7 @@ def test_each_problem_has_a_line(monkeypatch: pytest.MonkeyPatch, capsys: pytest
     ("arguments", "status", "code"),
     [
         (["list", "desings", "--json"], 2, "list.unknown_list"),
+        (["list", "designs", "prefrok", "--json"], 2, "list.unknown_entry"),
         (["list", "designs", "--matrix", "--json"], 2, "list.matrix_of_one_kind"),
         (["doctor", "epoll", "--json"], 2, "usage.invalid"),
         (["limits", "cal", "--json"], 2, "limits.unknown_limit"),
@@ -433,12 +493,13 @@ def printed_by(script: str) -> list[str]:
 def test_quick_answers_load_nothing_heavy() -> None:
     script = (
         "import sys\nfrom thunderherd.cli.main import run_command\n"
-        "for words in ('list', 'list --matrix', '--help', 'run --help', 'crossover --help'):\n"
+        "for words in ('list', 'list designs prefork', 'list --matrix', '--help', 'run --help', "
+        "'crossover --help'):\n"
         "    run_command(words.split())\n"
         f"    print('heavy after', words, *sorted({HEAVY} & set(sys.modules)), sep=': ')"
     )
     seen = [line for line in printed_by(script) if line.startswith("heavy after")]
-    assert len(seen) == 5 and all(line.count(": ") == 1 for line in seen), seen
+    assert len(seen) == 6 and all(line.count(": ") == 1 for line in seen), seen
 
 
 def test_modules_import_no_heavy_library_that_they_do_not_need() -> None:

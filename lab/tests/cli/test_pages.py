@@ -101,6 +101,8 @@ def test_defaults_in_the_help_of_knee_and_limits_are_the_engines(use_engine: Pat
 @pytest.mark.usefixtures("stand_in")
 def test_the_lists(golden: Golden) -> None:
     golden("cli/list.txt", page("list"))
+    golden("cli/list-kind.txt", page("list", "workloads"))
+    golden("cli/list-entry.txt", page("list", "workloads", "bytes"))
     golden("cli/list-matrix.txt", page("list", "--matrix"))
 
 
@@ -119,6 +121,7 @@ run unp-ch31
 run no-such.toml
 run unp-ch30 --lab vet
 list desings
+list designs prefrok
 list designs --matrix
 limits cal
 limits --cpus 0;1

@@ -43,8 +43,14 @@ SHARED_SETTINGS = {
 SETTING_LISTS = {"settings": "", "service_settings": "serve", "client_settings": "load"}
 """An entry's lists of settings, and the command that takes them if its two ends have different ones."""
 
+FACTS = {"unit": "Unit", "question": "Question", "source": "Source", "path": "File"}
+"""Texts of an entry besides its summary, and their labels."""
+
+MARK = "*"
+"""Follows the name of an unavailable entry in the overview."""
+
 PLAIN_WIDTH = 160
-"""Columns if the output is no terminal: wide enough that a pipe sees one entry a line."""
+"""Columns if the output is no terminal: wide enough for almost every summary."""
 
 Entry = dict[str, Any]
 
@@ -53,6 +59,9 @@ def list_(
     what: Annotated[
         str | None,
         typer.Argument(metavar=f"[{'|'.join(SECTIONS)}]", help="Kind of entry (default: all kinds)."),
+    ] = None,
+    name: Annotated[
+        str | None, typer.Argument(metavar="[ENTRY]", help="Entry to describe (default: a line for each).")
     ] = None,
     as_json: AsJson = False,
     matrix: Annotated[
@@ -73,38 +82,52 @@ def list_(
     if matrix:
         print_matrix(as_json)
     else:
-        print_list(what, as_json)
+        print_list(what, name, as_json)
 
 
-def print_list(what: str | None, as_json: bool) -> None:
-    """Print one section, or all, as text or as JSON (one section: a list; all: an object).
+def print_list(what: str | None, name: str | None, as_json: bool) -> None:
+    """Print all kinds, one kind or one entry, as text or as JSON.
 
-    Raises `UserError` for an unknown section.
+    The JSON of all kinds is an object with a list for each, the JSON of an entry its object in that list.
+    Raises `UserError` for an unknown kind or entry.
     """
     if what is not None and what not in SECTIONS:
         from thunderherd.toml.file import unknown
 
         raise UserError(unknown("list", what, SECTIONS, "list").at("list"))
-    wanted = SECTIONS if what is None else (what,)
-    offered = _offered(wanted)
+    offered = _offered(SECTIONS if what is None else (what,))
+    if what is None:
+        printed: Any = offered
+    elif name is None:
+        printed = offered[what]
+    else:
+        printed = _entry(what, name, offered[what])
     if as_json:
-        print(json.dumps(offered if what is None else offered[wanted[0]], indent=2, ensure_ascii=False))
-        return
-    console = _console()
-    for name in wanted:
-        shared, whose = SHARED_SETTINGS.get(name, ("", ""))
-        entries = offered[name]
-        if name == "counters":
-            entries = [*entries, _events(offered["events_of_perf"])]
-        _print_section(console, HEADINGS[name], entries, offered.get(shared, []), whose)
+        print(json.dumps(printed, indent=2, ensure_ascii=False))
+    elif what is None:
+        _print_overview(offered)
+    elif name is None:
+        _print_kind(what, offered)
+    else:
+        _print_entry(what, printed, offered)
 
 
-def _events(of_perf: Sequence[str]) -> Entry:
-    """Return an entry for events that may be requested like a counter and are in no list."""
+def _entry(what: str, name: str, entries: list[Entry]) -> Entry:
+    """Return the entry of this name. Raises `UserError` if there is none."""
+    for entry in entries:
+        if entry["name"] == name:
+            return entry
+    from thunderherd.toml.file import unknown
+
+    raise UserError(unknown("entry", name, [entry["name"] for entry in entries], "list").at(f"list {what}"))
+
+
+def _events(of_perf: Sequence[str]) -> str:
+    """Return the forms of names of events that can be counted and are in no list."""
     from thunderherd.engine.counter_names import FORMS
 
     names = f"; further names of perf: {', '.join(of_perf)}" if of_perf else ""
-    return {"name": "...", "summary": f"{FORMS}{names}"}
+    return f"{FORMS}{names}"
 
 
 def print_matrix(as_json: bool) -> None:
@@ -172,94 +195,132 @@ def _studies() -> list[Entry]:
 def _console() -> Console:
     from rich.console import Console
 
-    console = Console(highlight=False)
-    return console if console.is_terminal else Console(highlight=False, width=PLAIN_WIDTH)
+    console = Console(highlight=False, markup=False, emoji=False)
+    if not console.is_terminal:
+        console.width = PLAIN_WIDTH
+    return console
 
 
-def _print_section(
-    console: Console, heading: str, entries: list[Entry], shared: list[Entry], everybody: str
-) -> None:
-    """Print a heading, the name and summary of each entry, then every setting once for each default."""
-    from rich.table import Table
-    from rich.text import Text
-
-    table = Table(box=None, show_header=False, padding=(0, 2, 0, 0))
-    table.add_column(no_wrap=True)
-    table.add_column(overflow="fold")
-    for entry in entries:
-        names = f"  ({options})" if (options := _options(entry)) else ""
-        table.add_row(
-            Text(f"  {entry['name']}", style="bold"), Text.assemble(_summary(entry), (names, "dim"))
-        )
-    own = [setting for entry in entries for key in SETTING_LISTS for setting in entry.get(key) or []]
-    for setting in {(setting["name"], setting["default"]): setting for setting in own}.values():
-        table.add_row(*_setting_row(setting, _owners(setting, entries)))
-    for setting in shared:
-        table.add_row(*_setting_row(setting, everybody))
-    console.print(Text(heading, style="bold underline" if console.is_terminal else ""))
+def _print_overview(offered: dict[str, Any]) -> None:
+    """Print each kind with the number and the names of its entries."""
+    console, table = _console(), _table(columns=3)
+    for kind in SECTIONS:
+        entries = offered[kind]
+        names = [f"{each['name']}{'' if _is_available(each) else MARK}" for each in entries]
+        table.add_row(_title(kind), f"{len(entries):2}", ", ".join(names))
     _print(console, table)
     console.print()
+    if not all(_is_available(each) for kind in SECTIONS for each in offered[kind]):
+        console.print(f"{MARK} unavailable on this machine")
+    usual = offered["defaults"]["design"]
+    console.print(f"`list designs` for a kind, `list designs {usual}` for an entry")
 
 
-def _print(console: Console, table: Table) -> None:
-    """Print a table without blanks at the ends of its lines."""
+def _print_kind(kind: str, offered: dict[str, Any]) -> None:
+    """Print the heading of a kind, then a line for each entry, cut at the edge of the terminal."""
+    console, entries = _console(), offered[kind]
+    longest = max(len(entry["name"]) for entry in entries)
+    console.print(_heading(console, HEADINGS[kind]))
+    for entry in entries:
+        mark = "" if _is_available(entry) else "unavailable: "
+        line = _title(f"  {entry['name']:{longest}}").append(f"  {mark}{_summary(entry)}", "not bold")
+        console.print(line, no_wrap=True, overflow="ellipsis")
+    if kind == "counters":
+        _print(console, f"\n{_events(offered['events_of_perf'])}")
+    console.print(f"\n`list {kind} {entries[0]['name']}` for an entry")
+
+
+def _print_entry(kind: str, entry: Entry, offered: dict[str, Any]) -> None:
+    """Print the summary, the facts and the settings of an entry."""
+    console, facts = _console(), _table()
+    for label, text in _facts(entry):
+        facts.add_row(_title(f"  {label}"), text)
+    console.print(_heading(console, f"{entry['name']}: {_summary(entry)}"))
+    if facts.row_count:
+        _print(console, facts)
+    _print_settings(console, "Settings", _own_settings(entry))
+    shared, everybody = SHARED_SETTINGS.get(kind, ("", ""))
+    _print_settings(console, f"Settings of {everybody}", [(each, "") for each in offered.get(shared, [])])
+
+
+def _print_settings(console: Console, heading: str, settings: list[tuple[Entry, str]]) -> None:
+    """Print options with their defaults, purposes and values; nothing if there are none."""
+    if not settings:
+        return
+    table = _table()
+    for setting, side in settings:
+        of_side = f" [{side}]" if side else ""
+        table.add_row(f"  {_option(setting)} {_default(setting)}", f"{_meaning(setting)}{of_side}")
+    console.print()
+    console.print(_heading(console, heading))
+    _print(console, table)
+
+
+def _table(columns: int = 2) -> Table:
+    """Return an empty table whose last column is folded."""
+    from rich.table import Table
+
+    table = Table(box=None, show_header=False, padding=(0, 2, 0, 0))
+    for _ in range(columns - 1):
+        table.add_column(no_wrap=True)
+    table.add_column(overflow="fold")
+    return table
+
+
+def _title(text: str) -> Text:
+    from rich.text import Text
+
+    return Text(text, style="bold")
+
+
+def _heading(console: Console, text: str) -> Text:
+    from rich.text import Text
+
+    return Text(text, style="bold underline" if console.is_terminal else "")
+
+
+def _print(console: Console, printed: Table | str) -> None:
+    """Print a table or a text without blanks at the ends of its lines."""
     with console.capture() as captured:
-        console.print(table)
+        console.print(printed)
     for line in captured.get().splitlines():
         print(line.rstrip(), file=console.file)
 
 
+def _is_available(entry: Entry) -> bool:
+    return entry.get("available") is not False
+
+
 def _summary(entry: Entry) -> str:
     does = {"out": "sends: ", "in": "receives: "}.get(entry.get("moves", ""), "")
-    of_perf = f"; perf: {', '.join(names)}" if (names := entry.get("names_of_perf")) else ""
-    summary = does + str(entry["summary"]) + of_perf
-    if entry.get("available") is False:
-        return f"{summary}; unavailable on this machine: {entry.get('reason')}"
-    return summary
+    return f"{does}{entry['summary']}"
 
 
-def _options(entry: Entry) -> str:
-    """Return the options of an entry, by end if it has two: `serve: --form; load: --form, --closes`."""
-    sides = {side: entry.get(key) or [] for key, side in SETTING_LISTS.items()}
-    named = [
-        _of_side(side, [_option(setting) for setting in settings])
-        for side, settings in sides.items()
-        if settings
-    ]
-    sizes = [f"--size {size}" for size in entry.get("sizes", ())]
-    return "; ".join(named) or ", ".join([*sizes, *(f"lab.{key}" for key in entry.get("keys", ()))])
+def _facts(entry: Entry) -> list[tuple[str, str]]:
+    """Return what is known of an entry besides its settings, each with a label."""
+    facts = []
+    if "available" in entry:
+        facts.append(("Available", "yes" if _is_available(entry) else f"no: {entry.get('reason')}"))
+    facts += [(label, str(entry[key])) for key, label in FACTS.items() if entry.get(key)]
+    if names := entry.get("names_of_perf"):
+        facts.append(("Names of perf", ", ".join(names)))
+    if sizes := entry.get("sizes"):
+        facts.append(("Sizes", ", ".join(f"--size {size}" for size in sizes)))
+    if keys := entry.get("keys"):
+        facts.append(("Keys", ", ".join(f"lab.{key}" for key in keys)))
+    return facts
 
 
-def _owners(setting: Entry, entries: list[Entry]) -> str:
-    """Return the entries that have a setting: `prefork, prethread`, or `serve: bytes; load: bucket`."""
-    owners: dict[str, list[str]] = {}
-    for entry in entries:
-        sides = [
-            side
-            for key, side in SETTING_LISTS.items()
-            if any(_is_alike(setting, other) for other in entry.get(key) or [])
-        ]
-        if sides:
-            owners.setdefault(" and ".join(sides), []).append(entry["name"])
-    return "; ".join(_of_side(side, names) for side, names in owners.items())
-
-
-def _is_alike(setting: Entry, other: Entry) -> bool:
-    return all(setting[key] == other[key] for key in ("name", "default"))
-
-
-def _of_side(side: str, names: list[str]) -> str:
-    return f"{side}: {', '.join(names)}" if side else ", ".join(names)
-
-
-def _setting_row(setting: Entry, owners: str) -> tuple[Text, Text]:
-    """Return an option with its default; its purpose, its values, and the entries that have it."""
-    from rich.text import Text
-
-    return (
-        Text(f"    {_option(setting)} {_default(setting)}"),
-        Text(f"{_meaning(setting)} [{owners}]", style="dim"),
-    )
+def _own_settings(entry: Entry) -> list[tuple[Entry, str]]:
+    """Return the settings of an entry, each once, with the commands that take them: `serve and load`."""
+    sides: dict[tuple[str, Any], list[str]] = {}
+    settings: dict[tuple[str, Any], Entry] = {}
+    for key, side in SETTING_LISTS.items():
+        for setting in entry.get(key) or []:
+            known = (setting["name"], setting["default"])
+            settings.setdefault(known, setting)
+            sides.setdefault(known, []).extend([side] if side else [])
+    return [(setting, " and ".join(sides[known])) for known, setting in settings.items()]
 
 
 def _option(setting: Entry) -> str:
