@@ -45,7 +45,8 @@ pub fn command() -> Command {
         .subcommand(Command::new("schema").about("Print the JSON Schema of all lines printed for programs"))
 }
 
-fn serve_command() -> Command {
+/// Builds `serve`.
+pub fn serve_command() -> Command {
     let command = Command::new("serve")
         .about("Serve a workload with a design until SIGINT or SIGTERM")
         .override_usage("thunderherd-engine serve <DESIGN> [WORKLOAD] [OPTIONS]")
@@ -79,16 +80,21 @@ fn serve_command() -> Command {
                 .help("Only check the options, without opening a socket or starting a process"),
         )
         .arg(flag("json").requires("dry-run").help("Print the result of --dry-run as a JSON line"));
-    let groups = [
+    with_settings(common(command), serve_settings())
+}
+
+/// Headings of the settings of `serve`, with the settings.
+pub fn serve_settings() -> [(&'static str, Vec<Setting>); 4] {
+    [
         ("Settings of designs", settings(DESIGNS, |design| design.settings)),
         ("Settings of primitives", settings(PRIMITIVES, Primitive::all_settings)),
         ("Settings of workloads", settings(WORKLOADS, |workload| workload.service_settings)),
         ("Settings of every server", catalogue::SERVER_SETTINGS.to_vec()),
-    ];
-    with_settings(common(command), groups)
+    ]
 }
 
-fn load_command() -> Command {
+/// Builds `load`.
+pub fn load_command() -> Command {
     let command = Command::new("load")
         .about("Load a server, count its replies and check their bytes; exit status 1 unless every reply came and was right")
         .override_usage("thunderherd-engine load <WORKLOAD> --connect <HOST:PORT> [OPTIONS]\n       thunderherd-engine load http://HOST:PORT/PATH [-c CLIENTS] [-d DURATION] [-t THREADS] [-R RATE] [OPTIONS]")
@@ -122,15 +128,19 @@ fn load_command() -> Command {
         )
         .arg(flag("original").conflicts_with_all(["show", "json"]).help("Print what the client of the workload's source prints"))
         .arg(flag("json").help("Print the result as a JSON line, after the marks of a load that ends by time"));
-    let groups = [
+    let short = [(CLIENTS, 'c'), (DURATION, 'd'), (THREADS, 't'), (RATE, 'R')];
+    let command = with_settings(common(command), load_settings());
+    short.iter().fold(command, |command, (setting, short)| command.mut_arg(setting.name, |arg| arg.short(*short)))
+}
+
+/// Headings of the settings of `load`, with the settings.
+pub fn load_settings() -> [(&'static str, Vec<Setting>); 4] {
+    [
         ("Settings of loads", settings(LOADS, |load| load.settings)),
         ("Settings of primitives", settings(PRIMITIVES, Primitive::all_settings)),
         ("Settings of workloads", settings(WORKLOADS, |workload| workload.client_settings)),
         ("Settings of every load", catalogue::LOAD_SETTINGS.to_vec()),
-    ];
-    let short = [(CLIENTS, 'c'), (DURATION, 'd'), (THREADS, 't'), (RATE, 'R')];
-    let command = with_settings(common(command), groups);
-    short.iter().fold(command, |command, (setting, short)| command.mut_arg(setting.name, |arg| arg.short(*short)))
+    ]
 }
 
 /// The first counters that `perf stat` shows by default.
@@ -271,6 +281,17 @@ fn common(command: Command) -> Command {
         .arg(counters_option())
         .arg(text("network-namespace", "PATH").help("Network namespace to enter first, as printed by `namespace`"))
         .arg(parent())
+        .disable_help_flag(true)
+        .args(help_options())
+}
+
+/// Returns the options of `--help` and `--help-all`.
+fn help_options() -> [Arg; 2] {
+    let option = |name| Arg::new(name).long(name).action(ArgAction::Help);
+    [
+        option("help").short('h').help("Print the options that most people need"),
+        option("help-all").help("Print all options"),
+    ]
 }
 
 fn cpus_option(help: &'static str) -> Arg {

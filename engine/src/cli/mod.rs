@@ -1,6 +1,7 @@
 //! The command line: runs the typed command, or refuses it.
 
 pub mod arguments;
+mod help;
 mod shorthand;
 
 use std::collections::{BTreeMap, BTreeSet};
@@ -46,7 +47,11 @@ pub fn run(arguments: Vec<OsString>) -> Result<ExitCode> {
     let matches = match command().try_get_matches_from(&arguments) {
         Ok(matches) => matches,
         // Help and version, with colours only on a terminal.
-        Err(error) if !error.use_stderr() => return unless_closed(error.print()).map(|()| ExitCode::SUCCESS),
+        Err(error) if !error.use_stderr() => {
+            let brief = Some(error.kind()).filter(|kind| *kind == ErrorKind::DisplayHelp).and(help::brief(&arguments));
+            let printed = brief.map_or_else(|| error.print(), |mut page| page.print_help());
+            return unless_closed(printed).map(|()| ExitCode::SUCCESS);
+        }
         Err(error) => return Err(refused(&error, arguments)),
     };
     match matches.subcommand() {
@@ -511,6 +516,7 @@ fn listed(names: &[serde_json::Value]) -> String {
 /// The mistake that clap has found. For an unknown option without a near match, the hint lists the known options: clap's own
 /// advice, to pass the option as a value, never helps.
 fn refused(error: &clap::Error, arguments: Vec<OsString>) -> anyhow::Error {
+    let everything = help::of_everything(&arguments);
     if error.kind() == ErrorKind::UnknownArgument
         && let Some(ContextValue::String(option)) = error.get(ContextKind::InvalidArg)
         && let Some(option) = option.strip_prefix("--")
@@ -520,11 +526,12 @@ fn refused(error: &clap::Error, arguments: Vec<OsString>) -> anyhow::Error {
     {
         return chosen.has_no(option);
     }
-    as_mistake(error)
+    as_mistake(error, everything)
 }
 
-/// An error of clap as a mistake: its message, and as a hint the allowed values and the near match.
-fn as_mistake(error: &clap::Error) -> anyhow::Error {
+/// An error of clap as a mistake: its message, and as a hint the allowed values, the near match, and the option that lists
+/// everything.
+fn as_mistake(error: &clap::Error, everything: &str) -> anyhow::Error {
     let rendered = error.render().to_string();
     let mut parts = rendered
         .lines()
@@ -541,7 +548,8 @@ fn as_mistake(error: &clap::Error) -> anyhow::Error {
             message = format!("{message} {part}");
         }
     }
-    hints.push("--help lists everything");
+    let all = format!("{everything} lists everything");
+    hints.push(&all);
     let code = match error.kind() {
         ErrorKind::UnknownArgument => "arguments.unknown",
         ErrorKind::InvalidSubcommand => "arguments.unknown_command",

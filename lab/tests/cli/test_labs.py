@@ -200,7 +200,7 @@ def test_process_without_namespaces_is_refused_as_lab(use_engine: Path) -> None:
 
 
 def test_lab_options_shadow_no_option_of_the_engines_server(use_engine: Path) -> None:
-    done = subprocess.run([use_engine, "serve", "--help"], capture_output=True, text=True, check=True)
+    done = subprocess.run([use_engine, "serve", "--help-all"], capture_output=True, text=True, check=True)
     for name in ("lab", *QUANTITIES):
         assert f"--{name} " not in done.stdout
 
@@ -210,11 +210,19 @@ def thunderherd(*words: str) -> list[str]:
 
 
 def test_help_lists_options_of_engine_and_lab(use_engine: Path) -> None:
-    for command, words in (("serve", ["--backlog", "--lab", "--rate"]), ("load", ["--connect", "--lab"])):
-        done = forked(command, "--help")
-        assert done.returncode == 0, done.stderr
-        for word in words:
-            assert word in done.stdout, word
+    for command, usual, rare in (
+        ("serve", ["--backlog", "--lab", "--rate"], "--steer"),
+        ("load", ["--connect", "--lab"], "--think"),
+    ):
+        for option in ("-h", "--help", "--help-all"):
+            done = forked(command, option)
+            assert done.returncode == 0, done.stderr
+            assert [word for word in usual if word not in done.stdout] == [], done.stdout
+            assert (rare in done.stdout) == (option == labs.HELP_ALL)
+            if option != labs.HELP_ALL:
+                *lines, last = done.stdout.splitlines()
+                assert labs.HELP_ALL in last
+                assert [line for line in lines if len(line) > 100] == []
 
 
 def row(table: str, label: str) -> list[str]:

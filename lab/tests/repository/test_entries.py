@@ -176,7 +176,7 @@ def test_a_kind_of_lab_is_one_entry(path: Path) -> None:
 
 
 def test_defaults_of_load_help_match_the_catalogue() -> None:
-    done = subprocess.run([find_engine(), "load", "--help"], capture_output=True, text=True, check=True)
+    done = subprocess.run([find_engine(), "load", "--help-all"], capture_output=True, text=True, check=True)
     usual = dict(re.findall(r"--(load|primitive|receive) <.*\[default: (\w+)\]", done.stdout))
     told = catalogue().defaults
     assert usual == {"load": told.load, **told.way._asdict()}
@@ -203,7 +203,7 @@ SAID_IN_THE_ENGINE = {
     **dict.fromkeys(
         [
             (f"{name}.rs", "bytes")
-            for name in ("base/unit", "counters/memory", "protocol/pattern")
+            for name in ("base/unit", "cli/help", "counters/memory", "protocol/pattern")
         ],
         "the unit of a setting, or the setting of that name",
     ),

@@ -33,7 +33,8 @@ class EngineCommand(TyperCommand):
 def serve(context: typer.Context) -> None:
     """Serve a workload by one design until Ctrl-C.
 
-    The engine's command: see `serve --help`. With --lab veth it serves in its own network namespace.
+    The engine's command: see `serve --help`; `--help-all` lists all options. With --lab veth it serves in its
+    own network namespace.
     """
     _become_engine_in_a_lab("serve", context.args)
 
@@ -41,7 +42,8 @@ def serve(context: typer.Context) -> None:
 def load(context: typer.Context) -> None:
     """Send requests to a server and check its replies.
 
-    The engine's command: see `load --help`. With --lab veth it joins the server's network.
+    The engine's command: see `load --help`; `--help-all` lists all options. With --lab veth it joins the
+    server's network.
     """
     _become_engine_in_a_lab("load", context.args)
 
@@ -56,7 +58,7 @@ def count(context: typer.Context) -> None:
 
 def _become_engine_in_a_lab(command: str, arguments: list[str]) -> NoReturn:
     """Become the engine, in a lab if --lab names one. Without --lab, import no module of the labs."""
-    asks_for_help = not {"-h", "--help"}.isdisjoint(arguments)
+    asks_for_help = not {"-h", "--help", "--help-all"}.isdisjoint(arguments)
     if asks_for_help or any(word.partition("=")[0] == "--lab" for word in arguments):
         from thunderherd.cli import labs
 

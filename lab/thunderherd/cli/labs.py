@@ -37,6 +37,9 @@ LISTENING_SECONDS = 0.02
 JOINED = " or ".join(f"{OPTION} {each.name}" for each in with_namespaces())
 """The labs that a load joins, and whose quantities a server may set."""
 
+HELP_ALL = "--help-all"
+"""Option of `serve` and `load` that lists all options; `--help` lists those that most people need."""
+
 HELP = f"""
 Lab options:
       {OPTION} <LAB>      {LAB_VALUE}
@@ -45,7 +48,8 @@ Lab options:
 """
 SERVE_HELP = f"""\
       {", ".join(f"--{key}" for key in QUANTITIES)}
-                       Quantities of {JOINED}, such as --mtu 9000 --rate 10gbit --delay 5ms --loss 0.1%
+                       Quantities of {JOINED}, such as --mtu 9000 --rate 10gbit --delay 5ms
+                       --loss 0.1%
 """
 
 
@@ -151,11 +155,21 @@ def _without_holder(request: LabRequest, lab: str) -> str:
 
 
 def show_help(command: str, arguments: Sequence[str]) -> int:
-    """Print the engine's help, then the lab's own options; return the exit status."""
-    status = subprocess.call([PROGRAM, command, *arguments], executable=find_engine())
-    if status == 0:
-        print(HELP + (SERVE_HELP if command == "serve" else ""), end="")
-    return status
+    """Print the engine's help with the lab's own options; return the exit status.
+
+    The engine's last line, on how to list all options, stays the last.
+    """
+    own = HELP + (SERVE_HELP if command == "serve" else "")
+    words = [PROGRAM, command, *arguments]
+    if HELP_ALL in arguments:
+        status = subprocess.call(words, executable=find_engine())
+        if status == 0:
+            print(own, end="")
+        return status
+    done = subprocess.run(words, executable=find_engine(), stdout=subprocess.PIPE, text=True, check=False)
+    options, end, last = done.stdout.rstrip("\n").rpartition("\n\n")
+    print(f"{options}\n{own}\n{last}\n" if end and done.returncode == 0 else done.stdout, end="")
+    return done.returncode
 
 
 # Serving ----------------------------------------------------------------------------------------------------

@@ -380,7 +380,7 @@ fn all_entries_are_listed() {
 #[test]
 fn every_setting_can_be_typed() {
     let catalogue: Value = serde_json::from_str(&with("list --json").output).unwrap();
-    let help = with("serve --help").output + &with("load --help").output;
+    let help = with("serve --help-all").output + &with("load --help-all").output;
     let lists = |kind: &str, key: &str| -> Vec<Value> {
         catalogue[kind].as_array().unwrap().iter().flat_map(|entry| entry[key].as_array().unwrap().clone()).collect()
     };
@@ -411,11 +411,26 @@ fn every_setting_can_be_typed() {
 
 #[test]
 fn help_and_version_are_output_without_colours_for_a_program() {
-    for arguments in ["--help", "serve --help", "load --help", "list --help", "--version"] {
+    for arguments in
+        ["--help", "serve --help", "serve --help-all", "load --help", "load --help-all", "list --help", "--version"]
+    {
         let ran = with(arguments);
         assert_eq!((ran.status, ran.errors.as_str()), (Some(0), ""), "{arguments}");
         assert!(!ran.output.contains('\u{1b}'), "{arguments} prints escape sequences into a pipe");
     }
+}
+
+#[test]
+fn help_is_the_same_in_each_form_and_shorter_than_all_options() {
+    for (command, entry) in [("serve", "epoll"), ("load", "bytes")] {
+        let page = with(&format!("{command} --help")).output;
+        for other in [format!("{command} -h"), format!("help {command}"), format!("{command} {entry} --help")] {
+            assert_eq!(with(&other).output, page, "{other}");
+        }
+        let all = with(&format!("{command} --help-all")).output;
+        assert!(page.len() < all.len() && page.contains("--help-all"), "{page}");
+    }
+    mistake("load bytes --connect", "arguments.invalid_value", &["--help-all"]);
 }
 
 #[test]

@@ -324,7 +324,7 @@ fn an_open_load_has_persistent_connections_by_default() {
     assert_eq!(told("open --rate 500 --clients 3").1, 3);
     assert!(told("open --rate 500 --connections per_request").1 > 64);
     assert_eq!(told("closed_connections").0, (4.into(), "per_request".into()));
-    let help = run(engine().args(["load", "--help"])).output;
+    let help = run(engine().args(["load", "--help-all"])).output;
     for words in ["default: 4; of open 64]", "default: per_request; of open kept]"] {
         assert!(help.split_whitespace().collect::<Vec<_>>().join(" ").contains(words), "'{words}' is not in {help}");
     }
