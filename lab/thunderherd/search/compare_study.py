@@ -169,11 +169,15 @@ class CompareStudies:
         return study
 
     def schedule(self, piloted: Piloted | None, budget_seconds: float) -> Schedule:
-        """Return windows so short that the first look fits into the budget; raise `UserError` if none are."""
+        """Return windows so short that the first look fits into the budget.
+
+        Raise `UserError` if none are, for the budget as typed. What is left of it after a pilot on a busy
+        machine gives the shortest windows, and the run then ends with fewer blocks.
+        """
         overhead = piloted.overhead_seconds if piloted else USUAL_OVERHEAD
         seconds = budget_seconds * (1 - SPARE_SHARE) / self._first_trials - overhead
         milliseconds = min(DURATION // MILLISECOND, int(1000 * seconds / (1 + WARM_UP_SHARE)))
-        if milliseconds < FEWEST_MILLISECONDS:
+        if milliseconds < FEWEST_MILLISECONDS and budget_seconds >= self.budget_seconds:
             needed = self._needed_seconds(overhead) + self.budget_seconds - budget_seconds
             raise self.request.refusal(
                 f"--budget {self.request.budget}" if self.request.budget else "",
@@ -183,7 +187,7 @@ class CompareStudies:
                 f"give --budget {math.ceil(needed / 10) * 10}s, or fewer contenders",
             )
         looks = tuple(math.ceil(self._first_look * each) for each in LOOKS)
-        return Schedule(milliseconds, looks, budget_seconds)
+        return Schedule(max(FEWEST_MILLISECONDS, milliseconds), looks, budget_seconds)
 
     @cached_property
     def budget_seconds(self) -> float:
