@@ -9,8 +9,8 @@ use anyhow::Result;
 
 use crate::base::about::About;
 use crate::base::feature::THREADS;
-use crate::base::unit::Unit;
 use crate::base::setting::{Kind, Setting};
+use crate::base::unit::Unit;
 use crate::server::design::{COMMON, Design, POOL, Run, Worker, pool};
 use crate::server::pool::thread_pool;
 use crate::transfer::primitive::Waits;

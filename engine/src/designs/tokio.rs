@@ -18,8 +18,8 @@ use tokio::time::sleep;
 
 use crate::base::about::About;
 use crate::base::feature::{EPOLL, EVENTFD, THREADS};
-use crate::base::unit::Unit;
 use crate::base::setting::{Kind, Setting, Settings};
+use crate::base::unit::Unit;
 use crate::count::tally::ErrorKind;
 use crate::protocol::workload::Job;
 use crate::server::connection::{Connection, Progress, Turn};

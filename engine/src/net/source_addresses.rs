@@ -11,8 +11,8 @@ use nix::sys::socket::sockopt::IpBindAddressNoPort;
 use socket2::Socket;
 
 use crate::base::mistake::{Blame, mistake_with_hint};
-use crate::base::unit::Unit;
 use crate::base::setting::{Kind, Setting, Settings};
+use crate::base::unit::Unit;
 use crate::net::address::Address;
 
 /// Number of local addresses.

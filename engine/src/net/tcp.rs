@@ -12,8 +12,8 @@ use serde_json::{Value, json};
 use socket2::{Domain, SockRef, Socket, Type};
 
 use crate::base::mistake::{Blame, mistake, mistake_with_hint};
-use crate::base::unit::Unit;
 use crate::base::setting::{Form, Kind, Setting, Settings};
+use crate::base::unit::Unit;
 use crate::sys::socket;
 
 /// Settings of both ends for TCP only.

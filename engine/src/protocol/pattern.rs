@@ -2,8 +2,8 @@
 
 use std::sync::Arc;
 
-use crate::base::unit::Unit;
 use crate::base::setting::{Kind, Setting, Settings};
+use crate::base::unit::Unit;
 use crate::protocol::workload::{Answer, Input};
 use crate::transfer::inbox;
 use crate::transfer::primitive::Want;

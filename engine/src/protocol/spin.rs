@@ -2,8 +2,8 @@
 
 use std::time::Duration;
 
-use crate::base::unit::{MICROSECOND, SECOND, Unit};
 use crate::base::setting::{Kind, Setting, Settings};
+use crate::base::unit::{MICROSECOND, SECOND, Unit};
 use crate::sys::clock::thread_cpu_time;
 
 /// Added CPU time, for the server side of a workload.

@@ -6,8 +6,8 @@ use std::time::Duration;
 use anyhow::Result;
 
 use crate::base::mistake::{Blame, mistake_with_hint};
-use crate::base::unit::{HOUR, MILLISECOND, MINUTE, SECOND, Unit};
 use crate::base::setting::{Kind, Setting, Settings};
+use crate::base::unit::{HOUR, MILLISECOND, MINUTE, SECOND, Unit};
 use crate::sys::clock::now;
 
 /// Length of a stall.

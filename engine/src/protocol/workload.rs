@@ -8,8 +8,8 @@ use serde::Serialize;
 
 use crate::base::about::About;
 use crate::base::mistake::{Blame, mistake_with_hint};
-use crate::base::unit::Unit;
 use crate::base::setting::{Kind, Setting, Settings, Value};
+use crate::base::unit::Unit;
 use crate::base::window::Window;
 use crate::count::tally::ErrorKind;
 use crate::requests::sizes::SIZES;

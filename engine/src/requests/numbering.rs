@@ -7,8 +7,8 @@ use std::sync::atomic::{AtomicU64, Ordering::Relaxed};
 use rand_xoshiro::rand_core::{Rng, SeedableRng};
 use rand_xoshiro::{SplitMix64, Xoshiro256PlusPlus};
 
-use crate::base::unit::Unit;
 use crate::base::setting::{A_NUMBER_OF_64_BITS, Kind, Setting, Settings};
+use crate::base::unit::Unit;
 use crate::sys::memory::shared::SharedArray;
 
 /// Seed of sizes and kinds.

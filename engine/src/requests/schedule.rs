@@ -3,8 +3,8 @@
 use anyhow::Result;
 
 use crate::base::mistake::{Blame, mistake_with_hint};
-use crate::base::unit::Unit;
 use crate::base::setting::{A_NUMBER_OF_64_BITS, Form, Kind, NONE, SEVERAL_LOADS, Setting, Settings};
+use crate::base::unit::Unit;
 use crate::requests::recording::RecordedGaps;
 
 /// Rate of requests.

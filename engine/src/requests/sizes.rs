@@ -12,8 +12,8 @@ use schemars::JsonSchema;
 use serde::Serialize;
 
 use crate::base::mistake::{Blame, mistake_with_hint};
-use crate::base::unit::Unit;
 use crate::base::setting::{FILE_PREFIX, Form, Kind, NONE, Setting, Settings};
+use crate::base::unit::Unit;
 use crate::requests::numbering::Draw;
 use crate::requests::recording;
 

@@ -8,8 +8,8 @@ use anyhow::{Context, Result};
 
 use crate::base::about::About;
 use crate::base::feature::{self, RestsOn};
-use crate::base::unit::Unit;
 use crate::base::setting::{Kind, Setting, Settings};
+use crate::base::unit::Unit;
 use crate::count::tally::{ErrorKind, Slot, Tally};
 use crate::protocol::workload::Service;
 use crate::server::connection::Connection;

@@ -7,8 +7,8 @@ use std::sync::atomic::Ordering::Relaxed;
 use anyhow::{Context, Result, bail};
 
 use crate::base::output::complain;
-use crate::base::unit::Unit;
 use crate::base::setting::{Kind, Setting};
+use crate::base::unit::Unit;
 use crate::count::tally::ErrorKind;
 use crate::server::design::{Run, Worker};
 use crate::server::steering;

@@ -11,8 +11,8 @@ use std::time::Duration;
 use anyhow::Result;
 
 use crate::base::mistake::{Blame, mistake_with_hint};
-use crate::base::unit::{MILLISECOND, MINUTE, SECOND, Unit};
 use crate::base::setting::{Kind, Setting, Settings};
+use crate::base::unit::{MILLISECOND, MINUTE, SECOND, Unit};
 use crate::server::design::MOST_WORKERS;
 use crate::sys::descriptor::EventDescriptor;
 use crate::sys::memory::shared::SharedArray;

@@ -7,8 +7,8 @@ use socket2::SockRef;
 
 use crate::base::feature::{Feature, on_tcp_socket};
 use crate::base::mistake::{Blame, mistake_with_hint};
-use crate::base::unit::Unit;
 use crate::base::setting::{Kind, Setting, Settings};
+use crate::base::unit::Unit;
 use crate::server::design::{POOL, Run, Worker, pool};
 use crate::sys::descriptor::close_inherited;
 use crate::sys::process::{allowed_cpus, pin};

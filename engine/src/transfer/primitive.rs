@@ -7,8 +7,8 @@ use std::time::{Duration, Instant};
 
 use crate::base::about::About;
 use crate::base::feature::{self, RestsOn};
-use crate::base::unit::Unit;
 use crate::base::setting::{Kind, Setting, Settings};
+use crate::base::unit::Unit;
 use crate::sys::socket;
 use crate::transfer::inbox::{self, Inbox};
 use crate::transfer::outbox::Outbox;

@@ -1,7 +1,7 @@
 //! Waiting of an event loop: its kernel interface, and whether it sleeps or busy-polls, which uses one CPU per thread.
 
-use crate::base::unit::Unit;
 use crate::base::setting::{Kind, Setting, Settings};
+use crate::base::unit::Unit;
 
 /// Sleeping or busy-polling of a loop that waits.
 pub const WAIT: Setting = Setting {

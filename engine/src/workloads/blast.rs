@@ -17,8 +17,8 @@ use std::sync::atomic::{AtomicU64, Ordering::Relaxed};
 use anyhow::{Context, Result};
 
 use crate::base::about::About;
-use crate::base::unit::Unit;
 use crate::base::setting::{Kind, Setting, Settings};
+use crate::base::unit::Unit;
 use crate::count::tally::ErrorKind;
 use crate::protocol::workload::{
     Account, Agreement, COMMON, End, Input, KEEP, Next, Relation, Service, Session, Then, Workload,

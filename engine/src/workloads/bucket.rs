@@ -11,8 +11,8 @@ use std::time::{Duration, Instant};
 use anyhow::{Context, Result};
 
 use crate::base::about::About;
-use crate::base::unit::{MICROSECOND, MINUTE, SECOND, Unit};
 use crate::base::setting::{Kind, Setting, Settings};
+use crate::base::unit::{MICROSECOND, MINUTE, SECOND, Unit};
 use crate::count::tally::ErrorKind;
 use crate::protocol::workload::{
     Account, Agreement, COMMON, Input, KEEP, Next, Relation, Service, Session, Then, Workload,

@@ -6,8 +6,8 @@ use std::sync::Arc;
 use anyhow::Result;
 
 use crate::base::about::About;
-use crate::base::unit::Unit;
 use crate::base::setting::{Kind, Setting, Settings};
+use crate::base::unit::Unit;
 use crate::count::tally::ErrorKind;
 use crate::protocol::pattern::{BYTES, CHECK, Reception, pattern};
 use crate::protocol::spin::{COMPUTE, Spin};

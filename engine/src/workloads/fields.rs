@@ -7,8 +7,8 @@ use std::sync::atomic::{AtomicU64, Ordering::Relaxed};
 use anyhow::{Context, Result};
 
 use crate::base::about::About;
-use crate::base::unit::Unit;
 use crate::base::setting::{Kind, Setting, Settings};
+use crate::base::unit::Unit;
 use crate::count::tally::ErrorKind;
 use crate::protocol::pattern::{CHECK, difference, pattern};
 use crate::protocol::workload::{

@@ -19,8 +19,8 @@ use anyhow::Result;
 use httparse::{Header, Status as Parsed};
 
 use crate::base::about::About;
-use crate::base::unit::Unit;
 use crate::base::setting::{Kind, Setting, Settings};
+use crate::base::unit::Unit;
 use crate::count::tally::ErrorKind;
 use crate::protocol::pattern::{BYTES, CHECK, pattern};
 use crate::protocol::workload::{

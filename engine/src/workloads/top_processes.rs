@@ -11,8 +11,8 @@ use anyhow::{Error, Result};
 
 use crate::base::about::About;
 use crate::base::mistake::{Blame, mistake_with_hint};
-use crate::base::unit::{MICROSECOND, MILLISECOND, Unit};
 use crate::base::setting::{Form, Kind, Setting, Settings};
+use crate::base::unit::{MICROSECOND, MILLISECOND, Unit};
 use crate::count::tally::ErrorKind;
 use crate::protocol::spin::{COMPUTE, Spin};
 use crate::protocol::workload::{

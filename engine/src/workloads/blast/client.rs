@@ -7,8 +7,8 @@ use anyhow::{Context, Result};
 
 use super::count::{Count, CountForm, ITERATION, LONGEST_LINE, MOST_REPETITIONS, SERVER_READS};
 use crate::base::mistake::{Blame, mistake_with_hint};
-use crate::base::unit::Unit;
 use crate::base::setting::{Kind, Setting, Settings};
+use crate::base::unit::Unit;
 use crate::base::window::Window;
 use crate::protocol::pattern::pattern;
 use crate::protocol::workload::{

@@ -1,7 +1,7 @@
 //! The parts of a request that both ends share: the two counts and their encoding, and the bytes of an iteration.
 
-use crate::base::unit::Unit;
 use crate::base::setting::{Kind, Setting, Settings};
+use crate::base::unit::Unit;
 use crate::protocol::workload::Input;
 
 pub const COUNT_FORM: Setting = Setting {

@@ -7,8 +7,8 @@ use anyhow::{Context, Result};
 
 use super::request::{BUCKETS, DELAY_SUM, number};
 use crate::base::mistake::{Blame, mistake};
-use crate::base::unit::Unit;
 use crate::base::setting::{Kind, Setting, Settings};
+use crate::base::unit::Unit;
 use crate::protocol::workload::{Account, Answer, Client, Conversation, Input, KEEP};
 use crate::sys::memory::shared::SharedArray;
 use crate::transfer::outbox::{Outbox, Piece};

@@ -1,7 +1,7 @@
 //! The parts of a request that both ends share: the buckets, the format of numbers, and the sum of all delays.
 
-use crate::base::unit::Unit;
 use crate::base::setting::{Kind, Setting};
+use crate::base::unit::Unit;
 
 pub const BUCKETS: Setting = Setting {
     name: "buckets",

@@ -6,8 +6,8 @@ use std::sync::Arc;
 use anyhow::Result;
 
 use crate::base::mistake::{Blame, mistake, mistake_with_hint};
-use crate::base::unit::Unit;
 use crate::base::setting::{Form, Kind as SettingKind, NONE, Setting, Settings};
+use crate::base::unit::Unit;
 use crate::protocol::pattern::BYTES;
 use crate::requests::sizes::{SIZES, weight};
 
