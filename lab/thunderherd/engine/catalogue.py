@@ -6,6 +6,7 @@ file and line. Keys of a newer engine are ignored, but its schema number must be
 
 from __future__ import annotations
 
+from abc import abstractmethod
 from collections.abc import Iterable, Mapping
 from pathlib import Path
 from typing import Annotated, Any, Literal, NamedTuple
@@ -52,11 +53,13 @@ class _Setting(_Part):
             return None
         return NotAccepted("invalid_setting", "is not allowed", f"allowed: {self.allowed()}")
 
+    @abstractmethod
     def accepts(self, value: object) -> bool:
-        raise NotImplementedError
+        """True if the setting allows a value."""
 
+    @abstractmethod
     def allowed(self) -> str:
-        raise NotImplementedError
+        """Return the allowed values in words."""
 
 
 class IntegerSetting(_Setting):
