@@ -8,7 +8,6 @@ DIR/compare.toml, DIR/compare/     the comparison; its summary has the answer
 
 from __future__ import annotations
 
-import time
 from collections.abc import Sequence
 from pathlib import Path
 from statistics import geometric_mean, mean, median
@@ -26,8 +25,8 @@ if TYPE_CHECKING:
 PILOT, COMPARISON = "pilot", "compare"
 """The stages."""
 
-COST = "client_cpu_per_request"
-"""The cost by which the pilot chooses a back end of the clients."""
+START_SECONDS = 3.0
+"""The time for the start of both runs and for the report."""
 
 
 def compare(request: CompareRequest) -> tuple[Summary, Path]:
@@ -38,7 +37,6 @@ def compare(request: CompareRequest) -> tuple[Summary, Path]:
     from thunderherd.engine.client import catalogue
     from thunderherd.records.directory import default_directory
 
-    began = time.monotonic()
     offered = catalogue()
     studies = CompareStudies(request, offered)
     budget = studies.budget_seconds
@@ -55,9 +53,10 @@ def compare(request: CompareRequest) -> tuple[Summary, Path]:
         stages.study(PILOT, pilot)
         seed = stages.run(PILOT, pilot).study.seed
         piloted = _piloted(request, directory / PILOT)
-    # A pilot on a busy machine must not use up the whole budget.
-    left = max(budget / 2, budget - (time.monotonic() - began))
-    tables = studies.comparison(piloted, left)
+    # By the trials on disk, so that a resumed search has the same study. On a busy machine the pilot must not
+    # use up the whole budget.
+    used = START_SECONDS + piloted.seconds if piloted else 0.0
+    tables = studies.comparison(piloted, max(budget / 2, budget - used))
     return stages.run(COMPARISON, tables, seed), directory / COMPARISON
 
 
@@ -90,7 +89,8 @@ def _piloted(request: CompareRequest, run: Path) -> Piloted:
         base: median(requests_per_second(each.loads) for each in by_place[base, chosen]) for base in bases
     }
     window = PILOT_MILLISECONDS / 1000 * (1 + WARM_UP_SHARE)
-    return Piloted(chosen, rates, max(0.05, mean(trial.wall_seconds for trial in trials) - window))
+    took = [trial.wall_seconds for trial in trials]
+    return Piloted(chosen, rates, max(0.05, mean(took) - window), sum(took))
 
 
 def _cost(trials: Sequence[TrialRecord]) -> float:

@@ -45,7 +45,7 @@ from thunderherd.study.lab_option import read as read_lab
 from thunderherd.study.resolved import CONNECTIONS, KEPT
 from thunderherd.toml.cpus import without_ranges
 from thunderherd.toml.file import KeyPath, show, suggest, unknown
-from thunderherd.toml.quantities import parse_duration, parse_quantity
+from thunderherd.toml.quantities import TIME, parse_quantity
 
 __all__ = ["ALPHA", "COMMON_RATE", "CompareStudies", "Piloted", "Schedule"]
 
@@ -87,13 +87,14 @@ MARGIN = 1.2
 class Piloted:
     """What the pilot found.
 
-    These are the back end to use (empty: the usual one), each contender's requests a second with it, and the
-    time that a trial takes beyond its window.
+    These are the back end to use (empty: the usual one), each contender's requests a second with it, the time
+    that a trial takes beyond its window, and the time of all its trials.
     """
 
     back_end: str
     capacities: Mapping[str, float]
     overhead_seconds: float
+    seconds: float = 0.0
 
     @property
     def rate(self) -> int:
@@ -103,11 +104,10 @@ class Piloted:
 
 @dataclass(frozen=True)
 class Schedule:
-    """The length of a trial's window, the looks, and the time left for the trials."""
+    """The length of a trial's window, and the looks."""
 
     milliseconds: int
     looks: tuple[int, ...]
-    budget_seconds: float
 
 
 @dataclass(frozen=True)
@@ -159,7 +159,7 @@ class CompareStudies:
                 SIZE: {
                     "looks": list(schedule.looks),
                     "alpha_split": list(SPLIT),
-                    "budget": f"{schedule.budget_seconds:.0f}s",
+                    "budget": f"{budget_seconds:.0f}s",
                 }
             },
             "contenders": self.contenders,
@@ -187,13 +187,13 @@ class CompareStudies:
                 f"give --budget {math.ceil(needed / 10) * 10}s, or fewer contenders",
             )
         looks = tuple(math.ceil(self._first_look * each) for each in LOOKS)
-        return Schedule(max(FEWEST_MILLISECONDS, milliseconds), looks, budget_seconds)
+        return Schedule(max(FEWEST_MILLISECONDS, milliseconds), looks)
 
     @cached_property
     def budget_seconds(self) -> float:
         """The time for the whole command: as typed, else a minute, or more if many contenders need it."""
         if text := self.request.budget:
-            return parse_duration(text, f"{self.request.command}: --budget {text}")
+            return parse_quantity(text, f"{self.request.command}: --budget {text}", TIME) / 1e9
         return max(USUAL_BUDGET, math.ceil(1.3 * self._needed_seconds(USUAL_OVERHEAD) / 10) * 10)
 
     @cached_property
@@ -386,10 +386,10 @@ class CompareStudies:
 
     def _back_ends(self) -> list[str]:
         """The back ends that the clients may use, without the one that busy-polls."""
-        given = self._given["load"].get(BACK_END)
-        setting = self._basis.settings_of_load({}).get(BACK_END)
-        if given is not None or not isinstance(setting, ChoiceSetting):
-            return [str(given)]
+        if given := self._given["load"].get(BACK_END):
+            return [given]
+        setting = self._basis.settings_of_load({})[BACK_END]
+        assert isinstance(setting, ChoiceSetting), "event loops have a choice of back ends"
         return [each for each in setting.choices if each != self.catalogue.never_sleeps.get(BACK_END)]
 
     def _metrics(self) -> list[str]:

@@ -61,7 +61,7 @@ from thunderherd.study.scale import (
 from thunderherd.study.source_figures import Paper
 from thunderherd.study.traffic import check_files, files_of
 from thunderherd.toml.file import KeyPath, Problems, assign, dotted, flat, show
-from thunderherd.toml.quantities import COUNT, TIME, parse_duration, quantity_of
+from thunderherd.toml.quantities import COUNT, TIME, parse_quantity, quantity_of
 
 JUDGED_OR_REPEATED = {
     "repetitions": ("looks", "alpha_split"),
@@ -219,7 +219,7 @@ class Resolver:
         """Return the time budget of this size in seconds; None without one."""
         text, key = self.form.sizes[self.size].budget, ("sizes", self.size, "budget")
         try:
-            return None if text is None else parse_duration(text, self.problems.where(key))
+            return None if text is None else parse_quantity(text, self.problems.where(key), TIME) / 1e9
         except UserError as error:
             for each in error.problems:
                 self.problems.note(each)

@@ -31,7 +31,6 @@ __all__ = [
     "amounts",
     "axis_unit",
     "in_units",
-    "parse_duration",
     "parse_quantity",
     "parse_range",
     "percent_of",
@@ -311,19 +310,6 @@ def parse_quantity(text: str, where: str, kind: Quantity | None = None) -> int:
             where=where,
         )
     return int(value)
-
-
-def parse_duration(text: str, where: str) -> float:
-    """Reads `90s` as 90 seconds. Raises UserError, which names the place."""
-    try:
-        return TIME.read(text) / 1e9
-    except NoUnit as error:
-        hint = f"{error.digits}s or {error.digits}min"
-        raise UserError("no unit", code="quantity.no_unit", hint=hint, where=where) from None
-    except NoQuantity as error:
-        hint = "give a time such as 60s, 500ms or 2min"
-        code = "quantity.unknown_unit" if error.digits else "quantity.not_a_number"
-        raise UserError(str(error), code=code, hint=hint, where=where) from None
 
 
 def _nearest(error: NoQuantity, units: Mapping[str, int]) -> str:

@@ -136,7 +136,7 @@ def _compared(
         than = [_lead(pair, first, name) for pair in reversed(decided)][:MOST_OTHERS]
         texts = [f"{amount} {what} than {other} ({around})" for amount, other, around in than]
         texts[1:] = [f"{amount} than {other} ({around})" for amount, other, around in than[1:]]
-        more = f", and less than {len(decided) - MOST_OTHERS} more" if len(decided) > MOST_OTHERS else ""
+        more = f", and better than {len(decided) - MOST_OTHERS} more" if len(decided) > MOST_OTHERS else ""
         parts.append(f"{first} {phrase.partition('{}')[0]}{', '.join(texts)}{more}{where}.")
     if level:
         parts.append(f"{first} and {_listed(level)} are equivalent in {noun}{where if not decided else ''}.")
@@ -201,7 +201,7 @@ def _why_none(summary: Summary, own: Sequence[ContenderSummary], name: str) -> s
         return f"The clients are the limit: {'; '.join(bounds)}."
     without = [each.base for each in own if not each.blocks]
     if without:
-        return f"No valid trials of {_listed(without)} (see below)."
+        return f"No valid trials of {_listed(without)}."
     reasons = [each.unknown[name] for each in own if name in each.unknown]
     if reasons:
         return f"{capital(reasons[0])}."
