@@ -6,7 +6,7 @@ Each is a figure of `summary.json`, rounded and not changed in any other way.
 from __future__ import annotations
 
 import math
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import overload
 
@@ -228,6 +228,11 @@ def share_in_percent(share: float | None) -> str:
 def count(quantity: int, singular: str, plural: str | None = None) -> str:
     """Writes `1 trial`, `2,500 trials`."""
     return f"{quantity:,} {singular if quantity == 1 else plural or singular + 's'}"
+
+
+def listed(names: Sequence[str]) -> str:
+    """Writes `a, b and c`."""
+    return " and ".join(filter(None, (", ".join(names[:-1]), *names[-1:])))
 
 
 def printable(text: str) -> str:

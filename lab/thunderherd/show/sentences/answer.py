@@ -20,6 +20,7 @@ from thunderherd.text.figures import (
     BETWEEN,
     capital,
     count,
+    listed,
     main_of,
     number,
     percent,
@@ -296,9 +297,9 @@ def _lead(pairs: Iterable[PairSummary], ahead: str, behind: str) -> _Lead | None
 
 def _listed(names: Sequence[str]) -> str:
     """Writes `a, b and c`; of many the first ones, and the number of the others."""
-    shown = [*names] if len(names) <= MOST_NAMED else [*names[: MOST_NAMED - 1]]
-    last = shown.pop() if len(shown) == len(names) else f"{len(names) - len(shown)} more"
-    return f"{', '.join(shown)} and {last}" if shown else last
+    if len(names) <= MOST_NAMED:
+        return listed(names)
+    return listed([*names[: MOST_NAMED - 1], f"{len(names) - MOST_NAMED + 1} more"])
 
 
 def _heading(summary: Summary) -> str:

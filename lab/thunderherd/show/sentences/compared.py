@@ -10,7 +10,7 @@ from thunderherd.metrics.table import PAYLOAD_RATE, metric
 from thunderherd.records.summary import ContenderSummary, PairSummary, Summary, SweepSummary
 from thunderherd.show.sentences.left_out import not_counted
 from thunderherd.show.sentences.tables import invalid_trials, trial_counts
-from thunderherd.text.figures import capital, count, decimals, number, printable, unit_of, words_of
+from thunderherd.text.figures import capital, count, decimals, listed, number, printable, unit_of, words_of
 from thunderherd.text.shown import at_least_in_words
 
 __all__ = ["MOST_TO_KNOW", "MetricAnswer", "metric_answers", "to_know", "worse_than_first"]
@@ -139,10 +139,10 @@ def _compared(
         more = f", and better than {len(decided) - MOST_OTHERS} more" if len(decided) > MOST_OTHERS else ""
         parts.append(f"{first} {phrase.partition('{}')[0]}{', '.join(texts)}{more}{where}.")
     if level:
-        parts.append(f"{first} and {_listed(level)} are equivalent in {noun}{where if not decided else ''}.")
+        parts.append(f"{first} and {listed(level)} are equivalent in {noun}{where if not decided else ''}.")
     if unclear:
         amount, other, around = _lead(unclear[-1], first, name)
-        names = _listed([_other(pair, first) for pair in unclear])
+        names = listed([_other(pair, first) for pair in unclear])
         about = f" ({amount} than {other}: {around})" if len(unclear) == 1 else ""
         parts.append(
             f"{first} and {names} do not differ significantly in {noun}{where if not decided else ''}{about}."
@@ -187,10 +187,6 @@ def _between(low: float | None, high: float | None) -> str:
     return f"{_number(low)} to {_number(high)} %"
 
 
-def _listed(names: Sequence[str]) -> str:
-    return " and ".join(filter(None, (", ".join(names[:-1]), *names[-1:])))
-
-
 def _why_none(summary: Summary, own: Sequence[ContenderSummary], name: str) -> str:
     """Says why nothing was compared: the lower bounds of limited rates, or the reason."""
     limited = [each for each in own if name in each.at_least]
@@ -201,7 +197,7 @@ def _why_none(summary: Summary, own: Sequence[ContenderSummary], name: str) -> s
         return f"The clients are the limit: {'; '.join(bounds)}."
     without = [each.base for each in own if not each.blocks]
     if without:
-        return f"No valid trials of {_listed(without)}."
+        return f"No valid trials of {listed(without)}."
     reasons = [each.unknown[name] for each in own if name in each.unknown]
     if reasons:
         return f"{capital(reasons[0])}."

@@ -15,6 +15,7 @@ from thunderherd.text.figures import (
     Unit,
     count,
     decimals,
+    listed,
     number,
     percent,
     printable,
@@ -130,7 +131,7 @@ def sentence(explanation: Explanation) -> str:
     remains = f"{number(unit.of(sign * rest.value), digits)} {unit.name}" if rest else ABSENT
     because = f"{', '.join(texts)}; " if texts else ""
     missing = [CAUSES[each.cause] for each in explanation.causes if each.amount is None]
-    including = f", including {_listed(missing)}," if missing else ""
+    including = f", including {listed(missing)}," if missing else ""
     within = (
         WITHIN_CALLS if explanation.network is None else _network(explanation.network, unit, digits, sign)
     )
@@ -211,10 +212,6 @@ def how_often(value: float) -> str:
     if abs(value - round(value)) < ALMOST:
         return f"{round(value):,}"
     return number(value, decimals([value]))
-
-
-def _listed(names: Sequence[str]) -> str:
-    return names[0] if len(names) == 1 else f"{', '.join(names[:-1])} and {names[-1]}"
 
 
 def reasons(explanations: Sequence[Explanation]) -> list[str]:
