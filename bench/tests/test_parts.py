@@ -96,6 +96,7 @@ def test_nginx_benchmark_prints_nginx_and_a_design() -> None:
         assert any(len(FIGURE.findall(row)) >= 4 for row in rows(printed, name)), printed
 
 
+@pytest.mark.thorough
 def test_counting_benchmark_compares_counted_trials_with_uncounted_ones() -> None:
     words = ("--rounds", "2", "--duration", "60ms", "--counters", "page_faults", "system_calls,wakeups")
     printed = bench("counting", "epoll", *words)
@@ -156,6 +157,7 @@ def test_clients_benchmark_compares_request_counts_of_generator_and_server() -> 
     assert error.codes == ("bench.unknown_server",) and "'apache'" in str(error)
 
 
+@pytest.mark.thorough
 def test_transactions_benchmark_prints_every_kind_and_arrangement() -> None:
     printed = bench("transactions", "--choosing", "1", "--judging", "1", "--duration", "100ms")
     for kind in ("connections kept", "connection each, RST", "connection each, FIN"):

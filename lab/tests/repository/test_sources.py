@@ -24,6 +24,7 @@ from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
+from _pytest.mark import ParameterSet
 from made.source_checks.common import Run, check_of, checks_of, sources_with_checks
 from made.stand_in import answered
 
@@ -121,7 +122,23 @@ def test_document_is_up_to_date() -> None:
     assert written == document(source_rows()), f"{DOCUMENT} is out of date; type: make docs"
 
 
-@pytest.mark.parametrize("row", [row for row in ROWS if row.client], ids=name_of)
+LONG = {
+    "cse638-pa02-isolation-namespaces",
+    "css503-p4-experiment-matrix",
+    "erss-hw4-experiment-cores",
+}
+"""Rows whose commands run a study for half a minute or more. Other rows run the same commands with less."""
+
+
+def with_marks(row: SourceRow) -> ParameterSet:
+    return pytest.param(row, id=row.name, marks=[pytest.mark.thorough] if row.name in LONG else [])
+
+
+def test_long_rows_exist() -> None:
+    assert {row.name for row in ROWS if row.client} >= LONG
+
+
+@pytest.mark.parametrize("row", [with_marks(row) for row in ROWS if row.client])
 def test_commands(row: SourceRow, tmp_path: Path, request: pytest.FixtureRequest) -> None:
     assert THUNDERHERD.is_file(), f"no {THUNDERHERD}; type: make build"
     skip_without_namespaces(row)

@@ -131,7 +131,11 @@ def uninterrupted() -> list[tuple[list[str], dict[str, Any]]]:
     return []
 
 
-@pytest.mark.parametrize("stop_after", [7, 100, 150], ids=lambda count: f"after {count} trials")
+@pytest.mark.parametrize(
+    "stop_after",
+    [7, pytest.param(100, marks=pytest.mark.thorough), 150],
+    ids=lambda count: f"after {count} trials",
+)
 def test_interrupted_search_resumes(
     rig: Rig,
     typed: Typed,
@@ -289,6 +293,7 @@ def test_real_search_finds_a_known_crossing(
     assert (out / "crossover.png").read_bytes().startswith(b"\x89PNG")
 
 
+@pytest.mark.thorough
 def test_a_rate_is_swept_over_pairs_of_namespaces(use_engine: Path, typed: Typed, tmp_path: Path) -> None:
     """Both contenders send at the rate of the point, whose lab is its own."""
     pair = engine.catalogue().namespace

@@ -334,6 +334,7 @@ def test_claims_on_unavailable_counters_have_a_reason(full: Study) -> None:
 # What a run makes of it -------------------------------------------------------------------------------------
 
 
+@pytest.mark.thorough
 def test_a_window_of_few_messages_has_the_share_of_the_whole_life(
     tmp_path: Path, catalogue: Catalogue
 ) -> None:
