@@ -35,6 +35,7 @@ pub fn command() -> Command {
         .about("Serve and load real sockets, to measure server designs and send and receive primitives")
         .subcommand_required(true)
         .subcommand(serve_command())
+        .subcommand(host_command())
         .subcommand(load_command())
         .subcommand(count_command())
         .subcommand(profile_command())
@@ -67,7 +68,7 @@ pub fn serve_command() -> Command {
         )
         .arg(
             text("cpu-source", "SOURCE")
-                .value_parser(PossibleValuesParser::new(runs::cpu_time::CHOICES))
+                .value_parser(PossibleValuesParser::new(runs::serve::cpu_time::CHOICES))
                 .default_value("auto")
                 .help("CPU source: where the CPU time of a window comes from"),
         )
@@ -91,6 +92,28 @@ pub fn serve_settings() -> [(&'static str, Vec<Setting>); 4] {
         ("Settings of workloads", settings(WORKLOADS, |workload| workload.service_settings)),
         ("Settings of every server", catalogue::SERVER_SETTINGS.to_vec()),
     ]
+}
+
+fn host_command() -> Command {
+    Command::new("host")
+        .about("Run a server that is not ours, or watch one that is running, and print the lines of `serve --control`")
+        .long_about(
+            "Run a server that is not ours, or watch one that is running, and print the lines of `serve --control`: CPU time \
+             and counters, but no tally. A command is told where to listen by {host} and {port} in its arguments, and by \
+             HOST and PORT in its environment. It is ready when it accepts, and must end after SIGTERM",
+        )
+        .arg(
+            text("listen", "HOST:PORT")
+                .default_value("127.0.0.1:0")
+                .help("Address for the command, with any free port if it is 0; or the address of the running server"),
+        )
+        .arg(text("ready-line", "TEXT").help("The command is ready when it prints a line with this text"))
+        .arg(flag("running").conflicts_with("command").help("Watch the server that is running at --listen"))
+        .arg(command_to_run().value_name("COMMAND").required(false).required_unless_present("running"))
+        .arg(cpus_option("CPUs to pin the command to, for instance 0 or 0-3,6 (default: all)"))
+        .arg(counters_option())
+        .arg(text("network-namespace", "PATH").help("Network namespace to enter first, as printed by `namespace`"))
+        .arg(parent())
 }
 
 /// Builds `load`.

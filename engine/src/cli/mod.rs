@@ -56,6 +56,7 @@ pub fn run(arguments: Vec<OsString>) -> Result<ExitCode> {
     };
     match matches.subcommand() {
         Some(("serve", matches)) => serve(matches),
+        Some(("host", matches)) => host(matches),
         Some(("load", matches)) => load(matches).map(|()| ExitCode::SUCCESS),
         Some(("count", matches)) => count(matches),
         Some(("profile", matches)) => profile(matches),
@@ -273,6 +274,18 @@ fn serve(matches: &ArgMatches) -> Result<ExitCode> {
     })
 }
 
+fn host(matches: &ArgMatches) -> Result<ExitCode> {
+    begin(matches)?;
+    let cpus = pin(matches)?;
+    runs::serve::host::host(&runs::serve::host::Plan {
+        command: matches.get_many("command").into_iter().flatten().cloned().collect(),
+        address: word(matches, "listen").to_owned(),
+        ready_line: matches.get_one("ready-line").cloned(),
+        cpus,
+        counters: requested_counters(matches),
+    })
+}
+
 fn load(matches: &ArgMatches) -> Result<()> {
     begin(matches)?;
     let load = catalogue::find(LOADS, word(matches, "load"));
@@ -411,14 +424,14 @@ fn behind_gate(by: &str, matches: &ArgMatches) -> Result<runs::start_gate::Comma
     let cpus = match command().try_get_matches_from(&inner) {
         Err(error) if error.use_stderr() => return Err(refused(&error, inner)),
         Ok(inner) => match inner.subcommand() {
-            Some(("serve" | "load", inner)) if inner.contains_id("parent") => {
+            Some(("serve" | "host" | "load", inner)) if inner.contains_id("parent") => {
                 return Err(mistake_with_hint(
                     "arguments.parent_behind_command",
                     format!("--parent is behind serve or load, whose parent is {by}"),
                     format!("thunderherd-engine {by} --parent PID -- COMMAND"),
                 ));
             }
-            Some(("serve" | "load", inner)) => cpus(inner),
+            Some(("serve" | "host" | "load", inner)) => cpus(inner),
             other => {
                 let name = other.map_or("nothing", |(name, _)| name);
                 return Err(mistake_with_hint(

@@ -3,6 +3,7 @@
 pub mod control_group;
 pub mod counter;
 pub mod event_name;
+pub mod foreign_tree;
 pub mod missing_event;
 pub mod multiplexing;
 pub mod own_memory;

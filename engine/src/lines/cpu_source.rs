@@ -15,4 +15,6 @@ pub enum CpuSource {
     PerfEvent,
     /// None: the CPU time is known only for the whole life, after its end.
     WholeLife,
+    /// None at all: the server was running before, and its processes are unknown.
+    Unknown,
 }

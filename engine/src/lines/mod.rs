@@ -79,16 +79,16 @@ pub struct Ready {
     pub port: Option<u16>,
     /// Process that supervises the server and prints this line. It is not measured.
     pub supervisor_pid: i32,
-    /// First process of the server.
-    pub server_pid: i32,
-    /// Name of the design.
-    pub design: &'static str,
+    /// First process of the server. Null if the server was running before, and its processes are unknown.
+    pub server_pid: Option<i32>,
+    /// Name of the design. Null for a server that is not ours, as are the next three.
+    pub design: Option<&'static str>,
     /// Name of the primitive that sends.
-    pub primitive: &'static str,
+    pub primitive: Option<&'static str>,
     /// Name of the primitive that receives.
-    pub receive: &'static str,
+    pub receive: Option<&'static str>,
     /// Name of the workload.
-    pub workload: &'static str,
+    pub workload: Option<&'static str>,
     /// All effective settings.
     pub settings: SettingValues,
     /// True if the server busy-polls, even without clients: by its design, or because of `--wait spin`. False for a
@@ -98,8 +98,8 @@ pub struct Ready {
     pub cpu_source: CpuSource,
     /// Reason why no better CPU source is used; null if this is the best.
     pub cpu_source_reason: Option<String>,
-    /// Options of the listening socket, as the kernel reports them.
-    pub socket: SocketOptions,
+    /// Options of the listening socket, as the kernel reports them. Null for a server that is not ours.
+    pub socket: Option<SocketOptions>,
     /// CPUs the server is pinned to.
     pub cpus: Option<Vec<usize>>,
     /// Descriptors that each process of the server may open. The soft limit was raised to the hard limit.
@@ -130,14 +130,14 @@ pub struct SocketOptions {
 pub struct Snapshot {
     /// CLOCK_MONOTONIC.
     pub monotonic_ns: u64,
-    /// CPU time of the whole process tree. Null if only the CPU time of the whole life is known.
+    /// CPU time of the whole process tree. Null if only the CPU time of the whole life is known, or none.
     pub cpu_ns: Option<u64>,
-    /// Tally of connections, requests, bytes and errors.
-    pub tally: Counts,
+    /// Tally of connections, requests, bytes and errors. Null for a server that is not ours.
+    pub tally: Option<Counts>,
     /// Connections served by each worker of the pool. Null without a pool.
     pub workers: Option<Vec<u64>>,
-    /// Connections that the listening socket dropped.
-    pub listen_drops: u32,
+    /// Connections that the listening socket dropped. Null for a server that is not ours.
+    pub listen_drops: Option<u32>,
     /// Connections that wait for accept. Null over Unix sockets, for which the kernel does not report it.
     pub listen_queue: Option<u32>,
     /// Counters of the whole process tree.
@@ -162,12 +162,12 @@ pub struct Summary {
     pub dead_children: Option<Split>,
     /// Largest resident set of a single process, in KiB.
     pub max_resident_kib: u64,
-    /// Tally of connections, requests, bytes and errors.
-    pub tally: Counts,
+    /// Tally of connections, requests, bytes and errors. Null for a server that is not ours.
+    pub tally: Option<Counts>,
     /// Connections served by each worker of the pool. Null without a pool.
     pub workers: Option<Vec<u64>>,
-    /// Connections that the listening socket dropped.
-    pub listen_drops: u32,
+    /// Connections that the listening socket dropped. Null for a server that is not ours.
+    pub listen_drops: Option<u32>,
     /// Counters over the whole life.
     #[serde(flatten)]
     pub readout: Readout,

@@ -1,11 +1,13 @@
 //! State of live TCP connections in the kernel (sock_diag(7), as `ss -ti` shows). It is queried from outside, so it costs
 //! neither the server nor its clients anything.
 
+use std::net::SocketAddr;
+
 use anyhow::{Context, Result};
 use netlink_packet_sock_diag::SockDiagMessage;
 use netlink_packet_sock_diag::constants::{AF_INET, AF_INET6, IPPROTO_TCP};
 use netlink_packet_sock_diag::inet::nlas::Nla;
-use netlink_packet_sock_diag::inet::{ExtensionFlags, InetRequest, SocketId, StateFlags};
+use netlink_packet_sock_diag::inet::{ExtensionFlags, InetRequest, InetResponse, SocketId, StateFlags};
 use netlink_sys::protocols::NETLINK_SOCK_DIAG;
 
 use crate::net::netlink::Netlink;
@@ -55,6 +57,28 @@ impl SocketDiagnosis {
     /// Lists established connections, and those that only one end has closed. The kernel forgets an end's state once both ends
     /// have closed.
     pub fn connections(&mut self, ends: Ends) -> Result<Vec<TcpInfo>> {
+        let states = StateFlags::ESTABLISHED | StateFlags::CLOSE_WAIT | StateFlags::FIN_WAIT1 | StateFlags::FIN_WAIT2;
+        let found = self.sockets(ends, states)?;
+        let info = |answer: &InetResponse| {
+            answer.nlas.iter().find_map(|each| match each {
+                Nla::TcpInfo(bytes) => TcpInfo::of(bytes),
+                _ => None,
+            })
+        };
+        Ok(found.iter().filter_map(info).collect())
+    }
+
+    /// Lists the inodes of the sockets that accept connections to an address.
+    pub fn listeners(&mut self, address: SocketAddr) -> Result<Vec<u32>> {
+        let found = self.sockets(Ends::of_server(address.port()), StateFlags::LISTEN)?;
+        let accepts = |each: &&InetResponse| {
+            let own = each.header.socket_id.source_address;
+            own.is_unspecified() || own.to_canonical() == address.ip().to_canonical()
+        };
+        Ok(found.iter().filter(accepts).map(|each| each.header.inode).collect())
+    }
+
+    fn sockets(&mut self, ends: Ends, states: StateFlags) -> Result<Vec<InetResponse>> {
         let mut found = Vec::new();
         for (family, mut id) in [(AF_INET, SocketId::new_v4()), (AF_INET6, SocketId::new_v6())] {
             (id.source_port, id.destination_port) = (ends.own, ends.peer);
@@ -64,19 +88,13 @@ impl SocketDiagnosis {
                 family,
                 protocol: IPPROTO_TCP,
                 extensions: ExtensionFlags::INFO,
-                states: StateFlags::ESTABLISHED
-                    | StateFlags::CLOSE_WAIT
-                    | StateFlags::FIN_WAIT1
-                    | StateFlags::FIN_WAIT2,
+                states: states.clone(),
                 socket_id: id,
             }))?;
-            for answer in answers {
-                let SockDiagMessage::InetResponse(answer) = answer else { continue };
-                found.extend(answer.nlas.iter().find_map(|each| match each {
-                    Nla::TcpInfo(bytes) => TcpInfo::of(bytes),
-                    _ => None,
-                }));
-            }
+            found.extend(answers.into_iter().filter_map(|answer| match answer {
+                SockDiagMessage::InetResponse(answer) => Some(*answer),
+                _ => None,
+            }));
         }
         Ok(found)
     }

@@ -1,9 +1,7 @@
 //! One run of a command from start to end: a file for each command, and what they share.
 
 pub mod count;
-pub mod cpu_time;
 pub mod limits;
-pub mod listener;
 pub mod load;
 pub mod load_report;
 mod load_verdict;
@@ -11,5 +9,4 @@ pub mod namespace;
 pub mod profile;
 pub mod remote;
 pub mod serve;
-mod serve_report;
 pub mod start_gate;

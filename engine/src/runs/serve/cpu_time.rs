@@ -5,9 +5,11 @@
 use anyhow::{Context, Result};
 
 use crate::count::counter::{Reading, Subject};
-use crate::count::process_tree::Tree;
+use crate::count::foreign_tree::ForeignTree;
+use crate::count::process_tree::{Beginning, Tree};
 use crate::counters::{cgroup_cpu, process_clocks, task_clock};
 use crate::lines::cpu_source::CpuSource;
+use crate::sys::process::{Pid, Reaped};
 
 /// Values of `--cpu-source`.
 pub const CHOICES: [&str; 5] = ["auto", "cgroup", "process_clocks", "perf_event", "whole_life"];
@@ -17,6 +19,9 @@ const OF_CLOCKS: &str = "process_clocks misses the last steps of ended threads: 
                          every client are somewhat too low";
 const OF_PERF_EVENT: &str = "perf_event misses what tasks do as they end and around context switches: figures are too low, \
                              most of all those of designs that make a process or thread for every client";
+
+/// Remark on figures of a server that is not ours, without a control group.
+const OF_TICKS: &str = "the time of processes that ended in the window is known to a tick of the clock only";
 
 /// CPU time of one process tree.
 pub struct CpuTime {
@@ -53,6 +58,30 @@ impl CpuTime {
                     Err(no_clocks) => Self::with(CpuSource::WholeLife, None, &format!("{no_group:#}; {no_clocks:#}")),
                 })
             }),
+        }
+    }
+
+    /// Begins to count a server that is not ours, but was started by this process and has no children yet.
+    pub fn of_foreign(child: Pid, reaped: &'static Reaped) -> Self {
+        let tree = Tree { root: child, from: Beginning::Now, reaped };
+        match cgroup_cpu::open(&Subject::new(tree, None)) {
+            Ok(clock) => CpuTime { source: CpuSource::Cgroup, clock: Some(clock), reason: None },
+            Err(no_group) => {
+                let reason = format!("{no_group:#}; {OF_TICKS}");
+                let tree = ForeignTree::of_child(child, reaped);
+                Self::with(CpuSource::ProcessClocks, Some(Box::new(tree)), &reason)
+            }
+        }
+    }
+
+    /// Begins to count processes that were running before; with a reason, none are known.
+    pub fn of_running(processes: Result<Vec<Pid>>) -> Self {
+        match processes {
+            Ok(processes) => {
+                let tree = ForeignTree::of_running(processes);
+                Self::with(CpuSource::ProcessClocks, Some(Box::new(tree)), OF_TICKS)
+            }
+            Err(reason) => Self::with(CpuSource::Unknown, None, &format!("{reason:#}")),
         }
     }
 

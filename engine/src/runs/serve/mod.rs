@@ -3,11 +3,17 @@
 //! The supervisor has one thread and forks the server into a separate process group. It reaps every process that the server
 //! leaves behind, so no CPU time is lost. No process of the server outlives it: each has a parent-death signal.
 
+pub mod cpu_time;
+pub mod host;
+pub mod listener;
+mod report;
+mod supervision;
+
 use std::io;
 use std::os::fd::{AsFd, OwnedFd};
 use std::process::ExitCode;
 use std::sync::atomic::Ordering::Relaxed;
-use std::time::Instant;
+use std::time::Duration;
 
 use anyhow::{Context, Result, bail};
 use socket2::Socket;
@@ -25,15 +31,14 @@ use crate::lines::{Line, Ready, SCHEMA, Snapshot, Summary};
 use crate::net::address::{self, Address};
 use crate::net::socket_diagnosis::Ends;
 use crate::protocol::workload::Workload;
-use crate::runs::cpu_time::CpuTime;
-use crate::runs::listener;
-use crate::runs::serve_report;
+use crate::runs::serve::cpu_time::CpuTime;
+use crate::runs::serve::supervision::{Supervised, line};
 use crate::server::design::{Design, Run};
 use crate::server::pool::{FAILED, report};
 use crate::sys::clock;
-use crate::sys::descriptor::{self, PollFlags};
+use crate::sys::descriptor;
 use crate::sys::process::{self, Ended, Pid};
-use crate::sys::signal::{ECHO, Signal, SignalDescriptor};
+use crate::sys::signal::{Signal, SignalDescriptor};
 use crate::sys::socket;
 use crate::transfer::channel::Way;
 use crate::transfer::waiting;
@@ -61,7 +66,7 @@ pub struct Plan {
     pub settings: Settings,
     /// CPUs to which this process and the server are pinned.
     pub cpus: Option<Vec<usize>>,
-    /// A value of [`crate::runs::cpu_time::CHOICES`].
+    /// A value of [`crate::runs::serve::cpu_time::CHOICES`].
     pub cpu_source: String,
     /// Requested counters.
     pub counters: Vec<&'static Entry<Counter>>,
@@ -74,8 +79,9 @@ pub fn serve(plan: &Plan) -> Result<ExitCode> {
     let descriptor_limit = process::raise_descriptor_limit().context("the limit on descriptors cannot be raised")?;
     let signals = SignalDescriptor::new(&[Signal::SIGINT, Signal::SIGTERM, Signal::SIGCHLD])?;
     process::become_subreaper()?;
-    let mut supervisor = Supervisor::start(plan, signals, descriptor_limit)?;
-    let died = supervisor.watch()?;
+    let mut supervisor = Supervisor::start(plan, descriptor_limit, &signals)?;
+    let ending = supervision::watch(&mut supervisor, &signals, plan.control)?;
+    let died = ending.first.filter(|ended| !ending.killed && *ended != Ended::Exited(0));
     supervisor.end()?;
     supervisor.tally_handed_over();
     let summary = supervisor.summary(died.map(|ended| ended.to_string()))?;
@@ -92,26 +98,19 @@ struct Supervisor<'a> {
     plan: &'a Plan,
     /// Maximum open descriptors of each process of the server.
     descriptor_limit: u64,
-    signals: SignalDescriptor,
     listeners: Vec<Socket>,
     run: &'static Run,
     tally: &'static Tally,
     server: Pid,
     cpu_time: CpuTime,
     counting: Counting,
-    /// Time at which the server was stopped.
-    stopped: Option<Instant>,
-    /// Time at which the server will be killed.
-    deadline: Option<Instant>,
-    /// True if the supervisor has killed the server after the deadline.
-    killed: bool,
     /// True if every process of the server was reaped, so that its process ids may be reused.
     ended: bool,
 }
 
 impl<'a> Supervisor<'a> {
     /// Opens the listener, forks the server, and starts it once its CPU time is counted.
-    fn start(plan: &'a Plan, signals: SignalDescriptor, descriptor_limit: u64) -> Result<Self> {
+    fn start(plan: &'a Plan, descriptor_limit: u64, signals: &SignalDescriptor) -> Result<Self> {
         let addresses = address::resolve("--listen", &plan.listen)?;
         let wanted = (plan.design.item.listeners)(&plan.settings);
         let listeners = listener::listen(&addresses, wanted, &plan.settings)?;
@@ -129,7 +128,7 @@ impl<'a> Supervisor<'a> {
         let (gate, opener) = descriptor::pipe()?;
         let server = process::fork(|| {
             descriptor::close_inherited(&opener);
-            descriptor::close_inherited(&signals);
+            descriptor::close_inherited(signals);
             listeners.iter().for_each(descriptor::close_inherited);
             report(server(plan.design.item, run, gate))
         })
@@ -141,16 +140,12 @@ impl<'a> Supervisor<'a> {
         let mut supervisor = Supervisor {
             plan,
             descriptor_limit,
-            signals,
             listeners,
             run,
             tally,
             server,
             cpu_time: CpuTime::open(&tree, &plan.cpu_source)?,
             counting: Counting::begin(&plan.counters, Subject::new(tree, ends)),
-            stopped: None,
-            deadline: None,
-            killed: false,
             ended: false,
         };
         descriptor::write(opener.as_fd(), b"\n")?;
@@ -163,103 +158,25 @@ impl<'a> Supervisor<'a> {
         if !self.plan.control {
             return say(&format!("listening on {address}\n"));
         }
-        self.line(&Line::Ready(Ready {
+        line(&Line::Ready(Ready {
             schema: SCHEMA,
             address: address.to_string(),
             port: address.port(),
             supervisor_pid: Pid::this().as_raw(),
-            server_pid: self.server.as_raw(),
-            design: self.plan.design.name,
-            primitive: self.plan.way.out.name,
-            receive: self.plan.way.into.name,
-            workload: self.plan.workload.name,
+            server_pid: Some(self.server.as_raw()),
+            design: Some(self.plan.design.name),
+            primitive: Some(self.plan.way.out.name),
+            receive: Some(self.plan.way.into.name),
+            workload: Some(self.plan.workload.name),
             settings: self.plan.settings.values().clone(),
             spins: self.plan.design.item.spins || waiting::spins(&self.plan.settings),
             cpu_source: self.cpu_time.source(),
             cpu_source_reason: self.cpu_time.reason.clone(),
-            socket: listener::options(&self.listeners[0], &self.plan.settings)?,
+            socket: Some(listener::options(&self.listeners[0], &self.plan.settings)?),
             cpus: self.plan.cpus.clone(),
             descriptor_limit: self.descriptor_limit,
             counters: self.counting.reasons(),
         }))
-    }
-
-    /// Handles commands and signals until the server's first process ends. Returns how it ended, unless it was stopped.
-    fn watch(&mut self) -> Result<Option<Ended>> {
-        let standard_input = std::io::stdin();
-        let mut commands = Commands::default();
-        loop {
-            let mut descriptors = vec![(self.signals.as_fd(), PollFlags::POLLIN)];
-            if self.plan.control && self.deadline.is_none() {
-                descriptors.push((standard_input.as_fd(), PollFlags::POLLIN));
-            }
-            let deadline = self.deadline.filter(|_| !self.killed);
-            let patience = deadline.map(|deadline| deadline.saturating_duration_since(Instant::now()));
-            let ready = descriptor::poll(&descriptors, patience)?;
-            if ready.get(1).is_some_and(|flags| !flags.is_empty()) {
-                match commands.read(standard_input.as_fd())? {
-                    None => self.stop()?,
-                    Some(lines) => lines.iter().try_for_each(|line| self.answer(line))?,
-                }
-            }
-            while let Some(signal) = self.signals.read()? {
-                if signal == Signal::SIGCHLD {
-                    if let Some(ended) = self.reap()? {
-                        let stopped = self.killed || ended == Ended::Exited(0);
-                        return Ok((!stopped).then_some(ended));
-                    }
-                } else {
-                    match self.stopped {
-                        None => self.stop()?,
-                        // A second signal ends the wait for open connections.
-                        Some(stopped) if stopped.elapsed() > ECHO => self.deadline = Some(Instant::now()),
-                        Some(_) => {}
-                    }
-                }
-            }
-            if !self.killed && self.deadline.is_some_and(|deadline| deadline <= Instant::now()) {
-                self.killed = true;
-                process::kill_group(self.server);
-            }
-        }
-    }
-
-    /// Reaps ended processes. Returns how the server's first process ended.
-    fn reap(&mut self) -> Result<Option<Ended>> {
-        while let Some((process, ended)) = process::wait_without_hanging()? {
-            if process == self.server {
-                return Ok(Some(ended));
-            }
-        }
-        Ok(None)
-    }
-
-    fn answer(&mut self, command: &str) -> Result<()> {
-        match command {
-            "snapshot" => {
-                let snapshot = self.snapshot()?;
-                self.line(&Line::Snapshot(snapshot))
-            }
-            other => {
-                bail!(
-                    "unknown command '{other}' on standard input; the only one is snapshot (end of file stops the server)"
-                )
-            }
-        }
-    }
-
-    fn snapshot(&mut self) -> Result<Snapshot> {
-        Ok(Snapshot {
-            monotonic_ns: clock::now(),
-            cpu_ns: self.cpu_time.read()?,
-            tally: self.tally.counts(),
-            workers: self.tally.connections_by_worker(),
-            listen_drops: self.listen_drops()?,
-            listen_queue: self.listen_queue()?,
-            readout: self.counting.read()?,
-            // Fields are evaluated in this order, so this one is read last.
-            read_ns: clock::now(),
-        })
     }
 
     fn listen_drops(&self) -> io::Result<u32> {
@@ -268,16 +185,6 @@ impl<'a> Supervisor<'a> {
 
     fn listen_queue(&self) -> io::Result<Option<u32>> {
         self.listeners.iter().map(|listener| Ok(listener::queue(listener)?.map(|(queued, _)| queued))).sum()
-    }
-
-    /// Wakes every accept of the server for the last time, and gives open connections time to end.
-    fn stop(&mut self) -> Result<()> {
-        // Connections that wait at a Unix socket are still accepted.
-        self.tally.shared().errors(ErrorKind::QueuedAtStop, self.listen_queue()?.unwrap_or(0).into());
-        self.listeners.iter().try_for_each(|listener| socket::shutdown(listener.as_fd()))?;
-        self.stopped = Some(Instant::now());
-        self.deadline = Some(Instant::now() + self.plan.settings.time(DRAIN.name));
-        Ok(())
     }
 
     /// Kills the rest of the server and reaps every process, so that the CPU time is complete.
@@ -319,9 +226,9 @@ impl<'a> Supervisor<'a> {
                 system_ns: total.system_ns.saturating_sub(own.system_ns),
             }),
             max_resident_kib: whole.max_resident_kib,
-            tally: self.tally.counts(),
+            tally: Some(self.tally.counts()),
             workers: self.tally.connections_by_worker(),
-            listen_drops: self.listen_drops()?,
+            listen_drops: Some(self.listen_drops()?),
             readout: self.counting.read()?,
             account: account.clone().unwrap_or_default(),
             connection: general.first_connection.options(),
@@ -332,13 +239,41 @@ impl<'a> Supervisor<'a> {
 
     fn print_summary(&self, summary: &Summary) -> Result<()> {
         if self.plan.control {
-            return self.line(&Line::Summary(summary.clone()));
+            return line(&Line::Summary(summary.clone()));
         }
-        say(&serve_report::in_words(summary, self.plan.way, &self.plan.counters, self.descriptor_limit))
+        say(&report::in_words(summary, self.plan.way, &self.plan.counters, self.descriptor_limit))
+    }
+}
+
+impl Supervised for Supervisor<'_> {
+    fn first(&self) -> Option<Pid> {
+        Some(self.server)
     }
 
-    fn line(&self, line: &Line) -> Result<()> {
-        say(&(serde_json::to_string(line)? + "\n"))
+    fn snapshot(&mut self) -> Result<Snapshot> {
+        Ok(Snapshot {
+            monotonic_ns: clock::now(),
+            cpu_ns: self.cpu_time.read()?,
+            tally: Some(self.tally.counts()),
+            workers: self.tally.connections_by_worker(),
+            listen_drops: Some(self.listen_drops()?),
+            listen_queue: self.listen_queue()?,
+            readout: self.counting.read()?,
+            // Fields are evaluated in this order, so this one is read last.
+            read_ns: clock::now(),
+        })
+    }
+
+    /// Wakes every accept of the server for the last time, and gives open connections time to end.
+    fn stop(&mut self) -> Result<Duration> {
+        // Connections that wait at a Unix socket are still accepted.
+        self.tally.shared().errors(ErrorKind::QueuedAtStop, self.listen_queue()?.unwrap_or(0).into());
+        self.listeners.iter().try_for_each(|listener| socket::shutdown(listener.as_fd()))?;
+        Ok(self.plan.settings.time(DRAIN.name))
+    }
+
+    fn kill(&mut self) {
+        process::kill_group(self.server);
     }
 }
 
@@ -362,28 +297,4 @@ fn server(design: &Design, run: &'static Run, gate: OwnedFd) -> Result<()> {
     run.tally.general().server_process_user.store(usage.user_ns, Relaxed);
     run.tally.general().server_process_system.store(usage.system_ns, Relaxed);
     result
-}
-
-/// Commands from standard input, read without waiting for whole lines.
-#[derive(Default)]
-struct Commands {
-    text: Vec<u8>,
-}
-
-impl Commands {
-    /// Returns the complete lines so far; `None` at the end of file.
-    fn read(&mut self, input: std::os::fd::BorrowedFd<'_>) -> Result<Option<Vec<String>>> {
-        let mut buffer = [0; 4096];
-        let bytes = descriptor::read(input, &mut buffer)?;
-        if bytes == 0 {
-            return Ok(None);
-        }
-        self.text.extend_from_slice(&buffer[..bytes]);
-        let mut lines = Vec::new();
-        while let Some(end) = self.text.iter().position(|&byte| byte == b'\n') {
-            let line: Vec<u8> = self.text.drain(..=end).collect();
-            lines.push(String::from_utf8_lossy(&line).trim().to_owned());
-        }
-        Ok(Some(lines))
-    }
 }

@@ -4,7 +4,7 @@ use crate::base::about::Entry;
 use crate::base::quantity::{bytes, grouped, time};
 use crate::base::table::{Row, left, wrapped};
 use crate::count::counter::Counter;
-use crate::count::tally::ErrorKind;
+use crate::count::tally::{Counts, ErrorKind};
 use crate::lines::Summary;
 use crate::lines::usage::Split;
 use crate::runs::load_report::congestion;
@@ -15,23 +15,29 @@ use crate::transfer::channel::Way;
 pub fn in_words(summary: &Summary, way: Way, counters: &[&'static Entry<Counter>], descriptor_limit: u64) -> String {
     let mut text = format!("\n{}", left(&rows(summary)));
     let notes =
-        way.copying_in_words(&summary.tally) + &summary.readout.in_words(counters) + &notes(summary, descriptor_limit);
+        way.copying_in_words(tally(summary)) + &summary.readout.in_words(counters) + &notes(summary, descriptor_limit);
     if !notes.is_empty() {
         text += &format!("\n{notes}");
     }
     text
 }
 
+fn tally(summary: &Summary) -> &Counts {
+    summary.tally.as_ref().expect("every design has one")
+}
+
 fn rows(summary: &Summary) -> Vec<Row> {
-    let tally = &summary.tally;
+    let tally = tally(summary);
     let mut rows = vec![
         Row::new("Connections", [grouped(tally.connections)]),
         Row::new("Requests", [grouped(tally.requests)]),
         Row::new("Transfer", [bytes(tally.bytes_received as f64)]).note("received"),
         Row::new("", [bytes(tally.bytes_sent as f64)]).note("sent"),
     ];
-    let lost =
-        [(tally.workers_lost, "workers lost"), (summary.listen_drops.into(), "connections dropped by the full queue")];
+    let lost = [
+        (tally.workers_lost, "workers lost"),
+        (summary.listen_drops.unwrap_or_default().into(), "connections dropped by the full queue"),
+    ];
     let errors: u64 = tally.errors.values().sum::<u64>() + lost.iter().map(|(count, _)| count).sum::<u64>();
     let kinds = tally.errors.iter().map(|(kind, count)| (*count, kind.replace('_', " ")));
     let others = lost.into_iter().chain([(tally.workers_replaced, "workers replaced")]);
@@ -72,8 +78,8 @@ fn cpu(summary: &Summary) -> String {
 }
 
 fn notes(summary: &Summary, descriptor_limit: u64) -> String {
-    let mut text = congestion(summary.connection.as_ref(), &summary.tally);
-    if summary.tally.errors.contains_key(ErrorKind::ResourceLimit.name()) {
+    let mut text = congestion(summary.connection.as_ref(), tally(summary));
+    if tally(summary).errors.contains_key(ErrorKind::ResourceLimit.name()) {
         let limit = grouped(descriptor_limit);
         text += &wrapped("note: ", &format!("each process of this server may open {limit} descriptors (ulimit -Hn)"));
     }

@@ -1,0 +1,139 @@
+//! Processes of servers that are not ours, as /proc shows them (proc(5)).
+//!
+//! Such a server may fork from any thread and wait for its children itself, so neither the short list of
+//! [`super::process_tree`] nor our sums of ended processes suffice.
+
+use std::collections::BTreeSet;
+use std::fs;
+use std::io;
+use std::path::PathBuf;
+
+use anyhow::{Context, Result, bail};
+
+use crate::count::counter::{Figure, Reading};
+use crate::sys::clock;
+use crate::sys::process::{self, Pid, Reaped};
+
+/// Some processes and all their descendants.
+pub struct ForeignTree {
+    roots: Vec<Pid>,
+    /// Sums of what ended children of this process used.
+    reaped: Option<&'static Reaped>,
+}
+
+impl ForeignTree {
+    /// Returns the tree of a child of this process.
+    pub fn of_child(child: Pid, reaped: &'static Reaped) -> Self {
+        ForeignTree { roots: vec![child], reaped: Some(reaped) }
+    }
+
+    /// Returns the tree of processes that were running before.
+    pub fn of_running(roots: Vec<Pid>) -> Self {
+        ForeignTree { roots, reaped: None }
+    }
+
+    /// Lists its processes, living or not yet reaped, each once.
+    pub fn processes(&self) -> Vec<Pid> {
+        let mut found = Vec::new();
+        let mut seen = BTreeSet::new();
+        let mut next = self.roots.clone();
+        while let Some(process) = next.pop() {
+            if seen.insert(process) {
+                found.push(process);
+                next.extend(children(process));
+            }
+        }
+        found
+    }
+
+    /// Returns the CPU time so far. Exact for living processes; that of ended ones is in ticks of the clock.
+    pub fn cpu_nanoseconds(&self) -> Result<u64> {
+        let processes = self.processes();
+        let times: Vec<u64> = processes.iter().filter_map(|&process| cpu_time(process).ok()).collect();
+        if times.is_empty() && self.reaped.is_none() {
+            bail!("the server has ended");
+        }
+        let reaped = self.reaped.map(Reaped::usage).unwrap_or_default();
+        Ok(times.iter().sum::<u64>() + (reaped.user + reaped.system).as_nanos() as u64)
+    }
+}
+
+impl Reading for ForeignTree {
+    fn read(&mut self) -> Result<Vec<Figure>> {
+        Ok(vec![Figure::whole(self.cpu_nanoseconds()?)])
+    }
+}
+
+/// Lists the processes that have a descriptor of one of these sockets. Processes of other users cannot be examined without
+/// privilege.
+pub fn holders(inodes: &[u32]) -> Result<Vec<Pid>> {
+    let wanted: Vec<PathBuf> = inodes.iter().map(|inode| PathBuf::from(format!("socket:[{inode}]"))).collect();
+    let mut found = Vec::new();
+    for entry in fs::read_dir("/proc").context("/proc cannot be read")?.flatten() {
+        let Some(process) = entry.file_name().to_str().and_then(|name| name.parse().ok()) else { continue };
+        let Ok(descriptors) = fs::read_dir(entry.path().join("fd")) else { continue };
+        let holds =
+            |descriptor: fs::DirEntry| fs::read_link(descriptor.path()).is_ok_and(|link| wanted.contains(&link));
+        if descriptors.flatten().any(holds) {
+            found.push(Pid::from_raw(process));
+        }
+    }
+    Ok(found)
+}
+
+/// Lists the children of all threads of a process. A process that has ended has none.
+fn children(process: Pid) -> Vec<Pid> {
+    let threads = fs::read_dir(format!("/proc/{process}/task")).into_iter().flatten().flatten();
+    let lists = threads.filter_map(|thread| fs::read_to_string(thread.path().join("children")).ok());
+    lists
+        .flat_map(|list| list.split_whitespace().filter_map(|id| id.parse().ok()).collect::<Vec<_>>())
+        .map(Pid::from_raw)
+        .collect()
+}
+
+/// CPU time of a process with its ended threads, and of the ended children that it has waited for.
+fn cpu_time(process: Pid) -> io::Result<u64> {
+    let stat = fs::read_to_string(format!("/proc/{process}/stat"))?;
+    // The name, in parentheses, may contain anything (proc_pid_stat(5)).
+    let fields: Vec<&str> = stat.rsplit(')').next().unwrap_or_default().split_whitespace().collect();
+    let ticks = |field: usize| fields.get(field).and_then(|text| text.parse::<u64>().ok()).unwrap_or_default();
+    const CUTIME: usize = 13;
+    Ok(process::cpu_nanoseconds(process)? + clock::of_ticks(ticks(CUTIME) + ticks(CUTIME + 1)))
+}
+
+#[cfg(test)]
+mod tests {
+    use std::net::TcpListener;
+    use std::process::{Command, Stdio};
+
+    use super::*;
+    use crate::net::socket_diagnosis::SocketDiagnosis;
+
+    #[test]
+    fn the_cpu_time_of_a_tree_includes_children_that_it_waited_for() {
+        let script = "sh -c 'i=0; while [ $i -lt 200000 ]; do i=$((i+1)); done'; read line";
+        let mut shell = Command::new("sh").args(["-c", script]).stdin(Stdio::piped()).spawn().expect("a shell exists");
+        let root = Pid::from_raw(shell.id() as i32);
+        let tree = ForeignTree::of_running(vec![root]);
+        let busy = (0..1000).find_map(|_| {
+            std::thread::sleep(std::time::Duration::from_millis(10));
+            let alone = tree.processes() == [root];
+            let used = tree.cpu_nanoseconds().unwrap();
+            (alone && used > process::cpu_nanoseconds(root).unwrap()).then_some(used)
+        });
+        drop(shell.stdin.take());
+        shell.wait().unwrap();
+        assert!(busy.is_some_and(|used| used >= 20_000_000), "{busy:?}");
+        assert!(tree.cpu_nanoseconds().is_err(), "it has ended");
+    }
+
+    #[test]
+    fn the_holders_of_a_listener_are_found_by_its_address() {
+        let listener = TcpListener::bind("127.0.0.1:0").unwrap();
+        let inodes = SocketDiagnosis::open().unwrap().listeners(listener.local_addr().unwrap()).unwrap();
+        assert_eq!(inodes.len(), 1);
+        assert!(holders(&inodes).unwrap().contains(&Pid::this()));
+        let free = { TcpListener::bind("127.0.0.1:0").unwrap().local_addr().unwrap() };
+        assert_eq!(SocketDiagnosis::open().unwrap().listeners(free).unwrap(), []);
+    }
+}

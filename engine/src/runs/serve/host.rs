@@ -1,0 +1,499 @@
+//! Servers that are not ours: one that is started from a command, as `serve` starts a design, or one that is running already.
+//!
+//! Both print the lines of `serve`, without a tally; of a server that keeps running there is no summary. A command runs in a process group of its own and in a control group, so
+//! that the CPU time of all its processes is known, and none of them is left behind.
+
+use std::collections::VecDeque;
+use std::ffi::OsString;
+use std::io::{self, Read};
+use std::net::{SocketAddr, TcpListener, TcpStream};
+use std::os::fd::{AsFd, OwnedFd};
+use std::os::unix::process::CommandExt;
+use std::process::{Command, ExitCode, Stdio};
+use std::sync::{Arc, Mutex, PoisonError};
+use std::time::{Duration, Instant};
+
+use anyhow::{Context, Result, anyhow, bail};
+
+use crate::base::about::Entry;
+use crate::base::mistake::mistake_with_hint;
+use crate::count::counter::{Counter, Counting, Readout, Subject};
+use crate::count::foreign_tree::{ForeignTree, holders};
+use crate::count::process_tree::{Beginning, Tree};
+use crate::count::tally::Tally;
+use crate::lines::{Line, Ready, SCHEMA, SettingValues, Snapshot, Summary};
+use crate::net::address::{self, Address};
+use crate::net::socket_diagnosis::{Ends, SocketDiagnosis};
+use crate::runs::serve::cpu_time::CpuTime;
+use crate::runs::serve::supervision::{self, Ending, Supervised, line};
+use crate::sys::clock;
+use crate::sys::descriptor;
+use crate::sys::process::{self, Ended, Pid};
+use crate::sys::signal::{Signal, SignalDescriptor};
+
+/// Placeholder in a command for the port to listen on. The environment has it as `PORT`, too.
+const PORT: &str = "{port}";
+/// Placeholder for the address to listen on, without the port; `HOST` in the environment.
+const HOST: &str = "{host}";
+
+/// Time limit for a command to accept connections.
+const READY: Duration = Duration::from_secs(10);
+/// Interval of trying to connect to a command that does not accept yet.
+const RETRY: Duration = Duration::from_millis(5);
+/// Time for a command to end after SIGTERM, before it is killed.
+const TERM: Duration = Duration::from_secs(5);
+/// Time limit for the end of all processes that are killed.
+const KILL: Duration = Duration::from_secs(5);
+/// Maximum output of a command in its life.
+const MOST_OUTPUT: u64 = 16 << 20;
+/// Length of the end of the output that messages show.
+const TAIL: usize = 400;
+/// Exit status of a process that a shell reports as ended by SIGTERM.
+const TERMINATED: i32 = 128 + Signal::SIGTERM as i32;
+
+/// The server to host.
+pub struct Plan {
+    /// Command to run with its arguments; empty: the server is running already.
+    pub command: Vec<OsString>,
+    /// `HOST:PORT`: where the command is to listen, with a free port if it is 0; or where the running server listens.
+    pub address: String,
+    /// Part of a line of the command's output that reports that it is ready. `None`: it is ready when it accepts.
+    pub ready_line: Option<String>,
+    /// CPUs to which this process and the command are pinned.
+    pub cpus: Option<Vec<usize>>,
+    /// Requested counters.
+    pub counters: Vec<&'static Entry<Counter>>,
+}
+
+/// Hosts a server until it is asked to stop.
+pub fn host(plan: &Plan) -> Result<ExitCode> {
+    if plan.command.is_empty() { watch_running(plan) } else { run_command(plan) }
+}
+
+fn run_command(plan: &Plan) -> Result<ExitCode> {
+    let descriptor_limit = process::raise_descriptor_limit().context("the limit on descriptors cannot be raised")?;
+    let signals = SignalDescriptor::new(&[Signal::SIGINT, Signal::SIGTERM, Signal::SIGCHLD])?;
+    process::become_subreaper()?;
+    let mut hosted = Hosted::start(plan, &signals)?;
+    hosted.await_ready(plan, &signals)?;
+    line(&Line::Ready(Ready {
+        server_pid: Some(hosted.child.as_raw()),
+        cpu_source_reason: hosted.cpu_time.reason.clone(),
+        descriptor_limit,
+        counters: hosted.counting.reasons(),
+        ..ready(hosted.address, &hosted.cpu_time, plan)
+    }))?;
+    let ending = supervision::watch(&mut hosted, &signals, true)?;
+    let left = hosted.end()?;
+    let died = hosted.fault(ending, left);
+    let used = process::usage_of_children()?;
+    line(&Line::Summary(Summary {
+        cpu_ns: hosted.cpu_time.read()?.unwrap_or_default(),
+        used: (&used).into(),
+        server_process: None,
+        dead_children: None,
+        max_resident_kib: used.max_resident_kib,
+        tally: None,
+        workers: None,
+        listen_drops: None,
+        readout: hosted.counting.read()?,
+        account: Default::default(),
+        account_fault: None,
+        connection: None,
+        died,
+    }))?;
+    Ok(ExitCode::SUCCESS)
+}
+
+/// A command that runs.
+struct Hosted {
+    child: Pid,
+    address: SocketAddr,
+    cpu_time: CpuTime,
+    counting: Counting,
+    output: Arc<Mutex<Output>>,
+    /// True if every process was reaped, so that process ids may be reused.
+    ended: bool,
+}
+
+impl Hosted {
+    /// Forks the command, and starts it once its CPU time is counted.
+    fn start(plan: &Plan, signals: &SignalDescriptor) -> Result<Self> {
+        let address = free_address(&plan.address)?;
+        let words = filled_in(&plan.command, address);
+        let reaped = &Tally::new(0)?.general().reaped;
+        process::count_reaped(reaped);
+        let (gate, opener) = descriptor::pipe()?;
+        let (from_child, to_parent) = descriptor::pipe()?;
+        let child = process::fork(|| {
+            descriptor::close_inherited(&opener);
+            descriptor::close_inherited(signals);
+            become_command(&words, address, &gate, to_parent)
+        })
+        .context("the command could not be forked (ulimit -u)")?;
+        process::lead_group(child)?;
+        let tree = Tree { root: child, from: Beginning::Now, reaped };
+        let cpu_time = CpuTime::of_foreign(child, reaped);
+        let counting = Counting::begin(&plan.counters, Subject::new(tree, Some(Ends::of_server(address.port()))));
+        let output = Arc::default();
+        // From here on this process has a second thread, which only reads.
+        read_all(from_child, Arc::clone(&output), child);
+        descriptor::write(opener.as_fd(), b"\n")?;
+        Ok(Hosted { child, address, cpu_time, counting, output, ended: false })
+    }
+
+    /// Waits until the command accepts connections, or has printed its line.
+    fn await_ready(&self, plan: &Plan, signals: &SignalDescriptor) -> Result<()> {
+        let deadline = Instant::now() + READY;
+        loop {
+            while let Some(signal) = signals.read()? {
+                if signal != Signal::SIGCHLD {
+                    bail!("stopped before the command was ready");
+                }
+                if let Some(ended) = supervision::reap(Some(self.child))? {
+                    bail!("the command {ended} before it listened at {}{}", self.address, self.tail());
+                }
+            }
+            let is_ready = match &plan.ready_line {
+                Some(text) => self.output().seen(text),
+                None => TcpStream::connect_timeout(&self.address, READY).is_ok(),
+            };
+            if is_ready {
+                return Ok(());
+            }
+            if self.output().is_too_long() {
+                bail!("the command {}", too_long());
+            }
+            if Instant::now() > deadline {
+                let what = match &plan.ready_line {
+                    Some(text) => format!("the command did not print '{text}'"),
+                    None => format!("nothing accepts at {}", self.address),
+                };
+                bail!("{what} within {} s{}", READY.as_secs(), self.tail());
+            }
+            descriptor::poll(&[(signals.as_fd(), descriptor::PollFlags::POLLIN)], Some(RETRY))?;
+        }
+    }
+
+    /// Kills every process that is left. Returns how many there were after the first process had ended.
+    fn end(&mut self) -> Result<usize> {
+        if std::mem::replace(&mut self.ended, true) {
+            return Ok(0);
+        }
+        let left = descendants().len();
+        let deadline = Instant::now() + KILL;
+        loop {
+            process::kill_group(self.child);
+            let living = descendants();
+            living.iter().for_each(|&process| process::kill_child(process));
+            while process::wait_without_hanging()?.is_some() {}
+            if living.is_empty() {
+                return Ok(left);
+            }
+            if Instant::now() > deadline {
+                bail!("{} processes of the command could not be killed", living.len());
+            }
+            std::thread::sleep(Duration::from_millis(1));
+        }
+    }
+
+    /// Returns what was wrong with the ending of the command.
+    fn fault(&self, ending: Ending, left: usize) -> Option<String> {
+        let tail = self.tail();
+        if self.output().is_too_long() {
+            return Some(too_long());
+        }
+        match ending.first {
+            Some(ended) if !ending.stopped => Some(format!("its first process {ended} before it was stopped{tail}")),
+            _ if ending.killed => Some(format!("it did not end within {} s of SIGTERM{tail}", TERM.as_secs())),
+            Some(Ended::Exited(0 | TERMINATED) | Ended::Killed(Signal::SIGTERM)) | None if left > 0 => {
+                Some(format!("{left} of its processes outlived its first one after SIGTERM"))
+            }
+            Some(Ended::Exited(0 | TERMINATED) | Ended::Killed(Signal::SIGTERM)) | None => None,
+            Some(ended) => Some(format!("after SIGTERM it {ended}{tail}")),
+        }
+    }
+
+    fn output(&self) -> std::sync::MutexGuard<'_, Output> {
+        self.output.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    /// Returns the end of its output, for the end of a message.
+    fn tail(&self) -> String {
+        let text = self.output().tail();
+        if text.is_empty() { String::new() } else { format!("; its output ends: {text}") }
+    }
+}
+
+impl Supervised for Hosted {
+    fn first(&self) -> Option<Pid> {
+        Some(self.child)
+    }
+
+    fn snapshot(&mut self) -> Result<Snapshot> {
+        let monotonic_ns = clock::now();
+        Ok(snapshot(monotonic_ns, self.cpu_time.read()?, self.counting.read()?))
+    }
+
+    fn stop(&mut self) -> Result<Duration> {
+        process::pass_on(Signal::SIGTERM, self.child);
+        Ok(TERM)
+    }
+
+    fn kill(&mut self) {
+        process::kill_group(self.child);
+    }
+}
+
+impl Drop for Hosted {
+    /// After any failure, no process of the command may outlive its supervisor.
+    fn drop(&mut self) {
+        let _ = self.end();
+    }
+}
+
+/// Returns the address with a free port if it has none. Another process may take the port before the command does.
+fn free_address(text: &str) -> Result<SocketAddr> {
+    let Some(Address::Tcp(address)) = address::resolve("--listen", text)?.into_iter().next() else {
+        return Err(mistake_with_hint(
+            "host.needs_tcp",
+            format!("{text}: a command is reached by TCP only"),
+            "give HOST:PORT, such as 127.0.0.1:0",
+        ));
+    };
+    let free = TcpListener::bind(address).and_then(|listener| listener.local_addr());
+    free.with_context(|| format!("listening on {address} failed"))
+}
+
+/// Returns the command with the address in place of its placeholders.
+fn filled_in(command: &[OsString], address: SocketAddr) -> Vec<OsString> {
+    let host = match address {
+        SocketAddr::V4(address) => address.ip().to_string(),
+        SocketAddr::V6(address) => format!("[{}]", address.ip()),
+    };
+    let fill = |word: &OsString| match word.to_str() {
+        Some(text) => text.replace(PORT, &address.port().to_string()).replace(HOST, &host).into(),
+        None => word.clone(),
+    };
+    command.iter().map(fill).collect()
+}
+
+/// Waits at the gate, and becomes the command. Returns only if that fails.
+fn become_command(words: &[OsString], address: SocketAddr, gate: &OwnedFd, output: OwnedFd) -> i32 {
+    const NOT_STARTED: i32 = 127;
+    // Without the byte, the supervisor has given up, and prints the reason.
+    if descriptor::read(gate.as_fd(), &mut [0]).unwrap_or(0) == 0 {
+        return 0;
+    }
+    let errors = match output.try_clone() {
+        Ok(errors) => errors,
+        Err(_) => return NOT_STARTED,
+    };
+    let mut shown = std::fs::File::from(match output.try_clone() {
+        Ok(shown) => shown,
+        Err(_) => return NOT_STARTED,
+    });
+    let error = Command::new(&words[0])
+        .args(&words[1..])
+        .env("PORT", address.port().to_string())
+        .env("HOST", address.ip().to_string())
+        .stdin(Stdio::null())
+        .stdout(output)
+        .stderr(errors)
+        .exec();
+    let _ = io::Write::write_all(&mut shown, format!("{}: {error}\n", words[0].display()).as_bytes());
+    NOT_STARTED
+}
+
+/// The output of a command: its length and its end.
+#[derive(Default)]
+struct Output {
+    bytes: u64,
+    end: VecDeque<u8>,
+    /// Everything until the server is ready, to look for its line.
+    beginning: Vec<u8>,
+}
+
+impl Output {
+    fn add(&mut self, piece: &[u8]) {
+        self.bytes += piece.len() as u64;
+        self.end.extend(piece);
+        let too_many = self.end.len().saturating_sub(TAIL);
+        self.end.drain(..too_many);
+        if self.beginning.len() < MOST_OUTPUT as usize {
+            self.beginning.extend_from_slice(piece);
+        }
+    }
+
+    fn seen(&self, text: &str) -> bool {
+        self.beginning.split(|&byte| byte == b'\n').any(|line| String::from_utf8_lossy(line).contains(text))
+    }
+
+    fn is_too_long(&self) -> bool {
+        self.bytes > MOST_OUTPUT
+    }
+
+    fn tail(&self) -> String {
+        let bytes: Vec<u8> = self.end.iter().copied().collect();
+        let text = String::from_utf8_lossy(&bytes);
+        let lines: Vec<&str> = text.lines().map(str::trim).filter(|line| !line.is_empty()).collect();
+        lines.join(" / ")
+    }
+}
+
+fn too_long() -> String {
+    format!("printed more than {} MiB", MOST_OUTPUT >> 20)
+}
+
+/// Reads the output in a thread until its end. A command that prints too much is killed.
+fn read_all(from: OwnedFd, output: Arc<Mutex<Output>>, child: Pid) {
+    std::thread::spawn(move || {
+        let mut from = std::fs::File::from(from);
+        let mut buffer = [0; 65536];
+        while let Ok(bytes @ 1..) = from.read(&mut buffer) {
+            let mut output = output.lock().unwrap_or_else(PoisonError::into_inner);
+            output.add(&buffer[..bytes]);
+            if output.is_too_long() {
+                process::kill_group(child);
+                return;
+            }
+        }
+    });
+}
+
+/// Lists all descendants of this process, living or not yet reaped.
+fn descendants() -> Vec<Pid> {
+    let own = Pid::this();
+    ForeignTree::of_running(vec![own]).processes().into_iter().filter(|&process| process != own).collect()
+}
+
+// A server that is running ------------------------------------------------------------------------------------------------
+
+fn watch_running(plan: &Plan) -> Result<ExitCode> {
+    let signals = SignalDescriptor::new(&[Signal::SIGINT, Signal::SIGTERM, Signal::SIGCHLD])?;
+    let addresses = address::resolve("--listen", &plan.address)?;
+    let accepts = addresses.iter().find_map(|each| match each {
+        Address::Tcp(address) => TcpStream::connect_timeout(address, READY).is_ok().then_some(*address),
+        Address::Unix(_) => None,
+    });
+    let address = accepts.ok_or_else(|| {
+        mistake_with_hint(
+            "host.not_running",
+            format!("nothing accepts at {}", plan.address),
+            "start the server first; ss -ltn shows who listens",
+        )
+    })?;
+    let processes = processes_at(address);
+    let first = processes.as_ref().ok().and_then(|processes| processes.first()).copied();
+    let mut running = Running { cpu_time: CpuTime::of_running(processes) };
+    let not_ours = "it counts a server that this run has started";
+    let counters = plan.counters.iter().map(|entry| (entry.name.to_owned(), Some(not_ours.to_owned()))).collect();
+    line(&Line::Ready(Ready {
+        server_pid: first.map(Pid::as_raw),
+        cpu_source_reason: running.cpu_time.reason.clone(),
+        counters,
+        ..ready(address, &running.cpu_time, plan)
+    }))?;
+    // It keeps running, so there is no account of its life.
+    supervision::watch(&mut running, &signals, true)?;
+    Ok(ExitCode::SUCCESS)
+}
+
+/// A server that was running before.
+struct Running {
+    cpu_time: CpuTime,
+}
+
+impl Supervised for Running {
+    fn first(&self) -> Option<Pid> {
+        None
+    }
+
+    fn snapshot(&mut self) -> Result<Snapshot> {
+        Ok(snapshot(clock::now(), self.cpu_time.read()?, Readout::default()))
+    }
+
+    fn stop(&mut self) -> Result<Duration> {
+        Ok(Duration::ZERO)
+    }
+
+    fn kill(&mut self) {}
+}
+
+/// Lists the processes that listen at an address. Fails with the reason if they cannot be found.
+fn processes_at(address: SocketAddr) -> Result<Vec<Pid>> {
+    let inodes = SocketDiagnosis::open()?.listeners(address)?;
+    if inodes.is_empty() {
+        bail!("no process of this machine and its network namespace listens at {address}");
+    }
+    let found = holders(&inodes)?;
+    if found.is_empty() {
+        return Err(anyhow!("the process that listens at {address} belongs to another user; root can see it"));
+    }
+    Ok(found)
+}
+
+// The lines of both -------------------------------------------------------------------------------------------------------
+
+fn ready(address: SocketAddr, cpu_time: &CpuTime, plan: &Plan) -> Ready {
+    Ready {
+        schema: SCHEMA,
+        address: address.to_string(),
+        port: Some(address.port()),
+        supervisor_pid: Pid::this().as_raw(),
+        server_pid: None,
+        design: None,
+        primitive: None,
+        receive: None,
+        workload: None,
+        settings: SettingValues::new(),
+        spins: false,
+        cpu_source: cpu_time.source(),
+        cpu_source_reason: None,
+        socket: None,
+        cpus: plan.cpus.clone(),
+        descriptor_limit: process::descriptor_limits().map_or(0, |(soft, _)| soft),
+        counters: Default::default(),
+    }
+}
+
+fn snapshot(monotonic_ns: u64, cpu_ns: Option<u64>, readout: Readout) -> Snapshot {
+    Snapshot {
+        monotonic_ns,
+        cpu_ns,
+        tally: None,
+        workers: None,
+        listen_drops: None,
+        listen_queue: None,
+        readout,
+        read_ns: clock::now(),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn placeholders_become_the_address() {
+        let words = ["serve".into(), "--listen={host}:{port}".into(), "{port}".into()];
+        let filled = filled_in(&words, "127.0.0.2:81".parse().unwrap());
+        assert_eq!(filled, ["serve", "--listen=127.0.0.2:81", "81"].map(OsString::from));
+        let filled = filled_in(&words, "[::1]:81".parse().unwrap());
+        assert_eq!(filled[1], OsString::from("--listen=[::1]:81"));
+    }
+
+    #[test]
+    fn output_keeps_its_end_and_finds_lines_of_its_beginning() {
+        let mut output = Output::default();
+        output.add(b"star");
+        output.add(b"ted on 80\n");
+        output.add(&[b'x'; 2 * TAIL]);
+        assert!(output.seen("started on"));
+        assert!(!output.seen("80\nx"));
+        assert_eq!(output.tail().len(), TAIL);
+        assert!(!output.is_too_long());
+        output.bytes = MOST_OUTPUT + 1;
+        assert!(output.is_too_long());
+    }
+}
