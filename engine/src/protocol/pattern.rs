@@ -22,9 +22,12 @@ pub const CHECK: Setting = Setting {
     name: "check",
     help: "Compare replies with the bytes that our servers send, or only count their bytes (for other servers)",
     unit: Unit::None,
-    kind: Kind::Choice { choices: &["pattern", "count"], default: "pattern" },
+    kind: Kind::Choice { choices: &["pattern", COUNT], default: "pattern" },
     for_more: None,
 };
+
+/// Value of [`CHECK`] for servers that are not ours.
+pub const COUNT: &str = "count";
 
 /// The payload of our servers. Its period is a prime, so that a lost, repeated or misplaced piece is detected.
 pub fn pattern(length: u64) -> Arc<[u8]> {

@@ -32,9 +32,9 @@ pub struct Workload {
     pub agreements: &'static [Agreement],
     /// Settings of the client side that replace others.
     pub instead: &'static [Instead],
-    /// Test whether the settings of the client side request a resource that our servers do not have, and the settings
-    /// that define its reply. Unless one of these is given, they have no effect, and any reply is correct.
-    pub asks_another: (fn(&Settings) -> bool, &'static [Setting]),
+    /// Returns the settings of the client side that have no effect, because the load requests a resource that our servers do
+    /// not have, so that every reply is correct. The second argument tells which settings were given.
+    pub without_effect: fn(&Settings, &dyn Fn(&str) -> bool) -> &'static [Setting],
     /// Settings with which an end makes new messages for each request, so that messages do not stay in memory for ever.
     pub made_anew: &'static [(End, Setting)],
     /// Settings of the client side whose product is fixed.
@@ -114,10 +114,7 @@ impl Workload {
             }
             settings.forget(of.name);
         }
-        let (asks_another, of_reply) = self.asks_another;
-        if asks_another(settings) && !of_reply.iter().any(|setting| given(setting.name)) {
-            of_reply.iter().for_each(|setting| settings.forget(setting.name));
-        }
+        (self.without_effect)(settings, &given).iter().for_each(|setting| settings.forget(setting.name));
         Ok(())
     }
 }
@@ -130,7 +127,7 @@ pub const COMMON: Workload = Workload {
     client_settings: &[],
     agreements: &[],
     instead: &[],
-    asks_another: (|_| false, &[]),
+    without_effect: |_, _| &[],
     made_anew: &[],
     products: &[],
     takes_unstored: &[],

@@ -49,7 +49,7 @@ pub static ENTRY: Workload = Workload {
         Agreement { client: SIZES, relation: Relation::AtMost, service: LARGEST },
     ],
     instead: &[Instead { given: SIZES, of: BYTES }, Instead { given: MIX, of: PATH }],
-    asks_another: (kinds::asks_another, &[BYTES, CHECK]),
+    without_effect: kinds::without_effect,
     made_anew: &[(End::Service, LARGEST), (End::Client, SIZES)],
     laid_out: &[End::Client],
     lasting: &[End::Service, End::Client],

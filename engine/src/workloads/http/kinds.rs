@@ -8,14 +8,15 @@ use anyhow::Result;
 use crate::base::mistake::{Blame, mistake, mistake_with_hint};
 use crate::base::setting::{Form, Kind as SettingKind, NONE, Setting, Settings};
 use crate::base::unit::Unit;
-use crate::protocol::pattern::BYTES;
+use crate::protocol::pattern::{BYTES, CHECK, COUNT};
 use crate::requests::sizes::{SIZES, weight};
 
 /// Path to request.
 pub const PATH: Setting = Setting {
     name: "path",
     help: "Path to request. Our servers have /, and /bytes/N if configured. {bytes} in the path stands for the size \
-           of each request. For any other path a reply of any length is correct, unless --bytes or --check is given",
+           of each request. For any other path a reply of any length is correct, unless --bytes or --check is given; \
+           with --check count, for every path",
     unit: Unit::None,
     kind: SettingKind::Text { longest: 2048, default: "/", form: Form::Plain },
     for_more: None,
@@ -126,10 +127,18 @@ pub fn kinds(settings: &Settings) -> Result<Vec<KindOfRequest>> {
     Ok(kinds)
 }
 
-/// Returns whether the settings have a path that our servers do not have.
-pub fn asks_another(settings: &Settings) -> bool {
+/// Returns the settings of the reply, if a reply of any length is correct: no length is given, and either replies are not to be
+/// compared, or the path is none of our servers'.
+pub fn without_effect(settings: &Settings, given: &dyn Fn(&str) -> bool) -> &'static [Setting] {
     let path = settings.values().get(PATH.name).map(ToString::to_string).unwrap_or_default();
-    path.starts_with('/') && path != "/" && !path.starts_with("/bytes/") && !path.contains(SIZE)
+    let is_another = path.starts_with('/') && path != "/" && !path.starts_with("/bytes/") && !path.contains(SIZE);
+    let is_compared = settings.word(CHECK.name) != COUNT;
+    let any_is_correct = !given(BYTES.name) && if given(CHECK.name) { !is_compared } else { is_another };
+    match (any_is_correct, given(CHECK.name)) {
+        (false, _) => &[],
+        (true, true) => &[BYTES],
+        (true, false) => &[BYTES, CHECK],
+    }
 }
 
 fn of_path(path: &str, has_sizes: bool, settings: &Settings) -> Result<KindOfRequest> {
