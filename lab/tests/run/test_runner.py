@@ -401,7 +401,9 @@ def lines_of(path: Path) -> int:
     return path.read_bytes().count(b"\n") if path.exists() else 0
 
 
-@pytest.mark.parametrize("after", [pytest.param(0, marks=pytest.mark.thorough), pytest.param(4, marks=pytest.mark.thorough), 11])
+@pytest.mark.parametrize(
+    "after", [pytest.param(0, marks=pytest.mark.thorough), pytest.param(4, marks=pytest.mark.thorough), 11]
+)
 def test_a_killed_run_leaves_no_process_and_loses_one_trial_at_most(
     real_run: Callable[[], Any], copied_engine: Path, small_study_file: Path, tmp_path: Path, after: int
 ) -> None:

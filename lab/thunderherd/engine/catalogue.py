@@ -356,6 +356,8 @@ class Workload(_Part):
     name: str
     summary: str
     source: str | None = None
+    port: int = 0
+    """The server's port in the source."""
     service_settings: tuple[Setting, ...] = ()
     client_settings: tuple[Setting, ...] = ()
     agreements: tuple[Agreement, ...] = ()

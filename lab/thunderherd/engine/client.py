@@ -51,6 +51,7 @@ from thunderherd.errors import UserError
 
 __all__ = [
     "EngineError",
+    "ForeignServer",
     "LoadProcess",
     "NamespaceHolder",
     "Sampling",
@@ -71,6 +72,8 @@ SNAPSHOT_SECONDS = 15.0
 """Time limit for a snapshot: a few reads, on a machine that may be overloaded."""
 STOP_SECONDS = 15.0
 """Time limit for a server to end, in addition to the drain that its settings allow."""
+FOREIGN_STOP_SECONDS = 10.0
+"""The time that the engine gives a server that is not ours to end, and then to be killed."""
 PROFILE_SECONDS = 60.0
 """Time limit for naming the functions of a profile, after the sampled process has ended."""
 LIST_SECONDS = 30.0
@@ -252,15 +255,15 @@ class _Held:
             self._process.end()
 
 
-class Server(_Held):
-    """A server under control: `with Server("prefork", workload="bytes", primitive="writev") as server:`.
+class _Controlled(_Held):
+    """A server under control.
 
     It listens when the block begins (`ready` has its port). `snapshot()` may be called at any time, `stop()`
     once. Leaving the block without `stop()` ends the server and discards its account. Main thread only.
 
-    Each snapshot has the figures of `counters`. With `whole_life` these are counted from exec to exit, and
-    `life` has them after `stop()`. With `sampling`, which excludes `whole_life`, the stacks are then in a
-    file, and `profile` describes how they were taken.
+    Each snapshot has the figures of the requested counters. With `whole_life` these are counted from exec to
+    exit, and `life` has them after `stop()`. If it is sampled, which excludes `whole_life`, the stacks are
+    then in a file, and `profile` describes how they were taken.
     """
 
     ready: Ready
@@ -269,31 +272,29 @@ class Server(_Held):
 
     def __init__(
         self,
-        design: str,
+        command: list[str],
+        what: str,
         *,
-        workload: str,
-        primitive: str | None = None,
-        receive: str | None = None,
-        settings: Mapping[str, SettingValue] | None = None,
-        cpus: Sequence[int] | None = None,
-        listen: str = "127.0.0.1:0",
-        network_namespace: str | None = None,
-        counters: Sequence[str] = (),
         whole_life: bool = False,
-        sampling: Sampling | None = None,
-        engine: Path | None = None,
+        sampled: bool = False,
+        stop_seconds: float = 0.0,
+        directory: Path | None = None,
+        environment: Mapping[str, str] | None = None,
     ) -> None:
-        words = [
-            "serve", design, "--workload", workload, *way_flags(primitive, receive), "--listen", listen,
-            "--control", *_place_flags(cpus, network_namespace), *_flags_of_ends(settings, engine),
-        ]  # fmt: skip
-        self.command = _command(engine, words, counters, whole_life, sampling)
-        self._design, self._whole_life, self._sampled = design, whole_life, sampling is not None
-        self._stop_seconds = STOP_SECONDS + int((settings or {}).get("drain", 0)) / 1e9
+        self.command = command
+        self._what, self._whole_life, self._sampled = what, whole_life, sampled
+        self._directory, self._environment = directory, environment
+        self._stop_seconds = STOP_SECONDS + stop_seconds
         self._summary: ServerSummary | None = None
 
     def __enter__(self) -> Self:
-        self._process = EngineProcess(self.command, f"server {self._design}", control=True)
+        self._process = EngineProcess(
+            self.command,
+            self._what,
+            control=True,
+            directory=self._directory,
+            environment=self._environment,
+        )
         try:
             self.ready = self._next(Ready, "ready", READY_SECONDS)
         except BaseException:
@@ -306,8 +307,7 @@ class Server(_Held):
         self._running().write_line("snapshot")
         return self._next(Snapshot, "snapshot", SNAPSHOT_SECONDS)
 
-    def stop(self) -> ServerSummary:
-        """Let the server drain and end; return the account of its whole life, with `died` if it failed."""
+    def _stop(self) -> ServerSummary:
         process = self._running()
         process.close_input()
         deadline = time.monotonic() + self._stop_seconds
@@ -350,6 +350,91 @@ class Server(_Held):
         if self._process is None:
             raise RuntimeError("the server was not started: use it in a `with` block")
         return self._process
+
+
+class Server(_Controlled):
+    """A design under control: `with Server("prefork", workload="bytes", primitive="writev") as server:`."""
+
+    def __init__(
+        self,
+        design: str,
+        *,
+        workload: str,
+        primitive: str | None = None,
+        receive: str | None = None,
+        settings: Mapping[str, SettingValue] | None = None,
+        cpus: Sequence[int] | None = None,
+        listen: str = "127.0.0.1:0",
+        network_namespace: str | None = None,
+        counters: Sequence[str] = (),
+        whole_life: bool = False,
+        sampling: Sampling | None = None,
+        engine: Path | None = None,
+    ) -> None:
+        words = [
+            "serve", design, "--workload", workload, *way_flags(primitive, receive), "--listen", listen,
+            "--control", *_place_flags(cpus, network_namespace), *_flags_of_ends(settings, engine),
+        ]  # fmt: skip
+        super().__init__(
+            _command(engine, words, counters, whole_life, sampling),
+            f"server {design}",
+            whole_life=whole_life,
+            sampled=sampling is not None,
+            stop_seconds=int((settings or {}).get("drain", 0)) / 1e9,
+        )
+
+    def stop(self) -> ServerSummary:
+        """Let the server drain and end; return the account of its whole life, with `died` if it failed."""
+        return self._stop()
+
+
+class ForeignServer(_Controlled):
+    """A server that is not ours: run from its command, or, without one, running already at `address`.
+
+    Its snapshots have no tally. A command gets the address by `{host}` and `{port}`, and by HOST and PORT in
+    its environment; with port 0 it gets a free port. It is ready when it accepts, or when it prints
+    `ready_line`. The last line of its output is in the message of an `EngineError`.
+    """
+
+    def __init__(
+        self,
+        command: Sequence[str] = (),
+        *,
+        name: str,
+        address: str = "127.0.0.1:0",
+        ready_line: str | None = None,
+        directory: Path | None = None,
+        environment: Mapping[str, str] | None = None,
+        cpus: Sequence[int] | None = None,
+        network_namespace: str | None = None,
+        counters: Sequence[str] = (),
+        sampling: Sampling | None = None,
+        engine: Path | None = None,
+    ) -> None:
+        words = [
+            "host", "--listen", address, *_place_flags(cpus, network_namespace),
+            *(["--ready-line", ready_line] if ready_line else []), *([] if command else ["--running"]),
+        ]  # fmt: skip
+        line = _command(engine, words, counters, False, sampling)
+        super().__init__(
+            [*line, *(["--", *command] if command else [])],
+            f"server {name}",
+            sampled=sampling is not None,
+            stop_seconds=FOREIGN_STOP_SECONDS,
+            directory=directory,
+            environment=environment,
+        )
+        self._keeps_running = not command
+
+    def stop(self) -> ServerSummary | None:
+        """Let the server end; return the account of its whole life, with `died` if it failed.
+
+        A server that was running before keeps running, and has no account.
+        """
+        if not self._keeps_running:
+            return self._stop()
+        self._running().end()
+        return None
 
 
 class NamespaceHolder(_Held):

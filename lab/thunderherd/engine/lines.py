@@ -451,24 +451,33 @@ class Ready(EngineLine):
     supervisor_pid: int = Field(
         description="Process that supervises the server and prints this line. It is not measured.",
     )
-    server_pid: int = Field(description="First process of the server.")
-    design: str = Field(description="Name of the design.")
-    primitive: str = Field(description="Name of the primitive that sends.")
-    receive: str = Field(description="Name of the primitive that receives.")
-    workload: str = Field(description="Name of the workload.")
+    server_pid: int | None = Field(
+        None,
+        description="First process of the server. Null if the server was running before, and its processes are unknown.",
+    )
+    design: str | None = Field(
+        None,
+        description="Name of the design. Null for a server that is not ours, as are the next three.",
+    )
+    primitive: str | None = Field(None, description="Name of the primitive that sends.")
+    receive: str | None = Field(None, description="Name of the primitive that receives.")
+    workload: str | None = Field(None, description="Name of the workload.")
     settings: dict[str, int | bool | str] = Field({}, description="All effective settings.")
     spins: bool = Field(
         False,
         description="True if the server busy-polls, even without clients: by its design, or because of `--wait spin`. False for a primitive that only busy-polls for a moment in a receive call.",
     )
-    cpu_source: Literal["cgroup", "process_clocks", "perf_event", "whole_life"] = Field(
+    cpu_source: Literal["cgroup", "process_clocks", "perf_event", "whole_life", "unknown"] = Field(
         description="Source of the CPU time of snapshots."
     )
     cpu_source_reason: str | None = Field(
         None,
         description="Reason why no better CPU source is used; null if this is the best.",
     )
-    socket: SocketOptions = Field(description="Options of the listening socket, as the kernel reports them.")
+    socket: SocketOptions | None = Field(
+        None,
+        description="Options of the listening socket, as the kernel reports them. Null for a server that is not ours.",
+    )
     cpus: list[int] | None = Field(None, description="CPUs the server is pinned to.")
     descriptor_limit: int | None = None
     counters: dict[str, str | None] = Field(
@@ -569,12 +578,18 @@ class ServerSummary(Account):
     )
     dead_children: UserSystem | None = Field(None, description="CPU time of all other processes.")
     max_resident_kib: int = Field(description="Largest resident set of a single process, in KiB.")
-    tally: Tally = Field(description="Tally of connections, requests, bytes and errors.")
+    tally: Tally | None = Field(
+        None,
+        description="Tally of connections, requests, bytes and errors. Null for a server that is not ours.",
+    )
     workers: list[int] | None = Field(
         None,
         description="Connections served by each worker of the pool. Null without a pool.",
     )
-    listen_drops: int = Field(description="Connections that the listening socket dropped.")
+    listen_drops: int | None = Field(
+        None,
+        description="Connections that the listening socket dropped. Null for a server that is not ours.",
+    )
     counters: dict[str, int | None] = Field(
         {},
         description="Requested counters by name, including all child processes. Counters with several figures also have `COUNTER.PART`. Null if unavailable.",
@@ -621,14 +636,20 @@ class Snapshot(Readout):
     monotonic_ns: int = Field(description="CLOCK_MONOTONIC.")
     cpu_ns: int | None = Field(
         None,
-        description="CPU time of the whole process tree. Null if only the CPU time of the whole life is known.",
+        description="CPU time of the whole process tree. Null if only the CPU time of the whole life is known, or none.",
     )
-    tally: Tally = Field(description="Tally of connections, requests, bytes and errors.")
+    tally: Tally | None = Field(
+        None,
+        description="Tally of connections, requests, bytes and errors. Null for a server that is not ours.",
+    )
     workers: list[int] | None = Field(
         None,
         description="Connections served by each worker of the pool. Null without a pool.",
     )
-    listen_drops: int = Field(description="Connections that the listening socket dropped.")
+    listen_drops: int | None = Field(
+        None,
+        description="Connections that the listening socket dropped. Null for a server that is not ours.",
+    )
     listen_queue: int | None = Field(
         None,
         description="Connections that wait for accept. Null over Unix sockets, for which the kernel does not report it.",

@@ -12,7 +12,7 @@ import subprocess
 import tempfile
 import threading
 import time
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import IO, Any, NoReturn, TypeVar
 
@@ -47,7 +47,15 @@ class EngineProcess:
     group: Ctrl-C then reaches only Python, which ends load and server in order.
     """
 
-    def __init__(self, command: Sequence[str], what: str, *, control: bool) -> None:
+    def __init__(
+        self,
+        command: Sequence[str],
+        what: str,
+        *,
+        control: bool,
+        directory: Path | None = None,
+        environment: Mapping[str, str] | None = None,
+    ) -> None:
         if threading.current_thread() is not threading.main_thread():
             raise RuntimeError(
                 "the engine must be started from the main thread: "
@@ -63,6 +71,8 @@ class EngineProcess:
                 stdout=subprocess.PIPE,
                 stderr=self._errors,
                 process_group=0,
+                cwd=directory,
+                env={**os.environ, **environment} if environment else None,
             )
         except OSError as error:
             self._errors.close()

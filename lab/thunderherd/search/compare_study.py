@@ -29,7 +29,7 @@ from thunderherd.errors import UserError
 from thunderherd.labs import USUAL
 from thunderherd.labs.words import OPTION
 from thunderherd.metrics.table import METRICS, PAYLOAD_RATE
-from thunderherd.search.contenders import Basis, contender, with_workers
+from thunderherd.search.contenders import Basis, contender, scheme_of, with_workers
 from thunderherd.search.request import CompareRequest
 from thunderherd.search.written_study import SIZE, Tables, Typed
 from thunderherd.statistics.comparisons import first_look_blocks
@@ -228,7 +228,8 @@ class CompareStudies:
     @cached_property
     def _workload(self) -> Workload:
         known = {each.name: each for each in self.catalogue.workloads}
-        name = self.request.workload or self.catalogue.defaults.workload
+        schemes = dict.fromkeys(filter(None, map(scheme_of, self.request.contenders)))
+        name = self.request.workload or next(iter(schemes), self.catalogue.defaults.workload)
         if name not in known:
             problem = unknown("workload", name, list(known), "compare")
             raise UserError(problem.at(f"compare: --workload {name}"))
@@ -399,7 +400,8 @@ class CompareStudies:
         found = ["server_cpu_per_request", "machine_cpu_per_request", "requests_per_second"]
         memory = next((each for each in self.catalogue.counters if each.name == MEMORY), None)
         is_kept = self._load(PILOT_MILLISECONDS, {})["settings"].get(CONNECTIONS) == KEPT
-        if is_kept and memory is not None and memory.available:
+        is_running = any("url" in table for table in self._named)
+        if is_kept and not is_running and memory is not None and memory.available:
             found.append(f"server.{MEMORY}")
         return found
 

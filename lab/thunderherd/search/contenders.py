@@ -1,15 +1,18 @@
 """Contenders and the searched setting as the user typed them: their tables and keys in a study.
 
 A contender is the name of a design, of a primitive, or of a contender of a study (`--study`), perhaps with
-settings: `epoll,wait=spin`. Or it is a list of settings: `design=prefork,pool=30`.
+settings: `epoll,wait=spin`. Or it is a list of settings: `design=prefork,pool=30`. A server that is not ours
+is the URL at which it is running, or its command, which has spaces or `{port}`.
 """
 
 from __future__ import annotations
 
 import re
+import shlex
 from collections.abc import Mapping, Sequence
 from copy import deepcopy
 from dataclasses import dataclass
+from pathlib import Path
 from typing import Any, get_args
 
 from thunderherd.engine.catalogue import Catalogue, Direction, IntegerSetting, Primitive, Setting, Way
@@ -22,6 +25,7 @@ from thunderherd.search.request import CrossoverRequest
 from thunderherd.study.checks.names import DIRECTIONS
 from thunderherd.study.file.contenders import OWN, named_by
 from thunderherd.study.file.tables import LOAD_PROCESSES
+from thunderherd.study.foreign import KEYS
 from thunderherd.study.overrides import parse_override
 from thunderherd.toml.file import assign, show, suggest
 from thunderherd.toml.quantities import Quantity, Range, amounts
@@ -32,8 +36,10 @@ __all__ = [
     "Swept",
     "check_directions",
     "contender",
+    "is_foreign",
     "names_of_settings",
     "ranges_of",
+    "scheme_of",
     "swept",
 ]
 
@@ -47,6 +53,10 @@ PROCESSES = IntegerSetting(
 
 TABLES = ("", "settings.", "load.settings.")
 """The tables before the name of a setting of a server or a load."""
+
+URL = re.compile(r"([a-z][a-z0-9_]*)://")
+PORT = "{port}"
+"""The place of the port in a command."""
 
 _SUCH_AS = "pool=30, load.processes=2 or lab.server_cpus=[0, 1]"
 
@@ -70,7 +80,9 @@ class Basis:
     command: str = "crossover"
 
     def settings_of_server(self, table: Mapping[str, Any]) -> dict[str, Setting]:
-        """Return the settings of a contender's server."""
+        """Return the settings of a contender's server; none if it is not ours."""
+        if is_foreign(table):
+            return {}
         return self.catalogue.settings_of_server(
             table.get("design", self.design), _way(table, self.server_way), self.workload
         )
@@ -138,6 +150,8 @@ def _way(table: Mapping[str, Any], usual: Way) -> Way:
 
 def contender(typed: str, basis: Basis, of_study: Mapping[str, dict[str, Any]]) -> dict[str, Any]:
     """Return the table of a contender; raise `UserError` with the known names for an unknown one."""
+    if foreign := _foreign(typed, basis):
+        return foreign
     first, comma, rest = typed.partition(",")
     if comma and first.strip() and "=" not in first:
         return _of_settings(typed, basis, contender(first.strip(), basis, {}), rest)
@@ -172,12 +186,45 @@ def contender(typed: str, basis: Basis, of_study: Mapping[str, dict[str, Any]]) 
     )
 
 
+def is_foreign(table: Mapping[str, Any]) -> bool:
+    """True if a contender's server is not ours."""
+    return any(key in table for key in KEYS)
+
+
+def scheme_of(typed: str) -> str | None:
+    """Return the workload that a contender's URL names; None if it is no URL."""
+    found = URL.match(typed)
+    return found[1] if found else None
+
+
+def _foreign(typed: str, basis: Basis) -> dict[str, Any] | None:
+    """Return the table of a URL or a command; None for other contenders."""
+    if URL.match(typed):
+        return {"name": _plain_name(typed), "label": typed, "url": typed}
+    if PORT not in typed and " " not in typed.strip():
+        return None
+    try:
+        words = shlex.split(typed)
+    except ValueError as error:
+        raise UserError(
+            f"{show(typed)} is not a command: {error}",
+            code="contender.invalid_command",
+            hint="quote its words as a shell does",
+            where=basis.command,
+        ) from None
+    return {"name": _plain_name(Path(words[0]).stem), "label": typed, "command": words}
+
+
+def _plain_name(text: str) -> str:
+    return named_by([("design", text)])
+
+
 def with_workers(table: dict[str, Any], basis: Basis, clients: int) -> tuple[str, str] | None:
     """Give a server that serves one connection at a time a worker for each of `clients` connections.
 
     Return why it cannot serve that many, and a hint; None if it can.
     """
-    design = basis.catalogue.design(table.get("design", basis.design))
+    design = None if is_foreign(table) else basis.catalogue.design(table.get("design", basis.design))
     if design is None or not design.serves_one_by_one:
         return None
     known = basis.settings_of_server(table)

@@ -87,9 +87,11 @@ def _to_blame(each: Configuration, keys: Sequence[tuple[str, ...]], problems: Pr
 
 def _of_ends(each: Configuration, made: Contender, catalogue: Catalogue, here: bool) -> Iterator[Blamed]:
     load, workload = made.load, catalogue.workload(made.workload)
-    if catalogue.design(made.design) is None or catalogue.load(load.kind) is None or workload is None:
+    if catalogue.load(load.kind) is None or workload is None:
         return  # a problem already
-    of_server = judged(command_of_server(made, with_cpus=here), catalogue)
+    if catalogue.design(made.design) is None and made.foreign is None:
+        return  # a problem already
+    of_server = None if made.foreign else judged(command_of_server(made, with_cpus=here), catalogue)
     of_load = judged(command_of_load(load), catalogue)
     for answer, options, settings in (
         (of_server, OF_SERVER, ("settings",)),
@@ -100,7 +102,7 @@ def _of_ends(each: Configuration, made: Contender, catalogue: Catalogue, here: b
             yield keys or [*options.values()][:1], _in_words(answer, made)
     if not isinstance(of_load, Refused):
         largest = of_load.largest if of_load else None
-        for agreement in workload.agreements:
+        for agreement in () if made.foreign else workload.agreements:
             if broken := agreement.broken(load.engine_settings, made.settings, largest):
                 keys = [("load", "settings", agreement.client), ("settings", agreement.service)]
                 message, hint = broken

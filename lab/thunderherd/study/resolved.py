@@ -212,6 +212,20 @@ class Lab(_Resolved):
         return self.settings.get("rate", 0) / 1e9 or None
 
 
+class Foreign(_Resolved):
+    """A server that is not ours: its command, or the address at which it is running.
+
+    `url` is as typed. `directory` is that of the command.
+    """
+
+    command: tuple[str, ...] = ()
+    directory: Path | None = Field(default=None, exclude=True)
+    environment: dict[str, str] = {}
+    ready_line: str | None = None
+    url: str | None = None
+    address: str | None = None
+
+
 class Contender(_Resolved):
     """One complete configuration, with a value for every setting of its server.
 
@@ -221,6 +235,8 @@ class Contender(_Resolved):
     least number of copies of a byte between the two programs; `spins`, whether an end busy-polls; `makes`,
     what the server creates for every connection; `calls`, whether the server makes a system call for each
     operation; and `counts_requests`, whether the server counts as many requests as its clients make.
+
+    A server that is not ours has `foreign`, and no design.
 
     From the study come `scale`, how much smaller it is than the source's experiment, in words;
     `queueing_bound`, the most requests a second by arithmetic; and `at_least`, the minimum of metrics in a
@@ -234,6 +250,7 @@ class Contender(_Resolved):
     point: str | None
     row: int | None
     design: str
+    foreign: Foreign | None = None
     primitive: str
     receive: str
     stores: bool = True
@@ -259,6 +276,8 @@ class Contender(_Resolved):
         """Return its configuration by key."""
         return {
             "design": self.design,
+            "command": self.foreign and self.foreign.command,
+            "url": self.foreign and self.foreign.url,
             "lab.kind": self.lab.kind,
             "lab.network": self.lab.network,
             **{f"lab.{key}": self.lab.settings.get(key) for key in QUANTITIES},

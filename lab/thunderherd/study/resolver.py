@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Mapping, Sequence
 from copy import deepcopy
+from pathlib import Path
 from typing import Any
 
 from thunderherd.engine.catalogue import Catalogue, Setting, Way, defaults
@@ -13,6 +14,7 @@ from thunderherd.engine.setting_rules import SettingValue
 from thunderherd.errors import UserError
 from thunderherd.metrics.table import CPU_PER_CONNECTION, better_of
 from thunderherd.records.summary import PROCESS_CONTROL, PaperFigure, SweepPoint
+from thunderherd.study.checks.files import check_files, files_of
 from thunderherd.study.checks.labs import check_lab
 from thunderherd.study.checks.machine import check_cpus, unavailable, unavailable_lab
 from thunderherd.study.checks.names import asked_of, check_names
@@ -33,6 +35,7 @@ from thunderherd.study.file.contenders import (
     x_label,
 )
 from thunderherd.study.file.tables import LabTable, LoadTable, ScaleTable, StudyForm, SweepTable
+from thunderherd.study.foreign import check_foreign, foreign_of, load_settings, missing_program
 from thunderherd.study.labs import common_settings, lab_of, local_ports, notes_of, of_sockets
 from thunderherd.study.loads import check_ends, check_ports, command_of_load, judged
 from thunderherd.study.overrides import SettableKeys, parse_override
@@ -59,7 +62,6 @@ from thunderherd.study.scale import (
     titled,
 )
 from thunderherd.study.source_figures import Paper
-from thunderherd.study.traffic import check_files, files_of
 from thunderherd.toml.file import KeyPath, Problems, assign, dotted, flat, show
 from thunderherd.toml.quantities import COUNT, TIME, parse_quantity, quantity_of
 
@@ -309,6 +311,7 @@ class Resolver:
         found = configurations(form, self.catalogue)
         check_names(form, found, self.catalogue, problems)
         for each in found:
+            check_foreign(each, self.catalogue, problems)
             check_measurable(each, problems)
             check_lab(each, self.catalogue, problems)
             check_files(each, self.catalogue, problems)
@@ -337,7 +340,9 @@ class Resolver:
         missing: dict[str, str] = {}
         for each in chosen:
             check_cpus(each, self.problems)
-            lacks = (*unavailable(each, self.catalogue), *unavailable_lab(each, self.catalogue))
+            lacks = [*unavailable(each, self.catalogue), *unavailable_lab(each, self.catalogue)]
+            if no_program := missing_program(each, self._folder):
+                lacks.append((each.where("command"), no_program))
             for key, problem in lacks:
                 if each.sweep and each.sweep.skip_unavailable:
                     missing[each.name] = str(problem)
@@ -366,7 +371,9 @@ class Resolver:
             | _known(each.table.settings, allowed)
         )
         settings = divided(settings, OF_SERVER, scale, allowed, self.remainders)
-        load = self._load(each.load, each.workload, each.lab, scale)
+        foreign = foreign_of(each, self.catalogue, self._folder)
+        settings = {} if foreign else settings
+        load = self._load(each.load, each.workload, each.lab, scale, load_settings(each))
         if each.sweep and each.point:
             ran = here(scale, each.point)
             point = SweepPoint(name=each.point.name, number=each.point.number, here=ran)
@@ -380,8 +387,9 @@ class Resolver:
             point=each.point.name if each.point else None,
             row=table.row if is_main and isinstance(table.row, int) else None,
             design=each.design,
+            foreign=foreign,
             **each.way._asdict(),
-            **self._seen_of(each.way),
+            **self._seen_of(self.catalogue.defaults.way if foreign else each.way),
             **self.catalogue.facts_of(
                 each.design, each.way, each.load.way, settings=(settings, load.settings)
             ),
@@ -395,19 +403,32 @@ class Resolver:
             scale=in_words(scale, settings),
             queueing_bound=queueing_bound(self.form.queueing_bound, settings, load),
             at_least=at_least(self.form.measure.at_least, load),
-            counts_requests=workload is None or workload.counts_requests,
+            counts_requests=foreign is None and (workload is None or workload.counts_requests),
             control_of=table.control_of if is_main else None,
         )
 
-    def _load(self, load: LoadTable, workload: str, lab: LabTable, scale: ScaleTable | None) -> LoadPlan:
+    @property
+    def _folder(self) -> Path:
+        """The folder of the study, where its paths begin."""
+        return self.problems.file.path.parent
+
+    def _load(
+        self,
+        load: LoadTable,
+        workload: str,
+        lab: LabTable,
+        scale: ScaleTable | None,
+        implied: Settings | None = None,
+    ) -> LoadPlan:
         allowed = self.catalogue.settings_of_load(load.kind, load.way, workload)
         allowed = of_sockets(lab, allowed, self.catalogue)
-        common, given = _known(common_settings(lab), allowed), _known(load.settings, allowed)
+        common = _known(common_settings(lab), allowed)
+        given = _known({**(implied or {}), **load.settings}, allowed)
         usual = defaults(allowed)
         settings = divided(usual | common | given, OF_LOAD, scale, allowed, self.remainders)
         changed = {name for name, value in settings.items() if value != usual[name]}
         kind, way, catalogue = self.catalogue.load(load.kind), load.way._asdict(), self.catalogue
-        folder = self.problems.file.path.parent
+        folder = self._folder
         plan = LoadPlan(
             kind=load.kind,
             **way,

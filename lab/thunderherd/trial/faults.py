@@ -61,7 +61,7 @@ def _window_faults(seen: Observation) -> Iterator[str]:
 
 def _server_faults(seen: Observation) -> Iterator[str]:
     last = seen.summary or seen.rest_after
-    if last is not None:
+    if last is not None and last.tally is not None:
         if errors := _in_words(last.tally.errors):
             yield f"server: errors: {errors}"
         if last.tally.workers_lost:
@@ -81,18 +81,19 @@ def _tally_faults(seen: Observation) -> Iterator[str]:
         return
     if seen.is_whole_life:
         counted = seen.summary.tally if seen.summary else None
-    elif seen.rest_before and seen.rest_after:
+    elif seen.rest_before and seen.rest_after and seen.rest_before.tally and seen.rest_after.tally:
         counted = less(seen.rest_after.tally, seen.rest_before.tally)
     else:
         counted = None
-    if counted is None:
+    if counted is not None:
+        sent = sum(load.tally.requests for load in seen.loads)
+        if seen.contender.counts_requests and counted.requests != sent:
+            yield f"server counted {counted.requests} requests in the window, its clients {sent}"
+        opened = sum(load.tally.connections for load in seen.loads)
+        if counted.connections != opened:
+            yield f"server counted {counted.connections} connections in the window, its clients {opened}"
+    elif not seen.contender.foreign:
         return
-    sent = sum(load.tally.requests for load in seen.loads)
-    if seen.contender.counts_requests and counted.requests != sent:
-        yield f"server counted {counted.requests} requests in the window, its clients {sent}"
-    opened = sum(load.tally.connections for load in seen.loads)
-    if counted.connections != opened:
-        yield f"server counted {counted.connections} connections in the window, its clients {opened}"
     planned = seen.contender.load.requests_per_trial
     expected = total(load.expected_requests for load in seen.loads)
     if planned is not None and expected != planned:

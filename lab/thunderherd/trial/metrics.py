@@ -347,7 +347,7 @@ def flow_of(loads: Sequence[LoadResult], before: Snapshot | None, after: Snapsho
         return None
 
     def of_server(name: str) -> float | None:
-        if before is None or after is None:
+        if before is None or after is None or before.tally is None or after.tally is None:
             return None
         more = getattr(after.tally, name) - getattr(before.tally, name)
         return share(more * 1e9, after.monotonic_ns - before.monotonic_ns)

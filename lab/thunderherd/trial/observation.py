@@ -5,7 +5,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping, Sequence
+import math
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 
 from thunderherd.engine.line_base import Counters, Used
@@ -22,7 +23,8 @@ from thunderherd.metrics.table import (
 )
 from thunderherd.records.summary import Noise, TrialForm, TrialMetrics, TrialRecord
 from thunderherd.study.loading import Contender
-from thunderherd.trial.busy_polling import beyond_load
+from thunderherd.study.resolved import CONNECTIONS, KEPT
+from thunderherd.trial.busy_polling import OF_SERVER, beyond_load
 from thunderherd.trial.counters import (
     none_came,
     not_available,
@@ -102,12 +104,35 @@ class Observation:
         return "whole_life" if self.is_whole_life or self.ready.cpu_source == "whole_life" else "window"
 
     def work(self) -> Tally | None:
-        """Return the server's tally while its clients were measured."""
+        """Return the server's tally while its clients were measured; that of its clients if it has none."""
         if self.is_whole_life:
-            return self._in_requests(self.summary.tally) if self.summary else None
+            return self._in_requests(self.summary.tally) if self.summary and self.summary.tally else None
         if self.before is None or self.after is None:
             return None
+        if self.before.tally is None or self.after.tally is None:
+            return self._work_by_clients(self.before, self.after)
         return self._in_requests(less(self.after.tally, self.before.tally))
+
+    def _work_by_clients(self, before: Snapshot, after: Snapshot) -> Tally | None:
+        """Return what the clients counted between two snapshots of a server that counts nothing.
+
+        The snapshots are taken a moment after the edges of a window, so counts of a window are scaled to the
+        time between them.
+        """
+        if not self.loads:
+            return None
+        windows = [load.window for load in self.loads if load.window is not None]
+        if not windows:
+            return _received(load.tally for load in self.loads)
+        length = elapsed_seconds(self.loads)
+        between = (after.monotonic_ns - before.monotonic_ns) / 1e9
+        factor = between / length if length > 0 else 1.0
+        return _tally(
+            connections=sum(each.connections for each in windows) * factor,
+            requests=sum(each.requests for each in windows) * factor,
+            received=sum(each.counted.bytes_sent for each in windows if each.counted) * factor,
+            sent=sum(each.counted.bytes_received for each in windows if each.counted) * factor,
+        )
 
     def _in_requests(self, counted: Tally) -> Tally:
         """Return the tally in requests, for a server that cannot distinguish requests and counts receives.
@@ -115,7 +140,7 @@ class Observation:
         It is scaled by receives per request over the server's whole life.
         """
         life = self.summary
-        if self.contender.counts_requests or life is None or not life.tally.requests:
+        if self.contender.counts_requests or life is None or life.tally is None or not life.tally.requests:
             return counted
         sent = sum(load.tally.requests for load in (*self.warm_up, *self.loads))
         requests = round(counted.requests * sent / life.tally.requests)
@@ -130,11 +155,18 @@ class Observation:
             life = self.server_life
             return None if life is None else ((life.user_ns + life.system_ns) / 1e9, work)
         if self.cpu_scope() == "whole_life":
-            if self.summary is None:
+            if self.summary is None or self.summary.cpu_ns is None or self.summary.tally is None:
                 return None
             return self.summary.cpu_ns / 1e9, self._in_requests(self.summary.tally)
+        if self.has_unknown_cpu:
+            return 0.0, work
         used = _cpu_between(self.before, self.after)
         return None if used is None else (used, work)
+
+    @property
+    def has_unknown_cpu(self) -> bool:
+        """True if the server was running before, and its processes are unknown."""
+        return self.ready is not None and self.ready.cpu_source == "unknown"
 
     def workers(self) -> list[int] | None:
         """Return the connections of each worker of the pool while the clients were measured."""
@@ -152,16 +184,25 @@ class Observation:
             # Both sides ended between the samples, so their CPU time is that of our ended children.
             return noise.between(*self.samples, server_seconds=0.0)
         used = _cpu_between(self.rest_before, self.rest_after)
-        if used is None:
-            used = self.summary.cpu_ns / 1e9 if self.summary else None
+        life = self.summary
+        if used is None and life is not None and life.cpu_ns is not None:
+            used = life.cpu_ns / 1e9
+        if self.has_unknown_cpu:
+            used = math.inf  # Whatever others used may have been the server's.
         if used is None or self.rest_before is None or self.rest_after is None:
             return None
-        if self.summary is not None and self.summary.tally.requests:
+        served, of_life = self._requests_between(self.rest_before, self.rest_after), life and life.tally
+        if served is not None and of_life and of_life.requests and life and life.cpu_ns:
             # A clock that stops just before a process ends would make the rest look foreign. So the window's
             # share of the whole life is used if it is larger.
-            served = self.rest_after.tally.requests - self.rest_before.tally.requests
-            used = max(used, self.summary.cpu_ns / 1e9 * served / self.summary.tally.requests)
+            used = max(used, life.cpu_ns / 1e9 * served / of_life.requests)
         return noise.between(*self.samples, server_seconds=used)
+
+    @staticmethod
+    def _requests_between(before: Snapshot, after: Snapshot) -> int | None:
+        if before.tally is None or after.tally is None:
+            return None
+        return after.tally.requests - before.tally.requests
 
     # Metrics
 
@@ -209,8 +250,18 @@ class Observation:
         if server[OF_SERVER_COPIED] is None or read_late(self):
             server[OF_SERVER_COPIED] = self._copied_share_of_life()
         found: TrialMetrics = {**measured.metrics(), **server, **client, **of_both(server, client)}
-        missing = [name for name in found if left_out(name, self) or beyond_load(name, self, self.states)]
+        missing = [
+            name
+            for name in found
+            if left_out(name, self) or beyond_load(name, self, self.states) or self._is_unknown(name)
+        ]
         return found | dict.fromkeys(missing)
+
+    def _is_unknown(self, metric: str) -> bool:
+        """True if a metric rests on what is unknown of a server that is not ours."""
+        return (self.has_unknown_cpu and metric in OF_SERVER) or (
+            self.contender.foreign is not None and metric in OF_OUR_SERVERS
+        )
 
     def _server_seconds(self) -> float:
         """Return the time in which the server's counters reached their values.
@@ -247,13 +298,21 @@ class Observation:
         for name in (name for name in HELD if name in self.counters):
             grown = None
             if self.rest_before is not None and self.during is not None:
-                opened = [
-                    each.tally.connections - each.tally.closed for each in (self.rest_before, self.during)
-                ]
                 more = _difference(self.rest_before.counters.get(name), self.during.counters.get(name))
-                grown = share(more, opened[1] - opened[0])
+                grown = share(more, self._opened_between(self.rest_before, self.during))
             found[f"server.{name}{PER_CONNECTION}"] = grown
         return found
+
+    def _opened_between(self, idle: Snapshot, busy: Snapshot) -> int:
+        """Return how many more connections were open at the later snapshot.
+
+        If the server does not count them, those that persist in the whole load.
+        """
+        if idle.tally is not None and busy.tally is not None:
+            opened = [each.tally.connections - each.tally.closed for each in (idle, busy) if each.tally]
+            return opened[1] - opened[0]
+        kept = self.contender.load.settings.get(CONNECTIONS) == KEPT
+        return self.contender.load.processes * self.contender.load.clients if kept else 0
 
     def _switches_per_connection(self, work: Tally) -> float | None:
         """Return voluntary switches per connection.
@@ -261,14 +320,13 @@ class Observation:
         They are those of the window if counted there, else of the whole life. A window needs a pool, whose
         workers can be read while they live.
         """
-        if not work.connections:
+        if not work.connections or self.contender.foreign:
             return None
         if not self.is_whole_life and SWITCHES in self.counters and self.workers() is not None:
             return share(self._counted_by_server().get(SWITCHES), work.connections)
         life = self.server_life or self.summary
-        return (
-            share(life.voluntary_switches, self.summary.tally.connections) if life and self.summary else None
-        )
+        of_life = self.summary.tally if self.summary else None
+        return share(life.voluntary_switches, of_life.connections) if life and of_life else None
 
     def _copied_share_of_life(self) -> float | None:
         """Return the copied share of the server's zero-copy sends over its whole life.
@@ -282,8 +340,10 @@ class Observation:
 
     def listen_drops(self) -> int:
         if self.is_whole_life:
-            return self.summary.listen_drops if self.summary else 0
-        return self.after.listen_drops - self.before.listen_drops if self.before and self.after else 0
+            return (self.summary.listen_drops or 0) if self.summary else 0
+        if self.before is None or self.after is None:
+            return 0
+        return (self.after.listen_drops or 0) - (self.before.listen_drops or 0)
 
     def _counted_by_server(self) -> Counters:
         if self.server_life is not None:
@@ -304,9 +364,14 @@ class Observation:
         work = self.work()
         return {
             **(_of_life(life, life.elapsed_ns) if life else {}),
-            **(_of_tally(work) if work else {}),
+            **self._tally_of_server(work),
             **in_seconds(self._counted_by_server(), self.counters),
         }
+
+    def _tally_of_server(self, work: Tally | None) -> dict[str, Number | None]:
+        if work is None:
+            return {}
+        return dict.fromkeys(OF_A_TALLY) if self.contender.foreign else _of_tally(work)
 
     def _of_clients(self) -> Mapping[str, Number | None]:
         figures: list[Mapping[str, Number | None]] = []
@@ -398,6 +463,9 @@ READ_LATE = (
     "of the clients are not affected"
 )
 """The warning of a valid trial whose server was read late."""
+
+OF_OUR_SERVERS = {"listen_drops", "empty_wakeups_per_connection"}
+"""Metrics with a fixed name that rest on the tally of a server."""
 
 SWITCHES = "voluntary_switches"
 OF_SERVER_COPIED = f"server.{COPIED_SHARE}"
@@ -507,6 +575,28 @@ def less(later: Tally, earlier: Tally) -> Tally:
             if name not in kept
         }
     )
+
+
+def _received(tallies: Iterable[Tally]) -> Tally:
+    """Return the tally of a server, from those of its clients."""
+    every = list(tallies)
+    return _tally(
+        connections=sum(each.connections for each in every),
+        requests=sum(each.requests for each in every),
+        received=sum(each.bytes_sent for each in every),
+        sent=sum(each.bytes_received for each in every),
+    )
+
+
+def _tally(*, connections: float, requests: float, received: float, sent: float) -> Tally:
+    """Return a tally with these counts; all others are unknown, and 0."""
+    known = {
+        "connections": round(connections),
+        "requests": round(requests),
+        "bytes_received": round(received),
+        "bytes_sent": round(sent),
+    }
+    return Tally.model_validate({name: 0 for name in Tally.model_fields if name != "errors"} | known)
 
 
 def _of_tally(tally: Tally) -> dict[str, Number | None]:

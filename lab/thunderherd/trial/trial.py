@@ -16,7 +16,14 @@ from dataclasses import dataclass
 from datetime import datetime
 from pathlib import Path
 
-from thunderherd.engine.client import EngineError, LoadProcess, Sampling, Server, start_load
+from thunderherd.engine.client import (
+    EngineError,
+    ForeignServer,
+    LoadProcess,
+    Sampling,
+    Server,
+    start_load,
+)
 from thunderherd.engine.lines import LoadResult, Ready, Snapshot
 from thunderherd.engine.setting_rules import SettingValue
 from thunderherd.labs import USUAL
@@ -35,6 +42,8 @@ SETTLE_INTERVAL_SECONDS = 0.02
 """The time between two snapshots that must agree."""
 SETTLE_SECONDS = 2.0
 """Time limit for a server to become idle."""
+FOREIGN_SETTLE_SECONDS = 0.5
+"""The same for a server that is not ours, which is then measured all the same."""
 NOT_IDLE = "did not become idle"
 STILL_CPU_NS = 20_000
 """CPU time of an idle server in an interval: a thousandth of it, for a timer or two."""
@@ -171,7 +180,8 @@ class _Trial:
             if not load.is_timed:
                 seen.after = seen.rest_after
             seen.samples = (quiet, self._sample(server.ready))
-            seen.listener_holders = holders_of_listener(server.ready.server_pid, server.ready.address)
+            if server.ready.server_pid is not None:
+                seen.listener_holders = holders_of_listener(server.ready.server_pid, server.ready.address)
             seen.summary = server.stop()
 
     def run_whole_life(self) -> None:
@@ -192,8 +202,22 @@ class _Trial:
         """Sample the noise outside a server; in a whole-life trial there is none yet, or no more."""
         return noise.sample(ready.supervisor_pid if ready else None, self.site.networks(ready))
 
-    def _server(self) -> Server:
+    def _server(self) -> Server | ForeignServer:
         contender = self.contender
+        if foreign := contender.foreign:
+            return ForeignServer(
+                foreign.command,
+                name=contender.base,
+                address=foreign.address or self.site.listen,
+                ready_line=foreign.ready_line,
+                directory=foreign.directory,
+                environment=foreign.environment,
+                cpus=contender.lab.server_cpus if foreign.command else None,
+                network_namespace=self.site.server_namespace,
+                counters=self.counters,
+                sampling=self.profiles.of_server() if self.profiles and foreign.command else None,
+                engine=self.engine,
+            )
         return Server(
             contender.design,
             workload=contender.workload,
@@ -249,7 +273,7 @@ class _Trial:
         deadline = time.monotonic() + longest_seconds(self.contender.load)
         return [client.wait(deadline - time.monotonic()) for client in running]
 
-    def _snapshots_at_marks(self, server: Server, running: Sequence[LoadProcess]) -> None:
+    def _snapshots_at_marks(self, server: Server | ForeignServer, running: Sequence[LoadProcess]) -> None:
         """Take the snapshots at the edges of the window of a load that ends by time.
 
         The window begins when all clients count and ends when the first stops counting.
@@ -267,7 +291,7 @@ class _Trial:
         self.seen.after = server.snapshot()
         self.seen.marks = [mark for mark in (*begun, ended) if mark is not None]
 
-    def _look_at_states(self, server: Server, began_ns: int) -> None:
+    def _look_at_states(self, server: Server | ForeignServer, began_ns: int) -> None:
         """Take a snapshot in the last tenth of the window: at its end the clients close their
         connections."""
         load = self.contender.load
@@ -304,7 +328,7 @@ def longest_seconds(load: LoadPlan) -> float:
     return LOAD_SECONDS + SECONDS_A_REQUEST * (load.requests_per_trial or 0)
 
 
-def settle(server: Server) -> Snapshot:
+def settle(server: Server | ForeignServer) -> Snapshot:
     """Wait until the server is idle and return its snapshot.
 
     Idle: no connection is open, and over some 20 ms neither the tally nor the CPU time changed. CPU time is
@@ -313,13 +337,19 @@ def settle(server: Server) -> Snapshot:
     A process that is ready to run but gets no CPU also uses none; its connection, still open, distinguishes
     it from an idle one. Connections of a lost worker are never closed. The CPU time then decides alone; the
     trial is invalid anyway. Raises `EngineError` after two seconds.
+
+    A server that is not ours has no tally, and may have work of its own, such as collecting garbage: only its
+    CPU time is looked at, and after half a second no longer.
     """
+    if isinstance(server, ForeignServer):
+        return _settle_foreign(server)
     deadline = time.monotonic() + SETTLE_SECONDS
     earlier = server.snapshot()
     while True:
         time.sleep(SETTLE_INTERVAL_SECONDS)
         now = server.snapshot()
         used = (now.cpu_ns or 0) - (earlier.cpu_ns or 0)
+        assert now.tally is not None, "our servers count"
         open_now = now.tally.connections - now.tally.closed
         done = open_now == 0 or now.tally.workers_lost > 0
         still = used <= STILL_CPU_NS or server.ready.spins
@@ -330,6 +360,17 @@ def settle(server: Server) -> Snapshot:
                 f"server {NOT_IDLE} within {SETTLE_SECONDS:g} s: {used / 1e6:.3f} ms of CPU "
                 f"in the last {SETTLE_INTERVAL_SECONDS * 1000:g} ms, {count(open_now, 'connection')} open"
             )
+        earlier = now
+
+
+def _settle_foreign(server: ForeignServer) -> Snapshot:
+    deadline = time.monotonic() + FOREIGN_SETTLE_SECONDS
+    earlier = server.snapshot()
+    while True:
+        time.sleep(SETTLE_INTERVAL_SECONDS)
+        now = server.snapshot()
+        if (now.cpu_ns or 0) - (earlier.cpu_ns or 0) <= STILL_CPU_NS or time.monotonic() > deadline:
+            return now
         earlier = now
 
 

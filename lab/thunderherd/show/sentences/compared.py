@@ -13,7 +13,7 @@ from thunderherd.show.sentences.tables import invalid_trials, trial_counts
 from thunderherd.text.figures import capital, count, decimals, listed, number, printable, unit_of, words_of
 from thunderherd.text.shown import at_least_in_words
 
-__all__ = ["MOST_TO_KNOW", "MetricAnswer", "metric_answers", "to_know", "worse_than_first"]
+__all__ = ["MOST_TO_KNOW", "MetricAnswer", "labels_of", "metric_answers", "to_know", "worse_than_first"]
 
 MOST_TO_KNOW = 5
 """The most lines of what to know on the terminal; the report has all notes."""
@@ -45,7 +45,7 @@ PHRASES = {
 class MetricAnswer:
     """The answer in one metric, of the main table or of a sweep's point.
 
-    `best` are the contenders that no other beats significantly; empty if nothing was compared.
+    `best` are the labels of the contenders that no other beats significantly; empty if nothing was compared.
     """
 
     metric: str
@@ -76,7 +76,8 @@ def _answer(summary: Summary, name: str, sweep: SweepSummary | None, point: str 
     own = [each for each in summary.contenders if (each.sweep, each.point) == place]
     pairs = [pair for pair in summary.family if pair.metric == name and (pair.sweep, pair.point) == place]
     head, phrase = PHRASES.get(name, (capital(words_of(name)), f"has {{}} {words_of(name)}"))
-    bases = {each.name: each.base for each in own}
+    labels = labels_of(summary)
+    bases = {each.name: labels[each.base] for each in own}
     shown = [pair.model_copy(update={"a": bases[pair.a], "b": bases[pair.b]}) for pair in pairs if pair.ratio]
     where = f" {_lower_first(sweep.title)}" if sweep else ""
     best = _unbeaten(shown)
@@ -85,6 +86,13 @@ def _answer(summary: Summary, name: str, sweep: SweepSummary | None, point: str 
     else:
         text = f"{head}{where}: no verdict. {_why_none(summary, own, name)}"
     return MetricAnswer(name, place[0], head, printable(text), tuple(best), tuple(pairs))
+
+
+def labels_of(summary: Summary) -> dict[str, str]:
+    """Maps the contenders to their labels: a server that is not ours has its URL or command."""
+    return {each.base: each.base for each in summary.contenders} | {
+        each.base: each.label for each in summary.contenders if each.sweep is None
+    }
 
 
 def _lower_first(text: str) -> str:
@@ -191,11 +199,13 @@ def _why_none(summary: Summary, own: Sequence[ContenderSummary], name: str) -> s
     """Says why nothing was compared: the lower bounds of limited rates, or the reason."""
     limited = [each for each in own if name in each.at_least]
     if limited:
+        labels = labels_of(summary)
         bounds = [
-            f"{each.base} {at_least_in_words(summary, each, name).partition(' (')[0]}" for each in limited
+            f"{labels[each.base]} {at_least_in_words(summary, each, name).partition(' (')[0]}"
+            for each in limited
         ]
         return f"The clients are the limit: {'; '.join(bounds)}."
-    without = [each.base for each in own if not each.blocks]
+    without = [labels_of(summary)[each.base] for each in own if not each.blocks]
     if without:
         return f"No valid trials of {listed(without)}."
     reasons = [each.unknown[name] for each in own if name in each.unknown]
@@ -211,8 +221,9 @@ def _figures(summary: Summary, own: Sequence[ContenderSummary], name: str) -> li
     values = [each.metrics[name].value for each in own]
     unit = unit_of(name, summary.study.normalise_connections, values, summary.study.counters)
     digits = decimals(unit.of(value) for value in values)
+    labels = labels_of(summary)
     return [
-        f"{each.base} {number(unit.of(value), digits)} {unit.name}".strip()
+        f"{labels[each.base]} {number(unit.of(value), digits)} {unit.name}".strip()
         for each, value in zip(own, values, strict=True)
     ]
 
@@ -238,8 +249,9 @@ def worse_than_first(summary: Summary, percent: float) -> list[str]:
     The bound is the end of the interval that holds for all comparisons together.
     """
     found = []
-    bases = {each.name: each.base for each in summary.contenders}
-    first = next((each.base for each in summary.contenders), None)
+    labels = labels_of(summary)
+    bases = {each.name: labels[each.base] for each in summary.contenders}
+    first = next((labels[each.base] for each in summary.contenders), None)
     for pair in summary.family:
         a, b = bases[pair.a], bases[pair.b]
         if first not in (a, b) or pair.verdict not in ("faster", "slower"):

@@ -10,7 +10,7 @@ from dataclasses import dataclass, replace
 
 from thunderherd.metrics.table import CPU_PER_CONNECTION, metric
 from thunderherd.records.summary import ContenderSummary, Summary
-from thunderherd.show.sentences.compared import MetricAnswer, metric_answers
+from thunderherd.show.sentences.compared import MetricAnswer, labels_of, metric_answers
 from thunderherd.show.sentences.counting_cost import about_metrics
 from thunderherd.show.sentences.source_figures import notes_by_mark
 from thunderherd.show.sentences.tables import (
@@ -202,7 +202,8 @@ def metrics_table(summary: Summary) -> Table:
         head, of_bases = _metric_column(summary, answer)
         columns.append(Column(head))
         cells.append(of_bases)
-    rows = tuple(Row((Cell(base), *(each.get(base, Cell()) for each in cells))) for base in bases)
+    labels = labels_of(summary)
+    rows = tuple(Row((Cell(labels[base]), *(each.get(base, Cell()) for each in cells))) for base in bases)
     notes = [f"{UNBEATEN} not significantly worse than any other, and better than at least one"]
     if any(cell.value.startswith("≥") for each in cells for cell in each.values()):
         notes.append("≥ the clients were the limit: the server can do at least this")
@@ -215,11 +216,12 @@ def _metric_column(summary: Summary, answer: MetricAnswer) -> tuple[str, dict[st
     known = [value for value, _ in values.values() if value is not None]
     unit = unit_of(answer.metric, summary.study.normalise_connections, known, summary.study.counters)
     digits = decimals([unit.of(value) for value in known]) if known else 0
+    labels = labels_of(summary)
     is_split = 0 < len(answer.best) < len(own)
     cells = {
         base: Cell(
             ABSENT if value is None else f"{'≥ ' if is_bound else ''}{number(unit.of(value), digits)}",
-            mark=UNBEATEN if is_split and base in answer.best else "",
+            mark=UNBEATEN if is_split and labels[base] in answer.best else "",
         )
         for base, (value, is_bound) in values.items()
     }

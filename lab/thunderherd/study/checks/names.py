@@ -107,12 +107,12 @@ def _check_contenders(form: StudyForm, catalogue: Catalogue, problems: Problems)
         taken.setdefault((scope, table.name), here)
         if table.control_of:
             _check_control(table, here, main, real, problems)
-        elif table.design is None:
+        elif table.design is None and table.command is None and table.url is None:
             problems.add(
                 here,
-                f"contender {show(table.name)} has neither design nor control_of",
+                f"contender {show(table.name)} has no design",
                 code="study.no_design",
-                hint="give a design; or control_of, the contender that it varies",
+                hint="give design, command or url; or control_of, the contender that it varies",
             )
         if here[0] == "sweeps" and table.row is not None:
             _add_row_not_allowed(here, "a contender of a sweep", problems)

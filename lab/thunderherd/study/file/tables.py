@@ -320,6 +320,26 @@ class ContenderTable(StrictTable):
         default=None, description="a note on the source's row, or the reason why there is none"
     )
     design: str | None = Field(default=None, description='the server design, such as "prefork"')
+    command: list[str] | None = Field(
+        default=None,
+        description="instead of a design, the command of a server of your own and its arguments, such as "
+        '["./server", "--port", "{port}"]; it is stopped by SIGTERM',
+    )
+    directory: str | None = Field(
+        default=None, description="the folder that the command runs in (default: that of the study)"
+    )
+    environment: dict[str, str] = Field(
+        default={}, description='variables for the command, such as { THREADS = "2" }, besides PORT and HOST'
+    )
+    ready_line: str | None = Field(
+        default=None,
+        description="text of the line that the command prints when it is ready (default: it is ready when it "
+        "accepts connections)",
+    )
+    url: str | None = Field(
+        default=None,
+        description="instead of a design, the URL of a server that is running, such as http://127.0.0.1:8080/",
+    )
     control_of: str | None = Field(
         default=None, description="the contender whose configuration this control starts from"
     )

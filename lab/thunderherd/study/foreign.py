@@ -1,0 +1,163 @@
+"""Servers that are not ours as a study has them: a command, or the URL of a server that is running."""
+
+from __future__ import annotations
+
+import shutil
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+from urllib.parse import SplitResult, urlsplit
+
+from thunderherd.engine.catalogue import Catalogue
+from thunderherd.errors import Problem
+from thunderherd.labs import KINDS, USUAL
+from thunderherd.study.file.contenders import Configuration
+from thunderherd.study.file.tables import ContenderTable
+from thunderherd.study.resolved import Foreign
+from thunderherd.toml.file import Problems, show
+
+KEYS = ("command", "url")
+"""The keys that name a server that is not ours."""
+OF_COMMANDS = ("directory", "environment", "ready_line")
+OF_DESIGNS = ("primitive", "receive", "settings")
+"""The keys of a contender that only our servers have."""
+
+WEB_PORT = 80
+PATH, CHECK, COUNT = "path", "check", "count"
+"""The settings of a load that follow from a URL: its path, and that replies are counted and not compared."""
+
+
+def is_foreign(table: ContenderTable) -> bool:
+    """True if a contender's server is not ours."""
+    return table.command is not None or table.url is not None
+
+
+def check_foreign(each: Configuration, catalogue: Catalogue, problems: Problems) -> None:
+    """Check the keys of a contender whose server is not ours, and that nothing else names its server."""
+    table = each.table
+    named = [key for key in ("design", *KEYS) if getattr(table, key) is not None]
+    if len(named) > 1:
+        problems.add(
+            each.where(named[-1]),
+            f"contender {show(table.name)} has {' and '.join(named)}",
+            code="study.two_servers",
+            hint=f"leave {named[0]} or {named[-1]} out",
+        )
+        return
+    if table.command is None:
+        for key in OF_COMMANDS:
+            if getattr(table, key):
+                message = f"contender {show(table.name)} has {key} without a command"
+                problems.add(each.where(key), message, code="study.no_command", hint=f"leave {key} out")
+    if not is_foreign(table):
+        return
+    for key in OF_DESIGNS:
+        if key in table.model_fields_set and getattr(table, key):
+            problems.add(
+                each.where(key),
+                f"{key}: a server that is not ours has none",
+                code="study.key_of_designs",
+                hint=f"leave {key} out" + ("; put it into the command" if table.command else ""),
+            )
+    if each.trial == "whole_life":
+        problems.add(
+            each.where("trial"),
+            "a server that is not ours is not counted over its whole life",
+            code="study.whole_life_of_foreign",
+            hint='give trial = "window"',
+        )
+    for key, problem in _problems_of(each, catalogue):
+        problems.add(each.where(key), problem)
+
+
+def _problems_of(each: Configuration, catalogue: Catalogue) -> Iterator[tuple[str, Problem]]:
+    table, kind = each.table, KINDS.get(each.lab.kind)
+    if kind is not None and not kind.has_tcp:
+        hint = f"labs with TCP: {', '.join(other.name for other in KINDS.values() if other.has_tcp)}"
+        message = f"lab {show(kind.name)} has no TCP, by which a server that is not ours is reached"
+        yield KEYS[table.url is not None], Problem(message, "study.needs_tcp", hint)
+    if table.command is not None:
+        if not table.command or not table.command[0].strip():
+            yield "command", Problem("the command is empty", "study.empty_command", 'such as ["./server"]')
+        return
+    url = table.url or ""
+    if kind is not None and kind.has_namespaces:
+        message = f"{url} is not in lab {show(kind.name)}, whose namespaces are made for the run"
+        yield "url", Problem(message, "study.url_outside_lab", f"give a command, or lab.kind = {show(USUAL.name)}")
+    parts, schemes = _split(url), [f"{each.name}://" for each in catalogue.workloads]
+    if parts is None or not parts.hostname:
+        such = f"such as {each.workload}://127.0.0.1:8080/"
+        yield "url", Problem(f"{show(url)} is not a URL", "study.invalid_url", such)
+    elif f"{parts.scheme}://" not in schemes:
+        message = f"{url}: no workload has the scheme {parts.scheme}"
+        yield "url", Problem(message, "study.unknown_scheme", f"allowed: {', '.join(schemes)}")
+    elif parts.scheme != each.workload:
+        message = f"{url} is of workload {parts.scheme}, and the study's is {each.workload}"
+        yield "url", Problem(message, "study.other_scheme", f"give server.workload = {show(parts.scheme)}")
+    elif parts.path.strip("/") and not _has_paths(parts.scheme, catalogue):
+        message = f"{url} has a path, and workload {parts.scheme} has none"
+        yield "url", Problem(message, "study.path_not_allowed", f"leave {parts.path} out")
+
+
+def foreign_of(each: Configuration, catalogue: Catalogue, folder: Path) -> Foreign | None:
+    """Return a contender's server that is not ours; None if it is ours. `folder` is that of the study."""
+    table = each.table
+    if table.url is not None and (parts := _split(table.url)) and parts.hostname:
+        host = f"[{parts.hostname}]" if ":" in parts.hostname else parts.hostname
+        workload = catalogue.workload(parts.scheme)
+        usual = workload.port if workload and not _has_paths(parts.scheme, catalogue) else WEB_PORT
+        return Foreign(url=table.url, address=f"{host}:{parts.port or usual}")
+    if table.command:
+        directory = folder / table.directory if table.directory else folder
+        return Foreign(
+            command=tuple(_program(table.command, directory)),
+            directory=directory.absolute(),
+            environment=table.environment,
+            ready_line=table.ready_line,
+        )
+    return None
+
+
+def load_settings(each: Configuration) -> dict[str, Any]:
+    """Return the settings of the clients that follow from a server that is not ours."""
+    table = each.table
+    if not is_foreign(table):
+        return {}
+    parts = _split(table.url or "")
+    path = (parts.path or "/") + (f"?{parts.query}" if parts.query else "") if parts else "/"
+    return {CHECK: COUNT, **({PATH: path} if table.url else {})}
+
+
+def missing_program(each: Configuration, folder: Path) -> Problem | None:
+    """Return why a command cannot be started on this machine; None if it can."""
+    if not each.table.command:
+        return None
+    directory = folder / each.table.directory if each.table.directory else folder
+    if not directory.is_dir():
+        return Problem(f"no folder {directory}", "study.no_directory", "give a folder that exists")
+    program = _program(each.table.command, directory)[0]
+    if shutil.which(program) is None:
+        message = f"no program {show(each.table.command[0])}, which is the command of {show(each.table.name)}"
+        return Problem(message, "study.no_program", "install it, build it, or give its path")
+    return None
+
+
+def _program(command: list[str], directory: Path) -> list[str]:
+    """Return a command with the path of its program from the folder that it runs in."""
+    name, *rest = command
+    return [str((directory / name).absolute()) if "/" in name else name, *rest]
+
+
+def _has_paths(scheme: str, catalogue: Catalogue) -> bool:
+    """True for the workload of the web, whose URLs have paths, and whose port is 80 by default."""
+    workload = catalogue.workload(scheme)
+    return workload is not None and any(each.name == PATH for each in workload.client_settings)
+
+
+def _split(url: str) -> SplitResult | None:
+    try:
+        found = urlsplit(url)
+        _ = found.port
+    except ValueError:
+        return None
+    return found
