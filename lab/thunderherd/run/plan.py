@@ -15,6 +15,7 @@ from thunderherd.judge.summary.block_rejection import (
     blocks_of,
     given_up,
     most_blocks,
+    seconds_allowed,
     select,
 )
 from thunderherd.judge.summary.pair_summaries import is_decided, verdicts
@@ -61,12 +62,12 @@ def plan(study: Study, trials: Sequence[TrialRecord]) -> Plan:
     missing = look.blocks - len(selection.accepted)
     done_here = sum(block.succeeded(name) for name in active)
     blocks = min(missing, most_blocks(look, study.noise.reject_at_most_percent) - number + 1)
-    if study.budget_seconds is not None and (
+    if (allowed := seconds_allowed(study, selection.reached)) is not None and (
         ended := [each for each in begun.values() if each.number < number]
     ):
         used = sum(each.wall_seconds for each in ended)
         # As many as the time budget leaves room for, at their mean length.
-        blocks = max(1, min(blocks, int((study.budget_seconds - used) * len(ended) / used)))
+        blocks = max(1, min(blocks, int((allowed - used) * len(ended) / used)))
     return Plan(number, number + blocks - 1, blocks * len(active) - done_here)
 
 

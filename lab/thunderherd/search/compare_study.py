@@ -144,13 +144,14 @@ class CompareStudies:
     def comparison(self, piloted: Piloted | None, budget_seconds: float) -> Tables:
         """Return the study of the comparison; a workload without requests has no pilot and no common rate."""
         names = [each["name"] for each in self.contenders]
+        labels = [each.get("label", each["name"]) for each in self.contenders]
         schedule = self.schedule(piloted, budget_seconds)
         metric, *further = self._metrics()
         counters = {"counters": [MEMORY]} if f"server.{MEMORY}" in further else {}
         study = {
             **self._shared(),
             "name": "-".join(["compare", *(name.replace("_", "-") for name in names)])[:80].rstrip("-"),
-            "title": f"{' and '.join(names)}: workload {self._workload.name}",
+            "title": f"{' and '.join(labels)}: workload {self._workload.name}",
             "measure": {"metric": metric, "further_metrics": further, "limits": "0", **counters},
             "load": self._load(
                 schedule.milliseconds, {BACK_END: piloted.back_end} if piloted and piloted.back_end else {}
@@ -348,7 +349,7 @@ class CompareStudies:
     @cached_property
     def _named(self) -> list[dict[str, Any]]:
         """The contenders as typed, before the settings that all of them get."""
-        found = [contender(typed, self._basis, {}) for typed in self.request.contenders]
+        found = self._each_named([contender(typed, self._basis, {}) for typed in self.request.contenders])
         names = [table["name"] for table in found]
         if twice := next((name for name in names if names.count(name) > 1), None):
             raise self.request.refusal(
@@ -358,6 +359,14 @@ class CompareStudies:
                 "give each contender once, or another setting",
             )
         return found
+
+    def _each_named(self, tables: list[dict[str, Any]]) -> list[dict[str, Any]]:
+        """Number the names of different commands and URLs that would have the same name."""
+        for place, table in enumerate(tables):
+            earlier = [each for each in tables[:place] if each["name"] == table["name"]]
+            if "label" in table and all(each.get("label") != table["label"] for each in earlier) and earlier:
+                table["name"] = f"{table['name']}_{len(earlier) + 1}"
+        return tables
 
     @cached_property
     def contenders(self) -> list[dict[str, Any]]:

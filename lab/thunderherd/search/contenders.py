@@ -212,7 +212,9 @@ def _foreign(typed: str, basis: Basis) -> dict[str, Any] | None:
             hint="quote its words as a shell does",
             where=basis.command,
         ) from None
-    return {"name": _plain_name(Path(words[0]).stem), "label": typed, "command": words}
+    named = [Path(word).stem for word in words[:2] if not word.startswith("-") and "{" not in word]
+    name = _plain_name("_".join(named) or "server")
+    return {"name": name, "label": typed, "command": words, "directory": str(Path.cwd())}
 
 
 def _plain_name(text: str) -> str:

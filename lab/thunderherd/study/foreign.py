@@ -83,7 +83,10 @@ def _problems_of(each: Configuration, catalogue: Catalogue) -> Iterator[tuple[st
     url = table.url or ""
     if kind is not None and kind.has_namespaces:
         message = f"{url} is not in lab {show(kind.name)}, whose namespaces are made for the run"
-        yield "url", Problem(message, "study.url_outside_lab", f"give a command, or lab.kind = {show(USUAL.name)}")
+        yield (
+            "url",
+            Problem(message, "study.url_outside_lab", f"give a command, or lab.kind = {show(USUAL.name)}"),
+        )
     parts, schemes = _split(url), [f"{each.name}://" for each in catalogue.workloads]
     if parts is None or not parts.hostname:
         such = f"such as {each.workload}://127.0.0.1:8080/"

@@ -26,19 +26,23 @@ from thunderherd.records.summary import TrialRecord
 from thunderherd.statistics.columns import Values, known
 from thunderherd.study.loading import Contender, Study
 from thunderherd.text.figures import extrapolated, percent
+from thunderherd.trial.busy_polling import OF_SERVER
 from thunderherd.trial.counters import scaled_in_words, scaled_of_sides, unavailable_of_sides
+from thunderherd.trial.observation import UNKNOWN
 
 __all__ = [
     "MEANINGS",
     "Shares",
     "closing_notes",
     "copied_after_all",
+    "foreign_notes",
     "latency_notes",
     "not_told",
     "remarks",
     "scaled_metrics",
     "scaled_notes",
     "unavailable_counters",
+    "unknown_cpu",
     "unknown_shares",
     "where_kept",
 ]
@@ -131,6 +135,55 @@ def _column(values: Values, metric: str, contender: Contender) -> Sequence[float
 def _span(column: Sequence[float]) -> str:
     low, high = percent(min(column)), percent(max(column))
     return high if low == high else f"{low} to {high}"
+
+
+SAME_SIZE = 1.02
+"""The largest ratio of two contenders' bytes per request that is not worth a note."""
+
+
+def foreign_notes(study: Study, trials: Sequence[TrialRecord]) -> Iterator[str]:
+    """Yield what is different for servers that are not ours: their CPU time, counts, and replies."""
+    foreign = {each.base: each for each in study.contenders if each.foreign is not None}
+    if not foreign:
+        return
+    without: list[str] = []
+    for base, contender in foreign.items():
+        if contender.foreign and contender.foreign.url is not None:
+            ready = next((each.ready for each in trials if _base(each) == base and each.ready), None)
+            known = ready is not None and ready.cpu_source != UNKNOWN
+            whose = (
+                f"that of the processes that listen at {contender.foreign.address}" if known else "unknown"
+            )
+            yield f"{contender.foreign.url} was running before: it is not pinned, and its CPU time is {whose}"
+        without.append(contender.label if contender.sweep is None else base)
+    yield f"{', '.join(dict.fromkeys(without))}: no counts of its own; only those of its clients are checked"
+    replies = {base: size for base in _bases(study) if (size := _bytes_per_request(base, trials)) is not None}
+    if replies and max(replies.values()) > SAME_SIZE * min(replies.values()):
+        labels = {each.base: each.label for each in study.main}
+        each = "; ".join(f"{labels.get(base, base)} {size:,.0f}" for base, size in replies.items())
+        yield f"replies differ in size, bytes received per request: {each}"
+
+
+def unknown_cpu(trials: Iterable[TrialRecord]) -> dict[str, str]:
+    """Return metric → reason, for metrics of a server whose processes are unknown."""
+    for trial in trials:
+        if trial.ready is not None and trial.ready.cpu_source == UNKNOWN:
+            return dict.fromkeys(OF_SERVER, trial.ready.cpu_source_reason or "its processes are unknown")
+    return {}
+
+
+def _base(trial: TrialRecord) -> str:
+    return trial.contender.partition("@")[0]
+
+
+def _bases(study: Study) -> list[str]:
+    return list(dict.fromkeys(each.base for each in study.contenders))
+
+
+def _bytes_per_request(base: str, trials: Sequence[TrialRecord]) -> float | None:
+    tallies = [load.tally for trial in trials if _base(trial) == base and trial.valid for load in trial.loads]
+    requests = sum(each.requests for each in tallies)
+    return sum(each.bytes_received for each in tallies) / requests if requests else None
 
 
 LEAST = 0.05

@@ -47,6 +47,8 @@ from thunderherd.trial.metrics import (
 )
 
 OF_WHOLE_LIFE, NOT_EXACT = "covers the server's whole life, warm-up included", "is not exact"
+UNKNOWN = "unknown"
+"""The CPU source of a server whose processes are unknown."""
 NO_CPU_TIME = "the engine did not report the server's CPU time"
 
 
@@ -166,7 +168,7 @@ class Observation:
     @property
     def has_unknown_cpu(self) -> bool:
         """True if the server was running before, and its processes are unknown."""
-        return self.ready is not None and self.ready.cpu_source == "unknown"
+        return self.ready is not None and self.ready.cpu_source == UNKNOWN
 
     def workers(self) -> list[int] | None:
         """Return the connections of each worker of the pool while the clients were measured."""
@@ -410,7 +412,8 @@ class Observation:
     def warnings(self) -> list[str]:
         """Return the caveats of a valid trial's figures."""
         caveats = []
-        if self.ready is not None and self.ready.cpu_source_reason is not None and not self.is_whole_life:
+        is_told = self.is_whole_life or self.has_unknown_cpu
+        if self.ready is not None and self.ready.cpu_source_reason is not None and not is_told:
             whole_life = self.cpu_scope() == "whole_life"
             what = OF_WHOLE_LIFE if whole_life else NOT_EXACT
             caveats.append(f"CPU time {what}: {self.ready.cpu_source_reason}")

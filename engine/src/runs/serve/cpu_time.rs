@@ -78,8 +78,8 @@ impl CpuTime {
     pub fn of_running(processes: Result<Vec<Pid>>) -> Self {
         match processes {
             Ok(processes) => {
-                let tree = ForeignTree::of_running(processes);
-                Self::with(CpuSource::ProcessClocks, Some(Box::new(tree)), OF_TICKS)
+                let clock: Box<dyn Reading> = Box::new(ForeignTree::of_running(processes));
+                CpuTime { source: CpuSource::ProcessClocks, clock: Some(clock), reason: None }
             }
             Err(reason) => Self::with(CpuSource::Unknown, None, &format!("{reason:#}")),
         }

@@ -64,10 +64,10 @@ def with_budget(study: Study, seconds: float) -> Study:
 def test_time_is_up_if_another_block_would_exceed_the_budget(
     small_study: Study, blocks: int, is_up: bool
 ) -> None:
-    found = selected(with_budget(small_study, 6.5), [0.0] * blocks)
+    found = selected(with_budget(small_study, 5.2), [0.0] * blocks)
     assert found.time_was_up == is_up
     assert (
-        plan(with_budget(small_study, 6.5), trials_of(small_study, [0.0] * blocks)).number is None
+        plan(with_budget(small_study, 5.2), trials_of(small_study, [0.0] * blocks)).number is None
     ) == is_up
 
 
@@ -81,7 +81,7 @@ def test_the_last_look_is_taken_with_the_blocks_there_are_and_all_alpha_left(
     assert found.looks[:2] == (first, second) and found.looks[2].alpha == pytest.approx(third.alpha)
     assert [each.look for each in found.reached] == list(found.looks)
     assert found.next_look is None and len(found.counted()) == 14
-    early = selected(with_budget(small_full_study, 6.5), [0.0] * 5)
+    early = selected(with_budget(small_full_study, 5.2), [0.0] * 5)
     assert [look.blocks for look in early.looks] == [5]
     assert early.looks[0].alpha == pytest.approx(sum(look.alpha for look in small_full_study.looks))
     at_a_look = selected(with_budget(small_full_study, 14.5), [0.0] * 12)
@@ -91,19 +91,19 @@ def test_the_last_look_is_taken_with_the_blocks_there_are_and_all_alpha_left(
 def test_plan_is_for_the_blocks_that_the_time_budget_has_room_for(small_study: Study) -> None:
     trials = trials_of(small_study, [0.0] * 2)
     assert plan(small_study, trials).blocks == 10 and plan(small_study, trials).trials_left == 24
-    planned = plan(with_budget(small_study, 6.5), trials)
+    planned = plan(with_budget(small_study, 5.2), trials)
     assert (planned.blocks, planned.trials_left) == (5, 9)
 
 
 def test_a_block_that_was_begun_is_finished_before_the_time_is_up(small_study: Study) -> None:
-    study = with_budget(small_study, 6.5)
+    study = with_budget(small_study, 5.2)
     trials = trials_of(study, [0.0] * 5)
     assert not select(study, trials[:-1]).time_was_up
     assert plan(study, trials[:-1]).number == 5
 
 
 def test_when_the_time_is_up_noisy_blocks_count_if_too_many_would_be_rejected(small_study: Study) -> None:
-    study = with_budget(strict(small_study), 9.7)
+    study = with_budget(strict(small_study), 7.76)
     found = selected(study, [0.0, 0.2, 0.0, 0.15, 0.0, 0.3, 0.0, 0.0])
     assert found.time_was_up and found.rejected == (2, 6) and found.noisy_kept == (4,)
     assert found.looks[-1].blocks == 6
@@ -112,7 +112,7 @@ def test_when_the_time_is_up_noisy_blocks_count_if_too_many_would_be_rejected(sm
 
 
 def test_if_no_block_is_complete_the_time_is_up_without_a_look(small_study: Study) -> None:
-    study = with_budget(small_study, 6.5)
+    study = with_budget(small_study, 5.2)
     trials = trials_of(study, [0.0] * 2, broken=[1, 2])
     found = select(study, [each.model_copy(update={"wall_seconds": 2.0}) for each in trials])
     assert found.time_was_up and found.reached == () and found.looks == tuple(small_study.looks)

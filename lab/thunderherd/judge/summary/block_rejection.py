@@ -12,6 +12,7 @@ look that was reached keeps its blocks.
 
 A size may have a time budget. If it does not suffice for another block, the last look is taken at once, with
 the blocks there are and all alpha that is left. A clock ends the run, not an outcome, so no error rate grows.
+Before the first look nothing can be decided, so until then a quarter more time is allowed.
 """
 
 from __future__ import annotations
@@ -29,6 +30,8 @@ if TYPE_CHECKING:
 
 ATTEMPTS = 2
 """The attempts of a trial in its block before the block is incomplete."""
+EXTENSION = 1.25
+"""The factor on a time budget before the first look."""
 GIVE_UP_BLOCKS = 3
 """The fewest failed blocks before a contender is given up ..."""
 GIVE_UP_SHARE = 0.25
@@ -150,7 +153,7 @@ def select(study: Study, trials: Iterable[TrialRecord]) -> Selection:
     lost = given_up(study, blocks)
     names = _remaining(study, lost)
     planned = tuple(study.looks)
-    time_was_up = len(chosen.reached) < len(planned) and _is_time_up(study, names, blocks)
+    time_was_up = len(chosen.reached) < len(planned) and _is_time_up(study, names, blocks, chosen.reached)
     if time_was_up:
         planned = chosen.end(study, planned, [block for block in blocks if block.is_complete(names)])
     incomplete = [each.number for each in blocks if each.is_finished(names) and not each.is_complete(names)]
@@ -170,12 +173,22 @@ def select(study: Study, trials: Iterable[TrialRecord]) -> Selection:
     )
 
 
-def _is_time_up(study: Study, names: Sequence[str], blocks: Sequence[Block]) -> bool:
+def _is_time_up(
+    study: Study, names: Sequence[str], blocks: Sequence[Block], reached: Sequence[object]
+) -> bool:
     """Return whether the trials so far leave no time for another block of mean length."""
-    if study.budget_seconds is None or not blocks or not all(block.is_finished(names) for block in blocks):
+    allowed = seconds_allowed(study, reached)
+    if allowed is None or not blocks or not all(block.is_finished(names) for block in blocks):
         return False
     used = sum(block.wall_seconds for block in blocks)
-    return used + used / len(blocks) > study.budget_seconds
+    return used + used / len(blocks) > allowed
+
+
+def seconds_allowed(study: Study, reached: Sequence[object]) -> float | None:
+    """Return the time budget, before the first look with its extension; None if there is none."""
+    if study.budget_seconds is None:
+        return None
+    return study.budget_seconds * (1 if reached else EXTENSION)
 
 
 def _remaining(study: Study, lost: Container[str]) -> list[str]:

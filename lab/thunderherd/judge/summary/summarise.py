@@ -61,11 +61,13 @@ from thunderherd.trial.busy_polling import not_of_load
 from thunderherd.trial.caveats import (
     closing_notes,
     copied_after_all,
+    foreign_notes,
     latency_notes,
     not_told,
     scaled_metrics,
     scaled_notes,
     unavailable_counters,
+    unknown_cpu,
     unknown_shares,
 )
 from thunderherd.trial.counters import TOO_FEW
@@ -164,6 +166,7 @@ def _contender(
         metrics=intervals,
         unknown=unknown_shares(contender, values)
         | not_of_load(trials, study.measure.states)
+        | unknown_cpu(trials)
         | dict.fromkeys(limited, CLIENT_LIMITED),
         at_least={
             name: found
@@ -403,7 +406,7 @@ def _cpu_scope(trials: Sequence[TrialRecord]) -> TrialForm | None:
 
 def _notes(study: Study, trials: Sequence[TrialRecord], selection: Selection, complete: bool) -> list[str]:
     """Return the notes that belong with every figure."""
-    notes = latency_notes(study, trials)
+    notes = [*foreign_notes(study, trials), *latency_notes(study, trials)]
     warnings = (warning for trial in trials for warning in trial.warnings)
     warned = Counter(each for each in warnings if not each.startswith(TOO_FEW))
     notes += [f"{times} of {len(trials)} trials: {warning}" for warning, times in warned.items()]

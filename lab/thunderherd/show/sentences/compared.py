@@ -81,7 +81,11 @@ def _answer(summary: Summary, name: str, sweep: SweepSummary | None, point: str 
     shown = [pair.model_copy(update={"a": bases[pair.a], "b": bases[pair.b]}) for pair in pairs if pair.ratio]
     where = f" {_lower_first(sweep.title)}" if sweep else ""
     best = _unbeaten(shown)
-    if shown:
+    if shown and all(pair.simultaneous_low is None for pair in shown):
+        blocks = count(summary.study.blocks, "block")
+        so_far = _estimates(shown, name, phrase)
+        text = f"{head}{where}: no verdict, {blocks} are too few; so far {so_far}."
+    elif shown:
         text = _compared(shown, best, name, head, phrase, where)
     else:
         text = f"{head}{where}: no verdict. {_why_none(summary, own, name)}"
@@ -156,6 +160,15 @@ def _compared(
             f"{first} and {names} do not differ significantly in {noun}{where if not decided else ''}{about}."
         )
     return " ".join(parts)
+
+
+def _estimates(pairs: Sequence[PairSummary], name: str, phrase: str) -> str:
+    """Writes the estimates of the contender that leads, of pairs that nothing was decided about."""
+    first = _unbeaten(pairs)[0]
+    what = phrase.partition("{} ")[2]
+    leads = [_lead(pair, first, name) for pair in pairs if first in (pair.a, pair.b)]
+    amounts = ", ".join(f"{amount} {what} than {other}" for amount, other, _ in leads[:MOST_OTHERS])
+    return f"{first} {phrase.partition('{}')[0]}{amounts}"
 
 
 def _other(pair: PairSummary, name: str) -> str:
