@@ -2,8 +2,9 @@
 
 from __future__ import annotations
 
+import os
 from collections.abc import Sequence
-from typing import Annotated
+from typing import TYPE_CHECKING, Annotated
 
 import typer
 
@@ -19,6 +20,9 @@ from thunderherd.cli.options import (
     command_line,
 )
 from thunderherd.errors import UserError
+
+if TYPE_CHECKING:
+    from thunderherd.study.loading import Study
 
 __all__ = ["run", "watch"]
 
@@ -39,6 +43,13 @@ def run(
     seed: Seed = None,
     out: Out = None,
     lab: Lab = None,
+    allow_commands: Annotated[
+        bool,
+        typer.Option(
+            "--allow-commands",
+            help="Run the commands that a study in somebody else's folder names (default: refuse them).",
+        ),
+    ] = False,
     profile: Annotated[
         bool,
         typer.Option("--profile", help="Sample call stacks in extra trials (default: as in the study)."),
@@ -98,6 +109,9 @@ def run(
         words = {**typed_as(labs), "profiling.trials=1": "--profile"}
         resolved = load_study(study, size or DEFAULT_SIZE, values, catalogue(), words)
 
+    if not allow_commands:
+        _refuse_commands(resolved)
+
     from thunderherd.judge.claims.claim_file import load_source
     from thunderherd.judge.claims.paper_counters import load_counters
 
@@ -120,6 +134,25 @@ def run(
     finally:
         print_study(summary, console, directory)
     console.print(f"Report    {report}", soft_wrap=True)
+
+
+def _refuse_commands(study: Study) -> None:
+    """Raise `UserError` if a study of another user would run commands."""
+    from thunderherd.study.file.names import bundled_studies
+
+    named = [each for each in study.contenders if each.foreign is not None and each.foreign.command]
+    if not named or study.path in bundled_studies().values():
+        return
+    path = study.path.absolute()
+    if {path.stat().st_uid, path.parent.stat().st_uid} == {os.geteuid()}:
+        return
+    command = " ".join(named[0].foreign.command) if named[0].foreign else ""
+    raise UserError(
+        f"contender {named[0].base} runs the command {command}, and the study is in another user's folder",
+        code="run.commands_not_allowed",
+        hint="read the study; then give --allow-commands",
+        where=str(study.path),
+    )
 
 
 def _show_defaults(study: str, size: str | None, others: Sequence[str]) -> None:

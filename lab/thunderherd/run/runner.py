@@ -40,6 +40,7 @@ from thunderherd.run import live_view, progress, recordings
 from thunderherd.run.counted import count_run, counted, counted_so_far
 from thunderherd.run.counting_cost import cost_run, cost_so_far
 from thunderherd.run.extra_trials import ExtraTrials
+from thunderherd.run.foreign_servers import prepared
 from thunderherd.run.plan import next_in_block, plan
 from thunderherd.run.profiled import profile_run, profiled
 from thunderherd.run.results_folder import write_folder
@@ -109,6 +110,8 @@ def _open(
     """Return the directory of a new run, or of the run to resume."""
     now = datetime.now().astimezone().isoformat(timespec="seconds")
     here = {**description.describe(engine), "labs": {name: site.facts() for name, site in sites.items()}}
+    if servers := prepared(study):
+        here["servers"] = servers
     if resume and is_begun(path):
         run = RunDirectory.resume(path)
         try:
@@ -430,12 +433,13 @@ def check_same(info: RunInfo, study: Study, seed: int | None, here: dict[str, An
         "engine": ("engine", "sha256"),
         "kernel": ("kernel",),
         "CPU": ("cpu", "model"),
+        **{f"program of {name}": ("servers", name, "sha256") for name in info.machine.get("servers", {})},
     }.items():
         before, now = _look_up(info.machine, keys), _look_up(here, keys)
         if before != now:
             raise UserError(
                 f"the {what} has changed since the run began ({before} then, {now} now)",
-                code=f"run.other_{what.lower()}",
+                code=f"run.other_{what.partition(' ')[0].lower()}",
                 hint=f"trials of both must not be mixed: {NEW_RUN}",
             )
 

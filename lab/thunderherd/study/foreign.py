@@ -18,7 +18,7 @@ from thunderherd.toml.file import Problems, show
 
 KEYS = ("command", "url")
 """The keys that name a server that is not ours."""
-OF_COMMANDS = ("directory", "environment", "ready_line")
+OF_COMMANDS = ("directory", "environment", "ready_line", "build", "version")
 OF_DESIGNS = ("primitive", "receive", "settings")
 """The keys of a contender that only our servers have."""
 
@@ -117,6 +117,8 @@ def foreign_of(each: Configuration, catalogue: Catalogue, folder: Path) -> Forei
             directory=directory.absolute(),
             environment=table.environment,
             ready_line=table.ready_line,
+            build=tuple(_program(table.build, directory)) if table.build else (),
+            version=tuple(_program(table.version, directory)) if table.version else (),
         )
     return None
 
@@ -138,7 +140,7 @@ def missing_program(each: Configuration, folder: Path) -> Problem | None:
     directory = folder / each.table.directory if each.table.directory else folder
     if not directory.is_dir():
         return Problem(f"no folder {directory}", "study.no_directory", "give a folder that exists")
-    program = _program(each.table.command, directory)[0]
+    program = _program(each.table.build or each.table.command, directory)[0]
     if shutil.which(program) is None:
         message = f"no program {show(each.table.command[0])}, which is the command of {show(each.table.name)}"
         return Problem(message, "study.no_program", "install it, build it, or give its path")

@@ -215,13 +215,15 @@ class Lab(_Resolved):
 class Foreign(_Resolved):
     """A server that is not ours: its command, or the address at which it is running.
 
-    `url` is as typed. `directory` is that of the command.
+    `url` is as typed. `directory` is that of the command. `build` and `version` are commands, too.
     """
 
     command: tuple[str, ...] = ()
     directory: Path | None = Field(default=None, exclude=True)
     environment: dict[str, str] = {}
     ready_line: str | None = None
+    build: tuple[str, ...] = ()
+    version: tuple[str, ...] = ()
     url: str | None = None
     address: str | None = None
 

@@ -156,7 +156,7 @@ def foreign_notes(study: Study, trials: Sequence[TrialRecord]) -> Iterator[str]:
             )
             yield f"{contender.foreign.url} was running before: it is not pinned, and its CPU time is {whose}"
         without.append(contender.label if contender.sweep is None else base)
-    yield f"{', '.join(dict.fromkeys(without))}: no counts of its own; only those of its clients are checked"
+    yield f"{', '.join(dict.fromkeys(without))}: only its clients' counts are checked, as it has none"
     replies = {base: size for base in _bases(study) if (size := _bytes_per_request(base, trials)) is not None}
     if replies and max(replies.values()) > SAME_SIZE * min(replies.values()):
         labels = {each.base: each.label for each in study.main}

@@ -32,8 +32,10 @@ from thunderherd.machine import noise
 from thunderherd.records.summary import TrialRecord
 from thunderherd.study.checks.machine import ports_allowed
 from thunderherd.study.loading import Contender, LoadPlan, Study
+from thunderherd.study.resolved import Foreign
 from thunderherd.text.figures import count
 from thunderherd.trial.faults import faults_of
+from thunderherd.trial.folder import filled_in
 from thunderherd.trial.listener_holders import holders_of_listener
 from thunderherd.trial.load_validity import validity_warnings
 from thunderherd.trial.observation import Observation
@@ -202,22 +204,17 @@ class _Trial:
         """Sample the noise outside a server; in a whole-life trial there is none yet, or no more."""
         return noise.sample(ready.supervisor_pid if ready else None, self.site.networks(ready))
 
-    def _server(self) -> Server | ForeignServer:
+    @contextlib.contextmanager
+    def _server(self) -> Iterator[Server | ForeignServer]:
+        """Start the server, and end it when the block ends."""
+        with contextlib.ExitStack() as held:
+            foreign = self.contender.foreign
+            server: Server | ForeignServer = self._foreign(foreign, held) if foreign else self._ours()
+            held.enter_context(server)
+            yield server
+
+    def _ours(self) -> Server:
         contender = self.contender
-        if foreign := contender.foreign:
-            return ForeignServer(
-                foreign.command,
-                name=contender.base,
-                address=foreign.address or self.site.listen,
-                ready_line=foreign.ready_line,
-                directory=foreign.directory,
-                environment=foreign.environment,
-                cpus=contender.lab.server_cpus if foreign.command else None,
-                network_namespace=self.site.server_namespace,
-                counters=self.counters,
-                sampling=self.profiles.of_server() if self.profiles and foreign.command else None,
-                engine=self.engine,
-            )
         return Server(
             contender.design,
             workload=contender.workload,
@@ -230,6 +227,23 @@ class _Trial:
             counters=self.counters,
             whole_life=self.counts_lives,
             sampling=self.profiles.of_server() if self.profiles else None,
+            engine=self.engine,
+        )
+
+    def _foreign(self, server: Foreign, held: contextlib.ExitStack) -> ForeignServer:
+        """Return a server that is not ours. Its folder lasts until `held` is closed."""
+        made = held.enter_context(filled_in(server, self.site.listen))
+        return ForeignServer(
+            made.command,
+            name=self.contender.base,
+            address=server.address or made.address,
+            ready_line=server.ready_line,
+            directory=server.directory,
+            environment=made.environment,
+            cpus=self.contender.lab.server_cpus if server.command else None,
+            network_namespace=self.site.server_namespace,
+            counters=self.counters,
+            sampling=self.profiles.of_server() if self.profiles and server.command else None,
             engine=self.engine,
         )
 

@@ -323,7 +323,8 @@ class ContenderTable(StrictTable):
     command: list[str] | None = Field(
         default=None,
         description="instead of a design, the command of a server of your own and its arguments, such as "
-        '["./server", "--port", "{port}"]; it is stopped by SIGTERM',
+        '["./server", "--port", "{port}"]; it is stopped by SIGTERM. {dir} is a new folder for each '
+        "trial, and {dir}/NAME a copy of the file NAME with {port}, {host} and {dir} filled in",
     )
     directory: str | None = Field(
         default=None, description="the folder that the command runs in (default: that of the study)"
@@ -335,6 +336,13 @@ class ContenderTable(StrictTable):
         default=None,
         description="text of the line that the command prints when it is ready (default: it is ready when it "
         "accepts connections)",
+    )
+    build: list[str] | None = Field(
+        default=None, description='a command that builds the server, once before the run, such as ["make"]'
+    )
+    version: list[str] | None = Field(
+        default=None,
+        description='a command that prints the version of the server, such as ["nginx", "-v"]',
     )
     url: str | None = Field(
         default=None,

@@ -1,0 +1,101 @@
+"""Servers that are not ours, before the first trial: built, found, and asked for their version."""
+
+from __future__ import annotations
+
+import hashlib
+import os
+import shutil
+import subprocess
+from collections.abc import Sequence
+from pathlib import Path
+from typing import Any
+
+from thunderherd.engine.process import ending_in_words, one_line
+from thunderherd.errors import UserError
+from thunderherd.study.loading import Study
+from thunderherd.study.resolved import Foreign
+
+__all__ = ["prepared"]
+
+BUILD_SECONDS = 600.0
+VERSION_SECONDS = 10.0
+LONGEST = 400
+"""The most characters of a version or of the end of an output."""
+
+
+def prepared(study: Study) -> dict[str, Any]:
+    """Build each server that is started by a command, and return what a run records about it, by contender.
+
+    These are its command, the SHA-256 of its program, and its version. Raise `UserError` if a server cannot
+    be built or found.
+    """
+    found: dict[str, Any] = {}
+    built: set[tuple[Path | None, tuple[str, ...]]] = set()
+    for contender in study.contenders:
+        server = contender.foreign
+        if server is None or contender.base in found:
+            continue
+        if server.url is not None:
+            found[contender.base] = {"url": server.url}
+            continue
+        if server.build and (server.directory, server.build) not in built:
+            built.add((server.directory, server.build))
+            _build(contender.base, server)
+        found[contender.base] = {
+            "command": " ".join(server.command),
+            "sha256": _hash(contender.base, server.command[0]),
+            "version": _version(contender.base, server),
+        }
+    return found
+
+
+def _build(name: str, server: Foreign) -> None:
+    done = _run(name, "build", server.build, server, BUILD_SECONDS)
+    if done.returncode != 0:
+        raise UserError(
+            f"{name}: its build failed: {ending_in_words(done.returncode)}: {_end(done.stdout)}",
+            code="run.build_failed",
+            hint=f"type {' '.join(server.build)} in {server.directory}",
+        )
+
+
+def _version(name: str, server: Foreign) -> str | None:
+    if not server.version:
+        return None
+    return _end(_run(name, "version", server.version, server, VERSION_SECONDS).stdout)
+
+
+def _run(
+    name: str, what: str, command: Sequence[str], server: Foreign, seconds: float
+) -> subprocess.CompletedProcess[str]:
+    try:
+        return subprocess.run(
+            command,
+            cwd=server.directory,
+            env={**os.environ, **server.environment},
+            stdin=subprocess.DEVNULL,
+            stdout=subprocess.PIPE,
+            stderr=subprocess.STDOUT,
+            text=True,
+            errors="replace",
+            timeout=seconds,
+            check=False,
+        )
+    except OSError as error:
+        why = f"cannot be started: {error.strerror}"
+    except subprocess.TimeoutExpired:
+        why = f"did not end within {seconds:g} s"
+    raise UserError(f"{name}: its {what} {why}", code=f"run.{what}_failed", hint=" ".join(command))
+
+
+def _hash(name: str, program: str) -> str:
+    path = shutil.which(program)
+    if path is None:
+        raise UserError(
+            f"{name}: no program {program}", code="run.no_program", hint="build it, or give its path"
+        )
+    return hashlib.sha256(Path(path).read_bytes()).hexdigest()
+
+
+def _end(text: str) -> str:
+    return one_line(text)[-LONGEST:]
