@@ -52,9 +52,9 @@ def check_foreign(each: Configuration, catalogue: Catalogue, problems: Problems)
     if not is_foreign(table):
         return
     for key in OF_DESIGNS:
-        if key in table.model_fields_set and getattr(table, key):
+        if key in table.model_fields_set and (given := getattr(table, key)):
             problems.add(
-                each.where(key),
+                each.where(key, *(list(given)[:1] if isinstance(given, dict) else ())),
                 f"{key}: a server that is not ours has none",
                 code="study.key_of_designs",
                 hint=f"leave {key} out" + ("; put it into the command" if table.command else ""),

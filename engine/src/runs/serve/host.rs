@@ -46,6 +46,8 @@ const TERM: Duration = Duration::from_secs(5);
 const KILL: Duration = Duration::from_secs(5);
 /// Maximum output of a command in its life.
 const MOST_OUTPUT: u64 = 16 << 20;
+/// Time for the last output of a process that has ended to be read.
+const LAST_OUTPUT: Duration = Duration::from_millis(200);
 /// Length of the end of the output that messages show.
 const TAIL: usize = 400;
 /// Exit status of a process that a shell reports as ended by SIGTERM.
@@ -218,8 +220,12 @@ impl Hosted {
         self.output.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
-    /// Returns the end of its output, for the end of a message.
+    /// Returns the end of its output, for the end of a message. Processes that are left may keep it open.
     fn tail(&self) -> String {
+        let deadline = Instant::now() + LAST_OUTPUT;
+        while !self.output().has_ended && Instant::now() < deadline {
+            std::thread::sleep(Duration::from_millis(1));
+        }
         let text = self.output().tail();
         if text.is_empty() { String::new() } else { format!("; its output ends: {text}") }
     }
@@ -312,6 +318,8 @@ struct Output {
     end: VecDeque<u8>,
     /// Everything until the server is ready, to look for its line.
     beginning: Vec<u8>,
+    /// True if no process can write any more.
+    has_ended: bool,
 }
 
 impl Output {
@@ -355,9 +363,10 @@ fn read_all(from: OwnedFd, output: Arc<Mutex<Output>>, child: Pid) {
             output.add(&buffer[..bytes]);
             if output.is_too_long() {
                 process::kill_group(child);
-                return;
+                break;
             }
         }
+        output.lock().unwrap_or_else(PoisonError::into_inner).has_ended = true;
     });
 }
 

@@ -1,0 +1,232 @@
+"""Servers that are not ours, run by real commands: what is known of them, and what is left of them."""
+
+from __future__ import annotations
+
+import os
+import socket
+import subprocess
+import sys
+import time
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+
+from thunderherd.engine.client import EngineError, ForeignServer
+
+LISTENS = """
+import os, signal, socket, sys, time
+listener = socket.socket()
+listener.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
+listener.bind((os.environ["HOST"], int(os.environ["PORT"])))
+listener.listen()
+"""
+WAITS = LISTENS + "signal.pause()\n"
+
+pytestmark = pytest.mark.usefixtures("use_engine")
+
+
+def python(code: str, **more: object) -> ForeignServer:
+    return ForeignServer([sys.executable, "-c", code], name="own", **more)  # type: ignore[arg-type]
+
+
+def left_of(mark: str) -> list[str]:
+    """The command lines of living processes that contain `mark`."""
+    found = []
+    for path in Path("/proc").glob("[0-9]*/cmdline"):
+        try:
+            words = path.read_bytes().replace(b"\0", b" ").decode(errors="replace")
+        except OSError:
+            continue
+        if mark in words:
+            found.append(words)
+    return found
+
+
+@pytest.fixture
+def mark(tmp_path: Path) -> Iterator[str]:
+    """A text in the code of a test's servers, none of which is alive afterwards."""
+    text = f"# {tmp_path.name} of {os.getpid()}\n"
+    yield text
+    assert not left_of(text.strip())
+
+
+def test_it_gets_its_address_and_is_counted_without_a_tally(mark: str) -> None:
+    busy = WAITS.replace(
+        "signal.pause()", "end = time.process_time() + 0.2\nwhile time.process_time() < end: pass\n"
+    )
+    with python(mark + busy + "signal.pause()\n", counters=["memory"]) as server:
+        assert (
+            server.ready.port
+            and server.ready.design is None
+            and server.ready.cpu_source in ("cgroup", "process_clocks")
+        )
+        deadline = time.monotonic() + 10
+        while (server.snapshot().cpu_ns or 0) < 200_000_000 and time.monotonic() < deadline:
+            time.sleep(0.05)
+        now = server.snapshot()
+        assert now.tally is None and (now.cpu_ns or 0) >= 200_000_000
+        life = server.stop()
+    assert life is not None and life.died is None and life.cpu_ns >= 200_000_000
+
+
+def test_placeholders_are_in_its_arguments(mark: str) -> None:
+    code = mark + LISTENS.replace('os.environ["PORT"]', "sys.argv[2]").replace(
+        'os.environ["HOST"]', "sys.argv[1]"
+    )
+    server = ForeignServer([sys.executable, "-c", code + "signal.pause()\n", "{host}", "{port}"], name="own")
+    with server:
+        with socket.create_connection(("127.0.0.1", server.ready.port or 0), 5):
+            pass
+        life = server.stop()
+    assert life is not None and life.died is None
+
+
+def test_it_may_say_when_it_is_ready(mark: str) -> None:
+    late = LISTENS.replace(
+        "listener.listen()", "listener.listen(); time.sleep(0.3); print('now at', 7, flush=True)"
+    )
+    began = time.monotonic()
+    with python(mark + late + "signal.pause()\n", ready_line="now at") as server:
+        assert time.monotonic() - began >= 0.3
+        server.stop()
+
+
+def test_directory_and_environment_are_its_own(mark: str, tmp_path: Path) -> None:
+    code = mark + LISTENS + "assert os.getcwd() == os.environ['EXPECTED']\nsignal.pause()\n"
+    with python(code, directory=tmp_path, environment={"EXPECTED": str(tmp_path)}) as server:
+        life = server.stop()
+    assert life is not None and life.died is None
+
+
+@pytest.mark.parametrize(
+    ("code", "said"),
+    [
+        ("raise SystemExit('no configuration')", "no configuration"),
+        ("import os\nif os.fork(): os._exit(0)\nos.setsid()\nimport time; time.sleep(60)", "status 0"),
+        ("import os; os.kill(os.getpid(), 9)", "SIGKILL"),
+    ],
+    ids=["fails", "forks away", "is killed"],
+)
+def test_a_server_that_ends_before_it_listens_is_an_error_with_its_output(
+    code: str, said: str, mark: str
+) -> None:
+    with pytest.raises(EngineError, match=said), python(mark + code):
+        pass
+
+
+def test_a_missing_program_is_named() -> None:
+    with pytest.raises(EngineError, match="no-such-server"), ForeignServer(["no-such-server"], name="own"):
+        pass
+
+
+def test_a_server_at_another_port_is_not_ready_in_time(mark: str) -> None:
+    code = mark + WAITS.replace('int(os.environ["PORT"])', "0")
+    with pytest.raises(EngineError, match="nothing accepts"), python(code):
+        pass
+
+
+def test_a_server_that_dies_is_an_error_of_the_next_snapshot(mark: str) -> None:
+    with python(mark + LISTENS + "time.sleep(0.5)\nos.kill(os.getpid(), 9)\n") as server:
+        time.sleep(1)
+        with pytest.raises(EngineError, match="before it was stopped"):
+            server.snapshot()
+
+
+def test_a_server_that_ignores_sigterm_is_killed_and_said_to(mark: str) -> None:
+    with python(
+        mark + LISTENS + "signal.signal(signal.SIGTERM, signal.SIG_IGN)\nwhile True: signal.pause()\n"
+    ) as server:
+        life = server.stop()
+    assert life is not None and life.died is not None and "SIGTERM" in life.died
+
+
+def test_a_failing_end_is_said(mark: str) -> None:
+    code = LISTENS + "signal.signal(signal.SIGTERM, lambda *_: sys.exit(3))\nsignal.pause()\n"
+    with python(mark + code) as server:
+        life = server.stop()
+    assert life is not None and life.died is not None and "status 3" in life.died
+
+
+def test_processes_in_sessions_of_their_own_are_ended(mark: str) -> None:
+    code = (
+        LISTENS
+        + "for _ in range(50):\n    if os.fork() == 0:\n        os.setsid(); time.sleep(60); os._exit(0)\n"
+        + "signal.pause()\n"
+    )
+    with python(mark + code) as server:
+        time.sleep(0.2)
+        life = server.stop()
+    assert life is not None and life.died is not None and life.died.startswith("50 ")
+
+
+def test_a_server_that_prints_without_end_is_ended(mark: str) -> None:
+    code = LISTENS + "while True: sys.stdout.write('x' * 65536)\n"
+    with python(mark + code) as server:
+        deadline = time.monotonic() + 20
+        with pytest.raises(EngineError, match="MiB"):
+            while time.monotonic() < deadline:
+                server.snapshot()
+                time.sleep(0.05)
+
+
+def test_nothing_outlives_a_killed_supervisor_but_its_orphans(mark: str) -> None:
+    with python(mark + WAITS) as server:
+        os.kill(server.ready.supervisor_pid, 9)
+        deadline = time.monotonic() + 5
+        while left_of(mark.strip()) and time.monotonic() < deadline:
+            time.sleep(0.02)
+        assert not left_of(mark.strip())
+
+
+# A server that is running -----------------------------------------------------------------------------------
+
+
+@pytest.fixture
+def running(mark: str) -> Iterator[tuple[subprocess.Popen[bytes], int]]:
+    with socket.create_server(("127.0.0.1", 0)) as free:
+        port = free.getsockname()[1]
+    environment = {**os.environ, "HOST": "127.0.0.1", "PORT": str(port)}
+    process = subprocess.Popen([sys.executable, "-c", mark + WAITS], env=environment)
+    deadline = time.monotonic() + 10
+    while time.monotonic() < deadline:
+        try:
+            socket.create_connection(("127.0.0.1", port), 1).close()
+            break
+        except OSError:
+            time.sleep(0.02)
+    try:
+        yield process, port
+    finally:
+        process.kill()
+        process.wait()
+
+
+def test_a_running_server_is_watched_and_left_running(running: tuple[subprocess.Popen[bytes], int]) -> None:
+    process, port = running
+    with ForeignServer(name="own", address=f"127.0.0.1:{port}", counters=["memory"]) as server:
+        assert server.ready.server_pid == process.pid
+        assert server.ready.cpu_source == "process_clocks" and server.ready.counters["memory"]
+        now = server.snapshot()
+        assert now.tally is None and (now.cpu_ns or 0) > 0
+        assert server.stop() is None
+    assert process.poll() is None
+
+
+def test_a_running_server_that_ends_is_an_error(running: tuple[subprocess.Popen[bytes], int]) -> None:
+    process, port = running
+    with ForeignServer(name="own", address=f"127.0.0.1:{port}") as server:
+        process.kill()
+        process.wait()
+        with pytest.raises(EngineError, match="has ended"):
+            server.snapshot()
+
+
+def test_where_nothing_listens_there_is_no_server_to_watch() -> None:
+    from thunderherd.errors import UserError
+
+    with socket.create_server(("127.0.0.1", 0)) as free:
+        port = free.getsockname()[1]
+    with pytest.raises(UserError) as caught, ForeignServer(name="own", address=f"127.0.0.1:{port}"):
+        pass
+    assert [problem.code for problem in caught.value.problems] == ["host.not_running"]

@@ -1,0 +1,106 @@
+"""Contenders whose server is not ours: what a study may say of them, and what they become."""
+
+from __future__ import annotations
+
+import sys
+from pathlib import Path
+
+import pytest
+from made.refusals import places, refused
+
+from thunderherd.engine import client
+from thunderherd.study.loading import Study, load_study
+
+OWN = f"""
+name = "own"
+[server]
+workload = "http"
+[[contenders]]
+name = "ours"
+design = "epoll"
+[[contenders]]
+name = "python"
+command = ["{sys.executable}", "server.py", "{{port}}"]
+[[contenders]]
+name = "running"
+url = "http://localhost:8080/page?n=1"
+"""
+WORKLOAD, COMMAND, URL = 4, 10, 13
+"""Lines of the study."""
+
+
+def loaded(directory: Path, text: str = OWN, *overrides: str) -> Study:
+    path = directory / "own.toml"
+    path.write_text(text)
+    return load_study(str(path), "quick", overrides, client.catalogue())
+
+
+def test_a_command_runs_in_the_folder_of_the_study_and_has_no_settings(
+    tmp_path: Path, use_engine: Path
+) -> None:
+    found = loaded(tmp_path).contender("python")
+    assert found.foreign is not None and found.foreign.command[-1] == "{port}"
+    assert found.foreign.directory == tmp_path and found.settings == {} and found.design == ""
+    assert found.load.settings["check"] == "count" and not found.counts_requests
+
+
+def test_a_url_gives_address_and_path(tmp_path: Path, use_engine: Path) -> None:
+    found = loaded(tmp_path).contender("running")
+    assert found.foreign is not None and found.foreign.address == "localhost:8080"
+    assert found.load.settings["path"] == "/page?n=1" and "bytes" not in found.load.settings
+
+
+@pytest.mark.parametrize(
+    ("url", "address"),
+    [("http://[::1]/", "[::1]:80"), ("http://HOST.example:1/x", "host.example:1")],
+)
+def test_addresses_of_urls(url: str, address: str, tmp_path: Path, use_engine: Path) -> None:
+    found = loaded(tmp_path, OWN.replace("http://localhost:8080/page?n=1", url)).contender("running")
+    assert found.foreign is not None and found.foreign.address == address
+
+
+def test_a_program_with_a_path_is_found_from_the_folder_of_the_command(
+    tmp_path: Path, use_engine: Path
+) -> None:
+    (tmp_path / "bin").mkdir()
+    (tmp_path / "bin/server").write_text("#!/bin/sh\n")
+    (tmp_path / "bin/server").chmod(0o755)
+    text = OWN.replace(f'"{sys.executable}", "server.py"', '"./server"') + ""
+    text = text.replace('"{port}"]', '"{port}"]\ndirectory = "bin"')
+    found = loaded(tmp_path, text).contender("python")
+    assert found.foreign is not None and found.foreign.command[0] == str(tmp_path / "bin/server")
+
+
+@pytest.mark.parametrize(
+    ("before", "after", "line", "code"),
+    [
+        ('url = "http', 'design = "epoll"\nurl = "http', URL + 1, "study.two_servers"),
+        ('url = "http', 'ready_line = "x"\nurl = "http', URL, "study.no_command"),
+        ('url = "http', 'primitive = "writev"\nurl = "http', URL, "study.key_of_designs"),
+        ('url = "http', 'settings = { backlog = 5 }\nurl = "http', URL, "study.key_of_designs"),
+        ('url = "http', 'trial = "whole_life"\nurl = "http', URL, "study.whole_life_of_foreign"),
+        ("http://localhost", "https://localhost", URL, "study.unknown_scheme"),
+        ("http://localhost", "echo://localhost", URL, "study.other_scheme"),
+        ("http://localhost:8080/page?n=1", "no url", URL, "study.invalid_url"),
+        ("http://localhost:8080/page?n=1", "http://localhost:99999", URL, "study.invalid_url"),
+        (sys.executable, "no-such-program", COMMAND, "study.no_program"),
+        (sys.executable, "", COMMAND, "study.empty_command"),
+        ('"{port}"]', '"{port}"]\ndirectory = "nowhere"', COMMAND, "study.no_directory"),
+    ],
+)
+def test_mistakes_name_their_line(
+    before: str, after: str, line: int, code: str, tmp_path: Path, use_engine: Path
+) -> None:
+    problems = refused(loaded, tmp_path, OWN.replace(before, after, 1))
+    assert f"{tmp_path / 'own.toml'}:{line}" in places(problems, code)
+
+
+@pytest.mark.parametrize(("kind", "code"), [("veth", "study.url_outside_lab"), ("unix", "study.needs_tcp")])
+def test_a_url_is_not_in_every_lab(kind: str, code: str, tmp_path: Path, use_engine: Path) -> None:
+    problems = refused(loaded, tmp_path, OWN + f'[lab]\nkind = "{kind}"\n')
+    assert places(problems, code)
+
+
+def test_an_url_with_a_path_needs_a_workload_with_paths(tmp_path: Path, use_engine: Path) -> None:
+    text = OWN.replace('"http"', '"echo"').replace("http://", "echo://")
+    assert places(refused(loaded, tmp_path, text), "study.path_not_allowed")

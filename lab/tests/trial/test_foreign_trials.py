@@ -1,0 +1,205 @@
+"""Trials with servers that are not ours: their figures are those that such a server counts itself."""
+
+from __future__ import annotations
+
+import os
+import signal
+import socket
+import subprocess
+import sys
+import time
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+from made.refusals import refused
+
+from thunderherd.cli.run import _refuse_commands
+from thunderherd.engine import client
+from thunderherd.judge.summary.summarise import summarise
+from thunderherd.records.directory import load
+from thunderherd.records.summary import Summary
+from thunderherd.run.runner import run_study
+from thunderherd.study.loading import Study, load_study
+from thunderherd.trial.trial import run_trial
+
+SERVER = """
+import asyncio, os, signal, sys, time
+BODY = b"x" * 4000
+REPLY = b"HTTP/1.1 200 OK\\r\\nContent-Length: 4000\\r\\n\\r\\n" + BODY
+asked = opened = 0
+class Http(asyncio.Protocol):
+    def connection_made(self, transport):
+        global opened
+        opened += 1
+        self.transport = transport
+    def data_received(self, data):
+        global asked
+        found = data.count(b"\\r\\n\\r\\n")
+        asked += found
+        self.transport.write(REPLY * found)
+async def main():
+    loop, stop = asyncio.get_running_loop(), asyncio.Event()
+    loop.add_signal_handler(signal.SIGTERM, stop.set)
+    server = await loop.create_server(Http, os.environ["HOST"], int(os.environ["PORT"]))
+    await stop.wait()
+    with open(sys.argv[1], "a") as counts:
+        counts.write(f"{asked} {opened} {time.process_time()}\\n")
+asyncio.run(main())
+"""
+
+STUDY = """
+name = "own"
+[server]
+workload = "http"
+[load]
+kind = "{kind}"
+[load.settings]
+{settings}
+[measure]
+counters = ["memory"]
+limits = "0"
+[sizes.quick]
+repetitions = 1
+[[contenders]]
+name = "own"
+{server}
+[[contenders]]
+name = "ours"
+design = "epoll"
+"""
+TIMED = 'clients = 4\nconnections = "kept"\nduration = "300ms"\nwarm_up = "50ms"'
+COUNTED = "children = 2\nloops = 50"
+
+pytestmark = pytest.mark.usefixtures("use_engine")
+
+
+def study(directory: Path, kind: str, settings: str, server: str = "") -> Study:
+    (directory / "server.py").write_text(SERVER)
+    command = server or f'command = ["{sys.executable}", "server.py", "{directory}/counts"]'
+    path = directory / "own.toml"
+    path.write_text(STUDY.format(kind=kind, settings=settings, server=command))
+    return load_study(str(path), "quick", (), client.catalogue())
+
+
+@pytest.mark.parametrize(
+    ("kind", "settings"), [("closed_connections", TIMED), ("closed", COUNTED)], ids=["timed", "counted"]
+)
+def test_its_requests_and_cpu_time_are_what_it_says_itself(kind: str, settings: str, tmp_path: Path) -> None:
+    made = study(tmp_path, kind, settings)
+    trial = run_trial(made, made.contender("own"), block=1, position=1, seed=1)
+    assert trial.valid, trial.invalid_reasons
+    metrics = trial.metrics or {}
+    asked, _, seconds = map(float, (tmp_path / "counts").read_text().split())
+    assert asked == sum(each.tally.requests for each in (*trial.warm_up, *trial.loads))
+    assert trial.summary is not None and trial.summary.cpu_ns / 1e9 == pytest.approx(
+        seconds, rel=0.2, abs=0.05
+    )
+    assert 0 < (metrics["server_cpu_seconds"] or 0) < seconds
+    each = (metrics["server_cpu_seconds"] or 0) / (metrics["server_cpu_per_request"] or 1)
+    # Counts of a window are scaled to the readings of the server, a moment later.
+    assert each == pytest.approx(metrics["requests"] or 0, rel=0.3)
+    assert metrics["server.send_calls"] is None and metrics["listen_drops"] is None
+
+
+@pytest.fixture
+def running(tmp_path: Path) -> Iterator[int]:
+    """The port of a server that was running before."""
+    (tmp_path / "server.py").write_text(SERVER)
+    with socket.create_server(("127.0.0.1", 0)) as free:
+        port = free.getsockname()[1]
+    words = [sys.executable, str(tmp_path / "server.py"), str(tmp_path / "counts")]
+    process = subprocess.Popen(words, env={**os.environ, "HOST": "127.0.0.1", "PORT": str(port)})
+    deadline = time.monotonic() + 10
+    while time.monotonic() < deadline:
+        try:
+            socket.create_connection(("127.0.0.1", port), 1).close()
+            break
+        except OSError:
+            time.sleep(0.02)
+    yield port
+    process.send_signal(signal.SIGTERM)
+    process.wait(10)
+
+
+def test_a_run_with_a_running_server_has_its_figures_and_leaves_it_running(
+    running: int, tmp_path: Path
+) -> None:
+    made = study(tmp_path, "closed_connections", TIMED, f'url = "http://127.0.0.1:{running}/"')
+    run_study(made, tmp_path / "run", seed=1)
+    found: Summary | None = load(tmp_path / "run").summary
+    assert found is not None and found.trials.valid == 2
+    own = next(each for each in found.contenders if each.base == "own")
+    assert own.metrics["server_cpu_per_request"].value > 0
+    assert "server.memory" not in own.metrics
+    assert any(f"127.0.0.1:{running}" in note for note in found.study.notes)
+    assert found.machine["servers"] == {"own": {"url": f"http://127.0.0.1:{running}/"}}
+    socket.create_connection(("127.0.0.1", running), 1).close()
+
+
+def test_figures_of_unknown_processes_are_missing_with_the_reason(running: int, tmp_path: Path) -> None:
+    made = study(tmp_path, "closed_connections", TIMED, f'url = "http://127.0.0.1:{running}/"')
+    trial = run_trial(made, made.contender("own"), block=1, position=1, seed=1)
+    assert trial.ready is not None and trial.metrics is not None
+    hidden = trial.model_copy(
+        update={
+            "ready": trial.ready.model_copy(update={"cpu_source": "unknown", "cpu_source_reason": "hidden"}),
+            "metrics": {**trial.metrics, "server_cpu_per_request": None},
+        }
+    )
+    ours = run_trial(made, made.contender("ours"), block=1, position=2, seed=1)
+    found = summarise(made, [hidden, ours], {}, seed=1)
+    own = next(each for each in found.contenders if each.base == "own")
+    assert own.unknown["server_cpu_per_request"] == "hidden"
+
+
+def test_a_folder_of_the_trial_has_the_filled_in_template(tmp_path: Path) -> None:
+    (tmp_path / "port.txt").write_text("{host} {port} {dir} {other}")
+    code = (
+        "import os, sys; host, port, own, other = open(sys.argv[1]).read().split();"
+        "assert own == os.path.dirname(sys.argv[1]) and other == '{other}';"
+        "open(sys.argv[2], 'a').write(own + chr(10));"
+        "os.environ |= {'HOST': host, 'PORT': port};"
+        "sys.argv[1] = sys.argv[2] + 'counts'; exec(open('server.py').read())"
+    )
+    command = f"command = [{sys.executable!r}, '-c', '''{code}''', '{{dir}}/port.txt', '{tmp_path}/seen']"
+    made = study(tmp_path, "closed", COUNTED, command)
+    trials = [run_trial(made, made.contender("own"), block=1, position=1, seed=1) for _ in range(2)]
+    assert [each.invalid_reasons for each in trials] == [[], []]
+    folders = (tmp_path / "seen").read_text().split()
+    assert len(set(folders)) == 2 and not any(Path(each).exists() for each in folders)
+
+
+@pytest.mark.parametrize(
+    ("more", "code"),
+    [
+        (f"build = ['{sys.executable}', '-c', 'raise SystemExit(5)']", "run.build_failed"),
+        ("build = ['/bin/no-such-compiler']", "study.no_program"),
+        ("version = ['/bin/no-such-program']", "run.version_failed"),
+    ],
+)
+def test_a_server_that_cannot_be_built_or_asked_is_refused_before_any_trial(
+    more: str, code: str, tmp_path: Path
+) -> None:
+    command = f"command = ['{sys.executable}', 'server.py', 'counts']\n{more}"
+
+    def attempt() -> None:
+        run_study(study(tmp_path, "closed", COUNTED, command), tmp_path / "run", seed=1)
+
+    assert [problem.code for problem in refused(attempt)] == [code]
+    assert not (tmp_path / "run").exists()
+
+
+def test_a_version_and_the_program_are_recorded(tmp_path: Path) -> None:
+    command = f"command = ['{sys.executable}', 'server.py', 'counts']\nversion = ['{sys.executable}', '-V']"
+    run_study(study(tmp_path, "closed", COUNTED, command), tmp_path / "run", seed=1)
+    found = load(tmp_path / "run").run.machine["servers"]["own"]
+    assert found["version"] == f"Python {sys.version.split()[0]}" and len(found["sha256"]) == 64
+
+
+@pytest.mark.skipif(os.geteuid() != 0, reason="needs root, to give a file to another user")
+def test_a_study_in_another_users_folder_runs_no_commands(tmp_path: Path) -> None:
+    made = study(tmp_path, "closed", COUNTED)
+    _refuse_commands(made)
+    os.chown(made.path, 12345, -1)
+    assert [problem.code for problem in refused(_refuse_commands, made)] == ["run.commands_not_allowed"]
