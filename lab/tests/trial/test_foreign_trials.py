@@ -68,7 +68,7 @@ name = "own"
 name = "ours"
 design = "epoll"
 """
-TIMED = 'clients = 4\nconnections = "kept"\nduration = "300ms"\nwarm_up = "50ms"'
+TIMED = 'clients = 4\nconnections = "kept"\nduration = "600ms"\nwarm_up = "50ms"'
 COUNTED = "children = 2\nloops = 50"
 
 pytestmark = pytest.mark.usefixtures("use_engine")
