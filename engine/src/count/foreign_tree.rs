@@ -134,6 +134,6 @@ mod tests {
         assert_eq!(inodes.len(), 1);
         assert!(holders(&inodes).unwrap().contains(&Pid::this()));
         let free = { TcpListener::bind("127.0.0.1:0").unwrap().local_addr().unwrap() };
-        assert_eq!(SocketDiagnosis::open().unwrap().listeners(free).unwrap(), []);
+        assert!(SocketDiagnosis::open().unwrap().listeners(free).unwrap().is_empty());
     }
 }
