@@ -54,6 +54,11 @@ COMMON_RATE = "common_rate"
 """The sweep whose one point is the rate that all contenders can serve."""
 BACK_END = "back_end"
 """The setting of the clients' back end, and the pilot's sweep over it."""
+RATE = "rate"
+"""The setting of an open load's rate."""
+CPU_PER_REQUEST = "server_cpu_per_request"
+BYTES, MESSAGE_SIZE = "bytes", "message_size"
+"""The size of a reply or message, and the setting of it in a stream."""
 MEMORY = "memory"
 """The counter of the server's memory."""
 
@@ -125,7 +130,7 @@ class CompareStudies:
             **self._shared(),
             "name": "compare-pilot",
             "title": "What each contender can do in a closed loop",
-            "measure": {"metric": "server_cpu_per_request", "limits": "0"},
+            "measure": {"metric": CPU_PER_REQUEST, "limits": "0"},
             "load": self._load(PILOT_MILLISECONDS, {}),
             "sizes": {SIZE: {"repetitions": PILOTS}},
             # These figures only choose settings, so noise does not matter.
@@ -199,7 +204,8 @@ class CompareStudies:
 
     @cached_property
     def _first_look(self) -> int:
-        metrics = len(self._metrics()) + (LATENCIES if self.has_requests else 0)
+        at_rate = LATENCIES + (RATE in self._given["load"]) if self.has_requests else 0
+        metrics = len(self._metrics()) + at_rate
         return first_look_blocks(math.comb(len(self.contenders), 2) * metrics, ALPHA, SPLIT[0])
 
     @property
@@ -261,6 +267,7 @@ class CompareStudies:
             catalogue=self.catalogue, workload=self._workload.name, load=self._closed.name,
             design=self.catalogue.defaults.design, server_way=way, load_way=way, side=None,
             lab=self.request.lab_keys().get("kind", USUAL.name), command=self.request.command,
+            sets_both_sides=True,
         )  # fmt: skip
 
     def _shared(self) -> dict[str, Any]:
@@ -297,22 +304,29 @@ class CompareStudies:
             ),
             "server": {name: each for settings in designs for name, each in settings.items()},
         }  # fmt: skip
-        for name, text in self.request.settings:
-            where = f"compare: --{name.replace('_', '-')} {text}"
+        for typed, text in self.request.settings:
+            where = f"compare: --{typed.replace('_', '-')} {text}"
+            name = self._renamed(typed, {*known["load"], *known["server"]})
             sides = [side for side, settings in known.items() if name in settings]
             if not sides:
                 names = dict.fromkeys(each.replace("_", "-") for each in (*known["load"], *known["server"]))
-                typed = name.replace("_", "-")
-                hint = suggest(typed, [*names, *OPTIONS], "see `list workloads` and `list loads`")
-                raise UserError(
-                    f"no such option or setting {show(name)}",
-                    code="compare.unknown_setting",
-                    hint=hint,
-                    where=where,
-                )
+                option = typed.replace("_", "-")
+                if option in OPTIONS:
+                    message = f"workload {self._workload.name} has no setting {show(typed)}"
+                    hint = f"its settings: {', '.join(each.name for each in self._workload.client_settings)}"
+                else:
+                    message = f"no such option or setting {show(typed)}"
+                    hint = suggest(option, [*names, *OPTIONS], "see `list workloads` and `list loads`")
+                raise UserError(message, code="compare.unknown_setting", hint=hint, where=where)
             for side in sides:
                 found[side][name] = _value(text, where, known[side][name])
         return found
+
+    @staticmethod
+    def _renamed(name: str, known: set[str]) -> str:
+        """Return the setting that --bytes stands for, if messages of the workload have a size of their own."""
+        stands_for_size = name == BYTES and BYTES not in known and MESSAGE_SIZE in known
+        return MESSAGE_SIZE if stands_for_size else name
 
     @cached_property
     def _server(self) -> dict[str, Any]:
@@ -406,7 +420,7 @@ class CompareStudies:
         """The metrics of the closed loop, the ranking one first."""
         if not self.has_requests:
             return ["server_cpu_per_byte", "machine_cpu_per_byte", PAYLOAD_RATE]
-        found = ["server_cpu_per_request", "machine_cpu_per_request", "requests_per_second"]
+        found = [CPU_PER_REQUEST, "machine_cpu_per_request", "requests_per_second"]
         memory = next((each for each in self.catalogue.counters if each.name == MEMORY), None)
         is_kept = self._load(PILOT_MILLISECONDS, {})["settings"].get(CONNECTIONS) == KEPT
         is_running = any("url" in table for table in self._named)
@@ -416,12 +430,15 @@ class CompareStudies:
 
     def _at_common_rate(self, piloted: Piloted, names: Sequence[str], milliseconds: int) -> dict[str, Any]:
         """Return the sweep whose one point is an open loop at the common rate."""
-        rate = piloted.rate
+        given = self._given["load"].get(RATE)
+        rate = int(given) if given else piloted.rate
         percentiles = [f"latency_{each}_seconds" for each in ("p99", "p90", "p50")]
         requests = rate * milliseconds / 1000 / MARGIN
         enough = [each for each in percentiles if requests >= METRICS[each].fewest_requests]
         enough = enough or ["latency_mean_seconds"]
         further = [each for each in enough[1:] if each == "latency_p50_seconds"]
+        # A server that waits otherwise costs little at its full rate, and much at a low one.
+        further += [CPU_PER_REQUEST] if given else []
         settings = {
             "load.kind": self._open.name,
             "load.settings.rate": rate,
@@ -435,7 +452,7 @@ class CompareStudies:
         }
         return {
             "name": COMMON_RATE,
-            "title": f"At a common rate of {rate:,} requests per second",
+            "title": f"At a {'' if given else 'common '}rate of {rate:,} requests per second",
             "values": [{"name": str(rate), "set": settings}],
             "x_label": "requests that are due per second",
             "metric": enough[0],

@@ -78,6 +78,8 @@ class Basis:
     turned: object = None
     """The direction of a stream's bytes, if one is given."""
     command: str = "crossover"
+    sets_both_sides: bool = False
+    """True if a setting that both sides have is set for both."""
 
     def settings_of_server(self, table: Mapping[str, Any]) -> dict[str, Setting]:
         """Return the settings of a contender's server; none if it is not ours."""
@@ -309,7 +311,8 @@ def _of_settings(typed: str, basis: Basis, table: Mapping[str, Any], settings: s
         assign(made, tuple(key.split(".")), given.pop(key))
     made.setdefault("design", basis.design)
     for key, value in given.items():
-        assign(made, _path(key, made, basis, where), value)
+        for path in _paths(key, made, basis, where):
+            assign(made, path, value)
     return {"name": name or _named(typed), **made}
 
 
@@ -318,10 +321,13 @@ def _parts(typed: str) -> list[str]:
     return re.split(r",(?![^\[]*\])(?!\s*[0-9-]+\s*(?:,|$))", typed)
 
 
-def _path(key: str, table: Mapping[str, Any], basis: Basis, where: str) -> tuple[str, ...]:
-    """Return the place of a key in a contender's table. A setting may be written without its table."""
+def _paths(key: str, table: Mapping[str, Any], basis: Basis, where: str) -> list[tuple[str, ...]]:
+    """Return the places of a key in a contender's table. A setting may be written without its table.
+
+    A setting of both sides is then ambiguous, unless a contender stands for both.
+    """
     if key.startswith(("settings.", "load.", "lab.")) or key == "trial":
-        return tuple(key.split("."))
+        return [tuple(key.split("."))]
     server, load = basis.settings_of_server(table), basis.settings_of_load(table)
     places: list[tuple[str, ...]] = [("settings", key)] if key in server else []
     places += [("load", "settings", key)] if key in load else []
@@ -333,14 +339,14 @@ def _path(key: str, table: Mapping[str, Any], basis: Basis, where: str) -> tuple
             hint=suggest(key, known, f"known: {', '.join(dict.fromkeys(known))}"),
             where=where,
         )
-    if len(places) > 1:
+    if len(places) > 1 and not basis.sets_both_sides:
         raise UserError(
             f"{show(key)} could be {' or '.join('.'.join(each) for each in places)}",
             code="contender.ambiguous_key",
             hint=f"write {' or '.join('.'.join(each) for each in places)}",
             where=where,
         )
-    return places[0]
+    return places
 
 
 def _named(typed: str) -> str:

@@ -200,6 +200,8 @@ def metrics_table(summary: Summary) -> Table:
     columns, cells = [Column("Contender", "name")], []
     for answer in answers:
         head, of_bases = _metric_column(summary, answer)
+        if head in {each.head for each in columns}:
+            head = f"{head} at that rate"
         columns.append(Column(head))
         cells.append(of_bases)
     labels = labels_of(summary)
