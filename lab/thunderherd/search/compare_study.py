@@ -324,7 +324,7 @@ class CompareStudies:
 
     @staticmethod
     def _renamed(name: str, known: set[str]) -> str:
-        """Return the setting that --bytes stands for, if messages of the workload have a size of their own."""
+        """Return the setting that --bytes stands for: in a stream, the size of its messages."""
         stands_for_size = name == BYTES and BYTES not in known and MESSAGE_SIZE in known
         return MESSAGE_SIZE if stands_for_size else name
 
