@@ -49,7 +49,15 @@ def prepared(study: Study) -> dict[str, Any]:
     return found
 
 
+DONE = ".built"
+"""The file that marks a folder in which a build has succeeded."""
+
+
 def _build(name: str, server: Foreign) -> None:
+    if server.built is not None and any(str(server.built) in word for word in server.build):
+        if (server.built / DONE).exists():
+            return
+        server.built.mkdir(parents=True, exist_ok=True)
     done = _run(name, "build", server.build, server, BUILD_SECONDS)
     if done.returncode != 0:
         raise UserError(
@@ -57,6 +65,8 @@ def _build(name: str, server: Foreign) -> None:
             code="run.build_failed",
             hint=f"type {' '.join(server.build)} in {server.directory}",
         )
+    if server.built is not None and server.built.is_dir():
+        (server.built / DONE).touch()
 
 
 def _version(name: str, server: Foreign) -> str | None:

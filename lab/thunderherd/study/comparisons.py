@@ -32,8 +32,10 @@ def compared_pairs(
     if form.sizes[size].repetitions:
         return []
     family: dict[tuple[str, frozenset[str]], Comparison] = {}
+    here = {each.name for each in chosen}
+    pairs = [pair for pair in _main_pairs(form) if here.issuperset(pair)] if MAIN in parts else []
     for metric in dict.fromkeys((form.measure.metric, *form.measure.further_metrics)):
-        for a, b in _main_pairs(form) if MAIN in parts else ():
+        for a, b in pairs:
             pair = Comparison(a=a, b=b, metric=metric, better=better_of(metric))
             family.setdefault((metric, frozenset((a, b))), pair)
     for one, other in combinations(chosen, 2):

@@ -2,8 +2,9 @@
 
 from __future__ import annotations
 
+import hashlib
 import shutil
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping, Sequence
 from pathlib import Path
 from typing import Any
 from urllib.parse import SplitResult, urlsplit
@@ -11,6 +12,7 @@ from urllib.parse import SplitResult, urlsplit
 from thunderherd.engine.catalogue import Catalogue
 from thunderherd.errors import Problem
 from thunderherd.labs import KINDS, USUAL
+from thunderherd.records.cache import kept_folder
 from thunderherd.study.file.contenders import Configuration
 from thunderherd.study.file.tables import ContenderTable
 from thunderherd.study.resolved import Foreign
@@ -18,9 +20,14 @@ from thunderherd.toml.file import Problems, show
 
 KEYS = ("command", "url")
 """The keys that name a server that is not ours."""
-OF_COMMANDS = ("directory", "environment", "ready_line", "build", "version")
+OF_COMMANDS = ("directory", "environment", "ready_line", "build", "version", "install")
 OF_DESIGNS = ("primitive", "receive", "settings")
 """The keys of a contender that only our servers have."""
+
+WORKLOAD, BUILD = "{workload}", "{build}"
+"""Placeholders in a command that are the same for all trials."""
+MOST_FILES, LARGEST_SOURCE = 1000, 1_000_000
+"""The most files of a server's sources, and the most bytes of one, that decide whether it is built anew."""
 
 WEB_PORT = 80
 PATH, CHECK, COUNT = "path", "check", "count"
@@ -112,13 +119,19 @@ def foreign_of(each: Configuration, catalogue: Catalogue, folder: Path) -> Forei
         return Foreign(url=table.url, address=f"{host}:{parts.port or usual}")
     if table.command:
         directory = folder / table.directory if table.directory else folder
+        values = {WORKLOAD: each.workload}
+        if table.build:
+            values[BUILD] = str(_build_folder(table.build, directory))
+        words = [_filled(key or (), values) for key in (table.command, table.build, table.version)]
+        command, build, version = (tuple(_program(each, directory)) for each in words)
         return Foreign(
-            command=tuple(_program(table.command, directory)),
+            command=command,
             directory=directory.absolute(),
             environment=table.environment,
             ready_line=table.ready_line,
-            build=tuple(_program(table.build, directory)) if table.build else (),
-            version=tuple(_program(table.version, directory)) if table.version else (),
+            build=build,
+            built=Path(values[BUILD]) if table.build else None,
+            version=version,
         )
     return None
 
@@ -142,13 +155,37 @@ def missing_program(each: Configuration, folder: Path) -> Problem | None:
         return Problem(f"no folder {directory}", "study.no_directory", "give a folder that exists")
     program = _program(each.table.build or each.table.command, directory)[0]
     if shutil.which(program) is None:
-        message = f"no program {show(each.table.command[0])}, which is the command of {show(each.table.name)}"
-        return Problem(message, "study.no_program", "install it, build it, or give its path")
+        wanted = (each.table.build or each.table.command)[0]
+        message = f"no program {show(wanted)}, which {show(each.table.name)} needs"
+        return Problem(message, "study.no_program", each.table.install or "install it, or give its path")
     return None
 
 
-def _program(command: list[str], directory: Path) -> list[str]:
+def _filled(words: Sequence[str], values: Mapping[str, str]) -> list[str]:
+    """Return words with the placeholders filled in that are the same for all trials."""
+    found = []
+    for word in words:
+        for placeholder, value in values.items():
+            word = word.replace(placeholder, value)
+        found.append(word)
+    return found
+
+
+def _build_folder(build: Sequence[str], directory: Path) -> Path:
+    """Return the folder for what a command builds from the files of a directory, in the user's cache."""
+    digest = hashlib.sha256(repr(list(build)).encode())
+    paths = [path for path in sorted(directory.rglob("*")) if path.is_file()] if directory.is_dir() else []
+    for path in paths[:MOST_FILES]:
+        digest.update(f"{path.relative_to(directory)}\n{path.stat().st_size}\n".encode())
+        if path.stat().st_size <= LARGEST_SOURCE:
+            digest.update(path.read_bytes())
+    return kept_folder() / "servers" / f"{directory.name}-{digest.hexdigest()[:16]}"
+
+
+def _program(command: Sequence[str], directory: Path) -> list[str]:
     """Return a command with the path of its program from the folder that it runs in."""
+    if not command:
+        return []
     name, *rest = command
     return [str((directory / name).absolute()) if "/" in name else name, *rest]
 

@@ -215,7 +215,8 @@ class Lab(_Resolved):
 class Foreign(_Resolved):
     """A server that is not ours: its command, or the address at which it is running.
 
-    `url` is as typed. `directory` is that of the command. `build` and `version` are commands, too.
+    `url` is as typed. `directory` is that of the command. `build` and `version` are commands, too; `built` is
+    the folder for what is built.
     """
 
     command: tuple[str, ...] = ()
@@ -223,6 +224,7 @@ class Foreign(_Resolved):
     environment: dict[str, str] = {}
     ready_line: str | None = None
     build: tuple[str, ...] = ()
+    built: Path | None = Field(default=None, exclude=True)
     version: tuple[str, ...] = ()
     url: str | None = None
     address: str | None = None

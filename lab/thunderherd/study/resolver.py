@@ -344,7 +344,7 @@ class Resolver:
             if no_program := missing_program(each, self._folder):
                 lacks.append((each.where("command"), no_program))
             for key, problem in lacks:
-                if each.sweep and each.sweep.skip_unavailable:
+                if each.table.install or (each.sweep and each.sweep.skip_unavailable):
                     missing[each.name] = str(problem)
                 else:
                     self.problems.add(key, problem)

@@ -137,7 +137,7 @@ def _span(column: Sequence[float]) -> str:
     return high if low == high else f"{low} to {high}"
 
 
-SAME_SIZE = 1.02
+SAME_SIZE = 1.1
 """The largest ratio of two contenders' bytes per request that is not worth a note."""
 
 
@@ -156,7 +156,10 @@ def foreign_notes(study: Study, trials: Sequence[TrialRecord]) -> Iterator[str]:
             )
             yield f"{contender.foreign.url} was running before: it is not pinned, and its CPU time is {whose}"
         without.append(contender.label if contender.sweep is None else base)
-    yield f"{', '.join(dict.fromkeys(without))}: only its clients' counts are checked, as it has none"
+    yield (
+        f"a server that is not ours counts nothing, so only its clients' counts are checked: "
+        f"{', '.join(dict.fromkeys(without))}"
+    )
     replies = {base: size for base in _bases(study) if (size := _bytes_per_request(base, trials)) is not None}
     if replies and max(replies.values()) > SAME_SIZE * min(replies.values()):
         labels = {each.base: each.label for each in study.main}

@@ -153,7 +153,7 @@ impl Hosted {
                     bail!("stopped before the command was ready");
                 }
                 if let Some(ended) = supervision::reap(Some(self.child))? {
-                    bail!("the command {ended} before it listened at {}{}", self.address, self.tail());
+                    bail!("the command {ended} before it listened{}", self.tail());
                 }
             }
             let is_ready = match &plan.ready_line {
@@ -169,7 +169,7 @@ impl Hosted {
             if Instant::now() > deadline {
                 let what = match &plan.ready_line {
                     Some(text) => format!("the command did not print '{text}'"),
-                    None => format!("nothing accepts at {}", self.address),
+                    None => "the command does not accept at the given port".to_owned(),
                 };
                 bail!("{what} within {} s{}", READY.as_secs(), self.tail());
             }

@@ -40,6 +40,7 @@ from thunderherd.toml.file import KeyPath, Problems, assign, formed, show, unkno
 
 KEYS = (
     "design",
+    "workload",
     *Way._fields,
     *(f"load.{name}" for name in LoadChanges.model_fields if name != "settings"),
     *(f"lab.{name}" for name in LabChanges.model_fields),

@@ -324,7 +324,8 @@ class ContenderTable(StrictTable):
         default=None,
         description="instead of a design, the command of a server of your own and its arguments, such as "
         '["./server", "--port", "{port}"]; it is stopped by SIGTERM. {dir} is a new folder for each '
-        "trial, and {dir}/NAME a copy of the file NAME with {port}, {host} and {dir} filled in",
+        "trial, and {dir}/NAME a copy of the file NAME with {port}, {host} and {dir} filled in; {workload} "
+        "is its workload",
     )
     directory: str | None = Field(
         default=None, description="the folder that the command runs in (default: that of the study)"
@@ -338,11 +339,16 @@ class ContenderTable(StrictTable):
         "accepts connections)",
     )
     build: list[str] | None = Field(
-        default=None, description='a command that builds the server, once before the run, such as ["make"]'
+        default=None,
+        description='a command that builds the server, once before the run, such as ["make"]. {build} in it '
+        "and in command is a folder that is kept until a file in directory changes",
     )
     version: list[str] | None = Field(
         default=None,
         description='a command that prints the version of the server, such as ["nginx", "-v"]',
+    )
+    install: str | None = Field(
+        default=None, description="how to get the program if it is missing, for the message that says so"
     )
     url: str | None = Field(
         default=None,
@@ -374,6 +380,7 @@ class ChangesTable(StrictTable):
     """The keys of a contender that a sweep may change."""
 
     design: str = Field(default="", description='the server design, such as "prefork"')
+    workload: str = Field(default="", description="its protocol")
     primitive: str = Field(default="", description=SEND)
     receive: str = Field(default="", description=RECEIVE)
     settings: SettingsTable = Field(default={})
