@@ -12,7 +12,6 @@ from made.summaries.summary import document, summary
 
 from thunderherd.records.summary import Summary
 from thunderherd.show.sentences.answer import answer, machine_in_short, places_of, sweep_answer, weighty
-from thunderherd.text.figures import number
 
 
 def changed(**parts: Any) -> Summary:
@@ -32,8 +31,8 @@ def test_the_winner_its_lead_and_the_interval_are_the_summarys() -> None:
     assert [each.place for each in said.ranking][:1] == ["1"] and said.ranking[0].name == "iterative"
     pair = next(each for each in of.pairs if (each.a, each.b) == ("iterative", "prethread"))
     assert pair.ratio and pair.low and pair.high
-    ratio, low, high = (number(1 / each, 3) for each in (pair.ratio, pair.high, pair.low))
-    facts = ("iterative ", " 10 ", " prethread", f" {ratio} ", "(95.8 % ", f"{low} to {high}")
+    less, least, most = (f"{100 * (1 - each):.0f}" for each in (pair.ratio, pair.high, pair.low))
+    facts = ("iterative ", " 10 ", f" {less} % ", " prethread", "(95.8 % ", f"{least} to {most} %")
     places = [said.sentence.find(fact) for fact in facts]
     assert -1 not in places and places == sorted(places), said.sentence
 

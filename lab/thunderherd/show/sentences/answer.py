@@ -11,10 +11,10 @@ from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
-from thunderherd.metrics.table import metric
 from thunderherd.records.summary import ContenderSummary, PairSummary, Summary, SweepSummary
 from thunderherd.show.sentences import crossover
-from thunderherd.show.sentences.compared import metric_answers
+from thunderherd.show.sentences.compared import head_and_phrase, metric_answers
+from thunderherd.show.sentences.leads import Lead
 from thunderherd.text.figures import (
     ABSENT,
     BETWEEN,
@@ -25,8 +25,6 @@ from thunderherd.text.figures import (
     number,
     percent,
     printable,
-    ratio_digits,
-    span,
     words_of,
 )
 from thunderherd.text.shown import at_points, caption_of, digits_for, shown_of, unit_for
@@ -185,9 +183,10 @@ def _of_main(summary: Summary) -> str:
         return _none_ahead(summary, first, words)
     leads = (_lead(summary.pairs, name, others[0]) for name in first)
     lead = next((found for found in leads if found and found.is_shown), None)
-    by = f"; {lead.in_words(words, next_one=True)}" if lead else ""
     if len(first) == 1:
+        by = f": {lead.lead.over_the_next(before=lead.confidence)}" if lead else ""
         return f"{first[0]} is the best of {len(ranked)} in {words}{by}."
+    by = f"; {lead.lead.over_the_next(before=lead.confidence, named=True)}" if lead else ""
     return (
         f"{len(first)} of {len(ranked)} share first place in {words}, without a significant difference: "
         f"{_listed(first)}{by}."
@@ -201,7 +200,7 @@ def _none_ahead(summary: Summary, names: Sequence[str], words: str) -> str:
     extremes = _lead(summary.pairs, names[0], names[-1])
     if extremes is None:
         return f"{_listed(names)} do not differ significantly in {words}."
-    lead = extremes.in_words(words)
+    lead = extremes.in_words()
     if len(names) == 2 and extremes.pair.verdict == "equivalent":
         band = f"{summary.study.equivalence_percent:g}"
         return f"{names[0]} and {names[1]} are equivalent within {band} % in {words}: {lead}."
@@ -224,7 +223,7 @@ def _by_pairs(summary: Summary, words: str) -> str:
         return ""
     shown = [pair for pair in pairs if pair.verdict in ("faster", "slower") and pair.ratio]
     leads = [_Lead(pair, pair.verdict == "faster") for pair in shown]
-    decided = "; ".join(lead.in_words(words_of(lead.pair.metric)) for lead in leads[:MOST_NAMED])
+    decided = "; ".join(lead.in_words() for lead in leads[:MOST_NAMED])
     comparisons = count(len(pairs), "comparison")
     if not decided:
         return f"None of {comparisons} in {words} found a significant difference."
@@ -252,34 +251,23 @@ class _Lead:
         return self.pair.verdict == ("faster" if self.of_a else "slower")
 
     @property
-    def ratio(self) -> float:
-        """The other's cost over this one's: above 1, this one is better."""
+    def lead(self) -> Lead:
         assert self.pair.ratio is not None, "a lead needs a comparison with a ratio"
-        return 1 / self.pair.ratio if self.of_a else self.pair.ratio
-
-    @property
-    def interval(self) -> str:
-        """The interval of the ratio: `95.8 % interval 1.14 to 1.30`."""
-        ends = self.pair.low, self.pair.high
+        ends: tuple[float | None, ...] = (self.pair.low, self.pair.ratio, self.pair.high)
         if self.of_a:
-            ends = self.pair.high and 1 / self.pair.high, self.pair.low and 1 / self.pair.low
-        text = span(*ends, ratio_digits(self.ratio, ends[1]))
-        return f"{percent(self.pair.confidence)} interval {text}"
+            ends = tuple(end and 1 / end for end in reversed(ends))
+        low, ratio, high = ends
+        assert ratio is not None, "the inverse of a ratio is one"
+        return Lead(self.pair.metric, _base(self.ahead), _base(self.behind), ratio, low, high)
 
     @property
-    def figure(self) -> str:
-        return number(self.ratio, ratio_digits(self.ratio))
+    def confidence(self) -> str:
+        return f"{percent(self.pair.confidence)} interval "
 
-    def in_words(self, words: str, *, next_one: bool = False) -> str:
-        """Writes `b has 1.21 times the server CPU per connection of a (95.8 % interval 1.14 to 1.30)`.
-
-        If more is better, the better contender comes first.
-        """
-        ahead, behind = _base(self.ahead), _base(self.behind)
-        times = f"has {self.figure} times the {words} of"
-        if metric(self.pair.metric).better == "more":
-            return f"{ahead} {times} {'the next, ' if next_one else ''}{behind} ({self.interval})"
-        return f"{f'the next, {behind},' if next_one else behind} {times} {ahead} ({self.interval})"
+    def in_words(self) -> str:
+        """Writes `a has 21 % less server CPU per connection than b (95.8 % interval 14 to 30 %)`."""
+        phrase = head_and_phrase(self.pair.metric)[1]
+        return self.lead.in_words(phrase, before=self.confidence)
 
 
 def _base(name: str) -> str:
@@ -361,7 +349,7 @@ def _first_at(
         return None
     leads = [_Lead(pair, pair.a in first) for pair in pairs if (pair.a in first) != (pair.b in first)]
     counted = leads if len(first) == 1 else [lead for lead in leads if lead.is_shown]
-    return tuple(map(_base, first)), min(counted, key=lambda each: each.ratio, default=None)
+    return tuple(map(_base, first)), min(counted, key=lambda each: each.lead.ratio, default=None)
 
 
 def _group(
@@ -375,13 +363,18 @@ def _group(
     leads = [lead for point in points if (lead := firsts[point][1])]
     if not leads:
         return f"{_listed(names)} do not differ significantly {where}"
-    least = min(leads, key=lambda each: each.ratio)
+    least = min(leads, key=lambda each: each.lead.ratio)
     place = next(point for point in points if firsts[point][1] is least)
     of_point = f", at {place}" if len(points) > 1 else ""
     least_of = "at least " if len(points) > 1 else ""
-    by = f"{least_of}{least.figure} times as good as {_base(least.behind)} ({least.interval}{of_point})"
+    amount = f"{least_of}{least.lead.amount}"
+    is_factor = least.lead.is_factor
+    than = f"{amount} {'as good as' if is_factor else 'than'} {_base(least.behind)}"
+    than += f" ({least.confidence}{least.lead.interval}{of_point})"
     if len(names) > 1:
-        return f"{_listed(names)} do not differ significantly {where}, and {_base(least.ahead)} is {by}"
+        best = f"{_base(least.ahead)} {'is' if is_factor else 'has'} {than}"
+        return f"{_listed(names)} do not differ significantly {where}, and {best}"
+    by = than if is_factor else f"with {than}"
     return f"{names[0]} is the best {where}, {by}"
 
 

@@ -6,14 +6,23 @@ import re
 from collections.abc import Sequence
 from dataclasses import dataclass
 
-from thunderherd.metrics.table import PAYLOAD_RATE, metric
+from thunderherd.metrics.table import PAYLOAD_RATE
 from thunderherd.records.summary import ContenderSummary, PairSummary, Summary, SweepSummary
+from thunderherd.show.sentences.leads import Lead
 from thunderherd.show.sentences.left_out import not_counted
 from thunderherd.show.sentences.tables import invalid_trials, trial_counts
 from thunderherd.text.figures import capital, count, decimals, listed, number, printable, unit_of, words_of
 from thunderherd.text.shown import at_least_in_words
 
-__all__ = ["MOST_TO_KNOW", "MetricAnswer", "labels_of", "metric_answers", "to_know", "worse_than_first"]
+__all__ = [
+    "MOST_TO_KNOW",
+    "MetricAnswer",
+    "head_and_phrase",
+    "labels_of",
+    "metric_answers",
+    "to_know",
+    "worse_than_first",
+]
 
 MOST_TO_KNOW = 5
 """The most lines of what to know on the terminal; the report has all notes."""
@@ -75,7 +84,7 @@ def _answer(summary: Summary, name: str, sweep: SweepSummary | None, point: str 
     place = (sweep.name if sweep else None, point)
     own = [each for each in summary.contenders if (each.sweep, each.point) == place]
     pairs = [pair for pair in summary.family if pair.metric == name and (pair.sweep, pair.point) == place]
-    head, phrase = PHRASES.get(name, (capital(words_of(name)), f"has {{}} {words_of(name)}"))
+    head, phrase = head_and_phrase(name)
     labels = labels_of(summary)
     bases = {each.name: labels[each.base] for each in own}
     shown = [pair.model_copy(update={"a": bases[pair.a], "b": bases[pair.b]}) for pair in pairs if pair.ratio]
@@ -90,6 +99,11 @@ def _answer(summary: Summary, name: str, sweep: SweepSummary | None, point: str 
     else:
         text = f"{head}{where}: no verdict. {_why_none(summary, own, name)}"
     return MetricAnswer(name, place[0], head, printable(text), tuple(best), tuple(pairs))
+
+
+def head_and_phrase(name: str) -> tuple[str, str]:
+    """Gives the name of a metric at the head of a sentence, and what the better contender does."""
+    return PHRASES.get(name, (capital(words_of(name)), f"has {{}} {words_of(name)}"))
 
 
 def labels_of(summary: Summary) -> dict[str, str]:
@@ -139,23 +153,18 @@ def _compared(
     decided = [pair for pair in others if pair.verdict in ("faster", "slower")]
     level = [_other(pair, first) for pair in others if pair.verdict == "equivalent"]
     unclear = [pair for pair in others if pair.verdict == "undecided"]
-    what, noun = (
-        phrase.partition("{} ")[2],
-        head if head[:1].islower() or head[1:2].isupper() else _lower_first(head),
-    )
+    noun = head if head[:1].islower() or head[1:2].isupper() else _lower_first(head)
     parts = []
     if decided:
-        than = [_lead(pair, first, name) for pair in reversed(decided)][:MOST_OTHERS]
-        texts = [f"{amount} {what} than {other} ({around})" for amount, other, around in than]
-        texts[1:] = [f"{amount} than {other} ({around})" for amount, other, around in than[1:]]
-        more = f", and better than {len(decided) - MOST_OTHERS} more" if len(decided) > MOST_OTHERS else ""
-        parts.append(f"{first} {phrase.partition('{}')[0]}{', '.join(texts)}{more}{where}.")
+        leads = [_lead(pair, first, name) for pair in reversed(decided)][:MOST_OTHERS]
+        more = f"; and is better than {len(decided) - MOST_OTHERS} more" if len(decided) > MOST_OTHERS else ""
+        parts.append(f"{_leads_in_words(leads, phrase)}{more}{where}.")
     if level:
         parts.append(f"{first} and {listed(level)} are equivalent in {noun}{where if not decided else ''}.")
     if unclear:
-        amount, other, around = _lead(unclear[-1], first, name)
+        lead = _lead(unclear[-1], first, name)
         names = listed([_other(pair, first) for pair in unclear])
-        about = f" ({amount} than {other}: {around})" if len(unclear) == 1 else ""
+        about = f" ({lead.amount} than {lead.other}: {lead.interval})" if len(unclear) == 1 else ""
         parts.append(
             f"{first} and {names} do not differ significantly in {noun}{where if not decided else ''}{about}."
         )
@@ -165,47 +174,41 @@ def _compared(
 def _estimates(pairs: Sequence[PairSummary], name: str, phrase: str) -> str:
     """Writes the estimates of the contender that leads, of pairs that nothing was decided about."""
     first = _unbeaten(pairs)[0]
-    what = phrase.partition("{} ")[2]
     leads = [_lead(pair, first, name) for pair in pairs if first in (pair.a, pair.b)]
-    amounts = ", ".join(f"{amount} {what} than {other}" for amount, other, _ in leads[:MOST_OTHERS])
-    return f"{first} {phrase.partition('{}')[0]}{amounts}"
+    return _leads_in_words(leads[:MOST_OTHERS], phrase, with_interval=False)
+
+
+def _leads_in_words(leads: Sequence[Lead], phrase: str, *, with_interval: bool = True) -> str:
+    """Joins the leads of a contender; those in percent share the words of the phrase."""
+
+    def in_words(lead: Lead, phrase: str) -> str:
+        return lead.in_words(phrase, with_interval=with_interval)
+
+    small = [lead for lead in leads if not lead.is_factor]
+    texts = [
+        in_words(lead, "{}" if place else phrase).removeprefix(f"{lead.first} " if place else "")
+        for place, lead in enumerate(small)
+    ]
+    clauses = [", ".join(texts)] if texts else []
+    return "; ".join([*clauses, *(in_words(lead, phrase) for lead in leads if lead.is_factor)])
 
 
 def _other(pair: PairSummary, name: str) -> str:
     return pair.b if pair.a == name else pair.a
 
 
-def _lead(pair: PairSummary, name: str, of: str) -> tuple[str, str, str]:
-    """Writes how much less a contender has, or more if that is better: `42 % less`, the other, the interval.
+def _lead(pair: PairSummary, name: str, of: str) -> Lead:
+    """Gives the lead of a contender over the other of a pair.
 
     The interval holds for all comparisons together, as the verdicts do.
     """
     ends = (pair.simultaneous_low, pair.ratio, pair.simultaneous_high)
-    if name != pair.a:
+    if name == pair.a:
+        # Ratios are of the cost of a over that of b.
         ends = tuple(None if end is None else 1 / end for end in reversed(ends))  # type: ignore[assignment]
     low, ratio, high = ends
     assert ratio is not None, "only pairs with a ratio are shown"
-    if metric(of).better == "more":
-        # Ratios are of costs: half the cost is twice the rate.
-        parts = [None if end is None else 100 * (1 / end - 1) for end in (high, ratio, low)]
-        word = "more"
-    else:
-        parts = [None if end is None else 100 * (1 - end) for end in (high, ratio, low)]
-        word = "less" if "latency" not in of else "lower"
-    bottom, value, top = parts
-    assert value is not None
-    return f"{_number(value)} % {word}", _other(pair, name), _between(bottom, top)
-
-
-def _number(value: float) -> str:
-    text = f"{value:.0f}" if abs(value) >= 10 else f"{value:.1f}"
-    return text.replace("-", "−")
-
-
-def _between(low: float | None, high: float | None) -> str:
-    if low is None or high is None:
-        return "too few blocks for an interval"
-    return f"{_number(low)} to {_number(high)} %"
+    return Lead(of, name, _other(pair, name), ratio, low, high)
 
 
 def _why_none(summary: Summary, own: Sequence[ContenderSummary], name: str) -> str:
