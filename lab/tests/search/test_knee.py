@@ -25,7 +25,7 @@ from thunderherd.search.request import KneeRequest
 from thunderherd.search.written_study import Typed
 from thunderherd.show.charts.knee import knee_chart, write_pictures
 from thunderherd.show.charts.style import FAMILIES
-from thunderherd.show.sentences.knee import _of_pair, rate_in_words, sentences
+from thunderherd.show.sentences.knee import _of_pair, rate_in_words, sentences, to_know
 from thunderherd.show.terminal.knee import print_knees
 from thunderherd.study.loading import Study, load_study
 from thunderherd.toml.write import toml_text
@@ -270,14 +270,26 @@ def test_rate_overloaded_in_half_the_trials_is_drawn_as_a_triangle() -> None:
     assert "triangle-up" not in json.dumps(knee_chart(summary(kept), {"epoll": "#000"}))
 
 
-def test_equivalence_has_the_p_of_its_own_test() -> None:
+@pytest.mark.parametrize(
+    ("verdict", "ratio", "low", "high", "figures"),
+    [
+        ("higher", 1.25, 1.2, 1.3, ["one ", "25 % ", " two ", "20 to 30 %"]),
+        ("lower", 0.4, 0.25, 0.5, ["two ", "2.5 times", " one ", "2.0 to 4.0"]),
+        ("undecided", 1.1, 0.9, None, ["one and two", "10 %", "at least"]),
+        ("equivalent", 1.001, 0.99, 1.01, ["one and two", "0.1 %", "−1.0 to 1.0 %"]),
+        ("undecided", None, None, None, ["one and two"]),
+    ],
+)
+def test_a_pair_has_its_lead_from_the_side_of_the_higher_knee(
+    verdict: Any, ratio: float | None, low: float | None, high: float | None, figures: list[str]
+) -> None:
     pair = KneePair(
-        a="one", b="two", ratio=1.001, low=0.99, high=1.01, confidence=0.95, p_adjusted=0.6,
-        p_equivalent_adjusted=0.004, verdict="equivalent", blocks=8,
+        a="one", b="two", ratio=ratio, low=low, high=high, confidence=0.95, p_adjusted=0.6,
+        p_equivalent_adjusted=0.004, verdict=verdict, blocks=8,
     )  # fmt: skip
-    assert "p 0.004," in _of_pair(pair) and "p 0.6," not in _of_pair(pair)
-    other = pair.model_copy(update={"verdict": "undecided"})
-    assert "p 0.6," in _of_pair(other) and "p 0.004," not in _of_pair(other)
+    said = _of_pair(pair)
+    places = [said.find(figure) for figure in figures]
+    assert -1 not in places and places == sorted(places), said
 
 
 def test_every_outcome_has_words(
@@ -297,19 +309,19 @@ def test_every_outcome_has_words(
     )  # fmt: skip
     said = sentences(found)
     names_and_figures = [
-        ("epoll: ", ["2,350", "96.1 %", "2,000", "8 blocks"]),
-        ("weak: ", ["1,000"]),
-        ("strong: ", ["1,000 to 4,000"]),
-        ("odd: ", []),
-        ("lost: ", [str(gone["why"])]),
+        ("epoll ", ["2,350", "96.1 %", "2,000", "2 ms"]),
+        ("weak ", ["1,000"]),
+        ("strong ", ["1,000 to 4,000"]),
+        ("odd:", []),
+        ("lost:", [str(gone["why"])]),
     ]
     assert len(said) == len(names_and_figures)
     for sentence, (name, figures) in zip(said, names_and_figures, strict=True):
         assert sentence.startswith(name)
         assert [figure for figure in figures if figure not in sentence] == []
-    print_knees(found, Console(width=100))
+    print_knees(found, Console(width=80))
     shown = capsys.readouterr().out
-    assert "2 ms" in shown and "0 of 8" in shown and "a note" in shown
+    assert "overloaded at 4,000" in shown and "a note" in shown
     golden("search/knee.txt", "".join(f"{line.rstrip()}\n" for line in shown.splitlines()))
     colours = dict(zip((each.name for each in found.designs), FAMILIES[""], strict=False))
     svg, png = write_pictures(found, tmp_path, colours)
@@ -437,7 +449,7 @@ def test_second_run_searches_around_the_first_knee(
         assert [point.rate for point in each.points] == sorted(point.rate for point in each.points)
         assert {point.stage for point in each.points} == {"search", "confirmation"}
     assert pair == again[0][0]
-    assert rate_in_words(search[1][0].rate or 0) in sentences_of(designs)[0]
+    assert f"{designs[0].name} {rate_in_words(search[1][0].rate or 0)}" in notes_of(designs)
 
 
 def test_knee_that_the_second_run_misses_is_unconfirmed(
@@ -451,7 +463,7 @@ def test_knee_that_the_second_run_misses_is_unconfirmed(
     assert (epoll.stage, prefork.stage, prefork.rate) == ("confirmation", "search", search[1][1].rate)
     assert prefork.unconfirmed is not None and epoll.unconfirmed is None
     assert pair == search[0][0], "both sides of a pair are of one run"
-    assert prefork.unconfirmed in sentences_of([prefork])[0]
+    assert f"prefork: not confirmed: {prefork.unconfirmed}" in notes_of([prefork])
 
 
 def test_second_run_covers_only_designs_with_a_knee(
@@ -464,10 +476,9 @@ def test_second_run_covers_only_designs_with_a_knee(
     assert confirmed(search, ([], []))[1] == search[1]
 
 
-def sentences_of(designs: list[DesignKnee]) -> list[str]:
-    return sentences(
-        KneeSummary(
-            workload="bytes", metric="latency_p99_seconds", goal_seconds=0.002, alpha=0.05,
-            equivalence_percent=3, seed=1, command=[], capacities=None, notes=[], pairs=[], designs=designs,
-        )
+def notes_of(designs: list[DesignKnee]) -> str:
+    found = KneeSummary(
+        workload="bytes", metric="latency_p99_seconds", goal_seconds=0.002, alpha=0.05,
+        equivalence_percent=3, seed=1, command=[], capacities=None, notes=[], pairs=[], designs=designs,
     )  # fmt: skip
+    return "\n".join(to_know(found))

@@ -137,9 +137,8 @@ def compare(
     if as_json:
         print(json.dumps(_as_json(summary, report), indent=2))
     else:
-        print_compared(summary, make_console(), report)
-        if save is not None:
-            print(f"Study   {save}")
+        following = (("Results", str(run)), ("Study", "" if save is None else str(save)))
+        print_compared(summary, make_console(), report, following)
     if open_report:
         typer.launch(report.resolve().as_uri())
     if not any(pair.ratio for pair in summary.family):

@@ -3,17 +3,17 @@
 from __future__ import annotations
 
 import json
+import shlex
 from collections.abc import Sequence
+from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, get_args
 
 import typer
 
-from thunderherd.cli.options import AsJson, ResultsDirectory, summary_of
+from thunderherd.cli.options import PROGRAM, AsJson, ResultsDirectory, summary_of
 from thunderherd.errors import UserError
 
 if TYPE_CHECKING:
-    from rich.console import Console
-
     from thunderherd.records.directory import SavedRun
     from thunderherd.records.explanation import Explanation, Per
     from thunderherd.records.summary import Summary
@@ -44,22 +44,9 @@ def explain(
 
     An explanation lists what happens more often, each at its price.
     """
-    from thunderherd.judge.why.pairs import EXPLAINED_SIDES, is_first
     from thunderherd.records.directory import load
-    from thunderherd.show.sentences.counting_cost import about_cpu_time
-    from thunderherd.show.sentences.explanation import (
-        elsewhere,
-        legend,
-        reasons,
-        remarks,
-        sentence,
-    )
-    from thunderherd.show.sentences.left_out import not_counted, not_sampled
-    from thunderherd.show.tables.noise import noise_table
-    from thunderherd.show.terminal.explanation import print_explanation
-    from thunderherd.show.terminal.tables import print_table
-    from thunderherd.text.figures import printable
-    from thunderherd.text.layout import make_console, prose
+    from thunderherd.show.terminal.explanation import Explained, print_explained, print_not_explained
+    from thunderherd.text.layout import make_console
 
     results, summary = load(directory), summary_of(directory)
     if a is not None and b is None:
@@ -71,54 +58,61 @@ def explain(
             where="explain",
         )
     chosen = _per(per)
-    profiles = _profiles(results, summary, a, b)
+    samples, graphs = _profiles(results, summary, a, b)
     try:
         found, missing = _explanations(results, summary, a, b, chosen)
     except UserError as error:
         # Profiles need no counted trials.
-        if as_json or not profiles:
+        if as_json or not samples:
             raise
-        console = make_console()
-        console.print()
-        prose(console, f"Not by cause: {_reason(error)}", style="")
-        console.print()
-        _print_profiles(profiles, console)
+        print_not_explained(_reason(error), samples, [*graphs, *_following(results)], make_console())
         return
     if as_json:
         print(json.dumps([each.model_dump() for each in found], indent=2, ensure_ascii=False))
         return
-    console = make_console()
-    console.print()
+    pairs: dict[tuple[str, str], list[Explanation]] = {}
     for each in found:
-        if a is not None or (each.side == EXPLAINED_SIDES[0] and is_first(summary, each.a)):
-            print_explanation(each, console)
-        else:
-            prose(console, sentence(each), style="")
-            console.print()
-    for sweep in summary.sweeps if a is None else ():
-        if (others := elsewhere(summary, sweep)) is not None:
-            prose(console, printable(f"Sweep {sweep.name}: {others}."))
-    for line in missing:
-        prose(console, printable(line))
-    for line in [*not_counted(summary), *not_sampled(summary)] if a is None else ():
-        prose(console, line)
-    _print_profiles(profiles, console)
-    names = [*dict.fromkeys(name for each in found for name in (each.a, each.b))]
-    if (noise := noise_table(summary, names)) is not None:
-        print_table(noise, console)
-        console.print()
-    disturbed = summary.limits.disturbed if summary.limits else ""
-    for line in [
-        *([f"{disturbed}."] if disturbed else []),
-        *about_cpu_time(summary),
-        *remarks(found),
-        *reasons(found),
-        *legend(found[0]),
-    ]:
-        prose(console, line)
+        pairs.setdefault((each.a, each.b), []).append(each)
+    uncounted, commands = _uncounted(summary) if a is None else ([], [])
+    explained = Explained(
+        [*pairs.values()],
+        [*missing, *uncounted, *samples],
+        [*graphs, *commands, *_following(results, [of_pair[0] for of_pair in pairs.values()])],
+    )
+    print_explained(explained, summary, make_console())
 
 
-def _profiles(results: SavedRun, summary: Summary, a: str | None, b: str | None) -> list[str]:
+def _following(results: SavedRun, pairs: Sequence[Explanation] = ()) -> list[tuple[str, str]]:
+    """Return where the report is, and the command that explains the pair that differs most."""
+    from thunderherd.show.report.page import FILE_NAME
+    from thunderherd.show.sentences.explanation import largest_of
+
+    report = results.path / FILE_NAME
+    largest = largest_of(pairs) or next(iter(pairs), None)
+    of_pair = [PROGRAM, "explain", str(results.path), largest.a, largest.b] if largest and pairs[1:] else []
+    return [
+        ("Report", str(report) if report.exists() else f"{PROGRAM} report {shlex.quote(str(results.path))}"),
+        ("Noise", shlex.join([PROGRAM, "table", str(results.path), "noise"])),
+        ("Next", shlex.join(of_pair)),
+    ]
+
+
+def _uncounted(summary: Summary) -> tuple[list[str], list[tuple[str, str]]]:
+    """Return notes on what was not counted, and the commands that count at one more point of each sweep."""
+    from thunderherd.show.sentences.explanation import command_to_count
+    from thunderherd.show.sentences.left_out import not_counted, not_sampled
+
+    notes, commands = [], []
+    for sweep in summary.sweeps:
+        if points := sweep.uncounted_points:
+            notes.append(f"sweep {sweep.name} was not counted at {', '.join(points)}")
+            commands.append(("Count", command_to_count(summary, sweep)))
+    return [*not_counted(summary), *not_sampled(summary), *notes], commands
+
+
+def _profiles(
+    results: SavedRun, summary: Summary, a: str | None, b: str | None
+) -> tuple[list[str], list[tuple[str, str]]]:
     """Return sentences on copying, and the files of differential flame graphs, of two contenders or of all.
 
     Empty if one of the two was not sampled.
@@ -128,16 +122,17 @@ def _profiles(results: SavedRun, summary: Summary, a: str | None, b: str | None)
 
     known = sampled(summary)
     if summary.profiles is None or (a is not None and a == b) or not {a, b} - {None} <= {*known}:
-        return []
+        return [], []
     if a is None or b is None:
-        return copying_sentences(summary.profiles, known)
-    pairs = ((a, b), (b, a))
-    graphs = [_differential(results, one, other) for one, other in pairs]
-    return [*copying_sentences(summary.profiles, [a, b]), *graphs]
+        return copying_sentences(summary.profiles, known), []
+    graphs = [_differential(results, one, other) for one, other in ((a, b), (b, a))]
+    reasons = [each for each in graphs if isinstance(each, str)]
+    files = [("Graph", str(each)) for each in graphs if not isinstance(each, str)]
+    return [*copying_sentences(summary.profiles, [a, b]), *reasons], files
 
 
-def _differential(results: SavedRun, a: str, b: str) -> str:
-    """Return a sentence with the file of the flame graph of a against b, which is drawn if needed."""
+def _differential(results: SavedRun, a: str, b: str) -> Path | str:
+    """Return the file of the flame graph of a against b, which is drawn if needed, or why there is none."""
     from thunderherd.engine.client import EngineError
     from thunderherd.judge.why.profile_files import differential, differential_file
 
@@ -146,17 +141,8 @@ def _differential(results: SavedRun, a: str, b: str) -> str:
         try:
             differential(results.profiled(), a, b, results.path)
         except (UserError, EngineError, OSError) as error:
-            return f"No flame graph of {a} against {b}: {error}"
-    return f"Where {a} spends more time than {b}, and where less: {file}"
-
-
-def _print_profiles(sentences: Sequence[str], console: Console) -> None:
-    from thunderherd.text.layout import prose
-
-    for line in sentences:
-        prose(console, line, style="")
-    if sentences:
-        console.print()
+            return f"no flame graph of {a} against {b}: {error}"
+    return file
 
 
 def _reason(error: UserError) -> str:

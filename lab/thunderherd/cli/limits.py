@@ -67,7 +67,7 @@ def limits(
     if as_json:
         print(found.model_dump_json(by_alias=True, indent=2))
     else:
-        print_limits(found, listed, make_console())
+        print_limits(found, make_console())
 
 
 def _cpus(text: str | None) -> list[int] | None:

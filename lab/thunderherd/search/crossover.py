@@ -9,6 +9,8 @@ DIR/crossover.svg  the picture of the answer, also in the report of the last run
 
 from __future__ import annotations
 
+import shlex
+from collections.abc import Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING
 
@@ -44,7 +46,7 @@ def find_crossover(request: CrossoverRequest) -> int:
         valid = counts.valid + counts.rejected
         dense = dense_study(tables, found.next_sizes, found, (valid, valid + counts.invalid))
         last = stages.run("dense", dense, coarse.study.seed)
-    _show(last, directory)
+    _show([coarse] if last is coarse else [coarse, last], directory)
     return 0 if _crossover_of(last).why is None else 1
 
 
@@ -54,21 +56,22 @@ def _crossover_of(summary: Summary) -> CrossoverSummary:
     return found
 
 
-def _show(summary: Summary, directory: Path) -> None:
-    """Print the last stage with the answer; write its report and the picture."""
+def _show(stages: Sequence[Summary], directory: Path) -> None:
+    """Print the answer of the last stage; write its report and the picture."""
     from thunderherd.show.charts.crossover import write_pictures
     from thunderherd.show.report.page import write_report
-    from thunderherd.show.terminal.study import print_study
+    from thunderherd.show.terminal.crossover import print_crossover
     from thunderherd.text.layout import make_console
 
-    run = directory / _crossover_of(summary).stage
+    last = stages[-1]
+    run = directory / _crossover_of(last).stage
     console = make_console()
+    following: list[tuple[str, str]] = []
     try:
         # Before the answer, as in `run`: its reader may leave early (`| head`).
-        report = write_report(run)
-        pictures = write_pictures(summary, summary.sweeps[0], directory)
+        following.append(("Report", str(write_report(run))))
+        pictures = write_pictures(last, last.sweeps[0], directory)
+        following += [("Picture", str(each)) for each in pictures[:1]]
     finally:
-        print_study(summary, console, run)
-    if pictures:
-        console.print(f"Picture   {', '.join(map(str, pictures))}", soft_wrap=True)
-    console.print(f"Report    {report}", soft_wrap=True)
+        following.append(("Next", shlex.join(["thunderherd", "table", str(run)])))
+        print_crossover(stages, console, following)

@@ -12,6 +12,7 @@ DIR/knee.svg, DIR/knee.png       latency over rate
 from __future__ import annotations
 
 import math
+import shlex
 from collections.abc import Sequence
 from dataclasses import replace
 from pathlib import Path
@@ -169,13 +170,17 @@ def _show(found: KneeSummary, runs: Sequence[_Run], directory: Path) -> None:
     from thunderherd.text.layout import make_console
 
     console = make_console()
+    reports: list[Path] = []
+    pictures: tuple[Path, ...] = ()
     try:
         # Before the answer, as in `run`: its reader may leave early (`| head`).
         reports = [write_report(directory / run.stage) for run in runs]
-        pictures = write_pictures(found, directory, colours_of(*(run.summary for run in runs)))
+        pictures = tuple(write_pictures(found, directory, colours_of(*(run.summary for run in runs))))
     finally:
-        print_knees(found, console)
-    console.print(f"Answer    {directory / ANSWER}", soft_wrap=True)
-    if pictures:
-        console.print(f"Picture   {', '.join(map(str, pictures))}", soft_wrap=True)
-    console.print(f"Report    {', '.join(map(str, reports))}", soft_wrap=True)
+        following = [
+            *(("Report", str(each)) for each in reversed(reports)),
+            *(("Picture", str(each)) for each in pictures[:1]),
+            ("Answer", str(directory / ANSWER)),
+            ("Next", shlex.join(["thunderherd", "table", str(directory / runs[-1].stage)])),
+        ]
+        print_knees(found, console, following)

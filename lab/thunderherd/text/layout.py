@@ -10,6 +10,7 @@ import re
 import sys
 import textwrap
 from collections.abc import Iterable
+from dataclasses import dataclass
 from typing import IO
 
 from rich.console import Console
@@ -32,6 +33,17 @@ def make_console(stream: IO[str] | None = None) -> Console:
     return Console(file=stream, width=width, markup=False, highlight=False, emoji=False, soft_wrap=False)
 
 
+@dataclass(frozen=True)
+class Sentence:
+    """A sentence of an answer."""
+
+    text: str
+    better: tuple[str, ...] = ()
+    """The names that a terminal shows as the better ones."""
+    is_undecided: bool = False
+    """True if it has no decision, which a terminal shows too."""
+
+
 def divided(name: str, width: int) -> str:
     """Divides a name or a head into lines of about that width, at blanks and behind `_` and `/`."""
     breakable = re.sub(r"[_/](?! )", "\\g<0>\0 ", name)
@@ -44,14 +56,40 @@ def prose(console: Console, text: str, *, head: str = "", style: str = "dim") ->
     console.print(Text("\n".join(wrapped(text, console, head=head)), style=style))
 
 
-def print_facts(console: Console, facts: Iterable[tuple[str, str]], *, indent: int = 0) -> None:
-    """Prints heads with their texts. A head is not repeated; one without a text is left out."""
+def print_answer(console: Console, answer: Iterable[Sentence]) -> None:
+    """Prints the sentences of an answer, the first in bold. Better ones are green, undecided ones yellow."""
+    for place, each in enumerate(answer):
+        style = " ".join(filter(None, ("" if place else "bold", "yellow" if each.is_undecided else "")))
+        text = Text("\n".join(wrapped(each.text, console)), style=style)
+        for name in each.better:
+            text.highlight_regex(rf"(?<![\w@]){re.escape(name)}(?![\w@=])", "green")
+        console.print(text)
+
+
+def head_width(facts: Iterable[tuple[str, str]]) -> int:
+    """Counts the columns of the longest head that has a text."""
+    return max((len(head) for head, text in facts if text), default=0)
+
+
+def print_facts(
+    console: Console,
+    facts: Iterable[tuple[str, str]],
+    *,
+    indent: int = 0,
+    least: int = 0,
+    fold: bool = True,
+) -> None:
+    """Prints heads with their texts. A head is not repeated; one without a text is left out.
+
+    Heads have at least `least` columns. Without `fold`, each text stays on its line: a path or a command.
+    """
     shown = [(head, text) for head, text in facts if text]
-    width = indent + max((len(head) for head, _ in shown), default=0) + 2
+    width = indent + max(least, head_width(shown)) + 2
     previous = ""
     for head, text in shown:
         beginning = f"{'':{indent}}{'' if head == previous else head}".ljust(width)
-        line = Text("\n".join(wrapped(text, console, head=beginning)))
+        lines = wrapped(text, console, head=beginning) if fold else [beginning + printable(text)]
+        line = Text("\n".join(lines))
         line.stylize("dim", 0, len(beginning))
         console.print(line, soft_wrap=True)
         previous = head

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import re
 from collections.abc import Sequence
 from dataclasses import dataclass
 
@@ -10,12 +9,11 @@ from thunderherd.metrics.table import PAYLOAD_RATE
 from thunderherd.records.summary import ContenderSummary, PairSummary, Summary, SweepSummary
 from thunderherd.show.sentences.leads import Lead
 from thunderherd.show.sentences.left_out import not_counted
-from thunderherd.show.sentences.tables import invalid_trials, trial_counts
+from thunderherd.show.sentences.tables import invalid_trials, trial_counts, without_meaning
 from thunderherd.text.figures import capital, count, decimals, listed, number, printable, unit_of, words_of
 from thunderherd.text.shown import at_least_in_words
 
 __all__ = [
-    "MOST_TO_KNOW",
     "MetricAnswer",
     "head_and_phrase",
     "labels_of",
@@ -24,10 +22,6 @@ __all__ = [
     "worse_than_first",
 ]
 
-MOST_TO_KNOW = 5
-"""The most lines of what to know on the terminal; the report has all notes."""
-CHECK = re.compile(r"(load: \w+ = .*?, allowed: at most [^:]*):.*")
-"""A failed check of a load; what follows its limit is in the report."""
 MOST_OTHERS = 3
 """The most contenders that a sentence compares with the best; it counts the others."""
 
@@ -63,6 +57,17 @@ class MetricAnswer:
     sentence: str
     best: tuple[str, ...]
     pairs: tuple[PairSummary, ...]
+
+    @property
+    def better(self) -> tuple[str, ...]:
+        """The best contenders, if at least one other is significantly worse."""
+        return self.best if any(pair.verdict in ("faster", "slower") for pair in self.pairs) else ()
+
+    @property
+    def is_undecided(self) -> bool:
+        """True if no comparison found a difference, and not all found equivalence."""
+        verdicts = {pair.verdict for pair in self.pairs}
+        return "undecided" in verdicts and not verdicts & {"faster", "slower"}
 
 
 def metric_answers(summary: Summary) -> list[MetricAnswer]:
@@ -251,7 +256,7 @@ def to_know(summary: Summary) -> list[str]:
     """Lists what a reader must know, each once: trials, why some were invalid, and the run's notes."""
     study, given_up = summary.study, [*summary.trials.given_up]
     lines = [f"{trial_counts(summary)}; {count(study.blocks, 'block')} count, seed {study.seed}"]
-    lines += [CHECK.sub(r"\1", line) for line in invalid_trials(summary)]
+    lines += [without_meaning(line) for line in invalid_trials(summary)]
     # The reason why a contender was given up is one of those.
     notes = [
         each for each in study.notes if not any(each.startswith(f"{name} was given up") for name in given_up)

@@ -30,11 +30,17 @@ __all__ = [
     "THINGS",
     "WHOSE",
     "WITHIN_CALLS",
+    "brief_legend",
+    "calls_that_differ",
+    "command_to_count",
     "digits_of",
     "elsewhere",
     "how_often",
+    "largest_cause",
+    "largest_of",
     "legend",
     "name_of",
+    "overview",
     "reasons",
     "remarks",
     "scale_of",
@@ -122,8 +128,8 @@ def sentence(explanation: Explanation) -> str:
         f"{number(unit.of(sign * amount.value), digits)} {unit.name} {_things(cause, explanation)}"
         for cause, amount in parts
     ]
-    if others:
-        rest_of = sum(amount.value for _, amount in others)
+    rest_of = sum(amount.value for _, amount in others)
+    if number(unit.of(rest_of), digits).strip("-0."):
         texts.append(f"{number(unit.of(sign * rest_of), digits)} {unit.name} all other priced causes")
     if texts:
         texts[0] = texts[0].replace(f" {unit.name} ", f" {unit.name} are ", 1)
@@ -137,6 +143,40 @@ def sentence(explanation: Explanation) -> str:
     )
     head = _head(explanation, unit, digits)
     return f"{head}: {because}{remains}{including} cannot be attributed{within}."
+
+
+def overview(explanations: Sequence[Explanation]) -> str:
+    """Counts the significant differences of several pairs, and writes the largest one."""
+    first = explanations[0]
+    what = f"{WHOSE[first.side]} per {first.per}"
+    pairs = count(len(explanations), "pair")
+    largest = largest_of(explanations)
+    if largest is None:
+        return f"None of {pairs} differs significantly in {what}."
+    unit = unit_of_times(largest)
+    head = _head(largest, unit, digits_of(largest, unit))
+    shown = sum(each.difference.is_shown for each in explanations)
+    return f"{shown} of {pairs} differ significantly in {what}. The largest difference: {head}."
+
+
+def largest_cause(explanation: Explanation) -> str:
+    """Writes the priced cause with the largest amount: `switches, wake-ups: -0.16 s`."""
+    named, _ = _named(explanation)
+    if not named:
+        return "none has a price"
+    unit = unit_of_times(explanation)
+    cause, amount = named[0]
+    return f"{name_of(cause)}: {number(unit.of(amount.value), digits_of(explanation, unit))} {unit.name}"
+
+
+def largest_of(explanations: Sequence[Explanation]) -> Explanation | None:
+    """Gives the explanation of the largest significant difference, relative to the lesser of both."""
+    shown = [each for each in explanations if each.difference.is_shown]
+    return max(shown, key=lambda each: abs(each.difference.value) / _least(each.difference), default=None)
+
+
+def _least(between: Difference) -> float:
+    return max(min(between.a, between.b), 1e-12)
 
 
 def _network(part: Range, unit: Unit, digits: int, sign: int) -> str:
@@ -267,6 +307,33 @@ def legend(explanation: Explanation) -> list[str]:
     ]
 
 
+def brief_legend(explanation: Explanation) -> list[str]:
+    """Explains the columns in a line each, for a terminal; the report has the whole legend."""
+    trials = " and ".join(str(each) for each in explanation.trials)
+    return [
+        "amount: how much more often a does something than b, times the price of a bare operation; that is "
+        "the least that it may cost",
+        "the rest has no price, such as the work of the kernel within system calls",
+        f"difference: {_known_by(explanation.difference)}; counts: {trials} counted trials",
+    ]
+
+
+def calls_that_differ(explanation: Explanation) -> str:
+    """Writes the system calls that differ most: `recvfrom 23,246 and 264,056`; empty if none do."""
+    scale = scale_of(explanation)
+    items = [item for each in explanation.causes if each.cause == "system_calls" for item in each.items]
+    texts = [f"{each.name} {how_often(each.a * scale)} and {how_often(each.b * scale)}" for each in items]
+    if not texts:
+        return ""
+    more = f", and {count(len(texts) - MOST_CALLS, 'more call')}" if len(texts) > MOST_CALLS else ""
+    per = "MB" if explanation.per == "byte" else explanation.per
+    return f"system calls that differ, per {per}: {', '.join(texts[:MOST_CALLS])}{more}"
+
+
+MOST_CALLS = 4
+"""The most system calls that a line names."""
+
+
 def why_lines(summary: Summary, sweep: SweepSummary) -> list[str]:
     """Names the command that explains the differences at counted points, and the one that counts at others.
 
@@ -290,7 +357,13 @@ def elsewhere(summary: Summary, sweep: SweepSummary) -> str | None:
     missing = sweep.uncounted_points
     if not missing:
         return None
-    at = [each.name for each in summary.contenders if (each.sweep, each.point) == (sweep.name, missing[0])]
     points = "point" if len(missing) == 1 else "points"
-    command = command_to_run_again(summary, at)
-    return printable(f"not counted at {points} {', '.join(missing)}; to count at {missing[0]}: {command}")
+    command = command_to_count(summary, sweep)
+    return printable(f"not counted at {points} {', '.join(missing)}; to count at {missing[0]}: `{command}`")
+
+
+def command_to_count(summary: Summary, sweep: SweepSummary) -> str:
+    """Writes the command that counts at the first point of a sweep that was not counted."""
+    place = (sweep.name, sweep.uncounted_points[0])
+    at = [each.name for each in summary.contenders if (each.sweep, each.point) == place]
+    return command_to_run_again(summary, at).strip("`")

@@ -130,6 +130,15 @@ NUMBER = re.compile(r"(?<![\w@=.])\d[\d,]*(?:\.\d+)?")
 """A number in a reason, but not one in a name."""
 
 
+CHECK = re.compile(r"(load: \w+ = .*?, allowed: at most [^:]*):.*")
+"""A failed check of a load; what follows its limit is in the report."""
+
+
+def without_meaning(reason: str) -> str:
+    """Shortens a reason why a trial is invalid to its first failed check, without the check's meaning."""
+    return CHECK.sub(r"\1", reason)
+
+
 def invalid_trials(summary: Summary) -> list[str]:
     """Counts the invalid trials by reason, the most frequent first.
 
@@ -138,19 +147,22 @@ def invalid_trials(summary: Summary) -> list[str]:
     groups: dict[str, list[tuple[str, str, int]]] = {}
     for text, times in summary.trials.invalid_reasons.items():
         name, _, reason = text.partition(": ")
-        groups.setdefault(NUMBER.sub("#", reason), []).append((name, reason, times))
+        groups.setdefault(without_numbers(reason), []).append((name, reason, times))
     lines = []
     for found in sorted(groups.values(), key=lambda each: -sum(times for _, _, times in each)):
         times = sum(each for _, _, each in found)
         names = list(dict.fromkeys(name for name, _, _ in found))
         of = ", ".join(names[:MOST_NAMED]) + (" and others" if len(names) > MOST_NAMED else "")
-        lines.append(
-            f"{count(times, 'trial')} invalid ({of}): {_with_ranges([each for _, each, _ in found])}"
-        )
+        lines.append(f"{count(times, 'trial')} invalid ({of}): {with_ranges([each for _, each, _ in found])}")
     return lines
 
 
-def _with_ranges(reasons: Sequence[str]) -> str:
+def without_numbers(reason: str) -> str:
+    """Gives what reasons that differ in their numbers alone have in common."""
+    return NUMBER.sub("#", reason)
+
+
+def with_ranges(reasons: Sequence[str]) -> str:
     """Joins reasons that differ in their numbers: `send_lag = 1.85 to 12.4 ms`."""
     columns = zip(*(NUMBER.findall(each) for each in reasons), strict=True)
     spans = []

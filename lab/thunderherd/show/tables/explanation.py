@@ -1,12 +1,16 @@
-"""Explanations as tables: causes with their prices, and the system calls that differ."""
+"""Explanations as tables: causes with their prices, and pairs with their largest causes."""
 
 from __future__ import annotations
 
+from collections.abc import Sequence
+
 from thunderherd.records.explanation import Cause, Explanation, Range
+from thunderherd.records.summary import Summary
 from thunderherd.show.sentences.explanation import (
     WHOSE,
     digits_of,
     how_often,
+    largest_cause,
     name_of,
     scale_of,
     sentence,
@@ -15,7 +19,7 @@ from thunderherd.show.sentences.explanation import (
 from thunderherd.show.tables.model import Cell, Column, Row, Table
 from thunderherd.text.figures import ABSENT, SMALL_SECONDS, capital, decimals, number, printable, span
 
-__all__ = ["calls_table", "causes_table"]
+__all__ = ["causes_table", "pairs_table"]
 
 
 def causes_table(explanation: Explanation) -> Table:
@@ -66,24 +70,35 @@ def causes_table(explanation: Explanation) -> Table:
     return Table(printable(sentence(explanation)), columns, (*rows, Row(total, "total")))
 
 
-def calls_table(explanation: Explanation) -> Table:
-    """Shows the system calls that differ, and which of them another price includes."""
-    scale = scale_of(explanation)
-    rows = tuple(
-        Row(
-            (
-                Cell(item.name),
-                Cell(how_often(item.a * scale)),
-                Cell(how_often(item.b * scale)),
-                Cell("" if item.priced else "in the price of a process, a thread or a connection"),
-            )
+def pairs_table(explanations: Sequence[Explanation], summary: Summary) -> Table:
+    """Shows each pair in a row: the difference, its largest cause, and what has no price."""
+    known = {each.name: each for each in summary.contenders}
+    rows = []
+    for each in explanations:
+        unit, between = unit_of_times(each), each.difference
+        digits = digits_of(each, unit)
+        a, b = known[each.a], known[each.b]
+        kind = "undecided" if not between.is_shown else "faster" if between.value < 0 else "slower"
+        ends = span(unit.of(between.low), unit.of(between.high), digits) if between.low is not None else ""
+        rest = each.rest.amount
+        cells = (
+            Cell(f"{a.sweep}={a.point}" if a.sweep else ""),
+            Cell(a.base),
+            Cell(b.base),
+            Cell(f"{number(unit.of(between.value), digits)} {unit.name}", ends, kind=kind),
+            Cell(largest_cause(each)),
+            Cell(ABSENT if rest is None else f"{number(unit.of(rest.value), digits)} {unit.name}"),
         )
-        for each in explanation.causes
-        if each.cause == "system_calls"
-        for item in each.items
+        rows.append(Row(cells))
+    columns = (
+        Column("At", "name", repeats=False),
+        Column("a", "name"),
+        Column("b", "name"),
+        Column("a minus b"),
+        Column("Largest cause", "words"),
+        Column("The rest"),
     )
-    heads = (Column("System calls that differ", "name"), Column(explanation.a), Column(explanation.b))
-    return Table("", (*heads, Column("", "words")), rows)
+    return Table("", columns, tuple(rows)).without_empty()
 
 
 def _price(cause: Cause) -> str:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from thunderherd.records.limits import LimitFigure, MachineLimits
 from thunderherd.show.tables.model import Cell, Column, Row, Table
-from thunderherd.text.figures import ABSENT, count, decimals, number, percent, span
+from thunderherd.text.figures import ABSENT, capital, count, decimals, number, percent, span
 
 PLACES = {"one_cpu": "one CPU", "two_cpus": "two CPUs"}
 UNITS = (("ns", 1.0), ("µs", 1e3), ("ms", 1e6))
@@ -51,8 +51,47 @@ def size_in_words(size: int) -> str:
     return f"{size // factor:,} {name}"
 
 
+def answer(limits: MachineLimits) -> str:
+    """Writes the range of the times, and of the rates, each end with the name of its limit."""
+    times = [each for each in limits.figures if each.unit != RATE]
+    rates = [each for each in limits.figures if each.unit == RATE]
+    parts = []
+    if times:
+        least, most = (choose(times, key=lambda each: each.value) for choose in (min, max))
+        ends = dict.fromkeys(f"{_figure(each)} ({_name(each, limits)})" for each in (least, most))
+        one = "An operation of the kernel or the CPU takes" if len(ends) > 1 else "It takes"
+        parts.append(f"{one} {' to '.join(ends)} on this machine")
+    if rates:
+        least, most = (choose(rates, key=lambda each: each.value) for choose in (min, max))
+        ends = dict.fromkeys(f"{_figure(each)} ({_name(each, limits)})" for each in (least, most))
+        parts.append(f"{'bytes' if times else 'Bytes'} are moved at {' to '.join(ends)}")
+    return f"{'; '.join(parts)}." if parts else "No limit could be measured."
+
+
+RATE = "bytes_per_second"
+
+
+def _figure(each: LimitFigure) -> str:
+    unit, factor = _unit(each)
+    return f"{number(each.value / factor, decimals([each.value / factor]))} {unit}"
+
+
+def _name(each: LimitFigure, limits: MachineLimits) -> str:
+    """Names a limit, with its size or place if there are several."""
+    alike = [other for other in limits.figures if other.limit == each.limit]
+    if len(alike) == 1:
+        return each.limit
+    where = PLACES[each.place] if each.bytes is None else size_in_words(each.bytes)
+    return f"{each.limit}, {where}"
+
+
 def legend(limits: MachineLimits) -> str:
     """Explains how the limits were measured."""
+    return " ".join(f"{capital(each)}." for each in about(limits))
+
+
+def about(limits: MachineLimits) -> list[str]:
+    """Lists how the limits were measured."""
     rounds = {each.rounds for each in limits.figures}
     confidences = [each.confidence for each in limits.figures if each.low is not None]
     most = count(max(rounds, default=0), "round")
@@ -60,11 +99,13 @@ def legend(limits: MachineLimits) -> str:
     near, *far = limits.cpus
     other = f", the other end of two CPUs on CPU {far[0]}" if far else ""
     derived = [each.limit for each in limits.figures if each.best is None]
-    none = f" ({' and '.join(derived)}: differences of two limits, which have no best)" if derived else ""
-    return (
-        f"Medians of {most}, interleaved in random order{intervals}. Best: the best of all rounds{none}. "
-        f"Measured on CPU {near}{other}."
-    )
+    verb = "is the difference" if len(derived) == 1 else "are differences"
+    none = f"; {' and '.join(derived)} {verb} of two limits, without a best round" if derived else ""
+    return [
+        f"medians of {most}, interleaved in random order{intervals}",
+        f"best: the best of all rounds{none}",
+        f"measured on CPU {near}{other}",
+    ]
 
 
 def point_in_words(place: str, size: int | None) -> str:

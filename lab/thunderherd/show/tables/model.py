@@ -51,6 +51,8 @@ class Cell:
     """Words about this row, for media with room."""
     kind: str = ""
     """A verdict, which has a colour."""
+    bar: float | None = None
+    """The length of a bar next to the figure, 0 to 1, which only a terminal shows."""
     data: tuple[Field, ...] | None = None
     """The fields of a CSV file, as `Column.csv` heads them; None: the text alone."""
 
@@ -209,7 +211,7 @@ def with_details(table: Table, *, notes: bool, inline: bool = False) -> Table:
     for place, column in enumerate(table.columns):
         own, before = table.cells_of(place), f"{column.head}, " if inline else ""
         columns.append(column)
-        cells.append([Cell(each.value, mark=each.mark, kind=each.kind) for each in own])
+        cells.append([Cell(each.value, mark=each.mark, kind=each.kind, bar=each.bar) for each in own])
         spans = [each.span.removeprefix(f"{column.span} ") for each in own]
         if inline:
             cells[-1] = [

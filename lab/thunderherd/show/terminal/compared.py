@@ -1,4 +1,4 @@
-"""A comparison on the terminal: the answer, a row a contender, what to know, and where the report is."""
+"""A comparison on the terminal."""
 
 from __future__ import annotations
 
@@ -7,27 +7,23 @@ from pathlib import Path
 from rich.console import Console
 
 from thunderherd.records.summary import Summary
-from thunderherd.show.sentences.compared import MOST_TO_KNOW, metric_answers, to_know
+from thunderherd.show.sentences.compared import metric_answers, to_know
 from thunderherd.show.tables.main import metrics_table
-from thunderherd.show.terminal.tables import print_table
-from thunderherd.text.layout import print_facts, prose
+from thunderherd.show.terminal.result_page import ResultPage, print_result
+from thunderherd.text.layout import Sentence
 
 __all__ = ["print_compared"]
 
 
-def print_compared(summary: Summary, console: Console, report: Path | None) -> None:
-    """Prints the answer in each metric, the table, and what to know."""
-    console.print()
-    for answer in metric_answers(summary):
-        prose(console, answer.sentence, style="bold" if answer.best else "")
-    console.print()
-    print_table(metrics_table(summary), console)
-    console.print()
-    lines = to_know(summary)
-    shown = lines if len(lines) <= MOST_TO_KNOW else lines[: MOST_TO_KNOW - 1]
-    facts = [("Note", line) for line in shown]
-    if len(shown) < len(lines):
-        facts.append(("Note", f"{len(lines) - len(shown)} more notes are in the report"))
-    print_facts(console, facts)
-    if report is not None:
-        console.print(f"Report  {report}", soft_wrap=True)
+def print_compared(
+    summary: Summary, console: Console, report: Path | None, following: tuple[tuple[str, str], ...] = ()
+) -> None:
+    """Prints the answer in each metric, a row for each contender, what to know, and where the report is."""
+    answers = metric_answers(summary)
+    page = ResultPage(
+        [Sentence(each.sentence, each.better, each.is_undecided) for each in answers],
+        metrics_table(summary),
+        to_know(summary),
+        (("Report", "" if report is None else str(report)), *following),
+    )
+    print_result(page, console)

@@ -2,20 +2,20 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
+
 from rich.console import Console
 
 from thunderherd.records.knee import KneeSummary
-from thunderherd.show.sentences.knee import goal_in_words, sentences
+from thunderherd.show.sentences.knee import answer, to_know
 from thunderherd.show.tables.knee import curve_table, knees_table
-from thunderherd.show.terminal.tables import print_table
+from thunderherd.show.terminal.result_page import ResultPage, print_result
+
+__all__ = ["print_knees"]
 
 
-def print_knees(summary: KneeSummary, console: Console) -> None:
-    """Prints the knees, the latency at every rate, and the answer in sentences."""
-    console.print(f"\nHighest rate with {goal_in_words(summary)}, workload {summary.workload}\n")
-    print_table(knees_table(summary), console)
-    for design in summary.designs:
-        console.print()
-        print_table(curve_table(summary, design), console)
-    for text in (*sentences(summary), *summary.notes):
-        console.print(text, soft_wrap=False)
+def print_knees(summary: KneeSummary, console: Console, following: Sequence[tuple[str, str]] = ()) -> None:
+    """Prints the answer, the knees, and what to know; of a single design its latency at every rate."""
+    is_one = len(summary.designs) == 1
+    table = curve_table(summary, summary.designs[0]) if is_one else knees_table(summary)
+    print_result(ResultPage(answer(summary), table, to_know(summary), following), console)

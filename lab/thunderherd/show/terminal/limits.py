@@ -7,31 +7,34 @@ from dataclasses import replace
 
 from rich.console import Console
 
-from thunderherd.engine.catalogue import Limit
-from thunderherd.machine.limits import DERIVED
 from thunderherd.records.limits import MachineLimits
-from thunderherd.show.tables.limits import limits_table, point_in_words
-from thunderherd.show.terminal.tables import print_table
-from thunderherd.text.layout import print_facts, prose
+from thunderherd.show.tables.limits import about, answer, limits_table, point_in_words
+from thunderherd.show.terminal.result_page import ResultPage, print_result
+from thunderherd.text.layout import Sentence
+
+__all__ = ["print_limits"]
+
+MEANING = "thunderherd list limits"
+PRICES = "thunderherd explain DIR (DIR: a run's results)"
 
 
-def print_limits(limits: MachineLimits, listed: Sequence[Limit], console: Console) -> None:
-    """Prints the table, the meaning of each limit, and the limits that could not be measured."""
-    table = limits_table(limits)
-    print_table(replace(table, caption="", notes=()), console)
-    console.print()
-    meanings = {each.name: each.summary for each in listed} | dict(DERIVED.values())
-    shown = dict.fromkeys(each.limit for each in limits.figures)
-    print_facts(console, [(limit, meanings.get(limit, "")) for limit in shown])
-    lost = [
-        (each.limit, f"{point_in_words(each.place, each.bytes)}: {each.reason}")
-        for each in limits.unavailable
-    ]
-    if lost:
-        console.print()
-        prose(console, "Unavailable on this machine:", style="")
-        print_facts(console, lost, indent=2)
-    console.print()
-    prose(console, *table.notes)
-    if limits.disturbed:
-        prose(console, f"{limits.disturbed}.", style="bold")
+def print_limits(limits: MachineLimits, console: Console) -> None:
+    """Prints the range of the limits, their table, and which of them could not be measured."""
+    table = replace(limits_table(limits), caption="", notes=())
+    page = ResultPage(
+        [Sentence(answer(limits))],
+        table,
+        [*([limits.disturbed] if limits.disturbed else []), *_unavailable(limits), *about(limits)],
+        [("Meaning", MEANING), ("Next", PRICES)],
+        others_in="the output of --json",
+    )
+    print_result(page, console)
+
+
+def _unavailable(limits: MachineLimits) -> Sequence[str]:
+    """Lists the limits without a figure; those with the same reason are one note."""
+    places: dict[str, list[str]] = {}
+    for each in limits.unavailable:
+        name = f"{each.limit} ({point_in_words(each.place, each.bytes)})"
+        places.setdefault(each.reason, []).append(name)
+    return [f"not measured: {', '.join(names)}: {reason}" for reason, names in places.items()]

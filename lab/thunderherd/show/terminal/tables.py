@@ -34,6 +34,7 @@ VERDICT_STYLES = {
     "refuted": "bold red",
     "undecided": "yellow",
     "not testable here": "dim",
+    "better": "green",
     "faster": "green",
     "slower": "red",
     "equivalent": "cyan",

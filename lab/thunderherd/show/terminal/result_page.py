@@ -1,0 +1,50 @@
+"""The end of each command that measures: the answer, one table, what to know, and where next."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+
+from rich.console import Console
+
+from thunderherd.show.tables.model import Table
+from thunderherd.show.terminal.tables import print_table
+from thunderherd.text.layout import Sentence, head_width, print_answer, print_facts
+
+__all__ = ["MOST_NOTES", "ResultPage", "print_result"]
+
+MOST_NOTES = 5
+"""The most notes; the report has all of them."""
+
+
+@dataclass(frozen=True)
+class ResultPage:
+    """A result that reads at a glance."""
+
+    answer: Sequence[Sentence]
+    table: Table | None
+    notes: Sequence[str] = ()
+    """What to know, the most important first."""
+    following: Sequence[tuple[str, str]] = ()
+    """Heads with files and commands, which are never folded."""
+    others_in: str = "the report"
+    """The place of the notes that are left out."""
+
+
+def print_result(page: ResultPage, console: Console) -> None:
+    """Prints the page. Of many notes it prints the first ones, and counts the others."""
+    console.print()
+    print_answer(console, page.answer)
+    if page.table is not None and page.table.rows:
+        console.print()
+        print_table(page.table, console)
+    notes = [*dict.fromkeys(page.notes)]
+    shown = notes if len(notes) <= MOST_NOTES else notes[: MOST_NOTES - 1]
+    facts = [("Note", line) for line in shown]
+    if len(shown) < len(notes):
+        facts.append(("Note", f"{len(notes) - len(shown)} more notes are in {page.others_in}"))
+    if facts or page.following:
+        console.print()
+    width = head_width([*facts, *page.following])
+    print_facts(console, facts, least=width)
+    print_facts(console, page.following, least=width, fold=False)
