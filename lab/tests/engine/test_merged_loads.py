@@ -13,10 +13,10 @@ from made.refusals import codes_printed, refused
 
 import thunderherd
 from thunderherd.cli import main
-from thunderherd.cli.engine import _in_words
 from thunderherd.engine import client
 from thunderherd.engine.lines import Closings, LoadResult
 from thunderherd.engine.merged_loads import ARRIVALS, load_lines, merged_loads
+from thunderherd.show.terminal.merged import notes
 from thunderherd.statistics.histograms import merged as histograms_merged
 
 
@@ -123,7 +123,7 @@ def test_loads_of_one_machine_that_ran_one_after_another_are_not_added(
     (tmp_path / "later.jsonl").write_text(moved(one, 2).model_dump_json(by_alias=True))
     assert main.run_command(["merge", str(files[0]), str(tmp_path / "later.jsonl")]) == 1
     said = capsys.readouterr().out
-    assert said.index("NOT VALID") < said.index("overlap")
+    assert said.index("Not valid") < said.index("overlap")
 
 
 def test_closings_are_added_and_time_wait_follows_from_the_counts() -> None:
@@ -139,11 +139,11 @@ def test_closings_are_added_and_time_wait_follows_from_the_counts() -> None:
 def test_ends_that_keep_connections_are_listed_with_their_shares(files: list[Path]) -> None:
     found = merged_loads(load_lines(files[0]))
     assert found.closings is not None
-    for at_server, shares in ((1, ["clients"]), (1000, ["50 %", "clients", "50 %", "server"])):
+    for at_server, shares in ((1, []), (1000, ["50 %", "clients", "50 %", "server"])):
         own = found.closings.model_copy(update={"closed_by_load": 1000, "closed_by_server": at_server})
-        told = _in_words(found.model_copy(update={"closings": own}))
-        (line,) = [each for each in told if "TIME_WAIT" in each]
-        assert re.findall(r"\d+ %|clients|server", line) == shares
+        told = notes(found.model_copy(update={"closings": own}))
+        lines = [each for each in told if "TIME_WAIT" in each]
+        assert re.findall(r"\d+ %|clients|server", " ".join(lines)) == shares
 
 
 def test_loads_with_the_same_arrival_seed_are_invalid(files: list[Path]) -> None:
@@ -193,7 +193,7 @@ def test_one_invalid_load_makes_the_merged_load_invalid(
     (tmp_path / "bad.jsonl").write_text(json.dumps(line) + "\n")
     assert main.run_command(["merge", str(files[1]), str(tmp_path / "bad.jsonl")]) == 1
     said = capsys.readouterr().out
-    assert "NOT VALID" in said and "load 2: send_lag: late" in said and "errors: reset 3" in said
+    assert "Not valid" in said and "load 2: send_lag: late" in said and "  3 reset" in said
     assert main.run_command(["merge", "--json", str(files[1]), str(tmp_path / "bad.jsonl")]) == 1
     found = json.loads(capsys.readouterr().out)
     assert found["valid"] is False and found["errors"] == {"reset": 3}
@@ -208,12 +208,16 @@ def test_merged_closed_loads_have_no_schedule(
     assert main.run_command(["merge", str(files[2]), str(tmp_path / "other.jsonl")]) == 0
     said = capsys.readouterr().out
     facts = re.findall(r"\d+|closed_connections|bytes", said)
-    assert facts[:4] == ["2", "closed_connections", "bytes", "160"]
-    assert "closed loop" in said
-    assert " 99 %: " in said and "were due" not in said
-    assert "all within" in said, "a maximum is of 100 requests"
+    assert facts[:4] == ["2", "bytes", "closed_connections", "160"]
+    rows = {line.split()[0]: line for line in said.splitlines() if line}
+    assert "since sent" in rows["Latency"] and "Due" not in rows and "Lag" not in rows
+    p50, *far, largest = re.findall(r"[\d.]+ \S?s\b|-", rows["Latency"].partition("since")[0])
+    assert "-" in far and "-" not in (p50, largest), "a maximum is of 100 requests"
+    received = sum(json.loads(text)["tally"]["bytes_received"] for text in (files[2].read_text(),) * 2)
+    assert f"{received / 1000:.3g} kB" in rows["Transfer"]
     assert main.run_command(["merge", str(files[2])]) == 0
-    assert " all: " in capsys.readouterr().out
+    (alone,) = [line for line in capsys.readouterr().out.splitlines() if line.startswith("Latency")]
+    assert alone.count(" - ") == 4, "of 80 requests only the median is known"
 
 
 def test_loads_of_different_kinds_and_bad_files_are_refused(files: list[Path], tmp_path: Path) -> None:

@@ -114,7 +114,7 @@ def test_search_without_a_crossing_succeeds(rig: Rig, typed: Typed, tmp_path: Pa
     assert answer(tmp_path / "none" / "coarse")["brackets"] == []
     assert "prefork beats iterative" in " ".join(printed.split()), "wherever its lines are broken"
     assert not (tmp_path / "none" / "dense").exists()
-    assert "Picture   " in printed
+    assert "Picture  " in printed
 
 
 def test_no_answer_is_a_failure(rig: Rig, typed: Typed, tmp_path: Path) -> None:

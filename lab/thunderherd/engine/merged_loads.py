@@ -19,7 +19,7 @@ from thunderherd.engine.lines import Closings, Latency, LoadResult, Scheduled, T
 from thunderherd.errors import UserError
 from thunderherd.statistics.histograms import maximum_ns, merged, percentile_ns
 
-__all__ = ["MergedLoads", "MergedSchedule", "load_lines", "merged_loads"]
+__all__ = ["MergedLoads", "MergedSchedule", "MergedTransfer", "load_lines", "merged_loads"]
 
 SEED, RATE, THREADS, ARRIVALS, POISSON = "arrival_seed", "rate", "threads", "arrivals", "poisson"
 OF_SCHEDULE = ("service_time", "send_lag", "connection_wait")
@@ -51,6 +51,15 @@ class MergedSchedule(_Part):
     connection_wait: Times | None
 
 
+class MergedTransfer(_Part):
+    """Bytes and calls of one direction; rates are sums over the loads."""
+
+    bytes: int
+    bytes_per_second: float
+    calls: int
+    calls_per_second: float
+
+
 class MergedLoads(_Part):
     """The merged result of several loads."""
 
@@ -59,7 +68,11 @@ class MergedLoads(_Part):
     load: str
     requests: int = Field(description="correct replies; those in the windows, if all loads have one")
     per_second: float = Field(description="the sum of the rates")
+    received: MergedTransfer = Field(description="in the windows, if all loads have one")
+    sent: MergedTransfer = Field(description="in the windows, if all loads have one")
     errors: dict[str, int]
+    user_ns: int = Field(description="CPU time of all clients in user mode")
+    system_ns: int = Field(description="CPU time of all clients in the kernel")
     closings: Closings | None = Field(description="null: a load does not report how its connections ended")
     latency: Latency | None = Field(description="null: none was measured")
     scheduled: MergedSchedule | None = Field(description="null: no open loops")
@@ -166,7 +179,11 @@ def merged_loads(results: Sequence[LoadResult]) -> MergedLoads:
         per_second=sum(each.requests_per_second for each in windows) if timed else sum(
             1e9 * each.tally.requests / each.elapsed_ns for each in results
         ),
+        received=_transfer(results, "received", "receive", timed),
+        sent=_transfer(results, "sent", "send", timed),
         errors=dict(sorted(errors.items())),
+        user_ns=sum(each.user_ns for each in results),
+        system_ns=sum(each.system_ns for each in results),
         closings=_closings(results),
         latency=_latency(latencies),
         scheduled=_schedule(results),
@@ -174,6 +191,24 @@ def merged_loads(results: Sequence[LoadResult]) -> MergedLoads:
         reasons=[*apart, *_reasons(results)],
         differing=_differing(results),
     )  # fmt: skip
+
+
+def _transfer(results: Sequence[LoadResult], way: str, verb: str, timed: bool) -> MergedTransfer:
+    """Add up bytes and calls of one direction: those of the windows, or of the whole loads."""
+    parts = []
+    for each in results:
+        window = each.window.counted if timed and each.window is not None else None
+        of_load = window or each.tally
+        seconds = (window.elapsed_ns if window else each.elapsed_ns) / 1e9
+        parts.append(
+            (getattr(of_load, f"bytes_{way}"), getattr(of_load, f"{verb}_calls"), max(seconds, 1e-9))
+        )
+    return MergedTransfer(
+        bytes=sum(moved for moved, _, _ in parts),
+        bytes_per_second=sum(moved / seconds for moved, _, seconds in parts),
+        calls=sum(calls for _, calls, _ in parts),
+        calls_per_second=sum(calls / seconds for _, calls, seconds in parts),
+    )
 
 
 def _closings(results: Sequence[LoadResult]) -> Closings | None:

@@ -9,7 +9,7 @@ from rich.console import Console
 from thunderherd.records.summary import Summary
 from thunderherd.show.sentences.compared import to_know
 from thunderherd.show.sentences.crossover import sentences
-from thunderherd.show.tables.crossover import sizes_table
+from thunderherd.show.tables.searches import sizes_table
 from thunderherd.show.terminal.result_page import ResultPage, print_result
 from thunderherd.text.figures import capital, printable
 from thunderherd.text.layout import Sentence

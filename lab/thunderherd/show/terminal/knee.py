@@ -8,7 +8,7 @@ from rich.console import Console
 
 from thunderherd.records.knee import KneeSummary
 from thunderherd.show.sentences.knee import answer, to_know
-from thunderherd.show.tables.knee import curve_table, knees_table
+from thunderherd.show.tables.searches import curve_table, knees_table
 from thunderherd.show.terminal.result_page import ResultPage, print_result
 
 __all__ = ["print_knees"]

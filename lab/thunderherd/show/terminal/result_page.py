@@ -6,9 +6,11 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 
 from rich.console import Console
+from rich.text import Text
 
 from thunderherd.show.tables.model import Table
 from thunderherd.show.terminal.tables import print_table
+from thunderherd.text.figures import printable
 from thunderherd.text.layout import Sentence, head_width, print_answer, print_facts
 
 __all__ = ["MOST_NOTES", "ResultPage", "print_result"]
@@ -22,7 +24,8 @@ class ResultPage:
     """A result that reads at a glance."""
 
     answer: Sequence[Sentence]
-    table: Table | None
+    table: Table | Sequence[str] | None
+    """The table, or the lines of one that is already laid out."""
     notes: Sequence[str] = ()
     """What to know, the most important first."""
     following: Sequence[tuple[str, str]] = ()
@@ -35,9 +38,7 @@ def print_result(page: ResultPage, console: Console) -> None:
     """Prints the page. Of many notes it prints the first ones, and counts the others."""
     console.print()
     print_answer(console, page.answer)
-    if page.table is not None and page.table.rows:
-        console.print()
-        print_table(page.table, console)
+    _print(page.table, console)
     notes = [*dict.fromkeys(page.notes)]
     shown = notes if len(notes) <= MOST_NOTES else notes[: MOST_NOTES - 1]
     facts = [("Note", line) for line in shown]
@@ -48,3 +49,14 @@ def print_result(page: ResultPage, console: Console) -> None:
     width = head_width([*facts, *page.following])
     print_facts(console, facts, least=width)
     print_facts(console, page.following, least=width, fold=False)
+
+
+def _print(table: Table | Sequence[str] | None, console: Console) -> None:
+    if isinstance(table, Table):
+        if table.rows:
+            console.print()
+            print_table(table, console)
+    elif table:
+        console.print()
+        for line in table:
+            console.print(Text(printable(line)), soft_wrap=True)

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from thunderherd.records.knee import DesignKnee, KneePoint, KneeSummary
-from thunderherd.show.tables.knee import curve_table, knees_table
+from thunderherd.show.tables.searches import curve_table, knees_table
 from thunderherd.text.figures import ABSENT
 
 FOUND = DesignKnee(
