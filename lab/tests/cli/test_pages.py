@@ -27,7 +27,7 @@ NAMES = [each.__name__.rstrip("_") for each in COMMANDS]
 
 @pytest.fixture(autouse=True)
 def plain_terminal(monkeypatch: pytest.MonkeyPatch) -> None:
-    for name, value in {"COLUMNS": "110", "NO_COLOR": "1", "TERM": "dumb"}.items():
+    for name, value in {"COLUMNS": "80", "NO_COLOR": "1", "TERM": "dumb"}.items():
         monkeypatch.setenv(name, value)
 
 

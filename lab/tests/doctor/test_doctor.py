@@ -200,7 +200,7 @@ def test_page_matches_the_golden_file(made_machine: MadeMachine, golden: Callabl
         ),
         StudyHere(name="cannot", runs="not", usual_size="quick", sizes={"quick": cannot}, uncounted=()),
     )  # fmt: skip
-    page_of = "\n".join(lines_of(diagnosed(made_machine, *studies), 100)) + "\n"
+    page_of = "\n".join(lines_of(diagnosed(made_machine, *studies), 80)) + "\n"
     golden("doctor/page.txt", page_of)
 
 

@@ -40,7 +40,7 @@ load = cache(directory.load)
 @pytest.fixture
 def printed(run: Path, monkeypatch: pytest.MonkeyPatch) -> Callable[..., str]:
     monkeypatch.chdir(run.parent)
-    monkeypatch.setenv("COLUMNS", "110")
+    monkeypatch.setenv("COLUMNS", "80")
     monkeypatch.setattr(directory, "load", load)
     try:
         load(run)
@@ -95,14 +95,13 @@ def test_printed_pages(
     )
 
 
-def test_the_narrow_page(
-    run: Path,
-    printed: Callable[..., str],
-    golden: Callable[[str, str], None],
-    monkeypatch: pytest.MonkeyPatch,
+def test_explanation_of_a_pair(
+    run: Path, printed: Callable[..., str], golden: Callable[[str, str], None]
 ) -> None:
-    monkeypatch.setenv("COLUMNS", "80")
-    golden(f"{run.name}/table-80.txt", printed("table", run.name, "--pairs"))
+    summary = load(run).summary
+    assert summary is not None and summary.explanations
+    pair = summary.explanations[-1]
+    golden(f"{run.name}/explain-pair.txt", printed("explain", run.name, pair.a, pair.b))
 
 
 def text_of(page: str) -> str:

@@ -86,7 +86,8 @@ def compare(
 ) -> int:
     """Compare servers on this machine, in CPU, throughput, latency and memory.
 
-    Any setting of the servers or of the load may be given by its name: --pipeline 4, --think 50us.
+    Each setting of the servers or of the load is an option, too, such as --think 50us. Example: compare epoll
+    prefork,pool=8 -c 100 --fail-if-slower 5%
     """
     check_resume("compare", resume=resume, out=out)
     contenders, settings = _parted(words)

@@ -40,16 +40,18 @@ JOINED = " or ".join(f"{OPTION} {each.name}" for each in with_namespaces())
 HELP_ALL = "--help-all"
 """Option of `serve` and `load` that lists all options; `--help` lists those that most people need."""
 
+AFTER = f",\n{'':23}"
+"""The end of a line of the help, and the indent of the next."""
 HELP = f"""
 Lab options:
-      {OPTION} <LAB>      {LAB_VALUE}
-                       [default: {USUAL.name}]. `load` joins the server's lab: {JOINED}, or
-                       {JOINED}:PID if there are several
+      {OPTION} <LAB>      {LAB_VALUE.replace(", or", AFTER + "or")}
+                       [default: {USUAL.name}]. `load` joins the server's lab:
+                       {JOINED}, or {JOINED}:PID if there are several
 """
 SERVE_HELP = f"""\
       {", ".join(f"--{key}" for key in QUANTITIES)}
-                       Quantities of {JOINED}, such as --mtu 9000 --rate 10gbit --delay 5ms
-                       --loss 0.1%
+                       Quantities of {JOINED}, such as --mtu 9000
+                       --rate 10gbit --delay 5ms --loss 0.1%
 """
 
 

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import os
 import tomllib
 from collections.abc import Sequence
 from typing import TYPE_CHECKING, Annotated, Any
@@ -50,7 +51,7 @@ MARK = "*"
 """Follows the name of an unavailable entry in the overview."""
 
 PLAIN_WIDTH = 160
-"""Columns if the output is no terminal: wide enough for almost every summary."""
+"""Columns if the output is no terminal and $COLUMNS is not set: wide enough for almost every summary."""
 
 Entry = dict[str, Any]
 
@@ -196,7 +197,7 @@ def _console() -> Console:
     from rich.console import Console
 
     console = Console(highlight=False, markup=False, emoji=False)
-    if not console.is_terminal:
+    if not console.is_terminal and not os.environ.get("COLUMNS"):
         console.width = PLAIN_WIDTH
     return console
 
@@ -217,14 +218,13 @@ def _print_overview(offered: dict[str, Any]) -> None:
 
 
 def _print_kind(kind: str, offered: dict[str, Any]) -> None:
-    """Print the heading of a kind, then a line for each entry, cut at the edge of the terminal."""
-    console, entries = _console(), offered[kind]
-    longest = max(len(entry["name"]) for entry in entries)
+    """Print the heading of a kind, then the name and the summary of each entry."""
+    console, entries, table = _console(), offered[kind], _table()
     console.print(_heading(console, HEADINGS[kind]))
     for entry in entries:
         mark = "" if _is_available(entry) else "unavailable: "
-        line = _title(f"  {entry['name']:{longest}}").append(f"  {mark}{_summary(entry)}", "not bold")
-        console.print(line, no_wrap=True, overflow="ellipsis")
+        table.add_row(_title(f"  {entry['name']}"), f"{mark}{_summary(entry)}")
+    _print(console, table)
     if kind == "counters":
         _print(console, f"\n{_events(offered['events_of_perf'])}")
     console.print(f"\n`list {kind} {entries[0]['name']}` for an entry")

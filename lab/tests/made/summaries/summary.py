@@ -62,7 +62,7 @@ def summary(seed: int = 30) -> Summary:
         seed=seed,
         command=["thunderherd", "run", "unp-ch30", "--quick", "--seed", str(seed)],
         started="2025-01-02T03:04:05+00:00",
-        notes=["congestion control is bbr: machines with cubic may show other figures"],
+        notes=["the machine is invented: others may show other figures"],
     )
 
 

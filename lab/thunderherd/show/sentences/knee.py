@@ -43,12 +43,11 @@ def sentences(summary: KneeSummary) -> list[str]:
 
 
 def answer(summary: KneeSummary) -> list[Sentence]:
-    """Answers for the best design, then for each pair, then for designs without a knee."""
+    """Answers for the best design, then for its pairs, then for designs without a knee."""
     known = sorted((each for each in summary.designs if each.rate is not None), key=lambda each: -_rate(each))
     others = [each for each in summary.designs if each.rate is None]
-    of_pairs = [
-        Sentence(_of_pair(each), _better_of(each), each.verdict == "undecided") for each in summary.pairs
-    ]
+    pairs = [each for each in summary.pairs if not known or known[0].name in (each.a, each.b)]
+    of_pairs = [Sentence(_of_pair(each), _better_of(each), each.verdict == "undecided") for each in pairs]
     beaten = {worse for each in summary.pairs for worse in ({each.a, each.b} - {*_better_of(each)})}
     better = tuple(each.name for each in known[:1] if len(known) > 1 and each.name not in beaten)
     goal = f"keeps the {METRICS[summary.metric].words} within {seconds_in_words(summary.goal_seconds)}"

@@ -28,9 +28,9 @@ def print_crossover(
     answer, *caveats = map(printable, sentences(last, sweep))
     better = tuple(each.after for each in found.brackets) or ((found.ahead,) if found.ahead else ())
     is_undecided = found.outcome in (None, "nowhere_separated")
-    # A remark of the sweep is among the caveats, and what was given up has no figure.
-    known = {*sweep.remarks, *((last.limits and [last.limits.disturbed]) or [])}
-    notes = [each for each in to_know(last) if each not in known]
+    # The caveats have the number of trials and the remarks of the sweep.
+    _, *notes = to_know(last)
+    notes = [each for each in notes if each not in sweep.remarks]
     page = ResultPage(
         [Sentence(answer, better if len(better) == 1 else (), is_undecided)],
         sizes_table(stages),
