@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import io
+import re
 from collections.abc import Callable
 from functools import partial
 from pathlib import Path
@@ -21,6 +22,7 @@ from thunderherd.show.terminal.crossover import print_crossover
 from thunderherd.show.terminal.knee import print_knees
 from thunderherd.show.terminal.merged import print_merged
 from thunderherd.show.terminal.study import print_pairs, print_study
+from thunderherd.text.layout import make_console
 
 Golden = Callable[[str, str], None]
 
@@ -29,9 +31,14 @@ RESULTS = "results/2026-11-25-12-00-00-a-search-whose-directory-has-a-long-name/
 FOLLOWING = (("Report", RESULTS), ("Next", f"thunderherd table {RESULTS}"))
 
 
-def printed(show: Callable[[Console], Any], *, terminal: bool = False) -> str:
+def printed(show: Callable[[Console], Any], *, terminal: bool = False, width: int = WIDTH) -> str:
     stream = io.StringIO()
-    show(Console(file=stream, width=WIDTH, force_terminal=terminal, markup=False, highlight=False))
+    show(
+        Console(
+            file=stream, width=width, force_terminal=terminal, markup=False, highlight=False,
+            color_system="standard" if terminal else "auto",
+        )
+    )  # fmt: skip
     return "".join(f"{line.rstrip()}\n" for line in stream.getvalue().splitlines())
 
 
@@ -58,6 +65,71 @@ PAGES: dict[str, Callable[[Console], Any]] = {
 def test_page(name: str, golden: Golden) -> None:
     golden(f"pages/{name}.txt", printed(PAGES[name]))
 
+
+# Colours and bars ------------------------------------------------------------------------------------------
+
+ESCAPE = re.compile(r"\x1b\[([\d;]*)m")
+GREEN, YELLOW, BOLD = "32", "33", "1"
+BLOCKS = re.compile("[▏▎▍▌▋▊▉█]+")
+
+
+def codes(text: str) -> set[str]:
+    """The codes of styles in a text."""
+    return {code for found in ESCAPE.findall(text) for code in found.split(";")}
+
+
+@pytest.fixture
+def coloured(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.delenv("NO_COLOR", raising=False)
+    monkeypatch.setenv("TERM", "xterm")
+
+
+@pytest.mark.usefixtures("coloured")
+def test_better_ones_are_green_and_undecided_ones_yellow_on_a_terminal() -> None:
+    first, *_ = printed(PAGES["knee"], terminal=True).strip().splitlines()
+    assert ESCAPE.findall(first)[0] == f"{BOLD};{GREEN}" and ESCAPE.split(first)[2] == "epoll"
+    found = printed(PAGES["crossover-one"], terminal=True)
+    (undecided, *_) = [line for line in found.splitlines() if "undecided" in line]
+    assert YELLOW in codes(undecided) and GREEN not in codes(undecided)
+    nowhere = printed(PAGES["crossover-nowhere"], terminal=True).strip().splitlines()
+    assert ESCAPE.findall(nowhere[0])[0] == f"{BOLD};{YELLOW}"
+
+
+@pytest.mark.parametrize("name", PAGES)
+def test_a_pipe_gets_neither_colours_nor_bars(name: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    """A console as commands make it, on a file."""
+    for variable in ("NO_COLOR", "FORCE_COLOR"):
+        monkeypatch.delenv(variable, raising=False)
+    stream = io.StringIO()
+    PAGES[name](make_console(stream))
+    assert "\x1b" not in stream.getvalue() and not BLOCKS.search(stream.getvalue())
+
+
+@pytest.mark.parametrize("name", PAGES)
+def test_without_colours_a_terminal_shows_the_same_text(name: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("NO_COLOR", "1")
+    monkeypatch.setenv("TERM", "xterm")
+    plain = printed(PAGES[name], terminal=True)
+    assert not codes(plain) & {*map(str, range(30, 50))}
+    monkeypatch.delenv("NO_COLOR")
+    assert ESCAPE.sub("", printed(PAGES[name], terminal=True)) == ESCAPE.sub("", plain)
+    assert all(len(line) <= WIDTH or line.startswith(WHOLE) for line in ESCAPE.sub("", plain).splitlines())
+
+
+@pytest.mark.usefixtures("coloured")
+@pytest.mark.parametrize(("width", "longest"), [(140, 16), (80, 10)])
+def test_bars_are_as_long_as_their_figures(width: int, longest: int) -> None:
+    found = ESCAPE.sub("", printed(PAGES["knee"], terminal=True, width=width))
+    bars = {
+        name: len(bar[0]) for name in KNEES for line in found.splitlines()
+        if line.startswith(name) and (bar := BLOCKS.search(line))
+    }  # fmt: skip
+    shares = {name: rate / max(KNEES.values()) for name, rate in KNEES.items()}
+    assert bars == {name: pytest.approx(longest * share, abs=1) for name, share in shares.items()}
+    assert max(bars.values()) == longest
+
+
+# Widths -----------------------------------------------------------------------------------------------------
 
 WHOLE = (
     "Report",

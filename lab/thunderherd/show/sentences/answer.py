@@ -97,6 +97,8 @@ class Answer:
     """The meaning of the places."""
     over: Places | None = None
     """The places over the first sweep, if there is no main table."""
+    better: tuple[str, ...] = ()
+    """The contenders of the sentence that no other beats, if at least one is beaten."""
 
 
 def answer(summary: Summary) -> Answer:
@@ -104,10 +106,11 @@ def answer(summary: Summary) -> Answer:
     of_sweeps = [
         (printable(sweep.title), text) for sweep in summary.sweeps if (text := sweep_answer(summary, sweep))
     ]
-    first = _of_main(summary)
+    first, better = _of_main(summary), _first_of_main(summary)
     if summary.further_pairs:
         in_metrics = metric_answers(summary)
         first, of_sweeps = in_metrics[0].sentence, [(each.head, each.sentence) for each in in_metrics[1:]]
+        better = in_metrics[0].better
     elif not first and of_sweeps:
         first = f"{of_sweeps[0][0]}. {of_sweeps[0][1]}"
         of_sweeps = of_sweeps[1:]
@@ -124,6 +127,7 @@ def answer(summary: Summary) -> Answer:
         is_judged=bool(places),
         about=_about(summary, bool(places) or (over is not None and over.is_judged), over),
         over=over,
+        better=better,
     )
 
 
@@ -164,6 +168,13 @@ def _places(names: Sequence[str], pairs: Iterable[PairSummary]) -> dict[str, tup
             better[behind] += 1
             worse[ahead] += 1
     return {name: (better[name] + 1, len(names) - worse[name]) for name in names}
+
+
+def _first_of_main(summary: Summary) -> tuple[str, ...]:
+    """Lists the contenders of the main table that share first place; empty if no other is worse."""
+    places = places_of(summary)
+    first = tuple(name for name, (place, _) in places.items() if place == 1)
+    return first if len(first) < len(places) else ()
 
 
 def _of_main(summary: Summary) -> str:

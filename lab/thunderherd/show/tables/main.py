@@ -5,7 +5,7 @@ Every printed figure is in `summary.json`.
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, replace
 
 from thunderherd.metrics.table import CPU_PER_CONNECTION, metric
@@ -43,7 +43,7 @@ from thunderherd.text.figures import (
     unit_of,
     words_of,
 )
-from thunderherd.text.shown import digits_for, shown_of, unit_for
+from thunderherd.text.shown import ShownEstimate, digits_for, shown_of, unit_for
 
 MORE_IS_BETTER = "If more is better, the ratio is that of the times per item: below 1, a is better."
 
@@ -54,6 +54,7 @@ def main_table(summary: Summary) -> Table:
     """Shows the study's metric by contender, with the source's figures, worker use and ranks."""
     main = main_of(summary)
     figures, papers, marks = main_figures(summary), main_papers(summary), _marks_of_main(summary)
+    bars = shares_of({each.name: shown_of(summary, each, summary.study.metric) for each in main})
     unit, has_labels = _main_unit(summary), any(each.label != each.name for each in main)
     labels = "In the paper's words" if summary.study.source else "Label"
     columns = [
@@ -72,7 +73,7 @@ def main_table(summary: Summary) -> Table:
         cells = (
             Cell(ABSENT if each.row is None else str(each.row)),
             Cell(each.name, note=each.label),
-            replace(figures[each.name], mark=marks.ours.get(each.name, "")),
+            replace(figures[each.name], mark=marks.ours.get(each.name, ""), bar=bars.get(each.name)),
             _control(each, summary),
             Cell(paper, mark=marks.papers.get(each.name, "")),
             Cell(
@@ -86,6 +87,19 @@ def main_table(summary: Summary) -> Table:
         rows.append(Row(cells, "control" if each.control_of is not None else ""))
     notes = (*legend(summary), *marks.notes)
     return Table(main_caption(summary), tuple(columns), tuple(rows), notes).without_empty()
+
+
+def shares_of(figures: Mapping[str, ShownEstimate | None]) -> dict[str, float]:
+    """Gives each estimate as a share of the largest one, for bars; empty unless several are above 0."""
+    return shares({name: each.value for name, each in figures.items() if each is not None})
+
+
+def shares(values: Mapping[str, float]) -> dict[str, float]:
+    """Gives each value as a share of the largest one; empty unless there are several, all above 0."""
+    largest = max(values.values(), default=0.0)
+    if len(values) < 2 or min(values.values()) <= 0:
+        return {}
+    return {name: value / largest for name, value in values.items()}
 
 
 def heading_of(summary: Summary) -> str:
@@ -198,8 +212,8 @@ def metrics_table(summary: Summary) -> Table:
     answers = metric_answers(summary)
     bases = list(dict.fromkeys(each.base for each in summary.contenders))
     columns, cells = [Column("Contender", "name")], []
-    for answer in answers:
-        head, of_bases = _metric_column(summary, answer)
+    for place, answer in enumerate(answers):
+        head, of_bases = _metric_column(summary, answer, with_bars=not place)
         if head in {each.head for each in columns}:
             head = f"{head} at that rate"
         columns.append(Column(head))
@@ -212,18 +226,20 @@ def metrics_table(summary: Summary) -> Table:
     return Table(summary.study.title, tuple(columns), rows, tuple(notes))
 
 
-def _metric_column(summary: Summary, answer: MetricAnswer) -> tuple[str, dict[str, Cell]]:
+def _metric_column(summary: Summary, answer: MetricAnswer, *, with_bars: bool) -> tuple[str, dict[str, Cell]]:
     own = [each for each in summary.contenders if each.sweep == answer.sweep]
     values = {each.base: _value_or_bound(each, answer.metric) for each in own}
     known = [value for value, _ in values.values() if value is not None]
     unit = unit_of(answer.metric, summary.study.normalise_connections, known, summary.study.counters)
     digits = decimals([unit.of(value) for value in known]) if known else 0
     labels = labels_of(summary)
+    bars = shares({base: value for base, (value, _) in values.items() if value}) if with_bars else {}
     is_split = 0 < len(answer.best) < len(own)
     cells = {
         base: Cell(
             ABSENT if value is None else f"{'≥ ' if is_bound else ''}{number(unit.of(value), digits)}",
             mark=UNBEATEN if is_split and labels[base] in answer.best else "",
+            bar=bars.get(base),
         )
         for base, (value, is_bound) in values.items()
     }

@@ -28,7 +28,7 @@ from thunderherd.show.tables.runs import main_runs, sweep_runs
 from thunderherd.show.tables.sweeps import main_further, slope_table, sweep_tables, sweeps_legend
 from thunderherd.show.terminal.tables import print_table
 from thunderherd.text.figures import count, main_of
-from thunderherd.text.layout import print_facts, prose
+from thunderherd.text.layout import Sentence, print_answer, print_facts, prose
 
 __all__ = ["print_counters", "print_pairs", "print_study"]
 
@@ -81,9 +81,8 @@ def _print_answer(summary: Summary, console: Console) -> None:
     found = answer(summary)
     # A single sweep needs no heading before its answer.
     alone = sweep_answer(summary, summary.sweeps[0]) if _is_one_sweep(summary) else ""
-    prose(console, alone or found.sentence, style="bold")
-    for _, sentence in found.further[:MOST_ANSWERS]:
-        prose(console, sentence, style="")
+    further = [Sentence(sentence) for _, sentence in found.further[:MOST_ANSWERS]]
+    print_answer(console, [Sentence(alone or found.sentence, () if alone else found.better), *further])
     if (left := len(found.further) - MOST_ANSWERS) > 0:
         prose(console, f"The report has {count(left, 'further answer')}.", style="")
 

@@ -6,7 +6,7 @@ Details of a figure are next to it or below it. A matrix that is still too wide 
 from __future__ import annotations
 
 import re
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 from rich import box
 from rich.console import Console
@@ -29,16 +29,28 @@ SHORT_BETWEEN = ".."
 NOTE = re.compile(rf"(?:[⁰{MARKS}]+|[a-zR]\S*:) ")
 """The head of a note. Further lines are aligned with the text after it."""
 
+BEST, BAR = "better", "bar"
+"""Kinds of cells that are no verdicts: of the better contender, and of a bar."""
+
 VERDICT_STYLES = {
     "supported": "bold green",
     "refuted": "bold red",
     "undecided": "yellow",
     "not testable here": "dim",
-    "better": "green",
+    BEST: "green",
+    BAR: "dim",
     "faster": "green",
     "slower": "red",
     "equivalent": "cyan",
 }
+
+
+BAR_WIDTHS = (16, 10, 6, 4)
+"""The lengths of the longest bar, of which the first that fits is used."""
+EIGHTHS = " ▏▎▍▌▋▊▉█"
+"""The blocks of a bar, by eighths."""
+MARK_STYLES = {"*": "green", "~": "yellow"}
+"""The styles of figures by the mark of their standing: the best, and those not decided."""
 
 
 @dataclass(frozen=True)
@@ -71,6 +83,9 @@ def print_table(table: Table, console: Console) -> None:
     for part in _parts(table, console):
         layouts = LAYOUTS[part.kind]
         chosen = next((each for each in layouts if _fits(part, each, console)), layouts[-1])
+        if console.is_terminal and not console.options.ascii_only:
+            barred = (_with_bars(part, width) for width in BAR_WIDTHS)
+            part = next((each for each in barred if _fits(each, chosen, console)), part)
         _show(_rich_table(part, chosen, console.is_terminal), console)
     for note in table.notes:
         head = found[0] if (found := NOTE.match(note)) else ""
@@ -91,6 +106,33 @@ def _parts(table: Table, console: Console) -> list[Table]:
         if all(any(_fits(part, each, console) for each in layouts) for part in parts):
             break
     return parts
+
+
+def _with_bars(table: Table, width: int) -> Table:
+    """Adds a column of bars next to each column whose cells have them; the longest is so many blocks."""
+    columns: list[Column] = []
+    cells: list[list[Cell]] = []
+    for place, column in enumerate(table.columns):
+        own = table.cells_of(place)
+        columns.append(column)
+        cells.append(own)
+        if any(each.bar is not None for each in own):
+            columns.append(Column("", "short"))
+            cells.append(
+                [Cell(_bar(each.bar, width), kind=BEST if "*" in each.mark else BAR) for each in own]
+            )
+    rows = (
+        replace(row, cells=tuple(of)) for row, of in zip(table.rows, zip(*cells, strict=True), strict=True)
+    )
+    return replace(table, columns=tuple(columns), rows=tuple(rows))
+
+
+def _bar(share: float | None, width: int) -> str:
+    """Draws a bar in eighths of a block, at least one; empty without a share."""
+    if share is None:
+        return ""
+    eighths = max(1, round(8 * width * min(1.0, share)))
+    return (EIGHTHS[8] * (eighths // 8) + EIGHTHS[eighths % 8]).rstrip()
 
 
 def _fits(table: Table, layout: _Layout, console: Console) -> bool:
@@ -126,7 +168,8 @@ def _rich_table(table: Table, layout: _Layout, terminal: bool, words: int | None
         texts, is_same = [], bool(above)
         for place, (column, cell) in enumerate(zip(shown.columns, row.cells, strict=True)):
             is_same = is_same and not column.repeats and cell == above[place]
-            style = VERDICT_STYLES.get(cell.kind, "")
+            of_mark = next((each for mark, each in MARK_STYLES.items() if mark in cell.mark), "")
+            style = VERDICT_STYLES.get(cell.kind, "" if cell.kind else of_mark)
             if row.kind == "of-runs" and column.kind == "figure":
                 style = "dim"
             elif place == shown.name_place:
