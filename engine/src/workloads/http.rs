@@ -195,22 +195,33 @@ fn understand(head: &httparse::Request<'_, '_>, length: usize) -> Request {
 #[derive(Default)]
 struct Fields {
     hosts: usize,
+    /// The value of Content-Length.
+    length: Option<u64>,
     body: bool,
     close: bool,
     keep_alive: bool,
 }
 
 impl Fields {
-    /// `None` if a Content-Length is not a number: the end of the request is unknown then.
+    /// `None` if a Host is no host, or a Content-Length is not a number or contradicts another: the end of the request is
+    /// unknown then.
     fn read(headers: &[Header<'_>]) -> Option<Self> {
         let mut fields = Fields::default();
         for &Header { name, value } in headers {
             if name.eq_ignore_ascii_case("host") {
+                if !value.trim_ascii().iter().all(|&byte| may_be_in_host(byte)) {
+                    return None;
+                }
                 fields.hosts += 1;
             } else if name.eq_ignore_ascii_case("transfer-encoding") {
                 fields.body = true;
             } else if name.eq_ignore_ascii_case("content-length") {
-                fields.body |= content_length(value)? > 0;
+                let length = content_length(value)?;
+                if fields.length.is_some_and(|other| other != length) {
+                    return None;
+                }
+                fields.length = Some(length);
+                fields.body |= length > 0;
             } else if name.eq_ignore_ascii_case("connection") {
                 for option in value.split(|&byte| byte == b',').map(<[u8]>::trim_ascii) {
                     fields.close |= option.eq_ignore_ascii_case(b"close");
@@ -220,6 +231,11 @@ impl Fields {
         }
         Some(fields)
     }
+}
+
+/// Whether a byte may be in a host with a port (RFC 3986, sections 2 and 3.2.2).
+fn may_be_in_host(byte: u8) -> bool {
+    byte.is_ascii_alphanumeric() || b"-._~%!$&'()*+,;=:[]".contains(&byte)
 }
 
 /// Extracts the path of a request's target, without its query; the target may be an absolute URI.

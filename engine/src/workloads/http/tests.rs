@@ -116,6 +116,12 @@ fn garbage_is_answered_and_ends_the_connection() {
     answers(&format!("GET / HTTP/1.1\r\n{HOST}{HOST}\r\n"), &["400c"], "bad_request");
     answers("GET / HTTP/1.1\r\nHost : a\r\n\r\n", &["400c"], "bad_request");
     answers(&format!("GET / HTTP/1.1\r\n{HOST} folded\r\n\r\n"), &["400c"], "bad_request");
+    for host in ["a/b", "a b", "a@b", "a?", "\"a\""] {
+        answers(&format!("GET / HTTP/1.1\r\nHost: {host}\r\n\r\n"), &["400c"], "bad_request");
+    }
+    for host in ["", "a.b-c:80", "[::1]:80", "a%20b", "a "] {
+        answers(&format!("GET / HTTP/1.1\r\nHost: {host}\r\n\r\n"), &["200k"], "open");
+    }
     answers("GET / HTTP/1.0\r\n\r\n", &["200c"], "closed");
     answers("\r\n\r\nGET / HTTP/1.0\r\n\r\n", &["200c"], "closed");
 }
@@ -144,10 +150,11 @@ fn a_body_is_never_taken_for_a_request() {
         (length.as_str(), "413c"),
         ("Transfer-Encoding: chunked\r\n", "413c"),
         ("Transfer-Encoding: identity\r\nContent-Length: 0\r\n", "413c"),
-        (&format!("Content-Length: 0\r\n{length}"), "413c"),
-        (&format!("{length}Content-Length: 0\r\n"), "413c"),
+        (&format!("Content-Length: 0\r\n{length}"), "400c"),
+        (&format!("{length}Content-Length: 0\r\n"), "400c"),
         ("Content-Length: +0\r\n", "400c"),
         ("Content-Length: 0, 41\r\n", "400c"),
+        (&format!("{length}{length}"), "413c"),
         ("Content-Length: \r\n", "400c"),
         ("Content-Length: 99999999999999999999\r\n", "400c"),
         ("Content-Length : 41\r\n", "400c"),
