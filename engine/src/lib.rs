@@ -7,6 +7,7 @@
 pub mod base;
 pub mod cli;
 pub mod client;
+pub mod conform;
 pub mod count;
 pub mod counters;
 pub mod designs;

@@ -37,6 +37,7 @@ pub fn command() -> Command {
         .subcommand(serve_command())
         .subcommand(host_command())
         .subcommand(load_command())
+        .subcommand(conform_command())
         .subcommand(count_command())
         .subcommand(profile_command())
         .subcommand(flame_command())
@@ -164,6 +165,31 @@ pub fn load_settings() -> [(&'static str, Vec<Setting>); 4] {
         ("Settings of workloads", settings(WORKLOADS, |workload| workload.client_settings)),
         ("Settings of every load", catalogue::LOAD_SETTINGS.to_vec()),
     ]
+}
+
+fn conform_command() -> Command {
+    let command = Command::new("conform")
+        .about("Run the cases that any server of a workload must pass; exit status 1 if one fails")
+        .arg(chosen("workload", WORKLOADS).required_unless_present("list").help("The protocol"))
+        .arg(text("connect", "HOST:PORT").required_unless_present("list").help("Address of the server"))
+        .arg(
+            text("case", "N,N")
+                .value_delimiter(',')
+                .value_parser(value_parser!(u32))
+                .action(ArgAction::Append)
+                .help("Cases to run, by number (default: all of the workload)"),
+        )
+        .arg(flag("list").conflicts_with_all(["workload", "connect"]).help("List the cases, and run none"))
+        .arg(
+            flag("control")
+                .requires("json")
+                .help("When a case needs it, print a line, and read from standard input that the server was stopped"),
+        )
+        .arg(flag("until-failure").help("End after the first case that fails"))
+        .arg(flag("allow-remote").help("Send the cases to a server that is not on this machine"))
+        .arg(flag("json").help("Print a JSON line for each case"))
+        .arg(parent());
+    with_settings(command, [("Settings", runs::conform::SETTINGS.to_vec())])
 }
 
 /// The first counters that `perf stat` shows by default.

@@ -58,6 +58,7 @@ pub fn run(arguments: Vec<OsString>) -> Result<ExitCode> {
         Some(("serve", matches)) => serve(matches),
         Some(("host", matches)) => host(matches),
         Some(("load", matches)) => load(matches).map(|()| ExitCode::SUCCESS),
+        Some(("conform", matches)) => conform(matches),
         Some(("count", matches)) => count(matches),
         Some(("profile", matches)) => profile(matches),
         Some(("flame", matches)) => flame(matches).map(|()| ExitCode::SUCCESS),
@@ -389,6 +390,33 @@ fn say_accepted(matches: &ArgMatches, accepted: lines::Accepted, command: &str) 
 
 fn say_line(line: &lines::Line) -> Result<()> {
     say(&(serde_json::to_string(line)? + "\n"))
+}
+
+fn conform(matches: &ArgMatches) -> Result<ExitCode> {
+    follow_parent(matches)?;
+    let json = matches.get_flag("json");
+    if matches.get_flag("list") {
+        return runs::conform::list(json).map(|()| ExitCode::SUCCESS);
+    }
+    let settings = Settings::new(runs::conform::SETTINGS, &parsed(matches, runs::conform::SETTINGS)?);
+    let target = address::resolve("--connect", word(matches, "connect"))?;
+    if let Some(remote) = runs::remote::first_remote(&target)?.filter(|_| !matches.get_flag("allow-remote")) {
+        return Err(mistake_with_hint(
+            "address.remote",
+            format!("--connect: {remote} is neither a loopback address nor in a namespace made for it"),
+            "--allow-remote sends the cases anyway, with garbage and resets",
+        ));
+    }
+    let failed = runs::conform::run(&runs::conform::Plan {
+        workload: word(matches, "workload").to_owned(),
+        target,
+        cases: matches.get_many("case").into_iter().flatten().copied().collect(),
+        settings,
+        control: matches.get_flag("control"),
+        until_failure: matches.get_flag("until-failure"),
+        json,
+    })?;
+    Ok(if failed == 0 { ExitCode::SUCCESS } else { ExitCode::FAILURE })
 }
 
 fn count(matches: &ArgMatches) -> Result<ExitCode> {

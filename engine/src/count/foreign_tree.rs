@@ -6,11 +6,13 @@
 use std::collections::BTreeSet;
 use std::fs;
 use std::io;
+use std::net::SocketAddr;
 use std::path::PathBuf;
 
 use anyhow::{Context, Result, bail};
 
 use crate::count::counter::{Figure, Reading};
+use crate::net::socket_diagnosis::SocketDiagnosis;
 use crate::sys::clock;
 use crate::sys::process::{self, Pid, Reaped};
 
@@ -64,9 +66,22 @@ impl Reading for ForeignTree {
     }
 }
 
+/// Lists the processes that listen at an address. Fails with the reason if they cannot be found.
+pub fn listening_at(address: SocketAddr) -> Result<Vec<Pid>> {
+    let inodes = SocketDiagnosis::open()?.listeners(address)?;
+    if inodes.is_empty() {
+        bail!("no process of this machine and its network namespace listens at {address}");
+    }
+    let found = holders(&inodes)?;
+    if found.is_empty() {
+        bail!("the process that listens at {address} belongs to another user; root can see it");
+    }
+    Ok(found)
+}
+
 /// Lists the processes that have a descriptor of one of these sockets. Processes of other users cannot be examined without
 /// privilege.
-pub fn holders(inodes: &[u32]) -> Result<Vec<Pid>> {
+fn holders(inodes: &[u32]) -> Result<Vec<Pid>> {
     let wanted: Vec<PathBuf> = inodes.iter().map(|inode| PathBuf::from(format!("socket:[{inode}]"))).collect();
     let mut found = Vec::new();
     for entry in fs::read_dir("/proc").context("/proc cannot be read")?.flatten() {
@@ -107,7 +122,6 @@ mod tests {
     use std::process::{Command, Stdio};
 
     use super::*;
-    use crate::net::socket_diagnosis::SocketDiagnosis;
 
     #[test]
     fn the_cpu_time_of_a_tree_includes_children_that_it_waited_for() {

@@ -2,6 +2,7 @@
 //!
 //! `thunderherd-engine schema` prints their schema. A change that can break a reader raises [`SCHEMA`].
 
+pub mod conform;
 pub mod cpu_source;
 pub mod load;
 pub mod profile;
@@ -18,6 +19,7 @@ use crate::base::setting::Value;
 use crate::count::counter::Readout;
 use crate::count::own_memory::Memory;
 use crate::count::tally::Counts;
+use crate::lines::conform::{ConformCase, ConformStop, Conformed};
 use crate::lines::cpu_source::CpuSource;
 use crate::lines::load::{Latency, Scheduled, Traffic, Validity};
 use crate::lines::profile::{Profile, ProfileCheck, Stack};
@@ -62,6 +64,12 @@ pub enum Line {
     LimitRound(LimitRound),
     /// A machine limit that cannot be measured, or has no further round.
     LimitUnavailable(LimitUnavailable),
+    /// A case that `conform` can run.
+    ConformCase(ConformCase),
+    /// A case that was run against a server.
+    Conformed(Conformed),
+    /// A case needs the server to be stopped.
+    ConformStop(ConformStop),
     /// A dry run found nothing wrong.
     Accepted(Accepted),
     /// The command was refused, and printed no other line.

@@ -45,6 +45,7 @@ ENGINE_FOLDERS = [
     "registry",
     "runs",
     "lines",
+    "conform",
     "designs",
     "workloads",
     "loads",

@@ -13,17 +13,17 @@ use std::process::{Command, ExitCode, Stdio};
 use std::sync::{Arc, Mutex, PoisonError};
 use std::time::{Duration, Instant};
 
-use anyhow::{Context, Result, anyhow, bail};
+use anyhow::{Context, Result, bail};
 
 use crate::base::about::Entry;
 use crate::base::mistake::mistake_with_hint;
 use crate::count::counter::{Counter, Counting, Readout, Subject};
-use crate::count::foreign_tree::{ForeignTree, holders};
+use crate::count::foreign_tree::{ForeignTree, listening_at};
 use crate::count::process_tree::{Beginning, Tree};
 use crate::count::tally::Tally;
 use crate::lines::{Line, Ready, SCHEMA, SettingValues, Snapshot, Summary};
 use crate::net::address::{self, Address};
-use crate::net::socket_diagnosis::{Ends, SocketDiagnosis};
+use crate::net::socket_diagnosis::Ends;
 use crate::runs::serve::cpu_time::CpuTime;
 use crate::runs::serve::supervision::{self, Ending, Supervised, line};
 use crate::sys::clock;
@@ -392,7 +392,7 @@ fn watch_running(plan: &Plan) -> Result<ExitCode> {
             "start the server first; ss -ltn shows who listens",
         )
     })?;
-    let processes = processes_at(address);
+    let processes = listening_at(address);
     let first = processes.as_ref().ok().and_then(|processes| processes.first()).copied();
     let mut running = Running { cpu_time: CpuTime::of_running(processes) };
     let not_ours = "it counts a server that this run has started";
@@ -427,19 +427,6 @@ impl Supervised for Running {
     }
 
     fn kill(&mut self) {}
-}
-
-/// Lists the processes that listen at an address. Fails with the reason if they cannot be found.
-fn processes_at(address: SocketAddr) -> Result<Vec<Pid>> {
-    let inodes = SocketDiagnosis::open()?.listeners(address)?;
-    if inodes.is_empty() {
-        bail!("no process of this machine and its network namespace listens at {address}");
-    }
-    let found = holders(&inodes)?;
-    if found.is_empty() {
-        return Err(anyhow!("the process that listens at {address} belongs to another user; root can see it"));
-    }
-    Ok(found)
 }
 
 // The lines of both -------------------------------------------------------------------------------------------------------

@@ -1,0 +1,39 @@
+//! A case, as a numbered row.
+
+use crate::conform::chance::Chance;
+use crate::conform::protocol::Protocol;
+use crate::conform::subject::Subject;
+use crate::conform::verdict::{Fault, Verdict};
+
+/// Number of the case that stops the server, which is run last.
+pub const STOPS: u32 = 16;
+
+/// One case.
+pub struct Case {
+    /// Number, by which it is chosen and reported.
+    pub number: u32,
+    /// Name, a few words.
+    pub name: &'static str,
+    /// What a server must do.
+    pub rule: &'static str,
+    /// Section of the standard that demands it; empty if it follows from TCP and the workload.
+    pub source: &'static str,
+    /// Whether a workload has this case.
+    pub applies: fn(&Protocol) -> bool,
+    /// Runs it. The error is the fault of a rule that a server must keep.
+    pub run: fn(&mut Subject<'_>) -> Result<Verdict, Fault>,
+}
+
+impl Case {
+    /// Runs it against a server.
+    pub fn judge(&self, subject: &mut Subject<'_>) -> Result<Verdict, Fault> {
+        (subject.chance, subject.connections) = (Chance::new(subject.seed, self.number), 0);
+        subject.host.begin();
+        (self.run)(subject)
+    }
+}
+
+/// Whether a workload has a case: each has it.
+pub fn always(_: &Protocol) -> bool {
+    true
+}

@@ -1,0 +1,215 @@
+//! A client's connection. It never waits without end, and reports what came instead of what was expected.
+
+use std::io::{self, ErrorKind, Read, Write};
+use std::net::{Shutdown, SocketAddr, TcpStream};
+use std::time::{Duration, Instant};
+
+use socket2::{Domain, Socket, Type};
+
+use crate::conform::http_reply::{self, HttpReply};
+use crate::conform::protocol::{Exchange, Progress};
+use crate::conform::verdict::{Fault, bytes, quoted};
+
+/// Maximum bytes of a receive call.
+const MOST: usize = 64 << 10;
+
+/// A connection to the server.
+pub struct Connection {
+    stream: TcpStream,
+    patience: Duration,
+    /// Bytes that arrived and belong to no reply yet.
+    unread: Vec<u8>,
+    /// How the server ended the connection, if it did.
+    ended: Option<End>,
+}
+
+/// How a server ended a connection.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum End {
+    /// With FIN.
+    Closed,
+    /// With RST.
+    Reset,
+}
+
+impl Connection {
+    /// Connects, with a receive buffer of this size if one is given.
+    pub fn open(address: SocketAddr, patience: Duration, receive_buffer: Option<usize>) -> io::Result<Self> {
+        let domain = if address.is_ipv4() { Domain::IPV4 } else { Domain::IPV6 };
+        let socket = Socket::new(domain, Type::STREAM, None)?;
+        if let Some(bytes) = receive_buffer {
+            socket.set_recv_buffer_size(bytes)?;
+        }
+        socket.connect_timeout(&address.into(), patience)?;
+        let stream = TcpStream::from(socket);
+        stream.set_nodelay(true)?;
+        stream.set_read_timeout(Some(patience))?;
+        stream.set_write_timeout(Some(patience))?;
+        Ok(Connection { stream, patience, unread: Vec::new(), ended: None })
+    }
+
+    /// Sends all of the bytes.
+    pub fn send(&mut self, bytes: &[u8]) -> Result<(), Fault> {
+        let sent = self.stream.write_all(bytes);
+        sent.map_err(|error| {
+            Fault::new(
+                format!("a server that takes a request of {} bytes", bytes.len()),
+                format!("{} while it was sent", in_words(&error, self.patience)),
+            )
+        })
+    }
+
+    /// Sends as much as the server takes.
+    pub fn send_in_vain(&mut self, bytes: &[u8]) {
+        let _ = self.stream.write_all(bytes);
+    }
+
+    /// Tells the server that no more will be sent. The server may have closed already.
+    pub fn half_close(&mut self) {
+        let _ = self.stream.shutdown(Shutdown::Write);
+    }
+
+    /// Resets the connection: the kernel sends RST instead of FIN (SO_LINGER with 0 seconds, socket(7)).
+    pub fn reset(self) {
+        let _ = Socket::from(self.stream).set_linger(Some(Duration::ZERO));
+    }
+
+    /// Receives the reply to an exchange.
+    pub fn reply(&mut self, exchange: &Exchange) -> Result<Vec<u8>, Fault> {
+        match self.reply_within(exchange, self.patience)? {
+            Some(reply) => Ok(reply),
+            None => Err(Fault::new(exchange.reply.in_words(), self.silence())),
+        }
+    }
+
+    /// As [`Connection::reply`]; `None` if for `patience` nothing of it arrives.
+    pub fn reply_within(&mut self, exchange: &Exchange, patience: Duration) -> Result<Option<Vec<u8>>, Fault> {
+        loop {
+            match exchange.reply.judge(&self.unread, self.ended.is_some()) {
+                Progress::Complete(length) => return Ok(Some(self.unread.drain(..length).collect())),
+                Progress::Wrong(came) => return Err(Fault::new(exchange.reply.in_words(), came)),
+                Progress::More => {
+                    if let Some(end) = self.ended {
+                        return Err(Fault::new(exchange.reply.in_words(), self.early(end)));
+                    }
+                    if !self.take(MOST, patience) {
+                        return Ok(None);
+                    }
+                }
+            }
+        }
+    }
+
+    /// Receives a reply of HTTP; `head_only`: the reply to HEAD.
+    pub fn http(&mut self, head_only: bool) -> Result<HttpReply, Fault> {
+        const EXPECTED: &str = "a reply of HTTP";
+        loop {
+            match http_reply::read(&self.unread, head_only, self.ended.is_some()) {
+                Ok(Some(reply)) => {
+                    self.unread.drain(..reply.length);
+                    return Ok(reply);
+                }
+                Err(came) => return Err(Fault::new(EXPECTED, came)),
+                Ok(None) => {
+                    if let Some(end) = self.ended {
+                        return Err(Fault::new(EXPECTED, self.early(end)));
+                    }
+                    if !self.take(MOST, self.patience) {
+                        return Err(Fault::new(EXPECTED, self.silence()));
+                    }
+                }
+            }
+        }
+    }
+
+    /// Receives the end of the connection, and no further byte.
+    pub fn ends(&mut self) -> Result<End, Fault> {
+        const EXPECTED: &str = "the end of the connection, and no further byte";
+        while self.unread.is_empty() {
+            if let Some(end) = self.ended {
+                return Ok(end);
+            }
+            if !self.take(MOST, self.patience) {
+                return Err(Fault::new(EXPECTED, self.silence()));
+            }
+        }
+        Err(Fault::new(EXPECTED, format!("{} more: {}", bytes(self.unread.len()), quoted(&self.unread))))
+    }
+
+    /// Receives until the end or for so long that nothing comes; returns everything, and the end if it came.
+    pub fn everything(&mut self) -> (Vec<u8>, Option<End>) {
+        while self.ended.is_none() && self.take(MOST, self.patience) {}
+        (std::mem::take(&mut self.unread), self.ended)
+    }
+
+    /// Sends bytes and then no more, while receiving. Returns everything that came, and the end if it came.
+    pub fn send_all_and_receive(&mut self, bytes: &[u8]) -> (Vec<u8>, Option<End>) {
+        let Ok(mut sender) = self.stream.try_clone() else { return self.everything() };
+        std::thread::scope(|scope| {
+            scope.spawn(move || {
+                let _ = sender.write_all(bytes);
+                let _ = sender.shutdown(Shutdown::Write);
+            });
+            let everything = self.everything();
+            // A server that neither takes nor ends would keep the sender for another while.
+            let _ = self.stream.shutdown(Shutdown::Both);
+            everything
+        })
+    }
+
+    /// Waits until some bytes have come, at most `most` of them, or the end. False if nothing happens for `patience`.
+    pub fn take(&mut self, most: usize, patience: Duration) -> bool {
+        let mut buffer = vec![0; most];
+        let deadline = Instant::now() + patience;
+        loop {
+            let left = deadline.saturating_duration_since(Instant::now()).max(Duration::from_millis(1));
+            let _ = self.stream.set_read_timeout(Some(left));
+            match self.stream.read(&mut buffer) {
+                Ok(0) => self.ended = Some(End::Closed),
+                Ok(count) => self.unread.extend_from_slice(&buffer[..count]),
+                Err(error) if error.kind() == ErrorKind::Interrupted => continue,
+                Err(error) if is_timeout(&error) => return false,
+                Err(_) => self.ended = Some(End::Reset),
+            }
+            return true;
+        }
+    }
+
+    /// Whether nothing has come that belongs to no reply.
+    pub fn is_quiet(&self) -> bool {
+        self.unread.is_empty()
+    }
+
+    fn silence(&self) -> String {
+        let after = if self.unread.is_empty() { "nothing".to_owned() } else { self.so_far() + ", then nothing" };
+        format!("{after} for {}", seconds(self.patience))
+    }
+
+    fn early(&self, end: End) -> String {
+        let how = if end == End::Closed { "the end" } else { "a reset" };
+        if self.unread.is_empty() { format!("{how} instead") } else { format!("{how} after {}", self.so_far()) }
+    }
+
+    fn so_far(&self) -> String {
+        format!("{} ({})", bytes(self.unread.len()), quoted(&self.unread))
+    }
+}
+
+/// Describes why a call failed.
+pub fn in_words(error: &io::Error, patience: Duration) -> String {
+    match error.kind() {
+        ErrorKind::ConnectionRefused => "connection refused".to_owned(),
+        ErrorKind::ConnectionReset => "a reset".to_owned(),
+        ErrorKind::BrokenPipe => "the end of the connection".to_owned(),
+        _ if is_timeout(error) => format!("nothing for {}", seconds(patience)),
+        _ => error.to_string(),
+    }
+}
+
+fn is_timeout(error: &io::Error) -> bool {
+    matches!(error.kind(), ErrorKind::WouldBlock | ErrorKind::TimedOut)
+}
+
+fn seconds(time: Duration) -> String {
+    format!("{} s", time.as_secs_f64())
+}

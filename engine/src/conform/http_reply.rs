@@ -1,0 +1,192 @@
+//! Replies of HTTP/1.1 as a client reads them (RFC 9112, section 6.3).
+
+use httparse::Status;
+
+use crate::conform::verdict::quoted;
+
+/// Maximum fields of a reply.
+const FIELDS: usize = 100;
+
+/// A complete reply.
+#[derive(Debug)]
+pub struct HttpReply {
+    /// Status code.
+    pub status: u16,
+    /// Fields with lower-case names.
+    pub fields: Vec<(String, String)>,
+    /// The body without its framing.
+    pub body: Vec<u8>,
+    /// Bytes of head and body, and of interim replies before them.
+    pub length: usize,
+    /// Whether only the end of the connection ends its body.
+    pub until_end: bool,
+    /// Whether it is of HTTP/1.0.
+    is_1_0: bool,
+}
+
+impl HttpReply {
+    /// Whether the status is in a class, such as 4.
+    pub fn is(&self, class: u16) -> bool {
+        self.status / 100 == class
+    }
+
+    /// Returns the value of a field.
+    pub fn field(&self, name: &str) -> Option<&str> {
+        self.fields.iter().find(|(own, _)| own == name).map(|(_, value)| value.as_str())
+    }
+
+    /// Whether the reply says that it is the last one of its connection (RFC 9112, section 9.3).
+    pub fn is_last(&self) -> bool {
+        let options: Vec<&str> = self
+            .fields
+            .iter()
+            .filter(|(name, _)| name == "connection")
+            .flat_map(|(_, value)| value.split(','))
+            .collect();
+        let has = |word: &str| options.iter().any(|option| option.trim().eq_ignore_ascii_case(word));
+        has("close") || self.until_end || self.is_1_0 && !has("keep-alive")
+    }
+
+    /// Describes it for a fault.
+    pub fn in_words(&self) -> String {
+        format!("status {}", self.status)
+    }
+}
+
+/// Reads a reply from the beginning of the bytes; `None` while it is incomplete. `head_only`: it has no body. `ended`: no
+/// more bytes will come. The error says what is wrong with it.
+pub fn read(bytes: &[u8], head_only: bool, ended: bool) -> Result<Option<HttpReply>, String> {
+    let mut headers = [httparse::EMPTY_HEADER; FIELDS];
+    let mut head = httparse::Response::new(&mut headers);
+    let length = match head.parse(bytes) {
+        Ok(Status::Complete(length)) => length,
+        Ok(Status::Partial) => return Ok(None),
+        Err(error) => return Err(format!("no reply of HTTP ({error}): {}", quoted(bytes))),
+    };
+    let status = head.code.unwrap_or_default();
+    let text = |value: &[u8]| String::from_utf8_lossy(value).into_owned();
+    let fields: Vec<(String, String)> =
+        head.headers.iter().map(|field| (field.name.to_ascii_lowercase(), text(field.value))).collect();
+    if (100..200).contains(&status) && status != 101 {
+        let rest = read(&bytes[length..], head_only, ended)?;
+        return Ok(rest.map(|reply| HttpReply { length: reply.length + length, ..reply }));
+    }
+    let mut reply =
+        HttpReply { status, fields, body: Vec::new(), length, until_end: false, is_1_0: head.version == Some(0) };
+    if head_only || matches!(status, 204 | 304) {
+        return Ok(Some(reply));
+    }
+    let rest = &bytes[length..];
+    if let Some(coding) = reply.field("transfer-encoding") {
+        if !coding.trim().eq_ignore_ascii_case("chunked") {
+            return Err(format!("a reply with the transfer coding {coding}"));
+        }
+        let Some((body, framed)) = unchunked(rest)? else { return Ok(None) };
+        (reply.body, reply.length) = (body, length + framed);
+        return Ok(Some(reply));
+    }
+    if let Some(field) = reply.field("content-length") {
+        let due: usize = field.trim().parse().map_err(|_| format!("a reply with Content-Length: {field}"))?;
+        if rest.len() < due {
+            return Ok(None);
+        }
+        (reply.body, reply.length) = (rest[..due].to_vec(), length + due);
+        return Ok(Some(reply));
+    }
+    if !ended {
+        return Ok(None);
+    }
+    (reply.body, reply.length, reply.until_end) = (rest.to_vec(), bytes.len(), true);
+    Ok(Some(reply))
+}
+
+/// Whether a complete reply says that it is the last one of its connection.
+pub fn is_last(reply: &[u8]) -> bool {
+    // Its framing has been judged before, and the request may have been of any method.
+    read(reply, true, true).is_ok_and(|reply| reply.is_some_and(|reply| reply.is_last()))
+}
+
+/// Returns a body without its chunks, and the length with them; `None` while it is incomplete.
+fn unchunked(bytes: &[u8]) -> Result<Option<(Vec<u8>, usize)>, String> {
+    let (mut body, mut at) = (Vec::new(), 0);
+    loop {
+        let Ok(parsed) = httparse::parse_chunk_size(&bytes[at..]) else {
+            return Err(format!("a chunk without a size: {}", quoted(&bytes[at..])));
+        };
+        let Status::Complete((line, size)) = parsed else { return Ok(None) };
+        at += line;
+        if size == 0 {
+            // Trailers end with an empty line.
+            while let Some(end) = bytes[at..].windows(2).position(|pair| pair == b"\r\n") {
+                at += end + 2;
+                if end == 0 {
+                    return Ok(Some((body, at)));
+                }
+            }
+            return Ok(None);
+        }
+        let end = at + size as usize;
+        if bytes.len() < end + 2 {
+            return Ok(None);
+        }
+        body.extend_from_slice(&bytes[at..end]);
+        if &bytes[end..end + 2] != b"\r\n" {
+            return Err(format!("a chunk with {} behind it", quoted(&bytes[end..end + 2])));
+        }
+        at = end + 2;
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_reply_is_read_wherever_it_is_cut() {
+        let head = "HTTP/1.1 100 Continue\r\n\r\nHTTP/1.1 200 OK\r\nTransfer-Encoding: chunked\r\n\r\n";
+        for (reply, body, until_end) in [
+            ("HTTP/1.1 200 OK\r\nContent-Length: 3\r\n\r\nabc", "abc", false),
+            (&format!("{head}2;x=y\r\nab\r\n1\r\nc\r\n0\r\nTrailer: t\r\n\r\n"), "abc", false),
+            ("HTTP/1.1 204 No Content\r\n\r\n", "", false),
+        ] {
+            for cut in 0..reply.len() {
+                assert!(read(&reply.as_bytes()[..cut], false, false).unwrap().is_none(), "{cut} of {reply}");
+            }
+            let more = [reply.as_bytes(), b"HTTP"].concat();
+            let found = read(&more, false, false).unwrap().unwrap();
+            assert_eq!((found.body.as_slice(), found.length), (body.as_bytes(), reply.len()), "{reply}");
+            assert_eq!(found.until_end, until_end);
+        }
+    }
+
+    #[test]
+    fn a_body_without_length_ends_with_the_connection() {
+        let reply = b"HTTP/1.0 200 OK\r\n\r\nabc";
+        assert!(read(reply, false, false).unwrap().is_none());
+        let found = read(reply, false, true).unwrap().unwrap();
+        assert!(found.until_end && found.body == b"abc" && found.length == reply.len());
+        assert_eq!(read(reply, true, false).unwrap().unwrap().length, reply.len() - 3);
+    }
+
+    #[test]
+    fn a_reply_says_whether_it_is_the_last() {
+        for (reply, is_last_one) in [
+            ("HTTP/1.1 200 OK\r\nContent-Length: 0\r\n\r\n", false),
+            ("HTTP/1.1 200 OK\r\nConnection: x, Close\r\n\r\n", true),
+            ("HTTP/1.0 200 OK\r\n\r\n", true),
+            ("HTTP/1.0 200 OK\r\nConnection: Keep-Alive\r\n\r\n", false),
+            ("no reply", false),
+        ] {
+            assert_eq!(is_last(reply.as_bytes()), is_last_one, "{reply}");
+        }
+    }
+
+    #[test]
+    fn what_is_no_reply_is_refused() {
+        for bytes in ["hello\r\n\r\n", "HTTP/1.1 200 OK\r\nContent-Length: x\r\n\r\n"] {
+            assert!(read(bytes.as_bytes(), false, true).is_err(), "{bytes}");
+        }
+        let chunked = b"HTTP/1.1 200 OK\r\nTransfer-Encoding: chunked\r\n\r\n1\r\nabc";
+        assert!(read(chunked, false, false).unwrap_err().contains("behind it"));
+    }
+}

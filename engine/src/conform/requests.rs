@@ -1,0 +1,246 @@
+//! Requests in usual and unusual forms, one client at a time.
+
+use crate::conform::case::{Case, always};
+use crate::conform::protocol::Exchange;
+use crate::conform::subject::Subject;
+use crate::conform::verdict::{Fault, Verdict, bytes, quoted};
+
+pub const CASES: &[Case] = &[
+    Case {
+        number: 1,
+        name: "correct replies",
+        rule: "Each request gets its reply and no further byte, whatever its size",
+        source: "",
+        applies: always,
+        run: correct_replies,
+    },
+    Case {
+        number: 2,
+        name: "several requests on one connection",
+        rule: "After a reply, the next request on the connection gets its reply",
+        source: "",
+        applies: |protocol| protocol.keeps,
+        run: several_requests,
+    },
+    Case {
+        number: 3,
+        name: "request split in two",
+        rule: "A request gets its reply wherever it is cut into two segments",
+        source: "",
+        applies: always,
+        run: split_in_two,
+    },
+    Case {
+        number: 4,
+        name: "request byte by byte",
+        rule: "A request whose bytes come one by one gets its reply",
+        source: "",
+        applies: always,
+        run: byte_by_byte,
+    },
+    Case {
+        number: 5,
+        name: "pipelined requests",
+        rule: "Requests that come together get their replies in the order of the requests",
+        source: "",
+        applies: |protocol| protocol.keeps,
+        run: pipelined,
+    },
+    Case {
+        number: 6,
+        name: "half-closed connection",
+        rule: "A client that has sent its request and its end still gets the reply, and then the end",
+        source: "",
+        applies: always,
+        run: half_closed,
+    },
+    Case {
+        number: 7,
+        name: "empty request",
+        rule: "A connection that ends without a request is closed, and others are served",
+        source: "",
+        applies: always,
+        run: empty,
+    },
+    Case {
+        number: 8,
+        name: "garbage",
+        rule: "Bytes that are no request disturb no other client; their connection should be closed",
+        source: "",
+        applies: always,
+        run: garbage,
+    },
+    Case {
+        number: 9,
+        name: "giant request",
+        rule: "A request of 1 MiB gets an error, a reply or the end, and others are served",
+        source: "",
+        applies: always,
+        run: giant,
+    },
+];
+
+/// Exchanges of a case.
+const EXCHANGES: usize = 16;
+
+/// Bytes near each end of a request between which it is cut, of those that are longer.
+const NEAR: usize = 40;
+
+/// Bytes of pipelined requests: all of them fit into the buffers while nobody receives.
+const PIPELINED: usize = 8 << 10;
+
+fn correct_replies(subject: &mut Subject<'_>) -> Result<Verdict, Fault> {
+    for number in 0..EXCHANGES {
+        let exchange = subject.exchange(number);
+        subject.asks(&exchange).map_err(|fault| of_request(fault, &exchange))?;
+    }
+    Ok(Verdict::Passed)
+}
+
+/// Adds the request to a fault.
+fn of_request(fault: Fault, exchange: &Exchange) -> Fault {
+    fault.when(&format!("to the request {}", quoted(&exchange.request)))
+}
+
+fn several_requests(subject: &mut Subject<'_>) -> Result<Verdict, Fault> {
+    let mut client = subject.connect()?;
+    for number in 0..EXCHANGES {
+        let exchange = subject.exchange(number);
+        let asked = client.send(&exchange.request).and_then(|()| client.reply(&exchange));
+        let reply = asked.map_err(|fault| fault.when(&format!("to request {} of the connection", number + 1)))?;
+        if (subject.protocol.is_last)(&reply) {
+            return closed_after(number);
+        }
+    }
+    client.half_close();
+    client.ends()?;
+    Ok(Verdict::Passed)
+}
+
+/// Judges a server that says with a reply that it will close.
+pub fn closed_after(number: usize) -> Result<Verdict, Fault> {
+    Ok(Verdict::Allowed(format!("it says with reply {} that it closes the connection", number + 1)))
+}
+
+fn split_in_two(subject: &mut Subject<'_>) -> Result<Verdict, Fault> {
+    let exchange = subject.short();
+    let length = exchange.request.len();
+    let is_near_an_end = |cut: usize| cut < NEAR || length - cut < NEAR;
+    let mut sent = 0;
+    for cut in (1..length).filter(|&cut| length < 4 * NEAR || is_near_an_end(cut)) {
+        let (first, rest) = exchange.request.split_at(cut);
+        let mut client = subject.connect()?;
+        client.send(first)?;
+        subject.host.await_taken(sent + cut as u64);
+        client
+            .send(rest)
+            .and_then(|()| client.reply(&exchange))
+            .map_err(|fault| fault.when(&format!("to a request cut after {}", bytes(cut))))?;
+        sent += length as u64;
+    }
+    Ok(Verdict::Passed)
+}
+
+fn byte_by_byte(subject: &mut Subject<'_>) -> Result<Verdict, Fault> {
+    let exchange = subject.short();
+    let mut client = subject.connect()?;
+    let (singly, together) = exchange.request.split_at(exchange.request.len().min(NEAR));
+    for (place, byte) in singly.iter().enumerate() {
+        client.send(&[*byte])?;
+        subject.host.await_taken(place as u64 + 1);
+    }
+    client.send(together)?;
+    client.reply(&exchange)?;
+    Ok(Verdict::Passed)
+}
+
+fn pipelined(subject: &mut Subject<'_>) -> Result<Verdict, Fault> {
+    let mut exchanges = Vec::new();
+    let mut length = 0;
+    for number in 0..3 * EXCHANGES {
+        let exchange = subject.exchange(number);
+        // Of long requests only a few fit.
+        if exchanges.len() >= 2 && length + exchange.request.len() > PIPELINED {
+            break;
+        }
+        length += exchange.request.len();
+        exchanges.push(exchange);
+    }
+    let mut client = subject.connect()?;
+    client.send(&exchanges.iter().flat_map(|exchange| exchange.request.clone()).collect::<Vec<_>>())?;
+    for (number, exchange) in exchanges.iter().enumerate() {
+        let reply = client.reply(exchange);
+        let reply = reply.map_err(|fault| fault.when(&format!("to request {} of {}", number + 1, exchanges.len())))?;
+        if (subject.protocol.is_last)(&reply) {
+            return closed_after(number);
+        }
+    }
+    client.half_close();
+    client.ends()?;
+    Ok(Verdict::Passed)
+}
+
+fn half_closed(subject: &mut Subject<'_>) -> Result<Verdict, Fault> {
+    for number in 0..4 {
+        let exchange = subject.exchange(number);
+        let mut client = subject.connect()?;
+        client.send(&exchange.request)?;
+        client.half_close();
+        client.reply(&exchange)?;
+        client.ends()?;
+    }
+    Ok(Verdict::Passed)
+}
+
+fn empty(subject: &mut Subject<'_>) -> Result<Verdict, Fault> {
+    for _ in 0..10 {
+        drop(subject.connect()?);
+    }
+    let mut client = subject.connect()?;
+    client.half_close();
+    client.ends()?;
+    drop(client);
+    subject.still_serves()?;
+    Ok(Verdict::Passed)
+}
+
+fn garbage(subject: &mut Subject<'_>) -> Result<Verdict, Fault> {
+    let mut all: Vec<Vec<u8>> = subject.protocol.garbage.iter().map(|each| each.to_vec()).collect();
+    for _ in 0..3 {
+        let length = 1 + subject.chance.below(4096);
+        all.push(subject.chance.bytes(length));
+    }
+    let mut open = None;
+    for garbage in all {
+        let mut client = subject.connect()?;
+        client.send_in_vain(&garbage);
+        client.half_close();
+        if open.is_none() && client.everything().1.is_none() {
+            open = Some(garbage);
+        }
+        drop(client);
+        subject.still_serves()?;
+    }
+    Ok(match open {
+        None => Verdict::Passed,
+        Some(garbage) => Verdict::Warned(Fault::new(
+            "the end of the connection",
+            format!("no end after {} and the client's end", quoted(&garbage)),
+        )),
+    })
+}
+
+fn giant(subject: &mut Subject<'_>) -> Result<Verdict, Fault> {
+    let giant = (subject.protocol.giant)(&subject.path);
+    let mut client = subject.connect()?;
+    let (came, end) = client.send_all_and_receive(&giant);
+    drop(client);
+    subject.still_serves()?;
+    Ok(match end {
+        None if came.is_empty() => Verdict::Warned(Fault::new(
+            "an error, a reply or the end of the connection",
+            format!("nothing after a request of {}", bytes(giant.len())),
+        )),
+        _ => Verdict::Passed,
+    })
+}

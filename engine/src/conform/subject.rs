@@ -1,0 +1,129 @@
+//! The server that a case is run against, as the case sees it.
+
+use std::net::SocketAddr;
+use std::time::Duration;
+
+use crate::conform::chance::Chance;
+use crate::conform::connection::{Connection, in_words};
+use crate::conform::protocol::{Exchange, Protocol};
+use crate::conform::verdict::Fault;
+
+/// Receive buffer of a client that reads slowly.
+const SMALL_BUFFER: usize = 16 << 10;
+
+/// Time for a server to take what was sent, so that the next bytes come in another call.
+const TAKEN: Duration = Duration::from_millis(1);
+
+/// Longest wait of a fast client before it counts as one that has to wait for another.
+const PROMPT: Duration = Duration::from_secs(1);
+
+/// What runs the cases, and may know more of the server.
+pub trait Host {
+    /// A case begins.
+    fn begin(&mut self) {}
+
+    /// Waits until the server has received this many bytes since the case began.
+    fn await_taken(&mut self, _bytes: u64) {
+        std::thread::sleep(TAKEN);
+    }
+
+    /// Stops the server with SIGTERM and waits for its end. `None` if it cannot. The error says what was wrong.
+    fn stop(&mut self) -> Option<Result<(), String>> {
+        None
+    }
+}
+
+/// Knows the server by its address only.
+pub struct Stranger;
+
+impl Host for Stranger {}
+
+/// A server under test.
+pub struct Subject<'a> {
+    /// Where it listens.
+    pub address: SocketAddr,
+    /// What its clients say.
+    pub protocol: &'static Protocol,
+    /// Path of its resource, for a workload that has paths.
+    pub path: String,
+    /// Seed of random inputs.
+    pub seed: u64,
+    /// Longest wait.
+    pub patience: Duration,
+    /// What runs the cases.
+    pub host: &'a mut dyn Host,
+    /// Random numbers of the running case.
+    pub chance: Chance,
+    /// Connections made by the running case.
+    pub connections: u64,
+}
+
+impl<'a> Subject<'a> {
+    /// Describes a server.
+    pub fn new(address: SocketAddr, protocol: &'static Protocol, host: &'a mut dyn Host) -> Self {
+        Subject {
+            address,
+            protocol,
+            path: "/".to_owned(),
+            seed: 1,
+            patience: Duration::from_secs(5),
+            host,
+            chance: Chance::new(1, 0),
+            connections: 0,
+        }
+    }
+
+    /// Returns a random exchange; the first ones have the sizes at which servers go wrong.
+    pub fn exchange(&mut self, number: usize) -> Exchange {
+        (self.protocol.exchange)(&self.path, number, &mut self.chance)
+    }
+
+    /// Returns a short exchange.
+    pub fn short(&mut self) -> Exchange {
+        (self.protocol.short)(&self.path, &mut self.chance)
+    }
+
+    /// Connects.
+    pub fn connect(&mut self) -> Result<Connection, Fault> {
+        self.connect_with(None)
+    }
+
+    /// Connects with a small receive buffer.
+    pub fn connect_slow(&mut self) -> Result<Connection, Fault> {
+        self.connect_with(Some(SMALL_BUFFER))
+    }
+
+    fn connect_with(&mut self, receive_buffer: Option<usize>) -> Result<Connection, Fault> {
+        let opened = Connection::open(self.address, self.patience, receive_buffer);
+        let opened =
+            opened.map_err(|error| Fault::new("a server that accepts connections", in_words(&error, self.patience)))?;
+        self.connections += 1;
+        Ok(opened)
+    }
+
+    /// Makes a request on a connection of its own, and receives the reply and the end.
+    pub fn asks(&mut self, exchange: &Exchange) -> Result<(), Fault> {
+        let mut client = self.connect()?;
+        client.send(&exchange.request)?;
+        client.reply(exchange)?;
+        client.half_close();
+        client.ends().map(|_| ())
+    }
+
+    /// Checks that the server serves another client after what has happened.
+    pub fn still_serves(&mut self) -> Result<(), Fault> {
+        let exchange = self.short();
+        let mut client = self.connect().map_err(|fault| fault.when("afterwards"))?;
+        client.send(&exchange.request).map_err(|fault| fault.when("afterwards"))?;
+        client.reply(&exchange).map(|_| ()).map_err(|fault| fault.when("afterwards"))
+    }
+
+    /// Makes a request beside a slow client. Returns the connection and its exchange if the reply has to wait for that client.
+    pub fn asks_beside(&mut self) -> Result<Option<(Connection, Exchange)>, Fault> {
+        let exchange = self.short();
+        let mut client = self.connect()?;
+        client.send(&exchange.request)?;
+        let reply = client.reply_within(&exchange, PROMPT.min(self.patience / 3))?;
+        Ok(reply.is_none().then_some((client, exchange)))
+    }
+}

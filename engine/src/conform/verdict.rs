@@ -1,0 +1,58 @@
+//! Verdicts of cases, and faults in words.
+
+use std::fmt;
+
+/// Length of bytes that a fault quotes.
+const QUOTED: usize = 60;
+
+/// Result of a case that found no fault.
+#[derive(Debug, PartialEq, Eq)]
+pub enum Verdict {
+    /// The server did what it must.
+    Passed,
+    /// The server did something that is left to it.
+    Allowed(String),
+    /// The server did not do something that it should.
+    Warned(Fault),
+    /// The case cannot be judged here, for this reason.
+    NotJudged(String),
+}
+
+/// What was expected of a server, and what came.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Fault {
+    /// The right behaviour.
+    pub expected: String,
+    /// The behaviour seen.
+    pub came: String,
+}
+
+impl Fault {
+    /// Makes a fault.
+    pub fn new(expected: impl Into<String>, came: impl Into<String>) -> Self {
+        Fault { expected: expected.into(), came: came.into() }
+    }
+
+    /// Adds the moment to what came.
+    pub fn when(self, moment: &str) -> Self {
+        Fault { came: format!("{moment}: {}", self.came), ..self }
+    }
+}
+
+impl fmt::Display for Fault {
+    fn fmt(&self, formatter: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(formatter, "expected {}; came {}", self.expected, self.came)
+    }
+}
+
+/// Writes a number of bytes.
+pub fn bytes(count: usize) -> String {
+    if count == 1 { "1 byte".to_owned() } else { format!("{count} bytes") }
+}
+
+/// Quotes the beginning of some bytes on one line.
+pub fn quoted(bytes: &[u8]) -> String {
+    let text = bytes.iter().take(QUOTED).flat_map(|&byte| std::ascii::escape_default(byte)).map(char::from);
+    let more = if bytes.len() > QUOTED { " ..." } else { "" };
+    format!("\"{}\"{more}", text.collect::<String>())
+}
