@@ -26,7 +26,6 @@ pub const FAULTS: &[Listed] = faults![
     a_client_with_very_many_requests,
     silent_clients,
     more_silent_clients_than_workers,
-    two_hundred_clients_at_once,
     #[needs_a_large_reply]
     a_slow_reader,
     #[needs_a_large_reply]
@@ -252,21 +251,6 @@ fn more_silent_clients_than_workers(case: &Case) {
     }
     drop(silent);
     for mut client in others {
-        client.receive_to_end(&exchange.reply);
-        rig.expected.requests += 1;
-    }
-    rig.finish();
-}
-
-fn two_hundred_clients_at_once(case: &Case) {
-    let mut rig = Rig::with_all_workers(case);
-    let exchanges = (case.protocol.exchanges)();
-    let mut clients: Vec<Client> = (0..200).map(|_| rig.connect()).collect();
-    for (client, exchange) in clients.iter_mut().zip(exchanges.iter().cycle()) {
-        client.send(&exchange.request);
-        client.half_close();
-    }
-    for (mut client, exchange) in clients.into_iter().zip(exchanges.iter().cycle()) {
         client.receive_to_end(&exchange.reply);
         rig.expected.requests += 1;
     }

@@ -17,6 +17,7 @@ mod draining;
 mod primitives;
 mod requests;
 mod rig;
+mod shared;
 mod shortages;
 mod stopping;
 mod workers;
@@ -176,7 +177,7 @@ fn faults(case: &Case) -> Vec<(String, Fault, Concerns)> {
     let mut faults: Vec<(String, Fault, Concerns)> = Vec::new();
     for (lists, concerns) in [
         (&[requests::FAULTS, requests::UNLESS_SLOW][..], Concerns::Requests),
-        (&[clients::FAULTS][..], Concerns::Connections),
+        (&[clients::FAULTS, shared::FAULTS][..], Concerns::Connections),
         (&of_processes[..], Concerns::Processes),
     ] {
         for &(name, test) in lists.iter().copied().flatten() {

@@ -246,11 +246,6 @@ impl<'a> Rig<'a> {
         Rig::of(case, case.start(&[options, &pool[..]].concat()))
     }
 
-    /// As [`Rig::new`], with the default pool.
-    pub fn with_all_workers(case: &'a Case) -> Self {
-        Rig::of(case, case.start(&[]))
-    }
-
     /// As [`Rig::new`], for a server that was started differently.
     pub fn of(case: &'a Case, server: Server) -> Self {
         let mut rig = Rig { case, server, expected: Expected::default(), descriptors: BTreeMap::new() };
