@@ -133,7 +133,7 @@ impl Connection for Timed {
     fn receive(&mut self, shared: &mut Shared) -> Result<bool> {
         let answered = self.session.receive(shared)?;
         if answered {
-            shared.measure.answered(self.sent_at, now());
+            shared.measure.answered(None, self.sent_at, now());
         }
         Ok(answered)
     }
@@ -158,7 +158,7 @@ impl Connection for Checked {
         if answered {
             let at = now();
             shared.measure.goes(at);
-            shared.measure.answered(self.0.sent_at, at);
+            shared.measure.answered(None, self.0.sent_at, at);
         }
         Ok(answered)
     }

@@ -71,8 +71,9 @@ impl<'run> BlockingClient<'run> {
         if result.is_ok() {
             self.state.answered(&mut caller, *at);
             if let Some(measure) = &mut self.measure {
-                measure.answered(sent, *at);
-                if let Some(kind) = caller.kind() {
+                let status = caller.status();
+                measure.answered(status, sent, *at);
+                if let Some(kind) = caller.kind().filter(|_| status.is_none_or(|status| !status.is_error)) {
                     measure.answered_of_kind(kind, sent, *at);
                 }
             }

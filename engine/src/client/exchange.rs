@@ -11,7 +11,7 @@ use crate::base::window::Window;
 use crate::client::show::Shown;
 use crate::count::tally::ErrorKind;
 use crate::net::closings::ShutDown;
-use crate::protocol::workload::{Answer, Client, Conversation, Input, MeasuredBy, More};
+use crate::protocol::workload::{Answer, Client, Conversation, Input, MeasuredBy, More, Status};
 use crate::sys::clock::now;
 use crate::sys::descriptor::PollFlags;
 use crate::transfer::channel::Channel;
@@ -103,7 +103,7 @@ pub enum Progress {
     Blocked(PollFlags),
     /// The turn is over, and there may be more to do; the socket must be ready for these events.
     Yields(PollFlags),
-    /// The reply arrived and was correct.
+    /// The reply arrived and was correct, unless [`Caller::rejection`] has an error.
     Answered {
         /// The connection takes another request.
         open: bool,
@@ -208,6 +208,17 @@ impl<'run> Caller<'run> {
     /// Kind of the request that was answered last ([`Conversation::kind`]).
     pub fn kind(&self) -> Option<usize> {
         self.conversations.back().and_then(|last| last.kind())
+    }
+
+    /// Status of the request that was answered last ([`Conversation::status`]).
+    pub fn status(&self) -> Option<Status> {
+        self.conversations.back().and_then(|last| last.status())
+    }
+
+    /// Returns the failure of the request that was answered last, if the reply itself says that it failed.
+    pub fn rejection(&self) -> Option<Failure> {
+        let last = self.conversations.back().filter(|last| last.status().is_some_and(|status| status.is_error))?;
+        Some(Failure { kind: ErrorKind::ErrorStatus, message: last.error() })
     }
 
     /// Returns whether a request has not been sent in full.
@@ -332,7 +343,9 @@ impl<'run> Caller<'run> {
             self.want = Want::AtMost(CAPACITY);
         }
         self.at_rest = !self.left_over;
-        self.channel.slot().requests.fetch_add(1, Relaxed);
+        if self.status().is_none_or(|status| !status.is_error) {
+            self.channel.slot().requests.fetch_add(1, Relaxed);
+        }
         if let Some(shown) = &mut self.shown {
             shown.replied();
         }

@@ -3,6 +3,7 @@
 //! Times are nanoseconds of CLOCK_MONOTONIC. A request costs two readings of that clock and one entry in a histogram.
 //! That is some 100 ns in total if the clock is read without a system call (vdso(7)).
 
+use std::collections::BTreeMap;
 use std::ops::Range;
 
 use hdrhistogram::Histogram;
@@ -13,6 +14,7 @@ use crate::client::generator::Generator;
 use crate::client::histograms::{histogram, record};
 use crate::count::own_memory::Connected;
 use crate::count::tally::Counts;
+use crate::protocol::workload::Status;
 
 /// Measurements of one thread of a load.
 pub struct Measure<'run> {
@@ -21,6 +23,8 @@ pub struct Measure<'run> {
     connections: u64,
     // 32 bits, and no larger than its largest value needs: there may be thousands of threads.
     latency: Histogram<u32>,
+    /// The same per status, for replies that have one; in a closed loop instead of the other.
+    by_status: Vec<(Status, Histogram<u32>)>,
     /// The same per kind of request, if there are several.
     by_kind: Vec<Histogram<u32>>,
     population: Population,
@@ -38,6 +42,7 @@ impl<'run> Measure<'run> {
             requests: 0,
             connections: 0,
             latency: histogram(),
+            by_status: Vec::new(),
             by_kind: Vec::new(),
             population: Population::default(),
             scheduled: None,
@@ -56,10 +61,13 @@ impl<'run> Measure<'run> {
     }
 
     /// Counts a reply.
-    pub fn answered(&mut self, sent: u64, at: u64) {
+    pub fn answered(&mut self, status: Option<Status>, sent: u64, at: u64) {
         if self.window.contains(at) {
-            self.requests += 1;
-            record(&mut self.latency, at.saturating_sub(sent));
+            self.requests += u64::from(!is_error(status));
+            record(
+                status.map_or(&mut self.latency, |status| of_status(&mut self.by_status, status)),
+                at.saturating_sub(sent),
+            );
         }
     }
 
@@ -106,10 +114,19 @@ impl<'run> Measure<'run> {
     }
 
     /// Counts the reply to a scheduled request.
-    pub fn answered_by_schedule(&mut self, moments: Moments, at: u64) {
-        self.requests += u64::from(self.window.contains(at));
-        if let Some(scheduled) = self.of_window(moments.due) {
+    pub fn answered_by_schedule(&mut self, status: Option<Status>, moments: Moments, at: u64) {
+        let is_error = is_error(status);
+        self.requests += u64::from(self.window.contains(at) && !is_error);
+        let Some(scheduled) = self.scheduled.as_deref_mut().filter(|_| self.window.contains(moments.due)) else {
+            return;
+        };
+        if is_error {
+            scheduled.outcomes.failed += 1;
+        } else {
             scheduled.answered(moments, at);
+        }
+        if let Some(status) = status {
+            record(of_status(&mut self.by_status, status), at.saturating_sub(moments.due));
         }
     }
 
@@ -127,6 +144,19 @@ impl<'run> Measure<'run> {
             scheduled.outcomes.never_sent += 1;
         }
     }
+}
+
+fn is_error(status: Option<Status>) -> bool {
+    status.is_some_and(|status| status.is_error)
+}
+
+/// Latencies of replies with this status.
+fn of_status(all: &mut Vec<(Status, Histogram<u32>)>, status: Status) -> &mut Histogram<u32> {
+    let place = all.iter().position(|(other, _)| *other == status).unwrap_or_else(|| {
+        all.push((status, histogram()));
+        all.len() - 1
+    });
+    &mut all[place].1
 }
 
 /// Number of requests in the system, integrated over the window. Counted at each entry and exit, independent of
@@ -163,6 +193,8 @@ pub struct Measured {
     /// Latencies from sending to reply. Empty if the load does not measure them, and for an open loop, whose latencies
     /// are in `scheduled`.
     pub latency: Histogram<u64>,
+    /// The same per status, errors included; empty if replies have none.
+    pub by_status: BTreeMap<u16, Histogram<u64>>,
     /// The same per kind of request; empty if there is only one.
     pub by_kind: Vec<Histogram<u64>>,
     /// Number of requests in the system; for loads with an event loop.
@@ -188,6 +220,7 @@ impl Default for Measured {
             requests: 0,
             connections: 0,
             latency: histogram(),
+            by_status: BTreeMap::new(),
             by_kind: Vec::new(),
             population: Population::default(),
             always_under_way: None,
@@ -211,6 +244,12 @@ impl Measured {
             self.scheduled.get_or_insert_default().add(scheduled);
         }
         add(&mut self.latency, &measure.latency);
+        for (status, latency) in &measure.by_status {
+            add(self.by_status.entry(status.code).or_insert_with(histogram), latency);
+            if measure.scheduled.is_none() && !status.is_error {
+                add(&mut self.latency, latency);
+            }
+        }
         let most = self.by_kind.len().max(measure.by_kind.len());
         self.by_kind.resize_with(most, histogram);
         for (sum, part) in self.by_kind.iter_mut().zip(&measure.by_kind) {
@@ -236,7 +275,7 @@ mod tests {
         window.set(100..200);
         let mut measure = Measure::new(&window);
         for (sent, at) in [(10, 99), (10, 100), (150, 199), (150, 200)] {
-            measure.answered(sent, at);
+            measure.answered(None, sent, at);
             measure.connected(at);
         }
         let mut sums = Measured::default();
@@ -258,6 +297,28 @@ mod tests {
         let mut sums = Measured::default();
         sums.add(&measure);
         assert!((sums.population.mean(100) - (50.0 + 20.0 + 10.0) / 100.0).abs() < 1e-12);
+    }
+
+    #[test]
+    fn a_reply_that_says_that_the_request_failed_has_its_latency_apart() {
+        let (window, right) = (Window::whole_life(), Status { code: 200, is_error: false });
+        window.set(100..200);
+        let error = Status { code: 503, is_error: true };
+        let moments = |due| Moments { due, free: 0, begun: due };
+        let (mut closed, mut open) = (Measure::new(&window), Measure::of_schedule(&window));
+        for (status, from, at) in [(right, 110, 120), (error, 110, 150), (error, 90, 99), (right, 120, 150)] {
+            closed.answered(Some(status), from, at);
+            open.answered_by_schedule(Some(status), moments(from), at);
+        }
+        for measure in [closed, open] {
+            let mut sums = Measured::default();
+            sums.add(&measure);
+            let latency = sums.scheduled.as_ref().map_or(&sums.latency, |scheduled| &scheduled.latency);
+            assert_eq!((sums.requests, latency.len(), latency.max()), (2, 2, 30));
+            let by_status: Vec<_> = sums.by_status.iter().map(|(code, all)| (*code, all.len(), all.max())).collect();
+            assert_eq!(by_status, [(200, 2, 30), (503, 1, 40)]);
+            assert!(sums.scheduled.is_none_or(|scheduled| scheduled.outcomes.failed == 1));
+        }
     }
 
     #[test]
@@ -288,7 +349,7 @@ mod tests {
             let moments = Moments { due, free: 0, begun: due };
             measure.due(due);
             measure.sent(moments);
-            measure.answered_by_schedule(moments, answered);
+            measure.answered_by_schedule(None, moments, answered);
             measure.goes(answered);
         }
         for due in [195, 205] {

@@ -60,11 +60,13 @@ impl<'run> ClientState<'run> {
         self.failures = FAILURES_IN_A_ROW;
     }
 
-    /// Notes a correct reply. It counts if it arrived within the load's window.
+    /// Notes a reply. A correct one counts if it arrived within the load's window.
     pub fn answered(&mut self, caller: &mut Caller<'_>, at: u64) {
         self.left -= 1;
         self.failures = 0;
-        if self.run.window.contains(at) {
+        if let Some(rejection) = caller.rejection() {
+            self.note(1, &rejection);
+        } else if self.run.window.contains(at) {
             self.counted += 1;
             caller.counts();
         }
@@ -77,13 +79,17 @@ impl<'run> ClientState<'run> {
 
     /// Notes that this many requests failed with their connection: in a row, that is one failure.
     pub fn failed_together(&mut self, requests: u64, failure: &Failure) {
+        self.note(requests, failure);
+        self.left -= requests;
+        self.failures += 1;
+    }
+
+    fn note(&self, requests: u64, failure: &Failure) {
         self.slot.errors(failure.kind, requests);
         self.run.first_error.note(&failure.message);
         if let Some(show) = &self.run.show {
             show.failed(self.number, &failure.message);
         }
-        self.left -= requests;
-        self.failures += 1;
     }
 
     /// Makes a caller for a new connection.

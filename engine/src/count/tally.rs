@@ -43,6 +43,8 @@ error_kinds! {
     WrongReply = "wrong_reply",
     /// The reply was longer than the protocol allows.
     Surplus = "surplus",
+    /// The reply's status says that the request failed.
+    ErrorStatus = "error_status",
     /// The connection was gone before accept returned it (ECONNABORTED, EPROTO).
     Aborted = "aborted",
     /// No descriptor, port, memory, process or thread was available.

@@ -1,5 +1,6 @@
 //! The parts of a load's line about latency, the schedule of an open loop, and validity.
 
+use std::collections::BTreeMap;
 use std::ops::Range;
 
 use anyhow::Result;
@@ -13,6 +14,7 @@ use crate::client::histograms::{encoded, maximum, percentile};
 use crate::client::measure::Measured;
 use crate::client::validity::{Check, Evidence, ScheduleEvidence, before_all, cube_of_latencies, is_valid, judge};
 use crate::count::tally::Counts;
+use crate::protocol::workload::{Replies, StatusCounts};
 use crate::requests::schedule::{Process, Schedule};
 use crate::requests::sizes::SizesSent;
 use crate::requests::traffic::{self, KindSent};
@@ -141,6 +143,27 @@ pub struct Traffic {
     pub sizes: Option<SizesSent>,
     /// Kinds of requests, in the order of the mix. Empty without a mix.
     pub kinds: Vec<KindOfRequest>,
+}
+
+/// Replies with one status.
+#[derive(Debug, Clone, Serialize, JsonSchema)]
+pub struct StatusReplies {
+    /// Replies of the whole load.
+    pub replies: u64,
+    /// Those that count as errors (`expect`).
+    pub errors: u64,
+    /// Latency of those that count for the latency of the load, and of errors from the same moment. Null if none came in the
+    /// window, or if the load measures no latency.
+    pub latency: Option<Times>,
+}
+
+/// Joins the replies by status that the workload counted with the latencies that the load measured.
+pub fn statuses(counted: StatusCounts, measured: &Measured) -> Result<BTreeMap<String, StatusReplies>> {
+    let of = |(code, Replies { replies, errors }): (u16, Replies)| {
+        let latency = measured.by_status.get(&code).map_or(Ok(None), Times::of)?;
+        Ok((code.to_string(), StatusReplies { replies, errors, latency }))
+    };
+    counted.into_iter().map(of).collect()
 }
 
 /// One kind of request in a mix.

@@ -232,6 +232,8 @@ pub struct LoadResult {
     pub latency: Option<Latency>,
     /// Accuracy with which an open loop kept its schedule.
     pub scheduled: Option<Scheduled>,
+    /// Replies by status. Empty if the protocol has no statuses.
+    pub statuses: BTreeMap<String, load::StatusReplies>,
     /// Sizes and kinds of the requests. Null if all requests are alike.
     pub traffic: Option<Traffic>,
     /// Result of the checks that the load measured its server. Null if nothing failed and the load has no event loop or

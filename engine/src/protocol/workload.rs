@@ -255,6 +255,27 @@ pub trait Service: Send + Sync {
     }
 }
 
+/// Status of a reply.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct Status {
+    /// Its number.
+    pub code: u16,
+    /// The request failed, as the reply itself says. Its connection takes other requests nevertheless.
+    pub is_error: bool,
+}
+
+/// Replies with a status.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct Replies {
+    /// All of them.
+    pub replies: u64,
+    /// Those that count as errors.
+    pub errors: u64,
+}
+
+/// Replies by status.
+pub type StatusCounts = BTreeMap<u16, Replies>;
+
 /// Sums that both ends of a workload must agree on, by name.
 pub type Account = BTreeMap<&'static str, u64>;
 
@@ -333,6 +354,12 @@ pub trait Client: Send + Sync {
     /// share.
     fn traffic(&self) -> Option<Traffic> {
         None
+    }
+
+    /// Returns the replies by status, after the load has ended; empty if the protocol has no statuses. In memory that the
+    /// load's processes share.
+    fn statuses(&self) -> StatusCounts {
+        StatusCounts::new()
     }
 
     /// See [`Service::prepare`]; called before the first connection.
@@ -423,6 +450,16 @@ pub trait Conversation: Send {
     /// Kind of the request that was answered last, counted from 0; `None` if there is only one.
     fn kind(&self) -> Option<usize> {
         None
+    }
+
+    /// Status of the reply to the request that was answered last; `None` if the protocol has none.
+    fn status(&self) -> Option<Status> {
+        None
+    }
+
+    /// Describes the error that this status says ([`Status::is_error`]).
+    fn error(&self) -> String {
+        String::new()
     }
 
     /// Puts the next request, or its beginning, into the outbox; returns what the first receive of the reply wants.

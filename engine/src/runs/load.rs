@@ -155,6 +155,7 @@ pub fn run(plan: &Plan, requests: Requests) -> Result<LoadResult> {
         measured_by: run.client.measured_by(),
         expected_requests,
         scheduled: load::scheduled(&measured, edges, run.schedule.as_ref())?,
+        statuses: load::statuses(run.client.statuses(), &measured)?,
         traffic: run.client.traffic().map(|drawn| Traffic::of(drawn, &measured)).transpose()?,
         validity: load::validity(
             &measured,

@@ -8,7 +8,7 @@ use crate::client::event_loop::{PIPELINE, THREADS};
 use crate::client::load::{CONNECTIONS, DURATION, KEPT, LOOPS, RAMP_UP, WARM_UP};
 use crate::client::validity::GENERATOR;
 use crate::count::own_memory::Memory;
-use crate::count::tally::Counts;
+use crate::count::tally::{Counts, ErrorKind};
 use crate::lines::LoadResult;
 use crate::lines::load::{From, KindOfRequest, Times};
 use crate::net::address::Address;
@@ -181,9 +181,7 @@ fn counts(result: &LoadResult, counted: &Counted, clients: u64) -> Vec<Row> {
         rows.push(row.note(closings.unwrap_or_default()));
     }
     let failed: u64 = result.tally.errors.values().sum();
-    let kinds = result.tally.errors.iter();
-    let mut kinds: Vec<String> =
-        kinds.map(|(kind, count)| format!("{} {}", grouped(*count), kind.replace('_', " "))).collect();
+    let mut kinds = error_kinds(result);
     if result.tally.workers_lost > 0 {
         kinds.push(of_them(result.tally.workers_lost, "lost client process", "lost client processes"));
     }
@@ -196,6 +194,15 @@ fn counts(result: &LoadResult, counted: &Counted, clients: u64) -> Vec<Row> {
         rows.push(Row::of_words("Sizes", format!("{distribution} (seed {seed}): {} on average", bytes(*mean))));
     }
     rows
+}
+
+/// The errors by kind, and those that a reply reported by its status.
+fn error_kinds(result: &LoadResult) -> Vec<String> {
+    let by_status = result.statuses.iter().filter(|(_, of)| of.errors > 0);
+    let by_status = by_status.map(|(status, of)| format!("{} status {status}", grouped(of.errors)));
+    let kinds = result.tally.errors.iter().filter(|(kind, _)| **kind != ErrorKind::ErrorStatus.name());
+    let kinds = kinds.map(|(kind, count)| format!("{} {}", grouped(*count), kind.replace('_', " ")));
+    by_status.chain(kinds).collect()
 }
 
 /// The outcomes of the requests that were due, without those that did not occur.
@@ -234,7 +241,12 @@ fn times_row(label: &str, times: &Times) -> Row {
     Row::new(label, [p50_ns, p90_ns, p99_ns, p999_ns, maximum_ns].map(|each| each.map_or("-".to_owned(), time)))
 }
 
-/// The rows of latencies. An open load also has the parts of a latency, and a mix the latency of each kind of request.
+/// The same, or only dashes if nothing was measured.
+fn latency_row(label: &str, times: Option<&Times>) -> Row {
+    times.map_or_else(|| Row::new(label, vec!["-".to_owned(); PERCENTILES.len()]), |times| times_row(label, times))
+}
+
+/// The rows of latencies. A load that met several statuses has those of each; an open load also has the parts of a latency, and a mix the latency of each kind of request.
 fn latencies(result: &LoadResult) -> String {
     let mut rows = Vec::new();
     if let Some(latency) = &result.latency {
@@ -253,13 +265,16 @@ fn latencies(result: &LoadResult) -> String {
             rows.extend(times.as_ref().map(|times| times_row(label, times).note(note)));
         }
     }
+    // A single status has the latencies of the load.
+    if result.statuses.len() > 1 || result.statuses.values().any(|of| of.errors > 0) {
+        rows.extend(result.statuses.iter().map(|(status, of)| {
+            latency_row(&format!("Status {status}"), of.latency.as_ref())
+                .note(format!("{} replies", grouped(of.replies)))
+        }));
+    }
     let kinds = result.traffic.as_ref().map_or(&[][..], |traffic| &traffic.kinds);
     rows.extend(kinds.iter().map(|KindOfRequest { sent, latency }| {
-        let row = match latency {
-            Some(times) => times_row(&sent.request, times),
-            None => Row::new(&sent.request, vec!["-".to_owned(); PERCENTILES.len()]),
-        };
-        row.note(format!("{} replies", grouped(sent.requests)))
+        latency_row(&sent.request, latency.as_ref()).note(format!("{} replies", grouped(sent.requests)))
     }));
     if rows.is_empty() { String::new() } else { right(&PERCENTILES, &rows) }
 }

@@ -12,6 +12,7 @@ mod kinds;
 mod reply_body;
 mod reply_head;
 mod responses;
+mod statuses;
 
 use std::sync::Arc;
 
@@ -32,7 +33,7 @@ use crate::transfer::outbox::Outbox;
 use crate::transfer::primitive::{Waits, Want};
 
 use fields::{MOST_HEADERS, content_length};
-use kinds::{MIX, PATH};
+use kinds::{EXPECT, MIX, PATH};
 use responses::{Responses, Status};
 
 pub static ENTRY: Workload = Workload {
@@ -43,7 +44,7 @@ pub static ENTRY: Workload = Workload {
     },
     port: 8080,
     service_settings: &[BYTES, LARGEST],
-    client_settings: &[BYTES, SIZES, REQUEST_SEED, CHECK, PATH, MIX],
+    client_settings: &[BYTES, SIZES, REQUEST_SEED, CHECK, PATH, MIX, EXPECT],
     agreements: &[
         Agreement { client: BYTES, relation: Relation::Equal, service: BYTES },
         Agreement { client: SIZES, relation: Relation::AtMost, service: LARGEST },

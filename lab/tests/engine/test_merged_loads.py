@@ -20,9 +20,9 @@ from thunderherd.show.terminal.merged import notes
 from thunderherd.statistics.histograms import merged as histograms_merged
 
 
-def load(address: str, file: Path, *words: str) -> subprocess.Popen[bytes]:
+def load(address: str, file: Path, *words: str, workload: str = "bytes") -> subprocess.Popen[bytes]:
     """One load process, as a user on some host starts it."""
-    command = [sys.executable, "-m", "thunderherd", "load", "bytes", "--connect", address, "--json", *words]
+    command = [sys.executable, "-m", "thunderherd", "load", workload, "--connect", address, "--json", *words]
     with file.open("w") as output:
         return subprocess.Popen(command, stdout=output)
 
@@ -124,6 +124,26 @@ def test_loads_of_one_machine_that_ran_one_after_another_are_not_added(
     assert main.run_command(["merge", str(files[0]), str(tmp_path / "later.jsonl")]) == 1
     said = capsys.readouterr().out
     assert said.index("Not valid") < said.index("overlap")
+
+
+def test_replies_of_each_status_are_added(real_engine: Path, tmp_path: Path) -> None:
+    found = []
+    with client.Server("epoll", workload="http") as server:
+        for number, mix in enumerate(("GET:/@1,GET=404:/missing@1", "GET:/@1")):
+            file = tmp_path / f"{number}.jsonl"
+            words = ("--load", "closed_connections", "--loops", "50", "--expect", "404", "--mix", mix)
+            load(server.ready.address, file, *words, workload="http").wait(60)
+            found += load_lines(file)
+    both = merged_loads(found)
+    assert set(both.statuses) == {"200", "404"}
+    for status, merged in both.statuses.items():
+        parts = [each.statuses[status] for each in found if status in each.statuses]
+        assert merged.replies == sum(each.replies for each in parts) > 0
+        assert merged.errors == (merged.replies if status == "200" else 0)
+        assert merged.latency and merged.latency.requests == merged.replies
+    assert both.errors == {"error_status": both.statuses["200"].replies}
+    told = list(_in_words(both))
+    assert sum(line.startswith("status ") for line in told) == 2
 
 
 def test_closings_are_added_and_time_wait_follows_from_the_counts() -> None:

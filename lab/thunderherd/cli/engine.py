@@ -110,3 +110,52 @@ def merge(
     else:
         print_merged(found, make_console())
     return int(found.valid is False or bool(found.errors))
+
+
+def _in_words(found: MergedLoads) -> Iterator[str]:
+    from thunderherd.trial.caveats import where_kept
+
+    loads = f"{found.loads} loads" if found.loads > 1 else "1 load"
+    yield (
+        f"{loads} ({found.load}) of {found.workload}: {found.requests:,} replies, "
+        f"{found.per_second:,.0f} a second"
+    )
+    if found.latency is not None:
+        start = {"sent": "closed loop", "intended": "open loop, from when they were due"}[
+            found.latency.starts
+        ]
+        yield _times_in_words(f"replies ({start})", found.latency)
+    if (schedule := found.scheduled) is not None:
+        yield (
+            f"of {schedule.due:,} requests that were due {schedule.sent:,} were sent, {schedule.waited:,} of "
+            f"them late since no connection was free; {schedule.answered:,} were answered, "
+            f"{schedule.failed:,} failed, {schedule.never_sent:,} were never sent"
+        )
+        for what, times in (
+            ("from the sending (service time)", schedule.service_time),
+            ("waiting for a connection", schedule.connection_wait),
+            ("sent too late by", schedule.send_lag),
+        ):
+            if times is not None:
+                yield _times_in_words(what, times)
+    if found.errors:
+        yield "errors: " + ", ".join(f"{kind} {number:,}" for kind, number in found.errors.items())
+    if len(found.statuses) > 1 or found.errors:
+        for status, replies in found.statuses.items():
+            yield f"status {status}: {replies.replies:,} replies, {replies.errors:,} of them errors"
+    if found.closings is not None:
+        yield f"ended connections stay in TIME_WAIT {where_kept(found.closings)}"
+    for name, values in found.differing.items():
+        yield f"different between loads: {name} ({', '.join(map(str, values))})"
+    if found.valid is not None:
+        yield "valid: every load reports so" if found.valid else "NOT VALID:"
+    yield from found.reasons
+
+
+def _times_in_words(what: str, times: Times) -> str:
+    known = {name: getattr(times, field) for name, field in PERCENTILES.items()} | {"all": times.maximum_ns}
+    texts = [
+        f"{name} within {value / 1e6:.3f} ms" if value is not None else f"{name}: too few"
+        for name, value in known.items()
+    ]
+    return f"{what}: {', '.join(texts)}"

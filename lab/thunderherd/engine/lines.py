@@ -281,6 +281,11 @@ class LoadResult(Account):
     scheduled: Scheduled | None = Field(
         None, description="Accuracy with which an open loop kept its schedule."
     )
+    statuses: dict[str, StatusReplies] = Field(
+        {},
+        description="Replies by status. Empty if the protocol has no statuses.",
+        validate_default=True,
+    )
     traffic: Traffic | None = Field(
         None,
         description="Sizes and kinds of the requests. Null if all requests are alike.",
@@ -730,6 +735,17 @@ class SocketOptions(EngineLine):
     )
     send_buffer: int = Field(description="SO_SNDBUF in bytes.")
     receive_buffer: int = Field(description="SO_RCVBUF in bytes.")
+
+
+class StatusReplies(EngineLine):
+    """Replies with one status."""
+
+    replies: int = Field(description="Replies of the whole load.")
+    errors: int = Field(description="Those that count as errors (`expect`).")
+    latency: Times | None = Field(
+        None,
+        description="Latency of those that count for the latency of the load, and of errors from the same moment. Null if none came in the window, or if the load measures no latency.",
+    )
 
 
 class Tally(TallyBase):

@@ -15,7 +15,7 @@ from pathlib import Path
 
 from pydantic import BaseModel, ConfigDict, Field, ValidationError
 
-from thunderherd.engine.lines import Closings, Latency, LoadResult, Scheduled, Times
+from thunderherd.engine.lines import Closings, Latency, LoadResult, Scheduled, StatusReplies, Times
 from thunderherd.errors import UserError
 from thunderherd.statistics.histograms import maximum_ns, merged, percentile_ns
 
@@ -71,8 +71,7 @@ class MergedLoads(_Part):
     received: MergedTransfer = Field(description="in the windows, if all loads have one")
     sent: MergedTransfer = Field(description="in the windows, if all loads have one")
     errors: dict[str, int]
-    user_ns: int = Field(description="CPU time of all clients in user mode")
-    system_ns: int = Field(description="CPU time of all clients in the kernel")
+    statuses: dict[str, StatusReplies] = Field(description="replies by status; empty: there are no statuses")
     closings: Closings | None = Field(description="null: a load does not report how its connections ended")
     latency: Latency | None = Field(description="null: none was measured")
     scheduled: MergedSchedule | None = Field(description="null: no open loops")
@@ -136,7 +135,9 @@ def _histograms(result: LoadResult) -> list[str]:
     """Return all histograms of a load."""
     schedule = result.scheduled
     of_schedule = [_of(schedule, name) for name in OF_SCHEDULE] if schedule else []
-    return [each.histogram for each in (result.latency, *of_schedule) if each and each.histogram]
+    of_statuses = [each.latency for each in result.statuses.values()]
+    parts = (result.latency, *of_schedule, *of_statuses)
+    return [each.histogram for each in parts if each and each.histogram]
 
 
 def merged_loads(results: Sequence[LoadResult]) -> MergedLoads:
@@ -182,8 +183,7 @@ def merged_loads(results: Sequence[LoadResult]) -> MergedLoads:
         received=_transfer(results, "received", "receive", timed),
         sent=_transfer(results, "sent", "send", timed),
         errors=dict(sorted(errors.items())),
-        user_ns=sum(each.user_ns for each in results),
-        system_ns=sum(each.system_ns for each in results),
+        statuses=_statuses(results),
         closings=_closings(results),
         latency=_latency(latencies),
         scheduled=_schedule(results),
@@ -193,22 +193,19 @@ def merged_loads(results: Sequence[LoadResult]) -> MergedLoads:
     )  # fmt: skip
 
 
-def _transfer(results: Sequence[LoadResult], way: str, verb: str, timed: bool) -> MergedTransfer:
-    """Add up bytes and calls of one direction: those of the windows, or of the whole loads."""
-    parts = []
-    for each in results:
-        window = each.window.counted if timed and each.window is not None else None
-        of_load = window or each.tally
-        seconds = (window.elapsed_ns if window else each.elapsed_ns) / 1e9
-        parts.append(
-            (getattr(of_load, f"bytes_{way}"), getattr(of_load, f"{verb}_calls"), max(seconds, 1e-9))
+def _statuses(results: Sequence[LoadResult]) -> dict[str, StatusReplies]:
+    parts = defaultdict[str, list[StatusReplies]](list)
+    for result in results:
+        for status, replies in result.statuses.items():
+            parts[status].append(replies)
+    return {
+        status: StatusReplies(
+            replies=sum(each.replies for each in of_status),
+            errors=sum(each.errors for each in of_status),
+            latency=_times([each.latency for each in of_status if each.latency is not None]),
         )
-    return MergedTransfer(
-        bytes=sum(moved for moved, _, _ in parts),
-        bytes_per_second=sum(moved / seconds for moved, _, seconds in parts),
-        calls=sum(calls for _, calls, _ in parts),
-        calls_per_second=sum(calls / seconds for _, calls, seconds in parts),
-    )
+        for status, of_status in sorted(parts.items())
+    }
 
 
 def _closings(results: Sequence[LoadResult]) -> Closings | None:

@@ -6,6 +6,7 @@ use super::pace::Kind;
 use crate::client::generator::Generator;
 use crate::client::load::LoadRun;
 use crate::client::measure::Measure;
+use crate::protocol::workload::Status;
 
 /// Account of a thread.
 pub struct Account {
@@ -61,20 +62,20 @@ impl Account {
         }
     }
 
-    /// Counts its correct reply, with its kind if requests have several kinds.
-    pub fn answered(&mut self, request: &Request, kind: Option<usize>, at: u64) {
+    /// Counts its reply, with its status if it has one, and its kind if requests have several kinds.
+    pub fn answered(&mut self, request: &Request, status: Option<Status>, kind: Option<usize>, at: u64) {
         self.measure.goes(at);
         let from = match self.counts {
             Counts::FromSending => {
-                self.measure.answered(request.sent_at, at);
+                self.measure.answered(status, request.sent_at, at);
                 request.sent_at
             }
             Counts::FromItsMoment => {
-                self.measure.answered_by_schedule(request.moments, at);
+                self.measure.answered_by_schedule(status, request.moments, at);
                 request.moments.due
             }
         };
-        if let Some(kind) = kind {
+        if let Some(kind) = kind.filter(|_| status.is_none_or(|status| !status.is_error)) {
             self.measure.answered_of_kind(kind, from, at);
         }
     }

@@ -380,7 +380,7 @@ impl<B: BackEnd> Turns<B> {
         let request = member.requests.pop_front().expect("a reply is to a request");
         member.sent -= 1;
         member.state.answered(caller, self.at);
-        self.account.answered(&request, caller.kind(), self.at);
+        self.account.answered(&request, caller.status(), caller.kind(), self.at);
     }
 
     /// Handles a connection that takes no more requests after its last reply.

@@ -9,11 +9,12 @@ use rand_distr::weighted::WeightedAliasIndex;
 
 use super::kinds::{Body, Head as RequestHead, KindOfRequest, MIX, kinds};
 use super::reply_body::Unmeasured;
-use super::reply_head::{Extent, Head, read};
+use super::reply_head::{Extent, Head, read, unlike};
+use super::statuses::Statuses;
 use crate::base::mistake::{Blame, mistake};
 use crate::base::setting::{NONE, Settings};
 use crate::protocol::pattern::{BYTES, Reception};
-use crate::protocol::workload::{Answer, Client, Conversation, Input};
+use crate::protocol::workload::{Answer, Client, Conversation, Input, Status, StatusCounts};
 use crate::requests::sizes::alias;
 use crate::requests::traffic::{KindSent, SizesInTurn, Traffic};
 use crate::sys::memory::shared::SharedArray;
@@ -42,6 +43,8 @@ pub fn client(settings: &Settings) -> Result<Box<dyn Client>> {
         interim: 0,
         coming: Coming::Head,
         closes: false,
+        status: Status { code: 0, is_error: false },
+        statuses: Statuses::new().context("cannot map shared memory")?,
         body,
     }))
 }
@@ -84,6 +87,9 @@ struct HttpClient {
     coming: Coming,
     /// The reply's head announces that the server closes after it.
     closes: bool,
+    /// The reply's status.
+    status: Status,
+    statuses: Statuses,
     body: Reception,
 }
 
@@ -127,6 +133,10 @@ impl Client for HttpClient {
         })
     }
 
+    fn statuses(&self) -> StatusCounts {
+        self.statuses.counts()
+    }
+
     fn largest(&self) -> Option<u64> {
         self.sizes.is_given().then(|| self.sizes.largest())
     }
@@ -144,6 +154,14 @@ impl Conversation for HttpClient {
 
     fn kind(&self) -> Option<usize> {
         self.mix.as_ref().map(|_| self.current.kind)
+    }
+
+    fn status(&self) -> Option<Status> {
+        Some(self.status)
+    }
+
+    fn error(&self) -> String {
+        self.kinds[self.current.kind].unexpected(self.status.code)
     }
 
     fn counts(&mut self) {
@@ -186,12 +204,12 @@ impl Conversation for HttpClient {
             let kind = &self.kinds[self.current.kind];
             let before = self.head.len();
             let head = if before == 0 {
-                read(input.bytes(), kind, self.current.bytes)?
+                read(input.bytes(), kind.head_only)?
             } else {
                 self.head.extend_from_slice(input.bytes());
-                read(&self.head, kind, self.current.bytes)?
+                read(&self.head, kind.head_only)?
             };
-            let Some(Head { length, closes, body }) = head else {
+            let Some(Head { length, status, announced, closes, body }) = head else {
                 if before == 0 {
                     self.head.extend_from_slice(input.bytes());
                 }
@@ -204,7 +222,15 @@ impl Conversation for HttpClient {
             input.take(length - before);
             self.head.clear();
             self.closes = closes;
-            let compares = !matches!(kind.body, Body::Any(_));
+            self.status = Status { code: status, is_error: !kind.expects(status) };
+            let is_described = kind.describes(status);
+            let due = self.current.bytes.filter(|_| is_described);
+            let compares = is_described && !matches!(kind.body, Body::Any(_));
+            if let (Some(announced), Some(due)) = (announced, due)
+                && announced != due
+            {
+                return Err(unlike(announced, due, kind));
+            }
             let want = match body {
                 Extent::Bytes(0) => return self.complete(),
                 Extent::Interim => {
@@ -223,8 +249,8 @@ impl Conversation for HttpClient {
                     Want::ANYTHING
                 }
                 Extent::Chunks | Extent::Connection => {
-                    self.body.begin(self.current.bytes.unwrap_or_default());
-                    self.coming = Coming::Unmeasured(Unmeasured::new(body == Extent::Chunks, self.current.bytes));
+                    self.body.begin(due.unwrap_or_default());
+                    self.coming = Coming::Unmeasured(Unmeasured::new(body == Extent::Chunks, due, compares));
                     Want::ANYTHING
                 }
             };
@@ -252,256 +278,11 @@ impl Conversation for HttpClient {
 }
 
 impl HttpClient {
-    fn complete(&self) -> std::result::Result<Answer, String> {
+    fn complete(&mut self) -> std::result::Result<Answer, String> {
+        self.statuses.note(self.status);
         Ok(if self.closes { Answer::Last } else { Answer::Complete })
     }
 }
 
 #[cfg(test)]
-mod tests {
-    use std::collections::BTreeMap;
-
-    use super::*;
-    use crate::base::setting::Value;
-    use crate::protocol::pattern::pattern;
-    use crate::transfer::inbox::Inbox;
-    use crate::workloads::http::ENTRY;
-
-    fn new(path: &str) -> Result<Box<dyn Client>> {
-        let given = BTreeMap::from([("path", Value::Word(path.to_owned())), ("bytes", Value::Integer(300))]);
-        client(&Settings::new(ENTRY.client_settings, &given))
-    }
-
-    /// Gives a conversation a reply, cut into segments.
-    fn judge(segments: &[&[u8]], ended: bool) -> std::result::Result<Answer, String> {
-        judge_by(new("/").unwrap().as_ref(), segments, ended)
-    }
-
-    fn judge_by(client: &dyn Client, segments: &[&[u8]], ended: bool) -> std::result::Result<Answer, String> {
-        let mut conversation = client.open();
-        let mut answer = Answer::Receive(conversation.ask(&mut Outbox::default()));
-        let mut inbox = Inbox::default();
-        for segment in segments {
-            inbox.room(segment.len()).copy_from_slice(segment);
-            inbox.filled(segment.len());
-            answer = conversation.receive(&mut Input::new(&mut inbox, 1, 0, false))?;
-        }
-        if ended { conversation.receive(&mut Input::new(&mut inbox, 1, 0, true)) } else { Ok(answer) }
-    }
-
-    fn reply(head: &str, body: usize) -> Vec<u8> {
-        [head.as_bytes(), &pattern(body as u64)].concat()
-    }
-
-    const HEAD: &str = "HTTP/1.1 200 OK\r\nServer: any\r\ncontent-length: 300\r\n\r\n";
-
-    #[test]
-    fn a_reply_cut_anywhere_is_correct() {
-        let right = reply(HEAD, 300);
-        for cut in 1..right.len() {
-            assert_eq!(judge(&[&right[..cut], &right[cut..]], false), Ok(Answer::Complete), "cut at {cut}");
-        }
-        assert_eq!(judge(&right.chunks(1).collect::<Vec<_>>(), false), Ok(Answer::Complete));
-    }
-
-    #[test]
-    fn a_server_that_closes_announces_it() {
-        let length = "Content-Length: 300";
-        for (head, last) in [
-            (format!("HTTP/1.1 200 OK\r\nConnection: close\r\n{length}"), true),
-            (format!("HTTP/1.1 200 OK\r\n{length}\r\nconnection: x, CLOSE"), true),
-            (format!("HTTP/1.1 200 OK\r\nConnection: x\r\n{length}\r\nConnection: close"), true),
-            (format!("HTTP/1.1 200 OK\r\nConnection: keep-alive\r\n{length}"), false),
-            (format!("HTTP/1.0 200 OK\r\n{length}"), true),
-            (format!("HTTP/1.0 200 OK\r\nConnection: keep-alive\r\n{length}"), false),
-        ] {
-            let answer = if last { Answer::Last } else { Answer::Complete };
-            assert_eq!(judge(&[&reply(&format!("{head}\r\n\r\n"), 300)], false), Ok(answer), "{head}");
-        }
-    }
-
-    #[test]
-    fn an_interim_head_is_no_reply() {
-        let interim = b"HTTP/1.1 103 Early Hints\r\nLink: </style.css>\r\n\r\n";
-        let right = [&b"HTTP/1.1 100 Continue\r\n\r\n"[..], interim, interim, &reply(HEAD, 300)].concat();
-        for cut in 1..right.len() {
-            assert_eq!(judge(&[&right[..cut], &right[cut..]], false), Ok(Answer::Complete), "cut at {cut}");
-        }
-        assert_eq!(judge(&right.chunks(1).collect::<Vec<_>>(), false), Ok(Answer::Complete));
-        assert!(judge(&[interim], true).unwrap_err().contains("ended"));
-    }
-
-    /// The bytes of our servers, in chunks of these lengths.
-    fn chunked(lengths: &[usize]) -> Vec<u8> {
-        let all = pattern(lengths.iter().sum::<usize>() as u64);
-        let (mut rest, mut text) = (&all[..], b"HTTP/1.1 200 OK\r\nTransfer-Encoding: chunked\r\n\r\n".to_vec());
-        for &length in lengths {
-            let (chunk, others) = rest.split_at(length);
-            text.extend_from_slice(format!("{length:x}\r\n").as_bytes());
-            text.extend_from_slice(&[chunk, b"\r\n"].concat());
-            rest = others;
-        }
-        [&text[..], b"0\r\n\r\n"].concat()
-    }
-
-    #[test]
-    fn a_reply_in_chunks_is_looked_at_as_any_other() {
-        let right = chunked(&[1, 99, 200]);
-        for cut in 1..right.len() {
-            assert_eq!(judge(&[&right[..cut], &right[cut..]], false), Ok(Answer::Complete), "cut at {cut}");
-            let error = judge(&[&right[..cut]], true).unwrap_err();
-            assert!(error.contains("the reply ended after"), "{error}");
-        }
-        assert_eq!(judge(&right.chunks(1).collect::<Vec<_>>(), false), Ok(Answer::Complete));
-        let wrong = |reply: &[u8], word: &str| {
-            let error = judge(&[reply], false).unwrap_err();
-            assert!(error.contains(word), "'{word}' is not in '{error}'");
-        };
-        wrong(&chunked(&[299]), "299 bytes, expected 300; for a resource of another server: --bytes 299 --check count");
-        wrong(&chunked(&[300, 1]), "more than the expected 300 bytes");
-        wrong(&chunked(&[]), "--mix GET+0:/@1");
-        let mut other = right.clone();
-        let last = right.len() - 10;
-        other[last] ^= 1;
-        wrong(&other, "byte 297");
-        // A kind without a given length accepts any, up to a limit.
-        let any = |size: usize| chunked(&vec![10_000; size / 10_000]);
-        let missing = |reply: Vec<u8>| {
-            let reply = [b"HTTP/1.1 404 Not Found", &reply["HTTP/1.1 200 OK".len()..]].concat();
-            judge_by(of_mix("GET=404:/@1").as_ref(), &[&reply], false)
-        };
-        assert_eq!(missing(chunked(&[5])), Ok(Answer::Complete));
-        assert!(missing(any(1_100_000)).unwrap_err().contains("more than 1048576 bytes"));
-    }
-
-    #[test]
-    fn a_reply_that_ends_with_its_connection_is_whole_then() {
-        for fields in ["0 200 OK\r\n", "1 200 OK\r\n", "1 200 OK\r\nConnection: close\r\n"] {
-            let head = &format!("HTTP/1.{fields}\r\n");
-            let right = reply(head, 300);
-            for cut in head.len()..right.len() {
-                assert_eq!(judge(&[&right[..cut], &right[cut..]], true), Ok(Answer::Last), "cut at {cut}");
-            }
-            assert!(matches!(judge(&[&right], false), Ok(Answer::Receive(_))), "more may come");
-            assert!(judge(&[&reply(head, 299)], true).unwrap_err().contains("299 bytes, expected 300"));
-            assert!(judge(&[&reply(head, 301)], true).unwrap_err().contains("more than the expected 300 bytes"));
-        }
-    }
-
-    #[test]
-    fn a_wrong_reply_is_described() {
-        let wrong = |head: &str, body, word: &str| {
-            let text = judge(&[&reply(head, body)], true).unwrap_err();
-            assert!(text.contains(word), "'{word}' is not in '{text}'");
-        };
-        wrong("HTTP/1.1 404 Not Found\r\nContent-Length: 0\r\n\r\n", 0, "404 Not Found");
-        wrong("HTTP/1.1 200 OK\r\nContent-Length: 299\r\n\r\n", 299, "299 bytes");
-        wrong("HTTP/1.1 200 OK\r\nContent-Length: x\r\n\r\n", 0, "not a number");
-        wrong("HTTP/1.1 101 Switching Protocols\r\n\r\n", 0, "status is 101 Switching Protocols, not 200");
-        wrong(
-            "HTTP/1.1 103 Early Hints\r\n\r\n",
-            0,
-            "the reply ended after 0 bytes of its head, after interim heads (1xx)",
-        );
-        wrong(
-            &"HTTP/1.1 100 Continue\r\n\r\n".repeat(3000),
-            0,
-            "more than 65536 bytes of interim heads (1xx), and no reply",
-        );
-        let length = "Content-Length: 300\r\n";
-        wrong(&format!("HTTP/1.1 200 OK\r\n{length}Transfer-Encoding: chunked\r\n\r\n"), 300, "a Transfer-Encoding");
-        for lengths in [format!("{length}Content-Length: 5\r\n"), format!("Content-Length: 5\r\n{length}")] {
-            wrong(&format!("HTTP/1.1 200 OK\r\n{lengths}\r\n"), 300, "two different Content-Lengths");
-        }
-        let twice = reply(&format!("HTTP/1.1 200 OK\r\n{length}{length}\r\n"), 300);
-        assert_eq!(judge(&[&twice], false), Ok(Answer::Complete));
-        wrong("nonsense\r\n\r\n", 0, "not HTTP");
-        wrong("HTTP/1.1 200 OK\r\n", 0, "17 bytes of its head");
-        wrong(HEAD, 299, "299 of 300");
-        assert_eq!(judge(&[&reply(HEAD, 301)], false), Ok(Answer::Surplus { due: 300 }));
-        assert!(judge(&[&"x".repeat(100).into_bytes()], false).is_err());
-        let endless = ["HTTP/1.1 200 OK\r\nA: ", &"x".repeat(8000)].concat();
-        assert!(
-            judge(&[endless.as_bytes(), &[b'x'; 16384], &[b'x'; 16384], &[b'x'; 16384], &[b'x'; 16384]], false)
-                .is_err()
-        );
-    }
-
-    #[test]
-    fn the_path_is_requested() {
-        let mut outbox = Outbox::default();
-        new("/a?b").unwrap().open().ask(&mut outbox);
-        let Some(Piece::Bytes(bytes, range)) = outbox.front() else { panic!("a request comes from memory") };
-        assert_eq!(&bytes[range.clone()], b"GET /a?b HTTP/1.1\r\nHost: localhost\r\n\r\n");
-        assert!(new("a").err().unwrap().to_string().contains("begins with a slash: /a"));
-    }
-
-    fn of_mix(mix: &str) -> Box<dyn Client> {
-        let given = BTreeMap::from([("mix", Value::Word(mix.to_owned())), ("bytes", Value::Integer(300))]);
-        client(&Settings::new(ENTRY.client_settings, &given)).unwrap()
-    }
-
-    #[test]
-    fn each_kind_has_a_right_reply_of_its_own() {
-        let missing = "HTTP/1.1 404 Not Found\r\nContent-Length: 14\r\n\r\n404 Not Found\n";
-        let head = "HTTP/1.1 200 OK\r\nContent-Length: 300\r\n\r\n";
-        let without = "HTTP/1.1 200 OK\r\nServer: x\r\n\r\n";
-        let none = "HTTP/1.1 204 No Content\r\n\r\n";
-        for (mix, right, wrong) in [
-            ("HEAD:/@1", head, "HTTP/1.1 200 OK\r\nContent-Length: 299\r\n\r\n"),
-            ("HEAD:/@1", without, missing),
-            ("GET=404:/@1", missing, head),
-            ("GET=404+14:/@1", missing, "HTTP/1.1 404 Not Found\r\nContent-Length: 13\r\n\r\n"),
-            ("GET=204:/@1", none, without),
-        ] {
-            for cut in 1..right.len() {
-                let (first, second) = right.as_bytes().split_at(cut);
-                assert_eq!(
-                    judge_by(of_mix(mix).as_ref(), &[first, second], false),
-                    Ok(Answer::Complete),
-                    "{mix}, cut at {cut}"
-                );
-            }
-            assert!(judge_by(of_mix(mix).as_ref(), &[wrong.as_bytes()], false).is_err(), "{mix}");
-        }
-        let endless = "HTTP/1.1 404 Not Found\r\nContent-Length: 1048577\r\n\r\n";
-        let error = judge_by(of_mix("GET=404:/@1").as_ref(), &[endless.as_bytes()], false).unwrap_err();
-        assert!(error.contains("maximum is 1048576"), "{error}");
-        let short = judge_by(of_mix("GET=404:/@1").as_ref(), &[&missing.as_bytes()[..missing.len() - 1]], true);
-        assert!(short.unwrap_err().contains("1 bytes of its body missing"));
-    }
-
-    #[test]
-    fn kinds_come_as_often_as_their_weights_say_and_are_counted() {
-        let client = of_mix("GET:/@8,HEAD:/@2");
-        let mut conversation = client.open();
-        let (mut heads, all) = (0, 20_000_u64);
-        for _ in 0..all {
-            let mut outbox = Outbox::default();
-            conversation.ask(&mut outbox);
-            let Some(Piece::Bytes(bytes, range)) = outbox.front() else { panic!("a request comes from memory") };
-            let is_head = bytes[range.clone()].starts_with(b"HEAD ");
-            assert_eq!(conversation.kind(), Some(usize::from(is_head)));
-            heads += u64::from(is_head);
-            conversation.counts();
-        }
-        let expected = all as f64 * 0.2;
-        assert!((heads as f64 - expected).abs() < 4.0 * (expected * 0.8).sqrt(), "{heads}");
-        let traffic = client.traffic().unwrap();
-        assert_eq!(
-            (traffic.requests, traffic.kinds[1].requests, traffic.kinds[0].requests),
-            (Some(all), heads, all - heads)
-        );
-    }
-
-    proptest::proptest! {
-        #[test]
-        fn no_reply_makes_a_conversation_panic(
-            head in "(HTTP/1.1 200 OK\r\n)?([A-Za-z-]{1,15}: [0-9a-z ]{0,5}\r\n){0,3}(Content-Length: 300\r\n\r\n)?",
-            segments in proptest::collection::vec(proptest::collection::vec(proptest::num::u8::ANY, 1..100), 0..5),
-        ) {
-            let text = [head.into_bytes(), segments.concat()].concat();
-            let _ = judge(&text.chunks(13).collect::<Vec<_>>(), true);
-        }
-    }
-}
+mod tests;

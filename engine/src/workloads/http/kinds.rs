@@ -33,6 +33,16 @@ pub const MIX: Setting = Setting {
     for_more: None,
 };
 
+/// Statuses that are no errors.
+pub const EXPECT: Setting = Setting {
+    name: "expect",
+    help: "Statuses of correct replies, separated by commas, such as 200,304; a reply with another status counts as an \
+           error, by its status, and its connection persists. Kinds of a mix with a status of their own ignore it",
+    unit: Unit::None,
+    kind: SettingKind::Text { longest: 256, default: "200", form: Form::Plain },
+    for_more: None,
+};
+
 /// Placeholder for a size in a path.
 const SIZE: &str = "{bytes}";
 
@@ -49,8 +59,8 @@ pub struct KindOfRequest {
     pub text: String,
     /// Weight among all kinds.
     pub weight: u64,
-    /// Status of the reply.
-    pub status: u16,
+    /// Statuses of correct replies.
+    pub statuses: Arc<[u16]>,
     /// Body of the reply.
     pub body: Body,
     /// The reply has no body, whatever its head announces.
@@ -58,6 +68,47 @@ pub struct KindOfRequest {
     /// The request's head.
     pub head: Head,
 }
+
+impl KindOfRequest {
+    /// Returns whether a reply with this status is no error.
+    pub fn expects(&self, status: u16) -> bool {
+        self.statuses.contains(&status)
+    }
+
+    /// Returns whether [`KindOfRequest::body`] describes the body of a reply with this status. Any other body is correct.
+    pub fn describes(&self, status: u16) -> bool {
+        let has_body = !matches!(status, 204 | 304);
+        has_body && self.expects(status) && (status == OK || matches!(self.body, Body::Any(_)))
+    }
+
+    /// Method of the request.
+    pub fn method(&self) -> &str {
+        let end = self.text.find(['=', '+', ':']).unwrap_or(self.text.len());
+        &self.text[..end]
+    }
+
+    /// Path of the request.
+    pub fn path(&self) -> &str {
+        self.text.split_once(':').map_or("", |(_, path)| path)
+    }
+
+    /// Describes a reply with a status that is not expected.
+    pub fn unexpected(&self, status: u16) -> String {
+        let listed = |statuses: &[u16]| statuses.iter().map(u16::to_string).collect::<Vec<_>>().join(",");
+        let wrong = format!("the reply's status is {status}, expected {}", listed(&self.statuses));
+        let has_own = self.text.split(':').next().is_some_and(|what| what.contains('='));
+        match (has_own, STATUSES.contains(&status)) {
+            (_, false) => wrong,
+            (true, true) => format!("{wrong}; if that is correct: --mix {}={status}:{}@1", self.method(), self.path()),
+            (false, true) => {
+                format!("{wrong}; if that is correct: --expect {}", listed(&[&self.statuses[..], &[status]].concat()))
+            }
+        }
+    }
+}
+
+/// Status of the replies whose bodies are compared.
+const OK: u16 = 200;
 
 /// Length of a reply's body.
 #[derive(Debug, Clone, Copy, PartialEq)]
@@ -102,9 +153,10 @@ const REST: &str = " HTTP/1.1\r\nHost: localhost\r\n\r\n";
 /// Returns the configured kinds, at least one.
 pub fn kinds(settings: &Settings) -> Result<Vec<KindOfRequest>> {
     let has_sizes = settings.word(SIZES.name) != NONE;
+    let expected = expected(settings)?;
     let mix = settings.word(MIX.name);
     let kinds = if mix == NONE {
-        vec![of_path(settings.word(PATH.name), has_sizes, settings)?]
+        vec![of_path(settings.word(PATH.name), has_sizes, &expected, settings)?]
     } else {
         let refused = |why: String| {
             mistake_with_hint(
@@ -114,7 +166,8 @@ pub fn kinds(settings: &Settings) -> Result<Vec<KindOfRequest>> {
             )
             .blaming(&[MIX.name])
         };
-        mix.split(',').map(|text| of_mix(text, has_sizes, settings)).collect::<Result<_, _>>().map_err(refused)?
+        let kinds = mix.split(',').map(|text| of_mix(text, has_sizes, &expected, settings));
+        kinds.collect::<Result<_, _>>().map_err(refused)?
     };
     if has_sizes && !kinds.iter().any(|kind| kind.body == Body::Drawn) {
         return Err(mistake_with_hint(
@@ -141,7 +194,26 @@ pub fn without_effect(settings: &Settings, given: &dyn Fn(&str) -> bool) -> &'st
     }
 }
 
-fn of_path(path: &str, has_sizes: bool, settings: &Settings) -> Result<KindOfRequest> {
+/// Reads the statuses of correct replies.
+fn expected(settings: &Settings) -> Result<Arc<[u16]>> {
+    let text = settings.word(EXPECT.name);
+    text.split(',').map(status).collect::<Result<Vec<_>, _>>().map(Into::into).map_err(|why| {
+        mistake_with_hint(
+            "http.invalid_status",
+            format!("--{} is '{text}': {why}", EXPECT.name),
+            "allowed: statuses separated by commas, such as 200,304",
+        )
+        .blaming(&[EXPECT.name])
+    })
+}
+
+fn status(text: &str) -> Result<u16, String> {
+    let (first, last) = (STATUSES.start(), STATUSES.end());
+    let is_final = text.parse().ok().filter(|status| STATUSES.contains(status));
+    is_final.ok_or(format!("'{text}' is not a status from {first} to {last}"))
+}
+
+fn of_path(path: &str, has_sizes: bool, expected: &Arc<[u16]>, settings: &Settings) -> Result<KindOfRequest> {
     let path = if has_sizes && path == "/" { SIZED } else { path };
     let refused = |why: String| {
         mistake("http.invalid_path", format!("--{} is '{path}', but {why}", PATH.name)).blaming(&[PATH.name])
@@ -153,7 +225,7 @@ fn of_path(path: &str, has_sizes: bool, settings: &Settings) -> Result<KindOfReq
     Ok(KindOfRequest {
         text: format!("GET:{path}"),
         weight: 1,
-        status: 200,
+        statuses: Arc::clone(expected),
         body,
         head_only: false,
         head: Head::new("GET", path),
@@ -175,21 +247,21 @@ fn check_path(path: &str, has_sizes: bool) -> Result<(), String> {
 /// Final statuses (RFC 9110, section 15).
 pub const STATUSES: RangeInclusive<u16> = 200..=599;
 
-fn of_mix(text: &str, has_sizes: bool, settings: &Settings) -> Result<KindOfRequest, String> {
+fn of_mix(text: &str, has_sizes: bool, expected: &Arc<[u16]>, settings: &Settings) -> Result<KindOfRequest, String> {
     let (request, of_all) = text.rsplit_once('@').ok_or(format!("'{text}' has no weight"))?;
     let weight = weight(of_all)?;
     let (what, path) = request.split_once(':').ok_or(format!("'{request}' has no colon before its path"))?;
     check_path(path, has_sizes).map_err(|why| format!("the path '{path}': {why}"))?;
     let (what, bytes) = what.split_once('+').map_or((what, None), |(what, bytes)| (what, Some(bytes)));
-    let (method, status) = what.split_once('=').unwrap_or((what, "200"));
+    let (method, own_status) = what.split_once('=').map_or((what, None), |(what, own)| (what, Some(own)));
     let head_only = match method {
         "GET" => false,
         "HEAD" => true,
         _ => return Err(format!("'{method}' is not GET or HEAD; other methods are not supported")),
     };
-    let (first, last) = (STATUSES.start(), STATUSES.end());
-    let is_final = status.parse().ok().filter(|status| STATUSES.contains(status));
-    let status = is_final.ok_or(format!("'{status}' is not a status from {first} to {last}"))?;
+    let own_status = own_status.map(status).transpose()?;
+    let statuses = own_status.map_or_else(|| Arc::clone(expected), |own| [own].into());
+    let status = own_status.unwrap_or(OK);
     let SettingKind::Integer { maximum, .. } = BYTES.kind else { unreachable!("{} is a number", BYTES.name) };
     let number = |text: &str| {
         let bytes = text.parse().ok().filter(|bytes| (0..=maximum).contains(bytes));
@@ -209,7 +281,7 @@ fn of_mix(text: &str, has_sizes: bool, settings: &Settings) -> Result<KindOfRequ
         (204 | 304, None, false) => Body::Any(Some(0)),
         (_, own, false) => Body::Any(own),
     };
-    Ok(KindOfRequest { text: request.to_owned(), weight, status, body, head_only, head: Head::new(method, path) })
+    Ok(KindOfRequest { text: request.to_owned(), weight, statuses, body, head_only, head: Head::new(method, path) })
 }
 
 #[cfg(test)]
@@ -235,7 +307,7 @@ mod tests {
         let kinds =
             read(&[("mix", "GET:/@9,HEAD:/a=b@2,GET=404:/missing@1,GET+300:/x@y@4,HEAD=204:/@1,GET=500+7:/@1")])
                 .unwrap();
-        let seen = |kind: &KindOfRequest| (kind.weight, kind.status, kind.body, kind.head_only);
+        let seen = |kind: &KindOfRequest| (kind.weight, kind.statuses[0], kind.body, kind.head_only);
         assert_eq!(
             kinds.iter().map(seen).collect::<Vec<_>>(),
             [

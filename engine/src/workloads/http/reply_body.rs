@@ -1,8 +1,8 @@
 //! A body of unknown length: chunked, or up to the end of its connection.
 
 use super::chunks::{Chunks, Part};
-use super::kinds::{Body, KindOfRequest};
-use super::reply_head::{LONGEST_UNKNOWN, unlike};
+use super::kinds::KindOfRequest;
+use super::reply_head::unlike;
 use crate::protocol::pattern::Reception;
 use crate::protocol::workload::Input;
 
@@ -13,16 +13,18 @@ pub struct Unmeasured {
     chunks: Option<Chunks>,
     /// Expected length, if only one is correct.
     due: Option<u64>,
+    /// The bytes are compared.
+    compares: bool,
     came: u64,
 }
 
 impl Unmeasured {
-    /// Makes a body, chunked or not, with the expected length if only one is correct.
-    pub fn new(in_chunks: bool, due: Option<u64>) -> Self {
-        Unmeasured { chunks: in_chunks.then(Chunks::new), due, came: 0 }
+    /// Makes a body, chunked or not, with the expected length if only one is correct. `compares`: so are its bytes.
+    pub fn new(in_chunks: bool, due: Option<u64>, compares: bool) -> Self {
+        Unmeasured { chunks: in_chunks.then(Chunks::new), due, compares, came: 0 }
     }
 
-    /// Takes the bytes of the body; true once it is complete. `compared` checks the bytes for a kind that defines them.
+    /// Takes the bytes of the body; true once it is complete. `compared` checks the bytes if they are compared.
     pub fn receive(
         &mut self,
         input: &mut Input<'_>,
@@ -43,7 +45,7 @@ impl Unmeasured {
             match part {
                 Part::Framing(length) => input.take(length),
                 Part::Data(length) => {
-                    self.look_at(&input.bytes()[..length], kind, compared)?;
+                    self.look_at(&input.bytes()[..length], compared)?;
                     input.take(length);
                 }
                 Part::End(length) => {
@@ -55,8 +57,8 @@ impl Unmeasured {
         Ok(false)
     }
 
-    fn look_at(&mut self, part: &[u8], kind: &KindOfRequest, compared: &mut Reception) -> Result<(), String> {
-        if !matches!(kind.body, Body::Any(_)) {
+    fn look_at(&mut self, part: &[u8], compared: &mut Reception) -> Result<(), String> {
+        if self.compares {
             compared.look_at(part)?;
         }
         self.came += part.len() as u64;
@@ -64,10 +66,6 @@ impl Unmeasured {
             Some(due) if self.came > due => Err(format!(
                 "the reply has more than the expected {due} bytes; for a resource of another server: --bytes with its \
                  length, --check count"
-            )),
-            None if self.came > LONGEST_UNKNOWN => Err(format!(
-                "the reply has more than {LONGEST_UNKNOWN} bytes, the maximum if no length is given; use --bytes with \
-                 its length, --check count"
             )),
             _ => Ok(()),
         }

@@ -5,16 +5,17 @@ use std::cell::RefCell;
 use httparse::Status as Parsed;
 
 use super::fields::{MOST_HEADERS, content_length};
-use super::kinds::{KindOfRequest, STATUSES};
-
-/// The longest body accepted if no length is given.
-pub const LONGEST_UNKNOWN: u64 = 1 << 20;
+use super::kinds::KindOfRequest;
 
 /// Meaning of a reply's head.
 #[derive(Debug, Clone, Copy, PartialEq)]
 pub struct Head {
     /// Its length.
     pub length: usize,
+    /// The reply's status.
+    pub status: u16,
+    /// The announced length of the body, also if the body itself does not follow.
+    pub announced: Option<u64>,
     /// The server closes after the reply.
     pub closes: bool,
     /// Extent of the body.
@@ -34,21 +35,20 @@ pub enum Extent {
     Connection,
 }
 
-/// Parses the head of a reply to a request of this kind, with a body of this length; `None` while it is incomplete.
+/// Parses the head of a reply; `None` while it is incomplete. `head_only`: the request was a HEAD, so no body follows.
 ///
-/// Most replies of a load have the same head, with the same meaning for equal requests. So the head is compared with
-/// the previous one, and parsed only if it differs.
-pub fn read(bytes: &[u8], kind: &KindOfRequest, due: Option<u64>) -> Result<Option<Head>, String> {
-    let key = RequestKey { status: kind.status, head_only: kind.head_only, due };
+/// Most replies of a load have the same head. So the head is compared with the previous one, and parsed only if it
+/// differs.
+pub fn read(bytes: &[u8], head_only: bool) -> Result<Option<Head>, String> {
     LAST.with_borrow_mut(|last| {
-        if last.key == key && bytes.starts_with(&last.bytes) {
+        if last.head.is_some() && last.head_only == head_only && bytes.starts_with(&last.bytes) {
             return Ok(last.head);
         }
-        let head = parse(bytes, kind, due)?;
+        let head = parse(bytes, head_only)?;
         if let Some(Head { length, .. }) = head
             && length <= LONGEST_KEPT
         {
-            (last.key, last.head) = (key, head);
+            (last.head_only, last.head) = (head_only, head);
             last.bytes.clear();
             last.bytes.extend_from_slice(&bytes[..length]);
         }
@@ -63,23 +63,15 @@ thread_local! {
     static LAST: RefCell<Last> = RefCell::default();
 }
 
-/// The last complete and correct head of any connection in this thread; initially empty.
+/// The last complete head of any connection in this thread; initially empty.
 #[derive(Default)]
 struct Last {
-    key: RequestKey,
+    head_only: bool,
     bytes: Vec<u8>,
     head: Option<Head>,
 }
 
-/// The properties of a request that the meaning of a head depends on, besides the head's bytes.
-#[derive(Clone, Copy, Default, PartialEq)]
-struct RequestKey {
-    status: u16,
-    head_only: bool,
-    due: Option<u64>,
-}
-
-fn parse(bytes: &[u8], kind: &KindOfRequest, due: Option<u64>) -> Result<Option<Head>, String> {
+fn parse(bytes: &[u8], head_only: bool) -> Result<Option<Head>, String> {
     let mut headers = [httparse::EMPTY_HEADER; MOST_HEADERS];
     let mut head = httparse::Response::new(&mut headers);
     let length = match head.parse(bytes) {
@@ -87,19 +79,13 @@ fn parse(bytes: &[u8], kind: &KindOfRequest, due: Option<u64>) -> Result<Option<
         Ok(Parsed::Partial) => return Ok(None),
         Err(error) => return Err(format!("the reply is not HTTP: {error}")),
     };
-    // After 101, another protocol follows.
-    if head.code.is_some_and(|code| code != 101 && code != kind.status && (100..200).contains(&code)) {
-        return Ok(Some(Head { length, closes: false, body: Extent::Interim }));
+    let status = head.code.unwrap_or_default();
+    if status == 101 {
+        return Err("the reply's status is 101: another protocol follows, which was not requested".to_owned());
     }
-    if head.code != Some(kind.status) {
-        let (code, reason) = (head.code.unwrap_or_default(), head.reason.unwrap_or_default());
-        let path = kind.text.split_once(':').map_or("", |(_, path)| path);
-        let wrong = format!("the reply's status is {code} {reason}, not {}", kind.status);
-        return Err(if STATUSES.contains(&code) {
-            format!("{wrong}; if that is correct: --mix {}={code}:{path}@1", method(kind))
-        } else {
-            wrong
-        });
+    let of_body = |closes, body, announced| Ok(Some(Head { length, status, announced, closes, body }));
+    if (100..200).contains(&status) {
+        return of_body(false, Extent::Interim, None);
     }
     let named = |name: &'static str| head.headers.iter().filter(move |header| header.name.eq_ignore_ascii_case(name));
     // Several fields of one name form one list (RFC 9110, section 5.3).
@@ -110,7 +96,7 @@ fn parse(bytes: &[u8], kind: &KindOfRequest, due: Option<u64>) -> Result<Option<
     };
     // HTTP/1.0 closes by default (RFC 9112, section 9.3).
     let closes = says("close") || (head.version == Some(0) && !says("keep-alive"));
-    let has_none = kind.head_only || matches!(kind.status, 204 | 304);
+    let has_none = head_only || matches!(status, 204 | 304);
     let mut lengths = named("content-length");
     // With two different lengths the end of the reply is unknown (RFC 9112, section 6.3).
     let first = lengths.next();
@@ -118,26 +104,16 @@ fn parse(bytes: &[u8], kind: &KindOfRequest, due: Option<u64>) -> Result<Option<
         return Err("the reply has two different Content-Lengths".to_owned());
     }
     if !has_none && in_chunks(&head)? {
-        return Ok(Some(Head { length, closes, body: Extent::Chunks }));
+        return of_body(closes, Extent::Chunks, None);
     }
-    let body = match (first.map(|header| content_length(header.value)), due) {
-        (Some(Some(bytes)), Some(due)) if bytes != due && !matches!(kind.status, 204 | 304) => {
-            return Err(unlike(bytes, due, kind));
-        }
-        (Some(Some(bytes)), None) if bytes > LONGEST_UNKNOWN && !has_none => {
-            return Err(format!(
-                "the reply has {bytes} bytes; the maximum is {LONGEST_UNKNOWN} if no length is given; use --bytes \
-                 {bytes} --check count"
-            ));
-        }
-        (Some(Some(bytes)), _) => bytes,
-        (Some(None), _) => return Err("the reply's Content-Length is not a number".to_owned()),
+    match first.map(|header| content_length(header.value)) {
+        Some(None) => Err("the reply's Content-Length is not a number".to_owned()),
+        Some(announced) => of_body(closes, Extent::Bytes(announced.filter(|_| !has_none).unwrap_or(0)), announced),
         // A server may omit it in this case (RFC 9110, section 8.6).
-        (None, _) if has_none => 0,
+        None if has_none => of_body(closes, Extent::Bytes(0), None),
         // Regardless of the Connection field (RFC 9112, section 6.3).
-        (None, _) => return Ok(Some(Head { length, closes: true, body: Extent::Connection })),
-    };
-    Ok(Some(Head { length, closes, body: Extent::Bytes(if has_none { 0 } else { body }) }))
+        None => of_body(true, Extent::Connection, None),
+    }
 }
 
 /// Returns whether a reply is chunked. Refuses other codings, a contradictory end, and chunks in a version that does
@@ -159,15 +135,10 @@ fn in_chunks(head: &httparse::Response<'_, '_>) -> Result<bool, String> {
     Ok(true)
 }
 
-fn method(kind: &KindOfRequest) -> &'static str {
-    if kind.head_only { "HEAD" } else { "GET" }
-}
-
 /// Describes a reply to a request of this kind that does not have the expected length.
 pub fn unlike(bytes: u64, due: u64, kind: &KindOfRequest) -> String {
-    let path = kind.text.split_once(':').map_or("", |(_, path)| path);
     let instead = match bytes {
-        0 => format!("--mix {}+0:{path}@1", method(kind)),
+        0 => format!("--mix {}+0:{}@1", kind.method(), kind.path()),
         _ => format!("--bytes {bytes} --check count"),
     };
     format!("the reply has {bytes} bytes, expected {due}; for a resource of another server: {instead}")
@@ -176,12 +147,6 @@ pub fn unlike(bytes: u64, due: u64, kind: &KindOfRequest) -> String {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::workloads::http::kinds::{Body, Head as RequestHead};
-
-    fn kind(status: u16, head_only: bool) -> KindOfRequest {
-        let head = RequestHead::Same(b"".as_slice().into());
-        KindOfRequest { text: "GET:/".to_owned(), weight: 1, status, body: Body::Any(None), head_only, head }
-    }
 
     proptest::proptest! {
         #[test]
@@ -197,40 +162,38 @@ mod tests {
                         "Transfer-Encoding: chunked\r\n",
                     ]),
                     proptest::sample::select(vec!["\r\n", "\r\nabc", ""]),
-                    proptest::sample::select(vec![200_u16, 204]),
                     proptest::bool::ANY,
-                    proptest::option::of(proptest::sample::select(vec![3_u64, 30])),
                 ),
                 1..20,
             ),
         ) {
-            for (status, connection, length, rest, right, head_only, due) in replies {
+            for (status, connection, length, rest, head_only) in replies {
                 let text = format!("HTTP/1.1 {status}\r\n{connection}{length}{rest}");
-                let kind = kind(right, head_only);
-                let seen = read(text.as_bytes(), &kind, due);
-                proptest::prop_assert_eq!(seen, parse(text.as_bytes(), &kind, due), "{:?}", text);
+                let seen = read(text.as_bytes(), head_only);
+                proptest::prop_assert_eq!(seen, parse(text.as_bytes(), head_only), "{:?}", text);
             }
         }
     }
 
     #[test]
     fn a_head_is_compared_as_far_as_it_goes() {
-        let (kind, text) = (kind(200, false), "HTTP/1.1 200 OK\r\nContent-Length: 3\r\n\r\nabc");
-        let right = Some(Head { length: text.len() - 3, closes: false, body: Extent::Bytes(3) });
+        let text = "HTTP/1.1 200 OK\r\nContent-Length: 3\r\n\r\nabc";
+        let length = text.len() - 3;
+        let right = Head { length, status: 200, announced: Some(3), closes: false, body: Extent::Bytes(3) };
         for _ in 0..2 {
-            assert_eq!(read(text.as_bytes(), &kind, Some(3)), Ok(right));
+            assert_eq!(read(text.as_bytes(), false), Ok(Some(right)));
         }
-        assert_eq!(read(&text.as_bytes()[..text.len() - 4], &kind, Some(3)), Ok(None));
-        assert!(read(text.as_bytes(), &kind, Some(4)).is_err(), "another length is due");
+        assert_eq!(read(&text.as_bytes()[..text.len() - 4], false), Ok(None));
+        assert_eq!(read(text.as_bytes(), true), Ok(Some(Head { body: Extent::Bytes(0), ..right })));
         let longer = text.replace("\r\n\r\n", &format!("\r\nX: {}\r\n\r\n", "x".repeat(LONGEST_KEPT)));
-        assert_eq!(read(longer.as_bytes(), &kind, Some(3)).unwrap().unwrap().length, longer.len() - 3);
+        assert_eq!(read(longer.as_bytes(), false).unwrap().unwrap().length, longer.len() - 3);
     }
+
     #[test]
     fn the_end_of_a_reply_is_unambiguous() {
-        let kind = kind(200, false);
         let body = |fields: &str| {
             let text = format!("HTTP/1.{fields}\r\n\r\n");
-            parse(text.as_bytes(), &kind, Some(3)).map(|head| head.unwrap().body)
+            parse(text.as_bytes(), false).map(|head| head.unwrap().body)
         };
         for (fields, right) in [
             ("1 200 OK\r\nTransfer-Encoding: chunked", Extent::Chunks),

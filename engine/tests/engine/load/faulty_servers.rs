@@ -377,7 +377,13 @@ fn a_redirection_is_not_followed() {
     for (options, _) in loads() {
         let (ran, line) = load("http", port, &options);
         assert_eq!((ran.status, &line["tally"]["requests"]), (Some(1), &0.into()), "{ran:?}");
-        assert!(line["first_error"].as_str().unwrap().contains("302 Found"), "{line}");
+        let replies = &line["statuses"]["302"];
+        assert_eq!(
+            (&replies["replies"], &line["tally"]["errors"]),
+            (&replies["errors"], &json!({"error_status": replies["errors"]})),
+            "{line}"
+        );
+        assert!(line["first_error"].as_str().unwrap().contains("--expect 200,302"), "{line}");
     }
     assert!(elsewhere.accept().is_err(), "a client followed it");
 }

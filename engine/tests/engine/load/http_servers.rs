@@ -134,6 +134,35 @@ fn a_reply_of_another_length_is_wrong() {
     }
 }
 
+/// Each load counts the same replies as the server, over connections that persist where HTTP lets them.
+#[test]
+fn errors_that_a_status_reports_are_counted_by_status_and_keep_their_connections() {
+    let server = Server::start("epoll", "http", &["--bytes", "300"]);
+    let mix = "--bytes 300 --mix GET:/@1,GET:/missing@1";
+    let loads = ["open --rate 500 --duration 300ms", "closed_connections --loops 50", "closed_threads --loops 50"];
+    let (mut replies, mut made) = (0, 0);
+    for which in loads {
+        let options = format!("--load {which} --connections kept --clients 2 {mix}");
+        let (ran, line) = load("http", server.port, &options);
+        assert_eq!((ran.status, count(&line, "tally.connections")), (Some(1), 2), "{which}: {line}");
+        let [right, errors] = ["200", "404"].map(|status| line["statuses"][status].clone());
+        assert_eq!((&right["errors"], &right["replies"]), (&json!(0), &line["tally"]["requests"]), "{which}: {line}");
+        assert_eq!(line["tally"]["errors"], json!({"error_status": errors["replies"]}), "{which}: {line}");
+        assert!(right["latency"]["requests"].as_u64() > Some(0) && errors["latency"]["requests"].as_u64() > Some(0));
+        let (ran, line) = load("http", server.port, &format!("{options} --expect 404,200"));
+        assert_eq!((ran.status == Some(0) || which.starts_with("open"), &line["tally"]["errors"]), (true, &json!({})));
+        replies += count(&line, "statuses.200.replies") + count(&line, "statuses.404.replies");
+        replies += right["replies"].as_u64().unwrap() + errors["replies"].as_u64().unwrap();
+        made += 4;
+    }
+    let (ran, line) = load("http", server.port, &format!("--children 2 --loops 20 {mix}"));
+    assert_eq!(count(&line, "tally.requests") + count(&line, "statuses.404.errors"), 40, "{ran:?}");
+    let ending = server.stop();
+    ending.is_good();
+    let seen = ["requests", "connections"].map(|name| ending.summary()["tally"][name].as_u64());
+    assert_eq!(seen, [Some(replies + 40), Some(made + 40)]);
+}
+
 /// The same options as wrk(1) and wrk2: connections of all threads together, seconds, threads, requests per second.
 #[test]
 fn a_url_with_short_options_is_a_load() {
